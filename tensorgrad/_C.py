@@ -1,4 +1,4 @@
-"""`torch._C`: those names of PyTorch's compiled core that programs reach for."""
+"""`torch._C`: the names from PyTorch's compiled core that programs commonly use."""
 
 from tensorgrad.autograd import passes as _passes
 from tensorgrad.autograd.modes import is_grad_enabled
@@ -25,19 +25,19 @@ __all__ = [
 
 
 def _log_api_usage_once(event: str) -> None:
-    """Does nothing: who calls what is not counted here."""
+    """Does nothing: API usage is not logged."""
 
 
 def _get_tracing_state() -> None:
-    """None: nothing is ever being traced."""
+    """Returns None: nothing is ever being traced."""
 
 
 def __getattr__(name: str):
-    if name == "_nn":  # where files look for compiled functions of torch.nn.functional
+    if name == "_nn":  # where callers look for the compiled functions of torch.nn.functional
         from tensorgrad.nn import functional
 
         return functional
-    if name in ("_VariableFunctions", "_VariableFunctionsClass"):  # and of torch
+    if name in ("_VariableFunctions", "_VariableFunctionsClass"):  # the same for torch
         import tensorgrad
 
         return tensorgrad

@@ -1,4 +1,4 @@
-"""`torch.__config__`: what this library stands on here, as text for people."""
+"""`torch.__config__`: a readable description of the libraries in use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["parallel_info", "show"]
 
 
 def show() -> str:
-    """Versions, the processor's instructions that NumPy uses, and the linear algebra behind it.
+    """Returns the versions in use, the CPU instruction set that NumPy uses, and the BLAS behind it, as text.
 
     >>> import tensorgrad as torch
     >>> print(torch.__config__.show())
@@ -39,7 +39,7 @@ def show() -> str:
 
 
 def parallel_info() -> str:
-    """How many threads there are, and what says so.
+    """Returns the number of threads and the settings that determine it, as text.
 
     >>> import tensorgrad as torch
     >>> print(torch.__config__.parallel_info())
@@ -61,12 +61,12 @@ def parallel_info() -> str:
 
 
 def _cxx_flags() -> str:
-    """The flags of a C++ compiler: none took part."""
+    """The flags of the C++ compiler: empty, since there is none."""
     return ""
 
 
 def _algebra() -> list[str]:
-    """The library that NumPy's products run on, and its threads."""
+    """The BLAS libraries that NumPy uses, with their thread counts."""
     try:
         import threadpoolctl
     except ImportError:

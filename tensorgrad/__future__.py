@@ -1,6 +1,7 @@
-"""`torch.__future__`: how `Module.to` and the like are to treat parameters, as PyTorch may do it one day.
+"""`torch.__future__`: how `Module.to` and similar methods treat parameters.
 
-Here parameters always stay the same objects, and so do those who hold them: both settings are kept and change nothing.
+In tensorgrad a conversion always keeps the parameter objects and their owners. Both settings are stored and have no
+effect.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ _settings = {"overwrite": False, "swap": False}
 
 
 def set_overwrite_module_params_on_conversion(value: bool) -> None:
-    """Accepted: conversions keep the parameters.
+    """Accepted for compatibility: conversions always keep the parameters.
 
     >>> import tensorgrad as torch
     >>> torch.__future__.set_overwrite_module_params_on_conversion(False)
@@ -18,7 +19,7 @@ def set_overwrite_module_params_on_conversion(value: bool) -> None:
 
 
 def get_overwrite_module_params_on_conversion() -> bool:
-    """What `set_overwrite_module_params_on_conversion` was last told.
+    """Returns the value last passed to `set_overwrite_module_params_on_conversion`.
 
     >>> import tensorgrad as torch
     >>> torch.__future__.get_overwrite_module_params_on_conversion()
@@ -28,7 +29,7 @@ def get_overwrite_module_params_on_conversion() -> bool:
 
 
 def set_swap_module_params_on_conversion(value: bool) -> None:
-    """Accepted: the effect, that parameters are still the same objects, is there without it.
+    """Accepted for compatibility: parameters already remain the same objects without it.
 
     >>> import tensorgrad as torch
     >>> torch.__future__.set_swap_module_params_on_conversion(False)
@@ -37,7 +38,7 @@ def set_swap_module_params_on_conversion(value: bool) -> None:
 
 
 def get_swap_module_params_on_conversion() -> bool:
-    """What `set_swap_module_params_on_conversion` was last told.
+    """Returns the value last passed to `set_swap_module_params_on_conversion`.
 
     >>> import tensorgrad as torch
     >>> torch.__future__.get_swap_module_params_on_conversion()

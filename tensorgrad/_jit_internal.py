@@ -1,11 +1,11 @@
-"""`torch._jit_internal`: those names behind `torch.jit` that files outside of PyTorch use."""
+"""`torch._jit_internal`: the helpers behind `torch.jit` that other packages use."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-boolean_dispatched: dict[Callable, dict[str, Any]] = {}  # what `boolean_dispatch` made, and of what
+boolean_dispatched: dict[Callable, dict[str, Any]] = {}  # result of `boolean_dispatch` -> its arguments
 
 
 def boolean_dispatch(
@@ -17,19 +17,19 @@ def boolean_dispatch(
     module_name: str | None,
     func_name: str | None,
 ) -> Callable:
-    """One function of two: a boolean among the arguments says which of them is called.
+    """Combines two functions into one that chooses between them by a boolean argument.
 
     Args:
-        arg_name: the name of that argument.
-        arg_index: its place, where it is given without its name.
-        default: what it is where it is not given.
-        if_true: the function for True.
-        if_false: the function for False.
-        module_name: the module that the function is said to be from.
-        func_name: its name.
+        arg_name: The name of the boolean argument.
+        arg_index: Its position when passed positionally.
+        default: Its value when it is not passed.
+        if_true: The function to call for True.
+        if_false: The function to call for False.
+        module_name: The `__module__` of the result.
+        func_name: The `__name__` of the result.
 
     Raises:
-        RuntimeError: both functions have a docstring.
+        RuntimeError: If both functions have a docstring.
 
     >>> import tensorgrad as torch
     >>> def both(x, with_index=False):
@@ -42,8 +42,8 @@ def boolean_dispatch(
     """
 
     def chosen(*args: Any, **kwargs: Any) -> Any:
-        told = kwargs.get(arg_name, args[arg_index] if arg_index < len(args) else default)
-        return (if_true if told else if_false)(*args, **kwargs)
+        choice = kwargs.get(arg_name, args[arg_index] if arg_index < len(args) else default)
+        return (if_true if choice else if_false)(*args, **kwargs)
 
     described = [function for function in (if_true, if_false) if function.__doc__ is not None]
     if len(described) == 2:
@@ -58,7 +58,7 @@ def boolean_dispatch(
 
 
 class BroadcastingListCls:
-    """What annotates, for TorchScript, a number or a list of so many: `BroadcastingList2[int]`."""
+    """TorchScript's annotation for a scalar or a list of fixed length: `BroadcastingList2[int]`."""
 
     def __getitem__(self, types: Any) -> None:
         return None

@@ -1,7 +1,7 @@
-"""`torch.ops`: the operators by the names of PyTorch's registry, `torch.ops.aten.add.Tensor(x, y)`.
+"""`torch.ops`: operators under the names of PyTorch's registry, as in `torch.ops.aten.add.Tensor(x, y)`.
 
-Each is the function that programs call otherwise: `torch.<name>`, `torch.nn.functional.<name>`, `torch.linalg.<name>`,
-or the method of tensors. Overloads are names only, since one function takes whatever it is given.
+Each is the same function as `torch.<name>`, `torch.nn.functional.<name>` or `torch.linalg.<name>`, or the method of
+`Tensor`. Overloads exist in name only, since one function accepts all forms of arguments.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import tensorgrad
 
-# PyTorch's operators that are here: overloads -> the names of those that have just these.
+# PyTorch's operators that exist here: overloads -> the operators with exactly these.
 _OVERLOADS: dict[str, str] = {
     "default out": """
         abs absolute acos acosh adaptive_avg_pool1d addbmm addcdiv addcmul addmv addr affine_grid_generator alias_copy
@@ -192,7 +192,7 @@ _OVERLOADS: dict[str, str] = {
     "using_ints": "flatten",
     "value src reduce value_reduce": "scatter",
 }  # fmt: skip
-_ROOMS = ("special", "linalg", "fft")  # `aten.linalg_det` is `torch.linalg.det`
+_NAMESPACES = ("special", "linalg", "fft")  # `aten.linalg_det` is `torch.linalg.det`
 
 
 @functools.cache
@@ -201,13 +201,13 @@ def _overloads() -> dict[str, tuple[str, ...]]:
 
 
 def _function(name: str) -> Callable[..., Any]:
-    """What an operator is here. Raises: AttributeError for those that are not."""
-    room, _, inside = name.partition("_")
-    if room in _ROOMS and hasattr(getattr(tensorgrad, room), inside):
-        return getattr(getattr(tensorgrad, room), inside)
-    for place in (tensorgrad, tensorgrad.Tensor, tensorgrad.nn.functional):
-        if callable(getattr(place, name, None)):  # `torch.size` is a module
-            return getattr(place, name)
+    """Returns the function that implements an operator. Raises: AttributeError if there is none."""
+    namespace, _, inside = name.partition("_")
+    if namespace in _NAMESPACES and hasattr(getattr(tensorgrad, namespace), inside):
+        return getattr(getattr(tensorgrad, namespace), inside)
+    for owner in (tensorgrad, tensorgrad.Tensor, tensorgrad.nn.functional):
+        if callable(getattr(owner, name, None)):  # `torch.size` is a module
+            return getattr(owner, name)
     raise AttributeError(name)
 
 
@@ -230,7 +230,7 @@ class OpOverload:
 
     @property
     def op(self) -> Callable[..., Any]:
-        """The function that runs."""
+        """The function that implements the operator."""
         return self.overloadpacket.op
 
     def name(self) -> str:
@@ -263,7 +263,7 @@ class OpOverloadPacket:
         self._qualified_op_name = f"aten::{name}"
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Runs the operator. The first argument may be called `self`, as the registry does."""
+        """Runs the operator. The first argument may be passed as `self`, its name in the registry."""
         if "self" in kwargs and not args:
             args = (kwargs.pop("self"),)
         return self.op(*args, **kwargs)
@@ -300,7 +300,7 @@ def _packet(name: str) -> OpOverloadPacket:
 
 
 class _OpNamespace(ModuleType):
-    """The operators of one library: `torch.ops.aten`. Other libraries than that have none here."""
+    """The operators of one library: `torch.ops.aten`. All other libraries are empty."""
 
     def __init__(self, name: str):
         super().__init__(f"torch.ops.{name}", f"The operators of {name}.")
@@ -321,7 +321,7 @@ class _OpNamespace(ModuleType):
 
 
 class _Ops(ModuleType):
-    """`torch.ops`: one namespace for each library of operators, made when it is named."""
+    """`torch.ops`: one namespace per operator library, created on first access."""
 
     def __init__(self) -> None:
         super().__init__("torch.ops", "Operators by the names of PyTorch's registry.")
@@ -334,11 +334,11 @@ class _Ops(ModuleType):
         return made
 
     def load_library(self, path: Any) -> None:
-        """Raises: OSError. Compiled operators are written for PyTorch's core, which is not here."""
-        raise OSError(f"Could not load this library: {path} (it is compiled for PyTorch's core, which is not here)")
+        """Raises: OSError. Compiled operators need PyTorch's C++ core, which does not exist here."""
+        raise OSError(f"Could not load this library: {path} (it needs PyTorch's C++ core, which tensorgrad lacks)")
 
     def import_module(self, module: str) -> None:
-        """Imports a module of Python, which may declare operators."""
+        """Imports a Python module, which may declare operators."""
         import importlib
 
         importlib.import_module(module)

@@ -1,4 +1,4 @@
-"""What programs take from PyTorch's `torch._utils`, though its name is private."""
+"""The parts of PyTorch's private `torch._utils` that programs use anyway."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from tensorgrad.tensor import Tensor
 
 
 def _element_size(dtype: _dtype) -> int:
-    """The bytes of one element. Raises: RuntimeError for what is no dtype."""
+    """The size of one element in bytes. Raises: RuntimeError if `dtype` is not a dtype."""
     if not isinstance(dtype, _dtype):
         raise RuntimeError(f"expected torch.dtype, but got {type(dtype)}")
     return dtype.itemsize
 
 
 def _flatten_dense_tensors(tensors: Iterable[Tensor]) -> Tensor:
-    """Tensors of one dtype, one after another in a vector."""
+    """Concatenates tensors of one dtype into a vector."""
     return torch.cat([tensor.reshape(-1) for tensor in tensors])
 
 
 def _unflatten_dense_tensors(flat: Tensor, tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:
-    """The parts of a vector in the shapes of `tensors`, as views."""
+    """Splits a vector into views with the shapes of `tensors`."""
     tensors = list(tensors)
     parts = flat.split([tensor.numel() for tensor in tensors])
     return tuple(part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True))
 
 
 def _rebuild_tensor(storage, storage_offset: int, size, stride) -> Tensor:
-    """A tensor over a typed storage; offset and strides in elements."""
+    """Creates a tensor over a typed storage; offset and strides are in elements."""
     return torch.empty(0, dtype=storage.dtype).set_(storage, storage_offset, size, stride)
 
 
 def _rebuild_tensor_v2(storage, storage_offset, size, stride, requires_grad, backward_hooks, metadata=None) -> Tensor:
-    """A tensor over a typed storage, as PyTorch's files name it."""
+    """Creates a tensor over a typed storage, under the name that PyTorch's files use."""
     return _rebuild_tensor(storage, storage_offset, size, stride).requires_grad_(requires_grad)

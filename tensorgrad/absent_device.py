@@ -1,6 +1,6 @@
-"""What `torch.mps` and `torch.xpu` offer: the functions of a kind of device that does not exist here.
+"""What `torch.mps` and `torch.xpu` offer: the functions of a device type that is not supported.
 
-Programs ask whether it is there, and seed it in passing.
+Programs check for these devices and seed them without using them.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import Any
 
 # name: (its parameters, what it returns, its docstring)
 _FUNCTIONS = {
-    "is_available": ("", False, "Whether tensors can be put there: no."),
-    "device_count": ("", 0, "How many such devices there are: none."),
-    "manual_seed": ("seed", None, "Accepted: there is nothing to seed."),
-    "seed": ("", None, "Accepted: there is nothing to seed."),
-    "empty_cache": ("", None, "Accepted: there is no memory to give back."),
-    "synchronize": ("", None, "Accepted: there is nothing to wait for."),
+    "is_available": ("", False, "Returns False: this device is not supported."),
+    "device_count": ("", 0, "Returns 0: this device is not supported."),
+    "manual_seed": ("seed", None, "Accepted for compatibility: there is nothing to seed."),
+    "seed": ("", None, "Accepted for compatibility: there is nothing to seed."),
+    "empty_cache": ("", None, "Accepted for compatibility: there is no memory to release."),
+    "synchronize": ("", None, "Accepted for compatibility: there is nothing to wait for."),
 }
 
 

@@ -1,4 +1,4 @@
-"""`torch.accelerator`: the device beside the CPU that programs should use, if there is one (here: CUDA or nothing)."""
+"""`torch.accelerator`: the preferred device other than the CPU, if there is one (here CUDA or nothing)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tensorgrad import cuda, devices
 
 
 def is_available() -> bool:
-    """Whether there is an accelerator.
+    """Returns whether there is an accelerator.
 
     >>> import tensorgrad as torch
     >>> device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device("cpu")
@@ -17,7 +17,7 @@ def is_available() -> bool:
 
 
 def current_accelerator(check_available: bool = False) -> devices.device | None:
-    """The accelerator's device (without an index), or None.
+    """Returns the accelerator's device (without an index), or None.
 
     >>> import tensorgrad as torch
     >>> device = torch.accelerator.current_accelerator() or torch.device("cpu")
@@ -26,7 +26,7 @@ def current_accelerator(check_available: bool = False) -> devices.device | None:
 
 
 def device_count() -> int:
-    """How many there are.
+    """Returns the number of accelerators.
 
     >>> import tensorgrad as torch
     >>> torch.accelerator.device_count() > 0 or not torch.accelerator.is_available()
@@ -36,7 +36,10 @@ def device_count() -> int:
 
 
 def current_device_index() -> int:
-    """The number of the current one. Raises: RuntimeError without any.
+    """Returns the index of the current accelerator.
+
+    Raises:
+        RuntimeError: If there is none.
 
     >>> import tensorgrad as torch
     >>> if torch.accelerator.is_available():
@@ -49,7 +52,10 @@ current_device_idx = current_device_index
 
 
 def set_device_index(device) -> None:
-    """Makes one the current one. Raises: RuntimeError without any.
+    """Makes an accelerator the current one.
+
+    Raises:
+        RuntimeError: If there is none.
 
     >>> import tensorgrad as torch
     >>> if torch.accelerator.is_available():
@@ -62,7 +68,10 @@ set_device_idx = set_device_index
 
 
 def synchronize(device=None) -> None:
-    """Waits until it has done everything it was given. Raises: RuntimeError without any.
+    """Waits until the accelerator has finished all queued work.
+
+    Raises:
+        RuntimeError: If there is none.
 
     >>> import tensorgrad as torch
     >>> if torch.accelerator.is_available():
@@ -72,7 +81,7 @@ def synchronize(device=None) -> None:
 
 
 def empty_cache() -> None:
-    """Gives memory that no tensor occupies back to the driver.
+    """Returns unused cached memory to the driver.
 
     >>> import tensorgrad as torch
     >>> if torch.accelerator.is_available():
@@ -103,7 +112,10 @@ class device_index:
 
 
 def current_stream(device=None):
-    """The queue that work goes to. Raises: RuntimeError without any.
+    """Returns the stream that work is queued on.
+
+    Raises:
+        RuntimeError: If there is no accelerator.
 
     >>> import tensorgrad as torch
     >>> if torch.accelerator.is_available():
@@ -113,7 +125,7 @@ def current_stream(device=None):
 
 
 def set_stream(stream) -> None:
-    """Makes a queue, and its accelerator, the current one.
+    """Makes a stream, and its accelerator, the current one.
 
     >>> import tensorgrad as torch
     >>> if torch.accelerator.is_available():
@@ -123,7 +135,10 @@ def set_stream(stream) -> None:
 
 
 def get_device_capability(device=None) -> dict[str, Any]:
-    """What it can compute with: the set of dtypes. Raises: RuntimeError without any.
+    """Returns the capabilities of an accelerator: the set of supported dtypes.
+
+    Raises:
+        RuntimeError: If there is none.
 
     >>> import tensorgrad as torch
     >>> if torch.accelerator.is_available():
@@ -136,7 +151,10 @@ def get_device_capability(device=None) -> dict[str, Any]:
 
 
 def get_memory_info(device=None) -> tuple[int, int]:
-    """(free, total) bytes there. Raises: RuntimeError without any.
+    """Returns (free, total) memory in bytes.
+
+    Raises:
+        RuntimeError: If there is no accelerator.
 
     >>> import tensorgrad as torch
     >>> if torch.accelerator.is_available():
@@ -146,7 +164,7 @@ def get_memory_info(device=None) -> tuple[int, int]:
 
 
 def memory_stats(device=None) -> dict[str, Any]:
-    """What is known of the memory there, under the names of `torch.cuda.memory_stats`.
+    """Returns memory statistics under the names of `torch.cuda.memory_stats`.
 
     >>> import tensorgrad as torch
     >>> used = torch.accelerator.memory_stats().get("allocated_bytes.all.current", 0)
@@ -155,7 +173,7 @@ def memory_stats(device=None) -> dict[str, Any]:
 
 
 def memory_reserved(device=None) -> int:
-    """Bytes that the process holds there, used or not.
+    """Returns the bytes that the process has reserved on the device, used or not.
 
     >>> import tensorgrad as torch
     >>> megabytes = torch.accelerator.memory_reserved() / 2**20
@@ -164,7 +182,7 @@ def memory_reserved(device=None) -> int:
 
 
 def max_memory_reserved(device=None) -> int:
-    """The most bytes that the process held there.
+    """Returns the peak of `memory_reserved`, in bytes.
 
     >>> import tensorgrad as torch
     >>> megabytes = torch.accelerator.max_memory_reserved() / 2**20
@@ -173,7 +191,7 @@ def max_memory_reserved(device=None) -> int:
 
 
 def reset_accumulated_memory_stats(device=None) -> None:
-    """Lets what adds up over time start from nothing.
+    """Resets the statistics that accumulate over time.
 
     >>> import tensorgrad as torch
     >>> torch.accelerator.reset_accumulated_memory_stats()
@@ -182,7 +200,7 @@ def reset_accumulated_memory_stats(device=None) -> None:
 
 
 def memory_allocated(device=None) -> int:
-    """Bytes that tensors occupy there.
+    """Returns the bytes that tensors occupy on the device.
 
     >>> import tensorgrad as torch
     >>> if torch.accelerator.is_available():
@@ -192,7 +210,7 @@ def memory_allocated(device=None) -> int:
 
 
 def max_memory_allocated(device=None) -> int:
-    """The most bytes that tensors occupied there.
+    """Returns the peak of `memory_allocated`, in bytes.
 
     >>> import tensorgrad as torch
     >>> if torch.accelerator.is_available():
@@ -202,7 +220,7 @@ def max_memory_allocated(device=None) -> int:
 
 
 def reset_peak_memory_stats(device=None) -> None:
-    """Starts the count of the peak anew.
+    """Resets the peak memory statistics.
 
     >>> import tensorgrad as torch
     >>> if torch.accelerator.is_available():

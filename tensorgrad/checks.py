@@ -1,4 +1,4 @@
-"""`torch._check` and its like: assertions that libraries around PyTorch write."""
+"""`torch._check` and related assertions, as libraries around PyTorch use them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tensorgrad.tensor import Tensor
 
 
 def _check_with(error_type: type[Exception], cond: Any, message: Callable[[], Any] | None) -> None:
-    """Raises: `error_type` with what `message()` returns if `cond` is False, TypeError if it is no bool."""
+    """Raises: `error_type` with the text `message()` if `cond` is False, TypeError if it is not a bool."""
     if not isinstance(cond, bool):
         what = "a Tensor. Use torch._check_tensor_all()" if isinstance(cond, Tensor) else str(type(cond))
         raise TypeError(f"cond must be a bool, but got {what}")
@@ -51,7 +51,7 @@ def _check_is_size(i: Any, message: Callable[[], Any] | None = None, *, max: Any
 
 
 def _check_tensor_all(cond: Any, message: Callable[[], Any] | None = None) -> None:
-    """Raises: RuntimeError unless all elements of a tensor of truth values are true, TypeError for anything else."""
+    """Raises: RuntimeError unless all elements of a boolean tensor are true, TypeError for anything else."""
     if not isinstance(cond, Tensor):
         raise TypeError(f"cond must be a tensor, but got {type(cond)}")
     if cond._array.dtype.kind != "b":
@@ -60,6 +60,6 @@ def _check_tensor_all(cond: Any, message: Callable[[], Any] | None = None) -> No
 
 
 def _assert_async(self: Tensor, assert_msg: str = "Expected Tensor with single nonzero value, but got zero") -> None:
-    """Raises: RuntimeError if the only element of a tensor is 0."""
+    """Raises: RuntimeError if the only element of a tensor is zero."""
     if not bool(self):
         raise RuntimeError(assert_msg)

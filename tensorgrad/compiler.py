@@ -1,4 +1,4 @@
-"""`torch.compile` and `torch.compiler`: there is nothing to compile, so programs run as they are."""
+"""`torch.compile` and `torch.compiler`: nothing is compiled, so programs run unchanged."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def compile(model: Any = None, **options: Any) -> Any:
-    """Returns the function or module as it is (or, without one, a decorator that does); the options are accepted.
+    """Returns the function or module unchanged, or, without one, a decorator that does. Options are ignored.
 
     >>> import tensorgrad as torch
     >>> @torch.compile
@@ -24,7 +24,7 @@ def compile(model: Any = None, **options: Any) -> Any:
 
 
 def disable(fn: Any = None, recursive: bool = True, **options: Any) -> Any:
-    """Returns the function as it is, or a decorator that does.
+    """Returns the function unchanged, or a decorator that does.
 
     >>> import tensorgrad as torch
     >>> @torch.compiler.disable
@@ -37,7 +37,7 @@ def disable(fn: Any = None, recursive: bool = True, **options: Any) -> Any:
 
 
 def allow_in_graph(fn: Callable) -> Callable:
-    """Returns the function as it is.
+    """Returns the function unchanged.
 
     >>> import tensorgrad as torch
     >>> def double(x):
@@ -52,7 +52,7 @@ assume_constant_result = allow_in_graph
 
 
 def is_compiling() -> bool:
-    """Whether the running code is being compiled: never.
+    """Returns whether the code is being compiled: always False.
 
     >>> import tensorgrad as torch
     >>> torch.compiler.is_compiling()
@@ -65,7 +65,7 @@ is_dynamo_compiling = is_exporting = is_compiling
 
 
 def reset() -> None:
-    """Accepted: nothing was compiled.
+    """Accepted for compatibility: there are no compiled functions.
 
     >>> import tensorgrad as torch
     >>> torch.compiler.reset()
@@ -73,7 +73,7 @@ def reset() -> None:
 
 
 def cudagraph_mark_step_begin() -> None:
-    """Accepted: no graphs of kernels are recorded.
+    """Accepted for compatibility: no CUDA graphs are recorded.
 
     >>> import tensorgrad as torch
     >>> torch.compiler.cudagraph_mark_step_begin()
@@ -81,7 +81,7 @@ def cudagraph_mark_step_begin() -> None:
 
 
 def list_backends(*args: Any) -> list[str]:
-    """The compilers that `compile` could use: none.
+    """Returns the compilers available to `compile`: none.
 
     >>> import tensorgrad as torch
     >>> torch.compiler.list_backends()

@@ -1,10 +1,10 @@
-"""The names by which ops, devices and dtypes are registered and looked up, for those who extend the library.
+"""The names by which ops, devices and dtypes are registered and looked up, for extensions.
 
     @OpDispatch.register(OP.MUL, DEVICE.CPU)
     def my_mul(x, y): ...
 
-`OP.MUL` is "mul": every row of `ops/` has its name here, in capitals. A device of your own needs no constant: the name
-of its storage will do.
+`OP.MUL` is "mul": every row of `ops/` is available here under its name in capitals. A new device needs no constant: use
+the name of its storage.
 """
 
 from tensorgrad import dtypes
@@ -13,7 +13,7 @@ from tensorgrad.system.missing_names import suggestion
 
 
 class _Names:
-    """Names in capitals as attributes, which are looked up in a table."""
+    """Upper-case attributes that are looked up in a table."""
 
     def __init__(self, what: str, table) -> None:
         self._what, self._table = what, table
@@ -29,7 +29,7 @@ class _Names:
 
 
 class DEVICE:
-    """The types of devices that ship with the library."""
+    """The device types that ship with the library."""
 
     CPU = "cpu"
     CUDA = "cuda"

@@ -1,7 +1,7 @@
-"""What of PyTorch is here, as measured with PyTorch's own test databases:
+"""How much of PyTorch is implemented, measured with PyTorch's own test databases:
 
 python -m tensorgrad.coverage            the whole report
-python -m tensorgrad.coverage norm       its lines that have this in them
+python -m tensorgrad.coverage norm       only the lines that contain "norm"
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def report() -> str:
-    """What `make conformance` writes: `docs/coverage.md` in the repository, and in wheels beside this file.
+    """Returns the report that `make conformance` writes: `docs/coverage.md` in the repository; wheels include a copy.
 
     >>> from tensorgrad.coverage import report
     >>> report().startswith("# What of PyTorch is here")
@@ -22,7 +22,7 @@ def report() -> str:
 
 
 def main(words: list[str]) -> int:
-    """Prints the report, or its lines with any of the words. Returns: 1 if no line has one."""
+    """Prints the report, or its lines that contain any of the words. Returns 1 if there are none."""
     lines = [line for line in report().splitlines() if not words or any(word in line for word in words)]
     print("\n".join(lines))
     return 0 if lines else 1

@@ -1,4 +1,4 @@
-"""`torch.cpu`: what programs written for any device ask of the processor. It has one device and runs in order."""
+"""`torch.cpu`: the device functions that device-independent programs call. The CPU is one device that runs in order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = [
 
 
 class Stream:
-    """Takes the place of a queue of work: the processor's work is done when a call returns.
+    """A stand-in for a stream: on the CPU, work is finished when a call returns.
 
     >>> import tensorgrad as torch
     >>> torch.cpu.Stream().wait_stream(torch.cpu.current_stream())
@@ -22,17 +22,17 @@ class Stream:
         pass
 
     def wait_stream(self, stream: Stream) -> None:
-        """Returns at once: there is nothing to wait for."""
+        """Returns immediately: there is nothing to wait for."""
 
     def record_event(self) -> None:
-        """Accepted: there is nothing to record."""
+        """Accepted for compatibility: there is nothing to record."""
 
     def wait_event(self, event: Event) -> None:
-        """Returns at once: there is nothing to wait for."""
+        """Returns immediately: there is nothing to wait for."""
 
 
 class Event:
-    """Takes the place of a mark in a queue of work, which has always been passed.
+    """A stand-in for an event in a stream, which has always completed.
 
     >>> import tensorgrad as torch
     >>> torch.cpu.Event().query()
@@ -40,21 +40,21 @@ class Event:
     """
 
     def query(self) -> bool:
-        """Whether everything before the mark is done: yes."""
+        """Returns whether the event has completed: always True."""
         return True
 
     def record(self, stream: Stream | None = None) -> None:
-        """Accepted: there is nothing to record."""
+        """Accepted for compatibility: there is nothing to record."""
 
     def synchronize(self) -> None:
-        """Returns at once: there is nothing to wait for."""
+        """Returns immediately: there is nothing to wait for."""
 
     def wait(self, stream: Stream | None = None) -> None:
-        """Returns at once: there is nothing to wait for."""
+        """Returns immediately: there is nothing to wait for."""
 
 
 class StreamContext(AbstractContextManager):
-    """Inside, work goes to a stream; there is only one.
+    """A context manager that selects a stream; there is only one.
 
     >>> import tensorgrad as torch
     >>> with torch.cpu.stream(torch.cpu.Stream()):
@@ -73,7 +73,7 @@ _STREAM = Stream()
 
 
 def is_available() -> bool:
-    """Whether tensors can be put there: yes.
+    """Returns whether the CPU is available: always True.
 
     >>> import tensorgrad as torch
     >>> torch.cpu.is_available()
@@ -83,7 +83,7 @@ def is_available() -> bool:
 
 
 def is_initialized() -> bool:
-    """Whether it is ready: always.
+    """Returns whether the CPU is initialized: always True.
 
     >>> import tensorgrad as torch
     >>> torch.cpu.is_initialized()
@@ -93,7 +93,7 @@ def is_initialized() -> bool:
 
 
 def device_count() -> int:
-    """How many devices "cpu" stands for: one, however many cores it has.
+    """Returns the number of CPU devices: 1, regardless of the number of cores.
 
     >>> import tensorgrad as torch
     >>> torch.cpu.device_count()
@@ -103,7 +103,7 @@ def device_count() -> int:
 
 
 def current_device() -> str:
-    """The device in use.
+    """Returns the current device.
 
     >>> import tensorgrad as torch
     >>> torch.cpu.current_device()
@@ -113,7 +113,7 @@ def current_device() -> str:
 
 
 def set_device(device: Any) -> None:
-    """Accepted: there is no other.
+    """Accepted for compatibility: there is only one CPU device.
 
     >>> import tensorgrad as torch
     >>> torch.cpu.set_device("cpu")
@@ -121,7 +121,7 @@ def set_device(device: Any) -> None:
 
 
 def synchronize(device: Any = None) -> None:
-    """Returns at once: work is done when a call returns.
+    """Returns immediately: work is finished when a call returns.
 
     >>> import tensorgrad as torch
     >>> torch.cpu.synchronize()
@@ -129,7 +129,7 @@ def synchronize(device: Any = None) -> None:
 
 
 def current_stream(device: Any = None) -> Stream:
-    """The stream that work goes to.
+    """Returns the current stream.
 
     >>> import tensorgrad as torch
     >>> torch.cpu.current_stream() is torch.cpu.current_stream()
@@ -139,7 +139,7 @@ def current_stream(device: Any = None) -> Stream:
 
 
 def stream(stream: Stream | None) -> StreamContext:
-    """A context manager in which work goes to `stream`.
+    """Returns a context manager that selects `stream`.
 
     >>> import tensorgrad as torch
     >>> with torch.cpu.stream(None):

@@ -1,13 +1,13 @@
-"""The DEBUG ladder: what the library says about its work on standard error.
+"""DEBUG levels: what the library reports about its work on standard error.
 
     DEBUG=1  the devices in use, and how many threads the BLAS has
     DEBUG=2  every op, with the shapes of its inputs and results, and its time
     DEBUG=3  which kernel ran it
-    DEBUG=4  every call that left its first choice: twins run for missing kernels, kernels that declined
+    DEBUG=4  every call that fell back: composite twins run for missing kernels, kernels that declined
 
-    DEBUG=help  says this
+    DEBUG=help  prints this list
 
-Each level includes those below. Read once from the environment, when the package is imported; `set_level` changes it.
+Each level includes those below it. Read once from the environment on import; `set_level` changes it.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class _Debug:
 
 
 def say(text: str) -> None:
-    """One line on standard error."""
+    """Prints one line on standard error."""
     print(f"tensorgrad: {text}", file=sys.stderr)
 
 
 def set_level(level: int) -> None:
-    """Sets the ladder's level; 0 is silent and costs nothing.
+    """Sets the debug level; 0 is silent and costs nothing.
 
-    Raises: ValueError for a level that does not exist.
+    Raises: ValueError if there is no such level.
     """
     if level not in range(5):
         raise ValueError(f"DEBUG must be 0, 1, 2, 3 or 4, got {level}")
@@ -47,7 +47,7 @@ def set_level(level: int) -> None:
 
 
 def from_environment() -> None:
-    """Sets the level that the variable DEBUG names. A value that is no level is reported and ignored."""
+    """Sets the level from the environment variable DEBUG. Reports and ignores an invalid value."""
     text = os.environ.get("DEBUG", "0") or "0"
     if text in ("0", "1", "2", "3", "4"):
         set_level(int(text))
@@ -55,8 +55,8 @@ def from_environment() -> None:
         for line in (__doc__ or "").splitlines():
             if line.startswith("    DEBUG="):
                 say(line.strip())
-    elif text.lower() not in ("false", "true", "no", "yes"):  # other programs' DEBUG
-        say(f"DEBUG={text!r} is none of 0, 1, 2, 3, 4: ignored")
+    elif text.lower() not in ("false", "true", "no", "yes"):  # DEBUG as other programs use it
+        say(f"DEBUG={text!r} ignored: expected 0, 1, 2, 3 or 4")
 
 
 def _devices() -> None:
@@ -92,7 +92,7 @@ def _observe(op, args, result, start: float, seconds: float) -> None:
 
 
 def _kernel(op, args, array_type) -> str:
-    """The kernel of an op. Of the two that large arrays have, the compiled one may decline without a word."""
+    """The kernel that an op uses. On large arrays a compiled kernel may silently decline; then both are named."""
     name = _kernel_name(op.compiled.kernels[array_type])
     row = kernel_tables.LARGE.get(op.name)
     if row is None or row.ready is None or STORAGES[array_type].device_type != "cpu":

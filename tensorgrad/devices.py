@@ -1,4 +1,4 @@
-"""Devices: names such as "cpu" or "cuda:0" as objects. What a device can do is its storage's business (floor 1)."""
+"""Devices: names such as "cpu" or "cuda:0" as objects. What a device can do is up to its storage (storage/)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ TYPES = {"cpu", "cuda", "meta"}  # a storage for another device adds its name (s
 
 
 class device:
-    """Where a tensor lives: a type and, for devices of which there are several, an index.
+    """The location of a tensor: a device type and, for types with several devices, an index.
 
     >>> import tensorgrad as torch
     >>> torch.device("cuda", 1), torch.device("cpu")

@@ -1,4 +1,4 @@
-"""`torch.distributed`: one process is all there is, and programs that ask are told so."""
+"""`torch.distributed`: tensorgrad runs in a single process and reports distributed training as unavailable."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def is_available() -> bool:
-    """Whether several processes can train together: no.
+    """Returns whether distributed training is available: always False.
 
     >>> import tensorgrad as torch
     >>> torch.distributed.is_available()
@@ -16,7 +16,7 @@ def is_available() -> bool:
 
 
 def is_initialized() -> bool:
-    """Whether this process belongs to a group: no.
+    """Returns whether a process group is initialized: always False.
 
     >>> import tensorgrad as torch
     >>> rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
@@ -25,7 +25,7 @@ def is_initialized() -> bool:
 
 
 def is_nccl_available() -> bool:
-    """Whether NVIDIA's library can be used: no.
+    """Returns whether NCCL is available: always False.
 
     >>> import tensorgrad as torch
     >>> torch.distributed.is_nccl_available()
@@ -44,7 +44,10 @@ def _refuse(name: str) -> Any:
         )
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"""Raises: RuntimeError. Training in several processes is not included.
+    function.__doc__ = f"""Not supported: training in several processes is not included.
+
+    Raises:
+        RuntimeError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.distributed.{name}()

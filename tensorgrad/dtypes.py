@@ -1,8 +1,8 @@
-"""Element types: their names, their limits, and PyTorch's rules for mixing them.
+"""Element types: their names, limits and promotion rules.
 
-A `dtype` is PyTorch's object (`torch.float32`); its `numpy` attribute is what the arrays carry.
+A `dtype` is PyTorch's object (`torch.float32`); its `numpy` attribute is the dtype of the arrays.
 Promotion is a lattice in three categories (integers < floating < complex), with two kinds of weak operands:
-0-dimensional tensors and Python numbers change the result only when their *category* is higher.
+0-dimensional tensors and Python scalars change the result only when their *category* is higher.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy as np
 
 
 class dtype:
-    """One element type, such as `torch.float32`. There is exactly one object per type: compare with `is` or `==`.
+    """An element type, such as `torch.float32`. There is exactly one object per type: compare with `is` or `==`.
 
-    Attributes: `itemsize` (bytes), `is_floating_point`, `is_complex`, `is_signed`, `numpy` (the array library's dtype).
+    Attributes: `itemsize` (bytes), `is_floating_point`, `is_complex`, `is_signed`, `numpy` (the array's dtype).
 
     >>> import tensorgrad as torch
     >>> torch.float16.itemsize, torch.float16.is_floating_point, torch.int64.is_signed
@@ -36,8 +36,12 @@ class dtype:
 
     @property
     def numpy(self) -> np.dtype:
-        """The array library's dtype. Raises: ImportError for bfloat16 without the package ml_dtypes."""
-        if self._numpy is None:  # only bfloat16: NumPy itself has none
+        """The NumPy dtype.
+
+        Raises:
+            ImportError: For bfloat16 if the package ml_dtypes is not installed.
+        """
+        if self._numpy is None:  # only bfloat16, which NumPy lacks
             try:
                 import ml_dtypes
             except ImportError:
@@ -49,11 +53,11 @@ class dtype:
         return self._numpy
 
     def to_real(self) -> dtype:
-        """The real type of a complex one; the type itself otherwise."""
+        """Returns the real type of a complex one, or the type itself."""
         return {"complex64": float32, "complex128": float64}.get(self.name, self)
 
     def to_complex(self) -> dtype:
-        """The complex type that holds this type's values."""
+        """Returns the complex type whose parts can hold values of this type."""
         return complex128 if self.name in ("float64", "complex128") else complex64
 
     def __repr__(self) -> str:
@@ -81,16 +85,16 @@ float64 = double = dtype("float64", 8, FLOATING)
 complex64 = cfloat = dtype("complex64", 8, COMPLEX)
 complex128 = cdouble = dtype("complex128", 16, COMPLEX)
 
-WIDE_UNSIGNED = (uint16, uint32, uint64)  # they mix with no other integers
+WIDE_UNSIGNED = (uint16, uint32, uint64)  # they do not promote with other integers
 ALL = (
     bool, uint8, *WIDE_UNSIGNED, int8, int16, int32, int64, float16, bfloat16, float32, float64, complex64, complex128
 )  # fmt: skip
-SCALAR_TYPES = {  # PyTorch's names of its scalar types, in messages and in `FloatTensor`
+SCALAR_TYPES = {  # PyTorch's scalar type names, used in messages and in `FloatTensor`
     "bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long",
     "uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64", "float16": "Half", "bfloat16": "BFloat16",
     "float32": "Float", "float64": "Double", "complex64": "ComplexFloat", "complex128": "ComplexDouble",
 }  # fmt: skip
-C_TYPES = {  # what a C++ compiler calls them, in other messages
+C_TYPES = {  # their C++ names, used in other messages
     "bool": "bool", "uint8": "unsigned char", "int8": "signed char", "int16": "short int", "int32": "int",
     "int64": "long int", "uint16": "short unsigned int", "uint32": "unsigned int", "uint64": "long unsigned int",
     "float16": "c10::Half", "bfloat16": "c10::BFloat16", "float32": "float", "float64": "double",
@@ -98,14 +102,14 @@ C_TYPES = {  # what a C++ compiler calls them, in other messages
 }  # fmt: skip
 BY_NAME = {d.name: d for d in ALL}
 FROM_NUMPY = {d._numpy: d for d in ALL if d._numpy is not None}
-# What a Python number stands for; its exact type follows the default dtype.
+# The Python scalar types; their exact dtype depends on the default dtype.
 NUMBERS = frozenset({True.__class__, (1).__class__, (1.0).__class__, (1j).__class__})
 
 F32, F64, I64, B1 = np.dtype("float32"), np.dtype("float64"), np.dtype("int64"), np.dtype("bool")
 
 
 def scalar_type(of: Any) -> str:
-    """The name that PyTorch's messages give to the dtype of a tensor or array, or to a dtype: `Float`, `Long`.
+    """Returns PyTorch's scalar type name of a tensor, array or dtype, as its messages use it: `Float`, `Long`.
 
     >>> from tensorgrad import dtypes
     >>> dtypes.scalar_type(dtypes.int64)
@@ -115,7 +119,7 @@ def scalar_type(of: Any) -> str:
 
 
 def c_type(of: Any) -> str:
-    """The C++ name of the same, as other messages have it: `float`, `long int`.
+    """Returns the C++ name of the type, as other messages use it: `float`, `long int`.
 
     >>> from tensorgrad import dtypes
     >>> dtypes.c_type(dtypes.int64)
@@ -129,9 +133,9 @@ def _by_name(name: str) -> dtype:
 
 
 def as_dtype(given, name: str = "") -> dtype:
-    """A dtype, which Python's `float`, `int`, `bool` and `complex` stand for, too.
+    """Returns a dtype, also for Python's `float`, `int`, `bool` and `complex`.
 
-    Raises: TypeError for anything else, as the argument `dtype` of the function `name`.
+    Raises: TypeError for anything else, naming the argument `dtype` of the function `name`.
     """
     if isinstance(given, dtype):
         return given
@@ -141,9 +145,9 @@ def as_dtype(given, name: str = "") -> dtype:
 
 
 def from_numpy_dtype(np_dtype) -> dtype:
-    """The `dtype` of an array's element type.
+    """Returns the `dtype` of an array's element type.
 
-    Raises: TypeError for types PyTorch's arrays cannot hold (strings, objects, dates, ...).
+    Raises: TypeError for types that tensors cannot hold (strings, objects, dates, ...).
     """
     found = FROM_NUMPY.get(np_dtype)
     if found is None:
@@ -164,7 +168,7 @@ def from_numpy_dtype(np_dtype) -> dtype:
 
 
 class _Default:
-    """What a Python float becomes: changed by `set_default_dtype`, one for the process as in PyTorch."""
+    """The dtypes of Python scalars: set by `set_default_dtype`, once per process as in PyTorch."""
 
     floating: dtype = float32
     complex: dtype = complex64
@@ -174,7 +178,7 @@ DEFAULT = _Default()
 
 
 def get_default_dtype() -> dtype:
-    """The dtype of tensors made from Python floats; `torch.float32` unless changed.
+    """Returns the dtype of tensors created from Python floats; `torch.float32` unless changed.
 
     >>> import tensorgrad as torch
     >>> torch.get_default_dtype()
@@ -184,9 +188,10 @@ def get_default_dtype() -> dtype:
 
 
 def set_default_dtype(d: dtype) -> None:
-    """Makes `d` the dtype of tensors made from Python floats (and its complex partner that of complex numbers).
+    """Sets the dtype of tensors created from Python floats, and the matching complex dtype for complex scalars.
 
-    Raises: TypeError if `d` is not a floating-point dtype.
+    Raises:
+        TypeError: If `d` is not a floating-point dtype.
 
     >>> import tensorgrad as torch
     >>> torch.set_default_dtype(torch.float64)
@@ -200,7 +205,7 @@ def set_default_dtype(d: dtype) -> None:
 
 
 def of_number(value) -> dtype:
-    """The dtype a Python number stands for."""
+    """Returns the dtype of a Python scalar."""
     if value.__class__ is True.__class__:
         return bool
     if isinstance(value, (1).__class__):
@@ -215,14 +220,14 @@ def _promote(a: dtype, b: dtype) -> dtype:
     if a is b:
         return a
     if a.category > b.category:
-        a, b = b, a  # b has the higher category, or the same
+        a, b = b, a  # b has the higher category, or the same one
     if b.category == COMPLEX:
         wide = a.name in ("float64", "complex128") or b is complex128
         return complex128 if wide else complex64
     if b.category > a.category:
         return b
     if b.category == FLOATING:
-        if a.itemsize == b.itemsize:  # float16 with bfloat16: neither holds the other
+        if a.itemsize == b.itemsize:  # float16 with bfloat16: neither can represent the other
             return float32
         return a if a.itemsize > b.itemsize else b
     if uint8 in (a, b):  # an unsigned byte needs a signed type wider than itself
@@ -251,9 +256,10 @@ PROMOTION = _Promotion(
 
 
 def promote_types(type1: dtype, type2: dtype) -> dtype:
-    """The smallest dtype that both `type1` and `type2` convert to.
+    """Returns the smallest dtype to which both `type1` and `type2` can be converted.
 
-    Raises: RuntimeError for uint16, uint32 or uint64 with anything but itself and floating-point types.
+    Raises:
+        RuntimeError: For uint16, uint32 or uint64 with anything but itself and floating-point types.
 
     >>> import tensorgrad as torch
     >>> torch.promote_types(torch.uint8, torch.int8)
@@ -263,9 +269,9 @@ def promote_types(type1: dtype, type2: dtype) -> dtype:
 
 
 def can_cast(from_: dtype, to: dtype) -> builtins.bool:
-    """Whether PyTorch's casting rules let a result of type `from_` be stored as `to`.
+    """Returns whether PyTorch's casting rules allow storing a result of type `from_` as `to`.
 
-    A category may only rise: complex to real, floating to integer and anything to bool are refused.
+    The category may not decrease: complex to real, floating to integer and anything to bool are not allowed.
 
     >>> import tensorgrad as torch
     >>> torch.can_cast(torch.double, torch.float), torch.can_cast(torch.float, torch.int)
@@ -275,7 +281,7 @@ def can_cast(from_: dtype, to: dtype) -> builtins.bool:
 
 
 def _combine(higher: dtype | None, lower: dtype | None) -> dtype | None:
-    """The result of a stronger group of operands with a weaker one: only a higher category changes the stronger."""
+    """Promotes a stronger group of operands with a weaker one, which matters only if its category is higher."""
     if higher is None or lower is None:
         return higher or lower
     if higher.is_complex:
@@ -286,7 +292,7 @@ def _combine(higher: dtype | None, lower: dtype | None) -> dtype | None:
 
 
 def result_type_of(operands) -> dtype:
-    """The dtype of mixing `operands`: arrays (anything with `.dtype` and `.ndim`) and Python numbers."""
+    """Returns the result dtype of `operands`: arrays (anything with `.dtype` and `.ndim`) and Python scalars."""
     strong = weak = number = None
     for x in operands:
         if x.__class__ in NUMBERS:
@@ -302,7 +308,7 @@ def result_type_of(operands) -> dtype:
 
 
 def to_floating(d: dtype) -> dtype:
-    """The dtype in which a real-valued function (exp, sqrt, mean) of `d` is computed."""
+    """Returns the dtype in which a real-valued function (exp, sqrt, mean) of `d` is computed."""
     return d if d.category >= FLOATING else DEFAULT.floating
 
 
@@ -310,9 +316,9 @@ def to_floating(d: dtype) -> dtype:
 
 
 class finfo:
-    """Limits of a floating-point dtype: `bits eps max min tiny smallest_normal resolution`.
+    """Numerical limits of a floating-point dtype: `bits eps max min tiny smallest_normal resolution`.
 
-    For a complex dtype the limits are those of its real part. Raises TypeError for integer dtypes.
+    For a complex dtype these are the limits of its real part. Raises TypeError for integer dtypes.
 
     >>> import tensorgrad as torch
     >>> torch.finfo(torch.float32).eps
@@ -341,7 +347,7 @@ class finfo:
 
 
 class iinfo:
-    """Limits of an integer dtype: `bits min max`. Raises TypeError for other dtypes.
+    """Numerical limits of an integer dtype: `bits min max`. Raises TypeError for other dtypes.
 
     >>> import tensorgrad as torch
     >>> torch.iinfo(torch.int8).max

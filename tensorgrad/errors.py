@@ -1,4 +1,4 @@
-"""Warnings, and the checks of arguments that many functions share, in PyTorch's words."""
+"""Warnings, and argument checks shared by many functions, with PyTorch's messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tensorgrad import dtypes
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warns about the line of the user's program that led here, however many of the library's own are in between."""
+    """Issues a warning that points at the user's code, skipping the library's own frames."""
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "tensorgrad":
         level, frame = level + 1, frame.f_back
@@ -20,33 +20,33 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
 
 
 def typename(value) -> str:
-    """The name of a value's type as PyTorch's messages have it: `list`, `numpy.ndarray`."""
+    """Returns the name of a value's type as in PyTorch's messages: `list`, `numpy.ndarray`."""
     cls = type(value)
     return f"numpy.{cls.__name__}" if cls.__module__ == "numpy" else cls.__name__
 
 
 class _Missing:
-    """Stands for an argument that was not given, where another name for it may have been."""
+    """The default of a parameter that may be passed under another name."""
 
     def __repr__(self) -> str:
         return "<missing>"
 
 
 MISSING: Any = _Missing()
-NUMPY_NAMES = {"dim": "axis", "keepdim": "keepdims"}  # PyTorch takes NumPy's names of these, too
+NUMPY_NAMES = {"dim": "axis", "keepdim": "keepdims"}  # PyTorch also accepts NumPy's names
 
 
 def missing(name: str, **given) -> None:
-    """Raises: TypeError that names the arguments that were not given, in Python's words."""
+    """Raises: TypeError naming the missing arguments, with Python's message."""
     lacking = [f"'{argument}'" for argument, value in given.items() if value is MISSING]
     some = f"{len(lacking)} required positional argument{'s'[: len(lacking) > 1]}"
     raise TypeError(f"{name}() missing {some}: {' and '.join(lacking)}")
 
 
 def wrap_dim(dim: int, ndim: int) -> int:
-    """A dimension counted from the front. Raises: IndexError if there is no such dimension.
+    """Returns a non-negative dimension. Raises: IndexError if it is out of range.
 
-    A 0-dimensional tensor is treated as having one, as in PyTorch.
+    As in PyTorch, a 0-dimensional tensor is treated as having one dimension.
     """
     n = ndim or 1
     if not isinstance(dim, int):
@@ -57,7 +57,7 @@ def wrap_dim(dim: int, ndim: int) -> int:
 
 
 def as_integer(value, argument: str, wanted: str = "int") -> int:
-    """The integer that a value (NumPy's, a tensor of one element) is. Raises: TypeError for what is none."""
+    """Converts a value (NumPy's integer, a one-element tensor) to an int. Raises: TypeError if it is not an integer."""
     try:
         return as_int(value)
     except TypeError:
@@ -67,7 +67,7 @@ def as_integer(value, argument: str, wanted: str = "int") -> int:
 
 
 def wrap_dims(dims, ndim: int) -> tuple[int, ...]:
-    """Several dimensions counted from the front. Raises: RuntimeError for one named twice."""
+    """Returns non-negative dimensions. Raises: RuntimeError if one appears twice."""
     wrapped = tuple([wrap_dim(d, ndim) for d in dims])
     if len(wrapped) > 1 and len(set(wrapped)) != len(wrapped):
         twice = next(d for i, d in enumerate(wrapped) if d in wrapped[:i])
@@ -84,7 +84,7 @@ _C_NAMES = {
 
 
 def check_number(value, dtype: dtypes.dtype) -> None:
-    """Raises: RuntimeError unless the Python number fits into an element of `dtype`. (Fractions may be lost.)"""
+    """Raises: RuntimeError unless the Python scalar fits into an element of `dtype`. (Fractions may be lost.)"""
     fits = True
     if value.__class__ is complex:
         fits = dtype.category == dtypes.COMPLEX or value.imag == 0

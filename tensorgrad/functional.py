@@ -1,4 +1,4 @@
-"""`torch.functional`: functions that PyTorch writes in Python, under the name of the file that has them there."""
+"""`torch.functional`: the functions that PyTorch implements in Python in its module of this name."""
 
 from tensorgrad import (
     atleast_1d,

@@ -1,4 +1,4 @@
-"""The package `functorch`, which came before `torch.func`: its names, for programs that import it.
+"""The package `functorch`, the predecessor of `torch.func`, for programs that still import it.
 
 After `tensorgrad.compat.install()`, `import functorch` finds this module.
 """

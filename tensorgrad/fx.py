@@ -1,4 +1,4 @@
-"""`torch.fx`: symbolic tracing of programs is not included; those that try are told so."""
+"""`torch.fx`: symbolic tracing is not included; its functions raise an error."""
 
 from __future__ import annotations
 
@@ -13,20 +13,23 @@ __all__ = [
 
 def _refuse(name: str) -> Any:
     raise NotImplementedError(
-        f"fx.{name} is not included: programs run as the Python that they are. To see the ops that run, use DEBUG=2 or "
-        "torch.profiler; to see the graph of a result, walk its grad_fn"
+        f"fx.{name} is not included: programs run as ordinary Python. To see the ops that run, use DEBUG=2 or "
+        "torch.profiler; to see the graph of a result, follow its grad_fn"
     )
 
 
 class _Absent:
-    """What PyTorch has under the name of a subclass; there is no making one."""
+    """The base of PyTorch's classes that exist in name only; they cannot be instantiated."""
 
     def __init__(self, *args: Any, **options: Any):
         _refuse(type(self).__name__)
 
 
 class Graph(_Absent):
-    """A traced program. Raises: NotImplementedError.
+    """A traced program.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.fx.Graph()
@@ -36,7 +39,10 @@ class Graph(_Absent):
 
 
 class GraphModule(_Absent):
-    """A module made of a traced program. Raises: NotImplementedError.
+    """A module made of a traced program.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.fx.GraphModule()
@@ -46,7 +52,10 @@ class GraphModule(_Absent):
 
 
 class Interpreter(_Absent):
-    """Runs a traced program node by node. Raises: NotImplementedError.
+    """Runs a traced program node by node.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.fx.Interpreter()
@@ -56,7 +65,10 @@ class Interpreter(_Absent):
 
 
 class Transformer(_Absent):
-    """Rewrites a traced program. Raises: NotImplementedError.
+    """Rewrites a traced program.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.fx.Transformer()
@@ -66,7 +78,10 @@ class Transformer(_Absent):
 
 
 class Node(_Absent):
-    """One step of a traced program. Raises: NotImplementedError.
+    """One step of a traced program.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.fx.Node()
@@ -76,7 +91,10 @@ class Node(_Absent):
 
 
 class Proxy(_Absent):
-    """Stands for a value while a program is traced. Raises: NotImplementedError.
+    """A value while a program is traced.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.fx.Proxy()
@@ -86,7 +104,10 @@ class Proxy(_Absent):
 
 
 class Tracer(_Absent):
-    """Traces programs. Raises: NotImplementedError.
+    """Traces programs.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.fx.Tracer()
@@ -96,7 +117,10 @@ class Tracer(_Absent):
 
 
 def symbolic_trace(root: Any, concrete_args: Any = None) -> Any:
-    """Raises: NotImplementedError.
+    """Would trace a program.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.fx.symbolic_trace(torch.nn.ReLU())
@@ -107,7 +131,10 @@ def symbolic_trace(root: Any, concrete_args: Any = None) -> Any:
 
 
 def replace_pattern(gm: Any, pattern: Any, replacement: Any) -> Any:
-    """Raises: NotImplementedError.
+    """Would replace a pattern in a traced program.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.fx.replace_pattern(None, None, None)
@@ -118,7 +145,7 @@ def replace_pattern(gm: Any, pattern: Any, replacement: Any) -> Any:
 
 
 def wrap(fn_or_name: str | Callable) -> str | Callable:
-    """Returns what it is given: it says that a function is not to be traced, and nothing is.
+    """Returns its argument: it excludes a function from tracing, and nothing is traced.
 
     >>> import tensorgrad as torch
     >>> torch.fx.wrap(len) is len

@@ -1,6 +1,6 @@
-"""`torch.hub`: checkpoints from addresses, and models from a folder with a `hubconf.py`.
+"""`torch.hub`: loads checkpoints from URLs, and models from a folder with a `hubconf.py`.
 
-Repositories are not fetched from GitHub: clone one yourself, read it, and give its folder with `source="local"`.
+Repositories are not fetched from GitHub: clone and review one yourself, and pass its folder with `source="local"`.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")  # in a file's name, as in resnet18-5
 
 
 def get_dir() -> str:
-    """The folder for downloads: what `set_dir` was told, `$TORCH_HOME/hub`, or `~/.cache/torch/hub`; PyTorch's own.
+    """Returns the download folder: set by `set_dir`, else `$TORCH_HOME/hub` or `~/.cache/torch/hub`, as in PyTorch.
 
-    Raises: RuntimeError if none was told and the user has no home folder.
+    Raises:
+        RuntimeError: If none is set and the user has no home folder.
 
     >>> import os
     >>> import tensorgrad as torch
@@ -50,7 +51,7 @@ def _get_torch_home() -> str:
 
 
 def set_dir(d: str | os.PathLike) -> None:
-    """Chooses the folder for downloads.
+    """Sets the download folder.
 
     >>> import tensorgrad as torch
     >>> before = torch.hub.get_dir()
@@ -64,13 +65,15 @@ def set_dir(d: str | os.PathLike) -> None:
 
 
 def download_url_to_file(url: str, dst: Any, hash_prefix: str | None = None, progress: bool = True) -> None:
-    """Downloads a file. Nothing is left at `dst` unless it is complete.
+    """Downloads a file. Nothing is left at `dst` unless the download is complete.
 
     Args:
-        hash_prefix: how the SHA-256 of the content must begin, in hexadecimal.
-        progress: accepted; nothing is printed.
+        hash_prefix: The expected beginning of the content's SHA-256, in hexadecimal.
+        progress: Ignored; no progress is shown.
 
-    Raises: RuntimeError if the hash differs, urllib.error.URLError if the address cannot be read.
+    Raises:
+        RuntimeError: If the hash differs.
+        urllib.error.URLError: If the URL cannot be read.
 
     >>> import os, pathlib, tempfile
     >>> import tensorgrad as torch
@@ -108,14 +111,14 @@ def load_state_dict_from_url(
     file_name: str | None = None,
     weights_only: bool = False,
 ) -> dict[str, Any]:
-    """`torch.load` of the file at an address, which is downloaded once.
+    """Downloads a file, unless it is already there, and loads it with `torch.load`.
 
     Args:
-        model_dir: where it is kept; `checkpoints` in `get_dir()` unless given.
-        check_hash: the file's name holds the beginning of its SHA-256, as in `name-5c106cde.pth`, and must agree.
-        file_name: its name there, instead of that in the address.
+        model_dir: The folder to keep it in; by default `checkpoints` in `get_dir()`.
+        check_hash: Check the SHA-256, whose beginning is part of the file name, as in `name-5c106cde.pth`.
+        file_name: The name to save it as, instead of the one in the URL.
 
-    Raises: as `download_url_to_file` and `torch.load`.
+    Raises the exceptions of `download_url_to_file` and `torch.load`.
 
     >>> import pathlib, tempfile
     >>> import tensorgrad as torch
@@ -138,20 +141,20 @@ def load_state_dict_from_url(
 
 
 def _entries(repo_or_dir: Any, source: str) -> Any:
-    """The module that a folder's `hubconf.py` is.
+    """Imports a folder's `hubconf.py` as a module.
 
-    Raises: NotImplementedError for another source than "local", ValueError for one that PyTorch does not know,
-    RuntimeError if a package that it depends on is missing.
+    Raises: NotImplementedError if the source is "github", ValueError if it is unknown,
+    RuntimeError if one of its dependencies is missing.
     """
     if source not in ("github", "local"):
         raise ValueError(f'Unknown source: "{source}". Allowed values: "github" | "local".')
     if source == "github":
         raise NotImplementedError(
-            "hub: programs are not fetched from GitHub. Clone the repository, read it, and give its folder with "
+            "hub: repositories are not fetched from GitHub. Clone the repository, review it, and pass its folder with "
             'source="local"'
         )
     folder = os.path.abspath(os.path.expanduser(repo_or_dir))
-    sys.path.insert(0, folder)  # for what it imports from beside it
+    sys.path.insert(0, folder)  # for modules in the same folder
     try:
         spec = importlib.util.spec_from_file_location("hubconf", os.path.join(folder, "hubconf.py"))
         assert spec is not None and spec.loader is not None
@@ -173,7 +176,7 @@ def _entry(repo_or_dir: Any, model: str, source: str) -> Callable:
 
 
 def list(github: Any, force_reload: bool = False, *, source: str = "github", **options: Any) -> Any:
-    """The names of the models that a folder's `hubconf.py` offers. Raises: as `load`.
+    """Lists the models in a folder's `hubconf.py`. Raises the exceptions of `load`.
 
     >>> import os, tempfile
     >>> import tensorgrad as torch
@@ -189,7 +192,7 @@ def list(github: Any, force_reload: bool = False, *, source: str = "github", **o
 
 
 def help(github: Any, model: str, force_reload: bool = False, *, source: str = "github", **options: Any) -> str | None:
-    """The docstring of a model's entry in `hubconf.py`. Raises: as `load`.
+    """Returns the docstring of a model's entry in `hubconf.py`. Raises the exceptions of `load`.
 
     >>> import os, tempfile
     >>> import tensorgrad as torch
@@ -204,13 +207,15 @@ def help(github: Any, model: str, force_reload: bool = False, *, source: str = "
 
 
 def load(repo_or_dir: Any, model: str, *args: Any, source: str = "github", **options: Any) -> Any:
-    """What the function `model` of a folder's `hubconf.py` returns, given the other arguments.
+    """Returns the result of the function `model` in a folder's `hubconf.py`, called with the other arguments.
 
     Args:
-        source: "local", the only one.
-        trust_repo, force_reload, verbose, skip_validation: accepted.
+        source: Must be "local".
+        trust_repo, force_reload, verbose, skip_validation: Ignored.
 
-    Raises: NotImplementedError for repositories on GitHub, RuntimeError for an entry or package that is missing.
+    Raises:
+        NotImplementedError: For repositories on GitHub.
+        RuntimeError: If the entry or a dependency is missing.
 
     >>> import os, tempfile
     >>> import tensorgrad as torch

@@ -1,4 +1,4 @@
-"""Says what this installation runs on, and what it keeps.
+"""Prints what this installation consists of and what it has cached.
 
 python -m tensorgrad.info
 """
@@ -13,7 +13,7 @@ from importlib import metadata
 
 
 def versions() -> list[str]:
-    """The packages that this one works with, each with its version where it is installed."""
+    """Returns the optional and required packages with their versions, or "not installed"."""
     found = []
     for name in ("numpy", "numba", "llvmlite", "threadpoolctl", "ml_dtypes"):
         try:
@@ -24,13 +24,13 @@ def versions() -> list[str]:
 
 
 def kernels() -> list[str]:
-    """The cache of compiled kernels: where it is, what it holds, and how large it is and may become."""
+    """Describes the cache of compiled kernels: its folder, contents, size and size limit."""
     from tensorgrad.kernels.numba import table
     from tensorgrad.kernels.numba.runtime import cache
 
     folder = cache.folder()
     if folder is None:
-        return ["no folder (there is no home folder; TENSORGRAD_CACHE names one)"]
+        return ["no folder (there is no home folder; set TENSORGRAD_CACHE)"]
     files = cache.files(folder)
     total = sum(size for _, size, _ in files)
     lines = [f"{folder}: {len(files)} files, {total / 2**20:.1f} MiB of at most {cache.MOST >> 20}"]
@@ -60,7 +60,7 @@ def kernels() -> list[str]:
 
 
 def main() -> int:
-    """Prints it."""
+    """Prints the report."""
     import tensorgrad as torch
 
     print(f"tensorgrad {torch.version.tensorgrad}, after PyTorch {torch.__version__}")

@@ -7,7 +7,7 @@ from typing import Any
 
 
 class memory_format:
-    """How the dimensions of a dense tensor lie in memory: which one varies fastest.
+    """The memory order of a dense tensor's dimensions: which one varies fastest.
 
     >>> import tensorgrad as torch
     >>> x = torch.zeros(1, 4, 5, 3).permute(0, 3, 1, 2)
@@ -28,8 +28,8 @@ class memory_format:
 
 
 class layout(memory_format):
-    """How a tensor's elements are stored at all. Tensors here are `strided`; of the other layouts there are the names,
-    which programs compare with.
+    """How a tensor's elements are stored. Tensors here are always `strided`; the other layouts exist as names
+    to compare with.
 
     >>> import tensorgrad as torch
     >>> torch.ones(2).layout
@@ -56,9 +56,9 @@ _mkldnn = layout("_mkldnn")
 
 
 def memory_strides(shape: tuple[int, ...], given: memory_format | None) -> tuple[int, ...]:
-    """The strides, in elements, of a dense tensor in a memory format (row order for None).
+    """Returns the strides, in elements, of a dense tensor in a memory format (row-major for None).
 
-    Raises: RuntimeError for a format that tensors of this rank, or new ones, do not have.
+    Raises: RuntimeError if tensors of this rank, or new tensors, cannot have the format.
     """
     name = "contiguous_format" if given is None else str(given).rpartition(".")[2]
     order = list(range(len(shape)))
@@ -77,8 +77,10 @@ def memory_strides(shape: tuple[int, ...], given: memory_format | None) -> tuple
 
 
 def check_strided(name: str, given) -> None:
-    """For functions that make tensors. Raises: TypeError for what is no layout, NotImplementedError for another one
-    than `strided`."""
+    """Checks the argument `layout` of functions that create tensors.
+
+    Raises: TypeError if it is not a layout, NotImplementedError if it is not `strided`.
+    """
     if given is not strided and given is not None:
         if given.__class__ is not layout:
             kind = "torch.dtype" if type(given).__name__ == "dtype" else type(given).__name__
@@ -87,7 +89,7 @@ def check_strided(name: str, given) -> None:
 
 
 def dense_order(array) -> list[int] | None:
-    """The dimensions of an array, the outermost in memory first; None if it has gaps or repeats elements."""
+    """The dimensions of an array, outermost in memory first; None if it has gaps or repeats elements."""
     order = sorted(range(array.ndim), key=lambda d: -array.strides[d])
     step = array.itemsize
     for d in reversed(order):
@@ -99,7 +101,7 @@ def dense_order(array) -> list[int] | None:
 
 
 def inverse(order: Sequence[int]) -> list[int]:
-    """The permutation that undoes this one.
+    """Returns the inverse permutation.
 
     >>> from tensorgrad.layouts import inverse
     >>> inverse([0, 2, 3, 1])
@@ -109,7 +111,7 @@ def inverse(order: Sequence[int]) -> list[int]:
 
 
 def made_in_order(make: Callable[[tuple], Any], shape: tuple[int, ...], order: Sequence[int]) -> Any:
-    """An array of a shape whose dimensions lie in memory in this order, the outermost first; `make` gives one in rows.
+    """Creates an array whose dimensions are in this order in memory, outermost first; `make` makes row-major arrays.
 
     >>> import numpy as np
     >>> from tensorgrad.layouts import made_in_order

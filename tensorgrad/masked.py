@@ -1,11 +1,11 @@
-"""`torch.masked`: reductions and normalisations that leave elements out.
+"""`torch.masked`: reductions and normalizations that leave out masked elements.
 
-Everywhere `mask` is True for the elements that count, and broadcasts to the input; None counts all. `dim` is one
-dimension, several, or None for all of them. `dtype` is that of the result: integers are cast to it first.
+In every function `mask` is True for the elements to include, and broadcasts to the input; None includes all. `dim` is
+one dimension, several, or None for all of them. `dtype` is that of the result: integers are cast to it first.
 
-An element that does not count is replaced by one that changes nothing: 0 in a sum, 1 in a product, minus infinity (or
-the least integer) in a maximum. That is also the result where nothing counts; means, medians and variances are nan
-there.
+A masked-out element is replaced by the identity of the reduction: 0 in a sum, 1 in a product, minus infinity (or the
+smallest integer) in a maximum. That is also the result if all elements are masked out; means, medians and variances are
+nan then.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ __all__ = [
 
 Dims = int | tuple[int, ...] | None
 
-_MAXIMA = ("amax", "argmax", "logsumexp", "logaddexp")  # which minus infinity does not change
+_MAXIMA = ("amax", "argmax", "logsumexp", "logaddexp")  # minus infinity is their identity
 
 
 def _whole_mask(input: Tensor, mask: Tensor) -> Tensor:
-    """The mask, boolean, in the input's shape. Raises: IndexError or RuntimeError if it does not broadcast."""
+    """The mask as booleans in the input's shape. Raises: IndexError or RuntimeError if it does not broadcast."""
     if mask.ndim > input.ndim:
         raise IndexError("_input_mask expected broadcastable mask (got mask dimensionality higher than of the input)")
     return mask.bool().expand(input.shape)
@@ -43,7 +43,7 @@ def _filled(input: Tensor, mask: Tensor | None, value) -> Tensor:
 
 
 def _never_winning(name: str, input: Tensor, mask: Tensor | None) -> Tensor:
-    """The input with what never wins a maximum (or, in `amin` and `argmin`, a minimum) where the mask is False."""
+    """The input with the identity of the maximum (in `amin` and `argmin`, the minimum) where the mask is False."""
     if mask is None:
         return input
     least = name in _MAXIMA
@@ -56,7 +56,7 @@ def _never_winning(name: str, input: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _dims(dim: Dims, input: Tensor) -> tuple[int, ...]:
-    """Dimensions counted from the front, ascending. Raises: IndexError, or RuntimeError for one named twice."""
+    """Non-negative dimensions in ascending order. Raises: IndexError, or RuntimeError if one appears twice."""
     if dim is None or dim == ():
         return tuple(range(input.ndim))
     count = max(input.ndim, 1)
@@ -73,7 +73,7 @@ def _dims(dim: Dims, input: Tensor) -> tuple[int, ...]:
 
 
 def _wide(dtype: DType) -> DType:
-    """The dtype in which integers are added and multiplied."""
+    """The dtype in which integers are summed and multiplied."""
     return dtypes.int64 if dtype.category < dtypes.FLOATING else dtype
 
 
@@ -83,7 +83,7 @@ def _wide(dtype: DType) -> DType:
 def sum(
     input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
 ) -> Tensor:
-    """The sum of the elements that count.
+    """Returns the sum of the unmasked elements.
 
     >>> import tensorgrad as torch
     >>> torch.masked.sum(torch.tensor([1.0, 2.0, 4.0]), mask=torch.tensor([True, False, True]))
@@ -96,7 +96,7 @@ def sum(
 def prod(
     input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
 ) -> Tensor:
-    """The product of the elements that count.
+    """Returns the product of the unmasked elements.
 
     >>> import tensorgrad as torch
     >>> torch.masked.prod(torch.tensor([3, 2, 4]), mask=torch.tensor([True, False, True]))
@@ -109,7 +109,7 @@ def prod(
 
 
 def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
-    """At each place along `dim` the sum of the elements that count up to there.
+    """Returns the cumulative sum of the unmasked elements along `dim`.
 
     >>> import tensorgrad as torch
     >>> torch.masked.cumsum(torch.tensor([1.0, 2.0, 4.0]), 0, mask=torch.tensor([True, False, True]))
@@ -120,7 +120,7 @@ def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor 
 
 
 def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
-    """At each place along `dim` the product of the elements that count up to there.
+    """Returns the cumulative product of the unmasked elements along `dim`.
 
     >>> import tensorgrad as torch
     >>> torch.masked.cumprod(torch.tensor([3.0, 2.0, 4.0]), 0, mask=torch.tensor([True, False, True]))
@@ -133,7 +133,7 @@ def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor
 def amax(
     input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
 ) -> Tensor:
-    """The largest of the elements that count.
+    """Returns the largest of the unmasked elements.
 
     >>> import tensorgrad as torch
     >>> torch.masked.amax(torch.tensor([1.0, 5.0, 4.0]), mask=torch.tensor([True, False, True]))
@@ -146,7 +146,7 @@ def amax(
 def amin(
     input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
 ) -> Tensor:
-    """The smallest of the elements that count.
+    """Returns the smallest of the unmasked elements.
 
     >>> import tensorgrad as torch
     >>> torch.masked.amin(torch.tensor([1.0, 5.0, 4.0]), mask=torch.tensor([False, True, True]))
@@ -160,7 +160,7 @@ def argmax(
     input: Tensor, dim: int | None = None, *, keepdim: bool = False, dtype: DType | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """The place of the largest of the elements that count; in the input's dtype, unless `dtype` is given.
+    """Returns the index of the largest unmasked element; in the input's dtype, unless `dtype` is given.
 
     >>> import tensorgrad as torch
     >>> torch.masked.argmax(torch.tensor([1, 5, 4]), mask=torch.tensor([True, False, True]))
@@ -174,7 +174,7 @@ def argmin(
     input: Tensor, dim: int | None = None, *, keepdim: bool = False, dtype: DType | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """The place of the smallest of the elements that count; in the input's dtype, unless `dtype` is given.
+    """Returns the index of the smallest unmasked element; in the input's dtype, unless `dtype` is given.
 
     >>> import tensorgrad as torch
     >>> torch.masked.argmin(torch.tensor([1, 5, 4]), mask=torch.tensor([False, True, True]))
@@ -187,7 +187,7 @@ def argmin(
 def logsumexp(
     input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
 ) -> Tensor:
-    """The logarithm of the sum of the exponentials of the elements that count.
+    """Returns the logarithm of the sum of the exponentials of the unmasked elements.
 
     >>> import tensorgrad as torch
     >>> torch.masked.logsumexp(torch.tensor([0.0, 9.0, 0.0]), mask=torch.tensor([True, False, True]))
@@ -201,7 +201,7 @@ def logaddexp(
     input: Tensor, other: Tensor, *, dtype: DType | None = None, input_mask: Tensor | None = None,
     other_mask: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """log(eˣ + eʸ) elementwise, without x or y where its mask is False.
+    """Returns log(eˣ + eʸ) elementwise, without x or y where its mask is False.
 
     >>> import tensorgrad as torch
     >>> x = torch.zeros(3)
@@ -217,7 +217,10 @@ def logaddexp(
 def mean(
     input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
 ) -> Tensor:
-    """The mean of the elements that count. Raises: ValueError for integers without `dtype`.
+    """Returns the mean of the unmasked elements.
+
+    Raises:
+        ValueError: For integers without `dtype`.
 
     >>> import tensorgrad as torch
     >>> torch.masked.mean(torch.tensor([1.0, 2.0, 4.0]), mask=torch.tensor([True, False, True]))
@@ -234,7 +237,7 @@ def mean(
 
 
 def _count(input: Tensor, dim: Dims, keepdim: bool, mask: Tensor | None) -> Tensor:
-    """How many elements count."""
+    """The number of unmasked elements."""
     if mask is None:
         shape = input._array.shape or (1,)
         return input.new_full((), math.prod(shape[d] for d in _dims(dim, input)), dtype=dtypes.int64)
@@ -244,9 +247,10 @@ def _count(input: Tensor, dim: Dims, keepdim: bool, mask: Tensor | None) -> Tens
 def median(
     input: Tensor, dim: int = -1, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
 ) -> Tensor:
-    """The median of the elements that count, the lower one of two.
+    """Returns the median of the unmasked elements, the lower one of two.
 
-    Raises: ValueError for integers where nothing counts.
+    Raises:
+        ValueError: For integers if all elements are masked out.
 
     >>> import tensorgrad as torch
     >>> torch.masked.median(torch.tensor([1.0, 7.0, 4.0]), mask=torch.tensor([True, False, True]))
@@ -267,7 +271,7 @@ def norm(
     input: Tensor, ord: float = 2.0, dim: Dims = None, *, keepdim: bool = False, dtype: DType | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """The vector norm of order `ord` of the elements that count; see `torch.linalg.vector_norm`.
+    """Returns the vector norm of order `ord` of the unmasked elements; see `torch.linalg.vector_norm`.
 
     >>> import tensorgrad as torch
     >>> torch.masked.norm(torch.tensor([3.0, 2.0, 4.0]), mask=torch.tensor([True, False, True]))
@@ -299,7 +303,7 @@ def var(
     input: Tensor, dim: Dims = None, unbiased: bool | None = None, *, correction: float | None = None,
     keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """The variance of the n elements that count: their squared deviations from the mean, divided by n - correction.
+    """Returns the variance of the n unmasked elements: the sum of squared deviations, divided by n - correction.
 
     The correction is 1, or 0 with `unbiased=False`.
 
@@ -314,7 +318,7 @@ def std(
     input: Tensor, dim: Dims = None, unbiased: bool | None = None, *, correction: float | None = None,
     keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """The standard deviation: the root of `var`.
+    """Returns the standard deviation of the unmasked elements: the square root of `var`.
 
     >>> import tensorgrad as torch
     >>> torch.masked.std(torch.tensor([1.0, 9.0, 5.0]), unbiased=False, mask=torch.tensor([True, False, True]))
@@ -323,11 +327,11 @@ def std(
     return _variance(input, dim, unbiased, correction, keepdim, dtype, mask).sqrt()
 
 
-# --- normalisations ------------------------------------------------------------------------------------------------
+# --- normalizations ------------------------------------------------------------------------------------------------
 
 
 def softmax(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
-    """`softmax` over the elements that count; the others are 0.
+    """Returns the softmax over the unmasked elements; the others are 0.
 
     >>> import tensorgrad as torch
     >>> torch.masked.softmax(torch.tensor([1.0, 2.0, 1.0]), 0, mask=torch.tensor([True, False, True]))
@@ -337,7 +341,7 @@ def softmax(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor
 
 
 def log_softmax(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
-    """The logarithm of `softmax`; minus infinity where an element does not count.
+    """Returns the logarithm of `softmax`; minus infinity for masked-out elements.
 
     >>> import tensorgrad as torch
     >>> torch.masked.log_softmax(torch.tensor([1.0, 2.0, 1.0]), 0, mask=torch.tensor([True, False, True]))
@@ -347,7 +351,7 @@ def log_softmax(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Te
 
 
 def softmin(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
-    """`softmax` of the negative input over the elements that count; the others are 0.
+    """Returns the softmax of the negated input over the unmasked elements; the others are 0.
 
     >>> import tensorgrad as torch
     >>> torch.masked.softmin(torch.tensor([1.0, 0.0, 1.0]), 0, mask=torch.tensor([True, False, True]))
@@ -365,7 +369,7 @@ def _softened(name: str, input: Tensor, dim: int, dtype: DType | None, mask, ext
 def normalize(
     input: Tensor, ord: float, dim: int, *, eps: float = 1e-12, dtype: DType | None = None, mask: Tensor | None = None
 ) -> Tensor:
-    """The input divided by the norm (at least `eps`) of the elements that count along `dim`; the others are 0.
+    """Divides the input by the norm (at least `eps`) of the unmasked elements along `dim`; the others are 0.
 
     >>> import tensorgrad as torch
     >>> torch.masked.normalize(torch.tensor([3.0, 2.0, 4.0]), 2.0, 0, mask=torch.tensor([True, False, True]))
@@ -375,34 +379,35 @@ def normalize(
     return _filled(input, mask, 0) / size.clamp(min=eps)
 
 
-# --- tensors with a mask of their own ------------------------------------------------------------------------------
+# --- masked tensors ------------------------------------------------------------------------------------------------
 
 
 def _no_masked_tensor(*args: Any, **kwargs: Any) -> Any:
-    """Would make a `MaskedTensor`. Raises: NotImplementedError, which names the way round it.
+    """Would create a `MaskedTensor`. Raises: NotImplementedError, naming the alternative.
 
     >>> import tensorgrad as torch
     >>> torch.masked.masked_tensor(torch.ones(2), torch.tensor([True, False]))
     Traceback (most recent call last):
         ...
-    NotImplementedError: tensorgrad has no MaskedTensor: keep the mask beside the tensor, and give it to ...
+    NotImplementedError: tensorgrad has no MaskedTensor: keep the mask alongside the tensor and pass it to ...
     """
     raise NotImplementedError(
-        "tensorgrad has no MaskedTensor: keep the mask beside the tensor, and give it to the functions of torch.masked "
-        "(torch.masked.sum(x, mask=mask), ...)"
+        "tensorgrad has no MaskedTensor: keep the mask alongside the tensor and pass it to the functions of "
+        "torch.masked (torch.masked.sum(x, mask=mask), ...)"
     )
 
 
 class MaskedTensor:
-    """PyTorch's tensor with a mask of its own: not available here.
+    """PyTorch's tensor that carries a mask; not available here.
 
-    Raises: NotImplementedError, which names the way round it.
+    Raises:
+        NotImplementedError: Always; the message names the alternative.
 
     >>> import tensorgrad as torch
     >>> torch.masked.MaskedTensor(torch.ones(2), torch.tensor([True, False]))
     Traceback (most recent call last):
         ...
-    NotImplementedError: tensorgrad has no MaskedTensor: keep the mask beside the tensor, and give it to ...
+    NotImplementedError: tensorgrad has no MaskedTensor: keep the mask alongside the tensor and pass it to ...
     """
 
     __new__ = _no_masked_tensor
@@ -412,7 +417,7 @@ masked_tensor = as_masked_tensor = _no_masked_tensor
 
 
 def is_masked_tensor(obj: Any, /) -> bool:
-    """Whether something is a `MaskedTensor`: never, since there are none here.
+    """Returns whether an object is a `MaskedTensor`: always False, since there are none.
 
     >>> import tensorgrad as torch
     >>> torch.masked.is_masked_tensor(torch.ones(2))

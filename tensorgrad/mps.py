@@ -1,4 +1,4 @@
-"""`torch.mps`: Apple's GPUs, which are not used here."""
+"""`torch.mps`: Apple GPUs, which are not supported."""
 
 from tensorgrad.absent_device import functions as _functions
 

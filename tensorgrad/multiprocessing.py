@@ -1,4 +1,4 @@
-"""`torch.multiprocessing`: Python's `multiprocessing`. Tensors go from process to process as copies, not shared."""
+"""`torch.multiprocessing`: Python's `multiprocessing`. Tensors are copied between processes, not shared."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ def _run(function, rank: int, args: tuple) -> None:
 def start_processes(fn, args=(), nprocs: int = 1, join: bool = True, daemon: bool = False, start_method="spawn") -> Any:
     """Runs `fn(i, *args)` in `nprocs` processes, i = 0, 1, ...
 
-    Returns: None after all have ended; without `join` the list of the processes.
+    Returns:
+        None after all have ended; with `join=False`, the list of processes.
 
-    Raises: RuntimeError if one of them ended with an error (the others are then stopped).
+    Raises:
+        RuntimeError: If one of them fails (the others are then terminated).
 
     >>> import tensorgrad as torch
     >>> processes = torch.multiprocessing.start_processes(abs, nprocs=1, join=False)
@@ -46,14 +48,14 @@ def start_processes(fn, args=(), nprocs: int = 1, join: bool = True, daemon: boo
                 for other in waiting.values():
                     other.terminate()
                 raise RuntimeError(
-                    f"process {processes.index(process)} terminated with exit code {process.exitcode}; its own output "
-                    "says why"
+                    f"process {processes.index(process)} terminated with exit code {process.exitcode}; see its output "
+                    "for the reason"
                 )
     return None
 
 
 def spawn(fn, args=(), nprocs: int = 1, join: bool = True, daemon: bool = False, start_method: str = "spawn") -> Any:
-    """Runs `fn(i, *args)` in `nprocs` fresh processes, i = 0, 1, ...; see `start_processes`.
+    """Runs `fn(i, *args)` in `nprocs` new processes, i = 0, 1, ...; see `start_processes`.
 
     >>> import tensorgrad as torch
     >>> torch.multiprocessing.spawn(divmod, args=(2,), nprocs=1)
@@ -62,7 +64,7 @@ def spawn(fn, args=(), nprocs: int = 1, join: bool = True, daemon: bool = False,
 
 
 def get_all_sharing_strategies() -> set[str]:
-    """How memory can be shared between processes: PyTorch's names, which change nothing here.
+    """Returns PyTorch's names for ways to share memory between processes; they have no effect here.
 
     >>> import tensorgrad as torch
     >>> sorted(torch.multiprocessing.get_all_sharing_strategies())
@@ -72,7 +74,7 @@ def get_all_sharing_strategies() -> set[str]:
 
 
 def get_sharing_strategy() -> str:
-    """PyTorch's default name.
+    """Returns the name of PyTorch's default strategy.
 
     >>> import tensorgrad as torch
     >>> torch.multiprocessing.get_sharing_strategy()
@@ -82,7 +84,10 @@ def get_sharing_strategy() -> str:
 
 
 def set_sharing_strategy(new_strategy: str) -> None:
-    """Accepted. Raises: AssertionError for an unknown name.
+    """Accepted for compatibility.
+
+    Raises:
+        AssertionError: If the name is unknown.
 
     >>> import tensorgrad as torch
     >>> torch.multiprocessing.set_sharing_strategy("file_system")

@@ -1,4 +1,4 @@
-"""`torch.onnx`: exporting is not included; programs that try are told so."""
+"""`torch.onnx`: exporting is not included; `export` raises an error."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from typing import Any
 
 
 def export(*args: Any, **options: Any) -> None:
-    """Raises: NotImplementedError. A `state_dict` saved here can be exported by a program that runs under PyTorch.
+    """Would export a model; instead, save its `state_dict` and export it with PyTorch.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.onnx.export()
@@ -17,7 +20,7 @@ def export(*args: Any, **options: Any) -> None:
 
 
 def is_in_onnx_export() -> bool:
-    """Whether an export is going on: never.
+    """Returns whether an export is in progress: always False.
 
     >>> import tensorgrad as torch
     >>> torch.onnx.is_in_onnx_export()

@@ -1,4 +1,4 @@
-"""`torch.overrides`: for functions of one's own that classes with a `__torch_function__` may take over."""
+"""`torch.overrides`: lets user functions support classes that define `__torch_function__`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _DEFAULT = Tensor.__torch_function__.__func__  # type: ignore[attr-defined]
 
 
 def _overrides(value: Any) -> bool:
-    """Whether the class of a value takes functions over."""
+    """Whether the class of a value overrides functions."""
     method = getattr(type(value), "__torch_function__", None)
     return method is not None and getattr(method, "__func__", None) is not _DEFAULT
 
 
 def has_torch_function(relevant_args: Iterable[Any]) -> bool:
-    """Whether one of the arguments is of a class with a ``__torch_function__`` of its own.
+    """Returns whether the class of any argument defines its own ``__torch_function__``.
 
     >>> import tensorgrad as torch
     >>> torch.overrides.has_torch_function((torch.ones(2), 3))
@@ -31,7 +31,7 @@ def has_torch_function(relevant_args: Iterable[Any]) -> bool:
 
 
 def has_torch_function_unary(argument: Any) -> bool:
-    """`has_torch_function` of one argument.
+    """Returns `has_torch_function` for one argument.
 
     >>> import tensorgrad as torch
     >>> torch.overrides.has_torch_function_unary(torch.ones(2))
@@ -41,7 +41,7 @@ def has_torch_function_unary(argument: Any) -> bool:
 
 
 def has_torch_function_variadic(*arguments: Any) -> bool:
-    """`has_torch_function` of all arguments.
+    """Returns `has_torch_function` for all arguments.
 
     >>> import tensorgrad as torch
     >>> torch.overrides.has_torch_function_variadic(torch.ones(2), torch.ones(2))
@@ -51,10 +51,10 @@ def has_torch_function_variadic(*arguments: Any) -> bool:
 
 
 def handle_torch_function(public_api: Callable, relevant_args: Iterable[Any], *args: Any, **kwargs: Any) -> Any:
-    """What the first of the arguments that takes the function over makes of the call; subclasses are asked first.
+    """Calls the ``__torch_function__`` of the first argument that overrides the function, trying subclasses first.
 
     Raises:
-        TypeError: all of them returned ``NotImplemented``.
+        TypeError: If all of them return ``NotImplemented``.
 
     >>> import tensorgrad as torch
     >>> class Named:
@@ -80,7 +80,7 @@ def handle_torch_function(public_api: Callable, relevant_args: Iterable[Any], *a
 
 
 def is_tensor_like(inp: Any) -> bool:
-    """Whether a value is a tensor, or of a class with a ``__torch_function__``.
+    """Returns whether a value is a tensor, or its class defines ``__torch_function__``.
 
     >>> import tensorgrad as torch
     >>> torch.overrides.is_tensor_like(torch.ones(2)), torch.overrides.is_tensor_like([1.0])
@@ -90,7 +90,7 @@ def is_tensor_like(inp: Any) -> bool:
 
 
 def is_tensor_method_or_property(func: Callable) -> bool:
-    """Whether a function is a method of tensors.
+    """Returns whether a function is a method of tensors.
 
     >>> import tensorgrad as torch
     >>> torch.overrides.is_tensor_method_or_property(torch.Tensor.add_)

@@ -1,11 +1,11 @@
-"""What `repr(tensor)` shows: the text PyTorch shows, character for character.
+"""`repr(tensor)`: exactly the text that PyTorch prints.
 
 Everything here works on plain arrays, in three steps:
 
-1. `_shown` copies out the few elements that a summary (`...`) leaves visible. Nothing else is ever read, so
+1. `_shown` copies the few elements that a summary (`...`) leaves visible. No other elements are read, so
    printing a tensor of a billion elements costs as much as printing one of a thousand.
-2. `_cells` turns those elements into texts of one width: one notation (`1.`, `1.5000` or `1.5000e+00`) for all.
-3. `_layout` sets the texts in brackets and lines, and `_suffixed` appends what cannot be read off the values.
+2. `_cells` formats those elements at one width and in one notation (`1.`, `1.5000` or `1.5000e+00`).
+3. `_layout` arranges the strings in brackets and lines, and `_suffixed` appends what the values do not show.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ _PROFILES: dict[str | None, dict] = {
 def set_printoptions(
     precision=None, threshold=None, edgeitems=None, linewidth=None, profile=None, sci_mode=None, shape=None
 ) -> None:
-    """Set how tensors are printed, for the whole process. `None` leaves a setting as it is, except `sci_mode`.
+    """Sets how tensors are printed, for the whole process. `None` leaves a setting unchanged, except `sci_mode`.
 
     Args:
-        precision: digits after the decimal point (4).
-        threshold: a tensor of more elements than this is summarised with `...` (1000).
-        edgeitems: how many items a summary shows at each end of each dimension (3).
-        linewidth: characters per line (80).
-        profile: "default", "short" or "full" (never summarise); sets everything above, and `shape` to False,
+        precision: Digits after the decimal point (4).
+        threshold: Tensors with more elements are summarized with `...` (1000).
+        edgeitems: Items that a summary shows at each end of each dimension (3).
+        linewidth: Characters per line (80).
+        profile: "default", "short" or "full" (never summarize); sets everything above, and `shape` to False,
             before the other arguments apply. Any other name does nothing, as in PyTorch.
-        sci_mode: True for scientific notation, False for none, None to decide by the values. As in PyTorch, every
-            call sets it: a call without it returns to None.
+        sci_mode: True for scientific notation, False to disable it, None to decide by the values. As in PyTorch, every
+            call sets it: a call without it resets it to None.
         shape: True to append `, shape=(2, 3)` to every tensor (not in PyTorch).
 
-    Example:
+    Example::
         >>> import tensorgrad as torch
         >>> torch.set_printoptions(precision=2)
         >>> torch.tensor([1.12345])
@@ -78,9 +78,9 @@ def set_printoptions(
 
 
 def get_printoptions() -> dict:
-    """The settings now in force, as a dictionary that `set_printoptions(**...)` accepts.
+    """Returns the current settings, as a dictionary that `set_printoptions(**...)` accepts.
 
-    Example:
+    Example::
         >>> from tensorgrad.printing import get_printoptions
         >>> get_printoptions()["precision"]
         4
@@ -90,9 +90,9 @@ def get_printoptions() -> dict:
 
 @contextmanager
 def printoptions(**settings) -> Iterator[None]:
-    """Print with other settings inside a `with` block. Takes what `set_printoptions` takes.
+    """A context manager that changes print options temporarily. Takes the arguments of `set_printoptions`.
 
-    Example:
+    Example::
         >>> import tensorgrad as torch
         >>> from tensorgrad.printing import printoptions
         >>> with printoptions(precision=1):
@@ -119,23 +119,23 @@ def format_tensor(
     is_meta: bool = False,
     shape: tuple[int, ...] | None = None,
 ) -> str:
-    """The text of a tensor, as `torch.Tensor.__repr__` gives it under the print options now in force.
+    """Formats a tensor as `torch.Tensor.__repr__` does, under the current print options.
 
     Args:
-        array: the values: a NumPy array, that of another device, or any strided array with basic slicing and `.get()`
-            to bring a piece to the host; only the shown elements are copied. None for a meta tensor.
-        dtype_name: its dtype as PyTorch names it, such as "bfloat16".
-        default_dtype_names: dtypes that go without saying: {"int64", "bool", the default float, its complex type}.
+        array: The values: a NumPy array, another device's array, or any strided array with basic slicing and a `.get()`
+            that copies to the host; only the shown elements are copied. None for a meta tensor.
+        dtype_name: Its dtype as PyTorch names it, such as "bfloat16".
+        default_dtype_names: Dtypes to leave out: {"int64", "bool", the default float, its complex type}.
             (While the default is a 16-bit float, PyTorch takes "complex64" for its complex type.)
-        device: shown as `device='cuda:0'` unless "cpu".
-        requires_grad: shown as `requires_grad=True` where there is no `grad_fn`.
-        grad_fn: name of the graph node's class, shown as `grad_fn=<AddBackward0>`.
-        prefix: how the text starts; a line break is allowed (`"Parameter containing:\\ntensor("`), and the values
+        device: Shown as `device='cuda:0'` unless "cpu".
+        requires_grad: Shown as `requires_grad=True` if there is no `grad_fn`.
+        grad_fn: The class name of the graph node, shown as `grad_fn=<AddBackward0>`.
+        prefix: The start of the text; may contain a line break (`"Parameter containing:\\ntensor("`). The values
             are aligned below its last line.
-        is_meta: no values exist: `tensor(..., device='meta', size=(2, 3))`.
-        shape: the shape; needed for meta tensors, otherwise read off the array.
+        is_meta: No values exist: `tensor(..., device='meta', size=(2, 3))`.
+        shape: The shape; required for meta tensors, otherwise taken from the array.
 
-    Example:
+    Example::
         >>> import numpy as np
         >>> from tensorgrad.printing import format_tensor
         >>> usual = {"float32", "complex64", "int64", "bool"}
@@ -152,11 +152,11 @@ def format_tensor(
         suffixes.append(f"shape={shape}")
     if is_meta or device != "cpu":
         suffixes.append(f"device='{'meta' if is_meta else device}'")
-    # A size is given where the values cannot show it; PyTorch counts every tensor as such when `edgeitems` is 0.
+    # The size is printed if the values cannot show it; PyTorch does so for every tensor when `edgeitems` is 0.
     if is_meta or (len(shape) != 1 if empty else not PRINT_OPTIONS.edgeitems):
         suffixes.append(f"size={shape}")
-    # Values tell integers, truth values and complex numbers from floats. Without values only the default float is
-    # the obvious guess, and every other dtype has to be spelled out.
+    # The printed values distinguish integers, booleans and complex numbers from floats. Without values, only the
+    # default float can be left out.
     unsaid = default_dtype_names
     if is_meta or empty:
         unsaid = [name for name in default_dtype_names if name.startswith(("float", "bfloat"))]
@@ -171,14 +171,14 @@ def format_tensor(
 
 
 def format_scalar_spec(item, spec: str) -> str:
-    """`format(tensor, spec)` for the one element of a 0-dimensional tensor, which reads as the Python number would.
+    """Formats the element of a 0-dimensional tensor with a format spec, as the Python scalar would be.
 
-    `item` is that number or the 0-dimensional array. PyTorch does this for plain `Tensor`s only: one with
-    dimensions, a meta tensor or an instance of a subclass (`Parameter` too) goes to `object.__format__`, which
-    raises `TypeError: unsupported format string passed to Tensor.__format__` unless the spec is empty. That
-    choice is the caller's.
+    `item` is that scalar or the 0-dimensional array. PyTorch does this only for plain `Tensor`s: tensors with
+    dimensions, meta tensors and instances of a subclass (`Parameter` too) use `object.__format__`, which
+    raises `TypeError: unsupported format string passed to Tensor.__format__` unless the spec is empty. The
+    caller makes that distinction.
 
-    Example:
+    Example::
         >>> from tensorgrad.printing import format_scalar_spec
         >>> format_scalar_spec(3.14159, ".2f")
         '3.14'
@@ -189,7 +189,7 @@ def format_scalar_spec(item, spec: str) -> str:
 
 
 def _body(array, shape: tuple[int, ...], indent: int) -> str:
-    """The values in their brackets, for an array of at least one element."""
+    """The bracketed values of an array with at least one element."""
     size = 1
     for n in shape:
         size *= n
@@ -201,13 +201,13 @@ def _body(array, shape: tuple[int, ...], indent: int) -> str:
 
 
 def _shown(array, shape: tuple[int, ...], gaps: list[bool], edge: int) -> np.ndarray:
-    """The elements a summary shows, closed up into a small NumPy array: `edge` at both ends of each axis with a gap."""
+    """The elements that a summary shows, as a compact NumPy array: `edge` at both ends of each axis with a gap."""
     to_host = STORAGES[array.__class__].to_host if array.__class__ in STORAGES else _fetched
     if not any(gaps):
         return to_host(array)
     small = np.empty([2 * edge if gap else n for n, gap in zip(shape, gaps, strict=True)], array.dtype)
-    # (where it goes, where it comes from) for the pieces of each axis; basic slices only, so that nothing is copied
-    # on the way and every array library understands them.
+    # (target, source) slices for the pieces of each axis; basic slices only, so that nothing is copied on the way and
+    # every array library supports them.
     pieces = [
         [(slice(0, edge), slice(0, edge)), (slice(edge, 2 * edge), slice(n - edge, n))]
         if gap
@@ -225,12 +225,12 @@ def _fetched(array) -> np.ndarray:
 
 
 def _plain(values: np.ndarray) -> np.ndarray:
-    """The same values in a type whose elements `tolist` turns into Python numbers (bfloat16 and float8 do not)."""
+    """The same values in a type that `tolist` converts to Python scalars (bfloat16 and float8 do not)."""
     return values if values.dtype.kind in "biuc" or values.dtype.char in "fd" else values.astype(np.float32)
 
 
 def _cells(values: np.ndarray) -> tuple[list[str], int]:
-    """The texts of flat `values`, padded on the left, and the width PyTorch reckons with when it fills a line."""
+    """The strings for flat `values`, padded on the left, and the width that PyTorch assumes when it fills a line."""
     if values.dtype.kind == "c":
         reals, real_width = _float_cells(values.real)
         imags, imag_width = _float_cells(values.imag)
@@ -245,7 +245,7 @@ def _cells(values: np.ndarray) -> tuple[list[str], int]:
 
 
 def _float_cells(values: np.ndarray) -> tuple[list[str], int]:
-    """`_cells` of real floating values. Zeros, infinities and nans have no say in the notation or the width."""
+    """`_cells` for real floating values. Zeros, infinities and nans do not affect the notation or the width."""
     precision, forced = PRINT_OPTIONS.precision, PRINT_OPTIONS.sci_mode
     decisive = values[np.isfinite(values) & (values != 0)].astype(np.float64)
     whole = bool((decisive == np.trunc(decisive)).all())
@@ -255,11 +255,11 @@ def _float_cells(values: np.ndarray) -> tuple[list[str], int]:
         scientific = large / small > 1000.0 or large > 1e8 or (not whole and small < 1e-4)
         scientific = scientific if forced is None else forced
         spec = f".{precision}e" if scientific else ".0f" if whole else f".{precision}f"
-        # Among values of one sign a text is longest at the largest or (1e-100) the smallest: four candidates.
+        # Among values of one sign the longest string is that of the largest or (1e-100) the smallest: four candidates.
         signs = [part for part in (decisive[decisive > 0], decisive[decisive < 0]) if part.size]
         width = max(len(format(float(v), spec)) for part in signs for v in (part.min(), part.max()))
         if whole and not scientific:
-            width += 1  # the point
+            width += 1  # the decimal point
     if scientific:
         texts = [format(v, f".{precision}e") for v in values.tolist()]
     elif whole:
@@ -270,7 +270,7 @@ def _float_cells(values: np.ndarray) -> tuple[list[str], int]:
 
 
 def _layout(cells: Iterator[str], shape: tuple[int, ...], gaps: list[bool], indent: int, width: int) -> str:
-    """The next `prod(shape)` cells in brackets; `gaps` says on which axes `...` stands in the middle."""
+    """Formats the next `prod(shape)` cells in brackets; `gaps` marks the axes with `...` in the middle."""
     if not shape:
         return next(cells)
     row = len(shape) == 1
@@ -289,8 +289,8 @@ def _layout(cells: Iterator[str], shape: tuple[int, ...], gaps: list[bool], inde
 
 
 def _suffixed(text: str, suffixes: list[str], indent: int) -> str:
-    """`text`, then the suffixes, each on the last line if it fits there and else on a new one, and the bracket."""
-    used = len(text) - text.rfind("\n") + 1  # two more than there are: the room that PyTorch leaves
+    """Appends the suffixes to `text`, each on the last line if it fits there, else on a new one, and the bracket."""
+    used = len(text) - text.rfind("\n") + 1  # two more than the actual length: the margin that PyTorch leaves
     for suffix in suffixes:
         if used + len(suffix) + 2 > PRINT_OPTIONS.linewidth:
             text += ",\n" + " " * indent + suffix
@@ -302,12 +302,12 @@ def _suffixed(text: str, suffixes: list[str], indent: int) -> str:
 
 
 def tensor_repr(tensor) -> str:
-    """What `repr(tensor)` shows: values, and whatever is not the default (dtype, device, grad_fn, requires_grad)."""
+    """Formats a tensor: its values, and whatever is not the default (dtype, device, grad_fn, requires_grad)."""
     cls, storage = type(tensor), STORAGES[tensor._array.__class__]
     prefix = "tensor(" if cls in PLAIN else f"{cls.__name__}("
     try:
         grad_fn = tensor.grad_fn and tensor.grad_fn.name().rpartition("::")[2]
-    except RuntimeError:  # a view that was made without grad, and cannot follow its base
+    except RuntimeError:  # a view created without grad, which cannot follow its base
         grad_fn = "Invalid"
     complex_name = dtypes.DEFAULT.complex.name
     return format_tensor(

@@ -1,4 +1,4 @@
-"""`torch.quasirandom`: points that fill a cube more evenly than random ones do."""
+"""`torch.quasirandom`: points that fill a cube more evenly than random ones."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ __all__ = ["SobolEngine"]
 
 
 class SobolEngine:
-    """The Sobol sequence in [0, 1)ⁿ: low discrepancy, and PyTorch's very points.
+    """The Sobol sequence in [0, 1)ⁿ, a low-discrepancy sequence with exactly PyTorch's points.
 
     Args:
-        dimension: of the cube, from 1 to 21201.
-        scramble: shift and permute the points at random, which keeps them as even and takes them off the grid.
-        seed: of the scrambling; without one it is drawn from the default generator.
+        dimension: The dimension of the cube, from 1 to 21201.
+        scramble: Shift and permute the points at random, which keeps them as even and takes them off the grid.
+        seed: The seed of the scrambling; by default drawn from the default generator.
 
-    Raises: ValueError for another dimension, ImportError without SciPy, which has the table that the sequence is made
-    of (S. Joe and F. Y. Kuo, 2008).
+    Raises:
+        ValueError: If the dimension is out of range.
+        ImportError: Without SciPy, which provides the table of direction numbers (S. Joe and F. Y. Kuo, 2008).
 
     >>> import tensorgrad as torch
     >>> points = torch.quasirandom.SobolEngine(2)  # needs the package scipy
@@ -46,9 +47,10 @@ class SobolEngine:
         self.num_generated = 0
 
     def draw(self, n: int = 1, out: Tensor | None = None, dtype: torch.dtype | None = None) -> Tensor:
-        """The next `n` points, of shape (n, dimension), in the default dtype unless another is given.
+        """Returns the next `n` points, of shape (n, dimension), in the default dtype unless another is given.
 
-        Raises: NotImplementedError for another dtype than float32 and float64.
+        Raises:
+            NotImplementedError: Unless the dtype is float32 or float64.
         """
         dtype = dtype or torch.get_default_dtype()
         if dtype not in (torch.float32, torch.float64):
@@ -56,16 +58,17 @@ class SobolEngine:
         points = self._at(self.num_generated, n)
         made = points.to(dtype) * 2.0**-self.MAXBIT
         if self.num_generated == 0 and n:
-            made[0] = points[0] / 2**self.MAXBIT  # PyTorch's first point is of the default dtype, then cast
+            made[0] = points[0] / 2**self.MAXBIT  # PyTorch computes the first point in the default dtype, then casts
         if n:
             self.quasi = points[-1]
         self.num_generated += n
         return made if out is None else out.resize_as_(made).copy_(made)
 
     def draw_base2(self, m: int, out: Tensor | None = None, dtype: torch.dtype | None = None) -> Tensor:
-        """The next 2ᵐ points, which with those before must be a power of 2 in number: only then are they balanced.
+        """Returns the next 2ᵐ points. The points are balanced only if the total is a power of 2.
 
-        Raises: ValueError otherwise.
+        Raises:
+            ValueError: If it is not a power of 2.
         """
         total = self.num_generated + 2**m
         if total & (total - 1):
@@ -77,7 +80,7 @@ class SobolEngine:
         return self.draw(2**m, out, dtype)
 
     def reset(self) -> SobolEngine:
-        """Back to the first point."""
+        """Returns to the first point."""
         self.quasi, self.num_generated = self.shift.clone(), 0
         return self
 
@@ -89,8 +92,8 @@ class SobolEngine:
         return self
 
     def _at(self, start: int, n: int) -> Tensor:
-        """`n` points from the one with that number on, as integers: each is the sum, without carry, of the directions
-        that the Gray code of its number names."""
+        """`n` consecutive points starting at index `start`, as integers: each is the XOR of the directions that the
+        Gray code of its index selects."""
         number = np.arange(start, start + n)
         code = number ^ (number >> 1)
         points = np.repeat(self.shift.numpy()[None], n, 0)
@@ -99,17 +102,17 @@ class SobolEngine:
         return torch.from_numpy(points)
 
     def _scramble(self) -> None:
-        """A random shift, and of the directions' bits random sums with the bits above."""
+        """Draws a random shift, and replaces the directions' bits by random sums with the bits above."""
         generator = None if self.seed is None else torch.Generator().manual_seed(self.seed)
         bits = self.MAXBIT
         drawn = torch.randint(2, (self.dimension, bits), device="cpu", generator=generator)
         self.shift = (drawn << torch.arange(bits)).sum(1)
         mixing = torch.randint(2, (self.dimension, bits, bits), device="cpu", generator=generator).tril()
         mixing.diagonal(0, 1, 2).fill_(1)
-        place = torch.arange(bits - 1, -1, -1)
-        high_first = (self.sobolstate[..., None] >> place & 1).float()
+        shift = torch.arange(bits - 1, -1, -1)
+        high_first = (self.sobolstate[..., None] >> shift & 1).float()
         mixed = (high_first @ mixing.float().transpose(1, 2)).long() & 1
-        self.sobolstate = (mixed << place).sum(-1)
+        self.sobolstate = (mixed << shift).sum(-1)
 
     def __repr__(self) -> str:
         parts = [f"dimension={self.dimension}"]

@@ -1,4 +1,4 @@
-"""Questions about objects and types, and the defaults of new tensors: `is_tensor`, `result_type`."""
+"""Functions that inspect objects and types, and the defaults of new tensors: `is_tensor`, `result_type`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = [
 
 
 def is_tensor(obj) -> bool:
-    """Whether `obj` is a tensor.
+    """Returns whether `obj` is a tensor.
 
     >>> import tensorgrad as torch
     >>> torch.is_tensor(torch.ones(1)), torch.is_tensor([1.0])
@@ -28,7 +28,7 @@ def is_tensor(obj) -> bool:
 
 
 def is_storage(obj) -> bool:
-    """Whether `obj` is the memory of a tensor.
+    """Returns whether `obj` is a storage.
 
     >>> import tensorgrad as torch
     >>> torch.is_storage(torch.ones(1).untyped_storage()), torch.is_storage(torch.ones(1))
@@ -38,7 +38,7 @@ def is_storage(obj) -> bool:
 
 
 def typename(obj) -> str:
-    """PyTorch's name of a tensor's type; of a class or function its own name, of anything else that of its class.
+    """Returns PyTorch's type name of a tensor, the name of a class or function, or that of any other object's class.
 
     >>> import tensorgrad as torch
     >>> torch.typename(torch.ones(1)), torch.typename([])
@@ -52,7 +52,7 @@ def typename(obj) -> str:
 
 
 def compiled_with_cxx11_abi() -> bool:
-    """True, as in today's PyTorch; there is no C++ here that could have another.
+    """Returns True, as current PyTorch does; no C++ is involved.
 
     >>> import tensorgrad as torch
     >>> torch.compiled_with_cxx11_abi()
@@ -62,7 +62,7 @@ def compiled_with_cxx11_abi() -> bool:
 
 
 def result_type(tensor1, tensor2) -> dtypes.dtype:
-    """The dtype of an op on two operands, each a tensor or a number.
+    """Returns the dtype of an op on two operands, each a tensor or a scalar.
 
     >>> import tensorgrad as torch
     >>> torch.result_type(torch.tensor([1, 2]), 1.0)
@@ -72,7 +72,11 @@ def result_type(tensor1, tensor2) -> dtypes.dtype:
 
 
 def broadcast_shapes(*shapes) -> Size:
-    """The shape that tensors of these shapes broadcast to. Raises: RuntimeError if they do not."""
+    """Returns the shape that tensors of these shapes broadcast to.
+
+    Raises:
+        RuntimeError: If they do not broadcast.
+    """
     shapes = tuple((s,) if isinstance(s, int) else tuple(s) for s in shapes)
     ndim = max((len(s) for s in shapes), default=0)
     result = [1] * ndim
@@ -91,7 +95,7 @@ def broadcast_shapes(*shapes) -> Size:
 
 
 def set_default_device(device) -> None:
-    """The device of tensors made without `device=`, from now on; None for the CPU.
+    """Sets the device of tensors created without `device=`; None for the CPU.
 
     >>> import tensorgrad as torch
     >>> torch.set_default_device("meta")
@@ -106,7 +110,7 @@ def set_default_device(device) -> None:
 
 
 def get_default_device():
-    """The device of tensors made without `device=`.
+    """Returns the device of tensors created without `device=`.
 
     >>> import tensorgrad as torch
     >>> torch.get_default_device()
@@ -121,9 +125,10 @@ def get_default_device():
 
 @functools.cache
 def get_device_module(device=None):
-    """The module of a device's type, such as `torch.cuda`; of the accelerator, or else of the CPU, for None.
+    """Returns the module of a device's type, such as `torch.cuda`; for None that of the accelerator, or else the CPU.
 
-    Raises: RuntimeError for a device that has none, and for what is no device.
+    Raises:
+        RuntimeError: If there is no such module, or if the argument is not a device.
 
     >>> import tensorgrad as torch
     >>> torch.get_device_module("cpu").is_available()
@@ -144,7 +149,7 @@ def get_device_module(device=None):
 
 
 def get_file_path(*path_components: str) -> str:
-    """The path of a file beside this package, in the folder that packages are installed to.
+    """Returns the path of a file relative to the folder that contains this package.
 
     >>> import os
     >>> import tensorgrad as torch
@@ -155,9 +160,10 @@ def get_file_path(*path_components: str) -> str:
 
 
 def set_default_tensor_type(t) -> None:
-    """PyTorch's legacy way to set the default dtype: "torch.DoubleTensor".
+    """Sets the default dtype by PyTorch's legacy names, such as "torch.DoubleTensor".
 
-    Raises: TypeError for a type that is not floating-point.
+    Raises:
+        TypeError: If the type is not floating-point.
 
     >>> import tensorgrad as torch
     >>> torch.set_default_tensor_type("torch.DoubleTensor")

@@ -8,7 +8,7 @@ from typing import Any
 
 
 class _Sequence(tuple):
-    """A tuple whose members have names. It is made of a sequence, and pickled as PyTorch's."""
+    """A tuple with named fields, constructed from a sequence and pickled as PyTorch does."""
 
     __slots__ = ()
     __match_args__: tuple[str, ...] = ()
@@ -34,7 +34,7 @@ all_return_types: list[type] = []
 
 
 def return_type(name: str, *fields: str) -> type:
-    """A tuple called `name` whose members are called `fields`, kept in this module (so that results can be pickled).
+    """Creates the named tuple `name` with the given fields in this module (so that results can be pickled).
 
     >>> import tensorgrad as torch
     >>> torch.tensor([3, 1]).max(0)

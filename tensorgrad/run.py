@@ -3,7 +3,7 @@
     python -m tensorgrad.run train.py --epochs 3
     python -m tensorgrad.run -m package.train --epochs 3
 
-Inside, `import torch` and every `import torch.*` give tensorgrad. Nothing outside of this process changes.
+Inside, `import torch` and every `import torch.*` load tensorgrad. Nothing outside this process changes.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ USAGE = """usage: python -m tensorgrad.run script.py [arguments ...]
 
 
 def main(arguments: list[str]) -> int:
-    """Runs the program that the arguments name, as its own `__main__`. Returns 2 if they name none.
+    """Runs the program named by the arguments as `__main__`. Returns 2 if they name none.
 
-    An error of the program shows its own traceback; where a name is missing in tensorgrad, one more line says so.
+    The program's errors show their own traceback, with a hint added if a name is missing in tensorgrad.
     """
     from tensorgrad import compat
 
@@ -51,5 +51,5 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.path.pop(0)  # the folder that `-m` put there is the program's business, not ours
+    sys.path.pop(0)  # `-m` added this folder; the program should not see it
     sys.exit(main(sys.argv[1:]))

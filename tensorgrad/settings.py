@@ -1,4 +1,4 @@
-"""Settings of the process: threads, deterministic algorithms, precision. Some are only remembered: each says so."""
+"""Settings of the process: threads, deterministic algorithms, precision. Some are stored without effect, as noted."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = [
 
 
 def _default_threads() -> int:
-    """OMP_NUM_THREADS, which PyTorch goes by too, or else the processors that this process may use.
+    """OMP_NUM_THREADS, which PyTorch uses too, or else the number of processors available to this process.
 
-    In a container with a share of them (`docker --cpus`), more threads would only wait for each other's turn.
+    In a container with a CPU limit (`docker --cpus`), more threads would only wait for each other.
     """
     given = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
     if given.isdecimal() and int(given):
@@ -28,13 +28,13 @@ def _default_threads() -> int:
 
 
 class _Settings:
-    """What the setters below were given."""
+    """The values passed to the setters below."""
 
     threads = _default_threads()
     interop_threads = os.cpu_count() or 1
     interop_was_set = False
     deterministic = warn_only = False
-    fill_memory = True  # in deterministic mode: fills memory that would be left uninitialised
+    fill_memory = True  # in deterministic mode: fills memory that would be left uninitialized
     warn_always = False
     matmul_precision = "highest"
 
@@ -50,7 +50,7 @@ def _check_threads(name: str, n) -> None:
 
 
 def get_num_threads() -> int:
-    """The number of threads last set, or OMP_NUM_THREADS, or that of the processors.
+    """Returns the number of threads last set, or OMP_NUM_THREADS, or the number of processors.
 
     >>> import tensorgrad as torch
     >>> torch.get_num_threads() >= 1
@@ -60,9 +60,10 @@ def get_num_threads() -> int:
 
 
 def set_num_threads(n: int) -> None:
-    """Limits the threads of compiled kernels, and those of matrix products if the package threadpoolctl is installed.
+    """Sets the number of threads of compiled kernels, and of matrix products if threadpoolctl is installed.
 
-    Raises: RuntimeError if `n` is no positive integer.
+    Raises:
+        RuntimeError: If `n` is not a positive integer.
 
     >>> import tensorgrad as torch
     >>> before = torch.get_num_threads()
@@ -81,7 +82,7 @@ def set_num_threads(n: int) -> None:
 
 
 def get_num_interop_threads() -> int:
-    """The number of threads between ops last set, or that of the processors.
+    """Returns the number of inter-op threads last set, or the number of processors.
 
     >>> import tensorgrad as torch
     >>> torch.get_num_interop_threads() >= 1
@@ -91,9 +92,10 @@ def get_num_interop_threads() -> int:
 
 
 def set_num_interop_threads(n: int) -> None:
-    """Remembered only: ops run one after the other. Like PyTorch's it may be set once.
+    """Stored without effect: ops run one after the other. As in PyTorch, it may be set only once.
 
-    Raises: RuntimeError if `n` is no positive integer, or the second time.
+    Raises:
+        RuntimeError: If `n` is not a positive integer, or on the second call.
 
     >>> import tensorgrad as torch
     >>> torch.set_num_interop_threads(0)
@@ -116,11 +118,12 @@ _DEBUG_MODES = ("default", "warn", "error")
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Whether results must not depend on chance. On the CPU they never do; on GPUs sums at indices keep an order then.
+    """Requires deterministic results. On the CPU they always are; on GPUs, sums at indices then have a fixed order.
 
-    Uninitialised memory is filled then, unless `torch.utils.deterministic.fill_uninitialized_memory` is False.
+    Also fills uninitialized memory, unless `torch.utils.deterministic.fill_uninitialized_memory` is False.
 
-    Raises: TypeError unless both are booleans.
+    Raises:
+        TypeError: Unless both are booleans.
 
     >>> import tensorgrad as torch
     >>> torch.use_deterministic_algorithms(True)
@@ -137,7 +140,7 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
 
 
 def are_deterministic_algorithms_enabled() -> bool:
-    """What `use_deterministic_algorithms` was last told.
+    """Returns the mode last passed to `use_deterministic_algorithms`.
 
     >>> import tensorgrad as torch
     >>> torch.are_deterministic_algorithms_enabled()
@@ -147,7 +150,7 @@ def are_deterministic_algorithms_enabled() -> bool:
 
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
-    """Whether `use_deterministic_algorithms` was last told only to warn.
+    """Returns the `warn_only` last passed to `use_deterministic_algorithms`.
 
     >>> import tensorgrad as torch
     >>> torch.use_deterministic_algorithms(True, warn_only=True)
@@ -159,9 +162,10 @@ def is_deterministic_algorithms_warn_only_enabled() -> bool:
 
 
 def set_deterministic_debug_mode(debug_mode: int | str) -> None:
-    """`use_deterministic_algorithms` by number or name: 0 "default" (off), 1 "warn", 2 "error".
+    """Calls `use_deterministic_algorithms` by number or name: 0 "default" (off), 1 "warn", 2 "error".
 
-    Raises: TypeError or RuntimeError for anything else.
+    Raises:
+        TypeError or RuntimeError: For anything else.
 
     >>> import tensorgrad as torch
     >>> torch.set_deterministic_debug_mode("warn")
@@ -183,7 +187,7 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
 
 
 def get_deterministic_debug_mode() -> int:
-    """0 if deterministic algorithms are not asked for, 1 if without them there is a warning, 2 if an error.
+    """Returns 0 if deterministic algorithms are off, 1 if their absence causes a warning, 2 if an error.
 
     >>> import tensorgrad as torch
     >>> torch.get_deterministic_debug_mode()
@@ -196,7 +200,7 @@ def get_deterministic_debug_mode() -> int:
 
 
 def get_float32_matmul_precision() -> str:
-    """What `set_float32_matmul_precision` was last told; "highest" at first.
+    """Returns the value last passed to `set_float32_matmul_precision`; initially "highest".
 
     >>> import tensorgrad as torch
     >>> torch.get_float32_matmul_precision()
@@ -206,10 +210,13 @@ def get_float32_matmul_precision() -> str:
 
 
 def set_float32_matmul_precision(precision: str) -> None:
-    """Whether float32 matrix products on GPUs may round their factors: "highest" (they may not), "high" or "medium"
-    (to TF32). On the CPU they are always computed in float32. Warns of any other word.
+    """Sets whether float32 matrix products on GPUs may round their factors.
 
-    Raises: RuntimeError for what is no string.
+    "highest" forbids it; "high" and "medium" allow TF32. On the CPU products are always computed in float32. Any other
+    value causes a warning and is ignored.
+
+    Raises:
+        RuntimeError: If `precision` is not a string.
 
     >>> import tensorgrad as torch
     >>> torch.set_float32_matmul_precision("high")
@@ -230,9 +237,10 @@ def set_float32_matmul_precision(precision: str) -> None:
 
 
 def set_flush_denormal(mode: bool) -> bool:
-    """Whether denormal numbers will be taken for zero: never, since NumPy keeps them.
+    """Returns whether denormals will be flushed to zero: always False, since NumPy keeps them.
 
-    Raises: RuntimeError unless `mode` is a boolean.
+    Raises:
+        RuntimeError: Unless `mode` is a boolean.
 
     >>> import tensorgrad as torch
     >>> torch.set_flush_denormal(False)
@@ -247,7 +255,7 @@ def set_flush_denormal(mode: bool) -> bool:
 
 
 def is_warn_always_enabled() -> bool:
-    """What `set_warn_always` was last told.
+    """Returns the value last passed to `set_warn_always`.
 
     >>> import tensorgrad as torch
     >>> torch.is_warn_always_enabled()
@@ -257,10 +265,12 @@ def is_warn_always_enabled() -> bool:
 
 
 def set_warn_always(b: bool) -> None:
-    """Whether warnings that a program gets once, as of `backward(create_graph=True)`, come each time. How often one is
-    shown is up to Python's filters too (`warnings.simplefilter("always")`).
+    """Sets whether one-time warnings, such as that of `backward(create_graph=True)`, are issued every time.
 
-    Raises: RuntimeError unless `b` is a boolean.
+    Python's own filters apply as well (`warnings.simplefilter("always")`).
+
+    Raises:
+        RuntimeError: Unless `b` is a boolean.
 
     >>> import tensorgrad as torch
     >>> torch.set_warn_always(True)
@@ -273,13 +283,13 @@ def set_warn_always(b: bool) -> None:
     _Settings.warn_always = b
 
 
-_said: set[str] = set()
+_warned: set[str] = set()
 
 
 def warn_once(message: str) -> None:
-    """Warns the first time only, or after `set_warn_always(True)` each time."""
+    """Warns only the first time, or after `set_warn_always(True)` every time."""
     from tensorgrad.errors import warn
 
-    if message not in _said or _Settings.warn_always:
-        _said.add(message)
+    if message not in _warned or _Settings.warn_always:
+        _warned.add(message)
         warn(message)

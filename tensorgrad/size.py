@@ -1,4 +1,4 @@
-"""`Size`: the shape of a tensor, a tuple that knows how many elements it describes."""
+"""`Size`: the shape of a tensor, a tuple with a method for the number of elements."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 
 class Size(tuple):
-    """A tensor's shape; a tuple in every respect, plus `numel()`.
+    """The shape of a tensor: a tuple with the additional method `numel()`.
 
     >>> import tensorgrad as torch
     >>> torch.zeros(2, 3).shape
@@ -18,7 +18,7 @@ class Size(tuple):
     __slots__ = ()
 
     def numel(self) -> int:
-        """The product of the sizes: 1 for an empty shape."""
+        """Returns the product of the sizes: 1 for an empty shape."""
         return math.prod(self)
 
     def __repr__(self) -> str:

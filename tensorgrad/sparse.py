@@ -1,4 +1,4 @@
-"""`torch.sparse`: sparse layouts are not included; programs that make sparse tensors are told so."""
+"""`torch.sparse`: sparse layouts are not included; functions that make sparse tensors raise an error."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ _TYPES = tuple(f"{n}Tensor" for n in ("BFloat16", "Byte", "Char", "Double", "Flo
 def _refusing(name: str, called: str) -> Any:
     def function(*args: Any, **options: Any) -> Any:
         raise NotImplementedError(
-            f"{called}: sparse layouts are not included, tensors are strided. A dense tensor does the same where it "
+            f"{called}: sparse layouts are not included, tensors are strided. A dense tensor does the same if it "
             "fits into memory, as torch.zeros(size).index_put(tuple(indices), values, accumulate=True)"
         )
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"""Raises: NotImplementedError, since there are no sparse tensors here.
+    function.__doc__ = f"""Not supported: there are no sparse tensors.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.{called}()

@@ -1,4 +1,4 @@
-"""PyTorch's functions for sizes that a compiler does not know yet: here sizes are plain numbers, and so are results."""
+"""PyTorch's functions for symbolic sizes: here sizes, and the results, are plain Python numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "
 
 
 def sym_int(a) -> builtins.int:
-    """A number as an integer, rounded towards zero.
+    """Returns a number as an integer, rounded towards zero.
 
     >>> import tensorgrad as torch
     >>> torch.sym_int(-2.7)
@@ -20,7 +20,7 @@ def sym_int(a) -> builtins.int:
 
 
 def sym_float(a) -> builtins.float:
-    """A number as a float.
+    """Returns a number as a float.
 
     >>> import tensorgrad as torch
     >>> torch.sym_float(3)
@@ -30,7 +30,7 @@ def sym_float(a) -> builtins.float:
 
 
 def sym_not(a) -> builtins.bool:
-    """The logical negation.
+    """Returns the logical negation.
 
     >>> import tensorgrad as torch
     >>> torch.sym_not(3 > 2)
@@ -40,7 +40,7 @@ def sym_not(a) -> builtins.bool:
 
 
 def sym_max(a, b):
-    """The larger of two numbers; a float if either is one.
+    """Returns the larger of two numbers; a float if either is one.
 
     >>> import tensorgrad as torch
     >>> torch.sym_max(3, 2.5)
@@ -50,7 +50,7 @@ def sym_max(a, b):
 
 
 def sym_min(a, b):
-    """The smaller of two numbers; a float if either is one.
+    """Returns the smaller of two numbers; a float if either is one.
 
     >>> import tensorgrad as torch
     >>> torch.sym_min(3, 2)
@@ -70,7 +70,10 @@ def _as_common(a, b, value):
 
 
 def sym_sqrt(a) -> builtins.float:
-    """The square root. Raises: ValueError for a negative number.
+    """Returns the square root.
+
+    Raises:
+        ValueError: For a negative number.
 
     >>> import tensorgrad as torch
     >>> torch.sym_sqrt(9)
@@ -80,7 +83,7 @@ def sym_sqrt(a) -> builtins.float:
 
 
 def sym_sum(args):
-    """The sum of a list of numbers.
+    """Returns the sum of a list of numbers.
 
     >>> import tensorgrad as torch
     >>> torch.sym_sum([1, 2, 3])
@@ -90,9 +93,10 @@ def sym_sum(args):
 
 
 def sym_ite(b: builtins.bool, t, f):
-    """`t` if `b` holds, else `f`.
+    """Returns `t` if `b` is true, else `f`.
 
-    Raises: AssertionError unless `b` is a boolean and the others are of one type.
+    Raises:
+        AssertionError: Unless `b` is a boolean and the others have the same type.
 
     >>> import tensorgrad as torch
     >>> torch.sym_ite(3 > 2, 10, 20)

@@ -8,15 +8,15 @@ from tensorgrad.tensor import Tensor
 
 @composite("method")
 def render(input: Tensor, direction: str = "forward", *, module=None, names=None, fold=None):
-    """A picture of the computation graph that leads to a tensor, which notebooks show; `.save("graph.svg")` writes it.
+    """Returns a picture of a tensor's computation graph, which notebooks display; `.save("graph.svg")` writes it.
 
     Args:
-        direction: "forward" for tensors and the ops that computed them, "backward" for the nodes that gradients pass.
-        module: the model that computed it, for the names of its parameters and for folding by module.
-        names: names for other tensors, as in `{"x": x}`.
-        fold: how many levels of modules are told apart; 0 shows every op.
+        direction: "forward" for tensors and the ops that computed them, "backward" for the nodes of the backward pass.
+        module: The model that computed it; provides parameter names and folding by module.
+        names: Names for other tensors, as in `{"x": x}`.
+        fold: The depth to which modules are shown separately; 0 shows every op.
 
-    `tensorgrad.viz.render` says more.
+    See `tensorgrad.viz.render` for details.
 
     >>> import tensorgrad as torch
     >>> w = torch.ones(2, requires_grad=True)

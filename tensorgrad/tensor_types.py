@@ -1,8 +1,8 @@
-"""`torch.FloatTensor` and its like: PyTorch's oldest names for dtypes, which make, test and cast tensors.
+"""`torch.FloatTensor` and similar: PyTorch's oldest names for dtypes, which create, test and cast tensors.
 
 torch.LongTensor([1, 2])                 a tensor of that dtype
-torch.FloatTensor(2, 3)                  an uninitialised one of that shape
-isinstance(x, torch.FloatTensor)         what x.dtype and x.device say
+torch.FloatTensor(2, 3)                  an uninitialized one of that shape
+isinstance(x, torch.FloatTensor)         checks x.dtype and x.device
 x.type(torch.DoubleTensor)               x.double()
 """
 
@@ -17,7 +17,7 @@ from tensorgrad.tensor import Tensor
 
 
 class TensorType:
-    """One of the names. (An object: `isinstance` asks it, and calling it makes a tensor.)"""
+    """One of these names. (An instance, not a class: it implements `isinstance` and calls.)"""
 
     def __init__(self, dtype: dtypes.dtype, device: str = "cpu"):
         self.dtype, self.is_cuda = dtype, device == "cuda"
@@ -31,15 +31,15 @@ class TensorType:
         return instance.dtype is self.dtype and instance.device.type == self.device.type
 
     def __call__(self, *args: Any) -> Tensor:
-        """A tensor from a sequence, another tensor's values, or sizes. Raises: TypeError for anything else."""
+        """Creates a tensor from a sequence, another tensor's values, or sizes. Raises: TypeError for anything else."""
         from tensorgrad.ops.create import legacy_tensor
 
         if self.is_cuda:
-            storage_class(self.device)  # says what is missing
+            storage_class(self.device)  # raises an error if CUDA is not available
         return legacy_tensor(args, self.device, self.dtype)
 
     def __or__(self, other: Any) -> Any:
-        return Union[self, other]  # noqa: UP007 this is what makes it one
+        return Union[self, other]  # noqa: UP007 `|` would call this method again
 
     def __ror__(self, other: Any) -> Any:
         return Union[other, self]  # noqa: UP007
@@ -59,7 +59,7 @@ _made: dict[str, dict[str, TensorType]] = {}
 
 
 def types(device: str = "cpu") -> dict[str, TensorType]:
-    """The types of a device, by name.
+    """Returns the types of a device, by name.
 
     >>> import tensorgrad as torch
     >>> torch.LongTensor([1, 2])

@@ -1,4 +1,4 @@
-"""`torch.testing`: `assert_close` says how two results differ; `make_tensor` makes inputs."""
+"""`torch.testing`: `assert_close` compares results; `make_tensor` creates inputs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from tensorgrad import dtypes
 from tensorgrad.tensor import Tensor
 
-# How far results may be apart: rtol · |expected| + atol, by dtype; 0 for what is exact.
+# Tolerances by dtype: results may differ by rtol · |expected| + atol; 0 for exact dtypes.
 TOLERANCES = {
     "float16": (1e-3, 1e-5), "bfloat16": (1.6e-2, 1e-5), "float32": (1.3e-6, 1e-5), "float64": (1e-7, 1e-7),
     "complex64": (1.3e-6, 1e-5), "complex128": (1e-7, 1e-7),
@@ -31,16 +31,16 @@ def assert_close(
     check_stride: bool = False,
     msg: str | Callable[[str], str] | None = None,
 ) -> None:
-    """Checks that |actual - expected| <= atol + rtol · |expected|, for tensors, numbers, and nested ones.
+    """Checks that |actual - expected| <= atol + rtol · |expected|, for tensors, scalars, and nested containers.
 
     Args:
-        rtol, atol: both or neither; by default they follow the dtypes.
-        msg: the message of the error, or a function that makes it from the usual one.
+        rtol, atol: Both or neither; the defaults depend on the dtypes.
+        msg: The error message, or a function that creates it from the default one.
 
     Raises:
-        AssertionError: they differ; the message says where and by how much.
-        ValueError: only one of `rtol` and `atol` is given.
-        TypeError: neither tensors nor numbers.
+        AssertionError: If they differ; the message says where and by how much.
+        ValueError: If only one of `rtol` and `atol` is given.
+        TypeError: If the inputs cannot be compared.
 
     >>> import tensorgrad as torch
     >>> torch.testing.assert_close(torch.tensor([1.0]), torch.tensor([1.0 + 1e-7]))
@@ -57,7 +57,7 @@ def assert_close(
 
 
 def assert_allclose(actual: Any, expected: Any, rtol=None, atol=None, equal_nan: bool = True, msg: str = "") -> None:
-    """The older `assert_close`, which ignores dtypes.
+    """The predecessor of `assert_close`, which ignores dtypes.
 
     >>> import tensorgrad as torch
     >>> torch.testing.assert_allclose(torch.tensor([1, 2]), torch.tensor([1.0, 2.0]))
@@ -69,7 +69,7 @@ def assert_allclose(actual: Any, expected: Any, rtol=None, atol=None, equal_nan:
 
 
 def _difference(actual, expected, tolerances, equal_nan, checks, path: tuple) -> str | None:
-    """What is to be said about the first difference; None if there is none."""
+    """Describes the first difference; None if there is none."""
 
     def inside(a, e, key):
         return _difference(a, e, tolerances, equal_nan, checks, (*path, key))
@@ -129,7 +129,7 @@ def _tensor(value):
 
 
 def _numbers(tensor: Tensor) -> np.ndarray:
-    """Values in the widest dtype of their kind, so that differences are exact."""
+    """The values in the widest dtype of their kind, so that differences are exact."""
     array = tensor.detach().cpu()._array
     kind = array.dtype.kind
     return array.astype(np.complex128 if kind == "c" else np.float64 if kind not in "iub" else np.object_)
@@ -166,9 +166,9 @@ def _values(a: np.ndarray, e: np.ndarray, rtol, atol, equal_nan: bool, scalar: b
     for name, values, limit in (("absolute", away, allowed[0]), ("relative", relative, allowed[1])):
         masked = np.where(wrong, values, -1.0)
         at = int(np.argmax(np.where(np.isnan(masked), np.inf, masked)))
-        place = tuple(int(i) for i in np.unravel_index(at, same.shape))
+        index = tuple(int(i) for i in np.unravel_index(at, same.shape))
         shown = _plain(apart.ravel()[at]) if name == "absolute" else float(values[at])
-        lines.append(f"Greatest {name} difference: {shown} at index {place}{limit}")
+        lines.append(f"Greatest {name} difference: {shown} at index {index}{limit}")
     return "\n".join(lines)
 
 
@@ -188,11 +188,13 @@ def make_tensor(
     exclude_zero: bool = False,
     memory_format: Any = None,
 ) -> Tensor:
-    """A tensor of random values: from [low, high), by default -9 to 9 (0 to 9 for unsigned integers, 0 and 1 for bool).
+    """Creates a tensor of random values in [low, high).
+
+    The defaults are -9 to 9 (0 to 9 for unsigned integers, 0 and 1 for bool).
 
     Args:
-        noncontiguous: leave gaps between the elements.
-        exclude_zero: replace zeros by the smallest positive value.
+        noncontiguous: Leave gaps between the elements.
+        exclude_zero: Replace zeros by the smallest positive value.
 
     >>> import tensorgrad as torch
     >>> torch.testing.make_tensor(2, 3, dtype=torch.int64, device="cpu", low=0, high=1)

@@ -1,4 +1,4 @@
-"""`torch.torch_version`: a version as text that compares as a version."""
+"""`torch.torch_version`: a string that compares as a version."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PHASES = {"alpha": 1, "a": 1, "beta": 2, "b": 2}  # the others are release cand
 
 
 class TorchVersion(str):
-    """A version as text that compares as a version, with text and with tuples of numbers.
+    """A version string that compares as a version, with strings and with tuples of integers.
 
     >>> from tensorgrad.torch_version import TorchVersion
     >>> TorchVersion("2.13.0") > "2.9", TorchVersion("2.13.0") >= (2, 13), TorchVersion("2.13.0rc1") < "2.13"
@@ -32,7 +32,7 @@ class TorchVersion(str):
     __slots__ = ()
 
     def _pair(self, other: Any) -> tuple[Any, Any]:
-        """Both as what can be compared: as versions, or as text where one is not written like a version."""
+        """Both operands in comparable form: as versions, or as text if either is not a valid version."""
         text = other if isinstance(other, str) else ".".join(str(part) for part in other)
         mine, theirs = _order(self), _order(text)
         return (str(self), other) if mine is None or theirs is None else (mine, theirs)
@@ -58,14 +58,14 @@ class TorchVersion(str):
     def __eq__(self, other: Any) -> bool:
         return self._compared(other, lambda mine, theirs: mine == theirs)
 
-    # `!=` compares the text: so it is in PyTorch.
+    # `!=` compares the text, as in PyTorch.
 
     def __hash__(self) -> int:
         return str.__hash__(self)
 
 
 def _order(version: str) -> tuple | None:
-    """What versions are ordered by; None for text that is no version."""
+    """The sort key of a version; None if the text is not a version."""
     found = _FORM.fullmatch(version)
     if found is None:
         return None
@@ -74,7 +74,7 @@ def _order(version: str) -> tuple | None:
         release = release[:-1]
     if found["phase"]:
         phase = (_PHASES.get(found["phase"].lower(), 3), int(found["pre"] or 0))
-    else:  # a development version comes before all others of its release, and what has no phase after those that do
+    else:  # a development version comes before all others of its release; no phase sorts after any phase
         phase = (0, 0) if found["dev"] and not found["posted"] else (4, 0)
     post = int(found["post1"] or found["post2"] or 0) if found["posted"] else -1
     dev = (0, int(found["devn"] or 0)) if found["dev"] else (1, 0)

@@ -1,4 +1,4 @@
-"""`torch.types`: names for annotations."""
+"""`torch.types`: type aliases for annotations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Versions: of the PyTorch that is followed, as `torch.version` names them, and this library's own.
+"""Versions: that of the PyTorch release that is followed, and this library's own.
 
 >>> import tensorgrad as torch
 >>> torch.version.__version__
@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from tensorgrad.system.lazy_modules import whole
 
-__version__ = "2.13.0"  # of the PyTorch that is the specification
+__version__ = "2.13.0"  # the PyTorch release that serves as the specification
 tensorgrad = "0.1.0"  # of this library; pyproject.toml reads it here
 
-cuda: str | None  # found out when it is asked for, see below
+cuda: str | None  # determined on first access, see below
 hip: str | None = None
 rocm: str | None = None
 xpu: str | None = None
@@ -25,7 +25,7 @@ __all__ = ["__version__", "cuda", "debug", "git_version", "hip", "rocm", "tensor
 
 
 def __getattr__(name: str):
-    if name == "cuda":  # the version of CUDA that CuPy runs on; None where tensors cannot be put on GPUs
+    if name == "cuda":  # the CUDA version that CuPy uses; None if GPUs cannot be used
         from tensorgrad.cuda.devices import module_or_none
 
         cupy = module_or_none()

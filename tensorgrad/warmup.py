@@ -1,8 +1,8 @@
-"""Compiles all kernels now, so that no later run waits for one.
+"""Compiles all kernels now, so that later runs need not wait for them.
 
     python -m tensorgrad.warmup
 
-They are kept in the user's cache folder (or in TENSORGRAD_CACHE), by versions and processor.
+They are cached in the user's cache folder (or in TENSORGRAD_CACHE), by versions and processor.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 
 def compile_file(compilers: SimpleQueue, kernels: list[str]) -> list[str]:
-    """Compiles kernels of one file, which share loops, by a process that is free. What failed, each with its reason."""
+    """Compiles kernels of one file, which share loops, in a free process. Returns the failures with their reasons."""
     from tensorgrad.kernels.numba.compiling import compile_into
     from tensorgrad.kernels.numba.runtime import cache, loading
     from tensorgrad.kernels.numba.runtime.compiler import Failed, compiles_here
@@ -46,14 +46,14 @@ def compile_file(compilers: SimpleQueue, kernels: list[str]) -> list[str]:
 
 
 def shown(steps: Iterable[Any], total: int) -> Iterable[Any]:
-    """The steps, with a progress bar if tqdm is installed."""
+    """Wraps the steps in a progress bar if tqdm is installed."""
     with contextlib.suppress(ImportError):
         return importlib.import_module("tqdm").tqdm(steps, desc="compiling", unit="file", total=total)
     return steps
 
 
 def main() -> int:
-    """Compiles, showing how far it is; 1 if the package numba is missing, nothing can be kept, or a kernel fails."""
+    """Compiles with a progress display. Returns 1 if numba is missing, nothing can be cached, or a kernel fails."""
     from tensorgrad.kernels.numba import table
     from tensorgrad.kernels.numba.runtime import cache
     from tensorgrad.kernels.numba.runtime.compiler import Compiler
@@ -67,7 +67,7 @@ def main() -> int:
         print(f"nothing to compile: {internals.untried()}", file=sys.stderr)
         return 1
     if cache.place() != cache.folder():
-        print(f"nothing can be kept: {cache.folder()} is not to be written (TENSORGRAD_CACHE)", file=sys.stderr)
+        print(f"nothing can be cached: {cache.folder()} is not writable (see TENSORGRAD_CACHE)", file=sys.stderr)
         return 1
     families: dict[str, list[str]] = {}
     for row in table.ALL:

@@ -1,4 +1,4 @@
-"""`torch.xpu`: Intel's GPUs, which are not used here."""
+"""`torch.xpu`: Intel GPUs, which are not supported."""
 
 from tensorgrad.absent_device import functions as _functions
 

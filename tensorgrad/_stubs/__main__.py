@@ -1,10 +1,10 @@
-"""Writes what editors and type checkers need to know of the ops, from the op table.
+"""Generates type stubs for the ops, for editors and type checkers, from the op table.
 
-    python -m tensorgrad._stubs          writes the files below (and says which changed)
-    python -m tensorgrad._stubs --check  only says whether they are current; exit status 1 if not
+    python -m tensorgrad._stubs          writes the files below (and reports which changed)
+    python -m tensorgrad._stubs --check  only reports whether they are up to date; exit status 1 if not
 
 - `methods.pyi`, `functions.pyi`, `functional.pyi`, `special.pyi`: the methods of Tensor, and the functions of
-  `torch`, `torch.nn.functional` and `torch.special`. They exist for type checkers only: no program imports them.
+  `torch`, `torch.nn.functional` and `torch.special`. They exist for type checkers only and are never imported.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from tensorgrad.tensor import Tensor
 HERE = Path(__file__).parent.parent
 WIDTH = 120
 
-# What a row's annotation means to a type checker. Anything else is `Any`.
+# The types for the annotations of a row. Any others become `Any`.
 TYPES = {
     "int": "_int", "float": "_float", "bool": "_bool", "number": "_Number", "str": "_str",
     "dims": "_int | Sequence[_int] | None", "shape": "_int | Sequence[_int]", "dtype": "_dtype | None",
 }  # fmt: skip
 OPERAND = "Tensor | _Number"
-# Parameters that mean the same wherever they occur, for composites that do not annotate them.
+# Parameters that have the same type everywhere, for composites that do not annotate them.
 NAMES = {
     "other": OPERAND, "exponent": OPERAND, "dtype": "_dtype | None", "device": "_device | _str | _int | None",
     "requires_grad": "_bool",
 }  # fmt: skip
 
-# The names that a stub may use. Among its own there are `float`, `sum`, `type`, ...: so Python's have aliases.
+# The names that a stub may use. Stubs define functions such as `float` and `sum`, so Python's types get aliases.
 BUILTINS = ("bool", "complex", "float", "int", "str")
 VOCABULARY = {name: f"_{name}" for name in BUILTINS} | {
     "Any": "Any", "Callable": "Callable", "RemovableHandle": "_RemovableHandle", "Sequence": "Sequence",
@@ -56,7 +56,7 @@ IMPORTS = {
 
 
 def of_row(op: Op, name: str, method: bool, out: bool) -> str:
-    """The signature of a row."""
+    """The stub of a row."""
     parts, star = [], False
     numbers = op.kind == "pointwise" and sum(p.is_tensor for p in op.params) > 1
     for i, p in enumerate(op.params):
@@ -79,7 +79,7 @@ def of_row(op: Op, name: str, method: bool, out: bool) -> str:
 
 
 def of_function(function, name: str, method: bool, result: str, out: bool) -> str:
-    """The signature of a composite: its own annotations where they are types that the stub knows."""
+    """The stub of a composite: uses its annotations if they are types that the stub can name."""
     parts, star, previous = [], False, None
     signature = inspect.signature(function)
     for i, p in enumerate(signature.parameters.values()):
@@ -113,7 +113,7 @@ def type_of(p: inspect.Parameter) -> str:
 
 
 def known(annotation) -> str:
-    """An annotation in the stub's names; `Any` if there is one that it has not."""
+    """Translates an annotation to the stub's names; `Any` if it contains other names."""
     if annotation is inspect.Parameter.empty:
         return "Any"
     text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
@@ -126,7 +126,7 @@ def known(annotation) -> str:
 
 
 def define(name: str, parts: list[str], result: str) -> str:
-    """A definition, broken where it is too long, as the formatter breaks it (methods are indented by the caller)."""
+    """A definition, wrapped like the formatter would if it is too long (callers indent methods)."""
     line = f"def {name}({', '.join(parts)}) -> {result}: ..."
     indent = 4 if parts and parts[0] == "self" else 0
     if len(line) + indent <= WIDTH:
@@ -138,7 +138,7 @@ def define(name: str, parts: list[str], result: str) -> str:
 
 
 def in_place_of(name: str):
-    """The function that `name_`, `__iname__` is the in-place form of, if the form itself says nothing of its types."""
+    """The function of which `name_` or `__iname__` is the in-place form, used if that has no annotations."""
     if name.startswith("__i") and name.endswith("__"):
         return vars(Tensor).get(f"__{name[3:]}")
     if name.endswith("_") and not name.endswith("__"):
@@ -147,7 +147,7 @@ def in_place_of(name: str):
 
 
 def signature_of(function, name: str, method: bool) -> str:
-    """The stub of a function: from its row, if it has one; from what it is the in-place form of; or from itself."""
+    """The stub of a function: from its row, if it has one; else from its out-of-place form; else from itself."""
     out, result = not name.startswith("__"), ""
     if inspect.signature(function).return_annotation is inspect.Signature.empty:
         base = in_place_of(name)
@@ -165,7 +165,7 @@ def signature_of(function, name: str, method: bool) -> str:
 
 
 def stub(lines: list[str]) -> str:
-    """A stub file: the imports and aliases that these lines need, and the lines."""
+    """A stub file: the imports and aliases needed by these lines, followed by the lines."""
     body = "\n".join(lines) + "\n"
     used = set(re.findall(r"\w+", body))
     numbers = [name for name in BUILTINS if name != "str"]
@@ -183,7 +183,7 @@ def stub(lines: list[str]) -> str:
 
 
 def methods_stub() -> str:
-    """`methods.pyi`: what the ops attach to Tensor."""
+    """`methods.pyi`: the methods that ops attach to Tensor."""
     lines = ["class TensorMethods:"]
     own = _methods_written_in_the_class()
     for name, value in sorted(vars(Tensor).items()):
@@ -196,7 +196,7 @@ def methods_stub() -> str:
                 lines += [f"@{name}.setter", f"def {name}(self, value: {OPERAND}) -> None: ..."]
         elif callable(value) and not isinstance(value, type | classmethod):
             first, newline, rest = signature_of(value, name, True).partition("\n")
-            # Of objects one may ask whether they are equal and get a bool; tensors answer for each element.
+            # `object.__eq__` returns a bool, that of tensors one value per element.
             ignore = "  # type: ignore[override]" if name in ("__eq__", "__ne__") else ""
             lines.append(first + ignore + newline + rest)
     return stub([lines[0], *("    " + line.replace("\n", "\n    ") for line in lines[1:])])
@@ -217,7 +217,7 @@ def _methods_written_in_the_class() -> set:
 
 
 def functions_stub(table: dict) -> str:
-    """The stub of a table of functions."""
+    """The stub file of a table of functions."""
     return stub([signature_of(f, name, False) for name, f in sorted(table.items()) if not keyword.iskeyword(name)])
 
 

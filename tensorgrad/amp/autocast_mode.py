@@ -1,7 +1,7 @@
-"""`autocast`: inside, products of matrices and convolutions run in a shorter dtype, and losses in float32.
+"""`autocast`: runs matrix products and convolutions in a lower-precision dtype, and losses in float32.
 
-Which ops are cast to what is a table of names for each device (`dispatch/autocast_ops.py`). The cast is an ordinary op,
-so gradients come back in the dtype of the parameters; a parameter that is used several times is cast once.
+A table for each device lists which ops are cast (`dispatch/autocast_ops.py`). The cast is an ordinary op, so gradients
+are returned in the dtype of the parameters; a parameter that is used several times is cast once.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from tensorgrad.amp.autocast_state import get_autocast_dtype, is_autocast_enable
 
 
 class autocast:
-    """A `with` block (or decorator) in which ops run in the dtype that suits them.
+    """A context manager or decorator in which ops run in the dtype that suits them.
 
     Args:
-        device_type: "cpu" or "cuda": only tensors there are cast.
-        dtype: the shorter dtype; bfloat16 on the CPU and float16 on a GPU unless told otherwise.
-        enabled: False switches an outer `autocast` off inside.
-        cache_enabled: whether the shorter copies of parameters are kept until the outermost `autocast` ends.
+        device_type: "cpu" or "cuda"; only tensors on this device are cast.
+        dtype: The lower-precision dtype; by default bfloat16 on the CPU and float16 on GPUs.
+        enabled: False disables an outer `autocast` inside.
+        cache_enabled: Whether the cast copies of parameters are cached until the outermost `autocast` ends.
 
-    Raises: RuntimeError for a device of unknown type, and for bfloat16 on a GPU that has none.
+    Raises:
+        RuntimeError: For an unknown device type, and for bfloat16 on a GPU that does not support it.
 
     >>> import tensorgrad as torch
     >>> a = torch.ones(2, 2)
@@ -63,7 +64,7 @@ class autocast:
     def __enter__(self) -> autocast:
         now = state.current()
         before = self.device in now.on, now.shorter(self.device), now.keeps
-        self._before = (before, self._before)  # a list: one object may be entered again inside itself
+        self._before = (before, self._before)  # a linked list: the same object may be entered repeatedly
         keeps = now.keeps if self._cache_enabled is None else self._cache_enabled
         self._become(self._enabled, self.fast_dtype, keeps, +1)
         return self
@@ -90,7 +91,7 @@ class autocast:
 
 
 def is_autocast_available(device_type: str) -> bool:
-    """Whether `autocast` knows the device.
+    """Returns whether `autocast` supports a device type.
 
     >>> import tensorgrad as torch
     >>> torch.amp.is_autocast_available("cpu"), torch.amp.is_autocast_available("meta")
@@ -100,8 +101,9 @@ def is_autocast_available(device_type: str) -> bool:
 
 
 def custom_fwd(fwd=None, *, device_type: str = "cuda", cast_inputs=None):
-    """Decorates the `forward` of an `autograd.Function`: with `cast_inputs` it runs outside of `autocast`, its
-    floating-point inputs cast to that dtype.
+    """Decorates the `forward` of an `autograd.Function` for use with `autocast`.
+
+    With `cast_inputs` it runs with `autocast` disabled, and its floating-point inputs are cast to that dtype.
 
     >>> import tensorgrad as torch
     >>> class Square(torch.autograd.Function):
@@ -136,7 +138,7 @@ def custom_fwd(fwd=None, *, device_type: str = "cuda", cast_inputs=None):
 
 
 def custom_bwd(bwd=None, *, device_type: str = "cuda"):
-    """Decorates the `backward` of an `autograd.Function`: it runs with the `autocast` that its `forward` ran with.
+    """Decorates the `backward` of an `autograd.Function` so that it runs with the `autocast` state of its `forward`.
 
     >>> import tensorgrad as torch
     >>> class Product(torch.autograd.Function):

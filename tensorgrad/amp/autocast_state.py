@@ -1,4 +1,4 @@
-"""What `autocast` stands at in a thread: which devices' ops are cast, to what, and the names that ask and set it."""
+"""The state of `autocast` in a thread: which devices' ops are cast, and to what; and functions to query and set it."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ __all__ = [
 
 
 class State:
-    """One state, never changed but for `casts`: `dtypes` are the shorter ones that devices were given, `on` the devices
-    whose ops are cast, `nesting` how many `autocast` this thread is in.
+    """An immutable state, except for `casts`.
 
-    `casts` holds the shorter copies of parameters, until the outermost `autocast` ends.
+    `dtypes` are the lower-precision dtypes set for devices, `on` the devices whose ops are cast, `nesting` the number
+    of nested `autocast` contexts. `casts` contains the cast copies of parameters, until the outermost `autocast` ends.
     """
 
     __slots__ = ("casts", "dtypes", "keeps", "nesting", "on")
@@ -36,7 +36,7 @@ class State:
         self.on, self.dtypes, self.keeps, self.nesting, self.casts = on, dtypes, keeps, nesting, casts
 
     def cast(self, op, args: tuple) -> tuple:
-        """The arguments of an op as they should be: called by the slow path before every op."""
+        """Casts the arguments of an op: called by the slow path before every op."""
         for device in self.on:
             args = self._cast(op.name, device, args)
         return args
@@ -56,13 +56,13 @@ class State:
         return args
 
     def shorter(self, device: str) -> dtypes.dtype:
-        """The dtype that the ops of a device are cast to."""
+        """Returns the dtype that the ops of a device are cast to."""
         return self.dtypes.get(device) or (dtypes.float16 if device == "cuda" else dtypes.bfloat16)
 
     def composite(self, function, *args, **kwargs):
-        """A function of several ops that is cast as a whole (called by its guard); inside, nothing is.
+        """Calls a function of several ops that is cast as a whole (called by its guard); inside, nothing is cast.
 
-        Raises: RuntimeError if it is refused.
+        Raises: RuntimeError if the function is not allowed under `autocast`.
         """
         name = function.__name__
         device = next((t.device.type for t in tensors_in((*args, *kwargs.values()))), "")
@@ -78,7 +78,7 @@ class State:
             LOCAL.autocast = self
 
     def shortened(self, tensor: Tensor, dtype) -> Tensor:
-        """A tensor in a shorter dtype; a parameter's copy is kept, until the parameter is written."""
+        """Casts a tensor to a lower-precision dtype; a parameter's copy is cached until the parameter is written."""
         kept = self.keeps and tensor.requires_grad and tensor.is_leaf and tensor._view is None
         if not kept or tensor.dtype is not dtypes.float32:
             return tensor.to(dtype)
@@ -90,7 +90,7 @@ class State:
 
 
 def _is_one(name: str, device: str, args: tuple, kwargs: dict) -> bool:
-    """Whether a composite, called with these arguments, is one op on a device's lists, or on none as PyTorch's is."""
+    """Whether a composite, for these arguments, is a single op in PyTorch: on a device's lists, or on none."""
     if name in TOLD:
         return any(isinstance(value, dtypes.dtype) for value in (*args, *kwargs.values()))
     return device in LISTS and (name in ALONE or any(name in names for names in LISTS[device]))
@@ -101,7 +101,7 @@ def _castable(tensor: Tensor, device: str) -> bool:
 
 
 def all_to(values, device: str, dtype, state: State | None = None):
-    """All tensors of a device, among nested values, in a dtype; by the copies that `state` keeps, if it is given."""
+    """Casts all tensors of a device in nested values to a dtype; through the cache of `state`, if given."""
     cast = [
         (v if v.dtype is dtype or not _castable(v, device) else state.shortened(v, dtype) if state else v.to(dtype))
         if isinstance(v, Tensor)
@@ -119,12 +119,12 @@ _START = State(frozenset(), {}, True, 0, {})
 
 
 def current() -> State:
-    """What holds now."""
+    """Returns the current state."""
     return LOCAL.autocast or _START
 
 
 def change(**what: Any) -> None:
-    """Another state from now on, which differs in `what`. While it is as at the start, ops take the fast path."""
+    """Replaces the state by one that differs in `what`. In the initial state, ops take the fast path."""
     before = LOCAL.autocast
     old = before or _START
     names = ("on", "dtypes", "keeps", "nesting")
@@ -139,7 +139,7 @@ def change(**what: Any) -> None:
 
 @contextlib.contextmanager
 def again(state: State) -> Iterator[None]:
-    """Inside, ops are cast as they were when `current()` gave that state."""
+    """A context manager in which ops are cast as in a state that `current()` returned."""
     before = current()
     change(on=state.on, dtypes=state.dtypes, keeps=state.keeps, nesting=before.nesting + 1)
     try:
@@ -153,7 +153,7 @@ def again(state: State) -> Iterator[None]:
 def _known(name: str, device_type: Any) -> str:
     if not isinstance(device_type, str):
         raise _wrong(name, "device_type", 1, "str", device_type)
-    return devices.device(device_type).type  # which says what types there are
+    return devices.device(device_type).type  # raises an error for unknown types
 
 
 def _wrong(name: str, argument: str, position: int, wanted: str, got: Any) -> TypeError:
@@ -163,9 +163,10 @@ def _wrong(name: str, argument: str, position: int, wanted: str, got: Any) -> Ty
 
 
 def is_autocast_enabled(device_type: str = "cuda") -> bool:
-    """Whether the ops of this thread are cast now.
+    """Returns whether the ops of this thread are currently cast.
 
-    Raises: TypeError or RuntimeError for what is no type of device.
+    Raises:
+        TypeError or RuntimeError: If `device_type` is not a device type.
 
     >>> import tensorgrad as torch
     >>> with torch.autocast("cpu"):
@@ -176,10 +177,13 @@ def is_autocast_enabled(device_type: str = "cuda") -> bool:
 
 
 def set_autocast_enabled(*args: Any, **kwargs: Any) -> None:
-    """From now on, casts the ops of this thread on a device, or no longer: `(device_type, enabled)`; or `(enabled)`,
-    which means "cuda".
+    """Enables or disables casting the ops of this thread on a device.
 
-    Raises: TypeError for anything else, RuntimeError for what is no type of device.
+    Takes `(device_type, enabled)`; or `(enabled)` for "cuda".
+
+    Raises:
+        TypeError: For any other arguments.
+        RuntimeError: If `device_type` is not a device type.
 
     >>> import tensorgrad as torch
     >>> torch.set_autocast_enabled("cpu", True)
@@ -204,15 +208,16 @@ def set_autocast_enabled(*args: Any, **kwargs: Any) -> None:
 
 
 def switch(device: str, enabled: bool) -> None:
-    """Casts the ops of a device from now on, or no longer."""
+    """Enables or disables casting the ops of a device."""
     on = current().on
     change(on=on | {device} if enabled else on - {device})
 
 
 def get_autocast_dtype(device_type: str) -> dtypes.dtype:
-    """The shorter dtype of a device.
+    """Returns the lower-precision dtype of a device.
 
-    Raises: TypeError or RuntimeError for what is no type of device.
+    Raises:
+        TypeError or RuntimeError: If `device_type` is not a device type.
 
     >>> import tensorgrad as torch
     >>> torch.get_autocast_dtype("cpu")
@@ -225,9 +230,11 @@ def get_autocast_dtype(device_type: str) -> dtypes.dtype:
 
 
 def set_autocast_dtype(device_type: str, dtype: dtypes.dtype) -> None:
-    """What ops on a device are cast to from now on, where they are.
+    """Sets the dtype that ops on a device are cast to.
 
-    Raises: TypeError or RuntimeError for what is no type of device, TypeError for what is no dtype.
+    Raises:
+        TypeError or RuntimeError: If `device_type` is not a device type.
+        TypeError: If `dtype` is not a dtype.
 
     >>> import tensorgrad as torch
     >>> torch.set_autocast_dtype("cpu", torch.float16)
@@ -243,12 +250,12 @@ def set_autocast_dtype(device_type: str, dtype: dtypes.dtype) -> None:
 
 
 def with_dtype(device: str, dtype: dtypes.dtype) -> dict[str, dtypes.dtype]:
-    """The shorter dtypes of all devices, if one of them is given `dtype`: only those that are not the usual ones."""
+    """The lower-precision dtypes of all devices after setting one of them: only those that are not the default."""
     return {d: t for d, t in {**current().dtypes, device: dtype}.items() if t is not _START.shorter(d)}
 
 
 def autocast_increment_nesting() -> int:
-    """Counts one more `autocast` that this thread is in, and says how many they are.
+    """Increments the number of nested `autocast` contexts in this thread, and returns it.
 
     >>> import tensorgrad as torch
     >>> torch.autocast_increment_nesting(), torch.autocast_decrement_nesting()
@@ -259,7 +266,7 @@ def autocast_increment_nesting() -> int:
 
 
 def autocast_decrement_nesting() -> int:
-    """Counts one less `autocast` that this thread is in, and says how many they are: at 0 programs clear the cache.
+    """Decrements the number of nested `autocast` contexts in this thread, and returns it: at 0 clear the cache.
 
     >>> import tensorgrad as torch
     >>> with torch.autocast("cpu"):
@@ -271,7 +278,7 @@ def autocast_decrement_nesting() -> int:
 
 
 def is_autocast_cache_enabled() -> bool:
-    """Whether the shorter copies of parameters are kept.
+    """Returns whether the cast copies of parameters are cached.
 
     >>> import tensorgrad as torch
     >>> with torch.autocast("cpu", cache_enabled=False):
@@ -282,7 +289,10 @@ def is_autocast_cache_enabled() -> bool:
 
 
 def set_autocast_cache_enabled(enabled: bool) -> None:
-    """Whether the shorter copies of parameters are kept from now on. Raises: TypeError for what is no boolean.
+    """Sets whether the cast copies of parameters are cached.
+
+    Raises:
+        TypeError: If `enabled` is not a boolean.
 
     >>> import tensorgrad as torch
     >>> torch.set_autocast_cache_enabled(False)
@@ -294,7 +304,7 @@ def set_autocast_cache_enabled(enabled: bool) -> None:
 
 
 def clear_autocast_cache() -> None:
-    """Lets go of the shorter copies of parameters.
+    """Clears the cached copies of parameters.
 
     >>> import tensorgrad as torch
     >>> torch.clear_autocast_cache()
@@ -328,7 +338,10 @@ def is_autocast_cpu_enabled() -> bool:
 
 
 def set_autocast_cpu_enabled(enabled: bool) -> None:
-    """The older name of `set_autocast_enabled("cpu", enabled)`. Raises: TypeError for what is no boolean.
+    """The older name of `set_autocast_enabled("cpu", enabled)`.
+
+    Raises:
+        TypeError: If `enabled` is not a boolean.
 
     >>> import tensorgrad as torch
     >>> torch.set_autocast_cpu_enabled(False)
@@ -361,7 +374,10 @@ def get_autocast_gpu_dtype() -> dtypes.dtype:
 
 
 def set_autocast_cpu_dtype(dtype: dtypes.dtype) -> None:
-    """The older name of `set_autocast_dtype("cpu", dtype)`. Raises: TypeError for what is no dtype.
+    """The older name of `set_autocast_dtype("cpu", dtype)`.
+
+    Raises:
+        TypeError: If `dtype` is not a dtype.
 
     >>> import tensorgrad as torch
     >>> torch.set_autocast_cpu_dtype(torch.bfloat16)
@@ -370,7 +386,10 @@ def set_autocast_cpu_dtype(dtype: dtypes.dtype) -> None:
 
 
 def set_autocast_gpu_dtype(dtype: dtypes.dtype) -> None:
-    """The older name of `set_autocast_dtype("cuda", dtype)`. Raises: TypeError for what is no dtype.
+    """The older name of `set_autocast_dtype("cuda", dtype)`.
+
+    Raises:
+        TypeError: If `dtype` is not a dtype.
 
     >>> import tensorgrad as torch
     >>> torch.set_autocast_gpu_dtype(torch.float16)

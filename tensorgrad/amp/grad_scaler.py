@@ -1,8 +1,10 @@
-"""Loss scaling: small gradients survive float16 if the loss is multiplied by a large number, which is divided out again
-before the optimizer's step (Micikevicius et al., Mixed Precision Training, 2018).
+"""Loss scaling: small gradients survive float16 if the loss is multiplied by a large factor, by which they are divided
+again before the optimizer's step.
 
-The scale, the count of steps and what was found in the gradients are tensors where the losses are. On a GPU only
-`step`, which has to know whether to go on, and what returns a Python number wait for it.
+The scale, the step counter and the overflow flags are tensors on the device of the losses. On a GPU the host only waits
+in `step`, which needs to know whether to skip the update, and in methods that return Python scalars.
+
+Source: Micikevicius et al., Mixed Precision Training, 2018.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from tensorgrad.tensor import Tensor
 
 
 class OptState(Enum):
-    """What was done with an optimizer since the last `update`."""
+    """The progress of an optimizer since the last `update`."""
 
     READY = 0
     UNSCALED = 1
@@ -39,10 +41,10 @@ class GradScaler:
 
     Args:
         device: "cuda" or "cpu". For "cuda" without a GPU the scaler is disabled, with a warning, as in PyTorch.
-        init_scale: the first scale.
-        growth_factor, growth_interval: the scale grows by the factor after so many steps without overflow.
-        backoff_factor: and shrinks by this one after an overflow.
-        enabled: if False every method passes its argument through.
+        init_scale: The initial scale.
+        growth_factor, growth_interval: The scale grows by this factor after this many steps without overflow.
+        backoff_factor: The scale is multiplied by this after an overflow.
+        enabled: If False, every method passes its argument through.
 
     >>> import tensorgrad as torch
     >>> w = torch.nn.Parameter(torch.ones(2))
@@ -78,19 +80,23 @@ class GradScaler:
             raise AssertionError("The backoff factor must be < 1.0.")
         self._device, self._enabled = device, enabled
         self._init_scale, self._init_growth_tracker = init_scale, 0
-        # Made by the first `scale`, on the device of the loss.
+        # Created by the first `scale`, on the device of the loss.
         self._scale: Tensor | None = None
         self._growth_tracker: Tensor | None = None
         self._growth_factor, self._backoff_factor, self._growth_interval = (
             growth_factor, backoff_factor, growth_interval,
         )  # fmt: skip
-        # Of each optimizer, by its id: what was done since the last update.
+        # By the id of each optimizer: its progress since the last update.
         self._per_optimizer_states: dict[int, dict[str, Any]] = defaultdict(_refresh_per_optimizer_state)
 
     # --- the loss ---
 
     def scale(self, outputs: Any) -> Any:
-        """A loss (or nested losses) times the scale. Raises: ValueError for what is neither."""
+        """Multiplies a loss (or nested losses) by the scale.
+
+        Raises:
+            ValueError: If `outputs` is neither.
+        """
         if not self._enabled:
             return outputs
         if isinstance(outputs, Tensor):
@@ -106,7 +112,7 @@ class GradScaler:
         raise ValueError("outputs must be a Tensor or an iterable of Tensors")
 
     def _made(self, asked: str) -> tuple[Tensor, Tensor]:
-        """The scale and the count of steps. Raises: AssertionError before the first `scale`."""
+        """The scale and the step counter. Raises: AssertionError before the first `scale`."""
         for name in ("_scale", "_growth_tracker"):
             if getattr(self, name) is None:
                 raise AssertionError(
@@ -121,10 +127,12 @@ class GradScaler:
         return self._per_optimizer_states[id(optimizer)]
 
     def unscale_(self, optimizer) -> None:
-        """Divides the gradients by the scale, in place: before clipping them, for example.
+        """Divides the gradients by the scale in place: for example before clipping them.
 
-        Raises: RuntimeError if that was done already since the last `update`, or after `step`; AssertionError before
-        the first `scale`; ValueError for gradients in float16.
+        Raises:
+            RuntimeError: If that was already done since the last `update`, or after `step`.
+            AssertionError: Before the first `scale`.
+            ValueError: For float16 gradients.
         """
         if not self._enabled:
             return
@@ -139,7 +147,7 @@ class GradScaler:
 
     @no_grad()
     def _unscale(self, optimizer, inverse: Tensor, halves: bool) -> dict[Any, Tensor]:
-        """Multiplies the gradients; for each device a float32 number: whether one was infinite or not a number."""
+        """Multiplies the gradients; returns for each device a float32 flag: whether any was infinite or nan."""
         grads: dict[Any, list[Tensor]] = {}
         for group in optimizer.param_groups:
             for parameter in group["params"]:
@@ -152,10 +160,11 @@ class GradScaler:
         return {device: _multiply(found, inverse.to(device, non_blocking=True)) for device, found in grads.items()}
 
     def step(self, optimizer, *args: Any, **kwargs: Any) -> Any:
-        """The optimizer's step, unless a gradient is infinite or nan. Returns what the step returns.
+        """Runs the optimizer's step, unless a gradient is infinite or nan. Returns the result of the step.
 
-        Raises: RuntimeError for a second step without `update` between, or for a closure; AssertionError before the
-        first `scale`, and where no parameter has a gradient.
+        Raises:
+            RuntimeError: For a second step without `update` in between, or for a closure.
+            AssertionError: Before the first `scale`, and if no parameter has a gradient.
         """
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
@@ -180,9 +189,9 @@ class GradScaler:
         return result
 
     def _step_that_scales(self, optimizer, scale: Tensor, seen: dict[str, Any], args: tuple, kwargs: dict) -> Any:
-        """The step of an optimizer, written elsewhere, that unscales by itself.
+        """Runs the step of an external optimizer that unscales by itself.
 
-        It is handed the scaler, if its `step` has a parameter for it, or else the scale and what was found.
+        It receives the scaler, if its `step` has a parameter for it, or else the scale and the overflow flags.
         """
         takes_scaler = "grad_scaler" in inspect.signature(optimizer.step).parameters
         if takes_scaler:
@@ -214,8 +223,9 @@ class GradScaler:
     def update(self, new_scale: float | Tensor | None = None) -> None:
         """Adapts the scale after a step, or sets it.
 
-        Raises: AssertionError before the first `scale`; if there was no step and no `unscale_` since the last time; for
-        a new scale that is neither a float nor a tensor of one element on the scaler's device.
+        Raises:
+            AssertionError: Before the first `scale`; if there was no step and no `unscale_` since the last call; for a
+                new scale that is neither a float nor a tensor of one element on the scaler's device.
         """
         if not self._enabled:
             return
@@ -244,7 +254,7 @@ class GradScaler:
 
     @no_grad()
     def _adapt(self, scale: Tensor, steps: Tensor, found: Tensor) -> None:
-        """Less after an overflow; more, unless that is infinite, after enough steps without one."""
+        """Shrinks the scale after an overflow; grows it, while finite, after enough steps without one."""
         settings = self._growth_factor, self._backoff_factor, self._growth_interval
         kernel = own_part("update_loss_scale", STORAGES[scale._array.__class__])
         if kernel is not None:
@@ -263,7 +273,7 @@ class GradScaler:
             steps.zero_()
 
     def get_scale(self) -> float:
-        """The scale; 1.0 if disabled."""
+        """Returns the scale; 1.0 if disabled."""
         if not self._enabled:
             return 1.0
         return self._init_scale if self._scale is None else self._scale.item()
@@ -274,37 +284,37 @@ class GradScaler:
         return self._init_growth_tracker if self._growth_tracker is None else self._growth_tracker.item()
 
     def is_enabled(self) -> bool:
-        """Whether the scaler does anything."""
+        """Returns whether the scaler is enabled."""
         return self._enabled
 
     def get_growth_factor(self) -> float:
-        """By what the scale grows."""
+        """Returns the factor by which the scale grows."""
         return self._growth_factor
 
     def set_growth_factor(self, new_factor: float) -> None:
-        """Sets by what the scale grows."""
+        """Sets the factor by which the scale grows."""
         self._growth_factor = new_factor
 
     def get_backoff_factor(self) -> float:
-        """By what the scale shrinks."""
+        """Returns the factor by which the scale shrinks."""
         return self._backoff_factor
 
     def set_backoff_factor(self, new_factor: float) -> None:
-        """Sets by what the scale shrinks."""
+        """Sets the factor by which the scale shrinks."""
         self._backoff_factor = new_factor
 
     def get_growth_interval(self) -> int:
-        """After how many steps without overflow the scale grows."""
+        """Returns the number of steps without overflow after which the scale grows."""
         return self._growth_interval
 
     def set_growth_interval(self, new_interval: int) -> None:
-        """Sets after how many steps without overflow the scale grows."""
+        """Sets the number of steps without overflow after which the scale grows."""
         self._growth_interval = new_interval
 
     # --- saving ---
 
     def state_dict(self) -> dict[str, Any]:
-        """The scale and the settings; empty if disabled."""
+        """Returns the scale and the settings; empty if disabled."""
         if not self._enabled:
             return {}
         return {
@@ -313,7 +323,11 @@ class GradScaler:
         }  # fmt: skip
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continues from a `state_dict`. Raises: RuntimeError for that of a disabled scaler."""
+        """Restores a `state_dict`.
+
+        Raises:
+            RuntimeError: If it is from a disabled scaler.
+        """
         if not self._enabled:
             return
         if not state_dict:
@@ -340,7 +354,7 @@ class GradScaler:
 
 
 def _multiply(grads: list[Tensor], inverse: Tensor) -> Tensor:
-    """Multiplies gradients of one device in place; 1.0 if one was infinite or not a number, else 0.0."""
+    """Multiplies the gradients of one device in place; returns 1.0 if one was infinite or nan, else 0.0."""
     found = torch.full((), 0.0, dtype=torch.float32, device=inverse.device)
     kernel: Any = own_part("unscale_gradients", STORAGES[inverse._array.__class__])
     done = NotImplemented

@@ -1,4 +1,4 @@
-"""`torch.autograd`: recording ops, and sending gradients back through what was recorded."""
+"""`torch.autograd`: recording ops, and propagating gradients back through them."""
 
 import sys as _sys
 import typing as _typing
@@ -37,7 +37,7 @@ if _typing.TYPE_CHECKING:
     from tensorgrad.autograd.checking import gradcheck, gradgradcheck
     from tensorgrad.autograd.function import Function
     from tensorgrad.autograd.variable import Variable
-else:  # so that a misspelt name does not pass for one of these
+else:  # otherwise type checkers would accept every misspelled name
 
     def __getattr__(name: str):
         import importlib

@@ -1,4 +1,4 @@
-"""Anomaly mode: remembers where each node was recorded, and stops backward at the first nan."""
+"""Anomaly mode: records where each node was created, and stops backward at the first nan."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tensorgrad.errors import warn
 
 
 class _Anomaly:
-    """One switch for the whole process, as in PyTorch."""
+    """One setting for the whole process, as in PyTorch."""
 
     enabled = False
     check_nan = True
@@ -19,7 +19,7 @@ ANOMALY = _Anomaly()
 
 
 class set_detect_anomaly:
-    """Switches anomaly mode on or off; as a context manager, restores what was.
+    """Enables or disables anomaly mode; as a context manager, restores the previous setting.
 
     >>> import tensorgrad as torch
     >>> with torch.autograd.set_detect_anomaly(True):
@@ -42,9 +42,9 @@ class set_detect_anomaly:
 
 
 class detect_anomaly(set_detect_anomaly):
-    """Inside, each op remembers its call, and backward raises when a gradient holds nan, naming the forward line.
+    """A context manager in which ops record their call; backward raises if a gradient is nan, naming the forward line.
 
-    Slow: for finding mistakes only.
+    Slow: use it for debugging only.
 
     >>> import warnings
     >>> import tensorgrad as torch
@@ -65,20 +65,23 @@ class detect_anomaly(set_detect_anomaly):
 
 
 def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
-    """Switches anomaly mode on or off. Raises: TypeError for what is no boolean.
+    """Enables or disables anomaly mode.
+
+    Raises:
+        TypeError: If an argument is not a boolean.
 
     >>> import tensorgrad as torch
     >>> torch.set_anomaly_enabled(False)
     """
     for nr, (name, value) in enumerate({"enabled": enabled, "check_nan": check_nan}.items(), 1):
         if not isinstance(value, bool):
-            said = f"argument '{name}' (position {nr}) must be bool, not {type(value).__name__}"
-            raise TypeError(f"set_anomaly_enabled(): {said}")
+            problem = f"argument '{name}' (position {nr}) must be bool, not {type(value).__name__}"
+            raise TypeError(f"set_anomaly_enabled(): {problem}")
     _switch(enabled, check_nan)
 
 
 def is_anomaly_enabled() -> bool:
-    """Whether anomaly mode is on.
+    """Returns whether anomaly mode is on.
 
     >>> import tensorgrad as torch
     >>> with torch.autograd.set_detect_anomaly(True):
@@ -89,7 +92,7 @@ def is_anomaly_enabled() -> bool:
 
 
 def is_anomaly_check_nan_enabled() -> bool:
-    """Whether `detect_anomaly` looks for nan in gradients, where it is on.
+    """Returns whether `detect_anomaly` checks gradients for nan when it is on.
 
     >>> import tensorgrad as torch
     >>> with torch.autograd.detect_anomaly(check_nan=False):
@@ -106,34 +109,35 @@ def _switch(enabled: bool, check_nan: bool) -> None:
 
 
 def check(node, results) -> None:
-    """Raises: RuntimeError if a gradient that `node` computed holds nan."""
+    """Raises: RuntimeError if a gradient that `node` computed contains nan."""
     for i, grad in enumerate(results):
         if grad is not None and grad._array.dtype.kind in "fc" and bool(grad.isnan().any()):
             raise RuntimeError(f"Function '{node.name()}' returned nan values in its {i}th output.")
 
 
 def report(node) -> None:
-    """Warns of a node that failed, with the forward call that made it; and in a graph of a backward pass with what
-    led to that, call by call.
+    """Warns about a node that failed, with the forward call that created it.
+
+    If that call was itself part of a backward pass, also reports the node that was running, and so on.
     """
     text, caused = f"Error detected in {node.name()}.", " that caused the error"
     while node is not None:
-        known = node.__dict__.get("_metadata", {})
-        if "traceback_" in known:
-            _tell(f"{text} Traceback of forward call{caused}:\n{''.join(known['traceback_'])}")
+        metadata = node.__dict__.get("_metadata", {})
+        if "traceback_" in metadata:
+            _warn(f"{text} Traceback of forward call{caused}:\n{''.join(metadata['traceback_'])}")
         else:
-            _tell(
+            _warn(
                 f"{text} No forward pass information available. Enable detect anomaly during forward pass for more "
                 "information."
             )
-        node = known.get("parent_")
+        node = metadata.get("parent_")
         if node is not None:
             text = f"\n\nPrevious calculation was induced by {node.name()}."
             caused = " that induced the previous calculation"
 
 
-def _tell(text: str) -> None:
+def _warn(text: str) -> None:
     try:
         warn(text)
-    except Warning as refused:  # the error that is under way comes first
-        print(f"{type(refused).__name__}: {refused}", file=sys.stderr)
+    except Warning as raised:  # warnings are errors here, but the original error matters more
+        print(f"{type(raised).__name__}: {raised}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""A node that is called as a function: `y.grad_fn(gradient)` gives the gradients of its inputs."""
+"""Calling a node as a function: `y.grad_fn(gradient)` returns the gradients of its inputs."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tensorgrad.tensor import Tensor
 
 
 def call(node: Node, gradients: tuple):
-    """The gradients of the inputs (one alone as itself), from those of the outputs; None is one that is not there.
+    """Returns the gradients of the inputs (a single one without a tuple), given those of the outputs; None if absent.
 
-    They are as the formulas give them: nothing has been summed to the shapes of the inputs.
+    They are the raw results of the formulas, not summed to the shapes of the inputs.
 
-    Raises: TypeError for another number of gradients than there are outputs, and for what is no tensor.
+    Raises: TypeError if there is not one gradient per output, or if one is not a tensor.
     """
     if len(gradients) != len(node.outputs):
         raise TypeError(f"expected {len(node.outputs)} arguments, got {len(gradients)} instead")

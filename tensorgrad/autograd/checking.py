@@ -1,8 +1,8 @@
-"""Gradient checks: derivatives computed by backward against small finite differences.
+"""Gradient checks: compares the derivatives of backward with finite differences.
 
-Every float is one real direction, a complex number is two. For a real quantity L (the real or the imaginary part of
-one element of an output) backward gives dL/dx for real inputs, and dL/dRe x + i·dL/dIm x for complex ones (PyTorch's
-convention); central differences give the same numbers from the function alone.
+A float is one real direction, a complex number two. For a real quantity L (the real or the imaginary part of
+one element of an output) backward computes dL/dx for real inputs, and dL/dRe x + i·dL/dIm x for complex ones (PyTorch's
+convention); central differences compute the same values from the function alone.
 """
 
 from __future__ import annotations
@@ -37,22 +37,25 @@ def gradcheck(
     fast_mode: bool = False,
     masked: bool | None = None,
 ) -> bool:
-    """Whether backward through `func` at `inputs` agrees with finite differences, for all inputs that require grad.
+    """Checks backward through `func` at `inputs` against finite differences, for all inputs that require grad.
 
     Args:
-        func: takes the inputs, returns a tensor or a tuple of tensors; must be deterministic.
-        inputs: a tensor or a tuple; should be float64 or complex128, or rounding errors win.
-        eps: the step of the differences; `atol`, `rtol`: what difference is allowed, as in `allclose`.
-        raise_exception: raise GradcheckError instead of returning False.
-        nondet_tol: how much two runs of backward may differ.
-        check_undefined_grad: also check that backward copes with outputs that receive no gradient.
-        check_grad_dtypes: also check that gradients have the dtype of their inputs.
-        check_batched_grad: also check `is_grads_batched`.
-        fast_mode: compare one random projection instead of the whole Jacobian.
-        masked: accepted; it concerns sparse layouts.
+        func: Takes the inputs, returns a tensor or a tuple of tensors; must be deterministic.
+        inputs: A tensor or a tuple; should be float64 or complex128, since rounding errors dominate otherwise.
+        eps: The step of the differences.
+        atol, rtol: The tolerances, as in `allclose`.
+        raise_exception: Raise GradcheckError instead of returning False.
+        nondet_tol: How much two runs of backward may differ.
+        check_undefined_grad: Also check that backward handles outputs that receive no gradient.
+        check_grad_dtypes: Also check that gradients have the dtype of their inputs.
+        check_batched_grad: Also check `is_grads_batched`.
+        fast_mode: Compare one random projection instead of the whole Jacobian.
+        masked: Ignored; it concerns sparse layouts.
 
-    Raises: GradcheckError (see above), ValueError if no input requires grad, NotImplementedError for the checks of
-    forward mode.
+    Raises:
+        GradcheckError: If a derivative is wrong (see `raise_exception`).
+        ValueError: If no input requires grad.
+        NotImplementedError: For forward-mode checks.
 
     >>> import tensorgrad as torch
     >>> x = torch.tensor([0.5, 1.0], dtype=torch.float64, requires_grad=True)
@@ -66,9 +69,7 @@ def gradcheck(
     if check_batched_forward_grad and not check_forward_ad:
         raise AssertionError("Setting check_batched_forward_grad=True requires check_forward_ad to be True")
     if check_forward_ad:
-        raise NotImplementedError(
-            "gradcheck: forward mode is not available, so check_forward_ad=True cannot be honoured"
-        )
+        raise NotImplementedError("gradcheck: forward mode is not available, so check_forward_ad=True is not supported")
     try:
         inputs = _tuple(inputs)
         _check_inputs(inputs)
@@ -109,12 +110,12 @@ def gradgradcheck(
     fast_mode: bool = False,
     masked: bool = False,
 ) -> bool:
-    """`gradcheck` of the gradient itself: whether the second derivatives of `func` are right.
+    """Checks the second derivatives of `func`: applies `gradcheck` to its gradient.
 
     Args:
-        grad_outputs: the gradients of the outputs to differentiate at; random ones by default.
-        gen_non_contig_grad_outputs: make the random ones non-contiguous.
-        (others as in `gradcheck`)
+        grad_outputs: The gradients of the outputs to differentiate at; random by default.
+        gen_non_contig_grad_outputs: Make the random ones non-contiguous.
+        (Others as in `gradcheck`.)
 
     >>> import tensorgrad as torch
     >>> x = torch.tensor([0.5, 1.0], dtype=torch.float64, requires_grad=True)
@@ -164,7 +165,7 @@ def _differentiable(outputs) -> tuple:
 
 
 def _check_inputs(inputs: tuple) -> None:
-    """Raises: ValueError if no input requires grad, RuntimeError for one whose elements share memory."""
+    """Raises: ValueError if no input requires grad, RuntimeError if the elements of one share memory."""
     for i, x in enumerate(inputs):
         if not _needs_grad(x):
             continue
@@ -187,14 +188,14 @@ def _check_inputs(inputs: tuple) -> None:
 
 
 def _random_like(output: Tensor, spaced: bool) -> Tensor:
-    """Uniform numbers in [-1, 1) of the output's shape, which require grad; not contiguous if `spaced`."""
+    """Uniform random values in [-1, 1) of the output's shape that require grad; not contiguous if `spaced`."""
     shape = (*output.shape, 2) if spaced else tuple(output.shape)
     values = output.detach().new_empty(shape).uniform_(-1, 1)
     return (values[..., 0] if spaced else values).requires_grad_()
 
 
 def _parts(outputs: tuple) -> list:
-    """The real quantities to differentiate: for output i its real and, if it is complex, its imaginary part."""
+    """The real quantities to differentiate: for output i its real part and, if it is complex, its imaginary part."""
     return [
         (i, imaginary) for i, o in enumerate(outputs) for imaginary in ((True, False) if o.is_complex() else (False,))
     ]
@@ -210,9 +211,9 @@ def _part(output: Tensor, imaginary: bool) -> Tensor:
 
 
 def _difference(func, inputs: tuple, k: int, step: Tensor, eps: float, only: Callable) -> list:
-    """(f(x + step) - f(x - step)) / (2 eps) of the outputs picked by `only`, `step` being added to input k.
+    """(f(x + step) - f(x - step)) / (2 eps) for the outputs selected by `only`, with `step` added to input k.
 
-    The input is moved in place, and put back: the function may hold it by other ways than its argument.
+    The input is modified in place and restored: the function may also use it other than through its argument.
     """
     data = inputs[k].data
     original = data.clone()
@@ -239,7 +240,7 @@ def _directions(x: Tensor) -> list:
 
 
 def _numerical(func, inputs: tuple, k: int, eps: float, only: Callable = _differentiable) -> dict:
-    """For each part of each output the matrix (elements of input k) x (elements of the output)."""
+    """For each part of each output the matrix (elements of input k) × (elements of the output)."""
     from tensorgrad.ops.join import stack
 
     x = inputs[k]
@@ -259,7 +260,7 @@ def _numerical(func, inputs: tuple, k: int, eps: float, only: Callable = _differ
 
 
 def _check_constant(func, inputs: tuple, eps: float) -> None:
-    """Raises: GradcheckError if a function without differentiable outputs depends on its inputs all the same."""
+    """Raises: GradcheckError if a function without differentiable outputs nevertheless depends on its inputs."""
     for k, x in enumerate(inputs):
         if _needs_grad(x):
             for matrix in _numerical(func, inputs, k, eps, only=_tuple_of_tensors).values():
@@ -285,7 +286,7 @@ def _compare_jacobians(func, inputs, outputs, *, eps, atol, rtol, nondet_tol, dt
 
 
 def _analytical(output: Tensor, points: list, imaginary: bool, nondet_tol: float, dtypes: bool) -> list:
-    """By each point the matrix (its elements) x (elements of the output), one backward pass per column."""
+    """For each input the matrix (its elements) × (elements of the output), with one backward pass per column."""
     from tensorgrad.ops.join import stack
 
     columns: list[list] = [[] for _ in points]
@@ -302,7 +303,7 @@ def _analytical(output: Tensor, points: list, imaginary: bool, nondet_tol: float
 
 
 def _checked(point: Tensor, first: Tensor | None, second: Tensor | None, nondet_tol: float, dtypes: bool) -> Tensor:
-    """A gradient of which shape and dtype are right, and that came out alike twice; zeros for None."""
+    """A gradient, checked for shape, dtype and reproducibility; zeros for None."""
     if first is None or second is None:
         return point.detach().new_zeros(point.shape)
     if dtypes and first.dtype is not point.dtype:
@@ -335,7 +336,7 @@ def _require_close(
 
 
 def _compare_projection(func, inputs, outputs, *, eps, atol, rtol, nondet_tol, dtypes) -> None:
-    """Compares one number per (input, output): the derivative of a random combination along a random direction."""
+    """Compares one scalar per (input, output): the derivative of a random combination along a random direction."""
     wanted = [k for k, x in enumerate(inputs) if _needs_grad(x)]
     directions = {k: _unit(inputs[k]) for k in wanted}
     numerical = {k: _difference(func, inputs, k, directions[k] * eps, eps, _differentiable) for k in wanted}
@@ -357,23 +358,23 @@ def _compare_projection(func, inputs, outputs, *, eps, atol, rtol, nondet_tol, d
 
 
 def _unit(tensor: Tensor) -> Tensor:
-    """A random direction of length 1."""
+    """A random direction of unit length."""
     values = tensor.detach().new_empty(tensor.shape).normal_()
     length = float((values.abs() ** 2).sum().sqrt().item())
     return values / length if length else values
 
 
 def _inner(a: Tensor, b: Tensor) -> float:
-    """Re(conj(a)·b): what backward's cotangents and gradients measure."""
+    """Re(conj(a)·b), the inner product that relates cotangents to gradients."""
     product = (a.conj() * b if a.is_complex() or b.is_complex() else a * b).sum()
     return float(product.real.item() if product.is_complex() else product.item())
 
 
-# --- what else a derivative must do --------------------------------------------------------------------------------
+# --- other requirements ----------------------------------------------------------------------------------------------
 
 
 def _check_batched(inputs: tuple, outputs: tuple) -> None:
-    """Raises: GradcheckError if `is_grads_batched` gives other gradients than one call per gradient."""
+    """Raises: GradcheckError if `is_grads_batched` and one call per gradient give different results."""
     from tensorgrad.ops.join import stack
 
     points = [x for x in inputs if _needs_grad(x)]
@@ -389,7 +390,7 @@ def _check_batched(inputs: tuple, outputs: tuple) -> None:
 
 
 def _check_zero_gradients(inputs: tuple, outputs: tuple) -> None:
-    """Raises: GradcheckError if gradients of zero do not come out as zeros of the right kind."""
+    """Raises: GradcheckError if zero gradients do not yield zeros of the right dtype, device and shape."""
     points = [x for x in inputs if _needs_grad(x)]
     zeros = [o.detach().new_zeros(o.shape) for o in outputs]
     for point, gradient in zip(points, grad(outputs, points, zeros, retain_graph=True, allow_unused=True), strict=True):
@@ -403,7 +404,7 @@ def _check_zero_gradients(inputs: tuple, outputs: tuple) -> None:
 
 
 class _Undefined(Function):
-    """Passes a value on, and no gradient back."""
+    """Returns its input; backward passes no gradient on."""
 
     @staticmethod
     def forward(ctx, value):

@@ -1,4 +1,4 @@
-"""Places in the graph that users can name, and pass to `backward` and `grad` in a tensor's stead."""
+"""Graph positions that users can name, and pass to `backward` and `grad` instead of tensors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tensorgrad.tensor import Tensor
 
 
 class GradientEdge(NamedTuple):
-    """Output `output_nr` of `node`: the place where the gradient of a tensor is computed.
+    """Output `output_nr` of `node`: the graph position at which the gradient of a tensor is computed.
 
     It keeps the graph alive, but not the tensor's values.
 
@@ -27,9 +27,10 @@ class GradientEdge(NamedTuple):
 
 
 def get_gradient_edge(tensor: Tensor) -> GradientEdge:
-    """Where the gradient of `tensor` is computed.
+    """Returns the graph position at which the gradient of `tensor` is computed.
 
-    Raises: RuntimeError if the tensor does not require grad.
+    Raises:
+        RuntimeError: If the tensor does not require grad.
 
     >>> import tensorgrad as torch
     >>> x = torch.tensor(3.0, requires_grad=True)
@@ -44,17 +45,17 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
     return GradientEdge(as_node(edge[0]), edge[1])
 
 
-def edge_at(place: Tensor | GradientEdge) -> Any:
-    """The graph's own edge (see `edge_of`) of a tensor or a `GradientEdge`."""
-    if not isinstance(place, GradientEdge):
-        return edge_of(place)
-    node = place.node
-    return (node.variable, 0) if isinstance(node, AccumulateGrad) else (node, place.output_nr)
+def edge_at(position: Tensor | GradientEdge) -> Any:
+    """The graph's internal edge (see `edge_of`) of a tensor or a `GradientEdge`."""
+    if not isinstance(position, GradientEdge):
+        return edge_of(position)
+    node = position.node
+    return (node.variable, 0) if isinstance(node, AccumulateGrad) else (node, position.output_nr)
 
 
-def shape_and_type(place: Tensor | GradientEdge) -> tuple[tuple[int, ...], Any, type]:
-    """Shape, element type and class of the array whose gradient is computed there."""
-    if isinstance(place, GradientEdge):
-        return place.node.outputs[place.output_nr]
-    array = place._array
+def shape_and_type(position: Tensor | GradientEdge) -> tuple[tuple[int, ...], Any, type]:
+    """The shape, element type and class of the array whose gradient is computed at a position."""
+    if isinstance(position, GradientEdge):
+        return position.node.outputs[position.output_nr]
+    array = position._array
     return array.shape, array.dtype, array.__class__

@@ -1,9 +1,9 @@
-"""The backward pass: gradients flow from the roots to the leaves, each node once, later ops first.
+"""The backward pass: gradients flow from the roots to the leaves, through each node once, later ops first.
 
-Every op is younger than what it was computed from, so taking the youngest node from a heap means that all gradients of
-its outputs have arrived: no counting, and no recursion, however long the chain. Two rules live here and in no formula:
-a gradient is **summed to the shape** of the value it belongs to (undoing broadcasting), and **cast to its dtype**
-(undoing promotion).
+An op is always created after its inputs, so taking the latest node from a heap guarantees that all gradients of its
+outputs have arrived. This needs no dependency counters and no recursion, however long the chain. Two rules are applied
+here and in no formula: a gradient is **summed to the shape** of the value it belongs to (undoing broadcasting), and
+**cast to its dtype** (undoing promotion).
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ from tensorgrad.tensor import Tensor, share
 
 
 class _Runs(PerThread):
-    """The backward pass that this thread is in: the innermost, where a hook or a custom function started another.
+    """The innermost backward pass of this thread (a hook or a custom function may start another).
 
-    `current` is (its number, its roots, if only certain gradients are computed what leads to these, a list of what is
-    to be called at its end, and how many passes are nested in this thread).
+    `current` is (its number, its roots, the nodes that lead to the targets if only certain gradients are computed, the
+    callbacks to run at its end, and how many passes are nested in this thread).
     """
 
     current: tuple = (0, (), None, (), 0)
 
-    def __init__(self):  # runs in every thread that comes by here
+    def __init__(self):  # runs in every thread that accesses this object
         global several_threads
         thread = threading.current_thread()
         if thread is not threading.main_thread() and not isinstance(thread, Substitute):
             several_threads = True
 
 
-DEEP = 20  # nested passes from which on the next runs in a fresh thread: the stack of this one has an end
+DEEP = 20  # nested passes; beyond this depth the next one runs in a new thread, since the stack is finite
 several_threads = False  # has any thread but the main one started a backward pass?
 RUNS = _Runs()
 _next_run = itertools.count(1).__next__
 _accumulating = forks.lock(whole=True)
-OBSERVERS: list = []  # functions (node, start, seconds) called after every node of passes that start from now on
+OBSERVERS: list = []  # functions (node, start, seconds) called after every node in passes started from now on
 
 
 def run(roots, *, keep_graph: bool, create_graph: bool, targets=None, fills: bool = False):
-    """Sends gradients back from `roots` = [(edge, gradient), ...].
+    """Propagates gradients back from `roots` = [(edge, gradient), ...].
 
-    Without `targets`, gradients accumulate in the leaves' `.grad`. With `targets` (a list of edges) only the nodes on
-    the way to them run (and if it `fills` their `.grad` these, too), and the list of their gradients is returned (None
-    where none arrived).
+    Without `targets`, gradients accumulate in the leaves' `.grad`. With `targets` (a list of edges) only the nodes
+    that lead to them run (and the targets themselves if the pass `fills` their `.grad`), and the list of their
+    gradients is returned (None if none arrived).
     """
     around = RUNS.current
     if around[4] == DEEP:
@@ -71,35 +71,35 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None, fills: boo
     current = _next_run(), roots, wanted, callbacks, around[4] + 1
     checked = ANOMALY.enabled or bool(OBSERVERS)
     grads: dict = {}  # node -> the gradients of its outputs, summed so far
-    hooked: dict = {}  # leaf with hooks -> its gradient so far: hooks want to see the whole sum
-    awaited: dict | None = None  # such a leaf -> how many gradients are still to come
+    hooked: dict = {}  # leaf with hooks -> its gradient so far: hooks receive the whole sum
+    awaited: dict | None = None  # leaf with hooks -> how many gradients are still to arrive
     ready: list = []  # a heap of (-sequence_nr, node)
-    # No call from here to the `try`, nor in `finally`: a signal handler, which may raise, runs after calls.
+    # No calls from here to the `try`, nor in `finally`: signal handlers run after calls, and may raise.
     before = GRAD.enabled
     RUNS.current, GRAD.enabled = current, create_graph
     try:
-        # The roots are the "edges" of a node of their own, without an op.
+        # Treat the roots as the edges of a node without an op.
         edges, results = [edge for edge, _ in roots], [grad for _, grad in roots]
         node = None
         while True:
-            for edge, grad in zip(edges, results):  # a node gives as many gradients as it has edges
+            for edge, grad in zip(edges, results):  # a node returns one gradient per edge
                 if edge is None:
                     continue
                 target, nr = edge
-                if grad is None:  # is news as well: hooks hear of it, and custom functions may turn it into zeros
+                if grad is None:  # matters too: hooks are called with it, and custom functions may turn it into zeros
                     if not isinstance(target, Tensor):
-                        checked = True  # from here on there are nodes to which no gradient came
+                        checked = True  # from here on, nodes may have received no gradient
                         if target not in grads:
                             grads[target] = [None] * len(target.outputs)
                             heappush(ready, (-target.sequence_nr, target))
                     elif captured is None and target._hooks is not None and target._requires_grad is True:
-                        awaited = awaited or _ahead(edges[_place(edges, edge) :], ready)
+                        awaited = awaited or _ahead(edges[_index_of(edges, edge) :], ready)
                         _arrived(target, None, awaited, hooked, create_graph)
                     continue
                 if target.__class__ is Node or not isinstance(target, Tensor):
                     shape, dtype, _ = target.outputs[nr]
                     if grad._array.shape != shape or grad._array.dtype is not dtype:
-                        grad = fit(grad, shape, dtype, node, _place(edges, edge))
+                        grad = fit(grad, shape, dtype, node, _index_of(edges, edge))
                     slots = grads.get(target)
                     if slots is None:
                         grads[target] = slots = [None] * len(target.outputs)
@@ -108,14 +108,14 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None, fills: boo
                     continue
                 array = target._array
                 if grad._array.shape != array.shape or grad._array.dtype is not array.dtype:
-                    grad = fit(grad, array.shape, array.dtype, node, _place(edges, edge))
+                    grad = fit(grad, array.shape, array.dtype, node, _index_of(edges, edge))
                 if captured is not None:
                     if edge in captured:
                         captured[edge] = grad if captured[edge] is None else captured[edge] + grad
                 elif target._requires_grad is not True:
-                    pass  # switched off or detached since it was used; or a view that was made without grad
+                    pass  # detached or no longer requires grad; or a view created without grad
                 elif target._hooks is not None:
-                    awaited = awaited or _ahead(edges[_place(edges, edge) :], ready)
+                    awaited = awaited or _ahead(edges[_index_of(edges, edge) :], ready)
                     _arrived(target, grad, awaited, hooked, create_graph)
                 elif target._grad is None and not several_threads:
                     target._grad = (
@@ -142,30 +142,30 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None, fills: boo
                 break
             received = None
         found = None if captured is None else [_after_hooks(target, captured[target]) for target in targets]
-        for callback in callbacks:  # which may add to them
+        for callback in callbacks:  # may append to the list
             callback()
         return found
     finally:
         GRAD.enabled, RUNS.current = before, around
 
 
-def _place(edges, edge) -> int:
-    """Which of the edges it is. (Comparing edges would compare tensors, element by element.)"""
+def _index_of(edges, edge) -> int:
+    """The index of an edge, by identity. (Comparing edges would compare tensors element by element.)"""
     return next(i for i, e in enumerate(edges) if e is edge)
 
 
 def _run_carefully(node, grads: list, keep_graph: bool, captured, wanted):
-    """One node with everything that may be attached to it; None if nobody wants the gradients of its inputs."""
+    """Runs one node with its hooks and checks; returns None if the gradients of its inputs are not needed."""
     if captured is None:
         if node.hooks is not None:
             _before_tensors(node.hooks, grads)
     else:
-        asked = [nr for nr in range(len(grads)) if (node, nr) in captured]
-        if not asked and not wanted[node]:
+        requested = [nr for nr in range(len(grads)) if (node, nr) in captured]
+        if not requested and not wanted[node]:
             return None
         if node.hooks is not None:
             _before_tensors(node.hooks, grads)
-        for nr in asked:
+        for nr in requested:
             captured[node, nr] = grads[nr]
         if not wanted[node]:
             return None
@@ -191,7 +191,7 @@ def _run_carefully(node, grads: list, keep_graph: bool, captured, wanted):
 
 
 def reachable(targets) -> set:
-    """`targets` and all nodes and leaves behind them."""
+    """`targets` and all nodes and leaves that they depend on."""
     seen: set = set()
     stack = list(targets)
     while stack:
@@ -204,7 +204,7 @@ def reachable(targets) -> set:
 
 
 def _ahead(edges, ready: list) -> dict:
-    """For each leaf with hooks how many edges lead to it from `edges` and from the nodes that have not run yet."""
+    """For each leaf with hooks, how many edges lead to it from `edges` and from the nodes that have not run yet."""
     direct = [edge[0] for edge in edges if edge is not None]
     nodes = reachable([*(t for t in direct if not isinstance(t, Tensor)), *(node for _, node in ready)])
     counts: dict = {}
@@ -216,30 +216,30 @@ def _ahead(edges, ready: list) -> dict:
 
 
 def expects(edge) -> bool:
-    """Whether the backward pass that this thread is in comes by `edge`."""
+    """Whether the current backward pass of this thread passes through `edge`."""
     _, roots, wanted, *_ = RUNS.current
     if wanted is not None:
         return edge[0] in wanted[TARGETS] or wanted.get(edge[0], False)
     return edge[0] in reachable(root[0] for root, _ in roots)
 
 
-# In the table of what leads to the targets, the keys of these themselves and of whether their `.grad` is filled.
+# Keys in the table of nodes that lead to the targets: the targets themselves, and whether their `.grad` is filled.
 TARGETS, FILLS = "targets", "fills"
 
 
 def _leading_to(targets, roots, fills: bool) -> dict:
-    """For each node that can be reached, whether a target lies below it; or it is one, and is to be filled."""
+    """For each reachable node, whether it leads to a target, or is one whose `.grad` is to be filled."""
     goals = {edge[0] for edge in targets}
     seen = [n for n in reachable(root[0] for root, _ in roots) if not isinstance(n, Tensor)]
     wanted: dict = {TARGETS: goals, FILLS: fills}
-    for node in sorted(seen, key=lambda n: n.sequence_nr):  # what an op was computed from comes before it
+    for node in sorted(seen, key=lambda n: n.sequence_nr):  # inputs come before the ops that use them
         leads = any(e is not None and (e[0] in goals or wanted.get(e[0], False)) for e in node.edges)
         wanted[node] = leads or (fills and node in goals)
     return wanted
 
 
 def fit(grad: Tensor, shape: tuple, dtype, node=None, nr: int = 0) -> Tensor:
-    """`grad` summed to `shape` (the reverse of broadcasting) and cast to `dtype` (the real part, if that is real).
+    """Sums `grad` to `shape` (reversing broadcasting) and casts it to `dtype` (taking the real part if that is real).
 
     Raises: RuntimeError if `shape` does not broadcast to the gradient's shape.
     """
@@ -264,7 +264,7 @@ def fit(grad: Tensor, shape: tuple, dtype, node=None, nr: int = 0) -> Tensor:
 
 
 def _before_tensors(hooks, grads: list) -> None:
-    """Tensor hooks and `retain_grad` of a node's outputs; changes `grads`."""
+    """Runs the tensor hooks and `retain_grad` of a node's outputs; modifies `grads`."""
     for nr, on_output in hooks.on_output.items():
         grads[nr] = call_tensor_hooks(on_output, grads[nr])
     for nr, reference in hooks.retained.items():
@@ -275,7 +275,7 @@ def _before_tensors(hooks, grads: list) -> None:
 
 
 def _before(hooks, grads: list) -> None:
-    """A node's own pre-hooks; changes `grads`."""
+    """Runs a node's pre-hooks; modifies `grads`."""
     for hook in list(hooks.before.values()):
         replaced = hook(tuple(grads))
         if replaced is not None:
@@ -285,7 +285,7 @@ def _before(hooks, grads: list) -> None:
 
 
 def _check_count(hook, values, expected) -> None:
-    """Raises: RuntimeError if a hook on a node returned more or fewer gradients than it was given."""
+    """Raises: RuntimeError if a node's hook returned the wrong number of gradients."""
     if len(values) != len(expected):
         raise RuntimeError(
             f"hook '{getattr(hook, '__name__', hook)}' has returned an incorrect number of values (got {len(values)}, "
@@ -305,9 +305,9 @@ def _after(node, results: list, grads: list) -> list:
 
 
 def call_tensor_hooks(hooks: dict, grad: Any) -> Any:
-    """Runs hooks on a gradient, each seeing what the one before returned; None if others had one, but not this output.
+    """Runs hooks on a gradient, each on the result of the previous one; `grad` is None if only other outputs have one.
 
-    Raises: RuntimeError if a hook returns something that cannot stand for the gradient.
+    Raises: RuntimeError or TypeError if a hook returns something that cannot replace the gradient.
     """
     for hook in list(hooks.values()):
         replaced = hook(grad)
@@ -326,7 +326,7 @@ def call_tensor_hooks(hooks: dict, grad: Any) -> Any:
 
 
 def _after_hooks(edge, grad):
-    """What `autograd.grad` returns for a leaf: its gradient after the leaf's hooks."""
+    """The result of `autograd.grad` for a leaf: its gradient after the leaf's hooks."""
     target = edge[0]
     if grad is None or not isinstance(target, Tensor) or target._hooks is None:
         return grad
@@ -334,7 +334,7 @@ def _after_hooks(edge, grad):
 
 
 def accumulate(leaf: Tensor, grad: Tensor, create_graph: bool) -> None:
-    """Adds to a `.grad`, one thread at a time: in place, unless the sum itself is to be differentiable."""
+    """Adds to a `.grad`, one thread at a time: in place, unless the sum itself must be differentiable."""
     if several_threads:
         with _accumulating:
             _add(leaf, grad, create_graph)
@@ -345,7 +345,7 @@ def accumulate(leaf: Tensor, grad: Tensor, create_graph: bool) -> None:
 def _add(leaf: Tensor, grad: Tensor, create_graph: bool) -> None:
     array = grad._array
     present = leaf._grad
-    if present is None:  # another thread may have been about to write the first one
+    if present is None:  # another thread may be about to write the first one
         leaf._grad = detachable(grad, leaf) if create_graph else owned(getrefcount(grad), grad, leaf)
     elif create_graph or present._array.dtype is not array.dtype or present._array.shape != array.shape:
         total = present + grad
@@ -357,10 +357,10 @@ def _add(leaf: Tensor, grad: Tensor, create_graph: bool) -> None:
 
 
 def owned(references: int, grad: Tensor, leaf: Tensor) -> Tensor:
-    """A gradient that nobody else can see or change: the one given if it is only the engine's, else a copy.
+    """A gradient that is not shared: the given one if only the engine refers to it, else a copy.
 
-    `references` counts those to the tensor; those to its storage tell whether a view or a saved value shares it. A copy
-    lies in memory as the leaf does, or in the order of rows if the leaf has gaps: users call `.grad.view(...)`.
+    `references` is the tensor's reference count; that of its storage reveals views and saved values that share it. A
+    copy has the leaf's memory order, or is row-major if the leaf has gaps, since users call `.grad.view(...)`.
     """
     alone = grad._memory is None or getrefcount(grad._memory) <= ALONE_IN_SLOT
     in_rows = leaf._array.flags.c_contiguous
@@ -380,7 +380,7 @@ def owned(references: int, grad: Tensor, leaf: Tensor) -> Tensor:
 
 
 def detachable(grad: Tensor, leaf: Tensor) -> Tensor:
-    """A copy, laid out as by `owned`, of a gradient that has a graph: two leaves may have got the same one."""
+    """A copy, in the memory order of `owned`, of a gradient with a graph: two leaves may have received the same one."""
     order = dense_order(leaf._array)
     if order is None or leaf._array.flags.c_contiguous:
         return grad.clone(memory_format=contiguous_format)
@@ -388,7 +388,7 @@ def detachable(grad: Tensor, leaf: Tensor) -> Tensor:
 
 
 def _arrived(leaf: Tensor, grad: Tensor | None, awaited: dict, hooked: dict, create_graph: bool) -> None:
-    """A gradient (or the news that there is none) for a leaf with hooks, which see the whole once all have come."""
+    """Adds a gradient (None if there is none) for a leaf with hooks, which are called once all have arrived."""
     awaited[leaf] = awaited.get(leaf, 0) - 1
     so_far = hooked.get(leaf)
     hooked[leaf] = so_far if grad is None else grad if so_far is None else so_far + grad
@@ -398,7 +398,7 @@ def _arrived(leaf: Tensor, grad: Tensor | None, awaited: dict, hooked: dict, cre
 
 
 def keep_gradient(leaf: Tensor, grad: Tensor | None, create_graph: bool) -> None:
-    """Accumulates a leaf's gradient, if there is one, with the hooks around that."""
+    """Accumulates a leaf's gradient, if there is one, and runs its hooks."""
     hooks = leaf._hooks
     if hooks is None:
         return None if grad is None else accumulate(leaf, grad, create_graph)
@@ -410,7 +410,7 @@ def keep_gradient(leaf: Tensor, grad: Tensor | None, create_graph: bool) -> None
         pass
     elif leaf._grad is None and not several_threads:
         leaf._grad = detachable(grad, leaf) if create_graph else owned(getrefcount(grad), grad, leaf)
-        grad = leaf._grad  # hooks see the memory that was taken over
+        grad = leaf._grad  # hooks receive the tensor that was stored
     else:
         accumulate(leaf, grad, create_graph)
     for hook in list(hooks.post_accumulate.values()):
@@ -445,6 +445,6 @@ def _count_in_slot() -> int:
     return getrefcount(holder.value)
 
 
-# What `getrefcount` says of an object that only one local variable (one slot) refers to: it differs between Pythons.
+# The `getrefcount` of an object referenced by a single local variable (or slot), which differs between Python versions.
 ALONE, ALONE_IN_SLOT = _count_alone(), _count_in_slot()
-BY_THE_LOOP = _count_in_loop() - ALONE  # and of one that `run`'s loop over a node's results comes by
+BY_THE_LOOP = _count_in_loop() - ALONE  # additional references held by `run`'s loop over a node's results

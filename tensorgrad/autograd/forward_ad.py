@@ -4,9 +4,9 @@
         x = make_dual(primal, tangent)
         derivative = unpack_dual(f(x)).tangent
 
-Here a dual tensor is one that requires grad, and its results are differentiated when they are unpacked, by going
-backwards twice: the gradient J^T v is linear in v, so its own gradient, along the tangent t, is J t. Hence what is
-computed under `no_grad` has no tangent, and a custom function's `jvp` is not asked.
+Here a dual tensor is one that requires grad. Its results are differentiated when they are unpacked, by two backward
+passes: the gradient Jᵀv is linear in v, so its own gradient along the tangent t is J t. Consequently results computed
+under `no_grad` have no tangent, and the `jvp` of custom functions is not used.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from tensorgrad.tensor import Tensor
 
 __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
 
-_levels: list[list[tuple[Tensor, Tensor]]] = []  # at most one: its dual tensors with their tangents
+_levels: list[list[tuple[Tensor, Tensor]]] = []  # at most one level: its dual tensors with their tangents
 
 
 class UnpackedDualTensor(NamedTuple):
-    """A dual tensor's two parts; `tangent` is None for what depends on no dual tensor.
+    """The two parts of a dual tensor; `tangent` is None for tensors that do not depend on a dual tensor.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.autograd import forward_ad
@@ -40,9 +40,10 @@ class UnpackedDualTensor(NamedTuple):
 
 
 def enter_dual_level() -> int:
-    """Begins a level, on which dual tensors can be made, and returns its number, 0.
+    """Enters a level, on which dual tensors can be created, and returns its number, 0.
 
-    Raises: RuntimeError inside of one.
+    Raises:
+        RuntimeError: If a level is already active.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.autograd import forward_ad
@@ -59,12 +60,13 @@ def enter_dual_level() -> int:
 
 
 def exit_dual_level(*, level: int | None = None) -> None:
-    """Ends the level: its tensors have no tangents any more.
+    """Exits the level: its tensors no longer have tangents.
 
     Args:
-        level: its number, by default that of the one that was begun last.
+        level: Its number; by default that of the level entered last.
 
-    Raises: RuntimeError if there is none, or another was begun last.
+    Raises:
+        RuntimeError: If there is none, or `level` was not entered last.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.autograd import forward_ad
@@ -82,7 +84,7 @@ def exit_dual_level(*, level: int | None = None) -> None:
 
 
 class dual_level:
-    """A `with` block between `enter_dual_level` and `exit_dual_level`.
+    """A context manager that enters and exits a dual level.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.autograd import forward_ad
@@ -100,9 +102,11 @@ class dual_level:
 
 
 def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
-    """`tensor` with a direction: a tensor that shares its memory.
+    """Returns a dual tensor: `tensor` with a tangent, sharing its memory.
 
-    Raises: RuntimeError outside of a level or if the shapes differ, ValueError for integers.
+    Raises:
+        RuntimeError: Outside a level or if the shapes differ.
+        ValueError: For integers.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.autograd import forward_ad
@@ -131,13 +135,13 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
 
 
 def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
-    """The value of a tensor, and its derivative along the tangents of the dual tensors that it came from.
+    """Returns the value of a tensor, and its derivative along the tangents of the dual tensors it depends on.
 
     Args:
-        tensor: any tensor.
+        tensor: Any tensor.
 
     Returns:
-        The pair `(primal, tangent)`, two tensors of one shape; the tangent is None if no dual tensor went into it.
+        The pair `(primal, tangent)`, two tensors of the same shape; the tangent is None without dual inputs.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.autograd import forward_ad
@@ -157,7 +161,7 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
 
 
 def _differentiable(result: Tensor, duals: list) -> bool:
-    """Whether the tangent depends on anything that requires grad for another reason than being dual."""
+    """Whether the tangent depends on anything that requires grad, other than the dual tensors themselves."""
     if not GRAD.enabled:
         return False
     made_here = {id(d) for d, _ in duals if d.is_leaf}

@@ -1,4 +1,4 @@
-"""Functions with a derivative written by the user."""
+"""Custom functions: differentiable functions whose derivative is written by the user."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tensorgrad.autograd import modes
 from tensorgrad.autograd.anomaly import ANOMALY
-from tensorgrad.autograd.function_results import check_devices, keep_saved, place
+from tensorgrad.autograd.function_results import check_devices, keep_saved, link_results
 from tensorgrad.autograd.graph import FREED, Node, next_sequence_nr, raise_freed, unpack
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import edge_of
@@ -19,9 +19,9 @@ from tensorgrad.tensor import Tensor, wrap
 
 
 class FunctionCtx(Node):
-    """What `forward` and `backward` of a custom function share; it is also the function's node in the graph.
+    """The context shared by `forward` and `backward` of a custom function, and the function's node in the graph.
 
-    Any attribute may be set on it. `needs_input_grad[i]` says whether argument i needs a gradient.
+    Arbitrary attributes may be set. `needs_input_grad[i]` says whether argument i needs a gradient.
     """
 
     __slots__ = ()
@@ -29,36 +29,40 @@ class FunctionCtx(Node):
     runs_always = True
 
     function: type[Function]
-    left_none: Collection[int]  # the outputs whose missing gradients stay None
+    left_none: Collection[int]  # the outputs for which missing gradients stay None
     needs_input_grad: tuple[bool, ...]
     saved_edges: tuple
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
-        """Keeps inputs or outputs (only these: others would not be checked) for `backward`'s `saved_tensors`."""
+        """Saves inputs or outputs (only these are checked for modification) for `saved_tensors` in `backward`."""
         self.to_save = tensors
 
     save_for_forward = save_for_backward
 
     def mark_dirty(self, *tensors: Tensor) -> None:
-        """Says which inputs `forward` wrote in place; they must be among its results."""
+        """Marks inputs that `forward` modified in place; they must be among its results."""
         self.dirty_tensors = tensors
 
     def mark_non_differentiable(self, *tensors: Tensor) -> None:
-        """Says which results have no gradient."""
+        """Marks results that have no gradient."""
         self.non_differentiable = tensors
 
     def set_materialize_grads(self, value: bool) -> None:
-        """Whether `backward` gets zeros (default) or None for results that received no gradient."""
+        """Sets whether `backward` receives zeros (default) or None for results without a gradient."""
         self.materialize_grads = value
 
     @property
     def saved_tensors(self) -> tuple:
-        """What `save_for_backward` kept. Raises: RuntimeError if it was freed, or changed in place since."""
+        """The tensors saved by `save_for_backward`.
+
+        Raises:
+            RuntimeError: If they were freed or modified in place.
+        """
         if self.saved is FREED:
             raise_freed()
-        # the edge of an own output is kept as its number: the pair would be a reference cycle
+        # the edge of its own output is stored as a number: the pair would be a reference cycle
         edges = ((self, e) if isinstance(e, int) else e for e in self.saved_edges)
-        with modes.enable_grad():  # in its place in the graph always: `backward` may differentiate on its own
+        with modes.enable_grad():  # always attached to the graph: `backward` may differentiate on its own
             return tuple(unpack(self, s, e) for s, e in zip(self.saved, edges, strict=True))
 
     saved_variables = saved_tensors
@@ -109,7 +113,7 @@ class FunctionCtx(Node):
 
 
 def _zeros(shape, dtype, array_type, beside) -> Tensor:
-    """A gradient that is not there, on the device of one of those `beside` it that are."""
+    """Zeros in place of a missing gradient, on the device of one of the other gradients in `beside`."""
     storage = STORAGES[array_type]
     device = next((g.device for g in beside if g is not None), storage.current_device())
     made = storage.empty(shape, dtype, device)
@@ -118,10 +122,10 @@ def _zeros(shape, dtype, array_type, beside) -> Tensor:
 
 
 class Function:
-    """Base class of custom differentiable functions: write static `forward` and `backward`, call `apply`.
+    """Base class of custom differentiable functions: define static `forward` and `backward`, and call `apply`.
 
-    `forward(ctx, *args)` computes; or `forward(*args)` with a separate `setup_context(ctx, inputs, output)`.
-    `backward(ctx, *grads)` returns one gradient, or None, per argument of `forward`.
+    `forward(ctx, *args)` computes the results; or define `forward(*args)` and `setup_context(ctx, inputs, output)`.
+    `backward(ctx, *grads)` returns one gradient, or None, for each argument of `forward`.
 
     >>> import tensorgrad as torch
     >>> class Cube(torch.autograd.Function):
@@ -139,7 +143,7 @@ class Function:
     tensor(12.)
     """
 
-    _backward_cls: type[FunctionCtx] = FunctionCtx  # of the nodes that `apply` makes
+    _backward_cls: type[FunctionCtx] = FunctionCtx  # class of the nodes that `apply` creates
 
     def __init__(self, *args, **kwargs):
         warn(
@@ -176,7 +180,7 @@ class Function:
 
     @staticmethod
     def vjp(ctx, *grad_outputs):
-        """Another name for `backward`."""
+        """An alternative name for `backward`."""
         raise NotImplementedError
 
     def __init_subclass__(cls, **kwargs):
@@ -187,13 +191,13 @@ class Function:
 
     @classmethod
     def apply(cls, *args, **kwargs):
-        """Runs `forward` and records it."""
+        """Runs `forward` and records it in the graph."""
         ctx = cls._backward_cls()
         ctx.function, ctx.op, ctx.hooks, ctx.args = cls, cls, None, ()
         ctx.to_save = ctx.dirty_tensors = ctx.non_differentiable = ()
         ctx.materialize_grads, ctx.left_none = True, ()
         separate = cls.setup_context is not Function.setup_context
-        if separate:  # which is told all arguments, those left to their defaults as well
+        if separate:  # setup_context receives all arguments, including defaults
             bound = inspect.signature(cls.forward).bind(*args, **kwargs)
             bound.apply_defaults()
             args, kwargs = bound.args, bound.kwargs
@@ -223,12 +227,12 @@ class Function:
             )
         else:
             ctx.outputs, ctx.sequence_nr = (), 0
-        outputs = place(ctx, args, outputs, tracked)
+        outputs = link_results(ctx, args, outputs, tracked)
         keep_saved(ctx, args, outputs, tracked)
         return tuple(outputs) if several else outputs[0]
 
 
-_ONCE = ("InplaceFunction", "once_differentiable")  # PyTorch has them here; they build on this file
+_ONCE = ("InplaceFunction", "once_differentiable")  # PyTorch defines them in this module; here they build on it
 
 if TYPE_CHECKING:
     pass

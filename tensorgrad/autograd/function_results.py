@@ -1,4 +1,4 @@
-"""What a custom function returns: the tensors that its `forward` made, wrote in place or passed on, in the graph."""
+"""The results of a custom function: links the tensors that `forward` created, modified or returned to the graph."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import VIEW, Tensor, differentiable
 
 
-def place(ctx: Any, args: tuple, results: list, tracked: bool) -> list:
-    """The results in their places. An input that comes back unchanged becomes a view of itself; one that was marked as
-    written stays the tensor it is, and its history now ends in this function.
+def link_results(ctx: Any, args: tuple, results: list, tracked: bool) -> list:
+    """Links the results to the graph.
 
-    Raises: RuntimeError for what is marked and is no tensor, for one marked as written that was not returned, and for
-    a leaf, or for a view beside other results, that was written.
+    An input that is returned unchanged becomes a view of itself. One that was marked as modified remains the same
+    tensor, and its history now ends in this function.
+
+    Raises: RuntimeError if a marked value is not a tensor, if a modified one was not returned, or if a leaf, or a view
+    alongside other results, was modified.
     """
     dirty = _marked(ctx.dirty_tensors, "mark_dirty can only accept variables, but argument {} is of type {}")
     fixed = _marked(ctx.non_differentiable, "mark_non_differentiable only accepts variable arguments, but got {1}")
@@ -40,7 +42,7 @@ def place(ctx: Any, args: tuple, results: list, tracked: bool) -> list:
             continue
         own, written = id(tensor) in given, id(tensor) in dirty
         if not tracked or id(tensor) in fixed or not differentiable(tensor._array.dtype):
-            if own and tensor.requires_grad:  # what the caller has goes on requiring grad
+            if own and tensor.requires_grad:  # the caller's tensor keeps requiring grad
                 results[nr] = tensor.detach()
             elif own and not written:
                 results[nr] = _passed_on(tensor)
@@ -71,7 +73,7 @@ def _marked(tensors: tuple, complaint: str) -> set[int]:
 
 
 def _passed_on(tensor: Tensor) -> Tensor:
-    """The tensor as a view of itself, which must not be written where that is recorded."""
+    """The tensor as a view of itself, which must not be modified while ops are recorded."""
     with modes.no_grad():
         view = tensor.view_as(tensor)
     _as_custom(view)
@@ -79,7 +81,7 @@ def _passed_on(tensor: Tensor) -> Tensor:
 
 
 def _as_custom(tensor: Tensor) -> None:
-    """A view stays in the place in the graph that it has now, and may be written only where that is not recorded."""
+    """Fixes a view at its current graph position; it may be modified only while ops are not recorded."""
     if tensor._view is not None:
         tensor._view, tensor._requires_grad = (*tensor._view[:2], tensor._storage.version, CUSTOM), VIEW
 
@@ -114,7 +116,7 @@ def _written(ctx: Any, nr: int, tensor: Tensor, own: bool, results: int) -> None
 
 
 def keep_saved(ctx: Any, args: tuple, outputs: list, tracked: bool) -> None:
-    """Turns what `save_for_backward` was given into saved values with their places in the graph."""
+    """Turns the arguments of `save_for_backward` into saved values with their graph positions."""
     saved, edges = [], []
     for i, tensor in enumerate(ctx.__dict__.pop("to_save")):
         if tensor is not None and not isinstance(tensor, Tensor):
@@ -139,7 +141,7 @@ def keep_saved(ctx: Any, args: tuple, outputs: list, tracked: bool) -> None:
 
 
 def check_devices(ctx: Any, results: list) -> None:
-    """Raises: RuntimeError if a gradient that `backward` returned is on another device than what it belongs to."""
+    """Raises: RuntimeError if a gradient returned by `backward` is on another device than its input."""
     for i, (result, edge) in enumerate(zip(results, ctx.edges, strict=True)):
         if result is None or edge is None:
             continue

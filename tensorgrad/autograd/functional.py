@@ -1,11 +1,11 @@
-"""Whole derivatives of functions of tensors: Jacobians, Hessians, and their products with vectors.
+"""Derivatives of functions of tensors: Jacobians, Hessians, and their products with vectors.
 
-Everything here is built from `autograd.grad`. A product with a vector from the right, J·v, would need forward mode;
-it is computed with the *double-backward trick*: g(u) = Jᵀ·u is linear in u, so the derivative of g along v, taken
-backward, is (Jᵀ)ᵀ·v = J·v (https://j-towns.github.io/2017/06/12/A-new-trick.html).
+Everything here is built on `autograd.grad`. A Jacobian-vector product J·v would need forward mode; it is computed with
+the *double-backward trick* instead: g(u) = Jᵀ·u is linear in u, so the derivative of g along v, computed by backward,
+is (Jᵀ)ᵀ·v = J·v (https://j-towns.github.io/2017/06/12/A-new-trick.html).
 
-`inputs` is a tensor or a tuple of tensors, and so is what `func` returns; results have the nesting of what was given.
-With `strict=True` a result that does not depend on an input is an error instead of zeros.
+`inputs` is a tensor or a tuple of tensors, and so is the result of `func`; results are nested like these.
+With `strict=True` a result that does not depend on an input is an error instead of zero.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Tensors = Tensor | tuple[Tensor, ...]
 _FROM_FUNCTION = "outputs of the user-provided function"
 _STRICT = "This is not allowed in strict mode"
 
-# What strict mode says of a gradient that does not exist, {i} being its number ...
+# Strict mode's messages for missing gradients, {i} being the index ...
 _MISSING = {
     "output": f"The output of the user-provided function is independent of input {{i}}. {_STRICT}.",
     "product": "The gradient with respect to the input is independent of entry {i} in the grad_outputs when using the "
@@ -30,7 +30,7 @@ _MISSING = {
     "hessian product": f"The hessian of the user-provided function is independent of entry {{i}} in the grad_jacobian. "
     f"{_STRICT} as it prevents from using the double backward trick to replace forward mode AD.",
 }
-# ... and of a value that does not require grad where it should.
+# ... and for values that should require grad but do not.
 _CONSTANT = {
     "output": "Output {i} of the user-provided function does not require gradients. The outputs must be computed in a "
     "differentiable manner from the input when running in strict mode.",
@@ -43,13 +43,14 @@ _CONSTANT = {
 
 
 def vjp(func: Callable, inputs: Tensors, v: Tensors | None = None, create_graph: bool = False, strict: bool = False):
-    """The outputs of `func`, and the vector-Jacobian product vᵀ·J at `inputs`: one backward pass.
+    """Returns the outputs of `func`, and the vector-Jacobian product vᵀ·J at `inputs`, by one backward pass.
 
     Args:
-        v: as the outputs; may be left out for a single output of one element (means 1).
-        create_graph: make both results differentiable.
+        v: Shaped like the outputs; may be omitted for a single output of one element (means 1).
+        create_graph: Make both results differentiable.
 
-    Returns: (outputs, product); the product is shaped as `inputs`.
+    Returns:
+        (outputs, product); the product is shaped like `inputs`.
 
     >>> import tensorgrad as torch
     >>> torch.autograd.functional.vjp(lambda x: x * x, torch.tensor([1.0, 2.0]), torch.tensor([1.0, 10.0]))
@@ -71,13 +72,14 @@ def vjp(func: Callable, inputs: Tensors, v: Tensors | None = None, create_graph:
 
 
 def jvp(func: Callable, inputs: Tensors, v: Tensors | None = None, create_graph: bool = False, strict: bool = False):
-    """The outputs of `func`, and the Jacobian-vector product J·v at `inputs`, by the double-backward trick.
+    """Returns the outputs of `func`, and the Jacobian-vector product J·v at `inputs`, by the double-backward trick.
 
     Args:
-        v: as the inputs; may be left out for a single input of one element (means 1).
-        create_graph: make both results differentiable.
+        v: Shaped like the inputs; may be omitted for a single input of one element (means 1).
+        create_graph: Make both results differentiable.
 
-    Returns: (outputs, product); the product is shaped as the outputs.
+    Returns:
+        (outputs, product); the product is shaped like the outputs.
 
     >>> import tensorgrad as torch
     >>> torch.autograd.functional.jvp(lambda x: x * x, torch.tensor([1.0, 2.0]), torch.tensor([1.0, 10.0]))
@@ -107,14 +109,15 @@ def jacobian(
     vectorize: bool = False,
     strategy: str = "reverse-mode",
 ):
-    """The Jacobian of `func` at `inputs`: of shape `output.shape + input.shape`.
+    """Returns the Jacobian of `func` at `inputs`, of shape `output.shape + input.shape`.
 
     Args:
-        create_graph: make the result differentiable.
-        vectorize: accepted; all rows are computed one by one.
-        strategy: "reverse-mode" computes it by rows (one backward pass per output element), "forward-mode" by columns.
+        create_graph: Make the result differentiable.
+        vectorize: Ignored; all rows are computed one by one.
+        strategy: "reverse-mode" computes rows (one backward pass per output element), "forward-mode" columns.
 
-    Returns: a tensor; for several inputs a tuple of them; for several outputs a tuple of these.
+    Returns:
+        A tensor; for several inputs a tuple of them; for several outputs a tuple of these.
 
     >>> import tensorgrad as torch
     >>> torch.autograd.functional.jacobian(lambda x: x * x, torch.tensor([1.0, 2.0]))
@@ -147,7 +150,7 @@ _YET = {"reverse-mode": "", "forward-mode": " (yet)"}
 
 
 def _by_rows(func, points, create_graph: bool, strict: bool):
-    """For each output the Jacobian by each input, one backward pass per element of the output."""
+    """For each output its Jacobian with respect to each input, with one backward pass per element of the output."""
     points = _attached(points, create_graph)
     many, outputs = _given(func(*points), _FROM_FUNCTION, "jacobian")
     _require("output", outputs, strict)
@@ -178,7 +181,7 @@ def _stacked(rows: list[Tensor], output: Tensor, point: Tensor) -> Tensor:
 
 
 def _by_columns(func, points, create_graph: bool, vectorize: bool):
-    """The same, one product J·v per element of the inputs."""
+    """The same as `_by_rows`, with one product J·v per element of the inputs."""
     from tensorgrad.ops.join import stack
 
     if create_graph:
@@ -227,10 +230,12 @@ def hessian(
     vectorize: bool = False,
     outer_jacobian_strategy: str = "reverse-mode",
 ):
-    """The Hessian of a scalar function: the Jacobian of its gradient, of shape `input.shape + input.shape`.
+    """Returns the Hessian of a scalar function: the Jacobian of its gradient, of shape `input.shape + input.shape`.
 
-    For several inputs: a tuple of tuples, the block for each pair of inputs.
-    Raises: RuntimeError unless `func` returns a single tensor of one element.
+    For several inputs it is a tuple of tuples with the block for each pair of inputs.
+
+    Raises:
+        RuntimeError: Unless `func` returns a single tensor of one element.
 
     >>> import tensorgrad as torch
     >>> torch.autograd.functional.hessian(lambda x: (x**3).sum(), torch.tensor([1.0, 2.0]))
@@ -256,9 +261,10 @@ def hessian(
 
 
 def vhp(func: Callable, inputs: Tensors, v: Tensors | None = None, create_graph: bool = False, strict: bool = False):
-    """The value of a scalar function, and the product vᵀ·H of a vector with its Hessian: two backward passes.
+    """Returns the value of a scalar function, and the product vᵀ·H with its Hessian, by two backward passes.
 
-    Returns: (value, product); the product is shaped as `inputs`, and so is `v`.
+    Returns:
+        (value, product); the product and `v` are shaped like `inputs`.
 
     >>> import tensorgrad as torch
     >>> torch.autograd.functional.vhp(lambda x: (x**3).sum(), torch.tensor([1.0, 2.0]), torch.tensor([1.0, 1.0]))
@@ -278,10 +284,12 @@ def vhp(func: Callable, inputs: Tensors, v: Tensors | None = None, create_graph:
 
 
 def hvp(func: Callable, inputs: Tensors, v: Tensors | None = None, create_graph: bool = False, strict: bool = False):
-    """The value of a scalar function, and the product H·v of its Hessian with a vector, by the double-backward trick.
+    """Returns the value of a scalar function, and the product H·v with its Hessian, by the double-backward trick.
 
-    H is symmetric for twice continuously differentiable functions: `vhp` is then the same, and cheaper.
-    Returns: (value, product); the product is shaped as `inputs`, and so is `v`.
+    H is symmetric for twice continuously differentiable functions: `vhp` then computes the same, and is cheaper.
+
+    Returns:
+        (value, product); the product and `v` are shaped like `inputs`.
 
     >>> import tensorgrad as torch
     >>> torch.autograd.functional.hvp(lambda x: (x**3).sum(), torch.tensor([1.0, 2.0]), torch.tensor([1.0, 1.0]))
@@ -304,11 +312,11 @@ def hvp(func: Callable, inputs: Tensors, v: Tensors | None = None, create_graph:
     return _shown((output,), False, create_graph), _shown(product, several, create_graph)
 
 
-# --- what they share -----------------------------------------------------------------------------------------------
+# --- helpers -------------------------------------------------------------------------------------------------------
 
 
 def _given(value, what: str, who: str) -> tuple[bool, tuple[Tensor, ...]]:
-    """Whether `value` is a tuple, and `value` as one. Raises: TypeError for anything but tensors in it."""
+    """Whether `value` is a tuple, and `value` as a tuple. Raises: TypeError if it contains anything but tensors."""
     several = isinstance(value, tuple)
     values = value if several else (value,)
     for i, element in enumerate(values):
@@ -322,18 +330,18 @@ def _given(value, what: str, who: str) -> tuple[bool, tuple[Tensor, ...]]:
 
 
 def _shown(values: Sequence[Tensor], several: bool, create_graph: bool):
-    """Results as the caller sees them: without history unless it was asked for, nested as what was given."""
+    """The results in the caller's form: detached unless `create_graph`, and nested like the inputs."""
     values = tuple(values) if create_graph else tuple(v.detach() for v in values)
     return values if several else values[0]
 
 
 def _attached(points: tuple, create_graph: bool) -> tuple:
-    """New tensors at the same point: what `func` closes over is not what is differentiated by."""
+    """New tensors with the same values: differentiation ignores tensors that `func` closes over."""
     return tuple(p.view_as(p) if create_graph and p.requires_grad else p.detach().requires_grad_() for p in points)
 
 
 def _pull(outputs, inputs, cotangents, create_graph: bool, keep: bool | None = None) -> tuple:
-    """The gradients of the outputs that can be differentiated (None entries are skipped); None where none arrives."""
+    """The gradients of the differentiable outputs (None entries are skipped); None if there is no gradient."""
     cotangents = (None,) * len(outputs) if cotangents is None else cotangents
     pairs = [(o, c) for o, c in zip(outputs, cotangents, strict=True) if o is not None and o.requires_grad]
     if not pairs:
@@ -342,7 +350,7 @@ def _pull(outputs, inputs, cotangents, create_graph: bool, keep: bool | None = N
 
 
 def _filled(kind: str, gradients, like, strict: bool, create_graph: bool) -> tuple:
-    """`gradients` with zeros for None; in strict mode these, and constants under `create_graph`, are errors."""
+    """`gradients` with zeros for None; in strict mode None, and constants under `create_graph`, are errors."""
     for i, gradient in enumerate(gradients if strict else ()):
         if gradient is None:
             raise RuntimeError(_MISSING[kind].format(i=i))
@@ -356,14 +364,14 @@ def _filled(kind: str, gradients, like, strict: bool, create_graph: bool) -> tup
 
 
 def _require(kind: str, values, strict: bool) -> None:
-    """Raises: RuntimeError in strict mode for a value that does not require grad."""
+    """Raises: RuntimeError in strict mode if a value does not require grad."""
     for i, value in enumerate(values if strict else ()):
         if not value.requires_grad:
             raise RuntimeError(_CONSTANT[kind].format(i=i))
 
 
 def _require_all(gradients, kind: str) -> None:
-    """Raises: RuntimeError for a gradient that is missing or constant."""
+    """Raises: RuntimeError if a gradient is missing or constant."""
     for i, gradient in enumerate(gradients):
         if gradient is None:
             raise RuntimeError(_MISSING["output"].format(i=i))
@@ -372,7 +380,7 @@ def _require_all(gradients, kind: str) -> None:
 
 
 def _vector(v, like: tuple, several: bool, who: str) -> tuple:
-    """`v`, checked against the tensors it belongs to; ones if it was left out."""
+    """`v`, checked against the tensors it belongs to; ones if it was omitted."""
     if v is None:
         return tuple(t.detach().new_ones(t.shape) for t in like)
     _, vector = _given(v, "v", who)
@@ -388,7 +396,7 @@ def _vector(v, like: tuple, several: bool, who: str) -> tuple:
 
 
 def _direction(v, points: tuple, several: bool, who: str) -> tuple:
-    """`v` as a vector in the space of the inputs. Raises: RuntimeError if it was left out but is needed."""
+    """`v` as a vector in the space of the inputs. Raises: RuntimeError if it was omitted but is required."""
     if v is None and (len(points) != 1 or points[0].numel() != 1):
         raise RuntimeError(
             "The vector v can only be None if the input to the user-provided function is a single Tensor with a single "
@@ -398,7 +406,7 @@ def _direction(v, points: tuple, several: bool, who: str) -> tuple:
 
 
 def _single(value, who: str, strict: bool) -> Tensor:
-    """The one output of a scalar function. Raises: RuntimeError if there are more, or more than one element."""
+    """The single output of a scalar function. Raises: RuntimeError if there are several outputs or elements."""
     several, outputs = _given(value, _FROM_FUNCTION, who)
     _require("output", outputs, strict)
     if several:

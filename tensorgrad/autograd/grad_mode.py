@@ -1,4 +1,4 @@
-"""`torch.autograd.grad_mode`: the modes of autograd, and whether backward may use several threads."""
+"""`torch.autograd.grad_mode`: the modes of autograd, and the multithreading setting of backward."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _THREADS = _Threads()
 
 
 class set_multithreading_enabled(Switch):
-    """Says whether a backward pass may spread its nodes over threads, at once; as a context manager, restores it.
+    """Sets whether backward may use several threads; takes effect immediately, and as a context manager is restored.
 
-    Here each pass runs in the thread that starts it, so the order of its nodes is always that of one thread.
+    Here each pass runs in the thread that starts it, so its nodes always run in the same order.
 
     >>> import tensorgrad as torch
     >>> with torch.autograd.set_multithreading_enabled(False):
@@ -27,11 +27,11 @@ class set_multithreading_enabled(Switch):
     """
 
     modes, name = _THREADS, "allowed"
-    __call__ = _Decorator.__call__  # as a decorator it stays switched, as PyTorch's does
+    __call__ = _Decorator.__call__  # as a decorator it stays set, as in PyTorch
 
 
 def is_multithreading_enabled() -> bool:
-    """What `set_multithreading_enabled` was last told in this thread.
+    """Returns the value last passed to `set_multithreading_enabled` in this thread.
 
     >>> import tensorgrad as torch
     >>> torch.autograd.is_multithreading_enabled()
@@ -41,10 +41,10 @@ def is_multithreading_enabled() -> bool:
 
 
 class _force_original_view_tracking(Switch):
-    """Says how a view's place in the graph is found anew after a write, at once; as a context manager, restores it.
+    """Sets how a view's graph position is recomputed after a write; as a context manager, restores the setting.
 
     Args:
-        mode: True repeats all the steps that led to the view; False may take one step by strides where they are many.
+        mode: True replays all steps that led to the view; False may replace many steps by one with strides.
 
     >>> import tensorgrad as torch
     >>> with torch.autograd._force_original_view_tracking(True):
@@ -56,7 +56,7 @@ class _force_original_view_tracking(Switch):
 
 
 def is_view_replay_enabled() -> bool:
-    """What `_force_original_view_tracking` was last told in this thread.
+    """Returns the value last passed to `_force_original_view_tracking` in this thread.
 
     >>> import tensorgrad as torch
     >>> torch.autograd.is_view_replay_enabled()

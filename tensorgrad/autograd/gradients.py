@@ -1,4 +1,4 @@
-"""The two ways to ask for gradients: `backward` fills `.grad`, `grad` returns them."""
+"""The two functions that compute gradients: `backward` fills `.grad`, `grad` returns them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tensorgrad.tensor import Tensor, wrap
 def _roots(tensors, gradients, create_graph: bool, who: str):
     """Pairs each output's edge with its gradient (ones for a scalar).
 
-    Raises: RuntimeError for an output that needs no gradient, or a missing or misshapen gradient.
+    Raises: RuntimeError for an output that does not require grad, or a missing or misshapen gradient.
     """
     roots = []
-    for i, (place, gradient) in enumerate(zip(tensors, gradients, strict=True)):
-        edge = edge_at(place)
+    for i, (position, gradient) in enumerate(zip(tensors, gradients, strict=True)):
+        edge = edge_at(position)
         if edge is None:
             raise RuntimeError(f"element {i} of tensors does not require grad and does not have a grad_fn")
-        shape, dtype, array_type = shape_and_type(place)
+        shape, dtype, array_type = shape_and_type(position)
         if gradient is None:
             if math.prod(shape) != 1:
                 raise RuntimeError("grad can be implicitly created only for scalar outputs")
@@ -33,7 +33,7 @@ def _roots(tensors, gradients, create_graph: bool, who: str):
                 raise RuntimeError(
                     f"grad can be implicitly created only for real scalar outputs but got {from_numpy_dtype(dtype)}"
                 )
-            like = None if isinstance(place, GradientEdge) else place._array
+            like = None if isinstance(position, GradientEdge) else position._array
             roots.append((edge, _ones(shape, dtype, STORAGES[array_type], like)))
             continue
         if not isinstance(gradient, Tensor):
@@ -62,8 +62,8 @@ def _ones(shape: tuple, dtype, storage, like=None) -> Tensor:
     return wrap(made)
 
 
-def _places(given) -> list:
-    """One tensor or edge, or several, as a list."""
+def _as_list(given) -> list:
+    """One or several tensors or edges as a list."""
     return [given] if isinstance(given, Tensor | GradientEdge) else list(given)
 
 
@@ -84,17 +84,18 @@ def backward(
     grad_variables=None,
     inputs=None,
 ) -> None:
-    """Adds to `.grad` of every leaf below `tensors` (or only of `inputs`) the gradient of their sum.
+    """Adds to `.grad` of every leaf that `tensors` depend on (or only of `inputs`) the gradient of their sum.
 
     Args:
-        tensors: the outputs, one or several: tensors, or places in the graph (`graph.get_gradient_edge`).
-        grad_tensors: for each output the gradient it starts with, of its shape; may be None for scalars (means 1).
-        retain_graph: keep what the graph saved, to run backward again; defaults to `create_graph`.
-        create_graph: record the backward pass itself, for higher derivatives.
-        grad_variables: the former name of `grad_tensors`.
-        inputs: the only tensors whose `.grad` is to be filled (one, several, or a dict of them).
+        tensors: One or several outputs: tensors, or graph positions (`graph.get_gradient_edge`).
+        grad_tensors: The initial gradient of each output, of its shape; may be None for scalars (means 1).
+        retain_graph: Keep what the graph saved, to run backward again; defaults to `create_graph`.
+        create_graph: Record the backward pass itself, for higher derivatives.
+        grad_variables: The former name of `grad_tensors`.
+        inputs: The only tensors whose `.grad` is to be filled (one, several, or a dict of them).
 
-    Raises: RuntimeError when an output is not differentiable, or when the graph was already used and freed.
+    Raises:
+        RuntimeError: If an output is not differentiable, or if the graph was already used and freed.
 
     >>> import tensorgrad as torch
     >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
@@ -112,19 +113,19 @@ def backward(
         grad_tensors = grad_variables
     if create_graph:
         _warn_of_cycles()
-    tensors = _places(tensors)
+    tensors = _as_list(tensors)
     roots = _roots(tensors, _listed(grad_tensors, len(tensors)), create_graph, "backward")
     keep = create_graph if retain_graph is None else retain_graph
     if inputs is None:
         engine.run(roots, keep_graph=keep, create_graph=create_graph)
         return
-    wanted = _places(inputs.values() if isinstance(inputs, dict) else inputs)
+    wanted = _as_list(inputs.values() if isinstance(inputs, dict) else inputs)
     if not wanted:
         raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
-    targets = [edge_at(place) for place in wanted]
-    for place in wanted:
-        if isinstance(place, Tensor):
-            place.retain_grad()  # what is not a leaf fills its `.grad` when the pass comes by
+    targets = [edge_at(position) for position in wanted]
+    for position in wanted:
+        if isinstance(position, Tensor):
+            position.retain_grad()  # for tensors that are not leaves, the pass itself then fills `.grad`
     found = engine.run(roots, keep_graph=keep, create_graph=create_graph, targets=targets, fills=True)
     for (leaf, _), gradient in dict(zip(targets, found, strict=True)).items():
         if gradient is not None and isinstance(leaf, Tensor):
@@ -153,19 +154,20 @@ def grad(
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
 ) -> Any:
-    """The gradients of the sum of `outputs` with respect to each of `inputs`; `.grad` stays as it is.
+    """Returns the gradients of the sum of `outputs` with respect to each of `inputs`, without changing `.grad`.
 
     Args:
-        outputs: one or several, tensors or places in the graph (`graph.get_gradient_edge`).
-        inputs: one or several of these, for a tuple of gradients; or a dict of them, for a dict of gradients.
-        grad_outputs: for each output the gradient it starts with; with `is_grads_batched` each has one more leading
+        outputs: One or several tensors or graph positions (`graph.get_gradient_edge`).
+        inputs: One or several of these, for a tuple of gradients; or a dict of them, for a dict of gradients.
+        grad_outputs: The initial gradient of each output; with `is_grads_batched` each has an additional leading
             dimension, over which the gradients are computed one by one and stacked.
-        allow_unused: return None for an input that no output depends on, instead of raising.
-        materialize_grads: return zeros for those.
-        only_inputs: ignored, as in PyTorch.
-        (others as in `backward`)
+        allow_unused: Return None for inputs that no output depends on, instead of raising an error.
+        materialize_grads: Return zeros for those.
+        only_inputs: Ignored, as in PyTorch.
+        (Others as in `backward`.)
 
-    Raises: RuntimeError when an input does not require grad, or is unused and that is not allowed.
+    Raises:
+        RuntimeError: If an input does not require grad, or is unused and that is not allowed.
 
     >>> import tensorgrad as torch
     >>> x = torch.tensor(3.0, requires_grad=True)
@@ -187,12 +189,12 @@ def grad(
             "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
         )
     allow_unused = materialize_grads if allow_unused is None else allow_unused
-    outputs, inputs = _places(outputs), _places(inputs)
+    outputs, inputs = _as_list(outputs), _as_list(inputs)
     gradients = _listed(grad_outputs, len(outputs))
     keep = create_graph if retain_graph is None else retain_graph
     if not inputs:
         raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
-    targets = [edge_at(place) for place in inputs]
+    targets = [edge_at(position) for position in inputs]
     if any(t is None for t in targets):
         raise RuntimeError("One of the differentiated Tensors does not require grad")
     if is_grads_batched:
@@ -200,21 +202,21 @@ def grad(
     roots = _roots(outputs, gradients, create_graph, "grad")
     found = engine.run(roots, keep_graph=keep, create_graph=create_graph, targets=targets)
     results = []
-    for i, (gradient, place) in enumerate(zip(found, inputs, strict=True)):
+    for i, (gradient, position) in enumerate(zip(found, inputs, strict=True)):
         if gradient is None:
             if not allow_unused:
                 raise RuntimeError(
                     f"The differentiated Tensor at index {i} appears to not have been used in the graph. Set "
                     "allow_unused=True if this is the desired behavior."
                 )
-            if materialize_grads and isinstance(place, GradientEdge):
+            if materialize_grads and isinstance(position, GradientEdge):
                 raise RuntimeError("materialize_grads cannot be used when the given input is a GradientEdge")
-            gradient = place.new_zeros(place.shape, requires_grad=create_graph) if materialize_grads else None
+            gradient = position.new_zeros(position.shape, requires_grad=create_graph) if materialize_grads else None
         results.append(gradient)
     return tuple(results)
 
 
-STACK: Any = None  # `torch.stack`, which ops/join.py puts here
+STACK: Any = None  # `torch.stack`, set by ops/join.py
 
 
 def _batched(outputs, inputs, gradients: Sequence, keep, create_graph, allow_unused, materialize):
@@ -228,7 +230,7 @@ def _batched(outputs, inputs, gradients: Sequence, keep, create_graph, allow_unu
 
 
 def _backward_method(self: Tensor, gradient=None, retain_graph=None, create_graph=False, inputs=None) -> None:
-    """Adds to `.grad` of every leaf below this tensor its gradient; see `torch.autograd.backward`.
+    """Adds the gradient of this tensor to `.grad` of every leaf it depends on; see `torch.autograd.backward`.
 
     >>> import tensorgrad as torch
     >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
@@ -238,7 +240,7 @@ def _backward_method(self: Tensor, gradient=None, retain_graph=None, create_grap
     """
     if gradient is None and inputs is None and self._requires_grad is True and self._array.size == 1:
         array = self._array
-        if array.dtype.kind == "f":  # a real loss, as nearly always
+        if array.dtype.kind == "f":  # a real loss, the usual case
             roots = [(self._edge or (self, 0), _ones(array.shape, array.dtype, STORAGES[array.__class__], array))]
             keep = create_graph if retain_graph is None else retain_graph
             if create_graph:

@@ -1,11 +1,11 @@
-"""The graph: nodes, edges, and the values that nodes keep for the backward pass.
+"""The graph: nodes, edges, and the values that nodes save for the backward pass.
 
-An op that is recorded leaves a `Node`. An *edge* is the pair `(target, output_nr)`: the target is the node that made
-the value, or, for a leaf, the leaf tensor itself. Nodes point only backwards, to what they were computed from, so
+A recorded op creates a `Node`. An *edge* is the pair `(target, output_nr)`: the target is the node that computed the
+value, or, for a leaf, the leaf tensor itself. Nodes only point backwards, to what they were computed from, so
 there are no reference cycles: dropping the last tensor frees the graph by reference counting alone.
 
-A saved tensor is the triple `(array, storage, version)`. It is not the tensor: the tensor may later be written in
-place and so come to depend on this very node, which would close a cycle. Its place in the graph is the node's own
+A saved tensor is the triple `(array, storage, version)`, not the tensor itself: the tensor may later be written in
+place and so come to depend on this very node, which would create a cycle. Its graph position is the node's own
 edge for that input.
 """
 
@@ -26,15 +26,15 @@ from tensorgrad.tensor import PLAIN, Tensor, share
 
 next_sequence_nr = itertools.count().__next__
 
-FREED: Any = ("freed",)  # what `saved` becomes once backward has consumed a node
+FREED: Any = ("freed",)  # the value of `saved` once backward has used a node
 
 
 class Node:
-    """One recorded op. What `tensor.grad_fn` returns.
+    """One recorded op, as returned by `tensor.grad_fn`.
 
-    `edges[i]` says where the gradient of the i-th tensor input goes (None: nowhere); `saved` and `args` are what the
-    op's formulas read; `outputs[i]` is `(shape, dtype, array class)` of the i-th result; `sequence_nr` orders the
-    backward pass: later ops first.
+    `edges[i]` is where the gradient of the i-th tensor input goes (None: nowhere); `saved` and `args` are the values
+    that the op's formulas use; `outputs[i]` is `(shape, dtype, array class)` of the i-th result; `sequence_nr` orders
+    the backward pass: later ops first.
 
     >>> import tensorgrad as torch
     >>> x = torch.tensor(3.0, requires_grad=True)
@@ -52,39 +52,39 @@ class Node:
     outputs: tuple
     sequence_nr: int
     hooks: NodeHooks | None
-    tensor_arguments: Any = itertools.repeat(True)  # a custom function has others as well
-    runs_always = False  # even where no gradient came; a custom function decides for itself
+    tensor_arguments: Any = itertools.repeat(True)  # a custom function may have other arguments as well
+    runs_always = False  # even if no gradient arrived; custom functions decide for themselves
 
     def apply(self, grads: list) -> tuple:
-        """The gradients of the inputs, from those of the outputs."""
+        """Returns the gradients of the inputs, given those of the outputs."""
         return self.op.compiled.backward(self, grads)
 
     def release(self) -> None:
-        """Lets go of what was saved: the node has been used."""
+        """Releases the saved values after the node was used."""
         if self.saved:
             self.saved = FREED
 
     def name(self) -> str:
-        """PyTorch's name of the node, such as `MulBackward0`."""
+        """Returns PyTorch's name of the node, such as `MulBackward0`."""
         return self.op.backward_name
 
     @property
     def next_functions(self) -> tuple:
-        """For each tensor among the inputs `(node, output_nr)`; `(None, 0)` for those that need no gradient."""
+        """`(node, output_nr)` for each tensor input; `(None, 0)` for those that need no gradient."""
         edges = itertools.compress(self.edges, self.tensor_arguments)
         return tuple((None, 0) if e is None else (shown(as_node(e[0])), e[1]) for e in edges)
 
     @property
     def metadata(self) -> dict:
-        """A dictionary for the user's notes on this node."""
+        """A dictionary for user data about this node."""
         return self.__dict__.setdefault("_metadata", {})
 
     def register_hook(self, hook):
-        """Calls `hook(grad_inputs, grad_outputs)` after the node ran; a returned tuple replaces `grad_inputs`."""
+        """Registers `hook(grad_inputs, grad_outputs)`, called after the node; a returned tuple replaces the former."""
         return RemovableHandle.add(hooks_of(self).after, hook)
 
     def register_prehook(self, hook):
-        """Calls `hook(grad_outputs)` before the node runs; a returned tuple replaces them."""
+        """Registers `hook(grad_outputs)`, called before the node runs; a returned tuple replaces them."""
         return RemovableHandle.add(hooks_of(self).before, hook)
 
     def __repr__(self) -> str:
@@ -92,7 +92,7 @@ class Node:
 
 
 class NodeHooks:
-    """What users attached to a node: hooks on it, and on the tensors it made."""
+    """The hooks that users registered on a node, and on its output tensors."""
 
     __slots__ = ("after", "before", "on_output", "retained")
 
@@ -100,18 +100,18 @@ class NodeHooks:
         self.before: OrderedDict = OrderedDict()
         self.after: OrderedDict = OrderedDict()
         self.on_output: dict[int, OrderedDict] = {}  # output_nr -> tensor hooks
-        self.retained: dict[int, Any] = {}  # output_nr -> weak reference to a tensor that wants its `.grad`
+        self.retained: dict[int, Any] = {}  # output_nr -> weak reference to a tensor that retains its `.grad`
 
 
 def hooks_of(node: Node) -> NodeHooks:
-    """The node's hooks, made when first asked for."""
+    """The node's hooks, created on first use."""
     if node.hooks is None:
         node.hooks = NodeHooks()
     return node.hooks
 
 
 class LeafHooks:
-    """What users attached to a leaf: hooks on its gradient, and its `AccumulateGrad` if they hold it."""
+    """The hooks that users registered on a leaf, and its `AccumulateGrad` while it is referenced."""
 
     __slots__ = ("accumulator", "after", "before", "on_grad", "post_accumulate")
 
@@ -124,14 +124,14 @@ class LeafHooks:
 
 
 def leaf_hooks_of(tensor: Tensor) -> LeafHooks:
-    """The leaf's hooks, made when first asked for."""
+    """The leaf's hooks, created on first use."""
     if tensor._hooks is None:
         tensor._hooks = LeafHooks()
     return tensor._hooks
 
 
 class AccumulateGrad(Node):
-    """The end of an edge into a leaf, as users see it. The graph itself holds the leaf (see the module's text)."""
+    """The end of an edge into a leaf, as users see it. The graph itself holds the leaf (see the module docstring)."""
 
     __slots__ = ("variable",)
 
@@ -139,17 +139,17 @@ class AccumulateGrad(Node):
         self.variable = variable
         self.edges, self.saved, self.args, self.hooks = (), (), (), None
         self.outputs = ((variable._array.shape, variable._array.dtype, variable._array.__class__),)
-        self.sequence_nr = 2**63 - 1  # PyTorch's: leaves first
+        self.sequence_nr = 2**63 - 1  # PyTorch's value: leaves first
 
     def name(self) -> str:
         return "torch::autograd::AccumulateGrad"
 
     def register_hook(self, hook):
-        """Calls `hook(grad_inputs, grad_outputs)` after the leaf's gradient was accumulated."""
+        """Registers `hook(grad_inputs, grad_outputs)`, called after the leaf's gradient was accumulated."""
         return RemovableHandle.add(leaf_hooks_of(self.variable).after, hook)
 
     def register_prehook(self, hook):
-        """Calls `hook(grad_outputs)` before accumulation; a returned tuple replaces the gradient."""
+        """Registers `hook(grad_outputs)`, called before accumulation; a returned tuple replaces the gradient."""
         return RemovableHandle.add(leaf_hooks_of(self.variable).before, hook)
 
     def __repr__(self) -> str:
@@ -157,7 +157,7 @@ class AccumulateGrad(Node):
 
 
 def as_node(target) -> Node:
-    """The node at the end of an edge: a leaf's is its `AccumulateGrad`, one object as long as somebody holds it."""
+    """The node at the end of an edge; for a leaf its `AccumulateGrad`, the same object as long as it is referenced."""
     if isinstance(target, Node):
         return target
     hooks = leaf_hooks_of(target)
@@ -172,20 +172,20 @@ _named_classes: dict[tuple[type, str], type] = {}
 
 
 def shown(node: Node) -> Node:
-    """The node as users get it: its class has its name, which drawings of graphs use.
+    """Prepares a node for users: gives its class the node's name, which graph-drawing programs use.
 
     >>> import tensorgrad as torch
     >>> type(torch.ones(2, requires_grad=True).exp().grad_fn).__name__
     'ExpBackward0'
     """
     cls = node.__class__
-    if cls is Node:  # one class for the nodes of many names
+    if cls is Node:  # the generic class is shared by nodes with many names
         node.__class__ = class_named(cls, node.name())
     return node
 
 
 def class_named(cls: type, name: str) -> type:
-    """The subclass of that name, made when first asked for.
+    """Returns the subclass with that name, created on first use.
 
     >>> from tensorgrad.autograd.graph import Node, class_named
     >>> class_named(Node, "ExpBackward0")
@@ -200,12 +200,12 @@ def class_named(cls: type, name: str) -> type:
 
 
 def save(value):
-    """What a node keeps of an input or output for its formulas; Python numbers stay themselves.
+    """The form in which a node saves an input or output for its formulas; Python scalars are saved unchanged.
 
-    Raises: RuntimeError for a tensor made in inference mode, whose later writes nobody would notice.
+    Raises: RuntimeError for a tensor made in inference mode, whose later writes would go undetected.
     """
     if value.__class__ in PLAIN or isinstance(value, Tensor):
-        storage = value._storage if value._memory is None else value._memory  # not `or`: a storage's truth adds sizes
+        storage = value._storage if value._memory is None else value._memory  # not `or`: that would test its size
         if storage.version is None:
             raise RuntimeError(
                 "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode "
@@ -217,9 +217,9 @@ def save(value):
 
 
 def unpack(node: Node, saved, edge):
-    """The tensor (or number) that `save` kept, in its place in the graph when the graph is being recorded.
+    """The tensor (or scalar) that `save` stored, attached to the graph if the graph is being recorded.
 
-    Raises: RuntimeError if it was written in place since.
+    Raises: RuntimeError if it has been written in place since.
     """
     if saved.__class__ is not tuple:
         if saved.__class__ is list:
@@ -242,7 +242,7 @@ def unpack(node: Node, saved, edge):
 
 
 class Packed:
-    """A saved value that went through `saved_tensors_hooks`."""
+    """A saved value that was processed by `saved_tensors_hooks`."""
 
     __slots__ = ("packed", "unpack_hook")
 
@@ -250,9 +250,9 @@ class Packed:
         self.packed, self.unpack_hook = packed, unpack_hook
 
     def unpack(self, edge) -> Tensor:
-        """What the hook gives back, at the place in the graph that `edge` says.
+        """Returns the tensor restored by the hook, at the graph position `edge`.
 
-        Raises: TypeError if that is not a tensor.
+        Raises: TypeError if the hook does not return a tensor.
         """
         before, GRAD.enabled = GRAD.enabled, False
         try:
@@ -281,10 +281,10 @@ _ELSEWHERE = {
 
 
 def __getattr__(name: str):
-    # PyTorch's users look for these here; they need the ops, which need this file.
-    for home, names in _ELSEWHERE.items():
+    # PyTorch has these names in this module; here their modules need the ops, which need this file.
+    for module, names in _ELSEWHERE.items():
         if name in names:
-            return getattr(import_module(f"tensorgrad.autograd.{home}"), name)
+            return getattr(import_module(f"tensorgrad.autograd.{module}"), name)
     from tensorgrad.system.missing_names import no_attribute
 
     raise no_attribute(__name__, name)
@@ -298,10 +298,10 @@ whole(__name__)
 
 
 def raise_modified(node: Node, array, storage, version, edge):
-    """The error for a saved tensor that was written in place: names it, and both versions."""
+    """Raises the error for a saved tensor that was written in place, naming it and both versions."""
     kind = legacy_type_name(array)
     made_by = ""
-    if edge is None and hasattr(node, "op"):  # where the values stay arrays, outputs are given without their edge
+    if edge is None and hasattr(node, "op"):  # if the values stay arrays, outputs are passed without their edge
         for name, saved in zip(node.op.saved, node.saved, strict=False):
             if name in node.op.outputs and saved.__class__ is tuple and saved[0] is array:
                 edge = (node, node.op.outputs.index(name))
@@ -316,7 +316,7 @@ def raise_modified(node: Node, array, storage, version, edge):
 
 
 def raise_freed() -> None:
-    """The error for running backward twice through a graph that was freed."""
+    """Raises the error for running backward twice through a graph that was freed."""
     raise RuntimeError(
         "Trying to backward through the graph a second time (or directly access saved tensors after they have already "
         "been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). "
@@ -326,5 +326,5 @@ def raise_freed() -> None:
 
 
 def legacy_type_name(array) -> str:
-    """PyTorch's old name of a tensor type, which its messages still use: `torch.FloatTensor`."""
+    """PyTorch's legacy name of a tensor type, which its messages still use: `torch.FloatTensor`."""
     return f"torch.{scalar_type(dtypes.from_numpy_dtype(array.dtype))}Tensor"

@@ -12,11 +12,11 @@ _next_id: Any = itertools.count()
 
 
 class RemovableHandle:
-    """Returned by every `register_*hook`: `remove()` takes the hook out again; also a context manager.
+    """Returned by every `register_*hook`: `remove()` removes the hook; also a context manager.
 
-    `hooks_dict` is the table that holds the hook under the key `id`. What else is kept under that key stands in
-    `extra_dict`, one table or several, and goes with it. The handle keeps no table alive. It can be pickled together
-    with what owns its tables.
+    `hooks_dict` is the table that holds the hook under the key `id`. Other entries under that key, in the table or
+    tables `extra_dict`, are removed with it. The handle does not keep the tables alive. It can be pickled together
+    with the owner of its tables.
 
     >>> import tensorgrad as torch
     >>> x = torch.tensor(1.0, requires_grad=True)
@@ -40,13 +40,13 @@ class RemovableHandle:
 
     @classmethod
     def add(cls, hooks_dict: OrderedDict, hook: Callable, *, extra_dict: Any = None) -> RemovableHandle:
-        """Puts `hook` last into `hooks_dict` and returns its handle."""
+        """Appends `hook` to `hooks_dict` and returns its handle."""
         handle = cls(hooks_dict, extra_dict=extra_dict)
         hooks_dict[handle.id] = hook
         return handle
 
     def remove(self) -> None:
-        """Takes the hook out; nothing happens the second time."""
+        """Removes the hook; calling it again has no effect."""
         for ref in (self.hooks_dict_ref, *self.extra_dict_ref):
             table = ref()
             if table is not None:
@@ -59,9 +59,9 @@ class RemovableHandle:
     def __setstate__(self, state: tuple) -> None:
         global _next_id
         table, self.id, *extra = state
-        # A table that is gone leaves a handle of an empty one.
+        # If a table no longer exists, the handle refers to an empty one.
         self._refer(OrderedDict() if table is None else table, [t for t in extra[0] if t is not None] if extra else ())
-        _next_id = itertools.count(max(next(_next_id), self.id + 1))  # no later handle takes this key
+        _next_id = itertools.count(max(next(_next_id), self.id + 1))  # so that no later handle gets this key
 
     def __enter__(self) -> RemovableHandle:
         return self

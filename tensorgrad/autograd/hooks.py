@@ -1,4 +1,4 @@
-"""Hooks on tensors, and on groups of them."""
+"""Hooks on tensors, and on groups of tensors."""
 
 from __future__ import annotations
 
@@ -14,9 +14,13 @@ from tensorgrad.tensor import Tensor
 
 
 def register_hook(self: Tensor, hook) -> RemovableHandle:
-    """Calls `hook(grad)` whenever this tensor's gradient is computed; a returned tensor replaces the gradient.
+    """Registers `hook(grad)`, called when this tensor's gradient is computed; a returned tensor replaces the gradient.
 
-    Returns a handle whose `remove()` takes the hook out. Raises: RuntimeError if the tensor requires no grad.
+    Returns:
+        A handle whose `remove()` removes the hook.
+
+    Raises:
+        RuntimeError: If the tensor does not require grad.
 
     >>> import tensorgrad as torch
     >>> x = torch.tensor(1.0, requires_grad=True)
@@ -35,9 +39,10 @@ def register_hook(self: Tensor, hook) -> RemovableHandle:
 
 
 def register_post_accumulate_grad_hook(self: Tensor, hook) -> RemovableHandle:
-    """Calls `hook(tensor)` after a gradient was accumulated into this leaf's `.grad`.
+    """Registers `hook(tensor)`, called after a gradient was accumulated into this leaf's `.grad`.
 
-    Raises: RuntimeError if the tensor requires no grad or is not a leaf.
+    Raises:
+        RuntimeError: If the tensor does not require grad or is not a leaf.
 
     >>> import tensorgrad as torch
     >>> x = torch.tensor(1.0, requires_grad=True)
@@ -53,9 +58,10 @@ def register_post_accumulate_grad_hook(self: Tensor, hook) -> RemovableHandle:
 
 
 def retain_grad(self: Tensor) -> None:
-    """Lets a tensor that is not a leaf keep its gradient in `.grad` too. No effect on leaves.
+    """Makes a tensor that is not a leaf keep its gradient in `.grad`, too. No effect on leaves.
 
-    Raises: RuntimeError if the tensor requires no grad.
+    Raises:
+        RuntimeError: If the tensor does not require grad.
 
     >>> import tensorgrad as torch
     >>> x = torch.tensor(3.0, requires_grad=True)
@@ -73,7 +79,7 @@ def retain_grad(self: Tensor) -> None:
 
 
 def _retains_grad(self: Tensor) -> bool:
-    """Whether `retain_grad` was called on this tensor that is not a leaf.
+    """Whether `retain_grad` was called on this tensor and it is not a leaf.
 
     >>> import tensorgrad as torch
     >>> y = 2 * torch.ones(1, requires_grad=True)
@@ -95,10 +101,16 @@ Tensor.retains_grad = property(_retains_grad)  # type: ignore[assignment]
 
 
 def register_multi_grad_hook(tensors, fn, *, mode: str = "all"):
-    """Calls `fn` in each backward pass once: with the first gradient of any of `tensors` (mode "any"), or with the list
-    of all their gradients when these are computed (mode "all"; None for tensors that the pass does not come by).
+    """Registers `fn` to be called once in each backward pass.
 
-    Returns a handle whose `remove()` takes the hook out. Raises: ValueError for another mode.
+    In mode "any" it is called with the first gradient of any of `tensors`; in mode "all" with the list of all their
+    gradients once these are computed (None for tensors that the pass does not reach).
+
+    Returns:
+        A handle whose `remove()` removes the hook.
+
+    Raises:
+        ValueError: For any other mode.
 
     >>> import tensorgrad as torch
     >>> a, b = torch.tensor(2.0, requires_grad=True), torch.tensor(3.0, requires_grad=True)
@@ -109,7 +121,7 @@ def register_multi_grad_hook(tensors, fn, *, mode: str = "all"):
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
     tensors = list(tensors)
-    passes: dict = {}  # backward pass -> [the gradients so far, how many are to come]: passes may nest
+    passes: dict = {}  # backward pass -> [the gradients so far, how many are missing]: passes may nest
     lock = forks.lock()
 
     def hook_for(i):

@@ -1,4 +1,4 @@
-"""Grad mode: whether ops record the graph. Thread-local, nestable, and usable as decorators."""
+"""Grad mode: whether ops are recorded in the graph. Thread-local, nestable, and usable as decorators."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from tensorgrad.system.per_thread import PerThread
 
 
 class _Decorator:
-    """Lets a context manager wrap functions and generators: each call (and each resumption) runs inside the mode."""
+    """Lets a context manager decorate functions and generators: each call (and each resumption) runs in the mode."""
 
     def _copy(self):
         return self.__class__()
 
     def __call__(self, function):
-        import inspect  # only when used as a decorator: keeps the package's import light
+        import inspect  # only needed for decorators: keeps the package's import fast
 
         if inspect.isclass(function):
             warnings.warn(
-                f"Decorating classes is deprecated: {type(self).__name__} makes a function of {function.__name__}. "
-                "Decorate its methods, `__init__` if that is meant.",
+                f"Decorating classes is deprecated: {type(self).__name__} turns {function.__name__} into a function. "
+                "Decorate its methods instead, such as `__init__`.",
                 FutureWarning,
                 stacklevel=2,
             )
@@ -59,7 +59,7 @@ class _Decorator:
 
 
 class no_grad(_Decorator):
-    """Ops inside record no graph; results do not require grad.
+    """A context manager and decorator that disables recording: results do not require grad.
 
     >>> import tensorgrad as torch
     >>> w = torch.ones(2, requires_grad=True)
@@ -82,7 +82,7 @@ class no_grad(_Decorator):
 
 
 class enable_grad(no_grad):
-    """Ops inside record the graph, also within `no_grad`.
+    """A context manager and decorator that enables recording, also within `no_grad`.
 
     >>> import tensorgrad as torch
     >>> x = torch.ones(1, requires_grad=True)
@@ -96,7 +96,7 @@ class enable_grad(no_grad):
 
 
 class Switch(_Decorator):
-    """Sets a mode of this thread, at once; as a context manager, restores it. Subclasses say which."""
+    """Sets a mode of this thread immediately; as a context manager, restores it. Subclasses define the mode."""
 
     modes: PerThread
     name: str
@@ -109,7 +109,7 @@ class Switch(_Decorator):
         return self.__class__(self.mode)
 
     def __call__(self, function):
-        self.__exit__()  # used as a decorator: the switch belongs inside the calls
+        self.__exit__()  # used as a decorator: the mode is to apply during the calls only
         return super().__call__(function)
 
     def __enter__(self) -> None:
@@ -120,7 +120,7 @@ class Switch(_Decorator):
 
 
 class set_grad_enabled(Switch):
-    """Switches recording on or off, at once; as a context manager, restores it at the end.
+    """Enables or disables recording immediately; as a context manager, restores the previous state.
 
     >>> import tensorgrad as torch
     >>> x = torch.ones(1, requires_grad=True)
@@ -134,7 +134,7 @@ class set_grad_enabled(Switch):
 
 
 def is_grad_enabled() -> bool:
-    """Whether ops are recorded in this thread.
+    """Returns whether ops are recorded in this thread.
 
     >>> import tensorgrad as torch
     >>> with torch.no_grad():
@@ -145,9 +145,9 @@ def is_grad_enabled() -> bool:
 
 
 class inference_mode(_Decorator):
-    """Like `no_grad`, and results are marked: they may never take part in autograd, also not later.
+    """Like `no_grad`, but marks the results: they can never take part in autograd, not even later.
 
-    Raises (later): RuntimeError when such a tensor is saved for backward or written to outside the mode.
+    Using such a tensor for backward, or writing to it outside the mode, raises a RuntimeError.
 
     >>> import tensorgrad as torch
     >>> w = torch.ones(2, requires_grad=True)
@@ -185,7 +185,7 @@ class inference_mode(_Decorator):
 
 
 def is_inference_mode_enabled() -> bool:
-    """Whether this thread is inside `inference_mode`.
+    """Returns whether this thread is inside `inference_mode`.
 
     >>> import tensorgrad as torch
     >>> with torch.inference_mode():

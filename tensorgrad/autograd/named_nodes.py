@@ -1,5 +1,4 @@
-"""`torch._C._functions`: the classes of nodes by their names, and functions that stand for a gradient that is missing
-or fails.
+"""`torch._C._functions`: the node classes by name, and functions that produce an undefined gradient or an error.
 
 >>> import tensorgrad as torch
 >>> x = torch.ones(2, requires_grad=True)
@@ -29,7 +28,7 @@ class _Undefined(Function):
 
 
 class UndefinedGrad:
-    """Passes tensors on; backward sends no gradient to them.
+    """Returns its tensors; backward passes no gradient to them.
 
     >>> import tensorgrad as torch
     >>> x = torch.ones(1, requires_grad=True)
@@ -54,7 +53,7 @@ class _Failing(Function):
 
 
 class DelayedError:
-    """Passes so many tensors on; a backward pass that comes by raises RuntimeError with the message.
+    """Returns its tensors; a backward pass through them raises RuntimeError with the message.
 
     >>> import tensorgrad as torch
     >>> x = torch.ones(1, requires_grad=True)

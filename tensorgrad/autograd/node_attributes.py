@@ -1,4 +1,4 @@
-"""What users may do with a node beside hooks: call it, and look at what it saved (`grad_fn._saved_self`)."""
+"""What users may do with a node besides hooks: call it, and inspect what it saved (`grad_fn._saved_self`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tensorgrad.autograd.graph import Node
 
 
 def _call(self, *gradients):
-    """The gradients of the inputs from those of the outputs, by hand: see `autograd/by_hand.py`."""
+    """Returns the gradients of the inputs, given those of the outputs: see `autograd/by_hand.py`."""
     from tensorgrad.autograd import by_hand
 
     return by_hand.call(self, gradients)

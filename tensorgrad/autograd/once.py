@@ -1,4 +1,4 @@
-"""Custom functions of older kinds: with a backward pass that cannot itself be differentiated, and written in place."""
+"""Legacy custom functions: those whose backward cannot be differentiated, and those that write in place."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tensorgrad.tensor import Tensor
 
 
 def once_differentiable(function):
-    """Decorates a `backward` that cannot itself be differentiated: doing so raises, instead of being silently wrong."""
+    """Decorates a `backward` that cannot be differentiated: trying to raises an error, so it cannot go unnoticed."""
 
     @functools.wraps(function)
     def wrapper(ctx, *grads):
@@ -29,7 +29,7 @@ def once_differentiable(function):
 
 
 class _Refusal(Function):
-    """Passes a value on and refuses to be differentiated."""
+    """Returns its input; differentiating it raises an error."""
 
     @staticmethod
     def forward(ctx, value, *others):
@@ -41,7 +41,7 @@ class _Refusal(Function):
 
 
 class InplaceFunction(Function):
-    """`Function` under an older name, for those that write to their inputs. `inplace` is only remembered."""
+    """`Function` under an older name, for functions that modify their inputs. `inplace` is stored without effect."""
 
     def __init__(self, inplace: bool = False):
         super().__init__()

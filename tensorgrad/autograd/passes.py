@@ -1,4 +1,4 @@
-"""What programs may ask of the backward pass that this thread is in, and leave for its end."""
+"""What programs can query about the current backward pass of this thread, and schedule for its end."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tensorgrad.tensor import Tensor
 
 
 def current_id() -> int:
-    """The number of the innermost backward pass; -1 outside."""
+    """Returns the number of the innermost backward pass; -1 outside."""
     return engine.RUNS.current[0] or -1
 
 
 def current_node() -> Node | None:
-    """The node that the innermost backward pass is at; None outside.
+    """Returns the node that the innermost backward pass is running; None outside.
 
-    Its name is read off the engine's frame, so that nobody else has to note it down.
+    It is read from the engine's stack frame, so the engine need not keep track of it.
     """
     frame = sys._getframe(1)
     while frame is not None and frame.f_code is not engine.run.__code__:
@@ -30,21 +30,21 @@ def current_node() -> Node | None:
 
 
 def queue_callback(callback: Callable) -> None:
-    """Calls `callback()` when the innermost backward pass has run through. Raises: RuntimeError outside of one."""
+    """Schedules `callback()` for the end of the innermost backward pass. Raises: RuntimeError outside a pass."""
     if not engine.RUNS.current[0]:
         raise RuntimeError("Final callbacks can only be installed during backward pass.")
     engine.RUNS.current[3].append(callback)
 
 
 def is_checkpoint_valid() -> bool:
-    """Whether the backward pass, if there is one, computes all gradients, as reentrant checkpoints need it."""
+    """Returns whether the current backward pass, if any, computes all gradients, as reentrant checkpoints require."""
     return engine.RUNS.current[2] is None
 
 
 def will_execute(node) -> bool:
-    """Whether the innermost backward pass runs `node`.
+    """Returns whether the innermost backward pass runs `node`.
 
-    Raises: RuntimeError outside of one, for what is no node, and for a leaf's node under `autograd.grad`.
+    Raises: RuntimeError outside a pass, if `node` is not a node, and for a leaf's node under `autograd.grad`.
     """
     if not isinstance(node, Node):
         raise RuntimeError(f"_will_engine_execute_node expects an grad_fn, but got {type(node).__name__}")
@@ -65,9 +65,9 @@ def will_execute(node) -> bool:
 
 
 def execution_order() -> list[Node]:
-    """The nodes of the innermost backward pass in the order in which it comes to them.
+    """Returns the nodes of the innermost backward pass in execution order.
 
-    Raises: RuntimeError outside of one, and unless multithreading is switched off, as PyTorch wants it.
+    Raises: RuntimeError outside a pass, and unless multithreading is disabled, as in PyTorch.
     """
     number, roots, wanted, *_ = engine.RUNS.current
     if not number:
@@ -80,7 +80,7 @@ def execution_order() -> list[Node]:
         )
     edges = [edge for edge, _ in roots]
     behind = [n for n in engine.reachable(edge[0] for edge in edges) if not isinstance(n, Tensor)]
-    coming: dict = {}  # leaf -> how many edges are still to come by it
+    coming: dict = {}  # leaf -> how many edges still lead to it
     for edge in (*edges, *(e for n in behind for e in n.edges)):
         if edge is not None and isinstance(edge[0], Tensor):
             coming[edge[0]] = coming.get(edge[0], 0) + 1

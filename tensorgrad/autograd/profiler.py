@@ -1,4 +1,4 @@
-"""`torch.autograd.profiler`: its names, from the room where profiling is (tensorgrad/profiler)."""
+"""`torch.autograd.profiler`: its names, from the package tensorgrad/profiler."""
 
 import importlib
 

@@ -1,4 +1,4 @@
-"""Views that may not be written to where that is recorded: how they came about, and the error that says so."""
+"""Views that must not be written to while ops are recorded: why they exist, and the error that explains it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 from tensorgrad.tensor import Tensor
 
-# In the last place of `_view`, where True or False (made with grad mode on or off) is usual. These are false, and so
-# are views of them: such a view must not be written where that is recorded.
-MULTI: Any = ()  # one of several views that one call made
-CUSTOM: Any = frozenset()  # what a custom function returned
-INFERENCE: Any = ""  # made in inference mode, of a tensor that was not
+# Values for the last element of `_view`, which is usually True or False (created with grad mode on or off). These are
+# falsy, and so are views of them: such a view must not be written to while ops are recorded.
+MULTI: Any = ()  # one of several views returned by one call
+CUSTOM: Any = frozenset()  # returned by a custom function
+INFERENCE: Any = ""  # created in inference mode from a tensor that was not
 
 REASONS = {
     MULTI: " This view is the output of a function that returns multiple views. Such functions do not allow the output "
@@ -28,7 +28,7 @@ AMBIGUOUS = (
 
 
 def forbid(view: Tensor, what: str) -> None:
-    """Raises the error for a write that concerns a view which could not follow it."""
+    """Raises the error for a write to a view, or to its base, that the view cannot follow."""
     recorded = view._view[3]  # type: ignore[index]
     output = ""
     if view._edge is not None:

@@ -1,8 +1,8 @@
 """What a node saved, under PyTorch's names: `grad_fn._saved_self`, `_saved_result`, `_saved_dim`, `_raw_saved_self`.
 
-Programs look at these to draw graphs, to count memory, and to learn what a backward pass needs. The names are those of
-the row: of its parameters, of its outputs, and of the plain values that its formulas take, with what PyTorch calls
-differently written in a table here.
+Programs use these to draw graphs, to measure memory, and to find out what a backward pass needs. The names are those
+of the row: of its parameters, of its outputs, and of the plain values that its formulas take. A table here translates
+those that PyTorch names differently.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor, wrap
 
-# Rows whose first tensor PyTorch calls `input` as well.
+# Rows whose first tensor PyTorch also calls `input`.
 _INPUT = {
     "ConvolutionBackward0", "GridSampler2DBackward0", "GridSampler3DBackward0", "NativeBatchNormBackward0",
     "NativeGroupNormBackward0", "NativeLayerNormBackward0",
@@ -29,9 +29,9 @@ _INPUT = {
 _STATISTICS = {"mean": "result1", "rstd": "result2", "axes": ""}
 _LOSS = {"knee": ""}
 _POOLED = {"indices": "result1", "input_shape": ""}
-# The other names that PyTorch has for a row's own; "" for what it does not show.
+# PyTorch's names where they differ from a row's; "" for values that it does not expose.
 _NAMES: dict[str, dict[str, str]] = {
-    "AddmmBackward0": {"input": "mat1", "input_shape": "mat1_sym_sizes", "weight": ""},  # `linear` is one, too
+    "AddmmBackward0": {"input": "mat1", "input_shape": "mat1_sym_sizes", "weight": ""},  # also `linear`
     "AdaptiveAvgPool2DBackward0": {"input_shape": ""},
     "AdaptiveMaxPool2DBackward0": _POOLED,
     "AsStridedBackward0": {"delta": "", "geometry": ""},
@@ -62,7 +62,7 @@ _NAMES: dict[str, dict[str, str]] = {
     "LinalgSvdBackward0": {"input": "", "full": "full_matrices"},
     "MaskedScatterBackward0": {"source_shape": "source_sym_sizes"},
     "MaxPool2DWithIndicesBackward0": _POOLED,
-    "MeanBackward0": {  # of `l1_loss`, too
+    "MeanBackward0": {  # also `l1_loss`
         "dim": "", "keepdim": "", "input": "", "input_shape": "self_sym_sizes", "knee": "", "target": "",
         "reduction": "",
     },
@@ -93,8 +93,8 @@ _NAMES: dict[str, dict[str, str]] = {
         for n in dims
     },
 }  # fmt: skip
-_SCALARS = ("PowBackward0", "PowBackward2")  # where a number is a number, not a tensor of one
-# Words that PyTorch writes as numbers, and what it lays out differently.
+_SCALARS = ("PowBackward0", "PowBackward2")  # here scalars are returned as such, not as tensors
+# Strings that PyTorch encodes as integers.
 _WORDS: dict[str, dict[str, int]] = {
     "reduction": {"none": 0, "mean": 1, "sum": 2}, "interpolation_mode": {"bilinear": 0, "nearest": 1, "bicubic": 2},
     "padding_mode": {"zeros": 0, "border": 1, "reflection": 2},
@@ -102,7 +102,7 @@ _WORDS: dict[str, dict[str, int]] = {
 
 
 def _one_dimension(node: Node) -> dict[str, Any]:
-    """`dim` and `index`, or `dim`, `start`, `end` and `step`, of an index that concerns one dimension only."""
+    """`dim` and `index`, or `dim`, `start`, `end` and `step`, of an index that affects only one dimension."""
     shape, index = (node.args[list(node.op.kept).index(k)] for k in ("input_shape", "index"))
     if Ellipsis in index:
         at = index.index(Ellipsis)
@@ -117,7 +117,7 @@ def _one_dimension(node: Node) -> dict[str, Any]:
     return {"dim": dim, "start": start, "end": end if i.stop is not None else 2**63 - 1, "step": step}
 
 
-# What nothing was kept for, since it follows from the rest.
+# Values that are not saved, since they follow from the rest.
 _DERIVED: dict[str, Callable[[Node], dict[str, Any]]] = {
     "ConvolutionBackward0": lambda node: {"transposed": node.op.name == "conv_transpose"},
     "ExpandBackward0": lambda node: {"self_sym_sizes": _shape(node.edges[0])},
@@ -134,7 +134,7 @@ def _shape(edge: Any) -> tuple[int, ...]:
 
 
 def name_of(node: Node, own: str) -> str:
-    """PyTorch's name of a row's parameter, output or plain value; "" if it does not show that."""
+    """PyTorch's name of a row's parameter, output or plain value; "" if PyTorch does not expose it."""
     op = node.op
     given = _NAMES.get(op.backward_name, {}).get(own)
     if given is not None:
@@ -144,13 +144,13 @@ def name_of(node: Node, own: str) -> str:
     if own in op.outputs and len(op.outputs) == 1:
         return "result"
     of, _, what = own.rpartition("_")
-    if what in ("shape", "dtype") and any(p.name == of for p in op.params):  # of other inputs few nodes show it
+    if what in ("shape", "dtype") and any(p.name == of for p in op.params):  # rarely exposed for other inputs
         return {"input_shape": "self_sym_sizes", "input_dtype": "self_scalar_type"}.get(own, "")
     return "self" if own == "input" and op.backward_name not in _INPUT else own
 
 
 def names(node: Node) -> dict[str, Callable[[], Any]]:
-    """Every `_saved_*` and `_raw_saved_*` of a node, and what gives its value."""
+    """Every `_saved_*` and `_raw_saved_*` of a node, with a function that returns its value."""
     op = getattr(node, "op", None)
     if not isinstance(op, Op):
         return {"_raw_saved_tensors": lambda: _given(node)} if hasattr(node, "saved_edges") else {}
@@ -170,10 +170,11 @@ def names(node: Node) -> dict[str, Callable[[], Any]]:
 
 
 def value(node: Node, name: str) -> Any:
-    """The value of `node._saved_*` or `_raw_saved_*`.
+    """Returns the value of `node._saved_*` or `_raw_saved_*`.
 
-    Raises: AttributeError if the node has no such; RuntimeError for a tensor after the graph was freed, or one that
-        was written in place.
+    Raises:
+        AttributeError: If the node has no such attribute.
+        RuntimeError: If the graph was freed, or the saved tensor was written in place.
     """
     found = names(node).get(name)
     if found is None:
@@ -182,7 +183,7 @@ def value(node: Node, name: str) -> Any:
 
 
 def _edge(node: Node, k: int) -> Any:
-    """The place in the graph of the k-th saved value: of an input its edge, of an output the node."""
+    """The graph position of the k-th saved value: for an input its edge, for an output the node."""
     op = node.op
     if not isinstance(op, Op):  # a custom function
         edge = node.saved_edges[k]  # type: ignore[attr-defined]
@@ -192,7 +193,7 @@ def _edge(node: Node, k: int) -> Any:
         number = op.outputs.index(own)
         return (node, number) if number < op.differentiable_outputs else None
     differentiated = [p for p in op.params if p.is_tensor and p.name in op.wrt]
-    after = 0  # edges of the parameters before; only one of them may be a list
+    after = 0  # edges of the preceding parameters; only one of them may be a list
     for p in differentiated:
         many = len(node.edges) - (len(differentiated) - 1) if p.kind is LIST else 1
         if p.name == own:
@@ -202,7 +203,7 @@ def _edge(node: Node, k: int) -> Any:
 
 
 def _tensor(node: Node, k: int, item: int | None = None) -> Any:
-    """The k-th saved value as a tensor in its place in the graph, a tuple of them, or one of these."""
+    """The k-th saved value as a tensor attached to the graph, as a tuple of these, or as one of these."""
     if node.saved is FREED:
         raise_freed()
     before, GRAD.enabled = GRAD.enabled, True
@@ -210,7 +211,7 @@ def _tensor(node: Node, k: int, item: int | None = None) -> Any:
         found = unpack(node, node.saved[k], _edge(node, k))
     finally:
         GRAD.enabled = before
-    if found.__class__ in STORAGES:  # of the kernel's cache
+    if found.__class__ in STORAGES:  # an array from the kernel's cache
         return wrap(found)
     if isinstance(found, list):
         return tuple(found) if item is None else found[item]
@@ -221,7 +222,7 @@ def _tensor(node: Node, k: int, item: int | None = None) -> Any:
 
 def _plain(node: Node, k: int) -> Any:
     found, own = node.args[k], list(node.op.kept)[k]
-    if own == "pads":  # from the last dimension on, in one row
+    if own == "pads":  # flattened, starting from the last dimension
         pads = [n for pair in reversed(found) for n in pair]
         while pads[-2:] == [0, 0]:
             del pads[-2:]
@@ -234,7 +235,7 @@ def _plain(node: Node, k: int) -> Any:
 
 
 class SavedTensor:
-    """A saved tensor before it is unpacked: `grad_fn._raw_saved_self`.
+    """A saved tensor that has not been unpacked: `grad_fn._raw_saved_self`.
 
     >>> import tensorgrad as torch
     >>> y = torch.tensor([1.0, 2.0], requires_grad=True).exp()
@@ -244,7 +245,7 @@ class SavedTensor:
     """
 
     _node: Node
-    _k: int  # which of the saved values, and which of a list of them
+    _k: int  # index among the saved values, and index in the list if that value is one
     _item: int | None
 
     def __init__(self, *args, **kwargs):
@@ -252,7 +253,7 @@ class SavedTensor:
 
     @classmethod
     def of(cls, node: Node, k: int, item: int | None = None) -> SavedTensor:
-        """The k-th saved value of a node, or one of the list that this is."""
+        """Creates the object for the k-th saved value of a node, or for one element of that list."""
         made = object.__new__(cls)
         made._node, made._k, made._item = node, k, item
         return made
@@ -270,7 +271,7 @@ class SavedTensor:
 
     @property
     def data(self) -> Any:
-        """The tensor, or what it was packed to; None once the graph was freed."""
+        """The tensor, or its packed form; None once the graph was freed."""
         if self._node.saved is FREED:
             return None
         saved = self._saved()
@@ -280,18 +281,20 @@ class SavedTensor:
         return found if found is None or found.is_leaf else found.detach()
 
     def unpack(self) -> Any:
-        """The tensor that the backward pass will see."""
+        """Returns the tensor as the backward pass will see it."""
         return _tensor(self._node, self._k, self._item)
 
     def register_hooks(self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]) -> None:
-        """Replaces the saved tensor by `pack_hook` of it, now; backward gets `unpack_hook` of that.
+        """Replaces the saved tensor by `pack_hook(tensor)` now; backward applies `unpack_hook` to that.
 
-        Raises: RuntimeError if the graph was freed, if there are hooks already, if nothing is saved here, or if the
-            hook writes into the tensor; TypeError for what cannot be called.
+        Raises:
+            RuntimeError: If the graph was freed, if there already are hooks, if nothing is saved here, or if the hook
+                modifies the tensor.
+            TypeError: If a hook is not callable.
         """
         if not callable(pack_hook) or not callable(unpack_hook):
             raise TypeError(
-                "register_hooks(): incompatible function arguments: pack_hook and unpack_hook are functions"
+                "register_hooks(): incompatible function arguments: pack_hook and unpack_hook must be callable"
             )
         saved, node, k = self._saved(), self._node, self._k
         if isinstance(saved, Packed):
@@ -325,12 +328,12 @@ def _raw(node: Node, k: int) -> Any:
 
 
 def _given(node: Node) -> tuple[SavedTensor, ...]:
-    """What a custom function gave to `save_for_backward`."""
+    """The tensors that a custom function passed to `save_for_backward`."""
     if node.saved is FREED:
         raise_freed()
     return tuple(SavedTensor.of(node, k) for k in range(len(node.saved)))
 
 
 def _saved_tensors_hooks_is_enabled() -> bool:
-    """Whether `saved_tensors_hooks` may be used here: not within `disable_saved_tensors_hooks`."""
+    """Whether `saved_tensors_hooks` may be used: not within `disable_saved_tensors_hooks`."""
     return LOCAL.saved_hooks_refused is None

@@ -1,4 +1,4 @@
-"""What users may do with the tensors that the graph saves for backward: send them elsewhere, keep them as they were."""
+"""Context managers for the tensors that the graph saves for backward: they move, pack or copy them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tensorgrad.tensor import Tensor
 
 
 class saved_tensors_hooks:
-    """Inside, every tensor that ops save for backward goes through `pack_hook` when saved, `unpack_hook` when used.
+    """Inside, `pack_hook` is applied to every tensor that ops save for backward, and `unpack_hook` when it is used.
 
-    `pack_hook(tensor)` may return anything (a file name, a compressed copy); `unpack_hook` makes a tensor of it again.
+    `pack_hook(tensor)` may return anything (a file name, a compressed copy); `unpack_hook` converts it back.
 
     >>> import tensorgrad as torch
     >>> x = torch.tensor(3.0, requires_grad=True)
@@ -32,14 +32,15 @@ class saved_tensors_hooks:
         switch("saved_tensors_hooks", True)
 
     def __exit__(self, *exception) -> None:
-        if LOCAL.saved_hooks:  # it may have been left by hand before
+        if LOCAL.saved_hooks:  # may have been exited manually before
             LOCAL.saved_hooks = LOCAL.saved_hooks[:-1]
             switch("saved_tensors_hooks", False)
 
 
 class save_on_cpu(saved_tensors_hooks):
-    """Inside, what ops save waits in main memory (with `pin_memory` where a GPU can read it by itself), and comes back
-    to its device when it is needed.
+    """Inside, saved tensors are kept in main memory and moved back to their device when they are needed.
+
+    With `pin_memory` they are kept in page-locked memory, from which a GPU can read directly.
 
     >>> import tensorgrad as torch
     >>> x = torch.tensor(3.0, requires_grad=True)
@@ -58,9 +59,10 @@ class save_on_cpu(saved_tensors_hooks):
 
 @contextmanager
 def disable_saved_tensors_hooks(error_message: str):
-    """Inside, `saved_tensors_hooks` raise a RuntimeError with this message.
+    """Inside, `saved_tensors_hooks` raises a RuntimeError with this message.
 
-    Raises: RuntimeError with the message if such hooks are in force already.
+    Raises:
+        RuntimeError: With the message, if such hooks are already active.
 
     >>> import tensorgrad as torch
     >>> with torch.autograd.graph.disable_saved_tensors_hooks("not here"):
@@ -80,14 +82,14 @@ def disable_saved_tensors_hooks(error_message: str):
 
 
 class _Copies:
-    """What `allow_mutation_on_saved_tensors` keeps: a copy of everything that was saved inside it."""
+    """The copies of everything that was saved inside `allow_mutation_on_saved_tensors`."""
 
     def __init__(self) -> None:
         self.copies: dict[int, Tensor] = {}
         self.open = True
 
     def clear(self) -> None:
-        """Lets go of the copies: backward can no longer use them."""
+        """Releases the copies: backward can no longer use them."""
         self.copies.clear()
 
     def pack(self, tensor: Tensor) -> int:
@@ -108,10 +110,13 @@ class _Copies:
 
 @contextmanager
 def allow_mutation_on_saved_tensors():
-    """Inside, tensors that backward needs may be written in place: what ops save is a copy of its own.
+    """Inside, tensors that backward needs may be written in place: ops save copies.
 
-    Backward must run inside, too. It costs the memory of the copies until the end; `clear()` of what the context gives
-    frees them before. Raises: RuntimeError if contexts are nested.
+    Backward must run inside as well. The copies take memory until the end; calling `clear()` on the context's value
+    frees them earlier.
+
+    Raises:
+        RuntimeError: If contexts are nested.
 
     >>> import tensorgrad as torch
     >>> with torch.autograd.graph.allow_mutation_on_saved_tensors():
@@ -135,7 +140,7 @@ def allow_mutation_on_saved_tensors():
 
 
 def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
-    """Tells autograd that a tensor (or each of several) was written by something it does not know of.
+    """Informs autograd that one or several tensors were written by code that it cannot track.
 
     >>> import tensorgrad as torch
     >>> x = torch.ones(2)

@@ -1,4 +1,4 @@
-"""A tensor's place in the graph as users see it: `requires_grad`, `grad_fn`, `is_leaf`, `output_nr`."""
+"""A tensor's position in the graph as users see it: `requires_grad`, `grad_fn`, `is_leaf`, `output_nr`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Fields:
     def requires_grad_(self: Any, requires_grad: bool = True) -> Tensor:
         """Sets in place whether gradients flow to this tensor; returns it.
 
-        Raises: RuntimeError for an integer tensor, or when switching off a tensor that was computed.
+        Raises: RuntimeError for an integer tensor, or when disabling it for a computed tensor.
 
         >>> import tensorgrad as torch
         >>> torch.ones(2).requires_grad_()
@@ -57,7 +57,7 @@ class _Fields:
 
     @property
     def is_leaf(self: Any) -> bool:
-        """Whether the tensor was made by the user, not computed from tensors that require grad.
+        """Whether the tensor was created by the user rather than computed from tensors that require grad.
 
         >>> import tensorgrad as torch
         >>> x = torch.ones(2, requires_grad=True)
@@ -68,7 +68,7 @@ class _Fields:
 
     @property
     def grad_fn(self: Any):
-        """The node that made this tensor; None for a leaf.
+        """The node that computed this tensor; None for a leaf.
 
         >>> import tensorgrad as torch
         >>> x = torch.ones(2, requires_grad=True)
@@ -78,12 +78,12 @@ class _Fields:
         if self._requires_grad is VIEW:
             edge = view_edge(self) if self._storage.version is not None else None
             return shown(edge[0]) if edge is not None and not isinstance(edge[0], Tensor) else None
-        edge = self._edge  # that leads to a leaf if this is the leaf in another guise
+        edge = self._edge  # leads to a leaf if this tensor is that leaf as another class
         return None if edge is None or isinstance(edge[0], Tensor) else shown(edge[0])
 
     @property
     def output_nr(self: Any) -> int:
-        """Which output of `grad_fn` this tensor is.
+        """The index of this tensor among the outputs of `grad_fn`.
 
         >>> import tensorgrad as torch
         >>> first, second = torch.ones(2, requires_grad=True).unbind()

@@ -1,4 +1,4 @@
-"""In anomaly mode each node knows the call that made it."""
+"""Records, in anomaly mode, the call that created each node."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 from tensorgrad.autograd import passes
 
 _PACKAGE = Path(__file__).parent.parent
-# Frames of these are of no help to users.
+# Frames in these folders do not help users.
 _OPS = (*(str(_PACKAGE / folder) for folder in ("ops", "dispatch", "autograd")), "<tensorgrad")
 
 
 def remember(node) -> None:
-    """Notes where `node` is recorded, and if that is in a backward pass, at which node this is."""
+    """Records where `node` is created, and, during a backward pass, which node is running."""
     frames = traceback.extract_stack()
     while frames and frames[-1].filename.startswith(_OPS):
         frames.pop()

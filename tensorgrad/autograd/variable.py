@@ -1,4 +1,4 @@
-"""`autograd.Variable`: since PyTorch 0.4 another name for making a tensor."""
+"""`autograd.Variable`: since PyTorch 0.4 another way to create a tensor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class _IsTensor(type):
 
 
 class ImperativeEngine:
-    """What PyTorch's programs ask of the engine itself, as `Variable._execution_engine`."""
+    """The engine functions that PyTorch programs call through `Variable._execution_engine`."""
 
     queue_callback = staticmethod(passes.queue_callback)
     is_checkpoint_valid = staticmethod(passes.is_checkpoint_valid)

@@ -1,12 +1,12 @@
 """Views under autograd: a write through a view changes its base, and a write to the base changes its views.
 
-A differentiable view remembers its *base* (never itself a view) and the *steps* that lead from the base to it: a chain
-(earlier steps, op, arguments), which views of views share, as each adds but its own. Two things follow from them:
+A differentiable view stores its *base* (never itself a view) and the *steps* that lead from the base to it: a linked
+list (earlier steps, op, arguments), which views of views share, each adding only its own step. They serve two purposes:
 
-- Somebody wrote to the storage since the view was made: its place in the graph is out of date. When asked for, the
-  steps are replayed on the base as it is now (`view_edge`).
-- Somebody writes to the view: the base's history becomes a `CopySlices` node, which routes the gradient of the
-  written part through the write and lets the rest pass (`rebase`).
+- If the storage was written to since the view was created, its graph position is out of date. When it is needed, the
+  steps are replayed on the current base (`view_edge`).
+- If the view is written to, the base's history becomes a `CopySlices` node, which routes the gradient of the
+  written part through the write and passes the rest on (`rebase`).
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from tensorgrad.tensor import VIEW, Tensor
 
 
 def edge_of(tensor: Tensor):
-    """Where a gradient of `tensor` goes: None if it needs none."""
+    """The edge that receives the gradient of `tensor`: None if it needs none."""
     requires = tensor._requires_grad
     if requires is True:
         return tensor._edge or (tensor, 0)
     return view_edge(tensor) if requires else None
 
 
-Steps = tuple[Any, Any, tuple] | None  # (the steps before, op, arguments); None leads nowhere
-LONG = 64  # steps from which on one, by strides, takes the place of all
+Steps = tuple[Any, Any, tuple] | None  # (the earlier steps, op, arguments); None is the base itself
+LONG = 64  # this many steps are replaced by a single one with strides
 
 
 def replay(base: Tensor, steps: Steps) -> Tensor:
-    """The view that `steps` make of `base`."""
+    """The view obtained by applying `steps` to `base`."""
     in_order = []
     while steps is not None:
         steps, *step = steps
@@ -48,12 +48,12 @@ def replay(base: Tensor, steps: Steps) -> Tensor:
 def view_edge(view: Tensor):
     """The edge of a differentiable view, brought up to date with its base.
 
-    Raises: RuntimeError for a view made without grad whose base was since written to with grad.
+    Raises: RuntimeError for a view created without grad whose base has since been written to with grad.
     """
     base, steps, version, recorded = view._view  # type: ignore[misc]
     if view._storage.version == version:
         if view._edge is None and not recorded and base.requires_grad:
-            return (view, 0)  # made under no_grad: a leaf of its own
+            return (view, 0)  # created under no_grad: a leaf in its own right
         return view._edge
     if not base.requires_grad and view._edge is None:
         return None
@@ -71,10 +71,10 @@ def view_edge(view: Tensor):
 
 
 def _steps_now(view: Tensor) -> Steps:
-    """The steps from the base, as it is now, to the view.
+    """The steps from the current base to the view.
 
-    If the base itself got another shape in place (`t_`), the view's place in the storage is all that still holds; and
-    where it took many steps to get there, to name the place is shorter (`grad_mode._force_original_view_tracking`).
+    If the shape of the base was changed in place (`t_`), only the view's position in the storage is still valid. That
+    position also replaces very long chains of steps (see `grad_mode._force_original_view_tracking`).
     """
     base, steps, _, _ = view._view  # type: ignore[misc]
     reshaped = base.__dict__ and RESHAPED in base.__dict__
@@ -93,21 +93,21 @@ def _is_long(steps: Steps) -> bool:
     return True
 
 
-RESHAPED = "_reshaped_in_place"  # the mark of a tensor that got another shape in place
+RESHAPED = "_reshaped_in_place"  # marks a tensor whose shape was changed in place
 
 
 def view_requires_grad(view: Tensor) -> bool:
-    """Whether a differentiable view requires grad: as its base does, but no view of an inference tensor does."""
+    """Whether a differentiable view requires grad: as its base does, except for views of inference tensors."""
     if view._storage.version is None:
         return False
     return view._edge is not None or view._view[0].requires_grad  # type: ignore[index]
 
 
 def check_writable(tensor: Tensor) -> None:
-    """Whether `tensor` may be written in place, in a way that the graph records.
+    """Checks that `tensor` may be written in place with the write being recorded.
 
-    Raises: RuntimeError for a leaf that requires grad or a view of one, for views made without grad, and for those of
-    several views that one call made.
+    Raises: RuntimeError for a leaf that requires grad or a view of one, for views created without grad, and for one of
+    several views returned by one call.
     """
     if tensor._view is not None and tensor._requires_grad is VIEW:
         base, _, _, recorded = tensor._view
@@ -120,7 +120,7 @@ def check_writable(tensor: Tensor) -> None:
 
 
 def rebase(tensor: Tensor, node: Node) -> None:
-    """`tensor` was written in place by the op that `node` records: it, its base and its sister views now depend on it.
+    """Records that the op of `node` wrote `tensor` in place: it, its base and the base's other views now depend on it.
 
     `node`'s first edge leads to the tensor's old history.
     """
@@ -144,11 +144,11 @@ def rebase(tensor: Tensor, node: Node) -> None:
     copy.outputs = ((array.shape, array.dtype, array.__class__),)
     keep_retaining(base, base._edge, (copy, 0))
     base._edge, base._requires_grad = (copy, 0), True
-    tensor._view = (base, steps, -1, recorded)  # out of date: replayed when next asked for
+    tensor._view = (base, steps, -1, recorded)  # out of date: replayed when next needed
 
 
 def _by_strides(steps: Steps) -> bool:
-    """Whether one of the steps goes by the strides of what it is given."""
+    """Whether one of the steps uses the strides of its input."""
     while steps is not None:
         steps, op, _ = steps
         if op.name == "as_strided":
@@ -157,7 +157,7 @@ def _by_strides(steps: Steps) -> bool:
 
 
 def keep_retaining(tensor: Tensor, old, new) -> None:
-    """If `tensor` retains its gradient, it now does so at its new edge, where its new history begins."""
+    """Moves a tensor's `retain_grad` to its new edge, where its new history begins."""
     if old is not None and new is not None and old[0].hooks is not None:
         reference = old[0].hooks.retained.get(old[1])
         if reference is not None and reference() is tensor:
@@ -178,7 +178,7 @@ class CopySlices(Node):
         return "torch::autograd::CopySlices"
 
     def apply(self, grads):
-        """The written part's gradient goes through the write; everything else passes to the old base."""
+        """Passes the written part's gradient through the write, and everything else to the old base."""
         inner = self.inner
         if inner is FREED:
             raise_freed()
@@ -194,12 +194,12 @@ class CopySlices(Node):
         return (whole, *others)
 
     def copied(self, grad: Tensor) -> Tensor:
-        """The gradient in fresh memory; where a step reads by strides, laid out as the base is in its storage."""
+        """A copy of the gradient; if a step uses strides, laid out like the base in its storage."""
         if self.layout is None:
             return grad.clone(memory_format="contiguous")
         size, *geometry = self.layout
         return grad.new_zeros(size).as_strided(*geometry).copy_(grad)
 
     def release(self) -> None:
-        """Lets go of what the write saved."""
+        """Releases what the write saved."""
         self.inner = FREED

@@ -1,5 +1,8 @@
-"""`torch.backends`: switches of the libraries behind PyTorch. Those of `cuda` and `cudnn` decide how products and
-convolutions run on GPUs; behind the others there is nothing but NumPy's BLAS: they can be set and read, no more."""
+"""`torch.backends`: settings of the libraries behind PyTorch.
+
+Those of `cuda` and `cudnn` control matrix products and convolutions on GPUs; the others can be set and read, but have
+no effect, since NumPy's BLAS is used.
+"""
 
 from tensorgrad.backends import cpu, cuda, cudnn, mkl, mkldnn, mps, openmp, opt_einsum
 

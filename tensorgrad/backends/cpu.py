@@ -1,10 +1,10 @@
-"""`torch.backends.cpu`: what the processor can do."""
+"""`torch.backends.cpu`: capabilities of the processor."""
 
 import importlib
 
 
 def get_cpu_capability() -> str:
-    """The widest vector instructions that NumPy's loops use, under PyTorch's names.
+    """Returns the widest vector instructions that NumPy uses, under PyTorch's names.
 
     >>> import tensorgrad as torch
     >>> torch.backends.cpu.get_cpu_capability() in ("DEFAULT", "AVX2", "AVX512")

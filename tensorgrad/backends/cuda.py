@@ -11,7 +11,7 @@ _attention = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True}
 
 
 def is_built() -> bool:
-    """Whether there is the means to use GPUs, if there is one: nothing here is built; CuPy brings it.
+    """Returns whether GPU support is installed: it needs CuPy.
 
     >>> import tensorgrad as torch
     >>> torch.backends.cuda.is_built() in (True, False)
@@ -21,7 +21,7 @@ def is_built() -> bool:
 
 
 def flash_sdp_enabled() -> bool:
-    """What `enable_flash_sdp` was last told.
+    """Returns the value last passed to `enable_flash_sdp`.
 
     >>> import tensorgrad as torch
     >>> torch.backends.cuda.flash_sdp_enabled()
@@ -31,7 +31,7 @@ def flash_sdp_enabled() -> bool:
 
 
 def mem_efficient_sdp_enabled() -> bool:
-    """What `enable_mem_efficient_sdp` was last told.
+    """Returns the value last passed to `enable_mem_efficient_sdp`.
 
     >>> import tensorgrad as torch
     >>> torch.backends.cuda.mem_efficient_sdp_enabled()
@@ -41,7 +41,7 @@ def mem_efficient_sdp_enabled() -> bool:
 
 
 def math_sdp_enabled() -> bool:
-    """What `enable_math_sdp` was last told.
+    """Returns the value last passed to `enable_math_sdp`.
 
     >>> import tensorgrad as torch
     >>> torch.backends.cuda.math_sdp_enabled()
@@ -51,7 +51,7 @@ def math_sdp_enabled() -> bool:
 
 
 def cudnn_sdp_enabled() -> bool:
-    """What `enable_cudnn_sdp` was last told.
+    """Returns the value last passed to `enable_cudnn_sdp`.
 
     >>> import tensorgrad as torch
     >>> torch.backends.cuda.cudnn_sdp_enabled()
@@ -61,7 +61,7 @@ def cudnn_sdp_enabled() -> bool:
 
 
 def enable_flash_sdp(enabled: bool) -> None:
-    """Accepted: there is one attention here.
+    """Accepted for compatibility: there is only one implementation of attention.
 
     >>> import tensorgrad as torch
     >>> torch.backends.cuda.enable_flash_sdp(True)
@@ -70,7 +70,7 @@ def enable_flash_sdp(enabled: bool) -> None:
 
 
 def enable_mem_efficient_sdp(enabled: bool) -> None:
-    """Accepted: there is one attention here.
+    """Accepted for compatibility: there is only one implementation of attention.
 
     >>> import tensorgrad as torch
     >>> torch.backends.cuda.enable_mem_efficient_sdp(True)
@@ -79,7 +79,7 @@ def enable_mem_efficient_sdp(enabled: bool) -> None:
 
 
 def enable_math_sdp(enabled: bool) -> None:
-    """Accepted: there is one attention here.
+    """Accepted for compatibility: there is only one implementation of attention.
 
     >>> import tensorgrad as torch
     >>> torch.backends.cuda.enable_math_sdp(True)
@@ -88,7 +88,7 @@ def enable_math_sdp(enabled: bool) -> None:
 
 
 def enable_cudnn_sdp(enabled: bool) -> None:
-    """Accepted: there is one attention here.
+    """Accepted for compatibility: there is only one implementation of attention.
 
     >>> import tensorgrad as torch
     >>> torch.backends.cuda.enable_cudnn_sdp(True)
@@ -98,7 +98,7 @@ def enable_cudnn_sdp(enabled: bool) -> None:
 
 @contextlib.contextmanager
 def sdp_kernel(enable_flash=True, enable_math=True, enable_mem_efficient=True, enable_cudnn=True):
-    """A `with` block with other settings.
+    """A context manager that changes these settings temporarily.
 
     >>> import tensorgrad as torch
     >>> with torch.backends.cuda.sdp_kernel(enable_flash=False):

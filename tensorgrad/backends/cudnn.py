@@ -1,6 +1,6 @@
-"""`torch.backends.cudnn`: whether convolutions on GPUs may run on cuDNN, and how.
+"""`torch.backends.cudnn`: whether and how convolutions on GPUs use cuDNN.
 
-The switches (`enabled`, `benchmark`, `benchmark_limit`, `deterministic`, `allow_tf32`) are attributes of this module.
+The settings (`enabled`, `benchmark`, `benchmark_limit`, `deterministic`, `allow_tf32`) are attributes of this module.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ allow_tf32: bool
 
 
 class _Module(types.ModuleType):
-    """The module, whose switches are kept where the kernels look."""
+    """The class of this module, whose settings are stored where the kernels read them."""
 
     def __getattr__(self, name):
         if name in _Cudnn.__slots__:
@@ -42,7 +42,7 @@ sys.modules[__name__].__class__ = _Module
 
 
 def is_available() -> bool:
-    """Whether cuDNN's library is found. Without it convolutions on GPUs are matrix products.
+    """Returns whether cuDNN is found. Without it convolutions on GPUs are computed as matrix products.
 
     >>> import tensorgrad as torch
     >>> torch.backends.cudnn.is_available() in (True, False)
@@ -52,7 +52,7 @@ def is_available() -> bool:
 
 
 def version() -> int | None:
-    """The version of cuDNN (91900 is 9.19.0), or None where its library is not found.
+    """Returns the version of cuDNN (91900 is 9.19.0), or None if it is not found.
 
     >>> import tensorgrad as torch
     >>> (torch.backends.cudnn.version() is None) == (not torch.backends.cudnn.is_available())
@@ -66,18 +66,18 @@ def version() -> int | None:
 
 
 def is_acceptable(tensor) -> bool:
-    """Whether cuDNN may work on a tensor: it is on a GPU, of a floating-point dtype, and cuDNN is there and enabled.
+    """Returns whether cuDNN can be used: the tensor is floating-point and on a GPU, and cuDNN is found and enabled.
 
     >>> import tensorgrad as torch
     >>> torch.backends.cudnn.is_acceptable(torch.ones(1))
     False
     """
-    accepted = ("float16", "float32", "float64")  # PyTorch's list, though convolutions of bfloat16 run too
+    accepted = ("float16", "float32", "float64")  # PyTorch's list, though bfloat16 convolutions are supported too
     return _switches.enabled and tensor.is_cuda and tensor.dtype.numpy.name in accepted and is_available()
 
 
 def set_flags(_enabled=None, _benchmark=None, _benchmark_limit=None, _deterministic=None, _allow_tf32=None):
-    """Sets the switches that are given, and returns what all of them were.
+    """Changes the given settings, and returns the previous values of all settings.
 
     >>> import tensorgrad as torch
     >>> torch.backends.cudnn.set_flags(_benchmark=False)
@@ -94,7 +94,7 @@ def set_flags(_enabled=None, _benchmark=None, _benchmark_limit=None, _determinis
 
 @contextlib.contextmanager
 def flags(enabled=False, benchmark=False, benchmark_limit=10, deterministic=False, allow_tf32=True):
-    """A `with` block with other settings.
+    """A context manager that changes the settings temporarily.
 
     >>> import tensorgrad as torch
     >>> with torch.backends.cudnn.flags(benchmark=True):

@@ -1,8 +1,8 @@
-"""`torch.backends.mkl`: whether products run on Intel's library."""
+"""`torch.backends.mkl`: whether matrix products use Intel MKL."""
 
 
 def is_available() -> bool:
-    """NumPy brings its own BLAS: False.
+    """Returns False: NumPy's BLAS is used.
 
     >>> import tensorgrad as torch
     >>> torch.backends.mkl.is_available()

@@ -8,7 +8,7 @@ enabled = False
 
 
 def is_available() -> bool:
-    """Whether it is used: no.
+    """Returns whether oneDNN is used: always False.
 
     >>> import tensorgrad as torch
     >>> torch.backends.mkldnn.is_available()
@@ -19,7 +19,7 @@ def is_available() -> bool:
 
 @contextlib.contextmanager
 def flags(enabled=False, **others):
-    """Accepted: a `with` block without effect.
+    """A context manager without effect, accepted for compatibility.
 
     >>> import tensorgrad as torch
     >>> with torch.backends.mkldnn.flags(enabled=False):

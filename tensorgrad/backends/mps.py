@@ -1,8 +1,8 @@
-"""`torch.backends.mps`: Apple's GPUs, which are not used here."""
+"""`torch.backends.mps`: Apple GPUs, which are not supported."""
 
 
 def is_available() -> bool:
-    """Whether they can be used: no.
+    """Returns whether Apple GPUs can be used: always False.
 
     >>> import tensorgrad as torch
     >>> torch.backends.mps.is_available()
@@ -12,7 +12,7 @@ def is_available() -> bool:
 
 
 def is_built() -> bool:
-    """Whether there is any code for them: no.
+    """Returns whether support for Apple GPUs is included: always False.
 
     >>> import tensorgrad as torch
     >>> torch.backends.mps.is_built()

@@ -2,7 +2,7 @@
 
 
 def is_available() -> bool:
-    """There are no compiled loops: False.
+    """Returns False: OpenMP is not used.
 
     >>> import tensorgrad as torch
     >>> torch.backends.openmp.is_available()

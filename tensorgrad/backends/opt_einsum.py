@@ -1,11 +1,11 @@
-"""`torch.backends.opt_einsum`: how `einsum` orders its contractions (by NumPy's `einsum_path`, always)."""
+"""`torch.backends.opt_einsum`: the order of `einsum`'s contractions (always that of NumPy's `einsum_path`)."""
 
 enabled = True
 strategy = "auto"
 
 
 def is_available() -> bool:
-    """Whether an order is looked for: yes, with or without the package opt_einsum.
+    """Returns whether the order is optimized: always True, with or without the package opt_einsum.
 
     >>> import tensorgrad as torch
     >>> torch.backends.opt_einsum.is_available()

@@ -1,11 +1,11 @@
-"""`import torch` without PyTorch: after `install()`, `torch` and every `torch.*` are tensorgrad, in this process only.
+"""Makes `import torch` load tensorgrad: after `install()`, for `torch` and all `torch.*`, in this process only.
 
     import tensorgrad.compat
     tensorgrad.compat.install()
     import torch                             # this is tensorgrad
     from torch.nn.modules.linear import Linear
 
-`python -m tensorgrad.run script.py` does that for a whole program.
+`python -m tensorgrad.run script.py` does this for a whole program.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from typing import Any
 
 import tensorgrad
 
-COVERAGE = "`python -m tensorgrad.coverage`"  # says what there is and what not
+COVERAGE = "`python -m tensorgrad.coverage`"  # reports what is available
 _OURS = "tensorgrad"
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Answers imports of `torch` and `torch.*` with the modules of tensorgrad, which stay one and the same object."""
+    """Resolves imports of `torch` and `torch.*` to tensorgrad's modules, the same objects under both names."""
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        """A specification for `torch` names; None leaves the rest to others."""
+        """Returns a spec for `torch` names; None for all others."""
         if not _is_torchs(fullname):
             return None
         module = _module(fullname)
@@ -36,13 +36,13 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return spec
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        """The module itself. (The import system is about to write its own notes on it: they are put back after.)"""
+        """Returns the module itself. (The import system overwrites its metadata, which is restored afterwards.)"""
         module = spec.loader_state
         spec.loader_state = (getattr(module, "__spec__", None), getattr(module, "__loader__", None))
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """It has run already, and so have modules below it: names that hide them, as `autograd.gradcheck`, stay."""
+        """Registers loaded submodules; names that shadow them, such as `autograd.gradcheck`, stay as they are."""
         for name in [n for n in sys.modules if n.startswith(f"{module.__name__}.")]:
             sys.modules.setdefault("torch" + name.removeprefix(_OURS), sys.modules[name])
         spec = module.__spec__
@@ -51,13 +51,13 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def _is_torchs(name: str) -> bool:
-    """Whether a module of this name is PyTorch's. Its wheel also brings the package `functorch`."""
+    """Whether a module name belongs to PyTorch. Its wheel also contains the package `functorch`."""
     return name in ("torch", "functorch") or name.startswith(("torch.", "functorch."))
 
 
 def _module(fullname: str) -> ModuleType:
-    """tensorgrad's module of a `torch` name. Raises: ModuleNotFoundError if there is none."""
-    if fullname == "torch.ops":  # a name of PyTorch's for something else than our package
+    """Returns tensorgrad's module for a `torch` name. Raises: ModuleNotFoundError if there is none."""
+    if fullname == "torch.ops":  # in PyTorch this is something else than our package `ops`
         return tensorgrad.ops
     ours = f"{_OURS}.{fullname}" if fullname.startswith("functorch") else _OURS + fullname.removeprefix("torch")
     if ours in sys.modules:
@@ -66,10 +66,10 @@ def _module(fullname: str) -> ModuleType:
         return importlib.import_module(ours)
     except ModuleNotFoundError as error:
         if error.name is None or not error.name.startswith(_OURS):
-            raise  # something that it needs is missing
+            raise  # one of its dependencies is missing
         raise ModuleNotFoundError(
-            f"No module named {fullname!r}: tensorgrad, which stands for torch here, does not have it ({COVERAGE} "
-            "prints what there is)",
+            f"No module named {fullname!r}: tensorgrad, which replaces torch here, does not have it (run {COVERAGE} "
+            "to see what is available)",
             name=fullname,
         ) from None
 
@@ -79,7 +79,7 @@ _before: dict[str, ModuleType] = {}
 
 
 def install() -> None:
-    """Makes `torch` mean tensorgrad from now on. PyTorch, if it was imported already, stays with who has it.
+    """Makes `torch` refer to tensorgrad from now on. Existing references to PyTorch are not affected.
 
     >>> import tensorgrad.compat
     >>> tensorgrad.compat.install()
@@ -98,7 +98,7 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Takes `install` back: `torch` means again what it meant before.
+    """Undoes `install`: `torch` refers to what it did before.
 
     >>> from tensorgrad import compat
     >>> compat.install()
@@ -117,7 +117,7 @@ def uninstall() -> None:
 
 
 def installed() -> bool:
-    """Whether `torch` means tensorgrad now.
+    """Returns whether `torch` currently refers to tensorgrad.
 
     >>> from tensorgrad import compat
     >>> compat.install()
@@ -129,7 +129,7 @@ def installed() -> bool:
 
 
 def _in_children(wanted: bool) -> None:
-    """Lets the processes that `multiprocessing` starts from here do the same, before they read the main program."""
+    """Makes processes started by `multiprocessing` do the same before they load the main program."""
     from multiprocessing import set_forkserver_preload, spawn
 
     original = getattr(spawn.get_command_line, "original", spawn.get_command_line)
@@ -137,7 +137,7 @@ def _in_children(wanted: bool) -> None:
     def get_command_line(**options: Any) -> list[str]:
         command = original(**options)
         at = command.index("-c") + 1 if "-c" in command else 0
-        if at:  # absent in frozen programs
+        if at:  # not in frozen programs
             command[at] = f"import tensorgrad.compat.child; {command[at]}"
         return command
 
@@ -147,16 +147,16 @@ def _in_children(wanted: bool) -> None:
 
 
 def explain(error: BaseException) -> str | None:
-    """A line to add to an error that comes from a name that tensorgrad does not have; None for any other error.
+    """Returns a hint for an error caused by a name that tensorgrad lacks; None for any other error.
 
     >>> from tensorgrad import compat
     >>> compat.explain(ImportError("No module named 'torch.hub'", name="torch.hub"))
-    'torch is tensorgrad here; `python -m tensorgrad.coverage` prints what it has and what not'
+    'torch is tensorgrad here; run `python -m tensorgrad.coverage` to see what is available'
     """
     named = isinstance(error, ImportError | AttributeError) and (getattr(error, "name", None) or "")
     text = str(error)
     if isinstance(error, ImportError) and str(named).startswith((_OURS, "torch")):
-        return f"torch is tensorgrad here; {COVERAGE} prints what it has and what not"
+        return f"torch is tensorgrad here; run {COVERAGE} to see what is available"
     if isinstance(error, AttributeError) and ("'tensorgrad" in text or "torch." in text):
-        return f"torch is tensorgrad here; {COVERAGE} prints what it has and what not"
+        return f"torch is tensorgrad here; run {COVERAGE} to see what is available"
     return None

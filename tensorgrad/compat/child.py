@@ -1,4 +1,4 @@
-"""Importing this installs `tensorgrad.compat`: what a process that `multiprocessing` starts does first."""
+"""Importing this module calls `tensorgrad.compat.install`: done first in processes that `multiprocessing` starts."""
 
 from tensorgrad.compat import install
 

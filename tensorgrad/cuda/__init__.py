@@ -1,13 +1,13 @@
-"""`torch.cuda`: questions about NVIDIA GPUs, and their queues, memory and random numbers.
+"""`torch.cuda`: NVIDIA GPUs: devices, streams, memory and random number generators.
 
-    devices.py   which GPUs there are, the current one, what waits for it
-    streams.py   queues of work, and marks in them
-    memory.py    what is in use, reserved and left
-    random.py    random numbers
-    amp.py, comm.py, graphs.py, jiterator.py, nvtx.py, profiler.py, queries.py   PyTorch's smaller rooms
+    devices.py   the GPUs, the current one, and synchronization
+    streams.py   streams and events
+    memory.py    memory in use, reserved and free
+    random.py    random number generators
+    amp.py, comm.py, graphs.py, jiterator.py, nvtx.py, profiler.py, queries.py   PyTorch's smaller modules
 
-Without CuPy or a GPU all questions have answers (`is_available()` is False, `device_count()` is 0, memory is 0) and
-settings are accepted; what needs a GPU says what is missing.
+Without CuPy or a GPU all queries have an answer (`is_available()` is False, `device_count()` is 0, memory is 0) and
+settings are accepted; functions that need a GPU raise an error that says what is missing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tensorgrad.cuda.random import *
 from tensorgrad.cuda.streams import *
 from tensorgrad.system.lazy_modules import whole
 
-# Modules that are loaded when they are first used: rooms of their own.
+# Submodules that are loaded on first use.
 _LAZY = ("amp", "comm", "devices", "graphs", "jiterator", "memory", "nvtx", "profiler", "queries", "random", "streams")
 
 
@@ -29,7 +29,7 @@ def __getattr__(name: str):
         import importlib
 
         return importlib.import_module(f"tensorgrad.cuda.{name}")
-    if name == "default_generators":  # as many as there are GPUs, which is not known at import
+    if name == "default_generators":  # the number of GPUs is not known at import
         from tensorgrad.cuda import random
 
         return random.default_generators()

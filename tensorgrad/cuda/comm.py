@@ -1,4 +1,4 @@
-"""`torch.cuda.comm`: one tensor to several GPUs, and several to one, within a process."""
+"""`torch.cuda.comm`: copies tensors from one GPU to several and back, within a process."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ def _on(tensor: Tensor, index: int) -> Tensor:
 
 
 def broadcast(tensor: Tensor, devices=None, *, out: Sequence[Tensor] | None = None) -> tuple[Tensor, ...]:
-    """Copies of a tensor on several GPUs, new ones on `devices` or in the tensors `out`.
+    """Copies a tensor to several GPUs: to new tensors on `devices`, or into the tensors `out`.
 
-    Raises: RuntimeError unless exactly one of both is given.
+    Raises:
+        RuntimeError: Unless exactly one of the two is given.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -35,7 +36,7 @@ def broadcast(tensor: Tensor, devices=None, *, out: Sequence[Tensor] | None = No
 
 
 def broadcast_coalesced(tensors, devices, buffer_size: int = 10485760) -> list[tuple[Tensor, ...]]:
-    """For each GPU copies of several tensors.
+    """Copies several tensors to each GPU.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -45,9 +46,12 @@ def broadcast_coalesced(tensors, devices, buffer_size: int = 10485760) -> list[t
 
 
 def reduce_add(inputs: Sequence[Tensor], destination=None) -> Tensor:
-    """The sum of tensors on several GPUs, on `destination`, where one of them is.
+    """Returns the sum of tensors on several GPUs, on `destination`, which must be the GPU of one of them.
 
-    Raises: ValueError for other shapes, AssertionError for a tensor on the CPU, RuntimeError for another destination.
+    Raises:
+        ValueError: If the shapes differ.
+        AssertionError: For a tensor on the CPU.
+        RuntimeError: For any other destination.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -69,7 +73,7 @@ def reduce_add(inputs: Sequence[Tensor], destination=None) -> Tensor:
 
 
 def reduce_add_coalesced(inputs, destination=None, buffer_size: int = 10485760) -> tuple[Tensor, ...]:
-    """The sums, over the GPUs, of the tensors that each of them has.
+    """Returns the sums over the GPUs of the tensors that each of them holds.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -79,13 +83,14 @@ def reduce_add_coalesced(inputs, destination=None, buffer_size: int = 10485760) 
 
 
 def scatter(tensor: Tensor, devices=None, chunk_sizes=None, dim: int = 0, streams=None, *, out=None):
-    """Parts of a tensor along a dimension on several GPUs, new ones on `devices` or in the tensors `out`.
+    """Splits a tensor along a dimension over several GPUs: to new tensors on `devices`, or into the tensors `out`.
 
     Args:
-        chunk_sizes: how long each part is; about equal unless given.
-        streams: the queues that the copies go to, one for each GPU; None for the current one.
+        chunk_sizes: The length of each part; about equal by default.
+        streams: The streams to copy on, one for each GPU; None for the current one.
 
-    Raises: RuntimeError for arguments that do not fit each other or the tensor.
+    Raises:
+        RuntimeError: If the arguments do not match each other or the tensor.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -111,9 +116,10 @@ def scatter(tensor: Tensor, devices=None, chunk_sizes=None, dim: int = 0, stream
 
 
 def gather(tensors: Sequence[Tensor], dim: int = 0, destination=None, *, out: Tensor | None = None) -> Tensor:
-    """Tensors of several GPUs, one after another along a dimension, on `destination` (the current GPU) or in `out`.
+    """Concatenates tensors of several GPUs along a dimension, on `destination` (the current GPU) or into `out`.
 
-    Raises: RuntimeError if both are given, or for a length of `out` that is not that of all together.
+    Raises:
+        RuntimeError: If both are given, or if the length of `out` is wrong.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():

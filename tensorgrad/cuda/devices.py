@@ -1,4 +1,4 @@
-"""`torch.cuda`'s devices: how many GPUs there are, which one is the current one, and what they are."""
+"""`torch.cuda`'s devices: the number of GPUs, the current one, and their properties."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ __all__ = [
 
 
 def module() -> Any:
-    """CuPy, if it is installed and finds a GPU. Raises: RuntimeError that says what is missing."""
-    storage_class(devices.device("cuda"))  # says what is missing
+    """Returns CuPy, if it is installed and finds a GPU. Raises: RuntimeError saying what is missing."""
+    storage_class(devices.device("cuda"))  # raises an error that says what is missing
     import cupy
 
     return cupy
 
 
 def module_or_none() -> Any:
-    """CuPy, if it is installed and finds a GPU."""
+    """Returns CuPy, if it is installed and finds a GPU, or None."""
     try:
         return module()
     except RuntimeError:
@@ -33,9 +33,9 @@ def module_or_none() -> Any:
 
 
 def index_of(device=None) -> int:
-    """The number of the device that is meant (an int, a name, a `torch.device`): the current one for None.
+    """Returns the index of a device (an int, a name, a `torch.device`); that of the current one for None.
 
-    Raises: ValueError for a device that is no GPU.
+    Raises: ValueError if the device is not a GPU.
     """
     if device is None:
         return current_device()
@@ -50,18 +50,18 @@ def index_of(device=None) -> int:
 
 
 def checked_index_of(device=None) -> int:
-    """The number of a device that exists. Raises: AssertionError for one that does not."""
+    """Returns the index of a device. Raises: AssertionError if the device does not exist."""
     index = index_of(device)
     if not 0 <= index < device_count():
         raise AssertionError("Invalid device id")
     return index
 
 
-# --- what there is ---------------------------------------------------------------------------------------------------
+# --- availability ----------------------------------------------------------------------------------------------------
 
 
 def is_available() -> bool:
-    """Whether tensors can be put on a GPU.
+    """Returns whether a GPU can be used.
 
     >>> import tensorgrad as torch
     >>> device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -70,7 +70,7 @@ def is_available() -> bool:
 
 
 def device_count() -> int:
-    """The number of GPUs that can be used.
+    """Returns the number of usable GPUs.
 
     >>> import tensorgrad as torch
     >>> for index in range(torch.cuda.device_count()):
@@ -81,7 +81,7 @@ def device_count() -> int:
 
 
 def is_initialized() -> bool:
-    """Whether a GPU is in use by this process.
+    """Returns whether this process has used a GPU.
 
     >>> import tensorgrad as torch
     >>> torch.cuda.is_initialized() and not torch.cuda.is_available()
@@ -91,7 +91,10 @@ def is_initialized() -> bool:
 
 
 def init() -> None:
-    """Prepares the GPU. Raises: RuntimeError without one.
+    """Initializes the GPU.
+
+    Raises:
+        RuntimeError: If there is none.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -100,11 +103,14 @@ def init() -> None:
     module()
 
 
-# --- the current one -------------------------------------------------------------------------------------------------
+# --- the current device ----------------------------------------------------------------------------------------------
 
 
 def current_device() -> int:
-    """The number of the current GPU. Raises: RuntimeError without one.
+    """Returns the index of the current GPU.
+
+    Raises:
+        RuntimeError: If there is none.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -114,7 +120,10 @@ def current_device() -> int:
 
 
 def set_device(device) -> None:
-    """Makes a GPU the current one; a negative number changes nothing. Raises: RuntimeError without one.
+    """Makes a GPU the current one; a negative index has no effect.
+
+    Raises:
+        RuntimeError: If there is none.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -131,7 +140,7 @@ def set_device(device) -> None:
 
 
 class _Device:
-    """A `with` block in which another GPU is the current one."""
+    """A context manager that makes another GPU the current one."""
 
     def __init__(self, index: int):
         self.idx, self.prev_idx = index, -1
@@ -148,7 +157,7 @@ class _Device:
 
 
 class device(_Device):
-    """A `with` block in which another GPU is the current one. Does nothing for None and for a negative number.
+    """A context manager that makes another GPU the current one. No effect for None and for a negative index.
 
     >>> import tensorgrad as torch
     >>> with torch.cuda.device(0 if torch.cuda.is_available() else -1):
@@ -160,7 +169,7 @@ class device(_Device):
 
 
 class device_of(_Device):
-    """A `with` block in which the GPU of a tensor or storage is the current one; nothing for one that is on no GPU.
+    """A context manager that makes the GPU of a tensor or storage the current one. No effect if it is not on a GPU.
 
     >>> import tensorgrad as torch
     >>> with torch.cuda.device_of(torch.ones(2)):
@@ -171,11 +180,11 @@ class device_of(_Device):
         super().__init__(obj.device.index if obj.device.type == "cuda" else -1)
 
 
-# --- what they are ---------------------------------------------------------------------------------------------------
+# --- properties ------------------------------------------------------------------------------------------------------
 
 
 class _CudaDeviceProperties:
-    """What `get_device_properties` tells; memory is in bytes, clock rates are in kHz."""
+    """The result of `get_device_properties`; memory is in bytes, clock rates are in kHz."""
 
     _FIELDS: ClassVar[dict[str, str]] = {
         "major": "major", "minor": "minor", "total_memory": "totalGlobalMem",
@@ -195,14 +204,14 @@ class _CudaDeviceProperties:
     total_memory: int
     multi_processor_count: int
 
-    def __init__(self, told: dict):
-        name = told["name"]
+    def __init__(self, properties: dict):
+        name = properties["name"]
         self.name = name.decode() if isinstance(name, bytes) else str(name)
         for field, theirs in self._FIELDS.items():
-            if theirs in told:  # newer drivers no longer tell the clock rates
-                setattr(self, field, int(told[theirs]))
+            if theirs in properties:  # newer drivers no longer report the clock rates
+                setattr(self, field, int(properties[theirs]))
         self.gcnArchName = self.name
-        number = told.get("uuid", b"")  # its bytes, or the C structure around them; C drops zeros at the end
+        number = properties.get("uuid", b"")  # its bytes, or the C structure around them; C drops trailing zeros
         number = number["bytes"] if isinstance(number, dict) else number
         self.uuid = uuid.UUID(bytes=bytes(number)[:16].ljust(16, b"\0"))
 
@@ -218,7 +227,11 @@ class _CudaDeviceProperties:
 
 
 def get_device_properties(device=None) -> _CudaDeviceProperties:
-    """Name, memory and size of a GPU. Raises: RuntimeError without one, AssertionError for one that does not exist.
+    """Returns the properties of a GPU.
+
+    Raises:
+        RuntimeError: If there is none.
+        AssertionError: If this one does not exist.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -229,7 +242,10 @@ def get_device_properties(device=None) -> _CudaDeviceProperties:
 
 
 def get_device_name(device=None) -> str:
-    """The name of a GPU. Raises: RuntimeError without one.
+    """Returns the name of a GPU.
+
+    Raises:
+        RuntimeError: If there is none.
 
     >>> import tensorgrad as torch
     >>> name = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
@@ -238,7 +254,10 @@ def get_device_name(device=None) -> str:
 
 
 def get_device_capability(device=None) -> tuple[int, int]:
-    """The (major, minor) compute capability of a GPU. Raises: RuntimeError without one.
+    """Returns the (major, minor) compute capability of a GPU.
+
+    Raises:
+        RuntimeError: If there is none.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -249,7 +268,10 @@ def get_device_capability(device=None) -> tuple[int, int]:
 
 
 def can_device_access_peer(device, peer_device) -> bool:
-    """Whether one GPU reads the memory of another directly. Raises: AssertionError for one that does not exist.
+    """Returns whether one GPU can read another's memory directly.
+
+    Raises:
+        AssertionError: If one does not exist.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.device_count() > 1:
@@ -263,7 +285,7 @@ def can_device_access_peer(device, peer_device) -> bool:
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
-    """Whether the GPU computes with bfloat16.
+    """Returns whether the GPU supports bfloat16.
 
     >>> import tensorgrad as torch
     >>> dtype = torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
@@ -272,7 +294,7 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
 
 
 def is_tf32_supported() -> bool:
-    """Whether the GPU can multiply float32 matrices in the shorter format TF32.
+    """Returns whether the GPU can multiply float32 matrices in the shorter TF32 format.
 
     >>> import tensorgrad as torch
     >>> torch.backends.cuda.matmul.allow_tf32 = torch.cuda.is_tf32_supported()
@@ -282,7 +304,7 @@ def is_tf32_supported() -> bool:
 
 
 def get_arch_list() -> list[str]:
-    """The architectures that kernels were compiled for: none beforehand, they are compiled when they are needed.
+    """Returns the architectures of precompiled kernels: none, since kernels are compiled on demand.
 
     >>> import tensorgrad as torch
     >>> torch.cuda.get_arch_list()
@@ -292,7 +314,7 @@ def get_arch_list() -> list[str]:
 
 
 def get_gencode_flags() -> str:
-    """What the compiler was told beforehand: nothing, see `get_arch_list`.
+    """Returns the compiler flags of precompiled kernels: none, see `get_arch_list`.
 
     >>> import tensorgrad as torch
     >>> torch.cuda.get_gencode_flags()
@@ -301,11 +323,11 @@ def get_gencode_flags() -> str:
     return ""
 
 
-# --- errors, and what waits ------------------------------------------------------------------------------------------
+# --- errors and synchronization --------------------------------------------------------------------------------------
 
 
 class cudaStatus:
-    """Results of the CUDA runtime.
+    """Result codes of the CUDA runtime.
 
     >>> import tensorgrad as torch
     >>> torch.cuda.cudaStatus.SUCCESS
@@ -317,7 +339,7 @@ class cudaStatus:
 
 
 class CudaError(RuntimeError):
-    """What a result of the CUDA runtime other than success says.
+    """An error reported by the CUDA runtime.
 
     >>> import tensorgrad as torch
     >>> issubclass(torch.cuda.CudaError, RuntimeError)
@@ -329,7 +351,10 @@ class CudaError(RuntimeError):
 
 
 def check_error(res: int) -> None:
-    """Raises: CudaError unless a result of the CUDA runtime means success.
+    """Checks a result code of the CUDA runtime.
+
+    Raises:
+        CudaError: Unless it means success.
 
     >>> import tensorgrad as torch
     >>> torch.cuda.check_error(torch.cuda.cudaStatus.SUCCESS)
@@ -339,10 +364,13 @@ def check_error(res: int) -> None:
 
 
 def set_sync_debug_mode(debug_mode: int | str) -> None:
-    """What happens where the host waits for the GPU (`.item()`, `.cpu()`, printing): "default" (0) lets it, "warn" (1)
-    warns, "error" (2) raises. It finds what makes a training step wait.
+    """Sets what happens when the host waits for the GPU (`.item()`, `.cpu()`, printing).
 
-    Raises: RuntimeError without a GPU, and for another mode.
+    "default" (0) allows it, "warn" (1) warns, "error" (2) raises an error. Helps to find what makes a training step
+    wait.
+
+    Raises:
+        RuntimeError: If there is no GPU, or the mode is invalid.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -362,7 +390,10 @@ def set_sync_debug_mode(debug_mode: int | str) -> None:
 
 
 def get_sync_debug_mode() -> int:
-    """What `set_sync_debug_mode` was last told, as a number. Raises: RuntimeError without a GPU.
+    """Returns the mode set by `set_sync_debug_mode` as an integer.
+
+    Raises:
+        RuntimeError: If there is no GPU.
 
     >>> import tensorgrad as torch
     >>> torch.cuda.get_sync_debug_mode() if torch.cuda.is_available() else 0

@@ -1,4 +1,4 @@
-"""`torch.cuda`'s recorded graphs of kernels: the names are here, and say that there are none."""
+"""`torch.cuda`'s graphs: the names exist, and raise an error since graphs are not supported."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _refuse(name: str) -> NoReturn:
 
 
 def is_current_stream_capturing() -> bool:
-    """Whether a graph of kernels is being recorded: never here.
+    """Returns whether a CUDA graph is being captured: always False.
 
     >>> import tensorgrad as torch
     >>> torch.cuda.is_current_stream_capturing()
@@ -24,7 +24,10 @@ def is_current_stream_capturing() -> bool:
 
 
 def graph_pool_handle():
-    """Would name a pool of memory for graphs. Raises: NotImplementedError.
+    """Would return a memory pool for graphs.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.cuda.graph_pool_handle()
@@ -36,7 +39,10 @@ def graph_pool_handle():
 
 
 class CUDAGraph:
-    """Would record the kernels of a step, to launch them all at once. Raises: NotImplementedError.
+    """Would record the kernels of a step, to launch them together.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.cuda.CUDAGraph()
@@ -50,7 +56,10 @@ class CUDAGraph:
 
 
 class graph:
-    """Would record what a `with` block does. Raises: NotImplementedError.
+    """Would capture the work in a `with` block.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.cuda.graph(None)
@@ -64,7 +73,10 @@ class graph:
 
 
 def make_graphed_callables(callables, sample_args, num_warmup_iters=3, allow_unused_input=False, pool=None):
-    """Would record the forward and backward passes of modules. Raises: NotImplementedError.
+    """Would capture the forward and backward passes of modules.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.cuda.make_graphed_callables(torch.nn.Linear(2, 2), (torch.ones(1, 2),))

@@ -1,4 +1,4 @@
-"""`torch.cuda.jiterator`: the name is here, and says what to use instead."""
+"""`torch.cuda.jiterator`: the functions exist, and raise an error that says what to use instead."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ __all__: list[str] = []
 
 
 def _create_jit_fn(code_string: str, **kwargs):
-    """Would make an op of a line of CUDA C. Raises: NotImplementedError."""
+    """Would create an op from CUDA C source. Raises: NotImplementedError."""
     raise NotImplementedError(
-        "torch.cuda.jiterator makes no kernels here; write the function with tensor ops, or call cupy.RawKernel in a "
+        "torch.cuda.jiterator cannot create kernels; write the function with tensor ops, or call cupy.RawKernel in a "
         "torch.autograd.Function"
     )
 
 
 def _create_multi_output_jit_fn(code_string: str, num_outputs: int, **kwargs):
-    """Would make an op with several results of a line of CUDA C. Raises: NotImplementedError."""
+    """Would create an op with several results from CUDA C source. Raises: NotImplementedError."""
     _create_jit_fn(code_string)

@@ -1,6 +1,6 @@
-"""`torch.cuda`'s memory: how much is in use, reserved, left; and giving back what is not needed.
+"""`torch.cuda`'s memory: how much is in use, reserved and free; and releasing what is not needed.
 
-CuPy's pool manages it, for tensors and for CuPy's own arrays alike. Everything is 0 without a GPU.
+CuPy's pool manages it, for tensors and for CuPy's own arrays. Everything is 0 without a GPU.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = [
 
 @contextlib.contextmanager
 def _pool(device=None):
-    """CuPy's pool, with a GPU the current one; and what was counted there."""
+    """CuPy's pool, with a GPU as the current one, and its statistics."""
     cupy = module()
     index = index_of(device)
     with cupy.cuda.Device(index):
@@ -34,7 +34,7 @@ def _pool(device=None):
 
 
 def memory_stats_as_nested_dict(device=None) -> dict[str, Any]:
-    """What is known of the memory, under PyTorch's names, as dictionaries in dictionaries; empty without a GPU.
+    """Returns memory statistics under PyTorch's names, as nested dictionaries; empty without a GPU.
 
     >>> import tensorgrad as torch
     >>> used = torch.cuda.memory_stats_as_nested_dict().get("allocated_bytes", {})
@@ -59,11 +59,11 @@ def memory_stats_as_nested_dict(device=None) -> dict[str, Any]:
 
 
 def memory_stats(device=None) -> OrderedDict[str, Any]:
-    """What is known of the memory, under PyTorch's names; empty without a GPU.
+    """Returns memory statistics under PyTorch's names; empty without a GPU.
 
     `allocated_bytes.all` is what tensors occupy (`current`, `peak`, and the sums `allocated` and `freed`),
-    `reserved_bytes.all` what the process holds, `inactive_split_bytes.all` what it holds and nobody uses,
-    `allocation.all.allocated` how often memory was asked for, `num_ooms` how often there was none.
+    `reserved_bytes.all` what the process has reserved, `inactive_split_bytes.all` what is reserved but unused,
+    `allocation.all.allocated` the number of allocations, `num_ooms` the number of those that failed.
 
     >>> import tensorgrad as torch
     >>> used = torch.cuda.memory_stats().get("allocated_bytes.all.current", 0)
@@ -82,7 +82,7 @@ def memory_stats(device=None) -> OrderedDict[str, Any]:
 
 
 def memory_allocated(device=None) -> int:
-    """Bytes that tensors occupy on the GPU; 0 without one.
+    """Returns the bytes that tensors occupy on the GPU; 0 without one.
 
     >>> import tensorgrad as torch
     >>> megabytes = torch.cuda.memory_allocated() / 2**20
@@ -91,7 +91,7 @@ def memory_allocated(device=None) -> int:
 
 
 def max_memory_allocated(device=None) -> int:
-    """The most bytes that tensors occupied since the program began, or since `reset_peak_memory_stats`.
+    """Returns the peak of `memory_allocated` since the start, or since `reset_peak_memory_stats`.
 
     >>> import tensorgrad as torch
     >>> megabytes = torch.cuda.max_memory_allocated() / 2**20
@@ -100,7 +100,7 @@ def max_memory_allocated(device=None) -> int:
 
 
 def memory_reserved(device=None) -> int:
-    """Bytes that the process holds on the GPU, used or not; 0 without one.
+    """Returns the bytes that the process has reserved on the GPU, used or not; 0 without one.
 
     >>> import tensorgrad as torch
     >>> megabytes = torch.cuda.memory_reserved() / 2**20
@@ -109,7 +109,7 @@ def memory_reserved(device=None) -> int:
 
 
 def max_memory_reserved(device=None) -> int:
-    """The most bytes that the process held since it began, or since `reset_peak_memory_stats`.
+    """Returns the peak of `memory_reserved` since the start, or since `reset_peak_memory_stats`.
 
     >>> import tensorgrad as torch
     >>> megabytes = torch.cuda.max_memory_reserved() / 2**20
@@ -138,7 +138,7 @@ def max_memory_cached(device=None) -> int:
 
 
 def reset_peak_memory_stats(device=None) -> None:
-    """Lets the peaks start from what is in use now.
+    """Resets the peaks to what is in use now.
 
     >>> import tensorgrad as torch
     >>> torch.cuda.reset_peak_memory_stats()
@@ -149,7 +149,7 @@ def reset_peak_memory_stats(device=None) -> None:
 
 
 def reset_accumulated_memory_stats(device=None) -> None:
-    """Lets the sums over time (`allocated`, `freed`, `num_ooms`) start from nothing.
+    """Resets the statistics that accumulate over time (`allocated`, `freed`, `num_ooms`).
 
     >>> import tensorgrad as torch
     >>> torch.cuda.reset_accumulated_memory_stats()
@@ -187,7 +187,7 @@ def reset_max_memory_cached(device=None) -> None:
 
 
 def memory_summary(device=None, abbreviated: bool = False) -> str:
-    """A table of what is in use and reserved, and of the peaks.
+    """Returns a table of the memory in use and reserved, and of the peaks.
 
     >>> import tensorgrad as torch
     >>> "reserved" in torch.cuda.memory_summary()
@@ -213,7 +213,10 @@ def memory_summary(device=None, abbreviated: bool = False) -> str:
 
 
 def mem_get_info(device=None) -> tuple[int, int]:
-    """(free, total) bytes of a GPU, all processes counted. Raises: RuntimeError without one.
+    """Returns (free, total) memory of a GPU in bytes, across all processes.
+
+    Raises:
+        RuntimeError: If there is none.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -226,7 +229,10 @@ def mem_get_info(device=None) -> tuple[int, int]:
 
 
 def device_memory_used(device=None) -> int:
-    """Bytes in use on a GPU by all processes. Raises: RuntimeError without one.
+    """Returns the bytes in use on a GPU by all processes.
+
+    Raises:
+        RuntimeError: If there is none.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -237,7 +243,7 @@ def device_memory_used(device=None) -> int:
 
 
 def empty_cache() -> None:
-    """Gives memory that nobody occupies back to the driver, on all GPUs.
+    """Returns unused memory of all GPUs to the driver.
 
     >>> import tensorgrad as torch
     >>> torch.cuda.empty_cache()
@@ -251,9 +257,11 @@ def empty_cache() -> None:
 
 
 def set_per_process_memory_fraction(fraction: float, device=None) -> None:
-    """Lets this process hold at most a part of a GPU's memory: more is OutOfMemoryError.
+    """Limits the fraction of a GPU's memory that this process may use; exceeding it raises OutOfMemoryError.
 
-    Raises: TypeError and ValueError for what is no number from 0 to 1, RuntimeError without a GPU.
+    Raises:
+        TypeError or ValueError: If it is not a float from 0 to 1.
+        RuntimeError: If there is no GPU.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -266,11 +274,14 @@ def set_per_process_memory_fraction(fraction: float, device=None) -> None:
         raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: 0~1")
     with _pool(device) as (pool, _):
         total = mem_get_info(device)[1]
-        pool.set_limit(size=0 if fraction == 1 else max(1, int(fraction * total)))  # 0 means that there is no limit
+        pool.set_limit(size=0 if fraction == 1 else max(1, int(fraction * total)))  # 0 means no limit
 
 
 def get_per_process_memory_fraction(device=None) -> float:
-    """What `set_per_process_memory_fraction` allows. Raises: RuntimeError without a GPU.
+    """Returns the limit set by `set_per_process_memory_fraction`.
+
+    Raises:
+        RuntimeError: If there is no GPU.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -281,13 +292,15 @@ def get_per_process_memory_fraction(device=None) -> float:
     return limit / mem_get_info(device)[1] if limit else 1.0
 
 
-_RAW: dict[int, Any] = {}  # what `caching_allocator_alloc` gave out: address -> CuPy's memory
+_RAW: dict[int, Any] = {}  # allocations of `caching_allocator_alloc`: address -> CuPy's memory
 
 
 def caching_allocator_alloc(size: int, device=None, stream=None) -> int:
-    """The address of `size` bytes on a GPU, for other libraries; `caching_allocator_delete` takes them back.
+    """Allocates `size` bytes on a GPU for other libraries and returns the address; see `caching_allocator_delete`.
 
-    Raises: RuntimeError without a GPU, TypeError for what is no stream.
+    Raises:
+        RuntimeError: If there is no GPU.
+        TypeError: If `stream` is not a stream.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -310,7 +323,10 @@ def caching_allocator_alloc(size: int, device=None, stream=None) -> int:
 
 
 def caching_allocator_delete(mem_ptr: int) -> None:
-    """Takes back what `caching_allocator_alloc` gave out. Raises: KeyError for another address.
+    """Frees memory allocated by `caching_allocator_alloc`.
+
+    Raises:
+        KeyError: For any other address.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -320,7 +336,7 @@ def caching_allocator_delete(mem_ptr: int) -> None:
 
 
 def get_allocator_backend() -> str:
-    """Whose allocator is in use: CuPy's pool.
+    """Returns the name of the allocator: CuPy's pool.
 
     >>> import tensorgrad as torch
     >>> torch.cuda.get_allocator_backend()
@@ -330,7 +346,7 @@ def get_allocator_backend() -> str:
 
 
 def host_memory_stats() -> OrderedDict[str, Any]:
-    """What is known of pinned memory: how many blocks of it wait to be used again; empty without a GPU.
+    """Returns statistics of pinned memory: the number of free blocks kept for reuse; empty without a GPU.
 
     >>> import tensorgrad as torch
     >>> blocks = torch.cuda.host_memory_stats().get("allocations.free", 0)
@@ -342,19 +358,22 @@ def host_memory_stats() -> OrderedDict[str, Any]:
 
 
 def list_gpu_processes(device=None) -> str:
-    """Would list the processes that use a GPU. Raises: NotImplementedError.
+    """Would list the processes that use a GPU.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.cuda.list_gpu_processes()
     Traceback (most recent call last):
         ...
-    NotImplementedError: torch.cuda.list_gpu_processes: CUDA does not tell; run the program nvidia-smi
+    NotImplementedError: torch.cuda.list_gpu_processes: CUDA does not provide this; use nvidia-smi
     """
-    raise NotImplementedError("torch.cuda.list_gpu_processes: CUDA does not tell; run the program nvidia-smi")
+    raise NotImplementedError("torch.cuda.list_gpu_processes: CUDA does not provide this; use nvidia-smi")
 
 
 def ipc_collect() -> None:
-    """Accepted for PyTorch's sake: no memory is shared between processes.
+    """Accepted for compatibility: no memory is shared between processes.
 
     >>> import tensorgrad as torch
     >>> torch.cuda.ipc_collect()

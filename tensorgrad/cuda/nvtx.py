@@ -1,4 +1,4 @@
-"""`torch.cuda.nvtx`: names for spans of time, shown by NVIDIA's profilers. Nothing happens where CuPy has no NVTX."""
+"""`torch.cuda.nvtx`: named ranges, shown by NVIDIA's profilers. No effect if CuPy has no NVTX."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _nvtx() -> Any:
 
 
 def range_push(msg: str) -> int:
-    """Begins a span of time inside of those that are open; returns how many these are.
+    """Begins a nested range; returns the number of enclosing ranges.
 
     >>> import tensorgrad as torch
     >>> torch.cuda.nvtx.range_push("step"), torch.cuda.nvtx.range_pop()
@@ -35,7 +35,7 @@ def range_push(msg: str) -> int:
 
 
 def range_pop() -> int:
-    """Ends the span of time that was begun last; returns how many are still open.
+    """Ends the innermost range; returns the number of ranges that are still open.
 
     >>> import tensorgrad as torch
     >>> torch.cuda.nvtx.range_push("step"), torch.cuda.nvtx.range_pop()
@@ -50,7 +50,7 @@ def range_pop() -> int:
 
 
 def range_start(msg: str) -> int:
-    """Begins a span of time, which any thread may end; returns its number.
+    """Begins a range that any thread may end; returns its id.
 
     >>> import tensorgrad as torch
     >>> torch.cuda.nvtx.range_end(torch.cuda.nvtx.range_start("loading"))
@@ -60,7 +60,7 @@ def range_start(msg: str) -> int:
 
 
 def range_end(range_id: int) -> None:
-    """Ends a span of time by its number.
+    """Ends a range by its id.
 
     >>> import tensorgrad as torch
     >>> torch.cuda.nvtx.range_end(torch.cuda.nvtx.range_start("loading"))
@@ -71,7 +71,7 @@ def range_end(range_id: int) -> None:
 
 
 def mark(msg: str) -> None:
-    """Names a moment.
+    """Marks a point in time.
 
     >>> import tensorgrad as torch
     >>> torch.cuda.nvtx.mark("epoch")
@@ -83,7 +83,7 @@ def mark(msg: str) -> None:
 
 @contextlib.contextmanager
 def range(msg: str, *args, **kwargs):
-    """A `with` block that is a span of time; further arguments go into the name as `str.format` puts them.
+    """A context manager for a range; further arguments are inserted into the name by `str.format`.
 
     >>> import tensorgrad as torch
     >>> with torch.cuda.nvtx.range("step {}", 3):

@@ -1,4 +1,4 @@
-"""`torch.cuda.profiler`: the part of a program that NVIDIA's profilers look at."""
+"""`torch.cuda.profiler`: selects the part of a program that NVIDIA's profilers record."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ __all__ = ["profile", "start", "stop"]
 
 
 def start() -> None:
-    """Lets the profiler that the program runs under begin. Raises: RuntimeError without a GPU.
+    """Starts the recording of the attached profiler.
+
+    Raises:
+        RuntimeError: If there is no GPU.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -20,7 +23,10 @@ def start() -> None:
 
 
 def stop() -> None:
-    """Lets the profiler that the program runs under end. Raises: RuntimeError without a GPU.
+    """Stops the recording of the attached profiler.
+
+    Raises:
+        RuntimeError: If there is no GPU.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -31,7 +37,10 @@ def stop() -> None:
 
 @contextlib.contextmanager
 def profile():
-    """A `with` block that the profiler looks at. Raises: RuntimeError without a GPU.
+    """A context manager that records its body with the attached profiler.
+
+    Raises:
+        RuntimeError: If there is no GPU.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():

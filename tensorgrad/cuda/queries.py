@@ -1,4 +1,4 @@
-"""`torch.cuda`'s questions about how busy and how hot a GPU is. CUDA does not tell, so each says who does."""
+"""`torch.cuda`'s utilization and temperature queries. CUDA does not provide these, so each names an alternative."""
 
 from __future__ import annotations
 
@@ -8,64 +8,79 @@ __all__ = ["clock_rate", "memory_usage", "power_draw", "temperature", "utilizati
 
 
 def _refuse(name: str) -> NoReturn:
-    raise NotImplementedError(f"torch.cuda.{name}: CUDA does not tell; run the program nvidia-smi")
+    raise NotImplementedError(f"torch.cuda.{name}: CUDA does not provide this; use nvidia-smi")
 
 
 def utilization(device=None) -> int:
-    """Would tell for how much of the last second a GPU was busy, in percent. Raises: NotImplementedError.
+    """Would return for how much of the last second a GPU was busy, in percent.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.cuda.utilization()
     Traceback (most recent call last):
         ...
-    NotImplementedError: torch.cuda.utilization: CUDA does not tell; run the program nvidia-smi
+    NotImplementedError: torch.cuda.utilization: CUDA does not provide this; use nvidia-smi
     """
     _refuse("utilization")
 
 
 def memory_usage(device=None) -> int:
-    """Would tell for how much of the last second memory was read or written, in percent. Raises: NotImplementedError.
+    """Would return for how much of the last second memory was accessed, in percent.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.cuda.memory_usage()
     Traceback (most recent call last):
         ...
-    NotImplementedError: torch.cuda.memory_usage: CUDA does not tell; run the program nvidia-smi
+    NotImplementedError: torch.cuda.memory_usage: CUDA does not provide this; use nvidia-smi
     """
     _refuse("memory_usage")
 
 
 def temperature(device=None) -> int:
-    """Would tell how hot a GPU is, in °C. Raises: NotImplementedError.
+    """Would return the temperature of a GPU, in °C.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.cuda.temperature()
     Traceback (most recent call last):
         ...
-    NotImplementedError: torch.cuda.temperature: CUDA does not tell; run the program nvidia-smi
+    NotImplementedError: torch.cuda.temperature: CUDA does not provide this; use nvidia-smi
     """
     _refuse("temperature")
 
 
 def power_draw(device=None) -> int:
-    """Would tell how much power a GPU draws, in mW. Raises: NotImplementedError.
+    """Would return the power consumption of a GPU, in mW.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.cuda.power_draw()
     Traceback (most recent call last):
         ...
-    NotImplementedError: torch.cuda.power_draw: CUDA does not tell; run the program nvidia-smi
+    NotImplementedError: torch.cuda.power_draw: CUDA does not provide this; use nvidia-smi
     """
     _refuse("power_draw")
 
 
 def clock_rate(device=None) -> int:
-    """Would tell how fast a GPU's processors run now, in MHz. Raises: NotImplementedError.
+    """Would return the current clock rate of a GPU, in MHz.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.cuda.clock_rate()
     Traceback (most recent call last):
         ...
-    NotImplementedError: torch.cuda.clock_rate: CUDA does not tell; run the program nvidia-smi
+    NotImplementedError: torch.cuda.clock_rate: CUDA does not provide this; use nvidia-smi
     """
     _refuse("clock_rate")

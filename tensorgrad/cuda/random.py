@@ -1,4 +1,4 @@
-"""`torch.cuda`'s random numbers: one generator for each GPU (`random/philox.py`)."""
+"""`torch.cuda`'s random number generators: one for each GPU (`random/philox.py`)."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def _default(device=None) -> Any:
 
 
 def default_generators() -> tuple[Generator, ...]:
-    """What `torch.cuda.default_generators` is: the generators of all GPUs, none without one."""
+    """Returns `torch.cuda.default_generators`: the generators of all GPUs, an empty tuple without one."""
     return tuple(_default(index) for index in range(device_count()))
 
 
 def manual_seed(seed: int) -> None:
-    """Seeds the current GPU's random numbers. Without a GPU nothing happens, as in PyTorch.
+    """Seeds the current GPU's generator. No effect without a GPU, as in PyTorch.
 
     >>> import tensorgrad as torch
     >>> torch.cuda.manual_seed(0)
@@ -36,7 +36,7 @@ def manual_seed(seed: int) -> None:
 
 
 def manual_seed_all(seed: int) -> None:
-    """Seeds the random numbers of all GPUs. Without a GPU nothing happens, as in PyTorch.
+    """Seeds the generators of all GPUs. No effect without a GPU, as in PyTorch.
 
     >>> import tensorgrad as torch
     >>> torch.cuda.manual_seed_all(0)
@@ -47,7 +47,7 @@ def manual_seed_all(seed: int) -> None:
 
 
 def seed() -> None:
-    """Seeds the current GPU's random numbers anew from the system.
+    """Seeds the current GPU's generator from the system's entropy.
 
     >>> import tensorgrad as torch
     >>> torch.cuda.seed()
@@ -57,7 +57,7 @@ def seed() -> None:
 
 
 def seed_all() -> None:
-    """Seeds the random numbers of all GPUs anew from the system, with the same seed.
+    """Seeds the generators of all GPUs with the same seed from the system's entropy.
 
     >>> import tensorgrad as torch
     >>> torch.cuda.seed_all()
@@ -67,7 +67,10 @@ def seed_all() -> None:
 
 
 def initial_seed() -> int:
-    """The seed of the current GPU's random numbers. Raises: RuntimeError without one.
+    """Returns the seed of the current GPU's generator.
+
+    Raises:
+        RuntimeError: If there is no GPU.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -78,7 +81,10 @@ def initial_seed() -> int:
 
 
 def get_rng_state(device="cuda") -> Tensor:
-    """The state of a GPU's random numbers, 16 bytes: seed and offset. Raises: RuntimeError without one.
+    """Returns the state of a GPU's generator, 16 bytes: seed and offset.
+
+    Raises:
+        RuntimeError: If there is no GPU.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -89,7 +95,7 @@ def get_rng_state(device="cuda") -> Tensor:
 
 
 def get_rng_state_all() -> list[Tensor]:
-    """The state for every GPU: an empty list without one.
+    """Returns the generator states of all GPUs; an empty list without one.
 
     >>> import tensorgrad as torch
     >>> len(torch.cuda.get_rng_state_all()) == torch.cuda.device_count()
@@ -99,7 +105,7 @@ def get_rng_state_all() -> list[Tensor]:
 
 
 def set_rng_state(new_state: Tensor, device="cuda") -> None:
-    """Continues from a state. Without a GPU nothing happens, as in PyTorch.
+    """Sets the state of a GPU's generator. No effect without a GPU, as in PyTorch.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -110,7 +116,7 @@ def set_rng_state(new_state: Tensor, device="cuda") -> None:
 
 
 def set_rng_state_all(new_states) -> None:
-    """Continues from the states of all GPUs.
+    """Sets the generator states of all GPUs.
 
     >>> import tensorgrad as torch
     >>> torch.cuda.set_rng_state_all(torch.cuda.get_rng_state_all())

@@ -1,4 +1,4 @@
-"""`torch.cuda`'s queues of work, and marks in them. A stream of CuPy's is underneath, so CuPy's code follows, too."""
+"""`torch.cuda`'s streams and events. They wrap CuPy's streams, so code that uses CuPy follows them, too."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ __all__ = [
 
 
 def synchronize(device=None) -> None:
-    """Waits until the GPU has done everything it was given. Raises: RuntimeError without one.
+    """Waits until the GPU has finished all queued work.
+
+    Raises:
+        RuntimeError: If there is none.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -30,13 +33,14 @@ def synchronize(device=None) -> None:
 
 
 class Stream:
-    """A queue of work on a GPU, done in order; queues do not wait for each other unless told to.
+    """A queue of work on a GPU, executed in order; streams run independently unless told to wait for each other.
 
     Args:
-        device: whose queue it is; the current GPU unless given.
-        priority: lower numbers go first; what is out of the GPU's range counts as its end.
+        device: The GPU of the stream; by default the current one.
+        priority: Lower values run first; values outside the GPU's range are clamped.
 
-    Raises: RuntimeError without a GPU.
+    Raises:
+        RuntimeError: If there is no GPU.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -56,55 +60,55 @@ class Stream:
             negative = isinstance(device, int) and device < 0
             with cuda.Device(current_device() if negative else index_of(device)):
                 given = cuda.Stream(non_blocking=True, priority=priority)
-        self.stream: Any = given  # CuPy's
+        self.stream: Any = given  # CuPy's stream
         own = options.get("device_index", given.device_id)
         self.device_index: int = current_device() if own < 0 else own
 
     @property
     def device(self) -> devices.device:
-        """The GPU whose queue this is."""
+        """The GPU of the stream."""
         return devices.device("cuda", self.device_index)
 
     @property
     def cuda_stream(self) -> int:
-        """The CUDA runtime's handle of the queue."""
+        """The CUDA runtime's handle of the stream."""
         return self.stream.ptr
 
     @property
     def stream_id(self) -> int:
-        """A number of the queue: the CUDA runtime's handle."""
+        """The id of the stream: the CUDA runtime's handle."""
         return self.stream.ptr
 
     @property
     def priority(self) -> int:
-        """Lower numbers go first."""
+        """The priority: lower values run first."""
         return int(self.stream.priority)
 
     @classmethod
     def priority_range(cls) -> tuple[int, int]:
-        """The priorities that there are, from the lowest to the highest."""
+        """Returns the lowest and the highest priority."""
         return 0, -5
 
     def synchronize(self) -> None:
-        """Waits until the queue is empty."""
+        """Waits until all work in the stream is finished."""
         self.stream.synchronize()
 
     def query(self) -> bool:
-        """Whether the queue is empty."""
+        """Returns whether all work in the stream is finished."""
         return bool(self.stream.done)
 
     def record_event(self, event: Event | None = None) -> Event:
-        """Puts a mark (a new one unless given) into the queue and returns it."""
+        """Records an event (by default a new one) in the stream and returns it."""
         event = Event() if event is None else event
         event.record(self)
         return event
 
     def wait_event(self, event: Event) -> None:
-        """What is queued from now on waits for a mark."""
+        """Makes work queued from now on wait for an event."""
         event.wait(self)
 
     def wait_stream(self, stream: Stream) -> None:
-        """What is queued from now on waits for everything that is in another queue now."""
+        """Makes work queued from now on wait for everything currently queued in another stream."""
         self.wait_event(stream.record_event())
 
     def __enter__(self):
@@ -136,7 +140,7 @@ class Stream:
 
 
 class _Handle:
-    """What CuPy takes over a queue from."""
+    """A stream handle in the form that CuPy accepts."""
 
     def __init__(self, pointer: int):
         self.pointer = pointer
@@ -146,7 +150,7 @@ class _Handle:
 
 
 class ExternalStream(Stream):
-    """A queue that another library made, by its CUDA handle; whoever made it keeps it alive.
+    """A stream created by another library, given by its CUDA handle; its creator must keep it alive.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -161,11 +165,11 @@ class ExternalStream(Stream):
 
 
 class Event:
-    """A mark in a queue, to measure time or to wait for. It is made when it is first recorded.
+    """A mark in a stream, for timing or synchronization. Created when it is first recorded.
 
     Args:
-        enable_timing: whether time is to be measured with it.
-        blocking: whether `synchronize` sleeps instead of asking again and again.
+        enable_timing: Whether it can be used to measure time.
+        blocking: Whether `synchronize` sleeps instead of busy-waiting.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -182,12 +186,12 @@ class Event:
     ):
         module()
         self.enable_timing, self.blocking, self.interprocess = enable_timing, blocking, interprocess
-        self.event: Any = None  # CuPy's
+        self.event: Any = None  # CuPy's event
         self.device_index = -1
 
     @property
     def device(self) -> devices.device | None:
-        """The GPU that it was recorded on; None before."""
+        """The GPU on which it was recorded; None before that."""
         return None if self.event is None else devices.device("cuda", self.device_index)
 
     @property
@@ -196,7 +200,11 @@ class Event:
         return 0 if self.event is None else self.event.ptr
 
     def record(self, stream: Stream | None = None) -> None:
-        """Puts the mark into a queue (the current one). Raises: RuntimeError for one of another GPU than before."""
+        """Records the event in a stream (by default the current one).
+
+        Raises:
+            RuntimeError: If the GPU changes.
+        """
         stream = current_stream() if stream is None else stream
         if self.event is None:
             cuda = module().cuda
@@ -213,23 +221,25 @@ class Event:
             self.event.record(stream.stream)
 
     def wait(self, stream: Stream | None = None) -> None:
-        """What is queued from now on (in the current queue) waits for the mark; for none that was not recorded."""
+        """Makes work queued from now on wait for the event; no effect if it was not recorded."""
         if self.event is not None:
             (current_stream() if stream is None else stream).stream.wait_event(self.event)
 
     def synchronize(self) -> None:
-        """Waits until the mark is reached."""
+        """Waits until the event has completed."""
         if self.event is not None:
             self.event.synchronize()
 
     def query(self) -> bool:
-        """Whether it has been reached; True for one that was not recorded."""
+        """Returns whether the event has completed; True if it was not recorded."""
         return self.event is None or bool(self.event.done)
 
     def elapsed_time(self, end_event: Event) -> float:
-        """Milliseconds from this mark to another.
+        """Returns the milliseconds from this event to another.
 
-        Raises: ValueError for marks that take no time or were not recorded, RuntimeError if one is not reached yet.
+        Raises:
+            ValueError: If timing is disabled or an event was not recorded.
+            RuntimeError: If one has not completed.
         """
         if not (self.enable_timing and end_event.enable_timing):
             raise ValueError("Both events must be created with argument 'enable_timing=True'.")
@@ -240,12 +250,20 @@ class Event:
         return float(module().cuda.get_elapsed_time(self.event, end_event.event))
 
     def ipc_handle(self):
-        """Would show the mark to other processes. Raises: NotImplementedError."""
+        """Would return a handle for other processes.
+
+        Raises:
+            NotImplementedError: Always.
+        """
         raise NotImplementedError("torch.cuda.Event.ipc_handle: events are not shared between processes")
 
     @classmethod
     def from_ipc_handle(cls, device, handle):
-        """Would take a mark of another process. Raises: NotImplementedError."""
+        """Would open an event of another process.
+
+        Raises:
+            NotImplementedError: Always.
+        """
         raise NotImplementedError("torch.cuda.Event.from_ipc_handle: events are not shared between processes")
 
     @property
@@ -256,11 +274,14 @@ class Event:
         return f"<torch.cuda.Event {self.cuda_event:#x}>" if self.cuda_event else "<torch.cuda.Event uninitialized>"
 
 
-# --- the current one -------------------------------------------------------------------------------------------------
+# --- the current stream ----------------------------------------------------------------------------------------------
 
 
 def current_stream(device=None) -> Stream:
-    """The queue that work on a GPU (the current one) goes to. Raises: RuntimeError without a GPU.
+    """Returns the current stream of a GPU (by default the current GPU).
+
+    Raises:
+        RuntimeError: If there is no GPU.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -272,7 +293,10 @@ def current_stream(device=None) -> Stream:
 
 
 def default_stream(device=None) -> Stream:
-    """The queue that work goes to unless told otherwise. Raises: RuntimeError without a GPU.
+    """Returns the default stream of a GPU.
+
+    Raises:
+        RuntimeError: If there is no GPU.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -282,7 +306,7 @@ def default_stream(device=None) -> Stream:
 
 
 def set_stream(stream: Stream | None) -> None:
-    """Makes a queue, and its GPU, the current one; None changes nothing. `torch.cuda.stream` also changes it back.
+    """Makes a stream, and its GPU, the current one; no effect for None. `torch.cuda.stream` also restores them.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -294,7 +318,7 @@ def set_stream(stream: Stream | None) -> None:
 
 
 def get_stream_from_external(data_ptr: int, device=None) -> Stream:
-    """A queue that another library made, by its CUDA handle.
+    """Returns a stream created by another library, given by its CUDA handle.
 
     >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
@@ -304,7 +328,7 @@ def get_stream_from_external(data_ptr: int, device=None) -> Stream:
 
 
 class StreamContext:
-    """A `with` block whose work goes to another queue; None changes nothing.
+    """A context manager that selects another stream; no effect for None.
 
     >>> import tensorgrad as torch
     >>> with torch.cuda.StreamContext(None):
@@ -319,7 +343,7 @@ class StreamContext:
         if self.stream is None or not is_available():
             return
         source = current_stream()
-        if source.device_index != self.stream.device_index:  # put back last: it also brings back the GPU
+        if source.device_index != self.stream.device_index:  # restored last, which also restores the GPU
             self._before.append(source)
             source = current_stream(self.stream.device_index)
         self._before.append(source)
@@ -331,7 +355,7 @@ class StreamContext:
 
 
 def stream(stream: Stream | None) -> StreamContext:
-    """A `with` block whose work goes to another queue; None changes nothing.
+    """Returns a context manager that selects another stream; no effect for None.
 
     >>> import tensorgrad as torch
     >>> side = torch.cuda.Stream() if torch.cuda.is_available() else None

@@ -1,7 +1,7 @@
-"""`torch.func`: functions of functions. Derivatives, maps over a batch, modules as functions of their parameters.
+"""`torch.func`: function transforms. Derivatives, maps over a batch, modules as functions of their parameters.
 
 They may be nested: the gradient of a gradient, the Jacobian of each sample's gradient, and so on. All of them are
-ordinary code around `autograd.grad`; where several runs are needed, they run one after another.
+ordinary code built on `autograd.grad`; if several evaluations are needed, they run one after another.
 """
 
 from tensorgrad.func.batching import vmap

@@ -1,8 +1,8 @@
-"""`vmap`: a function of one sample as a function of a batch.
+"""`vmap`: turns a function of one sample into a function of a batch.
 
-The function runs once for each sample, and the results are stacked. So everything works inside that works outside
+The function runs once for each sample, and the results are stacked. So everything that works outside works inside
 (branches on values, `item()`, in-place writes, which PyTorch's batched tensors forbid), and gradients flow through; it
-is as fast as the loop that it is. What can be batched by hand is faster so.
+is only as fast as a loop. Code that is batched by hand is faster.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from tensorgrad.utils._pytree import LeafSpec, TreeSpec, tree_flatten, tree_map,
 def vmap(
     func: Callable, in_dims: Any = 0, out_dims: Any = 0, randomness: str = "error", *, chunk_size: int | None = None
 ) -> Callable:
-    """``func`` of every sample of a batch: a function whose arguments and results have one more dimension.
+    """Maps ``func`` over a batch: returns a function whose arguments and results have an additional dimension.
 
     Args:
-        func: tensors, and anything else, to tensors; both may be nested in tuples, lists and dictionaries.
-        in_dims: which dimension of the arguments counts the samples: a number for all of them, or nested as they are
-            (an outer part of the nesting will do); ``None`` for an argument that is the same for all samples.
-        out_dims: where that dimension is to be in the results; ``None`` for one that is the same for all samples.
-        randomness: ``"error"``: ``func`` may draw no random numbers (of the default generator); ``"different"``: each
+        func: Maps tensors, and any other arguments, to tensors; both may be nested in tuples, lists and dictionaries.
+        in_dims: The batch dimension of the arguments: an integer for all of them, or nested like the arguments
+            (a prefix of the nesting suffices); ``None`` for an argument that is the same for all samples.
+        out_dims: The batch dimension of the results; ``None`` for a result that is the same for all samples.
+        randomness: ``"error"``: ``func`` may draw no random values (from the default generator); ``"different"``: each
             sample gets its own; ``"same"``: all get the same.
-        chunk_size: accepted: samples are computed one by one anyway.
+        chunk_size: Ignored: samples are computed one by one.
 
     Raises:
-        ValueError: arguments, ``in_dims``, results and ``out_dims`` do not fit together; the text says which.
-        RuntimeError: random numbers were drawn that may not be.
+        ValueError: If arguments, ``in_dims``, results and ``out_dims`` do not match; the message says which.
+        RuntimeError: If random values were drawn that are not allowed.
 
     Example::
 
@@ -61,7 +61,7 @@ def vmap(
             for i in range(size):
                 before_each()
                 results.append(func(*tree_unflatten([column[i] for column in columns], spec), **kwargs))
-            if not size:  # a sample that is not there shows what results look like
+            if not size:  # run with a dummy sample to find the structure of the results
                 sample = [v if dim is None else _absent(v, dim) for v, dim in zip(values, dims, strict=True)]
                 results.append(func(*tree_unflatten(sample, spec), **kwargs))
         return _stacked(results, size, out_dims, func)
@@ -71,7 +71,7 @@ def vmap(
 
 @contextmanager
 def random_numbers(randomness: str) -> Iterator[Callable[[], None]]:
-    """What the generator does; yields what is to be called before each sample. Raises: RuntimeError (see `vmap`)."""
+    """Implements `randomness`; yields a function to call before each sample. Raises: RuntimeError (see `vmap`)."""
     state = default_generators.places()
 
     def before_each() -> None:
@@ -88,15 +88,15 @@ def random_numbers(randomness: str) -> Iterator[Callable[[], None]]:
 
 
 def _absent(value: Tensor, dim: int) -> Tensor:
-    """A sample of a batch that has none."""
+    """A dummy sample for an empty batch."""
     return value.new_zeros([n for i, n in enumerate(value.shape) if i != dim])
 
 
-# --- what goes in ----------------------------------------------------------------------------------------------------
+# --- inputs ----------------------------------------------------------------------------------------------------------
 
 
 def _batch(in_dims: Any, args: tuple, func: Callable) -> tuple[int, list, list, TreeSpec]:
-    """The number of samples; and the arguments, flat, each with its dimension."""
+    """The number of samples, and the flattened arguments, each with its batch dimension."""
     who = f"vmap({_name(func)}, in_dims={in_dims}, ...)(<inputs>)"
     if not isinstance(in_dims, int | tuple):
         raise ValueError(
@@ -145,7 +145,7 @@ def _batch(in_dims: Any, args: tuple, func: Callable) -> tuple[int, list, list, 
 
 
 def _spread(outer: Any, spec: TreeSpec) -> list | None:
-    """An outer part of a nesting as one value for each leaf of the whole; None if it is no such part."""
+    """Expands a prefix of a nested structure to one value for each leaf; None if it is not a prefix."""
     children, mine = tree_flatten(outer, is_leaf=lambda value: value is not outer)
     if mine == LeafSpec:
         return [outer] * spec.num_leaves
@@ -161,7 +161,7 @@ def shown(spec: TreeSpec) -> str:
     return f"TreeSpec({spec.type.__name__}, {spec.context}, [{', '.join(map(shown, spec.children))}])"
 
 
-# --- what comes out --------------------------------------------------------------------------------------------------
+# --- outputs ---------------------------------------------------------------------------------------------------------
 
 
 def _check_out_dims(out_dims: Any, func: Callable) -> None:
@@ -176,7 +176,7 @@ def _check_out_dims(out_dims: Any, func: Callable) -> None:
 
 
 def _stacked(results: list, size: int, out_dims: Any, func: Callable) -> Any:
-    """The samples' results as one, with a dimension for the samples where ``out_dims`` says."""
+    """Stacks the samples' results along ``out_dims``."""
     name = _name(func)
     flat, specs = zip(*(tree_flatten(result) for result in results), strict=True)
     single = isinstance(results[0], Tensor)

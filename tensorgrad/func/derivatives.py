@@ -1,10 +1,10 @@
 """Gradients, Jacobians, and their products with vectors, of functions of nested tensors.
 
-Each of these runs the function on new tensors at the same point, and asks `autograd.grad` for gradients by those.
-What comes back has a history only as far as it depends on something outside that requires grad: on tensors of the
-user's, or on those of a transform around this one. That is how transforms nest.
+Each of these runs the function on new tensors with the same values, and computes gradients with respect to them by
+`autograd.grad`. A result is attached to a graph only if it depends on something outside that requires grad: on the
+user's tensors, or on those of an enclosing transform. That is how transforms nest.
 
-A product J·v, for which PyTorch uses forward mode, is computed by the double-backward trick (see
+Jacobian-vector products J·v, for which PyTorch uses forward mode, are computed by the double-backward trick (see
 autograd/functional.py): u ↦ Jᵀ·u is linear, and its derivative along v is J·v.
 """
 
@@ -27,9 +27,9 @@ _GRAD, _VJP, _JVP = "grad_and_value(f)(*args)", "vjp(f, *primals)", "jvp(f, prim
 
 
 class _Run:
-    """One run of a function, ready to be differentiated.
+    """One evaluation of a function, ready to be differentiated.
 
-    ``points`` are the new tensors at which it ran, ``outputs`` what came out, both flat; ``aux`` what came out besides.
+    ``points`` are the new input tensors, ``outputs`` the results, both flattened; ``aux`` is the auxiliary output.
     """
 
     def __init__(
@@ -41,9 +41,9 @@ class _Run:
         argnums: ArgNums | None = None,
         has_aux: bool = False,
     ) -> None:
-        self.tracked = torch.is_grad_enabled()  # may results have a history?
+        self.tracked = torch.is_grad_enabled()  # whether results may be attached to a graph
         self.number = _next_run()
-        self.own: set[int] = set()  # the ids of the leaves made here
+        self.own: set[int] = set()  # the ids of the leaves created here
         values, self.points_spec = tree_flatten(_picked(args, argnums))
         self.points = [self._new(value) for value in values]
         args = _replaced(args, argnums, tree_unflatten(self.points, self.points_spec))
@@ -55,7 +55,7 @@ class _Run:
                 raise RuntimeError(f"{who}: output of function f should be a tuple: (output, aux) if has_aux is True")
             self.result, self.aux = self.result
         self.outputs, self.outputs_spec = tree_flatten(self.result)
-        self.keep = self._leads_out(self.outputs)  # is the derivative to have a graph of its own?
+        self.keep = self._leads_out(self.outputs)  # whether the derivative needs a graph
 
     def _new(self, value: Any) -> Tensor:
         if not isinstance(value, Tensor):
@@ -63,18 +63,18 @@ class _Run:
         return value.view_as(value) if self.tracked and value.requires_grad else self._leaf(value.detach())
 
     def _leaf(self, value: Tensor) -> Tensor:
-        """A leaf that is nobody's but this run's."""
+        """Creates a leaf that belongs to this run only."""
         value.requires_grad_()
         value.__dict__["_made_by_run"] = self.number
         self.own.add(id(value))
         return value
 
     def again(self) -> None:
-        """To be called when more is asked of this run later: what is around it may be other transforms."""
+        """Call before using this run again later: other transforms may enclose it by then."""
         self.tracked, self.number = torch.is_grad_enabled(), _next_run()
 
     def check_outputs(self, who: str) -> None:
-        """Raises: RuntimeError unless the outputs are tensors, at least one."""
+        """Raises: RuntimeError unless the outputs are tensors, and there is at least one."""
         if not self.outputs or self.outputs == [None]:
             raise RuntimeError(
                 f"{who}: Expected f to be a function that has non-empty output (got output = {self.outputs})"
@@ -86,7 +86,7 @@ class _Run:
                 )
 
     def _leads_out(self, values: Sequence[Any]) -> bool:
-        """Whether any of these tensors was computed from a leaf that is not of this run, nor of one inside it."""
+        """Whether any of these tensors was computed from a leaf that belongs to neither this run nor one inside it."""
         if not self.tracked:
             return False
         edges = [edge_of(value) for value in values if isinstance(value, Tensor)]
@@ -103,7 +103,7 @@ class _Run:
         return False
 
     def out(self, values: Any) -> Any:
-        """Nested results as others may have them: without a history that nobody else takes part in."""
+        """Returns nested results for use outside: detached unless their graph leads outside this run."""
 
         def one(value: Any) -> Tensor:
             if not isinstance(value, Tensor):
@@ -114,7 +114,7 @@ class _Run:
         return tree_map(one, values)
 
     def pulled(self, cotangents: Sequence[Tensor | None], create_graph: bool, retain_graph: bool | None = None) -> list:
-        """Jᵀ·cotangents, one for each point; zeros for a point that no output depends on."""
+        """Computes Jᵀ·cotangents, one for each point; zeros for a point that no output depends on."""
         pairs = [(o, c) for o, c in zip(self.outputs, cotangents, strict=True) if o.requires_grad]
         found: Sequence = [None] * len(self.points)
         if pairs:
@@ -123,7 +123,7 @@ class _Run:
         return [torch.zeros_like(p) if g is None else g for g, p in zip(found, self.points, strict=True)]
 
     def pusher(self) -> Callable[[Sequence[Tensor | None]], list]:
-        """A function from tangents, one for each point or None, to J·tangents, one for each output."""
+        """Returns a function from tangents, one for each point or None, to J·tangents, one for each output."""
         weights = [self._leaf(torch.zeros_like(output)) for output in self.outputs if output.requires_grad]
         of_outputs = iter(weights)
         pulled = self.pulled([next(of_outputs) if o.requires_grad else None for o in self.outputs], True)
@@ -142,11 +142,11 @@ class _Run:
         return pushed
 
 
-# --- by which arguments ----------------------------------------------------------------------------------------------
+# --- argument positions ----------------------------------------------------------------------------------------------
 
 
-def _numbers(argnums: ArgNums, count: int) -> tuple[int, ...]:
-    """The positions meant, from 0. Raises: RuntimeError for anything that is not among ``count`` arguments."""
+def _positions(argnums: ArgNums, count: int) -> tuple[int, ...]:
+    """The non-negative positions. Raises: RuntimeError if they do not refer to one of ``count`` arguments."""
     if not isinstance(argnums, int | tuple):
         raise RuntimeError(f"argnums must be int or Tuple[int, ...], got: {type(argnums)}")
     numbers = (argnums,) if isinstance(argnums, int) else argnums
@@ -164,38 +164,38 @@ def _numbers(argnums: ArgNums, count: int) -> tuple[int, ...]:
 
 
 def _picked(args: tuple, argnums: ArgNums | None) -> Any:
-    """The argument that ``argnums`` names, or the tuple of several."""
+    """The argument at ``argnums``, or a tuple of several."""
     if argnums is None:
         return args
-    picked = tuple(args[i] for i in _numbers(argnums, len(args)))
+    picked = tuple(args[i] for i in _positions(argnums, len(args)))
     return picked[0] if isinstance(argnums, int) else picked
 
 
 def _replaced(args: tuple, argnums: ArgNums | None, news: Any) -> tuple:
-    """``args`` with ``news`` in the places that ``argnums`` names."""
+    """``args`` with ``news`` at the positions ``argnums``."""
     if argnums is None:
         return news
-    places = dict(zip(_numbers(argnums, len(args)), (news,) if isinstance(argnums, int) else news, strict=True))
-    return tuple(places.get(i, arg) for i, arg in enumerate(args))
+    replaced = dict(zip(_positions(argnums, len(args)), (news,) if isinstance(argnums, int) else news, strict=True))
+    return tuple(replaced.get(i, arg) for i, arg in enumerate(args))
 
 
 # --- gradients -------------------------------------------------------------------------------------------------------
 
 
 def grad(func: Callable, argnums: ArgNums = 0, has_aux: bool = False) -> Callable:
-    """The gradient of a function with a scalar result, as a function of the same arguments.
+    """Returns the gradient of a scalar-valued function, as a function of the same arguments.
 
     Args:
-        func: its result is a tensor without dimensions; or with ``has_aux`` that and something else, which is handed
+        func: Returns a tensor without dimensions; with ``has_aux`` a pair of that and auxiliary output, which is passed
             through.
-        argnums: by which positional argument(s), each a tensor or nested tensors.
+        argnums: The positional argument(s) to differentiate by, each a tensor or nested tensors.
 
     Returns:
-        A function whose result is nested as the argument is; a tuple for several, and a pair (gradient, aux) with
+        A function whose result is nested like the argument; a tuple for several, and a pair (gradient, aux) with
         ``has_aux``.
 
     Raises (when called):
-        RuntimeError: no such argument, or the result is not a scalar.
+        RuntimeError: If there is no such argument, or the result is not a scalar.
 
     Example::
 
@@ -218,7 +218,7 @@ def grad(func: Callable, argnums: ArgNums = 0, has_aux: bool = False) -> Callabl
 
 
 def grad_and_value(func: Callable, argnums: ArgNums = 0, has_aux: bool = False) -> Callable:
-    """As :func:`grad`, together with the value: (gradient, value), or (gradient, (value, aux)) with ``has_aux``.
+    """Like :func:`grad`, but also returns the value: (gradient, value), or (gradient, (value, aux)) with ``has_aux``.
 
     Example::
 
@@ -249,18 +249,18 @@ def grad_and_value(func: Callable, argnums: ArgNums = 0, has_aux: bool = False) 
 
 
 def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> Any:
-    """The value of a function, and the function that multiplies its transposed Jacobian with vectors.
+    """Returns the value of a function, and a function that multiplies vectors by its transposed Jacobian.
 
     Args:
-        func: tensors to tensors, both possibly nested; with ``has_aux`` its result is (tensors, something else).
-        primals: its arguments.
+        func: Maps tensors to tensors, both possibly nested; with ``has_aux`` it returns (tensors, aux).
+        primals: Its arguments.
 
     Returns:
-        (value, multiply) or (value, multiply, aux). ``multiply(cotangents)`` takes what is nested as the value is, and
-        gives a tuple with one product for each of ``primals``.
+        (value, multiply) or (value, multiply, aux). ``multiply(cotangents)`` takes cotangents nested like the value,
+        and returns a tuple with one product for each of ``primals``.
 
     Raises:
-        RuntimeError: the result is not made of floating-point tensors.
+        RuntimeError: If the result does not consist of floating-point tensors.
 
     Example::
 
@@ -300,19 +300,19 @@ def _vjp(func: Callable, args: tuple, argnums: ArgNums | None, has_aux: bool) ->
 
 
 def jvp(func: Callable, primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
-    """The value of a function, and the product of its Jacobian with a vector: how it changes along ``tangents``.
+    """Returns the value of a function, and the product of its Jacobian with a vector: its change along ``tangents``.
 
     Args:
-        func: tensors to tensors, both possibly nested; with ``has_aux`` its result is (tensors, something else).
-        primals: the tuple of its arguments.
-        tangents: nested as they are.
-        strict: an output that does not depend on the arguments is an error.
+        func: Maps tensors to tensors, both possibly nested; with ``has_aux`` it returns (tensors, aux).
+        primals: The tuple of its arguments.
+        tangents: Nested like ``primals``.
+        strict: Raise an error if an output does not depend on the arguments.
 
     Returns:
         (value, product), nested alike; or (value, product, aux).
 
     Raises:
-        RuntimeError: primals and tangents do not fit together, or the result is not made of tensors.
+        RuntimeError: If primals and tangents do not match, or the result does not consist of tensors.
 
     Example::
 
@@ -366,7 +366,7 @@ def _check_dependence(run: _Run) -> None:
 
 
 def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:
-    """The value of a function, and the function ``tangents -> jvp(func, primals, tangents)[1]``, cheap to call often.
+    """Returns the value, and a function ``tangents -> jvp(func, primals, tangents)[1]`` that is cheap to call often.
 
     Example::
 
@@ -399,11 +399,11 @@ def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:
     return run.out(run.result), multiply
 
 
-# --- whole Jacobians -------------------------------------------------------------------------------------------------
+# --- Jacobians -------------------------------------------------------------------------------------------------------
 
 
 def _basis(tensor: Tensor) -> Tensor:
-    """All tensors of the shape of ``tensor`` with one 1 and zeros, stacked."""
+    """The standard basis of the space of ``tensor``, stacked."""
     ones = torch.eye(tensor.numel(), dtype=tensor.dtype, device=tensor.device)
     return ones.reshape(tensor.numel(), *tensor.shape)
 
@@ -417,21 +417,21 @@ def _require_real(who: str, values: Any, what: str) -> None:
 
 
 def _nested(run: _Run, blocks: list[list[Tensor]]) -> Any:
-    """blocks[i][j], the Jacobian of the i-th output by the j-th point, in the nestings of both."""
+    """Nests blocks[i][j], the Jacobian of the i-th output by the j-th point, like the outputs and the points."""
     rows = [tree_unflatten(row, run.points_spec) for row in blocks]
     return tree_map(lambda i: rows[i], tree_unflatten(range(len(rows)), run.outputs_spec))
 
 
 def jacrev(func: Callable, argnums: ArgNums = 0, *, has_aux: bool = False, chunk_size: int | None = None) -> Callable:
-    """The Jacobian of a function, as a function of the same arguments; by rows, one backward pass for each output.
+    """Returns the Jacobian of a function, as a function of the same arguments; computed by rows in backward passes.
 
     Args:
-        func: tensors to tensors, both possibly nested; with ``has_aux`` its result is (tensors, something else).
-        argnums: by which positional argument(s).
-        chunk_size: accepted: rows are computed one by one anyway.
+        func: Maps tensors to tensors, both possibly nested; with ``has_aux`` it returns (tensors, aux).
+        argnums: The positional argument(s) to differentiate by.
+        chunk_size: Ignored: rows are computed one by one.
 
     Returns:
-        A function whose result is nested as ``func``'s is, and therein as the arguments are: tensors of shape
+        A function whose result is nested like ``func``'s, and within that like the arguments: tensors of shape
         ``output.shape + input.shape``.
 
     Example::
@@ -470,9 +470,9 @@ def _joined(rows: Sequence[Tensor], output: Tensor, point: Tensor) -> Tensor:
 
 
 def jacfwd(func: Callable, argnums: ArgNums = 0, has_aux: bool = False, *, randomness: str = "error") -> Callable:
-    """As :func:`jacrev`, by columns: one product J·v for each element of the inputs.
+    """Like :func:`jacrev`, but computed by columns: one product J·v for each element of the inputs.
 
-    ``func`` runs once, so that ``randomness`` only says whether it may draw random numbers at all.
+    ``func`` runs once, so ``randomness`` only determines whether it may draw random values at all.
 
     Example::
 
@@ -504,7 +504,7 @@ def jacfwd(func: Callable, argnums: ArgNums = 0, has_aux: bool = False, *, rando
 
 
 def hessian(func: Callable, argnums: ArgNums = 0) -> Callable:
-    """The second derivatives of a function: the Jacobian, by columns, of its Jacobian by rows.
+    """Returns the second derivatives of a function: the Jacobian, by columns, of its Jacobian by rows.
 
     Example::
 

@@ -1,4 +1,4 @@
-"""The older way to make functions of modules, which the package `functorch` brought: parameters in tuples."""
+"""The older functional API for modules from the package `functorch`: parameters in tuples."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _deprecated(name: str, instead: str) -> None:
 
 
 class _Stateless(Module):
-    """A module without numbers of its own: a copy on the meta device, and the names of what it lacks."""
+    """A module without data: a copy on the meta device, and the names of the tensors that it needs."""
 
     def __init__(self, model: Module):
         super().__init__()
@@ -37,18 +37,18 @@ class _Stateless(Module):
 
 
 class FunctionalModule(_Stateless):
-    """What :func:`make_functional` returns: call it with the parameters, then the module's arguments."""
+    """The type returned by :func:`make_functional`: call it with the parameters, then the module's arguments."""
 
     def forward(self, params: Sequence[Tensor], *args: Any, **kwargs: Any) -> Any:
-        """The module's result with these parameters."""
+        """Runs the module with these parameters."""
         return self._call(dict(zip(self.param_names, params, strict=True)), args, kwargs)
 
 
 class FunctionalModuleWithBuffers(_Stateless):
-    """What :func:`make_functional_with_buffers` returns: call it with parameters, buffers, then the arguments."""
+    """The type returned by :func:`make_functional_with_buffers`: call it with parameters, buffers, then arguments."""
 
     def forward(self, params: Sequence[Tensor], buffers: Sequence[Tensor], *args: Any, **kwargs: Any) -> Any:
-        """The module's result with these tensors. Buffers that it changes are changed in place."""
+        """Runs the module with these tensors. Buffers that it updates are modified in place."""
         given = dict(zip(self.buffer_names, buffers, strict=True))
         return self._call(dict(zip(self.param_names, params, strict=True)) | given, args, kwargs)
 
@@ -58,9 +58,10 @@ def _copies(tensors: Any, tracking: bool) -> Tensors:
 
 
 def make_functional(model: Module, disable_autograd_tracking: bool = False) -> tuple[FunctionalModule, Tensors]:
-    """Deprecated: a function of parameters, and copies of the module's.
+    """Deprecated: returns a function of parameters, and copies of the module's parameters.
 
-    Raises: RuntimeError if the module has buffers.
+    Raises:
+        RuntimeError: If the module has buffers.
 
     >>> import tensorgrad as torch, warnings
     >>> from tensorgrad.functorch import make_functional
@@ -80,7 +81,7 @@ def make_functional(model: Module, disable_autograd_tracking: bool = False) -> t
 def make_functional_with_buffers(
     model: Module, disable_autograd_tracking: bool = False
 ) -> tuple[FunctionalModuleWithBuffers, Tensors, Tensors]:
-    """Deprecated: a function of parameters and buffers, and copies of the module's.
+    """Deprecated: returns a function of parameters and buffers, and copies of the module's.
 
     >>> import tensorgrad as torch, warnings
     >>> from tensorgrad.functorch import make_functional_with_buffers
@@ -95,9 +96,10 @@ def make_functional_with_buffers(
 
 
 def combine_state_for_ensemble(models: Sequence[Module]) -> tuple[FunctionalModuleWithBuffers, Tensors, Tensors]:
-    """Deprecated: a function of parameters and buffers, and those of several modules of one class, stacked.
+    """Deprecated: returns a function of parameters and buffers, and the stacked ones of several modules of one class.
 
-    Raises: RuntimeError for no modules, or modules of different classes or modes.
+    Raises:
+        RuntimeError: If there are no modules, or if their classes or modes differ.
 
     >>> import tensorgrad as torch, warnings
     >>> from tensorgrad.functorch import combine_state_for_ensemble, vmap

@@ -1,4 +1,4 @@
-"""Modules as functions of their parameters, one at a time or many stacked."""
+"""Modules as functions of their parameters, singly or stacked."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import tensorgrad as torch
 from tensorgrad.tensor import Tensor
 
-if TYPE_CHECKING:  # `torch.vmap`, which is in this package, does without the modules
+if TYPE_CHECKING:  # `torch.vmap`, also in this package, does not need the modules
     from tensorgrad.nn.module import Module
 
 
@@ -21,18 +21,18 @@ def functional_call(
     tie_weights: bool = True,
     strict: bool = False,
 ) -> Any:
-    """``module(*args, **kwargs)`` with other tensors in the places of its parameters and buffers.
+    """Calls ``module(*args, **kwargs)`` with other tensors in place of its parameters and buffers.
 
     Args:
-        parameter_and_buffer_dicts: the tensors by name, in one dictionary or several; what is not named stays. Where
-            the module replaces a buffer, the dictionary has the new one afterwards.
-        args: the arguments, in a tuple; or one that is no tuple.
-        tie_weights: what the module has under several names is replaced under all of them.
-        strict: names that only one side has are an error.
+        parameter_and_buffer_dicts: The tensors by name, in one dictionary or several; others are unchanged. If the
+            module replaces a buffer, the dictionary contains the new one afterwards.
+        args: The arguments, in a tuple; or a single one that is not a tuple.
+        tie_weights: Replace a tensor that the module has under several names under all of them.
+        strict: Raise an error for missing or unexpected names.
 
     Raises:
-        ValueError: two tensors for one thing.
-        RuntimeError: see ``strict``.
+        ValueError: If there are two tensors for the same parameter or buffer.
+        RuntimeError: See ``strict``.
 
     Example::
 
@@ -49,10 +49,10 @@ def functional_call(
 
 
 def stack_module_state(models: Sequence[Module] | Any) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """The parameters of several modules of one class stacked by name, and their buffers: for `vmap` over an ensemble.
+    """Stacks the parameters and buffers of several modules of one class by name, for `vmap` over an ensemble.
 
     Raises:
-        RuntimeError: no modules, modules of different classes or modes, or with different ``requires_grad``.
+        RuntimeError: If there are no modules, or if their classes, modes or ``requires_grad`` differ.
 
     Example::
 
@@ -92,7 +92,7 @@ def _stacked(members: list[dict[str, Tensor]]) -> dict[str, Tensor]:
 
 
 def replace_all_batch_norm_modules_(root: Module) -> Module:
-    """Makes every batch norm in ``root`` forget and no longer keep its running statistics; returns ``root``.
+    """Makes every batch norm in ``root`` discard and stop tracking running statistics; returns ``root``.
 
     >>> import tensorgrad as torch
     >>> net = torch.func.replace_all_batch_norm_modules_(torch.nn.Sequential(torch.nn.BatchNorm1d(2)))

@@ -1,4 +1,4 @@
-"""The rest of `torch.func`."""
+"""The remaining functions of `torch.func`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tensorgrad.tensor import Tensor
 
 
 def functionalize(func: Callable, *, remove: str = "mutations") -> Callable:
-    """``func`` as it is: its in-place writes, which PyTorch replaces when a compiler looks on, have the same effect.
+    """Returns ``func`` wrapped unchanged: without a compiler, its in-place writes need not be replaced.
 
     Raises:
-        RuntimeError: ``remove`` is neither ``"mutations"`` nor ``"mutations_and_views"``.
+        RuntimeError: If ``remove`` is neither ``"mutations"`` nor ``"mutations_and_views"``.
 
     >>> import tensorgrad as torch
     >>> torch.func.functionalize(lambda x: x.add_(1))(torch.zeros(2))
@@ -35,7 +35,7 @@ def functionalize(func: Callable, *, remove: str = "mutations") -> Callable:
 
 
 def debug_unwrap(tensor: Tensor, *, recurse: bool = True) -> Tensor:
-    """The tensor itself: transforms here use no wrappers.
+    """Returns the tensor itself: transforms here use no wrappers.
 
     >>> import tensorgrad as torch
     >>> torch.func.debug_unwrap(torch.ones(1))
@@ -48,16 +48,16 @@ def debug_unwrap(tensor: Tensor, *, recurse: bool = True) -> Tensor:
 
 
 def rearrange(tensor: Tensor | Sequence[Tensor], pattern: str, **axes_lengths: int) -> Tensor:
-    """A tensor with its dimensions reordered, split and merged as a pattern says (Rogozhnikov, *Einops*, 2022).
+    """Reorders, splits and merges dimensions according to a pattern (Rogozhnikov, *Einops*, 2022).
 
     Args:
-        tensor: a tensor; a list of them is stacked first.
-        pattern: names of the dimensions before and after ``->``. Names in parentheses are one dimension; ``...`` stands
-            for any others, ``1`` for a dimension of that size.
-        axes_lengths: sizes of dimensions that do not follow from the shape.
+        tensor: A tensor; a list of them is stacked first.
+        pattern: Names of the dimensions before and after ``->``. Names in parentheses form one dimension; ``...`` means
+            any other dimensions, ``1`` a dimension of that size.
+        axes_lengths: Sizes of dimensions that cannot be inferred from the shape.
 
     Raises:
-        ValueError: the pattern does not make sense, or does not fit the shape.
+        ValueError: If the pattern is invalid, or does not match the shape.
 
     Example::
 
@@ -94,7 +94,7 @@ _MERGED = "(...)"  # an ellipsis in parentheses
 
 
 def _groups(side: str, pattern: str) -> list[list[str]]:
-    """The dimensions of one side, each as the names that it is made of; a dimension of size 1 has none."""
+    """The dimensions of one side, each as a list of the names in it; empty for a dimension of size 1."""
     groups: list[list[str]] = []
     inside = False
     for word in re.findall(r"\(|\)|\.\.\.|\w+|\S", side):
@@ -120,7 +120,7 @@ def _check_pattern(before: list, after: list, lengths: dict, pattern: str) -> No
     names = [[name.strip("()") for group in groups for name in group] for groups in (before, after)]
     for side in names:
         if len(set(side)) != len(side):
-            raise ValueError(f"rearrange: a name comes twice on one side of {pattern!r}")
+            raise ValueError(f"rearrange: a name appears twice on one side of {pattern!r}")
     if set(names[0]) != set(names[1]):
         raise ValueError(f"rearrange: the two sides of {pattern!r} have different names")
     if any(_MERGED in group for group in before):
@@ -131,7 +131,7 @@ def _check_pattern(before: list, after: list, lengths: dict, pattern: str) -> No
 
 
 def _without_ellipsis(groups: list, before: list, ndim: int, pattern: str) -> list:
-    """The groups with as many names in the place of '...' as there are dimensions left."""
+    """The groups with '...' replaced by names for the remaining dimensions."""
     if ["..."] not in before:
         return groups
     count = ndim - len(before) + 1
@@ -148,7 +148,7 @@ def _without_ellipsis(groups: list, before: list, ndim: int, pattern: str) -> li
 
 
 def _sizes(before: list, shape: Any, lengths: dict[str, int], pattern: str) -> dict[str, int]:
-    """The size of every name. Raises: ValueError if the shape does not fit, or leaves more than one unknown."""
+    """The size of each name. Raises: ValueError if the shape does not match, or leaves more than one unknown."""
     sizes = dict(lengths)
     for group, size in zip(before, shape, strict=True):
         known = 1
@@ -156,9 +156,9 @@ def _sizes(before: list, shape: Any, lengths: dict[str, int], pattern: str) -> d
             known *= sizes.get(name, 1)
         unknown = [name for name in group if name not in sizes]
         if len(unknown) > 1:
-            raise ValueError(f"rearrange: the sizes of {unknown} in {pattern!r} do not follow from the shape")
+            raise ValueError(f"rearrange: the sizes of {unknown} in {pattern!r} cannot be inferred from the shape")
         if (size != known) if not unknown else (not known or size % known):
-            raise ValueError(f"rearrange: a dimension of size {size} does not fit {group or [1]} in {pattern!r}")
+            raise ValueError(f"rearrange: a dimension of size {size} does not match {group or [1]} in {pattern!r}")
         if unknown:
             sizes[unknown[0]] = size // known
     return sizes

@@ -1,4 +1,4 @@
-"""`torch.jit`: programs that are scripted or traced for TorchScript run as the Python that they are."""
+"""`torch.jit`: programs scripted or traced for TorchScript run as ordinary Python."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = [
 
 
 def script(obj: Any, *args: Any, **options: Any) -> Any:
-    """Returns the function, class or module as it is.
+    """Returns the function, class or module unchanged.
 
     >>> import tensorgrad as torch
     >>> torch.jit.script(torch.nn.ReLU())
@@ -24,7 +24,7 @@ def script(obj: Any, *args: Any, **options: Any) -> Any:
 
 
 class ScriptFunction:
-    """What PyTorch's `jit.script` makes of a function; here nothing is one.
+    """The type of scripted functions in PyTorch; here there are none.
 
     >>> import tensorgrad as torch
     >>> isinstance(torch.jit.script(abs), torch.jit.ScriptFunction)
@@ -33,9 +33,9 @@ class ScriptFunction:
 
 
 def trace(func: Any, example_inputs: Any = None, *args: Any, **options: Any) -> Any:
-    """Returns the function or module as it is, after one run on the example: what fails, fails here.
+    """Returns the function or module unchanged, after running it once on the example so that errors occur here.
 
-    The example is a tensor or a tuple of arguments; `example_kwarg_inputs` is a dict of them.
+    The example is a tensor or a tuple of arguments; `example_kwarg_inputs` is a dict of arguments.
 
     >>> import tensorgrad as torch
     >>> def double(x):
@@ -51,7 +51,7 @@ def trace(func: Any, example_inputs: Any = None, *args: Any, **options: Any) -> 
 
 
 def trace_module(mod: Any, inputs: dict[str, Any], *args: Any, **options: Any) -> Any:
-    """Returns the module as it is, after one run of each of its methods on the example that `inputs` has for it.
+    """Returns the module unchanged, after running each method in `inputs` once on its example.
 
     >>> import tensorgrad as torch
     >>> torch.jit.trace_module(torch.nn.ReLU(), {"forward": torch.ones(2)})
@@ -62,8 +62,8 @@ def trace_module(mod: Any, inputs: dict[str, Any], *args: Any, **options: Any) -
     return mod
 
 
-def _as_it_is(obj: Any = None, *args: Any, **options: Any) -> Any:
-    """Returns the function or module as it is (or, called with options only, a decorator that does).
+def _unchanged(obj: Any = None, *args: Any, **options: Any) -> Any:
+    """Returns the function or module unchanged (or, called with options only, a decorator that does).
 
     >>> import tensorgrad as torch
     >>> @torch.jit.ignore
@@ -75,11 +75,11 @@ def _as_it_is(obj: Any = None, *args: Any, **options: Any) -> Any:
     return (lambda function: function) if obj is None or obj.__class__ in (bool, str) else obj
 
 
-ignore = unused = export = script_method = script_if_tracing = freeze = optimize_for_inference = _as_it_is
+ignore = unused = export = script_method = script_if_tracing = freeze = optimize_for_inference = _unchanged
 
 
 def is_scripting() -> bool:
-    """Whether the running code is TorchScript: never.
+    """Returns whether the code runs as TorchScript: always False.
 
     >>> import tensorgrad as torch
     >>> torch.jit.is_scripting()
@@ -92,7 +92,7 @@ is_tracing = is_scripting
 
 
 def annotate(the_type: Any, the_value: Any) -> Any:
-    """Returns the value.
+    """Returns the value unchanged.
 
     >>> import tensorgrad as torch
     >>> torch.jit.annotate(list[int], [])
@@ -114,7 +114,10 @@ def isinstance(obj: Any, target_type: Any) -> bool:
 
 
 def save(m: Any, f: Any, *args: Any, **options: Any) -> None:
-    """Raises: NotImplementedError. Use `torch.save(module.state_dict(), file)`.
+    """Would write a TorchScript file; use `torch.save(module.state_dict(), file)` instead.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.jit.save(torch.nn.ReLU(), "relu.pt")
@@ -128,7 +131,10 @@ def save(m: Any, f: Any, *args: Any, **options: Any) -> None:
 
 
 def load(f: Any, *args: Any, **options: Any) -> Any:
-    """Raises: NotImplementedError: a TorchScript file is a program for PyTorch's own interpreter.
+    """Would load a TorchScript file, which is a program for PyTorch's own interpreter.
+
+    Raises:
+        NotImplementedError: Always.
 
     >>> import tensorgrad as torch
     >>> torch.jit.load("relu.pt")
@@ -139,7 +145,7 @@ def load(f: Any, *args: Any, **options: Any) -> Any:
     raise NotImplementedError("jit.load: TorchScript files cannot be run; load a state_dict with torch.load(file)")
 
 
-# These need torch.nn, which scripting alone does not.
+# These need torch.nn, which scripting does not.
 _LATER = ("RecursiveScriptModule", "ScriptModule", "TopLevelTracedModule", "TracedModule")
 
 

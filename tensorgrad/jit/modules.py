@@ -1,4 +1,4 @@
-"""The classes of TorchScript's modules. `torch.jit.script` makes none of them: it returns what it is given."""
+"""The classes of TorchScript modules. `torch.jit.script` does not use them: it returns its argument."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tensorgrad.nn.module import Module
 
 
 class ScriptModule(Module):
-    """A module that is written for TorchScript: an ordinary one, which cannot be saved as a TorchScript file.
+    """A module written for TorchScript: an ordinary module, which cannot be saved as a TorchScript file.
 
     >>> import tensorgrad as torch
     >>> class Double(torch.jit.ScriptModule):
@@ -35,7 +35,7 @@ class ScriptModule(Module):
 
 
 class RecursiveScriptModule(ScriptModule):
-    """What PyTorch's `jit.script` makes of a module.
+    """The type of scripted modules in PyTorch.
 
     >>> import tensorgrad as torch
     >>> isinstance(torch.jit.script(torch.nn.ReLU()), torch.jit.RecursiveScriptModule)
@@ -44,7 +44,7 @@ class RecursiveScriptModule(ScriptModule):
 
 
 class TracedModule(ScriptModule):
-    """What PyTorch's `jit.trace` makes of the modules inside one.
+    """The type of submodules of traced modules in PyTorch.
 
     >>> import tensorgrad as torch
     >>> issubclass(torch.jit.TracedModule, torch.jit.ScriptModule)
@@ -53,7 +53,7 @@ class TracedModule(ScriptModule):
 
 
 class TopLevelTracedModule(TracedModule):
-    """What PyTorch's `jit.trace` makes of a module.
+    """The type of traced modules in PyTorch.
 
     >>> import tensorgrad as torch
     >>> issubclass(torch.jit.TopLevelTracedModule, torch.jit.ScriptModule)

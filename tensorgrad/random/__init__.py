@@ -1,4 +1,4 @@
-"""`torch.random`: seeds and states of the random numbers."""
+"""`torch.random`: seeds and states of random number generators."""
 
 import typing as _typing
 

@@ -1,4 +1,4 @@
-"""The default generators of the host and of all GPUs together: seeding them, and going back to where they stood."""
+"""The default generators of the host and of all GPUs: seeding them, and saving and restoring their states."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from tensorgrad.random.generator import Generator, default_generator
 
 
 def manual_seed(seed) -> Generator:
-    """Seed the default generators, of the host and of all GPUs, with `int(seed)`; return the host's.
+    """Seeds the default generators, of the host and of all GPUs, with `int(seed)`; returns the host's.
 
     >>> from tensorgrad.random import manual_seed
     >>> manual_seed(1).initial_seed()
     1
 
-    Raises: ValueError if the seed is outside [-2**63, 2**64).
+    Raises:
+        ValueError: If the seed is outside [-2**63, 2**64).
     """
     seed = int(seed)
     default_generator.manual_seed(seed)
@@ -27,7 +28,7 @@ def manual_seed(seed) -> Generator:
 
 
 def seed() -> int:
-    """Seed the default generators, of the host and of all GPUs, from the system's entropy; return the 64-bit seed.
+    """Seeds the default generators, of the host and of all GPUs, from the system's entropy; returns the 64-bit seed.
 
     >>> import tensorgrad as torch
     >>> first, second = torch.seed(), torch.seed()
@@ -40,7 +41,7 @@ def seed() -> int:
 
 
 def initial_seed() -> int:
-    """The default generator's seed.
+    """Returns the default generator's seed.
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(7)
@@ -50,11 +51,11 @@ def initial_seed() -> int:
     return default_generator.initial_seed()
 
 
-Places = tuple[np.ndarray, philox.Places]  # where default generators stand: the host's state, and those of GPUs
+Places = tuple[np.ndarray, philox.Places]  # the states of the default generators: the host's, and those of GPUs
 
 
 def places(gpus=None) -> Places:
-    """Where the default generators of the host and of some GPUs (their numbers; None: all) stand, for `go_to`.
+    """Returns the states of the default generators of the host and of GPUs (by index; None: all), for `go_to`.
 
     >>> from tensorgrad.random import default_generator, default_generators
     >>> before = default_generators.places()
@@ -68,23 +69,23 @@ def places(gpus=None) -> Places:
 
 
 def go_to(taken: Places) -> None:
-    """Puts the default generators back where they were."""
+    """Restores the states of the default generators."""
     host, gpus = taken
     default_generator.set_state_bytes(host)
     philox.go_to(gpus)
 
 
 def standing_at(taken: Places) -> bool:
-    """Whether no default generator has moved since."""
+    """Returns whether the default generators are still in these states."""
     host, gpus = taken
     return np.array_equal(default_generator.state_bytes(), host) and philox.standing_at(gpus)
 
 
 @contextmanager
 def fork_rng(devices=None, enabled=True, device_type=None):
-    """Run a block of code and then put the default generators back where they were before.
+    """A context manager that restores the default generators at its end.
 
-    The host's is always put back; `devices` says of which GPUs too (None: of all). With `enabled=False` nothing is.
+    The host's is always restored; `devices` selects the GPUs (None: all). With `enabled=False` nothing is restored.
 
     >>> from tensorgrad.random import default_generator, fork_rng, manual_seed
     >>> before = manual_seed(0).state_bytes()

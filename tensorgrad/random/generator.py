@@ -1,10 +1,10 @@
-"""Generators: PyTorch's CPU stream of random bits, number for number, on NumPy's Mersenne Twister.
+"""Generators: the same stream of random bits as PyTorch's CPU generator, on NumPy's Mersenne Twister.
 
 Those of GPUs are in `random/philox.py`.
 
-PyTorch's CPU generator is mt19937 seeded with Knuth's initialiser, which is NumPy's "legacy" seeding. So the same seed
-gives the same 32-bit words here; `kernels/array/sample.py` turns them into the same samples. A state saved by PyTorch
-(`torch.get_rng_state()`, checkpoints) can be loaded here and the other way round: the bytes are the same.
+PyTorch's CPU generator is mt19937 seeded with Knuth's initializer, which is NumPy's "legacy" seeding. So the same seed
+produces the same 32-bit words here; `kernels/array/sample.py` turns them into the same samples. A state saved by
+PyTorch (`torch.get_rng_state()`, checkpoints) can be loaded here and vice versa: the bytes are the same.
 
 Source: M. Matsumoto and T. Nishimura, "Mersenne Twister", ACM TOMACS 8 (1998), with the 2002 initialisation.
 """
@@ -19,10 +19,10 @@ from tensorgrad.devices import device as Device
 from tensorgrad.storage.stubs import storage_class
 from tensorgrad.system import forks
 
-WORDS = 624  # of Mersenne Twister state
-DEFAULT_SEED = 67280421310721  # what `Generator()` starts from in PyTorch
+WORDS = 624  # words in a Mersenne Twister state
+DEFAULT_SEED = 67280421310721  # the initial seed of `Generator()` in PyTorch
 
-# The bytes of a saved CPU state, as PyTorch lays them out. The words of the state sit in 64-bit slots.
+# The layout of a saved CPU state in PyTorch. The words of the state are stored as 64-bit integers.
 STATE = np.dtype(
     {
         "names": [
@@ -44,7 +44,7 @@ STATE = np.dtype(
 
 
 def check_seed(seed) -> int:
-    """A seed between 0 and 2**64 - 1. Raises: RuntimeError for what is no integer, ValueError if it is out of range."""
+    """A seed in [0, 2**64 - 1]. Raises: RuntimeError if it is not an integer, ValueError if it is out of range."""
     if isinstance(seed, (bool, np.bool_)) or not isinstance(seed, (int, np.integer)):
         raise RuntimeError(f"manual_seed expected a long, but got {type(seed).__name__}")
     if not -(2**63) <= int(seed) < 2**64:
@@ -53,18 +53,17 @@ def check_seed(seed) -> int:
 
 
 def entropy() -> int:
-    """A 64-bit seed that nobody can foretell."""
+    """Returns an unpredictable 64-bit seed."""
     return int.from_bytes(os.urandom(8), "little")
 
 
 class Generator:
-    """A stream of random bits with PyTorch's methods; the samplers take one as their first argument.
+    """A stream of random bits with PyTorch's methods; samplers take one as their first argument.
 
-    `device` is where the samples are wanted. `Generator("cuda")` is a `PhiloxGenerator`; all others run on the host.
-    `next_normal` is the second half of a Box–Muller pair that nobody has asked for yet (None: there is none); PyTorch
-    keeps it in the state, so it is kept here. `next_float_normal` is its single-precision sibling: PyTorch 2.13 stores
-    but never uses it.
-    `lock` may be held around several draws that must not be separated; it is re-entrant.
+    `device` is the device of the samples. `Generator("cuda")` is a `PhiloxGenerator`; all others run on the host.
+    `next_normal` is the unused second half of a Box–Muller pair, or None; PyTorch keeps it in the state, so it is kept
+    here. `next_float_normal` is its single-precision counterpart: PyTorch 2.13 stores but never uses it.
+    `lock` may be held during several draws that must not be separated; it is re-entrant.
 
     >>> from tensorgrad.random.generator import Generator
     >>> g = Generator().manual_seed(0)
@@ -73,14 +72,15 @@ class Generator:
     >>> g.initial_seed()
     0
 
-    Raises: RuntimeError for a device that has no generator.
+    Raises:
+        RuntimeError: If the device has no generator.
     """
 
     __slots__ = ("__weakref__", "_bits", "_seed", "_untouched", "device", "lock", "next_float_normal", "next_normal")
 
     def __new__(cls, device="cpu"):
         if cls is Generator and Device(device).type in CLASSES:
-            storage_class(Device(device))  # raises without a GPU
+            storage_class(Device(device))  # raises an error without a GPU
             cls = CLASSES[Device(device).type]
         return object.__new__(cls)
 
@@ -96,12 +96,14 @@ class Generator:
     # --- seeding -----------------------------------------------------------------------------------------------------
 
     def manual_seed(self, seed: int) -> Generator:
-        """Start the stream of `seed` and return the generator itself.
+        """Starts the stream of `seed` and returns the generator itself.
 
-        Seeds run from -2**63 to 2**64 - 1; a negative one stands for `2**64 + seed`. Only its low 32 bits choose the
-        stream, as in PyTorch.
+        Seeds range from -2**63 to 2**64 - 1; a negative one means `2**64 + seed`. As in PyTorch, only the low 32 bits
+        select the stream.
 
-        Raises: RuntimeError if `seed` is not an integer, ValueError if it is out of range.
+        Raises:
+            RuntimeError: If `seed` is not an integer.
+            ValueError: If it is out of range.
         """
         seed = check_seed(seed)
         with self.lock:
@@ -109,14 +111,14 @@ class Generator:
         return self
 
     def seed(self) -> int:
-        """Start a stream that cannot be foretold and return its 64-bit seed."""
+        """Starts an unpredictable stream and returns its 64-bit seed."""
         seed = entropy()
         with self.lock:
             self._reseed(seed)
         return seed
 
     def initial_seed(self) -> int:
-        """The seed that the stream was started from, between 0 and 2**64 - 1."""
+        """Returns the seed of the stream, between 0 and 2**64 - 1."""
         return self._seed
 
     def _reseed(self, seed: int) -> None:
@@ -128,13 +130,13 @@ class Generator:
     # --- state -------------------------------------------------------------------------------------------------------
 
     def state_bytes(self) -> np.ndarray:
-        """The state as PyTorch writes it: a fresh array of 5,056 bytes (uint8)."""
+        """Returns the state as PyTorch writes it: a new array of 5,056 bytes (uint8)."""
         record = np.zeros(1, STATE)
         with self.lock:
             state = self._bits.state["state"]
             position = int(state["pos"])
             record["seed"], record["seeded"], record["words"] = self._seed, 1, state["key"]
-            # PyTorch tells "seeded, nothing drawn" (next = 0) from "all 624 words used" (next = 624); NumPy does not.
+            # Unlike NumPy, PyTorch distinguishes "nothing drawn yet" (next = 0) from "all 624 words used" (next = 624).
             record["left"] = WORDS + 1 - position
             record["next"] = 0 if self._untouched else position
             if self.next_normal is not None:
@@ -144,9 +146,11 @@ class Generator:
         return record.view(np.uint8)
 
     def set_state_bytes(self, state: np.ndarray) -> None:
-        """Continue from a state that `state_bytes`, or PyTorch's `Generator.get_state`, returned.
+        """Continues from a state returned by `state_bytes`, or by PyTorch's `Generator.get_state`.
 
-        Raises: TypeError if `state` is not an array of uint8; RuntimeError if its size or contents cannot be a state.
+        Raises:
+            TypeError: If `state` is not an array of uint8.
+            RuntimeError: If it is not a valid state.
         """
         if not isinstance(state, np.ndarray) or state.dtype != np.uint8:
             raise TypeError("RNG state must be a torch.ByteTensor")
@@ -158,7 +162,7 @@ class Generator:
         record = np.ascontiguousarray(state).reshape(-1).view(STATE)[0]
         left, following = int(record["left"]), int(record["next"])
         untouched = left == 1 and following == 0
-        # `left` counts down as `next` counts up; a pair that does not belong together was not written by a generator.
+        # `left` counts down as `next` counts up; an inconsistent pair was not written by a generator.
         if record["seeded"] != 1 or not (untouched or (1 <= following <= WORDS and left == WORDS + 1 - following)):
             raise RuntimeError("Invalid mt19937 state")
         with self.lock:
@@ -171,17 +175,25 @@ class Generator:
         self._bits.state = {"bit_generator": "MT19937", "state": {"key": words, "pos": position}}
 
     def clone_state(self) -> Generator:
-        """A new generator that continues the stream from here on its own."""
-        twin = type(self)(self.device)
-        twin.set_state_bytes(self.state_bytes())
-        return twin
+        """Returns a new generator that continues the stream from here independently."""
+        clone = type(self)(self.device)
+        clone.set_state_bytes(self.state_bytes())
+        return clone
 
     def get_offset(self) -> int:
-        """Raises RuntimeError: only counter-based generators have an offset."""
+        """Not supported: only counter-based generators have an offset.
+
+        Raises:
+            RuntimeError: Always.
+        """
         raise RuntimeError("CPU Generator does not use offset")
 
     def set_offset(self, offset: int) -> None:
-        """Raises RuntimeError: only counter-based generators have an offset."""
+        """Not supported: only counter-based generators have an offset.
+
+        Raises:
+            RuntimeError: Always.
+        """
         raise RuntimeError("CPU Generator does not use offset")
 
     def __reduce__(self):
@@ -193,9 +205,9 @@ class Generator:
     # --- draws -------------------------------------------------------------------------------------------------------
 
     def words(self, n: int) -> np.ndarray:
-        """The next `n` 32-bit words, each in the low half of a uint64: a fresh array that the caller may overwrite.
+        """Returns the next `n` 32-bit words, each in the low half of a uint64: a new array that the caller may modify.
 
-        The fastest form, since it is what NumPy hands out.
+        The fastest form, since it is what NumPy returns.
         """
         with self.lock:
             if n > 0:
@@ -203,34 +215,34 @@ class Generator:
             return self._bits.random_raw(n)
 
     def random32(self, n: int) -> np.ndarray:
-        """The next `n` words as uint32."""
+        """Returns the next `n` words as uint32."""
         return self.words(n).astype(np.uint32)
 
     def random64(self, n: int) -> np.ndarray:
-        """The next `n` 64-bit numbers (uint64), each from two words, the first word on top."""
+        """Returns the next `n` 64-bit integers (uint64), each from two words, the first as the upper half."""
         pairs = self.words(2 * n)
         numbers = pairs[0::2] << np.uint64(32)
         numbers |= pairs[1::2]
         return numbers
 
     def skip(self, n: int) -> None:
-        """Pass over the next `n` words."""
+        """Skips the next `n` words."""
         with self.lock:
             if n > 0:
                 self._untouched = False
                 self._bits.random_raw(n, output=False)
 
     def mark(self):
-        """The place in the stream, for `rewind`. It leaves `next_normal` alone."""
+        """Returns the position in the stream, for `rewind`. Does not include `next_normal`."""
         return self._bits.state, self._untouched
 
     def rewind(self, mark) -> None:
-        """Go back to a place that `mark` returned."""
+        """Returns to a position that `mark` returned."""
         with self.lock:
             self._bits.state, self._untouched = mark
 
 
-CLASSES: dict[str, type[Generator]] = {}  # device type -> its generators; what is not in it draws on the host
+CLASSES: dict[str, type[Generator]] = {}  # device type -> its generator class; other devices use the host's
 
 default_generator = Generator()
 default_generator.seed()

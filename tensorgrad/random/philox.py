@@ -1,10 +1,10 @@
-"""The GPU's generators: PyTorch's CUDA stream of random bits, which needs no state but two numbers.
+"""The GPU's generators: PyTorch's CUDA stream of random bits, whose state is just two integers.
 
-Philox 4x32-10 is a function, not a machine: it scrambles a 128-bit counter under a 64-bit key, so that every thread of
-a GPU computes its own numbers without asking anybody. PyTorch's use of it, as that of cuRAND: the key is the seed, the
-upper half of the counter is the thread's number, the lower half says how many blocks of four words that thread has
-had. A generator therefore is a seed and an *offset*: the number of words (a multiple of 4) that each thread of the next
-kernel has to pass over. `kernels/cuda/random.py` launches the kernels; a saved state can be exchanged with PyTorch.
+Philox 4x32-10 is a pure function: it scrambles a 128-bit counter under a 64-bit key, so that every thread of
+a GPU computes its own random values independently. PyTorch uses it like cuRAND: the key is the seed, the
+upper half of the counter is the thread's index, and the lower half counts the blocks of four words that this thread
+has used. A generator is therefore a seed and an *offset*: the number of words (a multiple of 4) that each thread of
+the next kernel has to skip. `kernels/cuda/random.py` launches the kernels; a saved state can be exchanged with PyTorch.
 
 Source: J. K. Salmon, M. A. Moraes, R. O. Dror and D. E. Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC'11.
 """
@@ -28,7 +28,7 @@ STATE_BYTES = 16
 
 
 def philox(counter, subsequence, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The four words (uint32) of each place: `counter` and `subsequence` are the 64-bit halves of Philox's counter.
+    """Returns the four words (uint32) for each counter: `counter` and `subsequence` are its lower and upper 64 bits.
 
     >>> from tensorgrad.random.philox import philox
     >>> [hex(word) for word in philox(0, 0, 0)]
@@ -46,7 +46,7 @@ def philox(counter, subsequence, seed: int) -> tuple[np.ndarray, np.ndarray, np.
 
 
 class PhiloxGenerator(Generator):
-    """What `torch.Generator(device="cuda")` is: a seed, and an offset that every kernel moves on.
+    """The class of `torch.Generator(device="cuda")`: a seed, and an offset that every kernel advances.
 
     >>> from tensorgrad.random.philox import PhiloxGenerator
     >>> g = PhiloxGenerator("cuda:0").manual_seed(3)
@@ -67,9 +67,9 @@ class PhiloxGenerator(Generator):
         self._seed, self._offset = seed, 0
 
     def take(self, count: int) -> tuple[int, int]:
-        """The seed and the offset for a kernel whose threads need up to `count` words each; the next one gets others.
+        """Returns seed and offset for a kernel whose threads need up to `count` words each, and advances the offset.
 
-        Counts are rounded up to fours.
+        Counts are rounded up to multiples of four.
         """
         with self.lock:
             offset = self._offset
@@ -77,22 +77,22 @@ class PhiloxGenerator(Generator):
         return self._seed, offset
 
     def host(self) -> Generator:
-        """A generator for samples that have no kernel: drawn on the host, by a stream that this one chooses."""
+        """Returns a generator for samples that have no kernel: they are drawn on the host, seeded by this stream."""
         seed, offset = self.take(4)
         low, high, _, _ = philox(offset // 4, 0, seed)
         return Generator().manual_seed(int(high) << 32 | int(low))
 
     def state_bytes(self) -> np.ndarray:
-        """The state as PyTorch writes it: 16 bytes, the seed and the offset."""
+        """Returns the state as PyTorch writes it: 16 bytes, the seed and the offset."""
         with self.lock:
             return np.array([self._seed, self._offset], "<u8").view(np.uint8)
 
     def set_state_bytes(self, state: np.ndarray) -> None:
-        """Continue from a state that `state_bytes`, or PyTorch's `Generator.get_state`, returned.
+        """Continues from a state returned by `state_bytes`, or by PyTorch's `Generator.get_state`.
 
-        The seed alone (8 bytes) stands for the beginning of its stream.
+        The seed alone (8 bytes) means the beginning of its stream.
 
-        Raises: TypeError if `state` is not an array of uint8; RuntimeError if it cannot be a state.
+        Raises: TypeError if `state` is not an array of uint8; RuntimeError if it is not a valid state.
         """
         if not isinstance(state, np.ndarray) or state.dtype != np.uint8:
             raise TypeError("RNG state must be a torch.ByteTensor")
@@ -107,11 +107,11 @@ class PhiloxGenerator(Generator):
             self._seed = seed
 
     def get_offset(self) -> int:
-        """How many words each thread has had: what the next kernel passes over."""
+        """Returns how many words each thread has used, which the next kernel skips."""
         return self._offset
 
     def set_offset(self, offset: int) -> None:
-        """Go to another place of the stream. Raises: RuntimeError unless `offset` is a multiple of 4."""
+        """Moves to another position in the stream. Raises: RuntimeError unless `offset` is a multiple of 4."""
         if offset % 4:
             raise RuntimeError("offset must be a multiple of 4")
         with self.lock:
@@ -125,21 +125,21 @@ class PhiloxGenerator(Generator):
 
 CLASSES["cuda"] = PhiloxGenerator
 
-# --- the default generators, one for each GPU; made when first asked for ---------------------------------------------
+# --- the default generators, one for each GPU, created on first use --------------------------------------------------
 
 _defaults: dict[int, PhiloxGenerator] = {}
 _lock = forks.lock()
-_chance = entropy()
-_seed: int | None = None  # what default generators were last seeded with, all together; None: by chance
+_entropy = entropy()
+_seed: int | None = None  # the seed last set for all default generators; None: seeded from `_entropy`
 
 
 def _first_seed(index: int) -> int:
-    """What the default generator of a GPU begins with."""
-    return (_chance + index * 0x9E3779B97F4A7C15) % 2**64 if _seed is None else _seed
+    """The initial seed of a GPU's default generator."""
+    return (_entropy + index * 0x9E3779B97F4A7C15) % 2**64 if _seed is None else _seed
 
 
 def default(index: int) -> PhiloxGenerator:
-    """The default generator of a GPU.
+    """Returns the default generator of a GPU.
 
     >>> from tensorgrad.random import philox
     >>> philox.default(0) is philox.default(0)
@@ -155,14 +155,14 @@ def default(index: int) -> PhiloxGenerator:
 
 
 def index_of(device: Device) -> int:
-    """The number of a GPU: that of the current one where `device` names none."""
+    """Returns the index of a GPU: that of the current one if `device` has none."""
     return int(storage_class(device).xp.cuda.Device().id) if device.index is None else device.index
 
 
 def seed_all(seed: int) -> None:
-    """Seeds the default generators of all GPUs, those too that nobody has asked for yet.
+    """Seeds the default generators of all GPUs, including those that have not been created yet.
 
-    Raises: RuntimeError or ValueError for what is no seed.
+    Raises: RuntimeError or ValueError if the seed is invalid.
     """
     global _seed
     with _lock:
@@ -172,7 +172,7 @@ def seed_all(seed: int) -> None:
 
 
 class Places(NamedTuple):
-    """Where default generators of GPUs stand; `seed` is what others would begin with."""
+    """The states of the default generators of GPUs; `seed` is the initial one of the others."""
 
     states: dict[int, np.ndarray]
     all_gpus: bool
@@ -180,7 +180,7 @@ class Places(NamedTuple):
 
 
 def places(gpus=None) -> Places:
-    """Where the default generators of some GPUs (their numbers; None: all) stand, for `go_to`.
+    """Returns the states of the default generators of GPUs (by index; None: all), for `go_to`.
 
     >>> from tensorgrad.random import philox
     >>> before = philox.places([0])
@@ -195,18 +195,18 @@ def places(gpus=None) -> Places:
 
 
 def go_to(taken: Places) -> None:
-    """Puts the default generators back where they were."""
+    """Restores the states of the default generators."""
     global _seed
     _seed = taken.seed
     for index, state in taken.states.items():
         default(index).set_state_bytes(state)
     if taken.all_gpus:
-        for index in set(_defaults) - set(taken.states):  # they were made since
+        for index in set(_defaults) - set(taken.states):  # created in between
             _defaults[index]._reseed(_first_seed(index))
 
 
 def standing_at(taken: Places) -> bool:
-    """Whether none of them has moved since."""
+    """Returns whether the generators are still in these states."""
     now = places(None if taken.all_gpus else taken.states)
     return all(
         np.array_equal(state, taken.states[index]) if index in taken.states else default(index).get_offset() == 0

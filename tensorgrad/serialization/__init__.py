@@ -1,16 +1,16 @@
 """`torch.save` and `torch.load`: checkpoints in PyTorch's own format, in both directions.
 
 saving.py         `save`
-writing.py        what it does
-loading.py        `load`, and what its arguments mean
-reading.py        what it does: finds the format, and a place for each storage
-allowed_names.py  what a program lets a file name besides data
-defaults.py       what `load` does where neither the file nor the call says it
-tables.py         what the names in a checkpoint mean
-unpickler.py      reads a pickle as data: it never imports or runs what a file names
+writing.py        its implementation
+loading.py        `load`, and the meaning of its arguments
+reading.py        its implementation: detects the format, and places each storage on its device
+allowed_names.py  names that the program allows in addition to those of plain data
+defaults.py       defaults of `load` for what neither the file nor the call specifies
+tables.py         the meaning of the names in a checkpoint
+unpickler.py      reads a pickle as data: never imports or runs what a file names
 pickler.py        writes one
-describe.py       values in messages
-archive.py        the zip archive around it, and replacing a file in one step
+describe.py       formats values for messages
+archive.py        the zip archive around the pickle, and atomic file replacement
 legacy.py         the format before PyTorch 1.6
 """
 
@@ -37,5 +37,5 @@ __all__ = [
 ]  # fmt: skip
 
 for _name in __all__:
-    globals()[_name].__module__ = __name__  # the name by which they are pickled, as in PyTorch
+    globals()[_name].__module__ = __name__  # the name under which they are pickled, as in PyTorch
 del _name

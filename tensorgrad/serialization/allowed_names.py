@@ -1,4 +1,4 @@
-"""Classes and functions that a program trusts, so that a file may name them besides data."""
+"""Classes and functions that a program trusts, so that files may refer to them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _safe: list = []
 
 
 def add_safe_globals(safe_globals: list) -> None:
-    """Trusts classes and functions that `load` may then call when a file names them.
+    """Allows `load` to call these classes and functions when a file names them.
 
     Args:
-        safe_globals: the objects, or pairs (object, the full name by which files call it).
+        safe_globals: The objects, or pairs (object, the full name that files use for it).
 
     >>> import tensorgrad as torch
     >>> torch.serialization.add_safe_globals([set])
@@ -24,7 +24,7 @@ def add_safe_globals(safe_globals: list) -> None:
 
 
 def get_safe_globals() -> list:
-    """The classes and functions that `add_safe_globals` was given.
+    """Returns the classes and functions passed to `add_safe_globals`.
 
     >>> import tensorgrad as torch
     >>> torch.serialization.add_safe_globals([set])
@@ -36,7 +36,7 @@ def get_safe_globals() -> list:
 
 
 def clear_safe_globals() -> None:
-    """Trusts nothing but the built-in table again.
+    """Removes all added classes and functions; only the built-in table remains.
 
     >>> import tensorgrad as torch
     >>> torch.serialization.add_safe_globals([set])
@@ -49,7 +49,7 @@ def clear_safe_globals() -> None:
 
 @contextlib.contextmanager
 def safe_globals(safe_globals: list) -> Iterator[None]:
-    """`add_safe_globals` for the duration of a `with` block.
+    """A context manager that calls `add_safe_globals` temporarily.
 
     >>> import tensorgrad as torch
     >>> with torch.serialization.safe_globals([set]):

@@ -1,7 +1,7 @@
-"""PyTorch's zip archive: `name/data.pkl` says what the values are, `name/data/0`, `name/data/1`, ... hold the storages.
+"""PyTorch's zip archive: `name/data.pkl` describes the values; `name/data/0`, `name/data/1`, ... are the storages.
 
-All entries are stored uncompressed, the storages from multiples of 64 bytes on, so that they can be mapped into memory.
-Reading trusts no number in the file before it has been compared with the file's own size.
+All entries are uncompressed, and storages are aligned to 64 bytes, so that they can be mapped into memory.
+When reading, no number in the file is trusted before it has been checked against the file size.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ ALIGNMENT = 64
 
 
 class Writer:
-    """Writes an archive to anything with `write`, front to back: in a `with` block, or until `close`."""
+    """Writes an archive sequentially to any object with `write`: in a `with` block, or until `close`."""
 
     def __init__(self, file, name: str):
         self.stream = Stream(file)
         self.zip = zipfile.ZipFile(self.stream, "w", zipfile.ZIP_STORED)  # type: ignore[call-overload]
         self.name = name
-        self.identity = 0  # of the contents: PyTorch writes one too
+        self.identity = 0  # a checksum of the contents, which PyTorch writes too
 
     def add(self, entry: str, content) -> None:
-        """One entry, its first byte at a multiple of 64 from the start of the archive."""
+        """Writes an entry, aligned to 64 bytes."""
         content = memoryview(content).cast("B")
         info = zipfile.ZipInfo(f"{self.name}/{entry}", (1980, 1, 1, 0, 0, 0))
-        info.flag_bits |= 0x08  # the sizes follow the content: nothing that is written is written again
+        info.flag_bits |= 0x08  # the sizes follow the content, so that nothing needs to be rewritten
         info.file_size = content.nbytes
         large = content.nbytes * 1.05 > zipfile.ZIP64_LIMIT
         start = self.zip.fp.tell() + len(info.FileHeader(large)) + 4
@@ -76,21 +76,21 @@ class Writer:
 
 
 class Stream:
-    """A file that can only be written, as a whole: a write that is cut short goes on, or is an error.
+    """A write-only file: an incomplete write is continued, or raises an error.
 
-    After an error it takes no more, in silence: `zipfile` would still write its table of contents.
+    After an error it silently discards everything: `zipfile` would still write its table of contents.
     """
 
     def __init__(self, file):
         self.file, self.failed = file, False
 
     def flush(self) -> None:
-        """Flushes the file, if it can be."""
+        """Flushes the file if possible."""
         if not self.failed and hasattr(self.file, "flush"):
             self.file.flush()
 
     def write(self, data) -> int:
-        """Writes all of the data. Raises: OSError if the file does not take them."""
+        """Writes all of the data. Raises: OSError if the file does not accept it."""
         if self.failed:
             return len(data)
         try:
@@ -104,25 +104,25 @@ class Stream:
         return len(data)
 
     def _taken(self, taken, offered: int) -> int:
-        """How many of the bytes a file has taken, by what its `write` returns."""
+        """The number of bytes that a file accepted, according to the result of its `write`."""
         if taken is None and isinstance(self.file, io.RawIOBase):
-            raise BlockingIOError(errno.EAGAIN, "the file would block: save to one that waits")
-        if type(taken) is not int:  # not what it should return: it has raised no error
+            raise BlockingIOError(errno.EAGAIN, "the file is non-blocking and would block: use a blocking file")
+        if type(taken) is not int:  # a nonstandard `write`: without an exception, assume success
             return offered
         if not 0 < taken <= offered and offered:
-            raise OSError(errno.EIO, f"the file took {taken} of {offered} bytes")
+            raise OSError(errno.EIO, f"the file accepted {taken} of {offered} bytes")
         return taken
 
 
 @contextlib.contextmanager
 def replacing(path) -> Iterator:
-    """A file to write that takes the place of `path` in one step, when all of it has reached the disk.
+    """A temporary file that atomically replaces `path` once all of its contents have reached the disk.
 
-    Until then, and after an error or a crash in between, the old file stays as it was. What a crash leaves beside it
-    is removed by the next that writes to the folder.
+    Until then, and after an error or a crash, the old file is unchanged. Temporary files left by a crash are
+    removed by the next writer to the folder.
     """
     target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_file():  # a pipe or a device: there is nothing to replace
+    if target.exists() and not target.is_file():  # a pipe or a device cannot be replaced
         with open(target, "wb") as file:
             yield file
         return
@@ -136,11 +136,11 @@ def replacing(path) -> Iterator:
             file.flush()
             os.fsync(file.fileno())
         except BaseException:
-            with contextlib.suppress(Exception):  # what its buffer still holds does not fit either
+            with contextlib.suppress(Exception):  # flushing its buffer may fail as well
                 file.close()
             raise
         file.close()
-        if fcntl is None:  # Windows renames no open file
+        if fcntl is None:  # Windows cannot rename open files
             os.close(lock)
             lock = -1
         os.chmod(temporary, _mode(target))
@@ -155,15 +155,15 @@ def replacing(path) -> Iterator:
     _sync_folder(target.parent)
 
 
-# A file that is being written is locked as long as its writer lives. The lock is asked of the system that the file's
-# name names, since not every network's file system tells others of it.
+# A file is locked while its writer lives. The name of the file contains the system on which to check the lock, since
+# some network file systems do not share locks.
 _LEFT = re.compile(r"\..*\.([0-9a-f]{8})-[a-z0-9_]+\.tensorgrad-tmp")
-_SURELY_LEFT = 24 * 3600.0  # seconds without a change, of a file from another system
+_SURELY_LEFT = 24 * 3600.0  # seconds without changes after which a file from another system counts as abandoned
 
 
 @functools.cache
 def _system() -> str:
-    """A name of the running system, the same in all its containers, another after it was started again."""
+    """An identifier of the running system: shared by its containers, different after each boot."""
     try:
         name = Path("/proc/sys/kernel/random/boot_id").read_text()
     except OSError:
@@ -172,17 +172,17 @@ def _system() -> str:
 
 
 def _temporary(target: Path) -> tuple[int, str]:
-    """A new file beside the target, locked, and its name."""
+    """Creates a temporary file in the target's folder, and locks it. Returns its handle and name."""
     while True:
         start = f".{target.name[:64]}.{_system()}-"
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=start, suffix=".tensorgrad-tmp")
         if _locked(handle) is not False and (fcntl is None or os.fstat(handle).st_nlink):
             return handle, name
-        os.close(handle)  # another took it for left behind, in the moment before it was locked
+        os.close(handle)  # another process removed it as abandoned before it was locked
 
 
 def _locked(handle: int) -> bool | None:
-    """Locks a file, unless someone else has: then False. None where files cannot be locked."""
+    """Locks a file. Returns False if another process holds the lock, None if files cannot be locked."""
     if fcntl is None:
         return None
     try:
@@ -195,7 +195,7 @@ def _locked(handle: int) -> bool | None:
 
 
 def _remove_left(folder: Path) -> None:
-    """Removes the files that writers left in a folder when they were killed; never one whose writer may live."""
+    """Removes temporary files of killed processes from a folder; never one whose writer may still be running."""
     with contextlib.suppress(OSError):
         left = [name for name in os.listdir(folder) if name.endswith(".tensorgrad-tmp")]
         for name in left:
@@ -216,7 +216,7 @@ def _remove_if_left(path: Path, here: bool) -> None:
 
 
 def _mode(target: Path) -> int:
-    """The permissions of the file that is replaced, or those that a new file would get."""
+    """The permissions of the file to be replaced, or those that a new file would get."""
     if target.exists():
         return target.stat().st_mode & 0o777
     mask = os.umask(0)
@@ -225,7 +225,7 @@ def _mode(target: Path) -> int:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Makes the new name of the file as lasting as its contents, where folders can be opened."""
+    """Flushes a folder to disk, so that the new file name is durable too, on systems that support this."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -245,7 +245,7 @@ _LONGEST_COMMENT = 1 << 16
 
 
 class Entry(NamedTuple):
-    """Where the header of an entry is in the file, how many bytes the entry has, and their checksum."""
+    """The offset of an entry's header in the file, and the size and checksum of its contents."""
 
     offset: int
     size: int
@@ -253,16 +253,16 @@ class Entry(NamedTuple):
 
 
 class Reader:
-    """The entries of an archive.
+    """Reads the entries of an archive.
 
-    Raises: UnpicklingError for what PyTorch never writes: compressed, encrypted or doubled entries, entries that
-    together are longer than the file, or no `data.pkl`.
+    Raises: UnpicklingError for anything that PyTorch never writes: compressed, encrypted or duplicate entries, entries
+    whose total size exceeds that of the file, or no `data.pkl`.
     """
 
     def __init__(self, file):
         self.file = file
         self.length = file.seek(0, os.SEEK_END)
-        if type(self.length) is not int:  # an object that is only like a file
+        if type(self.length) is not int:  # a nonstandard file object
             self.length = file.tell()
         self.entries: dict[str, Entry] = {}
         try:
@@ -271,13 +271,13 @@ class Reader:
             raise UnpicklingError(f"the file is damaged: its table of contents is garbled ({problem(error)})") from None
         found = [name for name in self.entries if name.count("/") == 1 and name.endswith("/data.pkl")]
         if len(found) != 1:
-            raise UnpicklingError("the file is a zip archive, but no checkpoint: it has no data.pkl")
+            raise UnpicklingError("the file is a zip archive, but not a checkpoint: it has no data.pkl")
         self.prefix = found[0].removesuffix("data.pkl")
         if f"{self.prefix}constants.pkl" in self.entries:
-            raise UnpicklingError("the file is a TorchScript program: these cannot be loaded, only saved tensors can")
+            raise UnpicklingError("the file is a TorchScript program, which cannot be loaded: only saved tensors can")
 
     def _read_table(self) -> None:
-        """Finds the entries. (Not by `zipfile`, which takes a kilobyte for each, however short it is in the file.)"""
+        """Reads the entries. (Not with `zipfile`, which uses a kilobyte for each, however small it is in the file.)"""
         begin = max(0, self.length - _LONGEST_COMMENT - _END.size - _LOCATOR.size - _END64.size)
         tail = bytes(self._bytes(begin, self.length - begin, "the table of contents"))
         at = tail.rfind(b"PK\x05\x06")
@@ -288,9 +288,9 @@ class Reader:
         if before >= 0 and tail[at - _LOCATOR.size :][:4] == b"PK\x06\x07":
             *_, count, size, start = _END64.unpack_from(tail, before)
             at = before
-        shift = begin + at - size - start  # of an archive that something stands in front of
+        shift = begin + at - size - start  # of an archive with other data in front of it
         if shift < 0 or size > self.length or count * _ENTRY.size > size:
-            raise UnpicklingError("the file is damaged: its table of contents is not where it should be")
+            raise UnpicklingError("the file is damaged: its table of contents is misplaced")
         table = bytes(self._bytes(begin + at - size, size, "the table of contents"))
         at, total = 0, size
         for _ in range(count):
@@ -303,23 +303,23 @@ class Reader:
             self.entries[name] = entry
 
     def has(self, entry: str) -> bool:
-        """Whether there is such an entry."""
+        """Returns whether there is an entry of this name."""
         return self.prefix + entry in self.entries
 
     def size(self, entry: str) -> int:
-        """How many bytes an entry has. Raises: UnpicklingError if there is none of this name."""
+        """Returns the size of an entry in bytes. Raises: UnpicklingError if there is none of this name."""
         info = self.entries.get(self.prefix + entry)
         if info is None:
             raise UnpicklingError(f"the archive has no entry {described(entry)}, which its data.pkl refers to")
         return info.size
 
     def start(self, entry: str) -> int:
-        """Where in the file the bytes of an entry begin."""
+        """Returns the offset in the file at which the contents of an entry begin."""
         size = self.size(entry)
         offset = self.entries[self.prefix + entry].offset
         header = bytes(self._bytes(offset, _LOCAL.size, entry))
         if header[:4] != b"PK\x03\x04":
-            raise UnpicklingError(f"the file is damaged: the entry {described(entry)} is not where it should be")
+            raise UnpicklingError(f"the file is damaged: the entry {described(entry)} is misplaced")
         *_, name_length, extra_length = _LOCAL.unpack(header)
         start = offset + _LOCAL.size + name_length + extra_length
         if start + size > self.length:
@@ -327,14 +327,14 @@ class Reader:
         return start
 
     def read(self, entry: str) -> np.ndarray:
-        """The bytes of an entry. Raises: UnpicklingError if they are not those that were written."""
+        """Returns the contents of an entry. Raises: UnpicklingError if the checksum is wrong."""
         content = self._bytes(self.start(entry), self.size(entry), entry)
         if zlib.crc32(content.data) != self.entries[self.prefix + entry].checksum:
             raise UnpicklingError(f"the file is damaged: the checksum of the entry {described(entry)} is wrong")
         return content
 
     def _bytes(self, start: int, size: int, what: str) -> np.ndarray:
-        """Bytes of the file. Raises: UnpicklingError if there are not so many."""
+        """Reads bytes from the file. Raises: UnpicklingError if there are not enough."""
         if start + size > self.length:
             raise UnpicklingError(f"the file is cut short: {described(what)} reaches beyond its end")
         self.file.seek(start)
@@ -350,7 +350,7 @@ class Reader:
 
 
 def _entry(table: bytes, at: int, shift: int) -> tuple[int, str, Entry]:
-    """Where the next entry begins, and the name and the place of this one."""
+    """The position of the next entry in the table, and the name and location of this one."""
     fields = _ENTRY.unpack_from(table, at)
     flags, method, checksum, packed, size = fields[3], fields[4], *fields[7:10]
     name_length, extra_length, comment_length, offset = *fields[10:13], fields[16]
@@ -369,7 +369,7 @@ def _entry(table: bytes, at: int, shift: int) -> tuple[int, str, Entry]:
 
 
 def _long(extra: bytes, *numbers: int) -> Iterator[int]:
-    """The numbers that do not fit into 32 bits, from where an entry has them."""
+    """The values that do not fit into 32 bits, from the entry's extra field."""
     at = 0
     while struct.unpack_from("<H", extra, at)[0] != 1:
         at += 4 + struct.unpack_from("<H", extra, at + 2)[0]

@@ -1,4 +1,4 @@
-"""What `torch.load` does where neither the file nor the call says it: the byte order, and how files are mapped."""
+"""Defaults of `torch.load` for what neither the file nor the call specifies: byte order and memory mapping."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class LoadEndianness(Enum):
-    """Byte orders: this machine's, and the two that there are.
+    """Byte orders: that of this machine, and the two explicit ones.
 
     >>> import tensorgrad as torch
     >>> [order.name for order in torch.serialization.LoadEndianness]
@@ -24,7 +24,7 @@ _default: dict[str, Any] = {"endianness": None, "mmap": mmap.MAP_PRIVATE if hasa
 
 
 def get_default_load_endianness() -> LoadEndianness | None:
-    """The byte order of files that do not name theirs; None, which is little, unless it was set.
+    """Returns the byte order assumed for files that do not specify theirs; None, which means little, unless set.
 
     >>> import tensorgrad as torch
     >>> torch.serialization.get_default_load_endianness() is None
@@ -34,7 +34,10 @@ def get_default_load_endianness() -> LoadEndianness | None:
 
 
 def set_default_load_endianness(endianness: LoadEndianness | None) -> None:
-    """Sets the byte order of files that do not name theirs. Raises: TypeError for anything else.
+    """Sets the byte order assumed for files that do not specify theirs.
+
+    Raises:
+        TypeError: If it is not a byte order.
 
     >>> import tensorgrad as torch
     >>> torch.serialization.set_default_load_endianness(torch.serialization.LoadEndianness.BIG)
@@ -48,7 +51,7 @@ def set_default_load_endianness(endianness: LoadEndianness | None) -> None:
 
 
 def get_default_mmap_options() -> int | None:
-    """How `load(..., mmap=True)` maps files: `mmap.MAP_PRIVATE` unless it was set. (None on Windows.)
+    """Returns the flags with which `load(..., mmap=True)` maps files: `mmap.MAP_PRIVATE` unless set. (None on Windows.)
 
     >>> import mmap
     >>> import tensorgrad as torch
@@ -59,13 +62,15 @@ def get_default_mmap_options() -> int | None:
 
 
 class set_default_mmap_options:
-    """Sets how `load(..., mmap=True)` maps files, for a `with` block or from now on.
+    """Sets the flags with which `load(..., mmap=True)` maps files; also a context manager.
 
     Args:
-        flags: `mmap.MAP_PRIVATE`: changes to the tensors never reach the file; or `mmap.MAP_SHARED`: they do.
-            (Then the file's checksums no longer fit, and it can only be mapped again, not read.)
+        flags: With `mmap.MAP_PRIVATE`, changes to the tensors never reach the file; with `mmap.MAP_SHARED`, they do.
+            (The file's checksums are then wrong, and it can only be mapped again, not read.)
 
-    Raises: ValueError for other flags, RuntimeError on Windows.
+    Raises:
+        ValueError: For other flags.
+        RuntimeError: On Windows.
 
     >>> import mmap
     >>> import tensorgrad as torch

@@ -1,14 +1,14 @@
-"""Values from files in words: short whatever the value is, and no work however large it is."""
+"""Formats values from files for messages: always short, and cheap for values of any size."""
 
 from __future__ import annotations
 
 from typing import Any
 
-MOST = 40  # characters of a text
+MOST = 40  # characters of a string
 
 
 def described(value: Any, inside: bool = False) -> str:
-    """A value in a message. Never its `repr`: that of two lists that contain each other has no end.
+    """Describes a value in a message. Never uses its `repr`, which has no end for lists that contain each other.
 
     >>> from tensorgrad.serialization.describe import described
     >>> described("x" * 100), described([1, [2], {}]), described(10**100)
@@ -31,6 +31,6 @@ def described(value: Any, inside: bool = False) -> str:
 
 
 def problem(error: BaseException) -> str:
-    """What an exception says, without the values that some carry (a KeyError its key)."""
+    """Describes an exception without the values that some contain (such as the key of a KeyError)."""
     text = next((text for text in error.args if type(text) is str), "")
     return f"{type(error).__name__}: {text[:300]}"

@@ -1,8 +1,8 @@
-"""Reads and writes the format before PyTorch 1.6: five pickles one after another, then the bytes of the storages.
+"""Reads and writes the format before PyTorch 1.6: five pickles in a row, then the contents of the storages.
 
-The pickles are a magic number, a version, facts about the machine, the values, and the keys of the storages in the
-order in which these follow: each a count of elements (8 bytes) and the elements. The values refer to storages that
-come after them, so they are read twice: once to learn of the storages, without building anything, once to build.
+The pickles are a magic number, a version, system information, the values, and the keys of the storages in the
+order in which these follow: each a number of elements (8 bytes) and the elements. The values refer to storages that
+come after them, so they are read twice: first to find the storages, without building anything, then to build them.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from tensorgrad.storage.stubs import Storage
 
 MAGIC = 0x1950A86A20F9469CFC6C
 VERSION = 1001
-LONGEST = 256  # characters of a storage's name
+LONGEST = 256  # characters in the name of a storage
 
 
 class _Pickler(Pickler):
-    """References in the old format: they say, too, which part of the storage is meant (None: all of it)."""
+    """Writes references in the old format, which also specify a part of the storage (None: all of it)."""
 
     def __init__(self, file, protocol: int):
         super().__init__(file, protocol)
         self.elements: dict[str, int] = {}
 
     def persistent_id(self, obj):
-        """How a storage is written."""
+        """Returns the reference to write for a storage."""
         reference = super().persistent_id(obj)
         if reference is None:
             return None
@@ -50,7 +50,7 @@ def write(obj, file, protocol: int) -> None:
     for value in (MAGIC, VERSION, facts):
         pickle.dump(value, text, protocol)
     pickler = _Pickler(text, protocol)
-    pickler.dump(obj)  # all of it, before the first byte is written
+    pickler.dump(obj)  # completely, before the first byte is written
     keys = sorted(pickler.storages)
     pickle.dump(keys, text, protocol)
     stream = Stream(file)
@@ -61,15 +61,15 @@ def write(obj, file, protocol: int) -> None:
 
 
 def read(data, skim: Callable, values: Callable, plain: Callable, place: Callable):
-    """The value in `data`, a whole file in the old format.
+    """Returns the value in `data`, a complete file in the old format.
 
     Args:
-        skim: `skim(persistent, start)` tells `persistent` what a pickle refers to, and returns where it ends.
+        skim: `skim(persistent, start)` calls `persistent` with each reference in a pickle, and returns its end.
         values: `values(persistent, start)` reads a pickle.
-        plain: `plain(start)` reads one without storages, and returns (value, end).
-        place: `place(bytes, location)` makes a storage.
+        plain: `plain(start)` reads a pickle without storages, and returns (value, end).
+        place: `place(bytes, location)` creates a storage.
 
-    Raises: UnpicklingError for anything else than such a file.
+    Raises: UnpicklingError if it is not such a file.
     """
     if bytes(data[257:262]) == b"ustar":
         raise UnpicklingError("the file is a tar archive, which PyTorch wrote before version 0.1.10: it cannot be read")
@@ -78,7 +78,9 @@ def read(data, skim: Callable, values: Callable, plain: Callable, place: Callabl
         raise UnpicklingError("the file is not a PyTorch checkpoint: neither a zip archive nor the older format")
     version, at = plain(at)
     if type(version) is not int or version != VERSION:
-        raise UnpicklingError(f"the file has version {described(version)} of the old format; only {VERSION} is known")
+        raise UnpicklingError(
+            f"the file has version {described(version)} of the old format; only {VERSION} is supported"
+        )
     facts, at = plain(at)
     if isinstance(facts, dict) and facts.get("little_endian") is False:
         raise UnpicklingError("the file was written on a big-endian machine in the old format, which cannot be read")
@@ -90,26 +92,26 @@ def read(data, skim: Callable, values: Callable, plain: Callable, place: Callabl
 
 
 class _Storages:
-    """What the values of a file refer to."""
+    """The storages that the values of a file refer to."""
 
     def __init__(self, available: int, place: Callable):
-        self.available, self.place = available, place  # bytes: no file has storages longer than itself
+        self.available, self.place = available, place  # bytes: storages cannot be longer than the file
         self.kinds: dict[str, tuple[StorageType, int]] = {}  # key -> (type, elements)
         self.bytes: dict[str, np.ndarray] = {}
         self.made: dict[Any, Storage] = {}
 
     def announced(self, reference) -> None:
-        """Notes a storage that the file refers to."""
-        if isinstance(reference, tuple) and reference[:1] == ("module",):  # a class and its source: no storage
+        """Records a storage that the file refers to."""
+        if isinstance(reference, tuple) and reference[:1] == ("module",):  # a class with its source, not a storage
             return
         kind, key, _, elements, view = _checked(reference)
         if key not in self.kinds:
             self.kinds[key] = kind, elements
             self.available -= elements * kind.itemsize
             if self.available < 0:
-                raise UnpicklingError("the file is cut short: its storages are longer than all of it")
+                raise UnpicklingError("the file is cut short: its storages are longer than the file")
         if self.kinds[key] != (kind, elements):
-            raise UnpicklingError(f"the file describes storage {described(key)} in two ways")
+            raise UnpicklingError(f"the file describes storage {described(key)} inconsistently")
         if view is not None and view[1] + view[2] > elements:
             raise UnpicklingError("the file describes a part that reaches beyond its storage")
 
@@ -117,22 +119,20 @@ class _Storages:
         """Reads the bytes, which begin at `at`, in the order of `keys`."""
         right = isinstance(keys, list) and all(type(key) is str for key in keys) and len(keys) == len(self.kinds)
         if not right or set(keys) != set(self.kinds):
-            raise UnpicklingError("the file's list of storages is not that of the storages that its values refer to")
+            raise UnpicklingError("the file's list of storages does not match the storages that its values refer to")
         for key in keys:
             kind, elements = self.kinds[key]
             count, size = int.from_bytes(data[at : at + 8], "little", signed=True), elements * kind.itemsize
             if count != elements or at + 8 + size > len(data):
-                raise UnpicklingError(
-                    f"the file is damaged: storage {described(key)} has another length than it should"
-                )
+                raise UnpicklingError(f"the file is damaged: storage {described(key)} has the wrong length")
             self.bytes[key] = np.frombuffer(data, np.uint8, size, at + 8).copy()
             at += 8 + size
 
     def placed(self, reference) -> UntypedStorage | TypedStorage:
-        """The storage of a reference, or the part of one that (long ago) could be referred to by itself."""
+        """Returns the storage of a reference, or a part of one (which very old files could refer to directly)."""
         kind, key, location, elements, view = _checked(reference)
         if self.kinds.get(key) != (kind, elements):
-            raise UnpicklingError(f"the file describes storage {described(key)} in two ways")
+            raise UnpicklingError(f"the file describes storage {described(key)} inconsistently")
         if (key, view) not in self.made:
             content = _part(self.bytes[key], kind, view)
             self.made[key, view] = self.place(content, location)
@@ -144,7 +144,7 @@ def _part(content: np.ndarray, kind: StorageType, view) -> np.ndarray:
 
 
 def _checked(reference) -> tuple:
-    """Type, key, location, number of elements and view of a reference."""
+    """The type, key, location, number of elements and view of a reference."""
     right = type(reference) is tuple and len(reference) == 6 and type(reference[0]) is str
     if not right or reference[0] != "storage":
         raise UnpicklingError("the file refers to something that is not a storage, which was refused")
@@ -155,5 +155,5 @@ def _checked(reference) -> tuple:
     )  # fmt: skip
     texts = all(type(text) is str and len(text) <= LONGEST for text in (key, location))
     if not (part and texts and isinstance(kind, StorageType) and type(elements) is int and elements >= 0):
-        raise UnpicklingError("the file describes a storage wrongly")
+        raise UnpicklingError("the file contains an invalid description of a storage")
     return kind, key, location, elements, view

@@ -1,4 +1,4 @@
-"""`torch.load`: what its arguments mean."""
+"""`torch.load` and the meaning of its arguments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tensorgrad.ops.pytorch.storage_values import UntypedStorage
 
 MAP_LOCATION = (
     Callable[[UntypedStorage, str], UntypedStorage] | devices.device | str | dict[str, str] | None
-)  # of `load`
+)  # the type of this argument of `load`
 
 
 def load(
@@ -24,28 +24,29 @@ def load(
     mmap: bool | None = None,
     **pickle_load_args: Any,
 ) -> Any:
-    """Loads what `torch.save` (PyTorch's or this one) wrote, or PyTorch before 1.6.
+    """Loads a file written by `torch.save` (PyTorch's or this one), or by PyTorch before 1.6.
 
-    By default the file is read as data: tensors, numbers, texts, lists, dicts and a few more. A file that names
+    By default the file is read as data: tensors, numbers, strings, lists, dicts and a few more. A file that names
     anything else is refused, and nothing in it is ever executed. With `weights_only=False` the file is a program:
-    Python's own unpickler imports and calls whatever it says. Use that only for files that you made yourself, such as
-    whole saved modules.
+    Python's own unpickler imports and calls whatever it contains. Use that only for files that you created yourself,
+    such as whole saved modules.
 
     Args:
-        f: a path, or a file that can be read and sought.
-        map_location: where storages go: a device or its name, a dict from names to names, or a function of (storage on
-            the CPU, name) that returns a storage or None.
-        pickle_module: whose `Unpickler` reads the file, with `weights_only=False`; giving one means that.
-        weights_only: see above. With TORCH_FORCE_WEIGHTS_ONLY_LOAD=1 in the environment it is True whatever a program
-            says; with TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1 it is False where the program says nothing.
-        mmap: map the file into memory instead of reading it (a path is needed): storages are read when they are first
+        f: A path, or a readable and seekable file.
+        map_location: Where to put storages: a device or its name, a dict from names to names, or a function of (storage
+            on the CPU, name) that returns a storage or None.
+        pickle_module: The module whose `Unpickler` reads the file if `weights_only=False`, which it implies.
+        weights_only: See above. If TORCH_FORCE_WEIGHTS_ONLY_LOAD=1 is set in the environment, it is always True; with
+            TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1 the default is False.
+        mmap: Map the file into memory instead of reading it (requires a path): storages are read when they are first
             used, and changes to them never reach the file.
 
-    Returns: the saved value.
+    Returns:
+        The saved value.
 
     Raises:
-        pickle.UnpicklingError: the file is damaged, cut short, or asks for a name that data do not need.
-        RuntimeError: it holds tensors of a device that is not here, and no `map_location` says where they should go.
+        pickle.UnpicklingError: If the file is damaged, cut short, or contains names that data does not need.
+        RuntimeError: If it contains tensors of a device that is not available, and `map_location` does not move them.
 
     >>> import io
     >>> import tensorgrad as torch
@@ -67,7 +68,7 @@ def load(
 
 
 def _weights_only(given: bool | None, pickle_module: Any) -> bool:
-    """What an argument, or its absence, and two environment variables say."""
+    """The value of `weights_only` according to the argument and two environment variables."""
     everything, nothing = (
         os.environ.get(f"TORCH_FORCE_{name}_LOAD", "0").lower() in ("1", "y", "yes", "true")
         for name in ("WEIGHTS_ONLY", "NO_WEIGHTS_ONLY")
@@ -90,7 +91,7 @@ def _weights_only(given: bool | None, pickle_module: Any) -> bool:
 
 
 def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:
-    """The names in a file that `load` would refuse.
+    """Returns the names in a file that `load` would refuse.
 
     >>> import io
     >>> import tensorgrad as torch

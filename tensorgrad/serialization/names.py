@@ -1,7 +1,7 @@
-"""Under which names files call this library's classes and functions: PyTorch's, which are found again here and there.
+"""Translates the names of this library's classes and functions to PyTorch's, under which files refer to them.
 
-PyTorch names a class after the file that defines it. Most files of tensorgrad are called as PyTorch's; where the
-others' names belong is written here.
+PyTorch names a class after the file that defines it. Most files of tensorgrad have the same names as PyTorch's; the
+exceptions are listed here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from tensorgrad.serialization.tables import Global, named
 
-# Modules of tensorgrad whose names PyTorch has in another module. (What is in `nn` is in `nn.modules` there.)
+# Modules of tensorgrad whose contents PyTorch has in another module. (The contents of `nn` are in `nn.modules` there.)
 _MODULES = {
     **dict.fromkeys(
         ("compiler", "devices", "dtypes", "info", "layouts", "printing", "settings", "size", "symbolic", "tensor"), ""
@@ -39,7 +39,7 @@ _MODULES = {
         "optim.lr_scheduler",
     ),
 }  # fmt: skip
-# Single names of which PyTorch has its own opinion.
+# Exceptions for single names.
 _NAMES = {
     "nn.batchnorm": {f"InstanceNorm{n}d": "nn.modules.instancenorm" for n in (1, 2, 3)},
     "nn.attention": {"NonDynamicallyQuantizableLinear": "nn.modules.linear"},
@@ -64,7 +64,7 @@ _NAMES = {
 
 
 def pytorch_name(obj: Any) -> Global | None:
-    """PyTorch's name of one of this library's classes or functions; None for what is not of this library.
+    """Returns PyTorch's name of one of this library's classes or functions; None for anything else.
 
     >>> from tensorgrad import nn
     >>> from tensorgrad.serialization.names import pytorch_name
@@ -75,24 +75,24 @@ def pytorch_name(obj: Any) -> Global | None:
     name = getattr(obj, "__qualname__", "")
     if module != "tensorgrad" or not isinstance(obj, type | FunctionType) or not name.isidentifier():
         return None
-    place = _NAMES.get(path, {}).get(name, _MODULES.get(path))
-    if place is None:
+    target = _NAMES.get(path, {}).get(name, _MODULES.get(path))
+    if target is None:
         package, _, file = path.partition(".")
         if package == "ops":
-            place = ""
+            target = ""
         else:
-            place = f"nn.modules.{file}" if package == "nn" and file and "." not in file else path
+            target = f"nn.modules.{file}" if package == "nn" and file and "." not in file else path
     try:
-        found = pytorch_thing(place.split(".") if place else [], name)
+        found = pytorch_thing(target.split(".") if target else [], name)
     except AttributeError:
         return None
-    return named(f"torch.{place}".rstrip("."), name) if found is obj else None
+    return named(f"torch.{target}".rstrip("."), name) if found is obj else None
 
 
 def pytorch_thing(path: list[str], name: str) -> Any:
-    """What a name in `torch.a.b` means here: it is in that module or in a package above.
+    """Returns the object for a name in `torch.a.b`: it is in that module or in a parent package.
 
-    Raises: AttributeError for names that are not here.
+    Raises: AttributeError if tensorgrad does not have it.
     """
     for length in range(len(path), min(len(path), 1) - 1, -1):
         with contextlib.suppress(ImportError):
@@ -100,4 +100,4 @@ def pytorch_thing(path: list[str], name: str) -> Any:
             for inside in (path[length:], []):
                 with contextlib.suppress(AttributeError):
                     return functools.reduce(getattr, [*inside, *name.split(".")], module)
-    raise AttributeError(f"the file asks for torch.{'.'.join([*path, name])}, which tensorgrad does not have")
+    raise AttributeError(f"the file refers to torch.{'.'.join([*path, name])}, which tensorgrad does not have")

@@ -1,4 +1,4 @@
-"""Writes values as PyTorch's pickles: tensors by the names of PyTorch's functions, storages as references."""
+"""Writes values as PyTorch's pickles: tensors as calls of PyTorch's functions, storages as references."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ CLASSES: dict[type, Global] = {
 
 
 class _Reference:
-    """A storage under the type by which a tensor names it."""
+    """A storage with the type under which a tensor refers to it."""
 
     def __init__(self, storage: Storage, kind: Global, itemsize: int):
         self.storage, self.kind, self.itemsize = storage, kind, itemsize
 
 
-class Pickler(pickle._Pickler):  # the one in Python: the other writes no name that it cannot import
-    """Pickles to a file; `storages` are then those that the pickle refers to, by key."""
+class Pickler(pickle._Pickler):  # the Python version: the C version only writes names that it can import
+    """Pickles to a file; afterwards `storages` contains those that the pickle refers to, by key."""
 
     def __init__(self, file, protocol: int):
         super().__init__(file, protocol)
@@ -42,7 +42,7 @@ class Pickler(pickle._Pickler):  # the one in Python: the other writes no name t
         self._keys: dict[int, tuple[str, Any]] = {}  # id of a storage -> its key and first type
 
     def persistent_id(self, obj):
-        """How a storage is written."""
+        """Returns the reference to write for a storage."""
         if isinstance(obj, UntypedStorage):
             obj = _Reference(obj._storage, UNTYPED, 1)
         elif isinstance(obj, TypedStorage):
@@ -63,8 +63,8 @@ class Pickler(pickle._Pickler):  # the one in Python: the other writes no name t
         return "storage", obj.kind, key, str(storage.device), storage.nbytes() // obj.itemsize
 
     def reducer_override(self, obj):
-        """How tensors, dtypes and names are written; the rest as always."""
-        if is_lazy(obj):  # an uninitialised parameter has no storage
+        """Defines how tensors, dtypes and names are written; everything else is pickled normally."""
+        if is_lazy(obj):  # an uninitialized parameter has no storage
             return named("torch.nn.parameter", type(obj).__name__), obj.__reduce_ex__(2)[1]
         if isinstance(obj, Tensor):
             return _tensor(obj)
@@ -81,7 +81,7 @@ class Pickler(pickle._Pickler):  # the one in Python: the other writes no name t
         return NotImplemented
 
     def save_global(self, obj, name=None):
-        """A name: PyTorch's for what is PyTorch's."""
+        """Writes a name: PyTorch's for objects that PyTorch has."""
         known: Global | None = None
         if isinstance(obj, dtypes.dtype | layouts.memory_format):
             known = named("torch", obj.name)
@@ -97,7 +97,7 @@ class Pickler(pickle._Pickler):  # the one in Python: the other writes no name t
 
 
 def _tensor(tensor: Tensor) -> tuple:
-    """A tensor as the call that rebuilds it."""
+    """The call that rebuilds a tensor."""
     from collections import OrderedDict
 
     if tensor._edge is not None and type(tensor) is not Tensor:
@@ -115,21 +115,21 @@ def _tensor(tensor: Tensor) -> tuple:
             dtype, tuple(tensor.shape), tensor.stride(), tensor.requires_grad,
         )  # fmt: skip
     args: tuple
-    place = tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.requires_grad, hooks
+    geometry = tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.requires_grad, hooks
     name = STORAGE_NAMES.get(dtype.name)
     if name is None:
         reference = _Reference(tensor._storage, UNTYPED, 1)
-        function, args = named("torch._utils", "_rebuild_tensor_v3"), (reference, *place, dtype)
+        function, args = named("torch._utils", "_rebuild_tensor_v3"), (reference, *geometry, dtype)
     else:
         reference = _Reference(tensor._storage, named("torch", name), dtype.itemsize)
-        function, args = named("torch._utils", "_rebuild_tensor_v2"), (reference, *place)
+        function, args = named("torch._utils", "_rebuild_tensor_v2"), (reference, *geometry)
     if tensor.__dict__ or type(tensor) is not Tensor:
         return named("torch._tensor", "_rebuild_from_type_v2"), (function, type(tensor), args, dict(tensor.__dict__))
     return function, args
 
 
 def with_pytorchs_state(made: Any) -> Any:
-    """A module's reduction with every attribute that PyTorch's modules have, in their order."""
+    """A module's reduction with all attributes of PyTorch's modules, in their order."""
     if not isinstance(made, tuple) or len(made) < 3 or not isinstance(made[2], dict) or "_modules" not in made[2]:
         return made
     state = {name: made[2].get(name, make()) for name, make in PYTORCHS_STATE.items()}
@@ -138,7 +138,7 @@ def with_pytorchs_state(made: Any) -> Any:
 
 
 class _Call:
-    """A call inside a call."""
+    """A nested call."""
 
     def __init__(self, function: Global, args: tuple):
         self.function, self.args = function, args

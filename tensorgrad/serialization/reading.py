@@ -1,4 +1,4 @@
-"""What `torch.load` does: finds the format, reads the pickle, and puts each storage where it belongs."""
+"""The implementation of `torch.load`: detects the format, reads the pickle, and places each storage on its device."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from tensorgrad.storage.stubs import Storage, storage_class
 
 
 def read(f: Any, map_location: Any, weights_only: bool, mapped: bool, options: dict[str, Any]) -> Any:
-    """The value in a path or file. Raises: see `torch.load`."""
-    recycling.start()  # what is loaded again and again would be fresh memory every time
+    """Returns the value in a path or file. Raises: see `torch.load`."""
+    recycling.start()  # loading repeatedly would otherwise allocate new memory every time
     place = _Places(map_location)
     with opened(f) as file:
         start = file.tell()
@@ -42,7 +42,7 @@ def read(f: Any, map_location: Any, weights_only: bool, mapped: bool, options: d
 
 
 def names_refused(f: Any) -> list[str]:
-    """The names in a file that are not known and not declared safe."""
+    """Returns the names in a file that are neither known nor declared safe."""
     with opened(f) as file:
         machine = Skim(archive.Reader(file).read("data.pkl"), lambda reference: None, named_safe())
     machine.load()
@@ -50,7 +50,7 @@ def names_refused(f: Any) -> list[str]:
 
 
 def named_safe() -> dict[str, Any]:
-    """The names that the program has declared safe."""
+    """Returns the names that the program has declared safe."""
     named = {}
     for item in get_safe_globals():
         value, name = item if isinstance(item, tuple) else (item, f"{item.__module__}.{item.__qualname__}")
@@ -77,7 +77,7 @@ def opened(f) -> Iterator[Any]:
 
 
 def _unpickle(text, persistent, weights_only: bool, options: dict, start: int = 0, outside: int = 0):
-    """(value, end) of a pickle."""
+    """Returns (value, end) of a pickle."""
     if weights_only:
         machine = Restricted(text, persistent, named_safe(), start, outside)
         return machine.load(), machine.end
@@ -91,7 +91,7 @@ def _unpickle(text, persistent, weights_only: bool, options: dict, start: int = 
 
 
 def _default_order() -> bytes:
-    """The byte order of a file that does not say it."""
+    """The byte order of a file that does not specify it."""
     chosen = get_default_load_endianness() or LoadEndianness.LITTLE
     return (sys.byteorder if chosen.name == "NATIVE" else chosen.name.lower()).encode()
 
@@ -110,7 +110,7 @@ def _load_archive(reader: archive.Reader, place: _Places, weights_only: bool, op
             size = reader.size(f"data/{key}")
             if size != elements * kind.itemsize:
                 raise pickle.UnpicklingError(
-                    f"the file is damaged: storage {described(key)} has {size} bytes, which are not "
+                    f"the file is damaged: storage {described(key)} has {size} bytes, which does not match "
                     f"{described(elements)} elements"
                 )
             if file is not None:
@@ -129,14 +129,14 @@ def _load_archive(reader: archive.Reader, place: _Places, weights_only: bool, op
 
 
 def _reference(reference) -> tuple:
-    """Type, key, location and number of elements of a reference to a storage."""
+    """The type, key, location and number of elements of a reference to a storage."""
     right = type(reference) is tuple and len(reference) == 5 and type(reference[0]) is str
     if not right or reference[0] != "storage":
         raise pickle.UnpicklingError("the file refers to something that is not a storage, which was refused")
     _, kind, key, location, elements = reference
     plain = type(key) is str and type(location) is str and type(elements) is int
     if not (plain and isinstance(kind, StorageType) and elements >= 0):
-        raise pickle.UnpicklingError("the file describes a storage wrongly")
+        raise pickle.UnpicklingError("the file contains an invalid description of a storage")
     return kind, key, location, elements
 
 
@@ -149,7 +149,7 @@ def _swapped(content: np.ndarray, kind: StorageType) -> np.ndarray:
 
 def _load_legacy(data: bytes, place: _Places, weights_only: bool, options: dict):
     def refuse(reference):
-        raise pickle.UnpicklingError("the file refers to a storage where none can be")
+        raise pickle.UnpicklingError("the file refers to a storage in an invalid place")
 
     def skim(announced, start: int) -> int:
         machine = Skim(data, announced, start=start)
@@ -166,7 +166,7 @@ def _load_legacy(data: bytes, place: _Places, weights_only: bool, options: dict)
 
 
 class _Places:
-    """Where storages go, by `map_location`: called with their bytes and the location in the file."""
+    """Applies `map_location`: called with the contents of a storage and its location in the file."""
 
     def __init__(self, map_location):
         self.rule = map_location

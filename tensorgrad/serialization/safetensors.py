@@ -1,4 +1,4 @@
-"""The safetensors format: a dict of tensors by name, and nothing that could run. Needs the package safetensors.
+"""The safetensors format: a dict of named tensors, without executable content. Needs the package safetensors.
 
 from tensorgrad.serialization.safetensors import load_file, save_file
 save_file(model.state_dict(), "model.safetensors")
@@ -34,12 +34,12 @@ def _package() -> Any:
 
 
 def save(tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> bytes:
-    """Tensors by name as the bytes of a file. Each is written whole and contiguous.
+    """Returns named tensors as the contents of a file. Each is written whole and contiguous.
 
     Args:
-        metadata: texts to put beside them.
+        metadata: Strings to store with them.
 
-    Raises: TypeError for values that are not tensors, ImportError without the package safetensors.
+    Raises: TypeError if a value is not a tensor, ImportError without the package safetensors.
     """
     package, host = _package(), {}
     for name, tensor in tensors.items():
@@ -47,21 +47,23 @@ def save(tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> 
             raise TypeError(f"safetensors: {name!r} is a {type(tensor).__name__}, expected a tensor")
         if tensor.dtype.name not in NAMES.values():
             raise TypeError(f"safetensors: {name!r} has the dtype {tensor.dtype}, for which the format has no name")
-        # Not np.ascontiguousarray, which makes a 0-dim array one of one dimension.
+        # Not np.ascontiguousarray, which makes 0-dimensional arrays 1-dimensional.
         host[name] = np.array(tensor.detach().cpu()._array, order="C")
     return package.numpy.save(host, metadata)
 
 
 def load(data: bytes, device: Any = "cpu") -> dict[str, Tensor]:
-    """The tensors in the bytes of a file.
+    """Returns the tensors in the contents of a file.
 
-    Raises: RuntimeError if they are damaged, ImportError without the package safetensors.
+    Raises:
+        RuntimeError: If the contents are damaged.
+        ImportError: Without the package safetensors.
     """
     package, found = _package(), {}
     try:
         entries = package.deserialize(data)
         entries.reverse()
-        while entries:  # each is let go when the next is read
+        while entries:  # frees each entry before the next one is read
             name, entry = entries.pop()
             if entry["dtype"] not in NAMES:
                 raise ValueError(f"{described(name)} has the unknown dtype {described(entry['dtype'])}")
@@ -69,18 +71,18 @@ def load(data: bytes, device: Any = "cpu") -> dict[str, Tensor]:
             content = np.frombuffer(content if isinstance(content, bytearray) else bytearray(content), np.uint8)
             found[name] = wrap(content.view(dtype).reshape(entry["shape"])).to(device)
     except Exception as error:
-        raise RuntimeError(f"safetensors: the data are damaged ({problem(error)})") from None
+        raise RuntimeError(f"safetensors: the data is damaged ({problem(error)})") from None
     return found
 
 
 def save_file(tensors: dict[str, Tensor], filename: Any, metadata: dict[str, str] | None = None) -> None:
-    """Writes tensors by name to a file, which replaces an older one in one step; see `save`."""
+    """Writes named tensors to a file, atomically replacing an existing one; see `save`."""
     content = save(tensors, metadata)
     with replacing(filename) as file:
         file.write(content)
 
 
 def load_file(filename: str | os.PathLike, device: Any = "cpu") -> dict[str, Tensor]:
-    """The tensors in a file, by name; see `load`."""
+    """Returns the tensors in a file, by name; see `load`."""
     with open(filename, "rb") as file:
         return load(file.read(), device)

@@ -15,19 +15,19 @@ def save(
     pickle_protocol: int = DEFAULT_PROTOCOL,
     _use_new_zipfile_serialization: bool = True,
 ) -> None:
-    """Saves tensors, and values that contain them, in PyTorch's format: `torch.load` reads the file, here and there.
+    """Saves tensors, and values that contain them, in PyTorch's format, which `torch.load` reads here and in PyTorch.
 
-    Tensors that share memory share it again when they are loaded. A file that exists is replaced in one step: after a
-    crash in the middle there is still the old one.
+    Tensors that share memory share it again when they are loaded. An existing file is replaced atomically: after a
+    crash the old one is still there.
 
     Args:
-        obj: a tensor, a `state_dict`, or any nested lists, tuples and dicts of tensors and plain values. Objects of
+        obj: A tensor, a `state_dict`, or any nested lists, tuples and dicts of tensors and plain values. Objects of
             other classes are pickled under the names of their classes.
-        f: a path, or an object with `write`.
-        pickle_protocol: that of the pickle inside.
+        f: A path, or an object with `write`.
+        pickle_protocol: The protocol of the pickle inside.
 
     Raises:
-        RuntimeError: tensors of different dtypes over the same memory.
+        RuntimeError: If tensors of different dtypes share memory.
 
     >>> import io
     >>> import tensorgrad as torch

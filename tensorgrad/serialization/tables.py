@@ -1,7 +1,8 @@
-"""The names that PyTorch's checkpoints use, and what they mean here. Nothing else in a file has a meaning.
+"""The names that PyTorch's checkpoints use, and their meaning here. No other name in a file has a meaning.
 
-A checkpoint is a pickle beside the bytes of its storages. In the pickle a tensor is a call of one of PyTorch's private
-`_rebuild_*` functions over a storage, and a storage a reference `("storage", type, key, location, elements)`.
+A checkpoint is a pickle together with the contents of its storages. In the pickle a tensor is a call of one of
+PyTorch's private `_rebuild_*` functions on a storage, and a storage is a reference
+`("storage", type, key, location, elements)`.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from tensorgrad.tensor import Tensor, share, wrap
 
 
 class Global(NamedTuple):
-    """A name as it stands in a pickle: `Global("torch", "FloatStorage")`."""
+    """A name as it appears in a pickle: `Global("torch", "FloatStorage")`."""
 
     module: str
     name: str
 
-    def __call__(self, *args):  # a pickler only writes what could be called
+    def __call__(self, *args):  # picklers only write callables as names
         raise TypeError(f"{self.module}.{self.name} is a name in a file, not a function")
 
     def __str__(self) -> str:
@@ -34,16 +35,16 @@ class Global(NamedTuple):
 
 @functools.cache
 def named(module: str, name: str) -> Global:
-    """One object for each name: a pickle then holds it once."""
+    """Returns a unique object for each name, so that a pickle contains it only once."""
     return Global(module, name)
 
 
 class NoPlace(RuntimeError):
-    """Where a file wants a storage to go, none can."""
+    """The location that a file specifies for a storage is not available."""
 
 
 class StorageType(NamedTuple):
-    """What `torch.FloatStorage` stands for: the dtype of the elements, None if it is only bytes."""
+    """The meaning of `torch.FloatStorage`: the dtype of the elements, None for untyped bytes."""
 
     dtype: Any
 
@@ -67,7 +68,7 @@ STORAGE_TYPES = {
 
 
 def stored(storage: Storage, kind: StorageType) -> UntypedStorage | TypedStorage:
-    """A storage that a file refers to, as programs get it: of the type under which the file names it."""
+    """Returns a storage in the form that programs receive: with the type under which the file names it."""
     if kind.dtype is None:
         return shown(storage)
     return TypedStorage(wrap_storage=storage, dtype=kind.dtype, _internal=True)
@@ -77,30 +78,30 @@ def stored(storage: Storage, kind: StorageType) -> UntypedStorage | TypedStorage
 
 
 def rebuild_tensor(memory, offset, size, stride, dtype=None, requires_grad=False, metadata=None) -> Tensor:
-    """A tensor over a storage; `offset` and `stride` in elements.
+    """Creates a tensor over a storage; `offset` and `stride` are in elements.
 
-    Raises: ValueError for sizes, strides or an offset that point outside of the storage.
+    Raises: ValueError if sizes, strides and offset exceed the storage.
     """
     if not isinstance(memory, Storage | UntypedStorage | TypedStorage):
-        raise ValueError(f"a tensor needs a storage, but the file gives it {described(memory)}")
+        raise ValueError(f"a tensor needs a storage, but the file contains {described(memory)}")
     storage = memory_of(memory)
     dtype = getattr(memory, "dtype", None) if dtype is None else dtype
     if not isinstance(dtype, dtypes.dtype):
-        raise ValueError(f"a tensor over an untyped storage needs a dtype, but the file gives {described(dtype)}")
+        raise ValueError(f"a tensor over an untyped storage needs a dtype, but the file contains {described(dtype)}")
     size, stride = _geometry(size, stride, dtype.itemsize)
     if type(offset) is not int or offset < 0:
-        raise ValueError(f"a tensor's storage offset must be a whole number from 0, not {described(offset)}")
-    held = storage.nbytes() // dtype.itemsize
+        raise ValueError(f"a tensor's storage offset must be a non-negative integer, not {described(offset)}")
+    available = storage.nbytes() // dtype.itemsize
     length = 0 if 0 in size else 1 + sum((n - 1) * s for n, s in zip(size, stride))
-    if length and offset + length > held:
+    if length and offset + length > available:
         raise ValueError(
             f"a tensor of size {size}, strides {stride} and offset {described(offset)} does not fit into its storage "
-            f"of {held} elements"
+            f"of {available} elements"
         )
     conj, neg = (isinstance(metadata, dict) and metadata.get(flag) is True for flag in ("conj", "neg"))
     if conj or neg:
         storage, offset = _computed(storage, dtype, offset, length, conj, neg), 0
-    if not length:  # it has no place, and some files give it one beyond the end
+    if not length:  # an empty tensor has no position, and some files specify one beyond the end
         offset = 0
     strides = tuple(s * dtype.itemsize for s in stride)
     array = storage.strided(size, strides, offset * dtype.itemsize, dtype.numpy)
@@ -111,22 +112,24 @@ def rebuild_tensor(memory, offset, size, stride, dtype=None, requires_grad=False
 
 
 def _geometry(size, stride, itemsize: int) -> tuple[tuple, tuple]:
-    """Sizes and strides as tuples. Raises: ValueError for any that no memory could have."""
+    """Sizes and strides as tuples. Raises: ValueError if they are impossible."""
     for name, values in (("size", size), ("stride", stride)):
         if not isinstance(values, tuple | list) or len(values) > 64:
             raise ValueError(
-                f"a tensor's {name} must be at most 64 whole numbers, but the file gives {described(values)}"
+                f"a tensor's {name} must be at most 64 integers, but the file contains {described(values)}"
             )
         if not all(type(n) is int and 0 <= n < 2**63 // itemsize for n in values):
-            raise ValueError(f"a tensor's {name} must be whole numbers from 0, but the file gives {described(values)}")
+            raise ValueError(
+                f"a tensor's {name} must be non-negative integers, but the file contains {described(values)}"
+            )
     if len(size) != len(stride):
         raise ValueError(f"a tensor with {len(size)} sizes and {len(stride)} strides")
     return tuple(size), tuple(stride)
 
 
 def _computed(storage: Storage, dtype, offset: int, length: int, conj: bool, neg: bool) -> Storage:
-    """What PyTorch marks as conjugated or negated without computing it is computed here: once for each element that
-    the storage holds, however often a tensor shows it."""
+    """Computes the conjugate or negative, which PyTorch only marks, once for each element of the storage, even if a
+    tensor shows it repeatedly."""
     flat = rebuild_tensor(storage, offset, (length,), (1,), dtype)
     flat = flat.conj() if conj else flat
     flat = -flat if neg else flat
@@ -147,7 +150,7 @@ def _rebuild_tensor_v3(storage, offset, size, stride, requires_grad, hooks, dtyp
 
 def _rebuild_meta_tensor_no_storage(dtype, size, stride, requires_grad) -> Tensor:
     if not isinstance(dtype, dtypes.dtype):
-        raise ValueError(f"a meta tensor needs a dtype, but the file gives {described(dtype)}")
+        raise ValueError(f"a meta tensor needs a dtype, but the file contains {described(dtype)}")
     size, stride = _geometry(size, stride, dtype.itemsize)
     strides = tuple(n * dtype.itemsize for n in stride)
     return wrap(MetaArray.empty(size, dtype.numpy, strides)).requires_grad_(requires_grad is True)
@@ -164,7 +167,7 @@ def _rebuild_parameter_with_state(data, requires_grad, hooks, state):
 
 
 def _rebuild_from_type_v2(function, cls, args, state):
-    """A tensor with attributes of its own. (Its class can only be one that the file may name.)"""
+    """A tensor with additional attributes. (Its class can only be one that the file may name.)"""
     inner = any(function is known for known in REBUILD.values()) and function is not _rebuild_from_type_v2
     if not inner or type(args) is not tuple:
         raise ValueError(f"a tensor cannot be rebuilt by {described(function)} from {described(args)}")
@@ -178,12 +181,12 @@ def _rebuild_from_type_v2(function, cls, args, state):
 
 def _tensor(value) -> Tensor:
     if not isinstance(value, Tensor):
-        raise ValueError(f"expected a tensor, but the file gives {described(value)}")
+        raise ValueError(f"expected a tensor, but the file contains {described(value)}")
     return value
 
 
 def set_state(tensor: Tensor, state) -> Tensor:
-    """Attributes that a program hung on a tensor. (Never those of the class: a file must not replace a method.)"""
+    """Sets attributes that a program added to a tensor. (Never those of the class: a file must not replace methods.)"""
     if isinstance(state, dict):
         for name, value in state.items():
             if type(name) is str and not hasattr(type(tensor), name):
@@ -213,6 +216,6 @@ REBUILD: dict[str, Any] = {
 
 
 def bytes_of(storage: Storage) -> np.ndarray:
-    """A storage's memory as bytes, on the host."""
+    """Returns a storage's contents as bytes on the host."""
     flat = storage.strided((storage.nbytes(),), (1,), 0, np.dtype("uint8"))
     return np.ascontiguousarray(storage.to_host(flat))

@@ -1,6 +1,6 @@
-"""What `weights_only=False` means: Python's own unpickler, which imports and calls whatever the file names.
+"""The implementation of `weights_only=False`: Python's own unpickler, which imports and calls whatever the file names.
 
-PyTorch's names mean what they mean here, so that whole modules saved by PyTorch programs can be opened.
+PyTorch's names refer to tensorgrad, so that whole modules saved by PyTorch programs can be loaded.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tensorgrad.serialization.unpickler import NAMES
 
 @functools.cache
 def trusting(pickle_module: Any = pickle) -> type:
-    """The unpickler of a module like `pickle`, whose `torch.*` names are then looked up in tensorgrad."""
+    """Returns the unpickler of a module like `pickle`, modified to look up `torch.*` names in tensorgrad."""
 
     class Trusting(pickle_module.Unpickler):
         def __init__(self, file, persistent, **options):
@@ -24,13 +24,13 @@ def trusting(pickle_module: Any = pickle) -> type:
             self.persistent = persistent
 
         def persistent_load(self, pid):
-            """The storage that a reference means; PyTorch's oldest files also refer to classes with their source."""
+            """Returns the storage of a reference; PyTorch's oldest files also refer to classes with their source."""
             if isinstance(pid, tuple) and pid and pid[0] == "module":
                 return pid[1]
             return self.persistent(pid)
 
         def find_class(self, module: str, name: str):
-            """What a name means. Raises: AttributeError or ImportError for names that do not exist here either."""
+            """Returns the object for a name. Raises: AttributeError or ImportError if it does not exist here either."""
             full = f"{module}.{name}"
             for table in (STORAGE_TYPES, REBUILD, NAMES):
                 if full in table:

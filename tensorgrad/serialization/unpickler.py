@@ -1,9 +1,9 @@
 """Reads a pickle without running it: values are built from a table of names, and nothing else is ever called.
 
 Python's own unpickler imports any name and calls it, which makes a checkpoint a program. This one is a small stack
-machine. It knows the instructions that data need, looks every name up in a table that the caller gives, and refuses
-everything else by name. What it builds costs memory and time in proportion to the file: whatever costs more than the
-bytes that ask for it draws on a budget.
+machine. It implements the instructions that data needs, looks up every name in a table, and refuses
+everything else by name. Building the values takes memory and time in proportion to the file: whatever costs more than
+its bytes in the file is charged to a budget.
 
 The instructions are described in Python's `pickletools`.
 """
@@ -28,35 +28,35 @@ from tensorgrad.tensor import Tensor
 
 MARK = object()
 
-# Memory in bytes. What the values may take: so much in any case, and for each byte that describes them. (As torch
-# writes them, 50,000 views of one tensor take 27 bytes for each byte of the file, in protocol 4 37; a million empty
+# Memory in bytes. Values may take a fixed amount, and an amount for each byte that describes them. (As written by
+# torch, 50,000 views of one tensor take 27 bytes for each byte of the file, in protocol 4 37; a million empty
 # dicts 14 and 41.)
 FREE, PER_BYTE = 8 << 20, 48
-# What they take: containers when they are empty, an element of each, a call, and one that makes a tensor.
+# What values take: empty containers, an element of each, a call, and a call that creates a tensor.
 LIST, DICT, SET, TUPLE, MARKED, REMEMBERED, KEY = 64, 64, 224, 56, 48, 150, 200
 IN_LIST, IN_DICT, IN_SET, IN_ORDERED = 8, 110, 90, 170
 FIRST_IN_DICT, ATTRIBUTES = 120, 200
 CALL, REBUILT, META = 150, 800, 1000
-COPIED: dict[Any, int] = {dict: 150, OrderedDict: 150, tuple: 16, list: 16, Size: 16}  # for each element, by a tensor
+COPIED: dict[Any, int] = {dict: 150, OrderedDict: 150, tuple: 16, list: 16, Size: 16}  # per element, by a tensor
 
-DIGITS, LONG = 4000, 1661  # of a number: decimal digits, and bytes
+DIGITS, LONG = 4000, 1661  # of an integer: decimal digits, and bytes
 NAME = 1000  # characters
-HASHED = 64  # elements of a tuple that is a key, and different keys of one hash
+HASHED = 64  # elements of a tuple used as a key, and different keys with the same hash
 
 
 class Restricted:
-    """One pickle in `data`, from `start`; `end` is then where it stopped.
+    """Reads one pickle in `data`, starting at `start`; afterwards `end` is where it stopped.
 
     Args:
-        persistent: what a reference to something outside of the pickle (a storage) means.
-        allowed: names that the caller trusts, beside those of the table: `"module.name"` -> object.
-        outside: bytes that the values may take besides what their description entitles them to.
+        persistent: Resolves a reference to something outside the pickle (a storage).
+        allowed: Names that the caller trusts, in addition to those of the table: `"module.name"` -> object.
+        outside: Bytes that the values may take in addition to the budget given by their description.
 
-    Raises: UnpicklingError from `load` for everything that is not plain data, and for what is cut short or garbled;
-    RuntimeError if there is no memory.
+    Raises: UnpicklingError from `load` for everything that is not plain data, and for pickles that are cut short or
+    damaged; RuntimeError if memory runs out.
     """
 
-    errors = "strict"  # of the decoding of Python 2's strings
+    errors = "strict"  # error handling for decoding Python 2's strings
     table: list[Callable[[Any], None]]  # a function for each instruction, filled in below
 
     def __init__(
@@ -71,24 +71,24 @@ class Restricted:
         self.persistent, self.allowed = persistent, allowed or {}
         self.trusted = {id(value) for value in self.allowed.values()}
         self.stack: list = []
-        self.marks: list[int] = []  # where on the stack they are
+        self.marks: list[int] = []  # their positions on the stack
         self.memo: list = []
-        self.beyond: dict[int, Any] = {}  # values that are remembered out of order
-        self.hashes: dict[int, list] = {}  # keys by their hash, as far as files can choose that
+        self.beyond: dict[int, Any] = {}  # values memoized out of order
+        self.hashes: dict[int, list] = {}  # keys by their hash, for types whose hashes a file can choose
         self.held: dict[int, Storage] = {}  # the storages of the values
         self.taken, self.free = 0, FREE + outside - PER_BYTE * start
 
     def load(self):
-        """The value that the pickle describes."""
+        """Returns the value that the pickle describes."""
         try:
             return self._run()
         except (UnpicklingError, NoPlace):
             raise
         except MemoryError:
             raise RuntimeError("not enough memory for the values in the file") from None
-        except Exception as error:  # a garbled file meets every check that Python has
+        except Exception as error:  # a damaged file can trigger any of Python's errors
             raise UnpicklingError(f"the file is damaged or not a checkpoint ({problem(error)})") from error
-        finally:  # what is remembered refers to this object in turn
+        finally:  # break reference cycles: memoized values may refer to this object
             self.stack, self.memo, self.beyond, self.hashes = [], [], {}, {}
 
     def _run(self):
@@ -108,41 +108,41 @@ class Restricted:
         return value
 
     def hold(self, storage: Storage, memory: int) -> None:
-        """Notes that values take a storage; once, however many. Raises: as `take`."""
+        """Charges a storage to the budget, only once. Raises: as `take`."""
         if id(storage) not in self.held:
             self.held[id(storage)] = storage
             self.take(memory)
 
     def take(self, memory: int) -> None:
-        """Notes that a value takes memory. Raises: UnpicklingError for more than what has been read may ask for."""
+        """Charges memory to the budget. Raises: UnpicklingError if that exceeds what has been read so far allows."""
         self.taken += memory
         if self.taken > self.free + PER_BYTE * self.at:
             raise UnpicklingError(
-                f"the file asks for too much: what it describes takes {self.taken >> 20} MB of memory or more, far "
-                "beyond its length (values copied again and again, or very many empty ones)"
+                f"the file needs too much memory: its values take {self.taken >> 20} MB or more, far "
+                "out of proportion to its length (values copied repeatedly, or very many empty ones)"
             )
 
     # --- reading ---
 
     def read(self, n: int) -> memoryview:
-        """The next `n` bytes."""
+        """Reads the next `n` bytes."""
         if n < 0 or self.at + n > len(self.data):
             raise UnpicklingError(f"the pickle ends in the middle: {n} more bytes expected at byte {self.at}")
         self.at += n
         return self.data[self.at - n : self.at]
 
     def byte(self) -> int:
-        """The next byte."""
+        """Reads the next byte."""
         self.at += 1
         return self.data[self.at - 1]
 
     def number(self, form: struct.Struct) -> Any:
-        """The next bytes as a number."""
+        """Reads a number."""
         self.at += form.size
         return form.unpack_from(self.data, self.at - form.size)[0]
 
     def line(self, most: int | None = None) -> bytes:
-        """The bytes up to the end of the line, at most so many."""
+        """Reads up to the end of the line, at most `most` bytes."""
         begin, length = self.at, -1
         while length < 0:
             chunk = bytes(self.read(min(4096, max(1, len(self.data) - self.at))))
@@ -151,49 +151,49 @@ class Restricted:
                 break
         stop = self.at - len(chunk) + length
         if length < 0 or (most is not None and stop - begin > most):
-            raise UnpicklingError(f"a line of more than {most:,} characters where a number or a name should be")
+            raise UnpicklingError(f"a line of more than {most:,} characters where a number or a name was expected")
         self.at = stop + 1
         return bytes(self.data[begin:stop])
 
     def text(self, form: struct.Struct) -> str:
-        """A text after its length."""
+        """Reads a string prefixed with its length."""
         return str(self.read(self.number(form)), "utf-8", "surrogatepass")
 
     # --- the stack ---
 
     def push(self, value) -> None:
-        """Puts a value on the stack."""
+        """Pushes a value onto the stack."""
         self.stack.append(value)
 
     def pop(self):
-        """Takes the value from the top of the stack."""
+        """Pops the value from the top of the stack."""
         if not self.stack or self.stack[-1] is MARK:
-            raise UnpicklingError("the pickle takes a value that is not there")
+            raise UnpicklingError("the pickle pops a value from an empty stack")
         return self.stack.pop()
 
     def top(self):
-        """The value on the top of the stack."""
+        """Returns the value on top of the stack."""
         if not self.stack or self.stack[-1] is MARK:
-            raise UnpicklingError("the pickle changes a value that is not there")
+            raise UnpicklingError("the pickle modifies a value on an empty stack")
         return self.stack[-1]
 
     def mark(self) -> None:
-        """Notes that a group of values begins."""
+        """Marks the beginning of a group of values."""
         self.take(MARKED)
         self.marks.append(len(self.stack))
         self.stack.append(MARK)
 
     def pop_mark(self) -> list:
-        """Takes the values from the last mark on."""
+        """Pops the values after the last mark."""
         if not self.marks:
-            raise UnpicklingError("the pickle closes what it did not open")
+            raise UnpicklingError("the pickle ends a group that it did not begin")
         at = self.marks.pop()
         items = self.stack[at + 1 :]
         del self.stack[at:]
         return items
 
     def put(self, key: int) -> None:
-        """Remembers the value on the top of the stack."""
+        """Memoizes the value on top of the stack."""
         value = self.top()
         if key == len(self.memo):
             self.memo.append(value)
@@ -204,18 +204,18 @@ class Restricted:
             self.beyond[key] = value
 
     def get(self, key: int) -> None:
-        """Puts a remembered value on the stack."""
+        """Pushes a memoized value onto the stack."""
         if 0 <= key < len(self.memo):
             self.stack.append(self.memo[key])
         elif key in self.beyond:
             self.stack.append(self.beyond[key])
         else:
-            raise UnpicklingError(f"the pickle refers to value {key}, which it has not shown yet")
+            raise UnpicklingError(f"the pickle refers to value {key}, which has not been defined yet")
 
     # --- containers ---
 
     def key(self, key, inside: bool = False):
-        """A key of a dict or an element of a set. Raises: UnpicklingError for what might be slow to hash or compare."""
+        """Checks a dict key or set element. Raises: UnpicklingError if it might be slow to hash or compare."""
         kind = type(key)
         if kind is str or kind is bytes:
             if len(key) > 64:  # it may be compared with an equal one
@@ -227,7 +227,7 @@ class Restricted:
         elif kind is tuple:
             self._count(key, HASHED)
         elif not isinstance(key, int):
-            raise UnpicklingError(f"{described(key)} cannot be a key here")
+            raise UnpicklingError(f"{described(key)} is not allowed as a key")
         if inside:
             return key
         known = self.hashes.get(hash(key))
@@ -242,11 +242,13 @@ class Restricted:
         return key
 
     def _count(self, key: tuple, left: int, depth: int = 0) -> int:
-        """How many more elements a key may have than this tuple has."""
+        """The remaining number of elements that a key may have after this tuple."""
         for item in key:
             left -= 1
             if left < 0 or depth > 3:
-                raise UnpicklingError(f"a tuple of more than {HASHED} elements or deeper than 4 cannot be a key here")
+                raise UnpicklingError(
+                    f"a tuple of more than {HASHED} elements or deeper than 4 is not allowed as a key"
+                )
             if type(item) is tuple:
                 left = self._count(item, left, depth + 1)
             else:
@@ -254,7 +256,7 @@ class Restricted:
         return left
 
     def append(self, items: list) -> None:
-        """Appends to the list on the top of the stack."""
+        """Appends to the list on top of the stack."""
         target = self.top()
         if type(target) is list:
             target.extend(items)
@@ -265,7 +267,7 @@ class Restricted:
             raise UnpicklingError(f"the pickle appends to {described(target)}")
 
     def set_items(self, items: list) -> None:
-        """Sets items of the dict on the top of the stack."""
+        """Sets items of the dict on top of the stack."""
         target = self.top()
         if not isinstance(target, dict):
             raise UnpicklingError(f"the pickle sets items of {described(target)}")
@@ -277,7 +279,7 @@ class Restricted:
             target[self.key(key)] = value
 
     def add(self, items: list) -> None:
-        """Adds to the set on the top of the stack."""
+        """Adds to the set on top of the stack."""
         target = self.top()
         if type(target) is not set:
             raise UnpicklingError(f"the pickle adds to {described(target)}")
@@ -287,7 +289,7 @@ class Restricted:
     # --- names and calls ---
 
     def find(self, module: str, name: str) -> None:
-        """Puts on the stack what a name means."""
+        """Pushes the object for a name onto the stack."""
         full = f"{module}.{name}"
         if full in self.allowed:
             self.stack.append(self.allowed[full])
@@ -297,17 +299,17 @@ class Restricted:
             self.unknown(full)
 
     def unknown(self, full: str) -> None:
-        """Meets a name that means nothing here."""
+        """Handles a name that is not in the table."""
         full = full[:NAME]
         raise UnpicklingError(
-            f"Weights only load failed: the file asks for {full}, which is not among the names that plain data "
-            f"need, so it was refused and nothing was executed. If you trust the file and know the name, allow it "
+            f"Weights only load failed: the file refers to {full}, which is not among the names that plain data "
+            f"needs, so it was refused and nothing was executed. If you trust the file and know the name, allow it "
             f"with torch.serialization.add_safe_globals([{full.rpartition('.')[2]}]); weights_only=False runs "
-            f"whatever the file says."
+            f"any code that the file contains."
         )
 
     def call(self, function, args) -> None:
-        """Puts on the stack what a function returns."""
+        """Pushes the result of a function onto the stack."""
         if not isinstance(args, tuple):
             raise UnpicklingError(f"the pickle calls {_called(function)} with {described(args)} as its arguments")
         if id(function) in self.trusted:
@@ -319,7 +321,7 @@ class Restricted:
         self.stack.append(safe(self, *args))
 
     def new(self) -> None:
-        """Puts a new object of a class on the stack."""
+        """Pushes a new object of a class onto the stack."""
         args, cls = self.pop(), self.pop()
         if id(cls) in self.trusted and isinstance(cls, type) and isinstance(args, tuple):
             self.stack.append(cls.__new__(cls, *args))
@@ -327,7 +329,7 @@ class Restricted:
             self.call(cls, args)
 
     def build(self) -> None:
-        """Gives the object on the top of the stack its state."""
+        """Sets the state of the object on top of the stack."""
         state, target = self.pop(), self.top()
         if id(type(target)) in self.trusted:
             restore(target, state)
@@ -341,7 +343,7 @@ class Restricted:
             raise UnpicklingError(f"the pickle sets the state of {described(target)}, which was refused")
 
     def refer(self, reference):
-        """What is outside of the pickle and referred to by this."""
+        """Resolves a reference to something outside the pickle."""
         self.take(CALL)
         found = self.persistent(reference)
         if isinstance(found, UntypedStorage | TypedStorage):
@@ -350,53 +352,53 @@ class Restricted:
 
 
 class Skim(Restricted):
-    """Reads a pickle without building anything: it finds which names and which storages it asks for.
+    """Reads a pickle without building anything, to find the names and storages that it refers to.
 
-    Its values are texts, numbers, tuples of these, and None for everything else.
+    Its values are strings, numbers, tuples of these, and None for everything else.
     """
 
     errors = "surrogateescape"
 
     def __init__(self, data, persistent: Callable[[Any], Any], allowed: dict[str, Any] | None = None, start: int = 0):
         super().__init__(data, persistent, allowed, start)
-        self.names: set[str] = set()  # that are not in the table
+        self.names: set[str] = set()  # names that are not in the table
 
     def unknown(self, full):
-        """Notes a name."""
+        """Records a name."""
         self.take(KEY + len(full))
         self.names.add(full)
         self.stack.append(None)
 
     def call(self, function, args):
-        """Calls nothing."""
+        """Calls nothing; the result is None."""
         self.stack.append(None)
 
     def key(self, key, inside=False):
-        """Any key: it is not used."""
+        """Accepts any key: it is not used."""
         return None
 
     def append(self, items):
-        """Leaves the values out."""
+        """Ignores the values."""
 
     set_items = add = append
 
     def new(self):
-        """Makes nothing."""
+        """Creates nothing; the result is None."""
         self.pop()
         self.pop()
         self.stack.append(None)
 
     def build(self):
-        """Builds nothing."""
+        """Ignores the state."""
         self.pop()
 
     def refer(self, reference):
-        """Notes what is referred to."""
+        """Records a reference."""
         self.persistent(reference)
 
 
 def restore(target, state) -> None:
-    """Gives an object of a trusted class its state, as pickle does."""
+    """Sets the state of an object of a trusted class, as pickle does."""
     if hasattr(target, "__setstate__"):
         target.__setstate__(state)
         return
@@ -436,13 +438,13 @@ def _ordered(m: Restricted, items=()):
 
 def _pair(item) -> tuple:
     if type(item) not in (tuple, list) or len(item) != 2:
-        raise UnpicklingError(f"expected a key and its value, but the file gives {described(item)}")
+        raise UnpicklingError(f"expected a key and its value, but the file contains {described(item)}")
     return tuple(item)
 
 
 def _sequence(items):
     if not isinstance(items, list | tuple):
-        raise UnpicklingError(f"expected a list, but the file gives {described(items)}")
+        raise UnpicklingError(f"expected a list, but the file contains {described(items)}")
     return items
 
 
@@ -454,16 +456,14 @@ def _size(m: Restricted, sizes=()):
 def _encode(m: Restricted, text, encoding="utf-8"):
     texts = type(text) is str and type(encoding) is str
     if not texts or encoding not in ("latin1", "latin-1", "utf-8", "utf8", "ascii"):
-        raise UnpicklingError(
-            f"the file asks for {described(text)} in the encoding {described(encoding)}, which was refused"
-        )
+        raise UnpicklingError(f"the file encodes {described(text)} as {described(encoding)}, which was refused")
     m.take(CALL + 4 * len(text))
     return codecs.encode(text, encoding)
 
 
 def _bytearray(m: Restricted, content=b"", encoding="utf-8"):
     if type(content) not in (str, bytes, bytearray, list, tuple):
-        raise UnpicklingError(f"a bytearray needs its bytes, but the file gives {described(content)}")
+        raise UnpicklingError(f"a bytearray needs its bytes, but the file contains {described(content)}")
     m.take(CALL + IN_LIST * len(content))
     return bytearray(_encode(m, content, encoding) if isinstance(content, str) else content)
 
@@ -488,7 +488,7 @@ def _rebuilt(name: str, function: Callable) -> Callable:
         m.take(cost + sum(len(a) * COPIED[type(a)] for a in args if type(a) in COPIED))
         made = function(*args)
         if isinstance(made, Tensor) and made.device.type != "meta":
-            m.hold(made._storage, made._storage.nbytes())  # of its own, where marks on it had to be computed
+            m.hold(made._storage, made._storage.nbytes())  # a new storage, if conjugation or negation was computed
         return made
 
     return rebuild
@@ -513,7 +513,7 @@ NAMES: dict[str, Any] = {
     **REBUILD,
 }
 
-# What a file may call, and the checked function that then runs in its place.
+# What a file may call, and the checked function that runs instead.
 CALLS: dict[int, Callable] = {
     id(OrderedDict): _ordered,
     id(Counter): _counter,
@@ -538,7 +538,7 @@ def _unsupported(m: Restricted) -> NoReturn:
 
 def _long(m: Restricted, length: int) -> int:
     if length > LONG:
-        raise UnpicklingError(f"a number of {length:,} bytes")
+        raise UnpicklingError(f"an integer of {length:,} bytes")
     return int.from_bytes(m.read(length), "little", signed=True)
 
 
@@ -556,7 +556,7 @@ def _fold(n: int) -> Callable[[Restricted], None]:
     def fold(m: Restricted) -> None:
         at = len(m.stack) - n
         if at < 0 or (m.marks and m.marks[-1] >= at):
-            raise UnpicklingError("the pickle takes a value that is not there")
+            raise UnpicklingError("the pickle pops a value from an empty stack")
         m.stack[at:] = [_tuple(m, m.stack[at:])]
 
     return fold
@@ -590,7 +590,7 @@ def _proto(m: Restricted) -> None:
 def _two_names(m: Restricted) -> None:
     name, module = m.pop(), m.pop()
     if type(name) is not str or type(module) is not str or len(name) + len(module) > 2 * NAME:
-        raise UnpicklingError(f"{described(module)} and {described(name)} as a name")
+        raise UnpicklingError(f"invalid name: {described(module)}, {described(name)}")
     m.find(module, name)
 
 
@@ -601,7 +601,7 @@ def _reduce(m: Restricted) -> None:
 
 def _pop_one(m: Restricted) -> None:
     if not m.stack:
-        raise UnpicklingError("the pickle takes a value that is not there")
+        raise UnpicklingError("the pickle pops a value from an empty stack")
     if m.stack.pop() is MARK:
         m.marks.pop()
 
@@ -702,7 +702,7 @@ def _skip_keywords(m: Restricted) -> None:
     m.new()
 
 
-# What only programs are made of; they are read to find the storages of a file that is trusted.
+# Instructions that plain data does not need; they are read to find the storages of a trusted file.
 Skim.table = list(Restricted.table)
 Skim.table[ord("i")], Skim.table[ord("o")], Skim.table[0x92] = _skip_class, _skip_call, _skip_keywords
 Skim.table[ord("S")] = _push(lambda m: m.line().decode("latin1").strip("'\""))

@@ -1,4 +1,4 @@
-"""What `torch.save` does: the zip archive with a pickle and the bytes of storages, or the format before it."""
+"""The implementation of `torch.save`: a zip archive with a pickle and the storages, or the format before that."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def write(obj: Any, f: Any, protocol: int, zipped: bool) -> None:
 def _write_archive(obj, file, name: str, protocol: int) -> None:
     text = io.BytesIO()
     pickler = Pickler(text, protocol)
-    pickler.dump(obj)  # all of it, before the first byte is written
+    pickler.dump(obj)  # completely, before the first byte is written
     with archive.Writer(file, name) as writer:
         writer.add("data.pkl", text.getvalue())
         writer.add(".format_version", b"1")

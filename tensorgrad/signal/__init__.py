@@ -1,4 +1,4 @@
-"""`torch.signal`: signal processing. PyTorch has `windows` here; transforms are in `torch.fft` and `torch.stft`."""
+"""`torch.signal`: signal processing. It contains `windows`; transforms are in `torch.fft` and `torch.stft`."""
 
 from tensorgrad.signal import windows
 

@@ -1,8 +1,8 @@
 """`torch.signal.windows`: windows of `M` points, symmetric (`sym`) or periodic.
 
-With D = M - 1 for a symmetric window and D = M for a periodic one, the formulas below are for n = 0 … M - 1. Every
-function takes `dtype` (float32 or float64, the default dtype unless given), `device` and `requires_grad`, and raises a
-ValueError for another dtype or a negative `M`.
+With D = M - 1 for a symmetric window and D = M for a periodic one, the formulas below hold for n = 0 … M - 1. Every
+function takes `dtype` (float32 or float64; by default the default dtype), `device` and `requires_grad`, and raises
+ValueError for any other dtype or a negative `M`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = [
 
 
 def _checked(name: str, M, dtype, layout) -> tuple[int, dtypes.dtype]:
-    """The number of points and the dtype. Raises: ValueError for what no window has."""
+    """The number of points and the dtype. Raises: ValueError if they are invalid."""
     M, dtype = as_int(M), dtype or dtypes.DEFAULT.floating
     if M < 0:
         raise ValueError(f"{name} requires non-negative window length, got M={M}")
@@ -59,7 +59,9 @@ def general_cosine(
 
     D is M - 1, or M for a periodic window (not `sym`), and n = 0 … M - 1.
 
-    Raises: TypeError unless `a` is a sequence, ValueError for an empty one, and as all windows do.
+    Raises:
+        TypeError: Unless `a` is a sequence.
+        ValueError: If `a` is empty, for an unsupported dtype, or a negative `M`.
 
     >>> import tensorgrad as torch
     >>> torch.signal.windows.general_cosine(4, a=[0.5, 0.5], sym=False)
@@ -134,9 +136,9 @@ def blackman(M: int, *, sym=True, dtype=None, layout=None, device=None, requires
 
 
 def nuttall(M: int, *, sym=True, dtype=None, layout=None, device=None, requires_grad=False) -> Tensor:
-    """The minimum 4-term Blackman-Harris window according to Nuttall.
+    """The minimum 4-term Blackman-Harris window by Nuttall.
 
-    (A. H. Nuttall, "Some windows with very good sidelobe behavior", 1981.)
+    Source: A. H. Nuttall, "Some windows with very good sidelobe behavior", 1981.
 
     >>> import tensorgrad as torch
     >>> torch.signal.windows.nuttall(4, sym=False)[1:]
@@ -161,7 +163,7 @@ def cosine(M: int, *, sym=True, dtype=None, layout=None, device=None, requires_g
 
 
 def _centred(M: int, sym: bool) -> np.ndarray:
-    """The points as distances from the middle of the window."""
+    """The distances of the points from the middle of the window."""
     return np.arange(M) - (M - 1 if sym or M <= 1 else M) / 2
 
 
@@ -172,7 +174,8 @@ def exponential(
 
     D is M - 1, or M for a periodic window (not `sym`), and n = 0 … M - 1.
 
-    Raises: ValueError for τ ≤ 0, or for a centre of a symmetric window, and as all windows do.
+    Raises:
+        ValueError: For τ ≤ 0, or if `center` is given for a symmetric window, an unsupported dtype, or a negative `M`.
 
     >>> import tensorgrad as torch
     >>> torch.signal.windows.exponential(3)
@@ -190,7 +193,10 @@ def exponential(
 def gaussian(
     M: int, *, std: float = 1.0, sym=True, dtype=None, layout=None, device=None, requires_grad=False
 ) -> Tensor:
-    """exp(-((n - D/2) / σ)² / 2), with `std` for σ. Raises: ValueError for σ ≤ 0, and as all windows do.
+    """exp(-((n - D/2) / σ)² / 2), with `std` for σ.
+
+    Raises:
+        ValueError: For σ ≤ 0, an unsupported dtype, or a negative `M`.
 
     D is M - 1, or M for a periodic window (not `sym`), and n = 0 … M - 1.
 
@@ -207,7 +213,10 @@ def gaussian(
 def kaiser(
     M: int, *, beta: float = 12.0, sym=True, dtype=None, layout=None, device=None, requires_grad=False
 ) -> Tensor:
-    """I₀(β·√(1 - (2n/D - 1)²)) / I₀(β), with `beta` for β. Raises: ValueError for β < 0, and as all windows do.
+    """I₀(β·√(1 - (2n/D - 1)²)) / I₀(β), with `beta` for β.
+
+    Raises:
+        ValueError: For β < 0, an unsupported dtype, or a negative `M`.
 
     D is M - 1, or M for a periodic window (not `sym`), and n = 0 … M - 1.
 

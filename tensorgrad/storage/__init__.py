@@ -1,4 +1,4 @@
-"""Where the bytes live: one `Storage` class per device, chosen by the class of the array."""
+"""The memory of tensors: one `Storage` class per device, chosen by the class of the array."""
 
 from tensorgrad.storage import cpu, meta, recycling
 from tensorgrad.storage.stubs import STORAGES, Storage, storage_class
@@ -11,7 +11,7 @@ _VALUES = (
 
 
 def __getattr__(name: str):
-    if name in _VALUES:  # of a higher floor, which needs this one
+    if name in _VALUES:  # defined in a higher layer, which imports this one
         from importlib import import_module
 
         return getattr(import_module("tensorgrad.ops.pytorch.storage_values"), name)

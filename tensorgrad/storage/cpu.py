@@ -1,4 +1,4 @@
-"""The CPU: memory is NumPy's."""
+"""The CPU: NumPy arrays as memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tensorgrad.storage.stubs import Storage, register
 
 
 class Window:
-    """Shows NumPy a strided window of another array's memory, and keeps that array alive."""
+    """Exposes a strided window of another array's memory to NumPy, and keeps that array alive."""
 
     __slots__ = ("__array_interface__", "owner")
 
@@ -22,7 +22,7 @@ class Window:
             "data": (address, not owner.flags.writeable),
             "shape": shape,
             "strides": strides,
-            "typestr": f"|V{dtype.itemsize}",  # the real type is put on by .view: it may be one NumPy cannot spell
+            "typestr": f"|V{dtype.itemsize}",  # the real type is set by .view: NumPy may have no typestr for it
         }
 
 

@@ -1,4 +1,4 @@
-"""Memory that is a file."""
+"""Memory-mapped files."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ import numpy as np
 
 
 def mapped_file(filename: str, wanted: int, shared: bool) -> np.ndarray:
-    """The first `wanted` bytes of a file, read as they are needed. `shared`: what is written goes to the file, which is
-    made, or made longer, as needed.
+    """Maps the first `wanted` bytes of a file, which are read on demand.
 
-    Raises: RuntimeError for a file that is missing or too short, and for a negative number.
+    With `shared`, writes go to the file, which is created or extended as needed.
+
+    Raises: RuntimeError if the file is missing or too short, or the size is negative.
     """
     if wanted < 0:
         raise RuntimeError(f"unable to mmap {wanted} bytes from file <{filename}>: size must not be negative")
-    if not wanted:  # no file is looked for
+    if not wanted:  # no file is needed
         return np.empty(0, np.uint8)
     try:
         present = _prepare_file(filename, wanted, shared)
@@ -31,10 +32,10 @@ def mapped_file(filename: str, wanted: int, shared: bool) -> np.ndarray:
 
 
 def _prepare_file(filename: str, wanted: int, shared: bool) -> int:
-    """The size of the file in bytes, after making it at least as long as `wanted` if it is to be shared."""
+    """The size of the file in bytes, after extending it to at least `wanted` if it is to be shared."""
     if not shared:
         return os.stat(filename).st_size
-    with open(filename, "ab"):  # makes it if there is none
+    with open(filename, "ab"):  # creates the file if needed
         pass
     present = os.stat(filename).st_size
     if present < wanted:

@@ -1,4 +1,4 @@
-"""The meta device: shapes without data, to plan a program without running it."""
+"""The meta device: shapes without data, for planning a program without running it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tensorgrad.storage.stubs import Storage, register
 
 
 class MetaArray:
-    """Shape, strides and dtype, and no elements.
+    """An array with shape, strides and dtype, but no elements.
 
     `phantom` is a NumPy array of this geometry over a single element. It must never be read or written, but view
-    kernels, which only rearrange shape and strides, run on it as on any array: so meta needs no rules of its own
-    for views. (Its addresses are imaginary; NumPy only computes with them.)
+    kernels, which only rearrange shape and strides, run on it as on any array, so meta needs no view rules of its
+    own. (Its addresses are imaginary; NumPy only computes with them.)
     """
 
     __slots__ = ("phantom",)
@@ -28,7 +28,7 @@ class MetaArray:
 
     @classmethod
     def empty(cls, shape: tuple, dtype: np.dtype, strides: tuple | None = None) -> MetaArray:
-        """A meta array of that shape, C-contiguous unless `strides` (bytes) are given."""
+        """Creates a meta array, C-contiguous unless `strides` (in bytes) are given."""
         if strides is None:
             sizes = [max(n, 1) for n in shape]
             strides = tuple(dtype.itemsize * math.prod(sizes[i:]) for i in range(1, len(sizes) + 1))
@@ -44,12 +44,12 @@ class MetaArray:
     flags = property(lambda self: self.phantom.flags)
 
     def astype(self, dtype, order: str = "K", copy: bool = True) -> MetaArray:
-        """The same shape with another dtype, laid out as NumPy's `order` says."""
+        """Returns the same shape with another dtype, laid out according to NumPy's `order`."""
         dims = sorted(range(self.ndim), key=lambda d: -self.strides[d]) if order == "K" else [*range(self.ndim)]
         return made_in_order(lambda shape: MetaArray.empty(shape, np.dtype(dtype)), self.shape, dims)
 
     def transpose(self, axes) -> MetaArray:
-        """The dimensions in another order."""
+        """Permutes the dimensions."""
         return MetaArray(self.phantom.transpose(axes))
 
     def __len__(self) -> int:

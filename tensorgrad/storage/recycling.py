@@ -1,13 +1,13 @@
-"""Memory of large arrays is kept for the next ones, where the C library is glibc.
+"""Reuses the memory of large arrays, if the C library is glibc.
 
-glibc gives every freed block of some size back to the system, and asks for it anew a moment later; the system then
-hands out pages one by one and fills each with zeros. For arrays of 10 million elements that takes longer than adding
-them. Two thresholds of glibc's allocator decide about it (`man 3 mallopt`). They are raised when the first op is called
-or the first file loaded, so that up to `KEPT` bytes stay with the process; they hold for all of it, NumPy's own arrays
-included. Once the process has been idle for some seconds, a thread gives back what is kept.
+glibc returns every freed block above a certain size to the system, only to request it again a moment later; the system
+then hands out zero-filled pages one by one. For arrays of 10 million elements that takes longer than adding
+them. Two thresholds of glibc's allocator control this (`man 3 mallopt`). They are raised when the first op is called
+or the first file loaded, so that the process keeps up to `KEPT` bytes; they apply to the whole process, including
+NumPy's own arrays. Once the process has been idle for some seconds, a thread releases the memory.
 
-`TENSORGRAD_RECYCLE=0` leaves the allocator as it is, and so does whoever sets glibc's own variables
-(`MALLOC_TRIM_THRESHOLD_`, `GLIBC_TUNABLES`, …). `release()` gives back what is kept. On other systems both do nothing.
+`TENSORGRAD_RECYCLE=0` leaves the allocator unchanged, and so does setting any of glibc's own variables
+(`MALLOC_TRIM_THRESHOLD_`, `GLIBC_TUNABLES`, …). `release()` releases the memory. On other systems both do nothing.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from tensorgrad.system import cgroups, forks
 
 __all__ = ["KEPT", "memory", "release", "start"]
 
-KEPT = 1 << 30  # bytes, but no more than an eighth of the memory that the process may use
-IN_CHILD = 1 << 26  # bytes in a forked child, which has no thread that would give them back, and often has sisters
-IDLE = 5.0  # seconds over which the processor's time is measured
-BUSY = 0.02  # of them: a process that uses less is idle
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # their numbers in <malloc.h>
+KEPT = 1 << 30  # bytes, but no more than an eighth of the memory available to the process
+IN_CHILD = 1 << 26  # bytes in a forked child, which has no thread to release them, and is often one of several
+IDLE = 5.0  # seconds over which CPU time is measured
+BUSY = 0.02  # as a fraction of IDLE: a process that uses less CPU time is idle
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # their values in <malloc.h>
 _OTHERS = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_MAX_", "GLIBC_TUNABLES")
 _lock = forks.lock()
 
 
 class _State:
-    kept: int | None = None  # what the thresholds were set to; 0: they were left alone; None: not yet asked
+    kept: int | None = None  # the value of the thresholds; 0: they were left unchanged; None: not yet decided
 
 
 def _glibc() -> Any:
     """The C library, if it is glibc."""
     try:
         name = os.confstr("CS_GNU_LIBC_VERSION")
-    except (AttributeError, ValueError, OSError):  # Windows has no such function, other libraries no such name
+    except (AttributeError, ValueError, OSError):  # Windows lacks this function, other C libraries this name
         return None
     if not name or not name.startswith("glibc"):
         return None
@@ -49,9 +49,9 @@ def _glibc() -> Any:
 
 
 def memory(root: str = "/") -> int:
-    """The bytes that this process may use: the machine's memory, or less where it is in control groups with limits.
+    """Returns the memory available to this process in bytes: the machine's, or less if control groups limit it.
 
-    `root` is where /proc and /sys are found.
+    `root` is the folder that contains /proc and /sys.
 
     >>> from tensorgrad.storage import recycling
     >>> recycling.memory() > 0
@@ -62,9 +62,9 @@ def memory(root: str = "/") -> int:
 
 
 def start() -> bool:
-    """Raises the allocator's thresholds, unless the environment is against it. Returns whether they are raised.
+    """Raises the allocator's thresholds, unless the environment prevents it. Returns whether they are raised.
 
-    The first op that is called does it, or the first file that is loaded; calling it again changes nothing.
+    Called with the first op or the first file that is loaded; calling it again has no effect.
     """
     with _lock:
         if _State.kept is None:
@@ -79,18 +79,18 @@ def _raised() -> int:
     if library is None:
         return 0
     kept = min(KEPT, memory() // 8)
-    # An mmap threshold that is refused (some versions take at most 32 MiB) is asked for at that.
+    # If the mmap threshold is rejected (some versions allow at most 32 MiB), use that limit.
     larger = library.mallopt(_MMAP_THRESHOLD, kept) or library.mallopt(_MMAP_THRESHOLD, 1 << 25)
     if not (larger and library.mallopt(_TRIM_THRESHOLD, kept)):
         return 0
-    with contextlib.suppress(RuntimeError):  # no thread can be started, or not any more
+    with contextlib.suppress(RuntimeError):  # threads cannot be started, or not any longer
         threading.Thread(target=_watch, args=(library,), name="tensorgrad memory", daemon=True).start()
     os.register_at_fork(after_in_child=lambda: library.mallopt(_TRIM_THRESHOLD, min(kept, IN_CHILD)))
     return kept
 
 
 def _watch(library: Any) -> None:
-    """What the thread does: gives memory back once whenever the process becomes idle."""
+    """Releases memory once whenever the process becomes idle; runs in a thread."""
     idle = True
     while True:
         before = time.process_time()
@@ -101,7 +101,7 @@ def _watch(library: Any) -> None:
 
 
 def release() -> bool:
-    """Gives the memory that is kept for later arrays back to the system. Returns whether there was any.
+    """Returns the memory kept for later arrays to the system. Returns whether there was any.
 
     >>> from tensorgrad.storage import recycling
     >>> recycling.release() in (True, False)

@@ -1,1 +1,1 @@
-"""What Python and the system give: threads, forks, processes, limits, folders, lazy modules."""
+"""Services of Python and the operating system: threads, forks, processes, limits, folders, lazy modules."""

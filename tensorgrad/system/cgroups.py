@@ -1,7 +1,7 @@
-"""What the control groups of Linux let this process use: memory and processors, often less than the machine has.
+"""The memory and processors that Linux control groups allow this process, often less than the machine has.
 
-The limits of the process's own group hold, and those of every group around it; so the least of them counts. `root` is
-where /proc and /sys are found. On other systems there are no such files, and no limits.
+The limits of the process's own group apply, and those of all its parents, so the lowest one counts. `root` is the
+folder that contains /proc and /sys. Other systems have no such files, and no limits.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["memory", "processors"]
 
 
 def memory(root: str = "/") -> int | None:
-    """The bytes that the groups allow; None if they do not say.
+    """Returns the memory limit in bytes; None if there is none.
 
     >>> from tensorgrad.system import cgroups
     >>> cgroups.memory("/nowhere") is None
@@ -28,7 +28,7 @@ def memory(root: str = "/") -> int | None:
 
 
 def processors(root: str = "/") -> int | None:
-    """The processors' worth of time that the groups allow, rounded up; None if they do not say.
+    """Returns the limit on CPU time as a number of processors, rounded up; None if there is none.
 
     >>> from tensorgrad.system import cgroups
     >>> cgroups.processors("/nowhere") is None
@@ -48,29 +48,29 @@ def processors(root: str = "/") -> int | None:
 
 
 def _folders(root: str, controller: str) -> Iterator[tuple[str, int]]:
-    """The folders of the process's group and of those around it, with their version, where that has the controller."""
+    """The folders of the process's group and its parents, with their version, for versions that have the controller."""
     groups = os.path.join(root, "sys/fs/cgroup")
     for line in _read(os.path.join(root, "proc/self/cgroup")).splitlines():
         _, _, rest = line.partition(":")
         controllers, colon, path = rest.partition(":")
-        places: tuple[str, ...]
+        roots: tuple[str, ...]
         if not colon:
             continue
-        if not controllers:  # version 2, alone or beside version 1
-            places, version = (groups, f"{groups}/unified"), 2
-        elif controller in controllers.split(","):  # some name the folder of several after one of them, too
-            places, version = tuple({f"{groups}/{controllers}": 0, f"{groups}/{controller}": 0}), 1
+        if not controllers:  # version 2, alone or alongside version 1
+            roots, version = (groups, f"{groups}/unified"), 2
+        elif controller in controllers.split(","):  # some systems also name a shared folder after one controller
+            roots, version = tuple({f"{groups}/{controllers}": 0, f"{groups}/{controller}": 0}), 1
         else:
             continue
         parts = [part for part in path.split("/") if part not in ("", "..")]
-        # A container's own group may be shown as the outermost one: folders that are absent are passed over.
-        for place in places:
+        # In a container the process's own group may appear as the root; missing folders are skipped.
+        for root_folder in roots:
             for depth in range(len(parts) + 1):
-                yield "/".join((place, *parts[:depth])), version
+                yield "/".join((root_folder, *parts[:depth])), version
 
 
 def _read(path: str) -> str:
-    """The text of a small file; "" if there is none. Every import reads some: the plain calls take the least time."""
+    """The text of a small file; "" if there is none. Every import reads some: these plain calls are the fastest."""
     with contextlib.suppress(OSError):
         file = os.open(path, os.O_RDONLY)
         try:
@@ -81,7 +81,7 @@ def _read(path: str) -> str:
 
 
 def _numbers(path: str) -> list[int]:
-    """The numbers in a file; none where it says something else, as "max"."""
+    """The integers in a file; none if it contains something else, such as "max"."""
     words = _read(path).split()
     try:
         return list(map(int, words))

@@ -1,4 +1,4 @@
-"""How the commands of the package (`python -m tensorgrad.coverage`, ...) end."""
+"""How the package's commands (`python -m tensorgrad.coverage`, ...) exit."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 
 def run(main: Callable[[list[str]], int]) -> None:
-    """Ends the process with what `main` returns for the command line's arguments.
+    """Exits the process with the result of `main` for the command line's arguments.
 
-    A reader of the output who has seen enough (`| head`) ends it quietly, as the shell's own commands do.
+    If the output is a pipe that was closed (`| head`), it exits quietly, as standard commands do.
 
     >>> from tensorgrad.system.command import run
     >>> run(lambda arguments: 0)
@@ -22,6 +22,6 @@ def run(main: Callable[[list[str]], int]) -> None:
         status = main(sys.argv[1:])
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would complain as it exits
-        status = 141  # what a shell reports of a program that a closed pipe ended
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # otherwise Python reports an error at exit
+        status = 141  # the status that a shell reports for SIGPIPE
     sys.exit(status)

@@ -1,4 +1,4 @@
-"""The user's folders. There may be none: a container's user often has no home."""
+"""The user's folders. They may not exist: users in containers often have no home folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["cache", "home"]
 
 
 def home() -> Path | None:
-    """The user's home folder, which need not exist; None if the system names none.
+    """Returns the user's home folder, which need not exist; None if the system defines none.
 
     >>> from tensorgrad.system import folders
     >>> folders.home() is None or folders.home().is_absolute()
@@ -18,15 +18,15 @@ def home() -> Path | None:
     """
     try:
         found = Path.home()
-    except (RuntimeError, KeyError):  # no HOME, and a user who is in no list of users
+    except (RuntimeError, KeyError):  # HOME is not set, and the user is not in the user database
         return None
-    return found if found.is_absolute() else None  # HOME=here would be another one after each change of the folder
+    return found if found.is_absolute() else None  # HOME=here would change with the working directory
 
 
 def cache(system: bool = True) -> Path | None:
-    """The folder for what can be made again: `$XDG_CACHE_HOME` or `~/.cache`; None if the system names none.
+    """Returns the folder for cached files: `$XDG_CACHE_HOME` or `~/.cache`; None if the system defines none.
 
-    `system`: on Windows and macOS, where these have a place for it, that.
+    With `system`, Windows and macOS use their own cache folders.
 
     >>> from tensorgrad.system import folders
     >>> folders.cache() is None or folders.cache().is_absolute()
@@ -36,7 +36,7 @@ def cache(system: bool = True) -> Path | None:
         given, below = (os.environ.get("LOCALAPPDATA"), "") if sys.platform == "win32" else (None, "Library/Caches")
     else:
         given, below = os.environ.get("XDG_CACHE_HOME"), ".cache"
-    if given and os.path.isabs(given):  # the XDG specification: a relative one is to be ignored
+    if given and os.path.isabs(given):  # the XDG specification says to ignore relative paths
         return Path(given)
     base = home()
     return None if base is None else base / below

@@ -1,13 +1,13 @@
-"""Modules that load some of their names when they are first used, and yet are whole for who looks through them.
+"""Modules that load some of their names on first use, but still look complete to code that inspects them.
 
-Programs go through `torch.optim.__dict__` to find all optimizers. So the dictionary of such a module has all names, and
-using one of them does not change its size. There are two ways:
+Programs iterate over `torch.optim.__dict__` to find all optimizers. So the dictionary of such a module contains all
+names, and using one of them does not change its size. There are two ways:
 
-    whole   for values: all of them are loaded when somebody asks for the dictionary
-    later   for modules: they stand in the dictionary from the start, and run when a name of theirs is asked for
+    whole   for values: all of them are loaded when the dictionary is accessed
+    later   for modules: they are in the dictionary from the start, and run when one of their names is accessed
 
-The first makes every look-up slower, as Python finds names faster in plain modules. So `torch` and
-`torch.nn.functional`, whose functions are looked up in every call, have their values from the start.
+The first slows down every lookup, as Python finds names faster in plain modules. So `torch` and
+`torch.nn.functional`, whose functions are looked up in every call, load their values at the start.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 
 def loaded(module: ModuleType) -> dict[str, Any]:
-    """The dictionary of a module as it is now, without loading more."""
+    """Returns the current dictionary of a module, without loading more."""
     return vars(ModuleType)["__dict__"].__get__(module)
 
 
@@ -32,19 +32,19 @@ class _Whole(ModuleType):
     def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
         own = loaded(self)
         if not own.get("_is_whole"):
-            own["_is_whole"] = True  # first, for what is loaded may look here
+            own["_is_whole"] = True  # set first, since loading may access the dictionary again
             for name in own["__dir__"]():
                 try:
                     own.setdefault(name, getattr(self, name))
-                except (AttributeError, ModuleNotFoundError):  # it needs a package that is not installed
+                except (AttributeError, ModuleNotFoundError):  # needs a package that is not installed
                     pass
-                except ImportError:  # somebody looks while one of the files is being loaded
+                except ImportError:  # accessed while one of the files is still being loaded
                     own["_is_whole"] = False
         return own
 
 
 def whole(name: str) -> None:
-    """Makes the module of that name load everything when its dictionary is looked at. It has a `__dir__`.
+    """Makes the named module load all its names when its dictionary is accessed. It must define `__dir__`.
 
     >>> import tensorgrad as torch
     >>> "Adagrad" in vars(torch.optim)
@@ -54,11 +54,11 @@ def whole(name: str) -> None:
 
 
 class _Later(ModuleType):
-    """A module that has not run yet. (What Python itself notes on modules can be asked and set without that.)"""
+    """A module that has not run yet. (Module metadata, such as `__name__`, can be read and set without running it.)"""
 
     def __getattribute__(self, name: str) -> Any:
         if name[:2] != "__" or name in ("__all__", "__dict__", "__doc__"):
-            import_module(ModuleType.__getattribute__(self, "__name__"))  # which waits if another thread runs it
+            import_module(ModuleType.__getattribute__(self, "__name__"))  # waits if another thread is importing it
         return ModuleType.__getattribute__(self, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -68,7 +68,7 @@ class _Later(ModuleType):
 
 
 class _Loader:
-    """The loader of a file, which fills the module that is there already."""
+    """The loader of a file, which runs it in the existing module object."""
 
     def __init__(self, loader: Any, module: ModuleType):
         self._loader, self._module = loader, module
@@ -89,7 +89,7 @@ class _Loader:
 
 
 class _Finder:
-    """Answers for the modules that have not run yet."""
+    """Finds the modules that have not run yet."""
 
     @staticmethod
     def find_spec(fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
@@ -105,7 +105,7 @@ sys.meta_path.insert(0, _Finder)
 
 
 def later(package: str, names: tuple[str, ...]) -> None:
-    """Puts modules of a package into its dictionary that run when they are first used.
+    """Adds modules to a package's dictionary that run on first use.
 
     >>> import tensorgrad as torch
     >>> vars(torch)["distributions"].Normal(0.0, 1.0)

@@ -1,4 +1,4 @@
-"""The error of a name that a module does not have: what was probably meant, or that only PyTorch has it."""
+"""Errors for missing module attributes: they suggest what was probably meant, or say that only PyTorch has it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import ModuleType
 
 from tensorgrad.system.lazy_modules import loaded
 
-# Every attribute that PyTorch's module has and the one here has not, by module (PyTorch 2.13).
+# Every attribute that PyTorch's module has but the one here lacks, by module (PyTorch 2.13).
 ONLY_IN_TORCH: dict[str, str] = {
     "": """
         AVG AggregationType AliasDb AnyType Argument ArgumentSpec AwaitType BenchmarkConfig
@@ -86,60 +86,62 @@ ONLY_IN_TORCH: dict[str, str] = {
         graph_settings guaranteed_datapipes_determinism non_deterministic runtime_validation runtime_validation_disabled
     """,
 }
-# Where a name that is in none of PyTorch's modules of the first list may live: `torch.Linear` is `torch.nn.Linear`.
-_ROOMS = ("", "nn", "nn.functional", "optim", "optim.lr_scheduler", "linalg", "fft", "special", "distributions", "func")
+# Where to look for a name that is in none of PyTorch's modules above: `torch.Linear` is `torch.nn.Linear`.
+_MODULES = (
+    "", "nn", "nn.functional", "optim", "optim.lr_scheduler", "linalg", "fft", "special", "distributions", "func",
+)  # fmt: skip
 
 
 def no_attribute(module: str, name: str) -> AttributeError:
-    """The error that a module's `__getattr__` raises for a name that it does not have.
+    """Returns the error that a module's `__getattr__` raises for a missing name.
 
-    Names that begin with `_` are asked for by programs, not by people: they get no advice, which would take time.
+    Names that begin with `_` are looked up by programs rather than people: they get no advice, which would take time.
 
     >>> from tensorgrad.system.missing_names import no_attribute
     >>> no_attribute("tensorgrad.nn", "Lineer")
     AttributeError("module 'tensorgrad.nn' has no attribute 'Lineer'; did you mean 'Linear'?")
     """
-    asked_by_programs = name[:1] in ("", "_") or is_file(module, name)
-    hint = "" if asked_by_programs else advice(module.removeprefix("tensorgrad").lstrip("."), name)
+    no_advice = name[:1] in ("", "_") or is_file(module, name)
+    hint = "" if no_advice else advice(module.removeprefix("tensorgrad").lstrip("."), name)
     return AttributeError(f"module {module!r} has no attribute {name!r}{hint}", name=name)
 
 
 def is_file(module: str, name: str) -> bool:
-    """Whether a package has a file of this name: `from package import file` asks for the name before it looks there."""
+    """Whether a package has a file of this name: `from package import file` tries the attribute before the file."""
     from importlib.machinery import PathFinder
 
     return PathFinder.find_spec(f"{module}.{name}", getattr(sys.modules.get(module), "__path__", [])) is not None
 
 
-def advice(room: str, name: str) -> str:
-    """What to add to the error.
+def advice(module: str, name: str) -> str:
+    """Returns the text to append to the error.
 
     >>> from tensorgrad.system.missing_names import advice
     >>> advice("", "quantize_per_tensor")
-    ' (PyTorch has it, tensorgrad does not: `python -m tensorgrad.coverage` prints what is there)'
+    ' (PyTorch has it, tensorgrad does not: run `python -m tensorgrad.coverage` to see what is available)'
     >>> import tensorgrad.nn
     >>> advice("nn", "Lineer"), advice("", "no_such_thing_at_all")
     ("; did you mean 'Linear'?", '')
     """
-    if name in ONLY_IN_TORCH.get(room, "").split():
-        return " (PyTorch has it, tensorgrad does not: `python -m tensorgrad.coverage` prints what is there)"
-    for other in _ROOMS:  # those in use: loading the others would take longer than the answer is worth
-        module = sys.modules.get(f"tensorgrad.{other}".rstrip("."))
-        if module is not None and other != room and name in dir(module):
+    if name in ONLY_IN_TORCH.get(module, "").split():
+        return " (PyTorch has it, tensorgrad does not: run `python -m tensorgrad.coverage` to see what is available)"
+    for other in _MODULES:  # only loaded modules: loading the others would take too long for a hint
+        candidate = sys.modules.get(f"tensorgrad.{other}".rstrip("."))
+        if candidate is not None and other != module and name in dir(candidate):
             return f"; did you mean 'torch.{other}.{name}'?".replace("..", ".")
-    here = sys.modules.get(f"tensorgrad.{room}".rstrip("."))
+    here = sys.modules.get(f"tensorgrad.{module}".rstrip("."))
     return suggestion(name, _known(here, name)) if here is not None else ""
 
 
 def _known(module: ModuleType, name: str) -> list[str]:
-    """What a name may be a misspelling of: no file, if it is written as a class is."""
+    """Candidates for a misspelled name; without modules if it is capitalized like a class."""
     own = loaded(module)
     names = {*dir(module), *own.get("__all__", ())}
     return [n for n in sorted(names) if not (name[0].isupper() and isinstance(own.get(n), ModuleType))]
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """What to add to an error about a name that is not among the known ones.
+    """Returns the text to append to an error about an unknown name.
 
     >>> from tensorgrad.system.missing_names import suggestion
     >>> suggestion("mull", ["add", "mul"]), suggestion("xyz", ["add", "mul"])
@@ -150,7 +152,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
-    """The name that this is probably a misspelling of; None if there is none.
+    """Returns the name that this is probably a misspelling of; None if there is none.
 
     >>> from tensorgrad.system.missing_names import closest
     >>> closest("LogSoftMax", ["LogSoftmax", "Softmax"]), closest("crossentropy", ["cross_entropy", "entropy"])

@@ -1,7 +1,7 @@
-"""What each thread has of its own (modes, settings), and a thread that takes it over to go on for another.
+"""Thread-local state (modes, settings), and a thread that takes it over to continue the work of another.
 
-Python limits how deep calls may be nested, in every thread by itself. Where a program may nest without an end, a fresh
-thread goes on while the first one waits: to the program it is as if nothing had happened.
+Python limits the depth of nested calls per thread. If a program may nest without limit, a new thread continues while
+the first one waits: to the program it looks as if nothing had happened.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-_ALL: list[weakref.ref[PerThread]] = []  # those that exist: a profiler's end with it
+_ALL: list[weakref.ref[PerThread]] = []  # all existing objects: a profiler's end with the profiler
 
 
 class PerThread(threading.local):
-    """`threading.local` whose values a substitute takes over."""
+    """A `threading.local` whose values a substitute thread takes over."""
 
     def __new__(cls, *args: Any) -> PerThread:
         made = super().__new__(cls, *args)
@@ -34,33 +34,33 @@ class Substitute(threading.Thread):
         self.function, self.state = function, _state()
         self.context = contextvars.copy_context()
         starter = threading.current_thread()
-        self.line = starter.line if isinstance(starter, Substitute) else []  # all that wait for each other now
-        self.ended = False  # (`join` takes a thread that it was interrupted in waiting for as ended)
+        self.line = starter.line if isinstance(starter, Substitute) else []  # all threads waiting for each other now
+        self.ended = False  # (after an interrupted `join`, the thread would be considered finished)
         self.result: Any = None
         self.error: BaseException | None = None
 
     def run(self) -> None:
-        """Runs the function as the thread that waits would have, and keeps what came of it."""
+        """Runs the function with the waiting thread's state, and stores the outcome."""
         try:
             _become(self.state)
             self.result = self.context.run(self.function)
         except BaseException as error:
             self.error = error
-        finally:  # an interrupt may come at any moment, also here
+        finally:  # an interrupt may arrive at any moment, even here
             try:
                 self.state = _state()
             finally:
                 self.ended = True
 
     def outcome(self) -> Any:
-        """Starts the thread and waits: what the function returned. Raises what it raised."""
+        """Starts the thread and waits for it. Returns or raises what the function did."""
         self.line.append(self)
         self.start()
         while not self.ended:
             try:
                 self.join()
                 time.sleep(0 if self.ended else 1e-3)
-            except BaseException as error:  # Ctrl+C, which is told to the main thread alone: the one that works stops
+            except BaseException as error:  # Ctrl+C only reaches the main thread: stop the thread that is working
                 worker = ctypes.c_ulong(self.line[-1].ident or 0)
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(worker, ctypes.py_object(type(error)))
         self.line.remove(self)
@@ -74,7 +74,7 @@ class Substitute(threading.Thread):
 
 
 def _state() -> list[tuple[PerThread, dict[str, Any]]]:
-    """What this thread has of its own."""
+    """The thread-local state of this thread."""
     return [(local, dict(local.__dict__)) for reference in _ALL.copy() if (local := reference()) is not None]
 
 
@@ -85,7 +85,7 @@ def _become(state: list[tuple[PerThread, dict[str, Any]]]) -> None:
 
 
 def on_fresh_stack(function: Callable, *args: Any, **kwargs: Any) -> Any:
-    """Calls a function in another thread, which has this one's modes and settings, and waits for it.
+    """Calls a function in another thread, which takes over this one's modes and settings, and waits for it.
 
     >>> from tensorgrad.system.per_thread import on_fresh_stack
     >>> import tensorgrad as torch

@@ -434,7 +434,7 @@ def test_missing_and_doubled_entries():
         file = io.BytesIO()
         with zipfile.ZipFile(file, "w") as other:
             other.writestr(name, b"N.")
-        with pytest.raises(pickle.UnpicklingError, match="no checkpoint"):
+        with pytest.raises(pickle.UnpicklingError, match="not a checkpoint"):
             tg.load(io.BytesIO(file.getvalue()))
 
 
@@ -465,7 +465,7 @@ def test_zip_bombs_are_refused():
 def test_bombs_in_the_pickle_are_refused_quickly():
     started = time.perf_counter()
     shared = b"\x80\x02](" + b"K\x01" * 20_000 + b"eq\x000"  # a list that is then copied into sets again and again
-    with pytest.raises(pickle.UnpicklingError, match="again and again"):
+    with pytest.raises(pickle.UnpicklingError, match="copied repeatedly"):
         tg.load(archive_of(shared + b"c__builtin__\nset\nq\x010]q\x02(" + b"h\x01h\x00\x85R" * 3_000 + b"e."))
     doubling = b"\x80\x02]q\x00" + b"0](h\x00h\x00eq\x00" * 500 + b"."  # 2 ** 500 leaves, 500 lists
     assert len(tg.load(archive_of(doubling))) == 2

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs: memory is CuPy's. Loaded when a CUDA tensor is first asked for, so that `import` costs nothing."""
+"""NVIDIA GPUs: CuPy arrays as memory. Loaded with the first CUDA tensor, so it does not slow down imports."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from typing import Any
 
 
 class State:
-    """What holds for the process: what happens at a copy to the host; whether it was forked off one that had CUDA."""
+    """Process-wide state: how to treat copies to the host, and whether the process was forked after CUDA was used."""
 
     sync_mode = 0  # 0: nothing; 1: a warning; 2: an error (torch.cuda.set_sync_debug_mode)
-    forbidden: Any = None  # CuPy's block in which it raises, while it is open
+    forbidden: Any = None  # the active CuPy context manager that forbids synchronization
     forked = False
-    arrived: Any = None  # called when values have come to the host (kernels/cuda/runtime/bounds.py)
+    arrived: Any = None  # called after values were copied to the host (kernels/cuda/runtime/bounds.py)
 
 
 def set_sync_mode(mode: int) -> None:
-    """Sets what happens where the host waits for the GPU. Where it is an error, CuPy raises it, too, if it can: for
-    what `CUDAStorage.to_host` does not see."""
+    """Sets how to treat synchronization with the GPU.
+
+    If it is an error, CuPy raises it, too, if it can: for synchronization that `CUDAStorage.to_host` does not see.
+    """
     import cupyx
 
     if State.forbidden is not None:
@@ -25,14 +27,14 @@ def set_sync_mode(mode: int) -> None:
         State.forbidden = None
     if mode == 2 and hasattr(cupyx, "allow_synchronize"):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that it may go away
+            warnings.simplefilter("ignore")  # CuPy warns that the function may be removed
             State.forbidden = cupyx.allow_synchronize(False)
             State.forbidden.__enter__()
     State.sync_mode = mode
 
 
 def synchronizing() -> None:
-    """Called where the host waits for the GPU: warns or raises if `torch.cuda.set_sync_debug_mode` says so."""
+    """Called when the host waits for the GPU: warns or raises according to `torch.cuda.set_sync_debug_mode`."""
     if State.sync_mode == 2:
         raise RuntimeError("called a synchronizing CUDA operation")
     if State.sync_mode:

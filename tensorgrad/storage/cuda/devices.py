@@ -1,4 +1,4 @@
-"""Several GPUs: work is done on the one that its arrays are on. Where there is only one, none of this is used."""
+"""Several GPUs: work is done on the one that holds the arrays. With a single GPU, none of this is used."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from tensorgrad import devices
 
 
 def guarded(function):
-    """A function of arrays that runs while their GPU is the current one.
+    """Wraps a function of arrays so that it runs with their GPU as the current one.
 
-    Arrays are looked for among the arguments, and in lists and tensors. Raises: RuntimeError for arrays of two GPUs.
+    Arrays are searched for in the arguments, including lists and tensors. Raises: RuntimeError for arrays of two GPUs.
     """
     from cupy import ndarray
     from cupy.cuda import Device
@@ -43,7 +43,7 @@ def guarded(function):
 
 
 def raise_two_devices(found, about: str = "") -> None:
-    """Raises: RuntimeError that names the devices of operands that should have been on one."""
+    """Raises: RuntimeError naming the devices of operands that should be on the same one."""
     names = sorted(map(str, found), key=lambda name: (name == "cpu", name))
     raise RuntimeError(
         f"Expected all tensors to be on the same device, but found at least two devices, {' and '.join(names)}!{about}"

@@ -1,16 +1,15 @@
-"""The GPU's memory as it is given out: how much is in use and was at most, what happens when there is none left, and
-what queued work still needs."""
+"""The GPU's memory: usage counters, out-of-memory errors, and keeping memory alive for queued work."""
 
 from __future__ import annotations
 
 import weakref
 from typing import Any
 
-UNIT = 512  # CuPy's pool gives out multiples of this many bytes
+UNIT = 512  # CuPy's pool allocates multiples of this many bytes
 
 
 class AcceleratorError(RuntimeError):
-    """What a device beside the CPU complains about.
+    """An error reported by a device other than the CPU.
 
     >>> import tensorgrad as torch
     >>> issubclass(torch.OutOfMemoryError, torch.AcceleratorError)
@@ -19,7 +18,7 @@ class AcceleratorError(RuntimeError):
 
 
 class OutOfMemoryError(AcceleratorError):
-    """The GPU has no room for a tensor. What was there before still is, and the program can go on.
+    """The GPU has too little memory for a tensor. Existing tensors are unaffected, and the program can continue.
 
     >>> import tensorgrad as torch
     >>> def largest_batch(run, size):
@@ -34,21 +33,21 @@ class OutOfMemoryError(AcceleratorError):
 
 
 class Count:
-    """What one GPU's memory was asked for.
+    """Memory statistics of one GPU.
 
-    CuPy's pool keeps no peak, and adds up what is in use by walking over all its blocks. So that is done only where the
-    peak may have been passed: when more was given out since the last time than was missing then (`enough`).
+    CuPy's pool records no peak, and computes the memory in use by walking over all its blocks. So this is done only if
+    the peak may have been exceeded: if more was allocated since the last time than was missing then (`enough`).
     """
 
     __slots__ = ("enough", "failures", "forgotten", "given", "peak", "requests", "reserved_peak")
 
     def __init__(self) -> None:
-        self.given = self.enough = 0  # bytes given out in all; how many it may become before the peak is looked at
+        self.given = self.enough = 0  # bytes allocated in total; the total at which to check the peak again
         self.peak = self.reserved_peak = 0
         self.requests = self.failures = self.forgotten = 0
 
     def settle(self, pool) -> int:
-        """Looks at what is in use, and returns it. The GPU must be the current one."""
+        """Updates the statistics and returns the bytes in use. The GPU must be the current one."""
         used = int(pool.used_bytes())
         self.peak = max(self.peak, used)
         self.reserved_peak = max(self.reserved_peak, int(pool.total_bytes()))
@@ -56,22 +55,22 @@ class Count:
         return used
 
     def reset_peak(self, pool) -> None:
-        """Lets the peaks start from what is in use now."""
+        """Resets the peaks to what is in use now."""
         self.peak = self.reserved_peak = 0
         self.settle(pool)
 
     def reset_sums(self) -> None:
-        """Lets what adds up over time start from nothing."""
+        """Resets the statistics that accumulate over time."""
         self.requests, self.failures, self.forgotten = 0, 0, self.given
 
 
 COUNTS: list[Count] = []  # one for each GPU
-_in_use: list[tuple[Any, Any]] = []  # (event, what must live until it has come)
+_in_use: list[tuple[Any, Any]] = []  # (event, object to keep alive until the event has completed)
 _CUDA: Any = None  # cupy.cuda
 
 
 def install(cupy, cards: int) -> None:
-    """Puts the counting, and PyTorch's words for lack of memory, in front of CuPy's pool."""
+    """Adds memory statistics and PyTorch's out-of-memory errors to CuPy's pool."""
     global _CUDA
     _CUDA = cupy.cuda
     COUNTS[:] = [Count() for _ in range(cards)]
@@ -97,7 +96,7 @@ def _allocator(cupy, pool):
 
 
 def _again(cupy, pool, size: int):
-    """A second attempt, after everything that can be was given back. Raises: OutOfMemoryError if it fails, too."""
+    """Retries after releasing all memory that can be released. Raises: OutOfMemoryError if this fails, too."""
     release_finished()
     COUNTS[cupy.cuda.runtime.getDevice()].settle(pool)
     pool.free_all_blocks()
@@ -121,7 +120,7 @@ def _story(cupy, pool, size: int) -> str:
 
 
 def text(size: int) -> str:
-    """A number of bytes as PyTorch says it: 20.00 MiB."""
+    """Formats a number of bytes as PyTorch does: 20.00 MiB."""
     if size <= 1024:
         return f"{size} bytes"
     for power, unit in ((1, "KiB"), (2, "MiB")):
@@ -130,14 +129,14 @@ def text(size: int) -> str:
     return f"{size / 1024**3:.2f} GiB"
 
 
-# --- what queued work still needs ------------------------------------------------------------------------------------
+# --- memory needed by queued work ------------------------------------------------------------------------------------
 
 
 def keep_until_done(thing, stream=None) -> None:
-    """Keeps memory alive until everything queued in a stream (the current one) is done.
+    """Keeps memory alive until everything queued in a stream (by default the current one) is done.
 
-    CuPy gives memory that nobody holds to the next who asks in the stream it was made in: other streams, and copies
-    from pinned memory, are not waited for.
+    CuPy reuses freed memory for the next allocation in the stream that it was allocated in: it does not wait for other
+    streams, nor for copies from pinned memory.
     """
     release_finished()
     stream = stream or _CUDA.get_current_stream()
@@ -147,10 +146,10 @@ def keep_until_done(thing, stream=None) -> None:
 
 
 def used_by(storage, memory, stream) -> None:
-    """Lets a storage's memory live on, when the storage goes, until a stream has done what it then has to do."""
+    """Keeps a storage's memory alive after the storage until the work then queued in a stream is done."""
     weakref.finalize(storage, keep_until_done, memory, stream).atexit = False
 
 
 def release_finished() -> None:
-    """Lets go of what no queued work needs any more."""
+    """Releases the objects that no queued work needs any longer."""
     _in_use[:] = [pair for pair in _in_use if not pair[0].done]

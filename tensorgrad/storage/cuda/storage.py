@@ -1,4 +1,4 @@
-"""Arrays of CuPy's as the memory of tensors on NVIDIA GPUs. Imported by `storage/cuda.py` where CuPy is."""
+"""CuPy arrays as the memory of tensors on NVIDIA GPUs. Imported by `storage/cuda/` if CuPy is available."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tensorgrad.storage.stubs import Storage, storage_class
 
 CARDS = runtime.getDeviceCount()
 _names = tuple(devices.device("cuda", i) for i in range(CARDS))
-_numbers: dict[tuple, Any] = {}  # (dtype, bytes, GPU, stream) -> a number on that GPU
+_numbers: dict[tuple, Any] = {}  # (dtype, bytes, GPU, stream) -> that scalar on the GPU
 
 
 # --- copies to, from and among GPUs ----------------------------------------------------------------------------------
 
 
 def _in_order(array, copy):
-    """`copy` of an array in the order of rows, put back into the order that a dense array has."""
+    """Applies a row-major `copy` to a dense array, keeping the array's memory order."""
     if array.ndim < 2 or array.flags.c_contiguous:
         return copy(array)
     order = dense_order(array)
@@ -36,14 +36,14 @@ def _in_order(array, copy):
 
 
 def _on(device: devices.device, make, *args):
-    """What `make` makes on a device; without an index, on the current one."""
+    """Calls `make` with a device as the current one; without an index, the current device is used."""
     index = device.index
     if index is None or (index == 0 and CARDS == 1):
         return make(*args)
     if index >= CARDS:
         raise RuntimeError(
             "CUDA error: invalid device ordinal\nGPU device may be out of range, do you have enough GPUs? "
-            f"(asked for {device}, there are {CARDS})"
+            f"(got {device}, but the number of GPUs is {CARDS})"
         )
     with cuda.Device(index):
         return make(*args)
@@ -52,17 +52,17 @@ def _on(device: devices.device, make, *args):
 def _pinned(array: np.ndarray) -> bool:
     try:
         return runtime.pointerGetAttributes(array.ctypes.data).type == runtime.memoryTypeHost
-    except runtime.CUDARuntimeError:  # older drivers know nothing of ordinary memory
+    except runtime.CUDARuntimeError:  # older drivers raise an error for ordinary memory
         return False
 
 
 def _upload(array: np.ndarray):
-    """CuPy reads ordinary memory before it returns, but pinned memory only when the GPU comes to it."""
+    """Copies to the GPU. CuPy reads ordinary memory before it returns, but pinned memory only when the copy runs."""
     return cupy.asarray(array, order="C", blocking=_pinned(array))
 
 
 def _upload_soon(array: np.ndarray):
-    """The copy is only queued; the pinned memory that it reads is kept until then."""
+    """Queues a copy to the GPU; the pinned memory that it reads is kept alive until then."""
     made = cupy.empty(array.shape, array.dtype)
     made.data.copy_from_host_async(array.ctypes.data, array.nbytes)
     keep_until_done(array)
@@ -86,7 +86,7 @@ def _download_soon(array):
 
 
 def _across(array):
-    """A copy on the current GPU. Both GPUs' streams wait for each other, as the null streams do by themselves."""
+    """Copies to the current GPU. Both GPUs' streams wait for each other, as null streams do by themselves."""
     source = array.data.device_id
     with cuda.Device(source):
         array = _dense(array)
@@ -150,14 +150,14 @@ class CUDAStorage(Storage):
 
     @classmethod
     def locked(cls, array: np.ndarray) -> np.ndarray:
-        """A copy of a host array in memory that is locked in place."""
+        """Copies a host array to pinned memory."""
         made = cupyx.empty_like_pinned(array) if array.size else np.empty_like(array)
         made[...] = array
         return made
 
     @classmethod
     def is_locked(cls, array: np.ndarray) -> bool:
-        """Whether a host array lies in memory that is locked in place."""
+        """Whether a host array is in pinned memory."""
         return bool(array.size) and _pinned(array)
 
     # --- arrays ---
@@ -176,7 +176,7 @@ class CUDAStorage(Storage):
 
     @classmethod
     def number(cls, value, like):
-        """Numbers are kept on the GPU, since programs use the same few again and again; each stream has its own."""
+        """Scalars are cached on the GPU, since programs use the same few repeatedly; each stream has its own."""
         card = like.data.device_id
         key = (value.dtype, value.tobytes(), card, cuda.get_current_stream(card).ptr)
         found = _numbers.get(key)
