@@ -98,7 +98,7 @@ def _kernel(op, args, array_type) -> str:
     if row is None or row.ready is None or STORAGES[array_type].device_type != "cpu":
         return name
     sized = next(itertools.islice(tensors_in(args), row.sized, None), None)
-    large = sized is not None and sized._array.size >= row.elements and not settings._Settings.deterministic
+    large = sized is not None and sized._array.size >= row.elements and not settings.SETTINGS.deterministic
     return f"tensorgrad.kernels.numba.{row.kernel}, or where it declines {name}" if large else name
 
 

@@ -27,7 +27,7 @@ def _default_threads() -> int:
     return min(there, cgroups.processors() or there)
 
 
-class _Settings:
+class SETTINGS:
     """The values passed to the setters below."""
 
     threads = _default_threads()
@@ -56,7 +56,7 @@ def get_num_threads() -> int:
     >>> torch.get_num_threads() >= 1
     True
     """
-    return _Settings.threads
+    return SETTINGS.threads
 
 
 def set_num_threads(n: int) -> None:
@@ -73,7 +73,7 @@ def set_num_threads(n: int) -> None:
     >>> torch.set_num_threads(before)
     """
     _check_threads("set_num_threads", n)
-    _Settings.threads = n
+    SETTINGS.threads = n
     try:
         import threadpoolctl
     except ImportError:
@@ -88,7 +88,7 @@ def get_num_interop_threads() -> int:
     >>> torch.get_num_interop_threads() >= 1
     True
     """
-    return _Settings.interop_threads
+    return SETTINGS.interop_threads
 
 
 def set_num_interop_threads(n: int) -> None:
@@ -104,12 +104,12 @@ def set_num_interop_threads(n: int) -> None:
     RuntimeError: set_num_interop_threads expects a positive integer, got 0
     """
     _check_threads("set_num_interop_threads", n)
-    if _Settings.interop_was_set:
+    if SETTINGS.interop_was_set:
         raise RuntimeError(
             "Error: cannot set number of interop threads after parallel work has started or set_num_interop_threads "
             "called"
         )
-    _Settings.interop_threads, _Settings.interop_was_set = n, True
+    SETTINGS.interop_threads, SETTINGS.interop_was_set = n, True
 
 
 # --- deterministic algorithms --------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
             raise TypeError(
                 f"use_deterministic_algorithms(): argument '{name}' must be bool, not {type(value).__name__}"
             )
-    _Settings.deterministic, _Settings.warn_only = mode, warn_only
+    SETTINGS.deterministic, SETTINGS.warn_only = mode, warn_only
 
 
 def are_deterministic_algorithms_enabled() -> bool:
@@ -146,7 +146,7 @@ def are_deterministic_algorithms_enabled() -> bool:
     >>> torch.are_deterministic_algorithms_enabled()
     False
     """
-    return _Settings.deterministic
+    return SETTINGS.deterministic
 
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
@@ -158,7 +158,7 @@ def is_deterministic_algorithms_warn_only_enabled() -> bool:
     True
     >>> torch.use_deterministic_algorithms(False)
     """
-    return _Settings.warn_only
+    return SETTINGS.warn_only
 
 
 def set_deterministic_debug_mode(debug_mode: int | str) -> None:
@@ -193,7 +193,7 @@ def get_deterministic_debug_mode() -> int:
     >>> torch.get_deterministic_debug_mode()
     0
     """
-    return 0 if not _Settings.deterministic else 1 if _Settings.warn_only else 2
+    return 0 if not SETTINGS.deterministic else 1 if SETTINGS.warn_only else 2
 
 
 # --- precision -----------------------------------------------------------------------------------------------------
@@ -206,7 +206,7 @@ def get_float32_matmul_precision() -> str:
     >>> torch.get_float32_matmul_precision()
     'highest'
     """
-    return _Settings.matmul_precision
+    return SETTINGS.matmul_precision
 
 
 def set_float32_matmul_precision(precision: str) -> None:
@@ -233,7 +233,7 @@ def set_float32_matmul_precision(precision: str) -> None:
             stacklevel=2,
         )
         return
-    _Settings.matmul_precision = precision
+    SETTINGS.matmul_precision = precision
 
 
 def set_flush_denormal(mode: bool) -> bool:
@@ -261,7 +261,7 @@ def is_warn_always_enabled() -> bool:
     >>> torch.is_warn_always_enabled()
     False
     """
-    return _Settings.warn_always
+    return SETTINGS.warn_always
 
 
 def set_warn_always(b: bool) -> None:
@@ -280,7 +280,7 @@ def set_warn_always(b: bool) -> None:
     """
     if not isinstance(b, bool):
         raise RuntimeError(f"setWarnOnlyOnce expects a bool, but got {type(b).__name__}")
-    _Settings.warn_always = b
+    SETTINGS.warn_always = b
 
 
 _warned: set[str] = set()
@@ -290,6 +290,6 @@ def warn_once(message: str) -> None:
     """Warns only the first time, or after `set_warn_always(True)` every time."""
     from tensorgrad.errors import warn
 
-    if message not in _warned or _Settings.warn_always:
+    if message not in _warned or SETTINGS.warn_always:
         _warned.add(message)
         warn(message)

@@ -24,9 +24,9 @@ hypothesis.settings.load_profile("tensorgrad")
 
 
 def pytest_configure(config):
-    from tensorgrad.settings import _Settings
+    from tensorgrad.settings import SETTINGS
 
-    _Settings.threads = 2  # compiled kernels do share their work, on whatever machine
+    SETTINGS.threads = 2  # compiled kernels do share their work, on whatever machine
     if HAS_TORCH:
         import torch
 

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from tensorgrad.autograd.modes import GRAD, Switch, _Decorator, enable_grad, inference_mode, no_grad, set_grad_enabled
+from tensorgrad.autograd.modes import (
+    GRAD,
+    ModeDecorator,
+    Switch,
+    enable_grad,
+    inference_mode,
+    no_grad,
+    set_grad_enabled,
+)
 from tensorgrad.system.per_thread import PerThread
 
 __all__ = ["enable_grad", "inference_mode", "no_grad", "set_grad_enabled", "set_multithreading_enabled"]
@@ -27,7 +35,7 @@ class set_multithreading_enabled(Switch):
     """
 
     modes, name = _THREADS, "allowed"
-    __call__ = _Decorator.__call__  # as a decorator it stays set, as in PyTorch
+    __call__ = ModeDecorator.__call__  # as a decorator it stays set, as in PyTorch
 
 
 def is_multithreading_enabled() -> bool:

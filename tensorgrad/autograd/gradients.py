@@ -15,7 +15,7 @@ from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor, wrap
 
 
-def _roots(tensors, gradients, create_graph: bool, who: str):
+def roots_of(tensors, gradients, create_graph: bool, who: str):
     """Pairs each output's edge with its gradient (ones for a scalar).
 
     Raises: RuntimeError for an output that does not require grad, or a missing or misshapen gradient.
@@ -114,7 +114,7 @@ def backward(
     if create_graph:
         _warn_of_cycles()
     tensors = _as_list(tensors)
-    roots = _roots(tensors, _listed(grad_tensors, len(tensors)), create_graph, "backward")
+    roots = roots_of(tensors, _listed(grad_tensors, len(tensors)), create_graph, "backward")
     keep = create_graph if retain_graph is None else retain_graph
     if inputs is None:
         engine.run(roots, keep_graph=keep, create_graph=create_graph)
@@ -199,7 +199,7 @@ def grad(
         raise RuntimeError("One of the differentiated Tensors does not require grad")
     if is_grads_batched:
         return _batched(outputs, inputs, gradients, keep, create_graph, allow_unused, materialize_grads)
-    roots = _roots(outputs, gradients, create_graph, "grad")
+    roots = roots_of(outputs, gradients, create_graph, "grad")
     found = engine.run(roots, keep_graph=keep, create_graph=create_graph, targets=targets)
     results = []
     for i, (gradient, position) in enumerate(zip(found, inputs, strict=True)):

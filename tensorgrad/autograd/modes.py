@@ -10,7 +10,7 @@ from tensorgrad.storage.stubs import INFERENCE
 from tensorgrad.system.per_thread import PerThread
 
 
-class _Decorator:
+class ModeDecorator:
     """Lets a context manager decorate functions and generators: each call (and each resumption) runs in the mode."""
 
     def _copy(self):
@@ -58,7 +58,7 @@ class _Decorator:
         return wrapped
 
 
-class no_grad(_Decorator):
+class no_grad(ModeDecorator):
     """A context manager and decorator that disables recording: results do not require grad.
 
     >>> import tensorgrad as torch
@@ -95,7 +95,7 @@ class enable_grad(no_grad):
     mode = True
 
 
-class Switch(_Decorator):
+class Switch(ModeDecorator):
     """Sets a mode of this thread immediately; as a context manager, restores it. Subclasses define the mode."""
 
     modes: PerThread
@@ -144,7 +144,7 @@ def is_grad_enabled() -> bool:
     return GRAD.enabled
 
 
-class inference_mode(_Decorator):
+class inference_mode(ModeDecorator):
     """Like `no_grad`, but marks the results: they can never take part in autograd, not even later.
 
     Using such a tensor for backward, or writing to it outside the mode, raises a RuntimeError.

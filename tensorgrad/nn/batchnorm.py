@@ -8,11 +8,11 @@ from typing import Any
 import tensorgrad as torch
 from tensorgrad.nn import functional as F
 from tensorgrad.nn.module import Module
-from tensorgrad.nn.normalization import _Scaled
+from tensorgrad.nn.normalization import ScaledNorm
 from tensorgrad.tensor import Tensor
 
 
-class _Tracked(_Scaled):
+class _Tracked(ScaledNorm):
     _version = 2  # num_batches_tracked is part of the state since version 2
     ranks: tuple[int, ...]  # the numbers of dimensions that the input may have
 

@@ -44,7 +44,7 @@ class _Global(_Tables):
             setattr(self, table, OrderedDict())
 
 
-_GLOBAL = _Global()
+GLOBAL_HOOKS = _Global()
 
 
 class Hooked(_Tables):
@@ -120,8 +120,8 @@ class Hooked(_Tables):
     def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
         if not (
             self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks
-            or _GLOBAL._forward_hooks or _GLOBAL._forward_pre_hooks
-            or _GLOBAL._backward_hooks or _GLOBAL._backward_pre_hooks
+            or GLOBAL_HOOKS._forward_hooks or GLOBAL_HOOKS._forward_pre_hooks
+            or GLOBAL_HOOKS._backward_hooks or GLOBAL_HOOKS._backward_pre_hooks
         ):  # fmt: skip
             return self.forward(*args, **kwargs)
         return _HookedCall(self, args, kwargs).run()
@@ -139,7 +139,7 @@ class _HookedCall:
         try:
             return self._run()
         except Exception:
-            self._always(_GLOBAL, "global module")
+            self._always(GLOBAL_HOOKS, "global module")
             self._always(self.module, "module")
             raise
 
@@ -147,7 +147,7 @@ class _HookedCall:
         self._before()
         module = self.module
         full, regular = _backward_hooks_of(module)
-        before = [*_GLOBAL._backward_pre_hooks.values(), *module._backward_pre_hooks.values()]
+        before = [*GLOBAL_HOOKS._backward_pre_hooks.values(), *module._backward_pre_hooks.values()]
         backward = None
         if full or before:
             from tensorgrad.nn.backward_hook import BackwardHook
@@ -156,7 +156,7 @@ class _HookedCall:
             self.args = backward.watch_inputs(self.args)
 
         self.result = module.forward(*self.args, **self.kwargs)
-        for owner in (_GLOBAL, module):
+        for owner in (GLOBAL_HOOKS, module):
             for key, hook in list(owner._forward_hooks.items()):
                 self.called.add(key)
                 self._after(owner, key, hook)
@@ -196,7 +196,7 @@ class _HookedCall:
 
     def _before(self) -> None:
         module = self.module
-        for owner in (_GLOBAL, module):
+        for owner in (GLOBAL_HOOKS, module):
             for key, hook in list(owner._forward_pre_hooks.items()):
                 if key in owner._forward_pre_hooks_with_kwargs:
                     given = hook(module, self.args, self.kwargs)
@@ -258,7 +258,7 @@ def _choose_kind(owner: Any, full: bool, whose: str) -> None:
 def _backward_hooks_of(module: Any) -> tuple[list[Callable], list[Callable]]:
     """(full, regular) backward hooks, the global ones first."""
     kinds: dict[bool | None, list[Callable]] = {True: [], False: [], None: []}
-    for owner in (_GLOBAL, module):
+    for owner in (GLOBAL_HOOKS, module):
         kinds[owner._is_full_backward_hook] += owner._backward_hooks.values()
     return kinds[True], kinds[False]
 
@@ -281,7 +281,7 @@ def _not_seen(args: tuple, result: Any, last: Any) -> tuple[str, str] | None:
 
 def _for_all(table: str, hook: Callable, extra: Any = None) -> RemovableHandle:
     Hooked._hooked = True  # from now on, calls of all modules check for hooks
-    return RemovableHandle.add(getattr(_GLOBAL, table), hook, extra_dict=extra)
+    return RemovableHandle.add(getattr(GLOBAL_HOOKS, table), hook, extra_dict=extra)
 
 
 def register_module_forward_pre_hook(hook: Callable) -> RemovableHandle:
@@ -293,12 +293,12 @@ def register_module_forward_hook(
     hook: Callable, *, with_kwargs: bool = False, always_call: bool = False
 ) -> RemovableHandle:
     """Calls ``hook(module, args, output)`` after the ``forward`` of every module. For debugging and profiling."""
-    extra = (_GLOBAL._forward_hooks_with_kwargs, _GLOBAL._forward_hooks_always_called)
+    extra = (GLOBAL_HOOKS._forward_hooks_with_kwargs, GLOBAL_HOOKS._forward_hooks_always_called)
     handle = _for_all("_forward_hooks", hook, extra)
     if with_kwargs:
-        _GLOBAL._forward_hooks_with_kwargs[handle.id] = True
+        GLOBAL_HOOKS._forward_hooks_with_kwargs[handle.id] = True
     if always_call:
-        _GLOBAL._forward_hooks_always_called[handle.id] = True
+        GLOBAL_HOOKS._forward_hooks_always_called[handle.id] = True
     return handle
 
 
@@ -309,13 +309,13 @@ def register_module_full_backward_pre_hook(hook: Callable) -> RemovableHandle:
 
 def register_module_full_backward_hook(hook: Callable) -> RemovableHandle:
     """Calls ``hook(module, grad_input, grad_output)`` after the backward pass of every module."""
-    _choose_kind(_GLOBAL, True, "all")
+    _choose_kind(GLOBAL_HOOKS, True, "all")
     return _for_all("_backward_hooks", hook)
 
 
 def register_module_backward_hook(hook: Callable) -> RemovableHandle:
     """Deprecated: use :func:`register_module_full_backward_hook`, which sees the gradients of the module's inputs."""
-    _choose_kind(_GLOBAL, False, "all")
+    _choose_kind(GLOBAL_HOOKS, False, "all")
     return _for_all("_backward_hooks", hook)
 
 

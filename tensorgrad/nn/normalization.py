@@ -12,7 +12,7 @@ from tensorgrad.nn.parameter import Parameter
 from tensorgrad.tensor import Tensor
 
 
-class _Scaled(Module):
+class ScaledNorm(Module):
     """A normalization followed by a learned scale (``weight``) and shift (``bias``), both optional."""
 
     def _make(self, shape: Any, weight: bool, bias: bool | None, device: Any, dtype: Any) -> None:
@@ -34,7 +34,7 @@ def _shape(normalized_shape: Any) -> tuple[int, ...]:
     return tuple(normalized_shape) if hasattr(normalized_shape, "__iter__") else (int(normalized_shape),)
 
 
-class LayerNorm(_Scaled):
+class LayerNorm(ScaledNorm):
     """(x - mean) / √(var + eps) · weight + bias, over the last dimensions (Ba et al., 2016).
 
     Args:
@@ -75,7 +75,7 @@ class LayerNorm(_Scaled):
         )
 
 
-class RMSNorm(_Scaled):
+class RMSNorm(ScaledNorm):
     """x / √(mean(x²) + eps) · weight, with the mean over the last dimensions (Zhang and Sennrich, 2019).
 
     Args:
@@ -113,7 +113,7 @@ class RMSNorm(_Scaled):
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
 
 
-class GroupNorm(_Scaled):
+class GroupNorm(ScaledNorm):
     """(x - mean) / √(var + eps) · weight + bias, over each group of channels of (N, C, *) (Wu and He, 2018).
 
     Args:

@@ -21,8 +21,8 @@ from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import as_integer, check_number, warn
 from tensorgrad.kernels.array.shape import strided_nothing
 from tensorgrad.layouts import memory_strides
-from tensorgrad.ops.shape import _alias, ints
-from tensorgrad.settings import _Settings
+from tensorgrad.ops.shape import alias_of, ints
+from tensorgrad.settings import SETTINGS
 from tensorgrad.size import Size
 from tensorgrad.storage.stubs import STORAGES, Storage, storage_class
 from tensorgrad.system.per_thread import PerThread
@@ -451,7 +451,7 @@ def legacy_tensor(args: tuple, device, dtype: dtypes.dtype | None = None) -> Ten
     if isinstance(data, Tensor):
         if dtype is not None and data.dtype is not dtype:
             raise TypeError(f"expected a tensor of {dtype}, but got one of {data.dtype}: convert it with .to()")
-        return _alias(data)
+        return alias_of(data)
     dtype = dtype or dtypes.DEFAULT.floating
     if isinstance(data, Size):  # even an empty one
         return empty(data, dtype=dtype, device=device)
@@ -487,7 +487,7 @@ def _filled(maker, value, shape, dtype, device, requires_grad, pin_memory) -> Te
     device = resolve_device(device)
     if requires_grad and dtype.category < dtypes.FLOATING:
         raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
-    if value is None and _Settings.deterministic and _Settings.fill_memory:
+    if value is None and SETTINGS.deterministic and SETTINGS.fill_memory:
         value = unset(dtype)
         maker = functools.partial(np.full, fill_value=value)
     if device.type == "cpu":

@@ -22,7 +22,7 @@ from tensorgrad.errors import check_number, warn
 from tensorgrad.kernels.array import advanced as kernels
 from tensorgrad.kernels.array.shape import at, raise_index_error
 from tensorgrad.ops.create import tensor, wrapped
-from tensorgrad.ops.shape import Tensor, _alias, _unsqueeze, expand, new_axes_at, select_at, slice_at
+from tensorgrad.ops.shape import Tensor, alias_of, expand, new_axes_at, select_at, slice_at, unsqueeze_view
 from tensorgrad.tensor import PLAIN, wrap
 
 # --- the rows ------------------------------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ def _view(x: Tensor, index: tuple) -> Tensor:
         else:
             ellipsis = True
     if row is None:
-        return _alias(x)
+        return alias_of(x)
     return row(x, (*index, Ellipsis) if integer and not ellipsis else index)
 
 
@@ -263,9 +263,9 @@ def _getitem(self: Tensor, index) -> Tensor:
         if plain is not None:
             return _view(self, plain)
     elif index is None:
-        return _unsqueeze(self, 0)
+        return unsqueeze_view(self, 0)
     elif index is Ellipsis:
-        return _alias(self)
+        return alias_of(self)
     elif cls is Tensor:
         if _is_number(index._array):
             return select_at(self, (index._array.item(), Ellipsis))

@@ -15,7 +15,7 @@ from tensorgrad.ops.complex import complex_
 from tensorgrad.ops.create import linspace
 from tensorgrad.ops.join import cat
 from tensorgrad.ops.pointwise import short_name
-from tensorgrad.ops.reduce import _nuclear_norm, vector_norm
+from tensorgrad.ops.reduce import nuclear_norm_of, vector_norm
 from tensorgrad.return_types import return_type
 from tensorgrad.tensor import Tensor
 
@@ -552,7 +552,7 @@ def nuclear_norm(input: Tensor, dim=None, keepdim: bool = False, *, out=None) ->
     dims = (-2, -1) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
     if len(dims) != 2:
         raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {', '.join(map(str, dims))}")
-    result = _nuclear_norm(input, dims, keepdim)
+    result = nuclear_norm_of(input, dims, keepdim)
     return store_out("nuclear_norm", out, result)
 
 

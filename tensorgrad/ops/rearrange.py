@@ -16,8 +16,8 @@ from tensorgrad.kernels.array import rearrange as kernels
 from tensorgrad.ops.copy import in_format_of
 from tensorgrad.ops.create import arange, finish, tensor
 from tensorgrad.ops.join import stack
-from tensorgrad.ops.shape import _diagonal, expand, ints, place, variadic
 from tensorgrad.ops.shape import diagonal as _view_of_diagonal
+from tensorgrad.ops.shape import diagonal_view, expand, ints, place, variadic
 from tensorgrad.tensor import Tensor
 
 # --- flip and roll ---------------------------------------------------------------------------------------------------
@@ -307,7 +307,7 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     size = list(shape[:-1])
     for d in sorted((a, b)):
         size.insert(d, n + abs(offset))
-    return place(input, tuple(size), _diagonal, (offset, a, b))
+    return place(input, tuple(size), diagonal_view, (offset, a, b))
 
 
 @composite()

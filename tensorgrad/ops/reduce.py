@@ -183,7 +183,7 @@ def _tie(g, input, out, dim, keepdim):
     return spread(g / sum(hit, dim, keepdim), shape, dim, keepdim) * hit
 
 
-def _tie_of_all(g, input, out):
+def tie_of_all(g, input, out):
     hit = input.isnan() if out.isnan() else input == out
     return (g / sum(hit)).where(hit, 0)  # not `hit *`, which would spread a NaN gradient
 
@@ -193,8 +193,8 @@ amax = reduction("amax(input, dim: dims = None, keepdim: bool = False)", "reduce
 amin = reduction("amin(input, dim: dims = None, keepdim: bool = False)", "reduce.amin", input=_tie,
                  doc="The minimum over `dim`; ties split the gradient evenly.")  # fmt: skip
 _scalar: dict[str, Any] = {"where": "", "shape": lambda x, *rest: ((), x.dtype)}
-_max_all = op("max_all(input)", "reduce.max_all", input=_tie_of_all, backward_name="MaxBackward1", **_scalar)
-_min_all = op("min_all(input)", "reduce.min_all", input=_tie_of_all, backward_name="MinBackward1", **_scalar)
+_max_all = op("max_all(input)", "reduce.max_all", input=tie_of_all, backward_name="MaxBackward1", **_scalar)
+_min_all = op("min_all(input)", "reduce.min_all", input=tie_of_all, backward_name="MinBackward1", **_scalar)
 _extreme_dim = reduction(
     "extreme_dim(input, dim: int, keepdim: bool, name: str)", "reduce.extreme_with_index", where="",
     outputs=("values", "indices"), differentiable_outputs=1, backward_name="MaxBackward0",
@@ -516,12 +516,12 @@ def norm(input: Tensor, p="fro", dim=None, keepdim: bool = False, out=None, dtyp
     if isinstance(p, str) and p != "fro":
         if p != "nuc":
             raise RuntimeError(f"linalg.matrix_norm: Order {p} not supported.")
-        result = _nuclear_norm(input, dim, keepdim)
+        result = nuclear_norm_of(input, dim, keepdim)
         return store_out("norm", out, result)
     return vector_norm(input, 2 if p == "fro" or p is None else p, dim, keepdim, dtype=dtype, out=out)
 
 
-def _nuclear_norm(input: Tensor, dim, keepdim: bool) -> Tensor:
+def nuclear_norm_of(input: Tensor, dim, keepdim: bool) -> Tensor:
     """Sums the singular values of the matrices in the two dimensions `dim`."""
     dims = wrap_dims((0, 1) if dim is None else dim, input.ndim)
     if len(dims) != 2 or (dim is None and input.ndim != 2):

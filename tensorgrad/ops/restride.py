@@ -11,8 +11,8 @@ from tensorgrad.dispatch.kinds import composite, export, op, view
 from tensorgrad.errors import warn
 from tensorgrad.layouts import channels_last, channels_last_3d, memory_strides
 from tensorgrad.ops.create import unset
-from tensorgrad.ops.shape import _transpose, _unsqueeze, ints, squeeze, t
-from tensorgrad.settings import _Settings
+from tensorgrad.ops.shape import ints, squeeze, t, transpose_view, unsqueeze_view
+from tensorgrad.settings import SETTINGS
 from tensorgrad.tensor import Tensor, share
 
 _strided = view("as_strided(input, size: shape, stride: shape, delta: int, geometry: any)", "shape.strided_view",
@@ -92,8 +92,10 @@ def _in_place(name: str, function) -> None:
     export(name, method, "method")
 
 
-for _name, _function in (("squeeze", squeeze), ("unsqueeze", _unsqueeze), ("t", t), ("transpose", _transpose),
-                         ("swapaxes", _transpose), ("swapdims", _transpose), ("as_strided", as_strided)):  # fmt: skip
+for _name, _function in (
+    ("squeeze", squeeze), ("unsqueeze", unsqueeze_view), ("t", t), ("transpose", transpose_view),
+    ("swapaxes", transpose_view), ("swapdims", transpose_view), ("as_strided", as_strided),
+):  # fmt: skip
     _in_place(f"{_name}_", _function)
 export("as_strided_", Tensor.as_strided_, "function")
 
@@ -130,7 +132,7 @@ def resize_(self: Tensor, *sizes, memory_format=None) -> Tensor:
     if needed and offset + needed > storage.nbytes():
         old, self_device = storage.array, self.device
         grown = storage.empty(((offset + needed) // array.itemsize,), array.dtype, self_device)
-        if _Settings.deterministic and _Settings.fill_memory:
+        if SETTINGS.deterministic and SETTINGS.fill_memory:
             storage.write(grown, unset(self.dtype))
         count = min(storage.nbytes() // array.itemsize, grown.size)
         if count:

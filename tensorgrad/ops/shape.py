@@ -90,7 +90,7 @@ def infer_size(size: tuple[int, ...], numel: int) -> tuple[int, ...]:
 _view = view("view(input, size: shape)", "shape.view", where="",
              input=lambda g, input_shape: g.reshape(input_shape))  # fmt: skip
 _expand = view("expand(input, size: shape)", "shape.expand", where="", input=lambda g: g)
-_unsqueeze = view("unsqueeze(input, dim: int)", "shape.unsqueeze",
+unsqueeze_view = view("unsqueeze(input, dim: int)", "shape.unsqueeze",
                   prepare=lambda x, dim: (x, wrap_dim(dim, x.ndim + 1)), input=lambda g, dim: g.squeeze(dim),
                   doc="A view with a new dimension of size 1 at `dim`, which is at most `input.ndim`.")  # fmt: skip
 _squeeze = view("squeeze_dims(input, dims: any)", "shape.squeeze", where="", backward_name="SqueezeBackward1",
@@ -99,17 +99,17 @@ _squeeze_all = view("squeeze(input, dims: any)", "shape.squeeze", where="",
                     input=lambda g, input_shape: g.reshape(input_shape))  # fmt: skip
 _permute = view("permute(input, dims: dims)", "shape.permute", where="",
                 input=lambda g, dims: _permute(g, tuple(inverse(dims))))  # fmt: skip
-_transpose = view("transpose(input, dim0: int, dim1: int)", "shape.transpose",
+transpose_view = view("transpose(input, dim0: int, dim1: int)", "shape.transpose",
                   prepare=lambda x, a, b: (x, wrap_dim(a, x.ndim), wrap_dim(b, x.ndim)),
-                  input=lambda g, dim0, dim1: _transpose(g, dim0, dim1),
+                  input=lambda g, dim0, dim1: transpose_view(g, dim0, dim1),
                   doc="A view with two dimensions swapped.")  # fmt: skip
-_alias = view("alias(input)", "shape.alias", where="", input=lambda g: g)
-_diagonal = view("diagonal(input, offset: int, dim1: int, dim2: int)", "shape.diagonal", where="",
+alias_of = view("alias(input)", "shape.alias", where="", input=lambda g: g)
+diagonal_view = view("diagonal(input, offset: int, dim1: int, dim2: int)", "shape.diagonal", where="",
                  input=lambda g, input_shape, offset, dim1, dim2:
-                 place(g, input_shape, _diagonal, (offset, dim1, dim2)))  # fmt: skip
+                 place(g, input_shape, diagonal_view, (offset, dim1, dim2)))  # fmt: skip
 _unfold = view("unfold(input, dimension: int, size: int, step: int)", "shape.unfold", where="",
                input=lambda g, input_shape, dimension, size, step:
-               _unfold_grad(g, input_shape, dimension, size, step))  # fmt: skip
+               unfold_grad(g, input_shape, dimension, size, step))  # fmt: skip
 
 
 def _check_matrix(x):
@@ -136,7 +136,7 @@ place = op("embed_view(g, shape: any, shown: any, args: any)",
            lambda xp, g, shape, shown, args: kernels.place(xp, g, shape, shown.op.compiled.kernels[g.__class__], args),
            g=lambda g, shown, args: shown(g, *args), shape=lambda g, shape, shown, args: (shape, g.dtype), where="",
            doc="Zeros of `shape` with `g` at the elements of the view: a view's derivative.")  # fmt: skip
-_unfold_grad = op("unfold_grad(g, shape: any, dimension: int, size: int, step: int)", "shape.unfold_grad",
+unfold_grad = op("unfold_grad(g, shape: any, dimension: int, size: int, step: int)", "shape.unfold_grad",
                   g=lambda g, dimension, size, step: _unfold(g, dimension, size, step),
                   shape=lambda g, shape, dimension, size, step: (shape, g.dtype), where="")  # fmt: skip
 _reshaped_copy = op("reshape(input, size: any)", lambda xp, x, size: xp.array(x, order="C").reshape(size),
@@ -501,8 +501,8 @@ def permute(input: Tensor, dims) -> Tensor:
 
 
 variadic("permute", permute, "dims")
-alias("swapaxes", _transpose)
-alias("swapdims", _transpose)
+alias("swapaxes", transpose_view)
+alias("swapdims", transpose_view)
 
 
 @composite()
@@ -526,7 +526,7 @@ def movedim(input: Tensor, source, destination) -> Tensor:
         if len(set(wrapped[-1])) != len(dims):
             raise RuntimeError(f"movedim: repeated dim in `{name}` ({list(dims)})")
     if not ndim:
-        return _alias(input)
+        return alias_of(input)
     order: list = [None] * ndim
     for s, d in zip(*wrapped, strict=True):
         order[d] = s
@@ -582,7 +582,7 @@ def _mT(self: Tensor) -> Tensor:
     >>> torch.zeros(5, 2, 3).mT.shape
     torch.Size([5, 3, 2])
     """
-    return _transpose(self, -2, -1) if _matrices(self, "mT") else self
+    return transpose_view(self, -2, -1) if _matrices(self, "mT") else self
 
 
 def _mH(self: Tensor) -> Tensor:
@@ -593,7 +593,7 @@ def _mH(self: Tensor) -> Tensor:
     tensor([[1.-2.j],
             [0.-3.j]])
     """
-    return _transpose(self, -2, -1).conj() if _matrices(self, "mH") else self.conj()
+    return transpose_view(self, -2, -1).conj() if _matrices(self, "mH") else self.conj()
 
 
 def _H(self: Tensor) -> Tensor:
@@ -625,7 +625,7 @@ def adjoint(input: Tensor) -> Tensor:
     tensor([[1.-2.j],
             [0.-3.j]])
     """
-    return _transpose(input, -2, -1).conj() if _matrices(input, "adjoint()") else input.conj()
+    return transpose_view(input, -2, -1).conj() if _matrices(input, "adjoint()") else input.conj()
 
 
 # --- selecting parts -----------------------------------------------------------------------------------------------
@@ -697,7 +697,7 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
     a, b = wrap_dim(dim1, ndim), wrap_dim(dim2, ndim)
     if a == b:
         raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
-    return _diagonal(input, as_int(offset), a, b)
+    return diagonal_view(input, as_int(offset), a, b)
 
 
 @composite("method", name="unfold")

@@ -15,7 +15,7 @@ from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import I64, scalar_type
 from tensorgrad.errors import as_integer, wrap_dim
 from tensorgrad.ops.pick import pick, place
-from tensorgrad.ops.reduce import _tie_of_all
+from tensorgrad.ops.reduce import tie_of_all
 from tensorgrad.return_types import return_type
 from tensorgrad.tensor import Tensor
 
@@ -131,7 +131,7 @@ def _selection(signature: str, kernel: str, backward_name: str):
 _kthvalue = _selection("kthvalue_(input, dim: int, keepdim: bool, k: int)", "sort.kthvalue", "KthvalueBackward0")
 _mode = _selection("mode_(input, dim: int, keepdim: bool)", "sort.mode", "ModeBackward0")
 _median = _selection("median_dim(input, dim: int, keepdim: bool, ignore_nan: bool)", "sort.median", "MedianBackward1")
-_median_all = op("median_all(input, ignore_nan: bool)", "sort.median_all", where="", input=_tie_of_all,
+_median_all = op("median_all(input, ignore_nan: bool)", "sort.median_all", where="", input=tie_of_all,
                  shape=lambda x, ignore_nan: ((), x.dtype), backward_name="MedianBackward0")  # fmt: skip
 
 

@@ -26,7 +26,7 @@ from tensorgrad.optim import flags, optimizer
 from tensorgrad.optim.optimizer import Optimizer, run_hooked
 from tensorgrad.optim.settings import Settings
 from tensorgrad.optim.state import begin, count
-from tensorgrad.settings import _Settings as SETTINGS
+from tensorgrad.settings import SETTINGS
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import types
 
-from tensorgrad.settings import _Settings
+from tensorgrad.settings import SETTINGS
 
 fill_uninitialized_memory: bool
 
@@ -21,13 +21,13 @@ class _Module(types.ModuleType):
     @property
     def fill_uninitialized_memory(self) -> bool:
         """Whether uninitialized memory is filled in deterministic mode."""
-        return _Settings.fill_memory
+        return SETTINGS.fill_memory
 
     @fill_uninitialized_memory.setter
     def fill_uninitialized_memory(self, mode: bool) -> None:
         if not isinstance(mode, bool):
             raise RuntimeError(f"fill_uninitialized_memory: expected a bool, but got {type(mode).__name__}")
-        _Settings.fill_memory = mode
+        SETTINGS.fill_memory = mode
 
 
 sys.modules[__name__].__class__ = _Module

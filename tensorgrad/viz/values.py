@@ -10,7 +10,7 @@ from typing import Any
 
 from tensorgrad.autograd import engine
 from tensorgrad.autograd.function import FunctionCtx
-from tensorgrad.autograd.gradients import _roots
+from tensorgrad.autograd.gradients import roots_of
 from tensorgrad.autograd.graph import FREED, Node
 from tensorgrad.autograd.modes import no_grad
 from tensorgrad.autograd.views import CopySlices, edge_of
@@ -41,7 +41,7 @@ def gradients(tensor: Tensor, targets: list, gradient: Tensor | None = None) -> 
     kept = [(t, t._grad) for t in retaining if t is not None]
     for t, _ in kept:
         t._grad = None
-    roots = _roots([tensor], [gradient], False, "backward")
+    roots = roots_of([tensor], [gradient], False, "backward")
     try:
         found = engine.run(roots, keep_graph=True, create_graph=False, targets=edges)
     finally:

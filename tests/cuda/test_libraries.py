@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tensorgrad.kernels.array.conv import _points
+from tensorgrad.kernels.array.conv import conv_points
 from tensorgrad.kernels.cuda.runtime import calls, cudnn, libraries
 from tests.cuda.conftest import MODE
 
@@ -78,7 +78,7 @@ def test_descriptors_agree_with_the_real_cudnn(finder, monkeypatch):
         x, kernel, stride, padding, dilation = many(6, 12), many(1, 3), many(1, 3), many(0, 2), many(1, 2)
         x = (numbers.randint(1, 4), groups * numbers.randint(1, 3), *x)
         w = (groups * numbers.randint(1, 3), x[1] // groups, *kernel)
-        y = (x[0], w[0], *_points(x[2:], kernel, stride, padding, dilation))
+        y = (x[0], w[0], *conv_points(x[2:], kernel, stride, padding, dilation))
         kind, name = numbers.choice(("forward", "input", "weight")), numbers.choice(tuple(cudnn.TYPES))
         plan = cudnn.Plan(kind, name, x, w, y, dims > 1 and numbers.random() < 0.5, stride, padding, dilation, groups,
                           True, False, False)  # fmt: skip

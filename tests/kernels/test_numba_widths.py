@@ -28,7 +28,7 @@ from tensorgrad.kernels.numba.simd import vectors
 platform.machine = real
 from tensorgrad.kernels.numba import compiling, verify
 from tensorgrad.kernels.numba.runtime import cache, loading
-assert (vectors.LANES, vectors._MANY) == {form}, (vectors.LANES, vectors._MANY)
+assert (vectors.LANES, vectors.MANY) == {form}, (vectors.LANES, vectors.MANY)
 where = cache.place()
 for kernel in {kernels}:
     compiling.compile_into(kernel, where)  # compares it with NumPy

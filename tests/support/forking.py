@@ -216,7 +216,7 @@ def case(seed: int, rounds: int = 4) -> None:
     done = {activity.__name__ for activity in (*chosen, rng.choice(ACTIVITIES))}
     before, intervals = torch.get_num_threads(), sys.getswitchinterval()
     torch.set_num_threads(1)  # NumPy's BLAS: see tensorgrad/utils/data/crew.py for what it does with more
-    settings._Settings.threads = rng.choice((1, 2))  # our own
+    settings.SETTINGS.threads = rng.choice((1, 2))  # our own
     sys.setswitchinterval(rng.choice((5e-3, 5e-4)))
     try:
         with busy(chosen):
@@ -241,7 +241,7 @@ if __name__ == "__main__":
     parser.add_argument("--activity", choices=[a.__name__ for a in ACTIVITIES], help="only this, in place of cases")
     given = parser.parse_args()
     if given.activity:
-        settings._Settings.threads = 2
+        settings.SETTINGS.threads = 2
         with busy([globals()[given.activity]]):
             for _ in range(given.rounds):
                 time.sleep(0.003)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tensorgrad.kernels.array.blocks import BLOCK
-from tensorgrad.kernels.array.index import _add_rows
+from tensorgrad.kernels.array.index import add_rows
 
 
 def bag_numbers(xp, starts, length, whole):
@@ -95,7 +95,7 @@ def lookup_grad(xp, g, indices, starts, count, mean):
     if xp is not np and starts is not None:
         sizes = sizes.tolist()
     table = xp.zeros((count, g.shape[1]), g.dtype)
-    _add_rows(xp, table, indices.reshape(-1), xp.repeat(g, sizes, 0))
+    add_rows(xp, table, indices.reshape(-1), xp.repeat(g, sizes, 0))
     return table
 
 

@@ -42,7 +42,7 @@ def conv(xp, x, w, bias, stride, padding, dilation, groups):
     """
     dtype = x.dtype
     x, w = widen(xp, x), widen(xp, w)
-    kernel, points = w.shape[2:], _points(x.shape[2:], w.shape[2:], stride, padding, dilation)
+    kernel, points = w.shape[2:], conv_points(x.shape[2:], w.shape[2:], stride, padding, dilation)
     batch, channels = x.shape[0], w.shape[0] if x.shape[1] else 0  # PyTorch: no channels in, none out
     out = xp.empty((batch, channels, *points), x.dtype)
     if out.size and depthwise.suits(xp, x.shape, w.shape, stride, groups):
@@ -133,7 +133,7 @@ def conv_transpose(xp, x, w, bias, stride, padding, output_padding, dilation, gr
     >>> conv_transpose(np, np.array([[[1.0, 2.0]]]), np.ones((1, 1, 2)), None, (2,), (0,), (0,), (1,), 1).tolist()
     [[[1.0, 1.0, 2.0, 2.0]]]
     """
-    size = _transposed_points(x.shape[2:], w.shape[2:], stride, padding, output_padding, dilation)
+    size = transposed_conv_points(x.shape[2:], w.shape[2:], stride, padding, output_padding, dilation)
     shape = (x.shape[0], w.shape[1] * groups, *size)
     out = conv_grad_input(xp, widen(xp, x), w, shape, stride, padding, dilation, groups)
     if bias is not None:
@@ -346,7 +346,7 @@ def conv_shape(x_shape, w_shape, stride, padding, dilation, groups):
             "Kernel size can't be greater than actual input size"
         )
     _check_sizes(x_shape, w_shape)
-    points = _points(x_shape[2:], w_shape[2:], stride, padding, dilation)
+    points = conv_points(x_shape[2:], w_shape[2:], stride, padding, dilation)
     return (x_shape[0], w_shape[0] if x_shape[1] else 0, *points)  # PyTorch: no channels in, none out
 
 
@@ -374,7 +374,7 @@ def conv_transpose_shape(x_shape, w_shape, stride, padding, output_padding, dila
         groups_of = (("output_padding", output_padding, 0), ("stride", stride, 1), ("dilation", dilation, 1))
         words = " ".join(_named(name, values, fill, "_") for name, values, fill in groups_of)
         raise RuntimeError(f"output padding must be smaller than either stride or dilation, but got {words}")
-    size = _transposed_points(x_shape[2:], w_shape[2:], stride, padding, output_padding, dilation)
+    size = transposed_conv_points(x_shape[2:], w_shape[2:], stride, padding, output_padding, dilation)
     if any(s < (1 if x_shape[0] else 0) for s in size):  # PyTorch allows an empty batch to have empty images
         before, after = list(x_shape[2:]), list(size)
         if len(size) == 1:
@@ -386,13 +386,13 @@ def conv_transpose_shape(x_shape, w_shape, stride, padding, output_padding, dila
     return (x_shape[0], w_shape[1] * groups, *size)
 
 
-def _points(size, kernel, stride, padding, dilation):
+def conv_points(size, kernel, stride, padding, dilation):
     return tuple(
         (n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in zip(size, kernel, stride, padding, dilation)
     )
 
 
-def _transposed_points(size, kernel, stride, padding, output_padding, dilation):
+def transposed_conv_points(size, kernel, stride, padding, output_padding, dilation):
     return tuple(
         (n - 1) * s - 2 * p + d * (k - 1) + extra + 1
         for n, k, s, p, extra, d in zip(size, kernel, stride, padding, output_padding, dilation)

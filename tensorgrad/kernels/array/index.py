@@ -192,7 +192,7 @@ def scatter_reduce(xp, x, dim, index, src, reduce, include_self=True):
     return out
 
 
-def _add_rows(xp, table, rows, g):
+def add_rows(xp, table, rows, g):
     """Adds `table[rows[k]] += g[k]`, repeats included, in place; `table` (V, E) contiguous, `g` (K, E).
 
     The first gradients of many distinct rows are added together, then the second of those that have two, and so on, up
@@ -246,7 +246,7 @@ def index_add(xp, x, dim, index, src, alpha=1):
         return out
     if dim == 0:
         width = math.prod(shape[1:])
-        _add_rows(xp, out.reshape(shape[0], width), index, src.reshape(index.size, width))
+        add_rows(xp, out.reshape(shape[0], width), index, src.reshape(index.size, width))
         return out
     where = _linear(xp, shape, dim, xp.broadcast_to(index.reshape((-1,) + (1,) * (len(shape) - 1 - dim)), src.shape))
     _accumulate_flat(xp, out.reshape(-1), where, src.astype(out.dtype, copy=False))
@@ -298,7 +298,7 @@ def index_put(xp, x, indices, values, accumulate=False):
         rows = xp.where(rows < 0, rows + x.shape[0], rows)
         width = math.prod(x.shape[1:])
         g = xp.ascontiguousarray(xp.broadcast_to(values, single.shape + x.shape[1:])).reshape(rows.size, width)
-        _add_rows(xp, out.reshape(x.shape[0], width), rows, g.astype(out.dtype, copy=False))
+        add_rows(xp, out.reshape(x.shape[0], width), rows, g.astype(out.dtype, copy=False))
         return out
     # positions through the same indexing, so that one flat accumulation handles every mixture of indices
     positions = xp.arange(x.size).reshape(x.shape)[at]
@@ -329,5 +329,5 @@ def embedding_grad(xp, g, index, num_rows, padding_idx=None):
             rows, g2 = rows[kept], g2[kept]
     low = g.dtype.itemsize == 2
     table = xp.zeros((num_rows, width), np.float32 if low else g.dtype)
-    _add_rows(xp, table, rows, g2.astype(table.dtype, copy=False))
+    add_rows(xp, table, rows, g2.astype(table.dtype, copy=False))
     return table.astype(g.dtype) if low else table

@@ -12,7 +12,7 @@ import numpy as np
 from tensorgrad.dtypes import F32, scalar_type
 from tensorgrad.kernels.array import softmax
 from tensorgrad.kernels.array.index import extremes
-from tensorgrad.kernels.array.reduce import _two_bytes, sum_
+from tensorgrad.kernels.array.reduce import sum_, two_bytes
 
 _FEW = 2048  # logits up to which all of cross-entropy costs less than its bookkeeping
 
@@ -21,7 +21,7 @@ def reduced(xp, values, reduction):
     """Reduces elementwise losses to their sum or mean."""
     if reduction == "none":
         return values
-    if _two_bytes(values):
+    if two_bytes(values):
         return xp.asarray(reduced(xp, values.astype(np.float32), reduction)).astype(values.dtype)
     total = sum_(xp, values, None, False, None)
     return total if reduction == "sum" else _divided(total, values.size)
@@ -124,7 +124,7 @@ def bce(xp, x, y, weight, reduction):
     for name, values in (("input", x), ("target", y)):
         if not xp.all((values >= 0) & (values <= 1)):
             raise RuntimeError(f"all elements of {name} should be between 0 and 1")
-    if _two_bytes(x):
+    if two_bytes(x):
         lifted = bce(xp, x.astype(np.float32), y.astype(np.float32), weight, reduction)
         return xp.asarray(lifted).astype(x.dtype)
     kind = x.dtype.type
@@ -155,7 +155,7 @@ def bce_backward(xp, g, input, target, weight, reduction, needs):
 
 def bce_with_logits(xp, x, y, weight, pos_weight, reduction):
     """-(p y log σ(x) + (1 - y) log(1 - σ(x))) with p = `pos_weight`, without overflow."""
-    if _two_bytes(x):
+    if two_bytes(x):
         single = (None if a is None else a.astype(np.float32) for a in (x, y, weight, pos_weight))
         return xp.asarray(bce_with_logits(xp, *single, reduction)).astype(x.dtype)  # type: ignore[call-arg]
     kind = x.dtype.type
@@ -169,7 +169,7 @@ def bce_with_logits(xp, x, y, weight, pos_weight, reduction):
 
 def bce_with_logits_grad(xp, g, x, y, weight, pos_weight, reduction):
     """(σ(x) - y) g; with `pos_weight` p: ((p y + 1 - y) σ(x) - p y) g."""
-    if _two_bytes(g):
+    if two_bytes(g):
         single = (None if a is None else a.astype(np.float32) for a in (g, x, y, weight, pos_weight))
         return bce_with_logits_grad(xp, *single, reduction).astype(g.dtype)  # type: ignore[call-arg]
     kind = x.dtype.type
@@ -196,7 +196,7 @@ def bce_with_logits_backward(xp, g, input, target, weight, pos_weight, reduction
 
 def _of_targets(xp, g, x, weight, pos_weight, reduction):
     """(log σ(-x) - p log σ(x)) g."""
-    if _two_bytes(g):
+    if two_bytes(g):
         single = (None if a is None else a.astype(np.float32) for a in (g, x, weight, pos_weight))
         return _of_targets(xp, *single, reduction).astype(g.dtype)  # type: ignore[call-arg]
     slope, zero = -x, x.dtype.type(0)
@@ -217,7 +217,7 @@ def _unit_rows(classes, dtype):
     return rows
 
 
-def _is_small(xp, x, weight, smoothing, reduction):
+def is_small(xp, x, weight, smoothing, reduction):
     """Returns whether the gradient is computed in the forward pass, where it costs less than a second pass."""
     return (
         weight is None and reduction != "none" and not smoothing and x.size <= _FEW and x.ndim == 2
@@ -231,7 +231,7 @@ def cross_entropy(xp, x, target, weight, ignore_index, smoothing, reduction):
     The backward pass needs the shares: for a small batch softmax minus the targets' unit vectors, else the softmax. See
     `softmax.cross_entropy` for the formula.
     """
-    small = _is_small(xp, x, weight, smoothing, reduction)
+    small = is_small(xp, x, weight, smoothing, reduction)
     if small and x.size:
         low, high = extremes(np, target)
         if low >= 0 and high < x.shape[1] and not low <= ignore_index <= high:
@@ -291,7 +291,7 @@ def _total_weight(xp, target, weight, ignore_index, dtype):
 
 def cross_entropy_backward(xp, g, input, shares, target, weight, ignore_index, label_smoothing, reduction):
     """Returns the gradient of the logits: (softmax - target's unit vector) · g."""
-    if g.dtype.itemsize > 2 and _is_small(xp, shares, weight, label_smoothing, reduction):  # (of bfloat16 float32)
+    if g.dtype.itemsize > 2 and is_small(xp, shares, weight, label_smoothing, reduction):  # (of bfloat16 float32)
         return np.multiply(shares, g.item() / (len(shares) or 1) if reduction == "mean" else g)
     if reduction == "mean":
         with np.errstate(all="ignore"):

@@ -26,7 +26,7 @@ def _ones(n):
     return ones
 
 
-def _two_bytes(x) -> bool:
+def two_bytes(x) -> bool:
     return x.dtype.itemsize == 2 and x.dtype.kind not in "iu"
 
 
@@ -54,7 +54,7 @@ def sum_(xp, x, dim, keepdim, dtype):
         return xp.add.reduce(x, dim, None, None, keepdim)
     if x.dtype.kind in "iub":
         return xp.add.reduce(x, axis=dim, keepdims=keepdim, dtype=I64 if dtype is None else x.dtype)
-    if _two_bytes(x):
+    if two_bytes(x):
         return xp.asarray(sum_(xp, x.astype(np.float32), dim, keepdim, None)).astype(x.dtype)
     return xp.add.reduce(x, axis=dim, keepdims=keepdim)
 
@@ -111,7 +111,7 @@ def mean(xp, x, dim, keepdim, dtype):
             f"mean(): could not infer output dtype. {'Input' if dtype is None else 'Optional'} dtype must be either a "
             f"floating point or complex dtype. Got: {scalar_type(x)}"
         )
-    if _two_bytes(x):
+    if two_bytes(x):
         return xp.asarray(mean(xp, x.astype(np.float32), dim, keepdim, None)).astype(x.dtype)
     total = sum_(xp, x, dim, keepdim, None)
     n = count(x.shape, dim)
@@ -132,7 +132,7 @@ def prod(xp, x, dim, keepdim, dtype):
     """The product; integers and booleans in int64."""
     if x.dtype.kind in "iub":
         return xp.multiply.reduce(x, axis=dim, keepdims=keepdim, dtype=I64 if dtype is None else x.dtype)
-    if _two_bytes(x):
+    if two_bytes(x):
         return xp.asarray(xp.multiply.reduce(x.astype(np.float32), axis=dim, keepdims=keepdim)).astype(x.dtype)
     return xp.multiply.reduce(x, axis=dim, keepdims=keepdim)
 
@@ -194,7 +194,7 @@ def _extreme(xp, name, largest, x, dim, keepdim):
                 "with the 'dim' argument."
             )
         check_not_empty(name, x, dim)
-    if _two_bytes(x):
+    if two_bytes(x):
         lifted = _extreme(xp, name, largest, x.astype(np.float32), dim, keepdim)
         return xp.asarray(lifted).astype(x.dtype)
     if xp is np:
@@ -240,7 +240,7 @@ def _arg(xp, name, x, dim, keepdim):
         check_not_empty(name, x, dim)
     if not x.ndim:
         return xp.zeros((), I64)
-    if _two_bytes(x):
+    if two_bytes(x):
         x = x.astype(np.float32)
     found = x.argmin(dim) if name.endswith("min") else x.argmax(dim)
     if keepdim:
@@ -293,7 +293,7 @@ def place(xp, g, index, shape, dim, folded, repeats):
     if not out.size:
         return out
     where = _positions(xp, shape, dim, index)
-    if repeats and _two_bytes(g):
+    if repeats and two_bytes(g):
         return place(xp, g.astype(np.float32), index, shape, dim, False, True).astype(g.dtype)
     if repeats:
         xp.add.at(out.reshape(-1), where.reshape(-1), xp.ascontiguousarray(g).reshape(-1))
@@ -333,7 +333,7 @@ def var(xp, x, dim, correction, keepdim, root=False):
 
     Squares that float32 cannot represent, or only with few digits, are summed in double precision.
     """
-    if _two_bytes(x):
+    if two_bytes(x):
         return xp.asarray(var(xp, x.astype(np.float32), dim, correction, keepdim, root)).astype(x.dtype)
     kind = x.real.dtype.type
     with np.errstate(all="ignore"):
@@ -376,7 +376,7 @@ def _squares_around_mean(xp, x, dim, keepdim):
 
 def vector_norm(xp, x, ord, dim, keepdim, dtype):
     """(Σ |x|^ord)^(1/ord); the largest absolute value for inf, the smallest for -inf, the number of nonzeros for 0."""
-    if _two_bytes(x):
+    if two_bytes(x):
         return xp.asarray(vector_norm(xp, x.astype(np.float32), ord, dim, keepdim, None)).astype(x.dtype)
     if not x.size and (ord < 0 or ord == np.inf):
         _norm_of_nothing(x, ord, dim)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.kernels.array.reduce import I64, _two_bytes
+from tensorgrad.kernels.array.reduce import I64, two_bytes
 
 _PIECE = 1 << 14  # elements accumulated at a time: in double precision they fit the first caches
 _SUM_PIECE = 1 << 16  # the same for cumulative sums, which need fewer passes
@@ -182,7 +182,7 @@ def running_extreme(xp, x, dim, largest):
         return xp.array(x), xp.zeros((), I64)
     if not x.flags.c_contiguous:
         x = xp.ascontiguousarray(x)
-    if _two_bytes(x):
+    if two_bytes(x):
         values, index = running_extreme(xp, x.astype(np.float32), dim, largest)
         return values.astype(x.dtype), index
     values = (xp.maximum if largest else xp.minimum).accumulate(x, dim)
@@ -201,7 +201,7 @@ def logcumsumexp(xp, x, dim):
         return xp.array(x)
     if not x.flags.c_contiguous:
         x = xp.ascontiguousarray(x)
-    if _two_bytes(x):
+    if two_bytes(x):
         return logcumsumexp(xp, x.astype(np.float32), dim).astype(x.dtype)
     with np.errstate(all="ignore"):
         if x.dtype.kind != "c" and xp is np:

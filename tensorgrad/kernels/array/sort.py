@@ -11,7 +11,7 @@ import numpy as np
 
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.kernels.array.blocks import BLOCK
-from tensorgrad.kernels.array.reduce import I64, _two_bytes, check_not_empty, pick
+from tensorgrad.kernels.array.reduce import I64, check_not_empty, pick, two_bytes
 
 _FEW = 12  # number of largest elements that are searched for one after the other
 _PACKED = 128  # elements per row from which packing pays
@@ -86,11 +86,11 @@ def _back(xp, x, dim):
 
 def _sorted_last(xp, x, descending):
     """Returns values and indices along the last dimension of a C-contiguous array."""
-    if xp is np and descending and x.shape[-1] < _PACKED and not _two_bytes(x):  # reverse, sort, reverse back
+    if xp is np and descending and x.shape[-1] < _PACKED and not two_bytes(x):  # reverse, sort, reverse back
         turned = x[..., ::-1]
         order = (x.shape[-1] - 1) - turned.argsort(-1, "stable")[..., ::-1]
         return np.sort(turned, -1, "stable")[..., ::-1], order
-    order = _argsort(xp, x.astype(np.float32) if _two_bytes(x) else x, descending)
+    order = _argsort(xp, x.astype(np.float32) if two_bytes(x) else x, descending)
     return pick(xp, x, order, x.ndim - 1, False), order
 
 
@@ -100,7 +100,7 @@ def sort(xp, x, dim, descending):
         raise RuntimeError(" Sort does not support complex dtypes on CPU")
     if not x.ndim:
         return xp.array(x), xp.zeros((), I64)
-    if xp is np and not descending and x.shape[dim] < _PACKED and not _two_bytes(x):
+    if xp is np and not descending and x.shape[dim] < _PACKED and not two_bytes(x):
         return np.sort(x, dim, "stable"), x.argsort(dim, "stable")
     values, order = _sorted_last(xp, _last(xp, x, dim), descending)
     return _back(xp, values, dim), _back(xp, order, dim)
@@ -140,12 +140,12 @@ def topk(xp, x, k, dim, largest):
         return xp.array(x), xp.zeros((), I64)
     x = _last(xp, x, dim)
     n = x.shape[-1]
-    if xp is np and 0 < k <= _FEW and n >= 64 and x.size >= 4096 and x.dtype.kind in "if" and not _two_bytes(x):
+    if xp is np and 0 < k <= _FEW and n >= 64 and x.size >= 4096 and x.dtype.kind in "if" and not two_bytes(x):
         found = _topk_in_turn(x.reshape(-1, n), k, largest)
         if found is not None:
             order = found.reshape((*x.shape[:-1], k))
             return _back(xp, pick(xp, x, order, x.ndim - 1, False), dim), _back(xp, order, dim)
-    if n >= 64 and k * 4 <= n and not _two_bytes(x):
+    if n >= 64 and k * 4 <= n and not two_bytes(x):
         found = xp.argpartition(x, n - k if largest else k - 1, axis=-1) if k else xp.zeros(x.shape, I64)
         found = xp.sort(found[..., n - k :] if largest else found[..., :k], axis=-1)  # earlier ones first among equals
         values, order = _sorted_last(xp, pick(xp, x, found, x.ndim - 1, False), largest)
@@ -245,7 +245,7 @@ def searchsorted(xp, boundaries, x, sorter, right):
     side = "right" if right else "left"
     if sorter is not None and sorter.size and not (sorter.min() >= 0 and sorter.max() < boundaries.shape[-1]):
         raise RuntimeError("torch.searchsorted(): sorter index out of range")
-    if _two_bytes(boundaries) or _two_bytes(x):
+    if two_bytes(boundaries) or two_bytes(x):
         boundaries, x = boundaries.astype(np.float32), x.astype(np.float32)
     if boundaries.ndim == 1:
         if sorter is not None:
@@ -277,7 +277,7 @@ def unique(xp, x, with_inverse):
     Each nan counts separately.
     """
     flat = x.reshape(-1)
-    if not with_inverse and x.dtype.kind != "c" and not _two_bytes(x):
+    if not with_inverse and x.dtype.kind != "c" and not two_bytes(x):
         values = xp.sort(flat)
         new = xp.ones(flat.shape, bool)
         xp.not_equal(values[1:], values[:-1], new[1:])

@@ -12,7 +12,7 @@ from math import prod
 import cupy
 import numpy as np
 
-from tensorgrad.kernels.array.conv import _points, _transposed_points
+from tensorgrad.kernels.array.conv import conv_points, transposed_conv_points
 from tensorgrad.kernels.cuda.matmul import product
 from tensorgrad.kernels.cuda.runtime import cublas, cudnn, program, switches
 
@@ -24,7 +24,7 @@ def conv(x, w, bias, stride, padding, dilation, groups):
     """Computes the convolution of `x` (N, C, *S) with `w` (O, C / groups, *K) plus `bias`, (O,) or None."""
     if x.dtype not in cublas.TYPES:
         return NotImplemented
-    points = _points(x.shape[2:], w.shape[2:], stride, padding, dilation)
+    points = conv_points(x.shape[2:], w.shape[2:], stride, padding, dilation)
     shape = (x.shape[0], w.shape[0] if x.shape[1] else 0, *points)
     if not prod(shape):
         return cupy.empty(shape, x.dtype)
@@ -53,7 +53,7 @@ def conv_grad_input(g, w, x_shape, stride, padding, dilation, groups):
         return _depthwise_input(g, w, x_shape, stride, padding, dilation)
     if pointwise(w.shape, stride, padding, groups) and g.shape[2:] == tuple(x_shape[2:]):
         return _mixed(g, w.reshape(w.shape[:2]).T)
-    if cudnn.serves(g) and _points(x_shape[2:], w.shape[2:], stride, padding, dilation) == g.shape[2:]:
+    if cudnn.serves(g) and conv_points(x_shape[2:], w.shape[2:], stride, padding, dilation) == g.shape[2:]:
         out = cudnn.convolve("input", w, g, tuple(x_shape), stride, padding, dilation, groups)
         if out is not None:
             return out
@@ -71,7 +71,7 @@ def conv_grad_weight(g, x, w_shape, stride, padding, dilation, groups):
     if pointwise(w_shape, stride, padding, groups) and _by_rows(g) and _by_rows(x) and g.shape[2:] == x.shape[2:]:
         left, right = _rows(g), _rows(x)
         return product(left.T, right, switches.cudnn.allow_tf32).reshape(w_shape)
-    if cudnn.serves(x) and _points(x.shape[2:], w_shape[2:], stride, padding, dilation) == g.shape[2:]:
+    if cudnn.serves(x) and conv_points(x.shape[2:], w_shape[2:], stride, padding, dilation) == g.shape[2:]:
         out = cudnn.convolve("weight", x, g, tuple(w_shape), stride, padding, dilation, groups)
         if out is not None:
             return out
@@ -82,7 +82,7 @@ def conv_transpose(x, w, bias, stride, padding, output_padding, dilation, groups
     """Computes the transposed convolution of `x` (N, C, *S) with `w` (C, O / groups, *K) plus `bias`, (O,) or None."""
     if x.dtype not in cublas.TYPES:
         return NotImplemented
-    size = _transposed_points(x.shape[2:], w.shape[2:], stride, padding, output_padding, dilation)
+    size = transposed_conv_points(x.shape[2:], w.shape[2:], stride, padding, output_padding, dilation)
     out = conv_grad_input(x, w, (x.shape[0], w.shape[1] * groups, *size), stride, padding, dilation, groups)
     if bias is not None:
         out += bias.reshape(-1, *[1] * len(size))

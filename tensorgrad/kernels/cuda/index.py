@@ -13,7 +13,7 @@ import cupy
 import numpy as np
 
 from tensorgrad.kernels.cuda.runtime import bounds, program
-from tensorgrad.settings import _Settings
+from tensorgrad.settings import SETTINGS
 
 # The type of sums for each dtype; other dtypes use CuPy.
 SUMS = {"float32": "float", "float64": "double", "float16": "float", "bfloat16": "float", "int32": "int",
@@ -134,7 +134,7 @@ def scatter(x, dim, index, src):
     out, src, which = cupy.array(x, order="C"), cupy.ascontiguousarray(src), _indices(index)
     _, n, inner = _sizes(x.shape, dim)
     bits = np.dtype(f"int{8 * x.itemsize}")
-    if _Settings.deterministic:
+    if SETTINGS.deterministic:
         bounds.check(which, 0, n, dim, RuntimeError)
         places = _places(x.shape, dim, which).reshape(-1)
         given = (_bits(src, bits), places, cupy.argsort(places), _bits(out, bits))
@@ -191,13 +191,13 @@ def _add_rows(
     across, down = _rows_of_block(inner)
     rows = outer * index.size
     last = (KEPT[sums](factor), np.int64(dim), bounds.note(error))
-    if _Settings.deterministic and outer == 1:
+    if SETTINGS.deterministic and outer == 1:
         order = cupy.argsort(index)
         numbers = _integers(index.size, n, inner, least, left_out)
         launch = _launch("add_runs", g.dtype, index, 1, sums, int(scaled))
         launch((-(-rows // down),), (across, down), (g, index, order, out, uses, *numbers, *last))
         return
-    if _Settings.deterministic:  # merge the outer dimensions into the index
+    if SETTINGS.deterministic:  # merge the outer dimensions into the index
         whole = cupy.arange(outer)[:, None] * n + cupy.where(index < 0, index + n, index)
         bounds.check(index, least, n, dim, error)
         _add_rows(out.reshape(outer * n, inner), 0, whole, g.reshape(-1, inner), 0, -1, False, factor, error)
@@ -245,7 +245,7 @@ def scatter_add(x, dim, index, src):
         src = cupy.broadcast_to(src, index.shape) if not src.ndim else src[tuple(slice(0, n) for n in index.shape)]
     out, which, src = _started(x, sums), _indices(index), cupy.ascontiguousarray(src)
     _, n, inner = _sizes(x.shape, dim)
-    if _Settings.deterministic:
+    if SETTINGS.deterministic:
         bounds.check(which, 0, n, dim, RuntimeError)
         _add_rows(out.reshape(-1, 1), 0, _places(x.shape, dim, which), src.reshape(-1, 1), error=RuntimeError)
         return out.astype(x.dtype, copy=False)

@@ -22,7 +22,7 @@ from tensorgrad.random.generator import WORDS
 
 _LAG = 397
 _U = np.uint32
-_UPPER, _LOWER, _MATRIX = _U(0x80000000), _U(0x7FFFFFFF), _U(0x9908B0DF)
+_UPPER, _LOWER, MATRIX = _U(0x80000000), _U(0x7FFFFFFF), _U(0x9908B0DF)
 _B, _C = _U(0x9D2C5680), _U(0xEFC60000)
 _ONE, _S7, _S11, _S15, _S18 = _U(1), _U(7), _U(11), _U(15), _U(18)
 _TOP, _HALF = np.uint64(0x1FFFFF), np.uint64(32)  # 53 of 64 bits count, the first word's on top
@@ -32,7 +32,7 @@ _BLOCK = 2048  # draws at a time
 @njit(inline="always")
 def _twisted(here, after, far):
     y = _U(_U(here & _UPPER) | _U(after & _LOWER))
-    return _U(far ^ _U(y >> _ONE) ^ _U(_U(_U(0) - _U(y & _ONE)) & _MATRIX))
+    return _U(far ^ _U(y >> _ONE) ^ _U(_U(_U(0) - _U(y & _ONE)) & MATRIX))
 
 
 @inner

@@ -17,7 +17,7 @@ from tensorgrad.kernels.numba.pointwise import suits
 from tensorgrad.kernels.numba.runtime import thread_pool
 from tensorgrad.kernels.numba.runtime.language import inner
 from tensorgrad.kernels.numba.runtime.launch import shared
-from tensorgrad.kernels.numba.softmax import _MATRIX
+from tensorgrad.kernels.numba.softmax import MATRIX
 
 _COLUMNS = 32  # two cache lines: threads rarely write to the same one
 
@@ -32,7 +32,7 @@ def _numbers(rows, count: int):
 
 
 def _embedding():
-    @shared(f"void({_MATRIX}, int64[::1], {_MATRIX}, int64, int64)")
+    @shared(f"void({MATRIX}, int64[::1], {MATRIX}, int64, int64)")
     def loop(table, rows, out, first, last):
         for k in range(first, last):
             row, to = table[rows[k]], out[k]
@@ -56,7 +56,7 @@ def _shares(width: int) -> int:
 
 
 def _embedding_grad():
-    @shared(f"void({_MATRIX}, int64[::1], int64, int64, {_MATRIX}, int64, int64)")
+    @shared(f"void({MATRIX}, int64[::1], int64, int64, {MATRIX}, int64, int64)")
     def loop(g, rows, without, shares, out, first, last):
         blocks = (g.shape[1] + _COLUMNS - 1) // _COLUMNS
         while first < last:
@@ -86,7 +86,7 @@ def _embedding_grad():
 
 
 def _bag_sum():
-    @shared(f"void({_MATRIX}, int64[::1], float32[::1], {_MATRIX}, int64, int64)")
+    @shared(f"void({MATRIX}, int64[::1], float32[::1], {MATRIX}, int64, int64)")
     def loop(rows, starts, weights, out, first, last):
         for bag in range(first, last):
             to = out[bag]
@@ -128,7 +128,7 @@ def _add_four(a, b, c, d, to):
 
 
 def _lookup():
-    @shared(f"void({_MATRIX}, int64[::1], int64[::1], boolean, {_MATRIX}, int64, int64)")
+    @shared(f"void({MATRIX}, int64[::1], int64[::1], boolean, {MATRIX}, int64, int64)")
     def loop(table, indices, starts, mean, out, first, last):
         for bag in range(first, last):
             to, size = out[bag], starts[bag + 1] - starts[bag]
@@ -156,7 +156,7 @@ def _lookup():
 
 
 def _lookup_grad():
-    @shared(f"void({_MATRIX}, int64[::1], int64[::1], boolean, int64, {_MATRIX}, int64, int64)")
+    @shared(f"void({MATRIX}, int64[::1], int64[::1], boolean, int64, {MATRIX}, int64, int64)")
     def loop(g, indices, starts, mean, shares, out, first, last):
         blocks = (g.shape[1] + _COLUMNS - 1) // _COLUMNS
         while first < last:

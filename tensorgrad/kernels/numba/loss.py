@@ -12,12 +12,12 @@ import numpy as np
 
 from tensorgrad.dtypes import F32, I64
 from tensorgrad.kernels.array.index import extremes
-from tensorgrad.kernels.array.loss import _is_small
+from tensorgrad.kernels.array.loss import is_small
 from tensorgrad.kernels.numba.functions import F
 from tensorgrad.kernels.numba.pointwise import suits
 from tensorgrad.kernels.numba.runtime import thread_pool
 from tensorgrad.kernels.numba.runtime.launch import shared
-from tensorgrad.kernels.numba.softmax import _MATRIX, _exps, _largest
+from tensorgrad.kernels.numba.softmax import MATRIX, row_exps, row_largest
 
 _TARGETS = "int64[::1]"
 _CLASSES = 32  # shorter rows make few vectors: NumPy, which takes many rows at a time, is faster
@@ -27,7 +27,7 @@ def _counted(x, target, weight, smoothing, reduction, ignore_index) -> int | Non
     """Returns how many targets count; None if the kernels do not support these logits (or this softmax) and targets."""
     if weight is not None or smoothing or not suits(x) or x.ndim != 2 or not x.size or target.dtype is not I64:
         return None
-    if not target.flags.c_contiguous or target.shape != x.shape[:1] or _is_small(np, x, None, 0.0, reduction):
+    if not target.flags.c_contiguous or target.shape != x.shape[:1] or is_small(np, x, None, 0.0, reduction):
         return None
     low, high = extremes(np, target)
     if low >= 0 and high < x.shape[1] and not low <= ignore_index <= high:
@@ -37,12 +37,12 @@ def _counted(x, target, weight, smoothing, reduction, ignore_index) -> int | Non
 
 
 def _cross_entropy():
-    @shared(f"void({_MATRIX}, {_TARGETS}, int64, {_MATRIX}, float32[::1], int64, int64)")
+    @shared(f"void({MATRIX}, {_TARGETS}, int64, {MATRIX}, float32[::1], int64, int64)")
     def loop(x, target, ignored, shares, losses, first, last):
         for n in range(first, last):
             row, to = x[n], shares[n]
-            top = _largest(row)
-            total = _exps(row, top, to)
+            top = row_largest(row)
+            total = row_exps(row, top, to)
             scale = F(1.0) / total
             for i in range(to.size):
                 to[i] *= scale
@@ -69,7 +69,7 @@ def _cross_entropy():
 
 
 def _cross_entropy_grad():
-    @shared(f"void(float32[::1], {_MATRIX}, {_TARGETS}, int64, {_MATRIX}, int64, int64)")
+    @shared(f"void(float32[::1], {MATRIX}, {_TARGETS}, int64, {MATRIX}, int64, int64)")
     def loop(g, shares, target, ignored, out, first, last):
         for n in range(first, last):
             row, to = shares[n], out[n]

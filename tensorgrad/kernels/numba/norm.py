@@ -18,14 +18,14 @@ from tensorgrad.kernels.numba.pointwise import suits
 from tensorgrad.kernels.numba.runtime import thread_pool
 from tensorgrad.kernels.numba.runtime.language import inner
 from tensorgrad.kernels.numba.runtime.launch import shared
-from tensorgrad.kernels.numba.softmax import _ANY_ORDER, _MATRIX, joined
+from tensorgrad.kernels.numba.softmax import ANY_ORDER, MATRIX, joined
 
 _VECTOR = "float32[::1]"
 _IMAGES, _MAPS = "float32[:,:,::1]", "float32[:,:,:,::1]"
 _EMPTY = np.empty(0, F32)
 
 
-@inner(fastmath=_ANY_ORDER)
+@inner(fastmath=ANY_ORDER)
 def _along(g, row, mean):
     """Σ g and Σ g (x - mean) of a row."""
     plain = along = F(0.0)
@@ -91,7 +91,7 @@ def _block(images, length):
 def _running_loops():
     """The loops of batch norm with running statistics."""
 
-    @shared(f"void(UniTuple({_VECTOR}, 4), float64, int64, {_MATRIX}, {_VECTOR}, {_VECTOR}, int64, int64)")
+    @shared(f"void(UniTuple({_VECTOR}, 4), float64, int64, {MATRIX}, {_VECTOR}, {_VECTOR}, int64, int64)")
     def factors(given, eps, length, made, factor, shift, first, last):
         """Computes a factor and a shift for each position; copies the means, and reciprocal deviations, into `made`."""
         mean, variance, weight, bias = given
@@ -103,7 +103,7 @@ def _running_loops():
             factor[c * length : (c + 1) * length] = scale
             shift[c * length : (c + 1) * length] = offset
 
-    @shared(f"void({_MAPS}, UniTuple({_VECTOR}, 4), float64, {_MAPS}, {_MATRIX}, int64, int64)")
+    @shared(f"void({_MAPS}, UniTuple({_VECTOR}, 4), float64, {_MAPS}, {MATRIX}, int64, int64)")
     def by_running(x, given, eps, out, made, first, last):
         """Processes rows of x, each a channel of an image; copies the means, and reciprocal deviations, into `made`."""
         mean, variance, weight, bias = given
@@ -118,7 +118,7 @@ def _running_loops():
                 made[0, c], made[1, c] = mean[c], rstd
             _scale_and_shift(x[k], scale, offset, out[k])
 
-    @shared(f"void({_MATRIX}, {_VECTOR}, {_VECTOR}, {_MATRIX}, int64, int64)")
+    @shared(f"void({MATRIX}, {_VECTOR}, {_VECTOR}, {MATRIX}, int64, int64)")
     def short_by_running(x, factors, shifts, out, first, last):
         for n in range(first, last):
             row, to = x[n], out[n]
@@ -166,7 +166,7 @@ def _batch_norm():
             for n in range(x.shape[0]):
                 _normalise(x[n, c], F(mean), rstd * weight[c], bias[c], out[n, c])
 
-    @shared(f"void({_MATRIX}, {_VECTOR}, {_VECTOR}, float64, {_MATRIX}, {_VECTOR}, {_VECTOR}, {_VECTOR}, int64, int64)")
+    @shared(f"void({MATRIX}, {_VECTOR}, {_VECTOR}, float64, {MATRIX}, {_VECTOR}, {_VECTOR}, {_VECTOR}, int64, int64)")
     def short_rows(x, weight, bias, eps, out, means, rstds, variances, first, last):
         length = x.shape[1] // means.size
         count, step = np.float64(x.shape[0] * length), _block(x.shape[0], length)
@@ -240,7 +240,7 @@ def _batch_norm_grad():
                         _scaled(g[n, c], scale, gx[n, c])
 
     @shared(
-        f"void({_MATRIX}, {_MATRIX}, {_VECTOR}, {_VECTOR}, {_VECTOR}, {_MATRIX}, {_VECTOR}, {_VECTOR}, boolean, "
+        f"void({MATRIX}, {MATRIX}, {_VECTOR}, {_VECTOR}, {_VECTOR}, {MATRIX}, {_VECTOR}, {_VECTOR}, boolean, "
         "boolean, boolean, int64, int64)"
     )
     def short_rows(g, x, means, rstds, weight, gx, gw, gb, sums, slopes, through, first, last):
@@ -299,7 +299,7 @@ def _batch_norm_grad():
 
 
 def _group_norm():
-    @shared(f"void({_IMAGES}, {_MATRIX}, {_MATRIX}, float64, {_IMAGES}, {_MATRIX}, {_MATRIX}, int64, int64)")
+    @shared(f"void({_IMAGES}, {MATRIX}, {MATRIX}, float64, {_IMAGES}, {MATRIX}, {MATRIX}, int64, int64)")
     def short_rows(x, weight, bias, eps, out, means, rstds, first, last):
         groups = means.shape[1]
         for k in range(first, last):
@@ -311,7 +311,7 @@ def _group_norm():
             for i in range(row.size):
                 to[i] = (row[i] - centre) * rstd * scale[i] + shift[i]
 
-    @shared(f"void({_IMAGES}, {_MATRIX}, {_MATRIX}, float64, {_IMAGES}, {_MATRIX}, {_MATRIX}, int64, int64)")
+    @shared(f"void({_IMAGES}, {MATRIX}, {MATRIX}, float64, {_IMAGES}, {MATRIX}, {MATRIX}, int64, int64)")
     def long_rows(x, weight, bias, eps, out, means, rstds, first, last):
         groups, width = weight.shape
         for k in range(first, last):
@@ -342,7 +342,7 @@ def _group_norm():
     return kernel
 
 
-@inner(fastmath=_ANY_ORDER)
+@inner(fastmath=ANY_ORDER)
 def _weighted(g, row, weight, mean):
     """Σ g w and Σ g w (x - mean) of a row."""
     plain = along = F(0.0)
@@ -355,7 +355,7 @@ def _weighted(g, row, weight, mean):
 
 def _group_norm_grad():
     @shared(
-        f"void({_IMAGES}, {_IMAGES}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_IMAGES}, {_IMAGES}, {_IMAGES}, boolean, int64, "
+        f"void({_IMAGES}, {_IMAGES}, {MATRIX}, {MATRIX}, {MATRIX}, {_IMAGES}, {_IMAGES}, {_IMAGES}, boolean, int64, "
         "int64, int64)"
     )
     def short_rows(g, x, means, rstds, weight, gx, dots, sums, slopes, part, first, last):
@@ -378,7 +378,7 @@ def _group_norm_grad():
                         to[i] = slope[i] * scale[i] * rstd - ((row[i] - mean) * along + plain)
 
     @shared(
-        f"void({_IMAGES}, {_IMAGES}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_IMAGES}, {_MATRIX}, {_MATRIX}, boolean, int64, "
+        f"void({_IMAGES}, {_IMAGES}, {MATRIX}, {MATRIX}, {MATRIX}, {_IMAGES}, {MATRIX}, {MATRIX}, boolean, int64, "
         "int64)"
     )
     def long_rows(g, x, means, rstds, weight, gx, dots, sums, slopes, first, last):

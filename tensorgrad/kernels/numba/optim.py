@@ -16,7 +16,7 @@ from tensorgrad.kernels.numba.functions import F
 from tensorgrad.kernels.numba.runtime import thread_pool
 from tensorgrad.kernels.numba.runtime.language import inner
 from tensorgrad.kernels.numba.runtime.launch import plain
-from tensorgrad.kernels.numba.softmax import _dot
+from tensorgrad.kernels.numba.softmax import row_dot
 
 _ARRAY = "float32[::1]"
 _BLOCK = 2048  # elements that stay in the first-level cache from one loop over them to the next
@@ -155,7 +155,7 @@ def _squares() -> Callable:
     @plain(f"void({_ARRAY}, float64[::1], int64, int64, int64)")
     def loop(x, sums, at, first, last):
         part = x[first:last]
-        sums[at] = _dot(part, part)
+        sums[at] = row_dot(part, part)
 
     def part(parts, sums, first, last):
         for at in range(first, last):

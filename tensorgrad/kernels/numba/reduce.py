@@ -21,7 +21,7 @@ from tensorgrad.kernels.numba.pointwise import suits
 from tensorgrad.kernels.numba.runtime import thread_pool
 from tensorgrad.kernels.numba.runtime.language import inner, njit
 from tensorgrad.kernels.numba.runtime.launch import Shared, shared
-from tensorgrad.kernels.numba.softmax import _ANY_ORDER, _MATRIX, joined, together
+from tensorgrad.kernels.numba.softmax import ANY_ORDER, MATRIX, joined, together
 
 _PART = 16384  # adjacent elements that one thread folds
 _RUN = 4096  # of which this many are summed in single precision
@@ -30,7 +30,7 @@ _NARROW = 16  # columns for which the loop over planes is not worthwhile
 _COST = 0.2
 
 
-@inner(fastmath=_ANY_ORDER)
+@inner(fastmath=ANY_ORDER)
 def _product(row):
     total = F(1.0)
     for i in range(row.size):
@@ -102,7 +102,7 @@ def _loops(fold, fold_run, fold_lines, further, start: float) -> _Loops:
 
 @cache
 def _sum_loops(square: bool) -> _Loops:
-    @inner(fastmath=_ANY_ORDER)
+    @inner(fastmath=ANY_ORDER)
     def fold(row):
         total = F(0.0)
         for i in range(row.size):
@@ -135,8 +135,8 @@ def _sum_loops(square: bool) -> _Loops:
     return _loops(fold, fold_run, fold_lines, plus, 0.0)
 
 
-_SIGN, _REST = np.int32(31), np.int32(0x7FFFFFFF)
-_LOWEST, _HIGHEST = np.int32(-2139095041), np.int32(0x7F800000)  # the infinities in the order below
+SIGN_BIT, REST_BITS = np.int32(31), np.int32(0x7FFFFFFF)
+LOWEST, _HIGHEST = np.int32(-2139095041), np.int32(0x7F800000)  # the infinities in the order below
 _OTHER = np.uint32(0xFF000001)  # one infinity, counted from the other
 
 
@@ -154,12 +154,12 @@ def extreme(largest: bool) -> Callable:
         bits, top = row.view(np.int32), np.uint32(0)
         for i in range(bits.size):
             b = bits[i]
-            place = np.int32(b ^ np.int32(np.int32(b >> _SIGN) & _REST))
-            top = max(top, np.uint32(place - _LOWEST) if largest else np.uint32(_HIGHEST - place))
+            place = np.int32(b ^ np.int32(np.int32(b >> SIGN_BIT) & REST_BITS))
+            top = max(top, np.uint32(place - LOWEST) if largest else np.uint32(_HIGHEST - place))
         if top > _OTHER:
             return F(np.nan)
-        place = np.int32(np.int32(top) + _LOWEST) if largest else np.int32(_HIGHEST - np.int32(top))
-        return np.int32(place ^ np.int32(np.int32(place >> _SIGN) & _REST)).view(np.float32)
+        place = np.int32(np.int32(top) + LOWEST) if largest else np.int32(_HIGHEST - np.int32(top))
+        return np.int32(place ^ np.int32(np.int32(place >> SIGN_BIT) & REST_BITS)).view(np.float32)
 
     return fold
 
@@ -396,7 +396,7 @@ def _arg_extreme() -> Callable:
 
 
 def _prod():
-    @shared(f"void({_MATRIX}, float32[::1], int64, int64)")
+    @shared(f"void({MATRIX}, float32[::1], int64, int64)")
     def loop(x, out, first, last):
         for n in range(first, last):
             out[n] = _product(x[n])

@@ -19,7 +19,7 @@ from tensorgrad.kernels.numba.runtime import thread_pool
 from tensorgrad.kernels.numba.runtime.language import inner
 from tensorgrad.kernels.numba.runtime.launch import shared
 from tensorgrad.kernels.numba.simd.panels import LANES, PAD, across, flat
-from tensorgrad.kernels.numba.softmax import _MATRIX
+from tensorgrad.kernels.numba.softmax import MATRIX
 from tensorgrad.settings import get_num_threads
 
 _SEQUENCES, _FEWEST = 16, 4  # that a thread takes through all steps at a time: at most, and if there are few
@@ -93,8 +93,8 @@ def _lstm_cell(row, inside, bias, state, kept, out):
 
 
 def _lstm():
-    @shared(f"void({_MATRIX}, {_MATRIX}, {_MATRIX}, float32[::1], {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, "
-            f"{_MATRIX}, {_STEPS}, {_STEPS}, int64, int64, int64)")  # fmt: skip
+    @shared(f"void({MATRIX}, {MATRIX}, {MATRIX}, float32[::1], {MATRIX}, {MATRIX}, {MATRIX}, {MATRIX}, "
+            f"{MATRIX}, {_STEPS}, {_STEPS}, int64, int64, int64)")  # fmt: skip
     def loop(x, w_ih, weight, bias, h, c, acts, cells, out, starts, counts, several, first, last):
         batch, hidden = h.shape
         pitch, wide = weight.shape[1], _whole(4 * hidden)
@@ -154,8 +154,8 @@ def _lstm_slopes(above, back, carried, row, cell, old, to):
 
 
 def _lstm_grad():
-    @shared(f"void({_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, "
-            f"{_MATRIX}, {_STEPS}, {_STEPS}, int64, int64, int64)")  # fmt: skip
+    @shared(f"void({MATRIX}, {MATRIX}, {MATRIX}, {MATRIX}, {MATRIX}, {MATRIX}, {MATRIX}, {MATRIX}, "
+            f"{MATRIX}, {_STEPS}, {_STEPS}, int64, int64, int64)")  # fmt: skip
     def loop(g, dh, dc, acts, cells, c0, weight, slopes, sums, starts, counts, several, first, last):
         batch, hidden = dc.shape
         pitch, wide = weight.shape[1], _whole(hidden)
@@ -220,7 +220,7 @@ def _gru_cell(row, more, bias, state, kept, out):
 
 
 def _gru():
-    @shared(f"void({_MATRIX}, {_MATRIX}, float32[::1], {_MATRIX}, {_MATRIX}, {_MATRIX}, {_STEPS}, {_STEPS}, int64, "
+    @shared(f"void({MATRIX}, {MATRIX}, float32[::1], {MATRIX}, {MATRIX}, {MATRIX}, {_STEPS}, {_STEPS}, int64, "
             "int64, int64)")  # fmt: skip
     def loop(gates, weight, bias, h, acts, out, starts, counts, several, first, last):
         batch, hidden = h.shape
@@ -281,7 +281,7 @@ def _gru_slopes(above, back, row, old, to, inside):
 
 
 def _gru_grad():
-    @shared(f"void({_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_STEPS}, "
+    @shared(f"void({MATRIX}, {MATRIX}, {MATRIX}, {MATRIX}, {MATRIX}, {MATRIX}, {MATRIX}, {MATRIX}, {_STEPS}, "
             f"{_STEPS}, int64, int64, int64)")  # fmt: skip
     def loop(g, dh, acts, out, h0, weight, slopes, inside, starts, counts, several, first, last):
         batch, hidden = dh.shape

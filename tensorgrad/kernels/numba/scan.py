@@ -11,7 +11,7 @@ from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba.pointwise import suits
 from tensorgrad.kernels.numba.runtime import thread_pool
 from tensorgrad.kernels.numba.runtime.launch import shared
-from tensorgrad.kernels.numba.softmax import _MATRIX
+from tensorgrad.kernels.numba.softmax import MATRIX
 
 _COLUMNS = 512  # sums that are carried along together: they stay in the first-level cache
 
@@ -19,7 +19,7 @@ _COLUMNS = 512  # sums that are carried along together: they stay in the first-l
 def _cumsum(backwards: bool):
     step = -1 if backwards else 1
 
-    @shared(f"void({_MATRIX}, {_MATRIX}, int64, int64)")
+    @shared(f"void({MATRIX}, {MATRIX}, int64, int64)")
     def rows(x, out, first, last):
         start = x.shape[1] - 1 if backwards else 0
         four = first + (last - first) // 4 * 4

@@ -17,12 +17,12 @@ from tensorgrad.kernels.numba.runtime.launch import shared
 from tensorgrad.kernels.numba.simd.vectors import LANES, largest
 
 # Sums may be taken in any order (vectors add four or sixteen at a time), but nan and inf must be preserved.
-_ANY_ORDER = {"contract", "reassoc"}
-_MATRIX = "float32[:,::1]"
+ANY_ORDER = {"contract", "reassoc"}
+MATRIX = "float32[:,::1]"
 
 
 @inner
-def _largest(row):
+def row_largest(row):
     """Returns the largest element; any number if there is a nan, which makes the whole row nan anyway."""
     if row.size >= LANES:
         return largest(row, row.size)
@@ -32,7 +32,7 @@ def _largest(row):
     return top
 
 
-@inner(fastmath=_ANY_ORDER)
+@inner(fastmath=ANY_ORDER)
 def _total(row):
     total = F(0.0)
     for i in range(row.size):
@@ -40,8 +40,8 @@ def _total(row):
     return total
 
 
-@inner(fastmath=_ANY_ORDER)
-def _dot(a, b):
+@inner(fastmath=ANY_ORDER)
+def row_dot(a, b):
     total = F(0.0)
     for i in range(a.size):
         total += a[i] * b[i]
@@ -54,8 +54,8 @@ def _power(x):
     return functions.exp_below(x)
 
 
-@inner(fastmath=_ANY_ORDER)
-def _exps(row, top, out):
+@inner(fastmath=ANY_ORDER)
+def row_exps(row, top, out):
     """Writes the exponentials of each number minus `top`; returns their sum."""
     total = F(0.0)
     for i in range(row.size):
@@ -69,12 +69,12 @@ def _exps(row, top, out):
 
 
 def _softmax(logarithm: bool):
-    @shared(f"void({_MATRIX}, {_MATRIX}, int64, int64)")
+    @shared(f"void({MATRIX}, {MATRIX}, int64, int64)")
     def loop(x, out, first, last):
         for n in range(first, last):
             row, to = x[n], out[n]
-            top = _largest(row)
-            total = _exps(row, top, to)
+            top = row_largest(row)
+            total = row_exps(row, top, to)
             if logarithm:
                 shift = F(math.log(total))
                 for i in range(row.size):
@@ -97,7 +97,7 @@ def _softmax(logarithm: bool):
 
 
 def _softmax_grad(logarithm: bool):
-    @shared(f"void({_MATRIX}, {_MATRIX}, {_MATRIX}, int64, int64)")
+    @shared(f"void({MATRIX}, {MATRIX}, {MATRIX}, int64, int64)")
     def loop(g, y, out, first, last):
         for n in range(first, last):
             a, b, to = g[n], y[n], out[n]
@@ -106,7 +106,7 @@ def _softmax_grad(logarithm: bool):
                 for i in range(a.size):
                     to[i] = a[i] - functions.exp(b[i]) * total
             else:
-                total = _dot(a, b)
+                total = row_dot(a, b)
                 for i in range(a.size):
                     to[i] = b[i] * (a[i] - total)
 
@@ -125,7 +125,7 @@ def _softmax_grad(logarithm: bool):
 # --- layer norm ------------------------------------------------------------------------------------------------------
 
 
-@inner(fastmath=_ANY_ORDER)
+@inner(fastmath=ANY_ORDER)
 def _squares(row, mean):
     total = F(0.0)
     for i in range(row.size):
@@ -134,7 +134,7 @@ def _squares(row, mean):
     return total
 
 
-@inner(fastmath=_ANY_ORDER)
+@inner(fastmath=ANY_ORDER)
 def _deviations(row, centre):
     """Σ (x - centre) and Σ (x - centre)²."""
     plain = squares = F(0.0)
@@ -145,7 +145,7 @@ def _deviations(row, centre):
     return np.float64(plain), np.float64(squares)
 
 
-@inner(fastmath=_ANY_ORDER)
+@inner(fastmath=ANY_ORDER)
 def _wide_deviations(row):
     """Returns the mean and the same two sums in double precision."""
     centre = plain = squares = 0.0
@@ -178,9 +178,7 @@ def joined(count, mean, squares, row):
 
 
 def _layer_norm():
-    @shared(
-        f"void({_MATRIX}, float32[::1], float32[::1], float32, {_MATRIX}, float32[::1], float32[::1], int64, int64)"
-    )
+    @shared(f"void({MATRIX}, float32[::1], float32[::1], float32, {MATRIX}, float32[::1], float32[::1], int64, int64)")
     def loop(x, weight, bias, eps, out, means, rstds, first, last):
         for n in range(first, last):
             row, to = x[n], out[n]
@@ -207,7 +205,7 @@ def _layer_norm():
     return kernel
 
 
-@inner(fastmath=_ANY_ORDER)
+@inner(fastmath=ANY_ORDER)
 def _layer_norm_sums(g, row, weight, mean, rstd):
     """Σ g w and Σ g w (x - mean) rstd of a row."""
     plain = along = F(0.0)
@@ -223,7 +221,7 @@ _BLOCKS = 64  # of rows, in which the gradients of the parameters are summed
 
 def _layer_norm_grad():
     @shared(
-        f"void({_MATRIX}, {_MATRIX}, float32[::1], float32[::1], float32[::1], {_MATRIX}, {_MATRIX}, {_MATRIX}, int64, "
+        f"void({MATRIX}, {MATRIX}, float32[::1], float32[::1], float32[::1], {MATRIX}, {MATRIX}, {MATRIX}, int64, "
         "int64, int64)",
     )
     def loop(g, x, means, rstds, weight, gx, gw, gb, part, first, last):

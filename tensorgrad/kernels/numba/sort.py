@@ -11,11 +11,11 @@ import numpy as np
 
 from tensorgrad.kernels.numba.functions import F
 from tensorgrad.kernels.numba.pointwise import suits
-from tensorgrad.kernels.numba.reduce import _LOWEST, _REST, _SIGN, extreme
+from tensorgrad.kernels.numba.reduce import LOWEST, REST_BITS, SIGN_BIT, extreme
 from tensorgrad.kernels.numba.runtime import thread_pool
 from tensorgrad.kernels.numba.runtime.language import inner, njit
 from tensorgrad.kernels.numba.runtime.launch import shared
-from tensorgrad.kernels.numba.softmax import _MATRIX
+from tensorgrad.kernels.numba.softmax import MATRIX
 
 _MOST = 256  # elements that are kept sorted by insertion
 _LOOK = 64  # elements that are compared before a decision
@@ -26,8 +26,8 @@ _I64 = np.dtype("int64")
 @njit(inline="always", error_model="numpy")
 def _key(x, largest):
     bits = np.float32(x + F(0.0)).view(np.int32)  # both zeros alike
-    place = np.int32(bits ^ np.int32(np.int32(bits >> _SIGN) & _REST))
-    key = np.uint32(place - _LOWEST)
+    place = np.int32(bits ^ np.int32(np.int32(bits >> SIGN_BIT) & REST_BITS))
+    key = np.uint32(place - LOWEST)
     return key if largest else np.uint32(~key)
 
 
@@ -44,7 +44,7 @@ def _insert(kept, places, count, key, place):
 def _topk() -> Callable:
     top, bottom = extreme(True), extreme(False)
 
-    @shared(f"void({_MATRIX}, boolean, int64[:,::1], int64, int64)")
+    @shared(f"void({MATRIX}, boolean, int64[:,::1], int64, int64)")
     def loop(x, largest, found, first, last):
         n, k = x.shape[1], found.shape[1]
         kept = np.empty(k, np.uint32)

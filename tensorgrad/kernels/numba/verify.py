@@ -14,7 +14,7 @@ import numpy as np
 
 from tensorgrad.dispatch import kernel_tables
 from tensorgrad.kernels.numba.runtime import loading
-from tensorgrad.settings import _Settings
+from tensorgrad.settings import SETTINGS
 
 
 def _normal(*shape: int, seed: int = 0, grad: bool = True) -> Any:
@@ -312,7 +312,7 @@ _AFTER = {"attention.attention_grad": "attention.attention"}
 def only(kernels: dict[str, Any]) -> Iterator[None]:
     """Uses these kernels, and no others, for every size, on two threads."""
     rows = [*kernel_tables.LARGE.values(), *kernel_tables.PARTS.values()]
-    threads, _Settings.threads = _Settings.threads, 2  # some are for several threads only
+    threads, SETTINGS.threads = SETTINGS.threads, 2  # some are for several threads only
     before = [(row, row.asked, row.ready, row.elements) for row in rows]
     try:
         for row in rows:
@@ -320,7 +320,7 @@ def only(kernels: dict[str, Any]) -> Iterator[None]:
             row.elements = 0 if row.kernel in kernels else row.elements
         yield
     finally:
-        _Settings.threads = threads
+        SETTINGS.threads = threads
         for row, asked, ready, elements in before:
             row.asked, row.ready, row.elements = asked, ready, elements
 

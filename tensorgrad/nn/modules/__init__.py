@@ -58,7 +58,7 @@ def _find(name: str) -> _Any:
         for kind in ("parameter", "buffer", "module"):
             if name == f"_global_{kind}_registration_hooks":
                 return getattr(module_hooks, f"on_{kind}")
-        return getattr(module_hooks._GLOBAL, name.removeprefix("_global"))
+        return getattr(module_hooks.GLOBAL_HOOKS, name.removeprefix("_global"))
     for file in _SEARCHED:
         found = getattr(importlib.import_module(f"tensorgrad.nn.{file}"), name, None)
         if found is not None:
@@ -70,10 +70,10 @@ class _AliasModule(_ModuleType):
     """A file of PyTorch's. The hooks common to all modules, which are variables there, can be set through it."""
 
     def __setattr__(self, name: str, value: _Any) -> None:
-        from tensorgrad.nn.module_hooks import _GLOBAL
+        from tensorgrad.nn.module_hooks import GLOBAL_HOOKS
 
-        if name.startswith("_global_") and hasattr(_GLOBAL, name.removeprefix("_global")):
-            setattr(_GLOBAL, name.removeprefix("_global"), value)
+        if name.startswith("_global_") and hasattr(GLOBAL_HOOKS, name.removeprefix("_global")):
+            setattr(GLOBAL_HOOKS, name.removeprefix("_global"), value)
         else:
             super().__setattr__(name, value)
 

@@ -14,7 +14,7 @@ import tensorgrad as torch
 from tensorgrad.autograd.modes import no_grad
 from tensorgrad.dispatch.kernel_tables import PARTS, own_part
 from tensorgrad.dtypes import F32
-from tensorgrad.settings import _Settings as SETTINGS
+from tensorgrad.settings import SETTINGS
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor, wrap
 

@@ -8,7 +8,7 @@ from operator import index as as_int
 
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.ops.nn.loss import _checked
+from tensorgrad.ops.nn.loss import checked_loss
 from tensorgrad.tensor import Tensor
 
 
@@ -119,7 +119,7 @@ def ctc_loss(
     >>> torch.nn.functional.ctc_loss(log_probs, torch.tensor([[1]]), (2,), (1,)).exp()
     tensor(3.)
     """
-    reduction = _checked(reduction)
+    reduction = checked_loss(reduction)
     if isinstance(input_lengths, Tensor) != isinstance(target_lengths, Tensor):
         raise TypeError("ctc_loss(): input_lengths and target_lengths must both be tensors, or both tuples of ints")
     input_lengths = _lengths("input_lengths", input_lengths)

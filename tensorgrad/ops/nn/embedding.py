@@ -60,7 +60,7 @@ def check_indices(indices, position: int, name: str) -> None:
         )
 
 
-_embedding = op("embedding(weight, indices, padding_idx: int, scale_grad_by_freq: bool)", "scatter.embedding",
+embedding_row = op("embedding(weight, indices, padding_idx: int, scale_grad_by_freq: bool)", "scatter.embedding",
                 prepare=_check_embedding, where="",
                 weight=lambda g, weight_shape, indices, padding_idx, scale_grad_by_freq:
                 _embedding_grad(g, indices, weight_shape[0], padding_idx, scale_grad_by_freq),
@@ -76,7 +76,7 @@ _uses = op("embedding_uses(indices, count: int, dtype: any)", "scatter.uses", wh
 
 def _rows_again(gg, indices, padding_idx, scale_grad_by_freq):
     """The derivative of `embedding_grad`, which is linear: looks up rows of `gg`, with the weights of the gradients."""
-    rows = _embedding(gg, indices, -1, False)
+    rows = embedding_row(gg, indices, -1, False)
     if scale_grad_by_freq:
         rows = rows / _uses(indices, gg._array.shape[0], gg._array.dtype.name).unsqueeze(-1)
     if padding_idx >= 0:
@@ -94,7 +94,7 @@ def _torch_embedding(weight: Tensor, indices: Tensor, padding_idx: int = -1, sca
     tensor([[2.0000, 2.1000],
             [0.0000, 0.1000]])
     """
-    return _embedding(weight, indices, padding_idx, scale_grad_by_freq)
+    return embedding_row(weight, indices, padding_idx, scale_grad_by_freq)
 
 
 @composite("function")
@@ -151,4 +151,4 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, max
     if max_norm is not None:
         with no_grad():
             embedding_renorm_(weight, input, max_norm, norm_type)
-    return _embedding(weight, input, padding_idx, scale_grad_by_freq)
+    return embedding_row(weight, input, padding_idx, scale_grad_by_freq)

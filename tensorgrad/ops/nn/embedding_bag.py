@@ -11,7 +11,7 @@ from tensorgrad.dtypes import F32, I64
 from tensorgrad.errors import warn
 from tensorgrad.kernels.array.index import extremes
 from tensorgrad.ops.nn.bag import bag_argmax, bag_numbers, bag_sum, lookup, lookup_max
-from tensorgrad.ops.nn.embedding import _embedding, check_indices, embedding_renorm_
+from tensorgrad.ops.nn.embedding import check_indices, embedding_renorm_, embedding_row
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor
 
@@ -56,7 +56,7 @@ def _torch_embedding_bag(
         kept = (indices != padding_idx).nonzero().squeeze(1)
         indices, bags = indices[kept], bags[kept]
         per_sample_weights = None if per_sample_weights is None else per_sample_weights[kept]
-    rows = _embedding(weight, indices, padding_idx, scale_grad_by_freq)
+    rows = embedding_row(weight, indices, padding_idx, scale_grad_by_freq)
     sizes = bags.new_zeros(count)
     if mode:
         sizes = sizes.index_add(0, bags, bags.new_ones(bags._array.shape))

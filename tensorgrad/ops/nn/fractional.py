@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tensorgrad.dispatch.kinds import export, op
-from tensorgrad.ops.nn.pool import _max_pool_grad
+from tensorgrad.ops.nn.pool import max_pool_grad
 from tensorgrad.ops.random.sample import rand
 from tensorgrad.tensor import Tensor
 
@@ -21,7 +21,7 @@ ROWS = {
         f"fractional_max_pool{dims}d(input, samples, kernel_size: any, output_size: any)",
         "fractional.fractional_max_pool",
         outputs=("values", "indices"),
-        input=lambda g, indices, input_shape: _max_pool_grad(g, indices, input_shape, None),
+        input=lambda g, indices, input_shape: max_pool_grad(g, indices, input_shape, None),
         shape=lambda x, samples, kernel, size: [((*x.shape[:2], *size), x.dtype), ((*x.shape[:2], *size), I64)],
         doc="The maxima of windows at random distances, and their indices.",
         where="",

@@ -30,7 +30,7 @@ def legacy_reduction(size_average, reduce) -> str:
     return reduction
 
 
-def _checked(reduction: str, size_average=None, reduce=None) -> str:
+def checked_loss(reduction: str, size_average=None, reduce=None) -> str:
     if size_average is not None or reduce is not None:
         return legacy_reduction(size_average, reduce)
     if reduction not in _REDUCTIONS:
@@ -38,7 +38,7 @@ def _checked(reduction: str, size_average=None, reduce=None) -> str:
     return reduction
 
 
-def _reduced(loss: Tensor, reduction: str) -> Tensor:
+def reduced_loss(loss: Tensor, reduction: str) -> Tensor:
     return loss if reduction == "none" else loss.mean() if reduction == "mean" else loss.sum()
 
 
@@ -54,7 +54,7 @@ def _difference_loss(name: str, value, backward_name: str):
     """Declares `name_(input, target, knee, reduction)`: `value(d, knee)` of the difference d = input - target."""
 
     def twin(input, target, knee, reduction):
-        return _reduced(value(input - target, knee), reduction)
+        return reduced_loss(value(input - target, knee), reduction)
 
     return op(
         f"{name}_(input, target, knee: number, reduction: str)", f"loss.{name}", twin=twin, where="",
@@ -110,7 +110,7 @@ def mse_loss(
     tensor(5.)
     """
     if size_average is not None or reduce is not None or reduction not in _REDUCTIONS:
-        reduction = _checked(reduction, size_average, reduce)
+        reduction = checked_loss(reduction, size_average, reduce)
     x, y = input._array, target._array
     if x.dtype is not y.dtype or x.shape != y.shape:
         input, target = _same(input, target)
@@ -129,12 +129,12 @@ def l1_loss(
     >>> torch.nn.functional.l1_loss(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 2.0]))
     tensor(1.)
     """
-    reduction = _checked(reduction, size_average, reduce)
+    reduction = checked_loss(reduction, size_average, reduce)
     input, target = _same(input, target)
     if weight is not None:
         return _weighted((input - target).abs(), input, weight, reduction)
     if not input.dtype.is_floating_point:
-        return _reduced((input - target).abs(), reduction)
+        return reduced_loss((input - target).abs(), reduction)
     return _l1(input, target, None, reduction)
 
 
@@ -151,7 +151,7 @@ def smooth_l1_loss(
     >>> torch.nn.functional.smooth_l1_loss(torch.tensor([0.0, 0.0]), torch.tensor([0.5, 3.0]), reduction="none")
     tensor([0.1250, 2.5000])
     """
-    reduction = _checked(reduction, size_average, reduce)
+    reduction = checked_loss(reduction, size_average, reduce)
     input, target = _same(input, target)
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
@@ -173,14 +173,14 @@ def huber_loss(
     >>> torch.nn.functional.huber_loss(torch.tensor([0.0, 0.0]), torch.tensor([0.5, 3.0]), reduction="none")
     tensor([0.1250, 2.5000])
     """
-    reduction = _checked(reduction)
+    reduction = checked_loss(reduction)
     input, target = _same(input, target)
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     if weight is not None:
         if weight._array.shape != input._array.shape:
             raise ValueError("Weights and input must have the same size.")
-        return _reduced(_huber(input, target, delta, "none") * weight, reduction)
+        return reduced_loss(_huber(input, target, delta, "none") * weight, reduction)
     return _huber(input, target, delta, reduction)
 
 
@@ -189,7 +189,7 @@ def huber_loss(
 
 def _bce_twin(input, target, weight, reduction):
     loss = (target - 1) * (1 - input).log().clamp(min=-100) - target * input.log().clamp(min=-100)
-    return _reduced(loss if weight is None else loss * weight, reduction)
+    return reduced_loss(loss if weight is None else loss * weight, reduction)
 
 
 def _bce_slope(g, input, target, weight, reduction):
@@ -221,7 +221,7 @@ def binary_cross_entropy(
     >>> torch.nn.functional.binary_cross_entropy(torch.tensor([0.5]), torch.tensor([1.0]))
     tensor(0.6931)
     """
-    reduction = _checked(reduction, size_average, reduce)
+    reduction = checked_loss(reduction, size_average, reduce)
     if input._array.shape != target._array.shape:
         raise ValueError(
             f"Using a target size ({target.size()}) that is different to the input size ({input.size()}) is "
@@ -235,7 +235,7 @@ def _logits_twin(input, target, weight, pos_weight, reduction):
     if pos_weight is not None:
         tail = tail * ((pos_weight - 1) * target + 1)
     loss = (1 - target) * input + tail
-    return _reduced(loss if weight is None else loss * weight, reduction)
+    return reduced_loss(loss if weight is None else loss * weight, reduction)
 
 
 def _logits_slope(g, input, target, weight, pos_weight, reduction):
@@ -276,7 +276,7 @@ def binary_cross_entropy_with_logits(
     >>> torch.nn.functional.binary_cross_entropy_with_logits(torch.zeros(1), torch.ones(1))
     tensor(0.6931)
     """
-    reduction = _checked(reduction, size_average, reduce)
+    reduction = checked_loss(reduction, size_average, reduce)
     x, y = input._array, target._array
     if x.shape != y.shape:
         raise ValueError(f"Target size ({target.size()}) must be the same as input size ({input.size()})")
@@ -315,13 +315,13 @@ def kl_div(
             "same as 'batchmean' in the next major release.",
         )
     elif reduction != "batchmean":
-        _checked(reduction)
+        checked_loss(reduction)
     if target.dtype.category < dtypes.FLOATING:
         raise RuntimeError("kl_div: Integral inputs not supported.")
     loss = target.exp() * (target - input) if log_target else target.xlogy(target) - target * input
     if reduction == "batchmean":
         return loss.sum() / input._array.shape[0] if input.ndim else loss.sum()
-    return _reduced(loss, reduction)
+    return reduced_loss(loss, reduction)
 
 
 # --- classes -------------------------------------------------------------------------------------------------------
@@ -416,7 +416,7 @@ def nll_loss(
     >>> torch.nn.functional.nll_loss(torch.tensor([[-0.1, -2.0]]), torch.tensor([1]))
     tensor(2.)
     """
-    reduction = _checked(reduction, size_average, reduce)
+    reduction = checked_loss(reduction, size_average, reduce)
     return _nll(input, target, weight, ignore_index, reduction)[0]
 
 
@@ -471,7 +471,7 @@ def cross_entropy(
     tensor(1.3863)
     """
     if size_average is not None or reduce is not None or reduction not in _REDUCTIONS:
-        reduction = _checked(reduction, size_average, reduce)
+        reduction = checked_loss(reduction, size_average, reduce)
     if label_smoothing and not 0 <= label_smoothing <= 1:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing:g}")
     if input._array.shape == target._array.shape:

@@ -50,7 +50,7 @@ def _kl_div(input: Tensor, target: Tensor, reduction: int = 1, *, log_target: bo
     tensor(0.)
     """
     each = loss.kl_div(input, target, reduction="none", log_target=log_target)
-    return loss._reduced(each, _named(reduction, "kl_div"))
+    return loss.reduced_loss(each, _named(reduction, "kl_div"))
 
 
 @composite("function", name="poisson_nll_loss")

@@ -9,7 +9,7 @@ from tensorgrad.autograd.modes import no_grad
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.ops.nn.activation import logsigmoid
-from tensorgrad.ops.nn.loss import _checked, _reduced, legacy_reduction
+from tensorgrad.ops.nn.loss import checked_loss, legacy_reduction, reduced_loss
 from tensorgrad.ops.pick import pick
 from tensorgrad.ops.reduce import vector_norm
 from tensorgrad.ops.shape import broadcast_tensors
@@ -79,7 +79,7 @@ def cosine_embedding_loss(
     >>> torch.nn.functional.cosine_embedding_loss(a, b, torch.tensor([1.0]))
     tensor(1.)
     """
-    reduction = _checked(reduction, size_average, reduce)
+    reduction = checked_loss(reduction, size_average, reduce)
     if target.ndim not in (0, 1):
         raise RuntimeError(
             f"0D or 1D target tensor expected, multi-target not supported: got a target of shape {list(target.shape)}"
@@ -94,7 +94,7 @@ def cosine_embedding_loss(
     cosine = (input1 * input2).sum(-1) / (size1 * size2).sqrt()
     apart = (cosine - margin).clamp(min=0)
     zeros = cosine.new_zeros(())
-    return _reduced((1 - cosine).where(target == 1, zeros) + apart.where(target == -1, zeros), reduction)
+    return reduced_loss((1 - cosine).where(target == 1, zeros) + apart.where(target == -1, zeros), reduction)
 
 
 @composite("functional")
@@ -108,19 +108,19 @@ def margin_ranking_loss(
     >>> torch.nn.functional.margin_ranking_loss(torch.tensor([1.0]), torch.tensor([3.0]), torch.tensor([1.0]))
     tensor(2.)
     """
-    reduction = _checked(reduction, size_average, reduce)
+    reduction = checked_loss(reduction, size_average, reduce)
     if input1.ndim != input2.ndim or input1.ndim != target.ndim:
         raise RuntimeError(
             "margin_ranking_loss : All input tensors should have same dimension but got sizes: "
             f"input1: {input1.size()}, input2: {input2.size()}, target: {target.size()} "
         )
-    return _reduced((-target * (input1 - input2) + margin).clamp(min=0), reduction)
+    return reduced_loss((-target * (input1 - input2) + margin).clamp(min=0), reduction)
 
 
 def _triplet(nearer: Tensor, farther: Tensor, between, margin: float, reduction: str) -> Tensor:
     if between is not None:
         farther = farther.minimum(between)
-    return _reduced((margin + nearer - farther).clamp(min=0), reduction)
+    return reduced_loss((margin + nearer - farther).clamp(min=0), reduction)
 
 
 def _check_triplet(anchor, positive, negative, margin) -> None:
@@ -152,7 +152,7 @@ def triplet_margin_loss(
     >>> torch.nn.functional.triplet_margin_loss(a, p, n)
     tensor(0.5000)
     """
-    reduction = _checked(reduction, size_average, reduce)
+    reduction = checked_loss(reduction, size_average, reduce)
     _check_triplet(anchor, positive, negative, margin)
     between = pairwise_distance(positive, negative, p, eps) if swap else None
     nearer, farther = pairwise_distance(anchor, positive, p, eps), pairwise_distance(anchor, negative, p, eps)
@@ -176,7 +176,7 @@ def triplet_margin_with_distance_loss(
     >>> loss(anchor, positive, negative, distance_function=city_blocks, margin=2.0)
     tensor(1.)
     """
-    reduction = _checked(reduction)
+    reduction = checked_loss(reduction)
     _check_triplet(anchor, positive, negative, margin)
     distance = pairwise_distance if distance_function is None else distance_function
     nearer, farther = distance(anchor, positive), distance(anchor, negative)
@@ -196,10 +196,10 @@ def hinge_embedding_loss(
     >>> torch.nn.functional.hinge_embedding_loss(torch.tensor([0.3, 0.4]), torch.tensor([1.0, -1.0]))
     tensor(0.4500)
     """
-    reduction = _checked(reduction, size_average, reduce)
+    reduction = checked_loss(reduction, size_average, reduce)
     zeros = input.new_zeros(())
     apart = (margin - input).clamp(min=0)
-    return _reduced(apart.where(target != 1, zeros) + input.where(target != -1, zeros), reduction)
+    return reduced_loss(apart.where(target != 1, zeros) + input.where(target != -1, zeros), reduction)
 
 
 @composite("functional")
@@ -210,8 +210,8 @@ def soft_margin_loss(input: Tensor, target: Tensor, size_average=None, reduce=No
     >>> torch.nn.functional.soft_margin_loss(torch.tensor([2.0, -1.0]), torch.tensor([1.0, 1.0]), reduction="none")
     tensor([0.1269, 1.3133])
     """
-    reduction = _checked(reduction, size_average, reduce)
-    return _reduced(0.0 - logsigmoid(input * target), reduction)
+    reduction = checked_loss(reduction, size_average, reduce)
+    return reduced_loss(0.0 - logsigmoid(input * target), reduction)
 
 
 @composite("functional")
@@ -234,7 +234,7 @@ def multilabel_soft_margin_loss(
     loss = -(target * log_share(input) + (1 - target) * log_share(-input))
     if weight is not None:
         loss = loss * weight
-    return _reduced(loss.sum(-1) / input.size(-1), reduction)
+    return reduced_loss(loss.sum(-1) / input.size(-1), reduction)
 
 
 @composite("functional")
@@ -252,7 +252,7 @@ def multi_margin_loss(
     >>> torch.nn.functional.multi_margin_loss(torch.tensor([[0.1, 0.2, 0.8]]), torch.tensor([2]), reduction="none")
     tensor([0.2333])
     """
-    reduction = _checked(reduction, size_average, reduce)
+    reduction = checked_loss(reduction, size_average, reduce)
     if p not in (1, 2):
         raise ValueError("only p == 1 and p == 2 supported")
     if weight is not None and weight.ndim != 1:
@@ -277,7 +277,7 @@ def multi_margin_loss(
         loss = loss * pick(weight, target.reshape(-1), 0, False).unsqueeze(1)
     each = input.new_tensor(range(classes), dtype=dtypes.int64)
     loss = loss.masked_fill(each == column, 0).sum(1) / classes
-    return _reduced(loss if input.ndim == 2 else loss.reshape(()), reduction)
+    return reduced_loss(loss if input.ndim == 2 else loss.reshape(()), reduction)
 
 
 @composite("functional")
@@ -292,7 +292,7 @@ def multilabel_margin_loss(
     >>> torch.nn.functional.multilabel_margin_loss(torch.tensor([0.1, 0.2, 0.8]), torch.tensor([2, -1, 0]))
     tensor(0.2333)
     """
-    reduction = _checked(reduction, size_average, reduce)
+    reduction = checked_loss(reduction, size_average, reduce)
     if target._array.shape != input._array.shape:
         raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}")
     classes = input._array.shape[-1] if input.ndim else 1
@@ -305,7 +305,7 @@ def multilabel_margin_loss(
     right = ((named.unsqueeze(2) == each) & listed.unsqueeze(2)).any(1)
     pairs = _positive(1 - pick(rows, named, 1, False).unsqueeze(2) + rows.unsqueeze(1))
     loss = pairs.masked_fill(~listed.unsqueeze(2), 0).masked_fill(right.unsqueeze(1), 0).sum((1, 2)) / classes
-    return _reduced(loss if input.ndim == 2 else loss.reshape(()), reduction)
+    return reduced_loss(loss if input.ndim == 2 else loss.reshape(()), reduction)
 
 
 @composite("functional")
@@ -322,12 +322,12 @@ def poisson_nll_loss(
     >>> torch.nn.functional.poisson_nll_loss(torch.tensor([0.0]), torch.tensor([2.0]))
     tensor(1.)
     """
-    reduction = _checked(reduction, size_average, reduce)
+    reduction = checked_loss(reduction, size_average, reduce)
     loss = input.exp() - target * input if log_input else input - target * (input + eps).log()
     if full:
         stirling = target * target.log() - target + (target * (2 * math.pi)).log() * 0.5
         loss = loss + stirling.masked_fill(target <= 1, 0)
-    return _reduced(loss, reduction)
+    return reduced_loss(loss, reduction)
 
 
 @composite("functional")
@@ -368,4 +368,4 @@ def gaussian_nll_loss(
     loss = (spread.log() + (input - target) ** 2 / spread) * 0.5
     if full:
         loss = loss + 0.5 * math.log(2 * math.pi)
-    return _reduced(loss, reduction)
+    return reduced_loss(loss, reduction)

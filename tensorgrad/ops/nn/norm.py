@@ -154,11 +154,11 @@ def native_layer_norm(input: Tensor, normalized_shape, weight, bias, eps: float)
     axes = _normalized("layer_norm", input, normalized_shape, weight, bias)
     _check_floating(input._array, "LayerNormKernelImpl")
     mean, rstd = _statistics(_wide(input.detach()), axes, eps)
-    kept = _kept_dtype(input, weight, bias)
+    kept = kept_dtype(input, weight, bias)
     return _layer_norm(input, weight, bias, axes, eps), mean.to(kept), rstd.to(kept)
 
 
-def _kept_dtype(input: Tensor, weight, bias):
+def kept_dtype(input: Tensor, weight, bias):
     """The dtype in which the native functions return statistics: that of the parameters or, without them, the input."""
     return next((p.dtype for p in (weight, bias) if p is not None), input.dtype)
 
@@ -387,7 +387,7 @@ def native_batch_norm(input, weight, bias, running_mean, running_var, training, 
         rstd = (var + eps).rsqrt()
     else:
         mean, rstd = input.new_empty(0), input.new_empty(0)
-    kept = _kept_dtype(input, weight, bias)
+    kept = kept_dtype(input, weight, bias)
     results = (result, mean.to(kept, copy=True), rstd.to(kept))  # copy: the kernel's mean is kept for backward
     return store_out("native_batch_norm", out, results)
 

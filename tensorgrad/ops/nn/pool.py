@@ -26,7 +26,7 @@ _max_pool = op(
     "max_pool(input, kernel_size: any, stride: any, padding: any, dilation: any, ceil_mode: bool)",
     "pool.max_pool",
     outputs=("values", "indices"),
-    input=lambda g, indices, input_shape, kernel_size, stride, padding, dilation: _max_pool_grad(
+    input=lambda g, indices, input_shape, kernel_size, stride, padding, dilation: max_pool_grad(
         g, indices, input_shape, (kernel_size, stride, padding, dilation)
     ),
     shape=lambda x, kernel, stride, padding, dilation, ceil_mode: [
@@ -45,7 +45,7 @@ _max_pool_values = op(  # without indices, which would take twice the memory
     format_of=("input",),
     where="",
 )
-_max_pool_grad = op(
+max_pool_grad = op(
     "max_pool_grad(grad, indices, shape: any, windows: any)",
     "pool.max_pool_grad",
     grad=lambda g, indices: _max_pool_gather(g, indices),
@@ -56,7 +56,7 @@ _max_pool_grad = op(
 _max_pool_gather = op(
     "max_pool_gather(input, indices)",
     "pool.max_pool_gather",
-    input=lambda g, indices, input_shape: _max_pool_grad(g, indices, input_shape, None),
+    input=lambda g, indices, input_shape: max_pool_grad(g, indices, input_shape, None),
     shape=lambda x, indices: (indices.shape, x.dtype),
     where="",
 )
@@ -64,7 +64,7 @@ _adaptive_max_pool = op(
     "adaptive_max_pool(input, output_size: any)",
     "pool.adaptive_max_pool",
     outputs=("values", "indices"),
-    input=lambda g, indices, input_shape: _max_pool_grad(g, indices, input_shape, None),
+    input=lambda g, indices, input_shape: max_pool_grad(g, indices, input_shape, None),
     shape=lambda x, size: [((*x.shape[: -len(size)], *size), x.dtype), ((*x.shape[: -len(size)], *size), I64)],
     backward_name="AdaptiveMaxPool2DBackward0",
     format_of=("input",),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tensorgrad.dispatch.kinds import alias, composite
-from tensorgrad.ops.nn.norm import _kept_dtype, check_groups, native_group_norm_row
+from tensorgrad.ops.nn.norm import check_groups, kept_dtype, native_group_norm_row
 from tensorgrad.ops.rearrange import channel_shuffle
 from tensorgrad.tensor import Tensor
 
@@ -36,5 +36,5 @@ def native_group_norm(
         raise RuntimeError(f"native_group_norm: expected a contiguous input, got strides {input.stride()}")
     check_groups(input, C, group, weight, bias)
     out, mean, rstd = native_group_norm_row(input.reshape(N, C, HxW), weight, bias, group, eps)
-    kept = _kept_dtype(input, weight, bias)
+    kept = kept_dtype(input, weight, bias)
     return out.reshape(input.shape), mean.to(kept), rstd.to(kept)

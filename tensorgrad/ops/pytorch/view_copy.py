@@ -7,7 +7,7 @@ from tensorgrad.dispatch.out import store_out
 from tensorgrad.errors import wrap_dim
 from tensorgrad.ops.complex import view_as_complex, view_as_real
 from tensorgrad.ops.copy import clone
-from tensorgrad.ops.shape import _alias
+from tensorgrad.ops.shape import alias_of
 from tensorgrad.tensor import Tensor
 
 
@@ -42,7 +42,7 @@ for _name in (
     "t", "transpose", "unbind", "unfold", "unsqueeze", "view",
 ):  # fmt: skip
     _copying(_name, getattr(Tensor, _name))
-_copying("alias", _alias)
+_copying("alias", alias_of)
 _copying("slice", _slice)
 _copying("view_as_complex", view_as_complex)
 _copying("view_as_real", view_as_real)

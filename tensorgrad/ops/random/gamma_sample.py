@@ -12,7 +12,7 @@ from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.no_derivative import not_implemented
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.kernels.array import rejection
-from tensorgrad.ops.random.noise import _on_host
+from tensorgrad.ops.random.noise import on_host
 from tensorgrad.ops.random.sample import stream_for
 from tensorgrad.ops.shape import broadcast_tensors
 from tensorgrad.tensor import Tensor
@@ -38,11 +38,11 @@ def _checked(kernel: str):
 
 
 _gamma = op("standard_gamma_sample(input, generator: any)",
-            _on_host(lambda alpha, gen: rejection.standard_gamma(gen, alpha)), where="",
+            on_host(lambda alpha, gen: rejection.standard_gamma(gen, alpha)), where="",
             input=lambda g, input, out: g * standard_gamma_grad(input, out), backward_name="StandardGammaBackward0",
             shape=lambda alpha, gen: (alpha.shape, alpha.dtype))  # fmt: skip
 _dirichlet = op("dirichlet_sample(input, generator: any)",
-                _on_host(lambda alpha, gen: rejection.dirichlet(gen, alpha)), where="",
+                on_host(lambda alpha, gen: rejection.dirichlet(gen, alpha)), where="",
                 input=lambda g, input, out: _dirichlet_backward(g, input, out), backward_name="DirichletBackward0",
                 shape=lambda alpha, gen: (alpha.shape, alpha.dtype))  # fmt: skip
 standard_gamma_grad: Callable = op(

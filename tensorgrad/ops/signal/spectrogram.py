@@ -22,7 +22,7 @@ from tensorgrad.ops.complex import view_as_real
 from tensorgrad.ops.create import ones
 from tensorgrad.ops.rearrange import constant_pad_nd
 from tensorgrad.ops.rearrange import pad as pad_around
-from tensorgrad.ops.shape import _unfold_grad as overlap_add
+from tensorgrad.ops.shape import unfold_grad as overlap_add
 from tensorgrad.ops.signal.fft import fft_c2c, fft_c2r, fft_r2c, floating
 from tensorgrad.tensor import Tensor
 

@@ -18,7 +18,7 @@ import cupy
 
 from tensorgrad.kernels.cuda.runtime import libraries, switches
 from tensorgrad.kernels.cuda.runtime.calls import Functions, Handles, Refused
-from tensorgrad.settings import _Settings
+from tensorgrad.settings import SETTINGS
 
 # --- the library ---------------------------------------------------------------------------------------------------
 
@@ -321,7 +321,7 @@ def convolve(kind, first, second, shape, stride, padding, dilation, groups):
         return None
     last = lies_last(first) or lies_last(second)
     use = handle()
-    same = switches.cudnn.deterministic or _Settings.deterministic
+    same = switches.cudnn.deterministic or SETTINGS.deterministic
     for order in (True, False) if last else (False,):
         one, two = laid(first, order), laid(second, order)
         out = empty(shape, first.dtype, order)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensorgrad.settings import _Settings
+from tensorgrad.settings import SETTINGS
 
 
 class Matmul:
@@ -33,13 +33,13 @@ class Matmul:
 
         Shared with `torch.set_float32_matmul_precision`: "high" and "medium" allow it.
         """
-        return _Settings.matmul_precision != "highest"
+        return SETTINGS.matmul_precision != "highest"
 
     @allow_tf32.setter
     def allow_tf32(self, allowed: bool) -> None:
         if not isinstance(allowed, bool):
             raise RuntimeError(f"set_allow_tf32_cublas expects a bool, but got {type(allowed).__name__}")
-        _Settings.matmul_precision = "high" if allowed else "highest"
+        SETTINGS.matmul_precision = "high" if allowed else "highest"
 
     @property
     def fp32_precision(self) -> str:

@@ -10,7 +10,7 @@ import cupy
 import numpy as np
 
 from tensorgrad.kernels.cuda.index import add_in_order
-from tensorgrad.settings import _Settings
+from tensorgrad.settings import SETTINGS
 
 _REDUCE = {"maximum": "max", "minimum": "min", "logical_and": "all", "logical_or": "any"}
 _ATOMIC = ("int32", "float16", "float32", "float64", "uint32", "uint64")  # dtypes that CuPy can add at indices
@@ -113,7 +113,7 @@ class _Ufunc:
 
 def _add_at(array, indices, values):
     dtype = array.dtype.name
-    if _Settings.deterministic and dtype in ("float32", "float64"):  # the order of atomic sums varies
+    if SETTINGS.deterministic and dtype in ("float32", "float64"):  # the order of atomic sums varies
         add_in_order(array, cupy.arange(array.size).reshape(array.shape)[indices], values)
     elif dtype in _ATOMIC:
         cupy.add.at(array, indices, values)

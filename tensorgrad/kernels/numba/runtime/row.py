@@ -9,7 +9,7 @@ from typing import Any
 from tensorgrad.dispatch import kernel_tables
 from tensorgrad.kernels.numba.runtime import hooks
 from tensorgrad.kernels.numba.runtime.unsuited import Unsuited
-from tensorgrad.settings import _Settings as SETTINGS
+from tensorgrad.settings import SETTINGS
 
 
 class Row:

@@ -13,24 +13,24 @@ from llvmlite import ir
 from tensorgrad.kernels.numba.runtime.internals import array_at, nothing, truth
 from tensorgrad.kernels.numba.runtime.language import inner, intrinsic, types
 from tensorgrad.kernels.numba.simd.vectors import (
-    _I64,
-    _MANY,
-    _VECTOR,
-    _ZERO,
+    I64,
     LANES,
-    _accumulate,
-    _at,
-    _load,
-    _multiply_add,
-    _pointer,
-    _spread,
-    _store,
+    MANY,
+    VECTOR,
+    ZERO_VECTOR,
+    accumulate,
     carry,
+    load_vector,
+    multiply_add,
+    pointer_at,
+    pointer_of,
+    spread_out,
+    store_vector,
     turn,
 )  # fmt: skip
 
 # Rows of a block, by its number of registers: together with the loaded operands they use exactly all registers.
-_ROWS = {4: 6, 3: 8, 2: 12, 1: 12} if _MANY else {3: 4, 2: 6, 1: 8}
+_ROWS = {4: 6, 3: 8, 2: 12, 1: 12} if MANY else {3: 4, 2: 6, 1: 8}
 WIDEST = max(_ROWS)
 PAD = 12  # extra rows that a result may need beyond its own
 EVEN = 24  # a multiple of every block's rows
@@ -43,8 +43,8 @@ def flat(typing, x):
     kind = types.Array(types.float32, 1, "C")
 
     def code(context, builder, signature, given):
-        size, itemsize = ir.Constant(_I64, 1 << 40), ir.Constant(_I64, 4)
-        data = _pointer(context, builder, signature.args[0], given[0])
+        size, itemsize = ir.Constant(I64, 1 << 40), ir.Constant(I64, 4)
+        data = pointer_of(context, builder, signature.args[0], given[0])
         return array_at(context, builder, kind, data, [size], [itemsize], itemsize)
 
     return kind(x), code
@@ -61,47 +61,47 @@ def _block(registers: int, along: bool):
 
         def code(context, builder, signature, given):
             kinds = signature.args
-            factors = _pointer(context, builder, kinds[0], given[0], given[1])
-            right = _pointer(context, builder, kinds[4], given[4], given[5])
-            target = _pointer(context, builder, kinds[8], given[8], given[9])
-            fused = _multiply_add(builder)
-            lines = [_at(builder, target, builder.mul(given[10], ir.Constant(_I64, r))) for r in range(rows)]
+            factors = pointer_of(context, builder, kinds[0], given[0], given[1])
+            right = pointer_of(context, builder, kinds[4], given[4], given[5])
+            target = pointer_of(context, builder, kinds[8], given[8], given[9])
+            fused = multiply_add(builder)
+            lines = [pointer_at(builder, target, builder.mul(given[10], ir.Constant(I64, r))) for r in range(rows)]
             if along:
-                left = [_at(builder, factors, r) for r in range(rows)]
+                left = [pointer_at(builder, factors, r) for r in range(rows)]
             else:
                 left = []
                 for r in range(rows):
-                    row = ir.Constant(_I64, r)
+                    row = ir.Constant(I64, r)
                     row = builder.select(builder.icmp_signed("<", row, given[3]), row, given[3])
-                    left.append(_at(builder, factors, builder.mul(given[2], row)))
+                    left.append(pointer_at(builder, factors, builder.mul(given[2], row)))
 
             def step(k, sums):
-                place = _at(builder, right, builder.mul(k, given[6]))
-                loaded = [_load(builder, place, n * LANES) for n in range(registers)]
+                place = pointer_at(builder, right, builder.mul(k, given[6]))
+                loaded = [load_vector(builder, place, n * LANES) for n in range(registers)]
                 here = builder.mul(k, given[2]) if along else k
                 made = []
                 for r in range(rows):
-                    factor = _spread(builder, builder.load(_at(builder, left[r], here)))
+                    factor = spread_out(builder, builder.load(pointer_at(builder, left[r], here)))
                     for n in range(registers):
                         made.append(builder.call(fused, [factor, loaded[n], sums[r * registers + n]]))
                 return made
 
             with builder.if_else(truth(builder, given[11])) as (new, old):
                 with new:
-                    zeros = [_ZERO] * (rows * registers)
+                    zeros = [ZERO_VECTOR] * (rows * registers)
                     after_new = builder.block
                 with old:
-                    held = [_load(builder, line, n * LANES) for line in lines for n in range(registers)]
+                    held = [load_vector(builder, line, n * LANES) for line in lines for n in range(registers)]
                     after_old = builder.block
             starts = []
             for zero, kept in zip(zeros, held, strict=True):
-                phi = builder.phi(_VECTOR)
+                phi = builder.phi(VECTOR)
                 phi.add_incoming(zero, after_new)
                 phi.add_incoming(kept, after_old)
                 starts.append(phi)
-            sums = _accumulate(builder, given[7], starts, step)
+            sums = accumulate(builder, given[7], starts, step)
             for n, total in enumerate(sums):
-                _store(builder, total, lines[n // registers], n % registers * LANES)
+                store_vector(builder, total, lines[n // registers], n % registers * LANES)
             return nothing(context)
 
         return signature, code
@@ -112,7 +112,7 @@ def _block(registers: int, along: bool):
 # In the module, not in a closure: Numba's cache inspects what a closure holds, and would find these new every time.
 _along1, _along2, _along3 = _block(1, True), _block(2, True), _block(3, True)
 _across1, _across2, _across3 = _block(1, False), _block(2, False), _block(3, False)
-_along4, _across4 = (_block(4, True), _block(4, False)) if _MANY else (_along3, _across3)
+_along4, _across4 = (_block(4, True), _block(4, False)) if MANY else (_along3, _across3)
 _ROWS1, _ROWS2, _ROWS3, _ROWS4 = _ROWS[1], _ROWS[2], _ROWS[3], _ROWS.get(4, 0)
 
 

@@ -21,66 +21,66 @@ from tensorgrad.kernels.numba.runtime.native import has
 
 LANES = 16 if has("avx512f") else 8 if has("avx") else 4  # float32 numbers per register
 _ARM = platform.machine() in ("aarch64", "arm64", "ARM64")  # LLVM reports no features of it on some systems
-_MANY = LANES == 16 or (LANES == 4 and (_ARM or has("neon")))  # 32 registers, else 16
+MANY = LANES == 16 or (LANES == 4 and (_ARM or has("neon")))  # 32 registers, else 16
 
 # Blocks that fill the registers without spilling: (rows of weights, registers of pixels), and for one row alone.
-BLOCK, LINE = ((8, 3) if _MANY else (4, 3)), (1, 8)
+BLOCK, LINE = ((8, 3) if MANY else (4, 3)), (1, 8)
 # The rows of a block of `runs_2` and `runs_3`, which are named for their number of registers; `runs_1` has LANES.
-ROWS = min(LANES, 8 if _MANY else 4)
+ROWS = min(LANES, 8 if MANY else 4)
 # The same for sums over pixels: (rows, columns), and for one row alone.
-DOTS, DOTS_LINE = ((4, 6) if _MANY else (3, 3)), (1, 9)
+DOTS, DOTS_LINE = ((4, 6) if MANY else (3, 3)), (1, 9)
 
 # For the arguments of compiled functions: Numba compiles a function again for each plain number passed to it.
 NO, ONE = np.int64(0), np.int64(1)
 
-_F32, _I32, _I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
-_VECTOR = ir.VectorType(_F32, LANES)
-_ZERO = ir.Constant(_VECTOR, [0.0] * LANES)
+_F32, _I32, I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
+VECTOR = ir.VectorType(_F32, LANES)
+ZERO_VECTOR = ir.Constant(VECTOR, [0.0] * LANES)
 
 
-def _multiply_add(builder):
+def multiply_add(builder):
     """Returns the function a b + c of vectors, one instruction if the processor has one."""
-    kind = ir.FunctionType(_VECTOR, [_VECTOR] * 3)
+    kind = ir.FunctionType(VECTOR, [VECTOR] * 3)
     return declared(builder.module, kind, f"llvm.fmuladd.v{LANES}f32")
 
 
-def _pointer(context, builder, kind, array, start=None):
+def pointer_of(context, builder, kind, array, start=None):
     data = data_of(context, builder, kind, array)
     return data if start is None else builder.gep(data, [start])
 
 
-def _at(builder, pointer, index):
-    return builder.gep(pointer, [ir.Constant(_I64, index) if isinstance(index, int) else index])
+def pointer_at(builder, pointer, index):
+    return builder.gep(pointer, [ir.Constant(I64, index) if isinstance(index, int) else index])
 
 
-def _load(builder, pointer, index):
+def load_vector(builder, pointer, index):
     """Loads LANES numbers from `pointer[index]` on."""
-    return builder.load(builder.bitcast(_at(builder, pointer, index), _VECTOR.as_pointer()), align=4)
+    return builder.load(builder.bitcast(pointer_at(builder, pointer, index), VECTOR.as_pointer()), align=4)
 
 
-def _store(builder, vector, pointer, index):
-    builder.store(vector, builder.bitcast(_at(builder, pointer, index), _VECTOR.as_pointer()), align=4)
+def store_vector(builder, vector, pointer, index):
+    builder.store(vector, builder.bitcast(pointer_at(builder, pointer, index), VECTOR.as_pointer()), align=4)
 
 
-def _spread(builder, number):
+def spread_out(builder, number):
     """Makes a vector that repeats one number."""
-    empty = ir.Constant(_VECTOR, ir.Undefined)
+    empty = ir.Constant(VECTOR, ir.Undefined)
     first = builder.insert_element(empty, number, ir.Constant(_I32, 0))
     return builder.shuffle_vector(first, empty, ir.Constant(ir.VectorType(_I32, LANES), [0] * LANES))
 
 
-def _accumulate(builder, count, sums, step):
+def accumulate(builder, count, sums, step):
     """Runs `step(k, sums) -> sums` for k = 0 ... count - 1 (at least once), with the sums in registers."""
     before, body, after = builder.block, builder.append_basic_block("body"), builder.append_basic_block("after")
     builder.branch(body)
     builder.position_at_end(body)
-    k = builder.phi(_I64)
-    k.add_incoming(ir.Constant(_I64, 0), before)
-    held = [builder.phi(_VECTOR) for _ in sums]
+    k = builder.phi(I64)
+    k.add_incoming(ir.Constant(I64, 0), before)
+    held = [builder.phi(VECTOR) for _ in sums]
     for phi, start in zip(held, sums, strict=True):
         phi.add_incoming(start, before)
     made = step(k, held)
-    following = builder.add(k, ir.Constant(_I64, 1))
+    following = builder.add(k, ir.Constant(I64, 1))
     k.add_incoming(following, builder.block)
     for phi, new in zip(held, made, strict=True):
         phi.add_incoming(new, builder.block)
@@ -103,34 +103,34 @@ def _products(rows: int, registers: int):
 
         def code(context, builder, signature, given):
             kinds = signature.args
-            factors = _pointer(context, builder, kinds[0], given[0], given[1])
-            factors = [_at(builder, factors, builder.mul(given[3], ir.Constant(_I64, r))) for r in range(rows)]
-            pixels = _pointer(context, builder, kinds[4], given[4], given[6])
+            factors = pointer_of(context, builder, kinds[0], given[0], given[1])
+            factors = [pointer_at(builder, factors, builder.mul(given[3], ir.Constant(I64, r))) for r in range(rows)]
+            pixels = pointer_of(context, builder, kinds[4], given[4], given[6])
             table, count = (
-                _pointer(context, builder, kinds[5], given[5]),
+                pointer_of(context, builder, kinds[5], given[5]),
                 length_of(context, builder, kinds[5], given[5]),
             )
-            shifts = _pointer(context, builder, kinds[7], given[7], given[8])
-            target = _pointer(context, builder, kinds[9], given[9], given[10])
-            fused = _multiply_add(builder)
+            shifts = pointer_of(context, builder, kinds[7], given[7], given[8])
+            target = pointer_of(context, builder, kinds[9], given[9], given[10])
+            fused = multiply_add(builder)
 
             def step_of(k, sums):
-                place = _at(builder, pixels, builder.load(_at(builder, table, k)))
-                loaded = [_load(builder, place, n * LANES) for n in range(registers)]
+                place = pointer_at(builder, pixels, builder.load(pointer_at(builder, table, k)))
+                loaded = [load_vector(builder, place, n * LANES) for n in range(registers)]
                 column = builder.mul(k, given[2])
                 made = []
                 for r in range(rows):
-                    factor = _spread(builder, builder.load(_at(builder, factors[r], column)))
+                    factor = spread_out(builder, builder.load(pointer_at(builder, factors[r], column)))
                     for n in range(registers):
                         made.append(builder.call(fused, [factor, loaded[n], sums[r * registers + n]]))
                 return made
 
-            starts = [_spread(builder, builder.load(_at(builder, shifts, r))) for r in range(rows)]
-            sums = _accumulate(builder, count, [v for v in starts for _ in range(registers)], step_of)
+            starts = [spread_out(builder, builder.load(pointer_at(builder, shifts, r))) for r in range(rows)]
+            sums = accumulate(builder, count, [v for v in starts for _ in range(registers)], step_of)
             for r in range(rows):
-                row = _at(builder, target, builder.mul(given[11], ir.Constant(_I64, r)))
+                row = pointer_at(builder, target, builder.mul(given[11], ir.Constant(I64, r)))
                 for n in range(registers):
-                    _store(builder, sums[r * registers + n], row, n * LANES)
+                    store_vector(builder, sums[r * registers + n], row, n * LANES)
             return nothing(context)
 
         return signature, code
@@ -152,28 +152,28 @@ def _dots(rows: int, columns: int):
 
         def code(context, builder, signature, given):
             kinds = signature.args
-            lines = _pointer(context, builder, kinds[0], given[0], given[1])
-            lines = [_at(builder, lines, builder.mul(given[2], ir.Constant(_I64, r))) for r in range(rows)]
-            data = _pointer(context, builder, kinds[3], given[3])
-            table = _pointer(context, builder, kinds[4], given[4], given[5])
-            places = [_at(builder, data, builder.load(_at(builder, table, c))) for c in range(columns)]
-            target = _pointer(context, builder, kinds[7], given[7], given[8])
-            fused = _multiply_add(builder)
+            lines = pointer_of(context, builder, kinds[0], given[0], given[1])
+            lines = [pointer_at(builder, lines, builder.mul(given[2], ir.Constant(I64, r))) for r in range(rows)]
+            data = pointer_of(context, builder, kinds[3], given[3])
+            table = pointer_of(context, builder, kinds[4], given[4], given[5])
+            places = [pointer_at(builder, data, builder.load(pointer_at(builder, table, c))) for c in range(columns)]
+            target = pointer_of(context, builder, kinds[7], given[7], given[8])
+            fused = multiply_add(builder)
 
             def step(k, sums):
-                at = builder.mul(k, ir.Constant(_I64, LANES))
-                loaded = [_load(builder, line, at) for line in lines]
+                at = builder.mul(k, ir.Constant(I64, LANES))
+                loaded = [load_vector(builder, line, at) for line in lines]
                 made: list = [None] * (rows * columns)
                 for c in range(columns):
-                    other = _load(builder, places[c], at)
+                    other = load_vector(builder, places[c], at)
                     for r in range(rows):
                         made[r * columns + c] = builder.call(fused, [loaded[r], other, sums[r * columns + c]])
                 return made
 
-            sums = _accumulate(builder, given[6], [_ZERO] * (rows * columns), step)
+            sums = accumulate(builder, given[6], [ZERO_VECTOR] * (rows * columns), step)
             for n, total in enumerate(_totals(builder, sums)):
-                place = _at(builder, target, builder.mul(given[9], ir.Constant(_I64, n // columns)))
-                place = _at(builder, place, n % columns)
+                place = pointer_at(builder, target, builder.mul(given[9], ir.Constant(I64, n // columns)))
+                place = pointer_at(builder, place, n % columns)
                 builder.store(builder.fadd(builder.load(place), total), place)
             return nothing(context)
 
@@ -192,7 +192,7 @@ def _totals(builder, vectors):
     for first in range(0, len(vectors), LANES):
         held = vectors[first : first + LANES]
         count = len(held)
-        held = held + [_ZERO] * (LANES - count)
+        held = held + [ZERO_VECTOR] * (LANES - count)
         part = LANES  # numbers of each vector that are left, side by side
         while part > 1:
             part //= 2
@@ -210,16 +210,16 @@ def largest(typing, row, count):
     """Returns the largest of row[0] ... row[count - 1], at least LANES of them; any number if one is nan."""
 
     def code(context, builder, signature, given):
-        data = _pointer(context, builder, signature.args[0], given[0])
-        last = _load(builder, data, builder.sub(given[1], ir.Constant(_I64, LANES)))  # overlaps the one before it
+        data = pointer_of(context, builder, signature.args[0], given[0])
+        last = load_vector(builder, data, builder.sub(given[1], ir.Constant(I64, LANES)))  # overlaps the one before it
 
         def larger(a, b):
             return builder.select(builder.fcmp_ordered(">", a, b), a, b)
 
         def step(k, held):
-            return [larger(held[0], _load(builder, data, builder.mul(k, ir.Constant(_I64, LANES))))]
+            return [larger(held[0], load_vector(builder, data, builder.mul(k, ir.Constant(I64, LANES))))]
 
-        [held] = _accumulate(builder, builder.sdiv(given[1], ir.Constant(_I64, LANES)), [last], step)
+        [held] = accumulate(builder, builder.sdiv(given[1], ir.Constant(I64, LANES)), [last], step)
         part = LANES
         while part > 1:
             part //= 2
@@ -236,15 +236,15 @@ def every_other(typing, source, at, out, to, blocks):
     signature = types.void(source, index, out, index, index)
 
     def code(context, builder, signature, given):
-        data = _pointer(context, builder, signature.args[0], given[0], given[1])
-        target = _pointer(context, builder, signature.args[2], given[2], given[3])
+        data = pointer_of(context, builder, signature.args[0], given[0], given[1])
+        target = pointer_of(context, builder, signature.args[2], given[2], given[3])
         order = [*range(0, LANES, 2), *range(LANES + 1, 2 * LANES, 2)]
         with counted(builder, given[4]) as n:
-            at = builder.mul(n, ir.Constant(_I64, LANES))
-            place = _at(builder, data, builder.mul(at, ir.Constant(_I64, 2)))
+            at = builder.mul(n, ir.Constant(I64, LANES))
+            place = pointer_at(builder, data, builder.mul(at, ir.Constant(I64, 2)))
             # The second half overlaps, so that it ends with the last number needed.
-            halves = _load(builder, place, 0), _load(builder, place, LANES - 1)
-            _store(builder, _shuffle(builder, *halves, order), target, at)
+            halves = load_vector(builder, place, 0), load_vector(builder, place, LANES - 1)
+            store_vector(builder, _shuffle(builder, *halves, order), target, at)
         return nothing(context)
 
     return signature, code
@@ -267,59 +267,60 @@ def _runs(rows: int, registers: int):
 
         def code(context, builder, signature, given):
             kinds = signature.args
-            factors = _pointer(context, builder, kinds[0], given[0], given[1])
-            lanes = _pointer(context, builder, kinds[3], given[3], given[4])
-            entries = _pointer(context, builder, kinds[6], given[6], builder.mul(given[7], ir.Constant(_I64, 3)))
-            shifts = _pointer(context, builder, kinds[9], given[9])
-            target = _pointer(context, builder, kinds[11], given[11], given[12])
-            fused = _multiply_add(builder)
-            steps = [builder.mul(given[5], ir.Constant(_I64, n)) for n in range(registers)]
+            factors = pointer_of(context, builder, kinds[0], given[0], given[1])
+            lanes = pointer_of(context, builder, kinds[3], given[3], given[4])
+            entries = pointer_of(context, builder, kinds[6], given[6], builder.mul(given[7], ir.Constant(I64, 3)))
+            shifts = pointer_of(context, builder, kinds[9], given[9])
+            target = pointer_of(context, builder, kinds[11], given[11], given[12])
+            fused = multiply_add(builder)
+            steps = [builder.mul(given[5], ir.Constant(I64, n)) for n in range(registers)]
             places = [
-                builder.add(builder.mul(given[13], ir.Constant(_I64, r)), builder.mul(given[14], ir.Constant(_I64, n)))
+                builder.add(builder.mul(given[13], ir.Constant(I64, r)), builder.mul(given[14], ir.Constant(I64, n)))
                 for r in range(rows)
                 for n in range(registers)
             ]
 
             def run(j, sums):
-                entry = _at(builder, entries, builder.mul(j, ir.Constant(_I64, 3)))
-                column = _at(builder, factors, builder.load(entry))
-                row = _at(builder, lanes, builder.load(_at(builder, entry, 1)))
+                entry = pointer_at(builder, entries, builder.mul(j, ir.Constant(I64, 3)))
+                column = pointer_at(builder, factors, builder.load(entry))
+                row = pointer_at(builder, lanes, builder.load(pointer_at(builder, entry, 1)))
 
                 def step_of(k, held):
-                    number = _at(builder, column, builder.mul(k, given[2]))
-                    place = _at(builder, row, builder.mul(k, ir.Constant(_I64, LANES)))
-                    loaded = [_load(builder, place, n) for n in steps]
+                    number = pointer_at(builder, column, builder.mul(k, given[2]))
+                    place = pointer_at(builder, row, builder.mul(k, ir.Constant(I64, LANES)))
+                    loaded = [load_vector(builder, place, n) for n in steps]
                     made = []
                     for r in range(rows):
-                        factor = _spread(builder, builder.load(_at(builder, number, r)))
+                        factor = spread_out(builder, builder.load(pointer_at(builder, number, r)))
                         for n in range(registers):
                             made.append(builder.call(fused, [factor, loaded[n], held[r * registers + n]]))
                     return made
 
-                return _accumulate(builder, builder.load(_at(builder, entry, 2)), sums, step_of)
+                return accumulate(builder, builder.load(pointer_at(builder, entry, 2)), sums, step_of)
 
-            anew = builder.icmp_signed(">=", given[10], ir.Constant(_I64, 0))
+            anew = builder.icmp_signed(">=", given[10], ir.Constant(I64, 0))
             starts = []
             with builder.if_else(anew) as (yes, no):
                 with yes:
                     spread = [
-                        _spread(
-                            builder, builder.load(_at(builder, shifts, builder.add(given[10], ir.Constant(_I64, r))))
+                        spread_out(
+                            builder,
+                            builder.load(pointer_at(builder, shifts, builder.add(given[10], ir.Constant(I64, r)))),
                         )
                         for r in range(rows)
                     ]
                     from_shift = builder.block
                 with no:
-                    held = [_load(builder, target, place) for place in places]
+                    held = [load_vector(builder, target, place) for place in places]
                     from_out = builder.block
             for n, old in enumerate(held):
-                phi = builder.phi(_VECTOR)
+                phi = builder.phi(VECTOR)
                 phi.add_incoming(spread[n // registers], from_shift)
                 phi.add_incoming(old, from_out)
                 starts.append(phi)
-            sums = _accumulate(builder, builder.sub(given[8], given[7]), starts, run)
+            sums = accumulate(builder, builder.sub(given[8], given[7]), starts, run)
             for place, total in zip(places, sums, strict=True):
-                _store(builder, total, target, place)
+                store_vector(builder, total, target, place)
             return nothing(context)
 
         return signature, code
@@ -338,17 +339,17 @@ def turn(typing, source, at, apart, present, out, to, step, kept):
     signature = types.void(source, index, index, index, out, index, index, index)
 
     def code(context, builder, signature, given):
-        data = _pointer(context, builder, signature.args[0], given[0], given[1])
-        target = _pointer(context, builder, signature.args[4], given[4], given[5])
+        data = pointer_of(context, builder, signature.args[0], given[0], given[1])
+        target = pointer_of(context, builder, signature.args[4], given[4], given[5])
 
         def rows(number, apart):
-            last = builder.sub(number, ir.Constant(_I64, 1))
+            last = builder.sub(number, ir.Constant(I64, 1))
             for i in range(LANES):
-                here = ir.Constant(_I64, i)
+                here = ir.Constant(I64, i)
                 here = builder.select(builder.icmp_signed("<", here, last), here, last)
                 yield builder.mul(here, apart)
 
-        held = [_load(builder, data, row) for row in rows(given[3], given[2])]
+        held = [load_vector(builder, data, row) for row in rows(given[3], given[2])]
         part = 1
         while part < LANES:  # swaps blocks of `part` numbers between rows `part` apart
             low = [i if not i & part else i - part + LANES for i in range(LANES)]
@@ -361,7 +362,7 @@ def turn(typing, source, at, apart, present, out, to, step, kept):
             held, part = new, part * 2
         # In reverse, so that of rows written to the same address the intended one is last.
         for vector, row in reversed(list(zip(held, rows(given[7], given[6]), strict=True))):
-            _store(builder, vector, target, row)
+            store_vector(builder, vector, target, row)
         return nothing(context)
 
     return signature, code
@@ -374,11 +375,11 @@ def carry(typing, source, at, apart, out, to, step, count):
     signature = types.void(source, index, index, out, index, index, index)
 
     def code(context, builder, signature, given):
-        data = _pointer(context, builder, signature.args[0], given[0], given[1])
-        target = _pointer(context, builder, signature.args[3], given[3], given[4])
+        data = pointer_of(context, builder, signature.args[0], given[0], given[1])
+        target = pointer_of(context, builder, signature.args[3], given[3], given[4])
         with counted(builder, given[6]) as n:
-            vector = _load(builder, data, builder.mul(n, given[2]))
-            _store(builder, vector, target, builder.mul(n, given[5]))
+            vector = load_vector(builder, data, builder.mul(n, given[2]))
+            store_vector(builder, vector, target, builder.mul(n, given[5]))
         return nothing(context)
 
     return signature, code
@@ -394,24 +395,24 @@ def carry_few(typing, source, at, apart, out, to, step, count, width):
     signature = types.void(source, index, index, out, index, index, index, index)
 
     def code(context, builder, signature, given):
-        data = _pointer(context, builder, signature.args[0], given[0], given[1])
-        target = _pointer(context, builder, signature.args[3], given[3], given[4])
+        data = pointer_of(context, builder, signature.args[0], given[0], given[1])
+        target = pointer_of(context, builder, signature.args[3], given[3], given[4])
         lanes = ir.VectorType(_I32, LANES)
         one = builder.insert_element(
             ir.Constant(lanes, ir.Undefined), builder.trunc(given[7], _I32), ir.Constant(_I32, 0)
         )
         limit = builder.shuffle_vector(one, one, ir.Constant(lanes, [0] * LANES))
         mask = builder.icmp_signed("<", ir.Constant(lanes, list(range(LANES))), limit)
-        place, align = _VECTOR.as_pointer(), ir.Constant(_I32, 4)
+        place, align = VECTOR.as_pointer(), ir.Constant(_I32, 4)
         name = f"v{LANES}f32.p0"
-        load = ir.FunctionType(_VECTOR, [place, _I32, mask.type, _VECTOR])
+        load = ir.FunctionType(VECTOR, [place, _I32, mask.type, VECTOR])
         load = declared(builder.module, load, f"llvm.masked.load.{name}")
-        store = ir.FunctionType(ir.VoidType(), [_VECTOR, place, _I32, mask.type])
+        store = ir.FunctionType(ir.VoidType(), [VECTOR, place, _I32, mask.type])
         store = declared(builder.module, store, f"llvm.masked.store.{name}")
         with counted(builder, given[6]) as n:
-            here = builder.bitcast(_at(builder, data, builder.mul(n, given[2])), place)
-            there = builder.bitcast(_at(builder, target, builder.mul(n, given[5])), place)
-            builder.call(store, [builder.call(load, [here, align, mask, _ZERO]), there, align, mask])
+            here = builder.bitcast(pointer_at(builder, data, builder.mul(n, given[2])), place)
+            there = builder.bitcast(pointer_at(builder, target, builder.mul(n, given[5])), place)
+            builder.call(store, [builder.call(load, [here, align, mask, ZERO_VECTOR]), there, align, mask])
         return nothing(context)
 
     return signature, code
@@ -432,10 +433,10 @@ def _largest_of_four(asked: bool):
 
         def code(context, builder, signature, given):
             best, at = _best_of_four(context, builder, signature.args[0], given)
-            target = _pointer(context, builder, signature.args[4], given[4])
-            _store(builder, best, target, given[6])
+            target = pointer_of(context, builder, signature.args[4], given[4])
+            store_vector(builder, best, target, given[6])
             if asked:
-                goal = _at(builder, _pointer(context, builder, signature.args[5], given[5]), given[6])
+                goal = pointer_at(builder, pointer_of(context, builder, signature.args[5], given[5]), given[6])
                 place = _places_of_four(builder, at, given)
                 builder.store(place, builder.bitcast(goal, place.type.as_pointer()), align=8)
             return nothing(context)
@@ -450,8 +451,8 @@ def _best_of_four(context, builder, kind, given):
     flags = ir.VectorType(_I32, LANES)
     best = at = None
     for row, start in enumerate(given[1:3]):
-        data = _pointer(context, builder, kind, given[0], start)
-        halves = _load(builder, data, 0), _load(builder, data, LANES)
+        data = pointer_of(context, builder, kind, given[0], start)
+        halves = load_vector(builder, data, 0), load_vector(builder, data, LANES)
         for column in range(2):
             values = _shuffle(builder, *halves, list(range(column, 2 * LANES, 2)))
             if best is None:
@@ -468,7 +469,7 @@ def _best_of_four(context, builder, kind, given):
 
 def _places_of_four(builder, at, given):
     """Returns the index in the plane of the value with that number."""
-    wide, flags = ir.VectorType(_I64, LANES), ir.VectorType(_I32, LANES)
+    wide, flags = ir.VectorType(I64, LANES), ir.VectorType(_I32, LANES)
     at = builder.zext(at, wide)
 
     def each(number):
