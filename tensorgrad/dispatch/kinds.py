@@ -10,7 +10,7 @@ from here and from the engine; no op does this by hand.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, overload
+from typing import Any, Literal, Protocol, overload
 
 from tensorgrad.dispatch import generate, inplace
 from tensorgrad.dispatch.kernel_tables import FALLBACKS
@@ -40,22 +40,32 @@ class TensorFunction(Function, Protocol):
 
 FALLBACKS += [meta_kernel, twin_kernel]
 
-FUNCTIONS: dict[str, Callable] = {}  # what becomes `torch.<name>`
-FUNCTIONAL: dict[str, Callable] = {}  # what becomes `torch.nn.functional.<name>`
+# Where users find a function: `torch.<name>`, `tensor.<name>`, `torch.nn.functional.<name>`.
+Place = Literal["function", "method", "functional"]
+PUBLIC: tuple[Place, ...] = ("function", "method")  # where PyTorch has most ops
+
+FUNCTIONS: dict[str, Callable] = {}
+FUNCTIONAL: dict[str, Callable] = {}
+TABLES = {"function": FUNCTIONS, "functional": FUNCTIONAL}
 
 
-def export(name: str, function: Any, where: str) -> None:
-    """Makes a function available to users: "function", "method", "functional", separated by spaces."""
-    for place in where.split():
+def export(name: str, function: Any, *where: Place) -> None:
+    """Makes a function available to users under a name, in one or several places.
+
+    Raises: ValueError for an unknown place.
+    """
+    for place in where:
         if place == "method":
             setattr(Tensor, name, function)
+        elif place in TABLES:
+            TABLES[place][name] = function
         else:
-            {"function": FUNCTIONS, "functional": FUNCTIONAL}[place][name] = function
+            raise ValueError(f"{name}: there is no place {place!r}; expected one of method, {', '.join(TABLES)}")
 
 
-def _declare(op: Op, where: str) -> Any:
+def _declare(op: Op, where: tuple[Place, ...]) -> Any:
     function = generate.declare(op)
-    export(op.name, function, where)
+    export(op.name, function, *where)
     return function
 
 
@@ -64,7 +74,7 @@ def pointwise(
     kernel,
     *,
     rule: str = "same",
-    where: str = "function method",
+    where: tuple[Place, ...] = PUBLIC,
     in_place: bool = True,
     operator: str = "",
     **given,
@@ -82,7 +92,7 @@ def pointwise(
     return function
 
 
-def reduction(signature: str, kernel, *, where: str = "function method", **given) -> TensorFunction:
+def reduction(signature: str, kernel, *, where: tuple[Place, ...] = PUBLIC, **given) -> TensorFunction:
     """An op that removes dimensions. Its `dim` parameter reaches the kernel as None, a tuple, or (annotated `int`)
     one dimension, counted from the front."""
     given.setdefault("prepare", _reduction_prepare(parse(signature)[1]))
@@ -112,7 +122,7 @@ def _reduction_prepare(params: tuple[Param, ...]):
     return prepare
 
 
-def view(signature: str, kernel, *, where: str = "function method", **given) -> TensorFunction:
+def view(signature: str, kernel, *, where: tuple[Place, ...] = PUBLIC, **given) -> TensorFunction:
     """An op whose result shares the memory of its input: the kernel only rearranges shape and strides."""
     return _declare(_row(signature, kernel, "view", given), where)
 
@@ -121,7 +131,7 @@ def view(signature: str, kernel, *, where: str = "function method", **given) -> 
 def op(signature: str, kernel: Any = None, *, outputs: tuple[str, ...], **given: Any) -> Function: ...
 @overload
 def op(signature: str, kernel: Any = None, **given: Any) -> TensorFunction: ...
-def op(signature: str, kernel=None, *, kind: str = "op", where: str = "function method", **given) -> Function:
+def op(signature: str, kernel=None, *, kind: str = "op", where: tuple[Place, ...] = PUBLIC, **given) -> Function:
     """Any other op; see `Op` for what a row may say."""
     return _declare(_row(signature, kernel, kind, given), where)
 
@@ -139,13 +149,13 @@ def _row(signature: str, kernel, kind: str, given: dict, **more) -> Op:
     return row(signature, kernel, kind=kind, formulas=formulas, **fields, **more)
 
 
-def composite(where: str = "function method", *, name: str = "", in_place=False):
+def composite(*where: Place, name: str = "", in_place=False):
     """A decorator: exposes an ordinary function over tensors as `torch.name`, as a method, and (`in_place`) as
     `tensor.name_`. `in_place` may name the row that the composite comes down to when called without keywords."""
 
     def decorator(function):
         public = name or function.__name__
-        export(public, function, where)
+        export(public, function, *(where or PUBLIC))
         if in_place:
             setattr(Tensor, f"{public}_", inplace.make_composite(public, function, getattr(in_place, "op", None)))
         return function
@@ -153,8 +163,8 @@ def composite(where: str = "function method", *, name: str = "", in_place=False)
     return decorator
 
 
-def alias(new: str, function: Any, where: str = "function method", in_place_of: str = "") -> None:
+def alias(new: str, function: Any, *where: Place, in_place_of: str = "") -> None:
     """A second name for a function, and for its in-place method."""
-    export(new, function, where)
+    export(new, function, *(where or PUBLIC))
     if in_place_of:
         setattr(Tensor, f"{new}_", getattr(Tensor, f"{in_place_of}_"))

@@ -17,11 +17,11 @@ from tensorgrad.tensor import Tensor
 
 # --- views ---------------------------------------------------------------------------------------------------------
 
-_real = view("real(input)", lambda xp, x: x.real, where="", input=lambda g: g)
-_imag = view("imag(input)", lambda xp, x: x.imag, where="", input=lambda g: g * 1j)
-_view_as_real = view("view_as_real(input)", "pointwise.as_real", where="",
+_real = view("real(input)", lambda xp, x: x.real, where=(), input=lambda g: g)
+_imag = view("imag(input)", lambda xp, x: x.imag, where=(), input=lambda g: g * 1j)
+_view_as_real = view("view_as_real(input)", "pointwise.as_real", where=(),
                      input=lambda g: view_as_complex(g.contiguous()))  # fmt: skip
-_view_as_complex = view("view_as_complex(input)", "pointwise.as_complex", where="",
+_view_as_complex = view("view_as_complex(input)", "pointwise.as_complex", where=(),
                         input=lambda g: view_as_real(g))  # fmt: skip
 
 
@@ -109,8 +109,8 @@ def view_as_complex(input: Tensor) -> Tensor:
 
 # --- conjugates ----------------------------------------------------------------------------------------------------
 
-_conj = pointwise("conj(input)", "conjugate", where="", in_place=False, input=lambda g: g.conj())
-_conj_physical = pointwise("conj_physical(input)", "conjugate", where="", input=lambda g: g.conj())
+_conj = pointwise("conj(input)", "conjugate", where=(), in_place=False, input=lambda g: g.conj())
+_conj_physical = pointwise("conj_physical(input)", "conjugate", where=(), input=lambda g: g.conj())
 
 
 @composite()
@@ -226,7 +226,7 @@ def _check_parts(real, imag):
     return real, imag
 
 
-_complex = pointwise("complex(real, imag)", "pointwise.join_parts", numbers=(), where="", in_place=False,
+_complex = pointwise("complex(real, imag)", "pointwise.join_parts", numbers=(), where=(), in_place=False,
                      prepare=_check_parts,
                      real=lambda g: g.real, imag=lambda g: g.imag)  # fmt: skip
 

@@ -42,7 +42,7 @@ def _copied_on_meta(x, memory_format):
 
 
 _clone = op("clone_copy(input, memory_format: str)", _copied, input=lambda g: g, backward_name="CloneBackward0",
-            shape=_copied_on_meta, where="")  # fmt: skip
+            shape=_copied_on_meta, where=())  # fmt: skip
 
 
 @composite()
@@ -76,7 +76,7 @@ def _cast_kernel(xp, x, dtype):
 
 
 _cast = op("to_copy(input, dtype: dtype)", _cast_kernel, input=lambda g: g, backward_name="ToCopyBackward0",
-           kind="cast", where="")  # fmt: skip
+           kind="cast", where=())  # fmt: skip
 
 
 def cast(input: Tensor, dtype: dtypes.dtype) -> Tensor:
@@ -289,7 +289,7 @@ def _broadcast_copy(xp, x, src):
 
 _copy = op("copy(input, src)", _broadcast_copy, backward_name="CopyBackwards",
            input=lambda g: g.new_zeros(g._array.shape), src=lambda g: g,
-           shape=lambda x, src: (x.shape, x.dtype), where="")  # fmt: skip
+           shape=lambda x, src: (x.shape, x.dtype), where=())  # fmt: skip
 
 
 @composite("method")
@@ -358,7 +358,7 @@ def check_broadcast(shape: tuple, target: tuple) -> None:
 
 _fill = op("fill(input, value)", lambda xp, x, value: xp.full_like(x, value.astype(x.dtype)),
            input=lambda g: g.new_zeros(g._array.shape), value=lambda g: g.sum(),
-           shape=lambda x, value: (x.shape, x.dtype), where="")  # fmt: skip
+           shape=lambda x, value: (x.shape, x.dtype), where=())  # fmt: skip
 
 
 @composite()
@@ -372,7 +372,7 @@ def fill(input: Tensor, value) -> Tensor:
     return fill_(input.clone(), value)
 
 
-@composite("method function")
+@composite("method", "function")
 def fill_(self: Tensor, value) -> Tensor:
     """Sets every element to `value`, a number or a 0-dimensional tensor, in place."""
     return _fill_in_place(self, value)
@@ -401,7 +401,7 @@ def _fill_in_place(self: Tensor, value) -> Tensor:
     return self
 
 
-@composite("method function")
+@composite("method", "function")
 def zero_(self: Tensor) -> Tensor:
     """Sets every element to 0 in place.
 

@@ -34,17 +34,17 @@ def _index_shape(x, indices, pattern):
     return kernels.shape_of(x.shape, indices, pattern), x.dtype
 
 
-_index = op("index(input, indices: tensors, pattern: any)", "advanced.index", where="", shape=_index_shape,
+_index = op("index(input, indices: tensors, pattern: any)", "advanced.index", where=(), shape=_index_shape,
             input=lambda g, input_shape, indices, pattern: _index_grad(g, indices, pattern, input_shape))  # fmt: skip
-_index_grad = op("index_grad(g, indices: tensors, pattern: any, shape: any)", "advanced.index_grad", where="",
+_index_grad = op("index_grad(g, indices: tensors, pattern: any, shape: any)", "advanced.index_grad", where=(),
                  g=lambda g, indices, pattern: _index(g, indices, pattern),
                  shape=lambda g, indices, pattern, shape: (shape, g.dtype))  # fmt: skip
 _index_put = op("index_put(input, indices: tensors, values, pattern: any, accumulate: bool)", "advanced.index_put",
                 input=lambda g, indices, pattern, accumulate:
                 g if accumulate else _index_put(g, indices, g.new_zeros(()), pattern, False),
                 values=lambda g, indices, pattern: _index(g, indices, pattern),
-                shape=lambda x, *rest: (x.shape, x.dtype), where="")  # fmt: skip
-_nonzero = op("nonzero(input)", "advanced.nonzero", where="")
+                shape=lambda x, *rest: (x.shape, x.dtype), where=())  # fmt: skip
+_nonzero = op("nonzero(input)", "advanced.nonzero", where=())
 
 # --- translating the index -----------------------------------------------------------------------------------------
 
@@ -467,7 +467,7 @@ def _check_same_dtype(input: Tensor, tensors, pattern, values: Tensor) -> None:
         )
 
 
-@composite("method function")
+@composite("method", "function")
 def index_put_(self: Tensor, indices, values: Tensor, accumulate: bool = False) -> Tensor:
     """In-place version of `index_put`: writes `values` into this tensor and returns it."""
     tensors, pattern = _put_arguments("index_put_", self, indices, values)

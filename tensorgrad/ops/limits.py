@@ -34,12 +34,12 @@ clamp_max = pointwise("clamp_max(input, max)", "pointwise.minimum",
                       input=lambda g, input, max: g.masked_fill(~(input <= max), 0),
                       max=lambda g, input, max: g.masked_fill(~(input > max), 0),
                       doc="input limited to values of at most `max` (a number or tensor).")  # fmt: skip
-_clamp_between = pointwise("clamp_between(input, min, max)", "pointwise.clamp_between", where="", in_place=False,
+_clamp_between = pointwise("clamp_between(input, min, max)", "pointwise.clamp_between", where=(), in_place=False,
                            backward_name="ClampBackward1",
                            input=lambda g, input, min, max: g.masked_fill(~((input >= min) & (input <= max)), 0),
                            min=lambda g, input, min, max: g.masked_fill(~((min < max) & (input < min)), 0),
                            max=lambda g, input, min, max: g.masked_fill(~((input > max) | (max < min)), 0))  # fmt: skip
-clamp_grad: Callable = pointwise("clamp_grad(grad, input, low: number, high: number)", "pointwise.clamp_grad", where="",
+clamp_grad: Callable = pointwise("clamp_grad(grad, input, low: number, high: number)", "pointwise.clamp_grad", where=(),
                        in_place=False,
                        grad=lambda g, input, low, high: clamp_grad(g, input, low, high))  # fmt: skip
 
@@ -71,7 +71,7 @@ def _limit(value, dtype):
 
 
 _REAL_OR_NONE = {float, int, type(None)}
-_clamp = pointwise("clamp(input, min: number = None, max: number = None)", "pointwise.clamp", where="", in_place=False,
+_clamp = pointwise("clamp(input, min: number = None, max: number = None)", "pointwise.clamp", where=(), in_place=False,
                    prepare=_prepare_clamp,
                    input=lambda g, input, min, max: clamp_grad(g, input, min, max))  # fmt: skip
 
@@ -100,7 +100,7 @@ def clamp(input: Tensor, min=None, max=None, *, out=None) -> Tensor:
     return _clamp(input, min, max, out=out)
 
 
-@composite("method function")
+@composite("method", "function")
 def clamp_(self: Tensor, min=None, max=None) -> Tensor:
     """Limits this tensor to [min, max] in place."""
     return inplace.replace(self, clamp, (min, max), {})

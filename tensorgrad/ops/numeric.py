@@ -353,7 +353,7 @@ def _grid(x, edges, weight, density):
 
 _histogramdd = op("histogramdd_(input, edges: tensors, weight=None, density: bool = False)", "numeric.histogramdd",
                   input=no_derivative("_histogramdd_from_bin_cts"), weight=no_derivative("_histogramdd_from_bin_cts"),
-                  where="", shape=_grid)  # fmt: skip
+                  where=(), shape=_grid)  # fmt: skip
 
 
 @composite("function")

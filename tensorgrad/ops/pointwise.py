@@ -49,28 +49,28 @@ def zero(g):
 
 # --- arithmetic ----------------------------------------------------------------------------------------------------
 
-_add = pointwise("add(input, other)", "add", numbers="all", operator="add", where="",
+_add = pointwise("add(input, other)", "add", numbers="all", operator="add", where=(),
                  input=lambda g: g, other=lambda g: g)  # fmt: skip
-_sub = pointwise("sub(input, other)", "subtract", numbers="all", operator="sub", where="",
+_sub = pointwise("sub(input, other)", "subtract", numbers="all", operator="sub", where=(),
                  input=lambda g: g, other=lambda g: -g)  # fmt: skip
-_rsub = pointwise("rsub(input, other)", "pointwise.subtract_from", operator="rsub", where="", in_place=False,
+_rsub = pointwise("rsub(input, other)", "pointwise.subtract_from", operator="rsub", where=(), in_place=False,
                   backward_name="RsubBackward1", input=lambda g: -g, other=lambda g: g)  # fmt: skip
 mul = pointwise("mul(input, other)", "multiply", numbers="all", operator="mul", doc="input · other.",
                 on_arrays=True,
                 input=lambda g, other: g * conj(other), other=lambda g, input: g * conj(input))  # fmt: skip
-_div = pointwise("div(input, other)", "true_divide", numbers="all", rule="float", operator="truediv", where="",
+_div = pointwise("div(input, other)", "true_divide", numbers="all", rule="float", operator="truediv", where=(),
                  on_arrays=True, input=lambda g, other: g / conj(other),
                  other=lambda g, input, other: -g * conj(input / other / other))  # fmt: skip
-_rdiv = pointwise("rdiv(input, other)", "pointwise.divide_into", rule="float", operator="rtruediv", where="",
+_rdiv = pointwise("rdiv(input, other)", "pointwise.divide_into", rule="float", operator="rtruediv", where=(),
                   in_place=False, backward_name="MulBackward0",
                   input=lambda g, input, other: -g * conj(other / input / input),
                   other=lambda g, input: g / conj(input))  # fmt: skip
 floor_divide = pointwise("floor_divide(input, other)", "pointwise.floor_divide", numbers="all", operator="floordiv",
                          input=no_derivative("floor_divide"), other=no_derivative("floor_divide"),
                          doc="⌊input / other⌋. Raises RuntimeError for integer division by zero.")  # fmt: skip
-_div_floor = pointwise("div_floor(input, other)", "pointwise.floor_divide", numbers="all", where="",
+_div_floor = pointwise("div_floor(input, other)", "pointwise.floor_divide", numbers="all", where=(),
                        in_place=False, backward_name="DivBackward2", input=zero, other=zero)  # fmt: skip
-_div_trunc = pointwise("div_trunc(input, other)", "pointwise.trunc_divide", numbers="all", where="",
+_div_trunc = pointwise("div_trunc(input, other)", "pointwise.trunc_divide", numbers="all", where=(),
                        in_place=False, backward_name="DivBackward2", input=zero, other=zero)  # fmt: skip
 remainder = pointwise("remainder(input, other)", "pointwise.remainder", numbers="all", operator="mod",
                       input=lambda g: g, other=lambda g, input, other: -g * _div_floor(input, other),
@@ -91,10 +91,10 @@ addcdiv = pointwise("addcdiv(input, tensor1, tensor2, *, value: number = 1)", "p
                     tensor1=lambda g, tensor2, value: g * conj(value / tensor2),
                     tensor2=lambda g, tensor1, tensor2, value: -g * conj(value * tensor1 / (tensor2 * tensor2)),
                     doc="input + value · tensor1 / tensor2. Raises RuntimeError for integers.")  # fmt: skip
-_lerp = pointwise("lerp(input, end, weight)", "pointwise.lerp", where="", numbers=("weight",),
+_lerp = pointwise("lerp(input, end, weight)", "pointwise.lerp", where=(), numbers=("weight",),
                   input=lambda g, weight: g * conj(1 - weight), end=lambda g, weight: g * conj(weight),
                   weight=lambda g, input, end: g * conj(end - input))  # fmt: skip
-_lerp_by_number = pointwise("lerp_by_number(input, end, weight: float)", "pointwise.lerp_by_number", where="",
+_lerp_by_number = pointwise("lerp_by_number(input, end, weight: float)", "pointwise.lerp_by_number", where=(),
                             in_place=False, backward_name="LerpBackward0", numbers=(),
                             input=lambda g, weight: g * (1 - weight), end=lambda g, weight: g * weight)  # fmt: skip
 gcd = pointwise("gcd(input, other)", "pointwise.gcd", numbers=(),
@@ -272,10 +272,10 @@ def positive(input: Tensor) -> Tensor:
 
 # --- powers and exponentials ---------------------------------------------------------------------------------------
 
-_pow = pointwise("pow(input, exponent)", "pointwise.power", numbers="all", operator="pow", where="",
+_pow = pointwise("pow(input, exponent)", "pointwise.power", numbers="all", operator="pow", where=(),
                  input=lambda g, input, exponent: g * conj(_power_slope(input, exponent)),
                  exponent=lambda g, input, exponent, out: g * conj(_exponent_slope(input, exponent, out)))  # fmt: skip
-_rpow = pointwise("rpow(exponent, input)", "pointwise.power_of", operator="rpow", where="", in_place=False,
+_rpow = pointwise("rpow(exponent, input)", "pointwise.power_of", operator="rpow", where=(), in_place=False,
                   backward_name="PowBackward2",
                   input=lambda g, input, exponent: g * conj(_power_slope(input, exponent)),
                   exponent=lambda g, input, exponent, out: g * conj(_exponent_slope(input, exponent, out)))  # fmt: skip
@@ -426,7 +426,7 @@ def ldexp(input: Tensor, other: Tensor, *, out=None) -> Tensor:
     return store_out("ldexp", out, result)
 
 
-_frexp = op("frexp(input)", lambda xp, x: xp.frexp(x), where="", outputs=("mantissa", "exponent"),
+_frexp = op("frexp(input)", lambda xp, x: xp.frexp(x), where=(), outputs=("mantissa", "exponent"),
             shape=lambda x: [(x.shape, x.dtype), (x.shape, np.dtype("int32"))],
             input=lambda g, exponent: g / exponent.exp2())  # fmt: skip
 FrexpResult = return_type("frexp", "mantissa", "exponent")
@@ -513,7 +513,7 @@ copysign = pointwise("copysign(input, other)", "copysign", rule="float", other=z
 nextafter = pointwise("nextafter(input, other)", kernels.floats_only("nextafter"), numbers=(),
                       input=lambda g, input, other: g.masked_fill(input == other, 0), other=zero,
                       doc="The next representable floating-point number after `input` towards `other`.")  # fmt: skip
-_heaviside = pointwise("heaviside(input, values)", "pointwise.heaviside", numbers=(), where="",
+_heaviside = pointwise("heaviside(input, values)", "pointwise.heaviside", numbers=(), where=(),
                        input=no_derivative("heaviside"), values=no_derivative("heaviside"))  # fmt: skip
 floor = pointwise("floor(input)", kernels.whole("floor"), input=zero, doc="The floor: the largest integer <= input.")
 ceil = pointwise("ceil(input)", kernels.whole("ceil"), input=zero, doc="The ceiling: the smallest integer >= input.")
@@ -545,7 +545,7 @@ def _abs_(self):
     return _abs_in_place(self)
 
 
-composite("method function", name="abs_")(_abs_)
+composite("method", "function", name="abs_")(_abs_)
 
 
 @composite(in_place=True)

@@ -22,9 +22,9 @@ from tensorgrad.tensor import Tensor
 
 # --- flip and roll ---------------------------------------------------------------------------------------------------
 
-_flip = op("flip(input, dims: dims)", "rearrange.flip", kind="same shape", where="",
+_flip = op("flip(input, dims: dims)", "rearrange.flip", kind="same shape", where=(),
            input=lambda g, dims: _flip(g, dims))  # fmt: skip
-_roll = op("roll(input, shifts: any, dims: any)", "rearrange.roll", kind="same shape", where="",
+_roll = op("roll(input, shifts: any, dims: any)", "rearrange.roll", kind="same shape", where=(),
            input=lambda g, shifts, dims: _roll(g, tuple([-s for s in shifts]), dims))  # fmt: skip
 
 
@@ -126,7 +126,7 @@ def _folded(g, input_shape, repeats):
     return g.reshape(pairs).sum(tuple(range(0, len(pairs), 2))).reshape(input_shape)
 
 
-_repeat = op("repeat(input, repeats: any)", "rearrange.repeat", where="",
+_repeat = op("repeat(input, repeats: any)", "rearrange.repeat", where=(),
              input=lambda g, input_shape, repeats: _folded(g, input_shape, repeats) if repeats else g,
              shape=lambda x, repeats: (tuple([r * n for r, n in zip(repeats, (1,) * (len(repeats) - x.ndim) + x.shape,
                                                                     strict=True)]), x.dtype))  # fmt: skip
@@ -237,9 +237,9 @@ def _matrices(name: str):
     return prepare
 
 
-_tril = op("tril(input, diagonal: int = 0)", "rearrange.tril", kind="same shape", where="", prepare=_matrices("tril"),
+_tril = op("tril(input, diagonal: int = 0)", "rearrange.tril", kind="same shape", where=(), prepare=_matrices("tril"),
            input=lambda g, diagonal: _tril(g, diagonal), shape=lambda x, diagonal: (x.shape, x.dtype))  # fmt: skip
-_triu = op("triu(input, diagonal: int = 0)", "rearrange.triu", kind="same shape", where="", prepare=_matrices("triu"),
+_triu = op("triu(input, diagonal: int = 0)", "rearrange.triu", kind="same shape", where=(), prepare=_matrices("triu"),
            input=lambda g, diagonal: _triu(g, diagonal), shape=lambda x, diagonal: (x.shape, x.dtype))  # fmt: skip
 
 
@@ -363,14 +363,14 @@ def trace(input: Tensor) -> Tensor:
 
 # --- padding ---------------------------------------------------------------------------------------------------------
 
-_pad_constant = op("constant_pad_nd(input, pads: any, value: number)", "rearrange.pad_constant", where="",
+_pad_constant = op("constant_pad_nd(input, pads: any, value: number)", "rearrange.pad_constant", where=(),
                    format_of=("input",),
                    input=lambda g, pads: _pad_constant(g, tuple([(-a, -b) for a, b in pads]), 0),
                    shape=lambda x, pads, value: (kernels.padded_shape(x.shape, pads), x.dtype))  # fmt: skip
-_pad_around = op("pad_around(input, pads: any, mode: str)", "rearrange.pad_around", where="", format_of=("input",),
+_pad_around = op("pad_around(input, pads: any, mode: str)", "rearrange.pad_around", where=(), format_of=("input",),
                  input=lambda g, input_shape, pads, mode: _pad_around_grad(g, pads, mode, input_shape),
                  shape=lambda x, pads, mode: (kernels.padded_shape(x.shape, pads), x.dtype))  # fmt: skip
-_pad_around_grad = op("pad_around_grad(g, pads: any, mode: str, shape: any)", "rearrange.pad_around_grad", where="",
+_pad_around_grad = op("pad_around_grad(g, pads: any, mode: str, shape: any)", "rearrange.pad_around_grad", where=(),
                       format_of=("g",),
                       g=lambda g, pads, mode: _pad_around(g, pads, mode),
                       shape=lambda g, pads, mode, shape: (shape, g.dtype))  # fmt: skip
@@ -476,7 +476,7 @@ def _check_pad(mode: str, shape: tuple, d: int, a: int, b: int) -> None:
 # --- pixels ----------------------------------------------------------------------------------------------------------
 
 
-@composite("function functional")
+@composite("function", "functional")
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """Rearranges (..., C·r², H, W) to (..., C, H·r, W·r): every r² channels become an r×r block of pixels.
 
@@ -506,7 +506,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     return in_format_of(input, moved.clone() if moved._storage is input._storage else moved)  # never a view
 
 
-@composite("function functional")
+@composite("function", "functional")
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """Rearranges (..., C, H·r, W·r) to (..., C·r², H, W): the inverse of `pixel_shuffle`.
 
@@ -534,7 +534,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     return in_format_of(input, moved.clone() if moved._storage is input._storage else moved)  # never a view
 
 
-@composite("function functional")
+@composite("function", "functional")
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Interleaves the channels (dimension 1) of `groups` groups.
 

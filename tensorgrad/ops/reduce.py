@@ -22,7 +22,7 @@ from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor
 
 # A reduction's result (or gradient) back in the input's shape, as an expanded view: the backward of `sum`.
-spread = view("spread(input, shape: shape, dim: dims, keepdim: bool)", "reduce.spread", where="",
+spread = view("spread(input, shape: shape, dim: dims, keepdim: bool)", "reduce.spread", where=(),
               input=lambda g, dim, keepdim: sum(g, dim, keepdim), backward_name="ExpandBackward0",
               doc="Expands `input`, which was reduced over `dim` (None: all), to `shape`.")  # fmt: skip
 
@@ -40,7 +40,7 @@ mean = reduction(
     doc="The mean over `dim`. Raises RuntimeError for integers unless a floating `dtype` is given.",
 )  # fmt: skip
 _nansum = reduction(
-    "nansum(input, dim: dims = None, keepdim: bool = False, *, dtype: dtype = None)", "reduce.nansum", where="",
+    "nansum(input, dim: dims = None, keepdim: bool = False, *, dtype: dtype = None)", "reduce.nansum", where=(),
     input=lambda g, input, dim, keepdim: spread(g, input._array.shape, dim, keepdim) * input.isnan().logical_not(),
 )  # fmt: skip
 
@@ -89,11 +89,11 @@ def nanmean(input: Tensor, dim=None, keepdim: bool = False, *, dtype=None, out=N
 
 
 _prod_of_others = op(
-    "prod_of_others(input, dim: int)", "reduce.prod_of_others", where="", kind="same shape",
+    "prod_of_others(input, dim: int)", "reduce.prod_of_others", where=(), kind="same shape",
     twin=lambda input, dim: _others(input, dim), doc="For each element, the product of all others along `dim`.",
 )  # fmt: skip
 _prod = reduction("prod_(input, dim: dims = None, keepdim: bool = False, *, dtype: dtype = None)", "reduce.prod",
-                  input=lambda g, input, dim, keepdim: _prod_slope(g, input.to(g.dtype), dim, keepdim), where="",
+                  input=lambda g, input, dim, keepdim: _prod_slope(g, input.to(g.dtype), dim, keepdim), where=(),
                   backward_name="ProdBackward0")  # fmt: skip
 
 
@@ -123,8 +123,8 @@ def prod(input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype=
     return _prod(input, dim if dim is None else (dim,), keepdim, dtype=dtype, out=out)
 
 
-_any = reduction("any_(input, dim: dims = None, keepdim: bool = False)", "reduce.any_", where="")
-_all = reduction("all_(input, dim: dims = None, keepdim: bool = False)", "reduce.all_", where="")
+_any = reduction("any_(input, dim: dims = None, keepdim: bool = False)", "reduce.any_", where=())
+_all = reduction("all_(input, dim: dims = None, keepdim: bool = False)", "reduce.all_", where=())
 
 
 @composite(name="any")
@@ -159,7 +159,7 @@ def _truth(name: str, row, input: Tensor, dim, keepdim: bool, out) -> Tensor:
     return store_out(name, out, result.to(out.dtype) if isinstance(out, Tensor) else result)
 
 
-_count_nonzero = reduction("count_nonzero_(input, dim: dims = None)", "reduce.count_nonzero", where="")
+_count_nonzero = reduction("count_nonzero_(input, dim: dims = None)", "reduce.count_nonzero", where=())
 
 
 @composite()
@@ -196,11 +196,11 @@ _scalar: dict[str, Any] = {"where": "", "shape": lambda x, *rest: ((), x.dtype)}
 _max_all = op("max_all(input)", "reduce.max_all", input=tie_of_all, backward_name="MaxBackward1", **_scalar)
 _min_all = op("min_all(input)", "reduce.min_all", input=tie_of_all, backward_name="MinBackward1", **_scalar)
 _extreme_dim = reduction(
-    "extreme_dim(input, dim: int, keepdim: bool, name: str)", "reduce.extreme_with_index", where="",
+    "extreme_dim(input, dim: int, keepdim: bool, name: str)", "reduce.extreme_with_index", where=(),
     outputs=("values", "indices"), differentiable_outputs=1, backward_name="MaxBackward0",
     input=lambda g, indices, input_shape, dim, keepdim: place(g, indices, input_shape, dim, not keepdim, False),
 )  # fmt: skip
-_arg_extreme = reduction("arg_extreme(input, dim: dims, keepdim: bool, name: str)", "reduce.arg_extreme", where="",
+_arg_extreme = reduction("arg_extreme(input, dim: dims, keepdim: bool, name: str)", "reduce.arg_extreme", where=(),
                          prepare=lambda x, dim, keepdim, name: (x, wrap_dim(dim, x.ndim), keepdim, name))  # fmt: skip
 
 Max, Min = return_type("max", "values", "indices"), return_type("min", "values", "indices")
@@ -322,7 +322,7 @@ def _var_slope(g, input, dim, correction, keepdim):
     return spread(g * (2.0 / freedom if freedom else math.inf), shape, dim, keepdim) * away
 
 
-_var = reduction("var_(input, dim: dims, correction: number, keepdim: bool)", "reduce.var", where="",
+_var = reduction("var_(input, dim: dims, correction: number, keepdim: bool)", "reduce.var", where=(),
                  prepare=partial(_degrees, name="var"), input=_var_slope, backward_name="VarBackward0")  # fmt: skip
 
 
@@ -331,7 +331,7 @@ def _std_slope(g, input, out, dim, correction, keepdim):
     return _var_slope((g / (out * 2)).masked_fill(out == 0, 0), input, dim, correction, keepdim)
 
 
-_std = reduction("std_(input, dim: dims, correction: number, keepdim: bool)", "reduce.std", where="",
+_std = reduction("std_(input, dim: dims, correction: number, keepdim: bool)", "reduce.std", where=(),
                  prepare=partial(_degrees, name="std"), input=_std_slope, backward_name="StdBackward0")  # fmt: skip
 
 
@@ -357,13 +357,13 @@ def _std_mean_slope(grads, input, std, dim, correction, keepdim):
 
 
 _var_mean = reduction(
-    "var_mean_(input, dim: dims, correction: number, keepdim: bool)", "reduce.var_mean", where="",
+    "var_mean_(input, dim: dims, correction: number, keepdim: bool)", "reduce.var_mean", where=(),
     prepare=partial(_degrees, name="var_mean", of="var_mean"),
     outputs=("var", "mean"), differentiable_outputs=2, wrt=("input",), backward=_var_mean_slope,
     backward_name="VarMeanBackward0",
 )  # fmt: skip
 _std_mean = reduction(
-    "std_mean_(input, dim: dims, correction: number, keepdim: bool)", "reduce.std_mean", where="",
+    "std_mean_(input, dim: dims, correction: number, keepdim: bool)", "reduce.std_mean", where=(),
     prepare=partial(_degrees, name="std_mean", of="std_mean"),
     outputs=("std", "mean"), differentiable_outputs=2, wrt=("input",), backward=_std_mean_slope,
     backward_name="StdMeanBackward0",
@@ -480,7 +480,7 @@ def _norm_slope(g, input, out, ord, dim, keepdim):
 
 
 _vector_norm = reduction(
-    "vector_norm_(input, ord: number, dim: dims, keepdim: bool, dtype: dtype)", "reduce.vector_norm", where="",
+    "vector_norm_(input, ord: number, dim: dims, keepdim: bool, dtype: dtype)", "reduce.vector_norm", where=(),
     prepare=_norm_arguments, input=_norm_slope, backward_name="LinalgVectorNormBackward0",
 )  # fmt: skip
 
@@ -572,7 +572,7 @@ def _logsumexp_kernel(xp, x, dim, keepdim):
 
 
 _logsumexp = reduction(
-    "logsumexp_(input, dim: dims, keepdim: bool)", _logsumexp_kernel, where="", backward_name="LogsumexpBackward0",
+    "logsumexp_(input, dim: dims, keepdim: bool)", _logsumexp_kernel, where=(), backward_name="LogsumexpBackward0",
     input=lambda g, input, out, dim, keepdim: spread(g, input._array.shape, dim, keepdim)
     * conj((input - spread(out, input._array.shape, dim, keepdim)).exp()),
 )  # fmt: skip

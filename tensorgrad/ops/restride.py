@@ -16,16 +16,16 @@ from tensorgrad.settings import SETTINGS
 from tensorgrad.tensor import Tensor, share
 
 _strided = view("as_strided(input, size: shape, stride: shape, delta: int, geometry: any)", "shape.strided_view",
-                where="",
+                where=(),
                 input=lambda g, size, stride, delta, geometry:
                 _strided_grad(g, size, stride, delta, geometry))  # fmt: skip
 _strided_grad = op("as_strided_grad(g, size: any, stride: any, delta: int, geometry: any)", "shape.strided_view_grad",
                    g=lambda g, size, stride, delta, geometry: _strided_again(g, size, stride, delta, geometry),
-                   shape=lambda g, size, stride, delta, geometry: (geometry[0], g.dtype), where="")  # fmt: skip
+                   shape=lambda g, size, stride, delta, geometry: (geometry[0], g.dtype), where=())  # fmt: skip
 _strided_again = op("as_strided_again(g, size: any, stride: any, delta: int, geometry: any)",
                     "shape.strided_view_again",
                     g=lambda g, size, stride, delta, geometry: _strided_grad(g, size, stride, delta, geometry),
-                    shape=lambda g, size, stride, delta, geometry: (size, g.dtype), where="")  # fmt: skip
+                    shape=lambda g, size, stride, delta, geometry: (size, g.dtype), where=())  # fmt: skip
 
 
 @composite()

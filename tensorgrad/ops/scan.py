@@ -35,19 +35,19 @@ def _running_shape(x, dim, dtype):
 
 
 # Three linear maps that are each other's derivatives: cumulative sums from either end, and a shift by one position.
-_cumsum_reversed = op("cumsum_reversed(input, dim: int)", "scan.cumsum_reversed", where="", kind="same shape",
+_cumsum_reversed = op("cumsum_reversed(input, dim: int)", "scan.cumsum_reversed", where=(), kind="same shape",
                       backward_name="CumsumBackward0", input=lambda g, dim: _cumsum(g, dim))  # fmt: skip
 _cumsum: Callable = op("cumsum(input, dim: int, *, dtype: dtype = None)", "scan.cumsum",
              prepare=_wrap_and_cast("cumsum"), shape=_running_shape, input=lambda g, dim: _cumsum_reversed(g, dim),
              doc="The cumulative sum along `dim`; integers add up in int64 unless `dtype` is given.")  # fmt: skip
 cumsum = _cumsum
-shift: Callable = op("shift(input, dim: int, by: int, fill: number)", "scan.shift", where="", kind="same shape",
+shift: Callable = op("shift(input, dim: int, by: int, fill: number)", "scan.shift", where=(), kind="same shape",
            input=lambda g, dim, by: shift(g, dim, -by, 0),
            doc="Shifts elements by `by` (1 or -1) positions along `dim`; `fill` enters at the end.")  # fmt: skip
 
 # y[i] = b[i] + a[i] y[i±1]: the derivative of cumulative products. Its own derivatives are recurrences in reverse.
 _recurrence: Callable = op(
-    "recurrence(b, a, dim: int, backwards: bool)", "scan.recurrence", where="", kind="same shape",
+    "recurrence(b, a, dim: int, backwards: bool)", "scan.recurrence", where=(), kind="same shape",
     b=lambda g, a, dim, backwards: _recurrence(g, _towards(conj(a), dim, backwards), dim, not backwards),
     a=lambda g, a, out, dim, backwards: _recurrence(g, _towards(conj(a), dim, backwards), dim, not backwards)
     * conj(_towards(out, dim, not backwards)),
@@ -71,7 +71,7 @@ cumprod = op("cumprod(input, dim: int, *, dtype: dtype = None)", "scan.cumprod",
              doc="The cumulative product along `dim`; integers in int64 unless `dtype` is given.")  # fmt: skip
 
 _running_extreme = op(
-    "running_extreme(input, dim: int, largest: bool)", "scan.running_extreme", where="",
+    "running_extreme(input, dim: int, largest: bool)", "scan.running_extreme", where=(),
     outputs=("values", "indices"), prepare=_wrap, backward_name="CummaxBackward0",
     shape=lambda x, dim, largest: [(x.shape, x.dtype), (x.shape, dtypes.I64)],
     input=lambda g, indices, input_shape, dim: place(g, indices, input_shape, dim, False, True),

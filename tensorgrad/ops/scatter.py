@@ -78,14 +78,14 @@ def _check_scatter(x, dim, index, src, *rest):
 
 # --- gather and scatter ----------------------------------------------------------------------------------------------
 
-_gather = op("gather(input, dim: int, index)", "scatter.gather", prepare=_check_gather, where="",
+_gather = op("gather(input, dim: int, index)", "scatter.gather", prepare=_check_gather, where=(),
              input=lambda g, input_shape, dim, index: g.new_zeros(input_shape).scatter_add(dim, index, g),
              shape=lambda x, dim, index: (index.shape, x.dtype))  # fmt: skip
-_scatter = op("scatter(input, dim: int, index, src)", "scatter.scatter", prepare=_check_scatter, where="",
+_scatter = op("scatter(input, dim: int, index, src)", "scatter.scatter", prepare=_check_scatter, where=(),
               input=lambda g, dim, index: g.scatter(dim, index, 0),
               src=lambda g, dim, index, src_shape: _read_back(g, dim, index, src_shape),
               shape=lambda x, *rest: (x.shape, x.dtype))  # fmt: skip
-_scatter_add = op("scatter_add(input, dim: int, index, src)", "scatter.scatter_add", prepare=_check_scatter, where="",
+_scatter_add = op("scatter_add(input, dim: int, index, src)", "scatter.scatter_add", prepare=_check_scatter, where=(),
                   input=lambda g: g,
                   src=lambda g, dim, index, src_shape: _read_back(g, dim, index, src_shape),
                   shape=lambda x, *rest: (x.shape, x.dtype))  # fmt: skip
@@ -140,7 +140,7 @@ def _product_of_others(input, dim, index, src, include_self):
 
 _scatter_reduce = op(
     "scatter_reduce(input, dim: int, index, src, reduce: str, include_self: bool)", "scatter.scatter_reduce",
-    prepare=_check_scatter, where="", backward=_reduce_gradients, wrt=("input", "src"),
+    prepare=_check_scatter, where=(), backward=_reduce_gradients, wrt=("input", "src"),
     shape=lambda x, *rest: (x.shape, x.dtype),
 )  # fmt: skip
 
@@ -321,7 +321,7 @@ def _check_index_add(x, dim, index, src, alpha):
     return x, dim, index, src, int(alpha) if isinstance(alpha, float) and x.dtype.kind in "iub" else alpha
 
 
-_index_add = op("index_add(input, dim: int, index, source, *, alpha: number = 1)", "index.index_add", where="",
+_index_add = op("index_add(input, dim: int, index, source, *, alpha: number = 1)", "index.index_add", where=(),
                 prepare=_check_index_add, input=lambda g: g,
                 source=lambda g, dim, index, alpha, source_shape: _slices_back(g, dim, index, alpha, source_shape),
                 shape=lambda x, *rest: (x.shape, x.dtype))  # fmt: skip
@@ -378,7 +378,7 @@ def _check_index_copy(x, dim, index, src):
     return x, dim, index, src
 
 
-_index_copy = op("index_copy(input, dim: int, index, source)", "scatter.index_copy", where="",
+_index_copy = op("index_copy(input, dim: int, index, source)", "scatter.index_copy", where=(),
                  prepare=_check_index_copy,
                  input=lambda g, dim, index: g.index_fill(dim, index, 0),
                  source=lambda g, dim, index, source_shape: _slices_back(g, dim, index, 1, source_shape),
@@ -408,7 +408,7 @@ def _check_index_fill(x, dim, index, value):
     return x, wrap_dim(dim, x.ndim), index, value
 
 
-_index_fill = op("index_fill(input, dim: int, index, value)", "scatter.index_fill", prepare=_check_index_fill, where="",
+_index_fill = op("index_fill(input, dim: int, index, value)", "scatter.index_fill", prepare=_check_index_fill, where=(),
                  input=lambda g, dim, index: g.index_fill(dim, index, 0),
                  value=lambda g, dim, index: (g - g.index_fill(dim, index, 0)).sum(),
                  shape=lambda x, *rest: (x.shape, x.dtype))  # fmt: skip
@@ -591,7 +591,7 @@ def _under_mask(g, mask, source_shape):
     return cat([found, g.new_zeros(math.prod(source_shape) - found.numel())]).reshape(source_shape)
 
 
-_masked_scatter = op("masked_scatter(input, mask, source)", "scatter.masked_scatter", where="",
+_masked_scatter = op("masked_scatter(input, mask, source)", "scatter.masked_scatter", where=(),
                      input=lambda g, mask: g.masked_fill(mask, 0),
                      source=lambda g, mask, source_shape: _under_mask(g, mask, source_shape),
                      shape=lambda x, *rest: (x.shape, x.dtype))  # fmt: skip

@@ -87,27 +87,27 @@ def infer_size(size: tuple[int, ...], numel: int) -> tuple[int, ...]:
 
 # --- the rows ------------------------------------------------------------------------------------------------------
 
-_view = view("view(input, size: shape)", "shape.view", where="",
+_view = view("view(input, size: shape)", "shape.view", where=(),
              input=lambda g, input_shape: g.reshape(input_shape))  # fmt: skip
-_expand = view("expand(input, size: shape)", "shape.expand", where="", input=lambda g: g)
+_expand = view("expand(input, size: shape)", "shape.expand", where=(), input=lambda g: g)
 unsqueeze_view = view("unsqueeze(input, dim: int)", "shape.unsqueeze",
                   prepare=lambda x, dim: (x, wrap_dim(dim, x.ndim + 1)), input=lambda g, dim: g.squeeze(dim),
                   doc="A view with a new dimension of size 1 at `dim`, which is at most `input.ndim`.")  # fmt: skip
-_squeeze = view("squeeze_dims(input, dims: any)", "shape.squeeze", where="", backward_name="SqueezeBackward1",
+_squeeze = view("squeeze_dims(input, dims: any)", "shape.squeeze", where=(), backward_name="SqueezeBackward1",
                 input=lambda g, input_shape: g.reshape(input_shape))  # fmt: skip
-_squeeze_all = view("squeeze(input, dims: any)", "shape.squeeze", where="",
+_squeeze_all = view("squeeze(input, dims: any)", "shape.squeeze", where=(),
                     input=lambda g, input_shape: g.reshape(input_shape))  # fmt: skip
-_permute = view("permute(input, dims: dims)", "shape.permute", where="",
+_permute = view("permute(input, dims: dims)", "shape.permute", where=(),
                 input=lambda g, dims: _permute(g, tuple(inverse(dims))))  # fmt: skip
 transpose_view = view("transpose(input, dim0: int, dim1: int)", "shape.transpose",
                   prepare=lambda x, a, b: (x, wrap_dim(a, x.ndim), wrap_dim(b, x.ndim)),
                   input=lambda g, dim0, dim1: transpose_view(g, dim0, dim1),
                   doc="A view with two dimensions swapped.")  # fmt: skip
-alias_of = view("alias(input)", "shape.alias", where="", input=lambda g: g)
-diagonal_view = view("diagonal(input, offset: int, dim1: int, dim2: int)", "shape.diagonal", where="",
+alias_of = view("alias(input)", "shape.alias", where=(), input=lambda g: g)
+diagonal_view = view("diagonal(input, offset: int, dim1: int, dim2: int)", "shape.diagonal", where=(),
                  input=lambda g, input_shape, offset, dim1, dim2:
                  place(g, input_shape, diagonal_view, (offset, dim1, dim2)))  # fmt: skip
-_unfold = view("unfold(input, dimension: int, size: int, step: int)", "shape.unfold", where="",
+_unfold = view("unfold(input, dimension: int, size: int, step: int)", "shape.unfold", where=(),
                input=lambda g, input_shape, dimension, size, step:
                unfold_grad(g, input_shape, dimension, size, step))  # fmt: skip
 
@@ -124,7 +124,7 @@ t = view("t(input)", "shape.transposed", prepare=_check_matrix, input=lambda g: 
 
 # Basic indexing: three rows with one kernel, so that `grad_fn` has PyTorch's name.
 select_at, slice_at, new_axes_at = (
-    view(f"{name}(input, index: any)", "shape.at", where="", backward_name=backward_name,
+    view(f"{name}(input, index: any)", "shape.at", where=(), backward_name=backward_name,
          input=lambda g, input_shape, index: place(g, input_shape, slice_at, (index,)))
     for name, backward_name in (("select", "SelectBackward0"), ("slice", "SliceBackward0"),
                                 ("new_axes", "UnsqueezeBackward0"))
@@ -134,14 +134,14 @@ select_at, slice_at, new_axes_at = (
 
 place = op("embed_view(g, shape: any, shown: any, args: any)",
            lambda xp, g, shape, shown, args: kernels.place(xp, g, shape, shown.op.compiled.kernels[g.__class__], args),
-           g=lambda g, shown, args: shown(g, *args), shape=lambda g, shape, shown, args: (shape, g.dtype), where="",
+           g=lambda g, shown, args: shown(g, *args), shape=lambda g, shape, shown, args: (shape, g.dtype), where=(),
            doc="Zeros of `shape` with `g` at the elements of the view: a view's derivative.")  # fmt: skip
 unfold_grad = op("unfold_grad(g, shape: any, dimension: int, size: int, step: int)", "shape.unfold_grad",
                   g=lambda g, dimension, size, step: _unfold(g, dimension, size, step),
-                  shape=lambda g, shape, dimension, size, step: (shape, g.dtype), where="")  # fmt: skip
+                  shape=lambda g, shape, dimension, size, step: (shape, g.dtype), where=())  # fmt: skip
 _reshaped_copy = op("reshape(input, size: any)", lambda xp, x, size: xp.array(x, order="C").reshape(size),
                     input=lambda g, input_shape: g.reshape(input_shape), backward_name="UnsafeViewBackward0",
-                    shape=lambda x, size: (size, x.dtype), where="")  # fmt: skip
+                    shape=lambda x, size: (size, x.dtype), where=())  # fmt: skip
 
 
 # --- reshaping -----------------------------------------------------------------------------------------------------

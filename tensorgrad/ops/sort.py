@@ -131,7 +131,7 @@ def _selection(signature: str, kernel: str, backward_name: str):
 _kthvalue = _selection("kthvalue_(input, dim: int, keepdim: bool, k: int)", "sort.kthvalue", "KthvalueBackward0")
 _mode = _selection("mode_(input, dim: int, keepdim: bool)", "sort.mode", "ModeBackward0")
 _median = _selection("median_dim(input, dim: int, keepdim: bool, ignore_nan: bool)", "sort.median", "MedianBackward1")
-_median_all = op("median_all(input, ignore_nan: bool)", "sort.median_all", where="", input=tie_of_all,
+_median_all = op("median_all(input, ignore_nan: bool)", "sort.median_all", where=(), input=tie_of_all,
                  shape=lambda x, ignore_nan: ((), x.dtype), backward_name="MedianBackward0")  # fmt: skip
 
 
@@ -289,7 +289,7 @@ def _at_rank(values: Tensor, rank: Tensor, interpolation: str) -> Tensor:
 
 # --- search --------------------------------------------------------------------------------------------------------
 
-_searchsorted = op("searchsorted_(boundaries, input, sorter=None, right: bool = False)", "sort.searchsorted", where="",
+_searchsorted = op("searchsorted_(boundaries, input, sorter=None, right: bool = False)", "sort.searchsorted", where=(),
                    shape=lambda b, x, sorter, right: (x.shape, I64))  # fmt: skip
 
 
@@ -364,7 +364,7 @@ def bucketize(input, boundaries: Tensor, *, out_int32: bool = False, right: bool
     return searchsorted(boundaries, input, out_int32=out_int32, right=right, out=out)
 
 
-_isin = op("isin_(elements, test_elements, invert: bool)", "sort.isin", where="",
+_isin = op("isin_(elements, test_elements, invert: bool)", "sort.isin", where=(),
            shape=lambda x, test, invert: (x.shape, dtypes.B1))  # fmt: skip
 
 
@@ -426,7 +426,7 @@ def unique_consecutive(input: Tensor, return_inverse: bool = False, return_count
     return _chosen(_unique_consecutive(input, dim), return_inverse, return_counts)
 
 
-_bincount = op("bincount_(input, weights=None, minlength: int = 0)", "sort.bincount", where="",
+_bincount = op("bincount_(input, weights=None, minlength: int = 0)", "sort.bincount", where=(),
                weights=no_derivative("bincount"))  # fmt: skip
 
 
@@ -451,7 +451,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     return _bincount(input, weights, minlength)
 
 
-_histc = op("histc_(input, bins: int, min: number, max: number)", "sort.histc", where="",
+_histc = op("histc_(input, bins: int, min: number, max: number)", "sort.histc", where=(),
             shape=lambda x, bins, low, high: ((bins,), x.dtype))  # fmt: skip
 
 
@@ -477,7 +477,7 @@ def _check_histogram(input: Tensor, bins: int) -> None:
 
 
 Histogram = return_type("histogram", "hist", "bin_edges")
-_histogram = op("histogram_(input, edges, weight=None, density: bool = False)", "sort.histogram", where="",
+_histogram = op("histogram_(input, edges, weight=None, density: bool = False)", "sort.histogram", where=(),
                 input=no_derivative("histogram"), weight=no_derivative("histogram"),
                 shape=lambda x, edges, weight, density: ((edges.shape[0] - 1,), x.dtype))  # fmt: skip
 

@@ -180,7 +180,7 @@ def test_a_twin_runs_through_the_devices_ops():
     from tensorgrad.dispatch.kinds import op
 
     kernel, twin = lambda xp, x: x * np.exp(x) + x, lambda input: input * input.exp() + input
-    squash = OPS.get("toy_squash") or op("toy_squash(input)", kernel, twin=twin, where="").op
+    squash = OPS.get("toy_squash") or op("toy_squash(input)", kernel, twin=twin, where=()).op
     x = toy([0.0, 1.0], True)
     result = squash.compiled.call(x)
     assert np.allclose(result.tolist(), [0, np.e + 1])

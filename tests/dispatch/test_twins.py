@@ -216,7 +216,7 @@ def test_one_node_by_the_backward_kernel_with_what_it_needs():
 
 
 def test_a_row_of_a_kernel_and_a_twin_has_derivatives():
-    double = op("double_in_test(input)", lambda xp, x: x + x, twin=lambda input: input * 2, where="")
+    double = op("double_in_test(input)", lambda xp, x: x + x, twin=lambda input: input * 2, where=())
     try:
         x = normal(3).requires_grad_()
         assert double(x).grad_fn.name() == "DoubleInTestBackward0"

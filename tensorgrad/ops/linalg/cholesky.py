@@ -36,7 +36,7 @@ _factor = op(
     outputs=("L", "info"),
     shape=lambda a, upper: [(a.shape, a.dtype), (a.shape[:-2], np.int32)],
     backward_name="LinalgCholeskyExBackward0",
-    where="",
+    where=(),
 )
 
 
@@ -117,7 +117,7 @@ _cholesky_solve = op(
     L=lambda g, L, out, upper: _factor_gradient(-nt(_cholesky_solve(g, L, upper), conj(out)), L, upper),
     shape=lambda b, factor, upper: (*broadcast_lead(b.shape[:-2], factor.shape[:-2]), *b.shape[-2:]),
     backward_name="CholeskySolveBackward0",
-    where="",
+    where=(),
 )
 _cholesky_inverse = op(
     "cholesky_inverse_(L, upper: bool)",
@@ -125,7 +125,7 @@ _cholesky_inverse = op(
     L=lambda g, L, out, upper: _factor_gradient(-matmul(matmul(out, g), out), L, upper),
     shape=lambda factor, upper: factor.shape,
     backward_name="CholeskyInverseBackward0",
-    where="",
+    where=(),
 )
 
 

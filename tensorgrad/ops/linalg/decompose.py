@@ -79,7 +79,7 @@ _qr = op(
     differentiable_outputs=2,
     shape=lambda a, mode: _qr_shapes(a, mode),
     backward_name="LinalgQrBackward0",
-    where="",
+    where=(),
 )
 
 
@@ -186,7 +186,7 @@ _svd = op(
     differentiable_outputs=3,
     shape=_svd_shapes,
     backward_name="LinalgSvdBackward0",
-    where="",
+    where=(),
 )
 
 
@@ -287,7 +287,7 @@ _eigh = op(
     differentiable_outputs=2,
     shape=lambda a, uplo: [(a.shape[:-1], real_dtype(a.dtype)), (a.shape, a.dtype)],
     backward_name="LinalgEighBackward0",
-    where="",
+    where=(),
 )
 
 
@@ -367,7 +367,7 @@ _eig = op(
         (a.shape, dtypes.from_numpy_dtype(a.dtype).to_complex().numpy),
     ],
     backward_name="LinalgEigBackward0",
-    where="",
+    where=(),
 )
 
 
@@ -417,7 +417,7 @@ _pinv = op(
     input=_pinv_gradient,
     shape=lambda a, atol, rtol, hermitian: (*a.shape[:-2], a.shape[-1], a.shape[-2]),
     backward_name="LinalgPinvBackward0",
-    where="",
+    where=(),
 )
 
 

@@ -437,7 +437,7 @@ def chain_matmul(*matrices, out=None) -> Tensor:
     return matrices[0] if len(matrices) == 1 else multi_dot(matrices, out=out)
 
 
-@composite("function functional")
+@composite("function", "functional")
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Computes the bilinear form x₁ᵀ W x₂ + b for every output, like `nn.Bilinear`.
 
@@ -492,7 +492,7 @@ _cross = op(
     other=lambda g, input, dim: _cross(g, conj(input), dim),
     shape=lambda a, b, dim: (broadcast_lead(a.shape, b.shape), a.dtype),
     backward_name="LinalgCrossBackward0",
-    where="",
+    where=(),
 )
 
 
@@ -568,7 +568,7 @@ _euclidean = op(
     second=lambda g, first, second, out: _euclidean_first(g.transpose(-2, -1), second, first, out.transpose(-2, -1)),
     shape=lambda a, b: ((*broadcast_lead(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-2]), a.dtype),
     backward_name="CdistBackward0",
-    where="",
+    where=(),
 )
 
 
@@ -579,7 +579,7 @@ _differing = op(
     difference=lambda g, difference_shape: g.new_zeros(difference_shape),
     shape=lambda x: (x.shape[:-1], x.dtype),
     backward_name="CdistBackward0",
-    where="",
+    where=(),
 )
 
 
@@ -614,7 +614,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode="use_mm_for_eucli
     return difference.norm(p, -1) if p else _differing(difference)
 
 
-@composite("function functional")
+@composite("function", "functional")
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """Computes the p-norm distances of all pairs of rows of an (n, k) matrix: a vector of n (n - 1) / 2.
 

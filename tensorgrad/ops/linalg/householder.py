@@ -43,7 +43,7 @@ _geqrf = op(
     differentiable_outputs=2,
     shape=lambda a: [a.shape, (*a.shape[:-2], min(a.shape[-2:]))],
     backward_name="GeqrfBackward0",
-    where="",
+    where=(),
 )
 
 

@@ -22,7 +22,7 @@ _factor = op(
     wrt=("input",),
     outputs=("LD", "pivots", "info"),
     shape=lambda a, hermitian: [(a.shape, a.dtype), (a.shape[:-1], np.int32), (a.shape[:-2], np.int32)],
-    where="",
+    where=(),
 )
 
 
@@ -80,7 +80,7 @@ _solve = op(
     backward=no_derivative("linalg_ldl_solve"),
     wrt=("LD", "B"),
     shape=lambda a, pivots, b, hermitian: (*broadcast_lead(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]),
-    where="",
+    where=(),
 )
 
 

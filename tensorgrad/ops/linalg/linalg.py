@@ -95,7 +95,7 @@ def linalg_det(A: Tensor, *, out=None) -> Tensor:
     return det(A, out=out)
 
 
-_adjugate = op("adjugate(input)", "linalg.adjugate", shape=lambda a: a.shape, where="")
+_adjugate = op("adjugate(input)", "linalg.adjugate", shape=lambda a: a.shape, where=())
 
 
 def _slogdet_gradient(grads, input, sign, needs):
@@ -120,7 +120,7 @@ _slogdet = op(
     differentiable_outputs=2,
     shape=lambda a: [(a.shape[:-2], a.dtype), (a.shape[:-2], real_dtype(a.dtype))],
     backward_name="LinalgSlogdetBackward0",
-    where="",
+    where=(),
 )
 
 
@@ -176,7 +176,7 @@ _inverse = op(
     outputs=("inverse", "info"),
     shape=lambda a: [(a.shape, a.dtype), (a.shape[:-2], np.int32)],
     backward_name="LinalgInvExBackward0",
-    where="",
+    where=(),
 )
 
 
@@ -264,7 +264,7 @@ _solve = op(
         (a.shape[:-2], np.int32),
     ],
     backward_name="LinalgSolveExBackward0",
-    where="",
+    where=(),
 )
 
 
@@ -374,7 +374,7 @@ solve_triangles = op(
     B=lambda g, A, upper, unitriangular: solve_triangles(adjoint(A), g, not upper, unitriangular),
     shape=lambda a, b, upper, unitriangular: ((*broadcast_lead(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]), a.dtype),
     backward_name="LinalgSolveTriangularBackward0",
-    where="",
+    where=(),
 )
 
 

@@ -71,7 +71,7 @@ _eigenpairs = op(
     outputs=("E", "X"),
     differentiable_outputs=2,
     shape=lambda a, b, start, ik, k, *rest: [((*a.shape[:-2], k), real_dtype(a.dtype)), ((*a.shape[:-1], k), a.dtype)],
-    where="",
+    where=(),
 )
 
 

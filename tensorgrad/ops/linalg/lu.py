@@ -67,7 +67,7 @@ _row_order = op(
     "lu_row_order(pivots, m: int, inverse: bool)",
     "lu.row_order",
     shape=lambda pivots, m, inverse: ((*pivots.shape[:-1], m), np.dtype(np.int64)),
-    where="",
+    where=(),
 )
 
 
@@ -93,7 +93,7 @@ _factor = op(
     outputs=("LU", "pivots", "info"),
     shape=_shapes,
     backward_name="LinalgLuFactorExBackward0",
-    where="",
+    where=(),
 )
 
 
@@ -165,7 +165,7 @@ def linalg_lu(A: Tensor, *, pivot: bool = True, out=None):
     return named(return_type("linalg_lu", "P", "L", "U"), results, out, linalg_lu)
 
 
-@composite("function method")
+@composite("function", "method")
 def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out=None):
     """The older form of `torch.linalg.lu_factor`, and with `get_infos` of `lu_factor_ex`: allows singular matrices.
 
@@ -191,7 +191,7 @@ _permutation = op(
     "lu_permutation(pivots, packed)",
     "lu.permutation",
     shape=lambda pivots, packed: ((*packed.shape[:-1], packed.shape[-2]), packed.dtype),
-    where="",
+    where=(),
 )
 
 
@@ -260,7 +260,7 @@ _solve = op(
     "lu.lu_solve",
     twin=_solve_in_steps,
     shape=lambda a, pivots, b, adjoined: (*broadcast_lead(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]),
-    where="",
+    where=(),
 )
 
 

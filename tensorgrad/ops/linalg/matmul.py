@@ -80,7 +80,7 @@ nt = op(
     input=lambda g, other: matmul(g, conj(other)),
     other=lambda g, input, other_shape: tn(*_paired(g, conj(input), other_shape)),
     shape=lambda a, b: kernels.matmul_shape(a, _Flipped(b)),
-    where="",
+    where=(),
 )
 tn = op(
     "matmul_tn(input, other)",
@@ -88,7 +88,7 @@ tn = op(
     input=lambda g, other, input_shape: nt(conj(other), g),
     other=lambda g, input: matmul(conj(input), g),
     shape=lambda a, b: kernels.matmul_shape(_Flipped(a), b),
-    where="",
+    where=(),
 )
 
 
@@ -130,7 +130,7 @@ linear = op(
     shape=kernels.linear_shape,
     backward_kernel="matmul.linear_backward",
     backward_name="AddmmBackward0",
-    where="functional",
+    where=("functional",),
     doc="""Computes `input @ weightᵀ + bias`, like `nn.Linear`.
 
     Shapes: input (*, in), weight (out, in) or (in,), bias (out,) or None; the result is (*, out).
@@ -147,7 +147,7 @@ column_sum = op(
     "matmul.column_sum",
     input=lambda g, input_shape: g.expand(input_shape),
     shape=lambda x: x.shape[-1:],
-    where="",
+    where=(),
 )
 
 # --- products of given ranks ---------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from tensorgrad import dtypes
 from tensorgrad.dispatch import inplace
 from tensorgrad.dispatch.kernel_errors import unsupported
-from tensorgrad.dispatch.kinds import composite, export, pointwise
+from tensorgrad.dispatch.kinds import Place, composite, export, pointwise
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.ops import pointwise as arithmetic
 from tensorgrad.ops.compare import where
@@ -31,7 +31,7 @@ def _floats(name: str):
     return prepare
 
 
-def _row(signature: str, kernel: str, *, where="", **row):
+def _row(signature: str, kernel: str, *, where=(), **row):
     """Declares an activation of floating-point tensors. Its in-place method is `_in_place(row)`."""
     name = signature.partition("(")[0]
     return pointwise(signature, f"activation.{kernel}", where=where, in_place=False, prepare=_floats(name), **row)
@@ -40,14 +40,14 @@ def _row(signature: str, kernel: str, *, where="", **row):
 def _grad(signature: str, **row):
     """Declares the gradient of an activation as an op of `grad` and the activation's input (or result)."""
     name = signature.partition("(")[0]
-    return pointwise(signature, f"activation.{name}", where="", in_place=False, **row)
+    return pointwise(signature, f"activation.{name}", where=(), in_place=False, **row)
 
 
 def _replaced(row, input: Tensor, *params) -> Tensor:
     return inplace.replace(input, row, params, {})
 
 
-def _functional_(name: str, function, where: str = "functional") -> None:
+def _functional_(name: str, function, *where: Place) -> None:
     """Exposes `name_`, the in-place form of an activation that takes `inplace=`."""
 
     def method(input, *args, **kwargs):
@@ -55,7 +55,7 @@ def _functional_(name: str, function, where: str = "functional") -> None:
 
     method.__name__ = method.__qualname__ = f"{name}_"
     method.__doc__ = f"In-place version of `{name}`: writes the result into `input` and returns it."
-    export(f"{name}_", method, where)
+    export(f"{name}_", method, *where)
 
 
 # --- relu and other piecewise linear functions ----------------------------------------------------------------------
@@ -71,7 +71,7 @@ threshold_grad: Callable = _grad("threshold_grad(grad, result, limit: float)",
 _relu = pointwise("relu(input)", "pointwise.relu", doc="max(input, 0).",
                   backward_kernel="activation.relu_backward",
                   input=lambda g, out: threshold_grad(g, out, 0))  # fmt: skip
-_threshold = pointwise("threshold(input, threshold: number, value: number)", "activation.threshold", where="",
+_threshold = pointwise("threshold(input, threshold: number, value: number)", "activation.threshold", where=(),
                        in_place=False,
                        input=lambda g, input, threshold: threshold_grad(g, input, threshold))  # fmt: skip
 _leaky_relu = _row("leaky_relu(input, negative_slope: number)", "leaky_relu",
@@ -87,7 +87,7 @@ def _prepare_hardtanh(x, low, high):
     return (x, int(low), int(high)) if x.dtype.kind in "iu" else (x, low, high)
 
 
-_hardtanh = pointwise("hardtanh(input, min_val: number, max_val: number)", "pointwise.clamp", where="",
+_hardtanh = pointwise("hardtanh(input, min_val: number, max_val: number)", "pointwise.clamp", where=(),
                       prepare=_prepare_hardtanh, in_place=False,
                       input=lambda g, input, min_val, max_val: hardtanh_grad(g, input, min_val, max_val))  # fmt: skip
 hardtanh_grad: Callable = _grad("hardtanh_grad(grad, input, min_val: number, max_val: number)",
@@ -106,13 +106,13 @@ def _shrink_grad(xp, g, x, limit):
     return xp.where((x < -limit) | (x > limit), g, g.dtype.type(0))  # NaN counts as within the limits
 
 
-_hardshrink = pointwise("hardshrink(input, lambd: number)", "pointwise.hardshrink", where="", in_place=False,
+_hardshrink = pointwise("hardshrink(input, lambd: number)", "pointwise.hardshrink", where=(), in_place=False,
                         prepare=_floats("hardshrink"),
                         input=lambda g, input, lambd: shrink_grad(g, input, lambd))  # fmt: skip
-_softshrink = pointwise("softshrink(input, lambd: number)", "pointwise.softshrink", where="", in_place=False,
+_softshrink = pointwise("softshrink(input, lambd: number)", "pointwise.softshrink", where=(), in_place=False,
                         prepare=_floats("softshrink"),
                         input=lambda g, input, lambd: shrink_grad(g, input, lambd))  # fmt: skip
-shrink_grad: Callable = pointwise("shrink_grad(grad, input, lambd: number)", _shrink_grad, where="", in_place=False,
+shrink_grad: Callable = pointwise("shrink_grad(grad, input, lambd: number)", _shrink_grad, where=(), in_place=False,
                         grad=lambda g, input, lambd: shrink_grad(g, input, lambd), input=_zero)  # fmt: skip
 
 
@@ -127,7 +127,7 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
     return input.relu_() if inplace else _relu(input)
 
 
-@composite("function functional")
+@composite("function", "functional")
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """Returns `input` where it exceeds `threshold`, else `value`.
 
@@ -200,7 +200,7 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     return _replaced(_hardswish, input) if inplace else _hardswish(input)
 
 
-@composite("function functional method")
+@composite("function", "functional", "method")
 def hardshrink(input: Tensor, lambd: float = 0.5, *, out=None) -> Tensor:
     """Returns `input`, but 0 where it is within [-lambd, lambd].
 
@@ -236,7 +236,7 @@ def softshrink(input: Tensor, lambd: float = 0.5, *, out=None) -> Tensor:
 
 _gelu = _row("gelu(input, approximate: str)", "gelu", backward_kernel="activation.gelu_grad",
              input=lambda g, input, approximate: g * _gelu_slope(input, approximate))  # fmt: skip
-_silu = pointwise("silu(input)", "pointwise.silu", where="", in_place=False, backward_kernel="pointwise.silu_grad",
+_silu = pointwise("silu(input)", "pointwise.silu", where=(), in_place=False, backward_kernel="pointwise.silu_grad",
                   input=lambda g, input: g * _silu_slope(input))  # fmt: skip
 _mish = _row("mish(input)", "mish", backward_kernel="activation.mish_grad",
              input=lambda g, input: g * _mish_slope(input))  # fmt: skip
@@ -348,7 +348,7 @@ def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     return _replaced(_elu, input, alpha, 1.0, 1.0) if inplace else _elu(input, alpha, 1.0, 1.0)
 
 
-@composite("function functional")
+@composite("function", "functional")
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """The self-normalizing `elu` with fixed alpha and scale (G. Klambauer et al., arXiv:1706.02515).
 
@@ -359,7 +359,7 @@ def selu(input: Tensor, inplace: bool = False) -> Tensor:
     return _replaced(_elu, input, SELU_ALPHA, SELU_SCALE, 1.0) if inplace else _elu(input, SELU_ALPHA, SELU_SCALE, 1.0)
 
 
-@composite("function functional")
+@composite("function", "functional")
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """Returns `input` where it is positive, else `alpha · (exp(input / alpha) - 1)` (J. T. Barron, arXiv:1704.07483).
 
@@ -399,13 +399,13 @@ def tanhshrink(input: Tensor) -> Tensor:
 
 # --- with parameters or randomness ---------------------------------------------------------------------------------
 
-_prelu = pointwise("prelu(input, weight)", lambda xp, x, weight: xp.where(x > 0, x, x * weight), where="",
+_prelu = pointwise("prelu(input, weight)", lambda xp, x, weight: xp.where(x > 0, x, x * weight), where=(),
                    in_place=False, backward_name="PreluKernelBackward0",
                    input=lambda g, input, weight: where(input > 0, g, g * weight),
                    weight=lambda g, input: (g * input).masked_fill(input > 0, 0))  # fmt: skip
 
 
-@composite("function functional method")
+@composite("function", "functional", "method")
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """Returns `input` where it is positive, else `weight · input`, with one weight or one per channel (dimension 1).
 
@@ -459,7 +459,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     return value * gate.sigmoid()
 
 
-@composite("function functional")
+@composite("function", "functional")
 def rrelu(
     input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False
 ) -> Tensor:
@@ -488,12 +488,10 @@ def _random_slopes(input: Tensor, lower: float, upper: float) -> Tensor:
     return input * slopes
 
 
-for _name, _function, _places in (
-    ("threshold", threshold, "functional function"), ("leaky_relu", leaky_relu, "functional"),
-    ("hardtanh", hardtanh, "functional"), ("elu", elu, "functional"), ("selu", selu, "functional function"),
-    ("celu", celu, "functional function"), ("rrelu", rrelu, "functional function"),
-):  # fmt: skip
-    _functional_(_name, _function, _places)
+for _name, _function in (("leaky_relu", leaky_relu), ("hardtanh", hardtanh), ("elu", elu)):
+    _functional_(_name, _function, "functional")
+for _name, _function in (("threshold", threshold), ("selu", selu), ("celu", celu), ("rrelu", rrelu)):
+    _functional_(_name, _function, "functional", "function")
 export("relu_", Tensor.relu_, "functional")
 export("sigmoid", special.sigmoid, "functional")
 export("tanh", arithmetic.tanh, "functional")

@@ -62,7 +62,7 @@ _attention = op(
     ),
     shape=_shapes,
     backward_name="ScaledDotProductFlashAttentionForCpuBackward0",
-    where="",
+    where=(),
 )
 
 

@@ -24,16 +24,16 @@ def _spread(g: Tensor, bags: Tensor, weights: Tensor | None = None) -> Tensor:
 
 
 bag_numbers = op(
-    "bag_numbers(starts, length: int, whole: bool)", "bag.bag_numbers", where="",
+    "bag_numbers(starts, length: int, whole: bool)", "bag.bag_numbers", where=(),
     shape=lambda starts, length, whole: ((length,), starts.dtype),
 )  # fmt: skip
 bag_sum = op(
-    "bag_sum(rows, bags, count: int, weights=None)", "bag.bag_sum", where="", shape=_per_bag,
+    "bag_sum(rows, bags, count: int, weights=None)", "bag.bag_sum", where=(), shape=_per_bag,
     rows=lambda g, bags, weights: _spread(g, bags, weights),
     weights=lambda g, rows, bags: (_spread(g, bags) * rows).sum(1),
 )  # fmt: skip
 lookup: Callable = op(
-    "bag_lookup(weight, indices, starts=None, mean: bool = False)", "bag.lookup", where="",
+    "bag_lookup(weight, indices, starts=None, mean: bool = False)", "bag.lookup", where=(),
     backward_name="EmbeddingBagBackward0",
     shape=lambda table, indices, starts, mean: (
         ((indices if starts is None else starts).shape[0], table.shape[1]), table.dtype
@@ -41,12 +41,12 @@ lookup: Callable = op(
     weight=lambda g, weight_shape, indices, starts, mean: lookup_grad(g, indices, starts, weight_shape[0], mean),
 )  # fmt: skip
 lookup_grad: Callable = op(
-    "bag_lookup_grad(g, indices, starts=None, count: int = 0, mean: bool = False)", "bag.lookup_grad", where="",
+    "bag_lookup_grad(g, indices, starts=None, count: int = 0, mean: bool = False)", "bag.lookup_grad", where=(),
     shape=lambda g, indices, starts, count, mean: ((count, g.shape[1]), g.dtype),
     g=lambda g, indices, starts, mean: lookup(g, indices, starts, mean),  # linear, so its derivative is the op itself
 )  # fmt: skip
 lookup_max = op(
-    "bag_lookup_max(weight, indices)", "bag.lookup_max", where="", outputs=("out", "chosen"),
+    "bag_lookup_max(weight, indices)", "bag.lookup_max", where=(), outputs=("out", "chosen"),
     backward_name="EmbeddingBagBackward0",
     shape=lambda table, indices: [
         ((indices.shape[0], table.shape[1]), table.dtype), ((indices.shape[0], table.shape[1]), indices.dtype)
@@ -54,7 +54,7 @@ lookup_max = op(
     weight=lambda g, weight_shape, chosen: g.new_zeros(weight_shape).scatter_add(0, chosen.long(), g),
 )  # fmt: skip
 bag_argmax = op(
-    "bag_argmax(rows, bags, count: int)", "bag.bag_argmax", where="",
+    "bag_argmax(rows, bags, count: int)", "bag.bag_argmax", where=(),
     shape=lambda rows, bags, count: ((count, rows.shape[1]), I64),
 )  # fmt: skip
 
@@ -66,6 +66,6 @@ def _extreme_slope(g, out, rows, bags, count):
 
 
 bag_extreme = op(
-    "bag_extreme(rows, bags, count: int, largest: bool)", "bag.bag_extreme", where="", shape=_per_bag,
+    "bag_extreme(rows, bags, count: int, largest: bool)", "bag.bag_extreme", where=(), shape=_per_bag,
     rows=_extreme_slope,
 )  # fmt: skip

@@ -91,7 +91,7 @@ _conv = op(
     shape=lambda x, w, bias, *rest: _conv_shape(x.shape, w.shape, *rest),
     backward_name="ConvolutionBackward0",
     format_of=("input", "weight"),
-    where="",
+    where=(),
 )
 _grad_input = op(
     "conv_grad_input(grad, weight, shape: any, stride: any, padding: any, dilation: any, groups: int)",
@@ -104,7 +104,7 @@ _grad_input = op(
     ),
     shape=lambda g, w, shape, *rest: tuple(shape),
     format_of=("grad", "weight"),
-    where="",
+    where=(),
 )
 _grad_weight = op(
     "conv_grad_weight(grad, input, shape: any, stride: any, padding: any, dilation: any, groups: int)",
@@ -116,7 +116,7 @@ _grad_weight = op(
         conj(grad), g, input_shape, stride, padding, dilation, groups
     ),
     shape=lambda g, x, shape, *rest: tuple(shape),
-    where="",
+    where=(),
 )
 _conv_transpose = op(
     "conv_transpose(input, weight, bias=None, stride: any = (), padding: any = (), output_padding: any = (), "
@@ -133,7 +133,7 @@ _conv_transpose = op(
     shape=lambda x, w, bias, *rest: _conv_transpose_shape(x.shape, w.shape, *rest),
     backward_name="ConvolutionBackward0",
     format_of=("input", "weight"),
-    where="",
+    where=(),
 )
 
 # --- PyTorch's functions -------------------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ def _forward(dims: int):
     >>> torch.nn.functional.{name}(x, w, padding=1).shape
     torch.Size([1, 4, {", ".join("8" * dims)}])
     """
-    return composite("function functional", name=name)(conv)
+    return composite("function", "functional", name=name)(conv)
 
 
 def _transposed(dims: int):
@@ -291,7 +291,7 @@ def _transposed(dims: int):
     >>> torch.nn.functional.{name}(x, w, stride=2).shape
     torch.Size([1, 2, {", ".join("8" * dims)}])
     """
-    return composite("function functional", name=name)(conv)
+    return composite("function", "functional", name=name)(conv)
 
 
 for _function in (_forward, _transposed):
@@ -320,7 +320,7 @@ def convolution(input, weight, bias, stride, padding, dilation, transposed, outp
     return _conv_transpose(input, weight, bias, stride, padding, extra, dilation, groups)
 
 
-@composite("function functional")
+@composite("function", "functional")
 def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
     """Computes `conv1d` in the layout (time, batch, channels): (T, N, C), weight (K, C, D), bias (D) to (T', N, D).
 
@@ -377,7 +377,7 @@ _unfold = op(
         g, input_shape[2:], kernel_size, dilation, padding, stride
     ),
     shape=_unfold_shape,
-    where="",
+    where=(),
 )
 _fold = op(
     "col2im(input, output_size: any, kernel_size: any, dilation: any, padding: any, stride: any)",
@@ -385,7 +385,7 @@ _fold = op(
     prepare=_check_columns("col2im_out_cpu"),
     input=lambda g, kernel_size, dilation, padding, stride: _unfold(g, kernel_size, dilation, padding, stride),
     shape=lambda x, size, kernel, *rest: (x.shape[0], x.shape[1] // (kernel[0] * kernel[1]), *size),
-    where="",
+    where=(),
 )
 
 

@@ -56,13 +56,13 @@ def _no_second_derivative(g):
 
 _ctc_grad = op(
     "ctc_grad(g, log_probs, losses, alpha, targets, input_lengths: any, target_lengths: any, blank: int, "
-    "zero_infinity: bool)", "ctc.ctc_grad", where="",
+    "zero_infinity: bool)", "ctc.ctc_grad", where=(),
     shape=lambda g, log_probs, *rest: (log_probs.shape, log_probs.dtype),
     g=_no_second_derivative, log_probs=_no_second_derivative,
 )  # fmt: skip
 _ctc = op(
     "ctc(log_probs, targets, input_lengths: any, target_lengths: any, blank: int, zero_infinity: bool)",
-    "ctc.ctc", prepare=_prepare, where="", outputs=("losses", "alpha"), backward_name="CtcLossBackward0",
+    "ctc.ctc", prepare=_prepare, where=(), outputs=("losses", "alpha"), backward_name="CtcLossBackward0",
     shape=lambda log_probs, targets, input_lengths, target_lengths, *rest: [
         (log_probs.shape[1:2], log_probs.dtype),
         ((*log_probs.shape[:2], 2 * max(target_lengths) + 1), log_probs.dtype),

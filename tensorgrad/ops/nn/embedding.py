@@ -40,7 +40,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     return _one_hot(tensor, num_classes)
 
 
-_one_hot = op("one_hot_(input, classes: int)", "index.one_hot", where="",
+_one_hot = op("one_hot_(input, classes: int)", "index.one_hot", where=(),
               shape=lambda index, classes: (*index.shape, classes))  # fmt: skip
 
 
@@ -61,16 +61,16 @@ def check_indices(indices, position: int, name: str) -> None:
 
 
 embedding_row = op("embedding(weight, indices, padding_idx: int, scale_grad_by_freq: bool)", "scatter.embedding",
-                prepare=_check_embedding, where="",
+                prepare=_check_embedding, where=(),
                 weight=lambda g, weight_shape, indices, padding_idx, scale_grad_by_freq:
                 _embedding_grad(g, indices, weight_shape[0], padding_idx, scale_grad_by_freq),
                 shape=lambda weight, indices, *rest: ((*indices.shape, weight.shape[1]), weight.dtype))  # fmt: skip
 _embedding_grad = op("embedding_grad(g, indices, count: int, padding_idx: int, scale_grad_by_freq: bool)",
-                     "scatter.embedding_grad", where="",
+                     "scatter.embedding_grad", where=(),
                      g=lambda g, indices, padding_idx, scale_grad_by_freq:
                      _rows_again(g, indices, padding_idx, scale_grad_by_freq),
                      shape=lambda g, indices, count, *rest: ((count, g.shape[-1]), g.dtype))  # fmt: skip
-_uses = op("embedding_uses(indices, count: int, dtype: any)", "scatter.uses", where="",
+_uses = op("embedding_uses(indices, count: int, dtype: any)", "scatter.uses", where=(),
            shape=lambda indices, count, dtype: (indices.shape, dtype))  # fmt: skip
 
 

@@ -24,7 +24,7 @@ ROWS = {
         input=lambda g, indices, input_shape: max_pool_grad(g, indices, input_shape, None),
         shape=lambda x, samples, kernel, size: [((*x.shape[:2], *size), x.dtype), ((*x.shape[:2], *size), I64)],
         doc="The maxima of windows at random distances, and their indices.",
-        where="",
+        where=(),
     )
     for dims in (2, 3)
 }

@@ -157,7 +157,7 @@ def _row(dims: int):
         ),
         shape=lambda x, grid, *rest: (*x.shape[:2], *grid.shape[1:-1]),
         doc=f"`grid_sample` in {dims} dimensions, with integer codes for mode and padding (see `grid_sampler`).",
-        where="function",
+        where=("function",),
     )
 
 

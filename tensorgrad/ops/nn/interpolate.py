@@ -42,7 +42,7 @@ def _declare(name: str, mode: str) -> None:
         shape=lambda x, size, align, scales: (*x.shape[:2], *size),
         doc="Resizes the input to (N, C, *size).",
         format_of=("input",),
-        where="",
+        where=(),
     )
 
 
@@ -56,7 +56,7 @@ _interpolate_grad = op(  # linear in the gradient: its derivative is the resizin
     shape=lambda g, shape, *rest: tuple(shape),
     doc="The transpose of the resizing `row`.",
     format_of=("grad",),
-    where="",
+    where=(),
 )
 
 # --- arguments -----------------------------------------------------------------------------------------------------

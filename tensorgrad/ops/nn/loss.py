@@ -57,7 +57,7 @@ def _difference_loss(name: str, value, backward_name: str):
         return reduced_loss(value(input - target, knee), reduction)
 
     return op(
-        f"{name}_(input, target, knee: number, reduction: str)", f"loss.{name}", twin=twin, where="",
+        f"{name}_(input, target, knee: number, reduction: str)", f"loss.{name}", twin=twin, where=(),
         backward_kernel=kernels.of_difference(getattr(kernels, f"{name}_grad")), backward_name=backward_name,
     )  # fmt: skip
 
@@ -202,7 +202,7 @@ def _bce_target_slope(g, input, target, weight, reduction):
     return slope if weight is None else slope * weight
 
 
-_bce = op("bce_(input, target, weight=None, reduction: str = 'mean')", "loss.bce", twin=_bce_twin, where="",
+_bce = op("bce_(input, target, weight=None, reduction: str = 'mean')", "loss.bce", twin=_bce_twin, where=(),
           input=_bce_slope, target=_bce_target_slope, backward_kernel="loss.bce_backward",
           backward_name="BinaryCrossEntropyBackward0")  # fmt: skip
 
@@ -260,7 +260,7 @@ def _logits_target_slope(g, input, target, weight, pos_weight, reduction):
 
 _bce_with_logits = op(
     "bce_with_logits_(input, target, weight=None, pos_weight=None, reduction: str = 'mean')",
-    "loss.bce_with_logits", twin=_logits_twin, where="", backward_name="BinaryCrossEntropyWithLogitsBackward0",
+    "loss.bce_with_logits", twin=_logits_twin, where=(), backward_name="BinaryCrossEntropyWithLogitsBackward0",
     input=_logits_slope, target=_logits_target_slope, backward_kernel="loss.bce_with_logits_backward",
 )  # fmt: skip
 
@@ -374,14 +374,14 @@ def _prepare_logits(x, *rest):
 
 
 _nll_grad = op(
-    "nll_grad(g, target, weights, shape: shape, ignore_index: int)", "loss.nll_grad", where="",
+    "nll_grad(g, target, weights, shape: shape, ignore_index: int)", "loss.nll_grad", where=(),
     shape=lambda g, target, weights, shape, ignore_index: (shape, g.dtype),
     g=lambda g, target, weights, g_shape, ignore_index: _of_each(
         _nll(g, target, None, ignore_index, "none")[0] * weights, g_shape
     ),
 )  # fmt: skip
 _nll = op(
-    "nll_(input, target, weight=None, ignore_index: int = -100, reduction: str = 'mean')", "loss.nll", where="",
+    "nll_(input, target, weight=None, ignore_index: int = -100, reduction: str = 'mean')", "loss.nll", where=(),
     outputs=("out", "weights"), prepare=_prepare_classes, backward_name="NllLossBackward0",
     shape=lambda x, t, weight, ignore_index, reduction: [
         (t.shape if reduction == "none" else (), x.dtype), (t.shape, x.dtype)
@@ -440,7 +440,7 @@ def _per_class(weight: Tensor, ndim: int) -> Tensor:
 _cross_entropy = op(
     "cross_entropy_(input, target, weight=None, ignore_index: int = -100, label_smoothing: float = 0.0, "
     "reduction: str = 'mean')",
-    "loss.cross_entropy", twin=_cross_entropy_twin, wrt=("input",), prepare=_prepare_logits, where="",
+    "loss.cross_entropy", twin=_cross_entropy_twin, wrt=("input",), prepare=_prepare_logits, where=(),
     shape=lambda x, t, weight, ignore_index, smoothing, reduction: [
         (t.shape if reduction == "none" else (), x.dtype), (x.shape, x.dtype)
     ],

@@ -29,7 +29,7 @@ def _any(condition: Tensor) -> bool:
 # --- distances -----------------------------------------------------------------------------------------------------
 
 
-@composite("function functional")
+@composite("function", "functional")
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """Computes x₁·x₂ / (max(‖x₁‖, eps) max(‖x₂‖, eps)) along `dim`, of vectors that broadcast.
 
@@ -53,7 +53,7 @@ def _length(x: Tensor, dim: int, eps: float) -> Tensor:
     return size + (eps - raised).clamp(min=0)
 
 
-@composite("function functional")
+@composite("function", "functional")
 def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
     """Computes the distance ‖x₁ - x₂ + eps‖ₚ along the last dimension.
 

@@ -76,7 +76,7 @@ _layer_norm = op(
     ),
     shape=lambda x, w, b, axes, eps: [(x.shape, x.dtype), *[_per_row(x, axes)] * 2],
     backward_name="NativeLayerNormBackward0",
-    where="",
+    where=(),
 )
 
 
@@ -179,11 +179,11 @@ _rms_norm = op(
     ),
     shape=lambda x, w, axes, eps: [(x.shape, x.dtype), _per_row(x, axes)],
     backward_name="FusedRmsNormBackward0",
-    where="",
+    where=(),
 )
 
 
-@composite("functional function")
+@composite("functional", "function")
 def rms_norm(input: Tensor, normalized_shape, weight=None, eps: float | None = None) -> Tensor:
     """Computes x / √(mean(x²) + eps) · weight over the last dimensions, given by `normalized_shape`.
 
@@ -255,7 +255,7 @@ _batch_norm = op(  # also outputs the statistics, for updating the running ones
     shape=lambda x, *rest: [(x.shape, x.dtype), *[_per_channel(x)] * 4],
     backward_name="NativeBatchNormBackward0",
     format_of=("input",),
-    where="",
+    where=(),
 )  # fmt: skip
 
 
@@ -487,7 +487,7 @@ _group_norm = op(
     shape=_group_norm_shapes,
     backward_name="NativeGroupNormBackward0",
     format_of=("input",),
-    where="",
+    where=(),
 )
 
 
@@ -501,7 +501,7 @@ native_group_norm_row = op(  # the same, for when derivatives of the statistics 
     shape=_group_norm_shapes,
     backward_name="NativeGroupNormBackward0",
     format_of=("input",),
-    where="",
+    where=(),
 )
 
 

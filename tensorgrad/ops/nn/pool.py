@@ -35,7 +35,7 @@ _max_pool = op(
     ],
     backward_name="MaxPool2DWithIndicesBackward0",
     format_of=("input",),
-    where="",
+    where=(),
 )
 _max_pool_values = op(  # without indices, which would take twice the memory
     "max_pool_values(input, kernel_size: any, stride: any, padding: any, dilation: any, ceil_mode: bool)",
@@ -43,7 +43,7 @@ _max_pool_values = op(  # without indices, which would take twice the memory
     twin=lambda *given: _max_pool(*given)[0],
     shape=lambda x, *windows: _pool_shape(x.shape, *windows),
     format_of=("input",),
-    where="",
+    where=(),
 )
 max_pool_grad = op(
     "max_pool_grad(grad, indices, shape: any, windows: any)",
@@ -51,14 +51,14 @@ max_pool_grad = op(
     grad=lambda g, indices: _max_pool_gather(g, indices),
     shape=lambda g, indices, shape, windows: (tuple(shape), g.dtype),
     format_of=("indices",),
-    where="",
+    where=(),
 )
 _max_pool_gather = op(
     "max_pool_gather(input, indices)",
     "pool.max_pool_gather",
     input=lambda g, indices, input_shape: max_pool_grad(g, indices, input_shape, None),
     shape=lambda x, indices: (indices.shape, x.dtype),
-    where="",
+    where=(),
 )
 _adaptive_max_pool = op(
     "adaptive_max_pool(input, output_size: any)",
@@ -69,7 +69,7 @@ _adaptive_max_pool = op(
     backward_name="AdaptiveMaxPool2DBackward0",
     format_of=("input",),
     format_ranks=(4,),
-    where="",
+    where=(),
 )
 
 
@@ -91,7 +91,7 @@ _avg_pool = op(
     backward_name="AvgPool2DBackward0",
     format_of=("input",),
     format_ranks=(4,),
-    where="",
+    where=(),
 )
 _avg_pool_grad = op(
     "avg_pool_grad(grad, shape: any, kernel_size: any, stride: any, padding: any, ceil_mode: bool, include: bool, "
@@ -103,7 +103,7 @@ _avg_pool_grad = op(
     shape=lambda g, shape, *rest: (tuple(shape), g.dtype),
     format_of=("grad",),
     format_ranks=(4,),
-    where="",
+    where=(),
 )
 _adaptive_avg_pool = op(
     "adaptive_avg_pool(input, output_size: any)",
@@ -113,7 +113,7 @@ _adaptive_avg_pool = op(
     backward_name="AdaptiveAvgPool2DBackward0",
     format_of=("input",),
     format_ranks=(4,),
-    where="",
+    where=(),
 )
 _adaptive_avg_pool_grad = op(
     "adaptive_avg_pool_grad(grad, shape: any)",
@@ -122,7 +122,7 @@ _adaptive_avg_pool_grad = op(
     shape=lambda g, shape: (tuple(shape), g.dtype),
     format_of=("grad",),
     format_ranks=(4,),
-    where="",
+    where=(),
 )
 
 # --- arguments -----------------------------------------------------------------------------------------------------
@@ -382,7 +382,7 @@ def _avg_pools(dims: int) -> None:
     tensor([0.5000, 2.5000])
     """
     function.__name__ = function.__qualname__ = name
-    export(name, function, "functional function" if dims == 1 else "functional")
+    export(name, function, "functional", *(("function",) if dims == 1 else ()))
 
 
 def _adaptive_avg_pools(dims: int) -> None:
@@ -408,7 +408,7 @@ def _adaptive_avg_pools(dims: int) -> None:
     torch.Size([2, 3, {", ".join("1" * dims)}])
     """
     adaptive_avg_pool.__name__ = adaptive_avg_pool.__qualname__ = name
-    export(name, adaptive_avg_pool, "functional function" if dims == 1 else "functional")
+    export(name, adaptive_avg_pool, "functional", *(("function",) if dims == 1 else ()))
 
 
 for _dims in (1, 2, 3):

@@ -77,19 +77,19 @@ def _sizes(x, h, *others) -> list[tuple]:
 _lstm = op(
     "lstm_layer(x, h, c, w_ih, w_hh, b_ih=None, b_hh=None, w_hr=None, sizes: any = (), reverse: bool = False)",
     "rnn.lstm", twin=_lstm_twin, outputs=("out", "h_n", "c_n"), differentiable_outputs=3, cache=("acts", "cells"),
-    backward_kernel="rnn.lstm_grad", backward_name="LstmLayerBackward0", where="",
+    backward_kernel="rnn.lstm_grad", backward_name="LstmLayerBackward0", where=(),
     shape=lambda x, h, c, *rest: _sizes(x, h, h, c, (len(x), 4 * c.shape[1]), (len(x), c.shape[1])),
 )  # fmt: skip
 _gru = op(
     "gru_layer(x, h, w_ih, w_hh, b_ih=None, b_hh=None, sizes: any = (), reverse: bool = False)",
     "rnn.gru", twin=_gru_twin, outputs=("out", "h_n"), differentiable_outputs=2, cache=("acts",),
-    backward_kernel="rnn.gru_grad", backward_name="GruLayerBackward0", where="",
+    backward_kernel="rnn.gru_grad", backward_name="GruLayerBackward0", where=(),
     shape=lambda x, h, *rest: _sizes(x, h, h, (len(x), 4 * h.shape[1])),
 )  # fmt: skip
 _rnn = op(
     "rnn_layer(x, h, w_ih, w_hh, b_ih=None, b_hh=None, sizes: any = (), reverse: bool = False, relu: bool = False)",
     "rnn.rnn", twin=_rnn_twin, outputs=("out", "h_n"), differentiable_outputs=2,
-    backward_kernel="rnn.rnn_grad", backward_name="RnnLayerBackward0", where="",
+    backward_kernel="rnn.rnn_grad", backward_name="RnnLayerBackward0", where=(),
     shape=lambda x, h, *rest: _sizes(x, h, h),
 )  # fmt: skip
 

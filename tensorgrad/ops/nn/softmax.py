@@ -29,10 +29,10 @@ def _softmax_twin(input, dim):
     return e / e.sum(dim, True)
 
 
-_softmax = op("softmax_(input, dim: int)", "softmax.softmax", where="", kind="same shape", prepare=_checker("softmax"),
+_softmax = op("softmax_(input, dim: int)", "softmax.softmax", where=(), kind="same shape", prepare=_checker("softmax"),
               twin=_softmax_twin, input=lambda g, out, dim: out * (g - (g * out).sum(dim, True)),
               backward_kernel="softmax.softmax_grad", backward_name="SoftmaxBackward0")  # fmt: skip
-_log_softmax = op("log_softmax_(input, dim: int)", "softmax.log_softmax", where="", kind="same shape",
+_log_softmax = op("log_softmax_(input, dim: int)", "softmax.log_softmax", where=(), kind="same shape",
                   prepare=_checker("log_softmax"), twin=lambda input, dim: input - input.logsumexp(dim, True),
                   input=lambda g, out, dim: g - out.exp() * g.sum(dim, True),
                   backward_kernel="softmax.log_softmax_grad", backward_name="LogSoftmaxBackward0")  # fmt: skip

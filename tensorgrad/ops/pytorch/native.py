@@ -7,7 +7,7 @@ from tensorgrad.ops.nn.norm import check_groups, kept_dtype, native_group_norm_r
 from tensorgrad.ops.rearrange import channel_shuffle
 from tensorgrad.tensor import Tensor
 
-alias("native_channel_shuffle", channel_shuffle, "function functional")
+alias("native_channel_shuffle", channel_shuffle, "function", "functional")
 
 
 @composite("function")

@@ -23,7 +23,7 @@ def _copying(name: str, viewing) -> None:
 
     function.__name__ = function.__qualname__ = f"{name}_copy"
     function.__doc__ = f"Returns a copy of the result of `{name}`, in new memory."
-    composite("function method" if name == "narrow" else "function")(function)
+    composite("function", "method" if name == "narrow" else "function")(function)
 
 
 def _slice(input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:

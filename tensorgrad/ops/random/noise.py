@@ -47,7 +47,7 @@ def _filler(name: str, sampler, backward: str):
         sampling.fill(filled, sampler, gen, *args)
         return filled
 
-    row = op(f"{name}_fill(input, args: any, generator: any)", kernel, input=_zero, where="", backward_name=backward,
+    row = op(f"{name}_fill(input, args: any, generator: any)", kernel, input=_zero, where=(), backward_name=backward,
              shape=lambda x, args, gen: x.shape)  # fmt: skip
 
     def fill(self: Tensor, args: tuple, generator) -> Tensor:
@@ -267,7 +267,7 @@ def on_host(kernel):
 
 _bernoulli = op("bernoulli_sample(input, generator: any)",
                 on_host(lambda p, gen: kernels.bernoulli_tensor(gen, p, None)),
-                input=_zero, where="", backward_name="BernoulliBackward0",
+                input=_zero, where=(), backward_name="BernoulliBackward0",
                 shape=lambda p, gen: (p.shape, p.dtype))  # fmt: skip
 
 
@@ -300,7 +300,7 @@ def _check_probabilities(p: Tensor) -> None:
 
 _bernoulli_over = op("bernoulli_over(input, p, generator: any)",
                      on_host(lambda x, p, gen: kernels.bernoulli_tensor(gen, np.broadcast_to(p, x.shape), x.dtype)),
-                     input=_zero, p=lambda g, p_shape: _zeros(g, p_shape), where="", backward_name="BernoulliBackward0",
+                     input=_zero, p=lambda g, p_shape: _zeros(g, p_shape), where=(), backward_name="BernoulliBackward0",
                      shape=lambda x, p, gen: (x.shape, x.dtype))  # fmt: skip
 
 
@@ -324,15 +324,15 @@ def bernoulli_(self: Tensor, p=0.5, *, generator=None) -> Tensor:
 _normal_both = op("normal_both(mean, std, generator: any)",
                   on_host(lambda mean, std, gen: kernels.normal_tensor(gen, mean, std)),
                   mean=lambda g, mean_shape: g.new_zeros(mean_shape), std=lambda g, std_shape: g.new_zeros(std_shape),
-                  where="", backward_name="NormalBackward3",
+                  where=(), backward_name="NormalBackward3",
                   shape=lambda mean, std, gen: (np.broadcast_shapes(mean.shape, std.shape), mean.dtype))  # fmt: skip
 _normal_mean = op("normal_mean(mean, std: float, generator: any)",
                   on_host(lambda mean, std, gen: kernels.normal_tensor(gen, mean, std)),
-                  mean=_zero, where="", backward_name="NormalBackward1",
+                  mean=_zero, where=(), backward_name="NormalBackward1",
                   shape=lambda mean, std, gen: (mean.shape, mean.dtype))  # fmt: skip
 _normal_std = op("normal_std(std, mean: float, generator: any)",
                  on_host(lambda std, mean, gen: kernels.normal_tensor(gen, mean, std)),
-                 std=_zero, where="", backward_name="NormalBackward2",
+                 std=_zero, where=(), backward_name="NormalBackward2",
                  shape=lambda std, mean, gen: (std.shape, std.dtype))  # fmt: skip
 
 
@@ -393,7 +393,7 @@ def _poisson_kernel(rate, gen):
     return draw(gen, rate)
 
 
-_poisson = op("poisson_sample(input, generator: any)", on_host(_poisson_kernel), input=_zero, where="",
+_poisson = op("poisson_sample(input, generator: any)", on_host(_poisson_kernel), input=_zero, where=(),
               backward_name="PoissonBackward0", shape=lambda x, gen: (x.shape, x.dtype))  # fmt: skip
 
 
@@ -423,7 +423,7 @@ def _binomial_kernel(count, prob, gen):
     return draw(gen, count, prob.astype(count.dtype, copy=False))
 
 
-_binomial = op("binomial_sample(count, prob, generator: any)", on_host(_binomial_kernel), where="",
+_binomial = op("binomial_sample(count, prob, generator: any)", on_host(_binomial_kernel), where=(),
                count=no_derivative("binomial"), prob=no_derivative("binomial"),
                shape=lambda n, p, gen: (np.broadcast_shapes(n.shape, p.shape), n.dtype),
                backward_name="BinomialBackward0")  # fmt: skip

@@ -18,7 +18,7 @@ tensor([{values}])"""
 
 def _row(name: str, text: str, values: str):
     """Declares a row whose example shows the values at 1/2 for the degrees 0, 1, 2."""
-    SPECIAL[name] = pointwise(f"special_{name}(x, n)", f"orthogonal.{name}", numbers="all", rule="float", where="",
+    SPECIAL[name] = pointwise(f"special_{name}(x, n)", f"orthogonal.{name}", numbers="all", rule="float", where=(),
                               in_place=False, prepare=real_only(name, half=False),
                               doc=_DOC.format(name=name, text=text, values=values))  # fmt: skip
     return SPECIAL[name]

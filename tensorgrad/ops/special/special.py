@@ -38,7 +38,7 @@ def real_only(name: str, half: bool = True):
     return prepare
 
 
-def _row(signature: str, kernel: str, *, where="function method", in_place=True, half=True, **row):
+def _row(signature: str, kernel: str, *, where=("function", "method"), in_place=True, half=True, **row):
     """A real function of one argument, computed in floating point."""
     name = signature.partition("(")[0]
     return pointwise(signature, kernel, rule="float", where=where, in_place=in_place,
@@ -47,7 +47,7 @@ def _row(signature: str, kernel: str, *, where="function method", in_place=True,
 
 def _special(signature: str, kernel: str, **row):
     """A row that is public only in `torch.special`."""
-    function = _row(f"special_{signature}", f"special.{kernel}", where="", in_place=False, **row)
+    function = _row(f"special_{signature}", f"special.{kernel}", where=(), in_place=False, **row)
     SPECIAL[signature.partition("(")[0]] = function
     return function
 
@@ -110,10 +110,10 @@ lgamma = _row("lgamma(input)", "special.lgamma", input=lambda g, input: g * inpu
               doc="log |Γ(input)|; ∞ at 0, -1, -2, ...")  # fmt: skip
 digamma = _row("digamma(input)", "special.digamma", input=lambda g, input: g * _polygamma(input, 1),
                doc="ψ(input) = Γ'(input) / Γ(input), `lgamma`'s derivative; -∞ at 0, NaN at -1, -2, ...")  # fmt: skip
-_polygamma: Callable = pointwise("polygamma(input, n: int)", "pointwise.polygamma", rule="float", where="",
+_polygamma: Callable = pointwise("polygamma(input, n: int)", "pointwise.polygamma", rule="float", where=(),
                        prepare=real_only("polygamma"),
                        input=lambda g, input, n: g * _polygamma(input, n + 1))  # fmt: skip
-_zeta: Callable = pointwise("special_zeta(input, other)", "pointwise.zeta", numbers="all", rule="float", where="",
+_zeta: Callable = pointwise("special_zeta(input, other)", "pointwise.zeta", numbers="all", rule="float", where=(),
                   in_place=False, prepare=real_only("zeta", half=False), input=not_implemented("zeta"),
                   other=lambda g, input, other: g * -input * _zeta(input + 1, other))  # fmt: skip
 
@@ -218,7 +218,7 @@ xlogy = pointwise("xlogy(input, other)", "pointwise.xlogy", numbers="all", rule=
                   other=lambda g, input, other: g * (input / other),
                   doc="input · log(other), 0 where input is 0 (unless other is NaN).")  # fmt: skip
 xlog1py = pointwise("special_xlog1py(input, other)", "pointwise.xlog1py", numbers="all", rule="float",
-                    where="", in_place=False,
+                    where=(), in_place=False,
                     input=lambda g, input, other: _times_log_slope(g, input, other, 1),
                     other=lambda g, input, other: g * (input / (other + 1)),
                     doc="input · log(1 + other), 0 where input is 0 (unless other is NaN).")  # fmt: skip
