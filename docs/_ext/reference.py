@@ -57,7 +57,7 @@ def blocks(text: str) -> Iterator[tuple[str, str]]:
     """A docstring as ("text" | "example" | "list", content)."""
     for block in re.split(r"\n\s*\n", text):
         lines = inspect.cleandoc(block).splitlines()
-        if not lines or lines == ["Example::"]:
+        if not lines:
             continue
         while lines:
             if lines[0].lstrip().startswith(">>>"):

@@ -36,15 +36,13 @@ def vmap(
         ValueError: If arguments, ``in_dims``, results and ``out_dims`` do not match; the message says which.
         RuntimeError: If random values were drawn that are not allowed.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> batched_dot = torch.func.vmap(torch.dot)
-        >>> batched_dot(torch.ones(2, 3), torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]))
-        tensor([ 6., 15.])
-        >>> gradients = torch.func.vmap(torch.func.grad(lambda w, x: (w * x) ** 2), in_dims=(None, 0))
-        >>> gradients(torch.tensor(2.0), torch.tensor([1.0, 3.0]))
-        tensor([ 4., 36.])
+    >>> import tensorgrad as torch
+    >>> batched_dot = torch.func.vmap(torch.dot)
+    >>> batched_dot(torch.ones(2, 3), torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]))
+    tensor([ 6., 15.])
+    >>> gradients = torch.func.vmap(torch.func.grad(lambda w, x: (w * x) ** 2), in_dims=(None, 0))
+    >>> gradients(torch.tensor(2.0), torch.tensor([1.0, 3.0]))
+    tensor([ 4., 36.])
     """
     if randomness not in ("error", "different", "same"):
         raise RuntimeError(f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}")

@@ -197,15 +197,13 @@ def grad(func: Callable, argnums: ArgNums = 0, has_aux: bool = False) -> Callabl
     Raises (when called):
         RuntimeError: If there is no such argument, or the result is not a scalar.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> torch.func.grad(torch.sin)(torch.tensor(0.0))
-        tensor(1.)
-        >>> torch.func.grad(torch.func.grad(lambda x: x**3))(torch.tensor(2.0))
-        tensor(12.)
-        >>> torch.func.grad(lambda p: p["w"] * p["b"])({"w": torch.tensor(2.0), "b": torch.tensor(3.0)})
-        {'w': tensor(3.), 'b': tensor(2.)}
+    >>> import tensorgrad as torch
+    >>> torch.func.grad(torch.sin)(torch.tensor(0.0))
+    tensor(1.)
+    >>> torch.func.grad(torch.func.grad(lambda x: x**3))(torch.tensor(2.0))
+    tensor(12.)
+    >>> torch.func.grad(lambda p: p["w"] * p["b"])({"w": torch.tensor(2.0), "b": torch.tensor(3.0)})
+    {'w': tensor(3.), 'b': tensor(2.)}
     """
     with_value = grad_and_value(func, argnums, has_aux)
 
@@ -220,11 +218,9 @@ def grad(func: Callable, argnums: ArgNums = 0, has_aux: bool = False) -> Callabl
 def grad_and_value(func: Callable, argnums: ArgNums = 0, has_aux: bool = False) -> Callable:
     """Like :func:`grad`, but also returns the value: (gradient, value), or (gradient, (value, aux)) with ``has_aux``.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> torch.func.grad_and_value(lambda x: x**3)(torch.tensor(2.0))
-        (tensor(12.), tensor(8.))
+    >>> import tensorgrad as torch
+    >>> torch.func.grad_and_value(lambda x: x**3)(torch.tensor(2.0))
+    (tensor(12.), tensor(8.))
     """
 
     @functools.wraps(func, updated=())
@@ -262,12 +258,10 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> Any:
     Raises:
         RuntimeError: If the result does not consist of floating-point tensors.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> value, multiply = torch.func.vjp(torch.sin, torch.zeros(2))
-        >>> multiply(torch.tensor([1.0, 2.0]))
-        (tensor([1., 2.]),)
+    >>> import tensorgrad as torch
+    >>> value, multiply = torch.func.vjp(torch.sin, torch.zeros(2))
+    >>> multiply(torch.tensor([1.0, 2.0]))
+    (tensor([1., 2.]),)
     """
     run, multiply = _vjp(func, primals, None, has_aux)
     value = run.out(run.result)
@@ -314,11 +308,9 @@ def jvp(func: Callable, primals: Any, tangents: Any, *, strict: bool = False, ha
     Raises:
         RuntimeError: If primals and tangents do not match, or the result does not consist of tensors.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> torch.func.jvp(torch.sin, (torch.zeros(2),), (torch.tensor([1.0, 2.0]),))
-        (tensor([0., 0.]), tensor([1., 2.]))
+    >>> import tensorgrad as torch
+    >>> torch.func.jvp(torch.sin, (torch.zeros(2),), (torch.tensor([1.0, 2.0]),))
+    (tensor([0., 0.]), tensor([1., 2.]))
     """
     if not isinstance(primals, tuple):
         raise RuntimeError(f"{_JVP}: Expected primals to be a tuple. E.g. it should be valid to call f(*primals).")
@@ -368,12 +360,10 @@ def _check_dependence(run: _Run) -> None:
 def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:
     """Returns the value, and a function ``tangents -> jvp(func, primals, tangents)[1]`` that is cheap to call often.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> value, slope = torch.func.linearize(torch.sin, torch.zeros(2))
-        >>> slope(torch.tensor([1.0, 2.0]))
-        tensor([1., 2.])
+    >>> import tensorgrad as torch
+    >>> value, slope = torch.func.linearize(torch.sin, torch.zeros(2))
+    >>> slope(torch.tensor([1.0, 2.0]))
+    tensor([1., 2.])
     """
     run = _Run(_JVP, func, primals)
     run.check_outputs(_JVP)
@@ -434,12 +424,10 @@ def jacrev(func: Callable, argnums: ArgNums = 0, *, has_aux: bool = False, chunk
         A function whose result is nested like ``func``'s, and within that like the arguments: tensors of shape
         ``output.shape + input.shape``.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> torch.func.jacrev(torch.sin)(torch.zeros(2))
-        tensor([[1., 0.],
-                [0., 1.]])
+    >>> import tensorgrad as torch
+    >>> torch.func.jacrev(torch.sin)(torch.zeros(2))
+    tensor([[1., 0.],
+            [0., 1.]])
     """
     if chunk_size is not None and chunk_size <= 0:
         raise ValueError("jacrev: `chunk_size` should be greater than 0.")
@@ -474,12 +462,10 @@ def jacfwd(func: Callable, argnums: ArgNums = 0, has_aux: bool = False, *, rando
 
     ``func`` runs once, so ``randomness`` only determines whether it may draw random values at all.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> torch.func.jacfwd(torch.sin)(torch.zeros(2))
-        tensor([[1., 0.],
-                [0., 1.]])
+    >>> import tensorgrad as torch
+    >>> torch.func.jacfwd(torch.sin)(torch.zeros(2))
+    tensor([[1., 0.],
+            [0., 1.]])
     """
 
     @functools.wraps(func, updated=())
@@ -506,11 +492,9 @@ def jacfwd(func: Callable, argnums: ArgNums = 0, has_aux: bool = False, *, rando
 def hessian(func: Callable, argnums: ArgNums = 0) -> Callable:
     """Returns the second derivatives of a function: the Jacobian, by columns, of its Jacobian by rows.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> torch.func.hessian(lambda x: (x**3).sum())(torch.tensor([1.0, 2.0]))
-        tensor([[ 6.,  0.],
-                [ 0., 12.]])
+    >>> import tensorgrad as torch
+    >>> torch.func.hessian(lambda x: (x**3).sum())(torch.tensor([1.0, 2.0]))
+    tensor([[ 6.,  0.],
+            [ 0., 12.]])
     """
     return jacfwd(jacrev(func, argnums), argnums)

@@ -34,13 +34,11 @@ def functional_call(
         ValueError: If there are two tensors for the same parameter or buffer.
         RuntimeError: See ``strict``.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> layer = torch.nn.Linear(2, 1)
-        >>> tensors = {"weight": torch.ones(1, 2), "bias": torch.zeros(1)}
-        >>> torch.func.functional_call(layer, tensors, torch.tensor([[3.0, 4.0]]))
-        tensor([[7.]])
+    >>> import tensorgrad as torch
+    >>> layer = torch.nn.Linear(2, 1)
+    >>> tensors = {"weight": torch.ones(1, 2), "bias": torch.zeros(1)}
+    >>> torch.func.functional_call(layer, tensors, torch.tensor([[3.0, 4.0]]))
+    tensor([[7.]])
     """
     from tensorgrad.nn.utils.stateless import _functional_call, merged
 
@@ -54,18 +52,16 @@ def stack_module_state(models: Sequence[Module] | Any) -> tuple[dict[str, Tensor
     Raises:
         RuntimeError: If there are no modules, or if their classes, modes or ``requires_grad`` differ.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> from tensorgrad.func import functional_call, stack_module_state, vmap
-        >>> models = [torch.nn.Linear(2, 1) for _ in range(3)]
-        >>> params, buffers = stack_module_state(models)
-        >>> params["weight"].shape
-        torch.Size([3, 1, 2])
-        >>> def run(params, buffers, x):
-        ...     return functional_call(models[0], (params, buffers), (x,))
-        >>> vmap(run, in_dims=(0, 0, None))(params, buffers, torch.ones(4, 2)).shape
-        torch.Size([3, 4, 1])
+    >>> import tensorgrad as torch
+    >>> from tensorgrad.func import functional_call, stack_module_state, vmap
+    >>> models = [torch.nn.Linear(2, 1) for _ in range(3)]
+    >>> params, buffers = stack_module_state(models)
+    >>> params["weight"].shape
+    torch.Size([3, 1, 2])
+    >>> def run(params, buffers, x):
+    ...     return functional_call(models[0], (params, buffers), (x,))
+    >>> vmap(run, in_dims=(0, 0, None))(params, buffers, torch.ones(4, 2)).shape
+    torch.Size([3, 4, 1])
     """
     models = list(models)
     if not models:

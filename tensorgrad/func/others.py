@@ -59,14 +59,12 @@ def rearrange(tensor: Tensor | Sequence[Tensor], pattern: str, **axes_lengths: i
     Raises:
         ValueError: If the pattern is invalid, or does not match the shape.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> images = torch.zeros(32, 30, 40, 3)
-        >>> torch.func.rearrange(images, "b h w c -> b c h w").shape
-        torch.Size([32, 3, 30, 40])
-        >>> torch.func.rearrange(images, "b (h1 h) (w1 w) c -> (b h1 w1) h w c", h1=2, w1=2).shape
-        torch.Size([128, 15, 20, 3])
+    >>> import tensorgrad as torch
+    >>> images = torch.zeros(32, 30, 40, 3)
+    >>> torch.func.rearrange(images, "b h w c -> b c h w").shape
+    torch.Size([32, 3, 30, 40])
+    >>> torch.func.rearrange(images, "b (h1 h) (w1 w) c -> (b h1 w1) h w c", h1=2, w1=2).shape
+    torch.Size([128, 15, 20, 3])
     """
     if not isinstance(tensor, Tensor):
         tensor = torch.stack(list(tensor))

@@ -34,11 +34,9 @@ def _suffix(module: Module) -> str:
 class ReLU(_InPlace):
     """max(x, 0), the rectified linear unit. ``inplace``: write into the input.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> torch.nn.ReLU()(torch.tensor([-1.0, 2.0]))
-        tensor([0., 2.])
+    >>> import tensorgrad as torch
+    >>> torch.nn.ReLU()(torch.tensor([-1.0, 2.0]))
+    tensor([0., 2.])
     """
 
     def forward(self, input: Tensor) -> Tensor:
@@ -509,11 +507,9 @@ class Softmax(_Along):
     Args:
         dim: the dimension that j runs over; omitting it is deprecated (0 for 0, 1 or 3 dimensions, else 1).
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> torch.nn.Softmax(dim=1)(torch.zeros(1, 4))
-        tensor([[0.2500, 0.2500, 0.2500, 0.2500]])
+    >>> import tensorgrad as torch
+    >>> torch.nn.Softmax(dim=1)(torch.zeros(1, 4))
+    tensor([[0.2500, 0.2500, 0.2500, 0.2500]])
     """
 
     def forward(self, input: Tensor) -> Tensor:

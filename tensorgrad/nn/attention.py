@@ -41,13 +41,11 @@ class MultiheadAttention(Module):
     Raises:
         ValueError, AssertionError: the sizes are invalid.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> x = torch.zeros(2, 5, 16)
-        >>> y, weights = torch.nn.MultiheadAttention(16, 4, batch_first=True)(x, x, x)
-        >>> y.shape, weights.shape
-        (torch.Size([2, 5, 16]), torch.Size([2, 5, 5]))
+    >>> import tensorgrad as torch
+    >>> x = torch.zeros(2, 5, 16)
+    >>> y, weights = torch.nn.MultiheadAttention(16, 4, batch_first=True)(x, x, x)
+    >>> y.shape, weights.shape
+    (torch.Size([2, 5, 16]), torch.Size([2, 5, 5]))
     """
 
     def __init__(

@@ -120,12 +120,10 @@ class BatchNorm2d(_BatchNorm):
     Raises:
         ValueError: the input does not have four dimensions.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> norm = torch.nn.BatchNorm2d(3)
-        >>> norm(torch.zeros(2, 3, 4, 4)).shape, norm.num_batches_tracked
-        (torch.Size([2, 3, 4, 4]), tensor(1))
+    >>> import tensorgrad as torch
+    >>> norm = torch.nn.BatchNorm2d(3)
+    >>> norm(torch.zeros(2, 3, 4, 4)).shape, norm.num_batches_tracked
+    (torch.Size([2, 3, 4, 4]), tensor(1))
     """
 
     ranks = (4,)
@@ -153,12 +151,10 @@ class SyncBatchNorm(_BatchNorm):
     Raises:
         ValueError: the input has fewer than two dimensions or no channels.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> torch.nn.SyncBatchNorm(2)(torch.tensor([[1.0, 10.0], [3.0, 30.0]]))
-        tensor([[-1.0000, -1.0000],
-                [ 1.0000,  1.0000]], grad_fn=<NativeBatchNormBackward0>)
+    >>> import tensorgrad as torch
+    >>> torch.nn.SyncBatchNorm(2)(torch.tensor([[1.0, 10.0], [3.0, 30.0]]))
+    tensor([[-1.0000, -1.0000],
+            [ 1.0000,  1.0000]], grad_fn=<NativeBatchNormBackward0>)
     """
 
     def __init__(
@@ -190,12 +186,10 @@ class SyncBatchNorm(_BatchNorm):
         Returns:
             ``module``, or its replacement if it is itself a batch norm.
 
-        Example::
-
-            >>> import tensorgrad as torch
-            >>> net = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
-            >>> type(torch.nn.SyncBatchNorm.convert_sync_batchnorm(net)[1]).__name__
-            'SyncBatchNorm'
+        >>> import tensorgrad as torch
+        >>> net = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
+        >>> type(torch.nn.SyncBatchNorm.convert_sync_batchnorm(net)[1]).__name__
+        'SyncBatchNorm'
         """
         found: Any = module
         if isinstance(found, _BatchNorm):

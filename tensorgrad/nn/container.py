@@ -102,15 +102,13 @@ class Sequential(_Indexed):
     Args:
         args: the modules; or one ``OrderedDict`` of modules by name.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> from tensorgrad import nn
-        >>> model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
-        >>> model(torch.zeros(4, 2)).shape
-        torch.Size([4, 1])
-        >>> model[1]
-        ReLU()
+    >>> import tensorgrad as torch
+    >>> from tensorgrad import nn
+    >>> model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
+    >>> model(torch.zeros(4, 2)).shape
+    torch.Size([4, 1])
+    >>> model[1]
+    ReLU()
     """
 
     def __init__(self, *args: Any):
@@ -183,14 +181,12 @@ def _times(modules: Sequential, other: int) -> int:
 class ModuleList(_Indexed):
     """A list of modules that registers them; it has no ``forward`` of its own.
 
-    Example::
-
-        >>> from tensorgrad import nn
-        >>> layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
-        >>> layers
-        ModuleList(
-          (0-2): 3 x Linear(in_features=4, out_features=4, bias=True)
-        )
+    >>> from tensorgrad import nn
+    >>> layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
+    >>> layers
+    ModuleList(
+      (0-2): 3 x Linear(in_features=4, out_features=4, bias=True)
+    )
     """
 
     def __init__(self, modules: Iterable[Module] | None = None):
@@ -242,12 +238,10 @@ class ModuleList(_Indexed):
 class ModuleDict(Module):
     """A dictionary of modules that registers them; it has no ``forward`` of its own.
 
-    Example::
-
-        >>> from tensorgrad import nn
-        >>> heads = nn.ModuleDict({"policy": nn.Linear(8, 4), "value": nn.Linear(8, 1)})
-        >>> list(heads)
-        ['policy', 'value']
+    >>> from tensorgrad import nn
+    >>> heads = nn.ModuleDict({"policy": nn.Linear(8, 4), "value": nn.Linear(8, 1)})
+    >>> list(heads)
+    ['policy', 'value']
     """
 
     def __init__(self, modules: Mapping[str, Module] | None = None):
@@ -340,12 +334,10 @@ def _line(key: Any, value: Any, kind_of_data: Callable) -> str:
 class ParameterList(Module):
     """A list of parameters that registers them. Tensors become parameters; other objects are stored unchanged.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> rows = torch.nn.ParameterList([torch.zeros(2), torch.zeros(3)])
-        >>> [p.shape for p in rows.parameters()]
-        [torch.Size([2]), torch.Size([3])]
+    >>> import tensorgrad as torch
+    >>> rows = torch.nn.ParameterList([torch.zeros(2), torch.zeros(3)])
+    >>> [p.shape for p in rows.parameters()]
+    [torch.Size([2]), torch.Size([3])]
     """
 
     def __init__(self, values: Iterable[Any] | None = None):
@@ -402,12 +394,10 @@ class ParameterList(Module):
 class ParameterDict(Module):
     """A dictionary of parameters that registers them. Tensors become parameters; other objects are stored unchanged.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> gains = torch.nn.ParameterDict({"left": torch.ones(2)})
-        >>> gains["left"].requires_grad
-        True
+    >>> import tensorgrad as torch
+    >>> gains = torch.nn.ParameterDict({"left": torch.ones(2)})
+    >>> gains["left"].requires_grad
+    True
     """
 
     def __init__(self, parameters: Any = None):

@@ -146,11 +146,9 @@ class Conv1d(_Conv):
     The arguments are those of :class:`Conv2d`; ``weight`` is (out_channels, in_channels / groups, kernel_size).
     L becomes ⌊(L + 2·padding - dilation·(kernel_size - 1) - 1) / stride⌋ + 1.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> torch.nn.Conv1d(16, 33, 3, stride=2)(torch.zeros(20, 16, 50)).shape
-        torch.Size([20, 33, 24])
+    >>> import tensorgrad as torch
+    >>> torch.nn.Conv1d(16, 33, 3, stride=2)(torch.zeros(20, 16, 50)).shape
+    torch.Size([20, 33, 24])
     """
 
     dimensions = 1
@@ -181,11 +179,9 @@ class Conv2d(_Conv):
     Raises:
         ValueError: ``groups`` does not divide the channels, or the padding is unknown.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> torch.nn.Conv2d(3, 8, 3, padding=1)(torch.zeros(1, 3, 32, 32)).shape
-        torch.Size([1, 8, 32, 32])
+    >>> import tensorgrad as torch
+    >>> torch.nn.Conv2d(3, 8, 3, padding=1)(torch.zeros(1, 3, 32, 32)).shape
+    torch.Size([1, 8, 32, 32])
     """
 
     dimensions = 2
@@ -307,11 +303,9 @@ class ConvTranspose2d(_ConvTranspose):
         ValueError: ``groups`` does not divide the channels, or ``padding_mode`` is not ``zeros``; or, when called, no
             convolution with these settings turns ``output_size`` into the input's size.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> torch.nn.ConvTranspose2d(4, 2, 3, stride=2)(torch.zeros(1, 4, 5, 5), output_size=(12, 12)).shape
-        torch.Size([1, 2, 12, 12])
+    >>> import tensorgrad as torch
+    >>> torch.nn.ConvTranspose2d(4, 2, 3, stride=2)(torch.zeros(1, 4, 5, 5), output_size=(12, 12)).shape
+    torch.Size([1, 2, 12, 12])
     """
 
     dimensions = 2

@@ -15,11 +15,9 @@ class PairwiseDistance(Module):
         eps: added to the difference, which keeps the gradient finite at 0.
         keepdim: keep the last dimension with size 1.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> torch.nn.PairwiseDistance()(torch.zeros(10, 3), torch.ones(10, 3)).shape
-        torch.Size([10])
+    >>> import tensorgrad as torch
+    >>> torch.nn.PairwiseDistance()(torch.zeros(10, 3), torch.ones(10, 3)).shape
+    torch.Size([10])
     """
 
     def __init__(self, p: float = 2.0, eps: float = 1e-06, keepdim: bool = False) -> None:
@@ -33,11 +31,9 @@ class PairwiseDistance(Module):
 class CosineSimilarity(Module):
     """x₁·x₂ / max(‖x₁‖ ‖x₂‖, eps) along dimension ``dim``.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> torch.nn.CosineSimilarity()(torch.ones(10, 3), torch.ones(10, 3)).shape
-        torch.Size([10])
+    >>> import tensorgrad as torch
+    >>> torch.nn.CosineSimilarity()(torch.ones(10, 3), torch.ones(10, 3)).shape
+    torch.Size([10])
     """
 
     def __init__(self, dim: int = 1, eps: float = 1e-08) -> None:

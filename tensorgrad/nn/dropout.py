@@ -41,11 +41,9 @@ class Dropout(_Dropout):
 
     Hinton et al., 2012, *Improving neural networks by preventing co-adaptation of feature detectors*.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> torch.nn.Dropout(0.2).eval()(torch.ones(3))
-        tensor([1., 1., 1.])
+    >>> import tensorgrad as torch
+    >>> torch.nn.Dropout(0.2).eval()(torch.ones(3))
+    tensor([1., 1., 1.])
     """
 
     def forward(self, input: Tensor) -> Tensor:

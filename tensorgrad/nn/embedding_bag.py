@@ -32,13 +32,11 @@ class EmbeddingBag(Module):
     Raises:
         AssertionError: ``padding_idx`` is out of range.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> bags = torch.nn.EmbeddingBag.from_pretrained(torch.tensor([[1.0], [2.0], [4.0]]), mode="sum")
-        >>> bags(torch.tensor([0, 1, 2]), torch.tensor([0, 2]))
-        tensor([[3.],
-                [4.]])
+    >>> import tensorgrad as torch
+    >>> bags = torch.nn.EmbeddingBag.from_pretrained(torch.tensor([[1.0], [2.0], [4.0]]), mode="sum")
+    >>> bags(torch.tensor([0, 1, 2]), torch.tensor([0, 2]))
+    tensor([[3.],
+            [4.]])
     """
 
     def __init__(

@@ -11,11 +11,9 @@ from tensorgrad.tensor import Tensor
 class Flatten(Module):
     """Merges the dimensions ``start_dim`` to ``end_dim`` into one; by default all but the first (the batch).
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> torch.nn.Flatten()(torch.zeros(32, 1, 5, 5)).shape
-        torch.Size([32, 25])
+    >>> import tensorgrad as torch
+    >>> torch.nn.Flatten()(torch.zeros(32, 1, 5, 5)).shape
+    torch.Size([32, 25])
     """
 
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
@@ -39,11 +37,9 @@ class Unflatten(Module):
     Raises:
         TypeError: ``unflattened_size`` is not a tuple or list of ints.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> torch.nn.Unflatten(1, (2, 5, 5))(torch.zeros(2, 50)).shape
-        torch.Size([2, 2, 5, 5])
+    >>> import tensorgrad as torch
+    >>> torch.nn.Unflatten(1, (2, 5, 5))(torch.zeros(2, 50)).shape
+    torch.Size([2, 2, 5, 5])
     """
 
     def __init__(self, dim: int, unflattened_size: Any) -> None:
@@ -75,11 +71,9 @@ class PixelShuffle(Module):
     Raises:
         RuntimeError: when called, if r² does not divide the channels.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> torch.nn.PixelShuffle(3)(torch.zeros(1, 9, 4, 4)).shape
-        torch.Size([1, 1, 12, 12])
+    >>> import tensorgrad as torch
+    >>> torch.nn.PixelShuffle(3)(torch.zeros(1, 9, 4, 4)).shape
+    torch.Size([1, 1, 12, 12])
     """
 
     def __init__(self, upscale_factor: int) -> None:

@@ -19,11 +19,9 @@ class Fold(Module):
         padding: how many zeros had been added on each side.
         stride: the distance between windows.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> torch.nn.Fold(output_size=(4, 5), kernel_size=(2, 2))(torch.zeros(1, 3 * 2 * 2, 12)).shape
-        torch.Size([1, 3, 4, 5])
+    >>> import tensorgrad as torch
+    >>> torch.nn.Fold(output_size=(4, 5), kernel_size=(2, 2))(torch.zeros(1, 3 * 2 * 2, 12)).shape
+    torch.Size([1, 3, 4, 5])
     """
 
     def __init__(
@@ -46,11 +44,9 @@ class Fold(Module):
 class Unfold(Module):
     """Extracts windows of images (N, C, H, W) as columns (N, C · window size, windows). Arguments: :class:`Fold`.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> torch.nn.Unfold(kernel_size=(2, 3))(torch.zeros(2, 5, 3, 4)).shape
-        torch.Size([2, 30, 4])
+    >>> import tensorgrad as torch
+    >>> torch.nn.Unfold(kernel_size=(2, 3))(torch.zeros(2, 5, 3, 4)).shape
+    torch.Size([2, 30, 4])
     """
 
     def __init__(self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> None:

@@ -86,14 +86,12 @@ def conv2d_input(
         grad_output: the gradient with respect to the result.
         stride, padding, dilation, groups: those of the convolution.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> weight = torch.ones(1, 1, 2, 2)
-        >>> torch.nn.grad.conv2d_input((1, 1, 3, 3), weight, torch.ones(1, 1, 2, 2))
-        tensor([[[[1., 2., 1.],
-                  [2., 4., 2.],
-                  [1., 2., 1.]]]])
+    >>> import tensorgrad as torch
+    >>> weight = torch.ones(1, 1, 2, 2)
+    >>> torch.nn.grad.conv2d_input((1, 1, 3, 3), weight, torch.ones(1, 1, 2, 2))
+    tensor([[[[1., 2., 1.],
+              [2., 4., 2.],
+              [1., 2., 1.]]]])
     """
     return _by_input(F.conv2d, input_size, weight, grad_output, (stride, padding, dilation, groups))
 
@@ -114,13 +112,11 @@ def conv2d_weight(
         weight_size: the weight's shape.
         others: as in :func:`conv2d_input`.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> image = torch.arange(9.0).reshape(1, 1, 3, 3)
-        >>> torch.nn.grad.conv2d_weight(image, (1, 1, 2, 2), torch.ones(1, 1, 2, 2))
-        tensor([[[[ 8., 12.],
-                  [20., 24.]]]])
+    >>> import tensorgrad as torch
+    >>> image = torch.arange(9.0).reshape(1, 1, 3, 3)
+    >>> torch.nn.grad.conv2d_weight(image, (1, 1, 2, 2), torch.ones(1, 1, 2, 2))
+    tensor([[[[ 8., 12.],
+              [20., 24.]]]])
     """
     return _by_weight(F.conv2d, input, weight_size, grad_output, (stride, padding, dilation, groups))
 

@@ -27,11 +27,9 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     Raises:
         ValueError: the name is unknown, or the slope is not a number.
 
-    Example::
-
-        >>> from tensorgrad import nn
-        >>> nn.init.calculate_gain("tanh")
-        1.6666666666666667
+    >>> from tensorgrad import nn
+    >>> nn.init.calculate_gain("tanh")
+    1.6666666666666667
     """
     if nonlinearity in _LINEAR or nonlinearity == "sigmoid":
         return 1

@@ -87,12 +87,10 @@ class LazyLinear(LazyModuleMixin, linear.Linear):
         out_features: the size of the last dimension of the result.
         bias: whether there is a bias.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> layer = torch.nn.LazyLinear(4)
-        >>> layer(torch.zeros(2, 3)).shape, layer
-        (torch.Size([2, 4]), Linear(in_features=3, out_features=4, bias=True))
+    >>> import tensorgrad as torch
+    >>> layer = torch.nn.LazyLinear(4)
+    >>> layer(torch.zeros(2, 3)).shape, layer
+    (torch.Size([2, 4]), Linear(in_features=3, out_features=4, bias=True))
     """
 
     cls_to_become = linear.Linear

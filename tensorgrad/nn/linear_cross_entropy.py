@@ -40,14 +40,12 @@ class LinearCrossEntropyOptions:
         ValueError: a value is not one of these; or, when the options are used, ``batch_chunk_size`` and
             ``chunking_method`` give different sizes.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> options = torch.nn.LinearCrossEntropyOptions(batch_chunk_size=2)
-        >>> x, words = torch.ones(5, 3), torch.zeros(100, 3)
-        >>> loss = torch.nn.functional.linear_cross_entropy(x, words, torch.arange(5), options=options)
-        >>> loss, torch.tensor(100.0).log()
-        (tensor(4.6052), tensor(4.6052))
+    >>> import tensorgrad as torch
+    >>> options = torch.nn.LinearCrossEntropyOptions(batch_chunk_size=2)
+    >>> x, words = torch.ones(5, 3), torch.zeros(100, 3)
+    >>> loss = torch.nn.functional.linear_cross_entropy(x, words, torch.arange(5), options=options)
+    >>> loss, torch.tensor(100.0).log()
+    (tensor(4.6052), tensor(4.6052))
     """
 
     allow_retain_graph: bool = False
@@ -122,12 +120,10 @@ def linear_cross_entropy(
     Raises:
         RuntimeError: the shapes do not match.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> x, words = torch.tensor([[1.0, 0.0]]), torch.zeros(4, 2)
-        >>> torch.nn.functional.linear_cross_entropy(x, words, torch.tensor([3]))
-        tensor(1.3863)
+    >>> import tensorgrad as torch
+    >>> x, words = torch.tensor([[1.0, 0.0]]), torch.zeros(4, 2)
+    >>> torch.nn.functional.linear_cross_entropy(x, words, torch.tensor([3]))
+    tensor(1.3863)
     """
     outputs = _check_linear(input, linear_weight, linear_bias)
     classes, *points = outputs
@@ -235,12 +231,10 @@ class LinearCrossEntropyLoss(_WeightedLoss):
     Raises:
         RuntimeError: ``weight`` is not (C), or ``label_smoothing`` is not in [0, 1].
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> loss = torch.nn.LinearCrossEntropyLoss(8, 1000)
-        >>> loss(torch.zeros(2, 8), torch.tensor([3, 999]))
-        tensor(6.9078, grad_fn=<NllLossBackward0>)
+    >>> import tensorgrad as torch
+    >>> loss = torch.nn.LinearCrossEntropyLoss(8, 1000)
+    >>> loss(torch.zeros(2, 8), torch.tensor([3, 999]))
+    tensor(6.9078, grad_fn=<NllLossBackward0>)
     """
 
     def __init__(

@@ -60,11 +60,9 @@ class MSELoss(_Loss):
     Input and target have the same shape (other shapes are broadcast, with a warning). The result is a scalar, or has
     their shape with ``reduction="none"``.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> torch.nn.MSELoss()(torch.zeros(3), torch.ones(3))
-        tensor(1.)
+    >>> import tensorgrad as torch
+    >>> torch.nn.MSELoss()(torch.zeros(3), torch.ones(3))
+    tensor(1.)
     """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
@@ -138,11 +136,9 @@ class CrossEntropyLoss(_WeightedLoss):
     Called with scores (N, C) or (N, C, d₁, ...) and class indices (N) or (N, d₁, ...), or probabilities of the
     scores' shape.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> torch.nn.CrossEntropyLoss()(torch.zeros(3, 4), torch.tensor([0, 1, 2]))
-        tensor(1.3863)
+    >>> import tensorgrad as torch
+    >>> torch.nn.CrossEntropyLoss()(torch.zeros(3, 4), torch.tensor([0, 1, 2]))
+    tensor(1.3863)
     """
 
     def __init__(
@@ -342,12 +338,10 @@ class CTCLoss(_Loss):
 
     The arguments of a call are explained at :func:`~tensorgrad.nn.functional.ctc_loss`.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> log_probs = torch.zeros(4, 1, 3).log_softmax(2)  # 15 paths of 81 spell "1 2"
-        >>> torch.nn.CTCLoss(reduction="sum")(log_probs, torch.tensor([[1, 2]]), (4,), (2,)).neg().exp() * 81
-        tensor(15.0000)
+    >>> import tensorgrad as torch
+    >>> log_probs = torch.zeros(4, 1, 3).log_softmax(2)  # 15 paths of 81 spell "1 2"
+    >>> torch.nn.CTCLoss(reduction="sum")(log_probs, torch.tensor([[1, 2]]), (4,), (2,)).neg().exp() * 81
+    tensor(15.0000)
     """
 
     def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> None:

@@ -35,23 +35,21 @@ class Module(Hooked, Stateful, Convertible):
     as attributes, which registers them, and defines ``forward``. Call the instance, ``model(x)``, rather than its
     ``forward``, so that hooks run.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> from tensorgrad import nn
-        >>> class Model(nn.Module):
-        ...     def __init__(self):
-        ...         super().__init__()
-        ...         self.hidden = nn.Linear(2, 8)
-        ...         self.out = nn.Linear(8, 1)
-        ...
-        ...     def forward(self, x):
-        ...         return self.out(self.hidden(x).relu())
-        >>> model = Model()
-        >>> model(torch.zeros(4, 2)).shape
-        torch.Size([4, 1])
-        >>> [name for name, _ in model.named_parameters()]
-        ['hidden.weight', 'hidden.bias', 'out.weight', 'out.bias']
+    >>> import tensorgrad as torch
+    >>> from tensorgrad import nn
+    >>> class Model(nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.hidden = nn.Linear(2, 8)
+    ...         self.out = nn.Linear(8, 1)
+    ...
+    ...     def forward(self, x):
+    ...         return self.out(self.hidden(x).relu())
+    >>> model = Model()
+    >>> model(torch.zeros(4, 2)).shape
+    torch.Size([4, 1])
+    >>> [name for name, _ in model.named_parameters()]
+    ['hidden.weight', 'hidden.bias', 'out.weight', 'out.bias']
     """
 
     call_super_init = False

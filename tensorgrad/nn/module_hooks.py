@@ -77,14 +77,12 @@ class Hooked(_Tables):
             with_kwargs: call ``hook(module, args, kwargs, output)``.
             always_call: run it also when the call raises.
 
-        Example::
-
-            >>> import tensorgrad as torch
-            >>> layer = torch.nn.Linear(2, 3)
-            >>> handle = layer.register_forward_hook(lambda module, args, output: print(output.shape))
-            >>> y = layer(torch.zeros(1, 2))
-            torch.Size([1, 3])
-            >>> handle.remove()
+        >>> import tensorgrad as torch
+        >>> layer = torch.nn.Linear(2, 3)
+        >>> handle = layer.register_forward_hook(lambda module, args, output: print(output.shape))
+        >>> y = layer(torch.zeros(1, 2))
+        torch.Size([1, 3])
+        >>> handle.remove()
         """
         extra = (self._forward_hooks_with_kwargs, self._forward_hooks_always_called)
         handle = _add(self, "_forward_hooks", hook, prepend, extra)

@@ -52,11 +52,9 @@ class Stateful:
             prefix: prepended to every name.
             keep_vars: return the parameters themselves, not tensors detached from the graph.
 
-        Example::
-
-            >>> import tensorgrad as torch
-            >>> list(torch.nn.Linear(2, 3).state_dict())
-            ['weight', 'bias']
+        >>> import tensorgrad as torch
+        >>> list(torch.nn.Linear(2, 3).state_dict())
+        ['weight', 'bias']
         """
         if args:
             warnings.warn(

@@ -43,11 +43,9 @@ class LayerNorm(ScaledNorm):
         elementwise_affine: whether there are a weight and a bias, of shape ``normalized_shape``.
         bias: whether there is a bias.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> torch.nn.LayerNorm(10)(torch.zeros(20, 5, 10)).shape
-        torch.Size([20, 5, 10])
+    >>> import tensorgrad as torch
+    >>> torch.nn.LayerNorm(10)(torch.zeros(20, 5, 10)).shape
+    torch.Size([20, 5, 10])
     """
 
     def __init__(
@@ -126,11 +124,9 @@ class GroupNorm(ScaledNorm):
     Raises:
         ValueError: the groups do not divide the channels.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> torch.nn.GroupNorm(3, 6)(torch.zeros(20, 6, 10, 10)).shape
-        torch.Size([20, 6, 10, 10])
+    >>> import tensorgrad as torch
+    >>> torch.nn.GroupNorm(3, 6)(torch.zeros(20, 6, 10, 10)).shape
+    torch.Size([20, 6, 10, 10])
     """
 
     def __init__(

@@ -71,12 +71,10 @@ class ConstantPad2d(_ConstantPad):
     ``padding`` is an int for all sides, or (left, right, top, bottom).
     Negative amounts remove elements.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> torch.nn.ConstantPad2d((1, 0, 0, 1), 7.0)(torch.zeros(1, 1, 2))
-        tensor([[[7., 0., 0.],
-                 [7., 7., 7.]]])
+    >>> import tensorgrad as torch
+    >>> torch.nn.ConstantPad2d((1, 0, 0, 1), 7.0)(torch.zeros(1, 1, 2))
+    tensor([[[7., 0., 0.],
+             [7., 7., 7.]]])
     """
 
     dimensions = 2

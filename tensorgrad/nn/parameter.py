@@ -19,15 +19,13 @@ class Parameter(Tensor, plain=True):
     Raises:
         RuntimeError: ``requires_grad`` is set for a dtype without gradients (integer or bool).
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> w = torch.nn.Parameter(torch.zeros(2))
-        >>> w.requires_grad, w.is_leaf
-        (True, True)
-        >>> w
-        Parameter containing:
-        tensor([0., 0.], requires_grad=True)
+    >>> import tensorgrad as torch
+    >>> w = torch.nn.Parameter(torch.zeros(2))
+    >>> w.requires_grad, w.is_leaf
+    (True, True)
+    >>> w
+    Parameter containing:
+    tensor([0., 0.], requires_grad=True)
     """
 
     __slots__ = ()
@@ -60,13 +58,11 @@ class Buffer(Tensor, plain=True):
         data: the tensor whose storage the buffer shares; ``None`` makes an empty one.
         persistent: whether ``state_dict`` includes it.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> m = torch.nn.Module()
-        >>> m.count = torch.nn.Buffer(torch.zeros(()))
-        >>> list(m.state_dict())
-        ['count']
+    >>> import tensorgrad as torch
+    >>> m = torch.nn.Module()
+    >>> m.count = torch.nn.Buffer(torch.zeros(()))
+    >>> list(m.state_dict())
+    ['count']
     """
 
     __slots__ = ()

@@ -65,11 +65,9 @@ class MaxPool2d(_MaxPool):
     Raises:
         RuntimeError: when called, if the padding exceeds half the window, or the output would be empty.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> torch.nn.MaxPool2d(2)(torch.zeros(1, 3, 8, 8)).shape
-        torch.Size([1, 3, 4, 4])
+    >>> import tensorgrad as torch
+    >>> torch.nn.MaxPool2d(2)(torch.zeros(1, 3, 8, 8)).shape
+    torch.Size([1, 3, 4, 4])
     """
 
     def forward(self, input: Tensor) -> Any:
@@ -161,11 +159,9 @@ class AvgPool2d(_AvgPoolNd):
     Raises:
         RuntimeError: when called, if the padding exceeds half the window, or the output would be empty.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> torch.nn.AvgPool2d(2)(torch.ones(1, 1, 2, 2))
-        tensor([[[[1.]]]])
+    >>> import tensorgrad as torch
+    >>> torch.nn.AvgPool2d(2)(torch.ones(1, 1, 2, 2))
+    tensor([[[[1.]]]])
     """
 
     def forward(self, input: Tensor) -> Tensor:
@@ -274,11 +270,9 @@ class AdaptiveAvgPool2d(_AdaptiveAvgPool):
 
     The windows along each dimension are those of :class:`AdaptiveAvgPool1d`.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> torch.nn.AdaptiveAvgPool2d((1, None))(torch.zeros(1, 3, 8, 9)).shape
-        torch.Size([1, 3, 1, 9])
+    >>> import tensorgrad as torch
+    >>> torch.nn.AdaptiveAvgPool2d((1, None))(torch.zeros(1, 3, 8, 9)).shape
+    torch.Size([1, 3, 1, 9])
     """
 
     def forward(self, input: Tensor) -> Tensor:
@@ -335,11 +329,9 @@ class FractionalMaxPool2d(_FractionalMaxPool):
     Raises:
         ValueError: not exactly one of size and ratio is given, or the ratio is not between 0 and 1.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> torch.nn.FractionalMaxPool2d(3, output_ratio=(0.5, 0.25))(torch.zeros(1, 2, 32, 32)).shape
-        torch.Size([1, 2, 16, 8])
+    >>> import tensorgrad as torch
+    >>> torch.nn.FractionalMaxPool2d(3, output_ratio=(0.5, 0.25))(torch.zeros(1, 2, 32, 32)).shape
+    torch.Size([1, 2, 16, 8])
     """
 
     dimensions = 2
@@ -468,13 +460,11 @@ class MaxUnpool2d(_MaxUnpool):
         RuntimeError: when called, if the indices have another shape than the input, or are out of range.
         ValueError: when called, if ``output_size`` does not pool to the input's size.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> values, indices = torch.nn.MaxPool2d(2, return_indices=True)(torch.arange(4.0).reshape(1, 1, 2, 2))
-        >>> torch.nn.MaxUnpool2d(2)(values, indices)
-        tensor([[[[0., 0.],
-                  [0., 3.]]]])
+    >>> import tensorgrad as torch
+    >>> values, indices = torch.nn.MaxPool2d(2, return_indices=True)(torch.arange(4.0).reshape(1, 1, 2, 2))
+    >>> torch.nn.MaxUnpool2d(2)(values, indices)
+    tensor([[[[0., 0.],
+              [0., 3.]]]])
     """
 
     dimensions = 2

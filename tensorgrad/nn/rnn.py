@@ -281,13 +281,11 @@ class RNN(RNNBase):
         nonlinearity: "tanh" or "relu".
         bias, batch_first, dropout, bidirectional: see :class:`RNNBase`.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> rnn = torch.nn.RNN(10, 20, num_layers=2)
-        >>> output, h = rnn(torch.zeros(5, 3, 10))
-        >>> output.shape, h.shape
-        (torch.Size([5, 3, 20]), torch.Size([2, 3, 20]))
+    >>> import tensorgrad as torch
+    >>> rnn = torch.nn.RNN(10, 20, num_layers=2)
+    >>> output, h = rnn(torch.zeros(5, 3, 10))
+    >>> output.shape, h.shape
+    (torch.Size([5, 3, 20]), torch.Size([2, 3, 20]))
     """
 
     def __init__(
@@ -323,13 +321,11 @@ class LSTM(RNNBase):
 
     The arguments are those of :class:`RNNBase` after ``mode``.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> lstm = torch.nn.LSTM(10, 20, batch_first=True, bidirectional=True)
-        >>> output, (h, c) = lstm(torch.zeros(3, 5, 10))
-        >>> output.shape, h.shape
-        (torch.Size([3, 5, 40]), torch.Size([2, 3, 20]))
+    >>> import tensorgrad as torch
+    >>> lstm = torch.nn.LSTM(10, 20, batch_first=True, bidirectional=True)
+    >>> output, (h, c) = lstm(torch.zeros(3, 5, 10))
+    >>> output.shape, h.shape
+    (torch.Size([3, 5, 40]), torch.Size([2, 3, 20]))
     """
 
     def __init__(
@@ -359,13 +355,11 @@ class GRU(RNNBase):
 
     The arguments are those of :class:`RNNBase` after ``mode``, without ``proj_size``.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> gru = torch.nn.GRU(10, 20)
-        >>> output, h = gru(torch.zeros(5, 3, 10))
-        >>> output.shape, h.shape
-        (torch.Size([5, 3, 20]), torch.Size([1, 3, 20]))
+    >>> import tensorgrad as torch
+    >>> gru = torch.nn.GRU(10, 20)
+    >>> output, h = gru(torch.zeros(5, 3, 10))
+    >>> output.shape, h.shape
+    (torch.Size([5, 3, 20]), torch.Size([1, 3, 20]))
     """
 
     def __init__(

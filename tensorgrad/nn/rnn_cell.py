@@ -83,11 +83,9 @@ class RNNCell(RNNCellBase):
         input_size, hidden_size: features of the input (batch, input_size) and of the state (batch, hidden_size).
         bias: whether there are b and d.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> torch.nn.RNNCell(10, 20)(torch.zeros(3, 10)).shape
-        torch.Size([3, 20])
+    >>> import tensorgrad as torch
+    >>> torch.nn.RNNCell(10, 20)(torch.zeros(3, 10)).shape
+    torch.Size([3, 20])
     """
 
     def __init__(
@@ -116,12 +114,10 @@ class LSTMCell(RNNCellBase):
         input_size, hidden_size: features of the input (batch, input_size) and of the states (batch, hidden_size).
         bias: whether there are biases.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> h, c = torch.nn.LSTMCell(10, 20)(torch.zeros(3, 10))
-        >>> h.shape, c.shape
-        (torch.Size([3, 20]), torch.Size([3, 20]))
+    >>> import tensorgrad as torch
+    >>> h, c = torch.nn.LSTMCell(10, 20)(torch.zeros(3, 10))
+    >>> h.shape, c.shape
+    (torch.Size([3, 20]), torch.Size([3, 20]))
     """
 
     def __init__(
@@ -140,11 +136,9 @@ class GRUCell(RNNCellBase):
         input_size, hidden_size: features of the input (batch, input_size) and of the state (batch, hidden_size).
         bias: whether there are biases.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> torch.nn.GRUCell(10, 20)(torch.zeros(3, 10)).shape
-        torch.Size([3, 20])
+    >>> import tensorgrad as torch
+    >>> torch.nn.GRUCell(10, 20)(torch.zeros(3, 10)).shape
+    torch.Size([3, 20])
     """
 
     def __init__(

@@ -35,13 +35,11 @@ def sdpa_kernel(backends: Any, set_priority: bool = False) -> Iterator[dict]:
     Raises:
         AssertionError: ``backends`` is neither.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> from tensorgrad.nn.attention import SDPBackend, sdpa_kernel
-        >>> q = torch.zeros(1, 1, 2, 3)
-        >>> with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
-        ...     y = torch.nn.functional.scaled_dot_product_attention(q, q, q)
+    >>> import tensorgrad as torch
+    >>> from tensorgrad.nn.attention import SDPBackend, sdpa_kernel
+    >>> q = torch.zeros(1, 1, 2, 3)
+    >>> with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+    ...     y = torch.nn.functional.scaled_dot_product_attention(q, q, q)
     """
     if not isinstance(backends, list | SDPBackend):
         raise AssertionError(

@@ -118,12 +118,10 @@ class TransformerEncoderLayer(_Layer):
     Raises:
         RuntimeError: ``activation`` is another string.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> layer = torch.nn.TransformerEncoderLayer(d_model=16, nhead=4)
-        >>> layer(torch.zeros(10, 2, 16)).shape
-        torch.Size([10, 2, 16])
+    >>> import tensorgrad as torch
+    >>> layer = torch.nn.TransformerEncoderLayer(d_model=16, nhead=4)
+    >>> layer(torch.zeros(10, 2, 16)).shape
+    torch.Size([10, 2, 16])
     """
 
     attentions = ("self_attn",)
@@ -166,12 +164,10 @@ class TransformerDecoderLayer(_Layer):
 
     The arguments are those of :class:`TransformerEncoderLayer`.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> layer = torch.nn.TransformerDecoderLayer(d_model=16, nhead=4)
-        >>> layer(torch.zeros(20, 2, 16), torch.zeros(10, 2, 16)).shape
-        torch.Size([20, 2, 16])
+    >>> import tensorgrad as torch
+    >>> layer = torch.nn.TransformerDecoderLayer(d_model=16, nhead=4)
+    >>> layer(torch.zeros(20, 2, 16), torch.zeros(10, 2, 16)).shape
+    torch.Size([20, 2, 16])
     """
 
     attentions = ("self_attn", "multihead_attn")
@@ -232,13 +228,11 @@ class TransformerEncoder(Module):
         enable_nested_tensor: in evaluation, skip padding at the end of sequences: the result is 0 there.
         mask_check: check that the padding is at the end.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> layer = torch.nn.TransformerEncoderLayer(d_model=16, nhead=4, batch_first=True)
-        >>> encoder = torch.nn.TransformerEncoder(layer, num_layers=2)
-        >>> encoder(torch.zeros(2, 10, 16)).shape
-        torch.Size([2, 10, 16])
+    >>> import tensorgrad as torch
+    >>> layer = torch.nn.TransformerEncoderLayer(d_model=16, nhead=4, batch_first=True)
+    >>> encoder = torch.nn.TransformerEncoder(layer, num_layers=2)
+    >>> encoder(torch.zeros(2, 10, 16)).shape
+    torch.Size([2, 10, 16])
     """
 
     def __init__(
@@ -302,13 +296,11 @@ class TransformerDecoder(Module):
         num_layers: the number of copies.
         norm: applied to the result of the last layer.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> layer = torch.nn.TransformerDecoderLayer(d_model=16, nhead=4)
-        >>> decoder = torch.nn.TransformerDecoder(layer, num_layers=2)
-        >>> decoder(torch.zeros(20, 2, 16), torch.zeros(10, 2, 16)).shape
-        torch.Size([20, 2, 16])
+    >>> import tensorgrad as torch
+    >>> layer = torch.nn.TransformerDecoderLayer(d_model=16, nhead=4)
+    >>> decoder = torch.nn.TransformerDecoder(layer, num_layers=2)
+    >>> decoder(torch.zeros(20, 2, 16), torch.zeros(10, 2, 16)).shape
+    torch.Size([20, 2, 16])
     """
 
     def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
@@ -359,12 +351,10 @@ class Transformer(Module):
         dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias: the layers' arguments,
             explained in :class:`TransformerEncoderLayer`.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> model = torch.nn.Transformer(16, 4, num_encoder_layers=1, num_decoder_layers=1, batch_first=True)
-        >>> model(torch.zeros(2, 10, 16), torch.zeros(2, 20, 16)).shape
-        torch.Size([2, 20, 16])
+    >>> import tensorgrad as torch
+    >>> model = torch.nn.Transformer(16, 4, num_encoder_layers=1, num_decoder_layers=1, batch_first=True)
+    >>> model(torch.zeros(2, 10, 16), torch.zeros(2, 20, 16)).shape
+    torch.Size([2, 20, 16])
     """
 
     def __init__(

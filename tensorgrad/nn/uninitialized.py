@@ -149,15 +149,13 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter, plain=True):  
         requires_grad: whether the parameter will have gradients.
         device, dtype: those of the future parameter.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> p = torch.nn.UninitializedParameter(dtype=torch.float64)
-        >>> p
-        <UninitializedParameter>
-        >>> p.materialize((2, 3))
-        >>> p.shape, p.dtype
-        (torch.Size([2, 3]), torch.float64)
+    >>> import tensorgrad as torch
+    >>> p = torch.nn.UninitializedParameter(dtype=torch.float64)
+    >>> p
+    <UninitializedParameter>
+    >>> p.materialize((2, 3))
+    >>> p.shape, p.dtype
+    (torch.Size([2, 3]), torch.float64)
     """
 
     __slots__ = ()
@@ -175,15 +173,13 @@ class UninitializedBuffer(UninitializedTensorMixin, Buffer, plain=True):  # type
         device, dtype: those of the future buffer.
         persistent: whether ``state_dict`` includes it.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> b = torch.nn.UninitializedBuffer()
-        >>> b
-        <UninitializedBuffer>
-        >>> b.materialize((2,))
-        >>> b.shape
-        torch.Size([2])
+    >>> import tensorgrad as torch
+    >>> b = torch.nn.UninitializedBuffer()
+    >>> b
+    <UninitializedBuffer>
+    >>> b.materialize((2,))
+    >>> b.shape
+    torch.Size([2])
     """
 
     __slots__ = ()

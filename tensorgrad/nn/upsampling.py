@@ -18,12 +18,10 @@ class Upsample(Module):
         align_corners: align the centers of the outermost elements instead of their outer edges.
         recompute_scale_factor: compute the factor from the (rounded) sizes instead of using the given one.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> x = torch.arange(4.0).reshape(1, 1, 2, 2)
-        >>> torch.nn.Upsample(scale_factor=2, mode="bilinear", align_corners=False)(x)[0, 0, 0]
-        tensor([0.0000, 0.2500, 0.7500, 1.0000])
+    >>> import tensorgrad as torch
+    >>> x = torch.arange(4.0).reshape(1, 1, 2, 2)
+    >>> torch.nn.Upsample(scale_factor=2, mode="bilinear", align_corners=False)(x)[0, 0, 0]
+    tensor([0.0000, 0.2500, 0.7500, 1.0000])
     """
 
     def __init__(

@@ -50,15 +50,13 @@ class Adam(Elementwise):
     Raises:
         ValueError: a setting is out of range.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> w = torch.ones(2, requires_grad=True)
-        >>> optimizer = torch.optim.Adam([w], lr=0.5)
-        >>> w.sum().backward()
-        >>> optimizer.step()
-        >>> w
-        tensor([0.5000, 0.5000], requires_grad=True)
+    >>> import tensorgrad as torch
+    >>> w = torch.ones(2, requires_grad=True)
+    >>> optimizer = torch.optim.Adam([w], lr=0.5)
+    >>> w.sum().backward()
+    >>> optimizer.step()
+    >>> w
+    tensor([0.5000, 0.5000], requires_grad=True)
     """
 
     _kernel_name = "adam_step"

@@ -47,15 +47,13 @@ class SGD(Elementwise):
     Raises:
         ValueError: a setting is negative, or ``nesterov`` is used without momentum or with dampening.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> w = torch.ones(2, requires_grad=True)
-        >>> optimizer = torch.optim.SGD([w], lr=0.5)
-        >>> w.sum().backward()
-        >>> optimizer.step()
-        >>> w
-        tensor([0.5000, 0.5000], requires_grad=True)
+    >>> import tensorgrad as torch
+    >>> w = torch.ones(2, requires_grad=True)
+    >>> optimizer = torch.optim.SGD([w], lr=0.5)
+    >>> w.sum().backward()
+    >>> optimizer.step()
+    >>> w
+    tensor([0.5000, 0.5000], requires_grad=True)
     """
 
     _kernel_name = "sgd_step"

@@ -45,11 +45,9 @@ def get_total_norm(
     Raises:
         RuntimeError: the norm is not finite and ``error_if_nonfinite`` is set.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> torch.nn.utils.get_total_norm([torch.tensor([3.0]), torch.tensor([4.0])])
-        tensor(5.)
+    >>> import tensorgrad as torch
+    >>> torch.nn.utils.get_total_norm([torch.tensor([3.0]), torch.tensor([4.0])])
+    tensor(5.)
     """
     tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     norm_type = float(norm_type)
@@ -149,15 +147,13 @@ def clip_grad_norm_(
     Returns:
         The norm before clipping.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> w = torch.ones(2, requires_grad=True)
-        >>> (w * torch.tensor([3.0, 4.0])).sum().backward()
-        >>> torch.nn.utils.clip_grad_norm_(w, max_norm=1.0)
-        tensor(5.)
-        >>> w.grad
-        tensor([0.6000, 0.8000])
+    >>> import tensorgrad as torch
+    >>> w = torch.ones(2, requires_grad=True)
+    >>> (w * torch.tensor([3.0, 4.0])).sum().backward()
+    >>> torch.nn.utils.clip_grad_norm_(w, max_norm=1.0)
+    tensor(5.)
+    >>> w.grad
+    tensor([0.6000, 0.8000])
     """
     grads = _grads(parameters)
     total = get_total_norm(grads, norm_type, error_if_nonfinite)

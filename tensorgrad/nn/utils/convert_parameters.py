@@ -11,11 +11,9 @@ from tensorgrad.tensor import Tensor
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     """Concatenates the parameters, flattened, to one vector.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> torch.nn.utils.parameters_to_vector([torch.ones(2), torch.zeros(1, 1)])
-        tensor([1., 1., 0.])
+    >>> import tensorgrad as torch
+    >>> torch.nn.utils.parameters_to_vector([torch.ones(2), torch.zeros(1, 1)])
+    tensor([1., 1., 0.])
     """
     return torch.cat([parameter.reshape(-1) for parameter in _on_one_device(parameters)])
 
@@ -26,13 +24,11 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     Raises:
         TypeError: ``vec`` is not a tensor.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> a, b = torch.zeros(2), torch.zeros(1, 1)
-        >>> torch.nn.utils.vector_to_parameters(torch.tensor([1.0, 2.0, 3.0]), [a, b])
-        >>> a, b
-        (tensor([1., 2.]), tensor([[3.]]))
+    >>> import tensorgrad as torch
+    >>> a, b = torch.zeros(2), torch.zeros(1, 1)
+    >>> torch.nn.utils.vector_to_parameters(torch.tensor([1.0, 2.0, 3.0]), [a, b])
+    >>> a, b
+    (tensor([1., 2.]), tensor([[3.]]))
     """
     if not isinstance(vec, Tensor):
         raise TypeError(f"expected torch.Tensor, but got: {type(vec).__module__}.{type(vec).__name__}")

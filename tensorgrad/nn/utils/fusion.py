@@ -28,14 +28,12 @@ def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
     Raises:
         AssertionError: either is in training mode, or there are no running statistics.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> from tensorgrad.nn.utils import fuse_conv_bn_eval
-        >>> conv, norm = torch.nn.Conv2d(3, 8, 3).eval(), torch.nn.BatchNorm2d(8).eval()
-        >>> x = torch.randn(1, 3, 6, 6)
-        >>> torch.allclose(fuse_conv_bn_eval(conv, norm)(x), norm(conv(x)), atol=1e-5)
-        True
+    >>> import tensorgrad as torch
+    >>> from tensorgrad.nn.utils import fuse_conv_bn_eval
+    >>> conv, norm = torch.nn.Conv2d(3, 8, 3).eval(), torch.nn.BatchNorm2d(8).eval()
+    >>> x = torch.randn(1, 3, 6, 6)
+    >>> torch.allclose(fuse_conv_bn_eval(conv, norm)(x), norm(conv(x)), atol=1e-5)
+    True
     """
     _check(conv, bn)
     fused = copy.deepcopy(conv)
@@ -62,13 +60,11 @@ def fuse_conv_bn_weights(
         bn_rm, bn_rv, bn_eps, bn_w, bn_b: running mean and variance, eps, weight and bias of the batch norm.
         transpose: whether the convolution is transposed.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> one, two = torch.ones(1), torch.tensor([2.0])
-        >>> fused = torch.nn.utils.fuse_conv_bn_weights(torch.ones(1, 1, 1), one, one, one, 0.0, two, one)
-        >>> [p.tolist() for p in fused]
-        [[[[2.0]]], [1.0]]
+    >>> import tensorgrad as torch
+    >>> one, two = torch.ones(1), torch.tensor([2.0])
+    >>> fused = torch.nn.utils.fuse_conv_bn_weights(torch.ones(1, 1, 1), one, one, one, 0.0, two, one)
+    >>> [p.tolist() for p in fused]
+    [[[[2.0]]], [1.0]]
     """
     if conv_b is None:
         conv_b = torch.zeros_like(bn_rm, dtype=conv_w.dtype)
@@ -91,13 +87,11 @@ def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
     Raises:
         AssertionError: either is in training mode, the features do not match, or there are no running statistics.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> linear, norm = torch.nn.Linear(3, 2).eval(), torch.nn.BatchNorm1d(2).eval()
-        >>> fused, x = torch.nn.utils.fuse_linear_bn_eval(linear, norm), torch.randn(4, 3)
-        >>> torch.allclose(fused(x), norm(linear(x)), atol=1e-6)
-        True
+    >>> import tensorgrad as torch
+    >>> linear, norm = torch.nn.Linear(3, 2).eval(), torch.nn.BatchNorm1d(2).eval()
+    >>> fused, x = torch.nn.utils.fuse_linear_bn_eval(linear, norm), torch.randn(4, 3)
+    >>> torch.allclose(fused(x), norm(linear(x)), atol=1e-6)
+    True
     """
     _check(linear, bn)
     if linear.out_features != bn.num_features and bn.num_features != 1:

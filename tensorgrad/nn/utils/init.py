@@ -18,11 +18,9 @@ def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Any:
     Raises:
         RuntimeError: ``module_cls`` is not a module class, or has no argument ``device``.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> torch.nn.utils.skip_init(torch.nn.Linear, 2, 3).weight.shape
-        torch.Size([3, 2])
+    >>> import tensorgrad as torch
+    >>> torch.nn.utils.skip_init(torch.nn.Linear, 2, 3).weight.shape
+    torch.Size([3, 2])
     """
     if not issubclass(module_cls, Module):
         raise RuntimeError(f"Expected a Module; got {module_cls}")

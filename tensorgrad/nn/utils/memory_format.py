@@ -27,12 +27,10 @@ def convert_conv2d_weight_memory_format(module: Any, memory_format: Any) -> Any:
     Args:
         memory_format: ``torch.channels_last`` or ``torch.contiguous_format``.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> net = torch.nn.utils.convert_conv2d_weight_memory_format(torch.nn.Conv2d(8, 4, 3), torch.channels_last)
-        >>> net.weight.stride()
-        (72, 1, 24, 8)
+    >>> import tensorgrad as torch
+    >>> net = torch.nn.utils.convert_conv2d_weight_memory_format(torch.nn.Conv2d(8, 4, 3), torch.channels_last)
+    >>> net.weight.stride()
+    (72, 1, 24, 8)
     """
     return _convert(module, (Conv2d, ConvTranspose2d), memory_format)
 

@@ -133,12 +133,10 @@ def orthogonal(
     Raises:
         ValueError: the parameter does not exist or has fewer than two dimensions, or the map is unknown.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> layer = torch.nn.utils.parametrizations.orthogonal(torch.nn.Linear(2, 4))
-        >>> torch.allclose(layer.weight.T @ layer.weight, torch.eye(2), atol=1e-6)
-        True
+    >>> import tensorgrad as torch
+    >>> layer = torch.nn.utils.parametrizations.orthogonal(torch.nn.Linear(2, 4))
+    >>> torch.allclose(layer.weight.T @ layer.weight, torch.eye(2), atol=1e-6)
+    True
     """
     weight = _tensor_of(module, name)
     if weight.ndim < 2:
@@ -185,12 +183,10 @@ def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
     Returns:
         ``module``.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> layer = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(20, 40))
-        >>> layer.parametrizations.weight.original0.shape
-        torch.Size([40, 1])
+    >>> import tensorgrad as torch
+    >>> layer = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(20, 40))
+    >>> layer.parametrizations.weight.original0.shape
+    torch.Size([40, 1])
     """
     parametrize.register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
 
@@ -272,12 +268,10 @@ def spectral_norm(
         ValueError: the parameter does not exist, or ``n_power_iterations`` is not positive.
         IndexError: the dimension does not exist.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> layer = torch.nn.utils.parametrizations.spectral_norm(torch.nn.Linear(20, 40))
-        >>> bool(abs(torch.linalg.matrix_norm(layer.weight, 2) - 1) < 0.1)
-        True
+    >>> import tensorgrad as torch
+    >>> layer = torch.nn.utils.parametrizations.spectral_norm(torch.nn.Linear(20, 40))
+    >>> bool(abs(torch.linalg.matrix_norm(layer.weight, 2) - 1) < 0.1)
+    True
     """
     made = _SpectralNorm(_tensor_of(module, name), n_power_iterations, output_dim(module, dim), eps)
     return parametrize.register_parametrization(module, name, made)

@@ -28,14 +28,12 @@ def cached() -> Iterator[None]:
 
     This is useful if a module is called many times per step, such as the cell of a recurrent network.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> from tensorgrad.nn.utils import parametrize
-        >>> layer = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(2, 2))
-        >>> with parametrize.cached():
-        ...     layer.weight is layer.weight
-        True
+    >>> import tensorgrad as torch
+    >>> from tensorgrad.nn.utils import parametrize
+    >>> layer = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(2, 2))
+    >>> with parametrize.cached():
+    ...     layer.weight is layer.weight
+    True
     """
     global _cache_enabled
     _cache_enabled += 1
@@ -68,14 +66,12 @@ class ParametrizationList(ModuleList):
     Raises:
         ValueError: there are no modules, or their results have another dtype or shape without ``unsafe``.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> layer = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(2, 2))
-        >>> layer.parametrizations.weight
-        ParametrizationList(
-          (0): _WeightNorm()
-        )
+    >>> import tensorgrad as torch
+    >>> layer = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(2, 2))
+    >>> layer.parametrizations.weight
+    ParametrizationList(
+      (0): _WeightNorm()
+    )
     """
 
     def __init__(self, modules: Sequence[Module], original: Tensor, unsafe: bool = False) -> None:
@@ -259,18 +255,16 @@ def register_parametrization(module: Any, tensor_name: str, parametrization: Mod
     Raises:
         ValueError: there is no such tensor, or the parametrization changes its dtype or shape.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> from tensorgrad.nn.utils import parametrize
-        >>> class Symmetric(torch.nn.Module):
-        ...     def forward(self, x):
-        ...         return x.triu() + x.triu(1).T
-        >>> layer = parametrize.register_parametrization(torch.nn.Linear(3, 3), "weight", Symmetric())
-        >>> torch.equal(layer.weight, layer.weight.T)
-        True
-        >>> [name for name, _ in layer.named_parameters()]
-        ['bias', 'parametrizations.weight.original']
+    >>> import tensorgrad as torch
+    >>> from tensorgrad.nn.utils import parametrize
+    >>> class Symmetric(torch.nn.Module):
+    ...     def forward(self, x):
+    ...         return x.triu() + x.triu(1).T
+    >>> layer = parametrize.register_parametrization(torch.nn.Linear(3, 3), "weight", Symmetric())
+    >>> torch.equal(layer.weight, layer.weight.T)
+    True
+    >>> [name for name, _ in layer.named_parameters()]
+    ['bias', 'parametrizations.weight.original']
     """
     parametrization.train(module.training)
     if is_parametrized(module, tensor_name):
@@ -348,13 +342,11 @@ def remove_parametrizations(module: Any, tensor_name: str, leave_parametrized: b
     Raises:
         ValueError: the tensor is not parametrized; or, with ``leave_parametrized=False``, has several originals.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> from tensorgrad.nn.utils import parametrize
-        >>> layer = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(2, 2))
-        >>> parametrize.remove_parametrizations(layer, "weight")
-        Linear(in_features=2, out_features=2, bias=True)
+    >>> import tensorgrad as torch
+    >>> from tensorgrad.nn.utils import parametrize
+    >>> layer = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(2, 2))
+    >>> parametrize.remove_parametrizations(layer, "weight")
+    Linear(in_features=2, out_features=2, bias=True)
     """
     if not is_parametrized(module, tensor_name):
         raise ValueError(f"Module {module} does not have a parametrization on {tensor_name}")
@@ -398,13 +390,11 @@ def transfer_parametrizations_and_params(from_module: Any, to_module: Any, tenso
     Returns:
         ``to_module``; unchanged if ``from_module`` has no parametrizations.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> layer, other = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(2, 2)), torch.nn.Linear(2, 2)
-        >>> other = torch.nn.utils.parametrize.transfer_parametrizations_and_params(layer, other)
-        >>> torch.equal(layer.weight, other.weight)
-        True
+    >>> import tensorgrad as torch
+    >>> layer, other = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(2, 2)), torch.nn.Linear(2, 2)
+    >>> other = torch.nn.utils.parametrize.transfer_parametrizations_and_params(layer, other)
+    >>> torch.equal(layer.weight, other.weight)
+    True
     """
     if not is_parametrized(from_module):
         return to_module

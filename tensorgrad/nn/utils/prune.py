@@ -24,17 +24,15 @@ class BasePruningMethod(ABC):
     The type determines what an already pruned tensor is pruned by: the remaining elements (``"unstructured"``), the
     remaining channels along the method's ``dim`` (``"structured"``), or all elements (``"global"``).
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> from tensorgrad.nn.utils import prune
-        >>> class Negative(prune.BasePruningMethod):
-        ...     PRUNING_TYPE = "unstructured"
-        ...
-        ...     def compute_mask(self, t, default_mask):
-        ...         return default_mask * (t >= 0)
-        >>> Negative().prune(torch.tensor([-1.0, 2.0]))
-        tensor([-0., 2.])
+    >>> import tensorgrad as torch
+    >>> from tensorgrad.nn.utils import prune
+    >>> class Negative(prune.BasePruningMethod):
+    ...     PRUNING_TYPE = "unstructured"
+    ...
+    ...     def compute_mask(self, t, default_mask):
+    ...         return default_mask * (t >= 0)
+    >>> Negative().prune(torch.tensor([-1.0, 2.0]))
+    tensor([-0., 2.])
     """
 
     PRUNING_TYPE: str
@@ -154,14 +152,12 @@ class PruningContainer(BasePruningMethod):
         TypeError: an argument is not a pruning method.
         ValueError: the methods prune different tensors.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> from tensorgrad.nn.utils import prune
-        >>> layer = prune.identity(torch.nn.Linear(2, 2), "weight")
-        >>> method = prune.L1Unstructured.apply(layer, "weight", amount=1)
-        >>> [type(m).__name__ for m in method]
-        ['Identity', 'L1Unstructured']
+    >>> import tensorgrad as torch
+    >>> from tensorgrad.nn.utils import prune
+    >>> layer = prune.identity(torch.nn.Linear(2, 2), "weight")
+    >>> method = prune.L1Unstructured.apply(layer, "weight", amount=1)
+    >>> [type(m).__name__ for m in method]
+    ['Identity', 'L1Unstructured']
     """
 
     def __init__(self, *args: Any) -> None:
@@ -302,12 +298,10 @@ class RandomUnstructured(BasePruningMethod):
     Args:
         amount: the number of elements, or the fraction of them.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> from tensorgrad.nn.utils import prune
-        >>> int((prune.RandomUnstructured(amount=3).prune(torch.ones(10)) == 0).sum())
-        3
+    >>> import tensorgrad as torch
+    >>> from tensorgrad.nn.utils import prune
+    >>> int((prune.RandomUnstructured(amount=3).prune(torch.ones(10)) == 0).sum())
+    3
     """
 
     PRUNING_TYPE = "unstructured"
@@ -334,12 +328,10 @@ class L1Unstructured(BasePruningMethod):
     Args:
         amount: the number of elements, or the fraction of them.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> from tensorgrad.nn.utils import prune
-        >>> prune.L1Unstructured(amount=1).prune(torch.tensor([1.0, 3.0, -2.0]))
-        tensor([ 0., 3., -2.])
+    >>> import tensorgrad as torch
+    >>> from tensorgrad.nn.utils import prune
+    >>> prune.L1Unstructured(amount=1).prune(torch.tensor([1.0, 3.0, -2.0]))
+    tensor([ 0., 3., -2.])
     """
 
     PRUNING_TYPE = "unstructured"
@@ -369,12 +361,10 @@ class RandomStructured(BasePruningMethod):
         amount: the number of channels, or the fraction of them.
         dim: the dimension of the channels.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> from tensorgrad.nn.utils import prune
-        >>> prune.RandomStructured(amount=1, dim=0).prune(torch.ones(3, 2)).sum()
-        tensor(4.)
+    >>> import tensorgrad as torch
+    >>> from tensorgrad.nn.utils import prune
+    >>> prune.RandomStructured(amount=1, dim=0).prune(torch.ones(3, 2)).sum()
+    tensor(4.)
     """
 
     PRUNING_TYPE = "structured"
@@ -405,13 +395,11 @@ class LnStructured(BasePruningMethod):
         n: the degree of the norm, as in ``torch.norm``.
         dim: the dimension of the channels.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> from tensorgrad.nn.utils import prune
-        >>> prune.LnStructured(amount=1, n=2, dim=0).prune(torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
-        tensor([[0., 0.],
-                [3., 4.]])
+    >>> import tensorgrad as torch
+    >>> from tensorgrad.nn.utils import prune
+    >>> prune.LnStructured(amount=1, n=2, dim=0).prune(torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([[0., 0.],
+            [3., 4.]])
     """
 
     PRUNING_TYPE = "structured"
@@ -443,12 +431,10 @@ class CustomFromMask(BasePruningMethod):
     Args:
         mask: 1 for the elements to keep, in the parameter's shape.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> from tensorgrad.nn.utils import prune
-        >>> prune.CustomFromMask(torch.tensor([1, 0])).prune(torch.tensor([5.0, 6.0]))
-        tensor([5., 0.])
+    >>> import tensorgrad as torch
+    >>> from tensorgrad.nn.utils import prune
+    >>> prune.CustomFromMask(torch.tensor([1, 0])).prune(torch.tensor([5.0, 6.0]))
+    tensor([5., 0.])
     """
 
     PRUNING_TYPE = "global"
@@ -503,13 +489,11 @@ def l1_unstructured(module: Any, name: str, amount: float, importance_scores: Te
         amount: the number of elements, or the fraction of them.
         importance_scores: compared instead of the parameter's own values.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> from tensorgrad.nn.utils import prune
-        >>> layer = prune.l1_unstructured(torch.nn.Linear(2, 3), "weight", amount=2)
-        >>> int((layer.weight == 0).sum()), sorted(layer.state_dict())
-        (2, ['bias', 'weight_mask', 'weight_orig'])
+    >>> import tensorgrad as torch
+    >>> from tensorgrad.nn.utils import prune
+    >>> layer = prune.l1_unstructured(torch.nn.Linear(2, 3), "weight", amount=2)
+    >>> int((layer.weight == 0).sum()), sorted(layer.state_dict())
+    (2, ['bias', 'weight_mask', 'weight_orig'])
     """
     L1Unstructured.apply(module, name, amount=amount, importance_scores=importance_scores)
     return module
@@ -533,13 +517,11 @@ def ln_structured(
 ) -> Any:
     """Prunes the ``amount`` channels along ``dim`` whose norm of degree ``n`` is smallest; returns ``module``.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> from tensorgrad.nn.utils import prune
-        >>> layer = prune.ln_structured(torch.nn.Linear(4, 3), "weight", amount=1, n=2, dim=0)
-        >>> int(layer.weight_mask.sum())
-        8
+    >>> import tensorgrad as torch
+    >>> from tensorgrad.nn.utils import prune
+    >>> layer = prune.ln_structured(torch.nn.Linear(4, 3), "weight", amount=1, n=2, dim=0)
+    >>> int(layer.weight_mask.sum())
+    8
     """
     LnStructured.apply(module, name, amount, n, dim, importance_scores=importance_scores)
     return module
@@ -572,14 +554,12 @@ def global_unstructured(
     Raises:
         TypeError: ``parameters`` is not an iterable, ``importance_scores`` is not a dict, or the method is structured.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> from tensorgrad.nn.utils import prune
-        >>> a, b = torch.nn.Linear(2, 2), torch.nn.Linear(2, 1)
-        >>> prune.global_unstructured([(a, "weight"), (b, "weight")], prune.L1Unstructured, amount=3)
-        >>> int((a.weight == 0).sum() + (b.weight == 0).sum())
-        3
+    >>> import tensorgrad as torch
+    >>> from tensorgrad.nn.utils import prune
+    >>> a, b = torch.nn.Linear(2, 2), torch.nn.Linear(2, 1)
+    >>> prune.global_unstructured([(a, "weight"), (b, "weight")], prune.L1Unstructured, amount=3)
+    >>> int((a.weight == 0).sum() + (b.weight == 0).sum())
+    3
     """
     if not isinstance(parameters, Iterable):
         raise TypeError("global_unstructured(): parameters is not an Iterable")
@@ -609,13 +589,11 @@ def remove(module: Any, name: str) -> Any:
     Raises:
         ValueError: the parameter is not pruned.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> from tensorgrad.nn.utils import prune
-        >>> layer = prune.identity(torch.nn.Linear(2, 2), "weight")
-        >>> sorted(prune.remove(layer, "weight").state_dict())
-        ['bias', 'weight']
+    >>> import tensorgrad as torch
+    >>> from tensorgrad.nn.utils import prune
+    >>> layer = prune.identity(torch.nn.Linear(2, 2), "weight")
+    >>> sorted(prune.remove(layer, "weight").state_dict())
+    ['bias', 'weight']
     """
     for key, hook in module._forward_pre_hooks.items():
         if isinstance(hook, BasePruningMethod) and hook._tensor_name == name:

@@ -29,13 +29,11 @@ class PackedSequence(_Fields):
         sorted_indices: the permutation that sorts the batch by length; None if it was already sorted.
         unsorted_indices: the inverse permutation.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> from tensorgrad.nn.utils.rnn import pack_sequence
-        >>> packed = pack_sequence([torch.tensor([1, 2, 3]), torch.tensor([4, 5])])
-        >>> packed.data, packed.batch_sizes
-        (tensor([1, 4, 2, 5, 3]), tensor([2, 2, 1]))
+    >>> import tensorgrad as torch
+    >>> from tensorgrad.nn.utils.rnn import pack_sequence
+    >>> packed = pack_sequence([torch.tensor([1, 2, 3]), torch.tensor([4, 5])])
+    >>> packed.data, packed.batch_sizes
+    (tensor([1, 4, 2, 5, 3]), tensor([2, 2, 1]))
     """
 
     __slots__ = ()

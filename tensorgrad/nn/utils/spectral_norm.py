@@ -168,12 +168,10 @@ def spectral_norm(
     Returns:
         ``module``.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> layer = torch.nn.utils.spectral_norm(torch.nn.Linear(20, 40))
-        >>> layer.weight_u.shape
-        torch.Size([40])
+    >>> import tensorgrad as torch
+    >>> layer = torch.nn.utils.spectral_norm(torch.nn.Linear(20, 40))
+    >>> layer.weight_u.shape
+    torch.Size([40])
     """
     SpectralNorm.apply(module, name, n_power_iterations, output_dim(module, dim), eps)
     return module
@@ -185,12 +183,10 @@ def remove_spectral_norm(module: Any, name: str = "weight") -> Any:
     Raises:
         ValueError: the parameter is not normalized.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> layer = torch.nn.utils.spectral_norm(torch.nn.Linear(2, 2))
-        >>> list(torch.nn.utils.remove_spectral_norm(layer).state_dict())
-        ['bias', 'weight']
+    >>> import tensorgrad as torch
+    >>> layer = torch.nn.utils.spectral_norm(torch.nn.Linear(2, 2))
+    >>> list(torch.nn.utils.remove_spectral_norm(layer).state_dict())
+    ['bias', 'weight']
     """
     for key, hook in module._forward_pre_hooks.items():
         if isinstance(hook, SpectralNorm) and hook.name == name:

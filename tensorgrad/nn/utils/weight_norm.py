@@ -88,13 +88,11 @@ def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
     Raises:
         RuntimeError: the parameter is already normalized.
 
-    Example::
-
-        >>> import tensorgrad as torch, warnings
-        >>> warnings.simplefilter("ignore", FutureWarning)
-        >>> layer = torch.nn.utils.weight_norm(torch.nn.Linear(20, 40))
-        >>> layer.weight_g.shape, layer.weight_v.shape
-        (torch.Size([40, 1]), torch.Size([40, 20]))
+    >>> import tensorgrad as torch, warnings
+    >>> warnings.simplefilter("ignore", FutureWarning)
+    >>> layer = torch.nn.utils.weight_norm(torch.nn.Linear(20, 40))
+    >>> layer.weight_g.shape, layer.weight_v.shape
+    (torch.Size([40, 1]), torch.Size([40, 20]))
     """
     WeightNorm.apply(module, name, dim)
     return module
@@ -106,13 +104,11 @@ def remove_weight_norm(module: Any, name: str = "weight") -> Any:
     Raises:
         ValueError: the parameter is not normalized.
 
-    Example::
-
-        >>> import tensorgrad as torch, warnings
-        >>> warnings.simplefilter("ignore", FutureWarning)
-        >>> layer = torch.nn.utils.weight_norm(torch.nn.Linear(2, 2))
-        >>> list(torch.nn.utils.remove_weight_norm(layer).state_dict())
-        ['bias', 'weight']
+    >>> import tensorgrad as torch, warnings
+    >>> warnings.simplefilter("ignore", FutureWarning)
+    >>> layer = torch.nn.utils.weight_norm(torch.nn.Linear(2, 2))
+    >>> list(torch.nn.utils.remove_weight_norm(layer).state_dict())
+    ['bias', 'weight']
     """
     for key, hook in module._forward_pre_hooks.items():
         if isinstance(hook, WeightNorm) and hook.name == name:

@@ -24,13 +24,11 @@ def default_collate(batch: list) -> Any:
         TypeError: If the samples are of an unsupported type.
         RuntimeError: If sequences have different lengths.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> from tensorgrad.utils.data import default_collate
-        >>> default_collate([{"x": torch.zeros(2), "y": 0}, {"x": torch.ones(2), "y": 1}])
-        {'x': tensor([[0., 0.],
-                [1., 1.]]), 'y': tensor([0, 1])}
+    >>> import tensorgrad as torch
+    >>> from tensorgrad.utils.data import default_collate
+    >>> default_collate([{"x": torch.zeros(2), "y": 0}, {"x": torch.ones(2), "y": 1}])
+    {'x': tensor([[0., 0.],
+            [1., 1.]]), 'y': tensor([0, 1])}
     """
     return collate(batch, collate_fn_map=default_collate_fn_map)
 

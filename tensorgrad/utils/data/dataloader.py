@@ -67,16 +67,14 @@ class DataLoader(Generic[T_co]):
     While iterating, an error in a worker is raised with its own type and with its traceback in the message.
     RuntimeError is raised if a worker dies, or does not deliver a batch within ``timeout``.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> from tensorgrad.utils.data import DataLoader, TensorDataset
-        >>> for x, y in DataLoader(TensorDataset(torch.zeros(5, 2), torch.arange(5)), batch_size=3):
-        ...     print(x.shape, y)
-        torch.Size([3, 2]) tensor([0, 1, 2])
-        torch.Size([2, 2]) tensor([3, 4])
-        >>> list(DataLoader(range(5), batch_size=3, num_workers=1))
-        [tensor([0, 1, 2]), tensor([3, 4])]
+    >>> import tensorgrad as torch
+    >>> from tensorgrad.utils.data import DataLoader, TensorDataset
+    >>> for x, y in DataLoader(TensorDataset(torch.zeros(5, 2), torch.arange(5)), batch_size=3):
+    ...     print(x.shape, y)
+    torch.Size([3, 2]) tensor([0, 1, 2])
+    torch.Size([2, 2]) tensor([3, 4])
+    >>> list(DataLoader(range(5), batch_size=3, num_workers=1))
+    [tensor([0, 1, 2]), tensor([3, 4])]
     """
 
     _initialized = False

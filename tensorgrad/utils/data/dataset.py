@@ -62,12 +62,10 @@ class TensorDataset(Dataset):
     Raises:
         AssertionError: If the tensors have different numbers of rows.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> from tensorgrad.utils.data import TensorDataset
-        >>> TensorDataset(torch.zeros(3, 2), torch.arange(3))[1]
-        (tensor([0., 0.]), tensor(1))
+    >>> import tensorgrad as torch
+    >>> from tensorgrad.utils.data import TensorDataset
+    >>> TensorDataset(torch.zeros(3, 2), torch.arange(3))[1]
+    (tensor([0., 0.]), tensor(1))
     """
 
     tensors: tuple[Tensor, ...]
@@ -246,12 +244,10 @@ def random_split(dataset: Any, lengths: Sequence[float], generator: Any = None) 
     Raises:
         ValueError: If the lengths do not add up to the length of the data set.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> from tensorgrad.utils.data import random_split
-        >>> [len(part) for part in random_split(range(10), [0.7, 0.3])]
-        [7, 3]
+    >>> import tensorgrad as torch
+    >>> from tensorgrad.utils.data import random_split
+    >>> [len(part) for part in random_split(range(10), [0.7, 0.3])]
+    [7, 3]
     """
     size = len(dataset)
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:

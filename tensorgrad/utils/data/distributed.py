@@ -30,11 +30,9 @@ class DistributedSampler(Sampler[int]):
         ValueError: If ``rank`` is not between 0 and ``num_replicas - 1``.
         RuntimeError: If ``num_replicas`` or ``rank`` is not given and there is no process group.
 
-    Example::
-
-        >>> from tensorgrad.utils.data.distributed import DistributedSampler
-        >>> [list(DistributedSampler(range(5), num_replicas=2, rank=rank, shuffle=False)) for rank in (0, 1)]
-        [[0, 2, 4], [1, 3, 0]]
+    >>> from tensorgrad.utils.data.distributed import DistributedSampler
+    >>> [list(DistributedSampler(range(5), num_replicas=2, rank=rank, shuffle=False)) for rank in (0, 1)]
+    [[0, 2, 4], [1, 3, 0]]
     """
 
     def __init__(

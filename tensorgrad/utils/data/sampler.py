@@ -186,11 +186,9 @@ class BatchSampler(Sampler[list[int]]):
     Raises:
         ValueError: If ``batch_size`` is not a positive integer, or ``drop_last`` is not a bool.
 
-    Example::
-
-        >>> from tensorgrad.utils.data import BatchSampler, SequentialSampler
-        >>> list(BatchSampler(SequentialSampler(range(5)), batch_size=2, drop_last=False))
-        [[0, 1], [2, 3], [4]]
+    >>> from tensorgrad.utils.data import BatchSampler, SequentialSampler
+    >>> list(BatchSampler(SequentialSampler(range(5)), batch_size=2, drop_last=False))
+    [[0, 1], [2, 3], [4]]
     """
 
     def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool) -> None:

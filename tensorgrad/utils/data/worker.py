@@ -60,15 +60,13 @@ def get_worker_info() -> WorkerInfo | None:
 
     An iterable data set uses it to yield only its worker's share, since every worker reads a copy of the whole set.
 
-    Example::
-
-        >>> from tensorgrad.utils.data import DataLoader, IterableDataset, get_worker_info
-        >>> class Numbers(IterableDataset):
-        ...     def __iter__(self):
-        ...         info = get_worker_info()
-        ...         return iter(range(6)) if info is None else iter(range(info.id, 6, info.num_workers))
-        >>> list(DataLoader(Numbers(), batch_size=None))
-        [0, 1, 2, 3, 4, 5]
+    >>> from tensorgrad.utils.data import DataLoader, IterableDataset, get_worker_info
+    >>> class Numbers(IterableDataset):
+    ...     def __iter__(self):
+    ...         info = get_worker_info()
+    ...         return iter(range(6)) if info is None else iter(range(info.id, 6, info.num_workers))
+    >>> list(DataLoader(Numbers(), batch_size=None))
+    [0, 1, 2, 3, 4, 5]
     """
     return _This.info
 

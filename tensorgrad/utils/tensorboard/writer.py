@@ -91,12 +91,10 @@ class SummaryWriter:
     Raises:
         ModuleNotFoundError: If the package ``tensorboard`` is not installed.
 
-    Example::
-
-        >>> from tensorgrad.utils.tensorboard import SummaryWriter   # doctest: +SKIP
-        >>> with SummaryWriter("runs/first") as writer:              # doctest: +SKIP
-        ...     for step in range(100):
-        ...         writer.add_scalar("loss", 1 / (1 + step), step)
+    >>> from tensorgrad.utils.tensorboard import SummaryWriter   # doctest: +SKIP
+    >>> with SummaryWriter("runs/first") as writer:              # doctest: +SKIP
+    ...     for step in range(100):
+    ...         writer.add_scalar("loss", 1 / (1 + step), step)
     """
 
     def __init__(

@@ -90,7 +90,7 @@ class Library:
 
 def texts(family: str) -> dict[str, bytes]:
     """Returns the sources that a family's code depends on, by name: its file, its imports, the compiler's files."""
-    folder, found = Path(__file__).parent.parent, {}
+    folder, found = Path(__file__).parent.parent, {_PYTHON_ONLY: b""}
     open_names = [family, "runtime.build", "runtime.launch", "runtime.native"]
     while open_names:
         name = open_names.pop()
@@ -103,6 +103,7 @@ def texts(family: str) -> dict[str, bytes]:
     return found
 
 
+_PYTHON_ONLY = "runtime.thread_pool"  # imported by every family, but no machine code depends on it
 _IMPORT = re.compile(r"from tensorgrad\.kernels\.numba((?:\.\w+)*) import (\([^)]*\)|.*)")
 
 
