@@ -21,7 +21,7 @@ def _overrides(value: Any) -> bool:
 
 
 def has_torch_function(relevant_args: Iterable[Any]) -> bool:
-    """Returns whether the class of any argument defines its own ``__torch_function__``.
+    """Returns whether the class of any argument defines its own `__torch_function__`.
 
     >>> import tensorgrad as torch
     >>> torch.overrides.has_torch_function((torch.ones(2), 3))
@@ -51,10 +51,10 @@ def has_torch_function_variadic(*arguments: Any) -> bool:
 
 
 def handle_torch_function(public_api: Callable, relevant_args: Iterable[Any], *args: Any, **kwargs: Any) -> Any:
-    """Calls the ``__torch_function__`` of the first argument that overrides the function, trying subclasses first.
+    """Calls the `__torch_function__` of the first argument that overrides the function, trying subclasses first.
 
     Raises:
-        TypeError: If all of them return ``NotImplemented``.
+        TypeError: If all of them return `NotImplemented`.
 
     >>> import tensorgrad as torch
     >>> class Named:
@@ -80,7 +80,7 @@ def handle_torch_function(public_api: Callable, relevant_args: Iterable[Any], *a
 
 
 def is_tensor_like(inp: Any) -> bool:
-    """Returns whether a value is a tensor, or its class defines ``__torch_function__``.
+    """Returns whether a value is a tensor, or its class defines `__torch_function__`.
 
     >>> import tensorgrad as torch
     >>> torch.overrides.is_tensor_like(torch.ones(2)), torch.overrides.is_tensor_like([1.0])

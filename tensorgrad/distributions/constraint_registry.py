@@ -32,7 +32,7 @@ class ConstraintRegistry:
         """Registers a factory for a constraint or a class of constraints; can be used as a decorator.
 
         Raises:
-            TypeError: ``constraint`` is not a constraint.
+            TypeError: `constraint` is not a constraint.
         """
         if factory is None:
             return lambda factory: self.register(constraint, factory)

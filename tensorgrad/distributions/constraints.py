@@ -56,7 +56,7 @@ class _Dependent(Constraint):
 
     Raises:
         NotImplementedError: an unknown attribute is read.
-        ValueError: ``check`` is called.
+        ValueError: `check` is called.
 
     >>> import tensorgrad as torch
     >>> torch.distributions.constraints.dependent(is_discrete=False, event_dim=1).event_dim
@@ -155,7 +155,7 @@ class _IndependentConstraint(_Derived):
         reinterpreted_batch_ndims: the number of additional event dimensions.
 
     Raises:
-        AssertionError: ``base_constraint`` is not a constraint, or the number is not a non-negative int.
+        AssertionError: `base_constraint` is not a constraint, or the number is not a non-negative int.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.distributions import constraints
@@ -196,7 +196,7 @@ class MixtureSameFamilyConstraint(_Derived):
         base_constraint: the support of the components, which are in the last dimension of a batch.
 
     Raises:
-        AssertionError: ``base_constraint`` is not a constraint.
+        AssertionError: `base_constraint` is not a constraint.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.distributions import constraints

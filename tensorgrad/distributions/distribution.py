@@ -39,7 +39,7 @@ class Distribution:
         """Sets whether arguments are checked by default.
 
         Raises:
-            ValueError: ``value`` is not a bool.
+            ValueError: `value` is not a bool.
         """
         if value not in (True, False):
             raise ValueError

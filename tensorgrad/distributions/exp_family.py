@@ -12,8 +12,8 @@ __all__ = ["ExponentialFamily"]
 class ExponentialFamily(Distribution):
     """The base class of exponential families, whose density is h(x) exp(θ·t(x) - A(θ)).
 
-    A subclass can define its natural parameters θ (``_natural_params``, each with the batch's dimensions first), its
-    log normalizer A, a function of them (``_log_normalizer``), and the mean of log h(x) (``_mean_carrier_measure``).
+    A subclass can define its natural parameters θ (`_natural_params`, each with the batch's dimensions first), its
+    log normalizer A, a function of them (`_log_normalizer`), and the mean of log h(x) (`_mean_carrier_measure`).
     The base class then computes the entropy, A(θ) - θ·∇A(θ) - E log h(x).
 
     Source: F. Nielsen and R. Nock, "Entropies and Cross-entropies of Exponential Families", ICIP 2010.

@@ -20,7 +20,7 @@ def register_kl(type_p, type_q):
     """A decorator that registers a function of (p, q) as the formula for these classes and their subclasses.
 
     Raises:
-        TypeError: ``type_p`` or ``type_q`` is not a class.
+        TypeError: `type_p` or `type_q` is not a class.
 
     >>> import tensorgrad as torch
     >>> D = torch.distributions

@@ -21,19 +21,19 @@ from tensorgrad.utils._pytree import LeafSpec, TreeSpec, tree_flatten, tree_map,
 def vmap(
     func: Callable, in_dims: Any = 0, out_dims: Any = 0, randomness: str = "error", *, chunk_size: int | None = None
 ) -> Callable:
-    """Maps ``func`` over a batch: returns a function whose arguments and results have an additional dimension.
+    """Maps `func` over a batch: returns a function whose arguments and results have an additional dimension.
 
     Args:
         func: Maps tensors, and any other arguments, to tensors; both may be nested in tuples, lists and dictionaries.
         in_dims: The batch dimension of the arguments: an integer for all of them, or nested like the arguments
-            (a prefix of the nesting suffices); ``None`` for an argument that is the same for all samples.
-        out_dims: The batch dimension of the results; ``None`` for a result that is the same for all samples.
-        randomness: ``"error"``: ``func`` may draw no random values (from the default generator); ``"different"``: each
-            sample gets its own; ``"same"``: all get the same.
+            (a prefix of the nesting suffices); `None` for an argument that is the same for all samples.
+        out_dims: The batch dimension of the results; `None` for a result that is the same for all samples.
+        randomness: `"error"`: `func` may draw no random values (from the default generator); `"different"`: each
+            sample gets its own; `"same"`: all get the same.
         chunk_size: Ignored: samples are computed one by one.
 
     Raises:
-        ValueError: If arguments, ``in_dims``, results and ``out_dims`` do not match; the message says which.
+        ValueError: If arguments, `in_dims`, results and `out_dims` do not match; the message says which.
         RuntimeError: If random values were drawn that are not allowed.
 
     >>> import tensorgrad as torch
@@ -174,7 +174,7 @@ def _check_out_dims(out_dims: Any, func: Callable) -> None:
 
 
 def _stacked(results: list, size: int, out_dims: Any, func: Callable) -> Any:
-    """Stacks the samples' results along ``out_dims``."""
+    """Stacks the samples' results along `out_dims`."""
     name = _name(func)
     flat, specs = zip(*(tree_flatten(result) for result in results), strict=True)
     single = isinstance(results[0], Tensor)

@@ -29,7 +29,7 @@ _GRAD, _VJP, _JVP = "grad_and_value(f)(*args)", "vjp(f, *primals)", "jvp(f, prim
 class _Run:
     """One evaluation of a function, ready to be differentiated.
 
-    ``points`` are the new input tensors, ``outputs`` the results, both flattened; ``aux`` is the auxiliary output.
+    `points` are the new input tensors, `outputs` the results, both flattened; `aux` is the auxiliary output.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class _Run:
 
 
 def _positions(argnums: ArgNums, count: int) -> tuple[int, ...]:
-    """The non-negative positions. Raises: RuntimeError if they do not refer to one of ``count`` arguments."""
+    """The non-negative positions. Raises: RuntimeError if they do not refer to one of `count` arguments."""
     if not isinstance(argnums, int | tuple):
         raise RuntimeError(f"argnums must be int or Tuple[int, ...], got: {type(argnums)}")
     numbers = (argnums,) if isinstance(argnums, int) else argnums
@@ -164,7 +164,7 @@ def _positions(argnums: ArgNums, count: int) -> tuple[int, ...]:
 
 
 def _picked(args: tuple, argnums: ArgNums | None) -> Any:
-    """The argument at ``argnums``, or a tuple of several."""
+    """The argument at `argnums`, or a tuple of several."""
     if argnums is None:
         return args
     picked = tuple(args[i] for i in _positions(argnums, len(args)))
@@ -172,7 +172,7 @@ def _picked(args: tuple, argnums: ArgNums | None) -> Any:
 
 
 def _replaced(args: tuple, argnums: ArgNums | None, news: Any) -> tuple:
-    """``args`` with ``news`` at the positions ``argnums``."""
+    """`args` with `news` at the positions `argnums`."""
     if argnums is None:
         return news
     replaced = dict(zip(_positions(argnums, len(args)), (news,) if isinstance(argnums, int) else news, strict=True))
@@ -186,13 +186,13 @@ def grad(func: Callable, argnums: ArgNums = 0, has_aux: bool = False) -> Callabl
     """Returns the gradient of a scalar-valued function, as a function of the same arguments.
 
     Args:
-        func: Returns a tensor without dimensions; with ``has_aux`` a pair of that and auxiliary output, which is passed
+        func: Returns a tensor without dimensions; with `has_aux` a pair of that and auxiliary output, which is passed
             through.
         argnums: The positional argument(s) to differentiate by, each a tensor or nested tensors.
 
     Returns:
         A function whose result is nested like the argument; a tuple for several, and a pair (gradient, aux) with
-        ``has_aux``.
+        `has_aux`.
 
     Raises (when called):
         RuntimeError: If there is no such argument, or the result is not a scalar.
@@ -216,7 +216,7 @@ def grad(func: Callable, argnums: ArgNums = 0, has_aux: bool = False) -> Callabl
 
 
 def grad_and_value(func: Callable, argnums: ArgNums = 0, has_aux: bool = False) -> Callable:
-    """Like :func:`grad`, but also returns the value: (gradient, value), or (gradient, (value, aux)) with ``has_aux``.
+    """Like `grad`, but also returns the value: (gradient, value), or (gradient, (value, aux)) with `has_aux`.
 
     >>> import tensorgrad as torch
     >>> torch.func.grad_and_value(lambda x: x**3)(torch.tensor(2.0))
@@ -248,12 +248,12 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> Any:
     """Returns the value of a function, and a function that multiplies vectors by its transposed Jacobian.
 
     Args:
-        func: Maps tensors to tensors, both possibly nested; with ``has_aux`` it returns (tensors, aux).
+        func: Maps tensors to tensors, both possibly nested; with `has_aux` it returns (tensors, aux).
         primals: Its arguments.
 
     Returns:
-        (value, multiply) or (value, multiply, aux). ``multiply(cotangents)`` takes cotangents nested like the value,
-        and returns a tuple with one product for each of ``primals``.
+        (value, multiply) or (value, multiply, aux). `multiply(cotangents)` takes cotangents nested like the value,
+        and returns a tuple with one product for each of `primals`.
 
     Raises:
         RuntimeError: If the result does not consist of floating-point tensors.
@@ -294,12 +294,12 @@ def _vjp(func: Callable, args: tuple, argnums: ArgNums | None, has_aux: bool) ->
 
 
 def jvp(func: Callable, primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
-    """Returns the value of a function, and the product of its Jacobian with a vector: its change along ``tangents``.
+    """Returns the value of a function, and the product of its Jacobian with a vector: its change along `tangents`.
 
     Args:
-        func: Maps tensors to tensors, both possibly nested; with ``has_aux`` it returns (tensors, aux).
+        func: Maps tensors to tensors, both possibly nested; with `has_aux` it returns (tensors, aux).
         primals: The tuple of its arguments.
-        tangents: Nested like ``primals``.
+        tangents: Nested like `primals`.
         strict: Raise an error if an output does not depend on the arguments.
 
     Returns:
@@ -358,7 +358,7 @@ def _check_dependence(run: _Run) -> None:
 
 
 def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:
-    """Returns the value, and a function ``tangents -> jvp(func, primals, tangents)[1]`` that is cheap to call often.
+    """Returns the value, and a function `tangents -> jvp(func, primals, tangents)[1]` that is cheap to call often.
 
     >>> import tensorgrad as torch
     >>> value, slope = torch.func.linearize(torch.sin, torch.zeros(2))
@@ -393,7 +393,7 @@ def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:
 
 
 def _basis(tensor: Tensor) -> Tensor:
-    """The standard basis of the space of ``tensor``, stacked."""
+    """The standard basis of the space of `tensor`, stacked."""
     ones = torch.eye(tensor.numel(), dtype=tensor.dtype, device=tensor.device)
     return ones.reshape(tensor.numel(), *tensor.shape)
 
@@ -416,13 +416,13 @@ def jacrev(func: Callable, argnums: ArgNums = 0, *, has_aux: bool = False, chunk
     """Returns the Jacobian of a function, as a function of the same arguments; computed by rows in backward passes.
 
     Args:
-        func: Maps tensors to tensors, both possibly nested; with ``has_aux`` it returns (tensors, aux).
+        func: Maps tensors to tensors, both possibly nested; with `has_aux` it returns (tensors, aux).
         argnums: The positional argument(s) to differentiate by.
         chunk_size: Ignored: rows are computed one by one.
 
     Returns:
-        A function whose result is nested like ``func``'s, and within that like the arguments: tensors of shape
-        ``output.shape + input.shape``.
+        A function whose result is nested like `func`'s, and within that like the arguments: tensors of shape
+        `output.shape + input.shape`.
 
     >>> import tensorgrad as torch
     >>> torch.func.jacrev(torch.sin)(torch.zeros(2))
@@ -458,9 +458,9 @@ def _joined(rows: Sequence[Tensor], output: Tensor, point: Tensor) -> Tensor:
 
 
 def jacfwd(func: Callable, argnums: ArgNums = 0, has_aux: bool = False, *, randomness: str = "error") -> Callable:
-    """Like :func:`jacrev`, but computed by columns: one product J·v for each element of the inputs.
+    """Like `jacrev`, but computed by columns: one product J·v for each element of the inputs.
 
-    ``func`` runs once, so ``randomness`` only determines whether it may draw random values at all.
+    `func` runs once, so `randomness` only determines whether it may draw random values at all.
 
     >>> import tensorgrad as torch
     >>> torch.func.jacfwd(torch.sin)(torch.zeros(2))

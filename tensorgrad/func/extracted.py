@@ -37,7 +37,7 @@ class _Stateless(Module):
 
 
 class FunctionalModule(_Stateless):
-    """The type returned by :func:`make_functional`: call it with the parameters, then the module's arguments."""
+    """The type returned by `make_functional`: call it with the parameters, then the module's arguments."""
 
     def forward(self, params: Sequence[Tensor], *args: Any, **kwargs: Any) -> Any:
         """Runs the module with these parameters."""
@@ -45,7 +45,7 @@ class FunctionalModule(_Stateless):
 
 
 class FunctionalModuleWithBuffers(_Stateless):
-    """The type returned by :func:`make_functional_with_buffers`: call it with parameters, buffers, then arguments."""
+    """The type returned by `make_functional_with_buffers`: call it with parameters, buffers, then arguments."""
 
     def forward(self, params: Sequence[Tensor], buffers: Sequence[Tensor], *args: Any, **kwargs: Any) -> Any:
         """Runs the module with these tensors. Buffers that it updates are modified in place."""

@@ -21,7 +21,7 @@ def functional_call(
     tie_weights: bool = True,
     strict: bool = False,
 ) -> Any:
-    """Calls ``module(*args, **kwargs)`` with other tensors in place of its parameters and buffers.
+    """Calls `module(*args, **kwargs)` with other tensors in place of its parameters and buffers.
 
     Args:
         parameter_and_buffer_dicts: The tensors by name, in one dictionary or several; others are unchanged. If the
@@ -32,7 +32,7 @@ def functional_call(
 
     Raises:
         ValueError: If there are two tensors for the same parameter or buffer.
-        RuntimeError: See ``strict``.
+        RuntimeError: See `strict`.
 
     >>> import tensorgrad as torch
     >>> layer = torch.nn.Linear(2, 1)
@@ -50,7 +50,7 @@ def stack_module_state(models: Sequence[Module] | Any) -> tuple[dict[str, Tensor
     """Stacks the parameters and buffers of several modules of one class by name, for `vmap` over an ensemble.
 
     Raises:
-        RuntimeError: If there are no modules, or if their classes, modes or ``requires_grad`` differ.
+        RuntimeError: If there are no modules, or if their classes, modes or `requires_grad` differ.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.func import functional_call, stack_module_state, vmap
@@ -88,7 +88,7 @@ def _stacked(members: list[dict[str, Tensor]]) -> dict[str, Tensor]:
 
 
 def replace_all_batch_norm_modules_(root: Module) -> Module:
-    """Makes every batch norm in ``root`` discard and stop tracking running statistics; returns ``root``.
+    """Makes every batch norm in `root` discard and stop tracking running statistics; returns `root`.
 
     >>> import tensorgrad as torch
     >>> net = torch.func.replace_all_batch_norm_modules_(torch.nn.Sequential(torch.nn.BatchNorm1d(2)))

@@ -12,10 +12,10 @@ from tensorgrad.tensor import Tensor
 
 
 def functionalize(func: Callable, *, remove: str = "mutations") -> Callable:
-    """Returns ``func`` wrapped unchanged: without a compiler, its in-place writes need not be replaced.
+    """Returns `func` wrapped unchanged: without a compiler, its in-place writes need not be replaced.
 
     Raises:
-        RuntimeError: If ``remove`` is neither ``"mutations"`` nor ``"mutations_and_views"``.
+        RuntimeError: If `remove` is neither `"mutations"` nor `"mutations_and_views"`.
 
     >>> import tensorgrad as torch
     >>> torch.func.functionalize(lambda x: x.add_(1))(torch.zeros(2))
@@ -52,8 +52,8 @@ def rearrange(tensor: Tensor | Sequence[Tensor], pattern: str, **axes_lengths: i
 
     Args:
         tensor: A tensor; a list of them is stacked first.
-        pattern: Names of the dimensions before and after ``->``. Names in parentheses form one dimension; ``...`` means
-            any other dimensions, ``1`` a dimension of that size.
+        pattern: Names of the dimensions before and after `->`. Names in parentheses form one dimension; `...` means
+            any other dimensions, `1` a dimension of that size.
         axes_lengths: Sizes of dimensions that cannot be inferred from the shape.
 
     Raises:

@@ -1,6 +1,6 @@
 """Nonlinearities: functions applied to every element, and the softmax family.
 
-``inplace=True`` writes the result into the input.
+`inplace=True` writes the result into the input.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tensorgrad.tensor import Tensor
 
 
 class _InPlace(Module):
-    """An activation whose only argument is ``inplace``."""
+    """An activation whose only argument is `inplace`."""
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ def _suffix(module: Module) -> str:
 
 
 class ReLU(_InPlace):
-    """max(x, 0), the rectified linear unit. ``inplace``: write into the input.
+    """max(x, 0), the rectified linear unit. `inplace`: write into the input.
 
     >>> import tensorgrad as torch
     >>> torch.nn.ReLU()(torch.tensor([-1.0, 2.0]))
@@ -56,7 +56,7 @@ class SiLU(_InPlace):
 
 
 class Mish(_InPlace):
-    """x · tanh(softplus(x)) = x · tanh(log(1 + eˣ)) (Misra, 2019). ``inplace``: write into the input.
+    """x · tanh(softplus(x)) = x · tanh(log(1 + eˣ)) (Misra, 2019). `inplace`: write into the input.
 
     >>> import tensorgrad as torch
     >>> torch.nn.Mish()(torch.tensor([-1.0, 0.0, 2.0]))
@@ -71,7 +71,7 @@ class SELU(_InPlace):
     """scale · (max(0, x) + min(0, α (eˣ - 1))), with scale = 1.0507... and α = 1.6732...
 
     With these constants, mean 0 and variance 1 are preserved from layer to layer (Klambauer et al., 2017).
-    ``inplace``: write into the input.
+    `inplace`: write into the input.
 
     >>> import tensorgrad as torch
     >>> torch.nn.SELU()(torch.tensor([-1.0, 0.0, 2.0]))
@@ -83,9 +83,9 @@ class SELU(_InPlace):
 
 
 class Hardswish(_InPlace):
-    """x · clamp(x + 3, 0, 6) / 6, an approximation of :class:`SiLU` (Howard et al., 2019).
+    """x · clamp(x + 3, 0, 6) / 6, an approximation of `SiLU` (Howard et al., 2019).
 
-    ``inplace``: write into the input.
+    `inplace`: write into the input.
 
     >>> import tensorgrad as torch
     >>> torch.nn.Hardswish()(torch.tensor([-1.0, 0.0, 1.0, 4.0]))
@@ -100,7 +100,7 @@ class Hardswish(_InPlace):
 
 
 class Hardsigmoid(_InPlace):
-    """clamp(x + 3, 0, 6) / 6: 0 up to -3, 1 from 3 on, linear in between. ``inplace``: write into the input.
+    """clamp(x + 3, 0, 6) / 6: 0 up to -3, 1 from 3 on, linear in between. `inplace`: write into the input.
 
     >>> import tensorgrad as torch
     >>> torch.nn.Hardsigmoid()(torch.tensor([-4.0, 0.0, 1.5, 4.0]))
@@ -175,7 +175,7 @@ class Tanhshrink(Module):
 
 
 class Threshold(Module):
-    """x where it exceeds ``threshold``, else ``value``.
+    """x where it exceeds `threshold`, else `value`.
 
     Args:
         threshold: the bound; x equal to it is replaced.
@@ -208,7 +208,7 @@ class RReLU(Module):
         inplace: write into the input.
 
     Raises:
-        RuntimeError: when called, if ``lower`` exceeds ``upper``.
+        RuntimeError: when called, if `lower` exceeds `upper`.
 
     >>> import tensorgrad as torch
     >>> torch.nn.RReLU(0.1, 0.3).eval()(torch.tensor([-1.0, 2.0]))
@@ -230,11 +230,11 @@ class Hardtanh(Module):
     """clamp(x, min_val, max_val): linear between the bounds, constant beyond.
 
     Args:
-        min_val, max_val: the bounds, by default -1 and 1; ``min_value`` and ``max_value`` are their old names.
+        min_val, max_val: the bounds, by default -1 and 1; `min_value` and `max_value` are their old names.
         inplace: write into the input.
 
     Raises:
-        AssertionError: ``max_val`` is not greater than ``min_val``.
+        AssertionError: `max_val` is not greater than `min_val`.
 
     >>> import tensorgrad as torch
     >>> torch.nn.Hardtanh(-2.0, 2.0)(torch.tensor([-5.0, 1.0, 3.0]))
@@ -269,7 +269,7 @@ class Hardtanh(Module):
 
 
 class ReLU6(Hardtanh):
-    """clamp(x, 0, 6) = min(max(0, x), 6) (Krizhevsky, 2010). ``inplace``: write into the input.
+    """clamp(x, 0, 6) = min(max(0, x), 6) (Krizhevsky, 2010). `inplace`: write into the input.
 
     >>> import tensorgrad as torch
     >>> torch.nn.ReLU6()(torch.tensor([-1.0, 2.0, 8.0]))
@@ -333,7 +333,7 @@ class CELU(Module):
 
 
 class LeakyReLU(Module):
-    """x where positive, else ``negative_slope`` · x (Maas et al., 2013). ``inplace``: write into the input.
+    """x where positive, else `negative_slope` · x (Maas et al., 2013). `inplace`: write into the input.
 
     >>> import tensorgrad as torch
     >>> torch.nn.LeakyReLU(0.1)(torch.tensor([-1.0, 2.0]))
@@ -358,7 +358,7 @@ class PReLU(Module):
         num_parameters: 1, or the number of channels (the size of the input's second dimension).
         init: the initial value of a.
 
-    ``weight`` is a, (num_parameters).
+    `weight` is a, (num_parameters).
 
     Raises:
         RuntimeError: when called, if there is more than one a and their number is not that of the channels.
@@ -387,7 +387,7 @@ class PReLU(Module):
 
 
 class GLU(Module):
-    """a · sigmoid(b), where a and b are the halves of the input along ``dim`` (Dauphin et al., 2016).
+    """a · sigmoid(b), where a and b are the halves of the input along `dim` (Dauphin et al., 2016).
 
     Args:
         dim: the dimension to halve, by default the last: (*, 2n) becomes (*, n).
@@ -412,7 +412,7 @@ class GLU(Module):
 
 
 class GELU(Module):
-    """x · Φ(x), where Φ is the normal CDF; ``approximate="tanh"`` approximates it by a tanh (Hendrycks, 2016).
+    """x · Φ(x), where Φ is the normal CDF; `approximate="tanh"` approximates it by a tanh (Hendrycks, 2016).
 
     >>> import tensorgrad as torch
     >>> torch.nn.GELU()(torch.tensor([-1.0, 2.0]))
@@ -431,7 +431,7 @@ class GELU(Module):
 
 
 class Hardshrink(Module):
-    """x where |x| exceeds ``lambd``, else 0.
+    """x where |x| exceeds `lambd`, else 0.
 
     >>> import tensorgrad as torch
     >>> torch.nn.Hardshrink(0.5)(torch.tensor([-2.0, 0.3, 0.5, 0.7]))
@@ -450,10 +450,10 @@ class Hardshrink(Module):
 
 
 class Softshrink(Module):
-    """Shrinks x towards 0 by ``lambd``: sign(x) · max(|x| - lambd, 0).
+    """Shrinks x towards 0 by `lambd`: sign(x) · max(|x| - lambd, 0).
 
     Raises:
-        RuntimeError: when called, if ``lambd`` is negative.
+        RuntimeError: when called, if `lambd` is negative.
 
     >>> import tensorgrad as torch
     >>> torch.nn.Softshrink(0.5)(torch.tensor([-2.0, 0.3, 0.5, 0.7]))
@@ -472,7 +472,7 @@ class Softshrink(Module):
 
 
 class Softplus(Module):
-    """log(1 + e^(beta·x)) / beta, a smooth ReLU; x itself where beta·x exceeds ``threshold``.
+    """log(1 + e^(beta·x)) / beta, a smooth ReLU; x itself where beta·x exceeds `threshold`.
 
     >>> import tensorgrad as torch
     >>> torch.nn.Softplus()(torch.tensor([0.0, 2.0]))
@@ -502,7 +502,7 @@ class _Along(Module):
 
 
 class Softmax(_Along):
-    """exp(xᵢ) / Σⱼ exp(xⱼ) along ``dim``: positive values that sum to 1, in the input's shape.
+    """exp(xᵢ) / Σⱼ exp(xⱼ) along `dim`: positive values that sum to 1, in the input's shape.
 
     Args:
         dim: the dimension that j runs over; omitting it is deprecated (0 for 0, 1 or 3 dimensions, else 1).
@@ -517,7 +517,7 @@ class Softmax(_Along):
 
 
 class Softmin(_Along):
-    """exp(-xᵢ) / Σⱼ exp(-xⱼ) along ``dim``: :class:`Softmax` of -x, in the input's shape.
+    """exp(-xᵢ) / Σⱼ exp(-xⱼ) along `dim`: `Softmax` of -x, in the input's shape.
 
     >>> import tensorgrad as torch
     >>> torch.nn.Softmin(dim=0)(torch.tensor([1.0, 2.0, 3.0]))
@@ -529,7 +529,7 @@ class Softmin(_Along):
 
 
 class LogSoftmax(_Along):
-    """log(exp(xᵢ) / Σⱼ exp(xⱼ)) along ``dim``, computed without overflow, in the input's shape.
+    """log(exp(xᵢ) / Σⱼ exp(xⱼ)) along `dim`, computed without overflow, in the input's shape.
 
     >>> import tensorgrad as torch
     >>> torch.nn.LogSoftmax(dim=1)(torch.zeros(1, 2))

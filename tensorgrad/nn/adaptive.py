@@ -31,11 +31,11 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         div_value: the hidden layer of cluster i has in_features / div_value^(i + 1) features.
         head_bias: whether the head has a bias.
 
-    Called with samples (N, in_features) and class indices (N), or with one of each, it returns ``output``, the
-    log-probability of each sample's class, and ``loss``, the negated mean of ``output``.
+    Called with samples (N, in_features) and class indices (N), or with one of each, it returns `output`, the
+    log-probability of each sample's class, and `loss`, the negated mean of `output`.
 
     Raises:
-        ValueError: ``cutoffs`` is empty, or not ascending integers from 1 to n_classes - 1.
+        ValueError: `cutoffs` is empty, or not ascending integers from 1 to n_classes - 1.
         RuntimeError: the shapes of samples and classes do not match.
 
     >>> import tensorgrad as torch
@@ -128,7 +128,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
     def predict(self, input: Tensor) -> Tensor:
         """Returns the most probable class of each sample, (N) for samples (N, in_features).
 
-        The same as ``log_prob(input).argmax(1)``, but clusters are computed only for samples whose best entry of the
+        The same as `log_prob(input).argmax(1)`, but clusters are computed only for samples whose best entry of the
         head is a cluster.
         """
         best = self.head(input).argmax(dim=1)

@@ -17,7 +17,7 @@ __all__ = ["MultiheadAttention", "NonDynamicallyQuantizableLinear", "SDPBackend"
 
 
 class NonDynamicallyQuantizableLinear(Linear):
-    """A ``Linear`` with the name that PyTorch prints for the output projection of an attention layer.
+    """A `Linear` with the name that PyTorch prints for the output projection of an attention layer.
 
     >>> import tensorgrad as torch
     >>> torch.nn.MultiheadAttention(4, 2).out_proj
@@ -30,12 +30,12 @@ class MultiheadAttention(Module):
 
     Args:
         embed_dim: the number of features of the query and of the result.
-        num_heads: the number of heads; must divide ``embed_dim``.
+        num_heads: the number of heads; must divide `embed_dim`.
         dropout: the probability that an attention weight is dropped in training.
         bias: whether the projections have a bias.
         add_bias_kv: append a learned key and value.
         add_zero_attn: append a key and value of zeros, so that a query can attend to nothing.
-        kdim, vdim: the numbers of features of key and value; by default ``embed_dim``.
+        kdim, vdim: the numbers of features of key and value; by default `embed_dim`.
         batch_first: tensors are (batch, length, features), not (length, batch, features).
 
     Raises:
@@ -122,17 +122,17 @@ class MultiheadAttention(Module):
         A mask is True, or minus infinity, at the positions to ignore.
 
         Args:
-            query: (L, N, embed_dim). N is first with ``batch_first``, and absent without a batch.
+            query: (L, N, embed_dim). N is first with `batch_first`, and absent without a batch.
             key: (S, N, kdim), likewise.
             value: (S, N, vdim), likewise.
             key_padding_mask: (N, S), the keys that all queries ignore.
             need_weights: also return the attention weights; the computation is faster without.
             attn_mask: (L, S) or (N·heads, L, S), the keys that each query ignores.
             average_attn_weights: return the mean of the heads' weights instead of the weights of each head.
-            is_causal: a hint that ``attn_mask`` is the causal mask.
+            is_causal: a hint that `attn_mask` is the causal mask.
 
         Returns:
-            The result, in the query's shape, and the weights or ``None``.
+            The result, in the query's shape, and the weights or `None`.
         """
         key_padding_mask = additive_mask(key_padding_mask, "key_padding_mask", attn_mask, query.dtype)
         attn_mask = additive_mask(attn_mask, "attn_mask", None, query.dtype)
@@ -176,8 +176,8 @@ class MultiheadAttention(Module):
     ) -> tuple[Tensor | None, int | None]:
         """Merges both masks into one and returns it with its type.
 
-        The merged mask is (N, heads, L, L) with type 2. Without ``attn_mask`` it is the padding mask, (N, L), with
-        type 1, or None with None. Both masks are floating-point; ``query`` is (N, L, embed_dim).
+        The merged mask is (N, heads, L, L) with type 2. Without `attn_mask` it is the padding mask, (N, L), with
+        type 1, or None with None. Both masks are floating-point; `query` is (N, L, embed_dim).
         """
         if attn_mask is None:
             return key_padding_mask, None if key_padding_mask is None else 1

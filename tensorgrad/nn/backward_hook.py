@@ -16,10 +16,10 @@ from tensorgrad.tensor import Tensor
 
 
 class BackwardHookFunction(Function):
-    """The identity. In the backward pass, ``seen(gradients)`` is called and returns the gradients to pass on.
+    """The identity. In the backward pass, `seen(gradients)` is called and returns the gradients to pass on.
 
-    For a missing gradient, ``seen`` gets zeros if ``zeros`` is True and ``None`` otherwise. PyTorch uses zeros for a
-    module's inputs and ``None`` for its outputs.
+    For a missing gradient, `seen` gets zeros if `zeros` is True and `None` otherwise. PyTorch uses zeros for a
+    module's inputs and `None` for its outputs.
     """
 
     @staticmethod
@@ -40,8 +40,8 @@ class BackwardHook:
 
     Args:
         module: the module, passed to the hooks.
-        hooks: ``hook(module, grad_input, grad_output)``, run once the gradients of the inputs are known.
-        pre_hooks: ``hook(module, grad_output)``, run before the module's backward pass.
+        hooks: `hook(module, grad_input, grad_output)`, run once the gradients of the inputs are known.
+        pre_hooks: `hook(module, grad_output)`, run before the module's backward pass.
     """
 
     def __init__(self, module: Any, hooks: list[Callable], pre_hooks: list[Callable]):
@@ -51,7 +51,7 @@ class BackwardHook:
         self.n_inputs = 0
 
     def watch_inputs(self, args: tuple) -> tuple:
-        """Returns ``args`` with their tensors passed through the identity that reports their gradients."""
+        """Returns `args` with their tensors passed through the identity that reports their gradients."""
         self.n_inputs = len(args)
         args, self.inputs_watched = _through(args, self._inputs_done, zeros=True)
         return args
@@ -97,7 +97,7 @@ class BackwardHook:
 
 
 def _through(values: tuple, done: Callable, zeros: bool) -> tuple[tuple, bool]:
-    """Returns ``values`` with tensors replaced by the identity's results, and whether any can have a gradient."""
+    """Returns `values` with tensors replaced by the identity's results, and whether any can have a gradient."""
     positions = [i for i, v in enumerate(values) if isinstance(v, Tensor)]
 
     def seen(grads: tuple) -> tuple:

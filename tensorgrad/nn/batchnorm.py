@@ -91,7 +91,7 @@ class _BatchNorm(_Tracked):
 
 
 class BatchNorm1d(_BatchNorm):
-    """Batch norm of (N, C) or (N, C, L). The arguments are those of :class:`BatchNorm2d`.
+    """Batch norm of (N, C) or (N, C, L). The arguments are those of `BatchNorm2d`.
 
     >>> import tensorgrad as torch
     >>> layer = torch.nn.BatchNorm1d(2)
@@ -112,7 +112,7 @@ class BatchNorm2d(_BatchNorm):
     Args:
         num_features: C, the number of channels.
         eps: added to the variance.
-        momentum: the weight of a new batch in the running statistics; ``None`` averages all batches equally.
+        momentum: the weight of a new batch in the running statistics; `None` averages all batches equally.
         affine: whether there are a weight and a bias, one scalar per channel each.
         track_running_stats: whether to keep running statistics; without them, the batch's are always used.
         bias: whether there is a bias.
@@ -130,7 +130,7 @@ class BatchNorm2d(_BatchNorm):
 
 
 class BatchNorm3d(_BatchNorm):
-    """Batch norm of (N, C, D, H, W). Arguments and formula: :class:`BatchNorm2d`.
+    """Batch norm of (N, C, D, H, W). Arguments and formula: `BatchNorm2d`.
 
     >>> import tensorgrad as torch
     >>> out = torch.nn.BatchNorm3d(1)(torch.tensor([1.0, 3.0]).view(2, 1, 1, 1, 1))
@@ -146,7 +146,7 @@ class SyncBatchNorm(_BatchNorm):
 
     Args:
         process_group: stored, but not used.
-        others: those of :class:`BatchNorm2d`.
+        others: those of `BatchNorm2d`.
 
     Raises:
         ValueError: the input has fewer than two dimensions or no channels.
@@ -181,10 +181,10 @@ class SyncBatchNorm(_BatchNorm):
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
-        """Replaces every batch norm in ``module`` by a :class:`SyncBatchNorm` with the same parameters and buffers.
+        """Replaces every batch norm in `module` by a `SyncBatchNorm` with the same parameters and buffers.
 
         Returns:
-            ``module``, or its replacement if it is itself a batch norm.
+            `module`, or its replacement if it is itself a batch norm.
 
         >>> import tensorgrad as torch
         >>> net = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
@@ -279,7 +279,7 @@ class _InstanceNorm(_Tracked):
 
 
 class InstanceNorm1d(_InstanceNorm):
-    """Instance norm of (N, C, L) or (C, L), over L. Arguments and formula: :class:`InstanceNorm2d`.
+    """Instance norm of (N, C, L) or (C, L), over L. Arguments and formula: `InstanceNorm2d`.
 
     >>> import tensorgrad as torch
     >>> torch.nn.InstanceNorm1d(2)(torch.tensor([[1.0, 3.0], [10.0, 30.0]]))
@@ -293,11 +293,11 @@ class InstanceNorm1d(_InstanceNorm):
 class InstanceNorm2d(_InstanceNorm):
     """(x - mean) / √(var + eps) · weight + bias, over H and W of each channel of each sample (Ulyanov et al., 2016).
 
-    The input is (N, C, H, W) or (C, H, W), and so is the result. The arguments are those of :class:`BatchNorm2d`;
-    ``affine`` and ``track_running_stats`` are off by default.
+    The input is (N, C, H, W) or (C, H, W), and so is the result. The arguments are those of `BatchNorm2d`;
+    `affine` and `track_running_stats` are off by default.
 
     Raises:
-        ValueError: the input has another number of dimensions, or, with ``affine``, another number of channels.
+        ValueError: the input has another number of dimensions, or, with `affine`, another number of channels.
 
     >>> import tensorgrad as torch
     >>> torch.nn.InstanceNorm2d(1)(torch.tensor([[[[1.0, 3.0]]]]))
@@ -308,7 +308,7 @@ class InstanceNorm2d(_InstanceNorm):
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """Instance norm of (N, C, D, H, W) or (C, D, H, W), over D, H and W. Arguments: :class:`InstanceNorm2d`.
+    """Instance norm of (N, C, D, H, W) or (C, D, H, W), over D, H and W. Arguments: `InstanceNorm2d`.
 
     >>> import tensorgrad as torch
     >>> torch.nn.InstanceNorm3d(1)(torch.tensor([1.0, 3.0]).view(1, 1, 1, 2))

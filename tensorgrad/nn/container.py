@@ -14,7 +14,7 @@ from tensorgrad.tensor import Tensor
 
 
 class Container(Module):
-    """Deprecated: a module whose submodules are given by name. Subclass :class:`Module` instead.
+    """Deprecated: a module whose submodules are given by name. Subclass `Module` instead.
 
     >>> import tensorgrad as torch, warnings
     >>> warnings.simplefilter("ignore", FutureWarning)
@@ -37,7 +37,7 @@ class Container(Module):
 
 
 def _position(index: Any, size: int) -> int:
-    """Converts ``index``, which counts from the end if negative, to a position from 0."""
+    """Converts `index`, which counts from the end if negative, to a position from 0."""
     index = operator.index(index)
     if not -size <= index < size:
         raise IndexError(f"index {index} is out of range")
@@ -76,13 +76,13 @@ class _Indexed(Module):
         raise NotImplementedError
 
     def pop(self, key: int | slice) -> Any:
-        """Removes the module(s) at ``key`` and returns them."""
+        """Removes the module(s) at `key` and returns them."""
         found = self[key]
         del self[key]
         return found
 
     def append(self, module: Module) -> Any:
-        """Adds ``module`` at the end; returns ``self``."""
+        """Adds `module` at the end; returns `self`."""
         self.add_module(str(len(self)), module)
         return self
 
@@ -100,7 +100,7 @@ class Sequential(_Indexed):
     """Calls its modules one after another, each on the result of the previous one.
 
     Args:
-        args: the modules; or one ``OrderedDict`` of modules by name.
+        args: the modules; or one `OrderedDict` of modules by name.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad import nn
@@ -129,10 +129,10 @@ class Sequential(_Indexed):
         return type(self)(OrderedDict(members))
 
     def insert(self, index: int, module: Module) -> Sequential:
-        """Puts ``module`` before position ``index``; returns ``self``.
+        """Puts `module` before position `index`; returns `self`.
 
         Raises:
-            AssertionError: ``module`` is not a module.
+            AssertionError: `module` is not a module.
             IndexError: there is no such position.
         """
         if not isinstance(module, Module):
@@ -144,7 +144,7 @@ class Sequential(_Indexed):
         return self
 
     def extend(self, sequential: Iterable[Module]) -> Sequential:
-        """Adds all modules of an iterable at the end; returns ``self``."""
+        """Adds all modules of an iterable at the end; returns `self`."""
         for module in list(sequential):
             self.append(module)
         return self
@@ -179,7 +179,7 @@ def _times(modules: Sequential, other: int) -> int:
 
 
 class ModuleList(_Indexed):
-    """A list of modules that registers them; it has no ``forward`` of its own.
+    """A list of modules that registers them; it has no `forward` of its own.
 
     >>> from tensorgrad import nn
     >>> layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
@@ -198,14 +198,14 @@ class ModuleList(_Indexed):
         return type(self)([module for _, module in members])
 
     def insert(self, index: int, module: Module) -> None:
-        """Puts ``module`` before position ``index``."""
+        """Puts `module` before position `index`."""
         self._insert(index, module)
 
     def extend(self, modules: Iterable[Module]) -> ModuleList:
-        """Adds all modules of an iterable at the end; returns ``self``.
+        """Adds all modules of an iterable at the end; returns `self`.
 
         Raises:
-            TypeError: ``modules`` is not an iterable.
+            TypeError: `modules` is not an iterable.
         """
         if not isinstance(modules, Iterable):
             raise TypeError(f"ModuleList.extend should be called with an iterable, but got {type(modules).__name__}")
@@ -236,7 +236,7 @@ class ModuleList(_Indexed):
 
 
 class ModuleDict(Module):
-    """A dictionary of modules that registers them; it has no ``forward`` of its own.
+    """A dictionary of modules that registers them; it has no `forward` of its own.
 
     >>> from tensorgrad import nn
     >>> heads = nn.ModuleDict({"policy": nn.Linear(8, 4), "value": nn.Linear(8, 1)})
@@ -272,7 +272,7 @@ class ModuleDict(Module):
         self._modules.clear()
 
     def pop(self, key: str) -> Any:
-        """Removes the module called ``key`` and returns it."""
+        """Removes the module called `key` and returns it."""
         found = self[key]
         del self[key]
         return found
@@ -293,7 +293,7 @@ class ModuleDict(Module):
         """Adds the modules of a mapping, or of an iterable of pairs, replacing those of the same name.
 
         Raises:
-            TypeError: ``modules`` is not an iterable, or one of its elements is not.
+            TypeError: `modules` is not an iterable, or one of its elements is not.
             ValueError: an element of the iterable is not a pair.
         """
         for key, module in _pairs(modules, "ModuleDict"):
@@ -361,16 +361,16 @@ class ParameterList(Module):
         return iter([self[i] for i in range(len(self))])
 
     def append(self, value: Any) -> ParameterList:
-        """Adds ``value`` at the end; returns ``self``."""
+        """Adds `value` at the end; returns `self`."""
         self._size += 1
         self[-1] = value
         return self
 
     def extend(self, values: Iterable[Any]) -> ParameterList:
-        """Adds all values of an iterable at the end; returns ``self``.
+        """Adds all values of an iterable at the end; returns `self`.
 
         Raises:
-            TypeError: ``values`` is not an iterable, or is a tensor.
+            TypeError: `values` is not an iterable, or is a tensor.
         """
         if not isinstance(values, Iterable) or isinstance(values, Tensor):
             raise TypeError(f"ParameterList.extend should be called with an iterable, but got {type(values).__name__}")
@@ -442,7 +442,7 @@ class ParameterDict(Module):
         return ParameterDict(OrderedDict((key, self[key]) for key in self._keys))
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        """Returns the parameter called ``key``, after setting it to ``default`` if there is none."""
+        """Returns the parameter called `key`, after setting it to `default` if there is none."""
         if key not in self:
             self[key] = default
         return self[key]
@@ -453,7 +453,7 @@ class ParameterDict(Module):
             del self[key]
 
     def pop(self, key: str) -> Any:
-        """Removes the parameter called ``key`` and returns it."""
+        """Removes the parameter called `key` and returns it."""
         found = self[key]
         del self[key]
         return found
@@ -465,11 +465,11 @@ class ParameterDict(Module):
         return key, self.pop(key)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The parameter called ``key``, or ``default``."""
+        """The parameter called `key`, or `default`."""
         return self[key] if key in self._keys else default
 
     def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
-        """A new dictionary with ``default`` for every key."""
+        """A new dictionary with `default` for every key."""
         return ParameterDict((key, default) for key in keys)
 
     def keys(self) -> Any:
@@ -488,7 +488,7 @@ class ParameterDict(Module):
         """Adds the parameters of a mapping, or of an iterable of pairs, replacing those of the same name.
 
         Raises:
-            TypeError: ``parameters`` is not an iterable, or one of its elements is not.
+            TypeError: `parameters` is not an iterable, or one of its elements is not.
             ValueError: an element of the iterable is not a pair.
         """
         pairs = _pairs(parameters, "ParameterDict")

@@ -16,7 +16,7 @@ _MODES = {"zeros", "reflect", "replicate", "circular"}
 
 
 def per_dimension(value: Any, n: int) -> tuple:
-    """Returns ``value`` as a tuple of ``n``: iterables are converted, anything else is repeated."""
+    """Returns `value` as a tuple of `n`: iterables are converted, anything else is repeated."""
     return tuple(value) if hasattr(value, "__iter__") else (value,) * n
 
 
@@ -73,7 +73,7 @@ class _ConvNd(Module):
         self.reset_parameters()
 
     def _reversed_padding(self) -> list[int]:
-        """Returns the padding in the order of ``F.pad``: last dimension first, before and after."""
+        """Returns the padding in the order of `F.pad`: last dimension first, before and after."""
         if self.padding == "valid":
             return [0] * (2 * self.dimensions)
         amounts: list[int] = []
@@ -143,7 +143,7 @@ class _Conv(_ConvNd):
 class Conv1d(_Conv):
     """Convolution (cross-correlation) over sequences: (N, C, L) or (C, L).
 
-    The arguments are those of :class:`Conv2d`; ``weight`` is (out_channels, in_channels / groups, kernel_size).
+    The arguments are those of `Conv2d`; `weight` is (out_channels, in_channels / groups, kernel_size).
     L becomes ⌊(L + 2·padding - dilation·(kernel_size - 1) - 1) / stride⌋ + 1.
 
     >>> import tensorgrad as torch
@@ -167,17 +167,17 @@ class Conv2d(_Conv):
         out_channels: the number of channels of the result, each with its filter.
         kernel_size: the size of the filters; an int or one per dimension, as are the next three.
         stride: the step of the filter from one output to the next.
-        padding: how much is added on each side; also ``"valid"`` (nothing) or ``"same"`` (keeps the size).
+        padding: how much is added on each side; also `"valid"` (nothing) or `"same"` (keeps the size).
         dilation: the distance between the filter's elements.
         groups: the number of groups that the channels are divided into; each is convolved separately.
         bias: whether a learned bias per channel is added.
-        padding_mode: ``zeros``, ``reflect``, ``replicate`` or ``circular``.
+        padding_mode: `zeros`, `reflect`, `replicate` or `circular`.
 
-    ``weight`` is (out_channels, in_channels / groups, *kernel_size), ``bias`` (out_channels).
+    `weight` is (out_channels, in_channels / groups, *kernel_size), `bias` (out_channels).
     H becomes ⌊(H + 2·padding - dilation·(kernel_size - 1) - 1) / stride⌋ + 1, and W likewise.
 
     Raises:
-        ValueError: ``groups`` does not divide the channels, or the padding is unknown.
+        ValueError: `groups` does not divide the channels, or the padding is unknown.
 
     >>> import tensorgrad as torch
     >>> torch.nn.Conv2d(3, 8, 3, padding=1)(torch.zeros(1, 3, 32, 32)).shape
@@ -195,7 +195,7 @@ class Conv2d(_Conv):
 class Conv3d(_Conv):
     """Convolution (cross-correlation) over volumes: (N, C, D, H, W) or (C, D, H, W).
 
-    The arguments, and the size of the result along each dimension, are those of :class:`Conv2d`.
+    The arguments, and the size of the result along each dimension, are those of `Conv2d`.
 
     >>> import tensorgrad as torch
     >>> torch.nn.Conv3d(3, 8, (1, 3, 3), stride=(1, 2, 2))(torch.zeros(2, 3, 4, 9, 9)).shape
@@ -234,7 +234,7 @@ class _ConvTranspose(_ConvNd):
         )  # fmt: skip
 
     def _output_padding(self, input: Tensor, output_size: Any) -> tuple:
-        """Returns the output padding that gives ``output_size``; with a stride, several sizes are possible."""
+        """Returns the output padding that gives `output_size`; with a stride, several sizes are possible."""
         if output_size is None:
             return self.output_padding
         n = self.dimensions
@@ -268,9 +268,9 @@ class _ConvTranspose(_ConvNd):
 
 
 class ConvTranspose1d(_ConvTranspose):
-    """The transpose of :class:`Conv1d`: spreads each input of (N, C, L) or (C, L) over a window.
+    """The transpose of `Conv1d`: spreads each input of (N, C, L) or (C, L) over a window.
 
-    The arguments, and the size of the result, are those of :class:`ConvTranspose2d`.
+    The arguments, and the size of the result, are those of `ConvTranspose2d`.
 
     >>> import tensorgrad as torch
     >>> layer = torch.nn.ConvTranspose1d(1, 1, 2, stride=2, bias=False)
@@ -286,22 +286,22 @@ class ConvTranspose1d(_ConvTranspose):
 
 
 class ConvTranspose2d(_ConvTranspose):
-    """The transpose of :class:`Conv2d`, its gradient as a layer: spreads each input over a window.
+    """The transpose of `Conv2d`, its gradient as a layer: spreads each input over a window.
 
     The input is (N, C, H, W) or (C, H, W).
 
     Args:
-        in_channels, out_channels, kernel_size, groups, bias, dilation: as in :class:`Conv2d`.
+        in_channels, out_channels, kernel_size, groups, bias, dilation: as in `Conv2d`.
         stride: the distance in the result between neighboring inputs.
         padding: the padding of the corresponding convolution; this much is cut from each side of the result.
-        output_padding: extra size at the end of the result; ``forward(input, output_size)`` computes it.
+        output_padding: extra size at the end of the result; `forward(input, output_size)` computes it.
 
-    ``weight`` is (in_channels, out_channels / groups, *kernel_size). H becomes
+    `weight` is (in_channels, out_channels / groups, *kernel_size). H becomes
     (H - 1)·stride - 2·padding + dilation·(kernel_size - 1) + output_padding + 1, and W likewise.
 
     Raises:
-        ValueError: ``groups`` does not divide the channels, or ``padding_mode`` is not ``zeros``; or, when called, no
-            convolution with these settings turns ``output_size`` into the input's size.
+        ValueError: `groups` does not divide the channels, or `padding_mode` is not `zeros`; or, when called, no
+            convolution with these settings turns `output_size` into the input's size.
 
     >>> import tensorgrad as torch
     >>> torch.nn.ConvTranspose2d(4, 2, 3, stride=2)(torch.zeros(1, 4, 5, 5), output_size=(12, 12)).shape
@@ -315,9 +315,9 @@ class ConvTranspose2d(_ConvTranspose):
 
 
 class ConvTranspose3d(_ConvTranspose):
-    """The transpose of :class:`Conv3d`: spreads each input of (N, C, D, H, W) or (C, D, H, W) over a window.
+    """The transpose of `Conv3d`: spreads each input of (N, C, D, H, W) or (C, D, H, W) over a window.
 
-    The arguments, and the size of the result, are those of :class:`ConvTranspose2d`.
+    The arguments, and the size of the result, are those of `ConvTranspose2d`.
 
     >>> import tensorgrad as torch
     >>> torch.nn.ConvTranspose3d(4, 2, 2, stride=2)(torch.zeros(1, 4, 3, 5, 5)).shape

@@ -29,7 +29,7 @@ class PairwiseDistance(Module):
 
 
 class CosineSimilarity(Module):
-    """x₁·x₂ / max(‖x₁‖ ‖x₂‖, eps) along dimension ``dim``.
+    """x₁·x₂ / max(‖x₁‖ ‖x₂‖, eps) along dimension `dim`.
 
     >>> import tensorgrad as torch
     >>> torch.nn.CosineSimilarity()(torch.ones(10, 3), torch.ones(10, 3)).shape

@@ -14,7 +14,7 @@ class _Dropout(Module):
         inplace: write into the input.
 
     Raises:
-        ValueError: ``p`` is outside [0, 1].
+        ValueError: `p` is outside [0, 1].
     """
 
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
@@ -28,7 +28,7 @@ class _Dropout(Module):
 
 
 class Dropout(_Dropout):
-    """In training, sets each element to 0 with probability ``p`` and divides the others by 1 - p.
+    """In training, sets each element to 0 with probability `p` and divides the others by 1 - p.
 
     This preserves the expected value. In evaluation, the input is returned unchanged. It may have any shape.
 
@@ -37,7 +37,7 @@ class Dropout(_Dropout):
         inplace: write into the input.
 
     Raises:
-        ValueError: ``p`` is outside [0, 1].
+        ValueError: `p` is outside [0, 1].
 
     Hinton et al., 2012, *Improving neural networks by preventing co-adaptation of feature detectors*.
 
@@ -51,13 +51,13 @@ class Dropout(_Dropout):
 
 
 class Dropout1d(_Dropout):
-    """Like :class:`Dropout`, but drops whole channels of (N, C, L) or (C, L) (Tompson et al., 2015).
+    """Like `Dropout`, but drops whole channels of (N, C, L) or (C, L) (Tompson et al., 2015).
 
     Neighboring elements of a channel are usually similar, so dropping single elements would have little effect.
-    ``p`` is the probability that a channel is dropped, in [0, 1]; ``inplace`` writes into the input.
+    `p` is the probability that a channel is dropped, in [0, 1]; `inplace` writes into the input.
 
     Raises:
-        ValueError: ``p`` is outside [0, 1].
+        ValueError: `p` is outside [0, 1].
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -73,13 +73,13 @@ class Dropout1d(_Dropout):
 
 
 class Dropout2d(_Dropout):
-    """Like :class:`Dropout`, but drops whole channels of (N, C, H, W) or (N, C, L) (Tompson et al., 2015).
+    """Like `Dropout`, but drops whole channels of (N, C, H, W) or (N, C, L) (Tompson et al., 2015).
 
     Neighboring elements of a channel are usually similar, so dropping single elements would have little effect.
-    ``p`` is the probability that a channel is dropped, in [0, 1]; ``inplace`` writes into the input.
+    `p` is the probability that a channel is dropped, in [0, 1]; `inplace` writes into the input.
 
     Raises:
-        ValueError: ``p`` is outside [0, 1].
+        ValueError: `p` is outside [0, 1].
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -92,13 +92,13 @@ class Dropout2d(_Dropout):
 
 
 class Dropout3d(_Dropout):
-    """Like :class:`Dropout`, but drops whole channels of (N, C, D, H, W) or (C, D, H, W) (Tompson et al., 2015).
+    """Like `Dropout`, but drops whole channels of (N, C, D, H, W) or (C, D, H, W) (Tompson et al., 2015).
 
     Neighboring elements of a channel are usually similar, so dropping single elements would have little effect.
-    ``p`` is the probability that a channel is dropped, in [0, 1]; ``inplace`` writes into the input.
+    `p` is the probability that a channel is dropped, in [0, 1]; `inplace` writes into the input.
 
     Raises:
-        ValueError: ``p`` is outside [0, 1].
+        ValueError: `p` is outside [0, 1].
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -113,12 +113,12 @@ class Dropout3d(_Dropout):
 class AlphaDropout(_Dropout):
     """Dropout that preserves zero mean and unit variance, for use with SELU (Klambauer et al., 2017).
 
-    In training, the result is a·(x, or α' with probability ``p``) + b, where α' = -1.7581 is the minimum of SELU,
+    In training, the result is a·(x, or α' with probability `p`) + b, where α' = -1.7581 is the minimum of SELU,
     a = ((1 - p)(1 + p α'²))^(-1/2) and b = -a α' p.
-    ``p`` is the probability that an element is dropped, in [0, 1]; ``inplace`` has no effect, as in PyTorch.
+    `p` is the probability that an element is dropped, in [0, 1]; `inplace` has no effect, as in PyTorch.
 
     Raises:
-        ValueError: ``p`` is outside [0, 1].
+        ValueError: `p` is outside [0, 1].
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -131,12 +131,12 @@ class AlphaDropout(_Dropout):
 
 
 class FeatureAlphaDropout(_Dropout):
-    """Like :class:`AlphaDropout`, but drops whole channels of (N, C, *).
+    """Like `AlphaDropout`, but drops whole channels of (N, C, *).
 
-    ``p`` is the probability that a channel is dropped, in [0, 1]; ``inplace`` has no effect, as in PyTorch.
+    `p` is the probability that a channel is dropped, in [0, 1]; `inplace` has no effect, as in PyTorch.
 
     Raises:
-        ValueError: ``p`` is outside [0, 1].
+        ValueError: `p` is outside [0, 1].
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)

@@ -13,24 +13,24 @@ from tensorgrad.tensor import Tensor
 
 
 class EmbeddingBag(Module):
-    """:class:`Embedding` followed by a sum, mean or maximum over bags of vectors, without storing the vectors.
+    """`Embedding` followed by a sum, mean or maximum over bags of vectors, without storing the vectors.
 
     Args:
         num_embeddings: the number of vectors.
         embedding_dim: the size of each vector.
         max_norm: vectors with a larger norm are scaled down (in place) to this norm when they are looked up.
-        norm_type: the degree of the norm for ``max_norm``.
-        scale_grad_by_freq: divide gradients by how often the index occurs in the batch; not for ``"max"``.
-        mode: ``"sum"``, ``"mean"`` or ``"max"``.
+        norm_type: the degree of the norm for `max_norm`.
+        scale_grad_by_freq: divide gradients by how often the index occurs in the batch; not for `"max"`.
+        mode: `"sum"`, `"mean"` or `"max"`.
         sparse: accepted; gradients are always dense.
-        include_last_offset: ``offsets`` ends with the end of the last bag.
+        include_last_offset: `offsets` ends with the end of the last bag.
         padding_idx: the index whose vector is ignored in all bags, gets no gradient and is initialized to zeros.
 
-    ``weight`` is (num_embeddings, embedding_dim), initialized from N(0, 1). The arguments of a call are explained at
-    :func:`~tensorgrad.nn.functional.embedding_bag`.
+    `weight` is (num_embeddings, embedding_dim), initialized from N(0, 1). The arguments of a call are explained at
+    `tensorgrad.nn.functional.embedding_bag`.
 
     Raises:
-        AssertionError: ``padding_idx`` is out of range.
+        AssertionError: `padding_idx` is out of range.
 
     >>> import tensorgrad as torch
     >>> bags = torch.nn.EmbeddingBag.from_pretrained(torch.tensor([[1.0], [2.0], [4.0]]), mode="sum")

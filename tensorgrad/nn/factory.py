@@ -8,11 +8,11 @@ _NAMES = ("device", "dtype", "memory_format")
 
 
 def factory_kwargs(kwargs: dict[str, Any] | None) -> dict[str, Any]:
-    """Returns ``device``, ``dtype`` and ``memory_format``, as far as given, from a layer's keyword arguments.
+    """Returns `device`, `dtype` and `memory_format`, as far as given, from a layer's keyword arguments.
 
     Args:
-        kwargs: the keyword arguments of the layer's ``__init__``. If the layer has a parameter of the same name, such
-            as ``dtype``, these arguments can be passed in a dictionary ``factory_kwargs``.
+        kwargs: the keyword arguments of the layer's `__init__`. If the layer has a parameter of the same name, such
+            as `dtype`, these arguments can be passed in a dictionary `factory_kwargs`.
 
     Raises:
         TypeError: there is another argument, or one of the three is given twice.

@@ -9,7 +9,7 @@ from tensorgrad.tensor import Tensor
 
 
 class Flatten(Module):
-    """Merges the dimensions ``start_dim`` to ``end_dim`` into one; by default all but the first (the batch).
+    """Merges the dimensions `start_dim` to `end_dim` into one; by default all but the first (the batch).
 
     >>> import tensorgrad as torch
     >>> torch.nn.Flatten()(torch.zeros(32, 1, 5, 5)).shape
@@ -28,14 +28,14 @@ class Flatten(Module):
 
 
 class Unflatten(Module):
-    """Splits dimension ``dim`` into several, the inverse of :class:`Flatten`.
+    """Splits dimension `dim` into several, the inverse of `Flatten`.
 
     Args:
         dim: the dimension to split.
         unflattened_size: the sizes it becomes; one may be -1.
 
     Raises:
-        TypeError: ``unflattened_size`` is not a tuple or list of ints.
+        TypeError: `unflattened_size` is not a tuple or list of ints.
 
     >>> import tensorgrad as torch
     >>> torch.nn.Unflatten(1, (2, 5, 5))(torch.zeros(2, 50)).shape
@@ -66,7 +66,7 @@ class Unflatten(Module):
 class PixelShuffle(Module):
     """Moves channels to a finer pixel grid: (*, C r², H, W) to (*, C, H r, W r) (Shi et al., 2016).
 
-    out[c, h r + i, w r + j] = input[c r² + i r + j, h, w], where r is ``upscale_factor``.
+    out[c, h r + i, w r + j] = input[c r² + i r + j, h, w], where r is `upscale_factor`.
 
     Raises:
         RuntimeError: when called, if r² does not divide the channels.
@@ -99,9 +99,9 @@ class PixelShuffle(Module):
 
 
 class PixelUnshuffle(Module):
-    """Moves blocks of r×r pixels to channels, (*, C, H r, W r) to (*, C r², H, W): undoes :class:`PixelShuffle`.
+    """Moves blocks of r×r pixels to channels, (*, C, H r, W r) to (*, C r², H, W): undoes `PixelShuffle`.
 
-    out[c r² + i r + j, h, w] = input[c, h r + i, w r + j], where r is ``downscale_factor``.
+    out[c r² + i r + j, h, w] = input[c, h r + i, w r + j], where r is `downscale_factor`.
 
     Raises:
         RuntimeError: when called, if r does not divide height and width.
@@ -138,12 +138,12 @@ class PixelUnshuffle(Module):
 
 
 class ChannelShuffle(Module):
-    """Interleaves the channels of ``groups`` groups: (N, C, *) as (N, g, C/g, *), transposed (Zhang et al., 2018).
+    """Interleaves the channels of `groups` groups: (N, C, *) as (N, g, C/g, *), transposed (Zhang et al., 2018).
 
     The shape does not change.
 
     Raises:
-        RuntimeError: when called, if ``groups`` does not divide the channels.
+        RuntimeError: when called, if `groups` does not divide the channels.
 
     >>> import tensorgrad as torch
     >>> torch.nn.ChannelShuffle(2)(torch.arange(6.0).view(1, 6, 1, 1)).flatten()

@@ -10,7 +10,7 @@ from tensorgrad.tensor import Tensor
 
 
 class Fold(Module):
-    """Sums columns (N, C · window size, windows) into images (N, C, *output_size): the transpose of :class:`Unfold`.
+    """Sums columns (N, C · window size, windows) into images (N, C, *output_size): the transpose of `Unfold`.
 
     Args:
         output_size: the size of the images.
@@ -42,7 +42,7 @@ class Fold(Module):
 
 
 class Unfold(Module):
-    """Extracts windows of images (N, C, H, W) as columns (N, C · window size, windows). Arguments: :class:`Fold`.
+    """Extracts windows of images (N, C, H, W) as columns (N, C · window size, windows). Arguments: `Fold`.
 
     >>> import tensorgrad as torch
     >>> torch.nn.Unfold(kernel_size=(2, 3))(torch.zeros(2, 5, 3, 4)).shape

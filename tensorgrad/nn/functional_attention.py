@@ -42,31 +42,31 @@ def multi_head_attention_forward(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """softmax(Q Kᵀ / √d + mask) V for each head; the heads are concatenated and projected by ``out_proj_weight``.
+    """softmax(Q Kᵀ / √d + mask) V for each head; the heads are concatenated and projected by `out_proj_weight`.
 
-    This is what :class:`~tensorgrad.nn.MultiheadAttention` computes. L is the length of the query, S that of key and
+    This is what `tensorgrad.nn.MultiheadAttention` computes. L is the length of the query, S that of key and
     value, N the batch size, E the number of features, h the number of heads, and d = E/h. N is absent without a batch.
 
     Args:
         query, key, value: (L, N, E), (S, N, features of the key), (S, N, features of the value).
-        embed_dim_to_check: E, the features that ``query`` must have.
+        embed_dim_to_check: E, the features that `query` must have.
         num_heads: h, which divides E.
         in_proj_weight, in_proj_bias: (3 E, E) and (3 E), the stacked projections to Q, K and V.
         bias_k, bias_v: (1, 1, E), a learned key and value that are appended to the others.
         add_zero_attn: append a key and a value of zeros.
-        dropout_p: the probability that an attention weight is dropped, if ``training``.
+        dropout_p: the probability that an attention weight is dropped, if `training`.
         out_proj_weight, out_proj_bias: (E, E) and (E), the output projection.
         key_padding_mask: (N, S), the keys to ignore.
         need_weights: return the attention weights.
         attn_mask: (L, S) or (N·h, L, S), the keys that each query ignores.
-        use_separate_proj_weight: project with the three ``?_proj_weight``, (E, features), not ``in_proj_weight``.
+        use_separate_proj_weight: project with the three `?_proj_weight`, (E, features), not `in_proj_weight`.
         static_k, static_v: (N·h, S, d), used instead of the projected key and value.
         average_attn_weights: return the mean of the weights over the heads.
-        is_causal: a promise that ``attn_mask`` is the causal mask, which allows a faster computation.
+        is_causal: a promise that `attn_mask` is the causal mask, which allows a faster computation.
 
     Returns:
         The result, (L, N, E), and the attention weights: (N, L, S) if averaged over the heads, otherwise (N, h, L, S),
-        or ``None`` without ``need_weights``.
+        or `None` without `need_weights`.
 
     Raises:
         AssertionError, RuntimeError: the shapes do not match; the message names them.
@@ -181,10 +181,10 @@ def self_attention(
     batch_dim: int,
     rows_first: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """Self-attention without masks, the common case, of ``x`` with the batch in dimension ``batch_dim`` (0 or 1).
+    """Self-attention without masks, the common case, of `x` with the batch in dimension `batch_dim` (0 or 1).
 
-    With ``is_causal``, later positions are ignored. Heads are views: between the projections nothing is copied. The
-    result has the memory layout of ``x`` or, with ``rows_first``, (length, batch): a dropout that follows draws its
+    With `is_causal`, later positions are ignored. Heads are views: between the projections nothing is copied. The
+    result has the memory layout of `x` or, with `rows_first`, (length, batch): a dropout that follows draws its
     random values in that order, as PyTorch's does. The weights are (N, L, S) or (N, heads, L, S).
     """
     first, second, features = x.shape
@@ -324,7 +324,7 @@ def _static(name: str, given: Tensor, q: Tensor) -> Tensor:
 def _merge(
     mask: Tensor | None, padding: Tensor | None, extra: int, batch: int, num_heads: int, source: int
 ) -> Tensor | None:
-    """Merges both masks to (1 or batch·heads, 1 or length, source length), with ``extra`` appended unmasked keys."""
+    """Merges both masks to (1 or batch·heads, 1 or length, source length), with `extra` appended unmasked keys."""
     if extra:
         mask, padding = (None if m is None else F.pad(m, (0, extra)) for m in (mask, padding))
     if padding is None:

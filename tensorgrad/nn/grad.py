@@ -15,7 +15,7 @@ def _tracked(*tensors: Tensor) -> bool:
 
 
 def _derivative(conv: Any, input: Tensor, weight: Tensor, operand: Tensor, grad_output: Tensor, how: tuple) -> Tensor:
-    """Returns the derivative with respect to ``operand``, whose values do not matter: a convolution is linear in it."""
+    """Returns the derivative with respect to `operand`, whose values do not matter: a convolution is linear in it."""
     keep = _tracked(input, weight, grad_output)
     with torch.enable_grad():
         operand.requires_grad_()
@@ -42,7 +42,7 @@ def conv1d_input(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:
-    """The gradient of ``F.conv1d`` with respect to its input, of shape ``input_size``. See :func:`conv2d_input`.
+    """The gradient of `F.conv1d` with respect to its input, of shape `input_size`. See `conv2d_input`.
 
     >>> import tensorgrad as torch
     >>> torch.nn.grad.conv1d_input((1, 1, 4), torch.tensor([[[1.0, 10.0]]]), torch.ones(1, 1, 3))
@@ -60,7 +60,7 @@ def conv1d_weight(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:
-    """The gradient of ``F.conv1d`` with respect to its weight, of shape ``weight_size``. See :func:`conv2d_weight`.
+    """The gradient of `F.conv1d` with respect to its weight, of shape `weight_size`. See `conv2d_weight`.
 
     >>> import tensorgrad as torch
     >>> torch.nn.grad.conv1d_weight(torch.arange(4.0).reshape(1, 1, 4), (1, 1, 2), torch.ones(1, 1, 3))
@@ -78,7 +78,7 @@ def conv2d_input(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:
-    """The gradient of ``F.conv2d`` with respect to its input, from the gradient with respect to its result.
+    """The gradient of `F.conv2d` with respect to its input, from the gradient with respect to its result.
 
     Args:
         input_size: the input's shape.
@@ -105,12 +105,12 @@ def conv2d_weight(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:
-    """The gradient of ``F.conv2d`` with respect to its weight, from the gradient with respect to its result.
+    """The gradient of `F.conv2d` with respect to its weight, from the gradient with respect to its result.
 
     Args:
         input: (batch, in channels, height, width).
         weight_size: the weight's shape.
-        others: as in :func:`conv2d_input`.
+        others: as in `conv2d_input`.
 
     >>> import tensorgrad as torch
     >>> image = torch.arange(9.0).reshape(1, 1, 3, 3)
@@ -130,7 +130,7 @@ def conv3d_input(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:
-    """The gradient of ``F.conv3d`` with respect to its input, of shape ``input_size``. See :func:`conv2d_input`.
+    """The gradient of `F.conv3d` with respect to its input, of shape `input_size`. See `conv2d_input`.
 
     >>> import tensorgrad as torch
     >>> torch.nn.grad.conv3d_input((1, 1, 3, 3, 3), torch.ones(1, 1, 2, 2, 2), torch.ones(1, 1, 2, 2, 2)).max()
@@ -148,7 +148,7 @@ def conv3d_weight(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:
-    """The gradient of ``F.conv3d`` with respect to its weight, of shape ``weight_size``. See :func:`conv2d_weight`.
+    """The gradient of `F.conv3d` with respect to its weight, of shape `weight_size`. See `conv2d_weight`.
 
     >>> import tensorgrad as torch
     >>> torch.nn.grad.conv3d_weight(torch.ones(1, 1, 3, 3, 3), (1, 1, 2, 2, 2), torch.ones(1, 1, 2, 2, 2)).unique()

@@ -18,11 +18,11 @@ _LINEAR = ("linear", *(f"{kind}{n}d" for kind in ("conv", "conv_transpose") for 
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """Returns the factor on the standard deviation that keeps a signal's variance through ``nonlinearity``.
+    """Returns the factor on the standard deviation that keeps a signal's variance through `nonlinearity`.
 
     Args:
-        nonlinearity: ``linear``, ``conv2d``, ..., ``sigmoid``, ``tanh``, ``relu``, ``leaky_relu`` or ``selu``.
-        param: the negative slope of ``leaky_relu`` (default 0.01).
+        nonlinearity: `linear`, `conv2d`, ..., `sigmoid`, `tanh`, `relu`, `leaky_relu` or `selu`.
+        param: the negative slope of `leaky_relu` (default 0.01).
 
     Raises:
         ValueError: the name is unknown, or the slope is not a number.
@@ -49,7 +49,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 @no_grad()
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
-    """Fills ``tensor`` with values from the uniform distribution on [a, b).
+    """Fills `tensor` with values from the uniform distribution on [a, b).
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -61,7 +61,7 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = No
 
 @no_grad()
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
-    """Fills ``tensor`` with values from the normal distribution N(mean, std²).
+    """Fills `tensor` with values from the normal distribution N(mean, std²).
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -73,7 +73,7 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any 
 
 @no_grad()
 def constant_(tensor: Tensor, val: float) -> Tensor:
-    """Fills ``tensor`` with ``val``.
+    """Fills `tensor` with `val`.
 
     >>> import tensorgrad as torch
     >>> torch.nn.init.constant_(torch.empty(2), 0.5)
@@ -84,7 +84,7 @@ def constant_(tensor: Tensor, val: float) -> Tensor:
 
 @no_grad()
 def ones_(tensor: Tensor) -> Tensor:
-    """Fills ``tensor`` with ones.
+    """Fills `tensor` with ones.
 
     >>> import tensorgrad as torch
     >>> torch.nn.init.ones_(torch.empty(2))
@@ -95,7 +95,7 @@ def ones_(tensor: Tensor) -> Tensor:
 
 @no_grad()
 def zeros_(tensor: Tensor) -> Tensor:
-    """Fills ``tensor`` with zeros.
+    """Fills `tensor` with zeros.
 
     >>> import tensorgrad as torch
     >>> torch.nn.init.zeros_(torch.empty(2))
@@ -109,7 +109,7 @@ def eye_(tensor: Tensor) -> Tensor:
     """Makes a matrix the identity.
 
     Raises:
-        ValueError: ``tensor`` does not have 2 dimensions.
+        ValueError: `tensor` does not have 2 dimensions.
 
     >>> import tensorgrad as torch
     >>> torch.nn.init.eye_(torch.empty(2, 3))
@@ -132,7 +132,7 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     In each group, weight[i, i] is 1 at the center of the kernel; all other values are 0.
 
     Raises:
-        ValueError: ``tensor`` has another number of dimensions, or ``groups`` does not divide the out channels.
+        ValueError: `tensor` has another number of dimensions, or `groups` does not divide the out channels.
 
     >>> import tensorgrad as torch
     >>> torch.nn.init.dirac_(torch.empty(2, 2, 3)).flatten(1)
@@ -158,13 +158,13 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
 def trunc_normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None
 ) -> Tensor:
-    """Fills ``tensor`` with values from N(mean, std²), truncated to [a, b].
+    """Fills `tensor` with values from N(mean, std²), truncated to [a, b].
 
     Args:
         tensor: a tensor of any shape.
         mean, std: of the distribution before truncation.
-        a, b: the bounds, in the units of the values, not of ``std``.
-        generator: the random number generator; ``None`` is the default one.
+        a, b: the bounds, in the units of the values, not of `std`.
+        generator: the random number generator; `None` is the default one.
 
     Values are drawn by rejection sampling: from the normal distribution if [a, b] contains more than 30 % of it, and
     otherwise uniformly from [a, b], accepted with a probability proportional to the density.
@@ -226,15 +226,15 @@ def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
 
 
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Fills ``tensor`` uniformly from ±gain·√(6 / (fan_in + fan_out)) (Glorot and Bengio, 2010).
+    """Fills `tensor` uniformly from ±gain·√(6 / (fan_in + fan_out)) (Glorot and Bengio, 2010).
 
     Args:
         tensor: (out, in, *window); fan_in is in · the window's size, fan_out is out · the window's size.
-        gain: a factor that depends on the nonlinearity that follows; see :func:`calculate_gain`.
-        generator: the random number generator; ``None`` is the default one.
+        gain: a factor that depends on the nonlinearity that follows; see `calculate_gain`.
+        generator: the random number generator; `None` is the default one.
 
     Raises:
-        ValueError: ``tensor`` has fewer than 2 dimensions.
+        ValueError: `tensor` has fewer than 2 dimensions.
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -248,9 +248,9 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) ->
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Fills ``tensor`` from N(0, gain²·2 / (fan_in + fan_out)) (Glorot and Bengio, 2010).
+    """Fills `tensor` from N(0, gain²·2 / (fan_in + fan_out)) (Glorot and Bengio, 2010).
 
-    Arguments and exceptions are those of :func:`xavier_uniform_`.
+    Arguments and exceptions are those of `xavier_uniform_`.
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -273,17 +273,17 @@ def _kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> floa
 def kaiming_uniform_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
 ) -> Tensor:
-    """Fills ``tensor`` uniformly from ±gain·√(3 / fan) (He et al., 2015).
+    """Fills `tensor` uniformly from ±gain·√(3 / fan) (He et al., 2015).
 
     Args:
         tensor: (out, in, *window); fan_in is in · the window's size, fan_out is out · the window's size.
-        a: the negative slope of a ``leaky_relu`` that follows.
-        mode: ``fan_in`` keeps the variance of the forward pass, ``fan_out`` that of the backward pass.
-        nonlinearity: the nonlinearity that follows, by its name in :func:`calculate_gain`.
-        generator: the random number generator; ``None`` is the default one.
+        a: the negative slope of a `leaky_relu` that follows.
+        mode: `fan_in` keeps the variance of the forward pass, `fan_out` that of the backward pass.
+        nonlinearity: the nonlinearity that follows, by its name in `calculate_gain`.
+        generator: the random number generator; `None` is the default one.
 
     Raises:
-        ValueError: ``tensor`` has fewer than 2 dimensions, or ``mode`` or ``nonlinearity`` is unknown.
+        ValueError: `tensor` has fewer than 2 dimensions, or `mode` or `nonlinearity` is unknown.
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -301,9 +301,9 @@ def kaiming_uniform_(
 def kaiming_normal_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
 ) -> Tensor:
-    """Fills ``tensor`` from N(0, gain² / fan) (He et al., 2015).
+    """Fills `tensor` from N(0, gain² / fan) (He et al., 2015).
 
-    Arguments and exceptions are those of :func:`kaiming_uniform_`.
+    Arguments and exceptions are those of `kaiming_uniform_`.
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -316,10 +316,10 @@ def kaiming_normal_(
 
 
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
-    """Makes ``tensor``, viewed as a matrix (size(0), rest), (semi-)orthogonal (Saxe et al., 2013).
+    """Makes `tensor`, viewed as a matrix (size(0), rest), (semi-)orthogonal (Saxe et al., 2013).
 
     Raises:
-        ValueError: ``tensor`` has fewer than 2 dimensions.
+        ValueError: `tensor` has fewer than 2 dimensions.
 
     >>> import tensorgrad as torch
     >>> w = torch.nn.init.orthogonal_(torch.empty(3, 3))
@@ -350,7 +350,7 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
         generator: the generator of their values. The positions of the zeros come from the default generator.
 
     Raises:
-        ValueError: ``tensor`` does not have 2 dimensions.
+        ValueError: `tensor` does not have 2 dimensions.
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -371,7 +371,7 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
 
 
 def _deprecated(new: Callable, shape: tuple[int, ...] = (2, 3), more: str = "") -> Callable:
-    """Returns the function under its old name; ``shape`` and ``more`` are arguments of its docstring's example."""
+    """Returns the function under its old name; `shape` and `more` are arguments of its docstring's example."""
 
     def old(*args: Any, **kwargs: Any) -> Any:
         warnings.warn(

@@ -35,10 +35,10 @@ class _MethodOf:
 
 
 class LazyModuleMixin(Module):
-    """Mixin for lazy layers: a subclass of it and of the layer's class defines ``initialize_parameters(input)``.
+    """Mixin for lazy layers: a subclass of it and of the layer's class defines `initialize_parameters(input)`.
 
-    Its ``__init__`` creates an :class:`~tensorgrad.nn.UninitializedParameter` where a shape is not known yet, and
-    ``initialize_parameters`` materializes them. The class of the layer then becomes ``cls_to_become``.
+    Its `__init__` creates an `tensorgrad.nn.UninitializedParameter` where a shape is not known yet, and
+    `initialize_parameters` materializes them. The class of the layer then becomes `cls_to_become`.
     """
 
     cls_to_become: type[Module] | None = None
@@ -53,7 +53,7 @@ class LazyModuleMixin(Module):
             destination[prefix + name] = value if keep_vars or is_lazy(value) else value.detach()
 
     def initialize_parameters(self, *args: Any, **kwargs: Any) -> None:
-        """Materializes the parameters for the given arguments of ``forward``."""
+        """Materializes the parameters for the given arguments of `forward`."""
         raise NotImplementedError(f"initialize_parameters is not implemented for {type(self).__name__}")
 
     def has_uninitialized_params(self) -> bool:
@@ -81,7 +81,7 @@ class LazyModuleMixin(Module):
 
 
 class LazyLinear(LazyModuleMixin, linear.Linear):
-    """A :class:`~tensorgrad.nn.Linear` that takes ``in_features`` from the first input.
+    """A `tensorgrad.nn.Linear` that takes `in_features` from the first input.
 
     Args:
         out_features: the size of the last dimension of the result.
@@ -108,7 +108,7 @@ class LazyLinear(LazyModuleMixin, linear.Linear):
             super().reset_parameters()
 
     def initialize_parameters(self, input: Tensor) -> None:
-        """Takes ``in_features`` from the last dimension of ``input``."""
+        """Takes `in_features` from the last dimension of `input`."""
         features = input.shape[-1]
         if self.has_uninitialized_params():
             self.in_features = features
@@ -133,7 +133,7 @@ def _materialize(module: Any, **shapes: tuple) -> None:
 
 
 class _LazyConvNd(LazyModuleMixin, conv._ConvNd):
-    """A convolution that takes ``in_channels`` from the first input; the other arguments are the layer's own."""
+    """A convolution that takes `in_channels` from the first input; the other arguments are the layer's own."""
 
     def _defer(self, out_channels: int, bias: bool, device: Any, dtype: Any) -> None:
         self.weight = UninitializedParameter(device=device, dtype=dtype)
@@ -147,7 +147,7 @@ class _LazyConvNd(LazyModuleMixin, conv._ConvNd):
             super().reset_parameters()
 
     def initialize_parameters(self, input: Tensor, *args: Any, **kwargs: Any) -> None:
-        """Takes ``in_channels`` from the channels of ``input``."""
+        """Takes `in_channels` from the channels of `input`."""
         if not self.has_uninitialized_params():
             return
         rank = self.dimensions + 1
@@ -206,7 +206,7 @@ class _LazyConvTranspose(_LazyConvNd):
 
 
 class LazyConv1d(_LazyConv, conv.Conv1d):
-    """A :class:`~tensorgrad.nn.Conv1d` without its first argument: channels come from the first input.
+    """A `tensorgrad.nn.Conv1d` without its first argument: channels come from the first input.
 
     >>> import tensorgrad as torch
     >>> layer = torch.nn.LazyConv1d(8, kernel_size=3)
@@ -219,7 +219,7 @@ class LazyConv1d(_LazyConv, conv.Conv1d):
 
 
 class LazyConv2d(_LazyConv, conv.Conv2d):
-    """A :class:`~tensorgrad.nn.Conv2d` without its first argument: channels come from the first input.
+    """A `tensorgrad.nn.Conv2d` without its first argument: channels come from the first input.
 
     >>> import tensorgrad as torch
     >>> layer = torch.nn.LazyConv2d(8, kernel_size=3)
@@ -231,7 +231,7 @@ class LazyConv2d(_LazyConv, conv.Conv2d):
 
 
 class LazyConv3d(_LazyConv, conv.Conv3d):
-    """A :class:`~tensorgrad.nn.Conv3d` without its first argument: channels come from the first input.
+    """A `tensorgrad.nn.Conv3d` without its first argument: channels come from the first input.
 
     >>> import tensorgrad as torch
     >>> layer = torch.nn.LazyConv3d(8, kernel_size=3)
@@ -244,7 +244,7 @@ class LazyConv3d(_LazyConv, conv.Conv3d):
 
 
 class LazyConvTranspose1d(_LazyConvTranspose, conv.ConvTranspose1d):
-    """A :class:`~tensorgrad.nn.ConvTranspose1d` that takes its input channels from the first input.
+    """A `tensorgrad.nn.ConvTranspose1d` that takes its input channels from the first input.
 
     >>> import tensorgrad as torch
     >>> layer = torch.nn.LazyConvTranspose1d(8, kernel_size=3)
@@ -257,7 +257,7 @@ class LazyConvTranspose1d(_LazyConvTranspose, conv.ConvTranspose1d):
 
 
 class LazyConvTranspose2d(_LazyConvTranspose, conv.ConvTranspose2d):
-    """A :class:`~tensorgrad.nn.ConvTranspose2d` that takes its input channels from the first input.
+    """A `tensorgrad.nn.ConvTranspose2d` that takes its input channels from the first input.
 
     >>> import tensorgrad as torch
     >>> layer = torch.nn.LazyConvTranspose2d(8, kernel_size=3)
@@ -270,7 +270,7 @@ class LazyConvTranspose2d(_LazyConvTranspose, conv.ConvTranspose2d):
 
 
 class LazyConvTranspose3d(_LazyConvTranspose, conv.ConvTranspose3d):
-    """A :class:`~tensorgrad.nn.ConvTranspose3d` that takes its input channels from the first input.
+    """A `tensorgrad.nn.ConvTranspose3d` that takes its input channels from the first input.
 
     >>> import tensorgrad as torch
     >>> layer = torch.nn.LazyConvTranspose3d(8, kernel_size=3)
@@ -283,7 +283,7 @@ class LazyConvTranspose3d(_LazyConvTranspose, conv.ConvTranspose3d):
 
 
 class _LazyNorm(LazyModuleMixin, batchnorm._Tracked):
-    """A norm that takes ``num_features`` from the first input's channels; the other arguments are the layer's own."""
+    """A norm that takes `num_features` from the first input's channels; the other arguments are the layer's own."""
 
     def _defer(self, affine: bool, track: bool, bias: bool, device: Any, dtype: Any) -> None:
         self.affine, self.track_running_stats = affine, track
@@ -302,7 +302,7 @@ class _LazyNorm(LazyModuleMixin, batchnorm._Tracked):
             super().reset_parameters()
 
     def initialize_parameters(self, input: Tensor) -> None:
-        """Takes ``num_features`` from the second dimension of ``input``."""
+        """Takes `num_features` from the second dimension of `input`."""
         if self.has_uninitialized_params():
             self.num_features = n = input.shape[1]
             _materialize(self, weight=(n,), bias=(n,), running_mean=(n,), running_var=(n,))
@@ -326,7 +326,7 @@ class _LazyBatchNorm(_LazyNorm):
 
 
 class LazyBatchNorm1d(_LazyBatchNorm, batchnorm.BatchNorm1d):
-    """A :class:`~tensorgrad.nn.BatchNorm1d` without its first argument: channels come from the first input.
+    """A `tensorgrad.nn.BatchNorm1d` without its first argument: channels come from the first input.
 
     >>> import tensorgrad as torch
     >>> layer = torch.nn.LazyBatchNorm1d()
@@ -339,7 +339,7 @@ class LazyBatchNorm1d(_LazyBatchNorm, batchnorm.BatchNorm1d):
 
 
 class LazyBatchNorm2d(_LazyBatchNorm, batchnorm.BatchNorm2d):
-    """A :class:`~tensorgrad.nn.BatchNorm2d` without its first argument: channels come from the first input.
+    """A `tensorgrad.nn.BatchNorm2d` without its first argument: channels come from the first input.
 
     >>> import tensorgrad as torch
     >>> layer = torch.nn.LazyBatchNorm2d()
@@ -352,7 +352,7 @@ class LazyBatchNorm2d(_LazyBatchNorm, batchnorm.BatchNorm2d):
 
 
 class LazyBatchNorm3d(_LazyBatchNorm, batchnorm.BatchNorm3d):
-    """A :class:`~tensorgrad.nn.BatchNorm3d` without its first argument: channels come from the first input.
+    """A `tensorgrad.nn.BatchNorm3d` without its first argument: channels come from the first input.
 
     >>> import tensorgrad as torch
     >>> layer = torch.nn.LazyBatchNorm3d()
@@ -366,7 +366,7 @@ class LazyBatchNorm3d(_LazyBatchNorm, batchnorm.BatchNorm3d):
 
 # PyTorch's lazy instance norms have the defaults of batch norm.
 class LazyInstanceNorm1d(_LazyBatchNorm, batchnorm.InstanceNorm1d):
-    """A :class:`~tensorgrad.nn.InstanceNorm1d` that takes the channels from its first input. It is affine and keeps
+    """A `tensorgrad.nn.InstanceNorm1d` that takes the channels from its first input. It is affine and keeps
     statistics by default.
 
     >>> import tensorgrad as torch
@@ -380,7 +380,7 @@ class LazyInstanceNorm1d(_LazyBatchNorm, batchnorm.InstanceNorm1d):
 
 
 class LazyInstanceNorm2d(_LazyBatchNorm, batchnorm.InstanceNorm2d):
-    """A :class:`~tensorgrad.nn.InstanceNorm2d` that takes the channels from its first input. It is affine and keeps
+    """A `tensorgrad.nn.InstanceNorm2d` that takes the channels from its first input. It is affine and keeps
     statistics by default.
 
     >>> import tensorgrad as torch
@@ -394,7 +394,7 @@ class LazyInstanceNorm2d(_LazyBatchNorm, batchnorm.InstanceNorm2d):
 
 
 class LazyInstanceNorm3d(_LazyBatchNorm, batchnorm.InstanceNorm3d):
-    """A :class:`~tensorgrad.nn.InstanceNorm3d` that takes the channels from its first input. It is affine and keeps
+    """A `tensorgrad.nn.InstanceNorm3d` that takes the channels from its first input. It is affine and keeps
     statistics by default.
 
     >>> import tensorgrad as torch

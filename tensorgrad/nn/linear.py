@@ -36,7 +36,7 @@ class Linear(Module):
         out_features: the size of the last dimension of the result.
         bias: whether there is a b.
 
-    ``weight`` is (out_features, in_features), ``bias`` (out_features); both are initialized uniformly from
+    `weight` is (out_features, in_features), `bias` (out_features); both are initialized uniformly from
     ±1/√in_features.
 
     >>> import tensorgrad as torch

@@ -24,21 +24,21 @@ _NARROW = (dtypes.float16, dtypes.bfloat16)
 
 @dataclass(frozen=True)
 class LinearCrossEntropyOptions:
-    """How :func:`~tensorgrad.nn.functional.linear_cross_entropy` splits a batch into chunks.
+    """How `tensorgrad.nn.functional.linear_cross_entropy` splits a batch into chunks.
 
     Args:
         allow_retain_graph: accepted; backward may always run again.
         batch_chunk_size: the number of samples per chunk.
-        chunking_method: determines the chunk size: ``"aspect_ratio"`` makes the scores of a chunk about as large as
-            the whole input, ``"aspect_ratio:N"`` N times smaller; ``"auto"`` is one of these; ``None`` keeps all
+        chunking_method: determines the chunk size: `"aspect_ratio"` makes the scores of a chunk about as large as
+            the whole input, `"aspect_ratio:N"` N times smaller; `"auto"` is one of these; `None` keeps all
             samples in one chunk.
-        acc_policy: ``"accurate"``, ``"balanced"``, ``"compact"`` or ``"auto"``: accepted; 16-bit inputs are always
+        acc_policy: `"accurate"`, `"balanced"`, `"compact"` or `"auto"`: accepted; 16-bit inputs are always
             computed and summed in float32.
-        acc_dtype: ``None``, float32 for 16-bit inputs, or the input's dtype; accepted like ``acc_policy``.
+        acc_dtype: `None`, float32 for 16-bit inputs, or the input's dtype; accepted like `acc_policy`.
 
     Raises:
-        ValueError: a value is not one of these; or, when the options are used, ``batch_chunk_size`` and
-            ``chunking_method`` give different sizes.
+        ValueError: a value is not one of these; or, when the options are used, `batch_chunk_size` and
+            `chunking_method` give different sizes.
 
     >>> import tensorgrad as torch
     >>> options = torch.nn.LinearCrossEntropyOptions(batch_chunk_size=2)
@@ -106,14 +106,14 @@ def linear_cross_entropy(
     label_smoothing: float = 0.0,
     options: LinearCrossEntropyOptions | None = None,
 ) -> Tensor:
-    """``cross_entropy(linear(input, linear_weight, linear_bias), target)``, optionally in chunks of the batch.
+    """`cross_entropy(linear(input, linear_weight, linear_bias), target)`, optionally in chunks of the batch.
 
     Args:
         input: (N, in_features), or (in_features) for one sample.
         linear_weight: (C, in_features), or (C, d₁, ..., in_features) for K-dimensional targets.
         target: class indices (N, d₁, ...), or probabilities (N, C, d₁, ...).
         linear_bias: (C, d₁, ...).
-        weight, reduction, ignore_index, label_smoothing: as in :func:`~tensorgrad.nn.functional.cross_entropy`.
+        weight, reduction, ignore_index, label_smoothing: as in `tensorgrad.nn.functional.cross_entropy`.
         options: how to split the batch into chunks. Chunks need class indices without K dimensions and no label
             smoothing; otherwise the options are ignored with a warning.
 
@@ -216,20 +216,20 @@ def _chunked(
 
 
 class LinearCrossEntropyLoss(_WeightedLoss):
-    """A linear layer followed by :class:`CrossEntropyLoss`: the last layer of a classifier and its loss in one.
+    """A linear layer followed by `CrossEntropyLoss`: the last layer of a classifier and its loss in one.
 
     Args:
         in_features: the size of each sample.
         num_classes: the number of classes C.
         out_features: (d₁, ...) for K-dimensional targets.
         bias: whether the layer has a bias.
-        weight, reduction, ignore_index, label_smoothing: as in :class:`CrossEntropyLoss`.
-        options: compute in chunks of the batch; see :class:`LinearCrossEntropyOptions`.
+        weight, reduction, ignore_index, label_smoothing: as in `CrossEntropyLoss`.
+        options: compute in chunks of the batch; see `LinearCrossEntropyOptions`.
 
-    ``linear`` is the layer, with C · d₁ · ... outputs.
+    `linear` is the layer, with C · d₁ · ... outputs.
 
     Raises:
-        RuntimeError: ``weight`` is not (C), or ``label_smoothing`` is not in [0, 1].
+        RuntimeError: `weight` is not (C), or `label_smoothing` is not in [0, 1].
 
     >>> import tensorgrad as torch
     >>> loss = torch.nn.LinearCrossEntropyLoss(8, 1000)

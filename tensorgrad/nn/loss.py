@@ -1,6 +1,6 @@
-"""Losses: the error of a prediction as a scalar (or one value per sample, with ``reduction="none"``).
+"""Losses: the error of a prediction as a scalar (or one value per sample, with `reduction="none"`).
 
-All take ``reduction``: ``"mean"``, ``"sum"`` or ``"none"``; ``size_average`` and ``reduce`` are deprecated forms of it.
+All take `reduction`: `"mean"`, `"sum"` or `"none"`; `size_average` and `reduce` are deprecated forms of it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class L1Loss(_Loss):
     """The mean of |input - target|.
 
     Input and target have the same shape (other shapes are broadcast, with a warning). The result is a scalar, or has
-    their shape with ``reduction="none"``.
+    their shape with `reduction="none"`.
 
     >>> import tensorgrad as torch
     >>> torch.nn.L1Loss()(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 2.0]))
@@ -58,7 +58,7 @@ class MSELoss(_Loss):
     """The mean of (input - target)².
 
     Input and target have the same shape (other shapes are broadcast, with a warning). The result is a scalar, or has
-    their shape with ``reduction="none"``.
+    their shape with `reduction="none"`.
 
     >>> import tensorgrad as torch
     >>> torch.nn.MSELoss()(torch.zeros(3), torch.ones(3))
@@ -70,14 +70,14 @@ class MSELoss(_Loss):
 
 
 class SmoothL1Loss(_Loss):
-    """d²/(2 beta) where d = |input - target| < beta, else d - beta/2 (Girshick, 2015). Shapes as in :class:`L1Loss`.
+    """d²/(2 beta) where d = |input - target| < beta, else d - beta/2 (Girshick, 2015). Shapes as in `L1Loss`.
 
     Args:
-        reduction: ``mean``, ``sum`` or ``none``.
-        beta: the d at which the quadratic part ends, not negative; with 0 the loss is :class:`L1Loss`.
+        reduction: `mean`, `sum` or `none`.
+        beta: the d at which the quadratic part ends, not negative; with 0 the loss is `L1Loss`.
 
     Raises:
-        RuntimeError: when called, if ``beta`` is negative.
+        RuntimeError: when called, if `beta` is negative.
 
     >>> import tensorgrad as torch
     >>> torch.nn.SmoothL1Loss()(torch.tensor([0.0, 0.0]), torch.tensor([0.5, 3.0]))
@@ -99,15 +99,15 @@ class SmoothL1Loss(_Loss):
 
 
 class HuberLoss(_Loss):
-    """d²/2 where d = |input - target| < delta, else delta (d - delta/2) (Huber, 1964). Shapes as in :class:`L1Loss`.
+    """d²/2 where d = |input - target| < delta, else delta (d - delta/2) (Huber, 1964). Shapes as in `L1Loss`.
 
     Args:
-        reduction: ``mean``, ``sum`` or ``none``.
+        reduction: `mean`, `sum` or `none`.
         delta: the d at which the quadratic part ends, greater than 0.
 
     Raises:
-        TypeError: ``delta`` is not a number.
-        RuntimeError: when called, if ``delta`` is not positive.
+        TypeError: `delta` is not a number.
+        RuntimeError: when called, if `delta` is not positive.
 
     >>> import tensorgrad as torch
     >>> torch.nn.HuberLoss()(torch.tensor([0.0, 0.0]), torch.tensor([0.5, 3.0]))
@@ -130,7 +130,7 @@ class CrossEntropyLoss(_WeightedLoss):
     Args:
         weight: a factor per class.
         ignore_index: the target value to ignore.
-        reduction: ``mean`` (weighted), ``sum`` or ``none``.
+        reduction: `mean` (weighted), `sum` or `none`.
         label_smoothing: the fraction of the target that is spread evenly over all classes.
 
     Called with scores (N, C) or (N, C, d₁, ...) and class indices (N) or (N, d₁, ...), or probabilities of the
@@ -161,10 +161,10 @@ class CrossEntropyLoss(_WeightedLoss):
 
 
 class NLLLoss(_WeightedLoss):
-    """-weight[t]·input[t] for the target t, like :class:`CrossEntropyLoss`, but from log-probabilities.
+    """-weight[t]·input[t] for the target t, like `CrossEntropyLoss`, but from log-probabilities.
 
     The input is (C), (N, C) or (N, C, d₁, ...); the target has class indices (), (N) or (N, d₁, ...).
-    The arguments are those of :class:`CrossEntropyLoss`; the mean is the weighted one.
+    The arguments are those of `CrossEntropyLoss`; the mean is the weighted one.
 
     >>> import tensorgrad as torch
     >>> scores = torch.log_softmax(torch.zeros(1, 2), dim=1)
@@ -190,7 +190,7 @@ class NLLLoss(_WeightedLoss):
 
 
 class NLLLoss2d(NLLLoss):
-    """Deprecated: the same as :class:`NLLLoss`, which also accepts images.
+    """Deprecated: the same as `NLLLoss`, which also accepts images.
 
     >>> import tensorgrad as torch, warnings
     >>> warnings.simplefilter("ignore", FutureWarning)
@@ -221,7 +221,7 @@ class BCELoss(_WeightedLoss):
 
     Args:
         weight: a factor per element, of a shape that broadcasts to theirs.
-        reduction: ``mean``, ``sum`` or ``none``.
+        reduction: `mean`, `sum` or `none`.
 
     Logarithms are clamped to at least -100, which keeps the loss finite.
 
@@ -239,11 +239,11 @@ class BCELoss(_WeightedLoss):
 
 
 class BCEWithLogitsLoss(_Loss):
-    """-(pos_weight · t log σ(x) + (1 - t) log(1 - σ(x))): sigmoid and :class:`BCELoss`, computed without overflow.
+    """-(pos_weight · t log σ(x) + (1 - t) log(1 - σ(x))): sigmoid and `BCELoss`, computed without overflow.
 
     Args:
         weight: a factor per element, of a shape that broadcasts to the input's.
-        reduction: ``mean``, ``sum`` or ``none``.
+        reduction: `mean`, `sum` or `none`.
         pos_weight: a factor for t, for example (number of 0s) / (number of 1s) of each class.
 
     >>> import tensorgrad as torch
@@ -270,9 +270,9 @@ class BCEWithLogitsLoss(_Loss):
 
 
 class KLDivLoss(_Loss):
-    """target · (log target - input), where ``input`` has log-probabilities; with ``log_target``, so does ``target``.
+    """target · (log target - input), where `input` has log-probabilities; with `log_target`, so does `target`.
 
-    ``reduction="batchmean"`` divides by the batch size, which gives the mathematical KL divergence.
+    `reduction="batchmean"` divides by the batch size, which gives the mathematical KL divergence.
 
     >>> import tensorgrad as torch
     >>> p, q = torch.tensor([[0.5, 0.5]]), torch.tensor([[0.25, 0.75]])
@@ -301,7 +301,7 @@ class PoissonNLLLoss(_Loss):
         log_input: the input is the logarithm of the rate; if False, it is the rate: input - target·log(input + eps).
         full: add Stirling's approximation of log target!, t log t - t + log(2πt)/2, where the target t exceeds 1.
         eps: keeps the logarithm finite.
-        reduction: ``mean``, ``sum`` or ``none``.
+        reduction: `mean`, `sum` or `none`.
 
     Input and target have the same shape.
 
@@ -333,10 +333,10 @@ class CTCLoss(_Loss):
 
     Args:
         blank: the class index of the blank.
-        reduction: ``"mean"`` first divides each loss by the length of its target.
+        reduction: `"mean"` first divides each loss by the length of its target.
         zero_infinity: use a loss of 0 instead of infinity for targets that are too long for their inputs.
 
-    The arguments of a call are explained at :func:`~tensorgrad.nn.functional.ctc_loss`.
+    The arguments of a call are explained at `tensorgrad.nn.functional.ctc_loss`.
 
     >>> import tensorgrad as torch
     >>> log_probs = torch.zeros(4, 1, 3).log_softmax(2)  # 15 paths of 81 spell "1 2"
@@ -361,19 +361,19 @@ class CTCLoss(_Loss):
 
 
 class GaussianNLLLoss(_Loss):
-    """(log v + (input - target)² / v) / 2, where v = max(``var``, ``eps``) (Nix and Weigend, 1994).
+    """(log v + (input - target)² / v) / 2, where v = max(`var`, `eps`) (Nix and Weigend, 1994).
 
-    This is the negative log-density of the target under a normal distribution of mean ``input`` and variance ``var``.
+    This is the negative log-density of the target under a normal distribution of mean `input` and variance `var`.
 
     Args:
         full: add the constant log(2π) / 2.
         eps: the lower bound of the variance.
-        reduction: ``mean``, ``sum`` or ``none``.
+        reduction: `mean`, `sum` or `none`.
 
-    ``var`` has the input's shape, or that shape with a last size of 1, or without the last dimension, or is a scalar.
+    `var` has the input's shape, or that shape with a last size of 1, or without the last dimension, or is a scalar.
 
     Raises:
-        ValueError: when called, if ``var`` has negative values or another shape.
+        ValueError: when called, if `var` has negative values or another shape.
 
     >>> import tensorgrad as torch
     >>> torch.nn.GaussianNLLLoss()(torch.tensor([0.0, 0.0]), torch.tensor([1.0, 2.0]), torch.tensor([1.0, 4.0]))
@@ -392,7 +392,7 @@ class HingeEmbeddingLoss(_Loss):
     """x where the target is 1, max(0, margin - x) where it is -1; x is a distance.
 
     Input and target have the same shape.
-    ``reduction`` is ``mean``, ``sum`` or ``none``; with ``none``, the result has the shape of the losses.
+    `reduction` is `mean`, `sum` or `none`; with `none`, the result has the shape of the losses.
 
     >>> import tensorgrad as torch
     >>> torch.nn.HingeEmbeddingLoss()(torch.tensor([0.5, 0.25]), torch.tensor([1.0, -1.0]))
@@ -416,7 +416,7 @@ class HingeEmbeddingLoss(_Loss):
 class SoftMarginLoss(_Loss):
     """log(1 + e^(-target·input)) for targets 1 and -1; input and target have the same shape.
 
-    ``reduction`` is ``mean``, ``sum`` or ``none``; with ``none``, the result has the shape of the losses.
+    `reduction` is `mean`, `sum` or `none`; with `none`, the result has the shape of the losses.
 
     >>> import tensorgrad as torch
     >>> torch.nn.SoftMarginLoss()(torch.tensor([0.0, 2.0]), torch.tensor([1.0, -1.0]))
@@ -434,7 +434,7 @@ class CosineEmbeddingLoss(_Loss):
 
     Args:
         margin: cosines up to this one cost nothing, between -1 and 1; 0 to 0.5 is recommended.
-        reduction: ``mean``, ``sum`` or ``none``.
+        reduction: `mean`, `sum` or `none`.
 
     >>> import tensorgrad as torch
     >>> a, b = torch.tensor([[1.0, 0.0], [1.0, 0.0]]), torch.tensor([[0.0, 1.0], [3.0, 4.0]])
@@ -459,8 +459,8 @@ class CosineEmbeddingLoss(_Loss):
 class MarginRankingLoss(_Loss):
     """max(0, -target · (x₁ - x₂) + margin): x₁ should be larger where the target is 1, smaller where it is -1.
 
-    All three have the same shape. ``margin`` is the required difference;
-    ``reduction`` is ``mean``, ``sum`` or ``none``; with ``none``, the result has the shape of the losses.
+    All three have the same shape. `margin` is the required difference;
+    `reduction` is `mean`, `sum` or `none`; with `none`, the result has the shape of the losses.
 
     >>> import tensorgrad as torch
     >>> loss = torch.nn.MarginRankingLoss(margin=0.5, reduction="none")
@@ -488,7 +488,7 @@ class MultiLabelMarginLoss(_Loss):
     Scores x are (N, C) or (C). So are the targets, which list the right classes first, terminated by -1.
     The losses are (N) or ().
 
-    ``reduction`` is ``mean``, ``sum`` or ``none``; with ``none``, the result has the shape of the losses.
+    `reduction` is `mean`, `sum` or `none`; with `none`, the result has the shape of the losses.
 
     >>> import tensorgrad as torch
     >>> torch.nn.MultiLabelMarginLoss()(torch.tensor([0.1, 0.2, 0.4, 0.8]), torch.tensor([3, 0, -1, 1]))
@@ -500,11 +500,11 @@ class MultiLabelMarginLoss(_Loss):
 
 
 class MultiLabelSoftMarginLoss(_WeightedLoss):
-    """-Σ (t log σ(x) + (1 - t) log(1 - σ(x))) / C over the classes: the mean of their :class:`BCEWithLogitsLoss`.
+    """-Σ (t log σ(x) + (1 - t) log(1 - σ(x))) / C over the classes: the mean of their `BCEWithLogitsLoss`.
 
-    Scores x and targets t, 0 or 1, are (N, C) or (C); the losses are (N) or (). ``weight`` is a factor per class.
+    Scores x and targets t, 0 or 1, are (N, C) or (C); the losses are (N) or (). `weight` is a factor per class.
 
-    ``reduction`` is ``mean``, ``sum`` or ``none``; with ``none``, the result has the shape of the losses.
+    `reduction` is `mean`, `sum` or `none`; with `none`, the result has the shape of the losses.
 
     >>> import tensorgrad as torch
     >>> torch.nn.MultiLabelSoftMarginLoss()(torch.tensor([[2.0, -1.0, 0.0]]), torch.tensor([[1.0, 0.0, 1.0]]))
@@ -524,10 +524,10 @@ class MultiMarginLoss(_WeightedLoss):
         p: 1 or 2.
         margin: the required lead of the right class.
         weight: (C), a factor for each target class, outside the power.
-        reduction: ``mean``, ``sum`` or ``none``.
+        reduction: `mean`, `sum` or `none`.
 
     Raises:
-        ValueError: ``p`` is neither 1 nor 2, or ``weight`` is not one-dimensional.
+        ValueError: `p` is neither 1 nor 2, or `weight` is not one-dimensional.
 
     >>> import tensorgrad as torch
     >>> torch.nn.MultiMarginLoss()(torch.tensor([[0.1, 0.2, 0.4, 0.8]]), torch.tensor([3]))
@@ -561,12 +561,12 @@ class TripletMarginLoss(_Loss):
 
     Args:
         margin: how much closer the positive should be.
-        p, eps: those of the distance, see :class:`~tensorgrad.nn.PairwiseDistance`.
+        p, eps: those of the distance, see `tensorgrad.nn.PairwiseDistance`.
         swap: use ‖positive - negative‖ if it is smaller than ‖anchor - negative‖ (Balntas et al., 2016).
-        reduction: ``mean``, ``sum`` or ``none``.
+        reduction: `mean`, `sum` or `none`.
 
     Raises:
-        ValueError: ``margin`` is not greater than 0.
+        ValueError: `margin` is not greater than 0.
 
     >>> import tensorgrad as torch
     >>> loss = torch.nn.TripletMarginLoss(margin=1.0)
@@ -597,16 +597,16 @@ class TripletMarginLoss(_Loss):
 
 
 class TripletMarginWithDistanceLoss(_Loss):
-    """max(0, d(anchor, positive) - d(anchor, negative) + margin): :class:`TripletMarginLoss` with any distance d.
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin): `TripletMarginLoss` with any distance d.
 
     Args:
-        distance_function: d, a function of two tensors; by default :class:`~tensorgrad.nn.PairwiseDistance`.
+        distance_function: d, a function of two tensors; by default `tensorgrad.nn.PairwiseDistance`.
         margin: how much closer the positive should be.
         swap: use d(positive, negative) if it is smaller than d(anchor, negative).
-        reduction: ``mean``, ``sum`` or ``none``.
+        reduction: `mean`, `sum` or `none`.
 
     Raises:
-        ValueError: ``margin`` is not greater than 0.
+        ValueError: `margin` is not greater than 0.
 
     >>> import tensorgrad as torch
     >>> loss = torch.nn.TripletMarginWithDistanceLoss(distance_function=lambda a, b: (a - b).abs().amax(-1))

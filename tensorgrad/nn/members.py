@@ -66,7 +66,7 @@ class Members(dict):
             del self[name]
 
     def move_to_end(self, name: str, last: bool = True) -> None:
-        """Does what ``OrderedDict.move_to_end`` does."""
+        """Does what `OrderedDict.move_to_end` does."""
         others = [] if last else [(k, v) for k, v in self.items() if k != name]
         for key, value in [(name, self.pop(name)), *others]:
             self.pop(key, None)
@@ -74,7 +74,7 @@ class Members(dict):
 
     @staticmethod
     def adopt(module: Any, tables: tuple[str, ...]) -> None:
-        """Gives its own tables to a module whose ``__dict__`` came from another module."""
+        """Gives its own tables to a module whose `__dict__` came from another module."""
         for table in tables:
             members = module.__dict__.get(table)
             if members is not None and not (

@@ -31,9 +31,9 @@ _Destination = TypeVar("_Destination", bound=dict[str, Any])
 class Module(Hooked, Stateful, Convertible):
     """Base class of everything that has parameters: layers, losses, whole models.
 
-    A subclass calls ``super().__init__()``, assigns its parameters (:class:`~tensorgrad.nn.Parameter`) and submodules
-    as attributes, which registers them, and defines ``forward``. Call the instance, ``model(x)``, rather than its
-    ``forward``, so that hooks run.
+    A subclass calls `super().__init__()`, assigns its parameters (`tensorgrad.nn.Parameter`) and submodules
+    as attributes, which registers them, and defines `forward`. Call the instance, `model(x)`, rather than its
+    `forward`, so that hooks run.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad import nn
@@ -89,7 +89,7 @@ class Module(Hooked, Stateful, Convertible):
         return self.forward(*args)
 
     def compile(self, *args: Any, **options: Any) -> None:
-        """Does nothing: there is nothing to compile. Accepted for compatibility, as ``torch.compile`` is."""
+        """Does nothing: there is nothing to compile. Accepted for compatibility, as `torch.compile` is."""
 
     def _forward_unimplemented(self, *input: Any) -> Any:
         """Computes the module's result. Every subclass defines it."""
@@ -100,11 +100,11 @@ class Module(Hooked, Stateful, Convertible):
     # --- members ---
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
-        """Adds a parameter, as assigning it to ``self.<name>`` does; ``None`` reserves the name without a parameter.
+        """Adds a parameter, as assigning it to `self.<name>` does; `None` reserves the name without a parameter.
 
         Raises:
             KeyError: the name is empty, contains a dot, or is taken by something that is not a parameter.
-            TypeError: ``param`` is not a ``Parameter``.
+            TypeError: `param` is not a `Parameter`.
             ValueError: the parameter was computed from other tensors.
         """
         self._check_name("parameter", name, "_parameters")
@@ -124,11 +124,11 @@ class Module(Hooked, Stateful, Convertible):
         self._parameters[name] = param
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """Adds a buffer: state that is not learned. ``to`` moves it; it is saved if ``persistent``.
+        """Adds a buffer: state that is not learned. `to` moves it; it is saved if `persistent`.
 
         Raises:
             KeyError: the name is empty, contains a dot, or is taken by something that is not a buffer.
-            TypeError: ``tensor`` is not a tensor.
+            TypeError: `tensor` is not a tensor.
         """
         self._check_name("buffer", name, "_buffers")
         if tensor is not None and not isinstance(tensor, Tensor):
@@ -142,10 +142,10 @@ class Module(Hooked, Stateful, Convertible):
             self._non_persistent_buffers_set.add(name)
 
     def add_module(self, name: str, module: Module | None) -> None:
-        """Adds a submodule, as assigning it to ``self.<name>`` does; here the name may be any string without dots.
+        """Adds a submodule, as assigning it to `self.<name>` does; here the name may be any string without dots.
 
         Raises:
-            TypeError: ``module`` is not a module.
+            TypeError: `module` is not a module.
             KeyError: the name is empty, contains a dot, or is taken by something that is not a module.
         """
         if not isinstance(module, Module) and module is not None:
@@ -154,7 +154,7 @@ class Module(Hooked, Stateful, Convertible):
         self._modules[name] = hooks.registered(hooks.on_module, self, name, module)
 
     def register_module(self, name: str, module: Module | None) -> None:
-        """The same as :meth:`add_module`."""
+        """The same as `add_module`."""
         self.add_module(name, module)
 
     def _check_name(self, kind: str, name: str, table: str) -> None:
@@ -224,7 +224,7 @@ class Module(Hooked, Stateful, Convertible):
         self.register_buffer(name, value, persistent)
 
     def _replace_table(self, table: str, members: dict) -> None:
-        """Handles ``module._parameters = {...}``: updates the mirrored attributes too."""
+        """Handles `module._parameters = {...}`: updates the mirrored attributes too."""
         old = self.__dict__[table]
         for name, value in old.items():
             if self.__dict__.get(name, self) is value:
@@ -232,7 +232,7 @@ class Module(Hooked, Stateful, Convertible):
         object.__setattr__(self, table, Members(self, members))
 
     def _forget(self, name: str) -> None:
-        """Removes any member called ``name``, so that a member of another kind can take the name."""
+        """Removes any member called `name`, so that a member of another kind can take the name."""
         for table in _TABLES:
             members = self.__dict__[table]
             if name in members:
@@ -292,7 +292,7 @@ class Module(Hooked, Stateful, Convertible):
         self._settle()
 
     def _settle(self) -> None:
-        """Adapts a ``__dict__`` that came from elsewhere, possibly from PyTorch, to this module."""
+        """Adapts a `__dict__` that came from elsewhere, possibly from PyTorch, to this module."""
         own = self.__dict__
         for table in (*hooks.CALL_TABLES, *hooks.STATE_TABLES):
             if table in own and not own[table]:
@@ -304,7 +304,7 @@ class Module(Hooked, Stateful, Convertible):
     # --- looking members up ---
 
     def get_submodule(self, target: str) -> Module:
-        """Returns the submodule at a dotted path such as ``"net.conv"``; the module itself for ``""``.
+        """Returns the submodule at a dotted path such as `"net.conv"`; the module itself for `""`.
 
         Raises:
             AttributeError: the path leads to nothing, or to something that is not a module.
@@ -319,10 +319,10 @@ class Module(Hooked, Stateful, Convertible):
         return module
 
     def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
-        """Puts ``module`` at a dotted path. With ``strict``, only an existing submodule can be replaced.
+        """Puts `module` at a dotted path. With `strict`, only an existing submodule can be replaced.
 
         Raises:
-            ValueError: the path is empty, or ``module`` is not a module.
+            ValueError: the path is empty, or `module` is not a module.
             AttributeError: the path leads through, or to, something that is not a module.
         """
         if target == "":
@@ -339,7 +339,7 @@ class Module(Hooked, Stateful, Convertible):
         setattr(parent, name, module)
 
     def get_parameter(self, target: str) -> Parameter:
-        """Returns the parameter at a dotted path such as ``"net.conv.weight"``.
+        """Returns the parameter at a dotted path such as `"net.conv.weight"`.
 
         Raises:
             AttributeError: there is none.
@@ -384,9 +384,9 @@ class Module(Hooked, Stateful, Convertible):
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Parameter]]:
-        """Yields ``(dotted name, parameter)`` of this module and, if ``recurse``, of its descendants.
+        """Yields `(dotted name, parameter)` of this module and, if `recurse`, of its descendants.
 
-        Shared parameters come once, unless ``remove_duplicate`` is False.
+        Shared parameters come once, unless `remove_duplicate` is False.
         """
         yield from self._named_members(lambda m: m._parameters.items(), prefix, recurse, remove_duplicate)
 
@@ -398,9 +398,9 @@ class Module(Hooked, Stateful, Convertible):
     def named_buffers(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Tensor]]:
-        """Yields ``(dotted name, buffer)`` of this module and, if ``recurse``, of its descendants.
+        """Yields `(dotted name, buffer)` of this module and, if `recurse`, of its descendants.
 
-        Shared buffers come once, unless ``remove_duplicate`` is False.
+        Shared buffers come once, unless `remove_duplicate` is False.
         """
         yield from self._named_members(lambda m: m._buffers.items(), prefix, recurse, remove_duplicate)
 
@@ -410,7 +410,7 @@ class Module(Hooked, Stateful, Convertible):
             yield buffer
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
-        """Yields ``(name, submodule)`` for each direct submodule, each once."""
+        """Yields `(name, submodule)` for each direct submodule, each once."""
         seen = set()
         for name, module in self._modules.items():
             if module is not None and module not in seen:
@@ -425,7 +425,7 @@ class Module(Hooked, Stateful, Convertible):
     def named_modules(
         self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Module]]:
-        """Yields ``(dotted name, module)`` of this module, named ``prefix``, and its descendants, parents first."""
+        """Yields `(dotted name, module)` of this module, named `prefix`, and its descendants, parents first."""
         memo = set() if memo is None else memo
         if self in memo:
             return
@@ -444,7 +444,7 @@ class Module(Hooked, Stateful, Convertible):
     # --- changing the whole tree ---
 
     def apply(self, fn: Callable[[Module], Any]) -> Any:
-        """Calls ``fn`` on every module of the tree, children first; returns ``self``."""
+        """Calls `fn` on every module of the tree, children first; returns `self`."""
         for module in self.children():
             module.apply(fn)
         fn(self)
@@ -460,11 +460,11 @@ class Module(Hooked, Stateful, Convertible):
         return self
 
     def eval(self) -> Any:
-        """The same as ``train(False)``."""
+        """The same as `train(False)`."""
         return self.train(False)
 
     def requires_grad_(self, requires_grad: bool = True) -> Any:
-        """Sets ``requires_grad`` of all parameters: freezes or unfreezes the tree."""
+        """Sets `requires_grad` of all parameters: freezes or unfreezes the tree."""
         for parameter in self.parameters():
             parameter.requires_grad_(requires_grad)
         return self
@@ -484,7 +484,7 @@ class Module(Hooked, Stateful, Convertible):
         return type(self).__name__
 
     def extra_repr(self) -> str:
-        """Returns the text between the parentheses of the module's ``repr``; layers override it."""
+        """Returns the text between the parentheses of the module's `repr`; layers override it."""
         return ""
 
     def __repr__(self) -> str:
@@ -497,7 +497,7 @@ class Module(Hooked, Stateful, Convertible):
 
 
 def indented(text: str) -> str:
-    """Indents every line of ``text`` but the first by two spaces."""
+    """Indents every line of `text` but the first by two spaces."""
     return text.replace("\n", "\n  ")
 
 

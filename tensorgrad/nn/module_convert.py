@@ -13,14 +13,14 @@ from tensorgrad.tensor import Tensor
 
 
 class Convertible:
-    """The methods of :class:`~tensorgrad.nn.Module` that change the device or dtype of its tensors."""
+    """The methods of `tensorgrad.nn.Module` that change the device or dtype of its tensors."""
 
     _parameters: dict[str, Parameter | None]
     _buffers: dict[str, Tensor | None]
     children: Callable[[], Iterator[Any]]
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
-        """Applies ``fn`` to the data of parameters, gradients and buffers. Parameters remain the same objects unless
+        """Applies `fn` to the data of parameters, gradients and buffers. Parameters remain the same objects unless
         they move to or from the meta device.
         """
         if recurse:
@@ -46,15 +46,15 @@ class Convertible:
         return self
 
     def to(self, *args: Any, **kwargs: Any) -> Any:
-        """Moves and casts parameters and buffers in place: ``to(device)``, ``to(dtype)``, ``to(device, dtype)`` or
-        ``to(tensor)``, which takes both from a tensor.
+        """Moves and casts parameters and buffers in place: `to(device)`, `to(dtype)`, `to(device, dtype)` or
+        `to(tensor)`, which takes both from a tensor.
 
-        Only floating-point and complex members are cast. ``memory_format`` applies to members of four and five
-        dimensions. ``non_blocking`` is accepted.
+        Only floating-point and complex members are cast. `memory_format` applies to members of four and five
+        dimensions. `non_blocking` is accepted.
 
         Raises:
             TypeError: the dtype is neither floating-point nor complex.
-            RuntimeError: ``copy`` is given: modules are changed in place.
+            RuntimeError: `copy` is given: modules are changed in place.
         """
         if "copy" in kwargs:
             raise RuntimeError(".to() does not accept copy argument")
@@ -138,7 +138,7 @@ class Convertible:
 
 
 def typename(value: Any) -> str:
-    """Returns the name of a value's type as in PyTorch's messages: ``torch.FloatTensor``, ``list``."""
+    """Returns the name of a value's type as in PyTorch's messages: `torch.FloatTensor`, `list`."""
     if isinstance(value, Tensor):
         return value.type()
     cls = type(value)
@@ -155,7 +155,7 @@ def _target(
     non_blocking: bool = False,
     memory_format: Any = None,
 ) -> tuple[Any, Any]:
-    """Returns (device, dtype) from the arguments of ``to``."""
+    """Returns (device, dtype) from the arguments of `to`."""
     for arg in args:
         if isinstance(arg, torch.dtype | type):
             dtype = as_dtype(arg, "to")

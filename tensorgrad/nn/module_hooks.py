@@ -48,7 +48,7 @@ GLOBAL_HOOKS = _Global()
 
 
 class Hooked(_Tables):
-    """The hook methods of :class:`~tensorgrad.nn.Module`."""
+    """The hook methods of `tensorgrad.nn.Module`."""
 
     _hooked = False
     forward: Callable[..., Any]
@@ -56,11 +56,11 @@ class Hooked(_Tables):
     def register_forward_pre_hook(
         self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:
-        """Calls ``hook(module, args)`` before every ``forward``; what it returns, if anything, replaces the arguments.
+        """Calls `hook(module, args)` before every `forward`; what it returns, if anything, replaces the arguments.
 
         Args:
             prepend: run it before the hooks that are already registered.
-            with_kwargs: call ``hook(module, args, kwargs)``, which returns ``None`` or ``(args, kwargs)``.
+            with_kwargs: call `hook(module, args, kwargs)`, which returns `None` or `(args, kwargs)`.
         """
         handle = _add(self, "_forward_pre_hooks", hook, prepend, self._forward_pre_hooks_with_kwargs)
         if with_kwargs:
@@ -70,11 +70,11 @@ class Hooked(_Tables):
     def register_forward_hook(
         self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
     ) -> RemovableHandle:
-        """Calls ``hook(module, args, output)`` after every ``forward``; a result, if any, replaces the output.
+        """Calls `hook(module, args, output)` after every `forward`; a result, if any, replaces the output.
 
         Args:
             prepend: run it before the hooks that are already registered.
-            with_kwargs: call ``hook(module, args, kwargs, output)``.
+            with_kwargs: call `hook(module, args, kwargs, output)`.
             always_call: run it also when the call raises.
 
         >>> import tensorgrad as torch
@@ -93,13 +93,13 @@ class Hooked(_Tables):
         return handle
 
     def register_full_backward_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
-        """Calls ``hook(module, grad_output)`` when the gradients of the outputs are known; it may return new ones."""
+        """Calls `hook(module, grad_output)` when the gradients of the outputs are known; it may return new ones."""
         return _add(self, "_backward_pre_hooks", hook, prepend)
 
     def register_full_backward_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
-        """Calls ``hook(module, grad_input, grad_output)`` when the gradients of the inputs are known.
+        """Calls `hook(module, grad_input, grad_output)` when the gradients of the inputs are known.
 
-        Both are tuples, with ``None`` for what is not a tensor; a returned tuple replaces ``grad_input``.
+        Both are tuples, with `None` for what is not a tensor; a returned tuple replaces `grad_input`.
 
         Raises:
             RuntimeError: the module has a (deprecated) regular backward hook.
@@ -110,7 +110,7 @@ class Hooked(_Tables):
     def register_backward_hook(self, hook: Callable) -> RemovableHandle:
         """Deprecated: sees the gradients of the last op of the module, not those of the module's inputs.
 
-        Use :meth:`register_full_backward_hook`.
+        Use `register_full_backward_hook`.
         """
         _choose_kind(self, False, "a single Module")
         return _add(self, "_backward_hooks", hook)
@@ -219,7 +219,7 @@ class _HookedCall:
             self.result = given
 
     def _always(self, owner: Any, whose: str) -> None:
-        """Runs, after an error, the ``always_call`` hooks that have not run yet. Errors in them become warnings."""
+        """Runs, after an error, the `always_call` hooks that have not run yet. Errors in them become warnings."""
         for key, hook in list(owner._forward_hooks.items()):
             if key not in owner._forward_hooks_always_called or key in self.called:
                 continue
@@ -283,14 +283,14 @@ def _for_all(table: str, hook: Callable, extra: Any = None) -> RemovableHandle:
 
 
 def register_module_forward_pre_hook(hook: Callable) -> RemovableHandle:
-    """Calls ``hook(module, args)`` before the ``forward`` of every module. For debugging and profiling."""
+    """Calls `hook(module, args)` before the `forward` of every module. For debugging and profiling."""
     return _for_all("_forward_pre_hooks", hook)
 
 
 def register_module_forward_hook(
     hook: Callable, *, with_kwargs: bool = False, always_call: bool = False
 ) -> RemovableHandle:
-    """Calls ``hook(module, args, output)`` after the ``forward`` of every module. For debugging and profiling."""
+    """Calls `hook(module, args, output)` after the `forward` of every module. For debugging and profiling."""
     extra = (GLOBAL_HOOKS._forward_hooks_with_kwargs, GLOBAL_HOOKS._forward_hooks_always_called)
     handle = _for_all("_forward_hooks", hook, extra)
     if with_kwargs:
@@ -301,18 +301,18 @@ def register_module_forward_hook(
 
 
 def register_module_full_backward_pre_hook(hook: Callable) -> RemovableHandle:
-    """Calls ``hook(module, grad_output)`` before the backward pass of every module."""
+    """Calls `hook(module, grad_output)` before the backward pass of every module."""
     return _for_all("_backward_pre_hooks", hook)
 
 
 def register_module_full_backward_hook(hook: Callable) -> RemovableHandle:
-    """Calls ``hook(module, grad_input, grad_output)`` after the backward pass of every module."""
+    """Calls `hook(module, grad_input, grad_output)` after the backward pass of every module."""
     _choose_kind(GLOBAL_HOOKS, True, "all")
     return _for_all("_backward_hooks", hook)
 
 
 def register_module_backward_hook(hook: Callable) -> RemovableHandle:
-    """Deprecated: use :func:`register_module_full_backward_hook`, which sees the gradients of the module's inputs."""
+    """Deprecated: use `register_module_full_backward_hook`, which sees the gradients of the module's inputs."""
     _choose_kind(GLOBAL_HOOKS, False, "all")
     return _for_all("_backward_hooks", hook)
 
@@ -324,22 +324,22 @@ on_module: OrderedDict[int, Callable] = OrderedDict()
 
 
 def register_module_parameter_registration_hook(hook: Callable) -> RemovableHandle:
-    """Calls ``hook(module, name, parameter)`` whenever a parameter is registered; a result replaces it."""
+    """Calls `hook(module, name, parameter)` whenever a parameter is registered; a result replaces it."""
     return RemovableHandle.add(on_parameter, hook)
 
 
 def register_module_buffer_registration_hook(hook: Callable) -> RemovableHandle:
-    """Calls ``hook(module, name, buffer)`` whenever a buffer is registered; a result replaces it."""
+    """Calls `hook(module, name, buffer)` whenever a buffer is registered; a result replaces it."""
     return RemovableHandle.add(on_buffer, hook)
 
 
 def register_module_module_registration_hook(hook: Callable) -> RemovableHandle:
-    """Calls ``hook(module, name, submodule)`` whenever a submodule is registered; a result replaces it."""
+    """Calls `hook(module, name, submodule)` whenever a submodule is registered; a result replaces it."""
     return RemovableHandle.add(on_module, hook)
 
 
 def registered(hooks: OrderedDict, owner: Any, name: str, value: Any) -> Any:
-    """Runs the registration hooks on ``value`` and returns it or its replacement."""
+    """Runs the registration hooks on `value` and returns it or its replacement."""
     for hook in hooks.values():
         given = hook(owner, name, value)
         if given is not None:

@@ -1,4 +1,4 @@
-"""Saving and restoring a module: ``state_dict``, ``load_state_dict`` and their hooks."""
+"""Saving and restoring a module: `state_dict`, `load_state_dict` and their hooks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _IncompatibleKeys(NamedTuple):
 
 
 class Stateful:
-    """The state methods of :class:`~tensorgrad.nn.Module`."""
+    """The state methods of `tensorgrad.nn.Module`."""
 
     # Saved with the module's state. Layers that change their state's format increment it and can load the old one.
     _version: int = 1
@@ -87,7 +87,7 @@ class Stateful:
         return destination
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
-        """Adds this module's own state (not its children's) to ``destination``."""
+        """Adds this module's own state (not its children's) to `destination`."""
         for name, value in self._own_state().items():
             destination[prefix + name] = value if keep_vars else value.detach()
         if _overrides(self, "get_extra_state"):
@@ -102,18 +102,18 @@ class Stateful:
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
     ) -> _IncompatibleKeys:
-        """Copies the values of ``state_dict`` into the module's parameters and buffers of the same names.
+        """Copies the values of `state_dict` into the module's parameters and buffers of the same names.
 
         Args:
-            state_dict: the result of :meth:`state_dict`, possibly of another module of the same structure.
+            state_dict: the result of `state_dict`, possibly of another module of the same structure.
             strict: raise an error if a name exists on one side only.
             assign: replace the module's own tensors by the given ones, which keep their dtype and device.
 
         Returns:
-            A named tuple ``(missing_keys, unexpected_keys)``.
+            A named tuple `(missing_keys, unexpected_keys)`.
 
         Raises:
-            TypeError: ``state_dict`` is not a mapping.
+            TypeError: `state_dict` is not a mapping.
             RuntimeError: names or shapes do not match; the message lists all mismatches.
         """
         if not isinstance(state_dict, Mapping):
@@ -146,7 +146,7 @@ class Stateful:
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
-        """Loads this module's own state, not its children's, from ``state_dict``. May be overridden."""
+        """Loads this module's own state, not its children's, from `state_dict`. May be overridden."""
         for hook in self.__dict__.get("_load_state_dict_pre_hooks", {}).values():
             hook(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
         assign = local_metadata.get("assign_to_params_buffers", False)
@@ -177,18 +177,18 @@ class Stateful:
                         unexpected_keys.append(key)
 
     def get_extra_state(self) -> Any:
-        """Returns extra state to save in the ``state_dict``. Override it, with :meth:`set_extra_state`, if needed."""
+        """Returns extra state to save in the `state_dict`. Override it, with `set_extra_state`, if needed."""
         raise RuntimeError("get_extra_state() was called on a Module that does not define it")
 
     def set_extra_state(self, state: Any) -> None:
-        """Restores the extra state that :meth:`get_extra_state` returned; ``load_state_dict`` calls it."""
+        """Restores the extra state that `get_extra_state` returned; `load_state_dict` calls it."""
         raise RuntimeError("set_extra_state() was called on a Module that does not define it")
 
     def init_from_torch(self, torch_module: Any) -> Any:
-        """Copies the parameters and buffers of a PyTorch module of the same structure; returns ``self``.
+        """Copies the parameters and buffers of a PyTorch module of the same structure; returns `self`.
 
         Args:
-            torch_module: a ``torch.nn.Module`` whose parameters and buffers have the names and shapes of this one's.
+            torch_module: a `torch.nn.Module` whose parameters and buffers have the names and shapes of this one's.
 
         Raises:
             TypeError: the argument is not a PyTorch module.
@@ -213,11 +213,11 @@ class Stateful:
     # --- hooks ---
 
     def register_state_dict_pre_hook(self, hook: Callable) -> RemovableHandle:
-        """Calls ``hook(module, prefix, keep_vars)`` before ``state_dict`` collects the state."""
+        """Calls `hook(module, prefix, keep_vars)` before `state_dict` collects the state."""
         return RemovableHandle.add(self._state_dict_pre_hooks, hook)
 
     def register_state_dict_post_hook(self, hook: Callable) -> RemovableHandle:
-        """Calls ``hook(module, state_dict, prefix, local_metadata)`` afterwards; it may change the dictionary."""
+        """Calls `hook(module, state_dict, prefix, local_metadata)` afterwards; it may change the dictionary."""
         hook._from_public_api = True  # type: ignore[attr-defined]
         return RemovableHandle.add(self._state_dict_hooks, hook)
 
@@ -230,14 +230,14 @@ class Stateful:
         return RemovableHandle.add(self._state_dict_hooks, hook)
 
     def register_load_state_dict_pre_hook(self, hook: Callable) -> RemovableHandle:
-        """Calls ``hook(module, state_dict, prefix, metadata, strict, missing, unexpected, errors)`` before loading."""
+        """Calls `hook(module, state_dict, prefix, metadata, strict, missing, unexpected, errors)` before loading."""
         return self._register_load_state_dict_pre_hook(hook, with_module=True)
 
     def _register_load_state_dict_pre_hook(self, hook: Callable, with_module: bool = False) -> RemovableHandle:
         return RemovableHandle.add(self._load_state_dict_pre_hooks, _WrappedHook(hook, self) if with_module else hook)
 
     def register_load_state_dict_post_hook(self, hook: Callable) -> RemovableHandle:
-        """Calls ``hook(module, incompatible_keys)`` after loading; it may change the two lists in place."""
+        """Calls `hook(module, incompatible_keys)` after loading; it may change the two lists in place."""
         return RemovableHandle.add(self._load_state_dict_post_hooks, hook)
 
 
@@ -292,7 +292,7 @@ def _load(
 
 
 def _restore(module: Any, name: str, key: str, mine: Tensor, given: Any, assign: bool) -> str | None:
-    """Copies ``given`` into ``mine``, or assigns it; returns an error message if that fails."""
+    """Copies `given` into `mine`, or assigns it; returns an error message if that fails."""
     if not isinstance(given, Tensor):
         return (
             f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object from checkpoint '

@@ -13,10 +13,10 @@ from tensorgrad.tensor import Tensor
 
 
 class ScaledNorm(Module):
-    """A normalization followed by a learned scale (``weight``) and shift (``bias``), both optional."""
+    """A normalization followed by a learned scale (`weight`) and shift (`bias`), both optional."""
 
     def _make(self, shape: Any, weight: bool, bias: bool | None, device: Any, dtype: Any) -> None:
-        """Creates the parameters; with ``bias=None`` the layer has no attribute ``bias``."""
+        """Creates the parameters; with `bias=None` the layer has no attribute `bias`."""
         for name, wanted in (("weight", weight), ("bias", weight and bias)):
             if name == "weight" or bias is not None:
                 made = Parameter(torch.empty(shape, device=device, dtype=dtype)) if wanted else None
@@ -40,7 +40,7 @@ class LayerNorm(ScaledNorm):
     Args:
         normalized_shape: the sizes of the dimensions to normalize over; an int means the last dimension.
         eps: added to the variance.
-        elementwise_affine: whether there are a weight and a bias, of shape ``normalized_shape``.
+        elementwise_affine: whether there are a weight and a bias, of shape `normalized_shape`.
         bias: whether there is a bias.
 
     >>> import tensorgrad as torch
@@ -79,10 +79,10 @@ class RMSNorm(ScaledNorm):
     Args:
         normalized_shape: the sizes of the dimensions to normalize over; an int means the last dimension.
         eps: added to the mean square; by default the machine epsilon of the dtype.
-        elementwise_affine: whether there is a weight, of shape ``normalized_shape``, initialized to ones.
+        elementwise_affine: whether there is a weight, of shape `normalized_shape`, initialized to ones.
 
     Raises:
-        RuntimeError: when called, if the input does not end in ``normalized_shape``.
+        RuntimeError: when called, if the input does not end in `normalized_shape`.
 
     >>> import tensorgrad as torch
     >>> torch.nn.RMSNorm(2)(torch.tensor([[3.0, 4.0], [0.3, 0.4]])).detach()
@@ -158,7 +158,7 @@ class GroupNorm(ScaledNorm):
 
 
 class LocalResponseNorm(Module):
-    """x / (k + alpha/n · Σ x²)^beta, summed over n = ``size`` neighboring channels (Krizhevsky et al., 2012).
+    """x / (k + alpha/n · Σ x²)^beta, summed over n = `size` neighboring channels (Krizhevsky et al., 2012).
 
     Input and result are (N, C, *). The sum for channel c runs over the existing channels from c - ⌊n/2⌋ to
     c + ⌊(n - 1)/2⌋.
@@ -187,9 +187,9 @@ class LocalResponseNorm(Module):
 
 
 class CrossMapLRN2d(Module):
-    """x / (k + alpha/size · Σ x²)^beta for (N, C, H, W), summed over the ``size`` channels around each channel.
+    """x / (k + alpha/size · Σ x²)^beta for (N, C, H, W), summed over the `size` channels around each channel.
 
-    This is not quite :class:`LocalResponseNorm`: as in PyTorch, an even ``size`` sums over ``size - 1`` channels, and
+    This is not quite `LocalResponseNorm`: as in PyTorch, an even `size` sums over `size - 1` channels, and
     the first channel is part of the sums of all later channels. (PyTorch's gradient ignores the latter; here the
     gradient is the exact derivative.)
 

@@ -1,6 +1,6 @@
 """Layers that pad their input at the borders.
 
-``padding`` is one int for all sides, or (left, right), (left, right, top, bottom), (left, right, top, bottom, front,
+`padding` is one int for all sides, or (left, right), (left, right, top, bottom), (left, right, top, bottom, front,
 back) for one, two and three dimensions.
 """
 
@@ -50,10 +50,10 @@ class _ZeroPad(_ConstantPad):
 
 
 class ConstantPad1d(_ConstantPad):
-    """Pads the last dimension with ``value``.
+    """Pads the last dimension with `value`.
 
     (*, W) becomes (*, left + W + right).
-    ``padding`` is an int for both sides, or (left, right).
+    `padding` is an int for both sides, or (left, right).
     Negative amounts remove elements.
 
     >>> import tensorgrad as torch
@@ -65,10 +65,10 @@ class ConstantPad1d(_ConstantPad):
 
 
 class ConstantPad2d(_ConstantPad):
-    """Pads the last two dimensions with ``value``.
+    """Pads the last two dimensions with `value`.
 
     (*, H, W) becomes (*, top + H + bottom, left + W + right).
-    ``padding`` is an int for all sides, or (left, right, top, bottom).
+    `padding` is an int for all sides, or (left, right, top, bottom).
     Negative amounts remove elements.
 
     >>> import tensorgrad as torch
@@ -81,10 +81,10 @@ class ConstantPad2d(_ConstantPad):
 
 
 class ConstantPad3d(_ConstantPad):
-    """Pads the last three dimensions with ``value``.
+    """Pads the last three dimensions with `value`.
 
     (*, D, H, W) becomes (*, front + D + back, top + H + bottom, left + W + right).
-    ``padding`` is an int for all sides, or (left, right, top, bottom, front, back).
+    `padding` is an int for all sides, or (left, right, top, bottom, front, back).
     Negative amounts remove elements.
 
     >>> import tensorgrad as torch
@@ -99,7 +99,7 @@ class ZeroPad1d(_ZeroPad):
     """Pads the last dimension with zeros.
 
     (*, W) becomes (*, left + W + right).
-    ``padding`` is an int for both sides, or (left, right).
+    `padding` is an int for both sides, or (left, right).
     Negative amounts remove elements.
 
     >>> import tensorgrad as torch
@@ -114,7 +114,7 @@ class ZeroPad2d(_ZeroPad):
     """Pads the last two dimensions with zeros.
 
     (*, H, W) becomes (*, top + H + bottom, left + W + right).
-    ``padding`` is an int for all sides, or (left, right, top, bottom).
+    `padding` is an int for all sides, or (left, right, top, bottom).
     Negative amounts remove elements.
 
     >>> import tensorgrad as torch
@@ -130,7 +130,7 @@ class ZeroPad3d(_ZeroPad):
     """Pads the last three dimensions with zeros.
 
     (*, D, H, W) becomes (*, front + D + back, top + H + bottom, left + W + right).
-    ``padding`` is an int for all sides, or (left, right, top, bottom, front, back).
+    `padding` is an int for all sides, or (left, right, top, bottom, front, back).
     Negative amounts remove elements.
 
     >>> import tensorgrad as torch
@@ -149,7 +149,7 @@ class ReflectionPad1d(_ReflectionPad):
     """Pads the last dimension with its mirror image, without repeating the border.
 
     The input is (N, C, W) or (C, W); W becomes left + W + right.
-    ``padding`` is an int for both sides, or (left, right).
+    `padding` is an int for both sides, or (left, right).
     Negative amounts remove elements.
 
     Raises:
@@ -167,7 +167,7 @@ class ReflectionPad2d(_ReflectionPad):
     """Pads the last two dimensions with their mirror image, without repeating the border.
 
     The input is (N, C, H, W) or (C, H, W); H becomes top + H + bottom, W becomes left + W + right.
-    ``padding`` is an int for all sides, or (left, right, top, bottom).
+    `padding` is an int for all sides, or (left, right, top, bottom).
     Negative amounts remove elements.
 
     Raises:
@@ -187,7 +187,7 @@ class ReflectionPad3d(_ReflectionPad):
     """Pads the last three dimensions with their mirror image, without repeating the border.
 
     The input is (N, C, D, H, W) or (C, D, H, W); D becomes front + D + back, and so on.
-    ``padding`` is an int for all sides, or (left, right, top, bottom, front, back).
+    `padding` is an int for all sides, or (left, right, top, bottom, front, back).
     Negative amounts remove elements.
 
     Raises:
@@ -210,7 +210,7 @@ class ReplicationPad1d(_ReplicationPad):
     """Pads the last dimension by repeating its border.
 
     The input is (N, C, W) or (C, W); W becomes left + W + right.
-    ``padding`` is an int for both sides, or (left, right).
+    `padding` is an int for both sides, or (left, right).
     Negative amounts remove elements.
 
     >>> import tensorgrad as torch
@@ -225,7 +225,7 @@ class ReplicationPad2d(_ReplicationPad):
     """Pads the last two dimensions by repeating their border.
 
     The input is (N, C, H, W) or (C, H, W); H becomes top + H + bottom, W becomes left + W + right.
-    ``padding`` is an int for all sides, or (left, right, top, bottom).
+    `padding` is an int for all sides, or (left, right, top, bottom).
     Negative amounts remove elements.
 
     >>> import tensorgrad as torch
@@ -242,7 +242,7 @@ class ReplicationPad3d(_ReplicationPad):
     """Pads the last three dimensions by repeating their border.
 
     The input is (N, C, D, H, W) or (C, D, H, W); D becomes front + D + back, and so on.
-    ``padding`` is an int for all sides, or (left, right, top, bottom, front, back).
+    `padding` is an int for all sides, or (left, right, top, bottom, front, back).
     Negative amounts remove elements.
 
     >>> import tensorgrad as torch
@@ -268,7 +268,7 @@ class CircularPad1d(_CircularPad):
     """Pads the last dimension circularly, with values from its other end.
 
     The input is (N, C, W) or (C, W); W becomes left + W + right.
-    ``padding`` is an int for both sides, or (left, right).
+    `padding` is an int for both sides, or (left, right).
     Negative amounts remove elements.
 
     Raises:
@@ -287,7 +287,7 @@ class CircularPad2d(_CircularPad):
     """Pads the last two dimensions circularly, with values from their other ends.
 
     The input is (N, C, H, W) or (C, H, W); H becomes top + H + bottom, W becomes left + W + right.
-    ``padding`` is an int for all sides, or (left, right, top, bottom).
+    `padding` is an int for all sides, or (left, right, top, bottom).
     Negative amounts remove elements.
 
     Raises:
@@ -308,7 +308,7 @@ class CircularPad3d(_CircularPad):
     """Pads the last three dimensions circularly, with values from their other ends.
 
     The input is (N, C, D, H, W) or (C, D, H, W); D becomes front + D + back, and so on.
-    ``padding`` is an int for all sides, or (left, right, top, bottom, front, back).
+    `padding` is an int for all sides, or (left, right, top, bottom, front, back).
     Negative amounts remove elements.
 
     Raises:

@@ -8,10 +8,10 @@ from tensorgrad.nn.module import Module
 
 
 class DataParallel(Module):
-    """Runs ``module`` on one device. Names in the ``state_dict`` have the prefix ``module.``, as in PyTorch.
+    """Runs `module` on one device. Names in the `state_dict` have the prefix `module.`, as in PyTorch.
 
     Args:
-        module: the model, stored as the attribute ``module``.
+        module: the model, stored as the attribute `module`.
         device_ids, output_device: ignored, as only one device is used.
         dim: stored, but not used; the dimension along which PyTorch splits a batch.
 
@@ -46,7 +46,7 @@ class DistributedDataParallel(Module):
 
 
 def data_parallel(module: Module, inputs: Any, device_ids=None, output_device=None, dim=0, module_kwargs=None) -> Any:
-    """Returns ``module(*inputs, **module_kwargs)``, computed on one device.
+    """Returns `module(*inputs, **module_kwargs)`, computed on one device.
 
     Args:
         module: the module to call.

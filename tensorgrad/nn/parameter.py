@@ -10,14 +10,14 @@ from tensorgrad.tensor import Tensor, share
 
 
 class Parameter(Tensor, plain=True):
-    """A tensor that is registered in ``parameters()`` when it is assigned to a :class:`~tensorgrad.nn.Module`.
+    """A tensor that is registered in `parameters()` when it is assigned to a `tensorgrad.nn.Module`.
 
     Args:
-        data: the tensor whose storage the parameter shares (nothing is copied); ``None`` makes an empty one.
+        data: the tensor whose storage the parameter shares (nothing is copied); `None` makes an empty one.
         requires_grad: whether to compute gradients; by default True.
 
     Raises:
-        RuntimeError: ``requires_grad`` is set for a dtype without gradients (integer or bool).
+        RuntimeError: `requires_grad` is set for a dtype without gradients (integer or bool).
 
     >>> import tensorgrad as torch
     >>> w = torch.nn.Parameter(torch.zeros(2))
@@ -52,11 +52,11 @@ class Parameter(Tensor, plain=True):
 
 
 class Buffer(Tensor, plain=True):
-    """A tensor that becomes a buffer of the module it is assigned to, as ``register_buffer`` would make it.
+    """A tensor that becomes a buffer of the module it is assigned to, as `register_buffer` would make it.
 
     Args:
-        data: the tensor whose storage the buffer shares; ``None`` makes an empty one.
-        persistent: whether ``state_dict`` includes it.
+        data: the tensor whose storage the buffer shares; `None` makes an empty one.
+        persistent: whether `state_dict` includes it.
 
     >>> import tensorgrad as torch
     >>> m = torch.nn.Module()
@@ -80,7 +80,7 @@ class Buffer(Tensor, plain=True):
 
 
 def is_lazy(param: Any) -> bool:
-    """Returns whether ``param`` is an uninitialized parameter or buffer, whose shape is not known yet.
+    """Returns whether `param` is an uninitialized parameter or buffer, whose shape is not known yet.
 
     >>> import tensorgrad as torch
     >>> [torch.nn.parameter.is_lazy(p) for p in (torch.nn.LazyLinear(2).weight, torch.nn.Linear(2, 2).weight)]

@@ -33,7 +33,7 @@ class _MaxPool(Module):
 
 
 class MaxPool1d(_MaxPool):
-    """The maximum of each window of (N, C, L) or (C, L). Arguments: :class:`MaxPool2d`.
+    """The maximum of each window of (N, C, L) or (C, L). Arguments: `MaxPool2d`.
 
     L becomes ⌊(L + 2·padding - dilation·(kernel_size - 1) - 1) / stride⌋ + 1.
 
@@ -54,7 +54,7 @@ class MaxPool2d(_MaxPool):
 
     Args:
         kernel_size: the size of the window; an int or one per dimension, as are the next three.
-        stride: the distance between windows; by default ``kernel_size``, so that they do not overlap.
+        stride: the distance between windows; by default `kernel_size`, so that they do not overlap.
         padding: how many -inf are added on each side, at most half the window.
         dilation: the distance between the window's elements.
         return_indices: also return the indices of the maxima in the flattened H·W.
@@ -78,7 +78,7 @@ class MaxPool2d(_MaxPool):
 
 
 class MaxPool3d(_MaxPool):
-    """The maximum of each window of (N, C, D, H, W) or (C, D, H, W). Arguments and sizes: :class:`MaxPool2d`.
+    """The maximum of each window of (N, C, D, H, W) or (C, D, H, W). Arguments and sizes: `MaxPool2d`.
 
     >>> import tensorgrad as torch
     >>> torch.nn.MaxPool3d(2, stride=1)(torch.arange(8.0).view(1, 2, 2, 2))
@@ -98,7 +98,7 @@ class _AvgPool(Module):
 
 
 class AvgPool1d(_AvgPool):
-    """The mean of each window of (N, C, L) or (C, L). Arguments: :class:`AvgPool2d`, without ``divisor_override``.
+    """The mean of each window of (N, C, L) or (C, L). Arguments: `AvgPool2d`, without `divisor_override`.
 
     L becomes ⌊(L + 2·padding - kernel_size) / stride⌋ + 1.
 
@@ -148,7 +148,7 @@ class AvgPool2d(_AvgPoolNd):
 
     Args:
         kernel_size: the size of the window; an int or one per dimension, as are the next two.
-        stride: the distance between windows; by default ``kernel_size``, so that they do not overlap.
+        stride: the distance between windows; by default `kernel_size`, so that they do not overlap.
         padding: how many zeros are added on each side, at most half the window.
         ceil_mode: round the output size up, so that a window may extend beyond the border.
         count_include_pad: whether the padding counts as elements of the window.
@@ -172,7 +172,7 @@ class AvgPool2d(_AvgPoolNd):
 
 
 class AvgPool3d(_AvgPoolNd):
-    """The mean of each window of (N, C, D, H, W) or (C, D, H, W). Arguments and sizes: :class:`AvgPool2d`.
+    """The mean of each window of (N, C, D, H, W) or (C, D, H, W). Arguments and sizes: `AvgPool2d`.
 
     >>> import tensorgrad as torch
     >>> torch.nn.AvgPool3d((1, 2, 2))(torch.arange(8.0).view(1, 2, 2, 2)).flatten()
@@ -198,10 +198,10 @@ class _AdaptiveMaxPool(_AdaptivePool):
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPool):
-    """Max pooling of (N, C, L) or (C, L), with windows chosen so that L becomes ``output_size``.
+    """Max pooling of (N, C, L) or (C, L), with windows chosen so that L becomes `output_size`.
 
     Output i covers the inputs from ⌊i·L/n⌋ to ⌈(i + 1)·L/n⌉ - 1, where n is the output size.
-    ``return_indices`` also returns the indices of the maxima.
+    `return_indices` also returns the indices of the maxima.
 
     >>> import tensorgrad as torch
     >>> torch.nn.AdaptiveMaxPool1d(2)(torch.tensor([[1.0, 3.0, 5.0, 2.0, 4.0]]))
@@ -216,10 +216,10 @@ class AdaptiveMaxPool2d(_AdaptiveMaxPool):
     """Max pooling of (N, C, H, W) or (C, H, W), with windows chosen to give the output size.
 
     Args:
-        output_size: an int or one per dimension; ``None`` keeps the size of a dimension.
+        output_size: an int or one per dimension; `None` keeps the size of a dimension.
         return_indices: also return the indices of the maxima in the flattened H·W.
 
-    The windows along each dimension are those of :class:`AdaptiveMaxPool1d`.
+    The windows along each dimension are those of `AdaptiveMaxPool1d`.
 
     >>> import tensorgrad as torch
     >>> torch.nn.AdaptiveMaxPool2d((1, 2))(torch.arange(12.0).view(1, 3, 4))
@@ -231,7 +231,7 @@ class AdaptiveMaxPool2d(_AdaptiveMaxPool):
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPool):
-    """Max pooling of (N, C, D, H, W) or (C, D, H, W) to a given size. Arguments: :class:`AdaptiveMaxPool2d`.
+    """Max pooling of (N, C, D, H, W) or (C, D, H, W) to a given size. Arguments: `AdaptiveMaxPool2d`.
 
     >>> import tensorgrad as torch
     >>> torch.nn.AdaptiveMaxPool3d((1, None, 2))(torch.zeros(1, 3, 4, 5, 6)).shape
@@ -249,7 +249,7 @@ class _AdaptiveAvgPool(_AdaptivePool):
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPool):
-    """Average pooling of (N, C, L) or (C, L), with windows chosen so that L becomes ``output_size``.
+    """Average pooling of (N, C, L) or (C, L), with windows chosen so that L becomes `output_size`.
 
     Output i covers the inputs from ⌊i·L/n⌋ to ⌈(i + 1)·L/n⌉ - 1, where n is the output size.
 
@@ -266,9 +266,9 @@ class AdaptiveAvgPool2d(_AdaptiveAvgPool):
     """Average pooling of (N, C, H, W) or (C, H, W), with windows chosen to give the output size.
 
     Args:
-        output_size: an int or one per dimension; ``None`` keeps the size of a dimension.
+        output_size: an int or one per dimension; `None` keeps the size of a dimension.
 
-    The windows along each dimension are those of :class:`AdaptiveAvgPool1d`.
+    The windows along each dimension are those of `AdaptiveAvgPool1d`.
 
     >>> import tensorgrad as torch
     >>> torch.nn.AdaptiveAvgPool2d((1, None))(torch.zeros(1, 3, 8, 9)).shape
@@ -280,7 +280,7 @@ class AdaptiveAvgPool2d(_AdaptiveAvgPool):
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPool):
-    """Average pooling of (N, C, D, H, W) or (C, D, H, W) to a given size. Arguments: :class:`AdaptiveAvgPool2d`.
+    """Average pooling of (N, C, D, H, W) or (C, D, H, W) to a given size. Arguments: `AdaptiveAvgPool2d`.
 
     >>> import tensorgrad as torch
     >>> torch.nn.AdaptiveAvgPool3d(1)(torch.arange(8.0).view(1, 2, 2, 2)).flatten()
@@ -320,7 +320,7 @@ class FractionalMaxPool2d(_FractionalMaxPool):
     """The maximum of windows with random spacing in (N, C, H, W) or (C, H, W) (Graham, 2014).
 
     Args:
-        kernel_size: the size of the windows; an int or one per dimension, as is ``output_size``.
+        kernel_size: the size of the windows; an int or one per dimension, as is `output_size`.
         output_size: the output size.
         output_ratio: alternatively, the output size as a fraction of the input's, between 0 and 1.
         return_indices: also return the indices of the maxima.
@@ -346,7 +346,7 @@ class FractionalMaxPool2d(_FractionalMaxPool):
 class FractionalMaxPool3d(_FractionalMaxPool):
     """The maximum of windows with random spacing in (N, C, D, H, W) or (C, D, H, W) (Graham, 2014).
 
-    The arguments are those of :class:`FractionalMaxPool2d`; ``_random_samples`` is (N, C, 3).
+    The arguments are those of `FractionalMaxPool2d`; `_random_samples` is (N, C, 3).
 
     >>> import tensorgrad as torch
     >>> torch.nn.FractionalMaxPool3d(2, output_size=(4, 6, 8))(torch.zeros(1, 2, 9, 16, 16)).shape
@@ -375,7 +375,7 @@ class _LPPool(Module):
 
 
 class LPPool1d(_LPPool):
-    """The p-norm of each window of (N, C, L) or (C, L), (Σ xᵖ)^(1/p). Arguments: :class:`LPPool2d`.
+    """The p-norm of each window of (N, C, L) or (C, L), (Σ xᵖ)^(1/p). Arguments: `LPPool2d`.
 
     >>> import tensorgrad as torch
     >>> torch.nn.LPPool1d(2, 2)(torch.tensor([[3.0, 4.0, 5.0, 12.0]]))
@@ -391,8 +391,8 @@ class LPPool2d(_LPPool):
 
     Args:
         norm_type: p, not 0; 1 gives sums, and the limit at infinity is the maximum.
-        kernel_size: the size of the window; an int or one per dimension, as is ``stride``.
-        stride: the distance between windows; by default ``kernel_size``.
+        kernel_size: the size of the window; an int or one per dimension, as is `stride`.
+        stride: the distance between windows; by default `kernel_size`.
         ceil_mode: round the output size up, so that a window may extend beyond the border.
 
     H becomes ⌊(H - kernel_size) / stride⌋ + 1, and W likewise.
@@ -408,7 +408,7 @@ class LPPool2d(_LPPool):
 
 
 class LPPool3d(_LPPool):
-    """The p-norm of each window of (N, C, D, H, W) or (C, D, H, W), (Σ xᵖ)^(1/p). Arguments: :class:`LPPool2d`.
+    """The p-norm of each window of (N, C, D, H, W) or (C, D, H, W), (Σ xᵖ)^(1/p). Arguments: `LPPool2d`.
 
     >>> import tensorgrad as torch
     >>> torch.nn.LPPool3d(1, 2)(torch.ones(1, 2, 2, 2)).flatten()
@@ -433,7 +433,7 @@ class _MaxUnpool(Module):
 
 
 class MaxUnpool1d(_MaxUnpool):
-    """Puts maxima of :class:`MaxPool1d` back where they came from, zeros elsewhere. Arguments: :class:`MaxUnpool2d`.
+    """Puts maxima of `MaxPool1d` back where they came from, zeros elsewhere. Arguments: `MaxUnpool2d`.
 
     >>> import tensorgrad as torch
     >>> values, indices = torch.nn.MaxPool1d(2, return_indices=True)(torch.tensor([[1.0, 3.0, 5.0, 2.0]]))
@@ -448,17 +448,17 @@ class MaxUnpool1d(_MaxUnpool):
 
 
 class MaxUnpool2d(_MaxUnpool):
-    """Puts maxima of :class:`MaxPool2d` (with ``return_indices``) back where they came from, with zeros elsewhere.
+    """Puts maxima of `MaxPool2d` (with `return_indices`) back where they came from, with zeros elsewhere.
 
     Args:
         kernel_size, stride, padding: those of the pooling.
 
-    In ``forward(input, indices, output_size=None)``, ``output_size`` selects one of the sizes that pool to the input's
+    In `forward(input, indices, output_size=None)`, `output_size` selects one of the sizes that pool to the input's
     size; without it, H becomes (H - 1)·stride - 2·padding + kernel_size.
 
     Raises:
         RuntimeError: when called, if the indices have another shape than the input, or are out of range.
-        ValueError: when called, if ``output_size`` does not pool to the input's size.
+        ValueError: when called, if `output_size` does not pool to the input's size.
 
     >>> import tensorgrad as torch
     >>> values, indices = torch.nn.MaxPool2d(2, return_indices=True)(torch.arange(4.0).reshape(1, 1, 2, 2))
@@ -474,7 +474,7 @@ class MaxUnpool2d(_MaxUnpool):
 
 
 class MaxUnpool3d(_MaxUnpool):
-    """Puts maxima of :class:`MaxPool3d` back where they came from, zeros elsewhere. Arguments: :class:`MaxUnpool2d`.
+    """Puts maxima of `MaxPool3d` back where they came from, zeros elsewhere. Arguments: `MaxUnpool2d`.
 
     >>> import tensorgrad as torch
     >>> values, indices = torch.nn.MaxPool3d(2, return_indices=True)(torch.arange(8.0).view(1, 2, 2, 2))

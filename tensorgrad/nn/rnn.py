@@ -29,10 +29,10 @@ class RNNBase(Module):
         bidirectional: add a second recurrence backwards in time; the outputs of both are concatenated.
         proj_size: the hidden state is projected to this size (LSTM only).
 
-    Layer k has ``weight_ih_lk``, (G, features of its input), ``weight_hh_lk``, (G, features of its output), and
-    ``bias_ih_lk`` and ``bias_hh_lk``, (G), where G is hidden_size times the number of gates: 4 in an LSTM, 3 in a GRU,
-    and 1 otherwise. With ``proj_size`` it also has ``weight_hr_lk``, (proj_size, hidden_size). The names of the
-    backward direction end in ``_reverse``.
+    Layer k has `weight_ih_lk`, (G, features of its input), `weight_hh_lk`, (G, features of its output), and
+    `bias_ih_lk` and `bias_hh_lk`, (G), where G is hidden_size times the number of gates: 4 in an LSTM, 3 in a GRU,
+    and 1 otherwise. With `proj_size` it also has `weight_hr_lk`, (proj_size, hidden_size). The names of the
+    backward direction end in `_reverse`.
 
     Raises:
         TypeError, ValueError: an argument has the wrong type or an invalid value.
@@ -95,7 +95,7 @@ class RNNBase(Module):
 
     @property
     def _flat_weights(self) -> list[Any]:
-        """The weights that ``forward`` uses; a list that was set is used until one of the weights is replaced."""
+        """The weights that `forward` uses; a list that was set is used until one of the weights is replaced."""
         own = [getattr(self, name, None) for name in self._flat_weights_names]
         given, instead_of = self.__dict__.get("_given_weights", (None, own))
         return own if given is None or any(a is not b for a, b in zip(own, instead_of, strict=True)) else given
@@ -277,9 +277,9 @@ class RNN(RNNBase):
     """The plain recurrent layer h = tanh(W x + b + U h + d) (Elman, 1990), or with max(0, ...) instead of tanh.
 
     Args:
-        input_size, hidden_size, num_layers: see :class:`RNNBase`.
+        input_size, hidden_size, num_layers: see `RNNBase`.
         nonlinearity: "tanh" or "relu".
-        bias, batch_first, dropout, bidirectional: see :class:`RNNBase`.
+        bias, batch_first, dropout, bidirectional: see `RNNBase`.
 
     >>> import tensorgrad as torch
     >>> rnn = torch.nn.RNN(10, 20, num_layers=2)
@@ -316,10 +316,10 @@ class RNN(RNNBase):
 class LSTM(RNNBase):
     """Long short-term memory (Hochreiter & Schmidhuber, 1997).
 
-    With i, f, o = σ(...) and g = tanh(...) of W x + b + U h + d: c = f c + i g and h = o tanh(c). With ``proj_size``,
+    With i, f, o = σ(...) and g = tanh(...) of W x + b + U h + d: c = f c + i g and h = o tanh(c). With `proj_size`,
     h is multiplied by another matrix. Weights are stacked in the order i, f, g, o.
 
-    The arguments are those of :class:`RNNBase` after ``mode``.
+    The arguments are those of `RNNBase` after `mode`.
 
     >>> import tensorgrad as torch
     >>> lstm = torch.nn.LSTM(10, 20, batch_first=True, bidirectional=True)
@@ -353,7 +353,7 @@ class GRU(RNNBase):
     With r, z = σ(W x + b + U h + d): n = tanh(W x + b + r (U h + d)) and h = (1 - z) n + z h. Weights are stacked in
     the order r, z, n.
 
-    The arguments are those of :class:`RNNBase` after ``mode``, without ``proj_size``.
+    The arguments are those of `RNNBase` after `mode`, without `proj_size`.
 
     >>> import tensorgrad as torch
     >>> gru = torch.nn.GRU(10, 20)

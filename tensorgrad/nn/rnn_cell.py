@@ -17,10 +17,10 @@ class RNNCellBase(Module):
 
     Args:
         input_size, hidden_size: the numbers of features of the input and of the state.
-        bias: whether there are ``bias_ih`` and ``bias_hh``, (num_chunks·hidden_size).
+        bias: whether there are `bias_ih` and `bias_hh`, (num_chunks·hidden_size).
         num_chunks: the number of gates: 4 in an LSTM, 3 in a GRU, and 1 otherwise.
 
-    ``weight_ih`` is (num_chunks·hidden_size, input_size), ``weight_hh`` (num_chunks·hidden_size, hidden_size).
+    `weight_ih` is (num_chunks·hidden_size, input_size), `weight_hh` (num_chunks·hidden_size, hidden_size).
 
     >>> import tensorgrad as torch
     >>> cell = torch.nn.GRUCell(3, 5)
@@ -77,7 +77,7 @@ class RNNCellBase(Module):
 
 
 class RNNCell(RNNCellBase):
-    """One step of a plain recurrence: h = tanh(W x + b + U h + d), or max(0, ...) with ``nonlinearity="relu"``.
+    """One step of a plain recurrence: h = tanh(W x + b + U h + d), or max(0, ...) with `nonlinearity="relu"`.
 
     Args:
         input_size, hidden_size: features of the input (batch, input_size) and of the state (batch, hidden_size).
@@ -108,7 +108,7 @@ class RNNCell(RNNCellBase):
 
 
 class LSTMCell(RNNCellBase):
-    """One step of an LSTM (see :class:`~tensorgrad.nn.LSTM`): computes (h, c) from an input and the previous (h, c).
+    """One step of an LSTM (see `tensorgrad.nn.LSTM`): computes (h, c) from an input and the previous (h, c).
 
     Args:
         input_size, hidden_size: features of the input (batch, input_size) and of the states (batch, hidden_size).
@@ -130,7 +130,7 @@ class LSTMCell(RNNCellBase):
 
 
 class GRUCell(RNNCellBase):
-    """One step of gated recurrent units (see :class:`~tensorgrad.nn.GRU`).
+    """One step of gated recurrent units (see `tensorgrad.nn.GRU`).
 
     Args:
         input_size, hidden_size: features of the input (batch, input_size) and of the state (batch, hidden_size).

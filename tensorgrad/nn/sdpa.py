@@ -30,10 +30,10 @@ def sdpa_kernel(backends: Any, set_priority: bool = False) -> Iterator[dict]:
     """A context manager without effect: attention inside it is computed as elsewhere.
 
     Args:
-        backends: an :class:`SDPBackend`, or a list of them.
+        backends: an `SDPBackend`, or a list of them.
 
     Raises:
-        AssertionError: ``backends`` is neither.
+        AssertionError: `backends` is neither.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.nn.attention import SDPBackend, sdpa_kernel

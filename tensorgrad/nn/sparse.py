@@ -13,21 +13,21 @@ from tensorgrad.tensor import Tensor
 
 
 class Embedding(Module):
-    """A table of ``num_embeddings`` vectors, looked up by index: (*) to (*, embedding_dim).
+    """A table of `num_embeddings` vectors, looked up by index: (*) to (*, embedding_dim).
 
     Args:
         num_embeddings: the number of vectors.
         embedding_dim: the size of each vector.
         padding_idx: the index whose vector gets no gradient and is initialized to zeros.
         max_norm: vectors with a larger norm are scaled down (in place) to this norm when they are looked up.
-        norm_type: the degree of the norm for ``max_norm``.
+        norm_type: the degree of the norm for `max_norm`.
         scale_grad_by_freq: divide gradients by how often the index occurs in the batch.
         sparse: accepted; gradients are always dense.
 
-    ``weight`` is (num_embeddings, embedding_dim), initialized from N(0, 1).
+    `weight` is (num_embeddings, embedding_dim), initialized from N(0, 1).
 
     Raises:
-        AssertionError: ``padding_idx`` is out of range.
+        AssertionError: `padding_idx` is out of range.
 
     >>> import tensorgrad as torch
     >>> torch.nn.Embedding(10, 3, padding_idx=0)(torch.tensor([0, 0])).tolist()

@@ -30,7 +30,7 @@ def causal_mask(size: int, device: Any = None, dtype: Any = None) -> Tensor:
 
 
 def _is_causal(mask: Tensor | None, hint: bool | None, x: Tensor, batch_first: bool) -> bool:
-    """Returns whether ``mask`` is the causal mask: the caller's hint or, without a hint, by comparison."""
+    """Returns whether `mask` is the causal mask: the caller's hint or, without a hint, by comparison."""
     if hint is not None or mask is None:
         return hint is True
     length = x.shape[0] if x.dim() == 2 else x.shape[1 if batch_first else 0]
@@ -106,17 +106,17 @@ class TransformerEncoderLayer(_Layer):
 
     Args:
         d_model: the number of features of the input and of the result.
-        nhead: the number of attention heads; must divide ``d_model``.
+        nhead: the number of attention heads; must divide `d_model`.
         dim_feedforward: the number of features between the two linear layers.
         dropout: the probability of the four dropouts.
-        activation: ``"relu"``, ``"gelu"`` or a function.
-        layer_norm_eps: the ``eps`` of the layer norms.
+        activation: `"relu"`, `"gelu"` or a function.
+        layer_norm_eps: the `eps` of the layer norms.
         batch_first: tensors are (batch, length, features), not (length, batch, features).
         norm_first: normalize before each block, not after it (Xiong et al., 2020).
         bias: whether linear layers and norms have a bias.
 
     Raises:
-        RuntimeError: ``activation`` is another string.
+        RuntimeError: `activation` is another string.
 
     >>> import tensorgrad as torch
     >>> layer = torch.nn.TransformerEncoderLayer(d_model=16, nhead=4)
@@ -138,10 +138,10 @@ class TransformerEncoderLayer(_Layer):
         A mask is True, or minus infinity, at the positions to ignore.
 
         Args:
-            src: (length, batch, d_model). The batch is first with ``batch_first``, and may be absent.
+            src: (length, batch, d_model). The batch is first with `batch_first`, and may be absent.
             src_mask: (length, length) or (batch·heads, length, length), what each position ignores.
             src_key_padding_mask: (batch, length), what all positions ignore.
-            is_causal: a hint that ``src_mask`` is the causal mask.
+            is_causal: a hint that `src_mask` is the causal mask.
         """
         padding = additive_mask(src_key_padding_mask, "src_key_padding_mask", src_mask, src.dtype, "src_mask")
         mask = additive_mask(src_mask, "src_mask", None, src.dtype)
@@ -162,7 +162,7 @@ class TransformerEncoderLayer(_Layer):
 class TransformerDecoderLayer(_Layer):
     """Self-attention, attention to the encoder's result, then a two-layer network on each position.
 
-    The arguments are those of :class:`TransformerEncoderLayer`.
+    The arguments are those of `TransformerEncoderLayer`.
 
     >>> import tensorgrad as torch
     >>> layer = torch.nn.TransformerDecoderLayer(d_model=16, nhead=4)
@@ -183,15 +183,15 @@ class TransformerDecoderLayer(_Layer):
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """Returns a tensor of ``tgt``'s shape.
+        """Returns a tensor of `tgt`'s shape.
 
         Args:
-            tgt: (length, batch, d_model). The batch is first with ``batch_first``, and may be absent.
+            tgt: (length, batch, d_model). The batch is first with `batch_first`, and may be absent.
             memory: (source length, batch, d_model), the encoder's result.
             tgt_mask, tgt_key_padding_mask, tgt_is_causal: the masks of the self-attention, as in the encoder layer.
-            memory_mask: (length, source length), the positions of ``memory`` that each position ignores.
-            memory_key_padding_mask: (batch, source length), the positions of ``memory`` that all positions ignore.
-            memory_is_causal: a hint that ``memory_mask`` is the causal mask.
+            memory_mask: (length, source length), the positions of `memory` that each position ignores.
+            memory_key_padding_mask: (batch, source length), the positions of `memory` that all positions ignore.
+            memory_is_causal: a hint that `memory_mask` is the causal mask.
         """
 
         def attend_to_memory(x: Tensor) -> Tensor:
@@ -262,9 +262,9 @@ class TransformerEncoder(Module):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool | None = None,
     ) -> Tensor:
-        """Returns a tensor of the input's shape. The arguments are those of the layer's ``forward``.
+        """Returns a tensor of the input's shape. The arguments are those of the layer's `forward`.
 
-        With ``is_causal=None``, ``mask`` is compared with the causal mask.
+        With `is_causal=None`, `mask` is compared with the causal mask.
         """
         padding = additive_mask(src_key_padding_mask, "src_key_padding_mask", mask, src.dtype, "mask")
         mask = additive_mask(mask, "mask", None, src.dtype)
@@ -319,9 +319,9 @@ class TransformerDecoder(Module):
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """Returns a tensor of ``tgt``'s shape. The arguments are those of the layer's ``forward``.
+        """Returns a tensor of `tgt`'s shape. The arguments are those of the layer's `forward`.
 
-        With ``tgt_is_causal=None``, ``tgt_mask`` is compared with the causal mask.
+        With `tgt_is_causal=None`, `tgt_mask` is compared with the causal mask.
         """
         first: Any = self.layers[0]
         tgt_is_causal = _is_causal(tgt_mask, tgt_is_causal, tgt, first.self_attn.batch_first)
@@ -345,11 +345,11 @@ class Transformer(Module):
 
     Args:
         d_model: the number of features of the inputs and of the result.
-        nhead: the number of attention heads; must divide ``d_model``.
+        nhead: the number of attention heads; must divide `d_model`.
         num_encoder_layers, num_decoder_layers: the number of layers of each stack.
         custom_encoder, custom_decoder: modules to use instead of the standard ones.
         dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias: the layers' arguments,
-            explained in :class:`TransformerEncoderLayer`.
+            explained in `TransformerEncoderLayer`.
 
     >>> import tensorgrad as torch
     >>> model = torch.nn.Transformer(16, 4, num_encoder_layers=1, num_decoder_layers=1, batch_first=True)
@@ -425,14 +425,14 @@ class Transformer(Module):
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """Returns a tensor of ``tgt``'s shape.
+        """Returns a tensor of `tgt`'s shape.
 
         Args:
-            src, tgt: (length, batch, d_model). The batch is first with ``batch_first``, and may be absent.
-            others: masks and hints of the encoder (``src_...``) and of the decoder, explained in their layers.
+            src, tgt: (length, batch, d_model). The batch is first with `batch_first`, and may be absent.
+            others: masks and hints of the encoder (`src_...`) and of the decoder, explained in their layers.
 
         Raises:
-            RuntimeError: the batches differ, or the features are not ``d_model``.
+            RuntimeError: the batches differ, or the features are not `d_model`.
         """
         batch = 0 if self.batch_first else 1
         if src.dim() == 3 and src.size(batch) != tgt.size(batch):

@@ -43,7 +43,7 @@ class UninitializedTensorMixin:
     _array = property(_hidden, lambda self, array: _ARRAY.__set__(self, array))
 
     def materialize(self: Any, shape: Any, device: Any = None, dtype: Any = None) -> None:
-        """Turns this object, in place, into an ordinary parameter or buffer of ``shape``, with arbitrary values.
+        """Turns this object, in place, into an ordinary parameter or buffer of `shape`, with arbitrary values.
 
         Args:
             device, dtype: replace those given when the object was created.
@@ -90,7 +90,7 @@ class UninitializedTensorMixin:
         self._requires_grad = bool(value)
 
     def requires_grad_(self, requires_grad: bool = True) -> Any:
-        """Raises ValueError. Set the attribute ``requires_grad`` instead."""
+        """Raises ValueError. Set the attribute `requires_grad` instead."""
         return self._hidden()
 
     def share_memory_(self) -> Any:
@@ -140,10 +140,10 @@ def _made(cls: Any, data: Tensor, requires_grad: bool) -> Any:
 
 
 class UninitializedParameter(UninitializedTensorMixin, Parameter, plain=True):  # type: ignore[misc]
-    """A parameter without a shape: :meth:`materialize` gives it one and makes it a :class:`~tensorgrad.nn.Parameter`.
+    """A parameter without a shape: `materialize` gives it one and makes it a `tensorgrad.nn.Parameter`.
 
     Until then only its dtype and device can be read and changed; everything else raises ValueError (RuntimeError for
-    ``shape``).
+    `shape`).
 
     Args:
         requires_grad: whether the parameter will have gradients.
@@ -166,12 +166,12 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter, plain=True):  
 
 
 class UninitializedBuffer(UninitializedTensorMixin, Buffer, plain=True):  # type: ignore[misc]
-    """A buffer without a shape: :meth:`materialize` gives it one and makes it an ordinary tensor.
+    """A buffer without a shape: `materialize` gives it one and makes it an ordinary tensor.
 
     Args:
         requires_grad: whether the buffer will have gradients.
         device, dtype: those of the future buffer.
-        persistent: whether ``state_dict`` includes it.
+        persistent: whether `state_dict` includes it.
 
     >>> import tensorgrad as torch
     >>> b = torch.nn.UninitializedBuffer()

@@ -10,11 +10,11 @@ from tensorgrad.tensor import Tensor
 
 
 class Upsample(Module):
-    """Resizes (N, C, L), (N, C, H, W) or (N, C, D, H, W) to ``size``, or by ``scale_factor``.
+    """Resizes (N, C, L), (N, C, H, W) or (N, C, D, H, W) to `size`, or by `scale_factor`.
 
     Args:
         size, scale_factor: one of the two, as a scalar or one value per spatial dimension.
-        mode: "nearest", "linear", "bilinear", "bicubic", "trilinear", ...: see ``torch.nn.functional.interpolate``.
+        mode: "nearest", "linear", "bilinear", "bicubic", "trilinear", ...: see `torch.nn.functional.interpolate`.
         align_corners: align the centers of the outermost elements instead of their outer edges.
         recompute_scale_factor: compute the factor from the (rounded) sizes instead of using the given one.
 
@@ -57,7 +57,7 @@ class Upsample(Module):
 
 
 class UpsamplingNearest2d(Upsample):
-    """Resizes (N, C, H, W) by nearest neighbors, ``mode="nearest"``. Arguments: :class:`Upsample`.
+    """Resizes (N, C, H, W) by nearest neighbors, `mode="nearest"`. Arguments: `Upsample`.
 
     out[h, w] = input[⌊h·H/H'⌋, ⌊w·W/W'⌋], where H' and W' are the new sizes.
 
@@ -72,7 +72,7 @@ class UpsamplingNearest2d(Upsample):
 
 
 class UpsamplingBilinear2d(Upsample):
-    """Resizes (N, C, H, W) by bilinear interpolation with aligned corners. Arguments: :class:`Upsample`.
+    """Resizes (N, C, H, W) by bilinear interpolation with aligned corners. Arguments: `Upsample`.
 
     out[h, w] is at row h·(H - 1)/(H' - 1) and column w·(W - 1)/(W' - 1), where H' and W' are the new sizes.
 

@@ -24,10 +24,10 @@ class Adafactor(Optimizer):
     Sublinear Memory Cost*).
 
     Args:
-        params: the parameters to optimize, see :class:`~tensorgrad.optim.Optimizer`.
+        params: the parameters to optimize, see `tensorgrad.optim.Optimizer`.
         lr: the maximum learning rate.
         beta2_decay: the exponent of 1 - β.
-        eps: (eps₁, eps₂): eps₁² is the minimum of V (``None``: eps₁ is the machine epsilon of the dtype), eps₂ that
+        eps: (eps₁, eps₂): eps₁² is the minimum of V (`None`: eps₁ is the machine epsilon of the dtype), eps₂ that
             of rms(p).
         d: the maximum rms(U).
         weight_decay: shrinks the parameter: p *= 1 - lr · weight_decay.
@@ -36,7 +36,7 @@ class Adafactor(Optimizer):
 
     Raises:
         ValueError: a setting is out of range.
-        RuntimeError: in ``step``, if a parameter is complex.
+        RuntimeError: in `step`, if a parameter is complex.
 
     >>> import tensorgrad as torch
     >>> w = torch.ones(2, 2, requires_grad=True)
@@ -96,7 +96,7 @@ class Adafactor(Optimizer):
             closure: computes the loss and its gradients, and returns the loss.
 
         Returns:
-            The result of ``closure``, or ``None``.
+            The result of `closure`, or `None`.
         """
         loss = None
         if closure is not None:
@@ -144,7 +144,7 @@ def _move(p: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any])
 
 
 def _mean_square(grad: Tensor, rows: Tensor, columns: Tensor, taken: float, least: float) -> Tensor:
-    """Updates the means of ``grad`` squared over rows and columns, and returns the estimate of its mean."""
+    """Updates the means of `grad` squared over rows and columns, and returns the estimate of its mean."""
     for means, dim in ((rows, -1), (columns, -2)):
         norm = torch.norm(grad, dim=dim, keepdim=True)
         means.lerp_(norm.square_().div_(grad.size(dim)), taken)

@@ -20,15 +20,15 @@ __all__ = ["Muon"]
 class Muon(Optimizer):
     """Moves matrices by their orthogonalized momentum, whose singular values are all close to 1.
 
-    B = momentum · B + (1 - momentum) · G, M = B (or (1 - momentum) · G + momentum · B, if ``nesterov``), X = M / ‖M‖,
-    then ``ns_steps`` times X = a X + b (X Xᵀ) X + c (X Xᵀ)² X, which pushes the singular values towards 1, and
+    B = momentum · B + (1 - momentum) · G, M = B (or (1 - momentum) · G + momentum · B, if `nesterov`), X = M / ‖M‖,
+    then `ns_steps` times X = a X + b (X Xᵀ) X + c (X Xᵀ)² X, which pushes the singular values towards 1, and
     p = (1 - lr · weight_decay) p - lr · ratio · X (Jordan et al., 2024, *Muon: An optimizer for hidden layers in neural
     networks*; Liu et al., 2025, *Muon is Scalable for LLM Training*).
 
     As in PyTorch, X is rounded to bfloat16 after every product.
 
     Args:
-        params: the weights of hidden layers, see :class:`~tensorgrad.optim.Optimizer`. Use another optimizer for
+        params: the weights of hidden layers, see `tensorgrad.optim.Optimizer`. Use another optimizer for
             vectors and for the first and last layers.
         lr: the learning rate.
         weight_decay: the coefficient of the decoupled weight decay.
@@ -37,12 +37,12 @@ class Muon(Optimizer):
         ns_coefficients: (a, b, c).
         eps: the minimum of the norm that M is divided by.
         ns_steps: the number of iterations on X, less than 100.
-        adjust_lr_fn: the ratio for a matrix of A × B: ``"original"`` (or ``None``) is √max(1, A / B), and
-            ``"match_rms_adamw"`` is 0.2 · √max(A, B), which allows the learning rate of :class:`AdamW`.
+        adjust_lr_fn: the ratio for a matrix of A × B: `"original"` (or `None`) is √max(1, A / B), and
+            `"match_rms_adamw"` is 0.2 · √max(A, B), which allows the learning rate of `AdamW`.
 
     Raises:
         ValueError: a setting is out of range, or a parameter is not a matrix.
-        RuntimeError: in ``step``, if a parameter is complex.
+        RuntimeError: in `step`, if a parameter is complex.
 
     >>> import tensorgrad as torch
     >>> w = torch.zeros(2, 2, requires_grad=True)
@@ -95,7 +95,7 @@ class Muon(Optimizer):
             closure: computes the loss and its gradients, and returns the loss.
 
         Returns:
-            The result of ``closure``, or ``None``.
+            The result of `closure`, or `None`.
         """
         loss = None
         if closure is not None:

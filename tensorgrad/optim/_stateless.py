@@ -17,12 +17,12 @@ NAME = "swap_in_optimizer_params_and_state"
 def swap_in_optimizer_params_and_state(
     optimizer: Optimizer, swapin_parameters: dict[str, Tensor], swapin_optim_state: dict[str, Any]
 ) -> Iterator[None]:
-    """A context manager in which ``optimizer`` updates other parameters, with other settings and state.
+    """A context manager in which `optimizer` updates other parameters, with other settings and state.
 
     Args:
         optimizer: an optimizer that has made a step.
         swapin_parameters: the parameters, in the order of the optimizer's own.
-        swapin_optim_state: their state and settings, as returned by :meth:`~tensorgrad.optim.Optimizer.state_dict`.
+        swapin_optim_state: their state and settings, as returned by `tensorgrad.optim.Optimizer.state_dict`.
 
     Raises:
         RuntimeError: the parameters, settings or state do not match the optimizer.

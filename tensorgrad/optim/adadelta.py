@@ -32,7 +32,7 @@ class Adadelta(Elementwise):
     changes d = g · √(u + eps) / √(v + eps); p -= lr · d (Zeiler, 2012, *ADADELTA: An Adaptive Learning Rate Method*).
 
     Args:
-        params: the parameters to optimize, see :class:`~tensorgrad.optim.Optimizer`.
+        params: the parameters to optimize, see `tensorgrad.optim.Optimizer`.
         lr: the factor on the change; 1 in the paper.
         rho: the fraction of the means that is kept in each step.
         eps: makes the first changes nonzero, and prevents division by zero.

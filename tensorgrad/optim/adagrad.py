@@ -31,7 +31,7 @@ class Adagrad(Elementwise):
     Online Learning and Stochastic Optimization*).
 
     Args:
-        params: the parameters to optimize, see :class:`~tensorgrad.optim.Optimizer`.
+        params: the parameters to optimize, see `tensorgrad.optim.Optimizer`.
         lr: the learning rate.
         lr_decay: how fast the rate decays.
         weight_decay: adds weight_decay · p to the gradient (L2 regularization).
@@ -105,7 +105,7 @@ class Adagrad(Elementwise):
         xp.subtract(x, xp.multiply(s, n.rate, s), x)  # p -= rate · g / (√(Σ g²) + eps)
 
     def share_memory(self) -> None:
-        """Moves the sums to memory shared with other processes. Raises the errors of ``Tensor.share_memory_``."""
+        """Moves the sums to memory shared with other processes. Raises the errors of `Tensor.share_memory_`."""
         for group in self.param_groups:
             for p in group["params"]:
                 self.state[p]["sum"].share_memory_()

@@ -16,7 +16,7 @@ __all__ = ["Adam", "adam"]
 
 
 class Coefficients(NamedTuple):
-    """The coefficients of a step, p -= rate · m / (√v + eps): ``rate`` and ``eps`` include the bias corrections."""
+    """The coefficients of a step, p -= rate · m / (√v + eps): `rate` and `eps` include the bias corrections."""
 
     rate: float
     eps: float
@@ -35,14 +35,14 @@ class Adam(Elementwise):
     v̂ = v / (1 - β₂ᵗ) correct for the start at zero (Kingma and Ba, 2014, *Adam: A Method for Stochastic Optimization*).
 
     Args:
-        params: the parameters to optimize, see :class:`~tensorgrad.optim.Optimizer`.
+        params: the parameters to optimize, see `tensorgrad.optim.Optimizer`.
         lr: the learning rate.
         betas: (β₁, β₂).
         eps: prevents division by zero.
         weight_decay: adds weight_decay · p to the gradient (L2 regularization).
         amsgrad: use the maximum of v so far (Reddi et al., 2018, *On the Convergence of Adam and Beyond*).
         maximize: move along the gradient instead of against it.
-        decoupled_weight_decay: shrink the parameter itself instead, as in :class:`AdamW`.
+        decoupled_weight_decay: shrink the parameter itself instead, as in `AdamW`.
         foreach, fused: accepted and ignored: there is only one implementation.
         capturable: accepted for parameters on CUDA, as in PyTorch.
         differentiable: let autograd differentiate through the step.

@@ -32,7 +32,7 @@ class Adamax(Elementwise):
     *Adam: A Method for Stochastic Optimization*, section 7.1).
 
     Args:
-        params: the parameters to optimize, see :class:`~tensorgrad.optim.Optimizer`.
+        params: the parameters to optimize, see `tensorgrad.optim.Optimizer`.
         lr: the learning rate.
         betas: (β₁, β₂).
         eps: prevents division by zero.

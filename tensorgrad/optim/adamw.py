@@ -13,7 +13,7 @@ __all__ = ["AdamW", "adamw"]
 class AdamW(Adam):
     """Adam with decoupled weight decay: p *= 1 - lr · weight_decay, independent of the gradient's statistics.
 
-    Loshchilov and Hutter, 2017, *Decoupled Weight Decay Regularization*. The arguments are those of :class:`Adam`.
+    Loshchilov and Hutter, 2017, *Decoupled Weight Decay Regularization*. The arguments are those of `Adam`.
 
     >>> import tensorgrad as torch
     >>> w = torch.ones(2, requires_grad=True)
@@ -51,5 +51,5 @@ class AdamW(Adam):
 
 
 def adamw(params: list[Tensor], grads: list[Tensor], *lists: list[Tensor], **settings: Any) -> None:
-    """Makes one step of :class:`AdamW` on lists of tensors, like :func:`~tensorgrad.optim.adam.adam`."""
+    """Makes one step of `AdamW` on lists of tensors, like `tensorgrad.optim.adam.adam`."""
     adam(params, grads, *lists, **{**settings, "decoupled_weight_decay": True})

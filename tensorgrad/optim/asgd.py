@@ -26,14 +26,14 @@ class Coefficients(NamedTuple):
 
 
 class ASGD(Elementwise):
-    """Gradient descent that also computes the average of the parameters over the steps, in its state ``"ax"``.
+    """Gradient descent that also computes the average of the parameters over the steps, in its state `"ax"`.
 
-    p = (1 - lambd · η) p - η g, where η = lr / (1 + lambd · lr · t)^alpha decreases from step to step. After ``t0``
+    p = (1 - lambd · η) p - η g, where η = lr / (1 + lambd · lr · t)^alpha decreases from step to step. After `t0`
     steps, each new p has the weight 1 / (t - t0) in the average; before, the average is p (Polyak and Juditsky, 1992,
     *Acceleration of stochastic approximation by averaging*; the schedule is that of Bottou, 2010).
 
     Args:
-        params: the parameters to optimize, see :class:`~tensorgrad.optim.Optimizer`.
+        params: the parameters to optimize, see `tensorgrad.optim.Optimizer`.
         lr: the learning rate.
         lambd: how fast the rate decays, and how much the parameters shrink.
         alpha: the exponent of the decay.

@@ -8,13 +8,13 @@ from tensorgrad.tensor import Tensor
 
 
 def check(name: str, value: Any, valid: bool) -> None:
-    """Raises ValueError, with PyTorch's message, unless ``valid``."""
+    """Raises ValueError, with PyTorch's message, unless `valid`."""
     if not valid:
         raise ValueError(f"Invalid {name}: {value}")
 
 
 def check_lr(lr: Any, nan: bool = False) -> None:
-    """Raises ValueError if the learning rate is negative, has several elements, or (unless ``nan``) is NaN."""
+    """Raises ValueError if the learning rate is negative, has several elements, or (unless `nan`) is NaN."""
     if isinstance(lr, Tensor) and lr.numel() != 1:
         raise ValueError("Tensor lr must be 1-element")
     check("learning rate", lr, not lr < 0.0 if nan else bool(lr >= 0.0))

@@ -3,7 +3,7 @@
 Such an update is a plain function of arrays, written once (in its optimizer's file) with the array module's in-place
 operations. This file decides how to run it: directly for small parameters; block by block for large ones, so that its
 many passes stay in the cache; on float32 copies for 16-bit parameters; and on tensors, by `recorded.py`, if autograd
-is to differentiate through the step (``differentiable=True``).
+is to differentiate through the step (`differentiable=True`).
 
 This is one of the few files outside the ops that access a tensor's array: an update is not recorded, and writing it
 with tensor ops would cost ten times as much for a small model.
@@ -38,13 +38,13 @@ BLOCK = 131_072
 class Elementwise(Optimizer):
     """An optimizer that moves every element by the same formula. A subclass defines three methods:
 
-    - ``_initial_state(group)`` returns the state of a parameter under a group's settings, in PyTorch's order, as
-      ``{name: a function of the parameter that creates the entry}``.
-    - ``_coefficients(group, t)`` returns the coefficients of step ``t``, a named tuple; it has no argument ``t`` if
-      they only depend on the settings. If the state has no ``"step"``, ``t`` is whether this is the first step.
-    - ``_update(xp, x, g, ..., n, ...)`` is the formula, which changes a parameter's array ``x`` in place. ``xp`` is the
-      array module, ``g`` the gradient's array and ``n`` the coefficients. Between ``g`` and ``n`` are the arrays of the
-      state by name, ``None`` for those that the settings do not need; after ``n``, the temporary arrays that it needs.
+    - `_initial_state(group)` returns the state of a parameter under a group's settings, in PyTorch's order, as
+      `{name: a function of the parameter that creates the entry}`.
+    - `_coefficients(group, t)` returns the coefficients of step `t`, a named tuple; it has no argument `t` if
+      they only depend on the settings. If the state has no `"step"`, `t` is whether this is the first step.
+    - `_update(xp, x, g, ..., n, ...)` is the formula, which changes a parameter's array `x` in place. `xp` is the
+      array module, `g` the gradient's array and `n` the coefficients. Between `g` and `n` are the arrays of the
+      state by name, `None` for those that the settings do not need; after `n`, the temporary arrays that it needs.
 
     >>> import tensorgrad as torch
     >>> from typing import NamedTuple
@@ -114,7 +114,7 @@ class Elementwise(Optimizer):
             closure: computes the loss and its gradients, and returns the loss.
 
         Returns:
-            The result of ``closure``, or ``None``.
+            The result of `closure`, or `None`.
         """
         if (
             self._optimizer_step_pre_hooks or self._optimizer_step_post_hooks
@@ -136,7 +136,7 @@ class Elementwise(Optimizer):
         return loss
 
     def _step_group(self, i: int, group: dict[str, Any]) -> None:
-        """Moves the parameters of group number ``i``."""
+        """Moves the parameters of group number `i`."""
         settings = self._settings_of(i, group)
         if settings.flagged:
             flags.check(self, group, settings.starts)
@@ -209,9 +209,9 @@ class Elementwise(Optimizer):
         return (None, sys.maxsize, _plain) if row is None else (row, row.elements, row.takes)
 
     def _move(self, p: Tensor, x: Any, arrays: list, settings: Settings, group: dict[str, Any], t: Any) -> None:
-        """Runs the update on a parameter's array ``x`` that is large, of an unusual kind, or new.
+        """Runs the update on a parameter's array `x` that is large, of an unusual kind, or new.
 
-        ``arrays`` are the gradient's and the state's arrays, or ``None``; all but the gradient's may be written.
+        `arrays` are the gradient's and the state's arrays, or `None`; all but the gradient's may be written.
         """
         update, pairs = self._update, self._complex_as_pairs
         n = settings.coefficients(self, group, t)
@@ -239,9 +239,9 @@ class Elementwise(Optimizer):
 
 
 def descent(xp: Any, x: Any, g: Any, n: Any, s: Any, r: Any) -> Any:
-    """Returns the gradient to descend along: negated to maximize, with the weight decay added unless it is ``None``.
+    """Returns the gradient to descend along: negated to maximize, with the weight decay added unless it is `None`.
 
-    The result is ``g`` or ``r``; ``s`` is overwritten.
+    The result is `g` or `r`; `s` is overwritten.
     """
     if n.maximize:
         g = xp.negative(g, r)
@@ -253,7 +253,7 @@ def descent(xp: Any, x: Any, g: Any, n: Any, s: Any, r: Any) -> Any:
 def shrink_and_decay(group: dict[str, Any]) -> tuple[Any, Any]:
     """Returns the factor of weight decay on a parameter, and the fraction of the parameter it adds to the gradient.
 
-    The first is used if weight decay is decoupled, the second otherwise; the unused one is ``None``.
+    The first is used if weight decay is decoupled, the second otherwise; the unused one is `None`.
     """
     decay = group["weight_decay"]
     if decay == 0:

@@ -33,7 +33,7 @@ def functional(optimizer: Any, name: str, kept: list[str]) -> Callable[..., None
         kept: the names of the entries of a parameter's state, one list argument each, in order.
 
     Returns:
-        ``step(params, grads, *lists of state tensors, **settings)``, which changes the tensors in these lists.
+        `step(params, grads, *lists of state tensors, **settings)`, which changes the tensors in these lists.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.optim.sgd import sgd

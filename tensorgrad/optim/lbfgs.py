@@ -19,21 +19,21 @@ LEAST_CURVATURE = 1e-10  # changes of the gradient with less curvature are ignor
 class LBFGS(Optimizer):
     """A quasi-Newton method that estimates the inverse Hessian from the last steps and changes of the gradient.
 
-    The direction is -H g, where H is computed from the last ``history_size`` steps s and gradient changes y by the
+    The direction is -H g, where H is computed from the last `history_size` steps s and gradient changes y by the
     two-loop recursion, starting from yᵀs / yᵀy times the identity (Nocedal, 1980, *Updating Quasi-Newton Matrices with
     Limited Storage*). It requires a deterministic loss: full batches, no dropout.
 
-    One ``step`` makes up to ``max_iter`` iterations, each of which calls the closure.
+    One `step` makes up to `max_iter` iterations, each of which calls the closure.
 
     Args:
         params: the parameters to optimize, in one group.
         lr: the length of a step, in units of the direction; with a line search, the first length to try.
-        max_iter: the maximum number of iterations per ``step``.
-        max_eval: the maximum number of calls of the closure per ``step``; by default 1.25 · ``max_iter``.
+        max_iter: the maximum number of iterations per `step`.
+        max_eval: the maximum number of calls of the closure per `step`; by default 1.25 · `max_iter`.
         tolerance_grad: stop if no element of the gradient is larger than this.
         tolerance_change: stop if the parameters, or the loss, change by less than this.
         history_size: the number of steps to remember.
-        line_search_fn: ``"strong_wolfe"``, or ``None`` for steps of the length ``lr``.
+        line_search_fn: `"strong_wolfe"`, or `None` for steps of the length `lr`.
 
     Raises:
         ValueError: the learning rate is negative, or there is more than one group.
@@ -79,16 +79,16 @@ class LBFGS(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any]) -> Any:
-        """Makes up to ``max_iter`` iterations.
+        """Makes up to `max_iter` iterations.
 
         Args:
             closure: computes the loss and its gradients, and returns the loss.
 
         Returns:
-            The first result of ``closure``.
+            The first result of `closure`.
 
         Raises:
-            RuntimeError: ``line_search_fn`` is unknown.
+            RuntimeError: `line_search_fn` is unknown.
         """
         if len(self.param_groups) != 1:
             raise AssertionError(f"Expected exactly one param_group, but got {len(self.param_groups)}")
@@ -165,7 +165,7 @@ class LBFGS(Optimizer):
         return torch.cat([_flat(torch.zeros_like(p) if p.grad is None else p.grad) for p in self._params])
 
     def _move(self, t: Any, d: Tensor) -> None:
-        """Moves all parameters by ``t`` times their parts of the vector ``d``."""
+        """Moves all parameters by `t` times their parts of the vector `d`."""
         start = 0
         for p in self._params:
             p = torch.view_as_real(p) if p.is_complex() else p

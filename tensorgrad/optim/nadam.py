@@ -31,19 +31,19 @@ class Coefficients(NamedTuple):
 class NAdam(Elementwise):
     """Adam with Nesterov momentum, which looks one step ahead.
 
-    m = β₁ m + (1 - β₁) g and v = β₂ v + (1 - β₂) g² as in :class:`Adam`, then
+    m = β₁ m + (1 - β₁) g and v = β₂ v + (1 - β₂) g² as in `Adam`, then
     p -= lr · ((1 - μₜ) / (1 - Πₜ) · g + μₜ₊₁ / (1 - Πₜ₊₁) · m) / (√v̂ + eps), where v̂ = v / (1 - β₂ᵗ),
     μₜ = β₁ (1 - 0.96^(t · momentum_decay) / 2), and Πₜ is the product of all μ up to μₜ (Dozat, 2016, *Incorporating
     Nesterov Momentum into Adam*).
 
     Args:
-        params: the parameters to optimize, see :class:`~tensorgrad.optim.Optimizer`.
+        params: the parameters to optimize, see `tensorgrad.optim.Optimizer`.
         lr: the learning rate.
         betas: (β₁, β₂).
         eps: prevents division by zero.
         weight_decay: adds weight_decay · p to the gradient (L2 regularization).
         momentum_decay: how fast μ increases.
-        decoupled_weight_decay: shrink the parameter itself instead, as in :class:`AdamW`.
+        decoupled_weight_decay: shrink the parameter itself instead, as in `AdamW`.
         foreach: accepted and ignored: there is only one implementation.
         maximize: move along the gradient instead of against it.
         capturable: accepted for parameters on CUDA, as in PyTorch.

@@ -1,6 +1,6 @@
 """The base class of all optimizers: parameter groups with their settings, state per parameter, saving, hooks.
 
-As in PyTorch, user-defined optimizers subclass :class:`Optimizer` and define ``step``.
+As in PyTorch, user-defined optimizers subclass `Optimizer` and define `step`.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ class Optimizer:
     """Base class of all optimizers.
 
     Args:
-        params: the tensors to optimize: an iterable of tensors, of ``(name, tensor)`` pairs, or of dictionaries with
-            the key ``"params"`` and settings that differ from ``defaults``, one for each group.
+        params: the tensors to optimize: an iterable of tensors, of `(name, tensor)` pairs, or of dictionaries with
+            the key `"params"` and settings that differ from `defaults`, one for each group.
         defaults: the settings.
 
     Raises:
-        TypeError: ``params`` is a tensor, a set, or contains something that is not a tensor.
+        TypeError: `params` is a tensor, a set, or contains something that is not a tensor.
         ValueError: there are no parameters, one is not a leaf, or one is in two groups.
 
     Attributes:
-        param_groups: a list of dictionaries, each with ``"params"`` and its settings; may be changed at any time.
+        param_groups: a list of dictionaries, each with `"params"` and its settings; may be changed at any time.
         state: one dictionary per parameter.
 
     >>> import tensorgrad as torch
@@ -96,7 +96,7 @@ class Optimizer:
             self.add_param_group(group)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Wraps a user-defined ``step``, so that hooks run around it."""
+        """Wraps a user-defined `step`, so that hooks run around it."""
         super().__init_subclass__(**kwargs)
         step = cls.__dict__.get("step")
         if step is not None and not getattr(step, "runs_hooks", False):
@@ -109,7 +109,7 @@ class Optimizer:
             closure: computes the loss and its gradients, and returns the loss.
 
         Returns:
-            The result of ``closure``, or ``None``.
+            The result of `closure`, or `None`.
         """
         raise NotImplementedError
 
@@ -124,7 +124,7 @@ class Optimizer:
                         clear_grad(p, False)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Adds parameters with their own settings: ``{"params": [...], "lr": 0.01}``. Raises the class's errors."""
+        """Adds parameters with their own settings: `{"params": [...], "lr": 0.01}`. Raises the class's errors."""
         if not isinstance(param_group, dict):
             raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
         _read_params(param_group)
@@ -158,7 +158,7 @@ class Optimizer:
     # --- saving ---
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns ``{"state": ..., "param_groups": ...}`` in PyTorch's format, with numbers for parameters."""
+        """Returns `{"state": ..., "param_groups": ...}` in PyTorch's format, with numbers for parameters."""
         for hook in self._optimizer_state_dict_pre_hooks.values():
             hook(self)
         number: dict[int, int] = {}
@@ -177,7 +177,7 @@ class Optimizer:
         return saved
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Loads settings and state saved by :meth:`state_dict`, here or in PyTorch.
+        """Loads settings and state saved by `state_dict`, here or in PyTorch.
 
         State is cast to its parameter's dtype and moved to its device.
 
@@ -230,37 +230,37 @@ class Optimizer:
     # --- hooks ---
 
     def register_step_pre_hook(self, hook: Callable) -> RemovableHandle:
-        """Calls ``hook(optimizer, args, kwargs)`` before every step; it may return other ``(args, kwargs)``."""
+        """Calls `hook(optimizer, args, kwargs)` before every step; it may return other `(args, kwargs)`."""
         return RemovableHandle.add(self._optimizer_step_pre_hooks, hook)
 
     def register_step_post_hook(self, hook: Callable) -> RemovableHandle:
-        """Calls ``hook(optimizer, args, kwargs)`` after every step."""
+        """Calls `hook(optimizer, args, kwargs)` after every step."""
         return RemovableHandle.add(self._optimizer_step_post_hooks, hook)
 
     def register_state_dict_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
-        """Calls ``hook(optimizer)`` before ``state_dict``."""
+        """Calls `hook(optimizer)` before `state_dict`."""
         return _add(self._optimizer_state_dict_pre_hooks, hook, prepend)
 
     def register_state_dict_post_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
-        """Calls ``hook(optimizer, state_dict)`` after ``state_dict``; a result, if any, replaces the dictionary."""
+        """Calls `hook(optimizer, state_dict)` after `state_dict`; a result, if any, replaces the dictionary."""
         return _add(self._optimizer_state_dict_post_hooks, hook, prepend)
 
     def register_load_state_dict_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
-        """Calls ``hook(optimizer, state_dict)`` before loading; a result, if any, is loaded instead."""
+        """Calls `hook(optimizer, state_dict)` before loading; a result, if any, is loaded instead."""
         return _add(self._optimizer_load_state_dict_pre_hooks, hook, prepend)
 
     def register_load_state_dict_post_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
-        """Calls ``hook(optimizer)`` after loading."""
+        """Calls `hook(optimizer)` after loading."""
         return _add(self._optimizer_load_state_dict_post_hooks, hook, prepend)
 
 
 def register_optimizer_step_pre_hook(hook: Callable) -> RemovableHandle:
-    """Calls ``hook(optimizer, args, kwargs)`` before every step of every optimizer.
+    """Calls `hook(optimizer, args, kwargs)` before every step of every optimizer.
 
-    It may return a pair of other ``args`` and ``kwargs``, or None.
+    It may return a pair of other `args` and `kwargs`, or None.
 
     Returns:
-        A handle, whose ``remove()`` unregisters the hook.
+        A handle, whose `remove()` unregisters the hook.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.optim.optimizer import register_optimizer_step_pre_hook
@@ -273,12 +273,12 @@ def register_optimizer_step_pre_hook(hook: Callable) -> RemovableHandle:
 
 
 def register_optimizer_step_post_hook(hook: Callable) -> RemovableHandle:
-    """Calls ``hook(optimizer, args, kwargs)`` after every step of every optimizer.
+    """Calls `hook(optimizer, args, kwargs)` after every step of every optimizer.
 
     Its result is ignored.
 
     Returns:
-        A handle, whose ``remove()`` unregisters the hook.
+        A handle, whose `remove()` unregisters the hook.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.optim.optimizer import register_optimizer_step_post_hook
@@ -291,7 +291,7 @@ def register_optimizer_step_post_hook(hook: Callable) -> RemovableHandle:
 
 
 def run_hooked(step: Callable, args: tuple, kwargs: dict) -> Any:
-    """Runs ``step(*args, **kwargs)`` and the hooks around it. The first argument, also seen by hooks, is the optimizer.
+    """Runs `step(*args, **kwargs)` and the hooks around it. The first argument, also seen by hooks, is the optimizer.
 
     Raises: RuntimeError if a hook returns something that is not a pair of arguments.
     """
@@ -332,7 +332,7 @@ def _or(given: Any, otherwise: Any) -> Any:
 
 
 def _read_params(group: dict[str, Any]) -> None:
-    """Converts ``group["params"]`` to a list of tensors; names given with them go to ``group["param_names"]``."""
+    """Converts `group["params"]` to a list of tensors; names given with them go to `group["param_names"]`."""
     params = group["params"]
     if isinstance(params, set):
         raise TypeError(
@@ -350,7 +350,7 @@ def _read_params(group: dict[str, Any]) -> None:
 
 
 def _cast(param: Tensor, value: Any, group: dict[str, Any], key: Any = None) -> Any:
-    """Casts saved state for its parameter. ``step`` counts are only cast for optimizers that keep them on a device."""
+    """Casts saved state for its parameter. `step` counts are only cast for optimizers that keep them on a device."""
     if isinstance(value, Tensor):
         if key == "step":
             there = group.get("capturable") or group.get("fused")

@@ -15,7 +15,7 @@ __all__ = ["RAdam", "radam"]
 
 
 class Coefficients(NamedTuple):
-    """The coefficients of a step: p -= rate · m, divided by √v + eps if ``adaptive``."""
+    """The coefficients of a step: p -= rate · m, divided by √v + eps if `adaptive`."""
 
     rate: float
     adaptive: bool
@@ -31,18 +31,18 @@ class Coefficients(NamedTuple):
 class RAdam(Elementwise):
     """Adam that uses the mean squared gradient only after enough steps for a reliable estimate.
 
-    With m̂ and v as in :class:`Adam`, p -= lr · m̂ in the first steps. As soon as ρₜ = ρ - 2 t β₂ᵗ / (1 - β₂ᵗ), where
+    With m̂ and v as in `Adam`, p -= lr · m̂ in the first steps. As soon as ρₜ = ρ - 2 t β₂ᵗ / (1 - β₂ᵗ), where
     ρ = 2 / (1 - β₂) - 1, exceeds 5, p -= lr · r · m̂ · √(1 - β₂ᵗ) / (√v + eps), where
     r² = (ρₜ - 4) (ρₜ - 2) ρ / ((ρ - 4) (ρ - 2) ρₜ) (Liu et al., 2019, *On the Variance of the Adaptive Learning Rate
     and Beyond*).
 
     Args:
-        params: the parameters to optimize, see :class:`~tensorgrad.optim.Optimizer`.
+        params: the parameters to optimize, see `tensorgrad.optim.Optimizer`.
         lr: the learning rate.
         betas: (β₁, β₂).
         eps: prevents division by zero.
         weight_decay: adds weight_decay · p to the gradient (L2 regularization).
-        decoupled_weight_decay: shrink the parameter itself instead, as in :class:`AdamW`.
+        decoupled_weight_decay: shrink the parameter itself instead, as in `AdamW`.
         foreach: accepted and ignored: there is only one implementation.
         maximize: move along the gradient instead of against it.
         capturable: accepted for parameters on CUDA, as in PyTorch.

@@ -1,6 +1,6 @@
 """An element-wise update as a chain of recorded tensor ops, so that gradients flow through an optimizer's step.
 
-The update functions are written with an array module's in-place operations. Here they get :data:`RECORDED` instead of
+The update functions are written with an array module's in-place operations. Here they get `RECORDED` instead of
 the module, and slots instead of arrays: writing to a slot stores a new tensor in it, which autograd can track, instead
 of overwriting a tensor that it still needs.
 """
@@ -26,7 +26,7 @@ class Slot:
         self.value = value
 
     def __setitem__(self, key: Any, other: Slot) -> None:
-        """Implements ``slot[...] = other`` as a copy without history, as PyTorch initializes a momentum buffer."""
+        """Implements `slot[...] = other` as a copy without history, as PyTorch initializes a momentum buffer."""
         self.value = other.value.detach().clone()
 
 
@@ -35,7 +35,7 @@ def _value(argument: Any) -> Any:
 
 
 def _into_last(function: Callable) -> Callable:
-    """Adds the array module's calling convention: the last argument, or ``out``, gets the result and is returned."""
+    """Adds the array module's calling convention: the last argument, or `out`, gets the result and is returned."""
 
     def call(*arguments: Any, out: Any = None) -> Slot:
         given = arguments
@@ -95,7 +95,7 @@ def step_group(optimizer: Any, group: dict[str, Any], settings: Settings) -> Non
 
 
 def _move(optimizer: Any, p: Any, tensors: list, n: Any) -> None:
-    """Runs the update on a parameter, its gradient and its state (``tensors``, or ``None``)."""
+    """Runs the update on a parameter, its gradient and its state (`tensors`, or `None`)."""
     split = optimizer._complex_as_pairs and p.is_complex()
     grad, *kept = tensors
     # Copies, because autograd may need the values that are about to be replaced.

@@ -32,7 +32,7 @@ class RMSprop(Elementwise):
     v = alpha · v + (1 - alpha) g² (Hinton, 2012, *Neural Networks for Machine Learning*, lecture 6e).
 
     Args:
-        params: the parameters to optimize, see :class:`~tensorgrad.optim.Optimizer`.
+        params: the parameters to optimize, see `tensorgrad.optim.Optimizer`.
         lr: the learning rate.
         alpha: the fraction of v that is kept in each step.
         eps: prevents division by zero.

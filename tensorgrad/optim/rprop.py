@@ -31,12 +31,12 @@ class Coefficients(NamedTuple):
 class Rprop(Elementwise):
     """Moves each element by its own step size; only the sign of the gradient is used.
 
-    The step size is multiplied by ``etas[1]`` while the gradient keeps its sign. If the sign changes, it is multiplied
-    by ``etas[0]``, and the element does not move in this step (Riedmiller and Braun, 1993, *A direct adaptive method
+    The step size is multiplied by `etas[1]` while the gradient keeps its sign. If the sign changes, it is multiplied
+    by `etas[0]`, and the element does not move in this step (Riedmiller and Braun, 1993, *A direct adaptive method
     for faster backpropagation learning*). Use full batches: the signs of mini-batch gradients are mostly noise.
 
     Args:
-        params: the parameters to optimize, see :class:`~tensorgrad.optim.Optimizer`.
+        params: the parameters to optimize, see `tensorgrad.optim.Optimizer`.
         lr: the initial step size.
         etas: the factors on the step size after a change of sign, and otherwise.
         step_sizes: the minimum and the maximum step size.

@@ -20,7 +20,7 @@ class Constants:
     """The coefficients of a step as zero-dimensional NumPy arrays, for updates of arrays of one dtype.
 
     This halves the time of an operation on a small array, as every operation would convert a Python scalar again.
-    ``None`` and booleans are not converted.
+    `None` and booleans are not converted.
 
     Attributes:
         t: the step.
@@ -37,7 +37,7 @@ class Constants:
         self.t: Any = _NEVER
 
     def become(self, t: Any, coefficients: Any) -> None:
-        """Updates the constants to the coefficients of step ``t``, as far as they changed."""
+        """Updates the constants to the coefficients of step `t`, as far as they changed."""
         n, last = self.n, self._last or (_NEVER,) * len(coefficients)
         self._last = None  # if a conversion fails, all are converted again next time
         for name, new, old in zip(coefficients._fields, coefficients, last, strict=True):
@@ -61,10 +61,10 @@ class Settings:
     """A group's settings at its last step, with values that can be reused while they do not change.
 
     Attributes:
-        starts: the entries of a parameter's state: ``{name: the function that creates it}``.
-        names: the entries that the update takes, in its order; ``None`` for those that these settings do not need.
+        starts: the entries of a parameter's state: `{name: the function that creates it}`.
+        names: the entries that the update takes, in its order; `None` for those that these settings do not need.
         flagged: whether one of PyTorch's flags is set, which requires checks.
-        ready: ``{parameter: (its array, temporaries like it, constants)}`` for small parameters.
+        ready: `{parameter: (its array, temporaries like it, constants)}` for small parameters.
     """
 
     __slots__ = (
@@ -105,7 +105,7 @@ class Settings:
         self._steady = _steady(self._seen)
 
     def coefficients(self, optimizer: Any, group: dict[str, Any], t: Any) -> Any:
-        """Returns the coefficients of step ``t``."""
+        """Returns the coefficients of step `t`."""
         made = self._coefficients
         if made is None or made[0] != t:
             if not self._steady:  # a setting may be a tensor
@@ -114,7 +114,7 @@ class Settings:
         return made[1]
 
     def constants(self, dtype: np.dtype, coefficients: Any) -> Constants:
-        """Returns the constants for arrays of this dtype, named like ``coefficients``; maybe those of another step."""
+        """Returns the constants for arrays of this dtype, named like `coefficients`; maybe those of another step."""
         made = self._constants.get(dtype)
         if made is None:
             made = self._constants[dtype] = Constants(dtype, coefficients._fields)

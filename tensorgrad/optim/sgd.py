@@ -15,7 +15,7 @@ __all__ = ["SGD", "sgd"]
 
 
 class Coefficients(NamedTuple):
-    """The coefficients of a step. ``None`` means no change."""
+    """The coefficients of a step. `None` means no change."""
 
     lr: float
     decay: float | None  # weight_decay
@@ -33,7 +33,7 @@ class SGD(Elementwise):
     the convergence of iteration methods*); the first b is g.
 
     Args:
-        params: the parameters to optimize, see :class:`~tensorgrad.optim.Optimizer`.
+        params: the parameters to optimize, see `tensorgrad.optim.Optimizer`.
         lr: the learning rate.
         momentum: the factor on the sum in each step.
         dampening: each gradient is added with the factor 1 - dampening.
@@ -45,7 +45,7 @@ class SGD(Elementwise):
         differentiable: let autograd differentiate through the step.
 
     Raises:
-        ValueError: a setting is negative, or ``nesterov`` is used without momentum or with dampening.
+        ValueError: a setting is negative, or `nesterov` is used without momentum or with dampening.
 
     >>> import tensorgrad as torch
     >>> w = torch.ones(2, requires_grad=True)

@@ -13,7 +13,7 @@ class SparseAdam(Optimizer):
     """Not available: it only supports sparse gradients, and all tensors here are dense.
 
     Raises:
-        NotImplementedError: always. Use :class:`~tensorgrad.optim.Adam`, which does the same for dense gradients.
+        NotImplementedError: always. Use `tensorgrad.optim.Adam`, which does the same for dense gradients.
 
     >>> import tensorgrad as torch
     >>> torch.optim.SparseAdam([torch.ones(2, requires_grad=True)])

@@ -33,7 +33,7 @@ def get_ema_avg_fn(decay: float = 0.999) -> Callable[[Tensor, Tensor, Any], Tens
         decay: from 0 to 1.
 
     Raises:
-        ValueError: ``decay`` is out of range.
+        ValueError: `decay` is out of range.
 
     >>> import tensorgrad as torch
     >>> average = torch.optim.swa_utils.get_ema_avg_fn(0.75)
@@ -65,7 +65,7 @@ def get_swa_avg_fn() -> Callable[[Tensor, Tensor, Any], Tensor]:
 
 
 def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[[list, list, Any], None]:
-    """Like :func:`get_ema_avg_fn`, for lists of tensors of one dtype; the averages are updated in place.
+    """Like `get_ema_avg_fn`, for lists of tensors of one dtype; the averages are updated in place.
 
     >>> import tensorgrad as torch
     >>> average = [torch.tensor(1.0)]
@@ -87,7 +87,7 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[[list, list, Any], No
 
 
 def get_swa_multi_avg_fn() -> Callable[[list, list, Any], None]:
-    """Like :func:`get_swa_avg_fn`, for lists of tensors of one dtype; the averages are updated in place.
+    """Like `get_swa_avg_fn`, for lists of tensors of one dtype; the averages are updated in place.
 
     >>> import tensorgrad as torch
     >>> average = [torch.tensor(1.0)]
@@ -109,14 +109,14 @@ def get_swa_multi_avg_fn() -> Callable[[list, list, Any], None]:
 
 
 class AveragedModel(Module):
-    """A copy of a model whose weights are the average of the model's weights at each ``update_parameters``.
+    """A copy of a model whose weights are the average of the model's weights at each `update_parameters`.
 
     Args:
         model: the model that is being trained.
         device: the device of the copy; by default that of the model.
         avg_fn: (average, current, number of models in the average) → the new average; by default the plain mean. See
-            :func:`get_ema_avg_fn`.
-        multi_avg_fn: the same for lists of tensors, in place; see :func:`get_ema_multi_avg_fn`.
+            `get_ema_avg_fn`.
+        multi_avg_fn: the same for lists of tensors, in place; see `get_ema_multi_avg_fn`.
         use_buffers: average the buffers too; otherwise they are copied from the model.
 
     Attributes:
@@ -160,7 +160,7 @@ class AveragedModel(Module):
         return self.module(*args, **kwargs)
 
     def update_parameters(self, model: Module) -> None:
-        """Adds the current weights of ``model`` to the average."""
+        """Adds the current weights of `model` to the average."""
         mine, theirs = (
             [t.detach() for t in (chain(m.parameters(), m.buffers()) if self.use_buffers else m.parameters())]
             for m in (self.module, model)
@@ -224,13 +224,13 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
 
 
 class SWALR(LRScheduler):
-    """Anneals the rate from its current value to the constant ``swa_lr`` in ``anneal_epochs`` steps.
+    """Anneals the rate from its current value to the constant `swa_lr` in `anneal_epochs` steps.
 
     Args:
         optimizer: the optimizer whose learning rates are set.
         swa_lr: the final rate, one for all or one per group.
         anneal_epochs: the number of steps.
-        anneal_strategy: ``cos`` or ``linear``.
+        anneal_strategy: `cos` or `linear`.
         last_epoch: the number of steps already taken; -1 to start.
 
     Raises:
@@ -266,7 +266,7 @@ class SWALR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def anneal_func(self, t: float) -> float:
-        """Returns the progress from the first rate to the last, from 0 to 1, after a fraction ``t`` of the steps."""
+        """Returns the progress from the first rate to the last, from 0 to 1, after a fraction `t` of the steps."""
         return (1 - math.cos(math.pi * t)) / 2 if self._anneal_strategy == "cos" else t
 
     def get_lr(self) -> list[Any]:

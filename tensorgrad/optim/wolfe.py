@@ -60,7 +60,7 @@ def _close_in(
     trials: int,
     tried: int,
 ) -> tuple[Point, int]:
-    """Searches an interval that contains an acceptable point; ``ends[low]`` is the better end so far."""
+    """Searches an interval that contains an acceptable point; `ends[low]` is the better end so far."""
     low, slow = _lower(ends), False
     while tried < trials and not short(abs(ends[1].t - ends[0].t)):
         high = 1 - low
@@ -103,7 +103,7 @@ def _lower(ends: list[Point]) -> int:
 
 
 def _interpolate(a: Point, b: Point, bounds: tuple[Any, Any] | None) -> Any:
-    """Returns the minimum of the cubic through two points with their slopes, within ``bounds`` or between them."""
+    """Returns the minimum of the cubic through two points with their slopes, within `bounds` or between them."""
     if a.t > b.t:
         a, b = b, a
     least, most = (a.t, b.t) if bounds is None else bounds

@@ -1,6 +1,6 @@
 """Helpers around training: data loading, removable hooks, gradient checkpointing.
 
-``import tensorgrad`` itself needs none of these modules, so each one is loaded when it is first used.
+`import tensorgrad` itself needs none of these modules, so each one is loaded when it is first used.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""The handle returned by every ``register_..._hook``, under PyTorch's name for it."""
+"""The handle returned by every `register_..._hook`, under PyTorch's name for it."""
 
 from tensorgrad.autograd.handles import RemovableHandle
 

@@ -41,7 +41,7 @@ MISSING = {
     "torch.ao", "torch.cond", "torch.export", "torch.futures", "torch.library", "torch.package",
     "torch.quantization",
 }  # fmt: skip
-PLACEHOLDERS = {"torch.name", "torch.xlog1py_demo"}
+PLACEHOLDERS = {"torch.name", "torch.nn.functional.squareplus"}
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

@@ -1,18 +1,18 @@
 """Convolution on plain arrays, in one implementation for one, two and three spatial dimensions.
 
 Everything is based on one matrix product. Each output point reads a window of the input; written out as columns of
-``channels * taps`` numbers, the windows of many points form a matrix, and
+`channels * taps` numbers, the windows of many points form a matrix, and
 
-- the forward pass is ``weights @ columns`` (gather the windows, multiply),
-- the gradient of the weights is ``columns @ grad.T``,
-- the gradient of the input is the forward pass's transpose: ``weights.T @ grad``, whose rows are added back at the
+- the forward pass is `weights @ columns` (gather the windows, multiply),
+- the gradient of the weights is `columns @ grad.T`,
+- the gradient of the input is the forward pass's transpose: `weights.T @ grad`, whose rows are added back at the
   windows' positions (multiply, scatter). A transposed convolution is that same function.
 
-The columns are up to ``taps`` times larger than the input, so they are made and used in pieces (a few small images, or
+The columns are up to `taps` times larger than the input, so they are made and used in pieces (a few small images, or
 some rows of a large one): a piece stays in the processor's cache, where making it costs little.
 
-Shapes: ``x`` is (N, C, *S), ``w`` is (O, C / groups, *K), the output is (N, O, *P); ``stride``, ``padding`` and
-``dilation`` hold one int per spatial dimension. Complex gradients are plain transposes: the caller conjugates.
+Shapes: `x` is (N, C, *S), `w` is (O, C / groups, *K), the output is (N, O, *P); `stride`, `padding` and
+`dilation` hold one int per spatial dimension. Complex gradients are plain transposes: the caller conjugates.
 
 Source: Chellapilla, Puri, Simard, "High Performance Convolutional Neural Networks for Document Processing", 2006
 (convolution as a matrix product); Dumoulin, Visin, "A guide to convolution arithmetic for deep learning", 2016.
@@ -32,9 +32,9 @@ PIECE_COLUMNS = 512
 
 
 def conv(xp, x, w, bias, stride, padding, dilation, groups):
-    """Convolves (cross-correlates, as in PyTorch) ``x`` with ``w`` and adds ``bias``, an (O,) array or None.
+    """Convolves (cross-correlates, as in PyTorch) `x` with `w` and adds `bias`, an (O,) array or None.
 
-    Returns a new contiguous (N, O, *P) array of ``x``'s dtype.
+    Returns a new contiguous (N, O, *P) array of `x`'s dtype.
 
     >>> import numpy as np
     >>> conv(np, np.arange(5.0).reshape(1, 1, 5), np.ones((1, 1, 3)), None, (1,), (0,), (1,), 1).tolist()
@@ -69,9 +69,9 @@ def conv(xp, x, w, bias, stride, padding, dilation, groups):
 
 
 def conv_grad_weight(xp, g, x, w_shape, stride, padding, dilation, groups):
-    """The gradient of :func:`conv` for its weights, from the output's gradient ``g`` (N, O, *P) and the input ``x``.
+    """The gradient of `conv` for its weights, from the output's gradient `g` (N, O, *P) and the input `x`.
 
-    Returns an array of shape ``w_shape`` and of ``g``'s dtype.
+    Returns an array of shape `w_shape` and of `g`'s dtype.
 
     >>> import numpy as np
     >>> x = np.arange(5.0).reshape(1, 1, 5)
@@ -99,9 +99,9 @@ def conv_grad_weight(xp, g, x, w_shape, stride, padding, dilation, groups):
 
 
 def conv_grad_input(xp, g, w, x_shape, stride, padding, dilation, groups):
-    """The gradient of :func:`conv` for its input, from the output's gradient ``g`` (N, O, *P) and the weights.
+    """The gradient of `conv` for its input, from the output's gradient `g` (N, O, *P) and the weights.
 
-    Returns an array of shape ``x_shape`` and of ``g``'s dtype.
+    Returns an array of shape `x_shape` and of `g`'s dtype.
 
     >>> import numpy as np
     >>> conv_grad_input(np, np.ones((1, 1, 3)), np.ones((1, 1, 3)), (1, 1, 5), (1,), (0,), (1,), 1).tolist()
@@ -125,9 +125,9 @@ def conv_grad_input(xp, g, w, x_shape, stride, padding, dilation, groups):
 
 
 def conv_transpose(xp, x, w, bias, stride, padding, output_padding, dilation, groups):
-    """The transposed convolution of ``x`` (N, C, *S) with ``w`` (C, O / groups, *K) plus ``bias``, (O,) or None.
+    """The transposed convolution of `x` (N, C, *S) with `w` (C, O / groups, *K) plus `bias`, (O,) or None.
 
-    It is the gradient of a convolution that goes from O to C channels. Returns a new array of ``x``'s dtype.
+    It is the gradient of a convolution that goes from O to C channels. Returns a new array of `x`'s dtype.
 
     >>> import numpy as np
     >>> conv_transpose(np, np.array([[[1.0, 2.0]]]), np.ones((1, 1, 2)), None, (2,), (0,), (0,), (1,), 1).tolist()
@@ -151,9 +151,9 @@ def widen(xp, array):
 
 
 def _columns(xp, x, kernel, points, stride, padding, dilation, groups):
-    """Yields ``(first, last, start, stop, columns)``: the windows of images first..last, output points start..stop.
+    """Yields `(first, last, start, stop, columns)`: the windows of images first..last, output points start..stop.
 
-    ``columns`` is (groups, C / groups * taps, images * points) and is overwritten by the next piece.
+    `columns` is (groups, C / groups * taps, images * points) and is overwritten by the next piece.
     """
     batch, channels, dims = x.shape[0], x.shape[1], len(kernel)
     depth = channels * prod(kernel)
@@ -199,7 +199,7 @@ def _columns(xp, x, kernel, points, stride, padding, dilation, groups):
 
 
 def _pieces(batch, points, column_bytes):
-    """Returns how many images make a piece, and the regions ``(slices, start, stop)`` of output points."""
+    """Returns how many images make a piece, and the regions `(slices, start, stop)` of output points."""
     fitting = max(PIECE_BYTES // max(column_bytes, 1), PIECE_COLUMNS)
     images = fitting // prod(points)
     if images >= 1:
@@ -221,7 +221,7 @@ def _pieces(batch, points, column_bytes):
 
 
 def _even(total, most):
-    """The size of a part when ``total`` is split into the fewest nearly equal parts of at most ``most``."""
+    """The size of a part when `total` is split into the fewest nearly equal parts of at most `most`."""
     most = min(max(most, 1), total)
     return -(-total // -(-total // most))
 
@@ -245,7 +245,7 @@ def _plain_product(kernel, stride, padding, size, points):
 
 
 def _scatter(xp, g, w, out, stride, padding, dilation, groups):
-    """Fills ``out`` (N, C, *S) with the windows' contributions ``w.T @ g``, added up where windows overlap."""
+    """Fills `out` (N, C, *S) with the windows' contributions `w.T @ g`, added up where windows overlap."""
     batch, channels, *size = out.shape
     inner, kernel, points = channels // groups, w.shape[2:], g.shape[2:]
     taps = prod(kernel)
@@ -292,7 +292,7 @@ def _scatter(xp, g, w, out, stride, padding, dilation, groups):
 
 
 def _add_taps(xp, total, columns, offsets, begins, step):
-    """Adds ``columns`` (groups, taps, C / groups, images, *region) to ``total`` (groups, C / groups, images, *S)."""
+    """Adds `columns` (groups, taps, C / groups, images, *region) to `total` (groups, C / groups, images, *S)."""
     for tap, offset in enumerate(offsets):
         place = [
             slice(b + o, b + o + (n - 1) * s + 1, s) for b, o, n, s in zip(begins, offset, columns.shape[4:], step)
@@ -323,7 +323,7 @@ def _worth_flattening(points, full, stride):
 
 
 def conv_shape(x_shape, w_shape, stride, padding, dilation, groups):
-    """The shape of :func:`conv`'s result for ``x`` of (N, C, *S) and ``w`` of (O, C / groups, *K).
+    """The shape of `conv`'s result for `x` of (N, C, *S) and `w` of (O, C / groups, *K).
 
     Raises: RuntimeError, with PyTorch's message, if the arguments do not fit together.
 
@@ -351,7 +351,7 @@ def conv_shape(x_shape, w_shape, stride, padding, dilation, groups):
 
 
 def conv_transpose_shape(x_shape, w_shape, stride, padding, output_padding, dilation, groups):
-    """The shape of :func:`conv_transpose`'s result for ``x`` of (N, C, *S) and ``w`` of (C, O / groups, *K).
+    """The shape of `conv_transpose`'s result for `x` of (N, C, *S) and `w` of (C, O / groups, *K).
 
     Raises: RuntimeError, with PyTorch's message, if the arguments do not fit together.
 
@@ -433,7 +433,7 @@ def _check_sizes(x_shape, w_shape):
 
 
 def _named(name, values, fill, joint):
-    """Formats ``height: 1 width: 2`` and the like; PyTorch runs one dimension as two, the first of them filled in."""
+    """Formats `height: 1 width: 2` and the like; PyTorch runs one dimension as two, the first of them filled in."""
     values = (fill, *values) if len(values) == 1 else tuple(values)
     words = ("depth", "height", "width")[-len(values) :]
     return " ".join(f"{name}{joint}{word}: {value}" for word, value in zip(words, values))

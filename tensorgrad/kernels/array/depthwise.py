@@ -5,7 +5,7 @@ taps of one row of the kernel are written out here, as shifted copies of the pad
 line. A product with the weights gives a line of sums for every row of the kernel, and these lines are added up, each
 shifted by its row's offset in the image: a shifted line is a slice of it.
 
-Shapes and parameters are those of ``conv.py``; the stride is 1.
+Shapes and parameters are those of `conv.py`; the stride is 1.
 """
 
 from itertools import product
@@ -25,7 +25,7 @@ def suits(xp, x_shape, w_shape, stride, groups):
 
 
 def conv(x, w, bias, out, padding, dilation, groups):
-    """Fills ``out`` (N, O, *P) with the convolution of ``x`` (N, C, *S) and ``w``, plus ``bias`` (O,) or None."""
+    """Fills `out` (N, O, *P) with the convolution of `x` (N, C, *S) and `w`, plus `bias` (O,) or None."""
     own = w.shape[0] // groups
     points = out.shape[2:]
     # (groups, rows of the kernel and outputs, inputs and taps of a row)
@@ -47,7 +47,7 @@ def conv(x, w, bias, out, padding, dilation, groups):
 
 
 def grad_weight(g, x, w_shape, padding, dilation, groups):
-    """The gradient of :func:`conv` for its weights, from ``g`` (N, O, *P) and ``x`` (N, C, *S)."""
+    """The gradient of `conv` for its weights, from `g` (N, O, *P) and `x` (N, C, *S)."""
     own, points = w_shape[0] // groups, g.shape[2:]
     rows = prod(w_shape[2:-1])
     total = np.zeros((groups, rows, own, w_shape[1] * w_shape[-1]), g.dtype)
@@ -65,9 +65,9 @@ def grad_weight(g, x, w_shape, padding, dilation, groups):
 
 
 def _lines(x, w_shape, padding, dilation, groups):
-    """Yields ``(images, some, lines, size)``: slices of images and of groups, and their lines for a row's taps.
+    """Yields `(images, some, lines, size)`: slices of images and of groups, and their lines for a row's taps.
 
-    ``lines`` is (groups, C / groups * taps of a row, length): the padded images (of ``size``), each channel's
+    `lines` is (groups, C / groups * taps of a row, length): the padded images (of `size`), each channel's
     concatenated, once for every tap and beginning at that tap.
     """
     batch, inner, taps = x.shape[0], w_shape[1], w_shape[-1]
@@ -97,14 +97,14 @@ def _lines(x, w_shape, padding, dilation, groups):
 
 
 def _row_offsets(w_shape, dilation, size):
-    """Returns the offset of each row of the kernel from the first in a line of images of ``size``."""
+    """Returns the offset of each row of the kernel from the first in a line of images of `size`."""
     pitch = [prod(size[axis + 1 :]) for axis in range(len(size) - 1)]
     steps = [range(0, k * d * p, d * p) for k, d, p in zip(w_shape[2:-1], dilation, pitch)]
     return [sum(offset) for offset in product(*steps)]
 
 
 def _points_of(line, count, points, size):
-    """Views the output points in lines (groups, channels, length) over ``count`` images of ``size``."""
+    """Views the output points in lines (groups, channels, length) over `count` images of `size`."""
     pitch = [prod(size[axis:]) * line.itemsize for axis in range(len(size) + 1)]
     shape = (*line.shape[:2], count, *points)
     return np.lib.stride_tricks.as_strided(line, shape, (*line.strides[:2], *pitch))

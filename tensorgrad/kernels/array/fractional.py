@@ -26,9 +26,9 @@ def starts(xp, samples, n, kernel, points):
 
 
 def fractional_max_pool(xp, x, samples, kernel, size):
-    """Returns the maximum of each window and its index: ``(values, indices)``, both (N, C, *size).
+    """Returns the maximum of each window and its index: `(values, indices)`, both (N, C, *size).
 
-    ``x`` is (N, C, *S) and ``samples`` (N, C, dims): a number between 0 and 1 for each dimension; in two dimensions
+    `x` is (N, C, *S) and `samples` (N, C, dims): a number between 0 and 1 for each dimension; in two dimensions
     that of the width is first. Of equal maxima the first counts, of several nan the last.
 
     >>> import numpy as np

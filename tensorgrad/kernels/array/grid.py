@@ -91,7 +91,7 @@ def extension(size, mode, padding, align):
     """Returns which input element is at each position of the extended one: an array of indices, -1 for zero.
 
     The first tap of a point, moved within one period or to just outside, then has index `first + shift`; see
-    :func:`_index`.
+    `_index`.
     """
     count = COUNT[mode]
     around = np.arange(-count, size + count)
@@ -222,10 +222,10 @@ def _weight(weights, tap):
 
 
 def grid_sample(xp, x, grid, mode, padding, align):
-    """Samples ``x`` (N, C, *S) at the points ``grid`` (N, *P, dims): (N, C, *P).
+    """Samples `x` (N, C, *S) at the points `grid` (N, *P, dims): (N, C, *P).
 
-    A point is (x, y) or (x, y, z), from -1 to 1: the centers of the outermost elements if ``align``, else their outer
-    edges. ``mode``: "nearest", "bilinear" (in three dimensions trilinear), "bicubic". ``padding`` gives the values
+    A point is (x, y) or (x, y, z), from -1 to 1: the centers of the outermost elements if `align`, else their outer
+    edges. `mode`: "nearest", "bilinear" (in three dimensions trilinear), "bicubic". `padding` gives the values
     outside: "zeros", "border" or "reflection".
 
     >>> import numpy as np
@@ -256,7 +256,7 @@ def grid_sample(xp, x, grid, mode, padding, align):
 
 
 def grid_sample_grad(xp, g, x, grid, mode, padding, align, needs):
-    """Returns the gradients of :func:`grid_sample` for ``x`` and ``grid``; zeros for those not in ``needs``.
+    """Returns the gradients of `grid_sample` for `x` and `grid`; zeros for those not in `needs`.
 
     >>> import numpy as np
     >>> x, grid = np.arange(4.0).reshape(1, 1, 2, 2), np.zeros((1, 1, 1, 2))

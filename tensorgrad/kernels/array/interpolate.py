@@ -125,9 +125,9 @@ def _filtered(mode, n, m, align, scale, dtype):
 
 @lru_cache(maxsize=256)
 def _bands(mode, n, m, align, scale, dtype, transposed, block):
-    """Splits the matrix of :func:`neighbours` (or its transpose) into dense blocks.
+    """Splits the matrix of `neighbours` (or its transpose) into dense blocks.
 
-    Returns ``(rows, columns, block, its transpose)``.
+    Returns `(rows, columns, block, its transpose)`.
 
     Cached, since the next step of a training loop, or the next image, needs the same.
     """
@@ -154,11 +154,11 @@ def _bands(mode, n, m, align, scale, dtype, transposed, block):
 
 
 def interpolate(xp, x, mode, size, align, scales):
-    """Resizes ``x`` (N, C, *S) to (N, C, *size).
+    """Resizes `x` (N, C, *S) to (N, C, *size).
 
-    ``mode`` is "nearest", "nearest-exact", "linear", "cubic", or "linear-aa", "cubic-aa", "lanczos-aa" for filters that
-    are widened where the image shrinks. ``align``: the centers of the outermost elements keep their positions, instead
-    of their outer edges. ``scales``: None, or a factor (or None) for each dimension, used for the positions.
+    `mode` is "nearest", "nearest-exact", "linear", "cubic", or "linear-aa", "cubic-aa", "lanczos-aa" for filters that
+    are widened where the image shrinks. `align`: the centers of the outermost elements keep their positions, instead
+    of their outer edges. `scales`: None, or a factor (or None) for each dimension, used for the positions.
 
     >>> import numpy as np
     >>> interpolate(np, np.array([[[0.0, 4.0]]]), "linear", (4,), False, None).tolist()
@@ -173,7 +173,7 @@ def interpolate(xp, x, mode, size, align, scales):
 
 
 def interpolate_grad(xp, g, shape, mode, align, scales):
-    """The transpose of :func:`interpolate`: ``g`` (N, C, *size) to ``shape`` (N, C, *S).
+    """The transpose of `interpolate`: `g` (N, C, *size) to `shape` (N, C, *S).
 
     >>> import numpy as np
     >>> interpolate_grad(np, np.ones((1, 1, 4)), (1, 1, 2), "nearest", False, None).tolist()
@@ -213,7 +213,7 @@ def _by_growth(size, new_size, transposed):
 
 
 def _multiply(xp, x, bands, axis, size):
-    """Multiplies ``x`` by a banded matrix along one axis."""
+    """Multiplies `x` by a banded matrix along one axis."""
     out = xp.empty((*x.shape[:axis], size, *x.shape[axis + 1 :]), x.dtype)
     inner = prod(x.shape[axis + 1 :])
     if inner == 1:
@@ -283,7 +283,7 @@ def _whole_numbers(xp, x, mode, size, align, scales):
 
 @lru_cache(maxsize=64)
 def _integer_bands(mode, n, m, align, scale):
-    """Returns the bands with integer weights, where 2^bits stands for 1: ``(bands, 2^bits / 2, 2^-bits)``."""
+    """Returns the bands with integer weights, where 2^bits stands for 1: `(bands, 2^bits / 2, 2^-bits)`."""
     bands = _bands(mode, n, m, align, scale, "<f8", False, BLOCK)
     largest = max(float(dense.max()) for _, _, dense, _ in bands)
     bits = 0

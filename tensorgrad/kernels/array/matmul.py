@@ -315,7 +315,7 @@ def dot_shape(a, b):
 
 
 def linear_shape(x, w, bias=None):
-    """The shape of :func:`linear`'s result."""
+    """The shape of `linear`'s result."""
     if not x.ndim or not w.ndim:
         raise RuntimeError(f"both arguments to linear need to be at least 1D, but they are {x.ndim}D and {w.ndim}D")
     if w.ndim > 2:
@@ -341,7 +341,7 @@ def linear_shape(x, w, bias=None):
 
 
 def addmm_shape(c, a, b):
-    """The shape of :func:`addmm`'s result."""
+    """The shape of `addmm`'s result."""
     for array, name in ((a, "mat1"), (b, "mat2")):
         if array.ndim != 2:
             raise RuntimeError(f"{name} must be a matrix, got {array.ndim}-D tensor")

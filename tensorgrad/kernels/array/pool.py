@@ -1,6 +1,6 @@
 """Pooling on plain arrays, in one implementation for one, two and three spatial dimensions.
 
-``x`` is (N, C, *S) and ``kernel``, ``stride``, ``padding`` and ``dilation`` hold one int per spatial dimension.
+`x` is (N, C, *S) and `kernel`, `stride`, `padding` and `dilation` hold one int per spatial dimension.
 
 There is no loop over windows: a loop over the *taps* (the positions within a window) handles that tap of all windows in
 one array operation, and reads the input through a slice. Padding is never built: a tap that falls outside for some
@@ -25,10 +25,10 @@ MANY_TAPS = 16  # from here on, windows that tile the image are searched with ar
 
 
 def max_pool(xp, x, kernel, stride, padding, dilation, ceil_mode, with_indices=True):
-    """Returns the maximum of each window and its index: ``(values, indices)``, both (N, C, *P).
+    """Returns the maximum of each window and its index: `(values, indices)`, both (N, C, *P).
 
-    ``indices`` are int64 and flat within an image plane, as from PyTorch's ``return_indices=True``; empty unless
-    ``with_indices`` is true.
+    `indices` are int64 and flat within an image plane, as from PyTorch's `return_indices=True`; empty unless
+    `with_indices` is true.
 
     >>> import numpy as np
     >>> max_pool(np, np.array([[[3.0, 5.0, 2.0, 4.0]]]), (2,), (2,), (0,), (1,), False)
@@ -77,9 +77,9 @@ def max_pool_values(xp, x, kernel, stride, padding, dilation, ceil_mode):
 
 
 def max_pool_grad(xp, g, indices, x_shape, windows=None):
-    """Computes the gradient of a max pooling for its input of ``x_shape``: ``g`` (N, C, *P) added up at ``indices``.
+    """Computes the gradient of a max pooling for its input of `x_shape`: `g` (N, C, *P) added up at `indices`.
 
-    ``windows`` is ``(kernel, stride, padding, dilation)``; if it shows that windows do not overlap, no two gradients
+    `windows` is `(kernel, stride, padding, dilation)`; if it shows that windows do not overlap, no two gradients
     share an element and they are just written. None (adaptive pooling) assumes that they may.
 
     >>> import numpy as np
@@ -102,7 +102,7 @@ def max_pool_grad(xp, g, indices, x_shape, windows=None):
 
 
 def max_pool_gather(xp, gg, indices):
-    """Returns the elements of ``gg`` (N, C, *S) at ``indices`` (N, C, *P): the derivative of :func:`max_pool_grad`.
+    """Returns the elements of `gg` (N, C, *S) at `indices` (N, C, *P): the derivative of `max_pool_grad`.
 
     >>> import numpy as np
     >>> max_pool_gather(np, np.array([[[7.0, 8.0, 9.0]]]), np.array([[[1, 1]]])).tolist()
@@ -114,8 +114,8 @@ def max_pool_gather(xp, gg, indices):
 def avg_pool(xp, x, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override):
     """Computes the mean of each window, (N, C, *P).
 
-    The divisor is the number of elements in the window, including those in the padding unless ``count_include_pad`` is
-    false, or ``divisor_override`` if that is not None.
+    The divisor is the number of elements in the window, including those in the padding unless `count_include_pad` is
+    false, or `divisor_override` if that is not None.
 
     >>> import numpy as np
     >>> avg_pool(np, np.array([[[1.0, 3.0, 2.0, 4.0]]]), (2,), (2,), (0,), False, True, None).tolist()
@@ -142,7 +142,7 @@ def avg_pool(xp, x, kernel, stride, padding, ceil_mode, count_include_pad, divis
 
 
 def avg_pool_grad(xp, g, x_shape, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override):
-    """Computes the gradient of :func:`avg_pool` for its input: every element gets its windows' ``g / divisor``.
+    """Computes the gradient of `avg_pool` for its input: every element gets its windows' `g / divisor`.
 
     >>> import numpy as np
     >>> avg_pool_grad(np, np.array([[[2.0, 4.0]]]), (1, 1, 4), (2,), (2,), (0,), False, True, None).tolist()
@@ -169,7 +169,7 @@ def avg_pool_grad(xp, g, x_shape, kernel, stride, padding, ceil_mode, count_incl
 
 
 def adaptive_avg_pool(xp, x, output_size):
-    """The means of ``output_size`` windows that cover ``x`` (N, C, *S) evenly.
+    """The means of `output_size` windows that cover `x` (N, C, *S) evenly.
 
     Window i goes from floor(i * S / P) to ceil((i + 1) * S / P).
 
@@ -194,7 +194,7 @@ def adaptive_avg_pool(xp, x, output_size):
 
 
 def adaptive_avg_pool_grad(xp, g, x_shape):
-    """Computes the gradient of :func:`adaptive_avg_pool` for its input, of shape ``x_shape``.
+    """Computes the gradient of `adaptive_avg_pool` for its input, of shape `x_shape`.
 
     >>> import numpy as np
     >>> adaptive_avg_pool_grad(np, np.array([[[2.0, 4.0]]]), (1, 1, 3)).tolist()
@@ -217,7 +217,7 @@ def adaptive_avg_pool_grad(xp, g, x_shape):
 
 
 def adaptive_max_pool(xp, x, output_size):
-    """Returns the maxima of ``output_size`` even windows (see :func:`adaptive_avg_pool`): ``(values, indices)``.
+    """Returns the maxima of `output_size` even windows (see `adaptive_avg_pool`): `(values, indices)`.
 
     >>> import numpy as np
     >>> adaptive_max_pool(np, np.array([[[1.0, 3.0, 2.0]]]), (2,))
@@ -244,7 +244,7 @@ def adaptive_max_pool(xp, x, output_size):
 
 
 def _max_over_taps(xp, block, best, taps):
-    """Writes each window's maximum to ``best`` (*n*, *P)."""
+    """Writes each window's maximum to `best` (*n*, *P)."""
     best.fill(xp.iinfo(block.dtype).min if block.dtype.kind in "iu" else -xp.inf)
     for _, there, here in taps:
         view = best[there]
@@ -252,7 +252,7 @@ def _max_over_taps(xp, block, best, taps):
 
 
 def _taps_of_maxima(xp, block, best, taps, count):
-    """Returns the number of the tap where each window's maximum ``best`` first occurs."""
+    """Returns the number of the tap where each window's maximum `best` first occurs."""
     # Count the taps before the first that equals the maximum: cheaper than carrying indices along.
     narrow = xp.uint8 if count < 256 else xp.int32
     code, missing = xp.zeros_like(best, dtype=narrow), xp.ones_like(best, dtype=bool)  # in best's memory order
@@ -275,7 +275,7 @@ def _taps_of_maxima(xp, block, best, taps, count):
 
 
 def _max_of_tiles(xp, x, planes, kernel, shape):
-    """:func:`max_pool` for large adjacent windows: one row per window, then argmax."""
+    """`max_pool` for large adjacent windows: one row per window, then argmax."""
     dims = len(kernel)
     points, size = shape[-dims:], planes.shape[1:]
     split = planes[(slice(None), *[slice(0, n * k) for n, k in zip(points, kernel)])]
@@ -301,10 +301,10 @@ def _last_nan_argmax(xp, rows):
 
 @lru_cache(maxsize=64)
 def _geometry(size, points, kernel, stride, padding, dilation):
-    """Returns the positions of the taps: ``(taps, table, corner)``; cached, since layers see the same shapes again.
+    """Returns the positions of the taps: `(taps, table, corner)`; cached, since layers see the same shapes again.
 
-    ``taps``: ``(number, windows, elements)`` of each tap that meets the input, slices into the output and the input.
-    Element ``table[number] + corner[window]`` of the flat image plane is under a tap.
+    `taps`: `(number, windows, elements)` of each tap that meets the input, slices into the output and the input.
+    Element `table[number] + corner[window]` of the flat image plane is under a tap.
     """
     axes = []
     for n, m, k, s, p, d in zip(size, points, kernel, stride, padding, dilation):
@@ -322,7 +322,7 @@ def _geometry(size, points, kernel, stride, padding, dilation):
 
 
 def _reach(size, points, shift, stride):
-    """Returns the windows first..last with ``window * stride + shift`` in the input, and the first such element."""
+    """Returns the windows first..last with `window * stride + shift` in the input, and the first such element."""
     first = max(0, -(shift // stride))
     last = min(points, (size - 1 - shift) // stride + 1)
     return first, last, first * stride + shift
@@ -341,7 +341,7 @@ def _sum_windows(xp, block, axis, points, kernel, stride, padding):
 
 
 def _spread_windows(xp, block, axis, size, kernel, stride, padding, out):
-    """The transpose of :func:`_sum_windows`: adds every window's number to all its elements."""
+    """The transpose of `_sum_windows`: adds every window's number to all its elements."""
     axis += 1
     points = block.shape[axis]
     if out is None:
@@ -383,14 +383,14 @@ def _divide(xp, block, divisor, out):
 
 
 def _blocks(planes):
-    """Returns ``(first, last)`` ranges of planes, each about BLOCK_BYTES of input."""
+    """Returns `(first, last)` ranges of planes, each about BLOCK_BYTES of input."""
     step = max(1, BLOCK_BYTES // max(1, prod(planes.shape[1:]) * planes.dtype.itemsize))
     for first in range(0, len(planes), step):
         yield first, min(first + step, len(planes))
 
 
 def _interleaved(xp, shape, dtype=None, x=None):
-    """Makes an array with axes (plane, *S) and memory order (*S, plane): empty, or a copy of ``x``."""
+    """Makes an array with axes (plane, *S) and memory order (*S, plane): empty, or a copy of `x`."""
     out = xp.moveaxis(xp.empty((*shape[1:], shape[0]), x.dtype if dtype is None else dtype), -1, 0)
     if x is not None:
         out[...] = x
@@ -414,7 +414,7 @@ def _along(array, axis, start, stop, step=1):
 
 
 def _index(axis, item):
-    """Returns the index that applies ``item`` to one axis; negative axes count from the end."""
+    """Returns the index that applies `item` to one axis; negative axes count from the end."""
     return (..., item, *[slice(None)] * (-axis - 1)) if axis < 0 else (*[slice(None)] * axis, item)
 
 
@@ -433,9 +433,9 @@ def _spans(size, points):
 
 
 def pool_shape(x_shape, kernel, stride, padding, dilation, ceil_mode):
-    """The shape of a pooling's result for ``x`` of (N, C, *S) or (C, *S).
+    """The shape of a pooling's result for `x` of (N, C, *S) or (C, *S).
 
-    With ``ceil_mode`` a last, incomplete window is kept unless it would start in the padding on the right.
+    With `ceil_mode` a last, incomplete window is kept unless it would start in the padding on the right.
     Raises: RuntimeError, with PyTorch's message, if the arguments do not fit together.
 
     >>> pool_shape((1, 8, 7, 7), (2, 2), (2, 2), (0, 0), (1, 1), True)
@@ -484,5 +484,5 @@ def pool_shape(x_shape, kernel, stride, padding, dilation, ceil_mode):
 
 
 def _named(letter, values):
-    """Formats ``kH: 2 kW: 3`` and the like; in one dimension PyTorch names a width."""
+    """Formats `kH: 2 kW: 3` and the like; in one dimension PyTorch names a width."""
     return " ".join(f"{letter}{axis}: {v}" for axis, v in zip("THW"[-len(values) :], values))

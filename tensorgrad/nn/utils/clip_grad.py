@@ -38,12 +38,12 @@ def get_total_norm(
     """Returns the norm of all tensors, concatenated to one vector, as a 0-dimensional tensor.
 
     Args:
-        norm_type: the degree of the norm; ``inf`` is the largest absolute value.
+        norm_type: the degree of the norm; `inf` is the largest absolute value.
         error_if_nonfinite: raise an error if the norm is infinite or NaN.
         foreach: accepted and ignored: there is only one implementation.
 
     Raises:
-        RuntimeError: the norm is not finite and ``error_if_nonfinite`` is set.
+        RuntimeError: the norm is not finite and `error_if_nonfinite` is set.
 
     >>> import tensorgrad as torch
     >>> torch.nn.utils.get_total_norm([torch.tensor([3.0]), torch.tensor([4.0])])
@@ -135,7 +135,7 @@ def clip_grad_norm_(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """Scales the gradients in place so that the norm of all of them, as one vector, is at most ``max_norm``.
+    """Scales the gradients in place so that the norm of all of them, as one vector, is at most `max_norm`.
 
     Args:
         parameters: the tensors whose gradients are clipped; those without a gradient are skipped.
@@ -162,7 +162,7 @@ def clip_grad_norm_(
 
 
 def clip_grad_norm(*args: Any, **kwargs: Any) -> Tensor:
-    """Deprecated alias of :func:`clip_grad_norm_`.
+    """Deprecated alias of `clip_grad_norm_`.
 
     >>> import tensorgrad as torch, warnings
     >>> warnings.simplefilter("ignore", FutureWarning)

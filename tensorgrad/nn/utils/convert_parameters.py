@@ -22,7 +22,7 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     """Makes the parameters views of consecutive parts of a vector.
 
     Raises:
-        TypeError: ``vec`` is not a tensor.
+        TypeError: `vec` is not a tensor.
 
     >>> import tensorgrad as torch
     >>> a, b = torch.zeros(2), torch.zeros(1, 1)

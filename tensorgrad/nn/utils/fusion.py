@@ -18,12 +18,12 @@ def _check(layer: Any, bn: Any) -> None:
 
 
 def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
-    """Returns a copy of ``conv`` that computes ``bn(conv(x))``.
+    """Returns a copy of `conv` that computes `bn(conv(x))`.
 
     Args:
         conv: a convolution, in eval mode.
         bn: a batch norm with running statistics, in eval mode.
-        transpose: ``conv`` is a transposed convolution.
+        transpose: `conv` is a transposed convolution.
 
     Raises:
         AssertionError: either is in training mode, or there are no running statistics.
@@ -78,10 +78,10 @@ def fuse_conv_bn_weights(
 
 
 def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
-    """Returns a copy of ``linear`` that computes ``bn(linear(x))``.
+    """Returns a copy of `linear` that computes `bn(linear(x))`.
 
     Args:
-        linear: a :class:`~tensorgrad.nn.Linear`, in eval mode.
+        linear: a `tensorgrad.nn.Linear`, in eval mode.
         bn: a batch norm of as many features, or of one, with running statistics, in eval mode.
 
     Raises:
@@ -115,7 +115,7 @@ def fuse_linear_bn_weights(
     bn_w: Tensor,
     bn_b: Tensor,
 ) -> tuple[Parameter, Parameter]:
-    """Returns weight and bias of a linear layer that includes a batch norm, like :func:`fuse_conv_bn_weights`.
+    """Returns weight and bias of a linear layer that includes a batch norm, like `fuse_conv_bn_weights`.
 
     >>> import tensorgrad as torch
     >>> one, two = torch.ones(1), torch.tensor([2.0])

@@ -12,11 +12,11 @@ def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Any:
     """Creates a module whose parameters and buffers have arbitrary values: no random values are drawn.
 
     Args:
-        module_cls: the class, whose ``__init__`` takes a ``device`` and creates all tensors there.
+        module_cls: the class, whose `__init__` takes a `device` and creates all tensors there.
         others: the arguments of the class.
 
     Raises:
-        RuntimeError: ``module_cls`` is not a module class, or has no argument ``device``.
+        RuntimeError: `module_cls` is not a module class, or has no argument `device`.
 
     >>> import tensorgrad as torch
     >>> torch.nn.utils.skip_init(torch.nn.Linear, 2, 3).weight.shape

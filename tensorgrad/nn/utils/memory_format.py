@@ -22,10 +22,10 @@ def _convert(module: Module, layers: tuple, memory_format: Any) -> Any:
 
 
 def convert_conv2d_weight_memory_format(module: Any, memory_format: Any) -> Any:
-    """Converts the weights of all two-dimensional convolutions of ``module`` in place; returns ``module``.
+    """Converts the weights of all two-dimensional convolutions of `module` in place; returns `module`.
 
     Args:
-        memory_format: ``torch.channels_last`` or ``torch.contiguous_format``.
+        memory_format: `torch.channels_last` or `torch.contiguous_format`.
 
     >>> import tensorgrad as torch
     >>> net = torch.nn.utils.convert_conv2d_weight_memory_format(torch.nn.Conv2d(8, 4, 3), torch.channels_last)
@@ -36,7 +36,7 @@ def convert_conv2d_weight_memory_format(module: Any, memory_format: Any) -> Any:
 
 
 def convert_conv3d_weight_memory_format(module: Any, memory_format: Any) -> Any:
-    """The same for three-dimensional convolutions, with ``torch.channels_last_3d`` instead of ``channels_last``.
+    """The same for three-dimensional convolutions, with `torch.channels_last_3d` instead of `channels_last`.
 
     >>> import tensorgrad as torch
     >>> layer = torch.nn.utils.convert_conv3d_weight_memory_format(torch.nn.Conv3d(8, 4, 2), torch.channels_last_3d)

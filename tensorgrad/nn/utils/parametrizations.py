@@ -43,7 +43,7 @@ class _Orthogonal(Module):
 
     The exponential and the Cayley map, (1 + A/2)(1 - A/2)⁻¹, map the skew-symmetric A = L - Lᴴ, built from the lower
     triangle L, to an orthogonal matrix, whose first k columns are used. The product of Householder reflectors needs no
-    square matrix. If there is a ``base``, the result is multiplied by it. The base maps the initial value to the
+    square matrix. If there is a `base`, the result is multiplied by it. The base maps the initial value to the
     parameter's former value, near which the maps behave best ("dynamic trivialization", Lezcano-Casado, 2019).
     """
 
@@ -86,7 +86,7 @@ class _Orthogonal(Module):
 
     @torch.no_grad()
     def right_inverse(self, q: Tensor) -> Tensor:
-        """Returns a tensor that is mapped to ``q`` if ``q`` is orthogonal, and to its orthogonal factor otherwise."""
+        """Returns a tensor that is mapped to `q` if `q` is orthogonal, and to its orthogonal factor otherwise."""
         if q.shape != self.shape:
             raise ValueError(
                 f"Expected a matrix or batch of matrices of shape {self.shape}. Got a tensor of shape {q.shape}."
@@ -123,12 +123,12 @@ def orthogonal(
     Args:
         module: the layer, changed in place.
         name: the name of its parameter, a matrix or a batch of matrices.
-        orthogonal_map: ``"matrix_exp"``, ``"cayley"`` or ``"householder"``; by default the first for square and complex
+        orthogonal_map: `"matrix_exp"`, `"cayley"` or `"householder"`; by default the first for square and complex
             matrices, and the last otherwise.
         use_trivialization: store the current value (made orthogonal) in a buffer, as the starting point.
 
     Returns:
-        ``module``.
+        `module`.
 
     Raises:
         ValueError: the parameter does not exist or has fewer than two dimensions, or the map is unknown.
@@ -171,17 +171,17 @@ class _WeightNorm(Module):
 
 
 def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
-    """Replaces a weight by the product of lengths (``original0``) and directions (``original1``).
+    """Replaces a weight by the product of lengths (`original0`) and directions (`original1`).
 
-    Salimans and Kingma, 2016. Checkpoints of the older :func:`tensorgrad.nn.utils.weight_norm` can be loaded.
+    Salimans and Kingma, 2016. Checkpoints of the older `tensorgrad.nn.utils.weight_norm` can be loaded.
 
     Args:
         module: the layer, changed in place.
         name: the name of its parameter.
-        dim: the dimension with one length per index; ``None`` for a single length for the whole weight.
+        dim: the dimension with one length per index; `None` for a single length for the whole weight.
 
     Returns:
-        ``module``.
+        `module`.
 
     >>> import tensorgrad as torch
     >>> layer = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(20, 40))
@@ -204,7 +204,7 @@ def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
 
 
 class _SpectralNorm(Module):
-    """Divides a weight by its largest singular value, estimated by the power method (see ``spectral_norm.py``)."""
+    """Divides a weight by its largest singular value, estimated by the power method (see `spectral_norm.py`)."""
 
     def __init__(self, weight: Tensor, n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12) -> None:
         super().__init__()
@@ -262,10 +262,10 @@ def spectral_norm(
         dim: the dimension of the outputs; by default 0, or 1 for transposed convolutions.
 
     Returns:
-        ``module``.
+        `module`.
 
     Raises:
-        ValueError: the parameter does not exist, or ``n_power_iterations`` is not positive.
+        ValueError: the parameter does not exist, or `n_power_iterations` is not positive.
         IndexError: the dimension does not exist.
 
     >>> import tensorgrad as torch

@@ -1,8 +1,8 @@
 """Parametrizations: a parameter or buffer of a module as a function of other tensors, which are learned instead.
 
-After ``register_parametrization(layer, "weight", Symmetric())``, the parameter is
-``layer.parametrizations.weight.original``, and ``layer.weight`` computes ``Symmetric()(original)`` whenever it is read.
-For this, the layer gets a new class, derived from its former class, with a property called ``weight``.
+After `register_parametrization(layer, "weight", Symmetric())`, the parameter is
+`layer.parametrizations.weight.original`, and `layer.weight` computes `Symmetric()(original)` whenever it is read.
+For this, the layer gets a new class, derived from its former class, with a property called `weight`.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def _register(module: Module, name: str, value: Tensor) -> None:
 class ParametrizationList(ModuleList):
     """The parametrizations of one tensor, first to last, with the original tensor(s) that they are applied to.
 
-    :func:`register_parametrization` creates it. The originals are called ``original``; or ``original0``,
-    ``original1``, ... if the first parametrization has a ``right_inverse`` that returns several tensors.
+    `register_parametrization` creates it. The originals are called `original`; or `original0`,
+    `original1`, ... if the first parametrization has a `right_inverse` that returns several tensors.
 
     Args:
         modules: the parametrizations.
@@ -64,7 +64,7 @@ class ParametrizationList(ModuleList):
         unsafe: allow the parametrizations to change its dtype and shape.
 
     Raises:
-        ValueError: there are no modules, or their results have another dtype or shape without ``unsafe``.
+        ValueError: there are no modules, or their results have another dtype or shape without `unsafe`.
 
     >>> import tensorgrad as torch
     >>> layer = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(2, 2))
@@ -135,10 +135,10 @@ class ParametrizationList(ModuleList):
                 )
 
     def right_inverse(self, value: Any) -> None:
-        """Sets the original tensor(s) so that the parametrized one becomes ``value``. Called by an assignment.
+        """Sets the original tensor(s) so that the parametrized one becomes `value`. Called by an assignment.
 
         Raises:
-            RuntimeError: a parametrization has no ``right_inverse``.
+            RuntimeError: a parametrization has no `right_inverse`.
             ValueError: the type, dtype or number of the tensors it returns is wrong.
         """
         with torch.no_grad():
@@ -237,10 +237,10 @@ def _make_property(module: Any, name: str) -> None:
 
 
 def register_parametrization(module: Any, tensor_name: str, parametrization: Module, *, unsafe: bool = False) -> Any:
-    """Replaces ``module.<tensor_name>`` by ``parametrization(original)``, where the original is learned instead.
+    """Replaces `module.<tensor_name>` by `parametrization(original)`, where the original is learned instead.
 
-    If the parametrization has a method ``right_inverse(tensor)``, it computes the initial original, which may be
-    several tensors: ``parametrization(*right_inverse(t))`` should be ``t``. It also makes the tensor assignable.
+    If the parametrization has a method `right_inverse(tensor)`, it computes the initial original, which may be
+    several tensors: `parametrization(*right_inverse(t))` should be `t`. It also makes the tensor assignable.
     Several parametrizations of one tensor are applied one after another.
 
     Args:
@@ -250,7 +250,7 @@ def register_parametrization(module: Any, tensor_name: str, parametrization: Mod
         unsafe: allow changes of dtype and shape; nothing is checked.
 
     Returns:
-        ``module``.
+        `module`.
 
     Raises:
         ValueError: there is no such tensor, or the parametrization changes its dtype or shape.
@@ -334,13 +334,13 @@ def is_parametrized(module: Any, tensor_name: str | None = None) -> bool:
 
 
 def remove_parametrizations(module: Any, tensor_name: str, leave_parametrized: bool = True) -> Any:
-    """Makes ``module.<tensor_name>`` an ordinary parameter or buffer again; returns ``module``.
+    """Makes `module.<tensor_name>` an ordinary parameter or buffer again; returns `module`.
 
     Args:
         leave_parametrized: keep the parametrized value; if False, restore the original tensor.
 
     Raises:
-        ValueError: the tensor is not parametrized; or, with ``leave_parametrized=False``, has several originals.
+        ValueError: the tensor is not parametrized; or, with `leave_parametrized=False`, has several originals.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils import parametrize
@@ -388,7 +388,7 @@ def transfer_parametrizations_and_params(from_module: Any, to_module: Any, tenso
     """Registers the parametrizations of one module (of one tensor or all) on another, with their original tensors.
 
     Returns:
-        ``to_module``; unchanged if ``from_module`` has no parametrizations.
+        `to_module`; unchanged if `from_module` has no parametrizations.
 
     >>> import tensorgrad as torch
     >>> layer, other = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(2, 2)), torch.nn.Linear(2, 2)

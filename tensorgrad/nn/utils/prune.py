@@ -1,6 +1,6 @@
 """Pruning: a mask keeps some elements of a parameter at zero.
 
-The parameter is renamed to ``name_orig``, its mask is the buffer ``name_mask``, and a forward pre-hook sets ``name`` to
+The parameter is renamed to `name_orig`, its mask is the buffer `name_mask`, and a forward pre-hook sets `name` to
 their product. A pruning method selects the elements to prune. If a tensor is pruned again, it gets a container of
 methods, each of which selects among the elements that the previous ones left.
 """
@@ -19,10 +19,10 @@ from tensorgrad.tensor import Tensor
 
 
 class BasePruningMethod(ABC):
-    """Base class of pruning methods: a subclass defines ``compute_mask`` and ``PRUNING_TYPE``.
+    """Base class of pruning methods: a subclass defines `compute_mask` and `PRUNING_TYPE`.
 
-    The type determines what an already pruned tensor is pruned by: the remaining elements (``"unstructured"``), the
-    remaining channels along the method's ``dim`` (``"structured"``), or all elements (``"global"``).
+    The type determines what an already pruned tensor is pruned by: the remaining elements (`"unstructured"`), the
+    remaining channels along the method's `dim` (`"structured"`), or all elements (`"global"`).
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils import prune
@@ -43,7 +43,7 @@ class BasePruningMethod(ABC):
 
     @abstractmethod
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """Returns the mask, in the shape of ``t``: 1 for the elements to keep.
+        """Returns the mask, in the shape of `t`: 1 for the elements to keep.
 
         Args:
             t: the importance of each element, usually the parameter itself.
@@ -59,7 +59,7 @@ class BasePruningMethod(ABC):
 
     @classmethod
     def apply(cls, module: Any, name: str, *args: Any, importance_scores: Tensor | None = None, **kwargs: Any) -> Any:
-        """Prunes the parameter ``name`` of ``module``; returns the method, or the container of several methods.
+        """Prunes the parameter `name` of `module`; returns the method, or the container of several methods.
 
         Args:
             args, kwargs: the arguments of the class.
@@ -116,7 +116,7 @@ class BasePruningMethod(ABC):
 
         Args:
             default_mask: the mask of earlier prunings; by default all ones.
-            importance_scores: the importance of each element; by default ``t`` itself.
+            importance_scores: the importance of each element; by default `t` itself.
         """
         if importance_scores is None:
             importance_scores = t
@@ -188,7 +188,7 @@ class PruningContainer(BasePruningMethod):
         return self._pruning_methods[idx]
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """Returns the mask of the last method, applied to the elements that ``default_mask`` keeps."""
+        """Returns the mask of the last method, applied to the elements that `default_mask` keeps."""
         method: Any = self._pruning_methods[-1]
         kind, ndim = method.PRUNING_TYPE, t.dim()
         where: Any
@@ -213,7 +213,7 @@ class PruningContainer(BasePruningMethod):
 
 
 def _along(dim: int, ndim: int, index: Any) -> tuple:
-    """Returns a tuple that indexes only the dimension ``dim``."""
+    """Returns a tuple that indexes only the dimension `dim`."""
     where: list = [slice(None)] * ndim
     where[dim] = index
     return tuple(where)
@@ -226,7 +226,7 @@ def _along(dim: int, ndim: int, index: Any) -> tuple:
 
 
 def _validate_pruning_amount_init(amount: Any) -> None:
-    """Raises TypeError or ValueError unless ``amount`` is a number of elements or a fraction of them."""
+    """Raises TypeError or ValueError unless `amount` is a number of elements or a fraction of them."""
     if not isinstance(amount, numbers.Real):
         raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
     fraction = 0.0 if isinstance(amount, numbers.Integral) else float(amount)
@@ -235,13 +235,13 @@ def _validate_pruning_amount_init(amount: Any) -> None:
 
 
 def _validate_pruning_amount(amount: Any, tensor_size: int) -> None:
-    """Raises ValueError if ``amount`` is a number of elements larger than ``tensor_size``."""
+    """Raises ValueError if `amount` is a number of elements larger than `tensor_size`."""
     if isinstance(amount, numbers.Integral) and int(amount) > tensor_size:
         raise ValueError(f"amount={amount} should be smaller than the number of parameters to prune={tensor_size}")
 
 
 def _compute_nparams_toprune(amount: Any, tensor_size: int) -> int:
-    """Returns how many of ``tensor_size`` elements to prune."""
+    """Returns how many of `tensor_size` elements to prune."""
     return int(amount) if isinstance(amount, numbers.Integral) else round(amount * tensor_size)
 
 
@@ -251,7 +251,7 @@ def _how_many(amount: Any, size: int) -> int:
 
 
 def _channels(t: Tensor, amount: Any, dim: int) -> tuple[int, int]:
-    """Returns the number of channels along ``dim``, and how many of them to prune."""
+    """Returns the number of channels along `dim`, and how many of them to prune."""
     if t.dim() <= 1:
         raise ValueError(
             "Structured pruning can only be applied to multidimensional tensors. Found tensor of shape "
@@ -264,7 +264,7 @@ def _channels(t: Tensor, amount: Any, dim: int) -> tuple[int, int]:
 
 
 def _only(t: Tensor, dim: int, index: Tensor) -> Tensor:
-    """Returns a mask in the shape of ``t`` that is 1 in the given channels only."""
+    """Returns a mask in the shape of `t` that is 1 in the given channels only."""
     mask = torch.zeros_like(t)
     mask[_along(dim % t.dim(), t.dim(), index)] = 1
     return mask
@@ -392,7 +392,7 @@ class LnStructured(BasePruningMethod):
 
     Args:
         amount: the number of channels, or the fraction of them.
-        n: the degree of the norm, as in ``torch.norm``.
+        n: the degree of the norm, as in `torch.norm`.
         dim: the dimension of the channels.
 
     >>> import tensorgrad as torch
@@ -458,7 +458,7 @@ class CustomFromMask(BasePruningMethod):
 
 
 def identity(module: Any, name: str) -> Any:
-    """Gives the parameter ``name`` a mask that prunes nothing; returns ``module``.
+    """Gives the parameter `name` a mask that prunes nothing; returns `module`.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils import prune
@@ -470,7 +470,7 @@ def identity(module: Any, name: str) -> Any:
 
 
 def random_unstructured(module: Any, name: str, amount: float) -> Any:
-    """Prunes ``amount`` elements of the parameter ``name`` (a number or a fraction) at random; returns ``module``.
+    """Prunes `amount` elements of the parameter `name` (a number or a fraction) at random; returns `module`.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils import prune
@@ -483,7 +483,7 @@ def random_unstructured(module: Any, name: str, amount: float) -> Any:
 
 
 def l1_unstructured(module: Any, name: str, amount: float, importance_scores: Tensor | None = None) -> Any:
-    """Prunes the elements of the parameter ``name`` with the smallest absolute values; returns ``module``.
+    """Prunes the elements of the parameter `name` with the smallest absolute values; returns `module`.
 
     Args:
         amount: the number of elements, or the fraction of them.
@@ -500,7 +500,7 @@ def l1_unstructured(module: Any, name: str, amount: float, importance_scores: Te
 
 
 def random_structured(module: Any, name: str, amount: float, dim: int) -> Any:
-    """Prunes ``amount`` channels along ``dim`` of the parameter ``name`` at random; returns ``module``.
+    """Prunes `amount` channels along `dim` of the parameter `name` at random; returns `module`.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils import prune
@@ -515,7 +515,7 @@ def random_structured(module: Any, name: str, amount: float, dim: int) -> Any:
 def ln_structured(
     module: Any, name: str, amount: float, n: Any, dim: int, importance_scores: Tensor | None = None
 ) -> Any:
-    """Prunes the ``amount`` channels along ``dim`` whose norm of degree ``n`` is smallest; returns ``module``.
+    """Prunes the `amount` channels along `dim` whose norm of degree `n` is smallest; returns `module`.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils import prune
@@ -528,7 +528,7 @@ def ln_structured(
 
 
 def custom_from_mask(module: Any, name: str, mask: Tensor) -> Any:
-    """Prunes the elements of the parameter ``name`` where ``mask`` is 0; returns ``module``.
+    """Prunes the elements of the parameter `name` where `mask` is 0; returns `module`.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils import prune
@@ -549,10 +549,10 @@ def global_unstructured(
         parameters: pairs (module, name).
         pruning_method: the class of an unstructured pruning method.
         importance_scores: for each pair, values to compare instead of the parameter's own.
-        kwargs: the arguments of the class, such as ``amount``.
+        kwargs: the arguments of the class, such as `amount`.
 
     Raises:
-        TypeError: ``parameters`` is not an iterable, ``importance_scores`` is not a dict, or the method is structured.
+        TypeError: `parameters` is not an iterable, `importance_scores` is not a dict, or the method is structured.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils import prune
@@ -584,7 +584,7 @@ def global_unstructured(
 
 
 def remove(module: Any, name: str) -> Any:
-    """Makes the pruned tensor an ordinary parameter, in which pruned elements are zero. Returns ``module``.
+    """Makes the pruned tensor an ordinary parameter, in which pruned elements are zero. Returns `module`.
 
     Raises:
         ValueError: the parameter is not pruned.
@@ -604,7 +604,7 @@ def remove(module: Any, name: str) -> Any:
 
 
 def is_pruned(module: Module) -> bool:
-    """Returns whether any parameter of ``module`` or of its submodules is pruned.
+    """Returns whether any parameter of `module` or of its submodules is pruned.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils import prune

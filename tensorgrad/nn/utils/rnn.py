@@ -21,7 +21,7 @@ class _Fields(NamedTuple):
 
 
 class PackedSequence(_Fields):
-    """A packed batch, as returned by :func:`pack_padded_sequence` and accepted by :class:`~tensorgrad.nn.LSTM`.
+    """A packed batch, as returned by `pack_padded_sequence` and accepted by `tensorgrad.nn.LSTM`.
 
     Args:
         data: the rows (N, ...) of all time steps, one step after another.
@@ -209,7 +209,7 @@ def pad_packed_sequence(
         total_length: T, if it should exceed the longest length.
 
     Raises:
-        ValueError: ``total_length`` is less than the longest length.
+        ValueError: `total_length` is less than the longest length.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils.rnn import pack_sequence, pad_packed_sequence
@@ -249,7 +249,7 @@ def pad_sequence(
     Args:
         batch_first: return (B, T, ...).
         padding_value: the value of the padding.
-        padding_side: where to pad, ``"right"`` or ``"left"``.
+        padding_side: where to pad, `"right"` or `"left"`.
 
     Raises:
         RuntimeError: there are no sequences, or their shapes differ beyond the first dimension.
@@ -297,10 +297,10 @@ def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool 
 
 
 def pack_sequence(sequences: list[Tensor], enforce_sorted: bool = True) -> PackedSequence:
-    """Packs tensors (L, ...) of different lengths, which must be sorted, longest first, with ``enforce_sorted``.
+    """Packs tensors (L, ...) of different lengths, which must be sorted, longest first, with `enforce_sorted`.
 
     Raises:
-        RuntimeError: as in :func:`pad_sequence` and :func:`pack_padded_sequence`.
+        RuntimeError: as in `pad_sequence` and `pack_padded_sequence`.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils.rnn import pack_sequence

@@ -22,13 +22,13 @@ def output_dim(module: Module, dim: int | None) -> int:
 
 
 class SpectralNorm:
-    """The hook that divides the weight by its largest singular value before every call; see :func:`spectral_norm`.
+    """The hook that divides the weight by its largest singular value before every call; see `spectral_norm`.
 
     Args:
-        name, n_power_iterations, dim, eps: those of :func:`spectral_norm`; here ``dim`` is an int.
+        name, n_power_iterations, dim, eps: those of `spectral_norm`; here `dim` is an int.
 
     Raises:
-        ValueError: ``n_power_iterations`` is not positive.
+        ValueError: `n_power_iterations` is not positive.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils.spectral_norm import SpectralNorm
@@ -76,7 +76,7 @@ class SpectralNorm:
 
     @staticmethod
     def apply(module: Module, name: str, n_power_iterations: int, dim: int, eps: float) -> SpectralNorm:
-        """Replaces the parameter ``name`` by ``name_orig``, and registers the hook."""
+        """Replaces the parameter `name` by `name_orig`, and registers the hook."""
         if any(isinstance(hook, SpectralNorm) and hook.name == name for hook in module._forward_pre_hooks.values()):
             raise RuntimeError(f"Cannot register two spectral_norm hooks on the same parameter {name}")
         hook = SpectralNorm(name, n_power_iterations, dim, eps)
@@ -154,9 +154,9 @@ class SpectralNormStateDictHook:
 def spectral_norm(
     module: Any, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
 ) -> Any:
-    """Divides a weight by its largest singular value before every call; the parameter is renamed to ``name_orig``.
+    """Divides a weight by its largest singular value before every call; the parameter is renamed to `name_orig`.
 
-    :func:`tensorgrad.nn.utils.parametrizations.spectral_norm` does the same by the newer mechanism.
+    `tensorgrad.nn.utils.parametrizations.spectral_norm` does the same by the newer mechanism.
 
     Args:
         module: the layer, changed in place.
@@ -166,7 +166,7 @@ def spectral_norm(
         dim: the dimension of the outputs; by default 0, or 1 for transposed convolutions.
 
     Returns:
-        ``module``.
+        `module`.
 
     >>> import tensorgrad as torch
     >>> layer = torch.nn.utils.spectral_norm(torch.nn.Linear(20, 40))
@@ -178,7 +178,7 @@ def spectral_norm(
 
 
 def remove_spectral_norm(module: Any, name: str = "weight") -> Any:
-    """Undoes :func:`spectral_norm`; the weight keeps its normalized value. Returns ``module``.
+    """Undoes `spectral_norm`; the weight keeps its normalized value. Returns `module`.
 
     Raises:
         ValueError: the parameter is not normalized.

@@ -23,7 +23,7 @@ def functional_call(
     tie_weights: bool = True,
     strict: bool = False,
 ) -> Any:
-    """Deprecated: use :func:`tensorgrad.func.functional_call`, which takes the same arguments.
+    """Deprecated: use `tensorgrad.func.functional_call`, which takes the same arguments.
 
     >>> import tensorgrad as torch, warnings
     >>> warnings.simplefilter("ignore", FutureWarning)
@@ -60,7 +60,7 @@ def _functional_call(
 def _reparametrize_module(
     module: Module, parameters_and_buffers: dict[str, Tensor], tie_weights: bool = False, strict: bool = False
 ) -> Iterator[None]:
-    """Replaces parameters and buffers by the given tensors inside a ``with`` block.
+    """Replaces parameters and buffers by the given tensors inside a `with` block.
 
     If the module itself replaces one of them (a buffer, say), the dictionary contains the new tensor afterwards.
 
@@ -85,7 +85,7 @@ def _reparametrize_module(
 
 
 def _swap(module: Module, path: str, tensor: Any) -> Any:
-    """Replaces a tensor and returns the old one; ``_MISSING`` means that there is none."""
+    """Replaces a tensor and returns the old one; `_MISSING` means that there is none."""
     prefix, _, name = path.rpartition(".")
     owner = _owner(module, prefix)
     if not isinstance(tensor, Tensor) and tensor is not None and tensor is not _MISSING:

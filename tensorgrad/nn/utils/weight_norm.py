@@ -13,11 +13,11 @@ from tensorgrad.tensor import Tensor
 
 
 class WeightNorm:
-    """The hook that computes the weight, w = g · v / ‖v‖, before every call. :func:`weight_norm` registers it.
+    """The hook that computes the weight, w = g · v / ‖v‖, before every call. `weight_norm` registers it.
 
     Args:
         name: the name of the parameter.
-        dim: the dimension with one length per index; ``None`` for a single length for the whole weight.
+        dim: the dimension with one length per index; `None` for a single length for the whole weight.
 
     >>> import tensorgrad as torch, warnings
     >>> warnings.simplefilter("ignore", FutureWarning)
@@ -38,7 +38,7 @@ class WeightNorm:
 
     @staticmethod
     def apply(module: Module, name: str, dim: int | None) -> WeightNorm:
-        """Replaces the parameter ``name`` by ``name_g`` and ``name_v``, and registers the hook."""
+        """Replaces the parameter `name` by `name_g` and `name_v`, and registers the hook."""
         warnings.warn(
             "`torch.nn.utils.weight_norm` is deprecated in favor of `torch.nn.utils.parametrizations.weight_norm`.",
             FutureWarning,
@@ -73,17 +73,17 @@ class WeightNorm:
 
 
 def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
-    """Replaces a weight by the product of two parameters: its lengths ``name_g`` and its directions ``name_v``.
+    """Replaces a weight by the product of two parameters: its lengths `name_g` and its directions `name_v`.
 
-    Deprecated: :func:`tensorgrad.nn.utils.parametrizations.weight_norm` does the same, and reads these checkpoints.
+    Deprecated: `tensorgrad.nn.utils.parametrizations.weight_norm` does the same, and reads these checkpoints.
 
     Args:
         module: the layer, changed in place.
         name: the name of its parameter.
-        dim: the dimension with one length per index; ``None`` for a single length for the whole weight.
+        dim: the dimension with one length per index; `None` for a single length for the whole weight.
 
     Returns:
-        ``module``.
+        `module`.
 
     Raises:
         RuntimeError: the parameter is already normalized.
@@ -99,7 +99,7 @@ def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
 
 
 def remove_weight_norm(module: Any, name: str = "weight") -> Any:
-    """Undoes :func:`weight_norm`; the weight keeps its value. Returns ``module``.
+    """Undoes `weight_norm`; the weight keeps its value. Returns `module`.
 
     Raises:
         ValueError: the parameter is not normalized.

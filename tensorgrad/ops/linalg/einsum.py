@@ -70,7 +70,7 @@ def _from_sublists(args):
 
 @lru_cache(maxsize=256)
 def _read(equation: str, shapes: tuple):
-    """Parses an equation and returns the result of :func:`_resolved`."""
+    """Parses an equation and returns the result of `_resolved`."""
     text = equation.replace(" ", "")
     left, arrow, right = text.partition("->")
     parts = left.split(",")

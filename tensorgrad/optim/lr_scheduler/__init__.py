@@ -1,7 +1,7 @@
-"""Learning rate schedules. Call ``scheduler.step()`` once per epoch (or batch), after ``optimizer.step()``.
+"""Learning rate schedules. Call `scheduler.step()` once per epoch (or batch), after `optimizer.step()`.
 
 Most schedules are chainable: they multiply the current rate by a factor, so that several can act on one optimizer.
-These also compute the rate in closed form, for ``step(epoch)`` and for :class:`SequentialLR`, which restarts them.
+These also compute the rate in closed form, for `step(epoch)` and for `SequentialLR`, which restarts them.
 """
 
 from tensorgrad.optim.lr_scheduler.base import LRScheduler

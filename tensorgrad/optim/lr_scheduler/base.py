@@ -18,15 +18,15 @@ EPOCH_WARNING = (
 class LRScheduler:
     """Base class of the schedules.
 
-    A subclass defines :meth:`get_lr`, or only :meth:`_factor`, and ``_get_closed_form_lr`` if it has one.
+    A subclass defines `get_lr`, or only `_factor`, and `_get_closed_form_lr` if it has one.
 
     Args:
-        optimizer: the optimizer whose groups' ``"lr"`` is set.
+        optimizer: the optimizer whose groups' `"lr"` is set.
         last_epoch: the number of steps already taken; -1 to start.
 
     Raises:
-        TypeError: ``optimizer`` is not an optimizer.
-        KeyError: a schedule is resumed and a group has no ``"initial_lr"``.
+        TypeError: `optimizer` is not an optimizer.
+        KeyError: a schedule is resumed and a group has no `"initial_lr"`.
 
     >>> import tensorgrad as torch
     >>> class Halving(torch.optim.lr_scheduler.LRScheduler):
@@ -75,7 +75,7 @@ class LRScheduler:
         return self._last_lr
 
     def get_lr(self) -> list[Any]:
-        """Computes the learning rate of each group after ``last_epoch`` steps. Used by :meth:`step`."""
+        """Computes the learning rate of each group after `last_epoch` steps. Used by `step`."""
         factor = self._factor()
         self._warn_unless_stepping()
         if factor is None:
@@ -83,7 +83,7 @@ class LRScheduler:
         return [group["lr"] * factor for group in self.optimizer.param_groups]
 
     def _factor(self) -> float | None:
-        """Returns the factor of this step on the rate, or ``None`` for no change."""
+        """Returns the factor of this step on the rate, or `None` for no change."""
         raise NotImplementedError
 
     def _warn_unless_stepping(self) -> None:
@@ -130,11 +130,11 @@ class LRScheduler:
         self._last_lr = values(self.optimizer, "lr")
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the state for :meth:`load_state_dict`, without the optimizer."""
+        """Returns the state for `load_state_dict`, without the optimizer."""
         return {name: value for name, value in self.__dict__.items() if name != "optimizer"}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restores the state that :meth:`state_dict` returned."""
+        """Restores the state that `state_dict` returned."""
         self.__dict__.update(state_dict)
 
 
@@ -144,7 +144,7 @@ def check_optimizer(optimizer: Any) -> None:
 
 
 def _overridden(optimizer: Optimizer) -> bool:
-    """Returns whether ``step`` was replaced after the schedule was created, by a function that does not wrap it."""
+    """Returns whether `step` was replaced after the schedule was created, by a function that does not wrap it."""
     step = optimizer.__dict__.get("step")
     before = optimizer.__dict__.get("_step_before_schedule")
     return step is not None and step is not before and not hasattr(step, "__wrapped__")

@@ -40,7 +40,7 @@ class _ByFunction(LRScheduler):
 
 
 class LambdaLR(_ByFunction):
-    """Sets the initial rate times ``lr_lambda(number of steps)``; one function, or one per group.
+    """Sets the initial rate times `lr_lambda(number of steps)`; one function, or one per group.
 
     Args:
         optimizer: the optimizer whose learning rates are set.
@@ -68,7 +68,7 @@ class LambdaLR(_ByFunction):
 
 
 class MultiplicativeLR(_ByFunction):
-    """Multiplies the current rate by ``lr_lambda(number of steps)``; one function, or one per group.
+    """Multiplies the current rate by `lr_lambda(number of steps)`; one function, or one per group.
 
     Args:
         optimizer: the optimizer whose learning rates are set.
@@ -76,7 +76,7 @@ class MultiplicativeLR(_ByFunction):
         last_epoch: the number of steps already taken; -1 to start.
 
     Raises:
-        TypeError: ``lr_lambda`` is not a function.
+        TypeError: `lr_lambda` is not a function.
         ValueError: the number of functions is not that of the groups.
 
     >>> import tensorgrad as torch
@@ -106,7 +106,7 @@ class MultiplicativeLR(_ByFunction):
 
 
 class StepLR(LRScheduler):
-    """Multiplies the rate by ``gamma`` every ``step_size`` steps.
+    """Multiplies the rate by `gamma` every `step_size` steps.
 
     Args:
         optimizer: the optimizer whose learning rates are set.
@@ -136,7 +136,7 @@ class StepLR(LRScheduler):
 
 
 class MultiStepLR(LRScheduler):
-    """Multiplies the rate by ``gamma`` after each number of steps in ``milestones``.
+    """Multiplies the rate by `gamma` after each number of steps in `milestones`.
 
     Args:
         optimizer: the optimizer whose learning rates are set.
@@ -172,7 +172,7 @@ class MultiStepLR(LRScheduler):
 
 
 class ConstantLR(LRScheduler):
-    """Multiplies the rate by ``factor`` for the first ``total_iters`` steps.
+    """Multiplies the rate by `factor` for the first `total_iters` steps.
 
     Args:
         optimizer: the optimizer whose learning rates are set.
@@ -214,7 +214,7 @@ class ConstantLR(LRScheduler):
 
 
 class LinearLR(LRScheduler):
-    """Multiplies the rate by a factor that changes linearly from ``start_factor`` to ``end_factor``.
+    """Multiplies the rate by a factor that changes linearly from `start_factor` to `end_factor`.
 
     Args:
         optimizer: the optimizer whose learning rates are set.
@@ -267,7 +267,7 @@ class LinearLR(LRScheduler):
 
 
 class ExponentialLR(LRScheduler):
-    """Multiplies the rate by ``gamma`` in every step.
+    """Multiplies the rate by `gamma` in every step.
 
     Args:
         optimizer: the optimizer whose learning rates are set.
@@ -298,7 +298,7 @@ class ExponentialLR(LRScheduler):
 
 
 class PolynomialLR(LRScheduler):
-    """Multiplies the initial rate by (1 - step / total_iters)^power, which is 0 after ``total_iters`` steps.
+    """Multiplies the initial rate by (1 - step / total_iters)^power, which is 0 after `total_iters` steps.
 
     Args:
         optimizer: the optimizer whose learning rates are set.

@@ -51,7 +51,7 @@ class _Several(LRScheduler):
 
 
 class SequentialLR(_Several):
-    """Runs schedulers one after another; ``milestones`` has the numbers of steps after which the next one starts.
+    """Runs schedulers one after another; `milestones` has the numbers of steps after which the next one starts.
 
     Args:
         optimizer: the optimizer whose learning rates are set.

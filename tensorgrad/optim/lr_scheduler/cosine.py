@@ -10,7 +10,7 @@ from tensorgrad.optim.optimizer import Optimizer
 
 
 class CosineAnnealingLR(LRScheduler):
-    """Follows a cosine from the initial rate down to ``eta_min`` in ``T_max`` steps, then up again, and so on.
+    """Follows a cosine from the initial rate down to `eta_min` in `T_max` steps, then up again, and so on.
 
     After t steps: eta_min + (lr - eta_min) · (1 + cos(π t / T_max)) / 2 (Loshchilov and Hutter, 2016, *SGDR: Stochastic
     Gradient Descent with Warm Restarts*).
@@ -57,7 +57,7 @@ class CosineAnnealingLR(LRScheduler):
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Like :class:`CosineAnnealingLR`, but restarts after ``T_0`` steps, then ``T_mult`` times as many, and so on.
+    """Like `CosineAnnealingLR`, but restarts after `T_0` steps, then `T_mult` times as many, and so on.
 
     Args:
         optimizer: the optimizer whose learning rates are set.
@@ -102,7 +102,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         return [self.eta_min + (base - self.eta_min) * height for base in self.base_lrs]
 
     def step(self, epoch: float | None = None) -> None:
-        """Sets the next rate; ``epoch`` may be a fraction."""
+        """Sets the next rate; `epoch` may be a fraction."""
         if epoch is None:
             epoch = max(self.last_epoch + 1, 0)
             self.T_cur = self.T_cur + 1 if self.last_epoch >= 0 else 0

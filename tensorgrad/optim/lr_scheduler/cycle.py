@@ -38,24 +38,24 @@ class _Cycling(LRScheduler):
 
 
 class OneCycleLR(_Cycling):
-    """Raises the rate to ``max_lr``, then lowers it far below the initial rate: one cycle per training.
+    """Raises the rate to `max_lr`, then lowers it far below the initial rate: one cycle per training.
 
     Smith and Topin, 2017, *Super-Convergence: Very Fast Training of Neural Networks Using Large Learning Rates*.
 
     Args:
         optimizer: the optimizer whose learning rates are set.
         max_lr: the maximum rate, one for all or one per group.
-        total_steps: the length of the cycle; alternatively, give ``epochs`` and ``steps_per_epoch``, its factors.
+        total_steps: the length of the cycle; alternatively, give `epochs` and `steps_per_epoch`, its factors.
         pct_start: the fraction of the cycle in which the rate rises.
-        anneal_strategy: ``cos`` or ``linear``.
-        cycle_momentum: change the momentum (or β₁) inversely, from ``max_momentum`` to ``base_momentum`` and back.
-        div_factor: the first rate is ``max_lr`` divided by this.
+        anneal_strategy: `cos` or `linear`.
+        cycle_momentum: change the momentum (or β₁) inversely, from `max_momentum` to `base_momentum` and back.
+        div_factor: the first rate is `max_lr` divided by this.
         final_div_factor: the last rate is the first divided by this.
         three_phase: lower the rate to the first rate in as many steps as it rose, and only then to the last rate.
         last_epoch: the number of steps already taken; -1 to start.
 
     Raises:
-        ValueError: a setting is out of range, or ``step`` is called after the end of the cycle.
+        ValueError: a setting is out of range, or `step` is called after the end of the cycle.
 
     >>> import tensorgrad as torch
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
@@ -156,7 +156,7 @@ def _phase(end_step: float, start_lr: str, end_lr: str, start_momentum: str, end
 
 
 class CyclicLR(_Cycling):
-    """Cycles the rate between ``base_lr`` and ``max_lr``.
+    """Cycles the rate between `base_lr` and `max_lr`.
 
     Smith, 2015, *Cyclical Learning Rates for Training Neural Networks*. Intended for a step after every batch.
 
@@ -165,16 +165,16 @@ class CyclicLR(_Cycling):
         base_lr, max_lr: the minimum and the maximum rate, one for all or one per group.
         step_size_up: the number of steps in which the rate rises.
         step_size_down: the number of steps in which it falls; by default the same.
-        mode: ``triangular``: all cycles are equal; ``triangular2``: each is half as high as the previous one;
-            ``exp_range``: the height is multiplied by ``gamma`` in each step.
-        gamma: see ``mode``.
-        scale_fn: a function that scales the height, instead of a ``mode``.
-        scale_mode: the argument of ``scale_fn``: the number of the cycle (``cycle``) or of the step (``iterations``).
-        cycle_momentum: change the momentum (or β₁) inversely, from ``max_momentum`` to ``base_momentum`` and back.
+        mode: `triangular`: all cycles are equal; `triangular2`: each is half as high as the previous one;
+            `exp_range`: the height is multiplied by `gamma` in each step.
+        gamma: see `mode`.
+        scale_fn: a function that scales the height, instead of a `mode`.
+        scale_mode: the argument of `scale_fn`: the number of the cycle (`cycle`) or of the step (`iterations`).
+        cycle_momentum: change the momentum (or β₁) inversely, from `max_momentum` to `base_momentum` and back.
         last_epoch: the number of steps already taken; -1 to start.
 
     Raises:
-        ValueError: the mode is unknown, or the optimizer has no momentum and ``cycle_momentum`` is not False.
+        ValueError: the mode is unknown, or the optimizer has no momentum and `cycle_momentum` is not False.
 
     >>> import tensorgrad as torch
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
@@ -233,7 +233,7 @@ class CyclicLR(_Cycling):
         self.base_lrs = base_lrs
 
     def scale_fn(self, x: float) -> float:
-        """Returns the factor on the height in cycle or step number ``x``."""
+        """Returns the factor on the height in cycle or step number `x`."""
         if self._scale_fn_custom is not None:
             return self._scale_fn_custom(x)
         return self._scale_fn_ref(x)
@@ -264,7 +264,7 @@ class CyclicLR(_Cycling):
         return [low + (high - low) * height * scale for low, high in zip(self.base_lrs, self.max_lrs, strict=True)]
 
     def state_dict(self) -> dict[str, Any]:
-        """Like the base class. If ``scale_fn`` is a function, it is not saved; of other callables, attributes are."""
+        """Like the base class. If `scale_fn` is a function, it is not saved; of other callables, attributes are."""
         state, function = super().state_dict(), self._scale_fn_custom
         state.pop("_scale_fn_ref", None)
         saved = function is not None and not isinstance(function, types.FunctionType)
@@ -272,7 +272,7 @@ class CyclicLR(_Cycling):
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Like the base class. If ``scale_fn`` is a function, the one given at construction is kept."""
+        """Like the base class. If `scale_fn` is a function, the one given at construction is kept."""
         state_dict = dict(state_dict)
         attributes = state_dict.pop("_scale_fn_custom")
         super().load_state_dict(state_dict)

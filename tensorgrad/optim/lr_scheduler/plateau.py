@@ -11,14 +11,14 @@ from tensorgrad.optim.optimizer import Optimizer
 
 
 class ReduceLROnPlateau(LRScheduler):
-    """Multiplies the rate by ``factor`` when a metric has not improved for more than ``patience`` steps.
+    """Multiplies the rate by `factor` when a metric has not improved for more than `patience` steps.
 
     Args:
         optimizer: the optimizer whose learning rates are set.
-        mode: ``min`` or ``max``, whether smaller or larger values are better.
+        mode: `min` or `max`, whether smaller or larger values are better.
         factor: less than 1.
         patience: the number of steps without improvement to tolerate.
-        threshold: the minimum improvement, relative (``threshold_mode="rel"``) or absolute (``"abs"``).
+        threshold: the minimum improvement, relative (`threshold_mode="rel"`) or absolute (`"abs"`).
         cooldown: the number of steps after a reduction in which steps without improvement are not counted.
         min_lr: the minimum rate, one for all or one per group.
         eps: smaller reductions than this are skipped.

@@ -34,11 +34,11 @@ def default_collate(batch: list) -> Any:
 
 
 def collate(batch: list, *, collate_fn_map: dict[Any, Callable] | None = None) -> Any:
-    """Like :func:`default_collate`, with your own function for each type of leaf.
+    """Like `default_collate`, with your own function for each type of leaf.
 
     Args:
         batch: a list of samples.
-        collate_fn_map: maps a type, or a tuple of types, to ``function(samples, *, collate_fn_map)``.
+        collate_fn_map: maps a type, or a tuple of types, to `function(samples, *, collate_fn_map)`.
     """
     first = batch[0]
     functions = collate_fn_map or {}
@@ -89,7 +89,7 @@ def default_convert(data: Any) -> Any:
 
 
 def like_mapping(example: Any, values: dict) -> Any:
-    """Returns ``values`` as a mapping of the example's type, with its other attributes; a dict if that fails."""
+    """Returns `values` as a mapping of the example's type, with its other attributes; a dict if that fails."""
     try:
         if isinstance(example, MutableMapping):
             clone = copy.copy(example)

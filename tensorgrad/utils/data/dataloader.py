@@ -35,22 +35,22 @@ class DataLoader(Generic[T_co]):
     """Iterates over a data set in batches.
 
     Args:
-        dataset: a :class:`Dataset`, anything with ``__getitem__`` and ``__len__``, or an :class:`IterableDataset`.
-        batch_size: number of samples per batch; ``None`` yields individual samples.
+        dataset: a `Dataset`, anything with `__getitem__` and `__len__`, or an `IterableDataset`.
+        batch_size: number of samples per batch; `None` yields individual samples.
         shuffle: whether to read in a new random order in each epoch.
         sampler: yields sample indices, in the order to read them.
-        batch_sampler: yields lists of indices, one for each batch; mutually exclusive with ``batch_size``,
-            ``shuffle``, ``sampler`` and ``drop_last``.
-        collate_fn: combines a list of samples into a batch; by default :func:`default_collate`.
+        batch_sampler: yields lists of indices, one for each batch; mutually exclusive with `batch_size`,
+            `shuffle`, `sampler` and `drop_last`.
+        collate_fn: combines a list of samples into a batch; by default `default_collate`.
         drop_last: whether to drop the last batch if it is incomplete.
-        generator: the random number generator; the default one if ``None``.
+        generator: the random number generator; the default one if `None`.
         num_workers: number of processes that load batches; with 0, the main process loads them.
         prefetch_factor: number of batches that each worker loads in advance; by default 2.
         persistent_workers: whether to keep the workers from one epoch to the next.
         worker_init_fn: called in each worker before it begins, with the worker's number.
         timeout: maximum number of seconds to wait for a batch; 0 means no limit.
-        multiprocessing_context: how workers are started: "fork", "spawn", "forkserver" or a ``multiprocessing``
-            context. The default is the method set with ``multiprocessing.set_start_method``; if none was set, "fork" on
+        multiprocessing_context: how workers are started: "fork", "spawn", "forkserver" or a `multiprocessing`
+            context. The default is the method set with `multiprocessing.set_start_method`; if none was set, "fork" on
             Linux and Python's default elsewhere. Methods other than "fork" need a data set that can be pickled.
             Choose "spawn" if other threads of the program multiply matrices at the same time: OpenBLAS may hang after a
             fork.
@@ -58,14 +58,14 @@ class DataLoader(Generic[T_co]):
         pin_memory: whether to copy batches into pinned memory, which a GPU can read directly; without a GPU, this only
             warns.
 
-    In worker i, ``random``, NumPy and this package are seeded as in PyTorch: ``torch.initial_seed()`` is a number that
-    the main process draws for each iterator (from ``generator``), plus i.
+    In worker i, `random`, NumPy and this package are seeded as in PyTorch: `torch.initial_seed()` is a number that
+    the main process draws for each iterator (from `generator`), plus i.
 
     Raises:
         ValueError, TypeError: If settings exclude each other; the message names them.
 
     While iterating, an error in a worker is raised with its own type and with its traceback in the message.
-    RuntimeError is raised if a worker dies, or does not deliver a batch within ``timeout``.
+    RuntimeError is raised if a worker dies, or does not deliver a batch within `timeout`.
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.utils.data import DataLoader, TensorDataset
@@ -135,7 +135,7 @@ class DataLoader(Generic[T_co]):
 
     @property
     def multiprocessing_context(self) -> BaseContext | None:
-        """How workers are started; can be set to a context or the name of a start method. ``None`` is the default."""
+        """How workers are started; can be set to a context or the name of a start method. `None` is the default."""
         return self._context
 
     @multiprocessing_context.setter

@@ -16,10 +16,10 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Dataset(Generic[T_co]):
-    """Base class of data sets that are read by index: define ``__getitem__`` and, for most uses, ``__len__``.
+    """Base class of data sets that are read by index: define `__getitem__` and, for most uses, `__len__`.
 
-    If there is a method ``__getitems__(indices)`` that returns a list of samples, it is used to read whole batches.
-    ``a + b`` is a :class:`ConcatDataset`.
+    If there is a method `__getitems__(indices)` that returns a list of samples, it is used to read whole batches.
+    `a + b` is a `ConcatDataset`.
 
     >>> import tensorgrad as torch
     >>> class Squares(torch.utils.data.Dataset):
@@ -39,10 +39,10 @@ class Dataset(Generic[T_co]):
 
 
 class IterableDataset(Dataset[T_co], Iterable[T_co]):
-    """Base class of data sets that can only be read from start to end: define ``__iter__``.
+    """Base class of data sets that can only be read from start to end: define `__iter__`.
 
-    Each worker process reads its own copy of the data set, so ``__iter__`` should use ``get_worker_info()`` to yield
-    only that worker's share. ``a + b`` is a :class:`ChainDataset`.
+    Each worker process reads its own copy of the data set, so `__iter__` should use `get_worker_info()` to yield
+    only that worker's share. `a + b` is a `ChainDataset`.
 
     >>> import tensorgrad as torch
     >>> class Countdown(torch.utils.data.IterableDataset):
@@ -83,10 +83,10 @@ class TensorDataset(Dataset):
 
 
 class Subset(Dataset[T_co]):
-    """The samples of ``dataset`` at the given ``indices``, in that order.
+    """The samples of `dataset` at the given `indices`, in that order.
 
     Raises:
-        NotImplementedError: If a subclass overrides ``__getitem__`` but not ``__getitems__``.
+        NotImplementedError: If a subclass overrides `__getitem__` but not `__getitems__`.
 
     >>> import tensorgrad as torch
     >>> list(torch.utils.data.Subset([10, 20, 30], [0, 2]))
@@ -150,10 +150,10 @@ class ConcatDataset(Dataset[T_co]):
 
 
 class ChainDataset(IterableDataset):
-    """Reads several :class:`IterableDataset` s one after another.
+    """Reads several `IterableDataset` s one after another.
 
     Raises:
-        AssertionError: While reading, if one of them is not an :class:`IterableDataset`.
+        AssertionError: While reading, if one of them is not an `IterableDataset`.
 
     >>> import tensorgrad as torch
     >>> class Count(torch.utils.data.IterableDataset):
@@ -239,7 +239,7 @@ def random_split(dataset: Any, lengths: Sequence[float], generator: Any = None) 
         dataset: the data set to split.
         lengths: the size of each part, or fractions that add up to 1; samples left over after rounding down are
             distributed one by one, starting with the first part.
-        generator: the random number generator; the default one if ``None``.
+        generator: the random number generator; the default one if `None`.
 
     Raises:
         ValueError: If the lengths do not add up to the length of the data set.

@@ -14,21 +14,21 @@ __all__ = ["DistributedSampler"]
 
 
 class DistributedSampler(Sampler[int]):
-    """Yields every ``num_replicas``-th index, starting at ``rank``, of an order that all processes share.
+    """Yields every `num_replicas`-th index, starting at `rank`, of an order that all processes share.
 
-    All shares have the same length: some samples are repeated or, with ``drop_last``, some are left out.
+    All shares have the same length: some samples are repeated or, with `drop_last`, some are left out.
 
     Args:
         dataset: any object with a length.
-        num_replicas: the number of processes; by default taken from ``torch.distributed``.
-        rank: the number of this process; by default taken from ``torch.distributed``.
-        shuffle: whether the order is random, and changes with each ``set_epoch``.
+        num_replicas: the number of processes; by default taken from `torch.distributed`.
+        rank: the number of this process; by default taken from `torch.distributed`.
+        shuffle: whether the order is random, and changes with each `set_epoch`.
         seed: the seed of the order; must be the same in all processes.
         drop_last: whether to leave samples out rather than repeat some.
 
     Raises:
-        ValueError: If ``rank`` is not between 0 and ``num_replicas - 1``.
-        RuntimeError: If ``num_replicas`` or ``rank`` is not given and there is no process group.
+        ValueError: If `rank` is not between 0 and `num_replicas - 1`.
+        RuntimeError: If `num_replicas` or `rank` is not given and there is no process group.
 
     >>> from tensorgrad.utils.data.distributed import DistributedSampler
     >>> [list(DistributedSampler(range(5), num_replicas=2, rank=rank, shuffle=False)) for rank in (0, 1)]

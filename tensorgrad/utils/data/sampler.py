@@ -17,9 +17,9 @@ def draw_seed(generator: Any = None) -> int:
 
 
 class Sampler(Generic[T_co]):
-    """Base class of samplers: define ``__iter__``, which yields sample indices (or lists of them, for batches).
+    """Base class of samplers: define `__iter__`, which yields sample indices (or lists of them, for batches).
 
-    ``data_source`` is accepted and ignored. Define ``__len__`` as well if the DataLoader should have a length.
+    `data_source` is accepted and ignored. Define `__len__` as well if the DataLoader should have a length.
 
     >>> import tensorgrad as torch
     >>> class Backwards(torch.utils.data.Sampler):
@@ -55,17 +55,17 @@ class SequentialSampler(Sampler[int]):
 
 
 class RandomSampler(Sampler[int]):
-    """Yields every index once, in random order, or draws indices independently with ``replacement``.
+    """Yields every index once, in random order, or draws indices independently with `replacement`.
 
     Args:
         data_source: the data set.
         replacement: whether to draw with replacement.
         num_samples: how many indices to draw; by default the length of the data set.
-        generator: the random number generator; if ``None``, a new one seeded from the default one.
+        generator: the random number generator; if `None`, a new one seeded from the default one.
 
     Raises:
-        TypeError: If ``replacement`` is not a bool.
-        ValueError: If ``num_samples`` is not a positive integer.
+        TypeError: If `replacement` is not a bool.
+        ValueError: If `num_samples` is not a positive integer.
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -118,7 +118,7 @@ class SubsetRandomSampler(Sampler[int]):
 
     Args:
         indices: the indices.
-        generator: the random number generator; the default one if ``None``.
+        generator: the random number generator; the default one if `None`.
 
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
@@ -138,16 +138,16 @@ class SubsetRandomSampler(Sampler[int]):
 
 
 class WeightedRandomSampler(Sampler[int]):
-    """Draws ``num_samples`` indices; index i has a probability proportional to ``weights[i]``.
+    """Draws `num_samples` indices; index i has a probability proportional to `weights[i]`.
 
     Args:
         weights: a 1-D sequence of non-negative weights; they need not add up to 1.
         num_samples: how many indices to draw.
         replacement: whether to draw with replacement.
-        generator: the random number generator; the default one if ``None``.
+        generator: the random number generator; the default one if `None`.
 
     Raises:
-        ValueError: If ``num_samples`` is not a positive integer, ``replacement`` is not a bool, or ``weights`` is not
+        ValueError: If `num_samples` is not a positive integer, `replacement` is not a bool, or `weights` is not
             1-D.
 
     >>> import tensorgrad as torch
@@ -179,12 +179,12 @@ class WeightedRandomSampler(Sampler[int]):
 
 
 class BatchSampler(Sampler[list[int]]):
-    """Yields lists of ``batch_size`` indices from another sampler.
+    """Yields lists of `batch_size` indices from another sampler.
 
-    The last list may be shorter; with ``drop_last`` it is then left out.
+    The last list may be shorter; with `drop_last` it is then left out.
 
     Raises:
-        ValueError: If ``batch_size`` is not a positive integer, or ``drop_last`` is not a bool.
+        ValueError: If `batch_size` is not a positive integer, or `drop_last` is not a bool.
 
     >>> from tensorgrad.utils.data import BatchSampler, SequentialSampler
     >>> list(BatchSampler(SequentialSampler(range(5)), batch_size=2, drop_last=False))

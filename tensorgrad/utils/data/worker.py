@@ -36,7 +36,7 @@ class WorkerInfo:
     Args:
         id: the worker's number, starting at 0.
         num_workers: the number of workers.
-        seed: the worker's random seed: the loader's seed plus ``id``.
+        seed: the worker's random seed: the loader's seed plus `id`.
         dataset: the worker's copy of the data set.
         rng, worker_method: used by PyTorch for workers that are threads; here they always have these values.
     """
@@ -56,7 +56,7 @@ class _This:
 
 
 def get_worker_info() -> WorkerInfo | None:
-    """Returns information about the current worker process; ``None`` in the main process.
+    """Returns information about the current worker process; `None` in the main process.
 
     An iterable data set uses it to yield only its worker's share, since every worker reads a copy of the whole set.
 

@@ -1,4 +1,4 @@
-"""Writes event files that TensorBoard can show. Requires the package ``tensorboard``.
+"""Writes event files that TensorBoard can show. Requires the package `tensorboard`.
 
 Without that package, importing `SummaryWriter` raises ModuleNotFoundError, which programs check for.
 """

@@ -61,7 +61,7 @@ class FileWriter:
         self.add_event(messages().Event(summary=summary), global_step, walltime)
 
     def add_graph(self, graph_profile: tuple[Any, Any], walltime: float | None = None) -> None:
-        """Adds a graph, given as its messages ``GraphDef`` and ``RunMetadata``."""
+        """Adds a graph, given as its messages `GraphDef` and `RunMetadata`."""
         made, steps = graph_profile
         self.add_event(messages().Event(graph_def=made.SerializeToString()), None, walltime)
         tagged = messages().TaggedRunMetadata(tag="step1", run_metadata=steps.SerializeToString())
@@ -77,19 +77,19 @@ class FileWriter:
 
 
 class SummaryWriter:
-    """Writes the log of a training run to a directory; ``tensorboard --logdir runs`` shows it.
+    """Writes the log of a training run to a directory; `tensorboard --logdir runs` shows it.
 
     Args:
-        log_dir: the directory; by default a new one in ``runs``, named after the time and the machine.
+        log_dir: the directory; by default a new one in `runs`, named after the time and the machine.
         comment: appended to the name of that default directory.
         purge_step: makes TensorBoard discard what earlier files in the directory contain from this step on.
-        max_queue, flush_secs, filename_suffix: see :class:`FileWriter`.
+        max_queue, flush_secs, filename_suffix: see `FileWriter`.
 
-    In all methods, ``global_step`` is the position on the horizontal axis, and ``walltime`` is the time in seconds
+    In all methods, `global_step` is the position on the horizontal axis, and `walltime` is the time in seconds
     since 1970, by default the current time. Values may be tensors, arrays or numbers.
 
     Raises:
-        ModuleNotFoundError: If the package ``tensorboard`` is not installed.
+        ModuleNotFoundError: If the package `tensorboard` is not installed.
 
     >>> from tensorgrad.utils.tensorboard import SummaryWriter   # doctest: +SKIP
     >>> with SummaryWriter("runs/first") as writer:              # doctest: +SKIP
@@ -308,7 +308,7 @@ class SummaryWriter:
             dataformats: the order of its dimensions: "CHW", "HWC", "HW", ... ("NCHW" arranges images in a grid).
 
         Raises:
-            AssertionError: If ``dataformats`` does not fit the image.
+            AssertionError: If `dataformats` does not fit the image.
         """
         self._add(images.image(tag, img_tensor, dataformats), global_step, walltime)
 
@@ -334,7 +334,7 @@ class SummaryWriter:
         dataformats: str = "CHW",
         labels: Any = None,
     ) -> None:
-        """Adds an image with boxes ``(xmin, ymin, xmax, ymax)`` drawn on it, and their ``labels``.
+        """Adds an image with boxes `(xmin, ymin, xmax, ymax)` drawn on it, and their `labels`.
 
         Raises:
             ModuleNotFoundError: If the package pillow is not installed.
@@ -353,7 +353,7 @@ class SummaryWriter:
         close: bool = True,
         walltime: float | None = None,
     ) -> None:
-        """Adds a Matplotlib figure, or a list of figures in a grid. With ``close``, they are closed in pyplot.
+        """Adds a Matplotlib figure, or a list of figures in a grid. With `close`, they are closed in pyplot.
 
         Raises:
             ModuleNotFoundError: If the package matplotlib is not installed.
@@ -364,7 +364,7 @@ class SummaryWriter:
     def add_video(
         self, tag: str, vid_tensor: Any, global_step: Any = None, fps: float = 4, walltime: float | None = None
     ) -> None:
-        """Adds videos of shape (N, T, C, H, W), with ``fps`` frames per second.
+        """Adds videos of shape (N, T, C, H, W), with `fps` frames per second.
 
         Raises:
             ModuleNotFoundError: If the package pillow is not installed.
@@ -379,7 +379,7 @@ class SummaryWriter:
         sample_rate: int = 44100,
         walltime: float | None = None,
     ) -> None:
-        """Adds a sound, given as amplitudes from -1 to 1, ``sample_rate`` of them per second."""
+        """Adds a sound, given as amplitudes from -1 to 1, `sample_rate` of them per second."""
         self._add(summary.audio(tag, snd_tensor, sample_rate), global_step, walltime)
 
     def add_text(self, tag: str, text_string: str, global_step: Any = None, walltime: float | None = None) -> None:
@@ -401,7 +401,7 @@ class SummaryWriter:
 
         Args:
             mat: the points, one per row.
-            metadata: a label for each point, or a list of labels if there is a ``metadata_header``.
+            metadata: a label for each point, or a list of labels if there is a `metadata_header`.
             label_img: an image for each point, of shape (N, C, H, W), with values from 0 to 1.
             tag: the name of the set of points.
             metadata_header: the names of the labels.
@@ -444,7 +444,7 @@ class SummaryWriter:
         self._add(summary.mesh(tag, vertices, colors, faces, config_dict), global_step, walltime)
 
     def add_custom_scalars(self, layout: dict[str, dict[str, Sequence]]) -> None:
-        """Sets which curves share a chart: ``{category: {chart: ["Multiline", tags]}}``.
+        """Sets which curves share a chart: `{category: {chart: ["Multiline", tags]}}`.
 
         "Margin" instead of "Multiline" takes three tags: a curve, and its lower and upper limits.
         """
@@ -469,7 +469,7 @@ class SummaryWriter:
     def add_graph(
         self, model: Any, input_to_model: Any = None, verbose: bool = False, use_strict_trace: bool = True
     ) -> None:
-        """Adds the graph of one call ``model(*input_to_model)``: its ops, in boxes for the modules they run in.
+        """Adds the graph of one call `model(*input_to_model)`: its ops, in boxes for the modules they run in.
 
         The model is called in evaluation mode, with gradients disabled.
 
