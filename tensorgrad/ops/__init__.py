@@ -12,7 +12,7 @@ FAMILIES = (
         "activation", "embedding", "bag", "embedding_bag", "conv", "pool", "norm", "softmax", "loss", "margin", "ctc",
         "loss_functions", "attention", "dropout", "interpolate", "grid", "fractional", "weight_norm", "rnn",
     )),
-    *("random." + name for name in ("states", "sample", "noise", "gamma_sample", "gumbel")),
+    *("random." + name for name in ("states", "sample", "in_place", "gamma_sample", "gumbel")),
     *("signal." + name for name in ("fft", "spectrogram", "windows")),
     *("pytorch." + name for name in ("removed", "native", "storage_values", "absent", "callables", "view_copy")),
     "examples",

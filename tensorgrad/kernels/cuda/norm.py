@@ -15,7 +15,7 @@ import numpy as np
 
 from tensorgrad.kernels.cuda.reduce import sum_
 from tensorgrad.kernels.cuda.runtime import program
-from tensorgrad.kernels.cuda.runtime.held import plan
+from tensorgrad.kernels.cuda.runtime.register_rows import plan
 
 # For the backward kernel, which keeps sums in registers: about half of a large GPU's capacity.
 THREADS_AT_ONCE = 132 * 512

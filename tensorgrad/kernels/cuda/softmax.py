@@ -12,7 +12,7 @@ import cupy
 import numpy as np
 
 from tensorgrad.kernels.cuda.runtime import program
-from tensorgrad.kernels.cuda.runtime.held import MOST_BLOCKS, plan
+from tensorgrad.kernels.cuda.runtime.register_rows import MOST_BLOCKS, plan
 
 THREADS = 256
 

@@ -12,7 +12,7 @@ from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.no_derivative import not_implemented
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.kernels.array import rejection
-from tensorgrad.ops.random.noise import on_host
+from tensorgrad.ops.random.in_place import on_host
 from tensorgrad.ops.random.sample import stream_for
 from tensorgrad.ops.shape import broadcast_tensors
 from tensorgrad.tensor import Tensor

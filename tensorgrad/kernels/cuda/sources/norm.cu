@@ -1,10 +1,10 @@
 // Layer norm and root-mean-square norm over contiguous rows, forward and backward.
 //
-// A row is kept in registers (held.cuh), so that it is read once. CENTRED: the mean is subtracted (layer norm). W is
+// A row is kept in registers (register_rows.cuh), so that it is read once. CENTRED: the mean is subtracted (layer norm). W is
 // the type of weight and bias. There are two passes over a row, for the mean and for the squares: no cancellation.
 // Bytes per element: forward x and out; backward g, x and gx, and the sums over rows are computed along the way.
 
-#include "held.cuh"
+#include "register_rows.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS) forward(
     const T* x, const W* weight, const W* bias, T* out, A* means, A* rstds, long long rows, int n, A eps) {

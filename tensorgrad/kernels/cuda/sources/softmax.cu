@@ -1,6 +1,6 @@
 // Softmax and log-softmax over contiguous rows, and their gradients.
 //
-// With COUNT a row is kept in registers (held.cuh), so that memory is read once. Longer rows are read twice, with a
+// With COUNT a row is kept in registers (register_rows.cuh), so that memory is read once. Longer rows are read twice, with a
 // block per row: once for the maximum and the sum of exponentials (rescaled when a larger element comes), once to
 // write. With COLUMNS the elements of a row are `inner` apart and neighboring rows adjacent: a thread per row.
 // Source: M. Milakov and N. Gimelshein, "Online normalizer calculation for softmax" (2018).
@@ -8,7 +8,7 @@
 __device__ inline A infinity() { return (A)__int_as_float(0x7f800000); }
 
 #ifdef COUNT
-#include "held.cuh"
+#include "register_rows.cuh"
 
 // f(element, its index) for each element of the row, stored.
 template <class F> __device__ inline void write(Held<T>& held, T* out, int n, F f) {

@@ -1,10 +1,10 @@
-"""How rows are divided among threads that keep them in registers (sources/held.cuh)."""
+"""How rows are divided among threads that keep them in registers (sources/register_rows.cuh)."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-PACKS = 4  # per thread, as in held.cuh
+PACKS = 4  # per thread, as in register_rows.cuh
 WARPS = 4  # rows per block if a warp takes one row
 MOST_BLOCKS = 2**31 - 1
 
