@@ -2,7 +2,7 @@
 
     table.py     which ops have one
     program.py   assembles a program's source, has CuPy compile it, and finds its functions; lists all programs
-    expressions.py   pointwise ops as expressions; how rows are divided among threads
+    expressions.py, register_rows.py   pointwise ops as expressions; how rows are divided among threads
     libraries.py, calls.py, cublas.py, cudnn.py   NVIDIA's libraries: finding them, calling them, what they compute
     switches.py  precisions and options, behind `torch.backends.cuda` and `torch.backends.cudnn`
     sources/     the CUDA C: prelude.cuh (types, sums over warps and blocks), then one file per family
