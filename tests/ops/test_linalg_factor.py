@@ -12,7 +12,7 @@ import pytest
 import tensorgrad as tg
 from tensorgrad.kernels.array import lapack, ldl, lu
 from tests.support.alike import alike
-from tests.support.compare import assert_close, normal
+from tests.support.compare import assert_close, normal, outcome
 
 torch = pytest.importorskip("torch", reason="torch is the oracle of these tests")
 
@@ -277,13 +277,12 @@ def test_a_tracker_watches_lobpcg_and_stops_it():
 
 
 def message(call):
-    try:
-        call()
-    except Exception as error:
-        return f"{type(error).__name__.strip('_')}: {error}".replace("torch.linalg.", "linalg.").replace(
-            ".Did", ". Did"
-        )
-    return "no error"
+    """Returns the type and message of the exception that a call raises, spelled alike for both libraries."""
+    error = outcome(call)
+    if not isinstance(error, Exception):
+        return "no error"
+    text = f"{type(error).__name__.strip('_')}: {error}"
+    return text.replace("torch.linalg.", "linalg.").replace(".Did", ". Did")
 
 
 @alike
