@@ -78,7 +78,7 @@ ONLY_KIND = {
 @pytest.mark.parametrize("given", [float, int, bool, complex])
 @pytest.mark.parametrize("name", TAKE_DTYPE)
 def test_python_types_are_dtypes(name, given):
-    here, there = (outcome(lambda library: TAKE_DTYPE[name](library, given), library) for library in BOTH)
+    here, there = (described(lambda library: TAKE_DTYPE[name](library, given), library) for library in BOTH)
     if isinstance(there, str) and there.endswith("Error") and name in ONLY_KIND:
         assert isinstance(here, str) and here.endswith("Error")
     else:

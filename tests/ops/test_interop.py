@@ -10,7 +10,7 @@ import pytest
 
 import tensorgrad as tg
 from tests.conftest import HAS_TORCH
-from tests.support.compare import assert_equal
+from tests.support.compare import array_of, assert_equal
 
 
 def package(name):
@@ -19,9 +19,9 @@ def package(name):
 
 
 def assert_tensor_of(tensor, expected):
-    """Asserts that something is a tensor of tensorgrad itself, equal to an array or tensor."""
+    """Asserts that something is a tensor of tensorgrad itself, equal to an array or to another such tensor."""
     assert type(tensor) is tg.Tensor
-    assert_equal(tensor, expected)
+    assert_equal(array_of(tensor), array_of(expected))
 
 
 # --- NumPy -----------------------------------------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """Integrals and slopes of samples, covariance, histograms of points, norms and hashes, beyond PyTorch's own tests."""
 
-
 import numpy as np
 import pytest
 

@@ -119,22 +119,22 @@ def assert_equal(found, expected, what="") -> None:
     """Asserts equal dtypes, shapes and values; nan equals nan.
 
     Args:
-        found, expected: Tensors of either library, arrays or scalars, also nested in tuples, lists and dicts.
+        found, expected: Tensors of either library, or arrays or scalars, also nested in tuples, lists and dicts.
+            A tensor is never equal to an array: compare it with array_of. Other values must be equal.
         what: A description for the message.
     """
     for a, b, _, where in _pairs(found, expected, str(what)):
         np.testing.assert_array_equal(a, b, err_msg=where)
 
 
-def assert_close(
-    found, expected, tolerance=1e-5, *, atol=None, scale=1.0, relative_to_largest=False, what=""
-) -> None:
+def assert_close(found, expected, tolerance=1e-5, *, atol=None, scale=1.0, relative_to_largest=False, what="") -> None:
     """Asserts equal dtypes and shapes, and values that differ by at most atol + tolerance * |expected|.
 
     Values are compared in double precision, and exactly if they are integers or booleans; nan is close to nan.
 
     Args:
-        found, expected: Tensors of either library, arrays or scalars, also nested in tuples, lists and dicts.
+        found, expected: Tensors of either library, or arrays or scalars, also nested in tuples, lists and dicts.
+            A tensor is never close to an array: compare it with array_of. Other values must be equal.
         tolerance: The relative tolerance, or a mapping of dtype names to such; dtypes that it lacks must be equal.
         atol: The absolute tolerance; as large as the relative one by default.
         scale: A factor for both tolerances.
@@ -167,7 +167,11 @@ def _pairs(found, expected, what: str):
             yield from _pairs(f, e, f"{what}[{i}]")
     elif expected is None:
         assert found is None, f"{what}: {found}, expected None"
+    elif not hasattr(expected, "dtype") and not isinstance(expected, bool | int | float | complex):
+        assert type(found) is type(expected) and found == expected, f"{what}: {found!r}, expected {expected!r}"
     else:
+        kinds = [type(value).__name__ for value in (found, expected)]
+        assert hasattr(found, "detach") == hasattr(expected, "detach"), f"{what}: {kinds[0]}, expected {kinds[1]}"
         pair = [value if hasattr(value, "dtype") else np.asarray(value) for value in (found, expected)]
         names = [dtype_name(value) for value in pair]
         assert names[0] == names[1], f"{what}: dtype {names[0]}, expected {names[1]}"
