@@ -16,7 +16,11 @@ import tensorgrad
 
 
 def normal(*shape, seed=0, dtype=np.float32) -> np.ndarray:
-    """Returns a seeded array of normal random values; their imaginary parts are normal too if the dtype is complex."""
+    """Returns an array of normal random values; their imaginary parts are normal too if the dtype is complex.
+
+    Args:
+        seed: A seed, or a generator to draw from.
+    """
     generator = np.random.default_rng(seed)
     values = generator.standard_normal(shape)
     if np.dtype(dtype).kind == "c":
