@@ -1,9 +1,6 @@
 """Compiled kernels against NumPy's: odd shapes, gaps, nan and inf, empty arrays; threads, forks; how they come in."""
 
 import os
-import subprocess
-import sys
-import textwrap
 import threading
 
 import numpy as np
@@ -11,6 +8,7 @@ import pytest
 
 import tensorgrad as tg
 from tensorgrad.kernels.numba import table
+from tests.support.processes import environment, run_python
 
 pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
 if not table.wanted():
@@ -411,11 +409,8 @@ def test_an_error_in_a_kernel_arrives():
         thread_pool.run(kernel, 4, (), 10**9)
 
 
-def run_program(text, **environment):
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(text)], capture_output=True, text=True, timeout=120,
-        env={**os.environ, **environment},
-    )  # fmt: skip
+def run_program(code, **variables):
+    return run_python(code, timeout=120, env=environment(**variables))
 
 
 def test_numpy_serves_until_a_kernel_is_compiled(tmp_path):
@@ -474,8 +469,5 @@ def test_after_a_fork():
 
 
 def test_warmup(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "tensorgrad.warmup"], capture_output=True, text=True, timeout=300,
-        env={**os.environ, "TENSORGRAD_CACHE": str(tmp_path)},
-    )  # fmt: skip
+    done = run_python(None, "-m", "tensorgrad.warmup", env=environment(TENSORGRAD_CACHE=str(tmp_path)))
     assert done.returncode == 0 and "kernels ready" in done.stdout, done.stderr

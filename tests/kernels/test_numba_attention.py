@@ -1,13 +1,11 @@
 """Attention by tiles against NumPy's kernel, which makes the whole matrix of scores, and against the twin."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
 import tensorgrad as tg
 from tensorgrad.kernels.numba import table
+from tests.support.processes import run_python
 
 pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
 if not table.wanted():
@@ -202,5 +200,5 @@ print("right")
 
 
 def test_products():
-    done = subprocess.run([sys.executable, "-c", PRODUCTS], capture_output=True, text=True, timeout=500)
+    done = run_python(PRODUCTS, timeout=500)
     assert done.stdout.strip() == "right", done.stderr[-2000:]

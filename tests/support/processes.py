@@ -32,4 +32,4 @@ def output_of(code=None, *arguments, **options) -> str:
 
 def environment(*removed, **added) -> dict[str, str]:
     """Returns this process's environment with some variables set, and those removed whose names start with a prefix."""
-    return {k: v for k, v in os.environ.items() if not k.startswith(removed)} | added
+    return {k: v for k, v in os.environ.items() if not (removed and k.startswith(removed))} | added
