@@ -6,31 +6,29 @@ import pytest
 import tensorgrad as tg
 from tensorgrad import compat
 from tensorgrad import functorch as ours
+from tests.support.compare import assert_equal
 
 torch = pytest.importorskip("torch", reason="PyTorch's functorch is the oracle of these tests")
 functorch = pytest.importorskip("functorch", reason="it comes with PyTorch")
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 
 
-def both(make):
-    """A module in both libraries, with the same numbers."""
+def module_pair(make):
+    """Returns a module of torch and one of tensorgrad with the same parameters."""
     theirs, mine = make(torch.nn), make(tg.nn)
     mine.load_state_dict({k: tg.tensor(v.numpy()) for k, v in theirs.state_dict().items()})
     return theirs, mine
 
 
-def numbers(tensors):
-    return [t.detach().numpy().tolist() for t in tensors]
-
-
 @pytest.mark.parametrize("tracking", [True, False])
 def test_a_function_of_parameters(tracking):
-    theirs, mine = both(lambda nn: nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)))
+    theirs, mine = module_pair(lambda nn: nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)))
     f, p = functorch.make_functional(theirs, not tracking)
     g, q = ours.make_functional(mine, not tracking)
     assert [t.requires_grad for t in p] == [t.requires_grad for t in q] == [tracking] * 4
     assert f.param_names == g.param_names and all(t.device.type == "meta" for t in g.parameters())
-    assert numbers(p) == numbers(q) and q[0] is not mine[0].weight
+    assert_equal(q, p)
+    assert q[0] is not mine[0].weight
     x = torch.randn(5, 3)
     expected, found = f(p, x), g(q, tg.tensor(x.numpy()))
     np.testing.assert_allclose(found.detach().numpy(), expected.detach().numpy(), rtol=1e-5, atol=1e-6)
@@ -39,24 +37,26 @@ def test_a_function_of_parameters(tracking):
 
 
 def test_buffers_change_beside_the_module():
-    theirs, mine = both(lambda nn: nn.BatchNorm1d(2))
+    theirs, mine = module_pair(lambda nn: nn.BatchNorm1d(2))
     f, p, b = functorch.make_functional_with_buffers(theirs)
     g, q, c = ours.make_functional_with_buffers(mine)
     assert f.buffer_names == g.buffer_names
     f(p, b, torch.tensor([[1.0, 2.0], [3.0, 5.0]]))
     g(q, c, tg.tensor([[1.0, 2.0], [3.0, 5.0]]))
     np.testing.assert_allclose(c[0].numpy(), b[0].numpy(), rtol=1e-6)
-    assert numbers(b)[2:] == numbers(c)[2:] and mine.running_mean.tolist() == [0.0, 0.0]
+    assert_equal(c[2:], b[2:])
+    assert mine.running_mean.tolist() == [0.0, 0.0]
     for library, model in ((functorch, theirs), (ours, mine)):
         with pytest.raises(RuntimeError, match="make_functional_with_buffers"):
             library.make_functional(model)
 
 
 def test_ensembles():
-    theirs, mine = zip(*[both(lambda nn: nn.Linear(2, 1)) for _ in range(3)], strict=True)
+    theirs, mine = zip(*[module_pair(lambda nn: nn.Linear(2, 1)) for _ in range(3)], strict=True)
     _, p, b = functorch.combine_state_for_ensemble(theirs)
     g, q, c = ours.combine_state_for_ensemble(mine)
-    assert numbers(p) == numbers(q) and b == c == () and not q[0].requires_grad
+    assert_equal(q, p)
+    assert b == c == () and not q[0].requires_grad
     assert ours.vmap(g, (0, 0, None))(q, c, tg.ones(4, 2)).shape == (3, 4, 1)
     for library, nn in ((functorch, torch.nn), (ours, tg.nn)):
         for wrong in ([], [nn.Linear(2, 1), nn.ReLU()], [nn.Linear(2, 1), nn.Linear(2, 1).eval()]):

@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 
 import tensorgrad as tg
+from tests.support.compare import outcome
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle of these tests and is not installed")
 
 
-def tried(call):
-    try:
-        return call()
-    except Exception as error:
-        return type(error).__name__, str(error)[:400]
+def value_or_message(call):
+    """Returns what a call returns, or the type and message of the exception that it raises."""
+    found = outcome(call)
+    return (type(found).__name__, str(found)[:400]) if isinstance(found, Exception) else found
 
 
 def shown(y):
-    return tried(lambda: (y.is_inference(), y.requires_grad, y._is_view(), y.is_leaf, tuple(y.shape)))
+    return value_or_message(lambda: (y.is_inference(), y.requires_grad, y._is_view(), y.is_leaf, tuple(y.shape)))
 
 
 # What is done to a tensor x of shape (1, 2, 3), in inference mode and outside.
@@ -53,10 +53,10 @@ def test_inside(name, grad):
             normal = leaf * 1
             with l.inference_mode():
                 x = l.ones(1, 2, 3, requires_grad=grad) if made_inside else normal
-                y = tried(lambda x=x: OPS[name](l, x))
+                y = value_or_message(lambda x=x: OPS[name](l, x))
                 told += [shown(y) if isinstance(y, l.Tensor) else y, shown(x)]
                 if isinstance(y, l.Tensor) and name != "with a leaf":
-                    told.append(tried(lambda y=y: shown(y.mul_(2))[:3]))
+                    told.append(value_or_message(lambda y=y: shown(y.mul_(2))[:3]))
         return told
 
     assert story(tg) == story(torch)
@@ -73,10 +73,10 @@ def test_normal_tensors_and_their_views_afterwards(name, grad):
             with l.inference_mode():
                 y = eval(view)
             if view == "x" or name not in ("transpose", "resize", "resize as", "copy", "with a leaf"):
-                z = tried(lambda y=y: OPS[name](l, y))
+                z = value_or_message(lambda y=y: OPS[name](l, y))
                 told += [view, shown(z) if isinstance(z, l.Tensor) else z, shown(y)]
-                if isinstance(z, l.Tensor) and tried(lambda z=z: z.requires_grad) is True:
-                    told.append(tried(lambda z=z, leaf=leaf: (z.sum().backward(), leaf.grad)[1]))
+                if isinstance(z, l.Tensor) and value_or_message(lambda z=z: z.requires_grad) is True:
+                    told.append(value_or_message(lambda z=z, leaf=leaf: (z.sum().backward(), leaf.grad)[1]))
                     told[-1] = told[-1].tolist() if isinstance(told[-1], l.Tensor) else told[-1]
             x.add_(1)
             told.append(shown(y))
@@ -93,7 +93,7 @@ def test_inference_tensors_and_their_views_afterwards(name):
             with l.inference_mode():
                 y = l.ones(1, 2, 3)
                 y = y.view(view) if view else y
-            z = tried(lambda y=y: OPS[name](l, y))
+            z = value_or_message(lambda y=y: OPS[name](l, y))
             told += [shown(z) if isinstance(z, l.Tensor) else z, shown(y)]
         return told
 
@@ -108,7 +108,7 @@ def test_a_view_that_another_mode_made_names_the_mode():
                 b = l.ones(2, 2, requires_grad=True) * 1
                 with mode():
                     v = b.view(-1)
-                told.append(tried(lambda b=b, v=v, after=after: eval(after, {"b": b, "v": v})))
+                told.append(value_or_message(lambda b=b, v=v, after=after: eval(after, {"b": b, "v": v})))
         return [t for t in told if isinstance(t, tuple) and isinstance(t[0], str)]
 
     ours, theirs = story(tg), story(torch)

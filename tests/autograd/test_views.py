@@ -11,51 +11,28 @@ import pytest
 
 import tensorgrad as tg
 from tensorgrad.autograd import views
+from tests.support.compare import assert_close, outcome
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle of these tests and is not installed")
 
 LIBRARIES = (torch, tg)
 
 
-def numbers(tensor):
-    """The values of a tensor of either library."""
-    return np.array(tensor.detach().tolist(), dtype=np.float64).reshape(tuple(tensor.shape))
+def outcomes(program):
+    """Returns what a program returns, or the exception that it raises, under torch and under tensorgrad."""
+    return [outcome(program, library) for library in LIBRARIES]
 
 
-def both(program):
-    """What `program(library)` gives in torch and here: a result, or an exception."""
-    results = []
-    for library in LIBRARIES:
-        try:
-            results.append(program(library))
-        except Exception as error:
-            results.append(error)
-    return results
-
-
-def agree(program, *, message: bool = True) -> None:
-    """Both libraries give the same numbers (nested in tuples), or raise the same error."""
-    expected, actual = both(program)
+def assert_agree(program, *, message: bool = True) -> None:
+    """Asserts that both libraries return the same values (nested in tuples), or raise the same error."""
+    expected, actual = outcomes(program)
     if isinstance(expected, Exception) or isinstance(actual, Exception):
         assert type(expected) is type(actual), f"{expected!r} / {actual!r}"
         if message:
             first = re.split(r"[\n(]", str(expected))[0][:100]
             assert str(actual).startswith(first), f"{expected!r} / {actual!r}"
         return
-    compare(expected, actual)
-
-
-def compare(expected, actual) -> None:
-    if isinstance(expected, torch.Tensor):
-        assert isinstance(actual, tg.Tensor)
-        assert tuple(expected.shape) == tuple(actual.shape)
-        np.testing.assert_allclose(numbers(actual), numbers(expected), rtol=1e-10, atol=1e-12)
-    elif isinstance(expected, tuple | list):
-        assert len(expected) == len(actual)
-        for e, a in zip(expected, actual, strict=True):
-            compare(e, a)
-    else:
-        assert expected == actual
+    assert_close(actual, expected, 1e-10, atol=1e-12)
 
 
 # --- random programs -------------------------------------------------------------------------------------------------
@@ -233,7 +210,7 @@ def run_program(seed: int) -> str:
         assert type(expected) is type(actual), f"{steps}: {expected!r} / {actual!r}"
         for i, (e, a) in enumerate(zip(reference.pool, ours.pool, strict=True)):
             assert tuple(e.shape) == tuple(a.shape), f"{steps}, pool[{i}]"
-            np.testing.assert_allclose(numbers(a), numbers(e), rtol=1e-9, atol=1e-12, err_msg=f"{steps}, pool[{i}]")
+            assert_close(a, e, 1e-9, atol=1e-12, what=f"{steps}, pool[{i}]")
             if e.numel():
                 assert e.stride() == a.stride(), f"{steps}, pool[{i}]"
                 assert e.storage_offset() == a.storage_offset(), f"{steps}, pool[{i}]"
@@ -258,7 +235,7 @@ def run_program(seed: int) -> str:
     for e, a in zip(expected, actual, strict=True):
         assert (e is None) == (a is None), f"{steps}: {e} / {a}"
         if e is not None:
-            np.testing.assert_allclose(numbers(a), numbers(e), rtol=1e-8, atol=1e-10, err_msg="\n".join(steps))
+            assert_close(a, e, 1e-8, atol=1e-10, what="\n".join(steps))
     return "gradients"
 
 
@@ -346,7 +323,7 @@ def test_errors(expression):
         finally:
             assert m is torch or x.flatten().tolist() == list(range(12))
 
-    agree(program)
+    assert_agree(program)
 
 
 # --- indexing --------------------------------------------------------------------------------------------------------
@@ -376,7 +353,7 @@ def test_reading(expression):
         (second,) = m.autograd.grad((first**2).sum(), base, allow_unused=True)
         return found, first, second
 
-    agree(program)
+    assert_agree(program)
 
 
 WRITTEN = [
@@ -407,7 +384,7 @@ def test_writing(target, index, value, tracked):
             return x, x._version
         return x, m.autograd.grad((x**2).sum(), (leaf, w), allow_unused=True, materialize_grads=True)
 
-    agree(program)
+    assert_agree(program)
 
 
 # --- writes through views, under autograd ----------------------------------------------------------------------------
@@ -460,7 +437,7 @@ def test_programs(name):
         second = m.autograd.grad(total, (x, w), allow_unused=True, materialize_grads=True)
         return out, first, second
 
-    agree(program)
+    assert_agree(program)
 
 
 FORBIDDEN = {
@@ -488,8 +465,8 @@ def test_forbidden(name):
         x = m.linspace(-1, 1, 12, dtype=m.float64).view(3, 4).clone().requires_grad_()
         exec(FORBIDDEN[name], {"m": m, "x": x})
 
-    agree(program)
-    assert isinstance(both(program)[1], RuntimeError)
+    assert_agree(program)
+    assert isinstance(outcomes(program)[1], RuntimeError)
 
 
 @pytest.mark.parametrize(

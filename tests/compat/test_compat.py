@@ -3,7 +3,6 @@
 import importlib
 import operator
 import re
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -14,15 +13,14 @@ import pytest
 import tensorgrad as tg
 from tensorgrad import compat
 from tests.support.alike import of_torch
+from tests.support.processes import output_of, run_python
 
 
 def run_program(tmp_path, text: str, *arguments: str, module: bool = False):
     """Runs a program by `python -m tensorgrad.run`."""
     (tmp_path / "program.py").write_text(textwrap.dedent(text))
     named = ["-m", "program"] if module else [str(tmp_path / "program.py")]
-    return subprocess.run(
-        [sys.executable, "-m", "tensorgrad.run", *named, *arguments], capture_output=True, text=True, cwd=tmp_path
-    )
+    return run_python(None, "-m", "tensorgrad.run", *named, *arguments, cwd=tmp_path)
 
 
 @pytest.fixture
@@ -62,8 +60,7 @@ def test_importing_a_file_leaves_the_name_that_means_something_else():
         "    assert callable(named) and getattr(module, last) is named, name\n"
         "assert issubclass(importlib.import_module('torch.autograd.gradcheck').GradcheckError, RuntimeError)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    output_of(code)
 
 
 def test_the_version_is_that_of_the_pytorch_that_is_followed(installed):
@@ -171,18 +168,15 @@ def test_errors_are_the_programs_own(tmp_path):
 
 
 def test_usage():
-    done = subprocess.run([sys.executable, "-m", "tensorgrad.run"], capture_output=True, text=True)
+    done = run_python(None, "-m", "tensorgrad.run")
     assert done.returncode == 2 and "usage" in done.stderr
-    done = subprocess.run([sys.executable, "-m", "tensorgrad.run", "no-such.py"], capture_output=True, text=True)
+    done = run_python(None, "-m", "tensorgrad.run", "no-such.py")
     assert done.returncode == 2 and "no-such.py" in done.stderr
 
 
 def test_processes_without_the_shim_are_untouched(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", "import tensorgrad, tensorgrad.compat, sys; print('torch' in sys.modules)"],
-        capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.stdout.strip() == "False"
+    printed = output_of("import tensorgrad, tensorgrad.compat, sys; print('torch' in sys.modules)")
+    assert printed.strip() == "False"
 
 
 def test_safetensors_own_functions_for_torch(tmp_path):
@@ -294,7 +288,7 @@ def test_a_modules_dictionary_can_be_gone_through(name):
             found = [n for n, v in vars(torch.optim).items() if isinstance(v, type) and issubclass(v, torch.optim.Optimizer)]
             assert {{"Adagrad", "LBFGS", "RMSprop"}} <= set(found), found
     """
-    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)
+    output_of(program)
 
 
 @pytest.mark.parametrize("name", ["", "nn.functional", "autograd", "autograd.graph", "storage"])
@@ -321,8 +315,7 @@ def test_modules_that_load_names_later_are_whole():
             if set(dir(module)) - set(before) or "__getattr__" in before:
                 print(name)
     """
-    text = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True, capture_output=True, text=True)
-    assert set(text.stdout.split()) <= set(WHOLE)
+    assert set(output_of(program).split()) <= set(WHOLE)
 
 
 def test_default_device_as_a_context():

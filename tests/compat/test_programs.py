@@ -4,17 +4,14 @@ import ast
 import functools
 import json
 import math
-import os
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from tests.conftest import HAS_TORCH
 from tests.run_programs import PROGRAMS
+from tests.support.processes import ROOT, environment, output_of
 
-ROOT = Path(__file__).resolve().parents[2]
 STEPS = 20
 TOLERANCE = 1e-3  # relative; the losses differ by 1e-7 at first, and training spreads that
 
@@ -23,14 +20,9 @@ each_program = pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: pat
 
 
 def run(*command):
-    """What a Python process prints."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    environment.pop("DEBUG", None)
-    done = subprocess.run(
-        [sys.executable, *map(str, command)], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    """Returns what a Python process with one thread prints."""
+    one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    return output_of(None, *command, cwd=ROOT, env=environment("DEBUG", **one))
 
 
 @functools.cache

@@ -22,8 +22,8 @@ m = l.tensor([[True, False, True], [False, True, False]])
 """
 
 
-def outcome(library, expression):
-    """What an expression over `l` (the library), x, i and m gives: its text, or the exception; and its warnings."""
+def text_and_warnings(library, expression):
+    """Returns the text of an expression over `l` (the library), x, i and m, or its exception; and its warnings."""
     scope = {"l": library, "np": np}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -35,18 +35,18 @@ def outcome(library, expression):
     return result, sorted((w.category.__name__, str(w.message).partition(" (Trig")[0][:60]) for w in caught)
 
 
-def listed(text: str) -> list[str]:
+def lines_of(text: str) -> list[str]:
     return [line.strip() for line in text.strip().splitlines() if line.strip()]
 
 
-def assert_same(expression: str, words: int = 40) -> None:
+def assert_same_text(expression: str, words: int = 40) -> None:
     """The same text, or the same exception with the same first words; and the same warnings."""
     torch.set_warn_always("warn_always" not in expression)  # some it says once in a process, whichever test comes first
     try:
-        expected, expected_warnings = outcome(torch, expression)
+        expected, expected_warnings = text_and_warnings(torch, expression)
     finally:
         torch.set_warn_always(False)
-    actual, actual_warnings = outcome(tg, expression)
+    actual, actual_warnings = text_and_warnings(tg, expression)
     if isinstance(expected, Exception):
         assert type(actual) is type(expected), f"{actual!r}, expected {expected!r}"
         assert str(actual)[:words] == str(expected)[:words]
@@ -212,9 +212,9 @@ x.untyped_storage()[2:4], x.untyped_storage().is_shared(), x.untyped_storage().i
 """
 
 
-@pytest.mark.parametrize("expression", listed(SAME))
+@pytest.mark.parametrize("expression", lines_of(SAME))
 def test_same_as_torch(expression):
-    assert_same(expression, 30)
+    assert_same_text(expression, 30)
 
 
 def test_typed_storage():
@@ -233,9 +233,9 @@ def test_typed_storage():
     x.clone().set_(x.storage(), 1, (2, 2)), l.is_storage(x.storage())
     x.clone().set_(x.double().storage())
     """
-    for expression in listed(expressions):
+    for expression in lines_of(expressions):
         tg.storage._reset_warn_typed_storage_removal()
-        (expected, _), (actual, noticed) = outcome(torch, expression), outcome(tg, expression)
+        (expected, _), (actual, noticed) = text_and_warnings(torch, expression), text_and_warnings(tg, expression)
         assert str(actual) == str(expected) and type(actual) is type(expected)
         assert {category for category, _ in noticed} == {"UserWarning"}
 
@@ -249,7 +249,7 @@ NOT_INCLUDED = [
 
 @pytest.mark.parametrize("expression", NOT_INCLUDED)
 def test_what_is_not_included_says_so(expression):
-    error, _ = outcome(tg, expression)
+    error, _ = text_and_warnings(tg, expression)
     assert isinstance(error, NotImplementedError)
     assert re.match(r"\w+: ((sparse|nested|oneDNN) \w+ are|the dtype complex32 is) not supported", str(error))
 
@@ -282,7 +282,7 @@ def test_from_file(tmp_path, shared):
     expressions = [f"l.from_file({path!r}, False, 6)", f"l.from_file({path!r}, False, 4, dtype=l.bfloat16)",
                    f"l.from_file({path!r}, size=2, dtype=l.int16)"]  # fmt: skip
     for expression in expressions:
-        assert_same(expression)
+        assert_same_text(expression)
     grown = str(tmp_path / "new")
     tg.from_file(grown, True, 3, dtype=tg.uint8).copy_(tg.tensor([1, 2, 3]))
     with open(grown, "rb") as file:
@@ -361,20 +361,20 @@ DTYPES = (
 def test_promotion_of_unsigned_integers(unsigned, other):
     """As in torch: with themselves and floating-point types only, unless one of the two is weaker."""
     a, b = f"l.{unsigned}", f"l.{other}"
-    assert_same(f"l.promote_types({a}, {b})")
-    assert_same(f"l.promote_types({b}, {a})")
-    assert_same(f"l.can_cast({a}, {b}), l.can_cast({b}, {a})")
-    assert_same(f"l.result_type(l.tensor([1], dtype={a}), l.tensor([1], dtype={b}))")
-    assert_same(f"l.result_type(l.tensor([1], dtype={a}), l.tensor(1, dtype={b}))")
+    assert_same_text(f"l.promote_types({a}, {b})")
+    assert_same_text(f"l.promote_types({b}, {a})")
+    assert_same_text(f"l.can_cast({a}, {b}), l.can_cast({b}, {a})")
+    assert_same_text(f"l.result_type(l.tensor([1], dtype={a}), l.tensor([1], dtype={b}))")
+    assert_same_text(f"l.result_type(l.tensor([1], dtype={a}), l.tensor(1, dtype={b}))")
     if other != "bool":  # torch refuses a 0-dimensional uint16 beside a bool; there is nothing to be unsure of
-        assert_same(f"l.result_type(l.tensor(1, dtype={a}), l.tensor([1], dtype={b}))")
-    assert_same(f"l.tensor([1, 2, 3], dtype={a}).to({b})")
+        assert_same_text(f"l.result_type(l.tensor(1, dtype={a}), l.tensor([1], dtype={b}))")
+    assert_same_text(f"l.tensor([1, 2, 3], dtype={a}).to({b})")
     if not other.startswith("complex"):  # torch warns
-        assert_same(f"l.tensor([1, 2, 100]).to({b}).to({a})")
+        assert_same_text(f"l.tensor([1, 2, 100]).to({b}).to({a})")
 
 
 @pytest.mark.parametrize("unsigned", UNSIGNED)
-@pytest.mark.parametrize("expression", listed("""
+@pytest.mark.parametrize("expression", lines_of("""
     l.iinfo(u), l.iinfo(u).max, l.iinfo(u).bits, u.is_signed, u.itemsize, u.is_floating_point, u.to_real()
     l.tensor([1, 2, 3], dtype=u), l.tensor([], dtype=u), l.tensor([l.iinfo(u).max], dtype=u)
     l.tensor(-1, dtype=u)
@@ -397,12 +397,12 @@ def test_promotion_of_unsigned_integers(unsigned, other):
     l.finfo(u)
 """))  # fmt: skip
 def test_unsigned_integers(unsigned, expression):
-    assert_same(re.sub(r"\bu\b", f"l.{unsigned}", expression.replace("str(u)[6:]", f"'{unsigned}'")), 20)
+    assert_same_text(re.sub(r"\bu\b", f"l.{unsigned}", expression.replace("str(u)[6:]", f"'{unsigned}'")), 20)
 
 
 @pytest.mark.parametrize(
     "expression",
-    listed("""
+    lines_of("""
     l.tensor([np.int32(3)]), l.tensor([np.int8(3), np.int16(2)]), l.tensor([np.int8(3), 2]), l.tensor([np.uint16(3)])
     l.tensor([np.float16(3), 2]), l.tensor([np.float64(3)]), l.tensor([np.float32(1), np.int64(2)])
     l.tensor([np.complex64(1), 2]), l.tensor([np.complex128(1)]), l.tensor([np.bool_(True)]), l.tensor(np.uint8(3))
@@ -423,7 +423,7 @@ def test_unsigned_integers(unsigned, expression):
 )
 def test_dtypes_of_new_tensors(expression):
     """Elements that carry a dtype (NumPy's numbers, tensors) keep it; integers that fit nowhere are errors."""
-    assert_same(expression)
+    assert_same_text(expression)
 
 
 # --- what is no tensor -----------------------------------------------------------------------------------------------
@@ -476,7 +476,7 @@ def test_what_is_no_tensor_is_a_type_error(door, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "expression",
-    listed("""
+    lines_of("""
     l.squeeze([1.0])
     l.nn.functional.dropout(3)
     l.linalg.det("x")
@@ -490,7 +490,7 @@ def test_what_is_no_tensor_is_a_type_error(door, tmp_path, monkeypatch):
 )
 def test_messages(expression):
     """PyTorch's words; what fails for another reason keeps its own exception."""
-    expected, actual = (outcome(l, expression)[0] for l in (torch, tg))
+    expected, actual = (text_and_warnings(l, expression)[0] for l in (torch, tg))
     assert type(actual) is type(expected)
     assert str(actual)[:50] == str(expected)[:50]
 

@@ -7,6 +7,7 @@ import pickle
 import pytest
 
 import tensorgrad as torch
+from tests.support.compare import saved
 
 several = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
 
@@ -142,19 +143,19 @@ def test_copies_and_pickles(device):
     assert layer.weight.is_cuda and layer.weight.requires_grad
 
 
-def saved(value):
-    file = io.BytesIO()
-    torch.save(value, file)
+def loader(value):
+    """Returns a function of a map_location that loads what was saved of a value."""
+    file = saved(value)
     return lambda location=None: (file.seek(0), torch.load(file, map_location=location))[1]
 
 
 def test_checkpoints_go_both_ways(device):
     x = torch.arange(4.0, device=device)
-    load = saved({"x": x, "y": x[1:]})
+    load = loader({"x": x, "y": x[1:]})
     assert load()["x"].device == x.device and load("cpu")["y"].tolist() == [1, 2, 3]
     assert load({"cuda:0": "cpu"})["x"].device.type == "cpu"
     assert load(lambda storage, location: storage)["x"].device.type == "cpu"
-    assert saved(torch.ones(2))(device).device == x.device
+    assert loader(torch.ones(2))(device).device == x.device
     loaded = load()
     loaded["y"].zero_()
     assert loaded["x"].tolist() == [0, 0, 0, 0]
@@ -289,8 +290,8 @@ def test_copies_between_gpus():
 @several
 def test_the_number_of_a_device_is_kept():
     x = torch.ones(2, device="cuda:1")
-    assert copy.deepcopy(x).device == pickle.loads(pickle.dumps(x)).device == saved(x)().device == x.device
-    assert saved(x)({"cuda:1": "cuda:0"}).device.index == 0
+    assert copy.deepcopy(x).device == pickle.loads(pickle.dumps(x)).device == loader(x)().device == x.device
+    assert loader(x)({"cuda:1": "cuda:0"}).device.index == 0
     assert repr(x) == "tensor([1., 1.], device='cuda:1')"
     with torch.cuda.device(1):
         assert torch.zeros(1, device="cuda").device == torch.randn(2, device="cuda").device == x.device

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import tensorgrad
+from tests.cuda.compare import assert_close_on_gpu
 
 torch = pytest.importorskip("torch")
 kernels = pytest.importorskip("tensorgrad.kernels.cuda.index")
@@ -47,17 +48,6 @@ def places(size, *shape, seed=1):
     return np.random.default_rng([seed, *shape]).integers(0, size, shape)
 
 
-def close(ours, theirs):
-    assert ours.device.type == "cuda" and tuple(ours.shape) == tuple(theirs.shape)
-    name = str(theirs.dtype).removeprefix("torch.")
-    assert str(ours.dtype).removeprefix("torch.") == name
-    mine, other = ours.detach().cpu(), theirs.detach()
-    if name in ("bfloat16", "float16"):
-        mine, other = mine.float(), other.float()
-    tolerance = TOLERANCE.get(name, 0)
-    np.testing.assert_allclose(mine.numpy(), other.numpy(), rtol=tolerance, atol=tolerance)
-
-
 def compare(call, *pairs):
     """The result of a call, and the gradients of its floating arguments, against torch's."""
     results = []
@@ -74,7 +64,7 @@ def compare(call, *pairs):
     for ours, theirs in zip(*results, strict=True):
         assert (ours is None) == (theirs is None)
         if theirs is not None:
-            close(ours, theirs)
+            assert_close_on_gpu(ours, theirs, TOLERANCE)
 
 
 # --- embedding -------------------------------------------------------------------------------------------------------
@@ -103,7 +93,7 @@ def test_layers_of_embeddings_train():
         layer.weight.data = both(numbers(6, 4), "float32")[side]
         layer(both(places(6, 5))[side]).pow(2).sum().backward()
         grads.append(layer.weight.grad)
-    close(*grads)
+    assert_close_on_gpu(*grads, TOLERANCE)
 
 
 def test_second_derivatives_of_embeddings():
@@ -318,7 +308,7 @@ def test_running_extremes_and_logarithms():
     x = both(NANS, "float32")
     for name in ("cummax", "cummin"):
         for part in (0, 1):
-            close(getattr(x[0], name)(1)[part], getattr(x[1], name)(1)[part])
+            assert_close_on_gpu(getattr(x[0], name)(1)[part], getattr(x[1], name)(1)[part], TOLERANCE)
     compare(lambda t, x: x.logcumsumexp(0), both(numbers(5, 3), "float64"))
 
 
@@ -328,9 +318,9 @@ def test_sorting(dtype, descending):
     x = both(NANS, dtype) if dtype in FLOATING else both(abs(numbers(4, 30, whole=True)), dtype)
     for dim in (0, 1):
         ours, theirs = (t.sort(dim=dim, descending=descending, stable=True) for t in x)
-        close(ours[0], theirs[0])
-        close(ours[1], theirs[1])
-        close(x[0].argsort(dim, descending, stable=True), theirs[1])
+        assert_close_on_gpu(ours[0], theirs[0], TOLERANCE)
+        assert_close_on_gpu(ours[1], theirs[1], TOLERANCE)
+        assert_close_on_gpu(x[0].argsort(dim, descending, stable=True), theirs[1], TOLERANCE)
 
 
 @pytest.mark.parametrize("dtype", [*FLOATING, "int64", "int32"])
@@ -340,13 +330,13 @@ def test_the_largest_and_the_smallest(dtype, largest):
     x = both(rows, dtype)
     for k in (1, 5, 41):
         ours, theirs = x[0].topk(k, 1, largest), x[1].topk(k, 1, largest)
-        close(ours[0], theirs[0])
-        close(ours[1], theirs[1])
+        assert_close_on_gpu(ours[0], theirs[0], TOLERANCE)
+        assert_close_on_gpu(ours[1], theirs[1], TOLERANCE)
     if dtype in FLOATING:
         ours, theirs = both(NANS, dtype)
-        close(ours.topk(2, 1, largest)[0], theirs.topk(2, 1, largest)[0])
-        close(ours.kthvalue(2, 1)[0], theirs.kthvalue(2, 1)[0])
-        close(ours.median(1)[0], theirs.median(1)[0])
+        assert_close_on_gpu(ours.topk(2, 1, largest)[0], theirs.topk(2, 1, largest)[0], TOLERANCE)
+        assert_close_on_gpu(ours.kthvalue(2, 1)[0], theirs.kthvalue(2, 1)[0], TOLERANCE)
+        assert_close_on_gpu(ours.median(1)[0], theirs.median(1)[0], TOLERANCE)
 
 
 def test_different_values_and_places_among_sorted_ones():
@@ -355,7 +345,7 @@ def test_different_values_and_places_among_sorted_ones():
         x[0].unique(return_inverse=True, return_counts=True), x[1].unique(return_inverse=True, return_counts=True),
         strict=True,
     ):  # fmt: skip
-        close(ours, theirs)
+        assert_close_on_gpu(ours, theirs, TOLERANCE)
     edges = both([1.0, 2.0, 3.0], "float32")
     compare(lambda t, e, x: t.searchsorted(e.detach(), x.detach()), edges, x)
     compare(lambda t, e, x: t.bucketize(x.detach(), e.detach(), right=True), edges, x)

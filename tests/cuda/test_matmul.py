@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tensorgrad
+from tests.cuda.compare import assert_close_on_gpu
 from tests.cuda.conftest import MODE
 
 torch = pytest.importorskip("torch")
@@ -52,13 +53,8 @@ def pair(shape, dtype="float32", layout="plain", seed=0):
 
 
 def close(ours, theirs, dtype="float32", scale=1.0):
-    assert ours.device.type == "cuda" and tuple(ours.shape) == tuple(theirs.shape)
-    assert str(ours.dtype).split(".")[-1] == str(theirs.dtype).split(".")[-1]
-    wide = np.complex128 if theirs.is_complex() else np.float64
-    mine = ours.detach().cpu().to(tensorgrad.complex128 if theirs.is_complex() else tensorgrad.float64).numpy()
-    other = theirs.detach().to(torch.complex128 if theirs.is_complex() else torch.float64).numpy()
-    tolerance = TOLERANCE.get(dtype, 0) * scale
-    np.testing.assert_allclose(mine.astype(wide), other.astype(wide), rtol=tolerance, atol=tolerance)
+    """Asserts that a tensor is on the GPU and close to one of torch, as operands of this dtype allow."""
+    assert_close_on_gpu(ours, theirs, TOLERANCE.get(dtype, 0), scale=scale)
 
 
 def noted():

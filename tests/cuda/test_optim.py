@@ -48,7 +48,7 @@ def trained(name, settings, device, dtype="float32", steps=3, shapes=SHAPES):
     return made, optimizer
 
 
-def assert_alike(here, there, dtype="float32"):
+def assert_near(here, there, dtype="float32"):
     tolerance = TOLERANCE[dtype]
     for a, b in zip(here, there, strict=True):
         assert a.dtype is b.dtype and a.shape == b.shape
@@ -80,17 +80,17 @@ def launched(monkeypatch):
 def test_a_step_moves_parameters_as_on_the_cpu(name, settings, device):
     here, optimizer = trained(name, settings, device)
     there, reference = trained(name, settings, "cpu")
-    assert_alike(here, there)
+    assert_near(here, there)
     for p, q in zip(here, there):
         kept, expected = optimizer.state[p], reference.state[q]
         assert list(kept) == list(expected)
-        assert_alike(kept.values(), expected.values())
+        assert_near(kept.values(), expected.values())
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
 @pytest.mark.parametrize(("name", "settings"), [SETTINGS[3], SETTINGS[8]], ids=["SGD", "AdamW"])
 def test_a_step_in_other_dtypes(name, settings, dtype, device):
-    assert_alike(trained(name, settings, device, dtype)[0], trained(name, settings, "cpu", dtype)[0], dtype)
+    assert_near(trained(name, settings, device, dtype)[0], trained(name, settings, "cpu", dtype)[0], dtype)
 
 
 @pytest.mark.parametrize(("name", "settings"), SETTINGS[2:9:2], ids=NAMES[2:9:2])
@@ -127,7 +127,7 @@ def test_parameters_with_gaps_or_mixed_dtypes_go_the_general_way(device):
         torch.optim.Adam([gaps, plain], lr=0.1).step()
         return [base, plain]
 
-    assert_alike(moved(device), moved("cpu"))
+    assert_near(moved(device), moved("cpu"))
 
 
 def test_orders_of_dimensions_that_differ(device, launched):
@@ -146,7 +146,7 @@ def test_orders_of_dimensions_that_differ(device, launched):
 
     here = moved(device)
     assert launched == ["optim.total_norm", "optim.clip", "optim.adam"]
-    assert_alike(here, moved("cpu"))
+    assert_near(here, moved("cpu"))
 
 
 def test_an_infinite_parameter_without_decay_stays(device):
@@ -165,7 +165,7 @@ def test_pieces_of_one_memory_are_aligned_as_they_come(device):
         torch.optim.SGD(pieces, lr=0.1, momentum=0.9).step()
         return [base]
 
-    assert_alike(moved(device), moved("cpu"))
+    assert_near(moved(device), moved("cpu"))
 
 
 def test_a_step_counts_as_a_write(device):
@@ -187,7 +187,7 @@ def test_state_is_saved_and_read(device):
         p.grad, q.grad = torch.tensor(g, device=device), torch.tensor(g, device=device)
     optimizer.step()
     other.step()
-    assert_alike(made, others)
+    assert_near(made, others)
 
 
 @pytest.mark.parametrize("flag", ["fused", "capturable"])
@@ -196,7 +196,7 @@ def test_counts_of_steps_on_the_gpu_are_counted_there(flag, device):
     steps = [optimizer.state[p]["step"] for p in made]
     assert all(step.device.type == "cuda" for step in steps)
     assert [step.item() for step in steps] == [2.0, 3.0, 3.0, 3.0, 3.0]
-    assert_alike(made, trained("Adam", {"lr": 0.01}, "cpu")[0])
+    assert_near(made, trained("Adam", {"lr": 0.01}, "cpu")[0])
     steps[1].fill_(100.0)  # by somebody else
     optimizer.step()
     assert [step.item() for step in steps] == [3.0, 101.0, 4.0, 4.0, 4.0]
@@ -204,7 +204,7 @@ def test_counts_of_steps_on_the_gpu_are_counted_there(flag, device):
 
 @pytest.mark.parametrize("name", ["RMSprop", "Adagrad", "NAdam", "Adadelta", "ASGD", "Rprop", "RAdam", "Adamax"])
 def test_other_optimizers_run_by_array_operations(name, device):
-    assert_alike(trained(name, {"lr": 0.01}, device)[0], trained(name, {"lr": 0.01}, "cpu")[0])
+    assert_near(trained(name, {"lr": 0.01}, device)[0], trained(name, {"lr": 0.01}, "cpu")[0])
 
 
 # --- gradients -------------------------------------------------------------------------------------------------------
@@ -280,7 +280,7 @@ def test_parameters_on_two_gpus_are_two_launches(device, launched):
 
     here = moved("cuda:1", "cuda:0", "cuda:1")
     assert launched.count("optim.adam") == 2 and [p.device.index for p in here] == [1, 0, 1, 1]
-    assert_alike(here, moved("cpu", "cpu", "cpu"))
+    assert_near(here, moved("cpu", "cpu", "cpu"))
     scaler, p = torch.amp.GradScaler("cuda", init_scale=4.0), here[0]
     scaler.scale(here[1].sum())  # its scale is on the other GPU
     p.grad = torch.full_like(p, 8.0)
@@ -314,7 +314,7 @@ def test_optimizers_move_parameters_of_a_gpu_that_is_not_the_current_one(name, d
         getattr(torch.optim, name)([gaps], lr=0.1).step()
         return [p, gaps]
 
-    assert_alike(moved("cuda:1"), moved("cpu"))
+    assert_near(moved("cuda:1"), moved("cpu"))
 
 
 # --- the machine -----------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import pytest
 
 import tensorgrad
 from tensorgrad.kernels.cuda import reduce
+from tests.cuda.compare import assert_close_on_gpu
 
 torch = pytest.importorskip("torch")
 
@@ -30,14 +31,6 @@ def pair(host, dtype="float32"):
     return ours.to(getattr(tensorgrad, dtype)), theirs.to(getattr(torch, dtype))
 
 
-def same(got, want, limit=2e-5):
-    assert got.device.type == "cuda" and str(got.dtype).split(".")[1] == str(want.dtype).split(".")[1]
-    assert got.shape == want.shape
-    torch.testing.assert_close(
-        torch.tensor(got.cpu().tolist(), dtype=torch.float64), want.double(), rtol=limit, atol=limit, equal_nan=True
-    )
-
-
 @pytest.mark.parametrize("name", CALLS)
 def test_shapes_and_dimensions(name):
     rng = np.random.default_rng(0)
@@ -45,7 +38,7 @@ def test_shapes_and_dimensions(name):
         dim = tuple(range(len(shape))) if dim is None else dim
         x, y = pair(rng.standard_normal(shape).astype(np.float32))
         for keep in (False, True):
-            same(CALLS[name](x, dim, keep), CALLS[name](y, dim, keep))
+            assert_close_on_gpu(CALLS[name](x, dim, keep), CALLS[name](y, dim, keep), 2e-5)
 
 
 @pytest.mark.parametrize("dtype, limit", [("float64", 1e-12), ("float16", 2e-3), ("bfloat16", 1e-2)])
@@ -83,9 +76,9 @@ def test_views(view):
     x, y = turn(x), turn(y)
     for dim in (0, 1, 2, (0, 2), (0, 1, 2)):
         for keep in (False, True):
-            same(x.sum(dim, keep), y.sum(dim, keep))
-    same(x.argmax(), y.argmax())
-    same(x.argmax(1), y.argmax(1))
+            assert_close_on_gpu(x.sum(dim, keep), y.sum(dim, keep), 2e-5)
+    assert_close_on_gpu(x.argmax(), y.argmax(), 2e-5)
+    assert_close_on_gpu(x.argmax(1), y.argmax(1), 2e-5)
 
 
 def test_places_are_those_of_the_first():
@@ -93,44 +86,44 @@ def test_places_are_those_of_the_first():
     host[1, [70, 3000]], host[2, [9, 4000]], host[3, 4999], host[4] = 1, np.nan, -1, np.inf
     x, y = pair(host)
     for dim in (0, 1, None):
-        same(x.argmax(dim), y.argmax(dim))
-        same(x.argmin(dim), y.argmin(dim))
+        assert_close_on_gpu(x.argmax(dim), y.argmax(dim), 2e-5)
+        assert_close_on_gpu(x.argmin(dim), y.argmin(dim), 2e-5)
     for ours, theirs in ((x.max(1), y.max(1)), (x.min(0), y.min(0))):
-        same(ours.values, theirs.values)
-        same(ours.indices, theirs.indices)
+        assert_close_on_gpu(ours.values, theirs.values, 2e-5)
+        assert_close_on_gpu(ours.indices, theirs.indices, 2e-5)
 
 
 def test_nan_and_infinity():
     host = np.array([[1, np.nan, 2], [np.inf, 1, 2], [-np.inf, -np.inf, -np.inf], [np.inf, -np.inf, 0]], np.float32)
     x, y = pair(host)
     for call in ("amax", "amin", "sum", "mean", "logsumexp"):
-        same(getattr(x, call)(1), getattr(y, call)(1))
+        assert_close_on_gpu(getattr(x, call)(1), getattr(y, call)(1), 2e-5)
 
 
 @pytest.mark.filterwarnings("ignore:var\\(\\)")
 def test_other_reductions():
     x, y = pair(np.random.default_rng(3).standard_normal((30, 70)).astype(np.float32))
     for dim in (0, 1):
-        same(x.logsumexp(dim), y.logsumexp(dim))
+        assert_close_on_gpu(x.logsumexp(dim), y.logsumexp(dim), 2e-5)
         for correction in (0, 1, 40):
-            same(x.var(dim, correction=correction), y.var(dim, correction=correction))
+            assert_close_on_gpu(x.var(dim, correction=correction), y.var(dim, correction=correction), 2e-5)
             for name in ("var_mean", "std_mean"):
                 ours = getattr(tensorgrad, name)(x, dim, correction=correction)
                 for a, b in zip(ours, getattr(torch, name)(y, dim, correction=correction), strict=True):
-                    same(a, b)
-    same((x * 0.9).prod(1), (y * 0.9).prod(1))
-    same((x > 0).any(1), (y > 0).any(1))
-    same((x > -3).all(1), (y > -3).all(1))
-    same((x > 0).sum(1), (y > 0).sum(1))
-    same((x * 100).to(tensorgrad.int32).sum(1), (y * 100).to(torch.int32).sum(1))
+                    assert_close_on_gpu(a, b, 2e-5)
+    assert_close_on_gpu((x * 0.9).prod(1), (y * 0.9).prod(1), 2e-5)
+    assert_close_on_gpu((x > 0).any(1), (y > 0).any(1), 2e-5)
+    assert_close_on_gpu((x > -3).all(1), (y > -3).all(1), 2e-5)
+    assert_close_on_gpu((x > 0).sum(1), (y > 0).sum(1), 2e-5)
+    assert_close_on_gpu((x * 100).to(tensorgrad.int32).sum(1), (y * 100).to(torch.int32).sum(1), 2e-5)
     for order in (0, 1, 2, 3, 0.5, float("inf"), float("-inf")):
-        same(tensorgrad.linalg.vector_norm(x, order, 1), torch.linalg.vector_norm(y, order, 1))
+        assert_close_on_gpu(tensorgrad.linalg.vector_norm(x, order, 1), torch.linalg.vector_norm(y, order, 1), 2e-5)
 
 
 def test_means_of_many_large_numbers():
     """A variance is not the difference of two large sums, and a sum of halves is not kept in a half."""
     x, y = pair((np.random.default_rng(4).standard_normal(50_000) + 1e4).astype(np.float32))
-    same(x.var(), y.double().var().float(), 1e-3)
+    assert_close_on_gpu(x.var(), y.double().var().float(), 1e-3)
     ones = tensorgrad.ones(100_000, dtype=tensorgrad.float16, device="cuda")
     assert ones.mean().item() == 1
 
@@ -146,19 +139,19 @@ def test_running_sums(shape):
     host = np.random.default_rng(7).standard_normal(shape).astype(np.float32)
     for dim in range(len(shape)):
         x, y = pair(host)
-        same(x.cumsum(dim), y.cumsum(dim), 1e-4)
+        assert_close_on_gpu(x.cumsum(dim), y.cumsum(dim), 1e-4)
         x.requires_grad_(), y.requires_grad_()
         (x.cumsum(dim) * x.detach()).sum().backward()
         (y.cumsum(dim) * y.detach()).sum().backward()
-        same(x.grad, y.grad, 1e-4)
+        assert_close_on_gpu(x.grad, y.grad, 1e-4)
 
 
 def test_running_sums_of_other_dtypes_and_infinity():
     x, y = pair(np.array([[1, np.inf, 2, np.nan, 3], [0, 1, -np.inf, np.inf, 1]], np.float32))
-    same(x.cumsum(1), y.cumsum(1))
+    assert_close_on_gpu(x.cumsum(1), y.cumsum(1), 2e-5)
     x, y = pair(np.random.default_rng(8).integers(-50, 50, (3, 2000)).astype(np.float32), "int32")
-    same(x.cumsum(1), y.cumsum(1))
-    same((x > 0).cumsum(0), (y > 0).cumsum(0))
+    assert_close_on_gpu(x.cumsum(1), y.cumsum(1), 2e-5)
+    assert_close_on_gpu((x > 0).cumsum(0), (y > 0).cumsum(0), 2e-5)
     ones = tensorgrad.ones(2, 5000, dtype=tensorgrad.bfloat16, device="cuda")
     assert ones.cumsum(1)[1, -1].item() == 4992  # the nearest to 5,000: a sum kept in bfloat16 stays at 256
 
@@ -170,7 +163,7 @@ def test_gradients():
         x, y = (t.requires_grad_() for t in pair(host))
         call(x).backward()
         call(y).backward()
-        same(x.grad, y.grad)
+        assert_close_on_gpu(x.grad, y.grad, 2e-5)
 
 
 def test_declines_what_it_was_not_made_for():

@@ -6,27 +6,25 @@ import warnings
 import pytest
 
 import tensorgrad
+from tests.support.compare import outcome
 
 torch = pytest.importorskip("torch", reason="the oracle")
 BOTH = (tensorgrad, torch)
 
 
-def outcome(function, library):
-    """What a call gives under one library: values and geometry, or the type of its error."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            made = function(library)
-        except Exception as error:
-            return type(error).__name__
+def described(function, library):
+    """Returns values and geometry of what a function returns under one library, or the type of its error."""
+    made = outcome(function, library)
+    if isinstance(made, Exception):
+        return type(made).__name__
     if isinstance(made, library.Tensor):
         values = None if made.dtype is library.uint8 or made.is_meta else made.tolist()
         return str(made.dtype), tuple(made.shape), made.stride(), str(values)
     return str(made)
 
 
-def same(function):
-    here, there = (outcome(function, library) for library in BOTH)
+def assert_agree(function):
+    here, there = (described(function, library) for library in BOTH)
     assert here == there
 
 
@@ -80,7 +78,7 @@ ONLY_KIND = {
 @pytest.mark.parametrize("given", [float, int, bool, complex])
 @pytest.mark.parametrize("name", TAKE_DTYPE)
 def test_python_types_are_dtypes(name, given):
-    here, there = (outcome(lambda library: TAKE_DTYPE[name](library, given), library) for library in BOTH)
+    here, there = (described(lambda library: TAKE_DTYPE[name](library, given), library) for library in BOTH)
     if isinstance(there, str) and there.endswith("Error") and name in ONLY_KIND:
         assert isinstance(here, str) and here.endswith("Error")
     else:
@@ -139,20 +137,20 @@ def test_memory_formats_of_new_tensors(shape, name):
     def strides(made):
         return lambda t: made(t, getattr(t, name)).stride()
 
-    same(strides(lambda t, f: t.empty(shape, memory_format=f)))
-    same(strides(lambda t, f: t.arange(7.0).resize_(shape, memory_format=f)))
-    same(strides(lambda t, f: t.empty(0).resize_as_(t.empty(shape), memory_format=f)))
+    assert_agree(strides(lambda t, f: t.empty(shape, memory_format=f)))
+    assert_agree(strides(lambda t, f: t.arange(7.0).resize_(shape, memory_format=f)))
+    assert_agree(strides(lambda t, f: t.empty(0).resize_as_(t.empty(shape), memory_format=f)))
     for like in LIKE:
-        same(strides(lambda t, f: getattr(t, like)(t.empty(shape), memory_format=f)))
-        same(strides(lambda t, f: getattr(t, like)(t.empty(shape).transpose(1, 2), memory_format=f)))
+        assert_agree(strides(lambda t, f: getattr(t, like)(t.empty(shape), memory_format=f)))
+        assert_agree(strides(lambda t, f: getattr(t, like)(t.empty(shape).transpose(1, 2), memory_format=f)))
 
 
 @pytest.mark.parametrize("shape", [(0, 3, 4), (3, 0, 4), (3, 4, 0), (0,), (4, 4, 64), (1, 4, 8)], ids=str)
 @pytest.mark.parametrize("dtype", ["float32", "int8", "complex128", "float64"])
 def test_bytes_as_another_dtype_keep_their_strides(shape, dtype):
-    same(lambda t: t.zeros(shape, dtype=t.float64).view(getattr(t, dtype)).stride())
+    assert_agree(lambda t: t.zeros(shape, dtype=t.float64).view(getattr(t, dtype)).stride())
     if 0 not in shape:
-        same(lambda t: t.zeros(shape, dtype=t.float64).transpose(0, 1).view(getattr(t, dtype)).stride())
+        assert_agree(lambda t: t.zeros(shape, dtype=t.float64).transpose(0, 1).view(getattr(t, dtype)).stride())
 
 
 def test_resizing_raises_the_version():
@@ -163,12 +161,12 @@ def test_resizing_raises_the_version():
             x.resize_(size)
             return x._version
 
-        same(version)
+        assert_agree(version)
 
 
 @pytest.mark.parametrize("size", [(2, 4, 2**29, 2**29), (8, 8, 2**29, 2**29), (0, 4, 2**61)], ids=str)
 def test_sizes_beyond_all_memory(size):
-    same(lambda t: t.empty((), dtype=t.float64).resize_(size))
+    assert_agree(lambda t: t.empty((), dtype=t.float64).resize_(size))
     for make in ("empty", "zeros", "ones"):
         with pytest.raises(RuntimeError, match="overflowed"):
             getattr(tensorgrad, make)(2**40, 2**40)
@@ -211,7 +209,7 @@ STORAGES = {
 
 @pytest.mark.parametrize("name", STORAGES)
 def test_storages(name):
-    same(STORAGES[name])
+    assert_agree(STORAGES[name])
 
 
 def test_a_storage_that_tensors_have_is_not_resized():
@@ -250,9 +248,9 @@ def test_numbers_that_stand_before_tensors(name):
         return getattr(x, f"{name}_")(*numbers, *others)
 
     for call in (function, method, in_place):
-        same(lambda t, call=call: call(t, 2))
+        assert_agree(lambda t, call=call: call(t, 2))
         if "c" not in name:
-            same(lambda t, call=call: call(t, 2, 3))
+            assert_agree(lambda t, call=call: call(t, 2, 3))
     with pytest.raises(TypeError, match="positional arguments"):
         method(tensorgrad, 1, 2, 3)
 
@@ -281,7 +279,7 @@ def test_uninitialised_memory_is_filled(dtype, deterministic):
         "resize_": lambda t, d: t.ones(2, dtype=d).resize_(4),
     }
     for call in calls.values():
-        same(lambda t, call=call: str(call(t, getattr(t, dtype)).tolist()))
+        assert_agree(lambda t, call=call: str(call(t, getattr(t, dtype)).tolist()))
 
 
 def test_the_switch_of_filling(deterministic):
@@ -311,7 +309,7 @@ OUTS = {
 @pytest.mark.parametrize("name", INTO)
 @pytest.mark.parametrize("out", OUTS)
 def test_rows_of_numbers_keep_the_shape_of_out(name, out):
-    same(lambda t: INTO[name](t, OUTS[out](t)))
+    assert_agree(lambda t: INTO[name](t, OUTS[out](t)))
 
 
 @pytest.mark.parametrize(
@@ -321,8 +319,8 @@ def test_rows_of_numbers_keep_the_shape_of_out(name, out):
 def test_numbers_beyond_an_integer_type(value, dtype):
     if torch.tensor([float("nan")]).to(torch.int32).item() != -(2**31):
         pytest.skip("this processor converts otherwise")
-    same(lambda t: t.tensor([value] * 9).to(getattr(t, dtype)))
-    same(lambda t: t.tensor([value] * 9, dtype=t.float64).to(getattr(t, dtype)))
+    assert_agree(lambda t: t.tensor([value] * 9).to(getattr(t, dtype)))
+    assert_agree(lambda t: t.tensor([value] * 9, dtype=t.float64).to(getattr(t, dtype)))
 
 
 OTHERS = {
@@ -364,7 +362,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_results_and_errors_are_alike(name):
-    same(OTHERS[name])
+    assert_agree(OTHERS[name])
 
 
 def test_zeros_for_unused_inputs_can_be_differentiated():
@@ -373,7 +371,7 @@ def test_zeros_for_unused_inputs_can_be_differentiated():
         (first,) = t.autograd.grad((y * 2).sum(), x, materialize_grads=True, create_graph=True)
         return t.autograd.grad(first.sum(), x, materialize_grads=True)
 
-    same(twice)
+    assert_agree(twice)
 
 
 # --- points of a Sobol sequence --------------------------------------------------------------------------------------
@@ -392,16 +390,16 @@ def test_sobol_points(dimension, options):
         seen += [engine.num_generated, engine, t.rand(1)]
         return [value.tolist() if isinstance(value, t.Tensor) else str(value) for value in seen]
 
-    same(points)
+    assert_agree(points)
 
 
 def test_sobol_errors():
     pytest.importorskip("scipy", reason="has the table of directions")
     for dimension in (0, 21202):
-        same(lambda t, d=dimension: t.quasirandom.SobolEngine(d))
-    same(lambda t: t.quasirandom.SobolEngine(2).draw_base2(3).shape)
-    same(lambda t: (engine := t.quasirandom.SobolEngine(2)).draw(3).shape and engine.draw_base2(2))
-    same(lambda t: t.quasirandom.SobolEngine(2).draw(3, dtype=t.float16))
+        assert_agree(lambda t, d=dimension: t.quasirandom.SobolEngine(d))
+    assert_agree(lambda t: t.quasirandom.SobolEngine(2).draw_base2(3).shape)
+    assert_agree(lambda t: (engine := t.quasirandom.SobolEngine(2)).draw(3).shape and engine.draw_base2(2))
+    assert_agree(lambda t: t.quasirandom.SobolEngine(2).draw(3, dtype=t.float16))
 
 
 # --- checks ----------------------------------------------------------------------------------------------------------
@@ -430,7 +428,7 @@ CHECKS = {
 
 @pytest.mark.parametrize("name", CHECKS)
 def test_checks(name):
-    same(CHECKS[name])
+    assert_agree(CHECKS[name])
 
 
 # --- storages in files -----------------------------------------------------------------------------------------------

@@ -17,7 +17,8 @@ import torch
 
 import tensorgrad as tg
 from tests.conformance import opdb
-from tests.ops.test_ops import WRONG, outcome
+from tests.ops.test_ops import WRONG
+from tests.support.compare import evaluate
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -77,7 +78,7 @@ def first_line(error) -> str:
 
 @pytest.mark.parametrize("expression", WRONG)
 def test_words(expression):
-    expected, found = first_line(outcome(torch, expression)), first_line(outcome(tg, expression))
+    expected, found = first_line(evaluate(torch, expression)), first_line(evaluate(tg, expression))
     if expression in OTHER_WORDS:
         assert expected not in found, "these are PyTorch's words now: take it out of OTHER_WORDS"
     else:

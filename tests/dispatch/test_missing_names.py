@@ -15,6 +15,7 @@ import pytest
 import tensorgrad
 from tensorgrad import coverage
 from tensorgrad.system import missing_names
+from tests.support.processes import run_python
 
 ROOT = Path(tensorgrad.__file__).parent
 ROOMS = (  # those that answer for names themselves
@@ -89,8 +90,7 @@ def test_only_what_pytorch_has_is_said_to_be_missing(room):
      ("torch.nn.Sequential().appendd", "append"), ("torch.optim.SGD([torch.ones(1)], 0.1).stepp()", "step")],
 )  # fmt: skip
 def test_python_says_which_attribute_of_an_object_was_meant(code, name):
-    command = [sys.executable, "-c", f"import tensorgrad as torch\n{code}"]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = run_python(f"import tensorgrad as torch\n{code}")
     assert f"Did you mean: '{name}'?" in done.stderr, done.stderr
     # Python looks no further than 750 names.
     assert len(dir(tensorgrad.Tensor)) < 750
@@ -164,5 +164,5 @@ for module in modules:
     assert not hasattr(module, "colours")
 print(len(asked), *(name for name in set(sys.modules) - before if name.startswith("tensorgrad")))
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = run_python(program)
     assert done.stdout.split() == ["6"], done.stdout + done.stderr

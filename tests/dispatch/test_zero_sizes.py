@@ -103,9 +103,9 @@ def observed(library, expression: str, names: dict):
     return "ok", values, [g if g is None else (tuple(g.shape), g.tolist()) for g in grads]
 
 
-def same(a, b) -> bool:
+def nearly_equal(a, b) -> bool:
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):
-        return len(a) == len(b) and all(map(same, a, b))
+        return len(a) == len(b) and all(map(nearly_equal, a, b))
     if isinstance(a, float) and isinstance(b, float):
         return a == b or (a != a and b != b) or abs(a - b) <= 1e-8 + 1e-6 * abs(a)
     return a == b
@@ -119,7 +119,7 @@ def check(expression: str, cases) -> None:
             accident = isinstance(found[1], ArithmeticError | AttributeError | NameError) or "by zero" in str(found[1])
             if accident or expected[0] == "ok":
                 wrong.append(f"{names}: {found}, torch {expected}")
-        elif expected[0] == "ok" and not same(found, expected):
+        elif expected[0] == "ok" and not nearly_equal(found, expected):
             wrong.append(f"{names}: {found}, torch {expected}")
     assert not wrong, f"{expression}\n" + "\n".join(wrong[:6])
 

@@ -4,7 +4,6 @@ import argparse
 import json
 import math
 import os
-import subprocess
 import sys
 import time
 from importlib.util import find_spec
@@ -18,6 +17,7 @@ from benchmarks import busy, cores, cuda, fresh, measure, peers, reasons, report
 from benchmarks.processes import COLUMNS, RAISED, ROOT, Column, Failure, Process, environment
 from benchmarks.rows import THEMES, Row, all_rows, matching
 from benchmarks.worker import LARGEST_SAMPLE, fingerprint
+from tests.support.processes import output_of, run_python
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is what the rows are compared with")
 NAMES = [f"{row.theme}: {row.name}" for row in all_rows()]
@@ -351,12 +351,8 @@ def test_other_libraries_compute_the_same(name, tmp_path):
 
 
 def run(*arguments, **more):
-    """What a command of this package prints."""
-    command = [sys.executable, "-m", *arguments]
-    given = environment(COLUMNS["numpy"], 1, **more)
-    done = subprocess.run(command, cwd=ROOT, env=given, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    """Returns what a command of this package prints."""
+    return output_of(None, "-m", *arguments, cwd=ROOT, env=environment(COLUMNS["numpy"], 1, **more))
 
 
 def test_the_rows_are_listed_and_one_is_measured():
@@ -416,8 +412,7 @@ def test_the_libraries_take_turns_and_the_tables_are_stored(capsys, monkeypatch,
 
 @pytest.mark.skipif(tensorgrad.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu_it_says_so_in_one_line():
-    command = [sys.executable, "-m", "benchmarks.cuda", "--only", "exp"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = run_python(None, "-m", "benchmarks.cuda", "--only", "exp", cwd=ROOT)
     assert done.returncode == 1 and done.stdout == ""
     assert done.stderr.strip().count("\n") == 0 and "tensorgrad finds no GPU" in done.stderr
 

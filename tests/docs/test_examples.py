@@ -20,6 +20,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.support.processes import run_python
+
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 MNIST = ROOT.parent / "shared" / "data"
@@ -61,17 +63,14 @@ needs_mnist = pytest.mark.skipif(not list(MNIST.glob("t10k-images-idx3-ubyte.gz"
 
 
 def environment(**more):
-    kept = {k: v for k, v in os.environ.items() if k not in ("DATA", "DEBUG")}
-    kept |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    return kept | more
+    """Returns the environment of an example: one thread, and no settings of this process."""
+    one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    return {k: v for k, v in os.environ.items() if k not in ("DATA", "DEBUG")} | one | more
 
 
 def run(*command, cwd=ROOT, expect=0):
-    """The output of a Python program; `expect` is the exit status that it must have."""
-    done = subprocess.run(
-        [sys.executable, *map(str, command)],
-        cwd=cwd, env=environment(), capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
+    """Returns the output of a Python program; `expect` is the exit status that it must have."""
+    done = run_python(None, *command, cwd=cwd, env=environment())
     assert done.returncode == expect, f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout if expect == 0 else done.stderr
 

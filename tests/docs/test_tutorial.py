@@ -1,10 +1,11 @@
 """The chapters of docs/tutorial run in order, print what they say, and hold what they assert."""
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support.processes import output_of
 
 TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial"
 sys.path.insert(0, str(TUTORIAL))
@@ -36,10 +37,8 @@ def test_a_chapter_ends_at_a_real_file():
 
 
 def test_a_chapter_runs_by_itself():
-    command = [sys.executable, str(TUTORIAL / "run.py"), "3"]
-    result = subprocess.run(command, capture_output=True, text=True, cwd=TUTORIAL.parent.parent)
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.count("runs, and prints what it says") == 3
+    printed = output_of(None, TUTORIAL / "run.py", 3, cwd=TUTORIAL.parent.parent)
+    assert printed.count("runs, and prints what it says") == 3
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from hypothesis import strategies as st  # noqa: E402
 
 from tensorgrad.kernels.array import conv as convs  # noqa: E402
 from tensorgrad.kernels.array import pool as pools  # noqa: E402
+from tests.support.compare import array_of, assert_close, normal  # noqa: E402
 
 quick = settings(max_examples=80, deadline=None)
 CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
@@ -45,18 +46,6 @@ def ints(dims, low, high):
     return st.tuples(*[st.integers(low, high)] * dims)
 
 
-def rand(shape, seed, dtype=np.float64):
-    rng = np.random.default_rng(seed)
-    out = rng.standard_normal(shape)
-    return (out + 1j * rng.standard_normal(shape)).astype(dtype) if np.dtype(dtype).kind == "c" else out.astype(dtype)
-
-
-def close(ours, theirs, tolerance=1e-10):
-    theirs = theirs.detach().resolve_conj().numpy()
-    assert ours.dtype == theirs.dtype
-    np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance)
-
-
 @st.composite
 def conv_case(draw):
     dims = draw(st.integers(1, 3))
@@ -74,17 +63,17 @@ def conv_case(draw):
 
 def check_conv(case, how="plain", dtype=np.float64, tolerance=1e-10):
     x_shape, w_shape, stride, padding, dilation, groups = case
-    x, w = layout(rand(x_shape, 1, dtype), how), layout(rand(w_shape, 2, dtype), how)
-    bias = rand(w_shape[:1], 3, dtype)
+    x, w = layout(normal(*x_shape, seed=1, dtype=dtype), how), layout(normal(*w_shape, seed=2, dtype=dtype), how)
+    bias = normal(*w_shape[:1], seed=3, dtype=dtype)
     tx, tw, tb = [torch.from_numpy(np.ascontiguousarray(a)).requires_grad_() for a in (x, w, bias)]
     theirs = CONV[len(stride)](tx, tw, tb, stride, padding, dilation, groups)
     ours = convs.conv(np, x, w, bias, stride, padding, dilation, groups)
     assert ours.flags.c_contiguous and convs.conv_shape(*case) == ours.shape
-    close(ours, theirs, tolerance)
-    g = layout(rand(theirs.shape, 4, dtype), how)
+    assert_close(ours, array_of(theirs), tolerance)
+    g = layout(normal(*theirs.shape, seed=4, dtype=dtype), how)
     gx, gw = torch.autograd.grad(theirs, (tx, tw), torch.from_numpy(np.ascontiguousarray(g)))
-    close(convs.conv_grad_input(np, g, w.conj(), x_shape, *case[2:]), gx, tolerance)
-    close(convs.conv_grad_weight(np, g, x.conj(), w_shape, *case[2:]), gw, tolerance)
+    assert_close(convs.conv_grad_input(np, g, w.conj(), x_shape, *case[2:]), array_of(gx), tolerance)
+    assert_close(convs.conv_grad_weight(np, g, x.conj(), w_shape, *case[2:]), array_of(gw), tolerance)
 
 
 @quick
@@ -134,7 +123,11 @@ def test_conv_transpose(case, how, data):
     x_shape, w_shape, stride, padding, dilation, groups = case
     extra = tuple(data.draw(st.integers(0, max(s, d) - 1)) for s, d in zip(stride, dilation))
     shape = (x_shape[0], w_shape[0], *x_shape[2:])
-    x, w, bias = layout(rand(shape, 1), how), layout(rand(w_shape, 2), how), rand((w_shape[1] * groups,), 3)
+    x, w, bias = (
+        layout(normal(*shape, seed=1, dtype=np.float64), how),
+        layout(normal(*w_shape, seed=2, dtype=np.float64), how),
+        normal(w_shape[1] * groups, seed=3, dtype=np.float64),
+    )
     args = (stride, padding, extra, dilation, groups)
     try:
         theirs = torch.convolution(
@@ -148,7 +141,7 @@ def test_conv_transpose(case, how, data):
             assert str(ours.value) == str(error)
         return
     assert convs.conv_transpose_shape(shape, w_shape, *args) == tuple(theirs.shape)
-    close(convs.conv_transpose(np, x, w, bias, *args), theirs)
+    assert_close(convs.conv_transpose(np, x, w, bias, *args), array_of(theirs), 1e-10)
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8, torch.float16])
@@ -156,11 +149,15 @@ def test_conv_other_dtypes(dtype):
     x, w = torch.arange(2 * 3 * 5 * 5).reshape(2, 3, 5, 5) % 7, torch.arange(4 * 3 * 3 * 3).reshape(4, 3, 3, 3) % 3
     x, w = x.to(dtype), w.to(dtype)
     theirs = F.conv2d(x, w, padding=1)
-    close(convs.conv(np, x.numpy(), w.numpy(), None, (1, 1), (1, 1), (1, 1), 1), theirs, 1e-3)
+    assert_close(convs.conv(np, x.numpy(), w.numpy(), None, (1, 1), (1, 1), (1, 1), 1), array_of(theirs), 1e-3)
 
 
 def test_conv_leaves_its_arguments_alone():
-    x, w, g = rand((2, 3, 6, 6), 1), rand((4, 3, 3, 3), 2), rand((2, 4, 6, 6), 3)
+    x, w, g = (
+        normal(2, 3, 6, 6, seed=1, dtype=np.float64),
+        normal(4, 3, 3, 3, seed=2, dtype=np.float64),
+        normal(2, 4, 6, 6, seed=3, dtype=np.float64),
+    )
     before = [a.copy() for a in (x, w, g)]
     for a in (x, w, g):
         a.flags.writeable = False
@@ -275,19 +272,19 @@ def check_max_pool(x, kernel, stride, padding, dilation, ceil_mode):
     assert ((indices >= 0) & (indices < np.prod(x.shape[2:]))).all()
     if x.dtype.kind != "f" or not inside.all():
         return
-    g = rand(theirs.shape, 5, x.dtype)
+    g = normal(*theirs.shape, seed=5, dtype=x.dtype)
     (gx,) = torch.autograd.grad(theirs, tx, torch.from_numpy(g))
     for windows in (arguments, None):
-        close(pools.max_pool_grad(np, g, indices, x.shape, windows), gx)
+        assert_close(pools.max_pool_grad(np, g, indices, x.shape, windows), array_of(gx), 1e-10)
     gathered = torch.from_numpy(np.ascontiguousarray(x)).flatten(2).gather(2, places.flatten(2)).reshape(places.shape)
-    close(pools.max_pool_gather(np, x, indices), gathered)
+    assert_close(pools.max_pool_gather(np, x, indices), array_of(gathered), 1e-10)
 
 
 @quick
 @given(pool_case(dilated=True), layouts, st.sampled_from(["random", "ties", "nan", "low"]))
 def test_max_pool(case, how, data):
     shape, *arguments = case
-    x = rand(shape, 1)
+    x = normal(*shape, seed=1, dtype=np.float64)
     if data == "ties":
         x = np.round(x)
     elif data == "nan":
@@ -313,19 +310,21 @@ def test_max_pool_dtypes(dtype, arguments):
 
 @pytest.mark.parametrize("holes", [False, True])
 def test_max_pool_of_large_tiles_and_large_kernels(holes):
-    x = np.round(rand((2, 3, 13, 18), 1) * 2)
+    x = np.round(normal(2, 3, 13, 18, seed=1, dtype=np.float64) * 2)
     if holes:
         x[x > 2] = np.nan
     check_max_pool(x, (4, 6), (4, 6), (0, 0), (1, 1), False)
     check_max_pool(x, (13, 18), (13, 18), (0, 0), (1, 1), False)
     check_max_pool(x, (5, 6), (5, 6), (2, 1), (1, 1), True)
-    check_max_pool(rand((1, 1, 40, 40), 1), (17, 17), (3, 3), (8, 8), (1, 1), False)  # more than 255 taps
+    check_max_pool(
+        normal(1, 1, 40, 40, seed=1, dtype=np.float64), (17, 17), (3, 3), (8, 8), (1, 1), False
+    )  # more than 255 taps
 
 
 def test_max_pool_over_several_blocks(monkeypatch):
     monkeypatch.setattr(pools, "BLOCK_BYTES", 1000)
-    check_max_pool(rand((3, 4, 7, 8), 1), (2, 2), (2, 2), (0, 0), (1, 1), False)
-    check_max_pool(rand((3, 4, 7, 8), 1), (3, 3), (2, 2), (1, 1), (1, 1), True)
+    check_max_pool(normal(3, 4, 7, 8, seed=1, dtype=np.float64), (2, 2), (2, 2), (0, 0), (1, 1), False)
+    check_max_pool(normal(3, 4, 7, 8, seed=1, dtype=np.float64), (3, 3), (2, 2), (1, 1), (1, 1), True)
 
 
 @quick
@@ -335,7 +334,7 @@ def test_avg_pool(case, how, count_include_pad, divisor):
     dims = len(kernel)
     if dims == 1:
         divisor = None
-    x = layout(rand(shape, 1), how)
+    x = layout(normal(*shape, seed=1, dtype=np.float64), how)
     tx = torch.from_numpy(np.ascontiguousarray(x)).requires_grad_()
     more = () if dims == 1 else (divisor,)
     try:
@@ -344,10 +343,10 @@ def test_avg_pool(case, how, count_include_pad, divisor):
         assert dims == 3 and "smaller than kernel size" in str(error)
         hypothesis.reject()
     arguments = (kernel, stride, padding, ceil_mode, count_include_pad, divisor)
-    close(pools.avg_pool(np, x, *arguments), theirs)
-    g = layout(rand(theirs.shape, 2), how)
+    assert_close(pools.avg_pool(np, x, *arguments), array_of(theirs), 1e-10)
+    g = layout(normal(*theirs.shape, seed=2, dtype=np.float64), how)
     (gx,) = torch.autograd.grad(theirs, tx, torch.from_numpy(np.ascontiguousarray(g)))
-    close(pools.avg_pool_grad(np, g, x.shape, *arguments), gx)
+    assert_close(pools.avg_pool_grad(np, g, x.shape, *arguments), array_of(gx), 1e-10)
 
 
 def test_avg_pool_of_integers_divides_towards_zero():
@@ -362,14 +361,14 @@ def test_avg_pool_of_integers_divides_towards_zero():
 def test_adaptive_pools(data, dims, how, holes):
     shape = (data.draw(st.integers(0, 2)), data.draw(st.integers(1, 3)), *data.draw(ints(dims, 1, 9)))
     size = data.draw(ints(dims, 0, 10))
-    x = layout(rand(shape, 1), how)
+    x = layout(normal(*shape, seed=1, dtype=np.float64), how)
     tx = torch.from_numpy(np.ascontiguousarray(x)).requires_grad_()
     theirs = ADAPTIVE_AVG[dims](tx, size)
-    close(pools.adaptive_avg_pool(np, x, size), theirs)
-    g = rand(theirs.shape, 2)
+    assert_close(pools.adaptive_avg_pool(np, x, size), array_of(theirs), 1e-10)
+    g = normal(*theirs.shape, seed=2, dtype=np.float64)
     if 0 not in size:  # PyTorch has no gradient of nothing
         (gx,) = torch.autograd.grad(theirs, tx, torch.from_numpy(g))
-        close(pools.adaptive_avg_pool_grad(np, g, x.shape), gx)
+        assert_close(pools.adaptive_avg_pool_grad(np, g, x.shape), array_of(gx), 1e-10)
     else:
         np.testing.assert_array_equal(pools.adaptive_avg_pool_grad(np, g, x.shape), np.zeros(shape))
 
@@ -381,7 +380,7 @@ def test_adaptive_pools(data, dims, how, holes):
     np.testing.assert_array_equal(indices, places.numpy(), strict=True)
     if 0 not in size:
         (gx,) = torch.autograd.grad(theirs, tx, torch.from_numpy(g))
-        close(pools.max_pool_grad(np, g, indices, x.shape), gx)
+        assert_close(pools.max_pool_grad(np, g, indices, x.shape), array_of(gx), 1e-10)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
@@ -390,10 +389,14 @@ def test_pools_keep_the_dtype(dtype):
     tolerance = 2e-3 if dtype == torch.float16 else 1e-6
     for kernel in ((2, 2), (3, 2)):
         theirs = F.avg_pool2d(x, kernel)
-        close(pools.avg_pool(np, x.numpy(), kernel, kernel, (0, 0), False, True, None), theirs, tolerance)
+        assert_close(
+            pools.avg_pool(np, x.numpy(), kernel, kernel, (0, 0), False, True, None), array_of(theirs), tolerance
+        )
     for size in ((1, 1), (3, 4)):
-        close(pools.adaptive_avg_pool(np, x.numpy(), size), F.adaptive_avg_pool2d(x, size), tolerance)
-        close(pools.adaptive_max_pool(np, x.numpy(), size)[0], F.adaptive_max_pool2d(x, size), tolerance)
+        assert_close(pools.adaptive_avg_pool(np, x.numpy(), size), array_of(F.adaptive_avg_pool2d(x, size)), tolerance)
+        assert_close(
+            pools.adaptive_max_pool(np, x.numpy(), size)[0], array_of(F.adaptive_max_pool2d(x, size)), tolerance
+        )
 
 
 POOL_ERRORS = [  # x, kernel, stride, padding, dilation

@@ -2,15 +2,12 @@
 whoever does not ask for a GPU pays nothing."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import tensorgrad
-
-ROOT = Path(tensorgrad.__file__).parents[1]
+from tests.support.processes import ROOT, environment, output_of
 
 # What stands for a CuPy in `sys.path`, as the text of its `__init__.py`.
 BROKEN = """
@@ -46,17 +43,13 @@ ABSENT = None  # no CuPy at all, even if one is installed
 
 
 def run(program: str, tmp_path: Path, cupy: str | None) -> str:
-    """What a program prints in a process of its own that has this CuPy."""
+    """Returns what a program prints in a process that has this CuPy."""
     before = "import sys; sys.modules['cupy'] = None\n" if cupy is ABSENT else ""
     if cupy is not ABSENT:
         (tmp_path / "cupy").mkdir()
         (tmp_path / "cupy" / "__init__.py").write_text(cupy)
-    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
-    done = subprocess.run(
-        [sys.executable, "-c", before + program], capture_output=True, text=True, env=environment, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    given = environment(PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
+    return output_of(before + program, env=given, timeout=60).strip()
 
 
 ASK = """

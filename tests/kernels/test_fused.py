@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tensorgrad.kernels.array import activation, attention, blocks, index, norm, softmax, special
+from tests.support.compare import array_of, assert_close, to_torch
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle of these tests and is not installed")
 F = torch.nn.functional
@@ -28,17 +29,9 @@ def no_warnings():
         yield
 
 
-def to_torch(array, grad=False):
-    # a copy, because torch knows neither negative strides nor read-only memory
-    return torch.from_numpy(np.array(array)).requires_grad_(grad)
-
-
-def same(mine, theirs, rtol, atol=0.0, what=""):
-    if isinstance(theirs, torch.Tensor):
-        theirs = theirs.detach().numpy()
-    assert np.shape(mine) == theirs.shape, what
-    assert np.asarray(mine).dtype == theirs.dtype, what
-    np.testing.assert_allclose(mine, theirs, rtol=rtol, atol=atol, equal_nan=True, err_msg=str(what))
+def assert_near(mine, theirs, rtol, atol=0.0, what=""):
+    """Asserts that the array of a kernel is close to another array, or to a tensor of torch."""
+    assert_close(np.asarray(mine), array_of(theirs), rtol, atol=atol, what=what)
 
 
 def tolerance(dtype, scale=1.0):
@@ -113,7 +106,7 @@ def test_special_function(name, reference, limits):
     def check(x):
         mine = untouched(getattr(special, name), x)
         # lgamma and sinc pass through zero, where only the absolute error is small
-        same(mine, reference(to_torch(x)), tolerance(x.dtype, 2), tolerance(x.dtype), x)
+        assert_near(mine, reference(to_torch(x)), tolerance(x.dtype, 2), tolerance(x.dtype), x)
 
     check()
 
@@ -216,7 +209,7 @@ def test_polygamma(n, dtype):
     near_pole = np.abs(x - np.rint(x)) < 0.02
     scale = 1e-9 if dtype == np.float64 else 1e-2
     keep = (x > 0) | ~near_pole
-    same(special.polygamma(np, n, x)[keep], expected[torch.from_numpy(keep)], rtol, scale if n > 1 else rtol)
+    assert_near(special.polygamma(np, n, x)[keep], expected[torch.from_numpy(keep)], rtol, scale if n > 1 else rtol)
     below = special.polygamma(np, n, -x[:20]), special.polygamma(np, n, 1 + x[:20])
     assert all(np.isfinite(b).all() for b in below)
 
@@ -235,13 +228,13 @@ def test_trigamma_and_zeta_values():
 def test_xlogy(x, other):
     y = np.full_like(x, other)
     for mine, theirs in ((special.xlogy, torch.xlogy), (special.xlog1py, torch.special.xlog1py)):
-        same(untouched(mine, x, y), theirs(to_torch(x), to_torch(y)), tolerance(x.dtype))
-        same(untouched(mine, y, x), theirs(to_torch(y), to_torch(x)), tolerance(x.dtype))
+        assert_near(untouched(mine, x, y), theirs(to_torch(x), to_torch(y)), tolerance(x.dtype))
+        assert_near(untouched(mine, y, x), theirs(to_torch(y), to_torch(x)), tolerance(x.dtype))
 
 
 def test_logit_clamps():
     x = np.array([0.0, 0.05, 0.5, 0.99, 1.0])
-    same(special.logit(np, x, eps=0.1), torch.logit(to_torch(x), 0.1), 1e-13)
+    assert_near(special.logit(np, x, eps=0.1), torch.logit(to_torch(x), 0.1), 1e-13)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -326,15 +319,15 @@ def test_activation(name, forward, reference, backward):
 
     def compare(x, seed, finite):
         # float64 is the better oracle: PyTorch's float32 gelu is off by 1e-4 of itself at -3 and nan at inf
-        t = to_torch(x.astype(np.float64), grad=True)
+        t = to_torch(x.astype(np.float64), requires_grad=True)
         expected = reference(t)
         atol = tolerance(x.dtype, 0.1)
-        same(untouched(forward, x), expected.to(to_torch(x).dtype), rtol[x.dtype], atol, x)
+        assert_near(untouched(forward, x), expected.to(to_torch(x).dtype), rtol[x.dtype], atol, x)
         if backward is None or not finite:
             return
         g = np.random.default_rng(seed).standard_normal(x.shape).astype(x.dtype)
         expected.backward(to_torch(g.astype(np.float64)))
-        same(untouched(backward, g, x), t.grad.to(to_torch(x).dtype), rtol[x.dtype], 30 * atol, x)
+        assert_near(untouched(backward, g, x), t.grad.to(to_torch(x).dtype), rtol[x.dtype], 30 * atol, x)
 
     @FEW
     @given(float_arrays(values=SPECIAL), st.integers(0, 1000))
@@ -364,7 +357,7 @@ def test_gradients_from_outputs():
             ):
                 t = to_torch(x, True)
                 reference(t).backward(to_torch(g))
-                same(backward(np, g, forward(np, x)), t.grad, tolerance(dtype), tolerance(dtype))
+                assert_near(backward(np, g, forward(np, x)), t.grad, tolerance(dtype), tolerance(dtype))
 
 
 @pytest.mark.parametrize("n", [8, 9000])
@@ -379,7 +372,7 @@ def test_relu_gradient_of_infinities_and_nan(n):
 def test_activations_of_two_byte_floats():
     x = np.linspace(-4, 4, 33).astype(np.float16)
     for name, forward, reference, _ in ACTIVATIONS:
-        same(forward(np, x), reference(to_torch(x)), 2e-3, 1e-3, name)
+        assert_near(forward(np, x), reference(to_torch(x)), 2e-3, 1e-3, name)
 
 
 # ---------------------------------------------------------------- softmax family
@@ -405,10 +398,10 @@ def test_softmax(forward, backward, reference):
         expected = reference(t, dim)
         mine = untouched(forward, x, dim=dim)
         size = max(1.0, float(np.abs(x).max(initial=0)))
-        same(mine, expected, tolerance(x.dtype), tolerance(x.dtype) * size, (x, dim))
+        assert_near(mine, expected, tolerance(x.dtype), tolerance(x.dtype) * size, (x, dim))
         g = np.random.default_rng(1).standard_normal(x.shape).astype(x.dtype)
         expected.backward(to_torch(g))
-        same(untouched(backward, g, mine, dim=dim), t.grad, tolerance(x.dtype), tolerance(x.dtype, 10), (x, dim))
+        assert_near(untouched(backward, g, mine, dim=dim), t.grad, tolerance(x.dtype), tolerance(x.dtype, 10), (x, dim))
 
     @FEW
     @given(array_and_dim(values=SPECIAL, min_side=0))
@@ -419,7 +412,7 @@ def test_softmax(forward, backward, reference):
     @given(array_and_dim(values=SPECIAL + LIMITS + [-math.inf] * 20))
     def limits(pair):
         x, dim = pair
-        same(forward(np, x, dim), reference(to_torch(x), dim), tolerance(x.dtype), tolerance(x.dtype), (x, dim))
+        assert_near(forward(np, x, dim), reference(to_torch(x), dim), tolerance(x.dtype), tolerance(x.dtype), (x, dim))
 
     finite()
     limits()
@@ -431,11 +424,11 @@ def test_softmax(forward, backward, reference):
                 compare(x, dim)
                 x[1] = -np.inf
                 x[:, 2] = -np.inf
-                same(forward(np, x, dim), reference(to_torch(x), dim), tolerance(dtype), tolerance(dtype, 100))
+                assert_near(forward(np, x, dim), reference(to_torch(x), dim), tolerance(dtype), tolerance(dtype, 100))
     low = np.linspace(-2, 2, 8).astype(np.float16).reshape(2, 4)
-    same(forward(np, low, 1), reference(to_torch(low), 1), 2e-3, 1e-3)
+    assert_near(forward(np, low, 1), reference(to_torch(low), 1), 2e-3, 1e-3)
     point = np.array(3.0)
-    same(forward(np, point, 0), reference(to_torch(point), 0), 0)
+    assert_near(forward(np, point, 0), reference(to_torch(point), 0), 0)
 
 
 @FEW
@@ -443,7 +436,9 @@ def test_softmax(forward, backward, reference):
 def test_logsumexp(x, keepdim, pick):
     dims = tuple(d for d in range(x.ndim) if pick >> d & 1) or (0,)
     expected = torch.logsumexp(to_torch(x), dims, keepdim)
-    same(untouched(softmax.logsumexp, x, dims=dims, keepdim=keepdim), expected, tolerance(x.dtype), tolerance(x.dtype))
+    assert_near(
+        untouched(softmax.logsumexp, x, dims=dims, keepdim=keepdim), expected, tolerance(x.dtype), tolerance(x.dtype)
+    )
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -467,16 +462,16 @@ def test_cross_entropy(dtype, shape, weighted, smoothing, ignore):
     )
     t = to_torch(x, True)
     expected = F.cross_entropy(t, to_torch(target), w, ignore_index=ignore, label_smoothing=smoothing, reduction="none")
-    same(losses, expected, tolerance(dtype), tolerance(dtype))
+    assert_near(losses, expected, tolerance(dtype), tolerance(dtype))
     mean = F.cross_entropy(to_torch(x), to_torch(target), w, ignore_index=ignore, label_smoothing=smoothing)
     with np.errstate(all="ignore"):
-        same(np.asarray(losses.sum() / np.asarray(total, dtype)), mean, tolerance(dtype, 10))
+        assert_near(np.asarray(losses.sum() / np.asarray(total, dtype)), mean, tolerance(dtype, 10))
     g = np.asarray(rng.standard_normal(rest).astype(dtype))
     expected.backward(to_torch(g))
     mine = untouched(
         softmax.cross_entropy_grad, g, exps, sums, target, weight, ignore_index=ignore, label_smoothing=smoothing
     )
-    same(mine, t.grad, tolerance(dtype), tolerance(dtype))
+    assert_near(mine, t.grad, tolerance(dtype), tolerance(dtype))
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -494,12 +489,12 @@ def test_nll(dtype, shape, weighted):
     t = to_torch(logp, True)
     expected = F.nll_loss(t, to_torch(target), None if weight is None else to_torch(weight), reduction="none")
     losses, weights = untouched(softmax.nll, logp, target, weight)
-    same(losses, expected, tolerance(dtype))
+    assert_near(losses, expected, tolerance(dtype))
     ones = np.ones(classes, dtype) if weight is None else weight
     np.testing.assert_array_equal(weights, np.where(target == -100, 0, ones[np.maximum(target, 0)]))
     g = np.asarray(rng.standard_normal(rest).astype(dtype))
     expected.backward(to_torch(g))
-    same(softmax.nll_grad(np, g, logp.shape, target, weights), t.grad, tolerance(dtype))
+    assert_near(softmax.nll_grad(np, g, logp.shape, target, weights), t.grad, tolerance(dtype))
 
 
 def test_cross_entropy_of_infinite_logits():
@@ -510,10 +505,10 @@ def test_cross_entropy_of_infinite_logits():
             losses, exps, sums, _ = softmax.cross_entropy(np, x.astype(dtype), target)
             t = to_torch(x.astype(dtype), True)
             expected = F.cross_entropy(t, to_torch(target), reduction="none")
-            same(losses, expected, tolerance(dtype))
+            assert_near(losses, expected, tolerance(dtype))
             expected.backward(torch.ones(5, dtype=t.dtype))
             mine = softmax.cross_entropy_grad(np, np.ones(5, dtype), exps, sums, target)
-            same(mine, t.grad, tolerance(dtype))
+            assert_near(mine, t.grad, tolerance(dtype))
 
 
 def test_cross_entropy_of_two_byte_floats():
@@ -522,9 +517,9 @@ def test_cross_entropy_of_two_byte_floats():
     losses, exps, sums, _ = softmax.cross_entropy(np, x, target)
     t = to_torch(x, True)
     expected = F.cross_entropy(t, to_torch(target), reduction="none")
-    same(losses, expected, 2e-3, 1e-3)
+    assert_near(losses, expected, 2e-3, 1e-3)
     expected.backward(torch.ones(4, dtype=torch.float16))
-    same(softmax.cross_entropy_grad(np, np.ones(4, np.float16), exps, sums, target), t.grad, 2e-3, 1e-3)
+    assert_near(softmax.cross_entropy_grad(np, np.ones(4, np.float16), exps, sums, target), t.grad, 2e-3, 1e-3)
 
 
 @pytest.mark.parametrize("bad", [3, -1, -3])
@@ -563,27 +558,27 @@ def test_layer_and_rms_norm(dtype, affine, shape, count):
         expected = torch.native_layer_norm(t, list(normal), tw, tb, 1e-5)
         y, mean, rstd = untouched(norm.layer_norm, x, axes, w, b)
         for mine, theirs in zip((y, mean, rstd) if x.size else (y,), expected):
-            same(mine, theirs, tol, tol)
+            assert_near(mine, theirs, tol, tol)
         assert mean.shape == rstd.shape == expected[1].shape
         need = (True, affine, affine)
         mine = untouched(norm.layer_norm_grad, g, x, mean, rstd, w, axes, need=need)
         for m, e in zip(mine, gradients(expected[0], inputs, g)):
-            same(m, e, tol, tol * 10)
+            assert_near(m, e, tol, tol * 10)
         assert norm.layer_norm_grad(np, g, x, mean, rstd, w, axes, need=(False,) * 3) == (None, None, None)
         only = norm.layer_norm_grad(np, g, x, mean, rstd, w, axes, need=(False, True, True))
         assert only[0] is None and (not affine or np.array_equal(only[1], mine[1]))
 
         expected = F.rms_norm(t, normal, tw, eps=1e-6)
         y, rrms = untouched(norm.rms_norm, x, axes, w, eps=1e-6)
-        same(y, expected, tol, tol)
+        assert_near(y, expected, tol, tol)
         mine = untouched(norm.rms_norm_grad, g, x, rrms, w, axes, need=(True, affine))
         for m, e in zip(mine, gradients(expected, inputs[:2], g)):
-            same(m, e, tol, tol * 10)
+            assert_near(m, e, tol, tol * 10)
 
 
 def test_rms_norm_default_eps():
     x = np.full((2, 3), 1e-4, np.float32)
-    same(norm.rms_norm(np, x, (1,), None, np.finfo(x.dtype).eps)[0], F.rms_norm(to_torch(x), (3,)), 1e-5)
+    assert_near(norm.rms_norm(np, x, (1,), None, np.finfo(x.dtype).eps)[0], F.rms_norm(to_torch(x), (3,)), 1e-5)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -603,14 +598,14 @@ def test_batch_norm(dtype, affine, training, shape):
     expected = F.batch_norm(t, *their_running, tw, tb, training, 0.1, 1e-5)
     y, mean, rstd, var = untouched(norm.batch_norm, x, w, b, *running, training=training)
     tol = tolerance(dtype, 10)
-    same(y, expected, tol, tol)
+    assert_near(y, expected, tol, tol)
     if training:
         new = norm.updated_running(*running, mean, var, x.size // c, 0.1)
         for mine, theirs in zip(new, their_running):
-            same(mine, theirs, tol, tol)
+            assert_near(mine, theirs, tol, tol)
     mine = untouched(norm.batch_norm_grad, g, x, mean, rstd, w, training=training, need=(True, affine, affine))
     for m, e in zip(mine, gradients(expected, (t, tw, tb) if affine else (t,), g)):
-        same(m, e, tol, tol * 10)
+        assert_near(m, e, tol, tol * 10)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -626,17 +621,17 @@ def test_group_norm(dtype, affine, shape, groups):
     expected = F.group_norm(t, groups, tw, tb)
     y, mean, rstd = norm.group_norm(np, x, groups, w, b)
     tol = tolerance(dtype, 10)
-    same(y, expected, tol, tol)
+    assert_near(y, expected, tol, tol)
     assert mean.shape == rstd.shape == (shape[0], groups)
     mine = norm.group_norm_grad(np, g, x, mean, rstd, w, groups, (True, affine, affine))
     for m, e in zip(mine, gradients(expected, (t, tw, tb) if affine else (t,), g)):
-        same(m, e, tol, tol * 20)
+        assert_near(m, e, tol, tol * 20)
 
 
 def test_norms_of_two_byte_floats_keep_float32_statistics():
     x = np.random.default_rng(8).standard_normal((4, 6)).astype(np.float16)
     y, mean, rstd = norm.layer_norm(np, x, (1,))
-    same(y, F.layer_norm(to_torch(x), (6,)), 2e-3, 2e-3)
+    assert_near(y, F.layer_norm(to_torch(x), (6,)), 2e-3, 2e-3)
     assert mean.dtype == rstd.dtype == np.float32
     assert norm.layer_norm_grad(np, x, x, mean, rstd, None, (1,))[0].dtype == np.float16
     assert norm.batch_norm(np, x, None, None, None, None, True)[0].dtype == np.float16
@@ -677,14 +672,14 @@ def test_attention(dtype, kind, lead, rows, keys, width, value_width):
         their_mask.requires_grad_()
     expected = F.scaled_dot_product_attention(*inputs, their_mask, is_causal=kind == "causal")
     tol = tolerance(dtype, 10)
-    same(out, expected, tol, tol)
+    assert_near(out, expected, tol, tol)
     np.testing.assert_allclose(p.sum(-1), np.where((p == 0).all(-1), 0, 1), atol=1e-5)
     mine = untouched(attention.attention_grad, g, q, k, v, out, p, need=(True, True, True, kind == "float"))
     theirs = gradients(expected, inputs + ([their_mask] if kind == "float" else []), g)
     for m, e in zip(mine[:3], theirs):
-        same(m, e, tol, tol)
+        assert_near(m, e, tol, tol)
     if kind == "float":
-        same(mine[3].sum(axis=tuple(range(len(lead)))), theirs[3], tol, tol * 10)
+        assert_near(mine[3].sum(axis=tuple(range(len(lead)))), theirs[3], tol, tol * 10)
 
 
 def test_attention_with_dropout_and_broadcast():
@@ -695,12 +690,12 @@ def test_attention_with_dropout_and_broadcast():
     out, p = attention.attention(np, q, k, v, scale=0.3, dropout_mask=drop)
     tq, tk, tv = (to_torch(a, True) for a in (q, k, v))
     expected = (torch.softmax(0.3 * tq @ tk.transpose(-1, -2), -1) * to_torch(drop)) @ tv
-    same(out, expected, 1e-12)
+    assert_near(out, expected, 1e-12)
     mine = attention.attention_grad(np, g, q, k, v, out, p, scale=0.3, dropout_mask=drop)
     theirs = gradients(expected, (tq, tk, tv), g)
-    same(mine[0], theirs[0], 1e-11, 1e-13)
-    same(mine[1].sum(0, keepdims=True), theirs[1], 1e-11, 1e-13)
-    same(mine[2].sum(0, keepdims=True), theirs[2], 1e-11, 1e-13)
+    assert_near(mine[0], theirs[0], 1e-11, 1e-13)
+    assert_near(mine[1].sum(0, keepdims=True), theirs[1], 1e-11, 1e-13)
+    assert_near(mine[2].sum(0, keepdims=True), theirs[2], 1e-11, 1e-13)
     low = attention.attention(np, *(a.astype(np.float16) for a in (q, k, v)))
     assert low[0].dtype == np.float16 and low[1].dtype == np.float32
 
@@ -727,17 +722,17 @@ def gather_case(draw):
 def test_gather_and_scatter(case, include_self):
     x, dim, idx, src = case
     t, i, s = to_torch(x), to_torch(idx), to_torch(src)
-    same(index.gather(np, x, dim, idx), t.gather(dim, i), 0)
-    same(index.scatter_add(np, x, dim, idx, src), t.scatter_add(dim, i, s), 1e-6)
+    assert_near(index.gather(np, x, dim, idx), t.gather(dim, i), 0)
+    assert_near(index.scatter_add(np, x, dim, idx, src), t.scatter_add(dim, i, s), 1e-6)
     for reduce in ("sum", "prod", "mean", "amax", "amin"):
         if reduce == "prod" and x.dtype == np.int64:
             continue
         mine = index.scatter_reduce(np, x, dim, idx, src, reduce, include_self)
-        same(mine, t.scatter_reduce(dim, i, s, reduce, include_self=include_self), 1e-5, 0, reduce)
+        assert_near(mine, t.scatter_reduce(dim, i, s, reduce, include_self=include_self), 1e-5, 0, reduce)
     constant = index.scatter(np, x, dim, idx, 4)
-    same(constant, t.scatter(dim, i, 4), 0)
+    assert_near(constant, t.scatter(dim, i, 4), 0)
     once = idx[(slice(None),) * dim + (slice(0, 1),)] if idx.ndim else idx  # repeats have no defined order
-    same(index.scatter(np, x, dim, once, src), t.scatter(dim, to_torch(once), s), 0)
+    assert_near(index.scatter(np, x, dim, once, src), t.scatter(dim, to_torch(once), s), 0)
 
 
 def test_large_gather_and_scatter():
@@ -746,9 +741,9 @@ def test_large_gather_and_scatter():
     for dim in range(3):
         idx = rng.integers(0, x.shape[dim], (70, 60, 2))
         src = rng.standard_normal((75, 60, 3)).astype(np.float32)
-        same(index.gather(np, x, dim, idx), to_torch(x).gather(dim, to_torch(idx)), 0)
+        assert_near(index.gather(np, x, dim, idx), to_torch(x).gather(dim, to_torch(idx)), 0)
         expected = to_torch(x).scatter_add(dim, to_torch(idx), to_torch(src))
-        same(index.scatter_add(np, x, dim, idx, src), expected, 1e-4, 1e-4)
+        assert_near(index.scatter_add(np, x, dim, idx, src), expected, 1e-4, 1e-4)
 
 
 @pytest.mark.parametrize("bad", [3, -1])
@@ -781,7 +776,7 @@ def test_index_add(dtype, shape, alpha):
             idx = rng.integers(0, shape[dim], n)
             src = rng.integers(-9, 9, shape[:dim] + (n,) + shape[dim + 1 :]).astype(dtype)
             expected = to_torch(x).index_add(dim, to_torch(idx), to_torch(src), alpha=alpha)
-            same(index.index_add(np, x, dim, idx, src, alpha), expected, 1e-6)
+            assert_near(index.index_add(np, x, dim, idx, src, alpha), expected, 1e-6)
 
 
 def test_index_put():
@@ -806,9 +801,9 @@ def test_index_put():
             source = np.asarray(source)
             mine = index.index_put(np, x, case, source, True)
             expected = aten._index_put_impl_(to_torch(x), torch_at, to_torch(source), True, False)
-            same(mine, expected, 1e-6, what=case)
+            assert_near(mine, expected, 1e-6, what=case)
         one = np.ones((), np.float32)
-        same(index.index_put(np, x, case, one), aten.index_put(to_torch(x), torch_at, to_torch(one)), 0)
+        assert_near(index.index_put(np, x, case, one), aten.index_put(to_torch(x), torch_at, to_torch(one)), 0)
     assert not np.array_equal(x, index.index_put(np, x, cases[0], np.ones((), np.float32)))
 
 
@@ -822,9 +817,9 @@ def test_embedding_grad(dtype, rows, count, width, padding):
     expected = aten.embedding_dense_backward(
         to_torch(g), to_torch(idx), rows, -1 if padding is None else padding, False
     )
-    same(untouched(index.embedding_grad, g, idx, num_rows=rows, padding_idx=padding), expected, 1e-5, 1e-4)
+    assert_near(untouched(index.embedding_grad, g, idx, num_rows=rows, padding_idx=padding), expected, 1e-5, 1e-4)
     shaped = index.embedding_grad(np, g.reshape(count, 1, width), idx.reshape(count, 1), rows, padding)
-    same(shaped, expected, 1e-5, 1e-4)
+    assert_near(shaped, expected, 1e-5, 1e-4)
 
 
 def test_accumulation_of_two_byte_floats():

@@ -1,9 +1,6 @@
 """Compiled kernels against NumPy's: odd shapes, gaps, nan and inf, empty arrays; threads, forks; how they come in."""
 
 import os
-import subprocess
-import sys
-import textwrap
 import threading
 
 import numpy as np
@@ -11,12 +8,15 @@ import pytest
 
 import tensorgrad as tg
 from tensorgrad.kernels.numba import table
+from tests.support.processes import environment, run_python
 
 pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
 if not table.wanted():
     pytest.skip("TENSORGRAD_FAST=0 switches compiled kernels off", allow_module_level=True)
 
-from tensorgrad.kernels.numba.runtime import background, thread_pool
+from tensorgrad.kernels.numba.runtime import thread_pool
+from tests.support.compare import normal
+from tests.support.kernels import assert_like_numpy, numpy_only, results, used_for_any_size
 
 SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45, -1e-45, 1e-38, 88.7, -87.3, -103.9, 3e38, -3e38, 1.0, -0.5, 20.0]
 UNARY = ["exp", "tanh", "sigmoid", "erf", "relu", "gelu", "silu"]
@@ -25,46 +25,24 @@ F = tg.nn.functional
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled():
-    """All kernels, used for arrays of any size; afterwards as before."""
-    before = {row: row.elements for row in table.ALL}
-    for row in table.ALL:
-        row.asked, row.ready = True, row.ready or background.compiled(row.kernel)
-        row.elements = 0
-    yield
-    for row, elements in before.items():
-        row.elements = elements
-
-
-class numpy_only:
-    """A `with` block in which NumPy serves."""
-
-    def __enter__(self):
-        tg.use_deterministic_algorithms(True)
-
-    def __exit__(self, *exception):
-        tg.use_deterministic_algorithms(False)
+    """Uses all kernels, for arrays of any size."""
+    with used_for_any_size(table.ALL):
+        yield
 
 
 def function(name):
     return getattr(F, name) if name in ("gelu", "silu", "relu") else getattr(tg, name)
 
 
-def both(call, *arrays):
-    """The results of a call on the same arrays by compiled kernels and by NumPy's."""
-
-    def run():
-        result = call(*(tg.from_numpy(a.copy()) for a in arrays))
-        return [t.detach().numpy() for t in (result if isinstance(result, tuple) else (result,))]
-
-    fast = run()
+def fast_and_slow(call, *arrays):
+    """Returns the results of a call by compiled kernels and by NumPy's, in pairs."""
+    fast = results(call, *arrays)
     with numpy_only():
-        return list(zip(fast, run(), strict=True))
+        return list(zip(fast, results(call, *arrays), strict=True))
 
 
 def check(call, *arrays, rtol=2e-5, atol=2e-6):
-    for fast, slow in both(call, *arrays):
-        assert fast.dtype == slow.dtype and fast.shape == slow.shape
-        np.testing.assert_allclose(fast, slow, rtol=rtol, atol=atol)
+    assert_like_numpy(call, *arrays, rtol=rtol, atol=atol, run=results)
 
 
 def with_gradient(call):
@@ -146,10 +124,6 @@ COMPARISONS = ["eq", "ne", "lt", "le", "gt", "ge"]
 SHAPES = [((40, 33), (33,)), ((40, 33), (40, 1)), ((3, 5, 4, 9), (5, 1, 1)), ((3, 5, 4, 9), (1, 5, 4, 1)), ((9,), (1,)),
           ((7, 1), (1, 30)), ((5, 1, 30), (4, 1)), ((2, 3, 2, 3, 8), (3, 1, 3, 1)), ((6, 3), (3,)), ((0, 9), (9,)),
           ((1, 1), (9,)), ((4, 8), (2, 4, 8))]  # fmt: skip
-
-
-def normal(*shape, seed=0):
-    return np.asarray(np.random.default_rng(seed).standard_normal(shape), np.float32)
 
 
 @pytest.mark.parametrize("name", [*ARITHMETIC, *COMPARISONS, "maximum", "minimum"])
@@ -278,8 +252,10 @@ def test_topk(shape, largest):
     x = normal(*shape)
     x.reshape(-1)[:16] = SPECIAL
     for k in (1, 3, 10):
-        (values, places), (expected, _) = zip(*both(lambda t, k=k: tuple(t.topk(k, -1, largest)), x), strict=True)
-        values, expected = both(lambda t, k=k: t.topk(k, -1, largest)[0], x)[0]
+        (values, places), (expected, _) = zip(
+            *fast_and_slow(lambda t, k=k: tuple(t.topk(k, -1, largest)), x), strict=True
+        )
+        values, expected = fast_and_slow(lambda t, k=k: t.topk(k, -1, largest)[0], x)[0]
         np.testing.assert_array_equal(values, expected)
         places = tg.from_numpy(x.copy()).topk(k, -1, largest)[1].numpy()
         np.testing.assert_array_equal(np.take_along_axis(x, places, -1), expected)
@@ -433,11 +409,8 @@ def test_an_error_in_a_kernel_arrives():
         thread_pool.run(kernel, 4, (), 10**9)
 
 
-def run_program(text, **environment):
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(text)], capture_output=True, text=True, timeout=120,
-        env={**os.environ, **environment},
-    )  # fmt: skip
+def run_program(code, **variables):
+    return run_python(code, timeout=120, env=environment(**variables))
 
 
 def test_numpy_serves_until_a_kernel_is_compiled(tmp_path):
@@ -496,8 +469,5 @@ def test_after_a_fork():
 
 
 def test_warmup(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "tensorgrad.warmup"], capture_output=True, text=True, timeout=300,
-        env={**os.environ, "TENSORGRAD_CACHE": str(tmp_path)},
-    )  # fmt: skip
+    done = run_python(None, "-m", "tensorgrad.warmup", env=environment(TENSORGRAD_CACHE=str(tmp_path)))
     assert done.returncode == 0 and "kernels ready" in done.stdout, done.stderr

@@ -1,19 +1,18 @@
 """Attention by tiles against NumPy's kernel, which makes the whole matrix of scores, and against the twin."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
 import tensorgrad as tg
 from tensorgrad.kernels.numba import table
+from tests.support.processes import run_python
 
 pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
 if not table.wanted():
     pytest.skip("TENSORGRAD_FAST=0 switches compiled kernels off", allow_module_level=True)
 
-from tensorgrad.kernels.numba.runtime import background
+from tests.support.compare import assert_close, normal
+from tests.support.kernels import numpy_only, record_used, results_and_gradients, used_for_any_size
 
 attention = tg.nn.functional.scaled_dot_product_attention
 ROWS = [row for row in table.ROWS if row.kernel.startswith("attention.")]
@@ -21,59 +20,28 @@ ROWS = [row for row in table.ROWS if row.kernel.startswith("attention.")]
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled():
-    """The kernels, used for arrays of any size; afterwards as before."""
-    background.wait()  # for what other tests asked for: it would take the place of what `used` puts there
-    before = {row: row.elements for row in ROWS}
-    for row in ROWS:
-        row.asked, row.ready = True, row.ready or background.compiled(row.kernel)
-        row.elements = 0
-    yield
-    for row, elements in before.items():
-        row.elements = elements
+    """Uses the kernels of this file for arrays of any size."""
+    with used_for_any_size(ROWS):
+        yield
 
 
 @pytest.fixture
 def used(monkeypatch):
-    """The ops whose compiled kernel has returned a result."""
-    names = set()
-
-    def noting(row, ready):
-        def kernel(*args, **options):
-            made = ready(*args, **options)
-            if made is not NotImplemented:
-                names.add(row.op)
-            return made
-
-        return kernel
-
-    for row in ROWS:
-        monkeypatch.setattr(row, "ready", noting(row, row.ready))
-    return names
+    """Collects the ops whose compiled kernel has returned a result."""
+    return record_used(monkeypatch, ROWS)
 
 
-def normal(*shape, seed=0):
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
-
-
-def run(arrays, options):
-    q, k, v = (tg.from_numpy(a.copy()).requires_grad_() for a in arrays)
-    out = attention(q, k, v, **options)
-    weights = tg.arange(float(out.numel())).sin().reshape(out.shape)
-    return [t.detach().numpy() for t in (out, *tg.autograd.grad((out * weights).sum(), (q, k, v)))]
+def attend(arrays, options):
+    return results_and_gradients(lambda q, k, v: attention(q, k, v, **options), *arrays)
 
 
 def by_numpy(arrays, options):
-    tg.use_deterministic_algorithms(True)
-    try:
-        return run(arrays, options)
-    finally:
-        tg.use_deterministic_algorithms(False)
+    with numpy_only():
+        return attend(arrays, options)
 
 
 def check(arrays, atol=2e-5, **options):
-    for a, b in zip(run(arrays, options), by_numpy(arrays, options), strict=True):
-        assert a.dtype == b.dtype and a.shape == b.shape
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=atol)
+    assert_close(attend(arrays, options), by_numpy(arrays, options), 1e-4, atol=atol)
 
 
 SIZES = [  # leading dimensions, queries, keys, features, features of the values
@@ -122,15 +90,15 @@ def test_special_values(value):
     check(arrays)
     arrays = [normal(1, 2, 70, 16, seed=s) for s in range(3)]
     arrays[2][0, 0, 3, 2] = value
-    np.testing.assert_allclose(run(arrays, {})[0], by_numpy(arrays, {})[0], rtol=1e-4, atol=2e-5)
+    np.testing.assert_allclose(attend(arrays, {})[0], by_numpy(arrays, {})[0], rtol=1e-4, atol=2e-5)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e30])
 def test_special_values_that_only_later_queries_see(value):
     arrays = [normal(1, 2, 70, 16, seed=s) for s in range(3)]
-    clean = run(arrays, {"is_causal": True})[0]
+    clean = attend(arrays, {"is_causal": True})[0]
     arrays[1][0, 1, 5, 1] = value
-    found = run(arrays, {"is_causal": True})[0]
+    found = attend(arrays, {"is_causal": True})[0]
     np.testing.assert_array_equal(found[0, 0], clean[0, 0])
     np.testing.assert_array_equal(found[0, 1, :5], clean[0, 1, :5])
     slow = by_numpy(arrays, {"is_causal": True})[0]
@@ -147,7 +115,7 @@ def test_what_the_general_kernel_does(options, used):
     arrays = [normal(1, 2, 40, 16, seed=s) for s in range(3)]
     options = {**options, **({"attn_mask": tg.ones(40, 40).tril().bool()} if "attn_mask" in options else {})}
     tg.manual_seed(0)
-    fast = run(arrays, options)
+    fast = attend(arrays, options)
     tg.manual_seed(0)
     for a, b in zip(fast, by_numpy(arrays, options), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -197,7 +165,7 @@ def test_results_do_not_depend_on_threads():
     try:
         for threads in (1, 3):
             tg.set_num_threads(threads)
-            found.append(run(arrays, {"is_causal": True}))
+            found.append(attend(arrays, {"is_causal": True}))
     finally:
         tg.set_num_threads(before)
     assert all((a == b).all() for a, b in zip(*found, strict=True))
@@ -232,5 +200,5 @@ print("right")
 
 
 def test_products():
-    done = subprocess.run([sys.executable, "-c", PRODUCTS], capture_output=True, text=True, timeout=500)
+    done = run_python(PRODUCTS, timeout=500)
     assert done.stdout.strip() == "right", done.stderr[-2000:]

@@ -10,25 +10,22 @@ import subprocess
 import sys
 import textwrap
 import time
-from pathlib import Path
 
 import pytest
+
+from tests.support.processes import ROOT, environment, run_python
 
 pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
 
 from tensorgrad.kernels.numba.runtime import background, cache, internals, loading
 from tensorgrad.kernels.numba.runtime.compiler import Compiler, Failed
 
-ROOT = Path(__file__).parents[2]
 RELU = "pointwise.relu"
 
 
-def run(code, folder, cwd=ROOT, **environment):
-    more = {"TENSORGRAD_CACHE": str(folder), "TENSORGRAD_FAST": "1", **environment}
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        cwd=cwd, env=os.environ | more, capture_output=True, text=True, timeout=500,
-    )  # fmt: skip
+def run(code, folder, cwd=ROOT, **variables):
+    given = environment(**{"TENSORGRAD_CACHE": str(folder), "TENSORGRAD_FAST": "1", **variables})
+    return run_python(code, cwd=cwd, env=given, timeout=500)
 
 
 # What relu gives, and how much was compiled for it: an object that is loaded was compiled by somebody.

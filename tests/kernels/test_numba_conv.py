@@ -14,8 +14,9 @@ if not table.wanted():
 
 from tensorgrad.kernels.numba import conv as conv_loops
 from tensorgrad.kernels.numba import images, pool
-from tensorgrad.kernels.numba.runtime import background
 from tensorgrad.kernels.numba.simd import tiles
+from tests.support.compare import assert_close, normal
+from tests.support.kernels import used_for_any_size
 
 F = tg.nn.functional
 OURS = [row for row in table.ROWS if row.kernel.rpartition(".")[0] in ("conv", "pool")]
@@ -23,39 +24,30 @@ OURS = [row for row in table.ROWS if row.kernel.rpartition(".")[0] in ("conv", "
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled():
-    """The kernels of this file, used for arrays of any size; afterwards as before."""
-    before = {row: row.elements for row in OURS}
-    for row in OURS:
-        row.asked, row.ready = True, row.ready or background.compiled(row.kernel)
-        row.elements = 0
-    yield
-    for row, elements in before.items():
-        row.elements = elements
+    """Uses the kernels of this file for arrays of any size."""
+    with used_for_any_size(OURS):
+        yield
 
 
-def random(rng, *shape):
-    return rng.standard_normal(shape).astype(np.float32)
-
-
-def close(found, expected, what):
+def assert_near(found, expected, what):
+    """Asserts the result of a kernel within a part of its largest value."""
     assert found is not NotImplemented, what
-    assert found.shape == expected.shape and found.dtype == expected.dtype, what
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5 * max(1.0, np.abs(expected).max()), err_msg=what)
+    assert_close(found, expected, 1e-4, atol=1e-5, relative_to_largest=True, what=what)
 
 
 def check_conv(rng, batch, channels, outs, size, kernel, stride, padding, dilation, groups):
     """Forward and both gradients of one convolution."""
     what = str((batch, channels, outs, size, kernel, stride, padding, dilation, groups))
-    x, w = random(rng, batch, channels, *size), random(rng, outs, channels // groups, *kernel)
-    bias = random(rng, outs) if batch % 2 else None
+    x, w = normal(batch, channels, *size, seed=rng), normal(outs, channels // groups, *kernel, seed=rng)
+    bias = normal(outs, seed=rng) if batch % 2 else None
     rest = (stride, padding, dilation, groups)
     expected = conv_arrays.conv(np, x, w, bias, *rest)
-    close(conv_loops.conv(x, w, bias, *rest), expected, what)
-    g = random(rng, *expected.shape)
+    assert_near(conv_loops.conv(x, w, bias, *rest), expected, what)
+    g = normal(*expected.shape, seed=rng)
     gi = conv_loops.conv_grad_input(g, w, x.shape, *rest)
-    close(gi, conv_arrays.conv_grad_input(np, g, w, x.shape, *rest), "input " + what)
+    assert_near(gi, conv_arrays.conv_grad_input(np, g, w, x.shape, *rest), "input " + what)
     gw = conv_loops.conv_grad_weight(g, x, w.shape, *rest)
-    close(gw, conv_arrays.conv_grad_weight(np, g, x, w.shape, *rest), "weight " + what)
+    assert_near(gw, conv_arrays.conv_grad_weight(np, g, x, w.shape, *rest), "weight " + what)
 
 
 @pytest.mark.parametrize("kernel", [(1, 1), (3, 3), (5, 5), (7, 7), (2, 3)])
@@ -80,9 +72,9 @@ def test_weights_where_they_are(outs, channels, groups):
     for batch, size in ((1, (7, 7)), (3, (14, 14)), (1, (28, 28)), (5, (14, 15))):
         check_conv(rng, batch, channels, outs * groups, size, (3, 3), (1, 1), (1, 1), (1, 1), groups)
         check_conv(rng, batch, channels, outs * groups, size, (3, 2), (2, 1), (1, 0), (1, 2), groups)
-    x, w = random(rng, 1, channels, 9, 9), random(rng, outs * groups, channels // groups, 3, 6)[..., ::2]
+    x, w = normal(1, channels, 9, 9, seed=rng), normal(outs * groups, channels // groups, 3, 6, seed=rng)[..., ::2]
     rest = ((1, 1), (0, 0), (1, 1), groups)
-    close(conv_loops.conv(x, w, None, *rest), conv_arrays.conv(np, x, w, None, *rest), "weights with gaps")
+    assert_near(conv_loops.conv(x, w, None, *rest), conv_arrays.conv(np, x, w, None, *rest), "weights with gaps")
 
 
 @pytest.mark.parametrize(
@@ -123,18 +115,18 @@ def test_images_innermost(innermost, kernel, stride, channels, outs, groups):
 @pytest.mark.parametrize("layout", ["gaps", "transposed", "expanded", "every other"])
 def test_weights_with_gaps_of_innermost_images(innermost, layout, batch):
     rng = np.random.default_rng(19)
-    whole = random(rng, 9, 8, 3, 6)
+    whole = normal(9, 8, 3, 6, seed=rng)
     w = {
         "gaps": whole[:, :5, :, :3], "transposed": whole.transpose(1, 0, 2, 3)[:8, :5], "every other": whole[::2, :5],
         "expanded": np.broadcast_to(whole[:1], whole.shape)[:, :5],
     }[layout]  # fmt: skip
     for kernel in (w, w[..., :1, :1]):
-        x, rest = random(rng, batch, 5, 6, 7), ((1, 1), (1, 1), (1, 1), 1)
+        x, rest = normal(batch, 5, 6, 7, seed=rng), ((1, 1), (1, 1), (1, 1), 1)
         expected = conv_arrays.conv(np, x, kernel, None, *rest)
-        close(conv_loops.conv(x, kernel, None, *rest), expected, layout)
-        g = random(rng, *expected.shape)
+        assert_near(conv_loops.conv(x, kernel, None, *rest), expected, layout)
+        g = normal(*expected.shape, seed=rng)
         found = conv_loops.conv_grad_input(g, kernel, x.shape, *rest)
-        close(found, conv_arrays.conv_grad_input(np, g, kernel, x.shape, *rest), layout)
+        assert_near(found, conv_arrays.conv_grad_input(np, g, kernel, x.shape, *rest), layout)
 
 
 def test_images_innermost_in_strips(innermost):
@@ -157,7 +149,7 @@ def test_images_are_divided():
 def test_images_innermost_keep_to_themselves(innermost, value):
     """What is no number stays in its image and channel, also in vectors that are not full of images."""
     rng = np.random.default_rng(16)
-    x, w, g = random(rng, 19, 5, 6, 6), random(rng, 9, 5, 3, 3), random(rng, 19, 9, 6, 6)
+    x, w, g = normal(19, 5, 6, 6, seed=rng), normal(9, 5, 3, 3, seed=rng), normal(19, 9, 6, 6, seed=rng)
     x[18, 4, 0, 5] = g[18, 8, 5, 0] = value
     rest = ((1, 1), (1, 1), (1, 1), 1)
     finite = np.isfinite(conv_loops.conv(x, w, None, *rest))
@@ -202,11 +194,11 @@ def test_one_dimension():
 def test_transposed():
     rng = np.random.default_rng(3)
     for dims in (1, 2):
-        x, w, bias = random(rng, 2, 6, *[9] * dims), random(rng, 6, 5, *[3] * dims), random(rng, 10)
+        x, w, bias = normal(2, 6, *[9] * dims, seed=rng), normal(6, 5, *[3] * dims, seed=rng), normal(10, seed=rng)
         for stride, padding, extra, dilation in ((1, 0, 0, 1), (2, 1, 1, 1), (3, 2, 0, 2)):
             rest = ((stride,) * dims, (padding,) * dims, (extra,) * dims, (dilation,) * dims, 2)
             expected = conv_arrays.conv_transpose(np, x, w, bias, *rest)
-            close(conv_loops.conv_transpose(x, w, bias, *rest), expected, str(rest))
+            assert_near(conv_loops.conv_transpose(x, w, bias, *rest), expected, str(rest))
 
 
 def test_taps_that_reach_nothing():
@@ -219,7 +211,7 @@ def test_taps_that_reach_nothing():
 def test_no_number_stays_where_it_belongs(value):
     """What lies between the rows of a tile must not reach a weight's gradient that never reads it."""
     rng = np.random.default_rng(5)
-    x, g = random(rng, 1, 2, 6, 6), random(rng, 1, 3, 6, 6)
+    x, g = normal(1, 2, 6, 6, seed=rng), normal(1, 3, 6, 6, seed=rng)
     x[0, 0, 0, 5] = value
     rest = ((1, 1), (1, 1), (1, 1), 1)
     found = F.conv2d(tg.from_numpy(x), w := tg.ones(3, 2, 3, 3, requires_grad=True), None, 1, 1)
@@ -235,15 +227,15 @@ def test_no_number_stays_where_it_belongs(value):
 
 def test_gaps_and_other_dtypes():
     rng = np.random.default_rng(6)
-    x, w = random(rng, 2, 8, 9, 12), random(rng, 4, 4, 3, 3)
+    x, w = normal(2, 8, 9, 12, seed=rng), normal(4, 4, 3, 3, seed=rng)
     whole = conv_arrays.conv(np, x[:, ::2], w, None, (1, 1), (1, 1), (1, 1), 1)
-    close(conv_loops.conv(x[:, ::2], w, None, (1, 1), (1, 1), (1, 1), 1), whole, "gaps")
+    assert_near(conv_loops.conv(x[:, ::2], w, None, (1, 1), (1, 1), (1, 1), 1), whole, "gaps")
     wide = F.conv2d(tg.from_numpy(x[:, ::2].astype(np.float64)), tg.from_numpy(w.astype(np.float64)), padding=1)
     assert wide.dtype is tg.float64 or wide.dtype == tg.float64
     np.testing.assert_allclose(wide.numpy(), whole, rtol=1e-4, atol=1e-4)
-    cube = tg.from_numpy(random(rng, 1, 2, 4, 4, 4))
+    cube = tg.from_numpy(normal(1, 2, 4, 4, 4, seed=rng))
     assert F.conv3d(cube, tg.ones(3, 2, 2, 2, 2)).shape == (1, 3, 3, 3, 3)
-    long = tg.from_numpy(random(rng, 1, 1, tiles.WIDEST + 1))
+    long = tg.from_numpy(normal(1, 1, tiles.WIDEST + 1, seed=rng))
     assert F.conv1d(long, tg.ones(1, 1, 2)).shape == (1, 1, tiles.WIDEST)
     assert F.conv2d(tg.zeros(0, 3, 8, 8), tg.ones(4, 3, 3, 3)).shape == (0, 4, 6, 6)
 
@@ -251,7 +243,7 @@ def test_gaps_and_other_dtypes():
 def test_gradients_through_the_op():
     """The ops' own rows, with a gradient that has no memory of its own, and a second derivative."""
     rng = np.random.default_rng(7)
-    x = tg.from_numpy(random(rng, 2, 4, 10, 10)).requires_grad_()
+    x = tg.from_numpy(normal(2, 4, 10, 10, seed=rng)).requires_grad_()
     layer = tg.nn.Conv2d(4, 6, 3, stride=2, padding=1)
 
     def run():
@@ -298,8 +290,8 @@ def test_max_pool():
         np.testing.assert_array_equal(at, places, err_msg=str((x.shape, windows)))
         alone = kernel_of["max_pool_values"](x, *windows, ceil_mode)
         np.testing.assert_array_equal(alone, values, err_msg=str((x.shape, windows)))
-        g = random(rng, *values.shape)
-        close(
+        g = normal(*values.shape, seed=rng)
+        assert_near(
             kernel_of["max_pool_grad"](g, places, x.shape, windows),
             pool_arrays.max_pool_grad(np, g, places, x.shape, windows),
             str(windows),
@@ -338,11 +330,11 @@ def test_avg_pool():
             expected = pool_arrays.avg_pool(np, x, *rest)
         except RuntimeError:
             continue
-        close(kernel_of["avg_pool"](x, *rest), expected, str((x.shape, rest)))
-        g = random(rng, *expected.shape)
+        assert_near(kernel_of["avg_pool"](x, *rest), expected, str((x.shape, rest)))
+        g = normal(*expected.shape, seed=rng)
         found = kernel_of["avg_pool_grad"](g, x.shape, *rest)
         if found is not NotImplemented:
-            close(found, pool_arrays.avg_pool_grad(np, g, x.shape, *rest), str((x.shape, rest)))
+            assert_near(found, pool_arrays.avg_pool_grad(np, g, x.shape, *rest), str((x.shape, rest)))
             done += 1
     assert done > 150
 
@@ -350,13 +342,13 @@ def test_avg_pool():
 @pytest.mark.parametrize("size", [1, 2, (4, 2), (3, 5), (8, 8), (16, 16)])
 def test_adaptive_avg_pool(size):
     rng = np.random.default_rng(10)
-    x = tg.from_numpy(random(rng, 2, 3, 8, 8)).requires_grad_()
+    x = tg.from_numpy(normal(2, 3, 8, 8, seed=rng)).requires_grad_()
     out = F.adaptive_avg_pool2d(x, size)
-    g = random(rng, *out.shape)
+    g = normal(*out.shape, seed=rng)
     out.backward(tg.from_numpy(g))
     wanted = (size, size) if isinstance(size, int) else size
-    close(out.detach().numpy(), pool_arrays.adaptive_avg_pool(np, x.detach().numpy(), wanted), str(size))
-    close(x.grad.numpy(), pool_arrays.adaptive_avg_pool_grad(np, g, x.shape), str(size))
+    assert_near(out.detach().numpy(), pool_arrays.adaptive_avg_pool(np, x.detach().numpy(), wanted), str(size))
+    assert_near(x.grad.numpy(), pool_arrays.adaptive_avg_pool_grad(np, g, x.shape), str(size))
 
 
 def test_poolings_that_are_declined():
@@ -373,7 +365,10 @@ def test_poolings_that_are_declined():
 
 def test_results_do_not_depend_on_the_threads():
     rng = np.random.default_rng(11)
-    x, w = tg.from_numpy(random(rng, 4, 16, 40, 40)).requires_grad_(), tg.from_numpy(random(rng, 24, 16, 3, 3))
+    x, w = (
+        tg.from_numpy(normal(4, 16, 40, 40, seed=rng)).requires_grad_(),
+        tg.from_numpy(normal(24, 16, 3, 3, seed=rng)),
+    )
     w.requires_grad_()
     before, results = tg.get_num_threads(), []
     try:
@@ -390,8 +385,8 @@ def test_results_do_not_depend_on_the_threads():
 
 def test_small_deep_images_are_declined():
     rng = np.random.default_rng(12)
-    x, w = random(rng, 1, 256, 3, 3), random(rng, 256, 256, 3, 3)
+    x, w = normal(1, 256, 3, 3, seed=rng), normal(256, 256, 3, 3, seed=rng)
     assert conv_loops.conv(x, w, None, (1, 1), (1, 1), (1, 1), 1) is NotImplemented
     assert conv_loops.conv_grad_input(x, w, x.shape, (1, 1), (1, 1), (1, 1), 1) is NotImplemented
     found = F.conv2d(tg.from_numpy(x), tg.from_numpy(w), padding=1)
-    close(found.numpy(), conv_arrays.conv(np, x, w, None, (1, 1), (1, 1), (1, 1), 1), "deep")
+    assert_near(found.numpy(), conv_arrays.conv(np, x, w, None, (1, 1), (1, 1), (1, 1), 1), "deep")

@@ -15,55 +15,51 @@ if not table.wanted():
 
 from benchmarks import cores
 from benchmarks.worker import settle
-from tensorgrad.kernels.numba.runtime import background, thread_pool
+from tensorgrad.kernels.numba.runtime import thread_pool
+from tests.support.compare import normal
+from tests.support.kernels import compile_kernels, with_gradients
 
 F = tg.nn.functional
 
 
-def normal(*shape, seed=0):
-    return tg.tensor(np.random.default_rng(seed).standard_normal(shape).astype(np.float32), requires_grad=True)
-
-
-def back(result, *inputs):
-    results = result if isinstance(result, tuple) else (result,)
-    loss = sum((r * tg.arange(float(r.numel())).sin().reshape(r.shape)).sum() for r in results)
-    return [*results, *tg.autograd.grad(loss, inputs)]
+def leaf(*shape, seed=0):
+    return tg.tensor(normal(*shape, seed=seed), requires_grad=True)
 
 
 def convolution(batch, ins, outs, size, taps, stride):
-    x, w, b = normal(batch, ins, size, size), normal(outs, ins, taps, taps, seed=1), normal(outs)
-    return lambda: back(F.conv2d(x, w, b, stride=stride, padding=1), x, w, b)
+    x, w, b = leaf(batch, ins, size, size), leaf(outs, ins, taps, taps, seed=1), leaf(outs)
+    return lambda: with_gradients(F.conv2d(x, w, b, stride=stride, padding=1), (x, w, b))
 
 
 def transposed():
-    x, w = normal(20, 24, 14, 14), normal(24, 40, 3, 3, seed=1)
-    return lambda: back(F.conv_transpose2d(x, w, stride=2), x, w)
+    x, w = leaf(20, 24, 14, 14), leaf(24, 40, 3, 3, seed=1)
+    return lambda: with_gradients(F.conv_transpose2d(x, w, stride=2), (x, w))
 
 
 def recurrent(kind, batch):
     tg.manual_seed(0)
-    net, x = kind(40, 64), normal(12, batch, 40)
-    return lambda: back(net(x)[0], x, *net.parameters())
+    net, x = kind(40, 64), leaf(12, batch, 40)
+    return lambda: with_gradients(net(x)[0], (x, *net.parameters()))
 
 
 def normed():
-    x, w, b = normal(700, 160), normal(160), normal(160, seed=1)
-    return lambda: back(F.layer_norm(x, (160,), w, b), x, w, b)
+    x, w, b = leaf(700, 160), leaf(160), leaf(160, seed=1)
+    return lambda: with_gradients(F.layer_norm(x, (160,), w, b), (x, w, b))
 
 
 def table_of(width):
-    rows, weight = tg.tensor(np.random.default_rng(0).integers(0, 300, (40, 100))), normal(300, width)
-    return lambda: back(F.embedding(rows, weight, padding_idx=7), weight)
+    rows, weight = tg.tensor(np.random.default_rng(0).integers(0, 300, (40, 100))), leaf(300, width)
+    return lambda: with_gradients(F.embedding(rows, weight, padding_idx=7), (weight,))
 
 
 def bags(width):
-    rows, weight = tg.tensor(np.random.default_rng(0).integers(0, 90, (400, 20))), normal(90, width)
-    return lambda: back(F.embedding_bag(rows, weight, mode="mean"), weight)
+    rows, weight = tg.tensor(np.random.default_rng(0).integers(0, 90, (400, 20))), leaf(90, width)
+    return lambda: with_gradients(F.embedding_bag(rows, weight, mode="mean"), (weight,))
 
 
 def attended():
-    q, k, v = (normal(2, 3, 300, 32, seed=n) for n in range(3))
-    return lambda: back(F.scaled_dot_product_attention(q, k, v, is_causal=True), q, k, v)
+    q, k, v = (leaf(2, 3, 300, 32, seed=n) for n in range(3))
+    return lambda: with_gradients(F.scaled_dot_product_attention(q, k, v, is_causal=True), (q, k, v))
 
 
 PROGRAMS = {
@@ -85,10 +81,9 @@ NUMBERS = 1, 2, 3, 5, 16, 64
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled():
-    """The kernels of these families."""
-    for row in table.ALL:
-        if row.kernel.partition(".")[0] in {"conv", "rnn", "matmul", "softmax", "embedding", "attention"}:
-            row.asked, row.ready = True, row.ready or background.compiled(row.kernel)
+    """Compiles the kernels of these families."""
+    families = {"conv", "rnn", "matmul", "softmax", "embedding", "attention"}
+    compile_kernels(row for row in table.ALL if row.kernel.partition(".")[0] in families)
 
 
 def shared(threads, program):

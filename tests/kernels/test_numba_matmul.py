@@ -12,7 +12,8 @@ if not table.wanted():
     pytest.skip("TENSORGRAD_FAST=0 switches compiled kernels off", allow_module_level=True)
 
 from tensorgrad.kernels.numba import matmul
-from tensorgrad.kernels.numba.runtime import background
+from tests.support.compare import assert_close, normal
+from tests.support.kernels import used_for_any_size
 
 OURS = [row for row in table.ROWS if row.kernel.partition(".")[0] == "matmul"]
 SHAPES = [(4, 4, 4), (5, 70, 9), (33, 17, 50), (300, 600, 70), (16, 1030, 500), (8, 9, 1100), (200, 40, 16), (64, 4, 5)]
@@ -20,21 +21,12 @@ SHAPES = [(4, 4, 4), (5, 70, 9), (33, 17, 50), (300, 600, 70), (16, 1030, 500), 
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled():
-    """The kernels of this file, used for products of any size; afterwards as before."""
-    before = {row: row.elements for row in OURS}
+    """Uses the kernels of this file for products of any size."""
     kept = matmul._FEW, matmul._FEW_ALONE, matmul._ALONE
-    for row in OURS:
-        row.asked, row.ready = True, row.ready or background.compiled(row.kernel)
-        row.elements = 0
     matmul._FEW = matmul._FEW_ALONE = matmul._ALONE = 0
-    yield
+    with used_for_any_size(OURS):
+        yield
     matmul._FEW, matmul._FEW_ALONE, matmul._ALONE = kept
-    for row, elements in before.items():
-        row.elements = elements
-
-
-def random(rng, *shape):
-    return rng.standard_normal(shape).astype(np.float32)
 
 
 def turned(x):
@@ -42,70 +34,70 @@ def turned(x):
     return np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)
 
 
-def close(found, expected):
-    assert found is not NotImplemented
-    assert found.shape == expected.shape and found.dtype == expected.dtype and found.flags.c_contiguous
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=2e-6 * max(1.0, np.abs(expected).max()))
+def assert_near(found, expected):
+    """Asserts the result of a kernel, which is contiguous, within a part of its largest value."""
+    assert found is not NotImplemented and found.flags.c_contiguous
+    assert_close(found, expected, 1e-4, atol=2e-6, relative_to_largest=True)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("stack", [(), (3,), (2, 3)])
 def test_all_orders(shape, stack):
     rng, (rows, inner, columns) = np.random.default_rng(0), shape
-    a, b = random(rng, *stack, rows, inner), random(rng, *stack, inner, columns)
+    a, b = normal(*stack, rows, inner, seed=rng), normal(*stack, inner, columns, seed=rng)
     expected = a.astype(np.float64) @ b.astype(np.float64)
     expected = expected.astype(np.float32)
     for left in (a, turned(a)):
         for right in (b, turned(b)):
-            close(matmul.matmul(left, right), expected)
-            close(matmul.nt(left, right.swapaxes(-1, -2)), expected)
-            close(matmul.tn(left.swapaxes(-1, -2), right), expected)
+            assert_near(matmul.matmul(left, right), expected)
+            assert_near(matmul.nt(left, right.swapaxes(-1, -2)), expected)
+            assert_near(matmul.tn(left.swapaxes(-1, -2), right), expected)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_linear(shape):
     rng, (rows, inner, columns) = np.random.default_rng(1), shape
     x, w, bias, g = (
-        random(rng, rows, inner),
-        random(rng, columns, inner),
-        random(rng, columns),
-        random(rng, rows, columns),
+        normal(rows, inner, seed=rng),
+        normal(columns, inner, seed=rng),
+        normal(columns, seed=rng),
+        normal(rows, columns, seed=rng),
     )
     for weight in (w, turned(w)):
         for shift in (None, bias):
-            close(matmul.linear(x, weight, shift), arrays.linear(np, x, weight, shift))
-            close(matmul.linear(x[None], weight, shift), arrays.linear(np, x[None], weight, shift))
+            assert_near(matmul.linear(x, weight, shift), arrays.linear(np, x, weight, shift))
+            assert_near(matmul.linear(x[None], weight, shift), arrays.linear(np, x[None], weight, shift))
         found = matmul.linear_backward(g, x, weight, bias.shape, (True, True, True))
         for ours, wanted in zip(
             found, arrays.linear_backward(np, g, x, weight, bias.shape, (True, True, True)), strict=True
         ):
-            close(ours, wanted)
+            assert_near(ours, wanted)
     assert matmul.linear_backward(g, None, w, None, (True, False, False))[1:] == (None, None)
 
 
 @pytest.mark.parametrize(("beta", "alpha"), [(1, 1), (0, 1), (0.5, -2.0), (1, 3)])
 def test_addmm(beta, alpha):
     rng = np.random.default_rng(2)
-    a, b = random(rng, 20, 33), random(rng, 33, 50)
-    for c in (random(rng, 50), random(rng, 20, 50), random(rng, 20, 1), random(rng, 1)):
+    a, b = normal(20, 33, seed=rng), normal(33, 50, seed=rng)
+    for c in (normal(50, seed=rng), normal(20, 50, seed=rng), normal(20, 1, seed=rng), normal(1, seed=rng)):
         before = c.copy()
-        close(matmul.addmm(c, a, b, beta, alpha), arrays.addmm(np, c, a, b, beta, alpha))
+        assert_near(matmul.addmm(c, a, b, beta, alpha), arrays.addmm(np, c, a, b, beta, alpha))
         np.testing.assert_array_equal(c, before)
 
 
 def test_small_matrices_of_a_stack_are_shared_too(monkeypatch):
     monkeypatch.setattr(matmul, "_ALONE", 1 << 18)
     rng = np.random.default_rng(3)
-    a, b = random(rng, 4, 10, 20, 30), random(rng, 4, 10, 30, 8)
-    close(matmul.matmul(a, b), a @ b)
-    close(matmul.tn(np.ascontiguousarray(a.swapaxes(-1, -2)), b), a @ b)
+    a, b = normal(4, 10, 20, 30, seed=rng), normal(4, 10, 30, 8, seed=rng)
+    assert_near(matmul.matmul(a, b), a @ b)
+    assert_near(matmul.tn(np.ascontiguousarray(a.swapaxes(-1, -2)), b), a @ b)
     with np.errstate(over="raise"):
         assert np.isinf(matmul.matmul(np.full((5, 4, 4), 3e38, np.float32), np.full((5, 4, 4), 3e38, np.float32))).all()
 
 
 def gapped(rng, *shape):
     """A stack whose matrices and rows have gaps between them, as heads of attention lie."""
-    return random(rng, shape[2], shape[0], shape[1] * shape[3] + 3)[..., 3:].reshape(
+    return normal(shape[2], shape[0], shape[1] * shape[3] + 3, seed=rng)[..., 3:].reshape(
         shape[2], shape[0], shape[1], shape[3]
     ).transpose(1, 2, 0, 3)  # fmt: skip
 
@@ -119,20 +111,20 @@ def test_stacks_with_gaps(monkeypatch, shape, stack):
         for b in (gapped(rng, *stack, inner, columns), gapped(rng, *stack, columns, inner).swapaxes(-1, -2)):
             expected = (a.astype(np.float64) @ b.astype(np.float64)).astype(np.float32)
             for left in (a, np.ascontiguousarray(a), turned(a)):
-                close(matmul.matmul(left, b), expected)
-                close(matmul.nt(left, b.swapaxes(-1, -2)), expected)
-                close(matmul.tn(left.swapaxes(-1, -2), b), expected)
+                assert_near(matmul.matmul(left, b), expected)
+                assert_near(matmul.nt(left, b.swapaxes(-1, -2)), expected)
+                assert_near(matmul.tn(left.swapaxes(-1, -2), b), expected)
             if stack[0] == 1:
-                close(matmul.bmm(a[0], b[0]), expected[0])
+                assert_near(matmul.bmm(a[0], b[0]), expected[0])
     few, b = gapped(rng, 1, 3, rows, inner), gapped(rng, 4, 3, inner, columns)
     few = np.lib.stride_tricks.as_strided(few, (4, *few.shape[1:]), (0, *few.strides[1:]))
-    close(matmul.matmul(few, b), few @ b)
+    assert_near(matmul.matmul(few, b), few @ b)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_no_number_stays_where_it_belongs(value):
     rng = np.random.default_rng(4)
-    a, b = random(rng, 21, 600), random(rng, 600, 37)
+    a, b = normal(21, 600, seed=rng), normal(600, 37, seed=rng)
     a[20, 3], b[599, 36] = value, value
     finite = np.isfinite(matmul.matmul(a, b))
     assert finite[:20, :36].all() and not finite[20].any() and not finite[:, 36].any()
@@ -140,7 +132,7 @@ def test_no_number_stays_where_it_belongs(value):
 
 def test_what_is_declined():
     rng = np.random.default_rng(5)
-    a, b = random(rng, 8, 12), random(rng, 12, 6)
+    a, b = normal(8, 12, seed=rng), normal(12, 6, seed=rng)
     assert matmul.matmul(a, b[:, ::2]) is NotImplemented
     assert matmul.matmul(a.astype(np.float64), b) is NotImplemented
     assert matmul.matmul(a, b[:5]) is NotImplemented
@@ -151,8 +143,8 @@ def test_what_is_declined():
     assert matmul.linear(a, b.T.copy(), np.zeros(5, np.float32)) is NotImplemented
     assert matmul.addmm(b, a, b[:5], 1, 1) is NotImplemented
     for shape in ((0, 12), (3, 12)):  # empty, or with too few rows to be worth copies
-        assert matmul.matmul(random(rng, *shape), b) is NotImplemented
-        assert tg.matmul(tg.from_numpy(random(rng, *shape)), tg.from_numpy(b)).shape == (shape[0], 6)
+        assert matmul.matmul(normal(*shape, seed=rng), b) is NotImplemented
+        assert tg.matmul(tg.from_numpy(normal(*shape, seed=rng)), tg.from_numpy(b)).shape == (shape[0], 6)
     with pytest.raises(RuntimeError, match="cannot be multiplied"):
         tg.from_numpy(a) @ tg.from_numpy(b[:5])
     with pytest.raises(RuntimeError, match="expanded size"):
@@ -161,8 +153,8 @@ def test_what_is_declined():
 
 def test_results_do_not_depend_on_the_threads():
     rng = np.random.default_rng(6)
-    x, w, bias = (tg.from_numpy(random(rng, *s)).requires_grad_() for s in ((130, 300), (190, 300), (190,)))
-    stack = tg.from_numpy(random(rng, 9, 20, 21))
+    x, w, bias = (tg.from_numpy(normal(*s, seed=rng)).requires_grad_() for s in ((130, 300), (190, 300), (190,)))
+    stack = tg.from_numpy(normal(9, 20, 21, seed=rng))
     before, results = tg.get_num_threads(), []
     try:
         for threads in (1, 2, 5):

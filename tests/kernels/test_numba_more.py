@@ -10,69 +10,30 @@ pytest.importorskip("numba", reason="the package numba is optional: pip install 
 if not table.wanted():
     pytest.skip("TENSORGRAD_FAST=0 switches compiled kernels off", allow_module_level=True)
 
-from tensorgrad.kernels.numba.runtime import background
+from tests.support.compare import normal
+from tests.support.kernels import assert_like_numpy, record_used, used_for_any_size
 
 F = tg.nn.functional
 FILES = ("norm", "loss", "embedding", "scan", "rnn", "reduce", "pointwise", "index")
 ROWS = [row for row in table.ALL if row.kernel.partition(".")[0] in FILES]
-OF_THE_LOSS = {"sum"}  # these ops make one number of the results (see `run`)
+OF_THE_LOSS = {"sum"}  # these ops make one number of the results (see `with_gradients`)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled():
-    """The kernels of these files, used for arrays of any size; afterwards as before."""
-    before = {row: row.elements for row in ROWS}
-    for row in ROWS:
-        row.asked, row.ready = True, row.ready or background.compiled(row.kernel)
-        row.elements = 0
-    yield
-    for row, elements in before.items():
-        row.elements = elements
+    """Uses the kernels of this file for arrays of any size."""
+    with used_for_any_size(ROWS):
+        yield
 
 
 @pytest.fixture
 def used(monkeypatch):
-    """The ops whose compiled kernel has returned a result."""
-    names = set()
-
-    def noting(row, ready):
-        def kernel(*args, **options):
-            made = ready(*args, **options)
-            if made is not NotImplemented and row.op not in OF_THE_LOSS:
-                names.add(row.op)
-            return made
-
-        return kernel
-
-    for row in ROWS:
-        monkeypatch.setattr(row, "ready", noting(row, row.ready))
-    return names
-
-
-def run(call, arrays):
-    """The results of a call, and the gradients of its floating-point inputs."""
-    tensors = [tg.from_numpy(a.copy()) for a in arrays]
-    leaves = [t.requires_grad_() for t in tensors if t.dtype.is_floating_point]
-    result = call(*tensors)
-    results = list(result) if isinstance(result, tuple) else [result]
-    loss = sum((r * tg.arange(float(r.numel())).sin().reshape(r.shape)).sum() for r in results)
-    return [t.detach().numpy() for t in (*results, *tg.autograd.grad(loss, leaves))]
+    """Collects the ops whose compiled kernel has returned a result."""
+    return record_used(monkeypatch, ROWS, OF_THE_LOSS)
 
 
 def check(call, *arrays, rtol=1e-4, atol=2e-5):
-    fast = run(call, arrays)
-    tg.use_deterministic_algorithms(True)
-    try:
-        slow = run(call, arrays)
-    finally:
-        tg.use_deterministic_algorithms(False)
-    for a, b in zip(fast, slow, strict=True):
-        assert a.dtype == b.dtype and a.shape == b.shape
-        np.testing.assert_allclose(a, b, rtol=rtol, atol=atol)
-
-
-def normal(*shape, seed=0):
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+    assert_like_numpy(call, *arrays, rtol=rtol, atol=atol)
 
 
 SHAPES = [(4, 3), (33, 70), (2, 3, 1), (3, 4, 5), (2, 6, 7, 9), (3, 4, 8, 8), (2, 4, 3, 40), (1, 2, 300), (40, 2, 2, 2)]

@@ -3,7 +3,6 @@
 import gc
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -12,6 +11,8 @@ from functools import cache
 
 import numpy as np
 import pytest
+
+from tests.support.processes import run_python
 
 pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
 
@@ -297,7 +298,7 @@ def test_no_garbage_is_collected_while_threads_are_looked_for():
             print(any(seen))
         end.set()
         print(gc.isenabled())"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = run_python(code, timeout=120)
     first, *others = done.stdout.split()
     assert others == ["False", "True"], done.stderr
     assert first == "True" or sys.version_info[:2] != (3, 11), "this test no longer shows what it is about"

@@ -1,13 +1,12 @@
 """A small kernel is tried in each process before the first one is used: where it is wrong, NumPy serves."""
 
-import os
-import subprocess
-import sys
 import time
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+
+from tests.support.processes import environment, run_python
 
 pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
 
@@ -86,8 +85,5 @@ print(len(calls), len(seen), bool(rows), round(made / 400**2, 3), *(w.message fo
     ("real(loops)", "1 0 True 2.718"),
 ])  # fmt: skip
 def test_where_it_is_wrong_numpy_serves_with_one_warning(answer, printed):
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(answer=answer)], capture_output=True, text=True,
-        env=os.environ | {"TENSORGRAD_FAST": "1"},
-    )  # fmt: skip
+    done = run_python(PROGRAM.format(answer=answer), env=environment(TENSORGRAD_FAST="1"))
     assert done.stdout.strip() == printed, done.stderr

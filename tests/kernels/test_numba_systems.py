@@ -1,13 +1,12 @@
 """Compiled kernels name no function that the system lacks: for the compiler an unknown name ends the process."""
 
-import os
 import re
-import subprocess
-import sys
 import time
 
 import numpy as np
 import pytest
+
+from tests.support.processes import environment, run_python
 
 pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
 
@@ -54,7 +53,7 @@ ALL = {"sched_yield", "clock_gettime", "usleep", "sched_getcpu"}
 def test_threads_wait_where_functions_of_the_system_are_missing(system, absent, library, tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     code = CODE.format(system=system, absent=absent, library=library)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    done = run_python(code)
     assert done.stdout.strip() == "right", done.stderr[-2000:]
 
 
@@ -105,7 +104,6 @@ assert torch.allclose(x.log(), torch.linspace(0, 1, 100_000), atol=1e-6)
 from tensorgrad.kernels.numba import table
 assert not any(row.asked for row in table.ALL)
 """
-    environment = {k: v for k, v in os.environ.items() if k != "TENSORGRAD_FAST"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    done = run_python(code, env=environment("TENSORGRAD_FAST"))
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("no compiled kernels in a free-threaded Python") == 1

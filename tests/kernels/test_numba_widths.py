@@ -4,11 +4,9 @@ The form depends on the processor's features. Where they are only pretended, the
 several of those that there are, so the blocks are run as they would be there; their instructions are not.
 """
 
-import os
-import subprocess
-import sys
-
 import pytest
+
+from tests.support.processes import environment, run_python
 
 pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
 
@@ -52,16 +50,13 @@ FORMS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FORMS)
 def test_every_form_gives_the_results_of_numpy(name, tmp_path):
-    features, machine, environment, form = FORMS[name]
-    if "NUMBA_CPU_NAME" in environment and not internals.triple().startswith("x86_64"):
+    features, machine, variables, form = FORMS[name]
+    if "NUMBA_CPU_NAME" in variables and not internals.triple().startswith("x86_64"):
         pytest.skip("this is no x86-64 processor")
-    if environment is AVX2 and not (native.has("avx512f") and native.has("fma")):
+    if variables is AVX2 and not (native.has("avx512f") and native.has("fma")):
         pytest.skip("this processor has no AVX2, or every other test runs this form")
     kernels = KERNELS if machine is None else []  # the same form as another one's
     code = CODE.format(features=features, machine=machine, form=form, kernels=kernels)
-    given = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA_CPU")}
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=500,
-        env={**given, **environment, "TENSORGRAD_CACHE": str(tmp_path), "TENSORGRAD_FAST": "1"},
-    )  # fmt: skip
+    own = {"TENSORGRAD_CACHE": str(tmp_path), "TENSORGRAD_FAST": "1"}
+    done = run_python(code, env=environment("NUMBA_CPU", **{**variables, **own}), timeout=500)
     assert done.stdout.strip() == "right", done.stderr[-2000:]

@@ -6,13 +6,14 @@ import pytest
 import tensorgrad
 from tensorgrad.kernels.array import conv, depthwise, norm, scan
 from tests.support.alike import last_bit
+from tests.support.compare import assert_close, normal
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle of these tests and is not installed")
 F = torch.nn.functional
 
 
-def both(program, *arrays, grads=True):
-    """The result of `program(library, *tensors)` and the gradients of its squared sum, from both libraries."""
+def both_results(program, *arrays, grads=True):
+    """Returns the result of `program(library, *tensors)` and the gradients of its squared sum, under both libraries."""
     found = []
     for library in (tensorgrad, torch):
         tensors = [library.from_numpy(a.copy()) for a in arrays]
@@ -24,16 +25,6 @@ def both(program, *arrays, grads=True):
             values += [leaf.grad.numpy() for leaf in leaves]
         found.append(values)
     return found
-
-
-def agree(mine, theirs, rtol=1e-5, atol=1e-5):
-    for a, b in zip(mine, theirs, strict=True):
-        assert a.shape == b.shape and a.dtype == b.dtype
-        np.testing.assert_allclose(a, b, rtol=rtol, atol=atol)
-
-
-def normal(*shape, seed=0, dtype=np.float32):
-    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
 
 
 # ---------------------------------------------------------------- running sums
@@ -82,7 +73,7 @@ def test_depthwise_convolution(monkeypatch, pieces, dims, groups, inner, own, op
     def program(library, x, w, b):
         return getattr(library.nn.functional, f"conv{dims}d")(x, w, b, groups=groups, **options)
 
-    agree(*both(program, x, w, b), rtol=2e-5, atol=2e-4)
+    assert_close(*both_results(program, x, w, b), 2e-5, atol=2e-4)
 
 
 @pytest.mark.parametrize("groups", [1, 3])
@@ -91,7 +82,11 @@ def test_depthwise_convolution(monkeypatch, pieces, dims, groups, inner, own, op
 def test_transposed_convolution_with_points_that_nothing_reaches(groups, kernel, extra):
     x, w = normal(2, 6, 13, 14), normal(6, 4, *kernel, seed=1)
     options = {"output_padding": extra, "dilation": (3, 2), "groups": groups}
-    agree(*both(lambda t, x, w: t.nn.functional.conv_transpose2d(x, w, **options), x, w), rtol=2e-5, atol=2e-3)
+    assert_close(
+        *both_results(lambda t, x, w: t.nn.functional.conv_transpose2d(x, w, **options), x, w),
+        2e-5,
+        atol=2e-3,
+    )
 
 
 def test_depthwise_convolution_is_the_general_one():
@@ -109,7 +104,10 @@ def test_depthwise_convolution_is_the_general_one():
 @pytest.mark.parametrize("shape", [(4, 5), (300, 20), (0, 5), (4, 1)])
 def test_bags_of_one_size(mode, shape):
     table, rows = normal(50, 16), np.random.default_rng(1).integers(0, 50, shape)
-    agree(*both(lambda t, rows, table: t.nn.functional.embedding_bag(rows, table, mode=mode), rows, table), 1e-4, 1e-4)
+    assert_close(
+        *both_results(lambda t, rows, table: t.nn.functional.embedding_bag(rows, table, mode=mode), rows, table),
+        1e-4,
+    )
 
 
 @pytest.mark.parametrize("mode", ["sum", "mean"])
@@ -120,7 +118,7 @@ def test_bags_with_offsets(mode):
     def program(t, rows, table, offsets):
         return t.nn.functional.embedding_bag(rows, table, offsets, mode=mode)
 
-    agree(*both(program, rows, table, offsets), 1e-4, 1e-4)
+    assert_close(*both_results(program, rows, table, offsets), 1e-4)
 
 
 def test_bags_refuse_rows_that_are_not_there():
@@ -139,7 +137,11 @@ def test_layer_norm_in_blocks(monkeypatch, rows, columns, affine):
     monkeypatch.setattr(norm, "BLOCK", 1 << 15)
     w, b = (1 + normal(columns, seed=1) / 4, normal(columns, seed=2)) if affine else (None, None)
     given = [3 + normal(rows, columns)] + ([w, b] if affine else [])
-    agree(*both(lambda t, *a: t.nn.functional.layer_norm(a[0], (columns,), *a[1:]), *given), 1e-4, 2e-4 * rows**0.5)
+    assert_close(
+        *both_results(lambda t, *a: t.nn.functional.layer_norm(a[0], (columns,), *a[1:]), *given),
+        1e-4,
+        atol=2e-4 * rows**0.5,
+    )
 
 
 @pytest.mark.parametrize("shape", [(6, 5), (50, 4, 3), (9, 40, 20, 20), (4, 6, 70, 70)])
@@ -153,14 +155,18 @@ def test_batch_norm_in_blocks(monkeypatch, shape):
             running = (t.from_numpy(mean.copy()), t.from_numpy(var.copy()))
             return t.nn.functional.batch_norm(x, *running, w, b, training)
 
-        agree(*both(program, 2 + normal(*shape), w, b), 1e-4, 1e-3)
+        assert_close(*both_results(program, 2 + normal(*shape), w, b), 1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize("shape", [(6, 8), (5, 8, 3), (9, 8, 20, 20), (40, 8, 30, 30)])
 def test_group_norm_in_blocks(monkeypatch, shape):
     monkeypatch.setattr(norm, "BLOCK", 1 << 14)
     w, b = 1 + normal(8, seed=1) / 4, normal(8, seed=2)
-    agree(*both(lambda t, x, w, b: t.nn.functional.group_norm(x, 4, w, b), 2 + normal(*shape), w, b), 1e-4, 2e-3)
+    assert_close(
+        *both_results(lambda t, x, w, b: t.nn.functional.group_norm(x, 4, w, b), 2 + normal(*shape), w, b),
+        1e-4,
+        atol=2e-3,
+    )
 
 
 # ---------------------------------------------------------------- windows
@@ -171,7 +177,10 @@ def test_group_norm_in_blocks(monkeypatch, shape):
     [((4, 1600), 1, 400, 160), ((100, 3), 0, 30, 16), ((2, 200, 3), 1, 33, 8), ((2, 40), 1, 40, 16)],
 )
 def test_gradient_of_windows_with_long_steps(shape, dim, size, step):
-    agree(*both(lambda t, x: x.unfold(dim, size, step) * 1, normal(*shape, dtype=np.float64)), 1e-12, 1e-12)
+    assert_close(
+        *both_results(lambda t, x: x.unfold(dim, size, step) * 1, normal(*shape, dtype=np.float64)),
+        1e-12,
+    )
 
 
 # ---------------------------------------------------------------- random numbers

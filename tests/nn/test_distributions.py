@@ -14,6 +14,7 @@ import pytest
 
 import tensorgrad as tg
 from tests.support.alike import alike
+from tests.support.compare import array_of, assert_close, outcome
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle of these tests and is not installed")
 import torch.distributions as torch_distributions  # noqa: E402
@@ -122,25 +123,16 @@ def both(name, arguments, **options):
     return build(tg, name, arguments, **options), build(torch, name, arguments, **options)
 
 
-def array(tensor):
-    return tensor.detach().numpy()
-
-
-def close(mine, theirs, tolerance=1e-9, what=""):
+def assert_near(mine, theirs, tolerance=1e-9, what=""):
+    """Asserts equal dtypes, shapes and values; those in single precision within 1e-5 at least."""
     assert type(mine).__name__ == "Tensor", what
-    assert tuple(mine.shape) == tuple(theirs.shape), what
-    assert str(mine.dtype).replace("tensorgrad", "torch") == str(theirs.dtype), what
-    if str(theirs.dtype) == "torch.float32":
-        tolerance = max(tolerance, 1e-5)
-    np.testing.assert_allclose(array(mine), array(theirs), rtol=tolerance, atol=tolerance, err_msg=what)
+    assert_close(mine, theirs, {"float64": tolerance, "float32": max(tolerance, 1e-5)}, what=what)
 
 
-def outcome(function):
-    """The result of a call, or the type of what it raised."""
-    try:
-        return function()
-    except Exception as error:
-        return type(error)
+def value_or_type(function):
+    """Returns what a function returns, or the type of the exception that it raises."""
+    found = outcome(function)
+    return type(found) if isinstance(found, Exception) else found
 
 
 def close_outcomes(mine, theirs, tolerance=1e-9, what=""):
@@ -149,11 +141,11 @@ def close_outcomes(mine, theirs, tolerance=1e-9, what=""):
         assert mine is theirs, f"{what}: {mine} where torch raises {theirs}"
     else:
         assert not isinstance(mine, type), f"{what}: {mine}"
-        close(mine, theirs, tolerance, what)
+        assert_near(mine, theirs, tolerance, what)
 
 
 def to_tg(tensor):
-    return tg.from_numpy(array(tensor).copy())
+    return tg.from_numpy(array_of(tensor).copy())
 
 
 def samples(name, arguments, shape=(5,)):
@@ -180,13 +172,15 @@ def test_moments_and_shapes(name, arguments):
     }
     for what in ("mean", "variance", "stddev", "mode"):
         if (name, what) not in EXACT:
-            mine_is, theirs_is = (outcome(lambda d=d: getattr(d, what)) for d in (mine, theirs))
+            mine_is, theirs_is = (value_or_type(lambda d=d: getattr(d, what)) for d in (mine, theirs))
             close_outcomes(mine_is, theirs_is, ROUGH.get(name, 1e-9), what)
     tolerance = 1e-7 if name == "Multinomial" else 1e-9  # its logarithm of n! is in single precision there
     for what in ("entropy", "perplexity"):
-        close_outcomes(*(outcome(lambda d=d: getattr(d, what)()) for d in (mine, theirs)), tolerance, what)
+        close_outcomes(*(value_or_type(lambda d=d: getattr(d, what)()) for d in (mine, theirs)), tolerance, what)
     for expand in (True, False):
-        close_outcomes(*(outcome(lambda d=d: d.enumerate_support(expand)) for d in (mine, theirs)), what="enumerate")
+        close_outcomes(
+            *(value_or_type(lambda d=d: d.enumerate_support(expand)) for d in (mine, theirs)), what="enumerate"
+        )
 
 
 @every
@@ -202,23 +196,23 @@ def test_log_prob_and_its_gradient(name, arguments):
         results.append((log_prob, gradients))
     (mine, my_gradients), (theirs, their_gradients) = results
     tolerance = ROUGH.get(name, 1e-8)
-    close(mine, theirs, tolerance, "log_prob")
+    assert_near(mine, theirs, tolerance, "log_prob")
     for parameter, m, t in zip(arguments, my_gradients, their_gradients, strict=False):
         assert (m is None) == (t is None), parameter
         if t is not None:
-            close(m, t, tolerance, f"gradient of {parameter}")
+            assert_near(m, t, tolerance, f"gradient of {parameter}")
 
 
 @every
 def test_cdf_and_icdf(name, arguments):
     value, torch_value = samples(name, arguments)
     (mine, _), (theirs, _) = both(name, arguments)
-    close_outcomes(outcome(lambda: mine.cdf(value)), outcome(lambda: theirs.cdf(torch_value)), 1e-9, "cdf")
+    close_outcomes(value_or_type(lambda: mine.cdf(value)), value_or_type(lambda: theirs.cdf(torch_value)), 1e-9, "cdf")
     levels = [0.05, 0.5, 0.93]
     ones = (1,) * len(theirs.batch_shape)
     close_outcomes(
-        outcome(lambda: mine.icdf(tg.tensor(levels, dtype=value.dtype).reshape(-1, *ones))),
-        outcome(lambda: theirs.icdf(torch.tensor(levels, dtype=torch_value.dtype).reshape(-1, *ones))),
+        value_or_type(lambda: mine.icdf(tg.tensor(levels, dtype=value.dtype).reshape(-1, *ones))),
+        value_or_type(lambda: theirs.icdf(torch.tensor(levels, dtype=torch_value.dtype).reshape(-1, *ones))),
         1e-9,
         "icdf",
     )
@@ -237,7 +231,7 @@ def test_the_same_seed_gives_the_same_samples(name, arguments, dtype):
             warnings.simplefilter("ignore")  # torch's Wishart takes good samples for singular
             drawn = [(mine.sample(shape), theirs.sample(shape)) for _ in range(2)]  # the second: the streams stay level
         for m, t in drawn:
-            close(m, t, tolerance)
+            assert_near(m, t, tolerance)
             assert not m.requires_grad
 
 
@@ -252,7 +246,7 @@ def test_reparameterised_samples_have_the_same_gradients(name, arguments):
         lib.manual_seed(3)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            drawn = outcome(lambda d=distribution: d.rsample((4,)))
+            drawn = value_or_type(lambda d=distribution: d.rsample((4,)))
         if isinstance(drawn, type) or not parameters:
             results.append((drawn, ()))
             continue
@@ -263,7 +257,7 @@ def test_reparameterised_samples_have_the_same_gradients(name, arguments):
     # Of what comes from gamma variates, PyTorch's gradient is an approximation to three digits.
     approximate = {"Beta", "Chi2", "Dirichlet", "FisherSnedecor", "Gamma", "InverseGamma", "StudentT"}
     for parameter, m, t in zip(arguments, my_gradients, their_gradients, strict=False):
-        close(m, t, 2e-3 if name in approximate else 1e-8, parameter)
+        assert_near(m, t, 2e-3 if name in approximate else 1e-8, parameter)
 
 
 def test_wishart_samples_have_the_gradients_of_one_round_in_torch():
@@ -271,11 +265,11 @@ def test_wishart_samples_have_the_gradients_of_one_round_in_torch():
     (mine, my_parameters), (theirs, their_parameters) = both("Wishart", arguments, requires_grad=True)
     tg.manual_seed(3), torch.manual_seed(3)
     drawn, torch_drawn = mine._draw(tg.Size((4,))), theirs._bartlett_sampling(torch.Size((4,)))
-    close(drawn, torch_drawn, 1e-9)
+    assert_near(drawn, torch_drawn, 1e-9)
     (drawn * drawn).sum().backward()
     (torch_drawn * torch_drawn).sum().backward()
     for parameter in arguments:
-        close(my_parameters[parameter].grad, their_parameters[parameter].grad, 2e-3, parameter)
+        assert_near(my_parameters[parameter].grad, their_parameters[parameter].grad, 2e-3, parameter)
     mine, _ = build(tg, "Wishart", arguments, requires_grad=True)
     sample = mine.rsample((2,))
     assert sample.requires_grad and mine.support.check(sample).all()
@@ -285,21 +279,21 @@ def test_wishart_samples_have_the_gradients_of_one_round_in_torch():
 @every
 def test_expand(name, arguments):
     (mine, _), (theirs, _) = both(name, arguments)
-    outcome(mine.entropy), outcome(theirs.entropy)  # what is computed once and kept must not stay narrow
+    value_or_type(mine.entropy), value_or_type(theirs.entropy)  # what is computed once and kept must not stay narrow
     shape = (4, *theirs.batch_shape)
     wide, torch_wide = mine.expand(shape), theirs.expand(shape)
     assert type(wide) is type(mine)
     assert wide.batch_shape == tuple(torch_wide.batch_shape) and wide.event_shape == tuple(torch_wide.event_shape)
     assert repr(wide) == repr(torch_wide)
-    close_outcomes(outcome(lambda: wide.mean), outcome(lambda: torch_wide.mean))
+    close_outcomes(value_or_type(lambda: wide.mean), value_or_type(lambda: torch_wide.mean))
     if (name, "mode") not in EXACT:
-        close_outcomes(outcome(lambda: wide.mode), outcome(lambda: torch_wide.mode))
+        close_outcomes(value_or_type(lambda: wide.mode), value_or_type(lambda: torch_wide.mode))
     value, torch_value = samples(name, arguments, (4,))
-    close(wide.log_prob(value), torch_wide.log_prob(torch_value), ROUGH.get(name, 1e-8))
+    assert_near(wide.log_prob(value), torch_wide.log_prob(torch_value), ROUGH.get(name, 1e-8))
     tg.manual_seed(1), torch.manual_seed(1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        close(wide.sample((2,)), torch_wide.sample((2,)), 1e-12)
+        assert_near(wide.sample((2,)), torch_wide.sample((2,)), 1e-12)
     again = wide.expand((2, *shape))  # an expanded one expands again
     assert again.sample().shape == (2, *shape, *theirs.event_shape)
 
@@ -324,13 +318,10 @@ def test_outside_values_and_wrong_shapes_are_errors(name, arguments):
 
 def error_text(function):
     """`Type: text` of what a call raises; None if nothing."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            function()
-    except Exception as error:
-        return " ".join(f"{type(error).__name__}: {error}".replace("tensorgrad", "torch").split())
-    return None
+    error = outcome(function)
+    if not isinstance(error, Exception):
+        return None
+    return " ".join(f"{type(error).__name__}: {error}".replace("tensorgrad", "torch").split())
 
 
 # --- wrong arguments -------------------------------------------------------------------------------------------------
@@ -519,22 +510,24 @@ def test_distributions_made_of_others(make):
         assert repr(mine.support) == repr(theirs.support)
         assert (mine.has_rsample, mine.has_enumerate_support) == (theirs.has_rsample, theirs.has_enumerate_support)
         for what in ("mean", "variance", "mode"):
-            close_outcomes(*(outcome(lambda d=d: getattr(d, what)) for d in (mine, theirs)), 1e-5, what)
-        close_outcomes(*(outcome(lambda d=d: d.entropy()) for d in (mine, theirs)), 1e-5)
-        close_outcomes(*(outcome(lambda d=d: d.enumerate_support()) for d in (mine, theirs)), 1e-5)
+            close_outcomes(*(value_or_type(lambda d=d: getattr(d, what)) for d in (mine, theirs)), 1e-5, what)
+        close_outcomes(*(value_or_type(lambda d=d: d.entropy()) for d in (mine, theirs)), 1e-5)
+        close_outcomes(*(value_or_type(lambda d=d: d.enumerate_support()) for d in (mine, theirs)), 1e-5)
         wide, torch_wide = (d.expand((3, *theirs.batch_shape)) for d in (mine, theirs))
         for m, t in ((mine, theirs), (wide, torch_wide)):
             tg.manual_seed(5), torch.manual_seed(5)
             drawn, torch_drawn = m.sample((4,)), t.sample((4,))
-            close(drawn, torch_drawn, 2e-5)
+            assert_near(drawn, torch_drawn, 2e-5)
             # The library's own samples, so that a cache can serve.
-            close(m.log_prob(drawn), t.log_prob(torch_drawn), 1e-3 if "Transformed" in repr(m) else 2e-5)
+            assert_near(m.log_prob(drawn), t.log_prob(torch_drawn), 1e-3 if "Transformed" in repr(m) else 2e-5)
             value = to_tg(torch_drawn)
-            close_outcomes(outcome(lambda m=m: m.cdf(value)), outcome(lambda t=t: t.cdf(torch_drawn)), 2e-5, repr(m))
-            levels = array(torch.linspace(0.1, 0.9, math.prod(m.batch_shape or (1,)))).reshape(m.batch_shape)
             close_outcomes(
-                outcome(lambda m=m: m.icdf(tg.from_numpy(levels))),
-                outcome(lambda t=t: t.icdf(torch.from_numpy(levels))),
+                value_or_type(lambda m=m: m.cdf(value)), value_or_type(lambda t=t: t.cdf(torch_drawn)), 2e-5, repr(m)
+            )
+            levels = array_of(torch.linspace(0.1, 0.9, math.prod(m.batch_shape or (1,)))).reshape(m.batch_shape)
+            close_outcomes(
+                value_or_type(lambda m=m: m.icdf(tg.from_numpy(levels))),
+                value_or_type(lambda t=t: t.icdf(torch.from_numpy(levels))),
             )
 
 
@@ -650,7 +643,7 @@ def test_divergences_and_their_gradients(p, q):
                     build(lib, p, of_p, requires_grad=True),
                     build(lib, q, of_q, requires_grad=True),
                 )
-                kl = outcome(lambda one=one, two=two, lib=lib: lib.distributions.kl_divergence(one, two))
+                kl = value_or_type(lambda one=one, two=two, lib=lib: lib.distributions.kl_divergence(one, two))
                 gradients = ()
                 if not isinstance(kl, type) and lib.isfinite(kl).all() and kl.requires_grad:
                     wrt = [*mine.values(), *theirs.values()]
@@ -661,7 +654,7 @@ def test_divergences_and_their_gradients(p, q):
             assert len(my_gradients) == len(their_gradients)
             for m, t in zip(my_gradients, their_gradients, strict=True):
                 if t is not None and t.isfinite().all() and not (m is None and not t.any()):
-                    close(m, t, 1e-6, f"{p}({of_p}) from {q}({of_q})")
+                    assert_near(m, t, 1e-6, f"{p}({of_p}) from {q}({of_q})")
 
 
 def test_divergences_of_distributions_made_of_others():
@@ -677,7 +670,7 @@ def test_divergences_of_distributions_made_of_others():
             lambda: D.kl_divergence(D.LogNormal(0.0, 1.0), D.HalfNormal(1.0)),
             lambda: D.kl_divergence(D.Gamma(t([1.0]), 1.0), D.Bernoulli(t([0.5]))),
         ):
-            yield outcome(wrong)
+            yield value_or_type(wrong)
 
     for mine, theirs in zip(results(tg), results(torch), strict=True):
         close_outcomes(mine, theirs, 1e-6)
@@ -756,15 +749,19 @@ def test_transforms(name, cache_size):
         found = {"y": y, "slope": lib.autograd.grad((y * y).sum(), at, retain_graph=True)[0]}
         found["back"] = transform.inv(y)
         found["back, plainly"] = transform.inv(y.detach())
-        found["jacobian"] = outcome(lambda t=transform, at=at, y=y: t.log_abs_det_jacobian(at, y))
-        found["its inverse"] = outcome(lambda t=transform, at=at, y=y: t.inv.log_abs_det_jacobian(y, at))
+        found["jacobian"] = value_or_type(lambda t=transform, at=at, y=y: t.log_abs_det_jacobian(at, y))
+        found["its inverse"] = value_or_type(lambda t=transform, at=at, y=y: t.inv.log_abs_det_jacobian(y, at))
         if not isinstance(found["jacobian"], type) and found["jacobian"].requires_grad:
             found["jacobian's slope"] = lib.autograd.grad(found["jacobian"].sum(), at, allow_unused=True)[0]
         found["inside"] = transform.codomain.check(y), transform.domain.check(at)
-        found["sign"] = outcome(lambda t=transform: t.sign)
+        found["sign"] = value_or_type(lambda t=transform: t.sign)
         text = [repr(transform), repr(transform.inv), repr(transform.domain), repr(transform.codomain)]
         text += [transform.bijective, transform.inv.bijective, transform.inv.inv is transform]
-        text += [outcome(lambda t=transform: t.event_dim), transform.domain.event_dim, transform.codomain.event_dim]
+        text += [
+            value_or_type(lambda t=transform: t.event_dim),
+            transform.domain.event_dim,
+            transform.codomain.event_dim,
+        ]
         text += [tuple(transform.forward_shape(at.shape)), tuple(transform.inverse_shape(y.shape))]
         found["text"] = text
         results.append(found)
@@ -775,13 +772,13 @@ def test_transforms(name, cache_size):
             assert mine[key] == t
         elif isinstance(t, tuple):
             for m, i in zip(mine[key], t, strict=True):
-                close(m, i)
+                assert_near(m, i)
         elif isinstance(t, int | type) or t is None:
             assert mine[key] == t, key
         else:
-            close(mine[key], t, 1e-8, key)
+            assert_near(mine[key], t, 1e-8, key)
     if name not in ("Abs", "Softmax", "LowerCholesky", "PositiveDefinite"):  # the others map onto less, or fold
-        np.testing.assert_allclose(array(mine["back, plainly"]), x, rtol=1e-7, atol=1e-7)
+        np.testing.assert_allclose(array_of(mine["back, plainly"]), x, rtol=1e-7, atol=1e-7)
 
 
 def test_a_cache_returns_what_was_put_in():
@@ -861,7 +858,7 @@ def test_constraints(name):
     mine, theirs = make(tg_distributions.constraints), make(torch_distributions.constraints)
     assert repr(mine) == repr(theirs)
     assert (mine.event_dim, mine.is_discrete) == (theirs.event_dim, theirs.is_discrete)
-    close(mine.check(tg.tensor(values)), theirs.check(torch.tensor(values)))
+    assert_near(mine.check(tg.tensor(values)), theirs.check(torch.tensor(values)))
 
 
 def test_the_registries_know_the_same_constraints():
@@ -881,7 +878,7 @@ def test_transforms_to_constraints(registry, name):
     results = []
     for lib in (tg, torch):
         region = make(lib.distributions.constraints)
-        transform = outcome(lambda region=region, lib=lib: getattr(lib.distributions, registry)(region))
+        transform = value_or_type(lambda region=region, lib=lib: getattr(lib.distributions, registry)(region))
         if isinstance(transform, type):
             results.append(transform)
             continue
@@ -892,7 +889,7 @@ def test_transforms_to_constraints(registry, name):
         assert results[0] is results[1]
     else:
         assert results[0][0] == results[1][0]
-        close(results[0][1], results[1][1])
+        assert_near(results[0][1], results[1][1])
 
 
 def test_module_names_are_pytorchs():
@@ -911,8 +908,8 @@ def test_triangles_as_vectors(diag):
     matrix = np.arange(16.0).reshape(4, 4)
     mine = tg_distributions.utils.tril_matrix_to_vec(tg.tensor(matrix), diag)
     theirs = torch_distributions.utils.tril_matrix_to_vec(torch.tensor(matrix), diag)
-    close(mine, theirs)
-    close(
+    assert_near(mine, theirs)
+    assert_near(
         tg_distributions.utils.vec_to_tril_matrix(mine, diag),
         torch_distributions.utils.vec_to_tril_matrix(theirs, diag),
     )
@@ -928,13 +925,13 @@ def test_the_gradient_of_gamma_variates_is_the_derivative_of_the_quantile():
     alpha, z = np.broadcast_arrays(alpha, z * alpha)
     mine = tg._standard_gamma_grad(tg.tensor(alpha.copy()), tg.tensor(z.copy()))
     theirs = torch._standard_gamma_grad(torch.tensor(alpha.copy()), torch.tensor(z.copy()))
-    np.testing.assert_allclose(array(mine), array(theirs), rtol=4e-3)
+    np.testing.assert_allclose(array_of(mine), array_of(theirs), rtol=4e-3)
     assert float(tg._standard_gamma_grad(tg.tensor([1.0]).double(), tg.tensor([1.0]).double())) == pytest.approx(
         1.17356302722472, abs=1e-12
     )
     # A beta variate of parameters (a, 1) is u ** (1/a): its derivative by a is -x log x / a.
     x, a = np.meshgrid([1e-6, 0.2, 0.5, 0.99], [0.05, 1.0, 40.0])
-    slope = array(tg._dirichlet_grad(tg.tensor(x), tg.tensor(a), tg.tensor(a + 1)))
+    slope = array_of(tg._dirichlet_grad(tg.tensor(x), tg.tensor(a), tg.tensor(a + 1)))
     np.testing.assert_allclose(slope * (1 - x), -x * np.log(x) / a, rtol=1e-8)
 
 

@@ -13,6 +13,7 @@ import pytest
 
 import tensorgrad
 from tests.support.alike import HAS_TORCH, alike, error
+from tests.support.processes import output_of
 
 if HAS_TORCH:
     from tests.conformance import moduledb
@@ -352,16 +353,12 @@ def test_models_are_freed_by_reference_counting():
 
 def test_imports_stay_light():
     """What few programs use is loaded when they do. (`torch.func` is not: `vmap` stands in torch from the start.)"""
-    import subprocess
-    import sys
-
     program = (
         "import sys, tensorgrad.nn, tensorgrad.nn.utils; "
         "late = 'lazy uninitialized transformer utils.prune utils.parametrize rnn'.split(); "
         "print([m for m in late if f'tensorgrad.nn.{m}' in sys.modules])"
     )
-    output = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert output.strip() == "[]"
+    assert output_of(program).strip() == "[]"
 
 
 # --- handles of hooks ----------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import pytest
 import tensorgrad as tg
 from tensorgrad import nn
 from tests.support.alike import last_bit
+from tests.support.compare import assert_close, to_torch
 
 try:
     import torch
@@ -21,30 +22,6 @@ except ImportError:
     torch = None
 
 needs_torch = pytest.mark.skipif(torch is None, reason="PyTorch is the oracle of this test and is not installed")
-
-
-def array(t):
-    return np.array(t.detach().numpy())
-
-
-def to_torch(t):
-    """A tensor, or tensors in tuples, as PyTorch's; anything else as it is."""
-    if isinstance(t, tg.Tensor):
-        return torch.from_numpy(array(t)).requires_grad_(t.requires_grad)
-    return tuple(to_torch(x) for x in t) if isinstance(t, tuple) else t
-
-
-def close(mine, theirs, tolerance=2e-5):
-    if isinstance(theirs, tuple | list):
-        assert len(mine) == len(theirs)
-        for m, t in zip(mine, theirs, strict=True):
-            close(m, t, tolerance)
-    elif theirs is None:
-        assert mine is None
-    else:
-        assert tuple(mine.shape) == tuple(theirs.shape)
-        assert str(mine.dtype) == str(theirs.dtype)
-        np.testing.assert_allclose(array(mine), array(theirs), rtol=tolerance, atol=tolerance)
 
 
 def values(*shape, seed=0, low=None):
@@ -199,20 +176,20 @@ def pair(name, args=(), kwargs=None):
     return mine, theirs
 
 
-def same_state(mine, theirs, tolerance=None):
+def assert_same_state(mine, theirs, tolerance=None):
     """Equal names in equal order, and values: equal (to the bit, if torch's are on this machine) or close."""
     mine, theirs = mine.state_dict(), theirs.state_dict()
     assert list(mine) == list(theirs)
     assert {k: dict(v) for k, v in mine._metadata.items()} == {k: dict(v) for k, v in theirs._metadata.items()}
     for name in mine:
-        close(mine[name], theirs[name], last_bit() if tolerance is None else tolerance)
+        assert_close(mine[name], theirs[name], last_bit() if tolerance is None else tolerance)
 
 
 @needs_torch
 @pytest.mark.parametrize(("name", "args", "kwargs", "inputs"), layer_rows() + activation_rows() + loss_rows())
 def test_layer(name, args, kwargs, inputs):
     mine, theirs = pair(name, args, kwargs)
-    same_state(mine, theirs)
+    assert_same_state(mine, theirs)
     assert repr(mine) == repr(theirs)
     for training in (True, False):
         mine.train(training)
@@ -224,7 +201,7 @@ def test_layer(name, args, kwargs, inputs):
         # An in-place layer cannot write into a leaf that requires grad: it gets a copy.
         out = mine(*[x * 1 if x.requires_grad else x for x in own])
         expected = theirs(*[x * 1 if x.requires_grad else x for x in other])
-        close(out, expected)
+        assert_close(out, expected, 2e-5)
         if isinstance(out, tuple):
             out, expected = out[0], expected[0]
         if expected.requires_grad:
@@ -232,10 +209,10 @@ def test_layer(name, args, kwargs, inputs):
             (out * factor).sum().backward()
             (expected * to_torch(factor)).sum().backward()
         for x, y in zip(own, other, strict=True):
-            close(x.grad, y.grad, 1e-4)
+            assert_close(x.grad, y.grad, 1e-4)
         for x, y in zip(mine.parameters(), theirs.parameters(), strict=True):
-            close(x.grad, y.grad, 2e-4)
-        same_state(mine, theirs, 1e-6)
+            assert_close(x.grad, y.grad, 2e-4)
+        assert_same_state(mine, theirs, 1e-6)
 
 
 @needs_torch
@@ -252,7 +229,7 @@ def test_dropout(name):
         tg.manual_seed(1)
         out = mine(x)
         torch.manual_seed(1)
-        close(out, theirs(to_torch(x)))
+        assert_close(out, theirs(to_torch(x)), 2e-5)
     for p in (-0.1, 1.1):
         with pytest.raises(ValueError, match=re.escape(f"dropout probability has to be between 0 and 1, but got {p}")):
             getattr(nn, name)(p)
@@ -271,7 +248,7 @@ ATTENTION = [
 def test_attention(options, masks, need_weights):
     mine, theirs = pair("MultiheadAttention", (8, 2), options)
     assert repr(mine) == repr(theirs)
-    same_state(mine, theirs)
+    assert_same_state(mine, theirs)
     shapes = [(3, 2, 8), (4, 2, options.get("kdim", 8)), (4, 2, options.get("vdim", 8))]
     if options.get("batch_first"):
         shapes = [(n, length, e) for length, n, e in shapes]
@@ -292,11 +269,11 @@ def test_attention(options, masks, need_weights):
         out = mine(*own, **masked, **settings)
         torch.manual_seed(3)
         expected = theirs(*other, **{k: to_torch(v) for k, v in masked.items()}, **settings)
-        close(out, expected)
+        assert_close(out, expected, 2e-5)
     out[0].sum().backward()
     expected[0].sum().backward()
     for x, y in zip([*own, *mine.parameters()], [*other, *theirs.parameters()], strict=True):
-        close(x.grad, y.grad, 1e-4)
+        assert_close(x.grad, y.grad, 1e-4)
 
 
 @needs_torch
@@ -306,11 +283,12 @@ def test_attention_of_itself():
     x, y = values(2, 3, 8), values(2, 3, 8, seed=1)
     for inputs in ((x, x, x), (x, y, y), (x[0], x[0], x[0])):
         same = {id(t): to_torch(t) for t in inputs}
-        close(mine(*inputs), theirs(*(same[id(t)] for t in inputs)))
+        assert_close(mine(*inputs), theirs(*(same[id(t)] for t in inputs)), 2e-5)
     causal = tg.ones(3, 3).triu(1).bool()
-    close(
+    assert_close(
         mine(x, x, x, attn_mask=causal, is_causal=True, need_weights=False),
         theirs(*[to_torch(x)] * 3, attn_mask=to_torch(causal), is_causal=True, need_weights=False),
+        2e-5,
     )
     with pytest.raises(RuntimeError, match="Need attn_mask if specifying the is_causal hint"):
         mine(x, x, x, is_causal=True)
@@ -326,7 +304,7 @@ def test_attention_of_itself():
 def test_output_size_of_transposed_convolution():
     mine, theirs = pair("ConvTranspose2d", (2, 3, 3), {"stride": 3})
     x = values(1, 2, 4, 4)
-    close(mine(x, output_size=(13, 14)), theirs(to_torch(x), output_size=(13, 14)))
+    assert_close(mine(x, output_size=(13, 14)), theirs(to_torch(x), output_size=(13, 14)), 2e-5)
     for layer, given in ((mine, x), (theirs, to_torch(x))):
         with pytest.raises(ValueError, match=r"requested an output size of \[11, 12\], but valid sizes range from"):
             layer(given, output_size=[11, 12])
@@ -394,8 +372,8 @@ def test_embedding_from_pretrained():
     assert repr(mine) == repr(theirs)
     assert not mine.weight.requires_grad
     numbers = integers(4, 6)
-    close(mine(numbers), theirs(to_torch(numbers)))
-    close(mine.weight, theirs.weight)  # max_norm writes into the table
+    assert_close(mine(numbers), theirs(to_torch(numbers)), 2e-5)
+    assert_close(mine.weight, theirs.weight, 2e-5)  # max_norm writes into the table
 
 
 # --- initial values ----------------------------------------------------------------------------------------------
@@ -420,7 +398,7 @@ def test_init(name, args, shape):
     getattr(torch.nn.init, name)(theirs, *args)
     assert mine.is_leaf
     assert mine.requires_grad
-    close(mine, theirs, 1e-5 if name == "orthogonal_" else 1e-6)
+    assert_close(mine, theirs, 1e-5 if name == "orthogonal_" else 1e-6)
 
 
 @needs_torch
@@ -430,9 +408,11 @@ def test_init_of_many_dimensions():
         tg.manual_seed(5)
         getattr(nn.init, name)(mine)
         torch.manual_seed(5)
-        close(mine, getattr(torch.nn.init, name)(theirs), 1e-5)
+        assert_close(mine, getattr(torch.nn.init, name)(theirs), 1e-5)
     for shape in ((4, 2, 3), (4, 2, 3, 3), (4, 2, 3, 3, 3)):
-        close(nn.init.dirac_(tg.empty(shape), groups=2), torch.nn.init.dirac_(torch.empty(shape), groups=2))
+        assert_close(
+            nn.init.dirac_(tg.empty(shape), groups=2), torch.nn.init.dirac_(torch.empty(shape), groups=2), 2e-5
+        )
 
 
 @needs_torch
@@ -851,10 +831,10 @@ def test_init_from_torch():
     theirs(torch.randn(4, 1, 3, 3))
     theirs.hidden += 1
     assert mine.init_from_torch(theirs) is mine
-    same_state(mine, theirs)
+    assert_same_state(mine, theirs)
     assert mine.hidden.tolist() == [1.0, 1.0]
     x = values(2, 1, 3, 3)
-    close(mine.eval()(x), theirs.eval()(to_torch(x)))
+    assert_close(mine.eval()(x), theirs.eval()(to_torch(x)), 2e-5)
     theirs[3].weight.data.zero_()  # a copy, not shared memory
     assert mine[3].weight.abs().sum() > 0
     half = nn.Linear(2, 2).init_from_torch(torch.nn.Linear(2, 2).bfloat16())
@@ -1154,7 +1134,7 @@ def test_clip_grad(norm_type):
         return norm, clipped, [p.grad.tolist() for p in ps[:2]]
 
     mine, theirs = run(tg), run(torch)
-    close(mine[0], theirs[0], 1e-6)
+    assert_close(mine[0], theirs[0], 1e-6)
     for m, t in zip(mine[1:], theirs[1:], strict=True):
         for a, b in zip(m, t, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-5)

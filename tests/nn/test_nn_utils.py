@@ -9,18 +9,12 @@ import pytest
 
 import tensorgrad
 from tests.support.alike import alike, error
+from tests.support.compare import quietly
 
 
 def pruning(torch):
     """`torch.nn.utils.prune`, which PyTorch has only once it was imported."""
     return importlib.import_module(f"{torch.__name__}.nn.utils.prune")
-
-
-def quietly(function, *args, **kwargs):
-    """A call without its warnings."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return function(*args, **kwargs)
 
 
 def warned(function, *args, **kwargs):

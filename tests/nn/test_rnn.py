@@ -20,14 +20,14 @@ KINDS = [
 ]  # fmt: skip
 
 
-def flat(value) -> list:
-    """All tensors of a result, that of a packed batch included."""
+def tensors_of(value) -> list:
+    """Returns all tensors of a result, including that of a packed batch."""
     if hasattr(value, "batch_sizes"):
         return [value.data]
-    return [t for v in value for t in flat(v)] if isinstance(value, tuple) else [value]
+    return [t for v in value for t in tensors_of(v)] if isinstance(value, tuple) else [value]
 
 
-def pair(name, *args, dtype=torch.float32, **options):
+def module_pair(name, *args, dtype=torch.float32, **options):
     """The same module in both libraries, from one seed."""
     torch.manual_seed(0)
     tg.manual_seed(0)
@@ -48,7 +48,7 @@ def test_networks(kind, more, packed):
         options = {
             "num_layers": layers, "bidirectional": bidirectional, "bias": bias, "batch_first": batch_first, **more,
         }  # fmt: skip
-        expected, actual = pair(kind, 4, 5, dtype=dtype, **options)
+        expected, actual = module_pair(kind, 4, 5, dtype=dtype, **options)
         x = torch.randn((3, 6, 4) if batch_first else (6, 3, 4), dtype=dtype, requires_grad=True)
         y = to_tg(x)
         inputs = [x, y]
@@ -57,7 +57,7 @@ def test_networks(kind, more, packed):
                 library.pack_padded_sequence(t, [3, 6, 2], batch_first=batch_first, enforce_sorted=False)
                 for library, t in ((theirs, x), (ours, y))
             ]
-        results = [flat(m(i)) for m, i in zip((expected, actual), inputs)]
+        results = [tensors_of(m(i)) for m, i in zip((expected, actual), inputs)]
         assert not [d for e, a in zip(*results, strict=True) for d in differences(e, a, "result")]
         totals = [sum((t * t.sin()).sum() for t in found) for found in results]
         first = torch.autograd.grad(totals[0], [x, *expected.parameters()])
@@ -68,13 +68,13 @@ def test_networks(kind, more, packed):
 
 @pytest.mark.parametrize(("kind", "more"), KINDS, ids=str)
 def test_second_derivatives(kind, more):
-    _, network = pair(kind, 2, 3, dtype=torch.float64, **({"proj_size": 2} if more.get("proj_size") else more))
+    _, network = module_pair(kind, 2, 3, dtype=torch.float64, **({"proj_size": 2} if more.get("proj_size") else more))
     x = tg.randn(3, 2, 2, dtype=tg.float64, requires_grad=True)
     assert tg.autograd.gradgradcheck(lambda x: network(x)[0], (x,))
 
 
 def test_dropout_between_layers():
-    expected, actual = pair("LSTM", 3, 4, 3, dropout=0.5)
+    expected, actual = module_pair("LSTM", 3, 4, 3, dropout=0.5)
     x = torch.randn(5, 2, 3)
     torch.manual_seed(1)
     tg.manual_seed(1)
@@ -83,21 +83,21 @@ def test_dropout_between_layers():
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
 def test_states_and_unbatched(kind):
-    expected, actual = pair(kind, 3, 4, 2)
+    expected, actual = module_pair(kind, 3, 4, 2)
     for shape, state in (((5, 2, 3), (2, 2, 4)), ((5, 3), (2, 4))):
         x, h, c = torch.randn(shape), torch.randn(state), torch.randn(state)
         hx = (h, c) if kind == "LSTM" else h
-        for e, a in zip(flat(expected(x, hx)), flat(actual(to_tg(x), to_tg(hx))), strict=True):
+        for e, a in zip(tensors_of(expected(x, hx)), tensors_of(actual(to_tg(x), to_tg(hx))), strict=True):
             assert not differences(e, a, "result")
 
 
 @pytest.mark.parametrize("kind", ["LSTMCell", "GRUCell", "RNNCell"])
 @pytest.mark.parametrize("bias", [True, False])
 def test_cells(kind, bias):
-    expected, actual = pair(kind, 3, 4, bias=bias)
+    expected, actual = module_pair(kind, 3, 4, bias=bias)
     for shape in ((3,), (2, 3)):
         x = torch.randn(shape)
-        for e, a in zip(flat(expected(x)), flat(actual(to_tg(x))), strict=True):
+        for e, a in zip(tensors_of(expected(x)), tensors_of(actual(to_tg(x))), strict=True):
             assert not differences(e, a, "result")
 
 

@@ -11,12 +11,13 @@ with its reason, for the operands that it holds for. (The tables are in tests/su
 
 import math
 import re
-import warnings
 
 import hypothesis
 import numpy as np
 import pytest
 from hypothesis import strategies as st
+
+from tests.support.compare import evaluate, type_name
 
 pytest.importorskip("torch", reason="torch is the oracle of these tests")
 
@@ -51,25 +52,10 @@ MANY = 5000  # elements from which every kernel takes its way for large arrays
 # --- one expression under both libraries -----------------------------------------------------------------------------
 
 
-def outcome(library, expression: str, operands: dict):
-    """The value of an expression over the library `l` as a list of tensors, or the exception that it raises."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        names = {"l": library, "F": library.nn.functional, "inf": inf, "nan": nan, **operands}
-        try:
-            return leaves(eval(expression, names))
-        except Exception as error:
-            return error
-
-
-def ours(operands: dict) -> dict:
-    """The operands as tensorgrad's."""
-    return {name: to_tg(value) for name, value in operands.items()}
-
-
-def kind(error) -> str:
-    """The name of an exception's type. A NotImplementedError (of a kernel) is a RuntimeError: either will do."""
-    return type(error).__name__.lstrip("_").replace("NotImplementedError", "RuntimeError")
+def evaluated(library, expression: str, operands: dict):
+    """Returns the tensors in the value of an expression, or the exception that it raises."""
+    value = evaluate(library, expression, inf=inf, nan=nan, **operands)
+    return value if isinstance(value, Exception) else leaves(value)
 
 
 def alike(actual: np.ndarray, expected: np.ndarray, rtol: float, signs: bool = True) -> np.ndarray:
@@ -91,10 +77,10 @@ def disagreements(expression: str, operands: dict, rtol: float) -> tuple[list[st
 
     Results have the operands' leading dimension, which is how an element is traced back to them.
     """
-    found, theirs = outcome(tg, expression, ours(operands)), outcome(torch, expression, operands)
+    found, theirs = evaluated(tg, expression, to_tg(operands)), evaluated(torch, expression, operands)
     if isinstance(theirs, Exception) or isinstance(found, Exception):
         without = isinstance(theirs, NotImplementedError) or "not implemented for" in str(theirs)
-        if kind(theirs) == kind(found) or (without and not isinstance(found, Exception)):
+        if type_name(theirs) == type_name(found) or (without and not isinstance(found, Exception)):
             return [], False  # a dtype that only PyTorch's kernel has not
         return [f"{found!r:.150}, expected {theirs!r:.150}"], False
     problems, excused = [], False
@@ -106,7 +92,7 @@ def disagreements(expression: str, operands: dict, rtol: float) -> tuple[list[st
         good, truth = alike(actual, expected, rtol, expression not in SIGNLESS), None
         if not good.all() and e.is_floating_point() and e.dtype is not torch.float64:
             wide = {k: v.double() for k, v in operands.items()}
-            truth = numpy_of(outcome(torch, expression, wide)[i].to(e.dtype))
+            truth = numpy_of(evaluated(torch, expression, wide)[i].to(e.dtype))
             good |= as_good(actual, expected, truth, rtol, expression not in SIGNLESS)
         free = excuse(expression, operands, good)
         excused = excused or bool((~good & free).any())
@@ -180,13 +166,13 @@ def test_pointwise_of_many_and_of_one(expression):
     for dtype in dtypes_of(expression):
         operands = operands_of(expression, dtype)
         count = len(operands["x"])
-        few = outcome(tg, expression, ours(operands))
+        few = evaluated(tg, expression, to_tg(operands))
         if "y[:1]" in expression or isinstance(few, Exception):
             continue
         times = -(-MANY // count)
-        many = outcome(tg, expression, ours({k: v.repeat(times) for k, v in operands.items()}))
+        many = evaluated(tg, expression, to_tg({k: v.repeat(times) for k, v in operands.items()}))
         ones = [
-            outcome(tg, expression, ours({k: v[i] for k, v in operands.items()}))
+            evaluated(tg, expression, to_tg({k: v[i] for k, v in operands.items()}))
             for i in range(0, count, 1 + count // 50)
         ]
         promoted = few[0].dtype is not ones[0][0].dtype  # an operand without dimensions counts for less
@@ -211,7 +197,7 @@ def test_pointwise_of_three(expression):
 def test_gradient_at_the_edges(expression):
     """In double precision; zeros of either sign are alike."""
     operands = operands_of(expression, torch.float64)
-    found = _gradients(tg, expression, ours({k: v.requires_grad_() for k, v in operands.items()}))
+    found = _gradients(tg, expression, to_tg({k: v.requires_grad_() for k, v in operands.items()}))
     expected = _gradients(torch, expression, {k: v.requires_grad_() for k, v in operands.items()})
     assert isinstance(found, Exception) == isinstance(expected, Exception) or "is not implemented" in str(expected)
     if isinstance(expected, Exception) or loose(expression) or not expected:
@@ -247,7 +233,7 @@ def test_gradient_in_every_precision(expression):
         expected, truth = numpy_of(theirs[0])[:count], numpy_of(wide[0].to(dtype))[:count]
         for operands in (few, many):
             leaf = {k: v.clone().requires_grad_() for k, v in operands.items()}
-            found = numpy_of(_gradients(tg, expression, ours(leaf))[0])[:count]
+            found = numpy_of(_gradients(tg, expression, to_tg(leaf))[0])[:count]
             rtol = 4 * max(RTOL[dtype], 1e-5)
             good = alike(found, expected, rtol, signs=False) | as_good(found, expected, truth, rtol, False)
             wrong = np.flatnonzero(~good & ~allowed(numpy_of(few["x"])))
@@ -257,7 +243,7 @@ def test_gradient_in_every_precision(expression):
 
 def _gradients(library, expression: str, operands: dict):
     """The gradients of the sum of all results that have one, or the exception on the way."""
-    results = outcome(library, expression, operands)
+    results = evaluated(library, expression, operands)
     if isinstance(results, Exception):
         return results
     tracked = [r for r in results if r.requires_grad]
@@ -281,8 +267,8 @@ def test_along_a_dimension(expression):
 def test_expressions_compute_something(expressions, given):
     """An expression that is an error in both libraries would compare nothing."""
     for expression in expressions:
-        for library, convert in ((torch, dict), (tg, ours)):
-            value = outcome(library, expression, convert(given(expression, torch.float64)))
+        for library, convert in ((torch, dict), (tg, to_tg)):
+            value = evaluated(library, expression, convert(given(expression, torch.float64)))
             assert not isinstance(value, Exception), f"{expression}: {value!r}"
 
 
@@ -393,9 +379,11 @@ def test_scans_and_sorts_of_drawn_shapes(case):
 
 def _assert_same(call: str, values: torch.Tensor) -> None:
     """As in torch, or in double precision: shapes, dtypes, values (zeros of either sign), exceptions."""
-    found, expected = outcome(tg, call, {"x": to_tg(values)}), outcome(torch, call, {"x": values})
+    found, expected = evaluated(tg, call, {"x": to_tg(values)}), evaluated(torch, call, {"x": values})
     if isinstance(expected, Exception) or isinstance(found, Exception):
-        assert kind(found) == kind(expected), f"{call} of {values}: {found!r:.200}, expected {expected!r:.200}"
+        assert type_name(found) == type_name(expected), (
+            f"{call} of {values}: {found!r:.200}, expected {expected!r:.200}"
+        )
         return
     for a, e in zip(found, expected, strict=True):
         assert a.shape == tuple(e.shape) and plain_name(a.dtype) == plain_name(e.dtype), f"{call} of {values}: {a}, {e}"

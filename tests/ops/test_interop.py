@@ -10,6 +10,7 @@ import pytest
 
 import tensorgrad as tg
 from tests.conftest import HAS_TORCH
+from tests.support.compare import array_of, assert_equal
 
 
 def package(name):
@@ -17,10 +18,10 @@ def package(name):
     return pytest.importorskip(name, reason=f"{name} is not installed")
 
 
-def same(tensor, array):
+def assert_tensor_of(tensor, expected):
+    """Asserts that something is a tensor of tensorgrad itself, equal to an array or to another such tensor."""
     assert type(tensor) is tg.Tensor
-    np.testing.assert_array_equal(tensor.numpy(), array)
-    assert tensor.numpy().dtype == array.dtype
+    assert_equal(array_of(tensor), array_of(expected))
 
 
 # --- NumPy -----------------------------------------------------------------------------------------------------------
@@ -135,14 +136,16 @@ def test_einops_functions(einops, name, pattern, options):
 def test_einops_of_several_tensors(einops):
     a, b = np.random.default_rng(0).standard_normal((2, 3, 4))
     x, y = tg.tensor(a), tg.tensor(b)
-    same(einops.rearrange([x, y], "two h w -> h (two w)"), einops.rearrange([a, b], "two h w -> h (two w)"))
+    assert_tensor_of(einops.rearrange([x, y], "two h w -> h (two w)"), einops.rearrange([a, b], "two h w -> h (two w)"))
     packed, shapes = einops.pack([x, y[0]], "* w")
-    same(packed, np.concatenate([a, b[:1]]))
+    assert_tensor_of(packed, np.concatenate([a, b[:1]]))
     assert [p.tolist() for p in einops.unpack(packed, shapes, "* w")] == [a.tolist(), b[0].tolist()]
     np.testing.assert_allclose(einops.einsum(x, y, "i k, j k -> i j").numpy(), a @ b.T)
     assert einops.parse_shape(x, "h _") == {"h": 3}
-    same(einops.asnumpy(x).__class__ and x, a)
-    same(einops.reduce(tg.tensor([[True, False], [False, False]]), "a b -> a", "any"), np.array([True, False]))
+    assert_tensor_of(einops.asnumpy(x).__class__ and x, a)
+    assert_tensor_of(
+        einops.reduce(tg.tensor([[True, False], [False, False]]), "a b -> a", "any"), np.array([True, False])
+    )
     with pytest.raises(einops.EinopsError):
         einops.rearrange(x, "a b c -> c b a")
 
@@ -199,12 +202,12 @@ def test_pandas():
     assert pd.DataFrame({"a": x[:, 0], "n": tg.arange(3)}).dtypes.tolist() == [np.float32, np.int64]
     assert pd.Series(x[0]).sum() == 3 and frame.assign(c=tg.arange(3))["c"].tolist() == [0, 1, 2]
     table = pd.DataFrame({"f": [0.5, 1.5, 2.5], "i": [1, 2, 3]}, index=[7, 8, 9])
-    same(tg.tensor(table["f"]), table["f"].to_numpy())
-    same(tg.tensor(table["i"]), table["i"].to_numpy())
-    same(tg.tensor(table.values), table.values)
-    same(tg.as_tensor(table), table.to_numpy())
-    same(tg.tensor(table[["f"]].to_numpy(dtype=np.float32)), table[["f"]].to_numpy(np.float32))
-    same(tg.from_numpy(table["i"].to_numpy()), table["i"].to_numpy())
+    assert_tensor_of(tg.tensor(table["f"]), table["f"].to_numpy())
+    assert_tensor_of(tg.tensor(table["i"]), table["i"].to_numpy())
+    assert_tensor_of(tg.tensor(table.values), table.values)
+    assert_tensor_of(tg.as_tensor(table), table.to_numpy())
+    assert_tensor_of(tg.tensor(table[["f"]].to_numpy(dtype=np.float32)), table[["f"]].to_numpy(np.float32))
+    assert_tensor_of(tg.from_numpy(table["i"].to_numpy()), table["i"].to_numpy())
     assert tg.tensor(table["f"], dtype=tg.float32).dtype is tg.float32
     assert table.iloc[tg.tensor([0, 2])]["i"].tolist() == [1, 3]
     assert table[(tg.tensor([1, 0, 1]) > 0).numpy()]["i"].tolist() == [1, 3]
@@ -307,8 +310,8 @@ def test_capsules_to_and_from_torch():
 @pytest.mark.filterwarnings("error")
 def test_values_from_torch_and_to_it():
     torch = package("torch")
-    same(tg.tensor(torch.ones(2, 3, dtype=torch.float64)), np.ones((2, 3)))
-    same(tg.as_tensor(torch.arange(3, dtype=torch.int16)), np.arange(3, dtype=np.int16))
+    assert_tensor_of(tg.tensor(torch.ones(2, 3, dtype=torch.float64)), np.ones((2, 3)))
+    assert_tensor_of(tg.as_tensor(torch.arange(3, dtype=torch.int16)), np.arange(3, dtype=np.int16))
     assert torch.tensor(tg.ones(2)).tolist() == torch.as_tensor(np.asarray(tg.ones(2))).tolist() == [1, 1]
     with pytest.raises(RuntimeError, match="detach"):
         tg.tensor(torch.ones(2, requires_grad=True))
@@ -324,8 +327,8 @@ def test_memory_shared_with_jax(name):
     assert theirs.dtype.name == name and np.asarray(theirs).tolist() == ours.tolist()
     back = tg.from_dlpack(theirs)
     assert back.dtype is dtype and back.tolist() == ours.tolist()
-    same(tg.tensor(theirs), ours.numpy())
-    same(tg.as_tensor(theirs), ours.numpy())
+    assert_tensor_of(tg.tensor(theirs), ours.numpy())
+    assert_tensor_of(tg.as_tensor(theirs), ours.numpy())
     assert np.asarray(jnp.asarray(ours)).tolist() == ours.tolist()
 
 

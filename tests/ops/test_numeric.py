@@ -1,9 +1,9 @@
 """Integrals and slopes of samples, covariance, histograms of points, norms and hashes, beyond PyTorch's own tests."""
 
-import warnings
-
 import numpy as np
 import pytest
+
+from tests.support.compare import outcome
 
 torch = pytest.importorskip("torch", reason="torch is the oracle of these tests")
 
@@ -16,22 +16,20 @@ WEIGHT = torch.tensor([1.0, 2, 3, 4])
 inf, nan = float("inf"), float("nan")
 
 
-def outcome(library, call, *tensors):
-    """What a call gives, as text: the printed result, or the exception's type and message."""
+def printed(library, call, *tensors):
+    """Returns the text of what a call returns, or the type and message of the exception that it raises."""
     arguments = tensors if library is torch else [to_tg(t) for t in tensors]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            return str(call(library, *arguments))
-        except Exception as error:
-            text = str(error)
-            usage = "received an invalid combination" in text or "required positional argument" in text
-            return f"{type(error).__name__} {'' if usage else text}"
+    found = outcome(lambda: str(call(library, *arguments)))
+    if not isinstance(found, Exception):
+        return found
+    text = str(found)
+    usage = "received an invalid combination" in text or "required positional argument" in text
+    return f"{type(found).__name__} {'' if usage else text}"
 
 
-def same(call, *tensors):
+def assert_prints_alike(call, *tensors):
     """Asserts that a call prints the same under both libraries, or raises the same."""
-    assert outcome(tg, call, *tensors) == outcome(torch, call, *tensors)
+    assert printed(tg, call, *tensors) == printed(torch, call, *tensors)
 
 
 CALLS = {
@@ -153,7 +151,7 @@ CALLS = {
 
 @pytest.mark.parametrize("name", CALLS)
 def test_results_and_errors_read_as_in_torch(name):
-    same(CALLS[name], SQUARES)
+    assert_prints_alike(CALLS[name], SQUARES)
 
 
 HISTOGRAMS = {
@@ -189,7 +187,7 @@ HISTOGRAMS = {
 
 @pytest.mark.parametrize("name", HISTOGRAMS)
 def test_histograms_of_points_read_as_in_torch(name):
-    same(HISTOGRAMS[name], POINTS, WEIGHT)
+    assert_prints_alike(HISTOGRAMS[name], POINTS, WEIGHT)
 
 
 def test_large_histograms_are_torchs():

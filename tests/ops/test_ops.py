@@ -7,11 +7,13 @@ promotion between all pairs of dtypes. (nan, infinities and zeros: tests/ops/tes
 """
 
 import itertools
-import warnings
 from fnmatch import fnmatchcase
 
 import numpy as np
 import pytest
+
+from tests.support.compare import evaluate, type_name
+from tests.support.edge_cases import listed
 
 pytest.importorskip("torch", reason="torch is the oracle of these tests")
 pytest.importorskip("expecttest", reason="PyTorch's test database imports expecttest")
@@ -96,32 +98,12 @@ def test_as_strided_scatter_where_torch_is_wrong():
 # --- one expression under both libraries -----------------------------------------------------------------------------
 
 
-def listed(text: str) -> list[str]:
-    """Expressions separated by semicolons and lines."""
-    return [expression.strip() for expression in text.replace("\n", ";").split(";") if expression.strip()]
-
-
-def outcome(library, expression: str, **values):
-    """The value of an expression over the library `l`, or the exception that it raises."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return eval(expression, {"l": library, "F": library.nn.functional, **values})
-    except Exception as error:
-        return error
-
-
 def disagreement(expected, actual, what: str) -> list[str]:
     """How two outcomes differ; exceptions are alike if their types are."""
     if isinstance(expected, Exception) or isinstance(actual, Exception):
-        same = kind(expected) == kind(actual)
+        same = type_name(expected) == type_name(actual)
         return [] if same else [f"{what}: {actual!r:.200}, expected {expected!r:.200}"]
     return differences(expected, actual, what)
-
-
-def kind(outcome) -> str:
-    """The name of an exception's type. A NotImplementedError (of a kernel) is a RuntimeError: either will do."""
-    return type(outcome).__name__.lstrip("_").replace("NotImplementedError", "RuntimeError")
 
 
 # --- empty and 0-dim tensors -----------------------------------------------------------------------------------------
@@ -166,7 +148,7 @@ def test_empty_and_zero_dim(expression):
         values = np.linspace(-1.5, 2, int(np.prod(shape))).reshape(shape)
         theirs = torch.tensor(values, dtype=torch.float64, requires_grad=True)
         mine = to_tg(theirs)
-        expected, actual = outcome(torch, expression, x=theirs), outcome(tg, expression, x=mine)
+        expected, actual = evaluate(torch, expression, x=theirs), evaluate(tg, expression, x=mine)
         found = disagreement(expected, actual, str(shape))
         problems += found or different_gradients(expected, actual, theirs, mine, str(shape))
     assert not problems, "\n".join(problems)
@@ -184,7 +166,7 @@ def different_gradients(expected, actual, theirs, mine, what: str) -> list[str]:
         return [f"{what}: requires_grad differs" for what in untracked]
     weights = [torch.linspace(1, 2, e.numel(), dtype=e.dtype).reshape(e.shape) for e, _ in tracked]
     results = [
-        outcome(library, "l.autograd.grad(results, x, weights)", results=values, x=x, weights=weights)
+        evaluate(library, "l.autograd.grad(results, x, weights)", results=values, x=x, weights=weights)
         for library, values, x, weights in (
             (torch, [e for e, _ in tracked], theirs, weights),
             (tg, [a for _, a in tracked], mine, to_tg(weights)),
@@ -245,9 +227,9 @@ l.where(l.ones(2) > 0, l.ones(3), 1.0)
 @pytest.mark.parametrize("expression", WRONG)
 def test_wrong_arguments(expression):
     """The type of PyTorch's exception."""
-    expected, actual = outcome(torch, expression), outcome(tg, expression)
+    expected, actual = evaluate(torch, expression), evaluate(tg, expression)
     assert isinstance(expected, Exception), "PyTorch computes this"
-    assert kind(actual) == kind(expected), f"{actual!r:.200}, expected {expected!r:.200}"
+    assert type_name(actual) == type_name(expected), f"{actual!r:.200}, expected {expected!r:.200}"
 
 
 # --- promotion -------------------------------------------------------------------------------------------------------
@@ -300,7 +282,7 @@ def test_promotion(expression):
     for ((a_name, a), (b_name, b)), ((_, our_a), (_, our_b)) in pairs:
         tensors = isinstance(a, torch.Tensor) or isinstance(b, torch.Tensor)
         if tensors and torch.result_type(a, b) is not torch.complex32:  # which tensorgrad has not
-            expected, actual = outcome(torch, expression, a=a, b=b), outcome(tg, expression, a=our_a, b=our_b)
+            expected, actual = evaluate(torch, expression, a=a, b=b), evaluate(tg, expression, a=our_a, b=our_b)
             if (
                 (expression, a_name, b_name) in UNPROMOTED
                 or isinstance(expected, TypeError | AttributeError)
@@ -315,4 +297,4 @@ def test_dtype_functions():
     for a, b in itertools.product(DTYPES, DTYPES):
         for question in ("promote_types(l.{}, l.{})", "can_cast(l.{}, l.{})"):
             text = "l." + question.format(a, b)
-            assert str(outcome(tg, text)) == str(outcome(torch, text)), text
+            assert str(evaluate(tg, text)) == str(evaluate(torch, text)), text

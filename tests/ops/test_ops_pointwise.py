@@ -9,17 +9,15 @@ import numpy as np
 import pytest
 
 import tensorgrad as tg
+from tests.support.compare import evaluate
 
 torch = pytest.importorskip("torch")
 
 
-def outcome(lib, expression: str):
-    """The value as nested lists, with its dtype; or the exception's type."""
-    try:
-        value = eval(expression, {"l": lib, "np": np, "F": lib.nn.functional, "leaf": lambda v: leaf(lib, v)})
-    except Exception as error:
-        return type(error).__name__
-    return plain(value)
+def evaluated(lib, expression: str):
+    """Returns the value of an expression as nested lists, with its dtype; or the exception's type."""
+    value = evaluate(lib, expression, np=np, leaf=lambda v: leaf(lib, v))
+    return type(value).__name__ if isinstance(value, Exception) else plain(value)
 
 
 def leaf(lib, values):
@@ -33,8 +31,8 @@ def plain(value):
     return [plain(v) for v in value] if isinstance(value, tuple | list) else value
 
 
-def agree(expression: str) -> None:
-    expected, actual = outcome(torch, expression), outcome(tg, expression)
+def assert_agree(expression: str) -> None:
+    expected, actual = evaluated(torch, expression), evaluated(tg, expression)
     if isinstance(expected, tuple) and isinstance(actual, tuple):
         assert actual[0] == expected[0]
         np.testing.assert_allclose(actual[1], expected[1], rtol=1e-5, atol=1e-7)
@@ -90,7 +88,7 @@ F.prelu(l.tensor([[-1., 1.], [-2., 2.]]), l.tensor([0.5, 0.25]))
 
 @pytest.mark.parametrize("expression", VALUES)
 def test_value(expression):
-    agree(expression)
+    assert_agree(expression)
 
 
 GRADIENTS = """
@@ -117,7 +115,7 @@ l.autograd.grad(l.div(x := leaf([1., 2.]), 2, rounding_mode="floor").sum(), x)[0
 
 @pytest.mark.parametrize("expression", GRADIENTS)
 def test_gradient(expression):
-    agree(expression)
+    assert_agree(expression)
 
 
 ERRORS = """
@@ -168,8 +166,8 @@ F.prelu(l.ones(2, 3), l.ones(2))
 
 @pytest.mark.parametrize("expression", ERRORS)
 def test_error(expression):
-    assert isinstance(outcome(torch, expression), str), "PyTorch computes this"
-    agree(expression)
+    assert isinstance(evaluated(torch, expression), str), "PyTorch computes this"
+    assert_agree(expression)
 
 
 def test_tensors_are_keys():

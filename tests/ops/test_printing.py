@@ -40,12 +40,12 @@ def options(**kwargs):
         yield
 
 
-def ours(array, dtype_name=None, **kwargs):
+def our_text(array, dtype_name=None, **kwargs):
     kwargs.setdefault("default_dtype_names", USUAL)
     return format_tensor(array, dtype_name=dtype_name or array.dtype.name, **kwargs)
 
 
-def theirs(array):
+def torch_text(array):
     return repr(torch.from_numpy(array))
 
 
@@ -140,14 +140,14 @@ OPTIONS = [
 def test_same_text(name, kwargs):
     array = ARRAYS[name]
     with options(**kwargs):
-        assert ours(array) == theirs(array)
+        assert our_text(array) == torch_text(array)
 
 
 @pytest.mark.parametrize("dtype", NUMPY_DTYPES)
 @pytest.mark.parametrize("shape", [(), (0,), (2, 0), (3,), (2, 3), (2, 700)], ids=str)
 def test_every_dtype(dtype, shape):
     array = np.asarray(RANDOM.integers(0, 100, shape)).astype(dtype)
-    assert ours(array) == theirs(array)
+    assert our_text(array) == torch_text(array)
 
 
 @pytest.mark.parametrize("default", ["float32", "float64", "float16", "bfloat16"])
@@ -158,7 +158,7 @@ def test_default_dtype_is_left_out(dtype, default):
     torch.set_default_dtype(getattr(torch, default))
     try:
         for array in (np.ones(2, dtype), np.ones((0, 2), dtype), np.ones((), dtype)):
-            assert ours(array, default_dtype_names=unsaid) == theirs(array)
+            assert our_text(array, default_dtype_names=unsaid) == torch_text(array)
     finally:
         torch.set_default_dtype(before)
 
@@ -169,18 +169,18 @@ def test_types_numpy_does_not_have(dtype, values):
     ml_dtypes = pytest.importorskip("ml_dtypes", reason="needs ml_dtypes: NumPy alone has no such type")
     expected = torch.tensor(values, dtype=torch.float32).to(getattr(torch, dtype))
     raw = expected.view(torch.int16 if dtype == "bfloat16" else torch.uint8).numpy()
-    assert ours(raw.view(getattr(ml_dtypes, dtype))) == repr(expected)
+    assert our_text(raw.view(getattr(ml_dtypes, dtype))) == repr(expected)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "bool", "complex64"])
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3)], ids=str)
 def test_meta(shape, dtype):
     expected = torch.empty(shape, dtype=getattr(torch, dtype), device="meta")
-    assert ours(None, dtype, is_meta=True, shape=shape) == repr(expected)
-    assert ours(None, dtype, is_meta=True, shape=shape, device="meta") == repr(expected)
+    assert our_text(None, dtype, is_meta=True, shape=shape) == repr(expected)
+    assert our_text(None, dtype, is_meta=True, shape=shape, device="meta") == repr(expected)
     if expected.is_floating_point():
         expected.requires_grad_()
-        assert ours(None, dtype, is_meta=True, shape=shape, requires_grad=True) == repr(expected)
+        assert our_text(None, dtype, is_meta=True, shape=shape, requires_grad=True) == repr(expected)
 
 
 # Between them the sizes and widths put the end of the last line on both sides of where a suffix no longer fits.
@@ -192,35 +192,35 @@ def test_autograd_suffixes(size, linewidth):
     with options(linewidth=linewidth):
         for tensor in (leaf, result, wide):
             name = type(tensor.grad_fn).__name__ if tensor.grad_fn is not None else None
-            assert ours(tensor.detach().numpy(), requires_grad=True, grad_fn=name) == repr(tensor)
+            assert our_text(tensor.detach().numpy(), requires_grad=True, grad_fn=name) == repr(tensor)
 
 
 @pytest.mark.parametrize("shape", [(2,), (40,), (2, 30), ()], ids=str)
 def test_prefix_of_parameters_and_subclasses(shape):
     values = torch.ones(shape)
-    text = ours(values.numpy(), requires_grad=True, prefix="Parameter containing:\ntensor(")
+    text = our_text(values.numpy(), requires_grad=True, prefix="Parameter containing:\ntensor(")
     assert text == repr(torch.nn.Parameter(values))
 
     class Measured(torch.Tensor):
         pass
 
-    assert ours(values.numpy(), prefix="Measured(") == repr(values.as_subclass(Measured))
+    assert our_text(values.numpy(), prefix="Measured(") == repr(values.as_subclass(Measured))
 
 
 def test_device_comes_before_the_dtype():
-    text = ours(np.ones(2), device="cuda:0", requires_grad=True)
+    text = our_text(np.ones(2), device="cuda:0", requires_grad=True)
     assert text == "tensor([1., 1.], device='cuda:0', dtype=torch.float64, requires_grad=True)"
-    text = ours(np.ones((0, 2)), device="cuda:1")
+    text = our_text(np.ones((0, 2)), device="cuda:1")
     assert text == "tensor([], device='cuda:1', size=(0, 2), dtype=torch.float64)"
 
 
 def test_shape_comes_first():
     with printoptions(shape=True):
-        assert ours(np.ones((1, 2), "int32")) == "tensor([[1, 1]], shape=(1, 2), dtype=torch.int32)"
-        assert ours(np.array(7)) == "tensor(7, shape=())"
-        text = ours(None, "float32", is_meta=True, shape=(2,))
+        assert our_text(np.ones((1, 2), "int32")) == "tensor([[1, 1]], shape=(1, 2), dtype=torch.int32)"
+        assert our_text(np.array(7)) == "tensor(7, shape=())"
+        text = our_text(None, "float32", is_meta=True, shape=(2,))
         assert text == "tensor(..., shape=(2,), device='meta', size=(2,))"
-    assert ours(np.array(7)) == "tensor(7)"
+    assert our_text(np.array(7)) == "tensor(7)"
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_printoptions_restores_after_an_error():
 
 def test_infinite_linewidth_keeps_rows_whole():
     with printoptions(linewidth=inf):
-        assert "\n" not in ours(np.arange(900))
+        assert "\n" not in our_text(np.arange(900))
 
 
 @pytest.mark.parametrize(
@@ -315,7 +315,7 @@ class Remote:
 def test_only_shown_elements_leave_the_device(shape):
     array = np.arange(np.prod(shape), dtype="float32").reshape(shape)
     Remote.fetched = 0
-    assert ours(Remote(array), "float32") == theirs(array)
+    assert our_text(Remote(array), "float32") == torch_text(array)
     shown = int(np.prod([min(n, 6) for n in shape])) if array.size > 1000 else array.size
     assert Remote.fetched == shown
 
@@ -323,7 +323,7 @@ def test_only_shown_elements_leave_the_device(shape):
 def test_printing_writes_nothing():
     array = np.array([-1.5, nan, 3, 1e9])
     array.flags.writeable = False
-    assert "nan" in ours(array)
+    assert "nan" in our_text(array)
 
 
 FLOATS = st.one_of(
@@ -378,5 +378,5 @@ def test_any_array_any_options(array, kwargs, requires_grad):
     requires_grad = requires_grad and (tensor.is_floating_point() or tensor.is_complex())
     tensor.requires_grad_(requires_grad)
     with options(**kwargs):
-        assert ours(array, requires_grad=requires_grad) == repr(tensor)
+        assert our_text(array, requires_grad=requires_grad) == repr(tensor)
     assert printing.get_printoptions() == {**torch._tensor_str.get_printoptions(), "shape": False}

@@ -53,10 +53,11 @@ def torch_dtype(dtype):
 
 
 def array_of(t):
+    """Returns a tensor of torch as an array, of bfloat16 if that is its dtype."""
     return t.view(torch.int16).numpy().view(bfloat16) if t.dtype == torch.bfloat16 else t.numpy()
 
 
-def check(ours, theirs, gen, oracle, scale=None):
+def assert_same_draws(ours, theirs, gen, oracle, scale=None):
     """Equal values, or within ULPS of `scale` (the size of the numbers that were added up) if it is given."""
     theirs = array_of(theirs)
     assert ours.shape == theirs.shape and ours.dtype == theirs.dtype and ours.flags.c_contiguous
@@ -67,13 +68,13 @@ def check(ours, theirs, gen, oracle, scale=None):
         assert ours.tobytes() == theirs.tobytes()
     elif ours.dtype.kind == "c":
         real = ours.real.dtype
-        assert_close(ours.reshape(-1).view(real), theirs.reshape(-1).view(real), scale)
+        assert_within_ulps(ours.reshape(-1).view(real), theirs.reshape(-1).view(real), scale)
     else:
-        assert_close(ours, theirs, scale)
-    same_state(gen, oracle, exact)
+        assert_within_ulps(ours, theirs, scale)
+    assert_same_state(gen, oracle, exact)
 
 
-def assert_close(ours, theirs, scale):
+def assert_within_ulps(ours, theirs, scale):
     unit = {"float32": 2.0**-23, "float64": 2.0**-52, "float16": 2.0**-10, "bfloat16": 2.0**-7}[theirs.dtype.name]
     ours, theirs = ours.astype(np.float64), theirs.astype(np.float64)
     allowed = ULPS * (16 if last_bit() else 1) * unit * (np.abs(theirs) + scale)
@@ -81,7 +82,7 @@ def assert_close(ours, theirs, scale):
     assert (np.abs(ours - theirs)[different] <= allowed[different]).all()
 
 
-def same_state(gen, oracle, exact=True):
+def assert_same_state(gen, oracle, exact=True):
     ours, theirs = gen.state_bytes(), oracle.get_state().numpy()
     if not exact:  # the half pair of normals that is kept may differ as other normals do
         kept = slice(5024, 5032)
@@ -97,7 +98,7 @@ def same_state(gen, oracle, exact=True):
 def test_seeds(seed):
     ours, theirs = twins(seed)
     assert ours.initial_seed() == theirs.initial_seed()
-    same_state(ours, theirs)
+    assert_same_state(ours, theirs)
 
 
 @pytest.mark.parametrize("seed", [2**64, -(2**63) - 1, 1.5, True, "a"])
@@ -110,7 +111,7 @@ def test_bad_seeds_raise_what_pytorch_raises(seed):
 
 
 def test_a_new_generator_starts_as_pytorchs():
-    same_state(Generator(), torch.Generator())
+    assert_same_state(Generator(), torch.Generator())
     assert str(Generator().device) == "cpu"
 
 
@@ -119,23 +120,23 @@ def test_states_interchange(drawn):
     ours, theirs = twins(3)
     ours.words(drawn)
     torch.empty(drawn).uniform_(generator=theirs)
-    same_state(ours, theirs)
+    assert_same_state(ours, theirs)
     taken, given = Generator(), torch.Generator()
     taken.set_state_bytes(theirs.get_state().numpy())
     given.set_state(torch.from_numpy(ours.state_bytes()))
-    same_state(taken, theirs)
-    same_state(ours, given)
-    check(sample.uniform(taken, (700,), F32), torch.rand(700, generator=given), taken, given)
+    assert_same_state(taken, theirs)
+    assert_same_state(ours, given)
+    assert_same_draws(sample.uniform(taken, (700,), F32), torch.rand(700, generator=given), taken, given)
 
 
 def test_the_kept_half_pair_is_part_of_the_state():
     ours, theirs = twins(3)
-    check(sample.normal(ours, (3,), F32), torch.randn(3, generator=theirs), ours, theirs)
+    assert_same_draws(sample.normal(ours, (3,), F32), torch.randn(3, generator=theirs), ours, theirs)
     assert ours.next_normal is not None
     again = Generator()
     again.set_state_bytes(theirs.get_state().numpy())
     assert again.next_normal == ours.next_normal
-    check(sample.normal(again, (2,), F32), torch.randn(2, generator=theirs), again, theirs)
+    assert_same_draws(sample.normal(again, (2,), F32), torch.randn(2, generator=theirs), again, theirs)
     again.manual_seed(3)
     assert again.next_normal is None
 
@@ -164,7 +165,7 @@ def test_copies_continue_on_their_own():
 def test_the_default_generator():
     assert G.manual_seed(5) is G.default_generator and G.initial_seed() == 5
     torch.manual_seed(5)
-    same_state(G.default_generator, torch.default_generator)
+    assert_same_state(G.default_generator, torch.default_generator)
     assert G.manual_seed(1.5).initial_seed() == 1
     assert G.seed() == G.initial_seed() and 0 <= G.initial_seed() < 2**64
 
@@ -219,7 +220,7 @@ def test_uniform(dtype, low, high):
         ours, theirs = twins(seed)
         for n in (*SIZES, 40001):
             expected = torch.empty(n, dtype=torch_dtype(dtype)).uniform_(low, high, generator=theirs)
-            check(sample.uniform(ours, (n,), dtype, low, high), expected, ours, theirs)
+            assert_same_draws(sample.uniform(ours, (n,), dtype, low, high), expected, ours, theirs)
 
 
 @pytest.mark.parametrize("dtype", FLOATS + COMPLEX)
@@ -232,7 +233,7 @@ def test_normal(dtype, mean, std):
                 expected = torch.empty(n, dtype=torch_dtype(dtype)).normal_(mean, std, generator=theirs)
                 small = n * (2 if dtype.kind == "c" else 1) < 16
                 got = sample.normal(ours, (n,), dtype, mean, std)
-                check(got, expected, ours, theirs, None if small else mean)
+                assert_same_draws(got, expected, ours, theirs, None if small else mean)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -245,7 +246,7 @@ def test_normal_tensor(dtype):
             torch.from_numpy(v.astype(F64)).to(torch_dtype(dtype)) if isinstance(v, np.ndarray) else v for v in (a, b)
         ]
         expected = torch.normal(*as_torch, generator=theirs)
-        check(sample.normal_tensor(ours, a, b), expected, ours, theirs, 3.0)
+        assert_same_draws(sample.normal_tensor(ours, a, b), expected, ours, theirs, 3.0)
     with pytest.raises(RuntimeError, match=r"normal expects all elements of std >= 0\.0"):
         sample.normal_tensor(Generator(), mean, -std)
 
@@ -278,7 +279,7 @@ def test_strided_arrays_are_filled_in_pytorchs_order(layout, dtype):
         ours, theirs = twins(8)
         assert sample.fill(view, sampler, ours, *args) is view
         getattr(torch.as_strided(oracle, view.shape, strides, start // dtype.itemsize), method)(*args, generator=theirs)
-        check(memory, oracle, ours, theirs, 0.3 if sampler is sample.normal else None)
+        assert_same_draws(memory, oracle, ours, theirs, 0.3 if sampler is sample.normal else None)
 
 
 # --- integers, permutations, coins -----------------------------------------------------------------------------------
@@ -290,7 +291,7 @@ def test_random_over_the_whole_type(dtype):
         ours, theirs = twins(seed)
         for n in SIZES:
             expected = torch.empty(n, dtype=torch_dtype(dtype)).random_(generator=theirs)
-            check(sample.random(ours, (n,), dtype), expected, ours, theirs)
+            assert_same_draws(sample.random(ours, (n,), dtype), expected, ours, theirs)
 
 
 RANGES = [
@@ -313,17 +314,17 @@ def test_randint(dtype):
                     sample.randint(ours, (n,), dtype, low, high)
                 assert str(raised.value) == str(error).splitlines()[0]
             else:
-                check(sample.randint(ours, (n,), dtype, low, high), expected, ours, theirs)
+                assert_same_draws(sample.randint(ours, (n,), dtype, low, high), expected, ours, theirs)
 
 
 @pytest.mark.parametrize("n", [*SIZES, 384, 385, 50000])
 def test_randperm(n):
     for seed in SEEDS:
         ours, theirs = twins(seed)
-        check(permutation.randperm(ours, n), torch.randperm(n, generator=theirs), ours, theirs)
+        assert_same_draws(permutation.randperm(ours, n), torch.randperm(n, generator=theirs), ours, theirs)
         if n < 2000:
             expected = torch.randperm(n, generator=theirs, dtype=torch.float16)
-            check(permutation.randperm(ours, n, np.dtype("float16")), expected, ours, theirs)
+            assert_same_draws(permutation.randperm(ours, n, np.dtype("float16")), expected, ours, theirs)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 8, 40])
@@ -349,7 +350,7 @@ def test_bernoulli(dtype):
         ours, theirs = twins(2)
         for n in (*SIZES, 40001):
             expected = torch.empty(n, dtype=torch_dtype(dtype)).bernoulli_(p, generator=theirs)
-            check(sample.bernoulli(ours, (n,), dtype, p), expected, ours, theirs)
+            assert_same_draws(sample.bernoulli(ours, (n,), dtype, p), expected, ours, theirs)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -359,9 +360,11 @@ def test_bernoulli_tensor(dtype):
         for n in SIZES:
             p = np.random.default_rng(n).random((n, 3)).astype(dtype)
             probabilities = torch.from_numpy(p.astype(F64)).to(torch_dtype(dtype))
-            check(sample.bernoulli_tensor(ours, p), torch.bernoulli(probabilities, generator=theirs), ours, theirs)
+            assert_same_draws(
+                sample.bernoulli_tensor(ours, p), torch.bernoulli(probabilities, generator=theirs), ours, theirs
+            )
             expected = torch.empty(n, 3, dtype=torch.int32).bernoulli_(probabilities, generator=theirs)
-            check(sample.bernoulli_tensor(ours, p, np.dtype("int32")), expected, ours, theirs)
+            assert_same_draws(sample.bernoulli_tensor(ours, p, np.dtype("int32")), expected, ours, theirs)
     with pytest.raises(RuntimeError, match="Expected p_in >= 0 && p_in <= 1 to be true, but got false"):
         sample.bernoulli_tensor(Generator(), np.array([0.5, 1.5]))
 
@@ -373,7 +376,7 @@ def test_dropout_mask(dtype):
             torch.manual_seed(n)
             ours = Generator().manual_seed(n)
             expected = torch.nn.functional.dropout(torch.ones(n, dtype=torch_dtype(dtype)), p)
-            check(sample.dropout_mask(ours, (n,), dtype, p), expected, ours, torch.default_generator)
+            assert_same_draws(sample.dropout_mask(ours, (n,), dtype, p), expected, ours, torch.default_generator)
 
 
 def test_dropout_of_a_transposed_input():
@@ -392,10 +395,14 @@ def test_continuous_distributions(dtype):
         ours, theirs = twins(seed)
         for n in SIZES:
             x = torch.empty(n, dtype=torch_dtype(dtype))
-            check(sample.exponential(ours, (n,), dtype, 1.5), x.exponential_(1.5, generator=theirs), ours, theirs, 0)
-            check(sample.cauchy(ours, (n,), dtype, 0.5, 1.5), x.cauchy_(0.5, 1.5, generator=theirs), ours, theirs, 1)
+            assert_same_draws(
+                sample.exponential(ours, (n,), dtype, 1.5), x.exponential_(1.5, generator=theirs), ours, theirs, 0
+            )
+            assert_same_draws(
+                sample.cauchy(ours, (n,), dtype, 0.5, 1.5), x.cauchy_(0.5, 1.5, generator=theirs), ours, theirs, 1
+            )
             expected = x.log_normal_(0.1, 0.5, generator=theirs)
-            check(sample.log_normal(ours, (n,), dtype, 0.1, 0.5), expected, ours, theirs, 0)
+            assert_same_draws(sample.log_normal(ours, (n,), dtype, 0.1, 0.5), expected, ours, theirs, 0)
 
 
 @pytest.mark.parametrize("dtype", FLOATS + INTEGERS[:-1])
@@ -403,7 +410,7 @@ def test_geometric(dtype):
     for n in SIZES:
         ours, theirs = twins(n)
         expected = torch.empty(n, dtype=torch_dtype(dtype)).geometric_(0.2, generator=theirs)
-        check(sample.geometric(ours, (n,), dtype, 0.2), expected, ours, theirs)
+        assert_same_draws(sample.geometric(ours, (n,), dtype, 0.2), expected, ours, theirs)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -419,10 +426,10 @@ def test_multinomial(dtype, count, replacement):
         got = sample.multinomial(ours, w, count, replacement)
         if dtype.itemsize == 2 and not replacement and count > 1:
             # Quotients of 16-bit numbers tie, and then PyTorch's order is arbitrary: compare what was chosen for.
-            same_state(ours, theirs)
+            assert_same_state(ours, theirs)
             assert (got == expected.numpy()).mean() > 0.8
         else:
-            check(got, expected, ours, theirs)
+            assert_same_draws(got, expected, ours, theirs)
 
 
 @pytest.mark.parametrize("bad", [-1.0, np.inf, np.nan, 0.0])
@@ -444,17 +451,19 @@ def test_samplers_by_rejection(dtype):
         for most in (0.0, 0.5, 5, 12, 300):
             rate = (rng.random(100) * most).astype(dtype)
             expected = torch.poisson(torch.from_numpy(rate), generator=theirs)
-            check(rejection.poisson(ours, rate), expected, ours, theirs)
+            assert_same_draws(rejection.poisson(ours, rate), expected, ours, theirs)
         for tosses in (3, 20, 1000):
             count, prob = np.full(150, tosses, dtype), rng.random(150).astype(dtype)
             prob[:2] = 0, 1
             expected = torch.binomial(torch.from_numpy(count), torch.from_numpy(prob), generator=theirs)
-            check(rejection.binomial(ours, count, prob), expected, ours, theirs)
+            assert_same_draws(rejection.binomial(ours, count, prob), expected, ours, theirs)
         alpha = (rng.random((40, 5)) * 3).astype(dtype)
         as_torch = torch.from_numpy(alpha)
         expected = torch._standard_gamma(as_torch, generator=theirs)
-        check(rejection.standard_gamma(ours, alpha), expected, ours, theirs, 0)
-        check(rejection.dirichlet(ours, alpha), torch._sample_dirichlet(as_torch, generator=theirs), ours, theirs, 0)
+        assert_same_draws(rejection.standard_gamma(ours, alpha), expected, ours, theirs, 0)
+        assert_same_draws(
+            rejection.dirichlet(ours, alpha), torch._sample_dirichlet(as_torch, generator=theirs), ours, theirs, 0
+        )
     with pytest.raises(RuntimeError, match="invalid Poisson rate, expected rate to be non-negative"):
         rejection.poisson(Generator(), np.array([-1.0]))
 
@@ -466,7 +475,7 @@ def test_rrelu_noise(dtype):
     ours, expected = Generator().manual_seed(3), torch.empty(10, 10, dtype=torch_dtype(dtype))
     as_torch = torch.from_numpy(x.astype(F64)).to(torch_dtype(dtype))
     torch.ops.aten.rrelu_with_noise(as_torch, expected, 0.1, 0.3, True)
-    check(sample.rrelu_noise(ours, x, 0.1, 0.3), expected, ours, torch.default_generator, 0)
+    assert_same_draws(sample.rrelu_noise(ours, x, 0.1, 0.3), expected, ours, torch.default_generator, 0)
 
 
 # --- all together ----------------------------------------------------------------------------------------------------
@@ -478,11 +487,13 @@ def test_mixed_calls_keep_in_step():
     for n in (1, 5, 15, 16, 33, 100, 4097):
         bound = n**-0.5
         expected = torch.empty(n, 3).uniform_(-bound, bound, generator=theirs)
-        check(sample.uniform(ours, (n, 3), F32, -bound, bound), expected, ours, theirs)
-        check(sample.normal(ours, (n,), F64), torch.randn(n, generator=theirs, dtype=torch.float64), ours, theirs, 0)
-        check(permutation.randperm(ours, n), torch.randperm(n, generator=theirs), ours, theirs, 0)
+        assert_same_draws(sample.uniform(ours, (n, 3), F32, -bound, bound), expected, ours, theirs)
+        assert_same_draws(
+            sample.normal(ours, (n,), F64), torch.randn(n, generator=theirs, dtype=torch.float64), ours, theirs, 0
+        )
+        assert_same_draws(permutation.randperm(ours, n), torch.randperm(n, generator=theirs), ours, theirs, 0)
         expected = torch.randint(-3, 12, (n, 2), generator=theirs)
-        check(sample.randint(ours, (n, 2), I64, -3, 12), expected, ours, theirs, 0)
-        check(sample.normal(ours, (3,), F32), torch.randn(3, generator=theirs), ours, theirs, 0)
+        assert_same_draws(sample.randint(ours, (n, 2), I64, -3, 12), expected, ours, theirs, 0)
+        assert_same_draws(sample.normal(ours, (3,), F32), torch.randn(3, generator=theirs), ours, theirs, 0)
         expected = torch.empty(n, dtype=torch.bool).bernoulli_(0.3, generator=theirs)
-        check(sample.bernoulli(ours, (n,), np.dtype("bool"), 0.3), expected, ours, theirs, 0)
+        assert_same_draws(sample.bernoulli(ours, (n,), np.dtype("bool"), 0.3), expected, ours, theirs, 0)

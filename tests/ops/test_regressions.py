@@ -104,8 +104,8 @@ def names(library) -> dict:
     return {"torch": library, "F": library.nn.functional, "np": np, "x": x, "twice": twice}
 
 
-def outcome(library, text: str):
-    """What a row's result is, as plain values."""
+def result_of(library, text: str):
+    """Returns the result of an expression, or `r` of statements, as plain values."""
     scope = names(library)
     exec(text if "\n" in text else f"r = {text}", scope)
     return plain(scope["r"])
@@ -115,7 +115,7 @@ def outcome(library, text: str):
 @pytest.mark.filterwarnings("ignore")
 def test_alike(text):
     """Values, dtypes, whether a gradient is required, and whatever else the row looks at."""
-    assert_alike(outcome(tensorgrad, text), outcome(torch, text), 1e-6, text)
+    assert_alike(result_of(tensorgrad, text), result_of(torch, text), 1e-6, text)
 
 
 @pytest.mark.parametrize("text", ERRORS)
@@ -123,7 +123,7 @@ def test_errors(text):
     """The same type of error as torch's."""
     for library in (tensorgrad, torch):
         with pytest.raises(ERRORS[text]):
-            outcome(library, text)
+            result_of(library, text)
 
 
 @pytest.mark.parametrize("batch", [1, 4, 40])

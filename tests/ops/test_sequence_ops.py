@@ -6,17 +6,13 @@ Most tests are scenarios that run under tensorgrad and under torch, and must com
 import numpy as np
 
 from tests.support.alike import alike, error
+from tests.support.compare import outcome
 
 
 def failures(*calls):
-    """What each call raises: the type's name and the text's beginning."""
-    found = []
-    for call in calls:
-        try:
-            found.append(call())
-        except Exception as error:
-            found.append(type(error).__name__)
-    return found
+    """Returns the name of the type that each call raises, or what the call returns."""
+    found = map(outcome, calls)
+    return [type(made).__name__ if isinstance(made, Exception) else made for made in found]
 
 
 # --- connectionist temporal classification --------------------------------------------------------------------------

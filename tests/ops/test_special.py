@@ -33,8 +33,8 @@ def theirs(function, *arrays):
     return function(*map(torch.tensor, arrays)).numpy()
 
 
-def drawn(low: float, high: float, count: int = 40):
-    """Numbers between powers of ten."""
+def powers_of_ten(low: float, high: float, count: int = 40):
+    """Returns random values from 10**low to 10**high, uniform in their logarithms."""
     return 10 ** np.random.default_rng(0).uniform(low, high, count)
 
 
@@ -58,7 +58,7 @@ EDGES = np.array([0.0, -0.0, 1e-300, -1e-300, 1e-20, 1.0, -1.0, 2.0, 4.0, 4.5, -
 
 @pytest.mark.parametrize("name", BESSEL)
 def test_bessel_functions_are_exact(name):
-    x = np.concatenate([drawn(-10, 2), [1.9, 2.1, 3.9, 4.1]])
+    x = np.concatenate([powers_of_ten(-10, 2), [1.9, 2.1, 3.9, 4.1]])
     expected = exact(BESSEL[name], x)
     size = np.where(x > 1, np.minimum(1.0, x**-0.5), np.abs(expected)) if name[:7] == "bessel_" else np.abs(expected)
     assert (np.abs(ours(getattr(tg.special, name), x) - expected) / size).max() < 4e-15
@@ -90,7 +90,7 @@ def test_waves_keep_their_phase_far_away():
 
 
 def test_airy_function_is_exact():
-    x = np.concatenate([-drawn(-5, 2), drawn(-5, 2), [-2.6, -2.4, 1.4, 1.6, 0.0]])
+    x = np.concatenate([-powers_of_ten(-5, 2), powers_of_ten(-5, 2), [-2.6, -2.4, 1.4, 1.6, 0.0]])
     expected = exact(mpmath.airyai, x)
     size = np.where(x < -1, np.abs(x) ** -0.25, np.abs(expected))
     limit = 1e-14 + 4e-16 * np.abs(x) ** 1.5  # its exponent, or phase, is 2/3 x^1.5
@@ -134,7 +134,7 @@ def test_polynomials_are_torchs(name):
 
 @pytest.mark.parametrize("kind", ANGLES)
 def test_chebyshev_polynomials_of_high_degree_are_exact(kind):
-    x = np.concatenate([np.linspace(-0.99, 0.99, 12), 1 - drawn(-15, -3, 8), drawn(-15, -3, 8) - 1])
+    x = np.concatenate([np.linspace(-0.99, 0.99, 12), 1 - powers_of_ten(-15, -3, 8), powers_of_ten(-15, -3, 8) - 1])
     for degree in (9, 20, 1000):
         expected = exact(lambda x: ANGLES[kind](degree, mpmath.acos(x)), x)
         result = ours(getattr(tg.special, f"chebyshev_polynomial_{kind}"), x, np.array(float(degree)))

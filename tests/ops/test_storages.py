@@ -11,6 +11,7 @@ import zipfile
 import pytest
 
 import tensorgrad as tg
+from tests.support.compare import saved
 
 torch = pytest.importorskip("torch", reason="the tests compare with torch")
 LIBRARIES = pytest.mark.parametrize("lib", [tg, torch], ids=["tensorgrad", "torch"])
@@ -19,34 +20,27 @@ CASTS = ["bool", "byte", "char", "short", "int", "long", "half", "bfloat16", "fl
 pytestmark = pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
 
 
-def saved(lib, value, **options):
-    file = io.BytesIO()
-    lib.save(value, file, **options)
-    file.seek(0)
-    return file
-
-
 @pytest.mark.parametrize("zipped", [True, False])
 @pytest.mark.parametrize("weights_only", [True, False])
 @pytest.mark.parametrize("writer", [tg, torch], ids=["tensorgrad", "torch"])
 def test_storages_among_other_values_come_back_as_storages(writer, zipped, weights_only):
     x = writer.arange(6.0)
     value = {"typed": [x.storage()], "part": x[2:], "other": (writer.arange(3).storage(),)}
-    found = tg.load(saved(writer, value, _use_new_zipfile_serialization=zipped), weights_only=weights_only)
+    found = tg.load(saved(value, writer, _use_new_zipfile_serialization=zipped), weights_only=weights_only)
     typed, (other,) = found["typed"][0], found["other"]
     assert type(typed) is type(other) is tg.TypedStorage
     assert typed.dtype is tg.float32 and typed.tolist() == list(range(6))
     assert other.dtype is tg.int64 and other.tolist() == [0, 1, 2]
     assert found["part"].data_ptr() == typed.data_ptr() + 8
     if writer is tg:
-        theirs = torch.load(saved(tg, value, _use_new_zipfile_serialization=zipped), weights_only=weights_only)
+        theirs = torch.load(saved(value, tg, _use_new_zipfile_serialization=zipped), weights_only=weights_only)
         assert type(theirs["typed"][0]) is torch.TypedStorage and theirs["typed"][0].tolist() == list(range(6))
 
 
 @pytest.mark.parametrize("zipped", [True, False])
 def test_untyped_storages_among_other_values(zipped):
     memory = tg.arange(3, dtype=tg.int16).untyped_storage()
-    found = tg.load(saved(tg, [memory, {"again": memory}], _use_new_zipfile_serialization=zipped))
+    found = tg.load(saved([memory, {"again": memory}], tg, _use_new_zipfile_serialization=zipped))
     assert isinstance(found[0], tg.UntypedStorage) and found[0].tolist() == memory.tolist()
     assert found[1]["again"].data_ptr() == found[0].data_ptr()
 
@@ -54,7 +48,7 @@ def test_untyped_storages_among_other_values(zipped):
 @pytest.mark.parametrize("order, swapped", [("BIG", True), ("LITTLE", False), ("NATIVE", sys.byteorder == "big")])
 @LIBRARIES
 def test_a_file_that_does_not_say_its_byte_order(lib, order, swapped):
-    file, plain = saved(lib, lib.tensor([1, 2], dtype=lib.int16)), io.BytesIO()
+    file, plain = saved(lib.tensor([1, 2], dtype=lib.int16), lib), io.BytesIO()
     with zipfile.ZipFile(file) as old, zipfile.ZipFile(plain, "w") as new:
         for name in old.namelist():
             if not name.endswith("byteorder"):
@@ -105,7 +99,7 @@ def test_storages_on_meta(lib, size):
         with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor; no data!"):
             memory.cpu()
         with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor; no data!"):
-            saved(lib, memory)
+            saved(memory, lib)
     x = lib.empty(3, device="meta")
     memory = x.untyped_storage()
     assert memory.nbytes() == 12 and memory.data_ptr() == x.data_ptr() == 0
@@ -168,7 +162,7 @@ def test_storages_are_pickled_and_copied_with_their_tensors():
     loaded = pickle.loads(pickle.dumps(x.untyped_storage()))
     assert type(loaded) is tg.UntypedStorage and loaded.tolist() == x.untyped_storage().tolist()
     seen = []
-    found = tg.load(saved(tg, {"x": x}), map_location=lambda memory, place: seen.append(type(memory)) or memory)
+    found = tg.load(saved({"x": x}, tg), map_location=lambda memory, place: seen.append(type(memory)) or memory)
     assert seen == [tg.UntypedStorage] and found["x"].tolist() == x.tolist()
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import warnings
 
 import pytest
 
 import tensorgrad as tg
+from tests.support.processes import output_of
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle of these tests and is not installed")
 
@@ -179,6 +178,5 @@ def test_the_report_of_the_machine():
     told = [re.findall(r"(?m)^([A-Z][\w /]+):", module.get_pretty_env_info().partition("\nCPU:")[0])
             for module in (ours, theirs)]  # fmt: skip
     assert told[0] == told[1]
-    command = [sys.executable, "-m", "tensorgrad.utils.collect_env"]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    printed = output_of(None, "-m", "tensorgrad.utils.collect_env")
     assert "PyTorch version: 2" in printed and re.search(r"\[pip3\] numpy==", printed)

@@ -11,21 +11,17 @@ from tensorgrad.dispatch.kernel_tables import OPS
 from tensorgrad.dispatch.twins import twin_kernel
 from tensorgrad.kernels.array import grid as grid_kernels
 from tensorgrad.kernels.array import interpolate as kernels
+from tests.support.compare import assert_close
 
 torch = pytest.importorskip("torch", reason="torch is the oracle of these tests")
+from tests.conformance.opdb_bridge import to_tg  # noqa: E402
+
 F, G = torch.nn.functional, tg.nn.functional
 
 
-def ours(t, requires_grad=False):
-    if t.dtype is torch.bfloat16:
-        return tg.tensor(t.detach().float().numpy()).to(tg.bfloat16).requires_grad_(requires_grad)
-    return tg.from_numpy(t.detach().numpy().copy()).requires_grad_(requires_grad)
-
-
-def same(actual, expected, tolerance=1e-5):
-    np.testing.assert_allclose(
-        actual.detach().numpy().astype(np.float64), expected.detach().double().numpy(), tolerance, tolerance
-    )
+def leaf(t, requires_grad=False):
+    """Returns a copy of a torch tensor as a leaf of tensorgrad."""
+    return to_tg(t.detach()).requires_grad_(requires_grad)
 
 
 @pytest.fixture(autouse=True)
@@ -73,17 +69,17 @@ def test_interpolate_and_its_gradient(ndim, mode, dtype):
         y = F.interpolate(x, **kw)
         if "aa" in mode and y.shape[-1] == 1:  # see test_one_wide_pictures
             continue
-        mine = ours(x, True)
+        mine = leaf(x, True)
         z = G.interpolate(mine, **kw)
-        assert z.dtype is ours(y).dtype and z.is_contiguous()
+        assert z.dtype is leaf(y).dtype and z.is_contiguous()
         tolerance = 1e-5 if dtype is torch.float32 else 1e-10
-        same(z, y, tolerance)
+        assert_close(z, y, tolerance)
         if "aa" in mode and any(n == m for n, m in zip(x.shape[2:], y.shape[2:])):
             continue  # torch's result then forgets the factor and its gradient does not
         w = torch.randn_like(y)
         (g,) = torch.autograd.grad(y, x, w)
-        (h,) = tg.autograd.grad(z, mine, ours(w))
-        same(h, g, tolerance)
+        (h,) = tg.autograd.grad(z, mine, leaf(w))
+        assert_close(h, g, tolerance)
 
 
 @pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear", "bicubic", "bilinear aa", "bicubic aa"])
@@ -95,7 +91,7 @@ def test_uint8_images_are_equal(mode):
             x = torch.randint(0, 256, (2, channels, rng.choice((5, 8, 31)), rng.choice((5, 8, 31))), dtype=torch.uint8)
             if int(x.shape[-1] * kw["scale_factor"][1] if "scale_factor" in kw else kw["size"][1]) == 1:
                 continue  # see test_one_wide_pictures
-            y, z = F.interpolate(x, **kw), G.interpolate(ours(x), **kw)
+            y, z = F.interpolate(x, **kw), G.interpolate(leaf(x), **kw)
             assert z.dtype is tg.uint8
             assert (z.numpy() == y.numpy()).all(), (mode, kw, x.shape)
 
@@ -103,7 +99,7 @@ def test_uint8_images_are_equal(mode):
 def test_nearest_forgets_the_factor_in_small_pictures_only():
     for size in ((5, 5), (60, 60)):
         x = torch.rand(1, 1, *size)
-        y, z = (f.interpolate(t, scale_factor=2.19) for f, t in ((F, x), (G, ours(x))))
+        y, z = (f.interpolate(t, scale_factor=2.19) for f, t in ((F, x), (G, leaf(x))))
         assert (z.numpy() == y.numpy()).all()
 
 
@@ -112,7 +108,7 @@ def test_large_sizes_round_their_places_like_torch():
     for mode in ("bilinear", "bicubic"):
         for align in (False, True):
             kw = {"size": (3, 1733), "mode": mode, "align_corners": align}
-            same(G.interpolate(ours(x), **kw), F.interpolate(x, **kw), 2e-6)
+            assert_close(G.interpolate(leaf(x), **kw), F.interpolate(x, **kw), 2e-6)
 
 
 def test_one_wide_pictures():
@@ -121,7 +117,7 @@ def test_one_wide_pictures():
     for mode in ("bilinear", "bicubic", "lanczos"):
         y = G.interpolate(x, size=(3, 1), mode=mode, antialias=True)
         wide = G.interpolate(x.mT, size=(1, 3), mode=mode, antialias=True)
-        same(y, torch.from_numpy(wide.mT.numpy().copy()))
+        assert_close(y, torch.from_numpy(wide.mT.numpy().copy()))
 
 
 @pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
@@ -129,7 +125,7 @@ def test_infinities_stay_where_they_are(mode):
     x = torch.rand(1, 1, 40, 40)
     x[0, 0, 3, 4], x[0, 0, 20, 30] = float("inf"), float("nan")
     kw = {"size": (57, 57), "mode": mode}
-    y, z = F.interpolate(x, **kw), G.interpolate(ours(x), **kw)
+    y, z = F.interpolate(x, **kw), G.interpolate(leaf(x), **kw)
     assert (y.isfinite().numpy() == z.isfinite().numpy()).all()
     np.testing.assert_allclose(z.numpy(), y.numpy(), 1e-5, 1e-5)
 
@@ -137,11 +133,11 @@ def test_infinities_stay_where_they_are(mode):
 def test_interpolate_is_linear_so_the_second_gradient_is_that_of_the_gradient():
     x, v = (torch.randn(1, 2, 5, 6, dtype=torch.float64, requires_grad=True) for _ in range(2))
     results = []
-    for lib, a, b in ((torch, x, v), (tg, ours(x, True), ours(v, True))):
+    for lib, a, b in ((torch, x, v), (tg, leaf(x, True), leaf(v, True))):
         y = lib.nn.functional.interpolate(a, scale_factor=(1.7, 0.6), mode="bicubic")
         (g,) = lib.autograd.grad((y**2).sum(), a, create_graph=True)
         results.append(lib.autograd.grad((g * b).sum(), a)[0])
-    same(results[1], results[0], 1e-10)
+    assert_close(results[1], results[0], 1e-10)
 
 
 @pytest.mark.parametrize("mode", ["linear", "cubic", "linear-aa", "lanczos-aa", "nearest"])
@@ -237,12 +233,12 @@ def test_grid_sample_and_its_gradients(dims, mode, padding, align):
     for seed in range(6):
         x, grid = sampled(dims, seed)
         y = F.grid_sample(x, grid, mode, padding, align)
-        a, b = ours(x, True), ours(grid, True)
+        a, b = leaf(x, True), leaf(grid, True)
         z = G.grid_sample(a, b, mode, padding, align)
-        same(z, y, 1e-10)
+        assert_close(z, y, 1e-10)
         w = torch.randn_like(y)
-        for got, wanted in zip(tg.autograd.grad(z, (a, b), ours(w)), torch.autograd.grad(y, (x, grid), w)):
-            same(got, wanted, 1e-9)
+        for got, wanted in zip(tg.autograd.grad(z, (a, b), leaf(w)), torch.autograd.grad(y, (x, grid), w)):
+            assert_close(got, wanted, 1e-9)
 
 
 @pytest.mark.parametrize("dims,mode,padding", GRIDS)
@@ -253,7 +249,7 @@ def test_second_gradients_of_grid_sample(dims, mode, padding):
     found = []
     for lib, tensors, (p, q) in (
         (torch, (x, grid, w), (u, v)),
-        (tg, tuple(ours(t, True) for t in (x, grid, w)), (ours(u), ours(v))),
+        (tg, tuple(leaf(t, True) for t in (x, grid, w)), (leaf(u), leaf(v))),
     ):
         y = lib.nn.functional.grid_sample(tensors[0], tensors[1], mode, padding, align_corners=False)
         dx, dgrid = lib.autograd.grad(y, tensors[:2], tensors[2], create_graph=True)
@@ -261,7 +257,7 @@ def test_second_gradients_of_grid_sample(dims, mode, padding):
         found.append(lib.autograd.grad(total, tensors, allow_unused=True))
     for wanted, got in zip(*found):
         if wanted is not None and got is not None:
-            same(got, wanted, 1e-9)
+            assert_close(got, wanted, 1e-9)
         else:
             assert all(t is None or not t.any() for t in (wanted, got))
 
@@ -287,14 +283,14 @@ def test_the_twin_of_grid_sample_is_its_kernel(dims, mode, padding):
 def test_many_small_and_few_large_images_are_sampled_in_blocks(monkeypatch):
     x, grid = sampled(2, 0, torch.float32, size=[6, 7], places=[30, 40])
     monkeypatch.setattr(grid_kernels, "BLOCK", 300)
-    y, z = F.grid_sample(x, grid, align_corners=False), G.grid_sample(ours(x), ours(grid), align_corners=False)
-    same(z, y, 1e-5)
+    y, z = F.grid_sample(x, grid, align_corners=False), G.grid_sample(leaf(x), leaf(grid), align_corners=False)
+    assert_close(z, y, 1e-5)
     x, grid = torch.randn(50, 1, 4, 4, requires_grad=True), (torch.rand(50, 3, 3, 2) * 2 - 1).requires_grad_()
-    a, b = ours(x, True), ours(grid, True)
+    a, b = leaf(x, True), leaf(grid, True)
     F.grid_sample(x, grid, align_corners=True).sum().backward()
     G.grid_sample(a, b, align_corners=True).sum().backward()
-    same(a.grad, x.grad)
-    same(b.grad, grid.grad)
+    assert_close(a.grad, x.grad)
+    assert_close(b.grad, grid.grad)
 
 
 def test_places_that_are_no_numbers():
@@ -304,18 +300,18 @@ def test_places_that_are_no_numbers():
     for mode in ("bilinear", "nearest"):
         for padding in ("zeros", "border", "reflection"):
             y = F.grid_sample(x, grid, mode, padding, align_corners=False)
-            z = G.grid_sample(ours(x), ours(grid), mode, padding, align_corners=False)
+            z = G.grid_sample(leaf(x), leaf(grid), mode, padding, align_corners=False)
             np.testing.assert_allclose(z.numpy(), y.numpy(), 1e-6)
 
 
 def test_only_what_is_asked_for_is_differentiated():
     x, grid = sampled(2, 2)
     for wanted in (0, 1):
-        tensors = [ours(x), ours(grid)]
+        tensors = [leaf(x), leaf(grid)]
         tensors[wanted].requires_grad_()
         G.grid_sample(*tensors, align_corners=False).sum().backward()
         (expected,) = torch.autograd.grad(F.grid_sample(x, grid, align_corners=False).sum(), (x, grid)[wanted])
-        same(tensors[wanted].grad, expected, 1e-9)
+        assert_close(tensors[wanted].grad, expected, 1e-9)
         assert tensors[1 - wanted].grad is None
 
 
@@ -347,7 +343,7 @@ def test_errors_of_grids_are_torchs_word_for_word(call, error):
     with pytest.raises(error) as expected:
         call(torch, x.detach(), grid.detach())
     with pytest.raises(error) as actual:
-        call(tg, ours(x), ours(grid))
+        call(tg, leaf(x), leaf(grid))
     assert str(actual.value) == str(expected.value)
 
 
@@ -356,13 +352,13 @@ def test_errors_of_grids_are_torchs_word_for_word(call, error):
 def test_affine_grids(size, align):
     dims = len(size) - 2
     theta = torch.randn(2, dims, dims + 1, requires_grad=True)
-    mine = ours(theta, True)
+    mine = leaf(theta, True)
     y, z = F.affine_grid(theta, size, align_corners=align), G.affine_grid(mine, size, align_corners=align)
-    same(z, y, 1e-6)
+    assert_close(z, y, 1e-6)
     w = torch.randn_like(y)
     y.backward(w)
-    z.backward(ours(w))
-    same(mine.grad, theta.grad)
+    z.backward(leaf(w))
+    assert_close(mine.grad, theta.grad)
 
 
 def test_grids_warn_unless_corners_are_named():
@@ -393,8 +389,8 @@ def test_fractional_pooling_draws_torchs_windows(dims, dtype):
             torch.manual_seed(3)
             tg.manual_seed(3)
             y, i = getattr(F, name)(x, kernel, size, return_indices=True, _random_samples=samples)
-            given = None if samples is None else ours(samples)
-            z, j = getattr(G, name)(ours(x), kernel, size, return_indices=True, _random_samples=given)
+            given = None if samples is None else leaf(samples)
+            z, j = getattr(G, name)(leaf(x), kernel, size, return_indices=True, _random_samples=given)
             assert (j.numpy() == i.numpy()).all()
             assert (z.to(tg.float64).numpy() == y.double().numpy()).all()
 
@@ -402,10 +398,10 @@ def test_fractional_pooling_draws_torchs_windows(dims, dtype):
 def test_fractional_pooling_has_a_gradient():
     x = torch.randn(2, 3, 9, 9, requires_grad=True)
     samples = torch.rand(2, 3, 2)
-    mine = ours(x, True)
+    mine = leaf(x, True)
     F.fractional_max_pool2d(x, 3, output_ratio=(0.5, 0.6), _random_samples=samples).pow(2).sum().backward()
-    G.fractional_max_pool2d(mine, 3, output_ratio=(0.5, 0.6), _random_samples=ours(samples)).pow(2).sum().backward()
-    same(mine.grad, x.grad)
+    G.fractional_max_pool2d(mine, 3, output_ratio=(0.5, 0.6), _random_samples=leaf(samples)).pow(2).sum().backward()
+    assert_close(mine.grad, x.grad)
 
 
 def test_fractional_pooling_of_nan_and_equals():
@@ -415,7 +411,7 @@ def test_fractional_pooling_of_nan_and_equals():
     samples = torch.full((1, 1, 2), 0.5)
     kw = {"output_size": 2, "return_indices": True}
     y, i = F.fractional_max_pool2d(x, 2, _random_samples=samples, **kw)
-    z, j = G.fractional_max_pool2d(ours(x), 2, _random_samples=ours(samples), **kw)
+    z, j = G.fractional_max_pool2d(leaf(x), 2, _random_samples=leaf(samples), **kw)
     np.testing.assert_array_equal(z.numpy(), y.numpy())
     assert (j.numpy() == i.numpy()).all()
 
@@ -443,7 +439,7 @@ def test_errors_of_fractional_pooling_are_torchs_word_for_word(call, error):
     with pytest.raises(error) as expected:
         call(F, x, samples)
     with pytest.raises(error) as actual:
-        call(G, ours(x), ours(samples))
+        call(G, leaf(x), leaf(samples))
     assert str(actual.value) == str(expected.value)
 
 
@@ -481,15 +477,15 @@ def test_layers_are_torchs(name, kw, shape):
     torch.manual_seed(3)
     tg.manual_seed(3)
     x = torch.randn(shape, requires_grad=True)
-    a = ours(x, True)
+    a = leaf(x, True)
     torch.manual_seed(4)
     tg.manual_seed(4)
     y, z = theirs(x), mine(a)
-    same(z, y)
+    assert_close(z, y)
     w = torch.randn_like(y)
     y.backward(w)
-    z.backward(ours(w))
-    same(a.grad, x.grad)
+    z.backward(leaf(w))
+    assert_close(a.grad, x.grad)
 
 
 @pytest.mark.parametrize("dims", [1, 2, 3])
@@ -499,7 +495,7 @@ def test_unpooling_layers(dims):
     for n, size in ((6, None), (7, [2, 3, *[7] * dims])):
         x = torch.randn(2, 3, *[n] * dims)
         y, i = getattr(torch.nn, f"MaxPool{dims}d")(2, return_indices=True)(x)
-        assert (mine(ours(y), ours(i), size).numpy() == theirs(y, i, size).numpy()).all()
+        assert (mine(leaf(y), leaf(i), size).numpy() == theirs(y, i, size).numpy()).all()
 
 
 @pytest.mark.parametrize("size,channels", [(1, 3), (3, 2), (3, 9), (4, 9), (5, 9), (12, 2)])
@@ -508,10 +504,10 @@ def test_cross_map_normalisation(size, channels):
     theirs, mine = torch.nn.CrossMapLRN2d(size, **kw), tg.nn.CrossMapLRN2d(size, **kw)
     assert repr(mine) == repr(theirs)
     x = torch.randn(2, channels, 3, 4, dtype=torch.float64)
-    same(mine(ours(x)), theirs(x), 1e-10)
-    assert tg.autograd.gradcheck(mine, (ours(x[:1, :, :1, :2], True),))  # torch's own gradient fails this
+    assert_close(mine(leaf(x)), theirs(x), 1e-10)
+    assert tg.autograd.gradcheck(mine, (leaf(x[:1, :, :1, :2], True),))  # torch's own gradient fails this
     with pytest.raises(ValueError, match="CrossMapLRN2d: Expected input to be 4D, got 3D instead"):
-        mine(ours(x[0]))
+        mine(leaf(x[0]))
 
 
 @pytest.mark.parametrize("dims", [2, 3])

@@ -14,6 +14,7 @@ import pytest
 import tensorgrad as tg
 from tensorgrad import optim
 from tensorgrad.optim import lr_scheduler
+from tests.support.compare import assert_close
 
 try:
     import torch
@@ -46,25 +47,14 @@ def give_gradients(lib, params, step):
         p.grad = None if i == 1 and step % 3 == 0 else lib.tensor(np.asarray(values)).to(p.dtype)
 
 
-def array(t):
-    t = t.detach()
-    return (t.float() if str(t.dtype) == "torch.bfloat16" else t).numpy()
-
-
-def same(mine, theirs, tolerance=1e-12):
-    for m, t in zip(mine, theirs, strict=True):
-        assert str(m.dtype) == str(t.dtype)
-        np.testing.assert_allclose(array(m), array(t), rtol=tolerance, atol=tolerance)
-
-
-def same_state(mine, theirs, tolerance=1e-12):
+def assert_same_state(mine, theirs, tolerance=1e-12):
     """Equal state dictionaries: keys in order, settings, and tensors."""
     mine, theirs = mine.state_dict(), theirs.state_dict()
     assert mine["param_groups"] == theirs["param_groups"]
     assert list(mine["state"]) == list(theirs["state"])
     for key in mine["state"]:
         assert list(mine["state"][key]) == list(theirs["state"][key])
-        same(mine["state"][key].values(), theirs["state"][key].values(), tolerance)
+        assert_close(mine["state"][key], theirs["state"][key], tolerance)
 
 
 def combinations(**choices):
@@ -113,8 +103,8 @@ def test_ten_steps(name, options):
         assert opt.step() is None
         other.step()
         assert all(p._version > v for p, v in zip(mine, versions, strict=True) if p.grad is not None)
-    same(mine, theirs)
-    same_state(opt, other)
+    assert_close(mine, theirs, 1e-12)
+    assert_same_state(opt, other)
 
 
 @needs_torch
@@ -137,8 +127,8 @@ def test_dtypes(name, dtype, tolerance):
         give_gradients(torch, theirs, step)
         opt.step()
         other.step()
-    same(mine, theirs, tolerance)
-    same_state(opt, other, 10 * tolerance)  # sums that cancel: near zero, the error is that of their terms
+    assert_close(mine, theirs, tolerance)
+    assert_same_state(opt, other, 10 * tolerance)  # sums that cancel: near zero, the error is that of their terms
 
 
 @needs_torch
@@ -155,7 +145,7 @@ def test_layouts_and_replaced_data():
             give_gradients(torch, [theirs], step)
             opt.step()
             other.step()
-        same([mine], [theirs], 1e-5)
+        assert_close([mine], [theirs], 1e-5)
 
 
 @needs_torch
@@ -174,8 +164,8 @@ def test_groups(name):
             give_gradients(lib, params, step)
             o.step()
             o.param_groups[0]["lr"] *= 0.5
-    same(mine, theirs)
-    same_state(opt, other)
+    assert_close(mine, theirs, 1e-12)
+    assert_same_state(opt, other)
 
 
 @needs_torch
@@ -199,8 +189,8 @@ def test_state_dict_from_torch(name):
         opt.step()
         give_gradients(torch, theirs, step)
         other.step()
-    same(mine, theirs)
-    same_state(opt, other)
+    assert_close(mine, theirs, 1e-12)
+    assert_same_state(opt, other)
 
 
 def test_state_dict_round_trip():

@@ -26,6 +26,7 @@ from tensorgrad import serialization
 from tensorgrad.serialization import archive, unpickler
 from tests.fuzz import loading
 from tests.fuzz.loading import a_tensor, get, named, remembered, storage, text, tuple_of, wrapped
+from tests.support.processes import ROOT, run_python
 
 try:
     import torch
@@ -34,18 +35,11 @@ except ImportError:
 
 needs_torch = pytest.mark.skipif(torch is None, reason="torch writes the files of this test")
 needs_kill = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system has no SIGKILL")
-ROOT = Path(__file__).parents[2]
 
 
 def file_of(made: bytes, old: bool = False) -> bytes:
     """A file whose value these instructions make."""
     return wrapped(random.Random(0), made, old)
-
-
-def run(program: str, *arguments, **options) -> subprocess.CompletedProcess:
-    """A Python program in a process of its own."""
-    command = [sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, text=True, capture_output=True, timeout=180, **options)
 
 
 # --- the fuzzer ------------------------------------------------------------------------------------------------------
@@ -160,7 +154,7 @@ def load_all_tangled() -> None:
 
 def test_no_message_writes_out_what_a_file_contains():
     program = "from tests.serialization.test_loading import load_all_tangled; load_all_tangled(); print('done')"
-    done = run(program)  # such a message takes until the process is ended
+    done = run_python(program, cwd=ROOT, timeout=180)  # such a message takes until the process is ended
     assert done.stdout == "done\n", done.stderr
 
 
@@ -435,7 +429,7 @@ def test_a_full_disk_gives_one_error_and_leaves_the_old_file(tmp_path):
         torch.save([torch.ones(1000) for _ in range(50)], sys.argv[1])
     """
     for limit in (1, 1000, 5000, 100_000, 200_000):
-        done = run(program, tmp_path / "model.pt", limit)
+        done = run_python(program, tmp_path / "model.pt", limit, cwd=ROOT, timeout=180)
         assert done.returncode == 1 and done.stderr.count("Traceback") == 1 and "Exception ignored" not in done.stderr
         assert done.stderr.splitlines()[-1].startswith("OSError")
         assert os.listdir(tmp_path) == ["model.pt"] and tg.load(tmp_path / "model.pt") == [1]

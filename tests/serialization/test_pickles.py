@@ -13,6 +13,7 @@ import pytest
 import tensorgrad as tg
 from tensorgrad.serialization.names import pytorch_name
 from tests.conformance import pickledb
+from tests.support.compare import saved
 
 try:
     import torch
@@ -27,13 +28,6 @@ MODULES = {f"{name}{'' if i == 0 or pickledb.MODULES[i - 1][0] != name else ' ag
 VALUES = {**pickledb.VALUES, **{
     f"nn.{what}": pickledb._module(name, *args, **keywords) for what, (name, args, keywords, _) in MODULES.items()
 }}  # fmt: skip
-
-
-def saved(value, library=tg) -> io.BytesIO:
-    file = io.BytesIO()
-    library.save(value, file)
-    file.seek(0)
-    return file
 
 
 def names_in(file: io.BytesIO) -> set[str]:

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 import tensorgrad as tg
 from tensorgrad import serialization
 from tensorgrad.serialization import archive, unpickler
+from tests.support.compare import array_of, saved
 
 try:
     import torch
@@ -30,28 +31,19 @@ needs_torch = pytest.mark.skipif(torch is None, reason="torch is the oracle of t
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-def saved(obj, module=tg, **options) -> io.BytesIO:
-    """What `save` writes, ready to be read."""
-    file = io.BytesIO()
-    module.save(obj, file, **options)
-    file.seek(0)
-    return file
-
-
 def arrays(value) -> list:
-    """All tensors in nested values, as NumPy arrays."""
+    """Returns all tensors in nested values as arrays."""
     if isinstance(value, dict):
         return [a for v in value.values() for a in arrays(v)]
     if isinstance(value, list | tuple):
         return [a for v in value for a in arrays(v)]
     if hasattr(value, "detach"):
-        plain = value.detach()
-        return [(plain.float() if "bfloat16" in str(plain.dtype) else plain).numpy()]
+        return [array_of(value)]
     return []
 
 
-def same(a, b) -> bool:
-    """Whether two nested results have the same tensors, bit for bit."""
+def same_bits(a, b) -> bool:
+    """Returns whether two nested values have the same tensors, bit for bit."""
     first, second = arrays(a), arrays(b)
     return len(first) == len(second) and all(
         x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes() for x, y in zip(first, second)
@@ -86,7 +78,7 @@ def everything(lib):
 def test_everything_goes_from_torch_to_here_and_back(protocol):
     original = everything(torch)
     here = tg.load(saved(original, torch, pickle_protocol=protocol))
-    assert same(here, original)
+    assert same_bits(here, original)
     assert repr(here["plain"]) == repr(original["plain"]) and here["kinds"][:2] == [tg.float16, tg.device("cpu")]
     assert here["kinds"][3] == tg.Size([2, 3]) and isinstance(here["kinds"][3], tg.Size)
     assert type(here["ordered"]) is collections.OrderedDict and here["counter"] == {"a": 2, "b": 1}
@@ -94,7 +86,7 @@ def test_everything_goes_from_torch_to_here_and_back(protocol):
     assert not here["frozen"].requires_grad and here["leaf"].requires_grad and here["leaf"].is_leaf
     assert here[7] == "integer key" and here["a", 1] == "tuple key" and here["array"] == b"xyz"
     back = torch.load(saved(here))
-    assert same(back, original)
+    assert same_bits(back, original)
     assert repr(back["plain"]) == repr(original["plain"]) and list(back) == list(original)
 
 
@@ -132,7 +124,7 @@ def test_models_and_optimizers_interchange():
         other, other_optimizer = make(second)
         other.load_state_dict(checkpoint["model"])
         other_optimizer.load_state_dict(checkpoint["optimizer"])
-        assert same(other.state_dict(), model.state_dict())
+        assert same_bits(other.state_dict(), model.state_dict())
         step(first, model, optimizer)
         step(second, other, other_optimizer)
         for a, b in zip(arrays(model.state_dict()), arrays(other.state_dict()), strict=True):
@@ -148,7 +140,7 @@ def test_the_old_format_can_be_read(tmp_path):
         if isinstance(file, io.BytesIO):
             file.seek(0)
         here = tg.load(file)
-        assert same(here, original) and here["n"] == 3
+        assert same_bits(here, original) and here["n"] == 3
         here["a"][1] = 9.0
         assert float(here["b"][0]) == 9.0
 
@@ -163,7 +155,7 @@ def test_the_old_format_can_be_written(tmp_path):
             if isinstance(file, io.BytesIO):
                 file.seek(0)
             there = library.load(file)
-            assert same(original, there) and there["n"] == 3
+            assert same_bits(original, there) and there["n"] == 3
             there["a"][1] = 9.0
             assert float(there["b"][0]) == 9.0
 
@@ -654,7 +646,7 @@ def test_safetensors(tmp_path):
     ours.save_file(tensors, path, {"format": "pt"})
     found = ours.load_file(path)
     assert sorted(found) == sorted(tensors)
-    assert all(same(found[k], tensors[k]) and found[k].dtype is tensors[k].dtype for k in tensors)
+    assert all(same_bits(found[k], tensors[k]) and found[k].dtype is tensors[k].dtype for k in tensors)
     found["scalar"].add_(1)  # the memory is the tensor's own
     with pytest.raises(RuntimeError, match="damaged"):
         ours.load(path.read_bytes()[:-3])
@@ -664,6 +656,6 @@ def test_safetensors(tmp_path):
         import safetensors.torch
 
         theirs = safetensors.torch.load_file(path)
-        assert all(same(theirs[k], found[k]) for k in theirs if k != "scalar")
+        assert all(same_bits(theirs[k], found[k]) for k in theirs if k != "scalar")
         safetensors.torch.save_file(theirs, path)
-        assert all(same(theirs[k], v) for k, v in ours.load_file(path).items())
+        assert all(same_bits(theirs[k], v) for k, v in ours.load_file(path).items())

@@ -2,7 +2,6 @@
 
 import ast
 import os
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 import tensorgrad
 from tensorgrad.system import folders
+from tests.support.processes import output_of
 
 ROOT = Path(tensorgrad.__file__).parent
 FOLDERS = ("HOME", "XDG_CACHE_HOME", "TORCH_HOME", "TENSORGRAD_CACHE", "LOCALAPPDATA", "USERPROFILE", "MPLCONFIGDIR")
@@ -45,15 +45,14 @@ PROGRAM = """
 """
 
 
-def run(tmp_path, nobody=False, **environment):
+def run(tmp_path, nobody=False, **variables):
+    """Returns the lines that PROGRAM prints with no folders in the environment but those given."""
+    program = textwrap.dedent(PROGRAM).format(nobody=nobody)
     kept = {k: v for k, v in os.environ.items() if k not in FOLDERS}
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(PROGRAM).format(nobody=nobody)], capture_output=True, text=True,
-        timeout=180, cwd=tmp_path, env={**kept, "PYTHONPATH": str(ROOT.parent), **environment},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    given = {**kept, "PYTHONPATH": str(ROOT.parent), **variables}
+    printed = output_of(program, timeout=180, cwd=tmp_path, env=given)
     assert not (tmp_path / "~").exists()
-    return done.stdout.splitlines()
+    return printed.splitlines()
 
 
 needs_users = pytest.mark.skipif(os.name != "posix", reason="HOME and the list of users are POSIX's")

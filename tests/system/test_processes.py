@@ -2,7 +2,6 @@
 
 import ast
 import os
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 import tensorgrad
 from tensorgrad.system import processes
+from tests.support.processes import environment, output_of
 
 ROOT = Path(tensorgrad.__file__).parent
 
@@ -57,13 +57,9 @@ def run(way, options, tmp_path):
     witness = tmp_path / "witness"
     (tmp_path / "sitecustomize.py").write_text(f"open({str(witness)!r}, 'a').write('ran ')")
     program = textwrap.dedent(PROGRAM).format(path=[str(ROOT.parent), *filter(os.path.isabs, sys.path)], way=way)
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
-    done = subprocess.run(
-        [sys.executable, *options, "-c", program], capture_output=True, text=True, timeout=120,
-        env={**environment, "PYTHONPATH": str(tmp_path)},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines(), witness.read_text().split() if witness.exists() else []
+    given = environment("PYTHON") | {"PYTHONPATH": str(tmp_path)}
+    printed = output_of(None, *options, "-c", program, timeout=120, env=given)
+    return printed.splitlines(), witness.read_text().split() if witness.exists() else []
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=" ".join)

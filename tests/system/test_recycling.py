@@ -1,14 +1,13 @@
 """A busy process keeps the memory of large arrays, within bounds, and returns it to the system when it is idle."""
 
 import os
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
 import pytest
 
 from tensorgrad.storage import recycling
+from tests.support.processes import environment, output_of
 
 START = """
     import os, threading, time
@@ -36,14 +35,10 @@ START = """
 """
 
 
-def run(program, **environment):
-    own = {k: v for k, v in os.environ.items() if not k.startswith(("MALLOC_", "GLIBC_", "TENSORGRAD_RECYCLE"))}
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(START) + textwrap.dedent(program)], capture_output=True, text=True,
-        timeout=180, env={**own, **environment},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split()
+def run(program, **variables):
+    """Returns the words that START and a program print, with no settings of memory but those given."""
+    given = environment("MALLOC_", "GLIBC_", "TENSORGRAD_RECYCLE") | variables
+    return output_of(textwrap.dedent(START) + textwrap.dedent(program), timeout=180, env=given).split()
 
 
 needs_glibc = pytest.mark.skipif(

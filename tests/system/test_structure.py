@@ -3,8 +3,6 @@
 import ast
 import functools
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from importlib.util import resolve_name
 from pathlib import Path
@@ -12,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import tensorgrad
+from tests.support.processes import environment, output_of, run_python
 
 ROOT = Path(tensorgrad.__file__).parent
 FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
@@ -130,7 +129,7 @@ def test_importing_brings_no_optional_package():
         "import sys, numpy; before = set(sys.modules); import tensorgrad; "
         "print(*sorted({m.partition('.')[0] for m in set(sys.modules) - before}))"
     )
-    output = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    output = output_of(program)
     optional = {
         "torch", "numba", "cupy", "ml_dtypes", "scipy", "tqdm", "sklearn", "threadpoolctl", "matplotlib", "safetensors",
         "hypothesis", "pytest", "graphviz",
@@ -140,42 +139,33 @@ def test_importing_brings_no_optional_package():
 
 
 def test_the_stubs_are_current():
-    result = subprocess.run([sys.executable, "-m", "tensorgrad._stubs", "--check"], capture_output=True, text=True)
+    result = run_python(None, "-m", "tensorgrad._stubs", "--check")
     assert result.returncode == 0, f"run `python -m tensorgrad._stubs`:\n{result.stdout}{result.stderr}"
 
 
 def test_show_prints_every_function_that_an_op_has():
-    command = [sys.executable, "-m", "tensorgrad.dispatch.show"]
-    shown = subprocess.run([*command, "mul", "layer_norm"], capture_output=True, text=True, check=True).stdout
+    shown = output_of(None, "-m", "tensorgrad.dispatch.show", "mul", "layer_norm")
     for text in (
         "def mul(input, other, *, out=None):", "def mul(input, other):", "def MulBackward0(node, grads):",
         "def on_arrays(node, grads):", "kernel: NumPy's multiply", "def _layer_norm_twin(",
     ):  # fmt: skip
         assert text in shown, text
-    unknown = subprocess.run([*command, "mull"], capture_output=True, text=True)
+    unknown = run_python(None, "-m", "tensorgrad.dispatch.show", "mull")
     assert unknown.returncode == 1 and "close: mul" in unknown.stderr
 
 
 def test_debug_ladder():
     program = "import tensorgrad as t; x = t.ones(2, requires_grad=True); (x * 2).sum().backward()"
-    import os
-
     shown = [], ["devices"], ["mul(float32[2], 2) -> float32[2]"], ["numpy.multiply"]
     for level, expected in enumerate(shown):
-        result = subprocess.run(
-            [sys.executable, "-c", program], capture_output=True, text=True, check=True,
-            env={**os.environ, "DEBUG": str(level)},
-        )  # fmt: skip
-        assert bool(result.stderr) == bool(level), result.stderr
+        result = run_python(program, env=environment(DEBUG=str(level)))
+        assert result.returncode == 0 and bool(result.stderr) == bool(level), result.stderr
         for text in expected:
             assert text in result.stderr
     twin = "import tensorgrad as t; x = t.empty(2, device='meta'); t.nn.functional.mse_loss(x, x)"
-    result = subprocess.run(
-        [sys.executable, "-c", twin], capture_output=True, text=True, check=True, env={**os.environ, "DEBUG": "4"}
-    )
-    assert "twin" in result.stderr
-    result = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env={**os.environ, "DEBUG": "help"}
-    )
+    result = run_python(twin, env=environment(DEBUG="4"))
+    assert result.returncode == 0 and "twin" in result.stderr
+    result = run_python(program, env=environment(DEBUG="help"))
+    assert result.returncode == 0, result.stderr
     told = [line.partition("DEBUG=")[2].partition(" ")[0] for line in result.stderr.splitlines()]
     assert told == ["1", "2", "3", "4", "help"]

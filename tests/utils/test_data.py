@@ -35,17 +35,17 @@ def plain(value):
     return value
 
 
-def both(story):
-    """Runs a story with both libraries from the same seed. Returns each result with the generator's next number."""
-    told = []
+def yielded_by_both(story):
+    """Returns what a story yields with each library from one seed, and the random value that follows."""
+    found = []
     for lib, d in ((tg, data), (torch, torch_data)):
         lib.manual_seed(11)
-        told.append([plain(x) for x in story(lib, d)] + [lib.rand(1).item()])
-    return told
+        found.append([plain(x) for x in story(lib, d)] + [lib.rand(1).item()])
+    return found
 
 
-def same(story):
-    mine, theirs = both(story)
+def assert_same_batches(story):
+    mine, theirs = yielded_by_both(story)
     assert mine == theirs
 
 
@@ -77,7 +77,7 @@ def test_loader(options):
         first = iter(loader)
         yield next(first), next(iter(loader)), len(first)
 
-    same(story)
+    assert_same_batches(story)
 
 
 @needs_torch
@@ -101,7 +101,7 @@ def test_loader_of(what):
     if what == "requires grad":
         for x, _ in data.DataLoader(data.TensorDataset(tg.ones(4, requires_grad=True), tg.arange(4)), batch_size=2):
             assert x.requires_grad
-    same(story)
+    assert_same_batches(story)
 
 
 @needs_torch
@@ -113,7 +113,7 @@ def test_loader_with_a_generator():
         yield from loader
         yield lib.randint(1000, (3,), generator=g)
 
-    same(story)
+    assert_same_batches(story)
 
 
 @needs_torch
@@ -132,7 +132,7 @@ def test_loader_with_samplers():
         yield len(d.BatchSampler(range(7), 3, True)), len(d.BatchSampler(range(7), 3, False))
         yield list(d.BatchSampler(range(7), 3, True)), list(d.BatchSampler(range(7), 3, False))
 
-    same(story)
+    assert_same_batches(story)
 
 
 @needs_torch
@@ -149,7 +149,7 @@ def test_samplers_at_every_size():
                 sampler = d.BatchSampler(d.RandomSampler(range(n), generator=generator), size, drop_last)
                 yield list(sampler), len(sampler)
 
-    same(story)
+    assert_same_batches(story)
 
 
 @needs_torch
@@ -170,7 +170,7 @@ def test_distributed_sampler():
                 d.DistributedSampler(range(3), replicas, rank)
             yield str(error.value)
 
-    same(story)
+    assert_same_batches(story)
 
 
 def test_distributed_sampler_without_a_group():
@@ -204,7 +204,7 @@ def test_when_random_numbers_are_drawn():
             yield from iterator
             yield from loader
 
-    same(story)
+    assert_same_batches(story)
 
 
 @needs_torch
@@ -236,7 +236,7 @@ def test_an_error_does_not_end_the_pass():
                 except (ValueError, StopIteration) as error:
                     yield repr(error)
 
-    same(story)
+    assert_same_batches(story)
 
 
 @needs_torch
@@ -263,7 +263,7 @@ def test_iterable_datasets():
                 d.DataLoader(Counting(3), **arguments)
             yield str(error.value)
 
-    same(story)
+    assert_same_batches(story)
 
 
 def test_length_of_an_iterable_dataset_that_promises_too_little():
@@ -296,7 +296,7 @@ def test_random_split():
         with pytest.warns(UserWarning, match="Length of split at index 1 is 0"):
             d.random_split(range(2), [0.9, 0.1])
 
-    same(story)
+    assert_same_batches(story)
 
 
 SAMPLES = {
@@ -337,8 +337,8 @@ SAMPLES = {
 @needs_torch
 @pytest.mark.parametrize("samples", SAMPLES.values(), ids=SAMPLES)
 def test_collate(samples):
-    same(lambda lib, d: [d.default_collate(samples(lib))])
-    same(lambda lib, d: [d.default_convert(samples(lib))])
+    assert_same_batches(lambda lib, d: [d.default_collate(samples(lib))])
+    assert_same_batches(lambda lib, d: [d.default_convert(samples(lib))])
 
 
 @needs_torch

@@ -103,8 +103,8 @@ def plain(value):
     return value
 
 
-def same(story, seed=11):
-    """Asserts that a story has the same results in both libraries from the same seed, and leaves the same generator."""
+def assert_same_story(story, seed=11):
+    """Asserts that both libraries yield the same from one seed, and then draw the same random value."""
     told = []
     for lib in (tg, oracle()):
         lib.manual_seed(seed)
@@ -185,7 +185,7 @@ def test_batches(options, persistent_workers):
             yield from loader
         yield from loader
 
-    same(story)
+    assert_same_story(story)
 
 
 @needs_fork
@@ -208,7 +208,7 @@ def test_random_numbers_of_the_workers(seed):
             yield from loader
         yield lib.rand(1, generator=generator)
 
-    same(story, seed)
+    assert_same_story(story, seed)
 
 
 @needs_fork
@@ -228,7 +228,7 @@ def test_iterable_data_sets(sizes, batch_size):
         if batch_size == 3:
             yield from loader
 
-    same(story)
+    assert_same_story(story)
 
 
 @needs_fork
@@ -269,7 +269,7 @@ def test_when_the_sampler_is_asked():
         for _ in range(14):
             yield next(iterator, None), len(asked)
 
-    same(story)
+    assert_same_story(story)
 
 
 def test_worker_info():
@@ -458,7 +458,7 @@ def test_an_error_of_an_iterable_data_set():
             except ValueError as error:
                 yield str(error).splitlines()[0]
 
-    same(story)
+    assert_same_story(story)
 
 
 DEATHS = {
