@@ -112,14 +112,14 @@ class Launches:
 @contextmanager
 def in_place(launches: Launches) -> Iterator[None]:
     """Runs kernels through `launches` instead of the thread pool, as if there were that many threads."""
-    from tensorgrad.settings import _Settings
+    from tensorgrad.settings import SETTINGS
 
-    thread_pool, run, threads = launches.pool, launches.pool.run, _Settings.threads
-    thread_pool.run, _Settings.threads = launches.run, launches.threads
+    thread_pool, run, threads = launches.pool, launches.pool.run, SETTINGS.threads
+    thread_pool.run, SETTINGS.threads = launches.run, launches.threads
     try:
         yield
     finally:
-        thread_pool.run, _Settings.threads = run, threads
+        thread_pool.run, SETTINGS.threads = run, threads
 
 
 Figures = tuple[float, float, Counter]  # seconds per step, seconds outside kernels, the longest ranges by kernel
