@@ -6,6 +6,7 @@ import atexit
 import importlib.util
 import os
 import select
+import socket
 import time
 from datetime import timedelta
 from typing import Any
@@ -39,7 +40,7 @@ def launched() -> tuple[int, int] | None:
 class MPIWorld:
     """All processes of the job, connected by MPI. `comm` contains them in the order of their ranks."""
 
-    def __init__(self, comm: Any, connections: tuple[pmi.Connection, pmi.Connection] | None) -> None:
+    def __init__(self, comm: Any, connections: tuple[int, socket.socket] | None) -> None:
         self.comm, self.connections = comm, connections
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         self.process = os.getpid()
@@ -60,7 +61,7 @@ class MPIWorld:
         """Reads what the server reports. A server that is gone reports nothing: then timeouts must do."""
         if self.connections is None:
             return
-        watch = self.connections[1].socket
+        watch = self.connections[1]
         try:
             while watch.fileno() >= 0 and select.select([watch], [], [], seconds)[0]:
                 data = watch.recv(65536)
@@ -80,8 +81,8 @@ class MPIWorld:
     def _forget(self) -> None:
         """In a forked child: its copies would hide from the server that this process has ended."""
         if self.connections is not None:
-            for connection in self.connections:
-                connection.socket.close()
+            os.close(self.connections[0])
+            self.connections[1].close()
 
     def _finalize(self) -> None:
         """Ends MPI, if all ranks do so. Otherwise the process ends without: MPI would wait for those that cannot."""
@@ -89,12 +90,12 @@ class MPIWorld:
             return
         if self.connections is not None:
             try:
-                self.connections[1].socket.sendall(b"bye\n")
+                self.connections[1].sendall(b"bye\n")
             except OSError:
                 return
             end = time.monotonic() + GOODBYE
             while not self._ended:
-                if self._gone - {self.rank} or time.monotonic() > end or self.connections[1].socket.fileno() < 0:
+                if self._gone - {self.rank} or time.monotonic() > end or self.connections[1].fileno() < 0:
                     return
                 self._listen(0.1)
         from mpi4py import MPI

@@ -74,12 +74,12 @@ def machine() -> str:
     return f"{socket.gethostname()} {boot}"
 
 
-def join(store: Store, rank: int, size: int, host: str, timeout: timedelta) -> tuple[Connection, Connection]:
+def join(store: Store, rank: int, size: int, host: str, timeout: timedelta) -> tuple[int, socket.socket]:
     """Connects to the job's PMI server, which rank 0 starts, and sets the environment that MPI reads.
 
     Every rank must call it, and then initialize MPI. `host` is where the others reach rank 0.
 
-    Returns: the connection that MPI uses, to be kept open, and the watch.
+    Returns: the file descriptor that MPI uses, even after `MPI_Finalize`, so that Python must not close it; the watch.
     """
     store.set(f"machine/{rank}", machine())
     if rank == 0:
@@ -101,8 +101,9 @@ def join(store: Store, rank: int, size: int, host: str, timeout: timedelta) -> t
         store.wait([f"ready/{other}" for other in range(size)], timeout)
     for name in PMI_VARIABLES:
         os.environ.pop(name, None)
-    os.environ.update(PMI_FD=str(pmi.socket.fileno()), PMI_RANK=str(rank), PMI_SIZE=str(size))
-    return pmi, watch
+    descriptor = pmi.socket.detach()
+    os.environ.update(PMI_FD=str(descriptor), PMI_RANK=str(rank), PMI_SIZE=str(size))
+    return descriptor, watch.socket
 
 
 def _start_server(size: int, mapping: str, secret: bytes, host: str, timeout: timedelta) -> int:
