@@ -172,9 +172,7 @@ def default_group() -> ProcessGroup:
     """The group of all processes. Raises: ValueError before `init_process_group`."""
     world = GroupMember.WORLD
     if world is None:
-        raise ValueError(
-            "Default process group has not been initialized, please make sure to call init_process_group."
-        )
+        raise ValueError("Default process group has not been initialized, please make sure to call init_process_group.")
     return world
 
 
@@ -198,9 +196,7 @@ def warn_not_in_group(name: str) -> None:
 
 def _members(group: Any) -> list[int]:
     if not isinstance(group, ProcessGroup) or group.communicator is None:
-        raise ValueError(
-            f"Group {group} is not registered, please create group with torch.distributed.new_group API"
-        )
+        raise ValueError(f"Group {group} is not registered, please create group with torch.distributed.new_group API")
     return group.ranks
 
 
@@ -271,5 +267,3 @@ def canonical_rank(group: ProcessGroup, global_rank: int | None, group_rank: int
     if global_rank is None:
         raise ValueError("Must specify global_rank or group_rank")
     return get_group_rank(group, global_rank)
-
-

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from typing import ClassVar
 
 __all__ = ["Table"]
 
@@ -97,7 +98,7 @@ class Table:
     def length(self, key: bytes) -> list[bytes]:
         return [str(len(self.queues.get(key, ()))).encode()]
 
-    OPERATIONS: dict[str, Callable[..., list[bytes]]] = {
+    OPERATIONS: ClassVar[dict[str, Callable[..., list[bytes]]]] = {
         "set": set, "get": get, "add": add, "append": append, "compare_set": compare_set, "check": check,
         "delete": delete, "keys": keys, "count": count, "multi_set": multi_set, "push": push, "pop": pop,
         "length": length,

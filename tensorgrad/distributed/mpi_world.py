@@ -140,7 +140,7 @@ def _join(store: Store | None, rank: int, size: int, host: str, timeout: timedel
     import mpi4py
 
     given, connections = launched(), None
-    mpi4py.rc.initialize = mpi4py.rc.finalize = False  # type: ignore[assignment]
+    mpi4py.rc.initialize = mpi4py.rc.finalize = False
     from mpi4py import MPI
 
     if not MPI.Is_initialized():

@@ -1,4 +1,4 @@
-"""The process that ordinary Python processes join to become one MPI world: a PMI-1 server, with the standard library alone.
+"""The PMI-1 server that makes ordinary Python processes one MPI world, with the standard library alone.
 
 MPI libraries of the MPICH family ask their launcher for keys and barriers in a line protocol, PMI-1. Rank 0 starts this
 file as a process of its own, because `MPI_Init` blocks the whole interpreter that calls it. Each rank opens two
@@ -106,7 +106,7 @@ class Server:
 
     def tell(self, text: str) -> None:
         for watcher in [p for p in self.peers if p.role == "watch"]:
-            self.safely(watcher, lambda watcher=watcher: watcher.send(text))  # type: ignore[misc]
+            self.safely(watcher, lambda watcher=watcher: watcher.send(text))
 
     def answer(self, peer: Peer, line: str) -> None:
         if not peer.role:
@@ -165,7 +165,7 @@ class Server:
             if len(self.waiting) == self.size:
                 arrived, self.waiting = self.waiting, []
                 for other in arrived:
-                    self.safely(other, lambda other=other: other.send("cmd=barrier_out"))  # type: ignore[misc]
+                    self.safely(other, lambda other=other: other.send("cmd=barrier_out"))
             return ""
         if command == "finalize":
             peer.finalized = True
@@ -182,7 +182,8 @@ def parent_ended() -> bool:
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the ranks; the server ends after them
-    given = json.loads(sys.stdin.buffer.raw.readline())  # type: ignore[attr-defined]
+    with open(0, "rb", buffering=0, closefd=False) as settings:
+        given = json.loads(settings.readline())
     secret = bytes.fromhex(given.pop("secret"))
     server = Server(secret=secret, **given)
     print(server.listener.getsockname()[1], flush=True)

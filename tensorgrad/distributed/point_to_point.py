@@ -22,9 +22,7 @@ __all__ = ["P2POp", "batch_isend_irecv", "irecv", "isend", "recv", "send"]
 
 def _not_self(group: ProcessGroup, rank: int, kind: str) -> None:
     if group.rank() == rank:
-        raise ValueError(
-            f"Invalid {kind} rank: {kind} rank should not be the same as the rank of the current process."
-        )
+        raise ValueError(f"Invalid {kind} rank: {kind} rank should not be the same as the rank of the current process.")
     checks.rank_exists("send" if kind == "destination" else "recv", group, rank)
 
 
@@ -252,9 +250,7 @@ def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
         >>> dist.destroy_process_group()
     """
     if not isinstance(p2p_op_list, list) or not all(isinstance(item, P2POp) for item in p2p_op_list):
-        raise ValueError(
-            "Invalid ``p2p_op_list``. Each op is expected to to be of type ``torch.distributed.P2POp``."
-        )
+        raise ValueError("Invalid ``p2p_op_list``. Each op is expected to to be of type ``torch.distributed.P2POp``.")
     if any(item.group is not p2p_op_list[0].group for item in p2p_op_list):
         raise ValueError("All ops need to use the same group.")
     works = []

@@ -198,7 +198,13 @@ def _store_over_mpi(world: MPIWorld, timeout: timedelta) -> Store:
 
 
 def _make(
-    communicator: Any, world: MPIWorld | None, ranks: list[int], store: Store, backend: str, timeout: timedelta, desc: str
+    communicator: Any,
+    world: MPIWorld | None,
+    ranks: list[int],
+    store: Store,
+    backend: str,
+    timeout: timedelta,
+    desc: str,
 ) -> ProcessGroup:
     """A group that this process is a member of. All members must call it."""
     number, _GROUPS.count = _GROUPS.count, _GROUPS.count + 1
@@ -552,7 +558,7 @@ def monitored_barrier(
                 "send/recv from rank 0. Please check rank 0 logs for faulty rank."
             ) from None
         return
-    missing = []
+    missing: list[int] = []
     for other in range(1, chosen.size()):
         try:
             store.wait([str(other)], timedelta(milliseconds=1) if missing else timeout)

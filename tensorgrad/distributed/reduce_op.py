@@ -59,8 +59,8 @@ class ReduceOp:
     BAND, BOR, BXOR = RedOpType.BAND, RedOpType.BOR, RedOpType.BXOR
     PREMUL_SUM, UNUSED = RedOpType.PREMUL_SUM, RedOpType.UNUSED
 
-    def __init__(self, op: RedOpType) -> None:
-        if not isinstance(op, RedOpType):
+    def __init__(self, op: Any) -> None:
+        if not isinstance(op, ReduceOp.RedOpType):
             raise TypeError(f"ReduceOp(): expected one of ReduceOp.SUM, ..., got {type(op).__name__}")
         self.op, self.factor = op, None
 

@@ -12,8 +12,6 @@ __all__ = ["Done", "SingleCommunicator"]
 class Done:
     """A request that is complete."""
 
-    source = 0
-
     def completed(self) -> bool:
         return True
 

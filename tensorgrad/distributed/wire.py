@@ -1,4 +1,4 @@
-"""What travels between a store's client and its server: length-prefixed lists of bytes, and a mutual proof of the secret.
+"""The protocol of `TCPStore`: length-prefixed lists of bytes, and a mutual proof of the job's secret.
 
 Nothing that arrives is ever unpickled. A frame is a 4-byte length and a body; a body is a 2-byte count, then for each
 part a 4-byte length and its bytes. All numbers are big-endian and bounded.

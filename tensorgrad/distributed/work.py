@@ -196,9 +196,9 @@ class Work:
     def _complete(self) -> None:
         if self._finish is not None:
             self._finish()
-        if self._requests:
-            source = getattr(self._requests[-1], "source", -1)
-            self._source = self._group.ranks[source] if source >= 0 else -1
+        if self._name == "recv":
+            source = self._requests[-1].source
+            self._source = self._group.ranks[source]
         self._requests, self._finish, self._done = [], None, True
 
     def _fail(self, error: BaseException) -> None:

@@ -1,5 +1,6 @@
 """Starts the ranks of a job as ordinary processes, and leaves none behind."""
 
+import contextlib
 import importlib.util
 import os
 import signal
@@ -45,10 +46,8 @@ def run(size, arguments, timeout=60, check=True, **variables):
     finally:
         for process in processes:
             if hasattr(os, "killpg"):
-                try:
+                with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
             process.kill()
             process.wait()
     if check:

@@ -69,7 +69,7 @@ def all_reduce_of_every_dtype():
     results = []
     for dtype in EVERY:
         for op in ("SUM", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR"):
-            if dtype.is_complex and op != "SUM" or (dtype in FLOATS and op.startswith("B")):
+            if (dtype.is_complex and op != "SUM") or (dtype in FLOATS and op.startswith("B")):
                 continue
             x = sample(dtype, 2, 3)
             dist.all_reduce(x, getattr(O, op))
