@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import importlib.util
 import os
+import re
 import select
 import socket
 import time
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from tensorgrad.distributed import pmi
@@ -155,7 +158,20 @@ def _join(store: Store | None, rank: int, size: int, host: str, timeout: timedel
                     os.environ.pop(name, None)
     comm = MPI.COMM_WORLD.Dup()
     comm.Set_errhandler(MPI.ERRORS_RETURN)
+    comm.Barrier()
+    _remove_names_of_shared_memory()
     return MPIWorld(comm, connections)
+
+
+def _remove_names_of_shared_memory() -> None:
+    """Every rank has mapped MPICH's shared memory by now. Without its name it is freed even if all ranks are killed."""
+    try:
+        maps = Path("/proc/self/maps").read_text()
+    except OSError:  # not Linux: MPI removes it at its orderly end
+        return
+    for name in set(re.findall(r"/dev/shm/mpich_shm_\w+", maps)):
+        with contextlib.suppress(OSError):  # another rank was faster
+            os.unlink(name)
 
 
 def _check_library(MPI: Any) -> None:
