@@ -23,9 +23,7 @@ def report(function):
         print(f"{type(error).__name__}: {error} [{time.monotonic() - start:.1f} s]", flush=True)
 
 
-if case == "killed" and rank == last:
-    os.kill(os.getpid(), signal.SIGKILL)
-elif case == "first killed" and rank == 0:
+if (case, rank) in (("killed", last), ("first killed", 0)):
     os.kill(os.getpid(), signal.SIGKILL)
 elif case == "raises" and rank == last:
     raise ValueError("this rank fails")
