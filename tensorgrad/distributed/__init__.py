@@ -19,6 +19,7 @@ from tensorgrad.distributed.backend import (
 )
 from tensorgrad.distributed.collectives import *
 from tensorgrad.distributed.constants import default_pg_timeout
+from tensorgrad.distributed.device_mesh import DeviceMesh, init_device_mesh
 from tensorgrad.distributed.errors import *
 from tensorgrad.distributed.file_store import FileStore
 from tensorgrad.distributed.group import (
@@ -39,6 +40,8 @@ from tensorgrad.distributed.rendezvous import register_rendezvous_handler, rende
 from tensorgrad.distributed.store import HashStore, PrefixStore, Store
 from tensorgrad.distributed.tcp_store import TCPStore
 from tensorgrad.distributed.work import Work
+from tensorgrad.system.lazy_modules import later as _later
 
+_later(__name__, ("distributed_c10d", "nn", "utils"))  # modules that run when they are first used
 for _name in _MISSING:
     globals()[_name] = _refusal(_name)

@@ -230,6 +230,51 @@ def groups():
 
 
 @both
+def gradients_flow_through_collectives():
+    from importlib import import_module
+
+    functional = import_module(f"{dist.__name__}.nn.functional")
+
+    def case(function):
+        x = (torch.arange(4.0) + rank + 1).requires_grad_()
+        result = function(x)
+        result = torch.cat([part.reshape(-1) for part in result]) if isinstance(result, tuple) else result
+        (result**2 * (rank + 1)).sum().backward()
+        return result.detach(), x.grad
+
+    return [
+        case(functional.all_reduce),
+        case(lambda x: functional.broadcast(x, 0)),
+        case(lambda x: functional.reduce(x, 0)),
+        case(functional.all_gather),
+        case(functional.gather),
+        case(lambda x: functional.scatter([x * (i + 1) for i in range(size)])),
+        case(lambda x: functional.reduce_scatter(torch.zeros(4), [x * (i + 1) for i in range(size)])),
+        case(
+            lambda x: functional.all_to_all([torch.zeros(4) for _ in range(size)], [x * (i + 1) for i in range(size)])
+        ),
+        case(lambda x: functional.all_to_all_single(torch.zeros(size, 4), torch.stack([x * 2] * size))),
+    ]
+
+
+@both
+def meshes():
+    from importlib import import_module
+
+    init_device_mesh = import_module(f"{dist.__name__}.device_mesh").init_device_mesh
+    mesh = init_device_mesh("cpu", (size, 1), mesh_dim_names=("dp", "tp"))
+    x = torch.ones(1)
+    dist.all_reduce(x, group=mesh["dp"].get_group())
+    y = torch.ones(1)
+    dist.all_reduce(y, group=mesh.get_group("tp"))
+    facts = [mesh.shape, mesh.size(), mesh.size(0), mesh.ndim, mesh.mesh_dim_names, mesh.get_coordinate(), repr(mesh)]
+    part = mesh["dp"]
+    facts += [part.shape, part.mesh.tolist(), part.get_local_rank(), mesh.get_local_rank("tp"), mesh.get_rank()]
+    swapped = mesh["tp", "dp"]
+    return x, y, facts, swapped.shape, swapped.mesh.tolist(), mesh == mesh["dp", "tp"], len(mesh.get_all_groups())
+
+
+@both
 def leaves_that_require_grad():
     x = torch.ones(2, requires_grad=True)
     with torch.no_grad():
