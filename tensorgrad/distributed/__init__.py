@@ -5,6 +5,9 @@ Nothing here imports mpi4py before a group of several processes is made. See doc
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
+
 from tensorgrad.distributed.backend import (
     Backend,
     BackendConfig,
@@ -19,6 +22,7 @@ from tensorgrad.distributed.backend import (
 )
 from tensorgrad.distributed.collectives import *
 from tensorgrad.distributed.constants import default_pg_timeout
+from tensorgrad.distributed.debug_level import *
 from tensorgrad.distributed.device_mesh import DeviceMesh, init_device_mesh
 from tensorgrad.distributed.errors import *
 from tensorgrad.distributed.file_store import FileStore
@@ -45,3 +49,10 @@ from tensorgrad.system.lazy_modules import later as _later
 _later(__name__, ("distributed_c10d", "nn", "utils"))  # modules that run when they are first used
 for _name in _MISSING:
     globals()[_name] = _refusal(_name)
+
+if not _TYPE_CHECKING:
+
+    def __getattr__(name: str) -> _Any:
+        from tensorgrad.system.missing_names import no_attribute
+
+        raise no_attribute(__name__, name)

@@ -34,7 +34,7 @@ class DeviceMesh:
         >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
         >>> mesh = dist.DeviceMesh("cpu", [[0]], mesh_dim_names=("dp", "tp"))
         >>> mesh
-        DeviceMesh((dp=1, tp=1), 'cpu', stride=(1, 1))
+        DeviceMesh((dp=1, tp=1), 'cpu', stride=((), ()))
         >>> mesh["dp"].get_group().size()
         1
         >>> dist.destroy_process_group()
@@ -269,8 +269,10 @@ class DeviceMesh:
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{name}={size}" for name, size in zip(self._names or (), self.shape))
-        strides = tuple(int(np.prod(self.shape[dim + 1 :])) for dim in range(self.ndim))
-        text = f"DeviceMesh({f'({sizes})' if self._names else self.shape}, '{self.device_type}', stride={strides}"
+        strides = [int(np.prod(self.shape[dim + 1 :])) if size > 1 else () for dim, size in enumerate(self.shape)]
+        text = (
+            f"DeviceMesh({f'({sizes})' if self._names else self.shape}, '{self.device_type}', stride={tuple(strides)}"
+        )
         if os.environ.get("TORCH_DISTRIBUTED_DEBUG", "") == "DETAIL":
             text += f", Mesh: {self._ranks.tolist()}"
         return text + ")"
@@ -301,7 +303,7 @@ def init_device_mesh(
         >>> import tensorgrad.distributed as dist
         >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
         >>> dist.init_device_mesh("cpu", (1, 1), mesh_dim_names=("dp", "tp"))
-        DeviceMesh((dp=1, tp=1), 'cpu', stride=(1, 1))
+        DeviceMesh((dp=1, tp=1), 'cpu', stride=((), ()))
         >>> dist.destroy_process_group()
     """
     if mesh_dim_names is not None:

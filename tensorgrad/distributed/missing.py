@@ -9,7 +9,6 @@ __all__ = ["MISSING", "refusal"]
 MISSING = {
     "shrink_group": "a group cannot lose members; start the job again",
     "split_group": "use new_group",
-    "register_comm_hook": "communication hooks are not included",
     "record_comm": "recording of communication is not included",
 }
 
