@@ -1,6 +1,6 @@
 """`torch.distributed`: several processes that train together, through MPI (the packages mpi4py and mpich).
 
-Nothing here imports mpi4py before a group of several processes is made. See docs/distributed.md.
+Nothing here imports mpi4py before a group of several processes is made. See docs/distributed.md in the repository.
 """
 
 from __future__ import annotations
