@@ -17,6 +17,7 @@ from typing import Any
 from tensorgrad.distributed import pmi
 from tensorgrad.distributed.errors import DistBackendError
 from tensorgrad.distributed.store import Store
+from tensorgrad.distributed.work import PROGRESS
 
 __all__ = ["MPIWorld", "available", "launched", "world"]
 
@@ -89,7 +90,7 @@ class MPIWorld:
 
     def _finalize(self) -> None:
         """Ends MPI, if all ranks do so. Otherwise the process ends without: MPI would wait for those that cannot."""
-        if self.failed or self.process != os.getpid():
+        if self.failed or PROGRESS.works or self.process != os.getpid():
             return
         if self.connections is not None:
             try:
@@ -101,6 +102,10 @@ class MPIWorld:
                 if self._gone - {self.rank} or time.monotonic() > end or self.connections[1].fileno() < 0:
                     return
                 self._listen(0.1)
+        else:  # the launcher ends a job in which a process leaves early, so there is no limit
+            arrived = self.comm.Ibarrier()
+            while not arrived.Test():  # `MPI_Finalize` would stop this interpreter, and the store it may serve
+                time.sleep(1e-3)
         from mpi4py import MPI
 
         if MPI.Is_initialized() and not MPI.Is_finalized():
