@@ -129,3 +129,7 @@ def prepared(array: np.ndarray, op: Any, size: int) -> tuple[np.ndarray, str, Ca
     if kind is RedOpType.AVG:
         return array, "SUM", lambda result: np.divide(result, np.asarray(size, result.dtype), out=result)
     return array, _MPI_NAMES[kind], lambda result: result
+
+
+# PyTorch's former way to write them: `torch.distributed.reduce_op.SUM`.
+SUM, PRODUCT, MIN, MAX = ReduceOp.SUM, ReduceOp.PRODUCT, ReduceOp.MIN, ReduceOp.MAX
