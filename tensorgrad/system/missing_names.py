@@ -66,6 +66,11 @@ ONLY_IN_TORCH: dict[str, str] = {
         host_memory_stats_as_nested_dict memory_snapshot nccl reset_accumulated_host_memory_stats
         reset_peak_host_memory_stats sparse tunable use_mem_pool
     """,
+    "distributed": """
+        AllToAllOptions AllreduceCoalescedOptions AllreduceOptions BarrierOptions BroadcastOptions BuiltinCommHookType
+        GatherOptions GradBucket GroupName Logger ProcessGroupGloo RankType ReduceOptions ReduceScatterOptions Reducer
+        ScatterOptions algorithms autograd breakpoint c10d_logger config remote_device rpc
+    """,
     "jit": """
         Attribute CompilationUnit Error Future ONNXTracedModule RecursiveScriptClass ScriptWarning TracerWarning
         TracingCheckError enable_onednn_fusion export_opnames fork frontend fuser interface jit_module_from_flatbuffer

@@ -173,9 +173,23 @@ def test_distributed_sampler():
     assert_same_batches(story)
 
 
-def test_distributed_sampler_without_a_group():
-    with pytest.raises(RuntimeError, match="Requires distributed package to be available"):
+@pytest.mark.parametrize("available", [False, True])
+def test_distributed_sampler_without_a_group(available, monkeypatch):
+    monkeypatch.setattr("tensorgrad.distributed.mpi_world.available", lambda: available)
+    expected = (
+        "Default process group has not been init" if available else "Requires distributed package to be available"
+    )
+    with pytest.raises(ValueError if available else RuntimeError, match=expected):
         data.DistributedSampler(range(3), rank=0)
+
+
+def test_distributed_sampler_takes_its_share_from_the_group():
+    dist = tg.distributed
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        assert list(data.DistributedSampler(range(3), shuffle=False)) == [0, 1, 2]
+    finally:
+        dist.destroy_process_group()
 
 
 @needs_torch

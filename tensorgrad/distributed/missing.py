@@ -1,0 +1,34 @@
+"""What PyTorch's package has and this one has not: functions that say so when they are called."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["MISSING", "refusal"]
+
+MISSING = {
+    "shrink_group": "a group cannot lose members; start the job again",
+    "split_group": "use new_group",
+    "record_comm": "recording of communication is not included",
+}
+
+
+def refusal(name: str) -> Any:
+    """A function that raises RuntimeError."""
+    message = f"distributed.{name} is not included: {MISSING[name]}"
+
+    def function(*args: Any, **options: Any) -> Any:
+        raise RuntimeError(message)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""Raises: RuntimeError. It is not included.
+
+    Example::
+
+        >>> import tensorgrad.distributed as dist
+        >>> dist.{name}()
+        Traceback (most recent call last):
+            ...
+        RuntimeError: {message}
+    """
+    return function

@@ -1,0 +1,75 @@
+"""Helpers for distributed modules: parameters that are checked and broadcast, containers of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import tensorgrad as torch
+from tensorgrad.distributed import collectives, objects
+from tensorgrad.distributed.group import ProcessGroup
+
+__all__: list[str] = []
+
+
+def _apply_to_tensors(fn: Callable[[Any], Any], container: Any) -> Any:
+    """Applies a function to every tensor in nested lists, tuples, dicts and sets."""
+    if isinstance(container, torch.Tensor):
+        return fn(container)
+    if isinstance(container, dict):
+        return type(container)((key, _apply_to_tensors(fn, value)) for key, value in container.items())
+    if isinstance(container, tuple) and hasattr(container, "_fields"):
+        return type(container)(*(_apply_to_tensors(fn, item) for item in container))
+    if isinstance(container, (list, tuple, set)):
+        return type(container)(_apply_to_tensors(fn, item) for item in container)
+    return container
+
+
+def _verify_param_shape_across_processes(
+    process_group: ProcessGroup, tensors: Iterable[Any], logger: Any = None
+) -> None:
+    """Raises: RuntimeError if the parameters' shapes are not the same on all ranks."""
+    own = [(tuple(tensor.shape), str(tensor.dtype)) for tensor in tensors]
+    everywhere: list[Any] = [None] * process_group.size()
+    objects.all_gather_object(everywhere, own, process_group)
+    rank = process_group.rank()
+    for other, theirs in enumerate(everywhere):
+        if len(theirs) != len(own):
+            raise RuntimeError(
+                f"DDP expects same model across all ranks, but Rank {rank} has {len(own)} params, while rank {other} "
+                f"has inconsistent {len(theirs)} params."
+            )
+        for index, (mine, its) in enumerate(zip(own, theirs)):
+            if mine != its:
+                raise RuntimeError(
+                    f"params[{index}] in this process with sizes {list(mine[0])} ({mine[1]}) appears not to match "
+                    f"sizes {list(its[0])} ({its[1]}) of the same param in process {other}."
+                )
+
+
+def _sync_params_and_buffers(
+    process_group: ProcessGroup, module_states: list[Any], broadcast_bucket_size: int, src: int
+) -> None:
+    """Broadcasts tensors from one rank of the group; the others' are overwritten."""
+    works = [
+        collectives.broadcast(tensor, group=process_group, async_op=True, group_src=src) for tensor in module_states
+    ]
+    for work in works:
+        if work is not None:
+            work.wait()
+
+
+def _sync_module_states(
+    module: Any,
+    process_group: ProcessGroup,
+    broadcast_bucket_size: int,
+    src: int,
+    params_and_buffers_to_ignore: Iterable[str] = (),
+    broadcast_buffers: bool = True,
+) -> None:
+    """Broadcasts a module's parameters and, if wanted, its buffers from one rank of the group."""
+    ignored = set(params_and_buffers_to_ignore)
+    states = [tensor.detach() for name, tensor in module.named_parameters() if name not in ignored]
+    if broadcast_buffers:
+        states += [tensor.detach() for name, tensor in module.named_buffers() if name not in ignored]
+    _sync_params_and_buffers(process_group, states, broadcast_bucket_size, src)

@@ -1,0 +1,75 @@
+"""Groups of two and three processes: results and errors are those of PyTorch's gloo group."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.distributed.launch import HERE, ROOT, free_port, needs_mpi, run
+
+pytest.importorskip("torch")
+
+
+def compare(name, mine, theirs):
+    if name != "errors":
+        assert mine == theirs
+        return
+    for got, wanted in zip(mine, theirs, strict=True):
+        first = wanted[1].split(" (expected TensorOptions")[0]  # PyTorch prints its own structure there
+        assert got[0] == wanted[0] and got[1].startswith(first), (got, wanted)
+
+
+@needs_mpi
+@pytest.mark.parametrize("size", [2, 3])
+def test_every_collective_is_as_in_pytorch(size):
+    wanted = [json.loads(output) for _, output, _ in run(size, [HERE / "table.py", "torch"])]
+    results = run(size, [HERE / "table.py", "tensorgrad", free_port()])
+    assert not [errors for _, _, errors in results if "Traceback" in errors or "PMIU" in errors]
+    for rank in range(size):
+        found = json.loads(results[rank][1])
+        assert list(found) == list(wanted[rank])
+        for name in found:
+            compare(name, found[name], wanted[rank][name])
+
+
+SUM = """
+import tensorgrad as torch, tensorgrad.distributed as dist
+dist.init_process_group("mpi")
+x = torch.tensor([dist.get_rank() + 1.0])
+dist.all_reduce(x)
+dist.new_group([0, 1]).get_group_store().add("n", 1)
+assert x.item() == 3.0 and dist.get_world_size() == 2
+"""
+
+
+@needs_mpi
+def test_under_a_launcher_of_mpi():
+    mpiexec = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
+    if mpiexec is None:
+        pytest.skip("no mpiexec is installed with this Python")
+    command = [mpiexec, "-n", "2", sys.executable, "-c", SUM]
+    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        errors = process.communicate(timeout=20)[1]
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 0, errors
+
+
+@needs_mpi
+def test_on_several_machines():
+    """Ranks that take themselves for different machines use the network, through the address of rank 0."""
+    program = "from tensorgrad.distributed import pmi; import os; pmi.machine = lambda: os.environ['RANK']" + SUM
+    run(2, ["-c", program.replace('"mpi"', '"gloo"')], timeout=20)
+
+
+def test_import_brings_no_mpi():
+    program = "import sys, tensorgrad.distributed; sys.exit('mpi4py' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT).returncode == 0
