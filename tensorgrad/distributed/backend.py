@@ -17,11 +17,9 @@ __all__ = [
 def is_available() -> bool:
     """Returns whether groups of several processes can be made: whether the package mpi4py is installed.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> torch.distributed.is_available() == torch.distributed.is_mpi_available()
-        True
+    >>> import tensorgrad as torch
+    >>> torch.distributed.is_available() == torch.distributed.is_mpi_available()
+    True
     """
     return mpi_world.available()
 
@@ -29,11 +27,9 @@ def is_available() -> bool:
 def is_mpi_available() -> bool:
     """Returns whether the "mpi" backend can be used.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> torch.distributed.is_mpi_available() in (True, False)
-        True
+    >>> import tensorgrad as torch
+    >>> torch.distributed.is_mpi_available() in (True, False)
+    True
     """
     return mpi_world.available()
 
@@ -41,11 +37,9 @@ def is_mpi_available() -> bool:
 def is_gloo_available() -> bool:
     """Returns whether the "gloo" backend can be used. It is another name of the MPI backend.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> torch.distributed.is_gloo_available() == torch.distributed.is_mpi_available()
-        True
+    >>> import tensorgrad as torch
+    >>> torch.distributed.is_gloo_available() == torch.distributed.is_mpi_available()
+    True
     """
     return mpi_world.available()
 
@@ -53,11 +47,9 @@ def is_gloo_available() -> bool:
 def is_nccl_available() -> bool:
     """Returns whether NVIDIA's library can be used: no.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> torch.distributed.is_nccl_available()
-        False
+    >>> import tensorgrad as torch
+    >>> torch.distributed.is_nccl_available()
+    False
     """
     return False
 
@@ -65,11 +57,9 @@ def is_nccl_available() -> bool:
 def is_ucc_available() -> bool:
     """Returns whether the "ucc" backend can be used: no.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> torch.distributed.is_ucc_available()
-        False
+    >>> import tensorgrad as torch
+    >>> torch.distributed.is_ucc_available()
+    False
     """
     return False
 
@@ -77,23 +67,19 @@ def is_ucc_available() -> bool:
 def is_xccl_available() -> bool:
     """Returns whether the "xccl" backend can be used: no.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> torch.distributed.is_xccl_available()
-        False
+    >>> import tensorgrad as torch
+    >>> torch.distributed.is_xccl_available()
+    False
     """
     return False
 
 
 class Backend(str):
-    """The lower-case name of a backend: ``Backend("GLOO")`` is ``"gloo"``.
+    """The lower-case name of a backend: `Backend("GLOO")` is `"gloo"`.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> dist.Backend("GLOO"), dist.Backend.MPI
-        ('gloo', 'mpi')
+    >>> import tensorgrad.distributed as dist
+    >>> dist.Backend("GLOO"), dist.Backend.MPI
+    ('gloo', 'mpi')
     """
 
     UNDEFINED, GLOO, NCCL, UCC, MPI, XCCL, FAKE = "undefined", "gloo", "nccl", "ucc", "mpi", "xccl", "fake"
@@ -114,13 +100,11 @@ class Backend(str):
     def register_backend(cls, name: str, func: Any, extended_api: bool = False, devices: Any = None) -> None:
         """Raises: RuntimeError. Backends of third parties are not supported.
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> dist.Backend.register_backend("mine", None)
-            Traceback (most recent call last):
-                ...
-            RuntimeError: Backend.register_backend: backends of third parties are not supported
+        >>> import tensorgrad.distributed as dist
+        >>> dist.Backend.register_backend("mine", None)
+        Traceback (most recent call last):
+            ...
+        RuntimeError: Backend.register_backend: backends of third parties are not supported
         """
         raise RuntimeError("Backend.register_backend: backends of third parties are not supported")
 
@@ -128,11 +112,9 @@ class Backend(str):
 class BackendConfig:
     """Which backend serves which kind of device.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> dist.BackendConfig("gloo")
-        cpu:gloo,cuda:gloo
+    >>> import tensorgrad.distributed as dist
+    >>> dist.BackendConfig("gloo")
+    cpu:gloo,cuda:gloo
     """
 
     def __init__(self, backend: str) -> None:
@@ -149,11 +131,9 @@ class BackendConfig:
     def get_device_backend_map(self) -> dict[str, str]:
         """Returns the backends by device type.
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> dist.BackendConfig("cpu:gloo,cuda:nccl").get_device_backend_map()
-            {'cpu': 'gloo', 'cuda': 'nccl'}
+        >>> import tensorgrad.distributed as dist
+        >>> dist.BackendConfig("cpu:gloo,cuda:nccl").get_device_backend_map()
+        {'cpu': 'gloo', 'cuda': 'nccl'}
         """
         return self.device_backend_map
 
@@ -181,11 +161,9 @@ def _pairs(text: str) -> dict[str, str]:
 def is_backend_available(backend: str) -> bool:
     """Returns whether a backend, or all those of "device:backend" pairs, can be used.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> torch.distributed.is_backend_available("nccl")
-        False
+    >>> import tensorgrad as torch
+    >>> torch.distributed.is_backend_available("nccl")
+    False
     """
     names = set(_pairs(backend.lower()).values()) if ":" in backend else {backend.lower()}
     return names <= {Backend.GLOO, Backend.MPI} and mpi_world.available()
@@ -197,11 +175,9 @@ def get_default_backend_for_device(device: Any) -> str:
     Raises:
         ValueError: there is none.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> torch.distributed.get_default_backend_for_device("cpu")
-        'gloo'
+    >>> import tensorgrad as torch
+    >>> torch.distributed.get_default_backend_for_device("cpu")
+    'gloo'
     """
     kind = str(getattr(device, "type", device)).partition(":")[0]
     if kind not in Backend.default_device_backend_map:

@@ -50,18 +50,16 @@ def broadcast(
         src: the sender's global rank.
         group: the group; the default one if None.
         async_op: whether to return a `Work` without waiting.
-        group_src: the sender's rank within the group, instead of ``src``.
+        group_src: the sender's rank within the group, instead of `src`.
 
     Returns:
-        A `Work` if ``async_op``, else None.
+        A `Work` if `async_op`, else None.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> dist.broadcast(torch.ones(2), src=0)
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad as torch
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> dist.broadcast(torch.ones(2), src=0)
+    >>> dist.destroy_process_group()
     """
     if _outside(group, "broadcast"):
         return None
@@ -103,22 +101,20 @@ def all_reduce(
         async_op: whether to return a `Work` without waiting.
 
     Returns:
-        A `Work` if ``async_op``, else None.
+        A `Work` if `async_op`, else None.
 
     Raises:
         ValueError: the operation has no meaning for complex tensors.
         RuntimeError: it does not exist for the dtype.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> x = torch.tensor([1.0, 2.0])
-        >>> dist.all_reduce(x)  # of one process: its own values
-        >>> x
-        tensor([1., 2.])
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad as torch
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> x = torch.tensor([1.0, 2.0])
+    >>> dist.all_reduce(x)  # of one process: its own values
+    >>> x
+    tensor([1., 2.])
+    >>> dist.destroy_process_group()
     """
     checks.tensor(tensor, "tensor")
     if _outside(group, "all_reduce"):
@@ -142,13 +138,11 @@ def all_reduce_coalesced(
 ) -> Work | None:
     """`all_reduce` of several tensors. Deprecated in PyTorch.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> dist.all_reduce_coalesced([torch.ones(2), torch.ones(3)])
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad as torch
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> dist.all_reduce_coalesced([torch.ones(2), torch.ones(3)])
+    >>> dist.destroy_process_group()
     """
     tensors = tensors if isinstance(tensors, list) else [tensors]
     checks.tensors(tensors, "tensors")
@@ -190,18 +184,16 @@ def reduce(
         op: how to combine; see `ReduceOp`.
         group: the group; the default one if None.
         async_op: whether to return a `Work` without waiting.
-        group_dst: the receiver's rank within the group, instead of ``dst``.
+        group_dst: the receiver's rank within the group, instead of `dst`.
 
     Returns:
-        A `Work` if ``async_op``, else None.
+        A `Work` if `async_op`, else None.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> dist.reduce(torch.ones(2), dst=0)
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad as torch
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> dist.reduce(torch.ones(2), dst=0)
+    >>> dist.destroy_process_group()
     """
     if _outside(group, "reduce"):
         return None
@@ -234,21 +226,19 @@ def all_gather(
         async_op: whether to return a `Work` without waiting.
 
     Returns:
-        A `Work` if ``async_op``, else None.
+        A `Work` if `async_op`, else None.
 
     Raises:
         RuntimeError: the list has not as many tensors as there are processes, or they do not fit.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> result = [torch.zeros(2)]
-        >>> dist.all_gather(result, torch.ones(2))
-        >>> result
-        [tensor([1., 1.])]
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad as torch
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> result = [torch.zeros(2)]
+    >>> dist.all_gather(result, torch.ones(2))
+    >>> result
+    [tensor([1., 1.])]
+    >>> dist.destroy_process_group()
     """
     checks.tensors(tensor_list, "tensor_list")
     checks.tensor(tensor, "tensor")
@@ -293,13 +283,11 @@ def all_gather_coalesced(
         output_tensor_lists: for each process, tensors to receive its inputs into.
         input_tensor_list: what this process contributes.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> dist.all_gather_coalesced([[torch.zeros(2), torch.zeros(3)]], [torch.ones(2), torch.ones(3)])
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad as torch
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> dist.all_gather_coalesced([[torch.zeros(2), torch.zeros(3)]], [torch.ones(2), torch.ones(3)])
+    >>> dist.destroy_process_group()
     """
     if _outside(group, "all_gather_coalesced"):
         return None
@@ -326,21 +314,19 @@ def all_gather_single(
         async_op: whether to return a `Work` without waiting.
 
     Returns:
-        A `Work` if ``async_op``, else None.
+        A `Work` if `async_op`, else None.
 
     Raises:
         RuntimeError: sizes or dtypes do not fit.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> result = torch.zeros(2)
-        >>> dist.all_gather_single(result, torch.ones(2))
-        >>> result
-        tensor([1., 1.])
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad as torch
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> result = torch.zeros(2)
+    >>> dist.all_gather_single(result, torch.ones(2))
+    >>> result
+    tensor([1., 1.])
+    >>> dist.destroy_process_group()
     """
     checks.tensor(input_tensor, "input_tensor")
     checks.tensor(output_tensor, "output_tensor")
@@ -372,14 +358,12 @@ def all_gather_into_tensor(
 ) -> Work | None:
     """The former name of `all_gather_single`.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> result = torch.zeros(2)
-        >>> dist.all_gather_into_tensor(result, torch.ones(2))
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad as torch
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> result = torch.zeros(2)
+    >>> dist.all_gather_into_tensor(result, torch.ones(2))
+    >>> dist.destroy_process_group()
     """
     _deprecated("all_gather_into_tensor", "all_gather_single")
     return all_gather_single(output_tensor, input_tensor, group, async_op)
@@ -401,21 +385,19 @@ def gather(
         dst: the receiver's global rank; 0 by default.
         group: the group; the default one if None.
         async_op: whether to return a `Work` without waiting.
-        group_dst: the receiver's rank within the group, instead of ``dst``.
+        group_dst: the receiver's rank within the group, instead of `dst`.
 
     Returns:
-        A `Work` if ``async_op``, else None.
+        A `Work` if `async_op`, else None.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> result = [torch.zeros(2)]
-        >>> dist.gather(torch.ones(2), result, dst=0)
-        >>> result
-        [tensor([1., 1.])]
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad as torch
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> result = [torch.zeros(2)]
+    >>> dist.gather(torch.ones(2), result, dst=0)
+    >>> result
+    [tensor([1., 1.])]
+    >>> dist.destroy_process_group()
     """
     checks.tensor(tensor, "tensor")
     outputs = gather_list or []
@@ -471,21 +453,19 @@ def scatter(
         src: the sender's global rank; 0 by default.
         group: the group; the default one if None.
         async_op: whether to return a `Work` without waiting.
-        group_src: the sender's rank within the group, instead of ``src``.
+        group_src: the sender's rank within the group, instead of `src`.
 
     Returns:
-        A `Work` if ``async_op``, else None.
+        A `Work` if `async_op`, else None.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> x = torch.zeros(2)
-        >>> dist.scatter(x, [torch.ones(2)], src=0)
-        >>> x
-        tensor([1., 1.])
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad as torch
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> x = torch.zeros(2)
+    >>> dist.scatter(x, [torch.ones(2)], src=0)
+    >>> x
+    tensor([1., 1.])
+    >>> dist.destroy_process_group()
     """
     checks.tensor(tensor, "tensor")
     inputs = scatter_list or []
@@ -543,18 +523,16 @@ def reduce_scatter(
         async_op: whether to return a `Work` without waiting.
 
     Returns:
-        A `Work` if ``async_op``, else None.
+        A `Work` if `async_op`, else None.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> x = torch.zeros(2)
-        >>> dist.reduce_scatter(x, [torch.ones(2)])
-        >>> x
-        tensor([1., 1.])
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad as torch
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> x = torch.zeros(2)
+    >>> dist.reduce_scatter(x, [torch.ones(2)])
+    >>> x
+    tensor([1., 1.])
+    >>> dist.destroy_process_group()
     """
     checks.tensor(output, "output")
     checks.tensors(input_list, "input_list")
@@ -602,21 +580,19 @@ def reduce_scatter_single(
         async_op: whether to return a `Work` without waiting.
 
     Returns:
-        A `Work` if ``async_op``, else None.
+        A `Work` if `async_op`, else None.
 
     Raises:
         RuntimeError: sizes do not fit.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> x = torch.zeros(2)
-        >>> dist.reduce_scatter_single(x, torch.ones(2))
-        >>> x
-        tensor([1., 1.])
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad as torch
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> x = torch.zeros(2)
+    >>> dist.reduce_scatter_single(x, torch.ones(2))
+    >>> x
+    tensor([1., 1.])
+    >>> dist.destroy_process_group()
     """
     checks.tensor(output, "output")
     checks.tensor(input, "input")
@@ -638,14 +614,12 @@ def reduce_scatter_tensor(
 ) -> Work | None:
     """The former name of `reduce_scatter_single`.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> x = torch.zeros(2)
-        >>> dist.reduce_scatter_tensor(x, torch.ones(2))
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad as torch
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> x = torch.zeros(2)
+    >>> dist.reduce_scatter_tensor(x, torch.ones(2))
+    >>> dist.destroy_process_group()
     """
     _deprecated("reduce_scatter_tensor", "reduce_scatter_single")
     return reduce_scatter_single(output, input, op, group, async_op)
@@ -685,21 +659,19 @@ def all_to_all_single(
         async_op: whether to return a `Work` without waiting.
 
     Returns:
-        A `Work` if ``async_op``, else None.
+        A `Work` if `async_op`, else None.
 
     Raises:
         RuntimeError: the sizes do not fit.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> x = torch.zeros(2)
-        >>> dist.all_to_all_single(x, torch.ones(2))
-        >>> x
-        tensor([1., 1.])
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad as torch
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> x = torch.zeros(2)
+    >>> dist.all_to_all_single(x, torch.ones(2))
+    >>> x
+    tensor([1., 1.])
+    >>> dist.destroy_process_group()
     """
     if _outside(group, "all_to_all_single"):
         return None
@@ -767,18 +739,16 @@ def all_to_all(
         async_op: whether to return a `Work` without waiting.
 
     Returns:
-        A `Work` if ``async_op``, else None.
+        A `Work` if `async_op`, else None.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> result = [torch.zeros(2)]
-        >>> dist.all_to_all(result, [torch.ones(2)])
-        >>> result
-        [tensor([1., 1.])]
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad as torch
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> result = [torch.zeros(2)]
+    >>> dist.all_to_all(result, [torch.ones(2)])
+    >>> result
+    [tensor([1., 1.])]
+    >>> dist.destroy_process_group()
     """
     if _outside(group, "all_to_all"):
         return None
@@ -822,14 +792,12 @@ def barrier(
         timeout: a timedelta; by default the group's.
 
     Returns:
-        A `Work` if ``async_op``, else None.
+        A `Work` if `async_op`, else None.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> dist.barrier()
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> dist.barrier()
+    >>> dist.destroy_process_group()
     """
     if _outside(group, "barrier"):
         return None

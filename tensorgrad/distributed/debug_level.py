@@ -11,11 +11,9 @@ __all__ = ["DebugLevel", "get_debug_level", "set_debug_level", "set_debug_level_
 class DebugLevel(Enum):
     """How much is checked and reported.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> [level.name for level in dist.DebugLevel]
-        ['OFF', 'INFO', 'DETAIL']
+    >>> import tensorgrad.distributed as dist
+    >>> [level.name for level in dist.DebugLevel]
+    ['OFF', 'INFO', 'DETAIL']
     """
 
     OFF = 0
@@ -26,11 +24,9 @@ class DebugLevel(Enum):
 def get_debug_level() -> DebugLevel:
     """Returns the level that the variable TORCH_DISTRIBUTED_DEBUG names.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> dist.get_debug_level() in dist.DebugLevel
-        True
+    >>> import tensorgrad.distributed as dist
+    >>> dist.get_debug_level() in dist.DebugLevel
+    True
     """
     name = os.environ.get("TORCH_DISTRIBUTED_DEBUG", "OFF").upper()
     return DebugLevel[name] if name in DebugLevel.__members__ else DebugLevel.OFF
@@ -39,10 +35,8 @@ def get_debug_level() -> DebugLevel:
 def set_debug_level(level: DebugLevel) -> None:
     """Sets the level, by setting TORCH_DISTRIBUTED_DEBUG.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> dist.set_debug_level(dist.get_debug_level())
+    >>> import tensorgrad.distributed as dist
+    >>> dist.set_debug_level(dist.get_debug_level())
     """
     os.environ["TORCH_DISTRIBUTED_DEBUG"] = level.name
 
@@ -50,8 +44,6 @@ def set_debug_level(level: DebugLevel) -> None:
 def set_debug_level_from_env() -> None:
     """Accepted: the level is always that of the environment.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> dist.set_debug_level_from_env()
+    >>> import tensorgrad.distributed as dist
+    >>> dist.set_debug_level_from_env()
     """

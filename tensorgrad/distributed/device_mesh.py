@@ -28,16 +28,14 @@ class DeviceMesh:
     Raises:
         RuntimeError: there are more ranks in the mesh than processes, or one appears twice.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> mesh = dist.DeviceMesh("cpu", [[0]], mesh_dim_names=("dp", "tp"))
-        >>> mesh
-        DeviceMesh((dp=1, tp=1), 'cpu', stride=((), ()))
-        >>> mesh["dp"].get_group().size()
-        1
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> mesh = dist.DeviceMesh("cpu", [[0]], mesh_dim_names=("dp", "tp"))
+    >>> mesh
+    DeviceMesh((dp=1, tp=1), 'cpu', stride=((), ()))
+    >>> mesh["dp"].get_group().size()
+    1
+    >>> dist.destroy_process_group()
     """
 
     def __init__(
@@ -91,13 +89,11 @@ class DeviceMesh:
     def mesh(self) -> Any:
         """The ranks, as an integer tensor.
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-            >>> dist.init_device_mesh("cpu", (1,)).mesh
-            tensor([0], dtype=torch.int32)
-            >>> dist.destroy_process_group()
+        >>> import tensorgrad.distributed as dist
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> dist.init_device_mesh("cpu", (1,)).mesh
+        tensor([0], dtype=torch.int32)
+        >>> dist.destroy_process_group()
         """
         return torch.from_numpy(self._ranks.copy())
 
@@ -105,13 +101,11 @@ class DeviceMesh:
     def mesh_dim_names(self) -> tuple[str, ...] | None:
         """The dimensions' names.
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-            >>> dist.init_device_mesh("cpu", (1,), mesh_dim_names=("dp",)).mesh_dim_names
-            ('dp',)
-            >>> dist.destroy_process_group()
+        >>> import tensorgrad.distributed as dist
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> dist.init_device_mesh("cpu", (1,), mesh_dim_names=("dp",)).mesh_dim_names
+        ('dp',)
+        >>> dist.destroy_process_group()
         """
         return self._names
 
@@ -119,13 +113,11 @@ class DeviceMesh:
     def ndim(self) -> int:
         """The number of dimensions.
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-            >>> dist.init_device_mesh("cpu", (1, 1)).ndim
-            2
-            >>> dist.destroy_process_group()
+        >>> import tensorgrad.distributed as dist
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> dist.init_device_mesh("cpu", (1, 1)).ndim
+        2
+        >>> dist.destroy_process_group()
         """
         return self._ranks.ndim
 
@@ -133,52 +125,44 @@ class DeviceMesh:
     def shape(self) -> tuple[int, ...]:
         """The sizes of the dimensions.
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-            >>> dist.init_device_mesh("cpu", (1, 1)).shape
-            (1, 1)
-            >>> dist.destroy_process_group()
+        >>> import tensorgrad.distributed as dist
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> dist.init_device_mesh("cpu", (1, 1)).shape
+        (1, 1)
+        >>> dist.destroy_process_group()
         """
         return self._ranks.shape
 
     def size(self, mesh_dim: int | None = None) -> int:
         """Returns the number of ranks, or the size of one dimension.
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-            >>> dist.init_device_mesh("cpu", (1, 1)).size()
-            1
-            >>> dist.destroy_process_group()
+        >>> import tensorgrad.distributed as dist
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> dist.init_device_mesh("cpu", (1, 1)).size()
+        1
+        >>> dist.destroy_process_group()
         """
         return self._ranks.size if mesh_dim is None else self._ranks.shape[mesh_dim]
 
     def get_rank(self) -> int:
         """Returns this process's global rank.
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-            >>> dist.init_device_mesh("cpu", (1,)).get_rank()
-            0
-            >>> dist.destroy_process_group()
+        >>> import tensorgrad.distributed as dist
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> dist.init_device_mesh("cpu", (1,)).get_rank()
+        0
+        >>> dist.destroy_process_group()
         """
         return get_rank()
 
     def get_coordinate(self) -> list[int] | tuple[int, ...] | None:
         """Returns this process's place in the grid; None if it is not in it.
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-            >>> dist.init_device_mesh("cpu", (1, 1)).get_coordinate()
-            (0, 0)
-            >>> dist.destroy_process_group()
+        >>> import tensorgrad.distributed as dist
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> dist.init_device_mesh("cpu", (1, 1)).get_coordinate()
+        (0, 0)
+        >>> dist.destroy_process_group()
         """
         return self._coordinate
 
@@ -205,26 +189,22 @@ class DeviceMesh:
         Args:
             mesh_dim: index or name; may be left out if there is only one dimension.
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-            >>> dist.init_device_mesh("cpu", (1, 1)).get_group(0).size()
-            1
-            >>> dist.destroy_process_group()
+        >>> import tensorgrad.distributed as dist
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> dist.init_device_mesh("cpu", (1, 1)).get_group(0).size()
+        1
+        >>> dist.destroy_process_group()
         """
         return self._groups[self._dim(mesh_dim)]
 
     def get_all_groups(self) -> list[ProcessGroup]:
         """Returns the process groups of all dimensions.
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-            >>> len(dist.init_device_mesh("cpu", (1, 1)).get_all_groups())
-            2
-            >>> dist.destroy_process_group()
+        >>> import tensorgrad.distributed as dist
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> len(dist.init_device_mesh("cpu", (1, 1)).get_all_groups())
+        2
+        >>> dist.destroy_process_group()
         """
         return list(self._groups)
 
@@ -234,13 +214,11 @@ class DeviceMesh:
         Args:
             mesh_dim: index or name; may be left out if there is only one dimension.
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-            >>> dist.init_device_mesh("cpu", (1, 1)).get_local_rank(1)
-            0
-            >>> dist.destroy_process_group()
+        >>> import tensorgrad.distributed as dist
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> dist.init_device_mesh("cpu", (1, 1)).get_local_rank(1)
+        0
+        >>> dist.destroy_process_group()
         """
         return get_rank(self.get_group(mesh_dim))
 
@@ -298,13 +276,11 @@ def init_device_mesh(
     Raises:
         RuntimeError: names are given twice or do not fit, or there are not enough processes.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> dist.init_device_mesh("cpu", (1, 1), mesh_dim_names=("dp", "tp"))
-        DeviceMesh((dp=1, tp=1), 'cpu', stride=((), ()))
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> dist.init_device_mesh("cpu", (1, 1), mesh_dim_names=("dp", "tp"))
+    DeviceMesh((dp=1, tp=1), 'cpu', stride=((), ()))
+    >>> dist.destroy_process_group()
     """
     if mesh_dim_names is not None:
         if len(set(mesh_dim_names)) != len(mesh_dim_names):

@@ -8,66 +8,56 @@ __all__ = ["DistBackendError", "DistError", "DistNetworkError", "DistStoreError"
 class DistError(RuntimeError):
     """Base class of all errors of this package.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> issubclass(dist.DistStoreError, dist.DistError)
-        True
+    >>> import tensorgrad.distributed as dist
+    >>> issubclass(dist.DistStoreError, dist.DistError)
+    True
     """
 
 
 class DistBackendError(DistError):
     """A collective or a transfer failed: it timed out, a peer ended, or MPI reported an error.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> issubclass(dist.DistBackendError, RuntimeError)
-        True
+    >>> import tensorgrad.distributed as dist
+    >>> issubclass(dist.DistBackendError, RuntimeError)
+    True
     """
 
 
 class DistNetworkError(DistError):
     """A connection could not be made, or was closed by the other side.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> from datetime import timedelta
-        >>> try:
-        ...     dist.TCPStore("127.0.0.1", 1, timeout=timedelta(milliseconds=10))
-        ... except dist.DistNetworkError as error:
-        ...     print(error)
-        The client socket has timed out after 10ms while trying to connect to (127.0.0.1, 1).
+    >>> import tensorgrad.distributed as dist
+    >>> from datetime import timedelta
+    >>> try:
+    ...     dist.TCPStore("127.0.0.1", 1, timeout=timedelta(milliseconds=10))
+    ... except dist.DistNetworkError as error:
+    ...     print(error)
+    The client socket has timed out after 10ms while trying to connect to (127.0.0.1, 1).
     """
 
 
 class DistStoreError(DistError):
     """A store did not get a key in time.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> from datetime import timedelta
-        >>> try:
-        ...     dist.HashStore().wait(["missing"], timedelta(milliseconds=1))
-        ... except dist.DistStoreError as error:
-        ...     print(error)
-        Wait timeout
+    >>> import tensorgrad.distributed as dist
+    >>> from datetime import timedelta
+    >>> try:
+    ...     dist.HashStore().wait(["missing"], timedelta(milliseconds=1))
+    ... except dist.DistStoreError as error:
+    ...     print(error)
+    Wait timeout
     """
 
 
 class QueueEmptyError(DistStoreError):
     """A queue of a store is empty, and the caller did not want to wait.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> try:
-        ...     dist.HashStore().queue_pop("jobs", False)
-        ... except dist.QueueEmptyError as error:
-        ...     print(error)
-        queue is empty
+    >>> import tensorgrad.distributed as dist
+    >>> try:
+    ...     dist.HashStore().queue_pop("jobs", False)
+    ... except dist.QueueEmptyError as error:
+    ...     print(error)
+    queue is empty
     """
 
 

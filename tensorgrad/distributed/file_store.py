@@ -28,16 +28,14 @@ class FileStore(Store):
         file_name: the file; it is made if there is none.
         world_size: how many processes use it; accepted for compatibility.
 
-    Example::
-
-        >>> import os, tempfile
-        >>> import tensorgrad.distributed as dist
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> path = os.path.join(folder.name, "store")
-        >>> dist.FileStore(path, 2).set("key", "value")
-        >>> dist.FileStore(path, 2).get("key")
-        b'value'
-        >>> folder.cleanup()
+    >>> import os, tempfile
+    >>> import tensorgrad.distributed as dist
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = os.path.join(folder.name, "store")
+    >>> dist.FileStore(path, 2).set("key", "value")
+    >>> dist.FileStore(path, 2).get("key")
+    b'value'
+    >>> folder.cleanup()
     """
 
     def __init__(self, file_name: str, world_size: int = -1) -> None:
@@ -51,13 +49,11 @@ class FileStore(Store):
     def path(self) -> str:
         """The file.
 
-        Example::
-
-            >>> import os, tempfile
-            >>> import tensorgrad.distributed as dist
-            >>> with tempfile.TemporaryDirectory() as folder:
-            ...     os.path.basename(dist.FileStore(os.path.join(folder, "store")).path)
-            'store'
+        >>> import os, tempfile
+        >>> import tensorgrad.distributed as dist
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     os.path.basename(dist.FileStore(os.path.join(folder, "store")).path)
+        'store'
         """
         return self._path
 

@@ -20,14 +20,12 @@ __all__ = [
 class ProcessGroup:
     """Some of the job's processes, which can communicate with each other. Made by `init_process_group`, `new_group`.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> world = dist.group.WORLD
-        >>> world.rank(), world.size(), world.name()
-        (0, 1, 'gloo')
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> world = dist.group.WORLD
+    >>> world.rank(), world.size(), world.name()
+    (0, 1, 'gloo')
+    >>> dist.destroy_process_group()
     """
 
     bound_device_id = None
@@ -52,64 +50,54 @@ class ProcessGroup:
     def rank(self) -> int:
         """Returns this process's rank within the group.
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-            >>> dist.group.WORLD.rank()
-            0
-            >>> dist.destroy_process_group()
+        >>> import tensorgrad.distributed as dist
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> dist.group.WORLD.rank()
+        0
+        >>> dist.destroy_process_group()
         """
         return self.communicator.rank
 
     def size(self) -> int:
         """Returns the number of processes in the group.
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-            >>> dist.group.WORLD.size()
-            1
-            >>> dist.destroy_process_group()
+        >>> import tensorgrad.distributed as dist
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> dist.group.WORLD.size()
+        1
+        >>> dist.destroy_process_group()
         """
         return self.communicator.size
 
     def name(self) -> str:
         """Returns the name of the backend.
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-            >>> dist.group.WORLD.name()
-            'gloo'
-            >>> dist.destroy_process_group()
+        >>> import tensorgrad.distributed as dist
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> dist.group.WORLD.name()
+        'gloo'
+        >>> dist.destroy_process_group()
         """
         return self.backend
 
     def get_group_store(self) -> Store:
         """Returns the store that the members share.
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-            >>> dist.group.WORLD.get_group_store().set("a", "1")
-            >>> dist.destroy_process_group()
+        >>> import tensorgrad.distributed as dist
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> dist.group.WORLD.get_group_store().set("a", "1")
+        >>> dist.destroy_process_group()
         """
         return self.store
 
     def set_timeout(self, timeout: timedelta) -> None:
         """Sets how long operations of this group may take.
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> from datetime import timedelta
-            >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-            >>> dist.group.WORLD.set_timeout(timedelta(seconds=10))
-            >>> dist.destroy_process_group()
+        >>> import tensorgrad.distributed as dist
+        >>> from datetime import timedelta
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> dist.group.WORLD.set_timeout(timedelta(seconds=10))
+        >>> dist.destroy_process_group()
         """
         self.timeout = timeout
 
@@ -145,24 +133,20 @@ class _WorldMeta(type):
 
 
 class group(metaclass=_WorldMeta):
-    """``group.WORLD`` is the default group, of all processes; None before `init_process_group`.
+    """`group.WORLD` is the default group, of all processes; None before `init_process_group`.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> dist.group.WORLD is None
-        True
+    >>> import tensorgrad.distributed as dist
+    >>> dist.group.WORLD is None
+    True
     """
 
 
 class GroupMember(metaclass=_WorldMeta):
-    """``GroupMember.WORLD`` is the default group; ``NON_GROUP_MEMBER`` is what others get for a group.
+    """`GroupMember.WORLD` is the default group; `NON_GROUP_MEMBER` is what others get for a group.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> dist.GroupMember.NON_GROUP_MEMBER
-        -100
+    >>> import tensorgrad.distributed as dist
+    >>> dist.GroupMember.NON_GROUP_MEMBER
+    -100
     """
 
     NON_GROUP_MEMBER = -100
@@ -206,13 +190,11 @@ def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
     Raises:
         ValueError: it is not a member.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> dist.get_group_rank(dist.new_group([0]), 0)
-        0
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> dist.get_group_rank(dist.new_group([0]), 0)
+    0
+    >>> dist.destroy_process_group()
     """
     if group is GroupMember.WORLD:
         return global_rank
@@ -228,13 +210,11 @@ def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
     Raises:
         ValueError: the group has no such rank.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> dist.get_global_rank(dist.new_group([0]), 0)
-        0
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> dist.get_global_rank(dist.new_group([0]), 0)
+    0
+    >>> dist.destroy_process_group()
     """
     if group is GroupMember.WORLD:
         return group_rank
@@ -247,13 +227,11 @@ def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
 def get_process_group_ranks(group: ProcessGroup | None) -> list[int]:
     """Returns the global ranks of a group's members, in the order of their ranks within the group.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> dist.get_process_group_ranks(None)
-        [0]
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> dist.get_process_group_ranks(None)
+    [0]
+    >>> dist.destroy_process_group()
     """
     return list(_members(or_default(group)))
 

@@ -1,4 +1,4 @@
-"""What PyTorch's package has and this one has not: functions that say so when they are called."""
+"""Functions of PyTorch's package that are not included: they raise an error when called."""
 
 from __future__ import annotations
 
@@ -23,12 +23,10 @@ def refusal(name: str) -> Any:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"""Raises: RuntimeError. It is not included.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> dist.{name}()
-        Traceback (most recent call last):
-            ...
-        RuntimeError: {message}
+    >>> import tensorgrad.distributed as dist
+    >>> dist.{name}()
+    Traceback (most recent call last):
+        ...
+    RuntimeError: {message}
     """
     return function

@@ -54,15 +54,13 @@ def all_gather_object(object_list: list[Any], obj: Any, group: ProcessGroup | No
         obj: what this process contributes.
         group: the group; the default one if None.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> result = [None]
-        >>> dist.all_gather_object(result, {"loss": 0.5})
-        >>> result
-        [{'loss': 0.5}]
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> result = [None]
+    >>> dist.all_gather_object(result, {"loss": 0.5})
+    >>> result
+    [{'loss': 0.5}]
+    >>> dist.destroy_process_group()
     """
     if not_in_group(group):
         warn_not_in_group("all_gather_object")
@@ -94,17 +92,15 @@ def gather_object(
         object_gather_list: on the receiver a list with one item per process, which is filled; elsewhere None.
         dst: the receiver's global rank; 0 by default.
         group: the group; the default one if None.
-        group_dst: the receiver's rank within the group, instead of ``dst``.
+        group_dst: the receiver's rank within the group, instead of `dst`.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> result = [None]
-        >>> dist.gather_object("hello", result, dst=0)
-        >>> result
-        ['hello']
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> result = [None]
+    >>> dist.gather_object("hello", result, dst=0)
+    >>> result
+    ['hello']
+    >>> dist.destroy_process_group()
     """
     if not_in_group(group):
         warn_not_in_group("gather_object")
@@ -141,14 +137,12 @@ def broadcast_object_list(
         src: the sender's global rank; 0 by default.
         group: the group; the default one if None.
         device: accepted; changes nothing.
-        group_src: the sender's rank within the group, instead of ``src``.
+        group_src: the sender's rank within the group, instead of `src`.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> dist.broadcast_object_list(["a", 1], src=0)
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> dist.broadcast_object_list(["a", 1], src=0)
+    >>> dist.destroy_process_group()
     """
     if not_in_group(group):
         warn_not_in_group("broadcast_object_list")
@@ -190,17 +184,15 @@ def scatter_object_list(
         scatter_object_input_list: on the sender one object per process, elsewhere ignored.
         src: the sender's global rank; 0 by default.
         group: the group; the default one if None.
-        group_src: the sender's rank within the group, instead of ``src``.
+        group_src: the sender's rank within the group, instead of `src`.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> result = [None]
-        >>> dist.scatter_object_list(result, ["mine"], src=0)
-        >>> result
-        ['mine']
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> result = [None]
+    >>> dist.scatter_object_list(result, ["mine"], src=0)
+    >>> result
+    ['mine']
+    >>> dist.destroy_process_group()
     """
     if not_in_group(group):
         warn_not_in_group("scatter_object_list")
@@ -240,15 +232,13 @@ def send_object_list(
         dst: the receiver's global rank.
         group: the group; the default one if None.
         device, use_batch: accepted; they change nothing.
-        group_dst: the receiver's rank within the group, instead of ``dst``.
+        group_dst: the receiver's rank within the group, instead of `dst`.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> if dist.get_world_size() > 1:
-        ...     dist.send_object_list(["a", 1], dst=1)
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> if dist.get_world_size() > 1:
+    ...     dist.send_object_list(["a", 1], dst=1)
+    >>> dist.destroy_process_group()
     """
     if not_in_group(group):
         warn_not_in_group("send_object_list")
@@ -279,18 +269,16 @@ def recv_object_list(
         src: the sender's global rank; None for any.
         group: the group; the default one if None.
         device, use_batch: accepted; they change nothing.
-        group_src: the sender's rank within the group, instead of ``src``.
+        group_src: the sender's rank within the group, instead of `src`.
 
     Returns:
         The sender's global rank; -1 if this process is not in the group.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> if dist.get_world_size() > 1:
-        ...     sender = dist.recv_object_list([None, None], src=1)
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> if dist.get_world_size() > 1:
+    ...     sender = dist.recv_object_list([None, None], src=1)
+    >>> dist.destroy_process_group()
     """
     if not_in_group(group):
         warn_not_in_group("recv_object_list")

@@ -74,26 +74,24 @@ def isend(
     tag: int = 0,
     group_dst: int | None = None,
 ) -> Work | None:
-    """Begins to send a tensor to one process. Do not change the tensor before ``wait()`` of the result has returned.
+    """Begins to send a tensor to one process. Do not change the tensor before `wait()` of the result has returned.
 
     Args:
         tensor: what to send.
         dst: the receiver's global rank.
         group: the group; the default one if None.
         tag: a number that the receiver gives as well.
-        group_dst: the receiver's rank within the group, instead of ``dst``.
+        group_dst: the receiver's rank within the group, instead of `dst`.
 
     Returns:
         A `Work`; None if this process is not in the group.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> if dist.get_world_size() > 1:
-        ...     dist.isend(torch.ones(2), dst=1).wait()
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad as torch
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> if dist.get_world_size() > 1:
+    ...     dist.isend(torch.ones(2), dst=1).wait()
+    >>> dist.destroy_process_group()
     """
     return _send("isend", tensor, dst, group, tag, group_dst, True)
 
@@ -112,19 +110,17 @@ def irecv(
         src: the sender's global rank; None for any.
         group: the group; the default one if None.
         tag: the number that the sender gave.
-        group_src: the sender's rank within the group, instead of ``src``.
+        group_src: the sender's rank within the group, instead of `src`.
 
     Returns:
         A `Work`; None if this process is not in the group.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> if dist.get_world_size() > 1:
-        ...     dist.irecv(torch.empty(2), src=1).wait()
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad as torch
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> if dist.get_world_size() > 1:
+    ...     dist.irecv(torch.empty(2), src=1).wait()
+    >>> dist.destroy_process_group()
     """
     return _receive("irecv", tensor, src, group, tag, group_src)
 
@@ -141,14 +137,12 @@ def send(
     Raises:
         ValueError: the receiver is this process.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> if dist.get_world_size() > 1:
-        ...     dist.send(torch.ones(2), dst=1)
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad as torch
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> if dist.get_world_size() > 1:
+    ...     dist.send(torch.ones(2), dst=1)
+    >>> dist.destroy_process_group()
     """
     _send("send", tensor, dst, group, tag, group_dst, False)
 
@@ -165,14 +159,12 @@ def recv(
     Returns:
         The sender's global rank; -1 if this process is not in the group.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> if dist.get_world_size() > 1:
-        ...     sender = dist.recv(torch.empty(2), src=1)
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad as torch
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> if dist.get_world_size() > 1:
+    ...     sender = dist.recv(torch.empty(2), src=1)
+    >>> dist.destroy_process_group()
     """
     work = _receive("recv", tensor, src, group, tag, group_src)
     if work is None:
@@ -190,19 +182,17 @@ class P2POp:
         peer: the other's global rank.
         group: the group; the default one if None.
         tag: a number that both sides give.
-        group_peer: the other's rank within the group, instead of ``peer``.
+        group_peer: the other's rank within the group, instead of `peer`.
 
     Raises:
         ValueError: the op is neither of the two.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> dist.P2POp(dist.isend, torch.ones(2), 0).peer
-        0
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad as torch
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> dist.P2POp(dist.isend, torch.ones(2), 0).peer
+    0
+    >>> dist.destroy_process_group()
     """
 
     def __init__(
@@ -240,14 +230,12 @@ def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
     Raises:
         ValueError: the list holds something else, or its items are of different groups.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> ring = [dist.P2POp(dist.isend, torch.ones(2), 1)] if dist.get_world_size() > 1 else []
-        >>> works = dist.batch_isend_irecv(ring) if ring else []
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad as torch
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> ring = [dist.P2POp(dist.isend, torch.ones(2), 1)] if dist.get_world_size() > 1 else []
+    >>> works = dist.batch_isend_irecv(ring) if ring else []
+    >>> dist.destroy_process_group()
     """
     if not isinstance(p2p_op_list, list) or not all(isinstance(item, P2POp) for item in p2p_op_list):
         raise ValueError("Invalid ``p2p_op_list``. Each op is expected to to be of type ``torch.distributed.P2POp``.")

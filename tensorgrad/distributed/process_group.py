@@ -56,10 +56,8 @@ def _check_timeout(timeout: Any) -> None:
 def is_initialized() -> bool:
     """Returns whether the default process group exists.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
+    >>> import tensorgrad as torch
+    >>> rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
     """
     return GroupMember.WORLD is not None
 
@@ -67,11 +65,9 @@ def is_initialized() -> bool:
 def is_torchelastic_launched() -> bool:
     """Returns whether a launcher like torchrun started this process: whether TORCHELASTIC_RUN_ID is set.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> torch.distributed.is_torchelastic_launched() in (True, False)
-        True
+    >>> import tensorgrad as torch
+    >>> torch.distributed.is_torchelastic_launched() in (True, False)
+    True
     """
     return os.environ.get("TORCHELASTIC_RUN_ID") is not None
 
@@ -85,11 +81,9 @@ def get_node_local_rank(fallback_rank: int | None = None) -> int:
     Raises:
         RuntimeError: neither is given.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> torch.distributed.get_node_local_rank(fallback_rank=0) >= 0
-        True
+    >>> import tensorgrad as torch
+    >>> torch.distributed.get_node_local_rank(fallback_rank=0) >= 0
+    True
     """
     if "LOCAL_RANK" in os.environ:
         return int(os.environ["LOCAL_RANK"])
@@ -114,13 +108,13 @@ def init_process_group(
 ) -> None:
     """Makes the default process group, of all processes of the job. Every process must call it.
 
-    Processes find each other by ``init_method`` or ``store``; under an MPI launcher (mpiexec, srun) no such
+    Processes find each other by `init_method` or `store`; under an MPI launcher (mpiexec, srun) no such
     information is needed.
 
     Args:
         backend: "gloo" or "mpi", two names for MPI through mpi4py; None is "gloo".
-        init_method: ``env://`` (the default; variables RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT),
-            ``tcp://host:port`` or ``file:///path``.
+        init_method: `env://` (the default; variables RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT),
+            `tcp://host:port` or `file:///path`.
         timeout: how long an operation may take; 30 minutes by default.
         world_size: the number of processes.
         rank: this process's number.
@@ -132,13 +126,11 @@ def init_process_group(
         RuntimeError: there is no such backend here.
         DistBackendError: mpi4py is missing, or MPI cannot be started.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> dist.get_rank(), dist.get_world_size()
-        (0, 1)
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> dist.get_rank(), dist.get_world_size()
+    (0, 1)
+    >>> dist.destroy_process_group()
     """
     if GroupMember.WORLD is not None:
         raise ValueError("trying to initialize the default process group twice!")
@@ -246,13 +238,11 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
         AssertionError: there is no default group.
         ValueError: it was ended before.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> dist.destroy_process_group()
-        >>> dist.is_initialized()
-        False
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> dist.destroy_process_group()
+    >>> dist.is_initialized()
+    False
     """
     if not_in_group(group):
         return
@@ -275,13 +265,11 @@ def get_rank(group: ProcessGroup | None = None) -> int:
     Raises:
         ValueError: there is no default group.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> dist.get_rank()
-        0
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> dist.get_rank()
+    0
+    >>> dist.destroy_process_group()
     """
     if not_in_group(group):
         return -1
@@ -295,13 +283,11 @@ def get_world_size(group: ProcessGroup | None = None) -> int:
     Raises:
         ValueError: there is no default group.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> dist.get_world_size()
-        1
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> dist.get_world_size()
+    1
+    >>> dist.destroy_process_group()
     """
     return -1 if not_in_group(group) else or_default(group).size()
 
@@ -320,13 +306,11 @@ def _registered(group: ProcessGroup | None) -> ProcessGroup:
 def get_backend(group: ProcessGroup | None = None) -> str:
     """Returns the backend's name, as `init_process_group` was given it.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> dist.get_backend()
-        'gloo'
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> dist.get_backend()
+    'gloo'
+    >>> dist.destroy_process_group()
     """
     return Backend(_registered(group).backend)
 
@@ -334,13 +318,11 @@ def get_backend(group: ProcessGroup | None = None) -> str:
 def get_backend_config(group: ProcessGroup | None = None) -> str:
     """Returns which backend serves which kind of device.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> dist.get_backend_config()
-        'cpu:gloo,cuda:gloo'
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> dist.get_backend_config()
+    'cpu:gloo,cuda:gloo'
+    >>> dist.destroy_process_group()
     """
     return str(BackendConfig(_registered(group).backend))
 
@@ -348,13 +330,11 @@ def get_backend_config(group: ProcessGroup | None = None) -> str:
 def get_pg_count() -> int:
     """Returns how many groups were made, this process's and others'.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> dist.get_pg_count()
-        1
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> dist.get_pg_count()
+    1
+    >>> dist.destroy_process_group()
     """
     return _GROUPS.count
 
@@ -385,13 +365,11 @@ def new_group(
     Raises:
         ValueError: a rank is given twice, or does not exist.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> dist.new_group([0]).size()
-        1
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> dist.new_group([0]).size()
+    1
+    >>> dist.destroy_process_group()
     """
     world = default_group()
     backend = world.backend if backend is None else Backend(backend)
@@ -439,14 +417,12 @@ def new_subgroups(
     Raises:
         ValueError: the size does not divide that of the whole.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> mine, all_of_them = dist.new_subgroups(group_size=1)
-        >>> mine.size(), len(all_of_them)
-        (1, 1)
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> mine, all_of_them = dist.new_subgroups(group_size=1)
+    >>> mine.size(), len(all_of_them)
+    (1, 1)
+    >>> dist.destroy_process_group()
     """
     if group_size is None:
         if not cuda.is_available():
@@ -487,14 +463,12 @@ def new_subgroups_by_enumeration(
     Raises:
         ValueError: the list is empty, or a rank is in two groups.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> mine, all_of_them = dist.new_subgroups_by_enumeration([[0]])
-        >>> mine is all_of_them[0]
-        True
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> mine, all_of_them = dist.new_subgroups_by_enumeration([[0]])
+    >>> mine is all_of_them[0]
+    True
+    >>> dist.destroy_process_group()
     """
     if not ranks_per_subgroup_list:
         raise ValueError("The arg 'ranks_per_subgroup_list' cannot be empty")
@@ -523,12 +497,10 @@ def monitored_barrier(
     Raises:
         RuntimeError: a member did not come in time.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> dist.monitored_barrier()
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> dist.monitored_barrier()
+    >>> dist.destroy_process_group()
     """
     if not_in_group(group):
         warn_not_in_group("monitored_barrier")

@@ -42,16 +42,14 @@ RedOpType.__qualname__ = "ReduceOp.RedOpType"
 class ReduceOp:
     """How a collective combines the values of all processes.
 
-    ``SUM``, ``PRODUCT``, ``MIN``, ``MAX``; ``AVG`` (the sum divided by the number of processes); ``BAND``, ``BOR`` and
-    ``BXOR`` (bitwise, for integers and bools); ``PREMUL_SUM(factor)`` (each value is multiplied by the factor first).
+    `SUM`, `PRODUCT`, `MIN`, `MAX`; `AVG` (the sum divided by the number of processes); `BAND`, `BOR` and
+    `BXOR` (bitwise, for integers and bools); `PREMUL_SUM(factor)` (each value is multiplied by the factor first).
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> dist.ReduceOp.SUM
-        <RedOpType.SUM: 0>
-        >>> dist.ReduceOp.PREMUL_SUM(0.5).factor
-        0.5
+    >>> import tensorgrad.distributed as dist
+    >>> dist.ReduceOp.SUM
+    <RedOpType.SUM: 0>
+    >>> dist.ReduceOp.PREMUL_SUM(0.5).factor
+    0.5
     """
 
     RedOpType = RedOpType
@@ -83,11 +81,9 @@ def kind_of(op: Any) -> RedOpType:
 def supports_complex(reduceOp: Any) -> bool:
     """Returns whether an operation works on complex tensors.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> dist.supports_complex(dist.ReduceOp.SUM), dist.supports_complex(dist.ReduceOp.MAX)
-        (True, False)
+    >>> import tensorgrad.distributed as dist
+    >>> dist.supports_complex(dist.ReduceOp.SUM), dist.supports_complex(dist.ReduceOp.MAX)
+    (True, False)
     """
     return kind_of(reduceOp) in (RedOpType.SUM, RedOpType.AVG, RedOpType.PREMUL_SUM, RedOpType.UNUSED)
 

@@ -26,19 +26,17 @@ def register_rendezvous_handler(scheme: str, handler: Callable[..., Found]) -> N
 
     Args:
         scheme: what the URL begins with.
-        handler: a generator function of the URL (and ``timeout=``) that yields (store, rank, world_size).
+        handler: a generator function of the URL (and `timeout=`) that yields (store, rank, world_size).
 
     Raises:
         RuntimeError: the scheme is taken.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> def handler(url, **options):
-        ...     yield dist.HashStore(), 0, 1
-        >>> dist.register_rendezvous_handler("alone", handler)
-        >>> next(dist.rendezvous("alone://"))[1:]
-        (0, 1)
+    >>> import tensorgrad.distributed as dist
+    >>> def handler(url, **options):
+    ...     yield dist.HashStore(), 0, 1
+    >>> dist.register_rendezvous_handler("alone", handler)
+    >>> next(dist.rendezvous("alone://"))[1:]
+    (0, 1)
     """
     if scheme in _HANDLERS:
         raise RuntimeError(f"Rendezvous handler for {scheme}:// already registered")
@@ -49,10 +47,10 @@ def rendezvous(url: str, rank: int = -1, world_size: int = -1, **kwargs: Any) ->
     """Finds the other processes of the job.
 
     Args:
-        url: ``env://`` (from the variables RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT), ``tcp://host:port`` or
-            ``file:///path``, perhaps with ``?rank=0&world_size=2``.
+        url: `env://` (from the variables RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT), `tcp://host:port` or
+            `file:///path`, perhaps with `?rank=0&world_size=2`.
         rank, world_size: of this process, if not in the URL.
-        kwargs: ``timeout``, a timedelta.
+        kwargs: `timeout`, a timedelta.
 
     Returns:
         An iterator; its first item is (store, rank, world_size).
@@ -61,12 +59,10 @@ def rendezvous(url: str, rank: int = -1, world_size: int = -1, **kwargs: Any) ->
         RuntimeError: no handler for the URL.
         ValueError: rank, world size or address are missing.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> store, rank, size = next(dist.rendezvous("tcp://127.0.0.1:0?rank=0&world_size=1"))
-        >>> rank, size
-        (0, 1)
+    >>> import tensorgrad.distributed as dist
+    >>> store, rank, size = next(dist.rendezvous("tcp://127.0.0.1:0?rank=0&world_size=1"))
+    >>> rank, size
+    (0, 1)
     """
     if not isinstance(url, (str, bytes)):
         raise RuntimeError(f"`url` must be a string. {type(url)}: {url}")

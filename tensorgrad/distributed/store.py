@@ -32,13 +32,11 @@ class Store:
     Keys are strings. Values are strings or bytes, and are returned as bytes. Methods that wait for a key end after
     the store's timeout, 300 seconds by default.
 
-    A subclass implements ``_call`` (run one operation) and ``_wait`` (wait for keys), or overrides the public methods.
+    A subclass implements `_call` (run one operation) and `_wait` (wait for keys), or overrides the public methods.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> isinstance(dist.HashStore(), dist.Store)
-        True
+    >>> import tensorgrad.distributed as dist
+    >>> isinstance(dist.HashStore(), dist.Store)
+    True
     """
 
     _timeout = DEFAULT_TIMEOUT
@@ -53,22 +51,18 @@ class Store:
     def timeout(self) -> timedelta:
         """How long `get` and `wait` wait by default.
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> dist.HashStore().timeout
-            datetime.timedelta(seconds=300)
+        >>> import tensorgrad.distributed as dist
+        >>> dist.HashStore().timeout
+        datetime.timedelta(seconds=300)
         """
         return self._timeout
 
     def set_timeout(self, timeout: timedelta) -> None:
         """Sets how long `get` and `wait` wait by default.
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> from datetime import timedelta
-            >>> dist.HashStore().set_timeout(timedelta(seconds=10))
+        >>> import tensorgrad.distributed as dist
+        >>> from datetime import timedelta
+        >>> dist.HashStore().set_timeout(timedelta(seconds=10))
         """
         if not isinstance(timeout, timedelta):
             raise TypeError(f"set_timeout(): expected a timedelta, got {type(timeout).__name__}")
@@ -77,13 +71,11 @@ class Store:
     def set(self, key: str, value: str | bytes) -> None:
         """Stores a value under a key, replacing what was there.
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> store = dist.HashStore()
-            >>> store.set("name", "value")
-            >>> store.get("name")
-            b'value'
+        >>> import tensorgrad.distributed as dist
+        >>> store = dist.HashStore()
+        >>> store.set("name", "value")
+        >>> store.get("name")
+        b'value'
         """
         self._call("set", key.encode(), as_bytes(value, "set()"))
 
@@ -93,13 +85,11 @@ class Store:
         Raises:
             DistStoreError: the key was not set within the store's timeout.
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> store = dist.HashStore()
-            >>> store.set("name", b"value")
-            >>> store.get("name")
-            b'value'
+        >>> import tensorgrad.distributed as dist
+        >>> store = dist.HashStore()
+        >>> store.set("name", b"value")
+        >>> store.get("name")
+        b'value'
         """
         while True:
             self.wait([key])
@@ -114,36 +104,30 @@ class Store:
         Raises:
             ValueError: the present value is not an integer.
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> store = dist.HashStore()
-            >>> store.add("workers", 1), store.add("workers", 2)
-            (1, 3)
+        >>> import tensorgrad.distributed as dist
+        >>> store = dist.HashStore()
+        >>> store.add("workers", 1), store.add("workers", 2)
+        (1, 3)
         """
         return int(self._call("add", key.encode(), str(int(value)).encode())[0])
 
     def append(self, key: str, value: str | bytes) -> None:
         """Adds bytes to the end of a value.
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> store = dist.HashStore()
-            >>> store.append("log", "a"); store.append("log", "b")
-            >>> store.get("log")
-            b'ab'
+        >>> import tensorgrad.distributed as dist
+        >>> store = dist.HashStore()
+        >>> store.append("log", "a"); store.append("log", "b")
+        >>> store.get("log")
+        b'ab'
         """
         self._call("append", key.encode(), as_bytes(value, "append()"))
 
     def check(self, keys: Sequence[str]) -> bool:
         """Returns whether all keys are set, without waiting.
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> dist.HashStore().check(["missing"])
-            False
+        >>> import tensorgrad.distributed as dist
+        >>> dist.HashStore().check(["missing"])
+        False
         """
         return bool(self._call("check", *(key.encode() for key in keys))[0])
 
@@ -153,12 +137,10 @@ class Store:
         Returns:
             The value of the key afterwards (the expected value, if the key is not set).
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> store = dist.HashStore()
-            >>> store.compare_set("leader", "", "rank 0"), store.compare_set("leader", "", "rank 1")
-            (b'rank 0', b'rank 0')
+        >>> import tensorgrad.distributed as dist
+        >>> store = dist.HashStore()
+        >>> store.compare_set("leader", "", "rank 0"), store.compare_set("leader", "", "rank 1")
+        (b'rank 0', b'rank 0')
         """
         expected, desired = as_bytes(expected_value, "compare_set()"), as_bytes(desired_value, "compare_set()")
         return self._call("compare_set", key.encode(), expected, desired)[0]
@@ -166,56 +148,46 @@ class Store:
     def delete_key(self, key: str) -> bool:
         """Deletes a key, and returns whether it was set.
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> dist.HashStore().delete_key("missing")
-            False
+        >>> import tensorgrad.distributed as dist
+        >>> dist.HashStore().delete_key("missing")
+        False
         """
         return bool(self._call("delete", key.encode())[0])
 
     def num_keys(self) -> int:
         """Returns how many keys are set. A `TCPStore` uses one more of its own.
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> dist.HashStore().num_keys()
-            0
+        >>> import tensorgrad.distributed as dist
+        >>> dist.HashStore().num_keys()
+        0
         """
         return int(self._call("count")[0])
 
     def list_keys(self) -> list[str]:
         """Returns the keys that are set.
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> dist.HashStore().list_keys()
-            []
+        >>> import tensorgrad.distributed as dist
+        >>> dist.HashStore().list_keys()
+        []
         """
         return [key.decode() for key in self._call("keys")]
 
     def multi_get(self, keys: Sequence[str]) -> list[bytes]:
         """Returns the values of several keys, waiting for each.
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> store = dist.HashStore()
-            >>> store.multi_set(["a", "b"], ["1", "2"])
-            >>> store.multi_get(["a", "b"])
-            [b'1', b'2']
+        >>> import tensorgrad.distributed as dist
+        >>> store = dist.HashStore()
+        >>> store.multi_set(["a", "b"], ["1", "2"])
+        >>> store.multi_get(["a", "b"])
+        [b'1', b'2']
         """
         return [self.get(key) for key in keys]
 
     def multi_set(self, keys: Sequence[str], values: Sequence[str | bytes]) -> None:
         """Sets several keys.
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> dist.HashStore().multi_set(["a", "b"], ["1", "2"])
+        >>> import tensorgrad.distributed as dist
+        >>> dist.HashStore().multi_set(["a", "b"], ["1", "2"])
         """
         if len(keys) != len(values):
             raise ValueError(f"multi_set(): {len(keys)} keys but {len(values)} values")
@@ -232,12 +204,10 @@ class Store:
         Raises:
             DistStoreError: a key was not set in time.
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> store = dist.HashStore()
-            >>> store.set("ready", "1")
-            >>> store.wait(["ready"])
+        >>> import tensorgrad.distributed as dist
+        >>> store = dist.HashStore()
+        >>> store.set("ready", "1")
+        >>> store.wait(["ready"])
         """
         if isinstance(keys, str):
             raise TypeError("wait(): expected a list of keys, got a str")
@@ -248,10 +218,8 @@ class Store:
     def barrier(self, key: str, world_size: int, timeout: timedelta | None = None) -> None:
         """Waits until `world_size` callers have arrived at this key.
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> dist.HashStore().barrier("start", 1)
+        >>> import tensorgrad.distributed as dist
+        >>> dist.HashStore().barrier("start", 1)
         """
         if self.add(key, 1) % world_size == 0:
             self.set(f"{key}/all", "1")
@@ -260,10 +228,8 @@ class Store:
     def queue_push(self, key: str, value: str | bytes) -> None:
         """Adds an entry to the end of a queue.
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> dist.HashStore().queue_push("jobs", "first")
+        >>> import tensorgrad.distributed as dist
+        >>> dist.HashStore().queue_push("jobs", "first")
         """
         self._call("push", key.encode(), as_bytes(value, "queue_push()"))
 
@@ -278,13 +244,11 @@ class Store:
             QueueEmptyError: there is no entry, and `block` is false.
             DistStoreError: there was no entry within the store's timeout.
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> store = dist.HashStore()
-            >>> store.queue_push("jobs", "first")
-            >>> store.queue_pop("jobs")
-            b'first'
+        >>> import tensorgrad.distributed as dist
+        >>> store = dist.HashStore()
+        >>> store.queue_push("jobs", "first")
+        >>> store.queue_pop("jobs")
+        b'first'
         """
         while not (found := self._call("pop", key.encode())):
             if not block:
@@ -295,35 +259,29 @@ class Store:
     def queue_len(self, key: str) -> int:
         """Returns the number of entries of a queue.
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> dist.HashStore().queue_len("jobs")
-            0
+        >>> import tensorgrad.distributed as dist
+        >>> dist.HashStore().queue_len("jobs")
+        0
         """
         return int(self._call("length", key.encode())[0])
 
     def has_extended_api(self) -> bool:
         """Returns whether `append`, `multi_get` and `multi_set` work: they always do.
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> dist.HashStore().has_extended_api()
-            True
+        >>> import tensorgrad.distributed as dist
+        >>> dist.HashStore().has_extended_api()
+        True
         """
         return True
 
     def clone(self) -> Store:
         """Returns a store with the same contents, for use in another thread.
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> store = dist.HashStore()
-            >>> store.clone().set("a", "1")
-            >>> store.get("a")
-            b'1'
+        >>> import tensorgrad.distributed as dist
+        >>> store = dist.HashStore()
+        >>> store.clone().set("a", "1")
+        >>> store.get("a")
+        b'1'
         """
         return self
 
@@ -343,13 +301,11 @@ def wait_until(ready: Callable[[], bool], timeout: timedelta) -> bool:
 class HashStore(Store):
     """A store within one process, shared by its threads.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> store = dist.HashStore()
-        >>> store.set("first_key", "first_value")
-        >>> store.get("first_key")
-        b'first_value'
+    >>> import tensorgrad.distributed as dist
+    >>> store = dist.HashStore()
+    >>> store.set("first_key", "first_value")
+    >>> store.get("first_key")
+    b'first_value'
     """
 
     def __init__(self) -> None:
@@ -373,17 +329,15 @@ class PrefixStore(Store):
     """A view of another store in which every key begins with a prefix.
 
     Args:
-        prefix: what is put before every key, followed by ``/``.
+        prefix: what is put before every key, followed by `/`.
         store: the store that holds the values.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> whole = dist.HashStore()
-        >>> part = dist.PrefixStore("group1", whole)
-        >>> part.set("a", "1")
-        >>> whole.get("group1/a")
-        b'1'
+    >>> import tensorgrad.distributed as dist
+    >>> whole = dist.HashStore()
+    >>> part = dist.PrefixStore("group1", whole)
+    >>> part.set("a", "1")
+    >>> whole.get("group1/a")
+    b'1'
     """
 
     def __init__(self, prefix: str, store: Store) -> None:
@@ -398,11 +352,9 @@ class PrefixStore(Store):
     def underlying_store(self) -> Store:
         """The store that holds the values.
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> dist.PrefixStore("a", dist.HashStore()).underlying_store
-            <tensorgrad.distributed.store.HashStore object at ...>
+        >>> import tensorgrad.distributed as dist
+        >>> dist.PrefixStore("a", dist.HashStore()).underlying_store
+        <tensorgrad.distributed.store.HashStore object at ...>
         """
         return self._store
 

@@ -91,11 +91,11 @@ def connect(host: str, port: int, timeout: float) -> socket.socket:
 class TCPStore(Store):
     """A store over TCP. One process, the master, runs the server; the others connect to it.
 
-    If the environment variable ``TENSORGRAD_JOB_SECRET`` is set, both sides must prove that they have it.
+    If the environment variable `TENSORGRAD_JOB_SECRET` is set, both sides must prove that they have it.
 
     Args:
         host_name: where the server is.
-        port: its port; 0 lets the system choose (see ``port``).
+        port: its port; 0 lets the system choose (see `port`).
         world_size: how many processes use the store; None if not known.
         is_master: whether this process runs the server.
         timeout: how long to wait for the connection, and in `get` and `wait`.
@@ -108,14 +108,12 @@ class TCPStore(Store):
         DistNetworkError: there is no server, or the port is taken.
         DistStoreError: not all processes connected in time.
 
-    Example::
-
-        >>> import tensorgrad.distributed as dist
-        >>> server = dist.TCPStore("127.0.0.1", 0, 1, is_master=True)
-        >>> client = dist.TCPStore("127.0.0.1", server.port)
-        >>> server.set("key", "value")
-        >>> client.get("key")
-        b'value'
+    >>> import tensorgrad.distributed as dist
+    >>> server = dist.TCPStore("127.0.0.1", 0, 1, is_master=True)
+    >>> client = dist.TCPStore("127.0.0.1", server.port)
+    >>> server.set("key", "value")
+    >>> client.get("key")
+    b'value'
     """
 
     def __init__(
@@ -194,11 +192,9 @@ class TCPStore(Store):
     def host(self) -> str:
         """Where the server is.
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> dist.TCPStore("127.0.0.1", 0, 1, True).host
-            '127.0.0.1'
+        >>> import tensorgrad.distributed as dist
+        >>> dist.TCPStore("127.0.0.1", 0, 1, True).host
+        '127.0.0.1'
         """
         return self._host
 
@@ -206,11 +202,9 @@ class TCPStore(Store):
     def port(self) -> int:
         """The server's port.
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> dist.TCPStore("127.0.0.1", 0, 1, True).port > 0
-            True
+        >>> import tensorgrad.distributed as dist
+        >>> dist.TCPStore("127.0.0.1", 0, 1, True).port > 0
+        True
         """
         return self._connections.port
 

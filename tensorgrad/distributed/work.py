@@ -25,19 +25,17 @@ _yield: Callable[[], Any] = getattr(os, "sched_yield", lambda: time.sleep(0))
 
 
 class Work:
-    """A collective or a transfer that has begun: what functions return for ``async_op=True``.
+    """A collective or a transfer that has begun: what functions return for `async_op=True`.
 
-    Do not use the tensors of the operation before ``wait()`` has returned.
+    Do not use the tensors of the operation before `wait()` has returned.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> import tensorgrad.distributed as dist
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> work = dist.all_reduce(torch.ones(2), async_op=True)
-        >>> work.wait(), work.is_completed()
-        (True, True)
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad as torch
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> work = dist.all_reduce(torch.ones(2), async_op=True)
+    >>> work.wait(), work.is_completed()
+    (True, True)
+    >>> dist.destroy_process_group()
     """
 
     def __init__(
@@ -62,14 +60,12 @@ class Work:
         Raises:
             DistBackendError: it failed, took too long, or a member of the group has ended.
 
-        Example::
-
-            >>> import tensorgrad as torch
-            >>> import tensorgrad.distributed as dist
-            >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-            >>> dist.barrier(async_op=True).wait()
-            True
-            >>> dist.destroy_process_group()
+        >>> import tensorgrad as torch
+        >>> import tensorgrad.distributed as dist
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> dist.barrier(async_op=True).wait()
+        True
+        >>> dist.destroy_process_group()
         """
         if not self._done:
             self._drive(timeout)
@@ -80,54 +76,46 @@ class Work:
     def is_completed(self) -> bool:
         """Returns whether the operation has ended, with or without success.
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-            >>> work = dist.barrier(async_op=True)
-            >>> work.wait() and work.is_completed()
-            True
-            >>> dist.destroy_process_group()
+        >>> import tensorgrad.distributed as dist
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> work = dist.barrier(async_op=True)
+        >>> work.wait() and work.is_completed()
+        True
+        >>> dist.destroy_process_group()
         """
         return self._done or self._poll()
 
     def is_success(self) -> bool:
         """Returns whether the operation has ended without an error.
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-            >>> work = dist.barrier(async_op=True)
-            >>> work.wait() and work.is_success()
-            True
-            >>> dist.destroy_process_group()
+        >>> import tensorgrad.distributed as dist
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> work = dist.barrier(async_op=True)
+        >>> work.wait() and work.is_success()
+        True
+        >>> dist.destroy_process_group()
         """
         return self.is_completed() and self._error is None
 
     def exception(self) -> BaseException | None:
         """Returns the error that ended the operation, or None.
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-            >>> dist.barrier(async_op=True).exception()
-            >>> dist.destroy_process_group()
+        >>> import tensorgrad.distributed as dist
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> dist.barrier(async_op=True).exception()
+        >>> dist.destroy_process_group()
         """
         return self._error
 
     def result(self) -> list[Any]:
         """Waits, and returns the tensors that hold the results.
 
-        Example::
-
-            >>> import tensorgrad as torch
-            >>> import tensorgrad.distributed as dist
-            >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-            >>> dist.all_reduce(torch.ones(2), async_op=True).result()
-            [tensor([1., 1.])]
-            >>> dist.destroy_process_group()
+        >>> import tensorgrad as torch
+        >>> import tensorgrad.distributed as dist
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> dist.all_reduce(torch.ones(2), async_op=True).result()
+        [tensor([1., 1.])]
+        >>> dist.destroy_process_group()
         """
         self.wait()
         return list(self._tensors)
@@ -135,13 +123,11 @@ class Work:
     def source_rank(self) -> int:
         """Returns the global rank that a message came from, after `wait`. For receiving only.
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-            >>> dist.barrier(async_op=True).source_rank()
-            -1
-            >>> dist.destroy_process_group()
+        >>> import tensorgrad.distributed as dist
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> dist.barrier(async_op=True).source_rank()
+        -1
+        >>> dist.destroy_process_group()
         """
         return self._source
 
@@ -150,27 +136,23 @@ class Work:
     def synchronize(self) -> None:
         """Waits: on the CPU the same as `wait`.
 
-        Example::
-
-            >>> import tensorgrad.distributed as dist
-            >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-            >>> dist.barrier(async_op=True).synchronize()
-            >>> dist.destroy_process_group()
+        >>> import tensorgrad.distributed as dist
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> dist.barrier(async_op=True).synchronize()
+        >>> dist.destroy_process_group()
         """
         self.wait()
 
     def get_future(self) -> Future:
         """Returns a future whose value is the list of result tensors.
 
-        Example::
-
-            >>> import tensorgrad as torch
-            >>> import tensorgrad.distributed as dist
-            >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-            >>> future = dist.all_reduce(torch.ones(2), async_op=True).get_future()
-            >>> future.then(lambda f: f.value()[0] * 2).wait()
-            tensor([2., 2.])
-            >>> dist.destroy_process_group()
+        >>> import tensorgrad as torch
+        >>> import tensorgrad.distributed as dist
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> future = dist.all_reduce(torch.ones(2), async_op=True).get_future()
+        >>> future.then(lambda f: f.value()[0] * 2).wait()
+        tensor([2., 2.])
+        >>> dist.destroy_process_group()
         """
         return Future(self)
 

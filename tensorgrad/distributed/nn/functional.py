@@ -145,15 +145,13 @@ def broadcast(tensor: Any, src: int, group: ProcessGroup | None = None) -> Any:
         src: the sender's global rank.
         group: the group; the default one if None.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> import tensorgrad.distributed as dist
-        >>> from tensorgrad.distributed.nn.functional import broadcast
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> broadcast(torch.ones(2), src=0)
-        tensor([1., 1.])
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad as torch
+    >>> import tensorgrad.distributed as dist
+    >>> from tensorgrad.distributed.nn.functional import broadcast
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> broadcast(torch.ones(2), src=0)
+    tensor([1., 1.])
+    >>> dist.destroy_process_group()
     """
     chosen = or_default(group)
     return _Broadcast.apply(get_group_rank(chosen, src), chosen, tensor)
@@ -162,15 +160,13 @@ def broadcast(tensor: Any, src: int, group: ProcessGroup | None = None) -> Any:
 def gather(tensor: Any, dst: int = 0, group: ProcessGroup | None = None) -> tuple[Any, ...]:
     """Returns the tensors of all processes, on one of them; zeros on the others.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> import tensorgrad.distributed as dist
-        >>> from tensorgrad.distributed.nn.functional import gather
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> gather(torch.ones(2))
-        (tensor([1., 1.]),)
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad as torch
+    >>> import tensorgrad.distributed as dist
+    >>> from tensorgrad.distributed.nn.functional import gather
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> gather(torch.ones(2))
+    (tensor([1., 1.]),)
+    >>> dist.destroy_process_group()
     """
     chosen = or_default(group)
     return _Gather.apply(get_group_rank(chosen, dst), chosen, tensor)
@@ -179,15 +175,13 @@ def gather(tensor: Any, dst: int = 0, group: ProcessGroup | None = None) -> tupl
 def scatter(tensors: list[Any], src: int = 0, group: ProcessGroup | None = None) -> Any:
     """Returns this process's item of a list that one process has; the others give tensors of the same shape.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> import tensorgrad.distributed as dist
-        >>> from tensorgrad.distributed.nn.functional import scatter
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> scatter([torch.ones(2)])
-        tensor([1., 1.])
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad as torch
+    >>> import tensorgrad.distributed as dist
+    >>> from tensorgrad.distributed.nn.functional import scatter
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> scatter([torch.ones(2)])
+    tensor([1., 1.])
+    >>> dist.destroy_process_group()
     """
     chosen = or_default(group)
     return _Scatter.apply(get_group_rank(chosen, src), chosen, *tensors)
@@ -196,15 +190,13 @@ def scatter(tensors: list[Any], src: int = 0, group: ProcessGroup | None = None)
 def reduce(tensor: Any, dst: int, op: Any = ReduceOp.SUM, group: ProcessGroup | None = None) -> Any:
     """Returns the combined tensors of all processes, on one of them. Gradients are those of a sum.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> import tensorgrad.distributed as dist
-        >>> from tensorgrad.distributed.nn.functional import reduce
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> reduce(torch.ones(2), dst=0)
-        tensor([1., 1.])
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad as torch
+    >>> import tensorgrad.distributed as dist
+    >>> from tensorgrad.distributed.nn.functional import reduce
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> reduce(torch.ones(2), dst=0)
+    tensor([1., 1.])
+    >>> dist.destroy_process_group()
     """
     chosen = or_default(group)
     return _Reduce.apply(get_group_rank(chosen, dst), op, chosen, tensor)
@@ -221,15 +213,13 @@ def reduce_scatter(
         op: how to combine.
         group: the group; the default one if None.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> import tensorgrad.distributed as dist
-        >>> from tensorgrad.distributed.nn.functional import reduce_scatter
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> reduce_scatter(torch.zeros(2), [torch.ones(2)])
-        tensor([1., 1.])
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad as torch
+    >>> import tensorgrad.distributed as dist
+    >>> from tensorgrad.distributed.nn.functional import reduce_scatter
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> reduce_scatter(torch.zeros(2), [torch.ones(2)])
+    tensor([1., 1.])
+    >>> dist.destroy_process_group()
     """
     return _ReduceScatter.apply(op, or_default(group), *input_list)
 
@@ -237,15 +227,13 @@ def reduce_scatter(
 def all_gather(tensor: Any, group: ProcessGroup | None = None) -> tuple[Any, ...]:
     """Returns the tensors of all processes, on all of them.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> import tensorgrad.distributed as dist
-        >>> from tensorgrad.distributed.nn.functional import all_gather
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> all_gather(torch.ones(2))
-        (tensor([1., 1.]),)
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad as torch
+    >>> import tensorgrad.distributed as dist
+    >>> from tensorgrad.distributed.nn.functional import all_gather
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> all_gather(torch.ones(2))
+    (tensor([1., 1.]),)
+    >>> dist.destroy_process_group()
     """
     return _AllGather.apply(or_default(group), tensor)
 
@@ -260,15 +248,13 @@ def all_to_all(
         input_tensor_list: one tensor per process, to send.
         group: the group; the default one if None.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> import tensorgrad.distributed as dist
-        >>> from tensorgrad.distributed.nn.functional import all_to_all
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> all_to_all([torch.zeros(2)], [torch.ones(2)])
-        (tensor([1., 1.]),)
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad as torch
+    >>> import tensorgrad.distributed as dist
+    >>> from tensorgrad.distributed.nn.functional import all_to_all
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> all_to_all([torch.zeros(2)], [torch.ones(2)])
+    (tensor([1., 1.]),)
+    >>> dist.destroy_process_group()
     """
     return _AllToAll.apply(or_default(group), [tensor.shape for tensor in output_tensor_list], *input_tensor_list)
 
@@ -288,15 +274,13 @@ def all_to_all_single(
         output_split_sizes, input_split_sizes: rows from and to each process; equal parts if None.
         group: the group; the default one if None.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> import tensorgrad.distributed as dist
-        >>> from tensorgrad.distributed.nn.functional import all_to_all_single
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> all_to_all_single(torch.zeros(2), torch.ones(2))
-        tensor([1., 1.])
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad as torch
+    >>> import tensorgrad.distributed as dist
+    >>> from tensorgrad.distributed.nn.functional import all_to_all_single
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> all_to_all_single(torch.zeros(2), torch.ones(2))
+    tensor([1., 1.])
+    >>> dist.destroy_process_group()
     """
     return _AllToAllSingle.apply(or_default(group), output.shape, output_split_sizes, input_split_sizes, input)
 
@@ -304,16 +288,14 @@ def all_to_all_single(
 def all_reduce(tensor: Any, op: Any = ReduceOp.SUM, group: ProcessGroup | None = None) -> Any:
     """Returns the combined tensors of all processes. Gradients are combined by the same operation.
 
-    Example::
-
-        >>> import tensorgrad as torch
-        >>> import tensorgrad.distributed as dist
-        >>> from tensorgrad.distributed.nn.functional import all_reduce
-        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        >>> x = torch.ones(2, requires_grad=True)
-        >>> all_reduce(x).sum().backward()
-        >>> x.grad
-        tensor([1., 1.])
-        >>> dist.destroy_process_group()
+    >>> import tensorgrad as torch
+    >>> import tensorgrad.distributed as dist
+    >>> from tensorgrad.distributed.nn.functional import all_reduce
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> all_reduce(x).sum().backward()
+    >>> x.grad
+    tensor([1., 1.])
+    >>> dist.destroy_process_group()
     """
     return _AllReduce.apply(op, or_default(group), tensor)
