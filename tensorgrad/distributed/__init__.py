@@ -34,8 +34,7 @@ from tensorgrad.distributed.group import (
     get_process_group_ranks,
     group,
 )
-from tensorgrad.distributed.missing import MISSING as _MISSING
-from tensorgrad.distributed.missing import refusal as _refusal
+from tensorgrad.distributed.missing import *
 from tensorgrad.distributed.objects import *
 from tensorgrad.distributed.point_to_point import *
 from tensorgrad.distributed.process_group import *
@@ -47,8 +46,6 @@ from tensorgrad.distributed.work import Work
 from tensorgrad.system.lazy_modules import later as _later
 
 _later(__name__, ("distributed_c10d", "nn", "utils"))  # modules that run when they are first used
-for _name in _MISSING:
-    globals()[_name] = _refusal(_name)
 
 if not _TYPE_CHECKING:
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["MISSING", "refusal"]
-
 MISSING = {
     "shrink_group": "a group cannot lose members; start the job again",
     "split_group": "use new_group",
     "record_comm": "recording of communication is not included",
 }
+__all__ = [*MISSING]
 
 
-def refusal(name: str) -> Any:
+def _refusal(name: str) -> Any:
     """A function that raises RuntimeError."""
     message = f"distributed.{name} is not included: {MISSING[name]}"
 
@@ -30,3 +29,7 @@ def refusal(name: str) -> Any:
     RuntimeError: {message}
     """
     return function
+
+
+for _name in MISSING:
+    globals()[_name] = _refusal(_name)

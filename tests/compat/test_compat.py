@@ -265,7 +265,7 @@ def test_tensor_types_in_annotations():
 
 # Modules that load some of their names when they are first used.
 WHOLE = [
-    "", "_C", "autograd", "autograd.function", "autograd.graph", "autograd.named_nodes", "autograd.profiler", "cuda", "jit", "nn",
+    "", "_C", "autograd", "autograd.function", "autograd.graph", "autograd.named_nodes", "autograd.profiler", "cuda", "distributed", "jit", "nn",
     "nn.functional", "nn.modules", "nn.parameter", "nn.utils", "optim", "random", "storage", "utils", "version", "viz",
 ]  # fmt: skip
 
