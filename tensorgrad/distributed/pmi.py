@@ -135,4 +135,4 @@ def _start_server(size: int, mapping: str, secret: bytes, host: str, timeout: ti
     return int(line)
 
 
-_SERVERS: list[subprocess.Popen] = []  # referenced while they run, or Python warns
+_SERVERS: list[Any] = []  # referenced while they run, or Python warns

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from queue import SimpleQueue
 from typing import Any
 
 from tensorgrad.distributed.errors import DistBackendError
@@ -17,6 +18,7 @@ __all__ = ["Future", "Work"]
 PATIENT_AFTER = 2e-3  # seconds of polling without a pause ...
 SECONDS_PER_BYTE = 2e-9  # ... and for large messages longer: MPI moves them while it is polled
 LONGEST_PAUSE = 1e-3  # seconds between polls after that
+SHORTEST_PAUSE = 1e-4
 CHECK_EVERY = 0.05  # seconds between looking for members that have ended
 GRACE = 0.5  # seconds that a message from a member that has ended may still need
 NO_TIMEOUT = timedelta(0)
@@ -46,7 +48,7 @@ class Work:
         self._tensors, self._nbytes = tensors, nbytes
         self._since = time.monotonic()
         self._done, self._error, self._source = False, None, -1  # type: bool, BaseException | None, int
-        self._lock = threading.Lock()
+        self._lock = forks.adopt(threading.Lock())  # not re-entrant: a callback must not poll again
         self._callbacks: list[Callable[[], None]] = []
 
     # --- what programs call ---
@@ -267,32 +269,34 @@ class _Progress:
 
     def __init__(self) -> None:
         self.works: list[Work] = []
-        self.changed = threading.Condition(forks.lock())
-        self.process = 0
+        self.lock = forks.lock()
+        self.process = 0  # the one that has the thread: a forked child starts its own
+        self.arrivals: SimpleQueue = SimpleQueue()
 
     def watch(self, work: Work) -> None:
-        with self.changed:
-            if self.process != os.getpid():  # not started yet, or forked: threads stay behind
-                self.works, self.process = [], os.getpid()
+        with self.lock:
+            if self.process != os.getpid():
+                self.works, self.process, self.arrivals = [], os.getpid(), SimpleQueue()
                 threading.Thread(target=self.run, name="tensorgrad-communication", daemon=True).start()
             self.works.append(work)
-            self.changed.notify()
+            self.arrivals.put(None)
 
     def run(self) -> None:
-        pause = 1e-4
+        pause = SHORTEST_PAUSE
         while True:
-            with self.changed:
-                while not self.works:
-                    self.changed.wait()
+            while not self.works:
+                self.arrivals.get()
+            with self.lock:
                 works = list(self.works)
             ended = [work for work in works if work._poll()]
             if ended:
-                with self.changed:
+                with self.lock:
                     self.works = [work for work in self.works if work not in ended]
-                pause = 1e-4
+                pause = SHORTEST_PAUSE
             else:
                 time.sleep(pause)
                 pause = min(pause * 1.2, LONGEST_PAUSE)
+            works = ended = []  # a waiting thread must keep nothing alive
 
 
 PROGRESS = _Progress()

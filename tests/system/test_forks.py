@@ -36,10 +36,13 @@ MAKERS = {
     "asyncio": {"Lock", "Event", "Queue"},
     "concurrent.futures": {"ThreadPoolExecutor", "ProcessPoolExecutor"},
 }
-# Queues of threads that do not exist in a child, which creates new ones if it needs any.
+# Locks that `forks` knows, and queues of threads that do not exist in a child, which creates new ones if it needs any.
 ALLOWED = {
     "kernels/numba/runtime/thread_pool.py: SimpleQueue",  # a worker's; _forget() drops all workers
     "kernels/numba/runtime/background.py: SimpleQueue",  # of kernels to compile; a child compiles nothing
+    "distributed/store.py: Condition",  # over a lock of forks.lock
+    "distributed/work.py: Lock",  # adopted by forks.adopt
+    "distributed/work.py: SimpleQueue",  # of the thread that polls; a child starts its own
     "utils/data/worker.py: SimpleQueue",  # made in the worker process
     "warmup.py: SimpleQueue",  # a command, which does not fork
     "warmup.py: ThreadPoolExecutor",

@@ -80,11 +80,11 @@ def test_every_way_to_start_a_process_passes_them_on(way, options, tmp_path):
 def test_there_is_no_command_where_no_interpreter_is_known(monkeypatch):
     for missing in (None, ""):
         monkeypatch.setattr(sys, "executable", missing)
-        with pytest.raises(RuntimeError, match="no Python interpreter"):
+        with pytest.raises(RuntimeError, match="cannot find a Python interpreter"):
             processes.python("-c", "pass")
     monkeypatch.undo()
     monkeypatch.setattr(sys, "frozen", True, raising=False)
-    with pytest.raises(RuntimeError, match="no Python interpreter"):
+    with pytest.raises(RuntimeError, match="cannot find a Python interpreter"):
         processes.python("-c", "pass")
 
 
