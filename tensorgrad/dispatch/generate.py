@@ -136,9 +136,7 @@ def build(op: Op, variant: str) -> FunctionType:
     else:
         text, name = templates.forward(op, variant), op.name
         cells = {"KERNELS": op.compiled.kernels, "OP": op, "PREPARE": op.prepare}
-    function = function_of(text, cells, globals())
-    function.__code__ = function.__code__.replace(co_name=name)  # what tracebacks and profiles show
-    return function
+    return function_of(text, cells, globals(), name)
 
 
 class _Later:
@@ -160,11 +158,11 @@ def _placeholders(KERNELS, OP, PREPARE):
 
     def call(*args, **kwargs):
         KERNELS, PREPARE  # noqa: B018
-        return take_over(OP.compiled.call, build(OP, "call"), OP.name)(*args, **kwargs)
+        return take_over(OP.compiled.call, build(OP, "call"))(*args, **kwargs)
 
     def operator(*args, **kwargs):
         KERNELS, PREPARE  # noqa: B018
-        return take_over(OP.compiled.operator, build(OP, "operator"), OP.name)(*args, **kwargs)
+        return take_over(OP.compiled.operator, build(OP, "operator"))(*args, **kwargs)
 
     return {"call": call, "operator": operator}
 

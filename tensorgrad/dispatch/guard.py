@@ -118,11 +118,11 @@ def _guard(FUNCTION, name: str, module: str, numpy_names: bool):
 def _become(guard, function, numpy_names: bool):
     """Gives a guard the parameters of its function; returns it."""
     cells = {"FUNCTION": function, "SELF": guard, "numpy_names": numpy_names}
-    made = function_of(text(function, numpy_names), cells, globals())
+    made = function_of(text(function, numpy_names), cells, globals(), guard.__name__)
     late, renamed = _late(function, numpy_names), _renamed(function, numpy_names)
     made.__defaults__ = (*(MISSING for _ in late), *(function.__defaults__ or ()))
     made.__kwdefaults__ = {**(function.__kwdefaults__ or {}), **{NUMPY_NAMES[name]: None for name in renamed}}
-    return take_over(guard, made, guard.__name__)
+    return take_over(guard, made)
 
 
 def _renamed(function, numpy_names: bool) -> list[str]:
@@ -131,10 +131,9 @@ def _renamed(function, numpy_names: bool) -> list[str]:
 
 
 def _late(function, numpy_names: bool) -> list[str]:
-    """The required parameters from `dim` on. Python cannot check that they were given: `axis` may be instead."""
+    """The required parameters that the function's guard must check itself."""
     positional = [p for p in inspect.signature(function).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
-    at = next((i for i, p in enumerate(positional) if numpy_names and p.name == "dim"), len(positional))
-    return [p.name for p in positional[at:] if p.default is p.empty]
+    return templates.late({p.name: p.default is p.empty for p in positional}) if numpy_names else []
 
 
 def text(function, numpy_names: bool) -> str:

@@ -136,10 +136,7 @@ def op(signature: str, kernel=None, *, kind: str = "op", where: tuple[Place, ...
     return _declare(_row(signature, kernel, kind, given), where)
 
 
-_FIELDS = frozenset({
-    "backward", "backward_kernel", "backward_name", "cache", "differentiable_outputs", "doc", "format_of",
-    "format_ranks", "numbers", "on_arrays", "outputs", "prepare", "rule", "shape", "twin", "wrt",
-})  # fmt: skip
+_FIELDS = frozenset(row.__kwdefaults__ or ()) - {"formulas"}
 
 
 def _row(signature: str, kernel, kind: str, given: dict, **more) -> Op:

@@ -192,9 +192,18 @@ def _scalars_first(op: Op) -> bool:
 
 
 def _late(op: Op) -> list[str]:
-    """The required parameters from `dim` on. Python cannot check that they were given: `axis` may be instead."""
-    at = next((i for i, p in enumerate(op.params) if p.name == "dim"), len(op.params))
-    return [p.name for p in op.params[at:] if not p.default]
+    return late({p.name: not p.default for p in op.params})
+
+
+def late(required: dict[str, bool]) -> list[str]:
+    """The required parameters from `dim` on. Python cannot check that they were given: `axis` may be instead.
+
+    >>> from tensorgrad.dispatch.templates import late
+    >>> late({"input": True, "dim": True, "keepdim": False, "index": True})
+    ['dim', 'index']
+    """
+    names = list(required)
+    return [name for name in names[names.index("dim") :] if required[name]] if "dim" in required else []
 
 
 # --- from tensors to arrays ----------------------------------------------------------------------------------------

@@ -21,9 +21,11 @@ def used_for_any_size(rows):
     before = {row: row.elements for row in rows}
     for row in rows:
         row.elements = 0
-    yield
-    for row, elements in before.items():
-        row.elements = elements
+    try:
+        yield
+    finally:
+        for row, elements in before.items():
+            row.elements = elements
 
 
 def record_used(monkeypatch, rows, without=()) -> set[str]:
