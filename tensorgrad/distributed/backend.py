@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from tensorgrad import cuda
-from tensorgrad.distributed import mpi_world
+from tensorgrad.distributed.mpi import world as mpi_world
 
 __all__ = [
-    "Backend", "BackendConfig", "check_available", "get_default_backend_for_device", "is_available",
+    "Backend", "BackendConfig", "get_default_backend_for_device", "is_available",
     "is_backend_available", "is_gloo_available", "is_mpi_available", "is_nccl_available", "is_ucc_available",
     "is_xccl_available",
 ]  # fmt: skip

@@ -47,8 +47,9 @@ class DeviceMesh:
         backend_override: Any = None,
         _init_backend: bool = True,
         _groups: list[ProcessGroup] | None = None,
+        _root: DeviceMesh | None = None,
     ) -> None:
-        self.device_type = device_type
+        self.device_type, self._root = device_type, _root or self
         self._ranks = np.asarray(mesh.tolist() if isinstance(mesh, torch.Tensor) else mesh, np.int32)
         self._names = tuple(mesh_dim_names) if mesh_dim_names else None
         if self._names is not None and len(self._names) != self._ranks.ndim:
@@ -232,7 +233,8 @@ class DeviceMesh:
         index = tuple(slice(None) if dim in dims else place[dim] for dim in range(self.ndim))
         kept = [dim for dim in range(self.ndim) if dim in dims]
         part = self._ranks[index].transpose([kept.index(dim) for dim in dims])
-        return DeviceMesh(self.device_type, part, mesh_dim_names=names, _groups=[self._groups[dim] for dim in dims])
+        groups = [self._groups[dim] for dim in dims]
+        return DeviceMesh(self.device_type, part, mesh_dim_names=names, _groups=groups, _root=self._root)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, DeviceMesh):

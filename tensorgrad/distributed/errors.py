@@ -63,3 +63,13 @@ class QueueEmptyError(DistStoreError):
 
 for _error in (DistError, DistBackendError, DistNetworkError, DistStoreError, QueueEmptyError):
     _error.__module__ = "tensorgrad.distributed"  # as PyTorch names them in tracebacks
+
+
+def ranks_named(ranks: list[int]) -> str:
+    """Ranks in words, for messages.
+
+    >>> from tensorgrad.distributed.errors import ranks_named
+    >>> ranks_named([1]), ranks_named([0, 2])
+    ('rank 1', 'ranks 0, 2')
+    """
+    return f"rank{'s' if len(ranks) != 1 else ''} " + ", ".join(map(str, ranks))

@@ -6,14 +6,15 @@ import warnings
 from datetime import timedelta
 from typing import Any
 
+from tensorgrad.distributed.debug_level import DebugLevel, get_debug_level
 from tensorgrad.distributed.errors import DistBackendError
-from tensorgrad.distributed.mpi_communicator import MPICommunicator
+from tensorgrad.distributed.mpi.communicator import MPICommunicator
 from tensorgrad.distributed.single import SingleCommunicator
-from tensorgrad.distributed.store import Store
+from tensorgrad.distributed.stores import signs
+from tensorgrad.distributed.stores.store import Store
 
 __all__ = [
-    "GroupMember", "ProcessGroup", "canonical_rank", "default_group", "get_global_rank", "get_group_rank",
-    "get_process_group_ranks", "group", "not_in_group", "or_default", "warn_not_in_group",
+    "GroupMember", "ProcessGroup", "get_global_rank", "get_group_rank", "get_process_group_ranks", "group",
 ]  # fmt: skip
 
 
@@ -43,6 +44,8 @@ class ProcessGroup:
         self.communicator, self.ranks, self.store = communicator, ranks, store
         self.backend, self.timeout = backend, timeout
         self.group_name, self.group_desc = group_name, group_desc
+        self.sequence = 0  # how many collectives there were
+        self.checked = len(ranks) > 1 and get_debug_level() is DebugLevel.DETAIL
         self.monitored = 0  # how many monitored barriers there were
         self._error: BaseException | None = None
         self._abandoned: list[Any] = []  # requests that failed: MPI may still write to their arrays
@@ -116,6 +119,14 @@ class ProcessGroup:
 
     def _missing(self) -> list[int]:
         return self.communicator.missing()
+
+    def _waits(self, number: int) -> None:
+        signs.present(self.store, self.group_name, number, self.ranks[self.rank()])
+
+    def _absent(self, number: int) -> str:
+        return signs.absent(
+            self.store, self.group_name, number, [r for r in self.ranks if r != self.ranks[self.rank()]]
+        )
 
 
 class _WorldMeta(type):

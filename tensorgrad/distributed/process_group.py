@@ -9,7 +9,6 @@ from datetime import timedelta
 from typing import Any
 
 from tensorgrad import cuda
-from tensorgrad.distributed import mpi_world
 from tensorgrad.distributed.backend import Backend, BackendConfig, check_available
 from tensorgrad.distributed.constants import default_pg_timeout
 from tensorgrad.distributed.errors import DistStoreError
@@ -23,12 +22,13 @@ from tensorgrad.distributed.group import (
     or_default,
     warn_not_in_group,
 )
-from tensorgrad.distributed.mpi_communicator import MPICommunicator
-from tensorgrad.distributed.mpi_world import MPIWorld
-from tensorgrad.distributed.rendezvous import rendezvous
+from tensorgrad.distributed.mpi import world as mpi_world
+from tensorgrad.distributed.mpi.communicator import MPICommunicator
+from tensorgrad.distributed.mpi.world import MPIWorld
+from tensorgrad.distributed.rendezvous import check_rank, rendezvous
 from tensorgrad.distributed.single import SingleCommunicator
-from tensorgrad.distributed.store import PrefixStore, Store
-from tensorgrad.distributed.tcp_store import TCPStore
+from tensorgrad.distributed.stores.store import PrefixStore, Store
+from tensorgrad.distributed.stores.tcp_store import TCPStore
 
 __all__ = [
     "destroy_process_group", "get_backend", "get_backend_config", "get_node_local_rank", "get_pg_count", "get_rank",
@@ -153,8 +153,7 @@ def init_process_group(
         else:
             store, rank, world_size = next(rendezvous(init_method or "env://", rank, world_size, timeout=timeout))
             store.set_timeout(timeout)
-    if not 0 <= rank < world_size:
-        raise ValueError(f"rank {rank} is not in the interval [0, {world_size - 1}] of a world of {world_size}")
+    check_rank(rank, world_size)
     base = store._underlying_non_prefix_store if isinstance(store, PrefixStore) else store
     host = base.host if isinstance(base, TCPStore) else _own_name()
     store = PrefixStore("default_pg", store)

@@ -11,9 +11,10 @@ from typing import Any
 from urllib.parse import parse_qsl, urlparse
 
 from tensorgrad.distributed.constants import default_pg_timeout
-from tensorgrad.distributed.file_store import FileStore
-from tensorgrad.distributed.store import Store
-from tensorgrad.distributed.tcp_store import TCPStore
+from tensorgrad.distributed.errors import DistNetworkError, DistStoreError, ranks_named
+from tensorgrad.distributed.stores.file_store import FileStore
+from tensorgrad.distributed.stores.store import PrefixStore, Store
+from tensorgrad.distributed.stores.tcp_store import TCPStore
 
 __all__ = ["register_rendezvous_handler", "rendezvous"]
 
@@ -98,12 +99,38 @@ def _numbers(url: str, scheme: str) -> tuple[int, int]:
     return int(query["rank"]), int(query["world_size"])
 
 
-def _tcp_store(host: str, port: int, rank: int, size: int, timeout: timedelta) -> TCPStore:
+def _tcp_store(host: str, port: int, rank: int, size: int, timeout: timedelta) -> Store:
+    check_rank(rank, size)  # before the others take this process for one of them
     if not 0 <= port < 2**16:
         raise ValueError(f"port must have value from 0 to 65535 but was {port}.")
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":  # the launcher runs the server
-        return TCPStore(host, port, size, False, timeout)
-    return TCPStore(host, port, size, rank == 0, timeout, multi_tenant=True)
+        attempt = os.environ.get("TENSORGRAD_ROUND") or os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        return PrefixStore(f"worker/attempt_{attempt}", TCPStore(host, port, size, False, timeout))
+    try:
+        store = TCPStore(host, port, size, rank == 0, timeout, wait_for_workers=False, multi_tenant=True)
+        store.set(f"init/rank{rank}", "")
+    except DistNetworkError as error:
+        raise DistNetworkError(f"{error} (rank {rank} of {size})") from None
+    if rank == 0:
+        _wait_for_ranks(store, size, timeout)
+    return store
+
+
+def _wait_for_ranks(store: Store, size: int, timeout: timedelta) -> None:
+    try:
+        store.wait([f"init/rank{rank}" for rank in range(size)], timeout)
+    except DistStoreError:
+        missing = [rank for rank in range(size) if not store.check([f"init/rank{rank}"])]
+        raise DistStoreError(
+            f"Timed out after {round(timeout.total_seconds())} seconds waiting for clients. "
+            f"{size - len(missing)}/{size} clients joined; missing: {ranks_named(missing)}"
+        ) from None
+
+
+def check_rank(rank: int, size: int) -> None:
+    """Raises: ValueError if there is no such rank."""
+    if not 0 <= rank < size:
+        raise ValueError(f"rank {rank} is not in the interval [0, {size - 1}] of a world of {size}")
 
 
 def _tcp(url: str, timeout: timedelta = default_pg_timeout, **options: Any) -> Found:

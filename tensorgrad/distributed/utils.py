@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import tensorgrad as torch
-from tensorgrad.distributed import collectives, objects
+from tensorgrad.distributed import collectives
 from tensorgrad.distributed.group import ProcessGroup
 
 __all__: list[str] = []
@@ -31,7 +31,7 @@ def _verify_param_shape_across_processes(
     """Raises: RuntimeError if the parameters' shapes are not the same on all ranks."""
     own = [(tuple(tensor.shape), str(tensor.dtype)) for tensor in tensors]
     everywhere: list[Any] = [None] * process_group.size()
-    objects.all_gather_object(everywhere, own, process_group)
+    collectives.all_gather_object(everywhere, own, process_group)
     rank = process_group.rank()
     for other, theirs in enumerate(everywhere):
         if len(theirs) != len(own):

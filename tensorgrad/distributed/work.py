@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -11,15 +12,17 @@ from queue import SimpleQueue
 from typing import Any
 
 from tensorgrad.distributed.errors import DistBackendError
+from tensorgrad.futures import Future, LazyFuture
 from tensorgrad.system import forks
 
-__all__ = ["Future", "Work"]
+__all__ = ["Work"]
 
 PATIENT_AFTER = 2e-3  # seconds of polling without a pause ...
 SECONDS_PER_BYTE = 2e-9  # ... and for large messages longer: MPI moves them while it is polled
 LONGEST_PAUSE = 1e-3  # seconds between polls after that
-SHORTEST_PAUSE = 1e-4
+THREAD_PAUSE = 1e-3  # between those of the thread: each takes Python's lock from the program
 CHECK_EVERY = 0.05  # seconds between looking for members that have ended
+SIGN_AFTER = 5.0  # seconds of waiting, after which the store is told who waits
 GRACE = 0.5  # seconds that a message from a member that has ended may still need
 NO_TIMEOUT = timedelta(0)
 
@@ -41,9 +44,16 @@ class Work:
     """
 
     def __init__(
-        self, group: Any, name: str, requests: list[Any], finish: Callable[[], None], tensors: list[Any], nbytes: int
+        self,
+        group: Any,
+        name: str,
+        requests: list[Any],
+        finish: Callable[[], None],
+        tensors: list[Any],
+        nbytes: int,
+        number: int = -1,
     ) -> None:
-        self._group, self._name, self._requests = group, name, requests
+        self._group, self._name, self._requests, self._number = group, name, requests, number
         self._finish: Callable[[], None] | None = finish
         self._tensors, self._nbytes = tensors, nbytes
         self._since = time.monotonic()
@@ -148,6 +158,8 @@ class Work:
     def get_future(self) -> Future:
         """Returns a future whose value is the list of result tensors.
 
+        What `then` makes of it is computed by the thread that waits for it, not before.
+
         >>> import tensorgrad as torch
         >>> import tensorgrad.distributed as dist
         >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -156,7 +168,7 @@ class Work:
         tensor([2., 2.])
         >>> dist.destroy_process_group()
         """
-        return Future(self)
+        return LazyFuture(self.result, self.is_completed, self._when_done)
 
     # --- how it comes to its end ---
 
@@ -180,7 +192,7 @@ class Work:
     def _complete(self) -> None:
         if self._finish is not None:
             self._finish()
-        if self._name == "recv":
+        if self._name.startswith("recv"):
             source = self._requests[-1].source
             self._source = self._group.ranks[source]
         self._requests, self._finish, self._done = [], None, True
@@ -203,6 +215,7 @@ class Work:
         )  # fmt: skip
         patient = start + PATIENT_AFTER + SECONDS_PER_BYTE * self._nbytes
         next_check, missing_since, pause = start + CHECK_EVERY, 0.0, 2e-5
+        sign = start + min(SIGN_AFTER, (limit - start) / 2) if self._number >= 0 else math.inf
         while not self._poll():
             now = time.monotonic()
             if now < patient:
@@ -216,9 +229,13 @@ class Work:
                     missing_since = missing_since or now
                     if now - missing_since >= GRACE:
                         self._give_up(f"{self._name}: rank {', '.join(map(str, missing))} has ended")
+                if now >= sign:
+                    sign = math.inf
+                    self._group._waits(self._number)
                 if now >= limit:
+                    who = self._group._absent(self._number) if self._number >= 0 else ""
                     waited = round((now - (self._since if timeout <= NO_TIMEOUT else start)) * 1000)
-                    self._give_up(f"Timed out waiting {waited}ms for {self._name} operation to complete")
+                    self._give_up(f"Timed out waiting {waited}ms for {self._name} operation to complete{who}")
 
     def _give_up(self, message: str) -> None:
         with self._lock:
@@ -230,38 +247,6 @@ class Work:
         self._callbacks.append(callback)
         if self._done:
             self._announce()
-
-
-class Future:
-    """The result of a `Work`: what `torch.futures.Future` offers for it."""
-
-    def __init__(self, work: Work, function: Callable[[Future], Any] | None = None, source: Future | None = None):
-        self._work, self._function, self._source = work, function, source
-        self._value: list[Any] = []
-
-    def wait(self) -> Any:
-        """Waits, and returns the value."""
-        if self._function is None:
-            return self._work.result()
-        if not self._value:
-            assert self._source is not None
-            self._source.wait()
-            self._value.append(self._function(self._source))
-        return self._value[0]
-
-    value = wait
-
-    def done(self) -> bool:
-        """Returns whether the operation has ended."""
-        return self._work.is_completed()
-
-    def then(self, callback: Callable[[Future], Any]) -> Future:
-        """Returns a future of what a function makes of this one."""
-        return Future(self._work, callback, self)
-
-    def add_done_callback(self, callback: Callable[[Future], Any]) -> None:
-        """Calls a function with this future when the operation has ended."""
-        self._work._when_done(lambda: callback(self))
 
 
 class _Progress:
@@ -282,7 +267,6 @@ class _Progress:
             self.arrivals.put(None)
 
     def run(self) -> None:
-        pause = SHORTEST_PAUSE
         while True:
             while not self.works:
                 self.arrivals.get()
@@ -292,10 +276,8 @@ class _Progress:
             if ended:
                 with self.lock:
                     self.works = [work for work in self.works if work not in ended]
-                pause = SHORTEST_PAUSE
             else:
-                time.sleep(pause)
-                pause = min(pause * 1.2, LONGEST_PAUSE)
+                time.sleep(THREAD_PAUSE)
             works = ended = []  # a waiting thread must keep nothing alive
 
 

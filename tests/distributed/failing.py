@@ -10,10 +10,18 @@ import tensorgrad as torch
 import tensorgrad.distributed as dist
 
 case = sys.argv[1]
-dist.init_process_group("gloo", timeout=timedelta(seconds=3 if case == "late" else 60))
+dist.init_process_group("gloo")
 rank, last = dist.get_rank(), dist.get_world_size() - 1
+group = dist.new_group(timeout=timedelta(seconds=3))
+store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
 dist.all_reduce(torch.ones(1))
 start = time.monotonic()
+
+
+def wait_for_others():
+    """Ends when all ranks are here."""
+    store.set(f"at the end {rank}", "")
+    store.wait([f"at the end {other}" for other in range(last + 1)], timedelta(seconds=120))
 
 
 def report(function):
@@ -27,8 +35,6 @@ if (case, rank) in (("killed", last), ("first killed", 0)):
     os.kill(os.getpid(), signal.SIGKILL)
 elif case == "raises" and rank == last:
     raise ValueError("this rank fails")
-elif case == "late" and rank == last:
-    time.sleep(6)
 elif case == "exits after sending":
     if rank == last:
         dist.send(torch.full((4,), 7.0), 0)
@@ -39,10 +45,22 @@ elif case == "exits after sending":
         dist.recv(x, last)
         print(x.tolist())
     sys.exit()
-elif case == "monitored" and rank == last:
-    time.sleep(3)
 elif case == "monitored":
-    report(lambda: dist.monitored_barrier(timeout=timedelta(seconds=1)))
+    if rank != last:
+        report(lambda: dist.monitored_barrier(timeout=timedelta(seconds=3)))
+    wait_for_others()
+elif case == "hangs":
+    if rank != last:
+        report(lambda: dist.all_reduce(torch.ones(100), group=group))
+    wait_for_others()
+elif case == "silent":
+    if rank == 0:
+        report(lambda: dist.recv(torch.ones(1), last, group=group))
+    wait_for_others()
+elif case == "shapes":
+    report(lambda: dist.all_reduce(torch.ones(2 + (rank == last))))
+elif case == "operations":
+    report(lambda: dist.broadcast(torch.ones(2), 0) if rank == 0 else dist.all_reduce(torch.ones(2)))
 elif case == "too long":
     if rank == 0:
         report(lambda: dist.recv(torch.zeros(2), 1))

@@ -3,6 +3,7 @@
 import contextlib
 import importlib.util
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -18,9 +19,15 @@ HAS_MPI = importlib.util.find_spec("mpi4py") is not None
 needs_mpi = pytest.mark.skipif(not HAS_MPI or sys.platform == "win32", reason="needs mpi4py and an MPICH")
 
 
+_PORTS = iter(random.sample(range(15000, 32000), 17000))
+
+
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
+    """A port on which nobody listens, below those that systems give to connections; another one each time."""
+    for port in _PORTS:
+        with contextlib.suppress(OSError), socket.create_server(("", port)):
+            return port
+    raise OSError("there is no free port")
 
 
 def start(arguments, **variables) -> subprocess.Popen:
@@ -29,11 +36,17 @@ def start(arguments, **variables) -> subprocess.Popen:
     environment |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"} | {k: str(v) for k, v in variables.items()}
     command = [sys.executable, *map(str, arguments)]
     return subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
 
 
-def run(size, arguments, timeout=60, check=True, **variables):
+def run(size, arguments, timeout=180, check=True, **variables):
     """Runs a script in `size` processes, and returns (return code, output, errors) of each."""
     port = free_port()
     where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": size} | variables
@@ -51,6 +64,6 @@ def run(size, arguments, timeout=60, check=True, **variables):
             process.kill()
             process.wait()
     if check:
-        for rank, (code, output, errors) in enumerate(results):
-            assert code == 0, f"rank {rank} ended with {code}:\n{output}\n{errors}"
+        failed = {rank: result for rank, result in enumerate(results) if result[0] != 0}
+        assert not failed, "\n".join(f"rank {rank} ended with {c}:\n{o}\n{e}" for rank, (c, o, e) in failed.items())
     return results

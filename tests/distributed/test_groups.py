@@ -66,7 +66,7 @@ def test_under_a_launcher_of_mpi():
 @needs_mpi
 def test_on_several_machines():
     """Ranks that take themselves for different machines use the network, through the address of rank 0."""
-    program = "from tensorgrad.distributed import pmi; import os; pmi.machine = lambda: os.environ['RANK']" + SUM
+    program = "from tensorgrad.distributed.mpi import pmi; import os; pmi.machine = lambda: os.environ['RANK']" + SUM
     run(2, ["-c", program.replace('"mpi"', '"gloo"')], timeout=20)
 
 

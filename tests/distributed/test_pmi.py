@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from tensorgrad.distributed import pmi
 from tensorgrad.distributed.errors import DistNetworkError
-from tensorgrad.distributed.pmi import Connection, process_mapping
+from tensorgrad.distributed.mpi import pmi
+from tensorgrad.distributed.mpi.pmi import Connection, process_mapping
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="MPI's launchers on Windows have another protocol")
 SECRET = b"s" * 32
@@ -102,7 +102,7 @@ def test_members_that_end_are_reported_until_all_say_goodbye(server):
     assert process.wait(10) == 0
 
 
-def test_it_ends_when_nobody_comes():
+def test_it_ends_when_no_process_connects():
     pmi._start_server(2, "(vector,(0,1,2))", SECRET, "127.0.0.1", timedelta(seconds=0.1))
     start = time.monotonic()
     assert pmi._SERVERS[-1].wait(10) == 0 and time.monotonic() - start < 5

@@ -12,8 +12,8 @@ from datetime import timedelta
 import pytest
 
 import tensorgrad.distributed as dist
-from tensorgrad.distributed import wire
-from tensorgrad.distributed.tcp_store import Connections
+from tensorgrad.distributed.stores import wire
+from tensorgrad.distributed.stores.tcp_store import Connections
 from tests.distributed.launch import ROOT
 
 torch_dist = pytest.importorskip("torch.distributed")

@@ -1,0 +1,243 @@
+"""Measures several processes: all-reduce, training with DistributedDataParallel, memory; and predicts more processes.
+
+    python -m benchmarks.distributed                    prints the tables, in about five minutes
+    python -m benchmarks.distributed --write            also writes them to BENCHMARK.md
+    python -m benchmarks.distributed --only all-reduce  one part: all-reduce, training, memory, scaling
+
+Each process has one thread. tensorgrad (MPI) and torch (Gloo) take turns; the processes of the other library wait for
+input meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+from typing import Any
+
+from benchmarks import scaling
+from benchmarks.processes import COLUMNS, ROOT, environment
+from benchmarks.report import duration
+
+SIZES = [4**k * 4 for k in range(13)]  # bytes: 4 B to 64 MB
+MODELS = ("MLP", "wide MLP", "ConvNet", "GPT")
+PARTS = ("all-reduce", "training", "memory", "scaling")
+NETWORKS = [
+    scaling.Network("100 Gbit/s, 5 µs", 5e-6, 12.5e9),
+    scaling.Network("10 Gbit/s, 30 µs", 30e-6, 1.25e9),
+    scaling.Network("1 Gbit/s, 50 µs", 50e-6, 0.125e9),
+]
+
+
+class Group:
+    """Several processes of one library that form a process group."""
+
+    def __init__(self, library: str, size: int) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+        self.log = tempfile.TemporaryFile("w+")  # noqa: SIM115
+        self.processes = [
+            subprocess.Popen(
+                [sys.executable, "-m", "benchmarks.rank", library],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True, cwd=ROOT,
+                env=environment(
+                    COLUMNS["fast" if library == "tensorgrad" else "torch"], 1, RANK=str(rank), WORLD_SIZE=str(size),
+                    MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
+                ),
+            )
+            for rank in range(size)
+        ]  # fmt: skip
+
+    def ask(self, **command: Any) -> list[dict]:
+        """Sends a command to all ranks and returns their answers."""
+        for process in self.processes:
+            assert process.stdin is not None
+            process.stdin.write(json.dumps(command) + "\n")
+            process.stdin.flush()
+        answers = []
+        for rank, process in enumerate(self.processes):
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            answer = json.loads(line) if line else {"error": "the process ended"}
+            if "error" in answer:
+                self.log.seek(0)
+                sys.exit(f"rank {rank}: {answer['error']}\n{self.log.read()[-2000:]}")
+            answers.append(answer)
+        return answers
+
+    def end(self) -> None:
+        """Closes the processes' input, at which they end."""
+        for process in self.processes:
+            assert process.stdin is not None
+            process.stdin.close()
+        for process in self.processes:
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def spread(times: list[float]) -> str:
+    """The quartiles, as text."""
+    low, _, high = statistics.quantiles(times, n=4)
+    return f"{duration(low)}–{duration(high)}"
+
+
+def table_of_all_reduce(ours: Group, torchs: Group, rounds: int) -> list[str]:
+    """The lines of the table of all-reduces."""
+    lines = [
+        "| bytes | tensorgrad (MPI) | quartiles | torch (Gloo) | quartiles | ratio |",
+        "|---:|---:|---:|---:|---:|---:|",
+    ]
+    for size in SIZES:
+        count = max(5, min(200, (16 << 20) // size))
+        times: dict[str, list[float]] = {"ours": [], "torchs": []}
+        for _ in range(rounds):
+            for name, group in (("ours", ours), ("torchs", torchs)):
+                times[name] += group.ask(do="all_reduce", elements=size // 4, count=count)[0]["times"]
+        middle = {name: statistics.median(values) for name, values in times.items()}
+        cells = [cell for name in times for cell in (duration(middle[name]), spread(times[name]))]
+        lines.append(f"| {size:,} | {' | '.join(cells)} | {middle['ours'] / middle['torchs']:.2f} |")
+        print(lines[-1], flush=True)
+    return lines
+
+
+def table_of_training(groups: dict[str, Group], alone: dict[str, Group], rounds: int) -> list[str]:
+    """The lines of the table of training steps: one process with the whole batch, two with half of it each."""
+    lines = [
+        "| step | library | one process | two, DDP | quartiles | faster by | two, no communication | exposed |",
+        "|---|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for model in MODELS:
+        for library, group in groups.items():
+            times: dict[str, list[float]] = {"alone": [], "ddp": [], "local": []}
+            for _ in range(rounds):
+                for how, values in times.items():
+                    chosen = alone[library] if how == "alone" else group
+                    answers = chosen.ask(do="step", model=model, how=how, count=20)
+                    values += [max(each) for each in zip(*(answer["times"] for answer in answers))]
+            middle = {how: statistics.median(values) for how, values in times.items()}
+            exposed = max(0.0, 1 - middle["local"] / middle["ddp"])
+            lines.append(
+                f"| {model} | {library} | {duration(middle['alone'])} | {duration(middle['ddp'])} | "
+                f"{spread(times['ddp'])} | {middle['alone'] / middle['ddp']:.2f} | {duration(middle['local'])} | "
+                f"{exposed:.0%} |"
+            )
+            print(lines[-1], flush=True)
+    return lines
+
+
+def table_of_memory(sizes: tuple[int, ...] = (2, 4), width: int = 512) -> list[str]:
+    """The lines of the table of memory per rank."""
+    lines = ["| ranks | how | held | in units of the parameters | highest |", "|---:|---|---:|---:|---:|"]
+    for size in sizes:
+        for how in ("ddp", "zero", "fsdp"):
+            group = Group("tensorgrad", size)
+            answers = group.ask(do="memory", how=how, width=width)
+            group.end()
+            held, peak = (max(answer[name] for answer in answers) for name in ("held", "peak"))
+            unit = answers[0]["parameters"]
+            lines.append(f"| {size} | {how} | {held / 1e6:.1f} MB | {held / unit:.2f} | {peak / unit:.2f} |")
+            print(lines[-1], flush=True)
+    return lines
+
+
+def tables_of_scaling(sizes: tuple[int, ...]) -> list[str]:
+    """The lines of the tables of the simulator: checked against processes here, and its predictions.
+
+    What it is told is measured with two processes, which have a core each. Where there are more, they share cores.
+    """
+    check = [
+        "| step | processes | per core | predicted | measured | predicted / measured |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    group = Group("tensorgrad", 2)
+    times = []
+    for elements in (1, 1 << 20):
+        answers = group.ask(do="all_reduce", elements=elements, count=40 if elements == 1 else 10)
+        times.append((4 * elements, statistics.median(answers[0]["times"])))
+    here = scaling.fitted(times, 2, "this machine")
+    work = {
+        (model, size): scaling.Compute(**group.ask(do="backward", model=model, ranks=size)[0])
+        for size in sizes
+        for model in MODELS
+    }
+    group.end()
+    for size in sizes:
+        group, per_core = Group("tensorgrad", size), -(-size // (os.cpu_count() or 1))
+        for model in MODELS:
+            measured = group.ask(do="step", model=model, how="ddp", count=20)
+            step = statistics.median([max(each) for each in zip(*(answer["times"] for answer in measured))])
+            predicted, _ = scaling.step(work[model, size], size, here, per_core)
+            check.append(
+                f"| {model} | {size} | {per_core} | {duration(predicted)} | {duration(step)} | {predicted / step:.2f} |"
+            )
+            print(check[-1], flush=True)
+        group.end()
+    computes = {model: work[model, sizes[0]] for model in MODELS}
+    ranks = (2, 8, 64, 256, 1024)
+    table = [
+        "| step (work of one rank of two) | network | " + " | ".join(f"{count} ranks" for count in ranks) + " |",
+        "|---|---|" + "---:|" * len(ranks),
+    ]
+    for model, compute in computes.items():
+        alone, _ = scaling.step(compute, 1, NETWORKS[0])
+        for network in NETWORKS:
+            cells = [f"{alone / scaling.step(compute, count, network)[0]:.0%}" for count in ranks]
+            table.append(f"| {model} | {network.name} | {' | '.join(cells)} |")
+    print("\n".join(table), flush=True)
+    return [
+        *check,
+        "",
+        "Predicted efficiency (the step without communication / the step) on other networks:",
+        "",
+        *table,
+    ]
+
+
+def main() -> None:
+    """Measures and prints the tables, and stores them with --write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=PARTS, nargs="+", default=list(PARTS), help="these parts (default: all)")
+    parser.add_argument("--rounds", type=int, default=5, help="turns of each library")
+    parser.add_argument("--write", action="store_true", help="write the tables to BENCHMARK.md")
+    given = parser.parse_args()
+    load, text = os.getloadavg()[0], []
+    groups, alone = {}, {}
+    if {"all-reduce", "training"} & set(given.only):
+        groups = {library: Group(library, 2) for library in ("tensorgrad", "torch")}
+    if "all-reduce" in given.only:
+        text += ["### All-reduce of float32, 2 processes", ""]
+        text += [*table_of_all_reduce(groups["tensorgrad"], groups["torch"], given.rounds), ""]
+    if "training" in given.only:
+        alone = {library: Group(library, 1) for library in groups}
+        text += ["### Training steps with DistributedDataParallel, 2 processes", ""]
+        text += [*table_of_training(groups, alone, given.rounds), ""]
+    for group in (*groups.values(), *alone.values()):
+        group.end()
+    if "memory" in given.only:
+        text += ["### Memory per rank, an MLP with Adam (parameters, gradients and two moments: 4 units)", ""]
+        text += [*table_of_memory(), ""]
+    if "scaling" in given.only:
+        text += ["### The simulator (`benchmarks/scaling.py`) against processes here, and its predictions", ""]
+        text += [*tables_of_scaling((2, 4, 8)), ""]
+    if given.write:
+        from benchmarks import report
+
+        lead = f"{datetime.date.today()}, {report.processor()}, {os.cpu_count()} cores; load before: {load:.1f}"
+        report.store(
+            "distributed",
+            f"{lead}\n\n" + "\n".join(text).rstrip(),
+            "## Several processes: `python -m benchmarks.distributed`",
+        )
+
+
+if __name__ == "__main__":
+    main()

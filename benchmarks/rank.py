@@ -1,0 +1,221 @@
+"""One process of a group, for `benchmarks.distributed`: reads commands as lines of JSON; rank 0 answers with one line.
+
+    RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 python -m benchmarks.rank torch
+
+The commands are the functions in COMMANDS. All ranks get the same commands in the same order.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import statistics
+import sys
+import time
+import traceback
+import tracemalloc
+from typing import Any
+
+from benchmarks.rows import models
+
+WARM_UP = 3  # repetitions before the measured ones
+BATCH = {"MLP": 256, "wide MLP": 256, "ConvNet": 64, "GPT": 12}  # of all ranks together
+
+
+class Rank:
+    """A library in a process, its group (if there are several processes), and the models that were built."""
+
+    def __init__(self, library: str) -> None:
+        self.torch = importlib.import_module(library)
+        self.torch.set_num_threads(1)
+        self.dist = importlib.import_module(f"{library}.distributed")
+        self.rank, self.size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        if self.size > 1:
+            self.dist.init_process_group("gloo")
+        self.models: dict[tuple[str, str], Any] = {}
+
+    def wait_for_all(self) -> None:
+        """A barrier, so that all ranks begin a measurement together."""
+        if self.size > 1:
+            self.dist.barrier()
+
+    # --- commands ---
+
+    def all_reduce(self, elements: int, count: int) -> dict:
+        """The seconds that an all-reduce of float32 takes: one figure for each of `count` repetitions."""
+        tensor, times = self.torch.zeros(elements), []
+        for _ in range(WARM_UP + count):
+            self.wait_for_all()
+            start = time.perf_counter()
+            self.dist.all_reduce(tensor)
+            times.append(time.perf_counter() - start)
+        return {"times": times[WARM_UP:]}
+
+    def step(self, model: str, how: str, count: int) -> dict:
+        """The seconds of training steps, `count` of them.
+
+        Args:
+            how: "alone": the whole batch in this process; "ddp": this rank's share, gradients reduced; "local": this
+                rank's share, gradients not reduced.
+        """
+        step, times = self._prepared(model, how), []
+        for _ in range(WARM_UP + count):
+            self.wait_for_all()
+            start = time.perf_counter()
+            step()
+            times.append(time.perf_counter() - start)
+        return {"times": times[WARM_UP:]}
+
+    def backward(self, model: str, ranks: int) -> dict:
+        """What the simulator needs of a model: seconds of forward, of backward, and when each gradient is complete.
+
+        The model is in DistributedDataParallel, with this process alone in its group: what that does to gradients
+        counts, communication does not.
+
+        Args:
+            ranks: how many share the batch.
+
+        Returns:
+            `forward`, `backward` and `update` in seconds, and `ready`: for each parameter, in the order of arrival, its
+            bytes and the seconds since backward began. Medians of several steps.
+        """
+        network, loss_of, optimizer = self._built(model, 1 / ranks)
+        alone = [self.dist.new_group([rank]) for rank in range(self.size)][self.rank]
+        parameters = list(network.parameters())
+        arrivals: dict[int, list[float]] = {number: [] for number in range(len(parameters))}
+        start = [0.0]
+        for number, parameter in enumerate(parameters):
+            parameter.register_post_accumulate_grad_hook(
+                lambda _, number=number: arrivals[number].append(time.perf_counter() - start[0])
+            )
+        network = self.torch.nn.parallel.DistributedDataParallel(network, process_group=alone)
+        phases: list[tuple[float, float, float]] = []
+        for _ in range(WARM_UP + 20):
+            self.wait_for_all()
+            optimizer.zero_grad()
+            began = time.perf_counter()
+            loss = loss_of(network)
+            start[0] = time.perf_counter()
+            loss.backward()
+            end = time.perf_counter()
+            optimizer.step()
+            phases.append((start[0] - began, end - start[0], time.perf_counter() - end))
+        forward, backward, update = (statistics.median(column) for column in zip(*phases[WARM_UP:]))
+        ready = [
+            (parameter.numel() * parameter.element_size(), statistics.median(arrivals[number][WARM_UP:]))
+            for number, parameter in enumerate(parameters)
+        ]
+        ready.sort(key=lambda item: item[1])
+        return {"forward": forward, "backward": backward, "update": update, "ready": ready}
+
+    def memory(self, how: str, width: int) -> dict:
+        """The bytes that this rank holds after a training step of a deep MLP with Adam, and at its highest point.
+
+        Args:
+            how: "ddp", "zero" (ZeroRedundancyOptimizer) or "fsdp" (fully_shard).
+            width: of its eight layers.
+        """
+        torch, nn = self.torch, self.torch.nn
+        tracemalloc.start()
+        network = nn.Sequential(*(nn.Linear(width, width, bias=False) for _ in range(8)))
+        count = sum(parameter.numel() for parameter in network.parameters())
+        if how == "fsdp":
+            from tensorgrad.distributed.fsdp import fully_shard
+
+            for layer in network:
+                fully_shard(layer)
+            fully_shard(network)
+        else:
+            network = nn.parallel.DistributedDataParallel(network)
+        if how == "zero":
+            from tensorgrad.distributed.optim import ZeroRedundancyOptimizer
+
+            optimizer = ZeroRedundancyOptimizer(network.parameters(), torch.optim.Adam, lr=1e-3)
+        else:
+            optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
+        x = torch.randn(8, width)
+        for number in range(3):
+            if number == 2:
+                tracemalloc.reset_peak()
+            network(x).square().mean().backward()
+            optimizer.step()
+        held, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return {"held": held, "peak": peak, "parameters": 4 * count}
+
+    # --- models ---
+
+    def _prepared(self, model: str, how: str) -> Any:
+        if (model, how) not in self.models:
+            network, loss_of, optimizer = self._built(model, 1 if how == "alone" else 1 / self.size)
+            if how == "ddp":
+                network = self.torch.nn.parallel.DistributedDataParallel(network)
+
+            def step() -> None:
+                optimizer.zero_grad()
+                loss_of(network).backward()
+                optimizer.step()
+
+            for _ in range(WARM_UP):
+                step()
+            self._settle(step)
+            self.models[model, how] = step
+        return self.models[model, how]
+
+    def _settle(self, step: Any) -> None:
+        """Waits until tensorgrad's kernels are compiled, and runs the step with them. All ranks do it together."""
+        from benchmarks.worker import compiled_kernels
+
+        for _ in range(4):
+            compiled_kernels()
+            self.wait_for_all()
+            step()
+
+    def _built(self, name: str, share: float) -> tuple[Any, Any, Any]:
+        """A model, a function that computes its loss on this rank's share of a batch, and an optimizer."""
+        torch = self.torch
+        torch.manual_seed(0)
+        batch = round(BATCH[name] * share)
+        if name == "GPT":
+            network = models.gpt(torch)
+            x, y = torch.randint(65, (batch, 64)), torch.randint(65, (batch * 64,))
+        else:
+            if name == "ConvNet":
+                network, x = models.convnet(torch), torch.randn(batch, 1, 28, 28)
+            else:
+                network, x = models.mlp(torch, hidden=1024 if name == "wide MLP" else 128), torch.randn(batch, 784)
+            y = torch.randint(10, (batch,))
+
+        def loss_of(network: Any) -> Any:
+            output = network(x)
+            return torch.nn.functional.cross_entropy(output.reshape(-1, output.shape[-1]), y)
+
+        return network, loss_of, torch.optim.SGD(network.parameters(), lr=0.01)
+
+
+COMMANDS = ("all_reduce", "step", "backward", "memory")
+
+
+def main() -> None:
+    """Answers commands until the input ends."""
+    rank = Rank(sys.argv[1])
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what programs print does not disturb the answers
+    for line in sys.stdin:
+        command = json.loads(line)
+        try:
+            what = command.pop("do")
+            if what not in COMMANDS:
+                raise ValueError(f"unknown command {what}")
+            answer = getattr(rank, what)(**command)
+        except Exception:
+            answer = {"error": traceback.format_exc(limit=-3)}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+    if rank.size > 1:
+        rank.dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

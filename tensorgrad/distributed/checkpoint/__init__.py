@@ -1,0 +1,39 @@
+"""Checkpoints that all processes write and read together: `save`, `load` and `async_save`.
+
+metadata.py, metadata_file.py   what a checkpoint holds, and the file that says so
+planner.py, default_planner.py  who writes and reads what
+boxes.py, local_pieces.py       the pieces of sharded tensors
+nested.py                       nested dicts as flat ones
+storage.py, filesystem.py       where the pieces are kept
+steps.py                        steps that succeed or fail in all processes
+state_dict_saver.py, state_dict_loader.py   `save`, `async_save`, `load`
+state_dict.py                   state dicts of distributed models, to be saved or loaded
+parameter_names.py, whole_tensors.py, optimizer_states.py   what it consists of
+format_utils.py                 from and to files of `torch.save`
+"""
+
+from tensorgrad.distributed.checkpoint.api import CheckpointException
+from tensorgrad.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner
+from tensorgrad.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
+from tensorgrad.distributed.checkpoint.metadata import (
+    BytesStorageMetadata,
+    ChunkStorageMetadata,
+    Metadata,
+    MetadataIndex,
+    TensorStorageMetadata,
+)
+from tensorgrad.distributed.checkpoint.planner import LoadPlan, LoadPlanner, ReadItem, SavePlan, SavePlanner, WriteItem
+from tensorgrad.distributed.checkpoint.state_dict_loader import load
+from tensorgrad.distributed.checkpoint.state_dict_saver import async_save, save
+from tensorgrad.distributed.checkpoint.stateful import Stateful
+from tensorgrad.distributed.checkpoint.storage import StorageReader, StorageWriter
+from tensorgrad.system.lazy_modules import later as _later
+
+_later(__name__, ("format_utils", "state_dict"))  # modules that run when they are first used
+
+__all__ = [
+    "BytesStorageMetadata", "CheckpointException", "ChunkStorageMetadata", "DefaultLoadPlanner", "DefaultSavePlanner",
+    "FileSystemReader", "FileSystemWriter", "LoadPlan", "LoadPlanner", "Metadata", "MetadataIndex", "ReadItem",
+    "SavePlan", "SavePlanner", "Stateful", "StorageReader", "StorageWriter", "TensorStorageMetadata", "WriteItem",
+    "async_save", "load", "save",
+]  # fmt: skip

@@ -1,0 +1,282 @@
+"""Combining the tensors of all processes: sums, products, minima, maxima."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tensorgrad.distributed.collectives import buffers, checks
+from tensorgrad.distributed.collectives.begin import begin
+from tensorgrad.distributed.group import ProcessGroup, canonical_rank, or_default
+from tensorgrad.distributed.reduce_op import ReduceOp, kind_of, prepared
+from tensorgrad.distributed.work import Work
+
+__all__ = [
+    "all_reduce", "all_reduce_coalesced", "reduce", "reduce_scatter", "reduce_scatter_single", "reduce_scatter_tensor",
+]  # fmt: skip
+
+
+def _reduction(tensor: Any, op: Any, size: int) -> tuple[np.ndarray, str, Any]:
+    """An array that MPI may reduce in place: the tensor's own memory, or a copy in a dtype that MPI adds."""
+    array = buffers.target(tensor)
+    own = tensor._array.__class__ is np.ndarray and np.shares_memory(array, tensor._array)
+    if not own:
+        array[...] = buffers.host_array(tensor).reshape(-1)
+    return prepared(array, op, size)
+
+
+def all_reduce(
+    tensor: Any, op: Any = ReduceOp.SUM, group: ProcessGroup | None = None, async_op: bool = False
+) -> Work | None:
+    """Combines the tensors of all processes; every process has the result in its tensor.
+
+    Args:
+        tensor: input and output; the same shape and dtype everywhere.
+        op: how to combine; see `ReduceOp`. float16 and bfloat16 are added in float32.
+        group: the group; the default one if None.
+        async_op: whether to return a `Work` without waiting.
+
+    Returns:
+        A `Work` if `async_op`, else None.
+
+    Raises:
+        ValueError: the operation has no meaning for complex tensors.
+        RuntimeError: it does not exist for the dtype.
+
+    >>> import tensorgrad as torch
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> x = torch.tensor([1.0, 2.0])
+    >>> dist.all_reduce(x)  # of one process: its own values
+    >>> x
+    tensor([1., 2.])
+    >>> dist.destroy_process_group()
+    """
+    return start_all_reduce(tensor, op, group, async_op)
+
+
+def start_all_reduce(
+    tensor: Any, op: Any = ReduceOp.SUM, group: ProcessGroup | None = None, async_op: bool = True, watched: bool = True
+) -> Work | None:
+    """`all_reduce` for callers that may keep it moving themselves: `watched` says whether a thread is to do that."""
+    checks.tensor(tensor, "tensor")
+    if checks.outside(group, "all_reduce"):
+        return None
+    checks.complex_op("all_reduce", op, tensor)
+    chosen = or_default(group)
+    array, name, finish = _reduction(tensor, op, chosen.size())
+    return begin(
+        chosen,
+        "all_reduce",
+        lambda comm: [comm.all_reduce(array, name)],
+        lambda: buffers.store(tensor, finish(array)),
+        [tensor],
+        [array],
+        async_op,
+        alike=lambda: [tensor, f"op {kind_of(op).name}"],
+        watched=watched,
+    )
+
+
+def all_reduce_coalesced(
+    tensors: list[Any], op: Any = ReduceOp.SUM, group: ProcessGroup | None = None, async_op: bool = False
+) -> Work | None:
+    """`all_reduce` of several tensors. Deprecated in PyTorch.
+
+    >>> import tensorgrad as torch
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> dist.all_reduce_coalesced([torch.ones(2), torch.ones(3)])
+    >>> dist.destroy_process_group()
+    """
+    tensors = tensors if isinstance(tensors, list) else [tensors]
+    checks.tensors(tensors, "tensors")
+    checks.same_dtype(tensors)
+    if checks.outside(group, "all_reduce_coalesced"):
+        return None
+    checks.complex_op("all_reduce", op, *tensors)
+    chosen = or_default(group)
+    parts = [_reduction(tensor, op, chosen.size()) for tensor in tensors]
+
+    def finish() -> None:
+        for tensor, (array, _, convert) in zip(tensors, parts):
+            buffers.store(tensor, convert(array))
+
+    return begin(
+        chosen,
+        "all_reduce_coalesced",
+        lambda comm: [comm.all_reduce(array, name) for array, name, _ in parts],
+        finish,
+        list(tensors),
+        [part[0] for part in parts],
+        async_op,
+        alike=lambda: [*tensors, f"op {kind_of(op).name}"],
+    )
+
+
+def reduce(
+    tensor: Any,
+    dst: int | None = None,
+    op: Any = ReduceOp.SUM,
+    group: ProcessGroup | None = None,
+    async_op: bool = False,
+    group_dst: int | None = None,
+) -> Work | None:
+    """Combines the tensors of all processes; one of them has the result in its tensor.
+
+    Args:
+        tensor: input, and on the receiver output.
+        dst: the receiver's global rank.
+        op: how to combine; see `ReduceOp`.
+        group: the group; the default one if None.
+        async_op: whether to return a `Work` without waiting.
+        group_dst: the receiver's rank within the group, instead of `dst`.
+
+    Returns:
+        A `Work` if `async_op`, else None.
+
+    >>> import tensorgrad as torch
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> dist.reduce(torch.ones(2), dst=0)
+    >>> dist.destroy_process_group()
+    """
+    if checks.outside(group, "reduce"):
+        return None
+    chosen = or_default(group)
+    root = canonical_rank(chosen, dst, group_dst)
+    checks.tensor(tensor, "tensor")
+    checks.complex_op("reduce", op, tensor)
+    checks.rank_exists("reduce", chosen, root)
+    array, name, finish = _reduction(tensor, op, chosen.size())
+    return begin(
+        chosen,
+        "reduce",
+        lambda comm: [comm.reduce(array, name, root)],
+        lambda: buffers.store(tensor, finish(array)) if chosen.rank() == root else None,
+        [tensor],
+        [array],
+        async_op,
+        alike=lambda: [tensor, f"op {kind_of(op).name}, to rank {chosen.ranks[root]}"],
+    )
+
+
+def reduce_scatter(
+    output: Any,
+    input_list: list[Any],
+    op: Any = ReduceOp.SUM,
+    group: ProcessGroup | None = None,
+    async_op: bool = False,
+) -> Work | None:
+    """Combines lists of tensors over all processes, and gives each process its item of the result.
+
+    Args:
+        output: to receive into.
+        input_list: one tensor per process.
+        op: how to combine; see `ReduceOp`.
+        group: the group; the default one if None.
+        async_op: whether to return a `Work` without waiting.
+
+    Returns:
+        A `Work` if `async_op`, else None.
+
+    >>> import tensorgrad as torch
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> x = torch.zeros(2)
+    >>> dist.reduce_scatter(x, [torch.ones(2)])
+    >>> x
+    tensor([1., 1.])
+    >>> dist.destroy_process_group()
+    """
+    checks.tensor(output, "output")
+    checks.tensors(input_list, "input_list")
+    checks.same_dtype(output, input_list)
+    if checks.outside(group, "reduce_scatter"):
+        return None
+    checks.complex_op("reduce_scatter", op, output, *input_list)
+    chosen = or_default(group)
+    if len(input_list) != chosen.size():
+        raise RuntimeError("invalid input tensor list size, must be world size")
+    checks.same_bytes("reduce_scatter", output, input_list)
+    own = input_list[chosen.rank()]
+    if own.numel() != output.numel():
+        checks.same_shapes("reduce_scatter", own.shape, [output])
+    given = np.concatenate([buffers.flat(part) for part in input_list])
+    return _reduce_scatter(output, given, [part.numel() for part in input_list], op, chosen, async_op)
+
+
+def _reduce_scatter(
+    output: Any, given: np.ndarray, counts: list[int], op: Any, group: ProcessGroup, async_op: bool
+) -> Work | None:
+    array, name, finish = prepared(given, op, group.size())
+    received = np.empty(counts[group.rank()], array.dtype)
+    return begin(
+        group,
+        "reduce_scatter",
+        lambda comm: [comm.reduce_scatter(array, received, counts, name)],
+        lambda: buffers.store(output, finish(received)),
+        [output],
+        [array],
+        async_op,
+        alike=lambda: [f"{given.dtype.name}, parts of {counts} elements, op {kind_of(op).name}"],
+    )
+
+
+def reduce_scatter_single(
+    output: Any, input: Any, op: Any = ReduceOp.SUM, group: ProcessGroup | None = None, async_op: bool = False
+) -> Work | None:
+    """Combines a tensor over all processes, and gives each process an equal part of the result.
+
+    Args:
+        output: to receive into.
+        input: the parts for all processes, joined along the first dimension, or stacked in a new one.
+        op: how to combine; see `ReduceOp`.
+        group: the group; the default one if None.
+        async_op: whether to return a `Work` without waiting.
+
+    Returns:
+        A `Work` if `async_op`, else None.
+
+    Raises:
+        RuntimeError: sizes do not fit.
+
+    >>> import tensorgrad as torch
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> x = torch.zeros(2)
+    >>> dist.reduce_scatter_single(x, torch.ones(2))
+    >>> x
+    tensor([1., 1.])
+    >>> dist.destroy_process_group()
+    """
+    checks.tensor(output, "output")
+    checks.tensor(input, "input")
+    if checks.outside(group, "reduce_scatter_single"):
+        return None
+    checks.complex_op("reduce_scatter_single", op, input)
+    chosen = or_default(group)
+    checks.same_bytes("reduce_scatter", output, [input])
+    if output.numel() * chosen.size() != input.numel():
+        raise RuntimeError(
+            "input tensor must be the same size as output size times world size: expected "
+            f"{output.numel() * chosen.size()} elements, got {input.numel()}"
+        )
+    return _reduce_scatter(output, buffers.flat(input), [output.numel()] * chosen.size(), op, chosen, async_op)
+
+
+def reduce_scatter_tensor(
+    output: Any, input: Any, op: Any = ReduceOp.SUM, group: ProcessGroup | None = None, async_op: bool = False
+) -> Work | None:
+    """The former name of `reduce_scatter_single`.
+
+    >>> import tensorgrad as torch
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> x = torch.zeros(2)
+    >>> dist.reduce_scatter_tensor(x, torch.ones(2))
+    >>> dist.destroy_process_group()
+    """
+    checks.deprecated("reduce_scatter_tensor", "reduce_scatter_single")
+    return reduce_scatter_single(output, input, op, group, async_op)

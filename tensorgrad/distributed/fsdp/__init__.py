@@ -1,0 +1,10 @@
+"""`torch.distributed.fsdp`: training with parameters, gradients and optimizer state divided among the ranks."""
+
+from __future__ import annotations
+
+from tensorgrad.distributed.fsdp.absent import *
+from tensorgrad.distributed.fsdp.fully_shard import *
+from tensorgrad.distributed.fsdp.policies import *
+from tensorgrad.system.lazy_modules import later as _later
+
+_later(__name__, ("wrap",))

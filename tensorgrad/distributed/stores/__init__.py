@@ -1,0 +1,1 @@
+"""Stores: keys and values that all processes of a job share."""

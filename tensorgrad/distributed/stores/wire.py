@@ -1,0 +1,80 @@
+"""The protocol of `TCPStore`: length-prefixed lists of bytes, and a mutual proof of the job's secret.
+
+Nothing that arrives is ever unpickled. A frame is a 4-byte length and a body; a body is a 2-byte count, then for each
+part a 4-byte length and its bytes. All numbers are big-endian and bounded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import socket
+import struct
+
+__all__ = ["HELLO", "MAX_FRAME", "NONCE", "PROOF", "hello", "pack", "proof", "receive_exactly", "secret", "unpack"]
+
+MAX_FRAME = 64 << 20  # bytes
+MAGIC = b"TGS1"
+NONCE = 16  # bytes
+PROOF = 32  # bytes: SHA-256
+HELLO = len(MAGIC) + NONCE
+SECRET = "TENSORGRAD_JOB_SECRET"
+
+
+def secret() -> bytes:
+    """The job's secret, which the launcher puts into the environment; empty if there is none."""
+    return os.environ.get(SECRET, "").encode()
+
+
+def hello(nonce: bytes) -> bytes:
+    """What a server says first."""
+    return MAGIC + nonce
+
+
+def proof(key: bytes, side: bytes, server_nonce: bytes, client_nonce: bytes) -> bytes:
+    """Shows that one side has the secret, for this connection only."""
+    return hmac.new(key, side + server_nonce + client_nonce, hashlib.sha256).digest()
+
+
+def pack(parts: list[bytes]) -> bytes:
+    """A frame. Raises: ValueError if it would be too long.
+
+    >>> from tensorgrad.distributed.stores.wire import pack, unpack
+    >>> unpack(pack([b"set", b"a", b"1"])[4:])
+    [b'set', b'a', b'1']
+    """
+    body = struct.pack(">H", len(parts)) + b"".join(struct.pack(">I", len(part)) + part for part in parts)
+    if len(body) > MAX_FRAME:
+        raise ValueError(f"a store takes at most {MAX_FRAME} bytes in one message, got {len(body)}")
+    return struct.pack(">I", len(body)) + body
+
+
+def unpack(body: bytes) -> list[bytes]:
+    """The parts of a body. Raises: ValueError if it is malformed."""
+    try:
+        (count,) = struct.unpack_from(">H", body)
+        parts, place = [], 2
+        for _ in range(count):
+            (length,) = struct.unpack_from(">I", body, place)
+            part = body[place + 4 : place + 4 + length]
+            if len(part) != length:
+                raise ValueError("a part is longer than its message")
+            parts.append(part)
+            place += 4 + length
+    except struct.error:
+        raise ValueError("a message is too short") from None
+    if place != len(body):
+        raise ValueError("a message is longer than its parts")
+    return parts
+
+
+def receive_exactly(connection: socket.socket, length: int) -> bytes:
+    """Reads this many bytes. Raises: ConnectionError if the other side closes before that."""
+    data = bytearray()
+    while len(data) < length:
+        more = connection.recv(min(length - len(data), 1 << 20))
+        if not more:
+            raise ConnectionError("the connection was closed")
+        data += more
+    return bytes(data)

@@ -1,0 +1,1 @@
+"""What ops do with distributed tensors."""

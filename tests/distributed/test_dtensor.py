@@ -1,0 +1,28 @@
+"""Distributed tensors on meshes of one and two dimensions, beside ordinary ones and beside PyTorch's."""
+
+import importlib.util
+
+import pytest
+
+from tests.distributed.launch import HERE, needs_mpi, run
+
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+
+
+@needs_mpi
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_ops_and_moves(size):
+    run(size, [HERE / "dtensor_cases.py"])
+
+
+@needs_mpi
+@needs_torch
+def test_like_torch_itself(tmp_path):
+    run(2, [HERE / "beside_torch.py", tmp_path / "store"], timeout=180)
+
+
+@needs_mpi
+@needs_torch
+def test_samples_of_ops_are_right_or_refused():
+    output = run(2, ["-m", "tests.distributed.dtensor_database", 1], timeout=400, EVERY=3)[0][1]  # all: EVERY=1
+    assert int(output.splitlines()[-1].split()[0]) >= 150, output
