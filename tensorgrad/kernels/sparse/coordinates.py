@@ -1,0 +1,104 @@
+"""Coordinates of stored elements: as one number each, in order, each once."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tensorgrad.dispatch.kernel_tables import PARTS
+from tensorgrad.storage.sparse import COOArray
+
+
+def keys(indices: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """One number for each coordinate, in the order of rows: equal coordinates have equal numbers.
+
+    >>> import numpy as np
+    >>> from tensorgrad.kernels.sparse.coordinates import keys
+    >>> keys(np.array([[0, 1], [2, 0]]), (2, 3)).tolist()
+    [2, 3]
+    """
+    count = indices.shape[1]
+    if not indices.shape[0]:
+        return np.zeros(count, np.int64)
+    if math.prod(max(n, 1) for n in shape[: indices.shape[0]]) >= 2**63:  # ranks stand for numbers that are too large
+        order = np.lexsort(indices[::-1])
+        new = np.ones(count, bool)
+        new[1:] = (indices[:, order[1:]] != indices[:, order[:-1]]).any(0)
+        ranks = np.empty(count, np.int64)
+        ranks[order] = np.cumsum(new)
+        return ranks
+    found = indices[0].astype(np.int64)
+    for column, size in zip(indices[1:], shape[1:]):
+        found = found * size + column
+    return found
+
+
+def coalesced(array: COOArray) -> COOArray:
+    """The same tensor with each coordinate once, in order: values of equal coordinates are added."""
+    if array.coalesced:
+        return array
+    found = keys(array.indices, array.shape)
+    indices, values = array.indices, array.values
+    if (found[1:] > found[:-1]).all():
+        return COOArray(indices, values, array.shape, coalesced=True)
+    order = None if (found[1:] >= found[:-1]).all() else argsort(found)
+    ordered = found if order is None else found[order]
+    new = np.ones(len(found), bool)
+    new[1:] = ordered[1:] != ordered[:-1]
+    starts = np.flatnonzero(new)
+    firsts = starts if order is None else order[starts]
+    return COOArray(indices[:, firsts], sums(values, order, starts), array.shape, coalesced=True)
+
+
+def argsort(numbers: np.ndarray) -> np.ndarray:
+    """The order of numbers that are not negative; equal ones stay as they are."""
+    row = PARTS.get("sparse_argsort")
+    if row is not None and numbers.size >= row.elements and row.available():
+        return row.ready(numbers)
+    return np.argsort(numbers, kind="stable")
+
+
+def sums(values: np.ndarray, order: np.ndarray | None, starts: np.ndarray) -> np.ndarray:
+    """The sums of groups of values (n, ...), which begin at `starts` of the order."""
+    row = PARTS.get("sparse_sums")
+    if row is not None and values.size >= row.elements and row.available():
+        made = row.ready(values, order, starts)
+        if made is not NotImplemented:
+            return made
+    values = values if order is None else values[order]
+    if len(starts) == len(values):
+        return values
+    add = np.logical_or if values.dtype.kind == "b" else np.add
+    return add.reduceat(values, starts, axis=0, dtype=values.dtype)
+
+
+def at(dense: np.ndarray, indices: np.ndarray) -> np.ndarray:
+    """The elements (or dense parts) of a dense array at these coordinates."""
+    return dense[tuple(indices)] if len(indices) else np.repeat(dense[None], indices.shape[1], 0)
+
+
+def found_in(array: COOArray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where these coordinates are stored in a coalesced array: positions, and whether each is there."""
+    have, wanted = keys_alike(array.indices, indices, array.shape)
+    positions = np.minimum(np.searchsorted(have, wanted), max(len(have) - 1, 0))
+    if not len(have):
+        return positions, np.zeros(len(wanted), bool)
+    return positions, have[positions] == wanted
+
+
+def keys_alike(first: np.ndarray, second: np.ndarray, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers for the coordinates of two arrays of one shape, equal where the coordinates are."""
+    both = keys(np.concatenate([first, second], 1), shape)
+    return both[: first.shape[1]], both[first.shape[1] :]
+
+
+def values_at(array: COOArray, indices: np.ndarray) -> np.ndarray:
+    """The values of a sparse array at these coordinates, zeros where none is stored."""
+    array = coalesced(array)
+    if array.indices.shape == indices.shape and np.array_equal(array.indices, indices):
+        return array.values
+    positions, there = found_in(array, indices)
+    values = np.zeros((indices.shape[1], *array.values.shape[1:]), array.values.dtype)
+    values[there] = array.values[positions[there]]
+    return values

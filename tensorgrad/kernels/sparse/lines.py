@@ -1,0 +1,77 @@
+"""The stored elements of a matrix by rows or by columns, as products need them, whatever its layout.
+
+An order is computed once for each pattern: an adjacency matrix that is multiplied in every step is sorted once.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tensorgrad.dispatch.kernel_tables import PARTS
+from tensorgrad.kernels.sparse.convert import coo, counted, lines_of, pointers
+from tensorgrad.storage.sparse import CompressedArray, COOArray
+
+
+class Lines(NamedTuple):
+    """Line i has the elements from `starts[i]` to `starts[i + 1]`; element k is at `places[k]` of its line."""
+
+    starts: np.ndarray  # int64, one more than lines
+    places: np.ndarray  # int64
+    order: np.ndarray | None  # which stored element each of them is; None: in the order in which they are stored
+
+    def values_of(self, array: Any) -> np.ndarray:
+        """The values of the array in this order."""
+        return np.ascontiguousarray(array.values if self.order is None else array.values[self.order])
+
+
+def by_rows(array: Any) -> Lines:
+    """The elements of a matrix row by row. Equal coordinates stay apart: products add them anyway."""
+    return _lines(array, "rows", 0)
+
+
+def by_columns(array: Any) -> Lines:
+    """The elements of a matrix column by column."""
+    return _lines(array, "columns", 1)
+
+
+def _lines(array: Any, name: str, of: int) -> Lines:
+    found = array.orders.get(name)
+    if found is None:
+        found = array.orders[name] = _computed(array, of)
+    return found
+
+
+def _computed(array: Any, of: int) -> Lines:
+    if isinstance(array, CompressedArray):
+        plain = array.plain.astype(np.int64, copy=False)
+        if array.by_rows == (of == 0):
+            return Lines(array.compressed.astype(np.int64, copy=False), plain, None)
+        lines, places, in_order = plain, lines_of(array.compressed).astype(np.int64, copy=False), False
+    else:
+        lines, places = array.indices[of], array.indices[1 - of]
+        in_order = of == 0 and array.coalesced
+    if in_order or (lines[1:] >= lines[:-1]).all():
+        return Lines(pointers(lines, array.shape[of]), np.ascontiguousarray(places), None)
+    starts = counted(lines, array.shape[of])
+    order = sorted_by(lines, starts)
+    return Lines(starts, places[order], order)
+
+
+def sorted_by(lines: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """The elements in the order of their lines, which begin at `starts`; those of one line as they were."""
+    row = PARTS.get("sparse_order")
+    if row is not None and lines.size >= row.elements and row.available():
+        return row.ready(np.ascontiguousarray(lines), starts)
+    return np.argsort(lines, kind="stable")
+
+
+def unblocked(array: Any) -> Any:
+    """The matrix in a layout without blocks."""
+    return coo(array) if getattr(array, "blocked", False) else array
+
+
+def transposed(array: COOArray) -> COOArray:
+    """The transpose of a matrix, as COO."""
+    return COOArray(array.indices[::-1], array.values, array.shape[::-1])

@@ -1,0 +1,55 @@
+"""Which op has a kernel on which sparse layout: "file.function" of this folder.
+
+Ops on elements that keep zeros need no entry, unless two tensors meet: their dense kernel runs on the stored values.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from tensorgrad.dispatch import kernel_tables
+from tensorgrad.dispatch.op import Op
+from tensorgrad.storage.sparse import SparseArray, SparseStorage
+
+# On all sparse layouts.
+ALL = {
+    "to_copy": "convert.cast", "clone_copy": "convert.clone", "sparse_to_dense": "convert.to_dense",
+    "sparse_values": "parts.values", "sparse_with_values": "parts.with_values", "sparse_mask_": "parts.mask",
+    "values_at": "parts.values_at_pattern", "to_layout": "convert.to_layout",
+    "add": "pointwise.add", "sub": "pointwise.sub", "rsub": "pointwise.subtract_from", "mul": "pointwise.mul",
+    "div": "pointwise.div", "floor_divide": "pointwise.floor_divide", "pow": "pointwise.power",
+    "matmul": "matmul.matmul", "mm": "matmul.mm", "mv": "matmul.mv", "bmm": "matmul.bmm", "addmm": "matmul.addmm",
+    "linear": "matmul.linear", "matmul_nt": "matmul.nt", "matmul_tn": "matmul.tn",
+    "sampled_addmm_": "matmul.sampled", "sparse_mm_": "matmul.mm",
+    "alias": "shape.alias", "transpose": "shape.transpose", "t": "shape.transposed", "permute": "shape.permute",
+    "cat": "shape.cat", "stack": "shape.stack", "index_select": "shape.index_select",
+    "unsqueeze": "shape.unsqueeze", "sum": "reduce.sum_", "threshold_grad": "pointwise.threshold_grad",
+}  # fmt: skip
+COO = {
+    "coalesce_": "coordinates.coalesced", "sparse_softmax_": "reduce.softmax", "sparse_sum_": "reduce.sum_over",
+    "sparse_sum_grad": "reduce.sum_grad",
+}  # fmt: skip
+CSR = {"sparse_mm_reduce": "matmul.reduced"}
+
+
+def on_values(op: Op, storage: Any) -> Any:
+    """The kernel, on a sparse layout, of an op on elements; None for other ops (an entry of `FALLBACKS`)."""
+    if op.kind != "pointwise" or not issubclass(storage.array_type, SparseArray):
+        return None
+    from tensorgrad.kernels.sparse import pointwise
+
+    return partial(pointwise.on_values, op)
+
+
+def _sum(a: Any, b: Any) -> Any:
+    from tensorgrad.kernels.sparse import pointwise
+
+    return pointwise.add(a, b)
+
+
+kernel_tables.OWN["sparse_coo"] = {**ALL, **COO}
+for _layout in ("sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"):
+    kernel_tables.OWN[_layout] = {**ALL, **CSR} if _layout == "sparse_csr" else ALL
+kernel_tables.FALLBACKS.insert(0, on_values)
+SparseStorage.sum = staticmethod(_sum)

@@ -1,0 +1,42 @@
+"""Sums of sparse tensors, and softmax among the stored elements."""
+
+from __future__ import annotations
+
+from tensorgrad.dispatch.kinds import op
+from tensorgrad.ops.sparse.parts import coalesce, lazily, values_at, with_values
+from tensorgrad.tensor import Tensor
+
+softmax_values_grad = op("sparse_softmax_grad(g, out, dim: int, log: bool)", lazily("reduce", "softmax_grad"), where=())
+softmax_ = op(
+    "sparse_softmax_(input, dim: int, log: bool)",
+    None,
+    input=lambda g, out, dim, log: _gradient(g, out, dim, log),
+    backward_name="SparseSoftmaxBackward0",
+    where=(),
+)
+
+
+def _gradient(g: Tensor, out: Tensor, dim: int, log: bool) -> Tensor:
+    return with_values(out, softmax_values_grad(values_at(g, out), out, dim, log))
+
+
+sum_values_grad = op(
+    "sparse_sum_grad(g, pattern, dims: any)",
+    lazily("reduce", "sum_grad"),
+    linear="g",
+    g=lambda g, pattern, dims: sparse_sum_(with_values(pattern, g), dims),
+    where=(),
+)
+sparse_sum_ = op(
+    "sparse_sum_(input, dims: any)",
+    None,
+    linear="input",
+    input=lambda g, input, dims: _sum_gradient(g, input, dims),
+    backward_name="SparseSumBackward0",
+    where=(),
+)
+
+
+def _sum_gradient(g: Tensor, input: Tensor, dims: tuple) -> Tensor:
+    pattern = coalesce(input.detach())
+    return with_values(pattern, sum_values_grad(g, pattern, dims))

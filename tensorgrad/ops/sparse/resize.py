@@ -1,0 +1,83 @@
+"""Changes of a sparse tensor in place: its size, and its elements all at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tensorgrad.dispatch.kinds import composite
+from tensorgrad.errors import typename
+from tensorgrad.ops.sparse.parts import title
+from tensorgrad.storage.sparse import COOArray
+from tensorgrad.tensor import Tensor
+
+
+def _coo(self: Tensor, name: str) -> COOArray:
+    if not isinstance(self._array, COOArray):
+        raise RuntimeError(f"{name} expected sparse coordinate tensor layout but got {title(self._array)}")
+    return self._array
+
+
+def _resized(self: Tensor, name: str, size: Any, sparse_dim: int, dense_dim: int, keep: bool) -> Tensor:
+    array, size = _coo(self, name), tuple(int(n) for n in size)
+    if len(size) != sparse_dim + dense_dim:
+        raise RuntimeError(
+            f"'len(size) == sparse_dim + dense_dim' is not satisfied: len(size) = {len(size)}, sparse_dim = "
+            f"{sparse_dim}, dense_dim = {dense_dim}"
+        )
+    stored = keep and array.indices.shape[1] > 0
+    if stored and (sparse_dim != array.sparse_dim or dense_dim != array.ndim - array.sparse_dim):
+        raise RuntimeError(f"{name}: a tensor with stored elements keeps its numbers of sparse and of dense dimensions")
+    if stored and any(new < old for new, old in zip(size, array.shape)):
+        raise RuntimeError(
+            f"{name}: shrinking a tensor with stored elements is not supported: {list(array.shape)} to {list(size)}"
+        )
+    self._storage.bump()
+    made = COOArray.without_elements(size, array.dtype, dense_dim)
+    if stored:
+        values = np.zeros((len(array.values), *size[sparse_dim:]), array.dtype)
+        values[tuple(slice(n) for n in array.values.shape)] = array.values
+        made = COOArray(array.indices, values, size, array.coalesced)
+    array.shape = made.shape
+    array.take(made)
+    return self
+
+
+@composite("method")
+def sparse_resize_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> Tensor:
+    """Changes the size of a COO tensor in place; stored elements stay, so none of its sizes may shrink.
+
+    Raises:
+        RuntimeError: For another layout, and sizes that do not fit the stored elements.
+
+    >>> import tensorgrad as torch
+    >>> torch.eye(2).to_sparse().sparse_resize_((3, 4), 2, 0).shape
+    torch.Size([3, 4])
+    """
+    return _resized(self, "sparse_resize_", size, sparse_dim, dense_dim, True)
+
+
+@composite("method")
+def sparse_resize_and_clear_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> Tensor:
+    """Makes a COO tensor one of zeros, of another size, in place.
+
+    >>> import tensorgrad as torch
+    >>> torch.eye(2).to_sparse().sparse_resize_and_clear_((3,), 1, 0)._nnz()
+    0
+    """
+    return _resized(self, "sparse_resize_and_clear_", size, sparse_dim, dense_dim, False)
+
+
+@composite("method")
+def resize_as_sparse_(self: Tensor, other: Tensor) -> Tensor:
+    """Gives a COO tensor the size of another one, in place.
+
+    >>> import tensorgrad as torch
+    >>> torch.eye(2).to_sparse().resize_as_sparse_(torch.eye(3).to_sparse()).shape
+    torch.Size([3, 3])
+    """
+    if not isinstance(other, Tensor):
+        raise TypeError(f"resize_as_sparse_(): argument 'the_template' must be Tensor, not {typename(other)}")
+    like = _coo(other, "resize_as_sparse_")
+    return _resized(self, "resize_as_sparse_", like.shape, like.sparse_dim, like.ndim - like.sparse_dim, True)

@@ -1,0 +1,39 @@
+"""`torch.sparse.FloatTensor` and the like: constructors of COO tensors that old programs use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensorgrad import dtypes
+from tensorgrad.ops.sparse.construct import sparse_coo_tensor
+from tensorgrad.tensor import Tensor
+
+
+def _constructor(name: str, dtype: str) -> Any:
+    def construct(*given: Any) -> Tensor:
+        kind = getattr(dtypes, dtype)
+        if all(isinstance(n, int) for n in given):
+            return sparse_coo_tensor(given, dtype=kind)
+        return sparse_coo_tensor(*given, dtype=kind)
+
+    construct.__name__ = construct.__qualname__ = name
+    construct.__doc__ = f"""Returns a COO tensor: `{name}(indices, values, size)`, or an empty one of sizes.
+
+    Use `torch.sparse_coo_tensor` in new programs.
+
+    >>> import tensorgrad as torch
+    >>> torch.sparse.{name}(torch.tensor([[0, 1]]), torch.tensor([1, 2]), (3,)).dtype
+    torch.{dtype}
+    """
+    return construct
+
+
+BFloat16Tensor = _constructor("BFloat16Tensor", "bfloat16")
+ByteTensor = _constructor("ByteTensor", "uint8")
+CharTensor = _constructor("CharTensor", "int8")
+DoubleTensor = _constructor("DoubleTensor", "float64")
+FloatTensor = _constructor("FloatTensor", "float32")
+HalfTensor = _constructor("HalfTensor", "float16")
+IntTensor = _constructor("IntTensor", "int32")
+LongTensor = _constructor("LongTensor", "int64")
+ShortTensor = _constructor("ShortTensor", "int16")

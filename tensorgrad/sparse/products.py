@@ -1,0 +1,168 @@
+"""Products of sparse matrices, diagonals, and systems of equations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tensorgrad.dtypes import scalar_type
+from tensorgrad.layouts import sparse_coo
+from tensorgrad.ops.linalg import matmul
+from tensorgrad.ops.sparse.construct import sparse_coo_tensor
+from tensorgrad.ops.sparse.convert import to_sparse
+from tensorgrad.ops.sparse.matmul import reduced_mm, sampled_addmm_, sparse_mm_
+from tensorgrad.ops.sparse.parts import layout_of
+from tensorgrad.storage.sparse import CSRArray, SparseArray
+from tensorgrad.tensor import Tensor, wrap
+
+
+def _sparse(x: Any) -> bool:
+    return isinstance(x, Tensor) and isinstance(x._array, SparseArray)
+
+
+def mm(input: Tensor, mat2: Tensor, reduce: str | None = None) -> Tensor:
+    """The product of two matrices of which at least one is sparse; the gradient of a sparse factor has its pattern.
+
+    Args:
+        input: A matrix (n, k).
+        mat2: A matrix (k, m). The result is sparse if both are.
+        reduce: For CSR times dense, how the products of a row are combined: "sum", "mean", "amax" or "amin".
+
+    Raises:
+        RuntimeError: If shapes or dtypes do not fit, or `reduce` is none of these.
+
+    >>> import tensorgrad as torch
+    >>> torch.sparse.mm(torch.eye(2).to_sparse(), torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([[1., 2.],
+            [3., 4.]])
+    """
+    if reduce is not None:
+        return reduced_mm(input, mat2, reduce)
+    if _sparse(input):
+        return sparse_mm_(input, mat2)
+    if _sparse(mat2):
+        return sparse_mm_(mat2.t(), input.t()).t()
+    return matmul.mm(input, mat2)
+
+
+def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1.0, alpha: Any = 1.0) -> Tensor:
+    """`beta * mat + alpha * (mat1 @ mat2)` with a sparse `mat1`, whose gradient has its pattern.
+
+    >>> import tensorgrad as torch
+    >>> torch.sparse.addmm(torch.ones(2, 2), torch.eye(2).to_sparse(), torch.ones(2, 2), beta=2)
+    tensor([[3., 3.],
+            [3., 3.]])
+    """
+    if not _sparse(mat1):
+        return matmul.addmm(mat, mat1, mat2, beta=beta, alpha=alpha)
+    product = mm(mat1, mat2)
+    return mat * beta + (product if alpha == 1 else product * alpha)
+
+
+def sampled_addmm(
+    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1.0, alpha: Any = 1.0, out: Any = None
+) -> Tensor:
+    """`alpha * (mat1 @ mat2)` where `input`, a CSR matrix, stores elements, plus `beta * input`.
+
+    Args:
+        input: A sparse matrix (n, m), or a batch of them.
+        mat1: Shape (n, k), dense.
+        mat2: Shape (k, m), dense.
+
+    Raises:
+        RuntimeError: If layouts, shapes or dtypes do not fit.
+
+    >>> import tensorgrad as torch
+    >>> torch.sparse.sampled_addmm(torch.eye(2).to_sparse_csr(), torch.ones(2, 3), torch.ones(3, 2)).values()
+    tensor([4., 4.])
+    """
+    if not isinstance(input._array, CSRArray):
+        raise RuntimeError(f"Expected input tensor to have sparse csr layout, but got {layout_of(input)}")
+    for name, given in (("mat1", mat1), ("mat2", mat2)):
+        if _sparse(given):
+            raise RuntimeError(f"sampled_addmm: Expected {name} to be a strided tensor, but got {layout_of(given)}")
+        if given.dtype is not input.dtype:
+            raise RuntimeError(
+                f"sampled_addmm: Expected {name} and input to have the same dtype, but got "
+                f"{scalar_type(given.dtype)} and {scalar_type(input.dtype)}"
+            )
+    a, b, c = mat1._array.shape, mat2._array.shape, input._array.shape
+    if len(a) < 2 or len(b) < 2 or a[:-2] != b[:-2] or a[:-2] != c[:-2] or a[-1] != b[-2] or c[-2:] != (a[-2], b[-1]):
+        raise RuntimeError(
+            f"sampled_addmm: mat1 and mat2 shapes cannot be multiplied ({list(a)} and {list(b)}) to {list(c)}"
+        )
+    made = sampled_addmm_(input, mat1, mat2, beta, alpha)
+    if out is None:
+        return made
+    out._storage.write(out._array, made._array)
+    return out
+
+
+def spdiags(diagonals: Tensor, offsets: Tensor, shape: tuple[int, int], layout: Any = None) -> Tensor:
+    """Returns a sparse matrix with given diagonals.
+
+    Args:
+        diagonals: Shape (number of diagonals, length): element k of a row stands in column k.
+        offsets: For each diagonal how far it is above the main one (below, if negative), all different.
+        shape: Of the matrix.
+        layout: Of the matrix: COO by default.
+
+    Raises:
+        RuntimeError: If the arguments do not fit each other.
+
+    >>> import tensorgrad as torch
+    >>> torch.sparse.spdiags(torch.tensor([[1.0, 2.0, 3.0]]), torch.tensor([1]), (3, 3)).to_dense()
+    tensor([[0., 2., 0.],
+            [0., 0., 3.],
+            [0., 0., 0.]])
+    """
+    if len(shape) != 2:
+        raise RuntimeError("Output shape must be 2d")
+    steps = offsets._array.reshape(-1)
+    if steps.dtype.name != "int64":
+        raise RuntimeError(f"Offset Tensor must have dtype Long but got {scalar_type(offsets.dtype)}")
+    rows = diagonals if diagonals.dim() == 2 else diagonals.reshape(1, -1)
+    if diagonals.dim() > 2:
+        raise RuntimeError("Diagonals must be vector or matrix")
+    if len(steps) != rows.shape[0]:
+        raise RuntimeError(f"Number of diagonals ({rows.shape[0]}) does not match the number of offsets ({len(steps)})")
+    if len(np.unique(steps)) != len(steps):
+        raise RuntimeError("Offset tensor contains duplicate values")
+    height, width = int(shape[0]), int(shape[1])
+    columns = [
+        np.arange(max(int(k), 0), max(max(int(k), 0), min(rows.shape[1], width, height + int(k)))) for k in steps
+    ]
+    of = np.repeat(np.arange(len(steps)), [len(c) for c in columns])
+    column = np.concatenate(columns) if columns else np.empty(0, np.int64)
+    at = np.stack([column - steps[of], column])
+    made = sparse_coo_tensor(wrap(at), rows[wrap(of), wrap(column)], (height, width))
+    return made if layout is None or layout is sparse_coo else to_sparse(made, layout=layout)
+
+
+def spsolve(input: Tensor, other: Tensor, *, left: bool = True) -> Tensor:
+    """Solves `input @ x = other` for a square sparse matrix in CSR layout. Needs the package SciPy.
+
+    Raises:
+        ImportError: Without SciPy.
+        RuntimeError: For another layout, or shapes that do not fit.
+
+    >>> import tensorgrad as torch  # needs the package scipy
+    >>> torch.sparse.spsolve(torch.tensor([[2.0, 0.0], [0.0, 4.0]]).to_sparse_csr(), torch.ones(2))
+    tensor([0.5000, 0.2500])
+    """
+    if not isinstance(input._array, CSRArray):
+        raise RuntimeError(f"spsolve: expected a matrix of layout torch.sparse_csr, got {layout_of(input)}")
+    if input.dim() != 2 or input.shape[0] != input.shape[1] or other.shape[0] != input.shape[0] or not left:
+        raise RuntimeError(
+            f"spsolve: expected a square matrix and as many right sides, got {list(input.shape)} and "
+            f"{list(other.shape)}"
+        )
+    try:
+        from scipy.sparse import csr_matrix
+        from scipy.sparse import linalg as solvers
+    except ImportError:
+        raise ImportError("sparse.spsolve needs SciPy: pip install scipy") from None
+    array = input._array
+    found = solvers.spsolve(csr_matrix((array.values, array.plain, array.compressed), array.shape), other._array)
+    return wrap(np.asarray(found, dtype=array.dtype))
