@@ -1,4 +1,4 @@
-"""Gradient checks: compares the derivatives of backward with finite differences.
+"""Gradient checks: compares the derivatives of backward, and of forward mode, with finite differences.
 
 A float is one real direction, a complex number two. For a real quantity L (the real or the imaginary part of
 one element of an output) backward computes dL/dx for real inputs, and dL/dRe x + i·dL/dIm x for complex ones (PyTorch's
@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from tensorgrad.autograd.function import Function
 from tensorgrad.autograd.gradients import grad
+from tensorgrad.dispatch.forward import Level
 from tensorgrad.tensor import Tensor
 
 
@@ -49,13 +50,15 @@ def gradcheck(
         check_undefined_grad: Also check that backward handles outputs that receive no gradient.
         check_grad_dtypes: Also check that gradients have the dtype of their inputs.
         check_batched_grad: Also check `is_grads_batched`.
+        check_forward_ad: Check the tangents of forward mode.
+        check_batched_forward_grad: Also check these under `vmap`.
+        check_backward_ad: Check backward.
         fast_mode: Compare one random projection instead of the whole Jacobian.
         masked: Ignored; it concerns sparse layouts.
 
     Raises:
         GradcheckError: If a derivative is wrong (see `raise_exception`).
         ValueError: If no input requires grad.
-        NotImplementedError: For forward-mode checks.
 
     >>> import tensorgrad as torch
     >>> x = torch.tensor([0.5, 1.0], dtype=torch.float64, requires_grad=True)
@@ -68,14 +71,18 @@ def gradcheck(
         raise AssertionError("Setting check_batched_grad=True requires check_backward_ad to be True")
     if check_batched_forward_grad and not check_forward_ad:
         raise AssertionError("Setting check_batched_forward_grad=True requires check_forward_ad to be True")
-    if check_forward_ad:
-        raise NotImplementedError("gradcheck: forward mode is not available, so check_forward_ad=True is not supported")
     try:
         inputs = _tuple(inputs)
         _check_inputs(inputs)
         outputs = _differentiable(func(*inputs))
         if not outputs:
             _check_constant(func, inputs, eps)
+            return True
+        if check_forward_ad:
+            _compare_tangents(func, inputs, eps, atol, rtol, fast_mode)
+        if check_batched_forward_grad:
+            _check_batched_tangents(func, inputs)
+        if not check_backward_ad:
             return True
         compare = _compare_projection if fast_mode else _compare_jacobians
         compare(func, inputs, outputs, eps=eps, atol=atol, rtol=rtol, nondet_tol=nondet_tol, dtypes=check_grad_dtypes)
@@ -368,6 +375,59 @@ def _inner(a: Tensor, b: Tensor) -> float:
     """Re(conj(a)·b), the inner product that relates cotangents to gradients."""
     product = (a.conj() * b if a.is_complex() or b.is_complex() else a * b).sum()
     return float(product.real.item() if product.is_complex() else product.item())
+
+
+# --- forward mode --------------------------------------------------------------------------------------------------
+
+
+def _pushed(func, inputs: tuple, k: int, tangent: Tensor) -> tuple:
+    """The tangents of the outputs if only input k has one; zeros for those that have none."""
+    with Level() as level:
+        duals = [level.dual(x, tangent) if i == k else x for i, x in enumerate(inputs)]
+        outputs = [o for o in _tuple_of_tensors(func(*duals)) if o.requires_grad or level.tangent_of(o) is not None]
+        found = [level.tangent_of(o) for o in outputs]
+    return tuple(
+        o.detach().new_zeros(o.shape) if t is None else t.detach() for o, t in zip(outputs, found, strict=True)
+    )
+
+
+def _compare_tangents(func, inputs: tuple, eps: float, atol: float, rtol: float, fast: bool) -> None:
+    for nr, k in enumerate(k for k, x in enumerate(inputs) if _needs_grad(x)):
+        x = inputs[k]
+        for tangent in [_unit(x)] if fast else _unit_tangents(x):
+            numerical = _difference(func, inputs, k, tangent * eps, eps, _differentiable)
+            found = _pushed(func, inputs, k, tangent)
+            for i, (analytical, slope) in enumerate(zip(found, numerical, strict=True)):
+                error = (analytical - slope).abs()
+                if not bool((error <= atol + rtol * slope.abs()).all()):
+                    raise GradcheckError(
+                        f"Jacobian computed with forward mode mismatch for output {i} with respect to input {nr},\n"
+                        f"numerical:{slope}\nanalytical:{analytical}\nThese are the derivatives along the direction "
+                        f"{tangent}.\n"
+                    )
+
+
+def _unit_tangents(x: Tensor):
+    """Yields one tangent for each element of a real tensor, two (1 and i) for each of a complex one."""
+    for j in range(x.numel()):
+        for unit in _directions(x):
+            tangent = x.detach().new_zeros(x.shape).contiguous()
+            tangent.view(-1)[j] = unit
+            yield tangent
+
+
+def _check_batched_tangents(func, inputs: tuple) -> None:
+    """Raises: GradcheckError if `vmap` over tangents and one call per tangent give different results."""
+    from tensorgrad.func.batching import vmap
+    from tensorgrad.ops.join import stack
+
+    for nr, k in enumerate(k for k, x in enumerate(inputs) if _needs_grad(x)):
+        rows = [_random_like(inputs[k], False).detach() for _ in range(2)]
+        single = [_pushed(func, inputs, k, row) for row in rows]
+        batched = vmap(lambda row, k=k: _pushed(func, inputs, k, row))(stack(rows))
+        for i, (found, *expected) in enumerate(zip(batched, *single, strict=True)):
+            if bool(((found - stack(expected)).abs() > 1e-8).any()):
+                raise GradcheckError(f"Batched tangents differ for output {i} with respect to input {nr}")
 
 
 # --- other requirements ----------------------------------------------------------------------------------------------

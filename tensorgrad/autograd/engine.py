@@ -19,8 +19,10 @@ from tensorgrad.autograd import anomaly
 from tensorgrad.autograd.anomaly import ANOMALY, report
 from tensorgrad.autograd.graph import FREED, Node
 from tensorgrad.autograd.modes import GRAD
+from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.dtypes import from_numpy_dtype
-from tensorgrad.layouts import contiguous_format, dense_order, inverse, made_in_order
+from tensorgrad.layouts import contiguous_format, dense_order, inverse, made_in_order, strided
+from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.system import forks
 from tensorgrad.system.per_thread import PerThread, Substitute, on_fresh_stack
 from tensorgrad.tensor import Tensor, share
@@ -69,7 +71,9 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None, fills: boo
     wanted = None if targets is None else _leading_to(targets, roots, fills)
     callbacks: list = []
     current = _next_run(), roots, wanted, callbacks, around[4] + 1
-    checked = ANOMALY.enabled or bool(OBSERVERS)
+    transformed = bool(LOCAL.transforms)  # gradients may have tangents, which only ops pass on
+    checked = ANOMALY.enabled or bool(OBSERVERS) or transformed
+    attached = create_graph or transformed
     grads: dict = {}  # node -> the gradients of its outputs, summed so far
     hooked: dict = {}  # leaf with hooks -> its gradient so far: hooks receive the whole sum
     awaited: dict | None = None  # leaf with hooks -> how many gradients are still to arrive
@@ -94,7 +98,7 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None, fills: boo
                             heappush(ready, (-target.sequence_nr, target))
                     elif captured is None and target._hooks is not None and target._requires_grad is True:
                         awaited = awaited or _ahead(edges[_index_of(edges, edge) :], ready)
-                        _arrived(target, None, awaited, hooked, create_graph)
+                        _arrived(target, None, awaited, hooked, attached)
                     continue
                 if target.__class__ is Node or not isinstance(target, Tensor):
                     shape, dtype, _ = target.outputs[nr]
@@ -104,27 +108,26 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None, fills: boo
                     if slots is None:
                         grads[target] = slots = [None] * len(target.outputs)
                         heappush(ready, (-target.sequence_nr, target))
-                    slots[nr] = grad if slots[nr] is None else slots[nr] + grad
+                    slots[nr] = grad if slots[nr] is None else total(slots[nr], grad)
                     continue
                 array = target._array
                 if grad._array.shape != array.shape or grad._array.dtype is not array.dtype:
                     grad = fit(grad, array.shape, array.dtype, node, _index_of(edges, edge))
                 if captured is not None:
                     if edge in captured:
-                        captured[edge] = grad if captured[edge] is None else captured[edge] + grad
+                        so_far = captured[edge]
+                        captured[edge] = grad if so_far is None else total(so_far, grad)
                 elif target._requires_grad is not True:
                     pass  # detached or no longer requires grad; or a view created without grad
                 elif target._hooks is not None:
                     awaited = awaited or _ahead(edges[_index_of(edges, edge) :], ready)
-                    _arrived(target, grad, awaited, hooked, create_graph)
+                    _arrived(target, grad, awaited, hooked, attached)
                 elif target._grad is None and not several_threads:
                     target._grad = (
-                        detachable(grad, target)
-                        if create_graph
-                        else owned(getrefcount(grad) - BY_THE_LOOP, grad, target)
+                        detachable(grad, target) if attached else owned(getrefcount(grad) - BY_THE_LOOP, grad, target)
                     )
                 else:
-                    accumulate(target, grad, create_graph)
+                    accumulate(target, grad, attached)
             grad = slots = edge = edges = results = None  # type: ignore[assignment]
             while ready:
                 node = heappop(ready)[1]
@@ -255,12 +258,17 @@ def fit(grad: Tensor, shape: tuple, dtype, node=None, nr: int = 0) -> Tensor:
         if dims:
             grad = grad.sum(dims, True)
         if extra:
-            grad = grad.reshape(shape)
+            grad = grad.reshape(shape) if STORAGES[grad._array.__class__].layout is strided else _squeezed(grad, extra)
     if grad._array.dtype != dtype:
         if grad._array.dtype.kind == "c" and dtype.kind != "c":
             grad = grad.real
         grad = grad.to(from_numpy_dtype(dtype))
     return grad
+
+
+def _squeezed(grad: Tensor, extra: int) -> Tensor:
+    """A sparse gradient without its first `extra` dimensions, which have size 1; a dense one if nothing is left."""
+    return grad.sum() if extra == grad._array.ndim else grad.sum([*range(extra)])
 
 
 def _before_tensors(hooks, grads: list) -> None:
@@ -271,7 +279,7 @@ def _before_tensors(hooks, grads: list) -> None:
         tensor = reference()
         if tensor is not None and grads[nr] is not None:
             kept = grads[nr] if GRAD.enabled else grads[nr].clone()
-            tensor._grad = kept if tensor._grad is None else tensor._grad + kept
+            tensor._grad = kept if tensor._grad is None else total(tensor._grad, kept)
 
 
 def _before(hooks, grads: list) -> None:
@@ -333,27 +341,40 @@ def _after_hooks(edge, grad):
     return call_tensor_hooks(target._hooks.on_grad, grad)
 
 
-def accumulate(leaf: Tensor, grad: Tensor, create_graph: bool) -> None:
-    """Adds to a `.grad`, one thread at a time: in place, unless the sum itself must be differentiable."""
+def accumulate(leaf: Tensor, grad: Tensor, attached: bool) -> None:
+    """Adds to a `.grad`, one thread at a time: in place, unless the sum is `attached` (has a graph or a tangent)."""
     if several_threads:
         with _accumulating:
-            _add(leaf, grad, create_graph)
+            _add(leaf, grad, attached)
     else:
-        _add(leaf, grad, create_graph)
+        _add(leaf, grad, attached)
 
 
-def _add(leaf: Tensor, grad: Tensor, create_graph: bool) -> None:
+def _add(leaf: Tensor, grad: Tensor, attached: bool) -> None:
     array = grad._array
     present = leaf._grad
     if present is None:  # another thread may be about to write the first one
-        leaf._grad = detachable(grad, leaf) if create_graph else owned(getrefcount(grad), grad, leaf)
-    elif create_graph or present._array.dtype is not array.dtype or present._array.shape != array.shape:
-        total = present + grad
-        leaf._grad = total if leaf._array.flags.c_contiguous else detachable(total, leaf)
+        leaf._grad = detachable(grad, leaf) if attached else owned(getrefcount(grad), grad, leaf)
+    elif attached or present._array.dtype is not array.dtype or present._array.shape != array.shape:
+        added = total(present, grad)
+        leaf._grad = added if leaf._array.flags.c_contiguous else detachable(added, leaf)
+    elif present._array.__class__ is not array.__class__:  # one of them is sparse
+        added = total(present, grad)
+        if added._array.__class__ is present._array.__class__:
+            present.copy_(added)
+        else:
+            leaf._grad = added
     else:
         storage = present._storage
         storage.bump()
         storage.add_to(present._array, array)
+
+
+def total(a: Tensor, b: Tensor) -> Tensor:
+    """The sum of two gradients, of which either may be sparse: sparse if both are."""
+    if a._array.__class__ is not b._array.__class__ and STORAGES[b._array.__class__].layout is strided:
+        return b + a  # only a sparse tensor can be added to a dense one, not the other way around
+    return a + b
 
 
 def owned(references: int, grad: Tensor, leaf: Tensor) -> Tensor:
@@ -368,7 +389,7 @@ def owned(references: int, grad: Tensor, leaf: Tensor) -> Tensor:
         grad._edge, grad._requires_grad, grad._view = None, False, None
         return grad
     array, storage = grad._array, grad._storage.__class__
-    order = None if in_rows else dense_order(leaf._array)
+    order = None if in_rows or storage.layout is not strided else dense_order(leaf._array)
     if order is None and (array.ndim < 2 or array.flags.c_contiguous):
         copied = storage.copy(array)
     else:
@@ -381,27 +402,27 @@ def owned(references: int, grad: Tensor, leaf: Tensor) -> Tensor:
 
 def detachable(grad: Tensor, leaf: Tensor) -> Tensor:
     """A copy, in the memory order of `owned`, of a gradient with a graph: two leaves may have received the same one."""
-    order = dense_order(leaf._array)
-    if order is None or leaf._array.flags.c_contiguous:
+    order = None if leaf._array.flags.c_contiguous else dense_order(leaf._array)
+    if order is None or STORAGES[grad._array.__class__].layout is not strided:
         return grad.clone(memory_format=contiguous_format)
     return grad.permute(order).clone(memory_format=contiguous_format).permute(inverse(order))
 
 
-def _arrived(leaf: Tensor, grad: Tensor | None, awaited: dict, hooked: dict, create_graph: bool) -> None:
+def _arrived(leaf: Tensor, grad: Tensor | None, awaited: dict, hooked: dict, attached: bool) -> None:
     """Adds a gradient (None if there is none) for a leaf with hooks, which are called once all have arrived."""
     awaited[leaf] = awaited.get(leaf, 0) - 1
     so_far = hooked.get(leaf)
-    hooked[leaf] = so_far if grad is None else grad if so_far is None else so_far + grad
+    hooked[leaf] = so_far if grad is None else grad if so_far is None else total(so_far, grad)
     so_far = grad = None
     if not awaited[leaf]:
-        keep_gradient(leaf, call_tensor_hooks(leaf._hooks.on_grad, hooked.pop(leaf)), create_graph)
+        keep_gradient(leaf, call_tensor_hooks(leaf._hooks.on_grad, hooked.pop(leaf)), attached)
 
 
-def keep_gradient(leaf: Tensor, grad: Tensor | None, create_graph: bool) -> None:
+def keep_gradient(leaf: Tensor, grad: Tensor | None, attached: bool) -> None:
     """Accumulates a leaf's gradient, if there is one, and runs its hooks."""
     hooks = leaf._hooks
     if hooks is None:
-        return None if grad is None else accumulate(leaf, grad, create_graph)
+        return None if grad is None else accumulate(leaf, grad, attached)
     for hook in list(hooks.before.values()):
         replaced = hook((grad,))
         if replaced is not None:
@@ -409,10 +430,10 @@ def keep_gradient(leaf: Tensor, grad: Tensor | None, create_graph: bool) -> None
     if grad is None:
         pass
     elif leaf._grad is None and not several_threads:
-        leaf._grad = detachable(grad, leaf) if create_graph else owned(getrefcount(grad), grad, leaf)
+        leaf._grad = detachable(grad, leaf) if attached else owned(getrefcount(grad), grad, leaf)
         grad = leaf._grad  # hooks receive the tensor that was stored
     else:
-        accumulate(leaf, grad, create_graph)
+        accumulate(leaf, grad, attached)
     for hook in list(hooks.post_accumulate.values()):
         returned = hook(leaf)
         if returned is not None and returned is not leaf:

@@ -4,24 +4,19 @@
         x = make_dual(primal, tangent)
         derivative = unpack_dual(f(x)).tangent
 
-Here a dual tensor is one that requires grad. Its results are differentiated when they are unpacked, by two backward
-passes: the gradient Jᵀv is linear in v, so its own gradient along the tangent t is J t. Consequently results computed
-under `no_grad` have no tangent, and the `jvp` of custom functions is not used.
+Every op computes the tangents of its results together with their values: see dispatch/forward.py.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tensorgrad.autograd.engine import reachable
-from tensorgrad.autograd.gradients import grad
-from tensorgrad.autograd.modes import GRAD, enable_grad
-from tensorgrad.autograd.views import edge_of
+from tensorgrad.dispatch.forward import Level, check_shape
 from tensorgrad.tensor import Tensor
 
 __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
 
-_levels: list[list[tuple[Tensor, Tensor]]] = []  # at most one level: its dual tensors with their tangents
+_levels: list[Level] = []  # at most one
 
 
 class UnpackedDualTensor(NamedTuple):
@@ -55,7 +50,7 @@ def enter_dual_level() -> int:
     """
     if _levels:
         raise RuntimeError("Nested forward mode AD is not supported at the moment")
-    _levels.append([])
+    _levels.append(Level().__enter__())
     return 0
 
 
@@ -76,11 +71,13 @@ def exit_dual_level(*, level: int | None = None) -> None:
     >>> print(forward_ad.unpack_dual(x).tangent)
     None
     """
+    if level is None and not _levels:
+        raise RuntimeError("Dual level must be a positive number.")
     if not _levels or level not in (None, len(_levels) - 1):
         raise RuntimeError(
             "Trying to exit a forward AD level that was not the last one that was created. This is not supported."
         )
-    _levels.pop()
+    _levels.pop().__exit__()
 
 
 class dual_level:
@@ -122,16 +119,20 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
     for what, given in (("primal", tensor), ("tangent", tangent)):
         if not (given.is_floating_point() or given.is_complex()):
             raise ValueError(f"Expected {what} to be floating point or complex, but got: {given.dtype}")
-    if tensor.shape != tangent.shape:
+    if level not in (None, 0):
+        raise RuntimeError("Invalid level given to _make_dual")
+    check_shape(tensor, tangent)
+    current = _levels[-1]
+    if current.tangent_of(tensor) is not None:
         raise RuntimeError(
-            "Trying to set a forward gradient that has a different size than that of the original Tensor, this is not "
-            f"supported. Tensor is of size {list(tensor.shape)} while the given forward gradient is of size "
-            f"{list(tangent.shape)}."
+            "Making a dual Tensor based on a Tensor that already has a forward gradient at the same level 0 is not "
+            "supported."
         )
-    with enable_grad():
-        dual = tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_()
-    _levels[-1].append((dual, tangent))
-    return dual
+    if current.tangent_of(tangent) is not None:
+        raise RuntimeError(
+            "Setting a forward grad that itself has a forward gradient at the same level0 is not supported."
+        )
+    return current.dual(tensor, tangent)
 
 
 def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
@@ -150,32 +151,7 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     ...     forward_ad.unpack_dual(x.prod()).tangent  # ∂(x₀ x₁)/∂x₀
     tensor(2.)
     """
-    duals = _levels[-1] if _levels else []
-    if not duals or not tensor.requires_grad:
-        return UnpackedDualTensor(tensor, None)
-    differentiable = _differentiable(tensor, duals)
-    tangent = _pushed(tensor, duals, differentiable)
+    tangent = _levels[-1].tangent_of(tensor) if _levels else None
     if tangent is None:
         return UnpackedDualTensor(tensor, None)
-    return UnpackedDualTensor(tensor if differentiable else tensor.detach(), tangent)
-
-
-def _differentiable(result: Tensor, duals: list) -> bool:
-    """Whether the tangent depends on anything that requires grad, other than the dual tensors themselves."""
-    if not GRAD.enabled:
-        return False
-    made_here = {id(d) for d, _ in duals if d.is_leaf}
-    leaves = (t for t in reachable([edge_of(result)[0]]) if isinstance(t, Tensor))
-    return any(t.requires_grad for _, t in duals) or any(id(t) not in made_here for t in leaves)
-
-
-def _pushed(result: Tensor, duals: list, differentiable: bool) -> Tensor | None:
-    with enable_grad():
-        v = result.new_zeros(result.shape).requires_grad_()
-        back = grad(result, [d for d, _ in duals], v, create_graph=True, allow_unused=True)
-    reached = [(g, t) for g, (_, t) in zip(back, duals, strict=True) if g is not None]
-    if not reached:
-        return None
-    gradients, tangents = zip(*reached, strict=True)
-    (tangent,) = grad(gradients, v, tangents, True, differentiable)
-    return tangent
+    return UnpackedDualTensor(_levels[-1].primal(tensor), tangent)

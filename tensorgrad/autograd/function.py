@@ -12,6 +12,7 @@ from tensorgrad.autograd.function_results import check_devices, keep_saved, link
 from tensorgrad.autograd.graph import FREED, Node, next_sequence_nr, raise_freed, unpack
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import edge_of
+from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.errors import warn
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.system.lazy_modules import whole
@@ -37,7 +38,9 @@ class FunctionCtx(Node):
         """Saves inputs or outputs (only these are checked for modification) for `saved_tensors` in `backward`."""
         self.to_save = tensors
 
-    save_for_forward = save_for_backward
+    def save_for_forward(self, *tensors: Tensor | None) -> None:
+        """Saves inputs or outputs for `saved_tensors` in `jvp`; it may then also find them there."""
+        self.for_forward = tensors
 
     def mark_dirty(self, *tensors: Tensor) -> None:
         """Marks inputs that `forward` modified in place; they must be among its results."""
@@ -58,6 +61,8 @@ class FunctionCtx(Node):
         Raises:
             RuntimeError: If they were freed or modified in place.
         """
+        if "for_forward" in self.__dict__:
+            return self.for_forward
         if self.saved is FREED:
             raise_freed()
         # the edge of its own output is stored as a number: the pair would be a reference cycle
@@ -183,6 +188,13 @@ class Function:
         """An alternative name for `backward`."""
         raise NotImplementedError
 
+    @staticmethod
+    def jvp(ctx, *grad_inputs):
+        """Computes the tangents of the results from those of the arguments, for forward mode. To be overridden."""
+        raise NotImplementedError(
+            "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
+        )
+
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
         cls._backward_cls = type(f"{cls.__name__}Backward", (FunctionCtx,), {"__slots__": (), "__module__": __name__})
@@ -191,16 +203,22 @@ class Function:
 
     @classmethod
     def apply(cls, *args, **kwargs):
-        """Runs `forward` and records it in the graph."""
+        """Runs `forward` and records it in the graph; in forward mode also runs `jvp`."""
+        results, ctx = cls._applied(args, kwargs)
+        ctx.__dict__.pop("for_forward", None)
+        return results
+
+    @classmethod
+    def _applied(cls, args: tuple, kwargs: dict) -> tuple:
+        """The results, and the context that they were computed with."""
+        if LOCAL.transforms:
+            return LOCAL.transforms[-1].call_function(cls, *cls._bound(args, kwargs))
         ctx = cls._backward_cls()
         ctx.function, ctx.op, ctx.hooks, ctx.args = cls, cls, None, ()
         ctx.to_save = ctx.dirty_tensors = ctx.non_differentiable = ()
         ctx.materialize_grads, ctx.left_none = True, ()
         separate = cls.setup_context is not Function.setup_context
-        if separate:  # setup_context receives all arguments, including defaults
-            bound = inspect.signature(cls.forward).bind(*args, **kwargs)
-            bound.apply_defaults()
-            args, kwargs = bound.args, bound.kwargs
+        args, kwargs = cls._bound(args, kwargs)
         recording = GRAD.enabled
         edges = tuple(edge_of(a) if recording and isinstance(a, Tensor) else None for a in args)
         ctx.edges = edges
@@ -229,7 +247,16 @@ class Function:
             ctx.outputs, ctx.sequence_nr = (), 0
         outputs = link_results(ctx, args, outputs, tracked)
         keep_saved(ctx, args, outputs, tracked)
-        return tuple(outputs) if several else outputs[0]
+        return (tuple(outputs) if several else outputs[0]), ctx
+
+    @classmethod
+    def _bound(cls, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+        """The arguments; if there is a `setup_context`, which receives all of them, with those left out."""
+        if cls.setup_context is Function.setup_context:
+            return args, kwargs
+        bound = inspect.signature(cls.forward).bind(*args, **kwargs)
+        bound.apply_defaults()
+        return bound.args, bound.kwargs
 
 
 _ONCE = ("InplaceFunction", "once_differentiable")  # PyTorch defines them in this module; here they build on it

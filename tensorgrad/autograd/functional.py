@@ -1,11 +1,12 @@
 """Derivatives of functions of tensors: Jacobians, Hessians, and their products with vectors.
 
-Everything here is built on `autograd.grad`. A Jacobian-vector product J·v would need forward mode; it is computed with
-the *double-backward trick* instead: g(u) = Jᵀ·u is linear in u, so the derivative of g along v, computed by backward,
-is (Jᵀ)ᵀ·v = J·v (https://j-towns.github.io/2017/06/12/A-new-trick.html).
+Products from the left are built on `autograd.grad`, and Jacobian-vector products J·v on forward mode
+(dispatch/forward.py).
 
 `inputs` is a tensor or a tuple of tensors, and so is the result of `func`; results are nested like these.
-With `strict=True` a result that does not depend on an input is an error instead of zero.
+With `strict=True` a result that does not depend on an input is an error instead of zero. What depends on what is read
+off the graph: products J·v are then computed with the *double-backward trick*. g(u) = Jᵀ·u is linear in u, so the
+derivative of g along v, computed by backward, is (Jᵀ)ᵀ·v = J·v (https://j-towns.github.io/2017/06/12/A-new-trick.html).
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from collections.abc import Callable, Sequence
 
 from tensorgrad.autograd.gradients import grad
 from tensorgrad.autograd.modes import enable_grad
+from tensorgrad.dispatch.forward import Level
+from tensorgrad.dispatch.linearized import Linearized
 from tensorgrad.tensor import Tensor
 
 Tensors = Tensor | tuple[Tensor, ...]
@@ -72,7 +75,7 @@ def vjp(func: Callable, inputs: Tensors, v: Tensors | None = None, create_graph:
 
 
 def jvp(func: Callable, inputs: Tensors, v: Tensors | None = None, create_graph: bool = False, strict: bool = False):
-    """Returns the outputs of `func`, and the Jacobian-vector product J·v at `inputs`, by the double-backward trick.
+    """Returns the outputs of `func`, and the Jacobian-vector product J·v at `inputs`, in forward mode.
 
     Args:
         v: Shaped like the inputs; may be omitted for a single input of one element (means 1).
@@ -89,16 +92,26 @@ def jvp(func: Callable, inputs: Tensors, v: Tensors | None = None, create_graph:
         several, points = _given(inputs, "inputs", "jvp")
         tangents = _direction(v, points, several, "jvp")
         points = _attached(points, create_graph)
-        many, outputs = _given(func(*points), _FROM_FUNCTION, "jvp")
-        _require("output", outputs, strict)
-        cotangents = tuple(o.new_zeros(o.shape).requires_grad_() for o in outputs)
-        pulled = _pull(outputs, points, cotangents, True)
-        if strict:
-            _require_all(pulled, "gradient")
-        pushed = _pull(pulled, cotangents, tangents, create_graph)
-        product = _filled("product" if any(g is not None for g in pulled) else "output", pushed, outputs, strict,
-                          create_graph)  # fmt: skip
+        many, outputs, product = (_strict_jvp if strict else _jvp)(func, points, tangents, create_graph)
     return _shown(outputs, many, create_graph), _shown(product, many, create_graph)
+
+
+def _jvp(func, points, tangents, create_graph: bool):
+    with Level() as level:
+        many, outputs = _given(func(*map(level.dual, points, tangents)), _FROM_FUNCTION, "jvp")
+        product = [level.tangent_of(o) for o in outputs]
+    return many, outputs, _filled("product", product, outputs, False, create_graph)
+
+
+def _strict_jvp(func, points, tangents, create_graph: bool):
+    many, outputs = _given(func(*points), _FROM_FUNCTION, "jvp")
+    _require("output", outputs, True)
+    cotangents = tuple(o.new_zeros(o.shape).requires_grad_() for o in outputs)
+    pulled = _pull(outputs, points, cotangents, True)
+    _require_all(pulled, "gradient")
+    pushed = _pull(pulled, cotangents, tangents, create_graph)
+    missing = "product" if any(g is not None for g in pulled) else "output"
+    return many, outputs, _filled(missing, pushed, outputs, True, create_graph)
 
 
 def jacobian(
@@ -114,7 +127,8 @@ def jacobian(
     Args:
         create_graph: Make the result differentiable.
         vectorize: Ignored; all rows are computed one by one.
-        strategy: "reverse-mode" computes rows (one backward pass per output element), "forward-mode" columns.
+        strategy: "reverse-mode" computes rows (one backward pass per output element), "forward-mode" columns (one
+            product J·v per input element).
 
     Returns:
         A tensor; for several inputs a tuple of them; for several outputs a tuple of these.
@@ -196,21 +210,18 @@ def _by_columns(func, points, create_graph: bool, vectorize: bool):
         )
     many = [False]
 
-    def listed(*values):
-        result = func(*values)
+    def outputs_of(result):
         many[0], outputs = _given(result, _FROM_FUNCTION, "jacobian")
         return outputs
 
+    derivative = Linearized(lambda given: func(*given), _attached(points, False), outputs_of)
     columns: list[list] = [[] for _ in points]
-    outputs: tuple = ()
     for k, point in enumerate(points):
         for j in range(point.numel()):
-            tangents = tuple(p.new_zeros(p.shape) for p in points)
+            tangents: list = [None] * len(points)
+            tangents[k] = point.detach().new_zeros(point.shape).contiguous()
             tangents[k].view(-1)[j] = 1
-            outputs, column = jvp(listed, tuple(points), tangents)
-            columns[k].append(column)
-    if not outputs:
-        outputs = listed(*points)
+            columns[k].append(derivative(tangents))
     return many[0], [
         tuple(
             stack([c[i] for c in column], -1).reshape((*output.shape, *point.shape))
@@ -218,7 +229,7 @@ def _by_columns(func, points, create_graph: bool, vectorize: bool):
             else output.new_zeros((*output.shape, *point.shape))
             for column, point in zip(columns, points, strict=True)
         )
-        for i, output in enumerate(outputs)
+        for i, output in enumerate(derivative.outputs)
     ]
 
 
@@ -250,8 +261,6 @@ def hessian(
         return _single(func(*values), "hessian", strict).reshape(())
 
     def gradient(*values):
-        if outer_jacobian_strategy == "forward-mode":
-            values = tuple(v if v.requires_grad else v.detach().requires_grad_() for v in values)
         found = jacobian(scalar, values, create_graph=True)
         _require("jacobian", found, strict)
         return found
@@ -284,9 +293,9 @@ def vhp(func: Callable, inputs: Tensors, v: Tensors | None = None, create_graph:
 
 
 def hvp(func: Callable, inputs: Tensors, v: Tensors | None = None, create_graph: bool = False, strict: bool = False):
-    """Returns the value of a scalar function, and the product H·v with its Hessian, by the double-backward trick.
+    """Returns the value of a scalar function, and the product H·v with its Hessian: forward mode over backward.
 
-    H is symmetric for twice continuously differentiable functions: `vhp` then computes the same, and is cheaper.
+    H is symmetric for twice continuously differentiable functions: `vhp` then computes the same.
 
     Returns:
         (value, product); the product and `v` are shaped like `inputs`.
@@ -299,17 +308,27 @@ def hvp(func: Callable, inputs: Tensors, v: Tensors | None = None, create_graph:
         several, points = _given(inputs, "inputs", "hvp")
         vector = _direction(v, points, several, "hvp")
         points = _attached(points, create_graph)
-        output = _single(func(*points), "hvp", strict)
-        slopes = _pull((output,), points, None, True)
-        if strict:
-            _require_all(slopes, "jacobian")
-        weights = tuple(p.new_zeros(p.shape).requires_grad_() for p in points)
-        curvature = _pull(slopes, points, weights, True)
-        if strict:
-            curvature = _filled("jacobian", curvature, points, strict, True)
-        product = _pull(curvature, weights, vector, create_graph)
-        product = _filled("hessian product", product, points, strict, create_graph)
+        output, product = (_strict_hvp if strict else _hvp)(func, points, vector, create_graph)
     return _shown((output,), False, create_graph), _shown(product, several, create_graph)
+
+
+def _hvp(func, points, vector, create_graph: bool):
+    with Level() as level:
+        duals = tuple(map(level.dual, points, vector))
+        output = _single(func(*duals), "hvp", False)
+        slopes = _pull((output,), duals, None, create_graph)
+        product = [None if s is None else level.tangent_of(s) for s in slopes]
+    return output, _filled("jacobian", product, points, False, create_graph)
+
+
+def _strict_hvp(func, points, vector, create_graph: bool):
+    output = _single(func(*points), "hvp", True)
+    slopes = _pull((output,), points, None, True)
+    _require_all(slopes, "jacobian")
+    weights = tuple(p.new_zeros(p.shape).requires_grad_() for p in points)
+    curvature = _filled("jacobian", _pull(slopes, points, weights, True), points, True, True)
+    product = _pull(curvature, weights, vector, create_graph)
+    return output, _filled("hessian product", product, points, True, create_graph)
 
 
 # --- helpers -------------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from typing import Any
 from tensorgrad import dtypes
 from tensorgrad.autograd.handles import RemovableHandle
 from tensorgrad.autograd.modes import GRAD
+from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.system.lazy_modules import whole
 from tensorgrad.tensor import PLAIN, Tensor, share
@@ -57,7 +58,8 @@ class Node:
 
     def apply(self, grads: list) -> tuple:
         """Returns the gradients of the inputs, given those of the outputs."""
-        return self.op.compiled.backward(self, grads)
+        compiled = self.op.compiled
+        return (compiled.on_tensors if LOCAL.transforms else compiled.backward)(self, grads)
 
     def release(self) -> None:
         """Releases the saved values after the node was used."""

@@ -81,9 +81,11 @@ _NAMES: dict[str, dict[str, str]] = {
     "SelectBackward0": {"index": ""},
     "SliceBackward0": {"index": ""},
     "SmoothL1LossBackward0": {"knee": "beta"},
+    "SparseMmReduceImplBackward0": {"chosen": "", "other_shape": ""},
     "SplitBackward0": {"sizes": ""},
     "SplitWithSizesBackward0": {"sizes": "split_sizes"},
     "SumBackward0": {"dim": "", "keepdim": ""},
+    "ToSparseBackward0": {"input": ""},
     "UnbindBackward0": {"input_shape": ""},
     "StdMeanBackward0": {"std": "result0"},
     **{

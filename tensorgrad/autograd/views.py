@@ -18,6 +18,8 @@ from tensorgrad.autograd.graph import FREED, Node, hooks_of, next_sequence_nr, r
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.refused_views import forbid
 from tensorgrad.dispatch.kernel_tables import OPS
+from tensorgrad.layouts import strided
+from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import VIEW, Tensor
 
 
@@ -27,6 +29,11 @@ def edge_of(tensor: Tensor):
     if requires is True:
         return tensor._edge or (tensor, 0)
     return view_edge(tensor) if requires else None
+
+
+def _shares(view: Tensor) -> bool:
+    """Whether a write to the view changes its base. Sparse tensors share only whole arrays (`detach`, `alias`)."""
+    return STORAGES[view._array.__class__].layout is strided or view._array is view._view[0]._array  # type: ignore[index]
 
 
 Steps = tuple[Any, Any, tuple] | None  # (the earlier steps, op, arguments); None is the base itself
@@ -55,13 +62,16 @@ def view_edge(view: Tensor):
         if view._edge is None and not recorded and base.requires_grad:
             return (view, 0)  # created under no_grad: a leaf in its own right
         return view._edge
+    if not _shares(view):
+        view._view, view._requires_grad = None, view._edge is not None
+        return view._edge
     if not base.requires_grad and view._edge is None:
         return None
     if not recorded:
         forbid(view, "its base or another view of its base has been modified inplace")
     before, GRAD.enabled = GRAD.enabled, True
     try:
-        steps = _steps_now(view)
+        steps = steps_now(view)
         old, view._edge = view._edge, replay(base, steps)._edge
         keep_retaining(view, old, view._edge)
     finally:
@@ -70,7 +80,7 @@ def view_edge(view: Tensor):
     return view._edge
 
 
-def _steps_now(view: Tensor) -> Steps:
+def steps_now(view: Tensor) -> Steps:
     """The steps from the current base to the view.
 
     If the shape of the base was changed in place (`t_`), only the view's position in the storage is still valid. That
@@ -124,12 +134,13 @@ def rebase(tensor: Tensor, node: Node) -> None:
 
     `node`'s first edge leads to the tensor's old history.
     """
-    if tensor._view is None:
+    if tensor._view is None or not _shares(tensor):
+        tensor._view = None
         keep_retaining(tensor, tensor._edge, (node, 0))
         tensor._edge, tensor._requires_grad = (node, 0), True
         return
     base, steps, _, recorded = tensor._view
-    steps = _steps_now(tensor)
+    steps = steps_now(tensor)
     copy = CopySlices()
     copy.inner, copy.steps = node, steps
     copy.layout = None

@@ -105,7 +105,7 @@ class ArrayBackwards(dict):
 
     def __missing__(self, array_type):
         op, storage = self.op, STORAGES[array_type]
-        function = getattr(REGISTERED.get((op.name, storage.device_type)), "backward", None)
+        function = getattr(REGISTERED.get((op.name, storage.backend)), "backward", None)
         arguments: tuple[str, ...] | None = None
         if function is not None:
             arguments = arguments_of(check_backward(op, function))
@@ -129,8 +129,8 @@ class ArrayBackwards(dict):
 def build(op: Op, variant: str) -> FunctionType:
     """The function of an op, from its text; texts that differ only in the op's name are compiled once."""
     recycling.start()  # here, so that a program which calls no op keeps its allocator
-    if variant == "backward":
-        text, name = templates.backward(op), op.backward_name
+    if variant in ("backward", "on_tensors"):
+        text, name = templates.backward(op, on_arrays=variant == "backward"), op.backward_name
         formulas = {f"D_{input}": formula for input, formula in op.formulas.items()}
         cells = {"OP": op, "ON_ARRAYS": op.compiled.array_backwards, **formulas}
     else:
@@ -140,7 +140,7 @@ def build(op: Op, variant: str) -> FunctionType:
 
 
 class _Later:
-    """Stands for a function of an op until it is first needed: `backward`, or `plain`."""
+    """Stands for a function of an op until it is first needed: `backward`, `on_tensors` or `plain`."""
 
     __slots__ = ("op", "variant")
 
@@ -190,6 +190,7 @@ def forget_backward(op: Op) -> None:
     """The op's backward is made again when next needed: a kernel was registered, or taken out."""
     op.compiled.array_backwards = ArrayBackwards(op)
     op.compiled.backward = _Later(op, "backward") if op.wrt else None
+    op.compiled.on_tensors = _Later(op, "on_tensors") if op.wrt else None
 
 
 kernel_tables.ON_CHANGE = forget_backward

@@ -44,6 +44,15 @@ _NAMES = {
 }  # fmt: skip
 
 
+# Functions with guards although their parameters do not say that they are tensors.
+_ALSO = frozenset((
+    "einsum", "tensordot", "lstm", "gru", "rnn_tanh", "rnn_relu",
+))  # fmt: skip
+# What `intercept` was given, and the guards that are compiled, with their functions.
+HANDLER: Any = None
+_compiled: list[tuple[Any, Any, bool]] = []
+
+
 # Written in Python in PyTorch, too: these know only their own names.
 _NO_NUMPY_NAMES = frozenset(f"tensorgrad.{name}" for name in ("norm", "split", "unique", "unique_consecutive"))
 _BARE_METHODS = frozenset(
@@ -65,10 +74,25 @@ def guarded(functions: dict[str, Any], module: str, numpy_names: bool = False) -
     """
     return {
         name: _guard(function, name, module, numpy_names and f"{module}.{name}" not in _NO_NUMPY_NAMES)
-        if _takes(function, "dtype", "layout") or _takes_tensors(function)
+        if _takes(function, "dtype", "layout") or _takes_tensors(function) or _is_also(function, name)
         else function
         for name, function in functions.items()
     }
+
+
+def intercept(handler: Any) -> None:
+    """Shows every call of a guarded composite to `handler(guard, *args, **kwargs)` first.
+
+    What that returns is the result, unless it is `NotImplemented`. Until this is called, guards have no trace of it.
+    """
+    global HANDLER
+    HANDLER = handler
+    for guard, function, numpy_names in _compiled:
+        _compile(guard, function, numpy_names)
+
+
+def _is_also(function, name: str) -> bool:
+    return name in _ALSO and isinstance(function, FunctionType) and not hasattr(function, "op")
 
 
 def guard_methods() -> None:
@@ -117,6 +141,11 @@ def _guard(FUNCTION, name: str, module: str, numpy_names: bool):
 
 def _become(guard, function, numpy_names: bool):
     """Gives a guard the parameters of its function; returns it."""
+    _compiled.append((guard, function, numpy_names))
+    return _compile(guard, function, numpy_names)
+
+
+def _compile(guard, function, numpy_names: bool):
     cells = {"FUNCTION": function, "SELF": guard, "numpy_names": numpy_names}
     made = function_of(text(function, numpy_names), cells, globals(), guard.__name__)
     late, renamed = _late(function, numpy_names), _renamed(function, numpy_names)
@@ -156,8 +185,9 @@ def text(function, numpy_names: bool) -> str:
     if _takes(function, "layout"):
         given.append(templates.fill(templates.CHECK_LAYOUT))
     return templates.guard(
-        parameters, arguments, given, [name for _, name, _ in _tensors(function)], function.__name__ in AS_ONE
-    )
+        parameters, arguments, given, [name for _, name, _ in _tensors(function)], function.__name__ in AS_ONE,
+        HANDLER is not None,
+    )  # fmt: skip
 
 
 def _tensors(function) -> list[tuple[int, str, str]]:

@@ -12,7 +12,7 @@ from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import check_writable, rebase
 from tensorgrad.dispatch.out import check_no_overlap
 from tensorgrad.dispatch.slow_path import overwriting
-from tensorgrad.dispatch.switches import SLOW
+from tensorgrad.dispatch.switches import LOCAL, SLOW
 from tensorgrad.dtypes import F32, F64, scalar_type
 from tensorgrad.tensor import PLAIN, Tensor
 
@@ -116,8 +116,9 @@ def make_composite(name: str, function, row=None):
     def method(self, *args, **kwargs):
         if direct is not None and not kwargs:
             return direct(self, *args)
-        tracked = _tracked(self, (*args, *kwargs.values()))
-        if tracked:
+        given = (*args, *kwargs.values())
+        tracked = _tracked(self, given)
+        if tracked and _recorded(self, given):
             check_writable(self)
         check_no_overlap(self)
         result = function(self.clone() if tracked else self, *args, **kwargs)
@@ -130,7 +131,11 @@ def make_composite(name: str, function, row=None):
 
 
 def _tracked(self, args) -> bool:
-    """Whether the write must be recorded."""
+    """Whether the write must be recorded, or be seen by a transform."""
+    return bool(SLOW and LOCAL.transforms) or _recorded(self, args)
+
+
+def _recorded(self, args) -> bool:
     if not GRAD.enabled:
         return False
     if self._requires_grad and self.requires_grad:  # of a view the attribute means "compute it"
@@ -143,7 +148,7 @@ def replace(self: Tensor, function, args, kwargs, overlap: bool = False) -> Tens
 
     With `overlap` an expanded tensor may be written to as well: all its elements get the same value.
     """
-    tracked = GRAD.enabled and _tracked(self, (*args, *kwargs.values()))
+    tracked = GRAD.enabled and _recorded(self, (*args, *kwargs.values()))
     if tracked:
         check_writable(self)
     if not overlap:
@@ -154,6 +159,10 @@ def replace(self: Tensor, function, args, kwargs, overlap: bool = False) -> Tens
             result = function(self, *args, **kwargs)
     else:
         result = function(self, *args, **kwargs)
+    if self.__class__ not in PLAIN or result.__class__ not in PLAIN:
+        keeper = self if hasattr(self, "_to_store") else result  # a class that has its own layout of memory
+        if hasattr(keeper, "_to_store"):
+            result = keeper._to_store(self, result)
     made = result._array
     if made.shape != array.shape or made.dtype is not array.dtype:
         check_result(self, result)
@@ -164,6 +173,9 @@ def replace(self: Tensor, function, args, kwargs, overlap: bool = False) -> Tens
         return self.copy_(result)
     self._storage.bump()
     self._storage.write(array, made)
+    if SLOW and made is not array:
+        for transform in reversed(LOCAL.transforms):
+            transform.written(self, result)
     if edge is not None:
         node = edge[0]
         point_outputs(node, result, self)
@@ -180,6 +192,8 @@ def keep_originals(node: Node, tensor: Tensor) -> None:
         for s in node.saved:
             if s.__class__ is tuple and s[1] is storage:
                 copied = storage.copy(s[0])
+                for transform in LOCAL.transforms:
+                    transform.copied(s[0], copied)
                 s = (copied, storage.of(copied), 0)
             saved.append(s)
         node.saved = tuple(saved)

@@ -14,6 +14,7 @@ import numpy as np
 
 from tensorgrad import dtypes
 from tensorgrad.dtypes import scalar_type
+from tensorgrad.layouts import strided
 from tensorgrad.storage.stubs import STORAGES
 
 
@@ -29,6 +30,9 @@ def explain(op, error: Exception, values: tuple, arguments: tuple):
         with np.errstate(all="ignore"):
             first = values[0][0] if isinstance(values[0], list) else values[0]
             return op.compiled.kernels[first.__class__](*values)
+    other = _of_other_layout(values)
+    if other is not None:
+        return op.compiled.kernels[other](*values)
     check_one_device(op.name, [v for value in values for v in (value if isinstance(value, list) else (value,))])
     if isinstance(error, RuntimeError | IndexError) and not isinstance(error, RecursionError):
         raise error
@@ -44,6 +48,19 @@ def explain(op, error: Exception, values: tuple, arguments: tuple):
     if isinstance(error, OverflowError) or not isinstance(error, _OF_ARRAYS):
         raise error
     raise RuntimeError(f"{op.name}({described}): {error}") from error
+
+
+def _of_other_layout(values: tuple):
+    """The class of the first array that is not strided, if the op ran the kernel of a strided one; else None.
+
+    A kernel is chosen by the first array, and one for strided arrays cannot read any other.
+    """
+    arrays = [
+        v for value in values for v in (value if isinstance(value, list) else (value,)) if v.__class__ in STORAGES
+    ]
+    if not arrays or STORAGES[arrays[0].__class__].layout is not strided:
+        return None
+    return next((a.__class__ for a in arrays if STORAGES[a.__class__].layout is not strided), None)
 
 
 # What NumPy raises for shapes and values that do not fit; other exceptions are not about the op's arguments.

@@ -15,7 +15,7 @@ from typing import Any
 
 from tensorgrad.devices import TYPES
 from tensorgrad.dispatch.signature import arguments_of
-from tensorgrad.storage.stubs import STORAGES, Storage
+from tensorgrad.storage.stubs import BACKENDS, STORAGES, Storage
 from tensorgrad.system.missing_names import suggestion
 
 NOTICE: Any = None  # set by DEBUG=4: a function that is given a line of text when a second choice runs
@@ -41,10 +41,11 @@ class OpDispatch:
         """
         if op not in OPS:
             raise ValueError(f"register({op!r}, {device!r}): there is no op {op!r}{suggestion(op, OPS)}")
-        if device not in TYPES:
+        known = TYPES | BACKENDS
+        if device not in known:
             raise ValueError(
-                f"register({op!r}, {device!r}): there is no device {device!r}{suggestion(device, TYPES)}; expected one "
-                f"of {', '.join(sorted(TYPES))}. The Storage of a device of your own is registered first."
+                f"register({op!r}, {device!r}): there is no device {device!r}{suggestion(device, known)}; expected one "
+                f"of {', '.join(sorted(known))}. The Storage of a device or layout of your own is registered first."
             )
 
         def decorator(kernel):
@@ -75,7 +76,8 @@ def _changed(name: str) -> None:
         ON_CHANGE(OPS[name])
 
 
-# Kernels written for one device: device type -> {op, or "op.backward" -> "file.function" of kernels/<device>/}.
+# Kernels written for one device: device type, or name of a layout -> {op, or "op.backward" -> "file.function" of
+# kernels/<device>/}.
 OWN: dict[str, dict[str, str]] = {}
 
 # Ops with a second kernel for large arrays on the CPU: name -> its row (kernels/numba/table.py).
@@ -99,16 +101,17 @@ class KernelTable(dict):
 
     def __missing__(self, array_type):
         op, storage = self.op, STORAGES[array_type]
-        given = REGISTERED.get((op.name, storage.device_type))
+        given = REGISTERED.get((op.name, storage.backend))
         general = with_own(op.name, storage, general_kernel(op, storage), self.large is None)
         kernel = first_that_accepts(op.name, getattr(given, "forward", given), general)
         if kernel is None:
+            kind = "device" if storage.backend == storage.device_type else "layout"
             raise NotImplementedError(
-                f"{op.name}: no kernel for device '{storage.device_type}', and no composite twin to run instead. "
-                f"Register one with OpDispatch.register({op.name!r}, {storage.device_type!r})."
+                f"{op.name}: no kernel for {kind} '{storage.backend}', and no composite twin to run instead. "
+                f"Register one with OpDispatch.register({op.name!r}, {storage.backend!r})."
             )
         if NOTICE is not None and hasattr(kernel, "twin"):
-            NOTICE(f"{op.name}: no kernel for {storage.device_type}, its twin runs instead")
+            NOTICE(f"{op.name}: no kernel for {storage.backend}, its twin runs instead")
         return self.setdefault(array_type, storage.guard(kernel))
 
 
@@ -144,7 +147,7 @@ def first_that_accepts(name, override, general):
 
 def with_own(name, storage: type[Storage], general, large=True):
     """The general kernel of an op (or of "op.backward"), after the one written for the device, if any."""
-    if storage.device_type == "cpu":
+    if storage.backend == "cpu":
         return LARGE[name].over(general) if large and name in LARGE else general
     return first_that_accepts(name, _own(OWN, name, storage), general)
 
@@ -155,8 +158,8 @@ def own_part(name: str, storage: type[Storage]):
 
 
 def _own(table: dict[str, dict[str, str]], name: str, storage: type[Storage]):
-    path = table.get(storage.device_type, {}).get(name)
-    return None if path is None else _found(storage.device_type, path)
+    path = table.get(storage.backend, {}).get(name)
+    return None if path is None else _found(storage.folder, path)
 
 
 def general_kernel(op, storage: type[Storage]):

@@ -12,6 +12,10 @@ def no_derivative(name: str):
     return formula
 
 
+def constant() -> None:
+    """The `jvp` of an op whose results do not change with its inputs, such as random numbers: they have no tangent."""
+
+
 def not_implemented(what: str):
     """A formula that raises NotImplementedError: for derivatives that PyTorch lists as not implemented."""
 

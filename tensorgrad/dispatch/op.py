@@ -10,6 +10,10 @@ a shape, `input_dtype` only a dtype. Nothing else is kept.
 A fused op has no formulas. Its `twin`, a function over tensors with the op's parameters, computes the same in simpler
 ops, and derivatives go through it (`dispatch/twins.py`). The graph then saves the op's inputs.
 
+Tangents (forward mode) follow from the kind, the formulas or the twin. Where they do not, the row says what the op is
+linear in, or has a `jvp`: a function whose parameters are named as those of a formula, and `input_t` for the tangent of
+the parameter `input` (zeros if it has none). It returns the tangent of each differentiable output.
+
 Either kind of row may have a `backward_kernel`: it takes and returns arrays, all gradients together, and is used where
 the backward pass is not recorded itself. Its parameter names say what is saved for it, as a formula's do; two more are
 `needs` (for each input whether its gradient is needed: the others may be None) and, in place of `g`, `grads` (of ops
@@ -25,6 +29,8 @@ from typing import Any
 
 from tensorgrad.dispatch.kernel_tables import OPS, KernelTable, array_kernel
 from tensorgrad.dispatch.signature import Param, arguments_of, parse
+
+LINEAR_KINDS = ("view", "views", "cast")  # linear in their first input, all of them
 
 # Variables of the generated functions.
 RESERVED = re.compile(r"made|arrays?|steps|node|saved|storage|view|error|[xre]\d+")
@@ -47,6 +53,8 @@ class Op:
     formulas        input -> its derivative; or `backward`: one function for the gradients of all inputs `wrt`
     twin            the same in simpler ops
     backward_kernel gradients on arrays; `cache`: what the kernel computes for it besides its outputs
+    linear          the result as a sum of products of inputs, such as "input * weight + bias": what it is linear in
+    jvp             the tangents of the results, if neither the kind nor `linear` says them (dispatch/tangents.py)
     on_arrays       the formulas are plain arithmetic, which works on arrays as on tensors
     backward_name   of its nodes in the graph (`grad_fn`)
     doc             for users
@@ -76,6 +84,8 @@ class Op:
     through_twin: bool
     backward_kernel: str | Callable
     cache: tuple[str, ...]
+    linear: tuple[tuple[str, ...], ...]
+    jvp: Callable | None
     on_arrays: bool
     saved: dict[str, set[str]]
     kept: tuple[str, ...]
@@ -96,17 +106,18 @@ class Op:
 class Compiled:
     """What is made of a row when it is used: kernels by class of array, and functions (dispatch/generate.py)."""
 
-    __slots__ = ("array_backwards", "backward", "call", "kernels", "operator", "plain")
+    __slots__ = ("array_backwards", "backward", "call", "kernels", "on_tensors", "operator", "plain")
 
     kernels: KernelTable  # class of array -> kernel
     call: Any  # what users call
     operator: Any  # what `a + b` calls
     plain: Any  # the same for the slow path
     backward: Any  # (node, grads) -> gradients
+    on_tensors: Any  # the same, never on arrays: for transforms, which see ops only
     array_backwards: Any  # class of array -> the same on arrays
 
     def __init__(self) -> None:
-        self.call = self.operator = self.plain = self.backward = self.array_backwards = None
+        self.call = self.operator = self.plain = self.backward = self.on_tensors = self.array_backwards = None
 
 
 def row(
@@ -125,6 +136,8 @@ def row(
     outputs: tuple[str, ...] = ("out",),
     differentiable_outputs: int = 1,
     cache: tuple[str, ...] = (),
+    linear: str = "",
+    jvp: Callable | None = None,
     on_arrays: bool = False,
     backward_kernel: str | Callable = "",
     backward_name: str = "",
@@ -162,12 +175,23 @@ def row(
         differentiable_outputs=differentiable_outputs, format_of=format_of, format_ranks=format_ranks,
         formulas=formulas, backward=backward, wrt=tuple(p.name for p in params if p.name in formulas or p.name in wrt),
         twin=twin, through_twin=through_twin, backward_kernel=backward_kernel, cache=cache, on_arrays=on_arrays,
+        linear=_terms(name, linear or (params[0].name if kind in LINEAR_KINDS else ""), tensors), jvp=jvp,
         backward_name=backward_name or f"{camel}Backward0", doc=doc, compiled=Compiled(),
     )  # fmt: skip
     fields["saved"], fields["kept"] = _needed(fields)
     op = OPS[name] = Op(**fields)
     op.compiled.kernels = KernelTable(op)
     return op
+
+
+def _terms(name: str, linear: str, tensors: list[str]) -> tuple[tuple[str, ...], ...]:
+    """`"input * weight + bias"` as `(("input", "weight"), ("bias",))`."""
+    terms = tuple(tuple(factor.strip() for factor in term.split("*")) for term in linear.split("+") if linear)
+    for term in terms:
+        for factor in term:
+            if factor not in tensors:
+                raise NameError(f"op {name}: it is said to be linear in {factor!r}, which is no tensor parameter of it")
+    return terms
 
 
 def _needed(fields: dict[str, Any]) -> tuple[dict[str, set[str]], tuple[str, ...]]:

@@ -41,7 +41,7 @@ def promote(op, *values):
         if v.__class__ not in NUMBERS:
             if like is None or v.__class__ is like.__class__:
                 like = v
-            else:
+            elif STORAGES[v.__class__].device_type != STORAGES[like.__class__].device_type:
                 values, like = _one_device(op, values)
                 break
     dtype = dtypes.result_type_of(values)

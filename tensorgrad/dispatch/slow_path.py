@@ -1,5 +1,5 @@
-"""What the fast path skips: subclasses that override ops, observers (DEBUG, profiler), anomaly mode, hooks on saved
-tensors, inference mode, and `out=`.
+"""What the fast path skips: modes and subclasses that override ops, transforms (forward mode), observers (DEBUG,
+profiler), anomaly mode, hooks on saved tensors, inference mode, and `out=`.
 
 Calls take this path if any of these is on, in any thread; each step checks whether it applies to the call.
 """
@@ -13,6 +13,7 @@ from tensorgrad.autograd.graph import Node
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.packing import pack_saved
 from tensorgrad.autograd.refused_views import INFERENCE
+from tensorgrad.dispatch import function_modes
 from tensorgrad.dispatch.out import refuse_grad, store_out
 from tensorgrad.dispatch.own_dtype import in_dtype_of_out
 from tensorgrad.dispatch.switches import LOCAL, OBSERVERS
@@ -21,30 +22,55 @@ from tensorgrad.tensor import PLAIN, Tensor, tensors_in
 
 def run(op, args: tuple, out=None):
     """Runs one op with everything that is switched on."""
+    declined = False
+    if LOCAL.function_modes:
+        result = function_modes.call_for_op(op, args, out)
+        if result is not NotImplemented:
+            return result
+        declined = True
     override = _override(args)
     if override is not None:
         return override(op, args, out)
+    if declined:
+        raise function_modes.refused(op.compiled.call)
     if LOCAL.autocast is not None and out is None and LOCAL.overwritten is None:  # an in-place op keeps the dtype
         args = LOCAL.autocast.cast(op, args)
     if out is not None and (op.wrt or op.twin):  # before anything is computed
         refuse_grad(op.name, (args, out))
     if out is not None:
         args = in_dtype_of_out(op, args, out)
+    transforms = LOCAL.transforms
+    if transforms and out is not None:
+        transforms[-1].refuse_out(op, (args, out))
+    result = transforms[-1].run(op, args) if transforms else execute(op, args)
+    if LOCAL.saved_hooks:
+        node = _node_of(result)
+        if node is not None and node.saved:
+            pack_saved(node)
+    return store_out(op.name, out, result, tensors_in(args), pointwise=op.kind == "pointwise")
+
+
+def execute(op, args: tuple):
+    """Runs one op, after everything that may replace it or its arguments: records it, and tells observers."""
     start = time.perf_counter()
     result = _unrecorded(op, args) if GRAD.inference else op.compiled.plain(*args)
     seconds = time.perf_counter() - start
-    results = result if isinstance(result, tuple) else (result,)
-    node = next((t._edge[0] for t in results if t._edge is not None), None)
-    if node is not None and isinstance(node, Node):
-        if ANOMALY.enabled:
+    if ANOMALY.enabled:
+        node = _node_of(result)
+        if node is not None:
             from tensorgrad.autograd import tracebacks
 
             tracebacks.remember(node)
-        if LOCAL.saved_hooks and node.saved:
-            pack_saved(node)
     for observe in OBSERVERS:
         observe(op, args, result, start, seconds)
-    return store_out(op.name, out, result, tensors_in(args), pointwise=op.kind == "pointwise")
+    return result
+
+
+def _node_of(result) -> Node | None:
+    """The node that an op has recorded, if it has."""
+    results = result if isinstance(result, tuple) else (result,)
+    node = next((t._edge[0] for t in results if t._edge is not None), None)
+    return node if isinstance(node, Node) else None
 
 
 def _unrecorded(op, args: tuple):
@@ -108,13 +134,37 @@ def _override(args):
 
 
 class DisableTorchFunctionSubclass:
-    """A context in which subclasses of Tensor are treated as plain tensors."""
+    """A context in which subclasses of Tensor are treated as plain tensors.
+
+    >>> import tensorgrad as torch
+    >>> with torch.DisableTorchFunctionSubclass():
+    ...     torch.ones(2) + 1
+    tensor([2., 2.])
+    """
 
     def __enter__(self):
         self.before, LOCAL.inside_override = LOCAL.inside_override, True
 
     def __exit__(self, *exception):
         LOCAL.inside_override = self.before
+
+
+class DisableTorchFunction(DisableTorchFunctionSubclass):
+    """A context without modes, in which subclasses of Tensor are treated as plain tensors.
+
+    >>> import tensorgrad as torch
+    >>> with torch.DisableTorchFunction():
+    ...     torch.ones(2) + 1
+    tensor([2., 2.])
+    """
+
+    def __enter__(self):
+        super().__enter__()
+        self.modes, LOCAL.function_modes = LOCAL.function_modes, ()
+
+    def __exit__(self, *exception):
+        super().__exit__(*exception)
+        LOCAL.function_modes = self.modes
 
 
 def default_torch_function(cls, func, types, args=(), kwargs=None):

@@ -23,6 +23,8 @@ class _Local(PerThread):
     saved_hooks_refused: str | None = None  # why hooks may not be added (`disable_saved_tensors_hooks`)
     overwritten: Any = None  # the storage that the current in-place op is about to write to
     inside_override = False
+    function_modes: tuple = ()  # the `TorchFunctionMode`s of enclosing `with` blocks, the innermost last
+    transforms: tuple = ()  # what interprets ops in a way of its own (dispatch/transforms.py), the innermost last
 
 
 LOCAL = _Local()

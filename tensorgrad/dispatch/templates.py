@@ -515,7 +515,7 @@ def {name}(node, grads):
     saved = node.saved
     if saved is FREED:
         raise_freed()
-    {on_arrays}
+    {on_arrays_first}
     {gradients}
 """
 
@@ -537,14 +537,17 @@ return [{results}]
 """
 
 
-def backward(op: Op, name: str = "backward") -> str:
-    """The text of `(node, grads) -> gradients`: unpacks what was saved and runs the formulas that are needed."""
-    on_arrays = ""
-    if has_array_backward(op):
+def backward(op: Op, name: str = "backward", on_arrays: bool = True) -> str:
+    """The text of `(node, grads) -> gradients`: unpacks what was saved and runs the formulas that are needed.
+
+    Without `on_arrays` it works on tensors, whatever else the row has.
+    """
+    on_arrays_first = ""
+    if on_arrays and has_array_backward(op):
         array_type = "grads[0]._array.__class__" if op.differentiable_outputs == 1 else "node.outputs[0][2]"
-        on_arrays = fill(ON_ARRAYS_FIRST, array_type=array_type)
+        on_arrays_first = fill(ON_ARRAYS_FIRST, array_type=array_type)
     gradients = "return through_twin(node, grads)" if op.through_twin else _from_formulas(op)
-    return fill(BACKWARD, name=name, on_arrays=on_arrays, gradients=gradients) + "\n"
+    return fill(BACKWARD, name=name, on_arrays_first=on_arrays_first, gradients=gradients) + "\n"
 
 
 def _from_formulas(op: Op) -> str:
@@ -699,6 +702,7 @@ GUARD = """
 def guard({parameters}):
     {given}
     try:
+        {handler}
         {autocast}
         return FUNCTION({arguments})
     except Exception:
@@ -711,19 +715,28 @@ if LOCAL.autocast is not None:
     return LOCAL.autocast.composite(FUNCTION, {arguments})
 """
 
+HANDLER = """
+handled = HANDLER(SELF, {arguments})
+if handled is not NotImplemented:
+    return handled
+"""
+
 CHECK_LAYOUT = """
 if layout is not None and layout is not strided:
     check_strided(SELF.__name__, layout)
 """
 
 
-def guard(parameters: list[str], arguments: list[str], given: list[str], tensors: list[str], autocast: bool) -> str:
+def guard(
+    parameters: list[str], arguments: list[str], given: list[str], tensors: list[str], autocast: bool, handler: bool
+) -> str:
     """The text of the function that guards a composite (guard.py): it checks the `tensors` if the composite fails."""
     call = ", ".join(arguments)
     return fill(
         GUARD,
         parameters=", ".join(parameters),
         given="\n".join(given),
+        handler=fill(HANDLER, arguments=call) if handler else "",
         autocast=fill(AUTOCAST, arguments=call) if autocast else "",
         arguments=call,
         tensors="".join(f"{name}, " for name in tensors),

@@ -1,11 +1,13 @@
 """`torch.func`: function transforms. Derivatives, maps over a batch, modules as functions of their parameters.
 
-They may be nested: the gradient of a gradient, the Jacobian of each sample's gradient, and so on. All of them are
-ordinary code built on `autograd.grad`; if several evaluations are needed, they run one after another.
+They may be nested: the gradient of a gradient, the Jacobian of each sample's gradient, and so on. Gradients are built
+on `autograd.grad`, products with tangents on forward mode; if several evaluations are needed, they run one after
+another.
 """
 
 from tensorgrad.func.batching import vmap
-from tensorgrad.func.derivatives import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize, vjp
+from tensorgrad.func.derivatives import grad, grad_and_value, jacrev, vjp
+from tensorgrad.func.forward import hessian, jacfwd, jvp, linearize
 from tensorgrad.func.modules import functional_call, replace_all_batch_norm_modules_, stack_module_state
 from tensorgrad.func.others import debug_unwrap, functionalize, rearrange
 

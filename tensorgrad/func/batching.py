@@ -15,7 +15,7 @@ from typing import Any
 import tensorgrad as torch
 from tensorgrad.random import default_generators
 from tensorgrad.tensor import Tensor
-from tensorgrad.utils._pytree import LeafSpec, TreeSpec, tree_flatten, tree_map, tree_unflatten
+from tensorgrad.utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 
 
 def vmap(
@@ -145,18 +145,18 @@ def _batch(in_dims: Any, args: tuple, func: Callable) -> tuple[int, list, list, 
 def _spread(outer: Any, spec: TreeSpec) -> list | None:
     """Expands a prefix of a nested structure to one value for each leaf; None if it is not a prefix."""
     children, mine = tree_flatten(outer, is_leaf=lambda value: value is not outer)
-    if mine == LeafSpec:
+    if mine.is_leaf():
         return [outer] * spec.num_leaves
-    if (mine.type, mine.context) != (spec.type, spec.context) or len(children) != len(spec.children):
+    if (mine.type, mine.context) != (spec.type, spec.context) or len(children) != len(spec.children_specs):
         return None
-    parts = [_spread(child, inner) for child, inner in zip(children, spec.children, strict=True)]
+    parts = [_spread(child, inner) for child, inner in zip(children, spec.children_specs, strict=True)]
     return None if None in parts else [value for part in parts for value in part]  # type: ignore[union-attr]
 
 
 def shown(spec: TreeSpec) -> str:
     if spec.type is None:
         return "*"
-    return f"TreeSpec({spec.type.__name__}, {spec.context}, [{', '.join(map(shown, spec.children))}])"
+    return f"TreeSpec({spec.type.__name__}, {spec.context}, [{', '.join(map(shown, spec.children_specs))}])"
 
 
 # --- outputs ---------------------------------------------------------------------------------------------------------

@@ -2,10 +2,8 @@
 
 Each of these runs the function on new tensors with the same values, and computes gradients with respect to them by
 `autograd.grad`. A result is attached to a graph only if it depends on something outside that requires grad: on the
-user's tensors, or on those of an enclosing transform. That is how transforms nest.
-
-Jacobian-vector products J·v, for which PyTorch uses forward mode, are computed by the double-backward trick (see
-autograd/functional.py): u ↦ Jᵀ·u is linear, and its derivative along v is J·v.
+user's tensors, or on those of an enclosing transform. That is how transforms nest. Inside forward mode
+(func/forward.py) the new tensors keep the tangents of the given ones.
 """
 
 from __future__ import annotations
@@ -17,13 +15,24 @@ from typing import Any
 
 import tensorgrad as torch
 from tensorgrad.autograd.views import edge_of
-from tensorgrad.func.batching import random_numbers, shown
-from tensorgrad.tensor import Tensor
-from tensorgrad.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
+from tensorgrad.dispatch.switches import LOCAL
+from tensorgrad.func.batching import shown
+from tensorgrad.tensor import Tensor, share
+from tensorgrad.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 ArgNums = int | tuple[int, ...]
 _next_run = itertools.count().__next__
-_GRAD, _VJP, _JVP = "grad_and_value(f)(*args)", "vjp(f, *primals)", "jvp(f, primals, tangents)"
+_GRAD, _VJP = "grad_and_value(f)(*args)", "vjp(f, *primals)"
+
+
+def _without_graph(value: Tensor, of_tangents: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+    """The same values outside the graph; unlike those of `detach()` with their tangents, or `of_tangents(tangent)`."""
+    if not LOCAL.transforms or of_tangents is None:
+        return share(value._array, value._storage)
+    made = value.detach()
+    for transform in LOCAL.transforms:
+        transform.hand_over(value, made, of_tangents)
+    return made
 
 
 class _Run:
@@ -44,23 +53,21 @@ class _Run:
         self.tracked = torch.is_grad_enabled()  # whether results may be attached to a graph
         self.number = _next_run()
         self.own: set[int] = set()  # the ids of the leaves created here
-        values, self.points_spec = tree_flatten(_picked(args, argnums))
+        values, self.points_spec = tree_flatten(picked(args, argnums))
         self.points = [self._new(value) for value in values]
-        args = _replaced(args, argnums, tree_unflatten(self.points, self.points_spec))
+        args = replaced(args, argnums, tree_unflatten(self.points, self.points_spec))
         with torch.enable_grad():
             self.result = func(*args, **(kwargs or {}))
         self.aux = None
         if has_aux:
-            if not (isinstance(self.result, tuple) and len(self.result) == 2):
-                raise RuntimeError(f"{who}: output of function f should be a tuple: (output, aux) if has_aux is True")
-            self.result, self.aux = self.result
+            self.result, self.aux = output_and_aux(who, self.result)
         self.outputs, self.outputs_spec = tree_flatten(self.result)
         self.keep = self._leads_out(self.outputs)  # whether the derivative needs a graph
 
     def _new(self, value: Any) -> Tensor:
         if not isinstance(value, Tensor):
             raise ValueError(f"Thing passed to transform API must be Tensor, got {type(value)}")
-        return value.view_as(value) if self.tracked and value.requires_grad else self._leaf(value.detach())
+        return value.view_as(value) if self.tracked and value.requires_grad else self._leaf(_without_graph(value))
 
     def _leaf(self, value: Tensor) -> Tensor:
         """Creates a leaf that belongs to this run only."""
@@ -72,18 +79,6 @@ class _Run:
     def again(self) -> None:
         """Call before using this run again later: other transforms may enclose it by then."""
         self.tracked, self.number = torch.is_grad_enabled(), _next_run()
-
-    def check_outputs(self, who: str) -> None:
-        """Raises: RuntimeError unless the outputs are tensors, and there is at least one."""
-        if not self.outputs or self.outputs == [None]:
-            raise RuntimeError(
-                f"{who}: Expected f to be a function that has non-empty output (got output = {self.outputs})"
-            )
-        for output in self.outputs:
-            if not isinstance(output, Tensor):
-                raise RuntimeError(
-                    f"{who}: expected f(*primals) to return only tensors, got unsupported type {type(output)}"
-                )
 
     def _leads_out(self, values: Sequence[Any]) -> bool:
         """Whether any of these tensors was computed from a leaf that belongs to neither this run nor one inside it."""
@@ -109,7 +104,7 @@ class _Run:
             if not isinstance(value, Tensor):
                 raise RuntimeError(f"Expected tensors, got unsupported type {type(value)}")
             lone = value.requires_grad and not self._leads_out([value])
-            return value.detach() if lone or id(value) in self.own else value
+            return _without_graph(value, one) if lone or id(value) in self.own else value
 
         return tree_map(one, values)
 
@@ -122,24 +117,23 @@ class _Run:
             found = torch.autograd.grad(outputs, self.points, gradients, retain_graph, create_graph, allow_unused=True)
         return [torch.zeros_like(p) if g is None else g for g, p in zip(found, self.points, strict=True)]
 
-    def pusher(self) -> Callable[[Sequence[Tensor | None]], list]:
-        """Returns a function from tangents, one for each point or None, to J·tangents, one for each output."""
-        weights = [self._leaf(torch.zeros_like(output)) for output in self.outputs if output.requires_grad]
-        of_outputs = iter(weights)
-        pulled = self.pulled([next(of_outputs) if o.requires_grad else None for o in self.outputs], True)
 
-        def pushed(tangents: Sequence[Tensor | None]) -> list:
-            pairs = [(p, t) for p, t in zip(pulled, tangents, strict=True) if p.requires_grad and t is not None]
-            found: Sequence = [None] * len(weights)
-            if pairs and weights:
-                gradients, vectors = zip(*pairs, strict=True)
-                keep = self.tracked and (self.keep or any(v.requires_grad for v in vectors))
-                found = torch.autograd.grad(gradients, weights, vectors, True, keep, allow_unused=True)
-            products = iter(found)
-            pushed = [next(products) if o.requires_grad else None for o in self.outputs]
-            return [torch.zeros_like(o) if p is None else p for o, p in zip(self.outputs, pushed, strict=True)]
+def output_and_aux(who: str, result: Any) -> tuple[Any, Any]:
+    """The pair that a function with auxiliary output returned. Raises: RuntimeError if it did not."""
+    if not (isinstance(result, tuple) and len(result) == 2):
+        raise RuntimeError(f"{who}: output of function f should be a tuple: (output, aux) if has_aux is True")
+    return result
 
-        return pushed
+
+def check_outputs(who: str, outputs: Sequence[Any]) -> None:
+    """Raises: RuntimeError unless the outputs are tensors, and there is at least one."""
+    if not outputs or outputs == [None]:
+        raise RuntimeError(f"{who}: Expected f to be a function that has non-empty output (got output = {outputs})")
+    for output in outputs:
+        if not isinstance(output, Tensor):
+            raise RuntimeError(
+                f"{who}: expected f(*primals) to return only tensors, got unsupported type {type(output)}"
+            )
 
 
 # --- argument positions ----------------------------------------------------------------------------------------------
@@ -163,7 +157,7 @@ def _positions(argnums: ArgNums, count: int) -> tuple[int, ...]:
     return numbers
 
 
-def _picked(args: tuple, argnums: ArgNums | None) -> Any:
+def picked(args: tuple, argnums: ArgNums | None) -> Any:
     """The argument at `argnums`, or a tuple of several."""
     if argnums is None:
         return args
@@ -171,7 +165,7 @@ def _picked(args: tuple, argnums: ArgNums | None) -> Any:
     return picked[0] if isinstance(argnums, int) else picked
 
 
-def _replaced(args: tuple, argnums: ArgNums | None, news: Any) -> tuple:
+def replaced(args: tuple, argnums: ArgNums | None, news: Any) -> tuple:
     """`args` with `news` at the positions `argnums`."""
     if argnums is None:
         return news
@@ -270,7 +264,7 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> Any:
 
 def _vjp(func: Callable, args: tuple, argnums: ArgNums | None, has_aux: bool) -> tuple[_Run, Callable]:
     run = _Run(_VJP, func, args, None, argnums, has_aux)
-    run.check_outputs(_VJP)
+    check_outputs(_VJP, run.outputs)
     for output in run.outputs:
         if not (output.is_floating_point() or output.is_complex()):
             raise RuntimeError(
@@ -293,112 +287,16 @@ def _vjp(func: Callable, args: tuple, argnums: ArgNums | None, has_aux: bool) ->
     return run, multiply
 
 
-def jvp(func: Callable, primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
-    """Returns the value of a function, and the product of its Jacobian with a vector: its change along `tangents`.
-
-    Args:
-        func: Maps tensors to tensors, both possibly nested; with `has_aux` it returns (tensors, aux).
-        primals: The tuple of its arguments.
-        tangents: Nested like `primals`.
-        strict: Raise an error if an output does not depend on the arguments.
-
-    Returns:
-        (value, product), nested alike; or (value, product, aux).
-
-    Raises:
-        RuntimeError: If primals and tangents do not match, or the result does not consist of tensors.
-
-    >>> import tensorgrad as torch
-    >>> torch.func.jvp(torch.sin, (torch.zeros(2),), (torch.tensor([1.0, 2.0]),))
-    (tensor([0., 0.]), tensor([1., 2.]))
-    """
-    if not isinstance(primals, tuple):
-        raise RuntimeError(f"{_JVP}: Expected primals to be a tuple. E.g. it should be valid to call f(*primals).")
-    points, spec = tree_flatten(primals)
-    vectors, vectors_spec = tree_flatten(tangents)
-    if spec != vectors_spec:
-        raise RuntimeError(
-            f"{_JVP}: Expected primals and tangents to have the same python structure. For example, if primals is a "
-            f"tuple of 3 tensors, tangents also must be. Got primals with structure {shown(spec)} and tangents with "
-            f"structure {shown(vectors_spec)}"
-        )
-    for name, values in (("primals", points), ("tangents", vectors)):
-        if not values:
-            raise RuntimeError(f"{_JVP}: Expected {name} to contain at least one Tensor.")
-        for value in values:
-            if not isinstance(value, Tensor):
-                raise RuntimeError(f"{_JVP}: Expected {name} to only contain Tensors, got {type(value)}")
-    for point, vector in zip(points, vectors, strict=True):
-        if point.shape != vector.shape:
-            raise RuntimeError(
-                "Trying to set a forward gradient that has a different size than that of the original Tensor, this is "
-                f"not supported. Tensor is of size {list(point.shape)} while the given forward gradient is of size "
-                f"{list(vector.shape)}."
-            )
-    run = _Run(_JVP, func, primals, has_aux=has_aux)
-    run.check_outputs(_JVP)
-    if strict:
-        _check_dependence(run)
-    product = run.out(tree_unflatten(run.pusher()(vectors), run.outputs_spec))
-    value = run.out(run.result)
-    return (value, product, run.out(run.aux)) if has_aux else (value, product)
-
-
-def _check_dependence(run: _Run) -> None:
-    for output in run.outputs:
-        found: Sequence = [None]
-        if output.requires_grad:
-            ones = torch.ones_like(output)
-            found = torch.autograd.grad(output, run.points, ones, retain_graph=True, allow_unused=True)
-        if all(gradient is None for gradient in found):
-            raise RuntimeError(
-                "jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs. This is not "
-                "allowed with strict=True."
-            )
-
-
-def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:
-    """Returns the value, and a function `tangents -> jvp(func, primals, tangents)[1]` that is cheap to call often.
-
-    >>> import tensorgrad as torch
-    >>> value, slope = torch.func.linearize(torch.sin, torch.zeros(2))
-    >>> slope(torch.tensor([1.0, 2.0]))
-    tensor([1., 2.])
-    """
-    run = _Run(_JVP, func, primals)
-    run.check_outputs(_JVP)
-    push = run.pusher()
-
-    def multiply(*tangents: Any) -> Any:
-        vectors, spec = tree_flatten(tangents)
-        if spec != run.points_spec:
-            raise RuntimeError(
-                f"Expected the tangents {shown(spec)} to have the same argspec as the primals {shown(run.points_spec)}"
-            )
-        for i, (vector, point) in enumerate(zip(vectors, run.points, strict=True)):
-            for what in ("shape", "device", "dtype"):
-                has, wanted = getattr(vector, what), getattr(point, what)
-                if has != wanted:
-                    raise RuntimeError(
-                        f"tangent:{i} with {what} {has} in flattened pytree doesn't match the {what} {wanted} of the "
-                        "corresponding primal."
-                    )
-        run.again()
-        return run.out(tree_unflatten(push(vectors), run.outputs_spec))
-
-    return run.out(run.result), multiply
-
-
 # --- Jacobians -------------------------------------------------------------------------------------------------------
 
 
-def _basis(tensor: Tensor) -> Tensor:
+def basis(tensor: Tensor) -> Tensor:
     """The standard basis of the space of `tensor`, stacked."""
     ones = torch.eye(tensor.numel(), dtype=tensor.dtype, device=tensor.device)
     return ones.reshape(tensor.numel(), *tensor.shape)
 
 
-def _require_real(who: str, values: Any, what: str) -> None:
+def require_real(who: str, values: Any, what: str) -> None:
     for i, value in enumerate(tree_leaves(values)):
         if isinstance(value, Tensor) and value.is_complex():
             raise RuntimeError(
@@ -406,10 +304,10 @@ def _require_real(who: str, values: Any, what: str) -> None:
             )
 
 
-def _nested(run: _Run, blocks: list[list[Tensor]]) -> Any:
+def nested(blocks: list[list[Tensor]], points_spec: TreeSpec, outputs_spec: TreeSpec) -> Any:
     """Nests blocks[i][j], the Jacobian of the i-th output by the j-th point, like the outputs and the points."""
-    rows = [tree_unflatten(row, run.points_spec) for row in blocks]
-    return tree_map(lambda i: rows[i], tree_unflatten(range(len(rows)), run.outputs_spec))
+    rows = [tree_unflatten(row, points_spec) for row in blocks]
+    return tree_map(lambda i: rows[i], tree_unflatten(range(len(rows)), outputs_spec))
 
 
 def jacrev(func: Callable, argnums: ArgNums = 0, *, has_aux: bool = False, chunk_size: int | None = None) -> Callable:
@@ -434,19 +332,19 @@ def jacrev(func: Callable, argnums: ArgNums = 0, *, has_aux: bool = False, chunk
 
     @functools.wraps(func, updated=())
     def jacobian(*args: Any) -> Any:
-        _require_real("jacrev", args, "inputs")
+        require_real("jacrev", args, "inputs")
         run, _ = _vjp(func, args, argnums, has_aux)
-        _require_real("jacrev", run.outputs, "outputs")
+        require_real("jacrev", run.outputs, "outputs")
         blocks = []
         for i, output in enumerate(run.outputs):
             rows = []
-            for vector in _basis(output):
+            for vector in basis(output):
                 vectors = [torch.zeros_like(o) for o in run.outputs]
                 vectors[i] = vector
                 rows.append(run.pulled(vectors, run.keep, retain_graph=True))
             columns = zip(*rows, strict=True) if rows else [()] * len(run.points)
             blocks.append([_joined(c, output, p) for c, p in zip(columns, run.points, strict=True)])
-        found = run.out(_nested(run, blocks))
+        found = run.out(nested(blocks, run.points_spec, run.outputs_spec))
         return (found, run.out(run.aux)) if has_aux else found
 
     return jacobian
@@ -455,46 +353,3 @@ def jacrev(func: Callable, argnums: ArgNums = 0, *, has_aux: bool = False, chunk
 def _joined(rows: Sequence[Tensor], output: Tensor, point: Tensor) -> Tensor:
     shape = (*output.shape, *point.shape)
     return torch.stack(tuple(rows)).reshape(shape) if rows else point.new_zeros(shape)
-
-
-def jacfwd(func: Callable, argnums: ArgNums = 0, has_aux: bool = False, *, randomness: str = "error") -> Callable:
-    """Like `jacrev`, but computed by columns: one product J·v for each element of the inputs.
-
-    `func` runs once, so `randomness` only determines whether it may draw random values at all.
-
-    >>> import tensorgrad as torch
-    >>> torch.func.jacfwd(torch.sin)(torch.zeros(2))
-    tensor([[1., 0.],
-            [0., 1.]])
-    """
-
-    @functools.wraps(func, updated=())
-    def jacobian(*args: Any) -> Any:
-        _require_real("jacfwd", args, "inputs")
-        with random_numbers(randomness):
-            run = _Run(_JVP, func, args, None, argnums, has_aux)
-        run.check_outputs(_JVP)
-        _require_real("jacfwd", run.outputs, "outputs")
-        push = run.pusher()
-        blocks: list[list[Tensor]] = [[] for _ in run.outputs]
-        for j, point in enumerate(run.points):
-            columns = [push([v if k == j else None for k in range(len(run.points))]) for v in _basis(point)]
-            for i, output in enumerate(run.outputs):
-                shape = (*output.shape, *point.shape)
-                column = [column[i] for column in columns]
-                blocks[i].append(torch.stack(column, -1).reshape(shape) if column else output.new_zeros(shape))
-        found = run.out(_nested(run, blocks))
-        return (found, run.out(run.aux)) if has_aux else found
-
-    return jacobian
-
-
-def hessian(func: Callable, argnums: ArgNums = 0) -> Callable:
-    """Returns the second derivatives of a function: the Jacobian, by columns, of its Jacobian by rows.
-
-    >>> import tensorgrad as torch
-    >>> torch.func.hessian(lambda x: (x**3).sum())(torch.tensor([1.0, 2.0]))
-    tensor([[ 6.,  0.],
-            [ 0., 12.]])
-    """
-    return jacfwd(jacrev(func, argnums), argnums)

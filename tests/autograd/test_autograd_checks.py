@@ -149,9 +149,32 @@ def test_gradcheck_errors_have_a_type():
     assert callable(torch_.autograd.gradcheck)  # still the function, after the import
 
 
-def test_gradcheck_knows_no_forward_mode():
-    with pytest.raises(NotImplementedError, match="forward mode"):
-        torch_.autograd.gradcheck(torch_.exp, double(torch_, 0.5), check_forward_ad=True)
+def test_gradcheck_of_forward_mode():
+    class Wrong(torch_.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2
+
+        @staticmethod
+        def jvp(ctx, t):
+            return t * 3
+
+    check, x = torch_.autograd.gradcheck, double(torch_, 0.5)
+    everything = dict(check_forward_ad=True, check_batched_grad=True, check_batched_forward_grad=True)
+    assert check(torch_.exp, x, **everything)
+    assert check(lambda x: (x.exp(), x.sin() * x), x, **everything)
+    assert check(torch_.exp, x, check_forward_ad=True, check_backward_ad=False, fast_mode=True)
+    z = torch_.tensor([1 + 2j, -0.5j], dtype=torch_.complex128, requires_grad=True)
+    assert check(lambda z: z.abs() * z.conj(), z, **everything)
+    assert torch_.autograd.gradgradcheck(lambda x: x.sin() * x, x, check_fwd_over_rev=True)
+    assert check(Wrong.apply, x)
+    for fast in (False, True):
+        with pytest.raises(torch_.autograd.gradcheck.GradcheckError, match="Jacobian computed with forward mode"):
+            check(Wrong.apply, x, check_forward_ad=True, fast_mode=fast)
 
 
 # --- functional ----------------------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ def test_a_name_of_another_room_is_led_there():
         assert error(room, name).endswith(f"; did you mean 'torch.{where}.{name}'?")
 
 
-def test_what_nobody_has_gets_no_advice():
+def test_unknown_names_get_no_suggestion():
     for room in ROOMS:
         for name in ("zzqqxx_zzqqxx", "_private", "__dunder__", ""):
             module = room_of(room).__name__

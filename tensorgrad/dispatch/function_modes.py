@@ -1,0 +1,86 @@
+"""What calls the `TorchFunctionMode`s that are on (`torch.overrides`) in place of an op or another function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tensorgrad.dispatch.switches import LOCAL
+from tensorgrad.tensor import PLAIN, Tensor, tensors_in
+
+
+def call(func: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """Calls the innermost mode in place of a function; meanwhile that mode is off. `NotImplemented` if it declines."""
+    modes = LOCAL.function_modes
+    types = tuple({t.__class__: None for t in tensors_in(args) if t.__class__ not in PLAIN})
+    LOCAL.function_modes = modes[:-1]
+    try:
+        return modes[-1].__torch_function__(func, types, args, kwargs)
+    finally:
+        LOCAL.function_modes = modes
+
+
+def call_for_op(op: Any, args: tuple, out: Any) -> Any:
+    """Calls the innermost mode in place of an op, with the arguments as users would write them."""
+    positional, named = as_written(op, args)
+    if out is not None:
+        named["out"] = out
+    return call(op.compiled.call, positional, named)
+
+
+def as_written(op: Any, args: tuple) -> tuple[tuple, dict[str, Any]]:
+    """Splits an op's arguments into positional ones and keywords, and leaves out defaults.
+
+    >>> import tensorgrad as torch
+    >>> from tensorgrad.dispatch.function_modes import as_written
+    >>> as_written(torch.mul.op, (torch.tensor(1), 2))
+    ((tensor(1), 2), {})
+    """
+    function = op.compiled.call
+    ordered = [p.name for p in op.params if not p.keyword]
+    defaults = dict(zip(reversed(ordered), reversed(function.__defaults__ or ())))
+    defaults.update(function.__kwdefaults__ or {})
+    given = {p.name: value for p, value in zip(op.params, args)}
+    named = {p.name: given[p.name] for p in op.params if p.keyword and not _is_default(given, p.name, defaults)}
+    while ordered and _is_default(given, ordered[-1], defaults):
+        ordered.pop()
+    return tuple(given[name] for name in ordered), named
+
+
+def _is_default(given: dict[str, Any], name: str, defaults: dict[str, Any]) -> bool:
+    if name not in defaults or isinstance(given[name], Tensor):
+        return False
+    value, default = given[name], defaults[name]
+    return value is default or (type(value) is type(default) and value == default)
+
+
+def refused(func: Callable) -> TypeError:
+    """Returns the error for a function that the mode, and then all others, declined."""
+    return TypeError(
+        f"Multiple dispatch failed for 'torch.{getattr(func, '__name__', func)}'; all __torch_function__ handlers "
+        f"returned NotImplemented:\n\n  - mode object {LOCAL.function_modes[-1]!r}"
+    )
+
+
+def seen_by_modes(function: Callable) -> Callable:
+    """Makes modes see a function that is not an op, as PyTorch's do. It costs nothing but a check while none is on.
+
+    >>> from tensorgrad.dispatch.function_modes import seen_by_modes
+    >>> @seen_by_modes
+    ... def double(x):
+    ...     return 2 * x
+    >>> double(3)
+    6
+    """
+    from functools import wraps
+
+    @wraps(function)
+    def call_or_mode(*args: Any, **kwargs: Any) -> Any:
+        if not LOCAL.function_modes:
+            return function(*args, **kwargs)
+        result = call(call_or_mode, args, kwargs)
+        if result is NotImplemented:
+            raise refused(call_or_mode)
+        return result
+
+    return call_or_mode
