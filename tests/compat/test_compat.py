@@ -201,7 +201,7 @@ needs_no_gpu = pytest.mark.skipif(tg.cuda.is_available(), reason="there is a GPU
 
 
 @needs_no_gpu
-def test_questions_about_gpus():
+def test_queries_about_gpus():
     assert tg.cuda.device_count() == 0 and tg.cuda.memory_allocated() == 0 and tg.cuda.get_rng_state_all() == []
     assert not tg.accelerator.is_available() and tg.accelerator.current_accelerator() is None
     assert not tg.backends.cudnn.is_available() and not tg.backends.mps.is_available()
@@ -266,7 +266,7 @@ def test_tensor_types_in_annotations():
 # Modules that load some of their names when they are first used.
 WHOLE = [
     "", "_C", "autograd", "autograd.function", "autograd.graph", "autograd.named_nodes", "autograd.profiler", "cuda", "distributed", "jit", "nn",
-    "nn.functional", "nn.modules", "nn.parameter", "nn.utils", "optim", "random", "storage", "utils", "version", "viz",
+    "nn.compiled", "nn.functional", "nn.modules", "nn.parallel", "nn.parameter", "nn.utils", "optim", "random", "storage", "utils", "version", "viz",
 ]  # fmt: skip
 
 
@@ -305,7 +305,7 @@ def test_modules_that_load_names_later_are_whole():
         import importlib, pkgutil, types
         import tensorgrad
         plain = types.ModuleType.__dict__["__dict__"]
-        inner = ("kernels", "compat.child", "run", "storage.", "utils.tensorboard")
+        inner = ("kernels", "compat.child", "compat.__main__", "run", "storage.", "utils.tensorboard")
         switches = ("backends.cudnn",)  # which are in PyTorch's dictionary neither
         for name in [m.name.removeprefix("tensorgrad.") for m in pkgutil.walk_packages(tensorgrad.__path__, "tensorgrad.")]:
             if name.startswith(inner + switches) or name.endswith("__main__"):

@@ -1,0 +1,32 @@
+"""Makes `import torch` mean tensorgrad in a whole Python environment, or ends that.
+
+python -m tensorgrad.compat enable
+python -m tensorgrad.compat disable
+python -m tensorgrad.compat status
+"""
+
+from __future__ import annotations
+
+import sys
+
+from tensorgrad.compat.environment import disable, enable, status
+
+COMMANDS = {"enable": enable, "disable": disable, "status": status}
+USAGE = "usage: python -m tensorgrad.compat enable | disable | status"
+
+
+def main(arguments: list[str]) -> int:
+    """Runs one command and prints what it did. Returns 0; 1 if it was refused, 2 if there is no such command."""
+    if len(arguments) != 1 or arguments[0] not in COMMANDS:
+        print(USAGE, file=sys.stderr)
+        return 2
+    try:
+        print(COMMANDS[arguments[0]]())
+    except (OSError, RuntimeError) as error:
+        print(f"python -m tensorgrad.compat {arguments[0]}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
