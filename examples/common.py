@@ -1,4 +1,4 @@
-"""Shared by the examples: options, progress and checkpoints.
+"""Shared by the examples: options, progress, checkpoints, and several processes.
 
 This file imports neither tensorgrad nor torch. Functions that need the library take it as an argument, so that an
 example runs under the other one when only its own first line is changed.
@@ -6,6 +6,7 @@ example runs under the other one when only its own first line is changed.
 
 import argparse
 import os
+import socket
 import sys
 import time
 from pathlib import Path
@@ -107,6 +108,23 @@ class Checkpoint:
         state = {name: part.state_dict() for name, part in self.parts.items()}
         state |= {"random": self.torch.get_rng_state(), "done": done, "history": self.history}
         self.torch.save(state, self.file)
+
+
+def start_ranks(torch, ranks, work, *arguments):
+    """Calls `work(*arguments)` in several processes: in this one, if a launcher has started it as one of them."""
+    if "RANK" in os.environ:
+        work(*arguments)
+        return
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]  # a free one, where the ranks will meet
+    torch.multiprocessing.spawn(start_rank, (ranks, port, work, arguments), nprocs=ranks)
+
+
+def start_rank(rank, ranks, port, work, arguments):
+    """Says which rank this process is, in the variables that a launcher would have set, and calls `work`."""
+    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": ranks, "RANK": rank}
+    os.environ.update({name: str(value) for name, value in where.items()})
+    work(*arguments)
 
 
 def run(main):

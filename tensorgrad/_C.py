@@ -3,12 +3,16 @@
 from tensorgrad.autograd import passes as _passes
 from tensorgrad.autograd.modes import is_grad_enabled
 from tensorgrad.devices import device
-from tensorgrad.dispatch.slow_path import DisableTorchFunctionSubclass
+from tensorgrad.dispatch.slow_path import DisableTorchFunction, DisableTorchFunctionSubclass
+from tensorgrad.dispatch.switches import LOCAL as _LOCAL
 from tensorgrad.dtypes import dtype
 from tensorgrad.kernels.array.linalg import LinAlgError as _LinAlgError
 from tensorgrad.random import Generator, default_generator
 from tensorgrad.size import Size
 from tensorgrad.system.lazy_modules import whole
+from tensorgrad.tensor import Tensor as _Tensor
+
+_TensorMeta = type(_Tensor)
 
 has_lapack = has_spectral = True  # NumPy brings both
 has_mkl = has_cuda = False
@@ -19,8 +23,8 @@ _current_graph_task_id = _passes.current_id
 _will_engine_execute_node = _passes.will_execute
 
 __all__ = [
-    "DisableTorchFunctionSubclass", "Generator", "Size", "_LinAlgError", "default_generator", "device", "dtype",
-    "is_grad_enabled",
+    "DisableTorchFunction", "DisableTorchFunctionSubclass", "Generator", "Size", "_LinAlgError", "default_generator",
+    "device", "dtype", "is_grad_enabled",
 ]  # fmt: skip
 
 
@@ -32,11 +36,20 @@ def _get_tracing_state() -> None:
     """Returns None: nothing is ever being traced."""
 
 
+def _len_torch_function_stack() -> int:
+    """Returns how many modes of `torch.overrides` are on."""
+    return len(_LOCAL.function_modes)
+
+
 def __getattr__(name: str):
     if name == "_nn":  # where callers look for the compiled functions of torch.nn.functional
-        from tensorgrad.nn import functional
+        from tensorgrad.nn import compiled
 
-        return functional
+        return compiled
+    if name == "PyTorchFileReader":
+        from tensorgrad.serialization.file_reader import PyTorchFileReader
+
+        return PyTorchFileReader
     if name in ("_VariableFunctions", "_VariableFunctionsClass"):  # the same for torch
         import tensorgrad
 
@@ -53,7 +66,17 @@ def __getattr__(name: str):
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), "_VariableFunctions", "_VariableFunctionsClass", "_autograd", "_functions", "_nn"})
+    return sorted(
+        {
+            *globals(),
+            "PyTorchFileReader",
+            "_VariableFunctions",
+            "_VariableFunctionsClass",
+            "_autograd",
+            "_functions",
+            "_nn",
+        }
+    )
 
 
 whole(__name__)

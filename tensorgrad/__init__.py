@@ -10,6 +10,10 @@ import typing as _typing
 import warnings as _warnings
 from math import e, inf, nan, pi
 
+from tensorgrad.system.processors import divide_among_local_ranks as _divide
+
+_divide()  # before NumPy is loaded
+
 from tensorgrad.devices import device
 from tensorgrad.dtypes import (
     bfloat16,
@@ -125,7 +129,7 @@ if "DEBUG" in _os.environ:
 
 _LAZY = (  # modules that are loaded on first use
     "_C", "__config__", "__future__", "_jit_internal", "_utils", "accelerator", "backends", "compat", "cpu", "cuda",
-    "distributed", "distributions", "fft", "functional", "fx", "hub", "jit", "linalg", "masked", "mps",
+    "distributed", "distributions", "fft", "functional", "futures", "fx", "hub", "jit", "linalg", "masked", "mps",
     "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler", "quasirandom", "signal", "special", "testing",
     "types", "utils", "viz", "xpu",
 )  # fmt: skip
@@ -149,10 +153,12 @@ from tensorgrad.checks import (
     _check_value,
     _check_with,
 )
-from tensorgrad.compiler import compile
+from tensorgrad.compiler import ScriptModule, compile
+from tensorgrad.dispatch.slow_path import DisableTorchFunction, DisableTorchFunctionSubclass
 from tensorgrad.func import vmap
 from tensorgrad.ops.pytorch.storage_values import legacy_types as _storage_types
 from tensorgrad.serialization import load, save
+from tensorgrad.serialization.file_reader import PyTorchFileReader
 from tensorgrad.sparse import (
     sparse_bsc_tensor,
     sparse_bsr_tensor,

@@ -88,3 +88,17 @@ def list_backends(*args: Any) -> list[str]:
     []
     """
     return []
+
+
+class ScriptModule:
+    """PyTorch's class of compiled modules. There are none here; programs ask whether something is one.
+
+    Raises: NotImplementedError. It cannot be made.
+
+    >>> import tensorgrad as torch
+    >>> isinstance(torch.nn.ReLU(), torch.ScriptModule)
+    False
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise NotImplementedError("torch.ScriptModule: there are no compiled modules; use torch.jit.ScriptModule")

@@ -1,16 +1,20 @@
-"""`torch.overrides`: lets user functions support classes that define `__torch_function__`."""
+"""`torch.overrides`: lets user functions support classes that define `__torch_function__`, and modes see all ops."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tensorgrad.dispatch.slow_path import DisableTorchFunctionSubclass
+from tensorgrad.dispatch.slow_path import DisableTorchFunction, DisableTorchFunctionSubclass
+from tensorgrad.dispatch.switches import LOCAL, switch
 from tensorgrad.tensor import Tensor
 
-__all__ = ["handle_torch_function", "has_torch_function", "is_tensor_like", "is_tensor_method_or_property"]
+__all__ = [
+    "BaseTorchFunctionMode", "DisableTorchFunction", "DisableTorchFunctionSubclass", "TorchFunctionMode",
+    "handle_torch_function", "has_torch_function", "is_tensor_like", "is_tensor_method_or_property", "resolve_name",
+    "wrap_torch_function",
+]  # fmt: skip
 
-DisableTorchFunction = DisableTorchFunctionSubclass
 _DEFAULT = Tensor.__torch_function__.__func__  # type: ignore[attr-defined]
 
 
@@ -97,3 +101,118 @@ def is_tensor_method_or_property(func: Callable) -> bool:
     True
     """
     return getattr(Tensor, getattr(func, "__name__", ""), None) is func
+
+
+def resolve_name(f: Any) -> str | None:
+    """Returns a name of a function for people to read; None if it has none.
+
+    >>> import tensorgrad as torch
+    >>> torch.overrides.resolve_name(torch.Tensor.relu)
+    'torch.Tensor.relu'
+    """
+    name = getattr(f, "__name__", None)
+    if name is None:
+        return None
+    if is_tensor_method_or_property(f):
+        return f"torch.Tensor.{name}"
+    return "torch" + f"{getattr(f, '__module__', '')}.{name}".removeprefix("tensorgrad")
+
+
+def wrap_torch_function(dispatcher: Callable) -> Callable:
+    """Makes a function one that classes with `__torch_function__` may override.
+
+    Args:
+        dispatcher: takes the function's arguments and returns those whose class may override it.
+
+    >>> import tensorgrad as torch
+    >>> @torch.overrides.wrap_torch_function(lambda x: (x,))
+    ... def double(x):
+    ...     return 2 * x
+    >>> double(torch.ones(2))
+    tensor([2., 2.])
+    """
+
+    def decorate(function: Callable) -> Callable:
+        from functools import wraps
+
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            relevant = dispatcher(*args, **kwargs)
+            if has_torch_function(relevant):
+                return handle_torch_function(call, relevant, *args, **kwargs)
+            return function(*args, **kwargs)
+
+        return call
+
+    return decorate
+
+
+class TorchFunctionMode:
+    """A context in which a method of yours is called in place of every op.
+
+    Within `__torch_function__` the mode itself is off, and those of enclosing `with` blocks are still on: call the
+    function to run the op, or pass it on to them. Modes see the ops that run and the functions of `torch.nn.init`. A
+    function that is made of several ops (`torch.nn.functional.cross_entropy`) is seen as those; functions that only
+    create a tensor (`torch.zeros`) and attributes (`x.shape`) are not seen.
+
+    >>> import tensorgrad as torch
+    >>> class Names(torch.overrides.TorchFunctionMode):
+    ...     def __torch_function__(self, func, types, args=(), kwargs=None):
+    ...         print(func.__name__)
+    ...         return func(*args, **(kwargs or {}))
+    >>> x = torch.ones(2)
+    >>> with Names():
+    ...     y = x.exp() + 1
+    exp
+    add
+    """
+
+    def __init__(self) -> None:
+        pass
+
+    def __torch_function__(self, func: Callable, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Called in place of `func(*args, **kwargs)`; returns the result, or `NotImplemented`.
+
+        Args:
+            func: the function.
+            types: the classes of the arguments that override functions.
+            args: its positional arguments.
+            kwargs: its keyword arguments.
+
+        Raises:
+            NotImplementedError: If a mode does not define it.
+        """
+        raise NotImplementedError
+
+    def __enter__(self) -> TorchFunctionMode:
+        LOCAL.function_modes = (*LOCAL.function_modes, self)
+        switch("torch function mode", True)
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        LOCAL.function_modes = LOCAL.function_modes[:-1]
+        switch("torch function mode", False)
+
+
+class BaseTorchFunctionMode(TorchFunctionMode):
+    """A mode that changes nothing.
+
+    >>> import tensorgrad as torch
+    >>> with torch.overrides.BaseTorchFunctionMode():
+    ...     print(torch.ones(2) + 1)
+    tensor([2., 2.])
+    """
+
+    def __torch_function__(self, func: Callable, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Calls the function."""
+        return func(*args, **(kwargs or {}))
+
+
+def _get_current_function_mode() -> TorchFunctionMode | None:
+    """Returns the innermost mode."""
+    return LOCAL.function_modes[-1] if LOCAL.function_modes else None
+
+
+def _get_current_function_mode_stack() -> list[TorchFunctionMode]:
+    """Returns all modes, the innermost last."""
+    return list(LOCAL.function_modes)

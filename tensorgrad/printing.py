@@ -18,6 +18,8 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from tensorgrad import dtypes
+from tensorgrad.dispatch.switches import LOCAL
+from tensorgrad.layouts import strided
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import PLAIN, Tensor
 
@@ -115,6 +117,7 @@ def format_tensor(
     device: str = "cpu",
     requires_grad: bool = False,
     grad_fn: str | None = None,
+    tangent: str | None = None,
     prefix: str = "tensor(",
     is_meta: bool = False,
     shape: tuple[int, ...] | None = None,
@@ -130,6 +133,7 @@ def format_tensor(
         device: Shown as `device='cuda:0'` unless "cpu".
         requires_grad: Shown as `requires_grad=True` if there is no `grad_fn`.
         grad_fn: The class name of the graph node, shown as `grad_fn=<AddBackward0>`.
+        tangent: The text of its tangent in forward mode.
         prefix: The start of the text; may contain a line break (`"Parameter containing:\\ntensor("`). The values
             are aligned below its last line.
         is_meta: No values exist: `tensor(..., device='meta', size=(2, 3))`.
@@ -166,6 +170,8 @@ def format_tensor(
         suffixes.append(f"grad_fn=<{grad_fn}>")
     elif requires_grad:
         suffixes.append("requires_grad=True")
+    if tangent is not None:
+        suffixes.append(f"tangent={tangent}")
     body = "..." if is_meta else "[]" if empty else _body(array, shape, indent)
     return _suffixed(prefix + body, suffixes, indent)
 
@@ -301,6 +307,39 @@ def _suffixed(text: str, suffixes: list[str], indent: int) -> str:
     return text + ")"
 
 
+def _of_parts(tensor, prefix: str, grad_fn: str | None) -> str:
+    """Formats a sparse tensor: the parts of its array, then what is not the default."""
+    indent = len(prefix) - (prefix.rfind("\n") + 1)
+    array = tensor._array
+    parts = [f"{name}={_part(part, indent + len(name) + 1)}" for name, part in array.named_parts()]
+    suffixes = [f"size={tuple(tensor.shape)}", f"nnz={tensor._nnz()}"]
+    unsaid = {dtypes.DEFAULT.floating.name, dtypes.DEFAULT.complex.name, "int64", "bool"}
+    if not array.values.size:
+        unsaid = {dtypes.DEFAULT.floating.name}
+    if tensor.dtype.name not in unsaid:
+        suffixes.append(f"dtype={tensor.dtype}")
+    suffixes.append(f"layout={tensor.layout}")
+    if grad_fn is not None:
+        suffixes.append(f"grad_fn=<{grad_fn}>")
+    elif tensor.requires_grad:
+        suffixes.append("requires_grad=True")
+    text = prefix + (",\n" + " " * indent).join(parts)
+    if array.title == "Sparse":  # PyTorch begins a new line only in this layout
+        return _suffixed(text + ",\n" + " " * indent + suffixes[0], suffixes[1:], indent)
+    return _suffixed(text, suffixes, indent)
+
+
+def _part(array: np.ndarray, indent: int) -> str:
+    """A part of a sparse array, its lines aligned below the first."""
+    text = format_tensor(
+        array,
+        dtype_name=dtypes.from_numpy_dtype(array.dtype).name,
+        default_dtype_names=[d.name for d in dtypes.FROM_NUMPY.values()],  # the dtype of the values comes at the end
+        prefix=" " * indent + "tensor(",
+    )
+    return text[indent:]
+
+
 def tensor_repr(tensor) -> str:
     """Formats a tensor: its values, and whatever is not the default (dtype, device, grad_fn, requires_grad)."""
     cls, storage = type(tensor), STORAGES[tensor._array.__class__]
@@ -310,6 +349,8 @@ def tensor_repr(tensor) -> str:
     except RuntimeError:  # a view created without grad, which cannot follow its base
         grad_fn = "Invalid"
     complex_name = dtypes.DEFAULT.complex.name
+    if storage.layout is not strided:
+        return _of_parts(tensor, prefix, grad_fn)
     return format_tensor(
         None if tensor.is_meta else tensor._array if storage.xp is not None else storage.to_host(tensor._array),
         dtype_name=tensor.dtype.name,
@@ -317,6 +358,7 @@ def tensor_repr(tensor) -> str:
         device=str(tensor.device),
         requires_grad=tensor.requires_grad,
         grad_fn=grad_fn,
+        tangent=LOCAL.transforms[-1].tangent_shown(tensor) if LOCAL.transforms else None,
         prefix=prefix,
         is_meta=tensor.is_meta,
         shape=tuple(tensor.shape),

@@ -3,7 +3,9 @@
     python -m tensorgrad.run train.py --epochs 3
     python -m tensorgrad.run -m package.train --epochs 3
 
-Inside, `import torch` and every `import torch.*` load tensorgrad. Nothing outside this process changes.
+Inside, `import torch` and every `import torch.*` load tensorgrad, also in the processes that the program starts: they
+inherit the variable TENSORGRAD_COMPAT=1, and a PYTHONPATH that begins with a folder of tensorgrad. A program that wants
+a process with the real torch removes the variable. Nothing else changes.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ def main(arguments: list[str]) -> int:
         print(USAGE, file=sys.stderr if not arguments or arguments[0] == "-m" else sys.stdout)
         return 0 if arguments and arguments[0] != "-m" else 2
     compat.install()
+    compat.children.of_any_kind(True)
     try:
         if arguments[0] == "-m":
             sys.argv = arguments[1:]

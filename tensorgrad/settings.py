@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 
-from tensorgrad.system import cgroups
+from tensorgrad.system.processors import share
 
 __all__ = [
     "are_deterministic_algorithms_enabled", "get_deterministic_debug_mode", "get_float32_matmul_precision",
@@ -18,13 +18,14 @@ __all__ = [
 def _default_threads() -> int:
     """OMP_NUM_THREADS, which PyTorch uses too, or else the number of processors available to this process.
 
-    In a container with a CPU limit (`docker --cpus`), more threads would only wait for each other.
+    In a container with a CPU limit (`docker --cpus`), more threads would only wait for each other. Ranks of a job on
+    one machine share the processors.
     """
     given = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
     if given.isdecimal() and int(given):
         return int(given)
-    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(there, cgroups.processors() or there)
+    ranks = os.environ.get("LOCAL_WORLD_SIZE", "")
+    return share(int(ranks) if ranks.isdecimal() else 1)
 
 
 class SETTINGS:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensorgrad import devices, dtypes
-from tensorgrad.dispatch.switches import GRAD
+from tensorgrad.dispatch.switches import GRAD, LOCAL
 from tensorgrad.size import Size
 from tensorgrad.storage.stubs import INFERENCE, STORAGES, Storage
 from tensorgrad.system import forks
@@ -313,6 +313,8 @@ class Tensor(TensorMethods):
                     "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
                 )
             if self._array.__class__ is not np.ndarray:
+                if self.is_cpu:  # of a sparse layout: this raises the error
+                    return self._storage.to_host(self._array)
                 raise TypeError(
                     f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to "
                     "host memory first."
@@ -451,7 +453,7 @@ class Tensor(TensorMethods):
         >>> w
         tensor([5., 1.], requires_grad=True)
         """
-        made = share(self._array, self._storage.__class__.of(self._storage.array))
+        made = share(_apart(self), self._storage.__class__.of(self._storage.array))
         return made if self.__class__ in PLAIN else made.as_subclass(self.__class__)
 
     @data.setter
@@ -481,7 +483,7 @@ class Tensor(TensorMethods):
         >>> (x * 2).detach().requires_grad
         False
         """
-        made = share(self._array, self._storage)
+        made = share(_apart(self), self._storage)
         return made if self.__class__ in PLAIN else made.as_subclass(self.__class__)
 
     def detach_(self) -> Tensor:
@@ -547,7 +549,7 @@ class Tensor(TensorMethods):
         if array is storage.array:
             array = copied.array
         else:
-            array = copied.strided(array.shape, array.strides, storage.offset_of(array), array.dtype)
+            array = copied.view(deepcopy(storage.geometry(array)), array.dtype)
         new = share(array, copied, self.__class__)
         new._requires_grad = self.requires_grad
         memo[id(self)] = new
@@ -557,20 +559,28 @@ class Tensor(TensorMethods):
 
     def __reduce_ex__(self, protocol):
         storage, array = self._storage, self._array
-        geometry = (array.shape, array.strides, storage.offset_of(array), self.dtype)
-        return _restore, (type(self), storage, geometry, self.requires_grad, dict(self.__dict__))
+        return _restore, (
+            type(self), storage, storage.geometry(array), self.dtype, self.requires_grad, dict(self.__dict__)
+        )  # fmt: skip
 
 
 PLAIN = {Tensor}  # the classes whose ops run on the fast path: Tensor itself, and nn.Parameter
 OPERANDS = {Tensor, *dtypes.NUMBERS}  # what `a + b` accepts; for anything else Python tries the other operand
 
 
-def _restore(cls, storage, geometry, requires_grad, attributes):
-    shape, strides, offset, dtype = geometry
-    tensor = share(storage.strided(shape, strides, offset, dtype.numpy), storage, cls)
+def _restore(cls, storage, geometry, dtype, requires_grad, attributes):
+    tensor = share(storage.view(geometry, dtype.numpy), storage, cls)
     tensor._requires_grad = requires_grad
     tensor.__dict__.update(attributes)
     return tensor
+
+
+def _apart(tensor: Tensor):
+    """The array for a detached tensor: a new object where the array may have a tangent (dispatch/forward.py)."""
+    array, storage = tensor._array, tensor._storage
+    if not LOCAL.transforms:
+        return array
+    return storage.strided(array.shape, array.strides, storage.offset_of(array), array.dtype)
 
 
 def wrap(array) -> Tensor:

@@ -34,6 +34,10 @@ class BackwardHookFunction(Function):
     def backward(ctx: Any, *grads: Tensor | None) -> tuple:
         return None, None, *ctx.seen(grads)
 
+    @staticmethod
+    def jvp(ctx: Any, seen: None, zeros: None, *tangents: Tensor | None) -> tuple:
+        return tangents
+
 
 class BackwardHook:
     """The backward hooks of one call of one module.

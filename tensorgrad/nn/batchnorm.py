@@ -85,9 +85,10 @@ class _BatchNorm(_Tracked):
                     factor = 1.0 / float(self.num_batches_tracked)
         else:
             training = mean is None and var is None
-        return F.batch_norm(
-            input, mean, var, self.weight, self.bias, training, 0.0 if factor is None else factor, self.eps
-        )  # fmt: skip
+        return self._normalize(input, mean, var, training, 0.0 if factor is None else factor)
+
+    def _normalize(self, input: Tensor, mean: Any, var: Any, training: bool, factor: float) -> Tensor:
+        return F.batch_norm(input, mean, var, self.weight, self.bias, training, factor, self.eps)
 
 
 class BatchNorm1d(_BatchNorm):
@@ -142,10 +143,14 @@ class BatchNorm3d(_BatchNorm):
 
 
 class SyncBatchNorm(_BatchNorm):
-    """Batch norm of (N, C, *) with statistics over the batches of all processes, of which there is one here.
+    """Batch norm of (N, C, *) with mean and variance over the batches of all processes.
+
+    The batches may have different sizes; the result is that of `BatchNorm2d` for all of them together. The gradients of
+    weight and bias are those of this process's part. In evaluation, or without a process group, it is ordinary batch
+    norm.
 
     Args:
-        process_group: stored, but not used.
+        process_group: the group; the default one if None.
         others: those of `BatchNorm2d`.
 
     Raises:
@@ -178,6 +183,15 @@ class SyncBatchNorm(_BatchNorm):
             raise ValueError(f"expected at least 2D input (got {input.dim()}D input)")
         if input.size(1) == 0:
             raise ValueError("SyncBatchNorm number of input channels should be non-zero")
+
+    def _normalize(self, input: Tensor, mean: Any, var: Any, training: bool, factor: float) -> Tensor:
+        if self.training:
+            from tensorgrad.nn.sync_batchnorm import group_to_sync, sync_batch_norm  # loads torch.distributed
+
+            group = group_to_sync(self.process_group)
+            if group is not None:
+                return sync_batch_norm(input, self.weight, self.bias, mean, var, self.eps, factor, group)
+        return super()._normalize(input, mean, var, training, factor)
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:

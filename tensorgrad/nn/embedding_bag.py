@@ -22,7 +22,7 @@ class EmbeddingBag(Module):
         norm_type: the degree of the norm for `max_norm`.
         scale_grad_by_freq: divide gradients by how often the index occurs in the batch; not for `"max"`.
         mode: `"sum"`, `"mean"` or `"max"`.
-        sparse: accepted; gradients are always dense.
+        sparse: whether the gradient of `weight` is a sparse tensor of the rows that were looked up; not for `"max"`.
         include_last_offset: `offsets` ends with the end of the last bag.
         padding_idx: the index whose vector is ignored in all bags, gets no gradient and is initialized to zeros.
 

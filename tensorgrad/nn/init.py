@@ -12,6 +12,7 @@ from typing import Any
 
 import tensorgrad as torch
 from tensorgrad.autograd.modes import no_grad
+from tensorgrad.dispatch.function_modes import seen_by_modes
 from tensorgrad.tensor import Tensor
 
 _LINEAR = ("linear", *(f"{kind}{n}d" for kind in ("conv", "conv_transpose") for n in (1, 2, 3)))
@@ -47,6 +48,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     raise ValueError(f"Unsupported nonlinearity {nonlinearity}")
 
 
+@seen_by_modes
 @no_grad()
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
     """Fills `tensor` with values from the uniform distribution on [a, b).
@@ -59,6 +61,7 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = No
     return tensor.uniform_(a, b, generator=generator)
 
 
+@seen_by_modes
 @no_grad()
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
     """Fills `tensor` with values from the normal distribution N(mean, std²).
@@ -71,6 +74,7 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any 
     return tensor.normal_(mean, std, generator=generator)
 
 
+@seen_by_modes
 @no_grad()
 def constant_(tensor: Tensor, val: float) -> Tensor:
     """Fills `tensor` with `val`.
@@ -82,6 +86,7 @@ def constant_(tensor: Tensor, val: float) -> Tensor:
     return tensor.fill_(val)
 
 
+@seen_by_modes
 @no_grad()
 def ones_(tensor: Tensor) -> Tensor:
     """Fills `tensor` with ones.
@@ -93,6 +98,7 @@ def ones_(tensor: Tensor) -> Tensor:
     return tensor.fill_(1.0)
 
 
+@seen_by_modes
 @no_grad()
 def zeros_(tensor: Tensor) -> Tensor:
     """Fills `tensor` with zeros.
@@ -104,6 +110,7 @@ def zeros_(tensor: Tensor) -> Tensor:
     return tensor.zero_()
 
 
+@seen_by_modes
 @no_grad()
 def eye_(tensor: Tensor) -> Tensor:
     """Makes a matrix the identity.
@@ -121,6 +128,7 @@ def eye_(tensor: Tensor) -> Tensor:
     return tensor.copy_(torch.eye(*tensor.shape, device=tensor.device))
 
 
+@seen_by_modes
 @no_grad()
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     """Makes a convolution's weight the identity: as many channels as possible pass through unchanged.
@@ -154,6 +162,7 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     return tensor
 
 
+@seen_by_modes
 @no_grad()
 def trunc_normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None
@@ -339,6 +348,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
         return tensor.copy_((q.t() if rows < columns else q).reshape(tensor.shape)).mul_(gain)
 
 
+@seen_by_modes
 @no_grad()
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
     """Fills a matrix from N(0, std²) and sets a fraction of each column to zero (Martens, 2010).

@@ -35,6 +35,8 @@ class Parameter(Tensor, plain=True):
             data = torch.empty(0)
         elif not isinstance(data, Tensor):
             raise TypeError(f"Parameter data has to be a Tensor, but got {type(data).__name__}")
+        elif hasattr(data, "_as_parameter"):  # a class of tensors with a class of parameters of its own
+            return data._as_parameter(requires_grad)
         self: Any = share(data._array, data._storage, cls)
         if requires_grad:
             self.requires_grad_(True)

@@ -22,7 +22,8 @@ class Embedding(Module):
         max_norm: vectors with a larger norm are scaled down (in place) to this norm when they are looked up.
         norm_type: the degree of the norm for `max_norm`.
         scale_grad_by_freq: divide gradients by how often the index occurs in the batch.
-        sparse: accepted; gradients are always dense.
+        sparse: whether the gradient of `weight` is a sparse tensor of the rows that were looked up. The optimizers
+            `SparseAdam`, `SGD` and `Adagrad` take such gradients, and then move only these rows.
 
     `weight` is (num_embeddings, embedding_dim), initialized from N(0, 1).
 

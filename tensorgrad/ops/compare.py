@@ -184,7 +184,8 @@ def _prepare_where(condition, x, y):
     return condition, x, y
 
 
-_where = op("where(condition, input, other)", "pointwise.where", where=(), prepare=_prepare_where,
+_where = op("where(condition, input, other)", "pointwise.where", linear="input + other", where=(),
+            prepare=_prepare_where,
             shape=lambda condition, x, y: (np.broadcast_shapes(condition.shape, x.shape, y.shape), x.dtype),
             input=lambda g, condition: g.masked_fill(condition == 0, 0),
             other=lambda g, condition: g.masked_fill(condition != 0, 0))  # fmt: skip
@@ -246,7 +247,8 @@ def _check_mask(mask) -> None:
 _masked_fill = op("masked_fill(input, mask, value: number)", "pointwise.masked_fill", where=(),
                   prepare=_prepare_masked_fill,
                   shape=lambda x, mask, value: (np.broadcast_shapes(x.shape, mask.shape), x.dtype),
-                  input=lambda g, mask: g.masked_fill(mask, 0))  # fmt: skip
+                  input=lambda g, mask: g.masked_fill(mask, 0),
+                  jvp=lambda input_t, mask: input_t.masked_fill(mask, 0))  # fmt: skip
 
 
 @composite()

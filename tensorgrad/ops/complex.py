@@ -226,7 +226,8 @@ def _check_parts(real, imag):
     return real, imag
 
 
-_complex = pointwise("complex(real, imag)", "pointwise.join_parts", numbers=(), where=(), in_place=False,
+_complex = pointwise("complex(real, imag)", "pointwise.join_parts", linear="real + imag", numbers=(), where=(),
+                     in_place=False,
                      prepare=_check_parts,
                      real=lambda g: g.real, imag=lambda g: g.imag)  # fmt: skip
 

@@ -9,6 +9,7 @@ from tensorgrad.autograd.modes import GRAD
 from tensorgrad.dispatch import inplace
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.memory_formats import format_of
+from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import check_number
 from tensorgrad.kernels.array.rearrange import dense_like
@@ -41,7 +42,8 @@ def _copied_on_meta(x, memory_format):
     return x.astype(x.dtype, "K" if memory_format is None and 0 not in x.strides else "C")
 
 
-_clone = op("clone_copy(input, memory_format: str)", _copied, input=lambda g: g, backward_name="CloneBackward0",
+_clone = op("clone_copy(input, memory_format: str)", _copied, linear="input", input=lambda g: g,
+            backward_name="CloneBackward0",
             shape=_copied_on_meta, where=())  # fmt: skip
 
 
@@ -96,7 +98,7 @@ def _sent(source: Storage, array, device: devices.device, non_blocking: bool):
 
 def _transfer(input: Tensor, device: devices.device, non_blocking: bool = False) -> Tensor:
     """Copies a tensor to another device; the gradient is copied back the same way."""
-    if not (input._requires_grad and GRAD.enabled):
+    if not (input._requires_grad and GRAD.enabled) and not LOCAL.transforms:
         return wrap(_sent(input._storage, input._array, device, non_blocking))
     from tensorgrad.autograd.function import Function
 
@@ -109,6 +111,10 @@ def _transfer(input: Tensor, device: devices.device, non_blocking: bool = False)
         @staticmethod
         def backward(ctx, g):
             return g.to(ctx.device)
+
+        @staticmethod
+        def jvp(ctx, t):
+            return t.to(device)
 
     return ToDevice.apply(input)
 
@@ -287,7 +293,7 @@ def _broadcast_copy(xp, x, src):
     return out
 
 
-_copy = op("copy(input, src)", _broadcast_copy, backward_name="CopyBackwards",
+_copy = op("copy(input, src)", _broadcast_copy, linear="src", backward_name="CopyBackwards",
            input=lambda g: g.new_zeros(g._array.shape), src=lambda g: g,
            shape=lambda x, src: (x.shape, x.dtype), where=())  # fmt: skip
 
@@ -356,7 +362,7 @@ def check_broadcast(shape: tuple, target: tuple) -> None:
             raise RuntimeError(f"output with shape {list(target)} doesn't match the broadcast shape {list(shape)}")
 
 
-_fill = op("fill(input, value)", lambda xp, x, value: xp.full_like(x, value.astype(x.dtype)),
+_fill = op("fill(input, value)", lambda xp, x, value: xp.full_like(x, value.astype(x.dtype)), linear="value",
            input=lambda g: g.new_zeros(g._array.shape), value=lambda g: g.sum(),
            shape=lambda x, value: (x.shape, x.dtype), where=())  # fmt: skip
 

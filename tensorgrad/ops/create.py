@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorgrad import devices, dtypes
+from tensorgrad import devices, dtypes, layouts
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dispatch.promotion import plain_number
@@ -26,7 +26,7 @@ from tensorgrad.settings import SETTINGS
 from tensorgrad.size import Size
 from tensorgrad.storage.stubs import STORAGES, Storage, storage_class
 from tensorgrad.system.per_thread import PerThread
-from tensorgrad.tensor import Tensor, share, wrap
+from tensorgrad.tensor import PLAIN, Tensor, share, wrap
 
 
 class _DefaultDevice(PerThread):
@@ -671,6 +671,8 @@ def _like(name: str, function, fills: bool):
         input: Tensor, *fill, dtype=None, layout=None, device=None, requires_grad=False, memory_format=None, **kw
     ) -> Tensor:
         check_tensor(name, input)
+        if layout is None and STORAGES[input._array.__class__].layout is not layouts.strided:
+            return _sparse_like(name, input, dtype, requires_grad)
         if kw:
             fill = (kw.pop("fill_value"),) if "fill_value" in kw and fills else fill
         made = function(
@@ -691,6 +693,8 @@ def _like(name: str, function, fills: bool):
                 fresh[...] = made._array
                 made = share(fresh, made._storage.__class__.of(fresh))
                 made._requires_grad = bool(requires_grad)
+        if input.__class__ not in PLAIN and hasattr(input, "_like_this"):  # a class that has its own layout of memory
+            return input._like_this(made)
         return made
 
     like.__name__ = like.__qualname__ = name
@@ -698,6 +702,14 @@ def _like(name: str, function, fills: bool):
         f"`{function.__name__}` with the shape, dtype and device of `input`, unless another dtype or device is given."
     )
     return composite("function", name=name)(like)
+
+
+def _sparse_like(name: str, input: Tensor, dtype, requires_grad: bool) -> Tensor:
+    """Zeros in the layout of a sparse tensor, none of them stored. Raises: NotImplementedError for other values."""
+    if name not in ("zeros_like", "empty_like"):
+        raise NotImplementedError(f"{name}: not supported for layout {STORAGES[input._array.__class__].layout}")
+    made = wrap(input._array.zeros())
+    return (made if dtype is None else made.to(dtype)).requires_grad_(requires_grad)
 
 
 zeros_like = _like("zeros_like", zeros, False)

@@ -403,7 +403,7 @@ def set_(self: Tensor, source=None, storage_offset: int = 0, size=None, stride=N
     tensor([[1., 2.],
             [3., 4.]])
     """
-    tracked = inplace._tracked(self, (source,))
+    tracked = inplace._recorded(self, (source,))
     if tracked:
         check_writable(self)
     if source is None:

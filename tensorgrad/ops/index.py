@@ -34,12 +34,15 @@ def _index_shape(x, indices, pattern):
     return kernels.shape_of(x.shape, indices, pattern), x.dtype
 
 
-_index = op("index(input, indices: tensors, pattern: any)", "advanced.index", where=(), shape=_index_shape,
+_index = op("index(input, indices: tensors, pattern: any)", "advanced.index", linear="input", where=(),
+            shape=_index_shape,
             input=lambda g, input_shape, indices, pattern: _index_grad(g, indices, pattern, input_shape))  # fmt: skip
-_index_grad = op("index_grad(g, indices: tensors, pattern: any, shape: any)", "advanced.index_grad", where=(),
+_index_grad = op("index_grad(g, indices: tensors, pattern: any, shape: any)", "advanced.index_grad", linear="g",
+                 where=(),
                  g=lambda g, indices, pattern: _index(g, indices, pattern),
                  shape=lambda g, indices, pattern, shape: (shape, g.dtype))  # fmt: skip
 _index_put = op("index_put(input, indices: tensors, values, pattern: any, accumulate: bool)", "advanced.index_put",
+                linear="input + values",
                 input=lambda g, indices, pattern, accumulate:
                 g if accumulate else _index_put(g, indices, g.new_zeros(()), pattern, False),
                 values=lambda g, indices, pattern: _index(g, indices, pattern),

@@ -88,7 +88,7 @@ def _parts(g, tensors_shape, dim):
     ]
 
 
-_cat = op("cat(tensors: tensors, dim: int = 0)", "join.cat", prepare=_prepare_cat, shape=_cat_shape,
+_cat = op("cat(tensors: tensors, dim: int = 0)", "join.cat", linear="tensors", prepare=_prepare_cat, shape=_cat_shape,
           tensors=lambda g, tensors_shape, dim: _parts(g, tensors_shape, dim), where=())  # fmt: skip
 
 
@@ -140,7 +140,8 @@ def _stack_shape(arrays, dim):
     return (*shape[:dim], len(arrays), *shape[dim:]), arrays[0].dtype
 
 
-_stack = op("stack(tensors: tensors, dim: int = 0)", "join.stack", prepare=_prepare_stack, shape=_stack_shape,
+_stack = op("stack(tensors: tensors, dim: int = 0)", "join.stack", linear="tensors", prepare=_prepare_stack,
+            shape=_stack_shape,
             tensors=lambda g, dim: g.unbind(dim), where=())  # fmt: skip
 
 
@@ -269,7 +270,7 @@ def _blocks(g, tensors_shape):
     return parts
 
 
-_block_diag = op("block_diag(tensors: tensors)", "join.block_diag", where=(),
+_block_diag = op("block_diag(tensors: tensors)", "join.block_diag", linear="tensors", where=(),
                  prepare=lambda arrays: (one_dtype("block_diag", arrays),),
                  shape=lambda arrays: ((sum(x.shape[0] for x in arrays), sum(x.shape[1] for x in arrays)),
                                        arrays[0].dtype),

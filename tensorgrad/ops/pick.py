@@ -5,13 +5,15 @@ from __future__ import annotations
 from tensorgrad.dispatch.kinds import op
 
 pick = op(
-    "pick(input, index, dim: int, folded: bool)", "reduce.pick", where=(), backward_name="GatherBackward0",
+    "pick(input, index, dim: int, folded: bool)", "reduce.pick", linear="input", where=(),
+    backward_name="GatherBackward0",
     shape=lambda x, index, dim, folded: (index.shape, x.dtype),
     input=lambda g, index, input_shape, dim, folded: place(g, index, input_shape, dim, folded, True),
     doc="The elements at `index` along `dim`; `folded`: `index` and the result lack that dimension.",
 )  # fmt: skip
 place = op(
-    "place(input, index, shape: shape, dim: int, folded: bool, repeats: bool)", "reduce.place", where=(),
+    "place(input, index, shape: shape, dim: int, folded: bool, repeats: bool)", "reduce.place", linear="input",
+    where=(),
     shape=lambda x, index, shape, *rest: (shape, x.dtype), backward_name="ScatterAddBackward0",
     input=lambda g, index, dim, folded: pick(g, index, dim, folded),
     doc="Zeros of `shape`, with `input` at the positions `pick` reads; `repeats`: indices may repeat.",

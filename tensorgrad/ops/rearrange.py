@@ -22,9 +22,9 @@ from tensorgrad.tensor import Tensor
 
 # --- flip and roll ---------------------------------------------------------------------------------------------------
 
-_flip = op("flip(input, dims: dims)", "rearrange.flip", kind="same shape", where=(),
+_flip = op("flip(input, dims: dims)", "rearrange.flip", linear="input", kind="same shape", where=(),
            input=lambda g, dims: _flip(g, dims))  # fmt: skip
-_roll = op("roll(input, shifts: any, dims: any)", "rearrange.roll", kind="same shape", where=(),
+_roll = op("roll(input, shifts: any, dims: any)", "rearrange.roll", linear="input", kind="same shape", where=(),
            input=lambda g, shifts, dims: _roll(g, tuple([-s for s in shifts]), dims))  # fmt: skip
 
 
@@ -126,7 +126,7 @@ def _folded(g, input_shape, repeats):
     return g.reshape(pairs).sum(tuple(range(0, len(pairs), 2))).reshape(input_shape)
 
 
-_repeat = op("repeat(input, repeats: any)", "rearrange.repeat", where=(),
+_repeat = op("repeat(input, repeats: any)", "rearrange.repeat", linear="input", where=(),
              input=lambda g, input_shape, repeats: _folded(g, input_shape, repeats) if repeats else g,
              shape=lambda x, repeats: (tuple([r * n for r, n in zip(repeats, (1,) * (len(repeats) - x.ndim) + x.shape,
                                                                     strict=True)]), x.dtype))  # fmt: skip
@@ -237,9 +237,11 @@ def _matrices(name: str):
     return prepare
 
 
-_tril = op("tril(input, diagonal: int = 0)", "rearrange.tril", kind="same shape", where=(), prepare=_matrices("tril"),
+_tril = op("tril(input, diagonal: int = 0)", "rearrange.tril", linear="input", kind="same shape", where=(),
+           prepare=_matrices("tril"),
            input=lambda g, diagonal: _tril(g, diagonal), shape=lambda x, diagonal: (x.shape, x.dtype))  # fmt: skip
-_triu = op("triu(input, diagonal: int = 0)", "rearrange.triu", kind="same shape", where=(), prepare=_matrices("triu"),
+_triu = op("triu(input, diagonal: int = 0)", "rearrange.triu", linear="input", kind="same shape", where=(),
+           prepare=_matrices("triu"),
            input=lambda g, diagonal: _triu(g, diagonal), shape=lambda x, diagonal: (x.shape, x.dtype))  # fmt: skip
 
 
@@ -366,11 +368,14 @@ def trace(input: Tensor) -> Tensor:
 _pad_constant = op("constant_pad_nd(input, pads: any, value: number)", "rearrange.pad_constant", where=(),
                    format_of=("input",),
                    input=lambda g, pads: _pad_constant(g, tuple([(-a, -b) for a, b in pads]), 0),
+                   jvp=lambda input_t, pads: _pad_constant(input_t, pads, 0),
                    shape=lambda x, pads, value: (kernels.padded_shape(x.shape, pads), x.dtype))  # fmt: skip
-_pad_around = op("pad_around(input, pads: any, mode: str)", "rearrange.pad_around", where=(), format_of=("input",),
+_pad_around = op("pad_around(input, pads: any, mode: str)", "rearrange.pad_around", linear="input", where=(),
+                 format_of=("input",),
                  input=lambda g, input_shape, pads, mode: _pad_around_grad(g, pads, mode, input_shape),
                  shape=lambda x, pads, mode: (kernels.padded_shape(x.shape, pads), x.dtype))  # fmt: skip
-_pad_around_grad = op("pad_around_grad(g, pads: any, mode: str, shape: any)", "rearrange.pad_around_grad", where=(),
+_pad_around_grad = op("pad_around_grad(g, pads: any, mode: str, shape: any)", "rearrange.pad_around_grad", linear="g",
+                      where=(),
                       format_of=("g",),
                       g=lambda g, pads, mode: _pad_around(g, pads, mode),
                       shape=lambda g, pads, mode, shape: (shape, g.dtype))  # fmt: skip

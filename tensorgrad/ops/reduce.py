@@ -14,7 +14,7 @@ from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import warn, wrap_dim, wrap_dims
 from tensorgrad.kernels.array.reduce import count
 from tensorgrad.ops.limits import maximum, minimum
-from tensorgrad.ops.pick import place
+from tensorgrad.ops.pick import pick, place
 from tensorgrad.ops.pointwise import conj
 from tensorgrad.ops.scan import cumprod, shift
 from tensorgrad.return_types import return_type
@@ -29,13 +29,13 @@ spread = view("spread(input, shape: shape, dim: dims, keepdim: bool)", "reduce.s
 # --- sums and products ---------------------------------------------------------------------------------------------
 
 sum = reduction(
-    "sum(input, dim: dims = None, keepdim: bool = False, *, dtype: dtype = None)", "reduce.sum_",
+    "sum(input, dim: dims = None, keepdim: bool = False, *, dtype: dtype = None)", "reduce.sum_", linear="input",
     backward_kernel="reduce.sum_backward",
     input=lambda g, input_shape, dim, keepdim: spread(g, input_shape, dim, keepdim),
     doc="The sum over `dim`; integers are summed in int64 unless `dtype` is given.",
 )  # fmt: skip
 mean = reduction(
-    "mean(input, dim: dims = None, keepdim: bool = False, *, dtype: dtype = None)", "reduce.mean",
+    "mean(input, dim: dims = None, keepdim: bool = False, *, dtype: dtype = None)", "reduce.mean", linear="input",
     input=lambda g, input_shape, dim, keepdim: spread(g / count(input_shape, dim), input_shape, dim, keepdim),
     doc="The mean over `dim`. Raises RuntimeError for integers unless a floating `dtype` is given.",
 )  # fmt: skip
@@ -188,17 +188,27 @@ def tie_of_all(g, input, out):
     return (g / sum(hit)).where(hit, 0)  # not `hit *`, which would spread a NaN gradient
 
 
+def tangent_of_ties(input_t, input, out):
+    """The mean of the tangents of the elements that are equal to the result."""
+    return (tie_of_all(out.new_ones(()), input, out) * input_t).sum()
+
+
 amax = reduction("amax(input, dim: dims = None, keepdim: bool = False)", "reduce.amax", input=_tie,
                  doc="The maximum over `dim`; ties split the gradient evenly.")  # fmt: skip
 amin = reduction("amin(input, dim: dims = None, keepdim: bool = False)", "reduce.amin", input=_tie,
                  doc="The minimum over `dim`; ties split the gradient evenly.")  # fmt: skip
 _scalar: dict[str, Any] = {"where": "", "shape": lambda x, *rest: ((), x.dtype)}
-_max_all = op("max_all(input)", "reduce.max_all", input=tie_of_all, backward_name="MaxBackward1", **_scalar)
-_min_all = op("min_all(input)", "reduce.min_all", input=tie_of_all, backward_name="MinBackward1", **_scalar)
+_max_all = op(
+    "max_all(input)", "reduce.max_all", input=tie_of_all, jvp=tangent_of_ties, backward_name="MaxBackward1", **_scalar
+)
+_min_all = op(
+    "min_all(input)", "reduce.min_all", input=tie_of_all, jvp=tangent_of_ties, backward_name="MinBackward1", **_scalar
+)
 _extreme_dim = reduction(
     "extreme_dim(input, dim: int, keepdim: bool, name: str)", "reduce.extreme_with_index", where=(),
     outputs=("values", "indices"), differentiable_outputs=1, backward_name="MaxBackward0",
     input=lambda g, indices, input_shape, dim, keepdim: place(g, indices, input_shape, dim, not keepdim, False),
+    jvp=lambda input_t, indices, dim, keepdim: pick(input_t, indices, dim, not keepdim),
 )  # fmt: skip
 _arg_extreme = reduction("arg_extreme(input, dim: dims, keepdim: bool, name: str)", "reduce.arg_extreme", where=(),
                          prepare=lambda x, dim, keepdim, name: (x, wrap_dim(dim, x.ndim), keepdim, name))  # fmt: skip
@@ -356,16 +366,28 @@ def _std_mean_slope(grads, input, std, dim, correction, keepdim):
     return (_and_mean(of_std, of_mean, input, dim, keepdim),)
 
 
+def _weighted(weights, input_t, dim, keepdim):
+    """Σ Re(conj(weight) · tangent): of real results whose gradient is the weights."""
+    total = conj(weights) * input_t
+    return sum((total.real if total.is_complex() else total), dim, keepdim)
+
+
 _var_mean = reduction(
     "var_mean_(input, dim: dims, correction: number, keepdim: bool)", "reduce.var_mean", where=(),
     prepare=partial(_degrees, name="var_mean", of="var_mean"),
     outputs=("var", "mean"), differentiable_outputs=2, wrt=("input",), backward=_var_mean_slope,
+    jvp=lambda input_t, input, var, dim, correction, keepdim: (
+        _weighted(_var_slope(var.new_ones(var.shape), input, dim, correction, keepdim), input_t, dim, keepdim),
+        mean(input_t, dim, keepdim)),
     backward_name="VarMeanBackward0",
 )  # fmt: skip
 _std_mean = reduction(
     "std_mean_(input, dim: dims, correction: number, keepdim: bool)", "reduce.std_mean", where=(),
     prepare=partial(_degrees, name="std_mean", of="std_mean"),
     outputs=("std", "mean"), differentiable_outputs=2, wrt=("input",), backward=_std_mean_slope,
+    jvp=lambda input_t, input, std, dim, correction, keepdim: (
+        _weighted(_std_slope(std.new_ones(std.shape), input, std, dim, correction, keepdim), input_t, dim, keepdim),
+        mean(input_t, dim, keepdim)),
     backward_name="StdMeanBackward0",
 )  # fmt: skip
 

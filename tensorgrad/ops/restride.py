@@ -20,10 +20,11 @@ _strided = view("as_strided(input, size: shape, stride: shape, delta: int, geome
                 input=lambda g, size, stride, delta, geometry:
                 _strided_grad(g, size, stride, delta, geometry))  # fmt: skip
 _strided_grad = op("as_strided_grad(g, size: any, stride: any, delta: int, geometry: any)", "shape.strided_view_grad",
+                   linear="g",
                    g=lambda g, size, stride, delta, geometry: _strided_again(g, size, stride, delta, geometry),
                    shape=lambda g, size, stride, delta, geometry: (geometry[0], g.dtype), where=())  # fmt: skip
 _strided_again = op("as_strided_again(g, size: any, stride: any, delta: int, geometry: any)",
-                    "shape.strided_view_again",
+                    "shape.strided_view_again", linear="g",
                     g=lambda g, size, stride, delta, geometry: _strided_grad(g, size, stride, delta, geometry),
                     shape=lambda g, size, stride, delta, geometry: (size, g.dtype), where=())  # fmt: skip
 

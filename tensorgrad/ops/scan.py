@@ -9,7 +9,7 @@ from tensorgrad import dtypes
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.errors import wrap_dim
-from tensorgrad.ops.pick import place
+from tensorgrad.ops.pick import pick, place
 from tensorgrad.ops.pointwise import conj
 from tensorgrad.return_types import return_type
 from tensorgrad.storage.stubs import STORAGES
@@ -35,14 +35,15 @@ def _running_shape(x, dim, dtype):
 
 
 # Three linear maps that are each other's derivatives: cumulative sums from either end, and a shift by one position.
-_cumsum_reversed = op("cumsum_reversed(input, dim: int)", "scan.cumsum_reversed", where=(), kind="same shape",
+_cumsum_reversed = op("cumsum_reversed(input, dim: int)", "scan.cumsum_reversed", linear="input", where=(),
+                      kind="same shape",
                       backward_name="CumsumBackward0", input=lambda g, dim: _cumsum(g, dim))  # fmt: skip
-_cumsum: Callable = op("cumsum(input, dim: int, *, dtype: dtype = None)", "scan.cumsum",
+_cumsum: Callable = op("cumsum(input, dim: int, *, dtype: dtype = None)", "scan.cumsum", linear="input",
              prepare=_wrap_and_cast("cumsum"), shape=_running_shape, input=lambda g, dim: _cumsum_reversed(g, dim),
              doc="The cumulative sum along `dim`; integers add up in int64 unless `dtype` is given.")  # fmt: skip
 cumsum = _cumsum
 shift: Callable = op("shift(input, dim: int, by: int, fill: number)", "scan.shift", where=(), kind="same shape",
-           input=lambda g, dim, by: shift(g, dim, -by, 0),
+           input=lambda g, dim, by: shift(g, dim, -by, 0), jvp=lambda input_t, dim, by: shift(input_t, dim, by, 0),
            doc="Shifts elements by `by` (1 or -1) positions along `dim`; `fill` enters at the end.")  # fmt: skip
 
 # y[i] = b[i] + a[i] y[i±1]: the derivative of cumulative products. Its own derivatives are recurrences in reverse.
@@ -51,6 +52,8 @@ _recurrence: Callable = op(
     b=lambda g, a, dim, backwards: _recurrence(g, _towards(conj(a), dim, backwards), dim, not backwards),
     a=lambda g, a, out, dim, backwards: _recurrence(g, _towards(conj(a), dim, backwards), dim, not backwards)
     * conj(_towards(out, dim, not backwards)),
+    jvp=lambda b_t, a_t, a, out, dim, backwards: _recurrence(b_t + a_t * _towards(out, dim, not backwards), a, dim,
+                                                             backwards),
     doc="y[i] = b[i] + a[i] y[i-1] along `dim` (`backwards`: y[i+1]).",
 )  # fmt: skip
 
@@ -68,6 +71,8 @@ def _cumprod_slope(g, input, out, dim):
 
 cumprod = op("cumprod(input, dim: int, *, dtype: dtype = None)", "scan.cumprod", prepare=_wrap_and_cast("cumprod"),
              shape=_running_shape, input=_cumprod_slope,
+             jvp=lambda input_t, input, out, dim:
+                 _recurrence(shift(out, dim, 1, 1) * input_t.to(out.dtype), input.to(out.dtype), dim, False),
              doc="The cumulative product along `dim`; integers in int64 unless `dtype` is given.")  # fmt: skip
 
 _running_extreme = op(
@@ -75,6 +80,7 @@ _running_extreme = op(
     outputs=("values", "indices"), prepare=_wrap, backward_name="CummaxBackward0",
     shape=lambda x, dim, largest: [(x.shape, x.dtype), (x.shape, dtypes.I64)],
     input=lambda g, indices, input_shape, dim: place(g, indices, input_shape, dim, False, True),
+    jvp=lambda input_t, indices, dim: pick(input_t, indices, dim, False),
 )  # fmt: skip
 
 CumMax, CumMin = return_type("cummax", "values", "indices"), return_type("cummin", "values", "indices")
@@ -112,8 +118,15 @@ def _logcumsumexp_slope(g, input, out, dim):
     return conj((input - out).exp()) * _recurrence(g, ratio, dim, True)
 
 
+def _logcumsumexp_tangent(input_t, input, out, dim):
+    """Σ over j ≤ k of exp(x[j] - out[k]) t[j]: a recurrence in which no exponent is positive."""
+    if not input.ndim:
+        return input_t
+    return _recurrence((input - out).exp() * input_t, (shift(out, dim, 1, -math.inf) - out).exp(), dim, False)
+
+
 logcumsumexp = op("logcumsumexp(input, dim: int)", "scan.logcumsumexp", prepare=_wrap, kind="same shape",
-                  input=_logcumsumexp_slope,
+                  input=_logcumsumexp_slope, jvp=_logcumsumexp_tangent,
                   doc="The logarithm of the cumulative sum of exponentials along `dim`.")  # fmt: skip
 
 

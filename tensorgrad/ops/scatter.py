@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from operator import index as as_int
 
+import numpy as np
+
 from tensorgrad import dtypes
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
@@ -15,7 +17,8 @@ from tensorgrad.kernels.array.index import checks_itself
 from tensorgrad.ops import shape as shapes
 from tensorgrad.ops.create import tensor
 from tensorgrad.ops.index import masked_select
-from tensorgrad.tensor import Tensor
+from tensorgrad.ops.sparse.coordinates import at_coordinates
+from tensorgrad.tensor import Tensor, wrap
 
 # --- checks ----------------------------------------------------------------------------------------------------------
 
@@ -78,14 +81,20 @@ def _check_scatter(x, dim, index, src, *rest):
 
 # --- gather and scatter ----------------------------------------------------------------------------------------------
 
-_gather = op("gather(input, dim: int, index)", "scatter.gather", prepare=_check_gather, where=(),
+_gather = op("gather(input, dim: int, index)", "scatter.gather", linear="input", prepare=_check_gather, where=(),
              input=lambda g, input_shape, dim, index: g.new_zeros(input_shape).scatter_add(dim, index, g),
              shape=lambda x, dim, index: (index.shape, x.dtype))  # fmt: skip
-_scatter = op("scatter(input, dim: int, index, src)", "scatter.scatter", prepare=_check_scatter, where=(),
+_sparsely = op("gather_of_sparse_gradient(input, dim: int, index)", "scatter.gather", linear="input",
+               prepare=_check_gather, where=(),
+               input=lambda g, input_shape, dim, index: _where_gathered(g, tuple(input_shape), dim, index),
+               backward_name="GatherBackward0", shape=lambda x, dim, index: (index.shape, x.dtype))  # fmt: skip
+_scatter = op("scatter(input, dim: int, index, src)", "scatter.scatter", linear="input + src", prepare=_check_scatter,
+              where=(),
               input=lambda g, dim, index: g.scatter(dim, index, 0),
               src=lambda g, dim, index, src_shape: _read_back(g, dim, index, src_shape),
               shape=lambda x, *rest: (x.shape, x.dtype))  # fmt: skip
-_scatter_add = op("scatter_add(input, dim: int, index, src)", "scatter.scatter_add", prepare=_check_scatter, where=(),
+_scatter_add = op("scatter_add(input, dim: int, index, src)", "scatter.scatter_add", linear="input + src",
+                  prepare=_check_scatter, where=(),
                   input=lambda g: g,
                   src=lambda g, dim, index, src_shape: _read_back(g, dim, index, src_shape),
                   shape=lambda x, *rest: (x.shape, x.dtype))  # fmt: skip
@@ -163,11 +172,21 @@ def _read_back(g, dim, index, src_shape):
     return _padded(g.gather(dim, index), src_shape)
 
 
+def _where_gathered(g: Tensor, shape: tuple, dim: int, index: Tensor) -> Tensor:
+    """The gradient of `gather` as a sparse tensor: each element of `g` at the place it was read from."""
+    where = np.indices(index._array.shape).reshape(index.ndim, -1) if shape else np.empty((0, 1), np.int64)
+    if shape:
+        where = where if index.ndim else np.zeros((1, 1), np.int64)
+        where[dim] = index._array.reshape(-1)
+    return at_coordinates(g.reshape(-1), wrap(where), shape)
+
+
 @composite()
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False, out=None) -> Tensor:
     """Gathers along `dim`: `out[i, j] = input[index[i, j], j]` for `dim` 0, `input[i, index[i, j]]` for 1, etc.
 
-    `index` (int64 or int32) has as many dimensions as `input`; the result has the shape of `index`.
+    `index` (int64 or int32) has as many dimensions as `input`; the result has the shape of `index`. With `sparse_grad`
+    the gradient of `input` is a sparse tensor.
 
     Raises:
         RuntimeError: If an index is out of range or the shapes do not fit.
@@ -177,6 +196,8 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False,
     tensor([[1, 1],
             [4, 3]])
     """
+    if sparse_grad and out is None and input._array.__class__ is np.ndarray:
+        return _sparsely(input, dim, index)
     return _gather(input, dim, index, out=out)
 
 
@@ -278,7 +299,8 @@ def _select_shape(x, dim, index):
     return ((*x.shape[:dim], index.size, *x.shape[dim + 1 :]) if x.ndim else ()), x.dtype
 
 
-_index_select = op("index_select(input, dim: int, index)", "scatter.index_select", prepare=_check_index_select,
+_index_select = op("index_select(input, dim: int, index)", "scatter.index_select", linear="input",
+                   prepare=_check_index_select,
                    input=lambda g, input_shape, dim, index:
                    g.new_zeros(input_shape).index_add(dim, index, g), shape=_select_shape,
                    doc="The slices of `input` along `dim` at the indices in `index` (an integer vector). Raises "
@@ -321,7 +343,8 @@ def _check_index_add(x, dim, index, src, alpha):
     return x, dim, index, src, int(alpha) if isinstance(alpha, float) and x.dtype.kind in "iub" else alpha
 
 
-_index_add = op("index_add(input, dim: int, index, source, *, alpha: number = 1)", "index.index_add", where=(),
+_index_add = op("index_add(input, dim: int, index, source, *, alpha: number = 1)", "index.index_add",
+                linear="input + source", where=(),
                 prepare=_check_index_add, input=lambda g: g,
                 source=lambda g, dim, index, alpha, source_shape: _slices_back(g, dim, index, alpha, source_shape),
                 shape=lambda x, *rest: (x.shape, x.dtype))  # fmt: skip
@@ -378,7 +401,7 @@ def _check_index_copy(x, dim, index, src):
     return x, dim, index, src
 
 
-_index_copy = op("index_copy(input, dim: int, index, source)", "scatter.index_copy", where=(),
+_index_copy = op("index_copy(input, dim: int, index, source)", "scatter.index_copy", linear="input + source", where=(),
                  prepare=_check_index_copy,
                  input=lambda g, dim, index: g.index_fill(dim, index, 0),
                  source=lambda g, dim, index, source_shape: _slices_back(g, dim, index, 1, source_shape),
@@ -408,7 +431,8 @@ def _check_index_fill(x, dim, index, value):
     return x, wrap_dim(dim, x.ndim), index, value
 
 
-_index_fill = op("index_fill(input, dim: int, index, value)", "scatter.index_fill", prepare=_check_index_fill, where=(),
+_index_fill = op("index_fill(input, dim: int, index, value)", "scatter.index_fill", linear="input + value",
+                 prepare=_check_index_fill, where=(),
                  input=lambda g, dim, index: g.index_fill(dim, index, 0),
                  value=lambda g, dim, index: (g - g.index_fill(dim, index, 0)).sum(),
                  shape=lambda x, *rest: (x.shape, x.dtype))  # fmt: skip
@@ -591,7 +615,7 @@ def _under_mask(g, mask, source_shape):
     return cat([found, g.new_zeros(math.prod(source_shape) - found.numel())]).reshape(source_shape)
 
 
-_masked_scatter = op("masked_scatter(input, mask, source)", "scatter.masked_scatter", where=(),
+_masked_scatter = op("masked_scatter(input, mask, source)", "scatter.masked_scatter", linear="input + source", where=(),
                      input=lambda g, mask: g.masked_fill(mask, 0),
                      source=lambda g, mask, source_shape: _under_mask(g, mask, source_shape),
                      shape=lambda x, *rest: (x.shape, x.dtype))  # fmt: skip

@@ -134,12 +134,14 @@ select_at, slice_at, new_axes_at = (
 
 place = op("embed_view(g, shape: any, shown: any, args: any)",
            lambda xp, g, shape, shown, args: kernels.place(xp, g, shape, shown.op.compiled.kernels[g.__class__], args),
+           linear="g",
            g=lambda g, shown, args: shown(g, *args), shape=lambda g, shape, shown, args: (shape, g.dtype), where=(),
            doc="Zeros of `shape` with `g` at the elements of the view: a view's derivative.")  # fmt: skip
-unfold_grad = op("unfold_grad(g, shape: any, dimension: int, size: int, step: int)", "shape.unfold_grad",
+unfold_grad = op("unfold_grad(g, shape: any, dimension: int, size: int, step: int)", "shape.unfold_grad", linear="g",
                   g=lambda g, dimension, size, step: _unfold(g, dimension, size, step),
                   shape=lambda g, shape, dimension, size, step: (shape, g.dtype), where=())  # fmt: skip
 _reshaped_copy = op("reshape(input, size: any)", lambda xp, x, size: xp.array(x, order="C").reshape(size),
+                    linear="input",
                     input=lambda g, input_shape: g.reshape(input_shape), backward_name="UnsafeViewBackward0",
                     shape=lambda x, size: (size, x.dtype), where=())  # fmt: skip
 

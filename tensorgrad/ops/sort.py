@@ -15,7 +15,7 @@ from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import I64, scalar_type
 from tensorgrad.errors import as_integer, wrap_dim
 from tensorgrad.ops.pick import pick, place
-from tensorgrad.ops.reduce import tie_of_all
+from tensorgrad.ops.reduce import tangent_of_ties, tie_of_all
 from tensorgrad.return_types import return_type
 from tensorgrad.tensor import Tensor
 
@@ -33,7 +33,7 @@ Sort, TopK = return_type("sort", "values", "indices"), return_type("topk", "valu
 _sort = op("sort_(input, dim: int, descending: bool)", "sort.sort", prepare=_wrap, backward_name="SortBackward0",
            shape=lambda x, dim, descending: [(x.shape, x.dtype), (x.shape, I64)],
            input=lambda g, indices, input_shape, dim: place(g, indices, input_shape, dim, False, False),
-           **_PAIR)  # fmt: skip
+           jvp=lambda input_t, indices, dim: pick(input_t, indices, dim, False), **_PAIR)  # fmt: skip
 
 
 @composite()
@@ -84,6 +84,7 @@ def _check_topk(x, k, dim, largest):
 _topk = op("topk_(input, k: int, dim: int, largest: bool)", "sort.topk", prepare=_check_topk,
            shape=lambda x, k, dim, largest: [(_resized(x.shape, dim, k), x.dtype), (_resized(x.shape, dim, k), I64)],
            input=lambda g, indices, input_shape, dim: place(g, indices, input_shape, dim, False, False),
+           jvp=lambda input_t, indices, dim: pick(input_t, indices, dim, False),
            backward_name="TopkBackward0", **_PAIR)  # fmt: skip
 
 
@@ -124,6 +125,7 @@ def _selection(signature: str, kernel: str, backward_name: str):
     return reduction(
         signature, kernel, backward_name=backward_name, shape=_selected_shape,
         input=lambda g, indices, input_shape, dim, keepdim: place(g, indices, input_shape, dim, not keepdim, False),
+        jvp=lambda input_t, indices, dim, keepdim: pick(input_t, indices, dim, not keepdim),
         **_PAIR,
     )  # fmt: skip
 
@@ -132,6 +134,7 @@ _kthvalue = _selection("kthvalue_(input, dim: int, keepdim: bool, k: int)", "sor
 _mode = _selection("mode_(input, dim: int, keepdim: bool)", "sort.mode", "ModeBackward0")
 _median = _selection("median_dim(input, dim: int, keepdim: bool, ignore_nan: bool)", "sort.median", "MedianBackward1")
 _median_all = op("median_all(input, ignore_nan: bool)", "sort.median_all", where=(), input=tie_of_all,
+                 jvp=tangent_of_ties,
                  shape=lambda x, ignore_nan: ((), x.dtype), backward_name="MedianBackward0")  # fmt: skip
 
 
@@ -426,7 +429,7 @@ def unique_consecutive(input: Tensor, return_inverse: bool = False, return_count
     return _chosen(_unique_consecutive(input, dim), return_inverse, return_counts)
 
 
-_bincount = op("bincount_(input, weights=None, minlength: int = 0)", "sort.bincount", where=(),
+_bincount = op("bincount_(input, weights=None, minlength: int = 0)", "sort.bincount", linear="weights", where=(),
                weights=no_derivative("bincount"))  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import tensorgrad as torch
 from tensorgrad.optim.optimizer import Optimizer
 from tensorgrad.optim.settings import as_scalar
+from tensorgrad.optim.sparse_rows import refuse
 from tensorgrad.optim.state import count, state_scalar
 from tensorgrad.tensor import Tensor
 
@@ -106,6 +107,7 @@ class Adafactor(Optimizer):
             for p in group["params"]:
                 if p.grad is None:
                     continue
+                refuse(p.grad, "Adafactor")
                 if p.is_complex():
                     raise RuntimeError("Adafactor does not support complex parameters")
                 state = self.state[p]

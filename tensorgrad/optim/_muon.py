@@ -11,6 +11,7 @@ import numpy as np
 import tensorgrad as torch
 from tensorgrad.optim.optimizer import Optimizer
 from tensorgrad.optim.settings import as_scalar
+from tensorgrad.optim.sparse_rows import refuse
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor, wrap
 
@@ -108,6 +109,7 @@ class Muon(Optimizer):
         return loss
 
     def _move(self, p: Tensor, group: dict[str, Any]) -> None:
+        refuse(p.grad, "Muon")  # type: ignore[arg-type]
         if p.is_complex():
             raise RuntimeError("Muon does not support complex parameters")
         grad: Any = p.grad

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 import tensorgrad as torch
 from tensorgrad.optim import flags
 from tensorgrad.optim.checks import check, check_lr
@@ -91,6 +93,18 @@ class Adagrad(Elementwise):
             return torch.full_like(p, complex(start, start) if p.is_complex() else start)
 
         return {"step": starts_at(0, group), "sum": sum_at_start}
+
+    def _step_sparse(self, p: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
+        if group["weight_decay"] != 0:
+            raise RuntimeError("weight_decay option is not compatible with sparse gradients")
+        from tensorgrad.optim.sparse_rows import move, stored
+
+        state = self.state[p]
+        n = self._coefficients(group, self._count(state, group))
+        place, g = stored(grad)
+        move(state["sum"], place, g * g)
+        change = g / (np.sqrt(state["sum"]._array[place]) + n.eps) * float(n.rate)
+        move(p, place, change if n.maximize else -change)
 
     @staticmethod
     def _coefficients(group: dict[str, Any], t: float) -> Coefficients:

@@ -27,6 +27,7 @@ from tensorgrad.optim.optimizer import Optimizer, run_hooked
 from tensorgrad.optim.settings import Settings
 from tensorgrad.optim.state import begin, count
 from tensorgrad.settings import SETTINGS
+from tensorgrad.storage.sparse import SparseArray
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor
 
@@ -78,6 +79,7 @@ class Elementwise(Optimizer):
 
     _count: ClassVar[Callable[..., Any]] = staticmethod(count)  # _count(state, group) counts a step and returns t
     _kernel_name = ""  # of a kernel that does the same for lists (kernels/numba/table.py, kernels/cuda/table.py)
+    _refuses_sparse = ""  # the error for sparse gradients, if it says more than that they are not supported
     _complex_as_pairs = True  # whether real and imaginary parts of complex parameters are moved separately
     _flags: ClassVar[flags.Flags] = flags.Flags({}, state_scalars=())
 
@@ -157,6 +159,9 @@ class Elementwise(Optimizer):
             if grad is None:
                 continue
             x = p._array
+            if grad._array.__class__ is not x.__class__ and isinstance(grad._array, SparseArray):
+                self._step_sparse(p, grad, group)
+                continue
             if starts:
                 state = states[p]
                 first = state.get(names[0]) is None
@@ -184,6 +189,10 @@ class Elementwise(Optimizer):
         if moves:
             row.ready(moves)
         return None
+
+    def _step_sparse(self, p: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
+        """Moves a parameter whose gradient is sparse. Raises: RuntimeError, unless a subclass can do it."""
+        raise RuntimeError(self._refuses_sparse or f"{type(self).__name__} does not support sparse gradients")
 
     def _settings_of(self, i: int, group: dict[str, Any]) -> Settings:
         settings = self._settings.get(i)

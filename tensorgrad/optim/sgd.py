@@ -85,6 +85,28 @@ class SGD(Elementwise):
         }  # fmt: skip
         super().__init__(params, defaults)
 
+    def _step_sparse(self, p: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
+        if group["weight_decay"] != 0:
+            raise RuntimeError(
+                "add(sparse, dense) is not supported. Use add(dense, sparse) instead. (SGD: weight_decay would make "
+                "sparse gradients dense.)"
+            )
+        from tensorgrad.optim.sparse_rows import move, stored
+
+        with torch.no_grad():
+            grad = (-grad if group["maximize"] else grad).coalesce()
+            if group["momentum"]:
+                state = self.state[p]
+                buffer = state.get("momentum_buffer")
+                if buffer is None:
+                    buffer = grad.clone()
+                else:
+                    buffer = buffer * group["momentum"] + grad * (1 - group["dampening"])
+                state["momentum_buffer"] = buffer
+                grad = grad + buffer * group["momentum"] if group["nesterov"] else buffer
+        place, g = stored(grad)
+        move(p, place, g * -float(group["lr"]))
+
     def _initial_state(self, group: dict[str, Any]) -> dict[str, Any]:
         return {"momentum_buffer": lambda p: torch.empty_like(p.grad)} if group["momentum"] else {}
 

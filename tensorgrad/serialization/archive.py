@@ -253,10 +253,10 @@ class Entry(NamedTuple):
 
 
 class Reader:
-    """Reads the entries of an archive.
+    """Reads the entries of an archive of PyTorch's.
 
     Raises: UnpicklingError for anything that PyTorch never writes: compressed, encrypted or duplicate entries, entries
-    whose total size exceeds that of the file, or no `data.pkl`.
+    whose total size exceeds that of the file, or entries outside of a folder.
     """
 
     def __init__(self, file):
@@ -269,12 +269,14 @@ class Reader:
             self._read_table()
         except (struct.error, IndexError) as error:
             raise UnpicklingError(f"the file is damaged: its table of contents is garbled ({problem(error)})") from None
-        found = [name for name in self.entries if name.count("/") == 1 and name.endswith("/data.pkl")]
-        if len(found) != 1:
-            raise UnpicklingError("the file is a zip archive, but not a checkpoint: it has no data.pkl")
-        self.prefix = found[0].removesuffix("data.pkl")
-        if f"{self.prefix}constants.pkl" in self.entries:
-            raise UnpicklingError("the file is a TorchScript program, which cannot be loaded: only saved tensors can")
+        self.prefix = self._find_prefix()
+
+    def _find_prefix(self) -> str:
+        """The folder that all entries of interest are in, with a slash at its end."""
+        folder, slash, _ = next(iter(self.entries), "").partition("/")
+        if not slash:
+            raise UnpicklingError("the file is a zip archive, but PyTorch did not write it: it has no folder")
+        return folder + slash
 
     def _read_table(self) -> None:
         """Reads the entries. (Not with `zipfile`, which uses a kilobyte for each, however small it is in the file.)"""
@@ -347,6 +349,19 @@ class Reader:
             view[done : done + len(chunk)] = chunk
             done += len(chunk)
         return content
+
+
+class CheckpointReader(Reader):
+    """Reads the entries of what `torch.save` wrote. Raises: UnpicklingError also if there is no `data.pkl`."""
+
+    def _find_prefix(self) -> str:
+        found = [name for name in self.entries if name.count("/") == 1 and name.endswith("/data.pkl")]
+        if len(found) != 1:
+            raise UnpicklingError("the file is a zip archive, but not a checkpoint: it has no data.pkl")
+        prefix = found[0].removesuffix("data.pkl")
+        if f"{prefix}constants.pkl" in self.entries:
+            raise UnpicklingError("the file is a TorchScript program, which cannot be loaded: only saved tensors can")
+        return prefix
 
 
 def _entry(table: bytes, at: int, shift: int) -> tuple[int, str, Entry]:

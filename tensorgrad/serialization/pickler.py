@@ -11,6 +11,7 @@ from tensorgrad.nn.module import PYTORCHS_STATE, Module
 from tensorgrad.nn.parameter import Buffer, Parameter, is_lazy
 from tensorgrad.ops.pytorch.storage_values import TypedStorage, UntypedStorage
 from tensorgrad.serialization.names import pytorch_name
+from tensorgrad.serialization.sparse import layout_named, parts_of
 from tensorgrad.serialization.tables import STORAGE_NAMES, Global, named
 from tensorgrad.size import Size
 from tensorgrad.storage.stubs import Storage
@@ -115,6 +116,9 @@ def _tensor(tensor: Tensor) -> tuple:
             dtype, tuple(tensor.shape), tensor.stride(), tensor.requires_grad,
         )  # fmt: skip
     args: tuple
+    if tensor.layout is not layouts.strided:
+        function = named("torch._utils", "_rebuild_sparse_tensor")
+        return function, (_Call(named("torch.serialization", "_get_layout"), (layout_named(tensor),)), parts_of(tensor))
     geometry = tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.requires_grad, hooks
     name = STORAGE_NAMES.get(dtype.name)
     if name is None:

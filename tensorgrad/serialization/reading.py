@@ -35,7 +35,7 @@ def read(f: Any, map_location: Any, weights_only: bool, mapped: bool, options: d
         magic = file.read(4)
         file.seek(start)
         if magic == b"PK\x03\x04":
-            return _load_archive(archive.Reader(file), place, weights_only, options, f if mapped else None)
+            return _load_archive(archive.CheckpointReader(file), place, weights_only, options, f if mapped else None)
         if mapped:
             raise RuntimeError("mmap can only be used with files in the zip format, which torch.save writes since 1.6")
         return _load_legacy(file.read(), place, weights_only, options)
@@ -44,7 +44,7 @@ def read(f: Any, map_location: Any, weights_only: bool, mapped: bool, options: d
 def names_refused(f: Any) -> list[str]:
     """Returns the names in a file that are neither known nor declared safe."""
     with opened(f) as file:
-        machine = Skim(archive.Reader(file).read("data.pkl"), lambda reference: None, named_safe())
+        machine = Skim(archive.CheckpointReader(file).read("data.pkl"), lambda reference: None, named_safe())
     machine.load()
     return sorted(machine.names)
 
@@ -96,7 +96,7 @@ def _default_order() -> bytes:
     return (sys.byteorder if chosen.name == "NATIVE" else chosen.name.lower()).encode()
 
 
-def _load_archive(reader: archive.Reader, place: _Places, weights_only: bool, options: dict, mapped):
+def _load_archive(reader: archive.CheckpointReader, place: _Places, weights_only: bool, options: dict, mapped):
     order = bytes(reader.read("byteorder")) if reader.has("byteorder") else _default_order()
     if order not in (b"little", b"big"):
         raise pickle.UnpicklingError(f"unknown byte order {described(order)}")

@@ -156,6 +156,12 @@ def _rebuild_meta_tensor_no_storage(dtype, size, stride, requires_grad) -> Tenso
     return wrap(MetaArray.empty(size, dtype.numpy, strides)).requires_grad_(requires_grad is True)
 
 
+def _rebuild_sparse_tensor(layout, data) -> Tensor:
+    from tensorgrad.serialization.sparse import rebuild
+
+    return rebuild(layout, data)
+
+
 def _rebuild_parameter(data, requires_grad, hooks):
     from tensorgrad.nn import Parameter
 
@@ -199,7 +205,7 @@ def _layout(name):
 
     found = getattr(layouts, name.removeprefix("torch."), None) if type(name) is str else None
     if not isinstance(found, layouts.layout):
-        raise ValueError(f"only dense tensors are supported, not the layout {described(name)}")
+        raise ValueError(f"there is no layout {described(name)}")
     return found
 
 
@@ -208,6 +214,7 @@ REBUILD: dict[str, Any] = {
     "torch._utils._rebuild_tensor_v2": _rebuild_tensor_v2,
     "torch._utils._rebuild_tensor_v3": _rebuild_tensor_v3,
     "torch._utils._rebuild_meta_tensor_no_storage": _rebuild_meta_tensor_no_storage,
+    "torch._utils._rebuild_sparse_tensor": _rebuild_sparse_tensor,
     "torch._utils._rebuild_parameter": _rebuild_parameter,
     "torch._utils._rebuild_parameter_with_state": _rebuild_parameter_with_state,
     "torch._tensor._rebuild_from_type_v2": _rebuild_from_type_v2,

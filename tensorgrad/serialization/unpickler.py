@@ -17,10 +17,13 @@ from collections.abc import Callable
 from pickle import UnpicklingError
 from typing import Any, NoReturn
 
+import numpy as np
+
 from tensorgrad import devices, dtypes, layouts
 from tensorgrad.nn.parameter import Buffer, Parameter
 from tensorgrad.ops.pytorch.storage_values import TypedStorage, UntypedStorage
 from tensorgrad.serialization.describe import described, problem
+from tensorgrad.serialization.sparse import rebuild as rebuild_sparse
 from tensorgrad.serialization.tables import REBUILD, STORAGE_TYPES, NoPlace, set_state
 from tensorgrad.size import Size
 from tensorgrad.storage.stubs import Storage
@@ -76,6 +79,7 @@ class Restricted:
         self.beyond: dict[int, Any] = {}  # values memoized out of order
         self.hashes: dict[int, list] = {}  # keys by their hash, for types whose hashes a file can choose
         self.held: dict[int, Storage] = {}  # the storages of the values
+        self.copies: dict[tuple, tuple] = {}  # of sparse tensors' indices, by the memory that they were copied from
         self.taken, self.free = 0, FREE + outside - PER_BYTE * start
 
     def load(self):
@@ -89,7 +93,7 @@ class Restricted:
         except Exception as error:  # a damaged file can trigger any of Python's errors
             raise UnpicklingError(f"the file is damaged or not a checkpoint ({problem(error)})") from error
         finally:  # break reference cycles: memoized values may refer to this object
-            self.stack, self.memo, self.beyond, self.hashes = [], [], {}, {}
+            self.stack, self.memo, self.beyond, self.hashes, self.copies = [], [], {}, {}, {}
 
     def _run(self):
         data, stop, table = self.data, len(self.data), self.table
@@ -481,13 +485,29 @@ def _device(m: Restricted, kind, index=None):
     return devices.device(kind, index)
 
 
+def _sparse(m: Restricted, layout, data):
+    """A sparse tensor. Its indices are copied: once, if several tensors have the same."""
+
+    def copy(array):
+        memory = array.ctypes.data, array.dtype, array.shape, array.strides
+        if memory not in m.copies:
+            m.take(REBUILT + array.nbytes)
+            m.copies[memory] = array, np.array(array)
+        return m.copies[memory][1]
+
+    m.take(REBUILT)
+    if isinstance(data, tuple):  # for the time that the checks take
+        m.take(sum(part._array.nbytes // 8 for part in data if isinstance(part, Tensor)))
+    return rebuild_sparse(layout, data, copy)
+
+
 def _rebuilt(name: str, function: Callable) -> Callable:
     cost = META if "meta" in name else REBUILT
 
     def rebuild(m: Restricted, *args):
         m.take(cost + sum(len(a) * COPIED[type(a)] for a in args if type(a) in COPIED))
         made = function(*args)
-        if isinstance(made, Tensor) and made.device.type != "meta":
+        if isinstance(made, Tensor) and made.device.type != "meta" and made.layout is layouts.strided:
             m.hold(made._storage, made._storage.nbytes())  # a new storage, if conjugation or negation was computed
         return made
 
@@ -522,6 +542,7 @@ CALLS: dict[int, Callable] = {
     id(devices.device): _device,
     **{id(value): checked for value, checked in _BUILTINS.values()},  # type: ignore[misc]
     **{id(function): _rebuilt(name, function) for name, function in REBUILD.items()},
+    id(REBUILD["torch._utils._rebuild_sparse_tensor"]): _sparse,
 }
 
 

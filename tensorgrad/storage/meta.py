@@ -21,7 +21,7 @@ class MetaArray:
     own. (Its addresses are imaginary; NumPy only computes with them.)
     """
 
-    __slots__ = ("phantom",)
+    __slots__ = ("__weakref__", "phantom")
 
     def __init__(self, phantom: np.ndarray):
         self.phantom = phantom

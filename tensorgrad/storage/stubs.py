@@ -1,8 +1,8 @@
 """The interface of a device, and the tables that find its implementation.
 
-**The class of the array is the device.** A device is a subclass of `Storage` with an `array_type`: defining it and
-passing it to `register` is all that the rest of the package needs. A storage object itself is small: the array that
-owns the bytes, and a version that every in-place write increments, shared by all views.
+**The class of the array is the device**, and the layout. A device is a subclass of `Storage` with an `array_type`:
+defining it and passing it to `register` is all that the rest of the package needs. A storage object itself is small:
+the array that owns the bytes, and a version that every in-place write increments, shared by all views.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tensorgrad import devices
+from tensorgrad import devices, layouts
 from tensorgrad.system.per_thread import PerThread
 
 
@@ -49,6 +49,9 @@ class Storage:
     version: Any
     shown: Any  # a weak reference to the `UntypedStorage` handed to the program, if any (ops/storage_values.py)
     device_type: ClassVar[str]  # "cpu", "cuda", ...
+    layout: ClassVar[layouts.layout] = layouts.strided
+    backend: ClassVar[str]  # the name that kernels are registered for: the device type, or that of another layout
+    folder: ClassVar[str]  # of kernels/: where `OWN[backend]` says which file and function
     array_type: ClassVar[type]  # the class of a tensor's `_array` on this device
     xp: ClassVar[Any] = None  # the NumPy-like module that `kernels/array/` uses; None: only registered kernels run
     several: ClassVar[bool] = (
@@ -133,6 +136,15 @@ class Storage:
         """Returns the offset in bytes of the first element of `array`, a view of this storage."""
         return 0
 
+    def geometry(self, array) -> Any:
+        """Returns what `view` needs to make `array`, a view of this storage, again: shape, strides and offset."""
+        return array.shape, array.strides, self.offset_of(array)
+
+    def view(self, geometry, dtype: np.dtype):
+        """Creates a view of this storage's memory (or of a copy of it) from the geometry of another one."""
+        shape, strides, offset = geometry
+        return self.strided(shape, strides, offset, dtype)
+
     # --- derived ---
 
     @property
@@ -186,13 +198,21 @@ class _Table(dict):
 
 STORAGES: dict[Any, type[Storage]] = _Table()  # array class -> storage class
 BY_DEVICE: dict[str, type[Storage]] = {}  # device type -> storage class
+BACKENDS: set[str] = set()  # what kernels can be registered for: types of devices, and names of other layouts
 LOADERS: dict[str, Callable[[], type[Storage]]] = {}  # device type -> function that registers its storage on first use
 
 
 def register(cls: type[Storage]) -> type[Storage]:
-    """Registers a device. Use as a decorator on its `Storage` class."""
+    """Registers a device, or a layout on a device. Use as a decorator on its `Storage` class."""
     devices.TYPES.add(cls.device_type)
-    STORAGES[cls.array_type] = BY_DEVICE[cls.device_type] = cls
+    STORAGES[cls.array_type] = cls
+    if cls.layout is layouts.strided:
+        BY_DEVICE[cls.device_type] = cls
+        cls.backend = cls.device_type
+    else:
+        cls.backend = cls.layout.name
+    cls.folder = getattr(cls, "folder", cls.backend)
+    BACKENDS.add(cls.backend)
     return cls
 
 

@@ -24,7 +24,14 @@ def loaded(module: ModuleType) -> dict[str, Any]:
     return vars(ModuleType)["__dict__"].__get__(module)
 
 
-class _Whole(ModuleType):
+class _ByName(ModuleType):
+    """A module that is pickled by name. Programs that send functions to other processes pickle what those refer to."""
+
+    def __reduce__(self) -> tuple:
+        return import_module, (self.__name__,)
+
+
+class _Whole(_ByName):
     def __dir__(self) -> list[str]:
         return loaded(self)["__dir__"]()
 
@@ -53,7 +60,7 @@ def whole(name: str) -> None:
     sys.modules[name].__class__ = _Whole
 
 
-class _Later(ModuleType):
+class _Later(_ByName):
     """A module that has not run yet. (Module metadata, such as `__name__`, can be read and set without running it.)"""
 
     def __getattribute__(self, name: str) -> Any:

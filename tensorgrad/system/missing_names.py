@@ -14,14 +14,14 @@ ONLY_IN_TORCH: dict[str, str] = {
         AVG AggregationType AliasDb AnyType Argument ArgumentSpec AwaitType BenchmarkConfig
         BenchmarkExecutionStats Block BoolType BufferDict CallStack Capsule ClassType Code CompilationUnit
         CompleteArgumentSpec ComplexType ConcreteModuleType ConcreteModuleTypeBuilder DeepCopyMemoTable
-        DeserializationStorageContext DeviceObjType DictType DisableTorchFunction DisableTorchFunctionSubclass
+        DeserializationStorageContext DeviceObjType DictType
         DispatchKey DispatchKeySet EnumType ErrorReport Event ExcludeDispatchKeyGuard ExecutionPlan FatalError
         FileCheck FloatType FunctionSchema Future FutureType Gradient Graph GraphExecutorState IODescriptor
         InferredType IntType InterfaceType JITException ListType LiteScriptModule LockingLogger LoggerBase
         ModuleDict Node NoneType NoopLogger NumberType OperatorInfo OptionalType ParameterDict PyObjectType
-        PyTorchFileReader PyTorchFileWriter QInt32Storage QInt8Storage QUInt2x4Storage QUInt4x2Storage
+        PyTorchFileWriter QInt32Storage QInt8Storage QUInt2x4Storage QUInt4x2Storage
         QUInt8Storage RRefType SUM ScriptClass ScriptClassFunction ScriptDict ScriptDictIterator
-        ScriptDictKeyIterator ScriptFunction ScriptList ScriptListIterator ScriptMethod ScriptModule
+        ScriptDictKeyIterator ScriptFunction ScriptList ScriptListIterator ScriptMethod
         ScriptModuleSerializer ScriptObject ScriptObjectProperty SerializationStorageContext StaticModule
         Storage StorageBase Stream StreamObjType StringType SymBool SymBoolType SymFloat SymInt SymIntType Tag
         TensorType ThroughputBenchmark TracingState TupleType Type UnionType Use Value ao
@@ -34,7 +34,7 @@ ONLY_IN_TORCH: dict[str, str] = {
         fake_quantize_per_tensor_affine fbgemm_linear_fp16_weight fbgemm_linear_fp16_weight_fp32_activation
         fbgemm_linear_int8_weight fbgemm_linear_int8_weight_fp32_activation fbgemm_linear_quantize_weight
         fbgemm_pack_gemm_matrix_fp16 fbgemm_pack_quantized_matrix float4_e2m1fn_x2 float8_e4m3fn float8_e4m3fnuz
-        float8_e5m2 float8_e5m2fnuz float8_e8m0fnu fork fused_moving_avg_obs_fake_quant futures
+        float8_e5m2 float8_e5m2fnuz float8_e8m0fnu fork fused_moving_avg_obs_fake_quant
         get_autocast_ipu_dtype get_autocast_xla_dtype has_lapack has_mkl has_openmp has_spectral hsmm hspmm
         import_ir_module import_ir_module_from_buffer indices_copy init_num_threads int1 int2 int3 int4 int5
         int6 int7 int_repr is_autocast_ipu_enabled is_autocast_xla_enabled is_vulkan_available library
@@ -67,8 +67,8 @@ ONLY_IN_TORCH: dict[str, str] = {
         reset_peak_host_memory_stats sparse tunable use_mem_pool
     """,
     "distributed": """
-        AllToAllOptions AllreduceCoalescedOptions AllreduceOptions BarrierOptions BroadcastOptions BuiltinCommHookType
-        GatherOptions GradBucket GroupName Logger ProcessGroupGloo RankType ReduceOptions ReduceScatterOptions Reducer
+        AllToAllOptions AllreduceCoalescedOptions AllreduceOptions BarrierOptions BroadcastOptions
+        GatherOptions GroupName Logger ProcessGroupGloo RankType ReduceOptions ReduceScatterOptions Reducer
         ScatterOptions algorithms autograd breakpoint c10d_logger config remote_device rpc
     """,
     "jit": """

@@ -2,64 +2,456 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict
-from collections.abc import Callable
+from collections import OrderedDict, defaultdict, deque, namedtuple
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from tensorgrad.return_types import all_return_types
+from tensorgrad.size import Size
 
-class TreeSpec(NamedTuple):
-    """Describes the nesting of leaves: a container's type (None for a leaf), its keys or context, and its children."""
+PyTree = Any
+Context = Any
+FlattenFn = Callable[[Any], tuple[list, Any]]
+UnflattenFn = Callable[[Iterable, Any], Any]
+
+
+# --- keys: the steps of the way to a leaf ----------------------------------------------------------------------------
+
+
+class SequenceKey(NamedTuple):
+    """The step to an item of a list or tuple."""
+
+    idx: int
+
+    def __str__(self) -> str:
+        return f"[{self.idx!r}]"
+
+    def get(self, sequence: Any) -> Any:
+        """The item."""
+        return sequence[self.idx]
+
+
+class MappingKey(NamedTuple):
+    """The step to a value of a dict."""
+
+    key: Any
+
+    def __str__(self) -> str:
+        return f"[{self.key!r}]"
+
+    def get(self, mapping: Any) -> Any:
+        """The value."""
+        return mapping[self.key]
+
+
+class GetAttrKey(NamedTuple):
+    """The step to an attribute."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f".{self.name}"
+
+    def get(self, obj: Any) -> Any:
+        """The attribute."""
+        return getattr(obj, self.name)
+
+
+KeyEntry = SequenceKey | MappingKey | GetAttrKey
+KeyPath = tuple[KeyEntry, ...]
+
+
+def keystr(kp: KeyPath) -> str:
+    """Returns the way to a leaf as Python writes it.
+
+    >>> from tensorgrad.utils._pytree import keystr, tree_leaves_with_path
+    >>> [keystr(path) for path, _ in tree_leaves_with_path({"a": [1, 2]})]
+    ["['a'][0]", "['a'][1]"]
+    """
+    return "".join(map(str, kp))
+
+
+def key_get(obj: Any, kp: KeyPath) -> Any:
+    """Returns what is at the end of a way."""
+    for key in kp:
+        obj = key.get(obj)
+    return obj
+
+
+# --- containers ------------------------------------------------------------------------------------------------------
+
+
+class NodeDef(NamedTuple):
+    """How a kind of container is taken apart and put together."""
 
     type: Any
-    context: Any
-    children: tuple
-
-    @property
-    def num_leaves(self) -> int:
-        """The number of leaves."""
-        return 1 if self.type is None else sum(child.num_leaves for child in self.children)
+    flatten_fn: FlattenFn
+    unflatten_fn: UnflattenFn
+    flatten_with_keys_fn: Callable | None
 
 
-LeafSpec = TreeSpec(None, None, ())
-_registered: dict[type, tuple[Callable, Callable]] = {}
+def is_namedtuple_class(cls: Any) -> bool:
+    """Returns whether a class was made by `namedtuple`, or derives from one that was."""
+    fields = getattr(cls, "_fields", None)
+    return (
+        isinstance(cls, type)
+        and issubclass(cls, tuple)
+        and type(fields) is tuple
+        and all(type(name) is str for name in fields)
+    )
 
 
-def register_pytree_node(cls: type, flatten_fn: Callable, unflatten_fn: Callable, **options: Any) -> None:
+def is_namedtuple_instance(obj: Any) -> bool:
+    """Returns whether a value is a named tuple."""
+    return is_namedtuple_class(type(obj))
+
+
+def is_namedtuple(obj: Any) -> bool:
+    """Returns whether a value is a named tuple, or a class of named tuples."""
+    return is_namedtuple_class(obj if isinstance(obj, type) else type(obj))
+
+
+def _sequence(values: Any, context: Any) -> NodeDef:
+    """The row of a kind of sequence, from its constructor `values(children, context)` and its context."""
+    return NodeDef(None, lambda tree: (list(tree), context(tree)), values, _with_indices(context))
+
+
+def _with_indices(context: Any) -> Callable:
+    return lambda tree: ([(SequenceKey(i), child) for i, child in enumerate(tree)], context(tree))
+
+
+def _mapping(values: Any, context: Any) -> NodeDef:
+    """The row of a kind of dict."""
+    return NodeDef(
+        None,
+        lambda tree: (list(tree.values()), context(tree)),
+        values,
+        lambda tree: ([(MappingKey(key), child) for key, child in tree.items()], context(tree)),
+    )
+
+
+def _nothing(tree: Any) -> None:
+    return None
+
+
+SUPPORTED_NODES: dict[Any, NodeDef] = {
+    tuple: _sequence(lambda children, context: tuple(children), _nothing),
+    list: _sequence(lambda children, context: list(children), _nothing),
+    dict: _mapping(lambda children, keys: dict(zip(keys, children, strict=True)), list),
+    namedtuple: NodeDef(
+        None,
+        lambda tree: (list(tree), type(tree)),
+        lambda children, cls: cls(*children),
+        lambda tree: ([(GetAttrKey(name), child) for name, child in zip(tree._fields, tree, strict=True)], type(tree)),
+    ),
+    OrderedDict: _mapping(lambda children, keys: OrderedDict(zip(keys, children, strict=True)), list),
+    defaultdict: _mapping(
+        lambda children, context: defaultdict(context[0], zip(context[1], children, strict=True)),
+        lambda tree: [tree.default_factory, list(tree)],
+    ),
+    Size: _sequence(lambda children, context: Size(children), _nothing),
+    deque: _sequence(lambda children, longest: deque(children, maxlen=longest), lambda tree: tree.maxlen),
+}
+for _kind, _definition in SUPPORTED_NODES.items():
+    SUPPORTED_NODES[_kind] = _definition._replace(type=_kind)
+_registered: set[type] = set()
+# Serialized names, and what turns contexts into JSON and back, where it is not what JSON itself does.
+_names: dict[Any, str] = {}
+_contexts: dict[Any, tuple[Callable, Callable]] = {
+    namedtuple: (lambda cls: f"{cls.__module__}.{cls.__qualname__}", lambda name: _named(name)),
+    defaultdict: (
+        lambda context: [context[0] and f"{context[0].__module__}.{context[0].__qualname__}", context[1]],
+        lambda context: [context[0] and _named(context[0]), context[1]],
+    ),
+}
+
+
+def register_pytree_node(
+    cls: type,
+    flatten_fn: FlattenFn,
+    unflatten_fn: UnflattenFn,
+    *,
+    serialized_type_name: str | None = None,
+    to_dumpable_context: Callable | None = None,
+    from_dumpable_context: Callable | None = None,
+    flatten_with_keys_fn: Callable | None = None,
+) -> None:
     """Registers a container type with the functions of this module.
 
     Args:
         cls: the container type; subclasses are not included.
         flatten_fn: `flatten_fn(value)` returns `(children, context)`.
         unflatten_fn: `unflatten_fn(children, context)` rebuilds the value.
-        options: accepted for compatibility and ignored.
+        serialized_type_name: its name in `treespec_dumps`.
+        to_dumpable_context: makes a context something that JSON can hold, for `treespec_dumps`.
+        from_dumpable_context: the reverse.
+        flatten_with_keys_fn: `flatten_with_keys_fn(value)` returns `([(key, child), ...], context)`.
+
+    Raises:
+        ValueError: If the type is registered, or only one of the two functions of contexts is given.
+
+    >>> from tensorgrad.utils._pytree import register_pytree_node, tree_leaves
+    >>> class Pair:
+    ...     def __init__(self, first, second):
+    ...         self.both = [first, second]
+    >>> register_pytree_node(Pair, lambda pair: (pair.both, None), lambda both, _: Pair(*both))
+    >>> tree_leaves([Pair(1, 2), 3])
+    [1, 2, 3]
     """
-    _registered[cls] = flatten_fn, unflatten_fn
+    if cls in SUPPORTED_NODES:
+        raise ValueError(f"{cls} is already registered as pytree node.")
+    if (to_dumpable_context is None) is not (from_dumpable_context is None):
+        raise ValueError(f"Both to_dumpable_context and from_dumpable_context for {cls} must be None or registered.")
+    SUPPORTED_NODES[cls] = NodeDef(cls, flatten_fn, unflatten_fn, flatten_with_keys_fn)
+    _registered.add(cls)
+    if serialized_type_name is not None:
+        _names[cls] = serialized_type_name
+    if to_dumpable_context is not None and from_dumpable_context is not None:
+        _contexts[cls] = to_dumpable_context, from_dumpable_context
 
 
-def _children(value: Any) -> tuple[list, Any] | None:
-    """Returns the children of a container and the context needed to rebuild it, or None for a leaf."""
-    kind = type(value)
-    if kind in _registered:
-        children, context = _registered[kind][0](value)
-        return list(children), context
-    if kind in (dict, OrderedDict):
-        return list(value.values()), list(value)
-    if kind is defaultdict:
-        return list(value.values()), (value.default_factory, list(value))
-    if isinstance(value, tuple) or kind is list:
-        return list(value), None
-    return None
+def _register_pytree_node(cls: type, flatten_fn: Any, unflatten_fn: Any, *ignored: Any, **options: Any) -> None:
+    """The former name of `register_pytree_node`."""
+    register_pytree_node(cls, flatten_fn, unflatten_fn, **options)
 
 
-def _rebuilt(spec: TreeSpec, children: list) -> Any:
-    kind = spec.type
-    if kind in _registered:
-        return _registered[kind][1](children, spec.context)
-    if kind in (dict, OrderedDict):
-        return kind(zip(spec.context, children))
-    if kind is defaultdict:
-        return defaultdict(spec.context[0], zip(spec.context[1], children))
-    return kind(*children) if hasattr(kind, "_fields") else kind(children)
+def _deregister_pytree_node(cls: type) -> None:
+    """Undoes `register_pytree_node`. Raises: KeyError if the type is not registered."""
+    _registered.remove(cls)
+    del SUPPORTED_NODES[cls]
+    _names.pop(cls, None)
+    _contexts.pop(cls, None)
+
+
+def _get_node_type(tree: Any) -> Any:
+    """Returns the kind of container that a value is: its type, or `namedtuple`."""
+    kind = type(tree)
+    return namedtuple if kind not in SUPPORTED_NODES and is_namedtuple_class(kind) else kind
+
+
+def _row(kind: Any) -> NodeDef | None:
+    """Returns the row of a kind of container. Named results of ops get theirs when they are first seen."""
+    row = SUPPORTED_NODES.get(kind)
+    if row is None and kind in all_return_types:
+        row = SUPPORTED_NODES[kind] = _sequence(lambda children, context: kind(children), _nothing)._replace(type=kind)
+    return row
+
+
+def tree_is_leaf(tree: Any, is_leaf: Callable | None = None) -> bool:
+    """Returns whether a value is a leaf: not a container, or one for which `is_leaf` returns True."""
+    return (is_leaf is not None and is_leaf(tree)) or _row(_get_node_type(tree)) is None
+
+
+_is_leaf = tree_is_leaf
+
+
+# --- descriptions ----------------------------------------------------------------------------------------------------
+
+
+class TreeSpec:
+    """Describes the nesting of leaves: a container's type (None for a leaf), its context, and its children."""
+
+    __slots__ = ("children_specs", "context", "num_children", "num_leaves", "num_nodes", "type")
+
+    def __init__(self, type: Any, context: Any, children_specs: Iterable[TreeSpec]):
+        self.type, self.context, self.children_specs = type, context, list(children_specs)
+        self.num_children = len(self.children_specs)
+        self.num_nodes = 1 + sum(child.num_nodes for child in self.children_specs)
+        self.num_leaves = 1 if type is None else sum(child.num_leaves for child in self.children_specs)
+
+    def children(self) -> list[TreeSpec]:
+        """Returns the descriptions of the children."""
+        return list(self.children_specs)
+
+    def child(self, index: int) -> TreeSpec:
+        """Returns the description of one child."""
+        return self.children_specs[index]
+
+    def is_leaf(self) -> bool:
+        """Returns whether this describes a leaf."""
+        return self.type is None
+
+    def unflatten(self, leaves: Iterable) -> Any:
+        """Returns `tree_unflatten(leaves, self)`."""
+        return tree_unflatten(leaves, self)
+
+    def flatten_up_to(self, tree: Any) -> list:
+        """Flattens a value just as far as this description goes.
+
+        Raises:
+            ValueError: If the value differs in the type, length or keys of a container.
+        """
+        if self.type is None:
+            return [tree]
+        kind = _get_node_type(tree)
+        dicts = (dict, OrderedDict, defaultdict)
+        if kind is not self.type and not (kind in dicts and self.type in dicts):
+            raise ValueError(f"Node type mismatch; expected {self.type!r}, but got {kind!r}.")
+        children, context = SUPPORTED_NODES[kind].flatten_fn(tree)
+        children = list(children)
+        if kind in dicts:
+            wanted = self.context[1] if self.type is defaultdict else self.context
+            missing, extra = set(wanted) - set(tree), set(tree) - set(wanted)
+            if missing or extra:
+                told = f"; missing key(s): {missing}" * bool(missing) + f"; extra key(s): {extra}" * bool(extra)
+                raise ValueError(f"Node keys mismatch{told}.")
+            children = [tree[key] for key in wanted]
+        elif len(children) != self.num_children:
+            raise ValueError(f"Node arity mismatch; expected {self.num_children}, but got {len(children)}.")
+        elif context != self.context and kind is not deque:  # of a deque: its greatest length
+            raise ValueError(f"Node context mismatch for custom node type {self.type!r}.")
+        return [
+            leaf
+            for spec, child in zip(self.children_specs, children, strict=True)
+            for leaf in spec.flatten_up_to(child)
+        ]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, TreeSpec):
+            return NotImplemented
+        mine = self.type, self.context, self.children_specs
+        return self is other or mine == (other.type, other.context, other.children_specs)
+
+    def __hash__(self) -> int:
+        return hash((self.type, tuple(self.children_specs)))
+
+    def __repr__(self) -> str:
+        return self._shown(0)
+
+    def _shown(self, indent: int) -> str:
+        if self.type is None:
+            return "*"
+        children = [child._shown(indent + 2) for child in self.children_specs]
+        inside = (",\n" + " " * (indent + 2)).join(children)
+        return f"TreeSpec({self.type.__name__}, {self.context}, [{inside}])"
+
+    def __reduce__(self) -> tuple:
+        return TreeSpec, (self.type, self.context, self.children_specs)
+
+
+class _LeafType(type):
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, TreeSpec) and value.is_leaf()
+
+
+class LeafSpec(TreeSpec, metaclass=_LeafType):
+    """Describes a leaf. `LeafSpec()` is `treespec_leaf()`."""
+
+    __slots__ = ()
+
+    def __new__(cls) -> Any:
+        return _LEAF
+
+
+_LEAF = TreeSpec(None, None, [])
+PyTreeSpec = TreeSpec
+
+
+def treespec_leaf() -> TreeSpec:
+    """Returns the description of a leaf."""
+    return _LEAF
+
+
+def treespec_tuple(iterable: Iterable[TreeSpec] = (), /) -> TreeSpec:
+    """Returns the description of a tuple."""
+    return TreeSpec(tuple, None, iterable)
+
+
+def treespec_dict(mapping: Mapping | Iterable = (), /, **kwargs: TreeSpec) -> TreeSpec:
+    """Returns the description of a dict."""
+    specs = dict(mapping, **kwargs)
+    return TreeSpec(dict, list(specs), specs.values())
+
+
+def treespec_dumps(treespec: TreeSpec, protocol: int | None = None) -> str:
+    """Returns a description as JSON, in PyTorch's form.
+
+    Raises:
+        NotImplementedError: If a registered type has no serialized name.
+        ValueError: If the protocol is not 1.
+
+    >>> from tensorgrad.utils._pytree import tree_structure, treespec_dumps, treespec_loads
+    >>> spec = tree_structure([1, (2, 3)])
+    >>> treespec_loads(treespec_dumps(spec)) == spec
+    True
+    """
+    import json
+
+    if protocol not in (None, 1):
+        raise ValueError(f"Unknown protocol {protocol}. Available protocols: [1]")
+    return json.dumps((1, _as_json(treespec)))
+
+
+def treespec_loads(serialized: str) -> TreeSpec:
+    """Returns the description that `treespec_dumps` wrote. Only names of registered types are looked up.
+
+    Raises:
+        NotImplementedError: If it has a type that is not registered.
+        ValueError: If the protocol is not 1.
+    """
+    import json
+
+    protocol, schema = json.loads(serialized)
+    if protocol != 1:
+        raise ValueError(f"Unknown protocol {protocol}. Available protocols: [1]")
+    return _of_json(schema)
+
+
+def _name(kind: Any) -> str:
+    if kind in _registered and kind not in _names:
+        raise NotImplementedError(
+            f"No registered serialization name for {kind} found. Please update your _register_pytree_node call with a "
+            "`serialized_type_name` kwarg."
+        )
+    return _names.get(kind, f"{getattr(kind, '__module__', '')}.{kind.__qualname__}")
+
+
+def _as_json(spec: TreeSpec) -> dict[str, Any]:
+    import json
+
+    if spec.type is None:
+        return {"type": None, "context": None, "children_spec": []}
+    encode = _contexts.get(spec.type, (None,))[0]
+    context = json.dumps(encode(spec.context) if encode else spec.context)
+    return {"type": _name(spec.type), "context": context, "children_spec": [_as_json(c) for c in spec.children_specs]}
+
+
+def _of_json(schema: dict[str, Any]) -> TreeSpec:
+    import json
+
+    if schema["type"] is None:
+        return _LEAF
+    kinds = {_name(kind): kind for kind in SUPPORTED_NODES if kind not in _registered or kind in _names}
+    if schema["type"] not in kinds:
+        raise NotImplementedError(f"Deserializing {schema['type']!r} in pytree is not registered.")
+    kind, context = kinds[schema["type"]], json.loads(schema["context"])
+    decode = _contexts.get(kind, (None, None))[1]
+    return TreeSpec(kind, decode(context) if decode else context, map(_of_json, schema["children_spec"]))
+
+
+def _named(name: str) -> Any:
+    """Returns a loaded module's class. Nothing is imported: the text may come from a file."""
+    import sys
+
+    module, _, qualname = name.rpartition(".")
+    found = getattr(sys.modules.get(module), qualname, None)
+    if not isinstance(found, type):
+        raise NotImplementedError(f"Deserializing {name!r} in pytree: its module is not loaded, or has no such class.")
+    return found
+
+
+def treespec_pprint(treespec: TreeSpec) -> str:
+    """Returns the containers that are described, with `*` for leaves."""
+    from pprint import pformat
+
+    class Star:
+        def __repr__(self) -> str:
+            return "*"
+
+    return pformat(tree_unflatten([Star()] * treespec.num_leaves, treespec), sort_dicts=False)
+
+
+# --- flattening ------------------------------------------------------------------------------------------------------
 
 
 def tree_flatten(tree: Any, is_leaf: Callable | None = None) -> tuple[list, TreeSpec]:
@@ -70,50 +462,63 @@ def tree_flatten(tree: Any, is_leaf: Callable | None = None) -> tuple[list, Tree
     >>> leaves, tree_unflatten(leaves, spec)
     ([1, 2, 3], {'a': 1, 'b': (2, 3)})
     """
-    found = None if is_leaf is not None and is_leaf(tree) else _children(tree)
-    if found is None:
-        return [tree], LeafSpec
     leaves: list = []
-    specs = []
-    for child in found[0]:
-        inside, spec = tree_flatten(child, is_leaf)
-        leaves += inside
-        specs.append(spec)
-    return leaves, TreeSpec(type(tree), found[1], tuple(specs))
+
+    def describe(node: Any) -> TreeSpec:
+        row = None if is_leaf is not None and is_leaf(node) else _row(_get_node_type(node))
+        if row is None:
+            leaves.append(node)
+            return _LEAF
+        children, context = row.flatten_fn(node)
+        return TreeSpec(row.type, context, [describe(child) for child in children])
+
+    spec = describe(tree)
+    return leaves, spec
 
 
-def tree_unflatten(leaves: Any, treespec: TreeSpec) -> Any:
+def tree_unflatten(leaves: Iterable, treespec: TreeSpec) -> Any:
     """Rebuilds the nested containers that `tree_flatten` flattened.
 
     Raises:
+        TypeError: If the description is none.
         ValueError: If the number of leaves does not match the description.
     """
+    if not isinstance(treespec, TreeSpec):
+        raise TypeError(f"Expected `treespec` to be an instance of PyTreeSpec but got item of type {type(treespec)}.")
     leaves = list(leaves)
     if len(leaves) != treespec.num_leaves:
-        raise ValueError(f"tree_unflatten: expected {treespec.num_leaves} leaves, but got {len(leaves)}")
+        raise ValueError(
+            f"treespec.unflatten(leaves): `leaves` has length {len(leaves)} but the spec refers to a pytree that holds "
+            f"{treespec.num_leaves} items ({treespec})."
+        )
     remaining = iter(leaves)
 
     def build(spec: TreeSpec) -> Any:
-        return next(remaining) if spec.type is None else _rebuilt(spec, [build(child) for child in spec.children])
+        if spec.type is None:
+            return next(remaining)
+        return SUPPORTED_NODES[spec.type].unflatten_fn([build(child) for child in spec.children_specs], spec.context)
 
     return build(treespec)
 
 
-def tree_map(func: Callable, tree: Any, *rests: Any, is_leaf: Callable | None = None) -> Any:
-    """Applies `func` to every leaf (and the corresponding leaves of `rests`), and keeps the nesting."""
-    leaves, spec = tree_flatten(tree, is_leaf)
-    others = [tree_flatten(rest, is_leaf)[0] for rest in rests]
-    return tree_unflatten([func(*values) for values in zip(leaves, *others)], spec)
-
-
-def tree_map_only(kind: Any, func: Callable, tree: Any, is_leaf: Callable | None = None) -> Any:
-    """Like `tree_map`, but applies `func` only to leaves of the given type."""
-    return tree_map(lambda leaf: func(leaf) if isinstance(leaf, kind) else leaf, tree, is_leaf=is_leaf)
+def tree_iter(tree: Any, is_leaf: Callable | None = None) -> Iterable:
+    """Yields the leaves."""
+    row = None if is_leaf is not None and is_leaf(tree) else _row(_get_node_type(tree))
+    if row is None:
+        yield tree
+    else:
+        for child in row.flatten_fn(tree)[0]:
+            yield from tree_iter(child, is_leaf)
 
 
 def tree_leaves(tree: Any, is_leaf: Callable | None = None) -> list:
     """Returns the leaves as a flat list."""
-    return tree_flatten(tree, is_leaf)[0]
+    return list(tree_iter(tree, is_leaf))
+
+
+def arg_tree_leaves(*args: Any, **kwargs: Any) -> list:
+    """Returns the leaves of all arguments as a flat list."""
+    return [leaf for value in (*args, *kwargs.values()) for leaf in tree_iter(value)]
 
 
 def tree_structure(tree: Any, is_leaf: Callable | None = None) -> TreeSpec:
@@ -121,11 +526,114 @@ def tree_structure(tree: Any, is_leaf: Callable | None = None) -> TreeSpec:
     return tree_flatten(tree, is_leaf)[1]
 
 
-def tree_any(predicate: Callable, tree: Any) -> bool:
+def tree_leaves_with_path(tree: Any, is_leaf: Callable | None = None) -> list[tuple[KeyPath, Any]]:
+    """Returns `(way to the leaf, leaf)` of all leaves.
+
+    Raises:
+        ValueError: If a registered container was registered without keys.
+    """
+    found: list = []
+
+    def walk(node: Any, path: KeyPath) -> None:
+        row = None if is_leaf is not None and is_leaf(node) else _row(_get_node_type(node))
+        if row is None:
+            found.append((path, node))
+            return
+        if row.flatten_with_keys_fn is None:
+            raise ValueError(
+                f"Did not find a flatten_with_keys_fn for type: {row.type}. Please pass a flatten_with_keys_fn "
+                "argument to register_pytree_node."
+            )
+        for key, child in row.flatten_with_keys_fn(node)[0]:
+            walk(child, (*path, key))
+
+    walk(tree, ())
+    return found
+
+
+def tree_flatten_with_path(tree: Any, is_leaf: Callable | None = None) -> tuple[list, TreeSpec]:
+    """Returns `(tree_leaves_with_path(tree), description)`."""
+    return tree_leaves_with_path(tree, is_leaf), tree_structure(tree, is_leaf)
+
+
+# --- functions of leaves ---------------------------------------------------------------------------------------------
+
+
+def tree_map(func: Callable, tree: Any, *rests: Any, is_leaf: Callable | None = None) -> Any:
+    """Applies `func` to every leaf (and what is in its place in `rests`), and keeps the nesting.
+
+    Raises:
+        ValueError: If the nesting of one of `rests` differs.
+    """
+    leaves, spec = tree_flatten(tree, is_leaf)
+    others = [spec.flatten_up_to(rest) for rest in rests]
+    return tree_unflatten(list(map(func, leaves, *others)), spec)
+
+
+def tree_map_with_path(func: Callable, tree: Any, *rests: Any, is_leaf: Callable | None = None) -> Any:
+    """Like `tree_map`, with the way to the leaf as the first argument of `func`."""
+    leaves, spec = tree_flatten_with_path(tree, is_leaf)
+    others = [spec.flatten_up_to(rest) for rest in rests]
+    return tree_unflatten([func(*pair, *more) for pair, *more in zip(leaves, *others, strict=True)], spec)
+
+
+def tree_map_(func: Callable, tree: Any, *rests: Any, is_leaf: Callable | None = None) -> Any:
+    """Calls `func` for every leaf, as `tree_map` does, and returns the tree itself."""
+    leaves, spec = tree_flatten(tree, is_leaf)
+    others = [spec.flatten_up_to(rest) for rest in rests]
+    for values in zip(leaves, *others, strict=True):
+        func(*values)
+    return tree
+
+
+def _selects(wanted: Any) -> Callable[[Any], bool]:
+    """The test for leaves of a type, of several types, or for which a function returns True."""
+    if isinstance(wanted, type | tuple) or not callable(wanted):
+        return lambda leaf: isinstance(leaf, wanted)
+    return wanted
+
+
+def tree_map_only(type_or_types_or_pred: Any, func: Callable, tree: Any, is_leaf: Callable | None = None) -> Any:
+    """Like `tree_map`, but applies `func` only to leaves of the given types, or for which a function returns True."""
+    selects = _selects(type_or_types_or_pred)
+    return tree_map(lambda leaf: func(leaf) if selects(leaf) else leaf, tree, is_leaf=is_leaf)
+
+
+def tree_map_only_(type_or_types_or_pred: Any, func: Callable, tree: Any, is_leaf: Callable | None = None) -> Any:
+    """Like `tree_map_`, but calls `func` only for leaves of the given types, or for which a function returns True."""
+    selects = _selects(type_or_types_or_pred)
+    return tree_map_(lambda leaf: func(leaf) if selects(leaf) else leaf, tree, is_leaf=is_leaf)
+
+
+def tree_any(pred: Callable, tree: Any, is_leaf: Callable | None = None) -> bool:
     """Returns whether the predicate holds for any leaf."""
-    return any(map(predicate, tree_leaves(tree)))
+    return any(map(pred, tree_iter(tree, is_leaf)))
 
 
-def tree_all(predicate: Callable, tree: Any) -> bool:
+def tree_all(pred: Callable, tree: Any, is_leaf: Callable | None = None) -> bool:
     """Returns whether the predicate holds for all leaves."""
-    return all(map(predicate, tree_leaves(tree)))
+    return all(map(pred, tree_iter(tree, is_leaf)))
+
+
+def tree_any_only(type_or_types: Any, /, pred: Callable, tree: Any, is_leaf: Callable | None = None) -> bool:
+    """Returns whether the predicate holds for any leaf of the given types."""
+    return any(pred(leaf) for leaf in tree_iter(tree, is_leaf) if isinstance(leaf, type_or_types))
+
+
+def tree_all_only(type_or_types: Any, /, pred: Callable, tree: Any, is_leaf: Callable | None = None) -> bool:
+    """Returns whether the predicate holds for all leaves of the given types."""
+    return all(pred(leaf) for leaf in tree_iter(tree, is_leaf) if isinstance(leaf, type_or_types))
+
+
+def _broadcast_to_and_flatten(tree: Any, treespec: TreeSpec, is_leaf: Callable | None = None) -> list | None:
+    """Expands a prefix of a nested structure to one value for each leaf; None if it is not a prefix."""
+    if tree_is_leaf(tree, is_leaf):
+        return [tree] * treespec.num_leaves
+    children, context = SUPPORTED_NODES[_get_node_type(tree)].flatten_fn(tree)
+    children = list(children)
+    if treespec.type is not _get_node_type(tree) or context != treespec.context:
+        return None
+    if len(children) != treespec.num_children:
+        return None
+    parts = [_broadcast_to_and_flatten(c, s, is_leaf) for c, s in zip(children, treespec.children_specs, strict=True)]
+    return None if None in parts else [value for part in parts for value in part]  # type: ignore[union-attr]

@@ -20,6 +20,7 @@ from tensorgrad.autograd.function import Function
 from tensorgrad.autograd.gradients import backward
 from tensorgrad.autograd.modes import GRAD, enable_grad, no_grad
 from tensorgrad.autograd.saving import saved_tensors_hooks
+from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.random import default_generators
 from tensorgrad.tensor import Tensor
 
@@ -244,8 +245,8 @@ class _Region:
         self.inputs: Callable = tuple  # returns the arguments of the first run
 
     def first_run(self, args: tuple):
-        """Runs the function, saving slots instead of tensors."""
-        if not GRAD.enabled:
+        """Runs the function, saving slots instead of tensors. (In forward mode what is recomputed had no tangents.)"""
+        if not GRAD.enabled or LOCAL.transforms:
             return self.function(*args, **self.kwargs)
         self.inputs = _kept(args)
         with saved_tensors_hooks(self.make_slot, self.fetch), self.contexts[0], _traced(self.traces, 0):

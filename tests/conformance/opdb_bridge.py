@@ -138,6 +138,8 @@ def to_tg(value, device=None, memo=None):
 
 
 def _tensor(value: torch.Tensor, memo: dict):
+    if value.layout is not torch.strided:
+        return _sparse(value.detach())
     value = value.detach().resolve_conj().resolve_neg()
     key = value.untyped_storage()._cdata
     if key not in memo:
@@ -148,6 +150,24 @@ def _tensor(value: torch.Tensor, memo: dict):
             return memo[key][1]
     made = memo[key][1]
     return made.detach().as_strided(tuple(value.shape), value.stride(), value.storage_offset())
+
+
+def parts_of(value) -> tuple:
+    """The tensors of which a sparse tensor of either library consists, the values last."""
+    name = plain_name(value.layout)
+    if name == "sparse_coo":
+        return value._indices(), value._values()
+    if name in ("sparse_csr", "sparse_bsr"):
+        return value.crow_indices(), value.col_indices(), value.values()
+    return value.ccol_indices(), value.row_indices(), value.values()
+
+
+def _sparse(value: torch.Tensor):
+    *indices, values = (_copy(part.resolve_conj().contiguous()) for part in parts_of(value))
+    if value.is_sparse:
+        return tg.sparse_coo_tensor(*indices, values, tuple(value.shape), is_coalesced=value.is_coalesced())
+    layout = getattr(tg, plain_name(value.layout))
+    return tg.sparse_compressed_tensor(*indices, values, tuple(value.shape), layout=layout)
 
 
 def _copy(value: torch.Tensor):
@@ -165,7 +185,7 @@ def copied(value, device=None, memo=None):
         plain = value.detach()
         if device is not None:
             copy = plain.to(device)
-        elif plain.is_conj() or plain.is_neg() or plain.is_sparse:
+        elif plain.layout is not torch.strided or plain.is_conj() or plain.is_neg():
             copy = plain.clone()
         else:
             key = plain.untyped_storage()._cdata
@@ -266,12 +286,24 @@ def _tensor_differences(expected, actual, what, strides) -> list[str]:
     problems = []
     if plain_name(expected.dtype) != plain_name(actual.dtype):
         problems.append(f"{what}: dtype {actual.dtype}, expected {expected.dtype}")
+    if expected.layout is not torch.strided or plain_name(actual.layout) != "strided":
+        return problems + _sparse_differences(expected, actual, what)
     if strides and expected.numel() and expected.stride() != actual.stride():
         problems.append(f"{what}: strides {actual.stride()}, expected {expected.stride()}")
     if not close(numpy_of(actual), numpy_of(expected), plain_name(expected.dtype)):
         a, b = numpy_of(expected).reshape(-1), numpy_of(actual).reshape(-1)
         problems.append(f"{what}: values differ: expected {a[:6]}, got {b[:6]}")
     return problems
+
+
+def _sparse_differences(expected, actual, what) -> list[str]:
+    """Layout, whether coalesced, and each part: the indices exactly."""
+    if plain_name(expected.layout) != plain_name(actual.layout):
+        return [f"{what}: layout {actual.layout}, expected {expected.layout}"]
+    if expected.is_sparse and expected.is_coalesced() != actual.is_coalesced():
+        return [f"{what}: is_coalesced() is {actual.is_coalesced()}, expected {expected.is_coalesced()}"]
+    pairs = zip(parts_of(expected), parts_of(actual), strict=True)
+    return [d for k, (e, a) in enumerate(pairs) for d in _tensor_differences(e, a, f"{what}, part {k}", False)]
 
 
 def close(actual, expected, dtype: str, slack=0.0) -> bool:

@@ -25,9 +25,7 @@ from tests.conformance.opdb_bridge import numpy_of, plain_name, to_tg
 from tests.support import schedules
 
 RECORDS = {record.name: record for record in optim_db}
-EXCLUDED = {
-    "SparseAdam": "works on sparse gradients only, which do not exist here; its name raises an error that says so"
-}
+EXCLUDED = {"SparseAdam": "takes sparse gradients only, which the records here do not have; tests/sparse compares it"}
 KNOWN: dict[str, tuple[str, ...]] = {}
 DTYPES = ("float32", "float64", "complex64", "complex128")
 REAL_ONLY = {"Adafactor": "refuses complex parameters, though its record says that it supports them"}

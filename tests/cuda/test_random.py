@@ -233,7 +233,7 @@ def test_permutations_of_every_size():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
-def test_coins_of_many_chances(dtype):
+def test_bernoulli_of_many_probabilities(dtype):
     n = 3001
     p = torch.tensor(np.random.default_rng(0).random(n)).to(getattr(torch, dtype))
     g = torch.Generator("cuda").manual_seed(9)

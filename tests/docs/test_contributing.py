@@ -67,6 +67,8 @@ def test_the_op_of_the_page_in_a_copy_of_the_repository(tmp_path):
     for package in ("torch", "numba", "mypy", "ruff"):
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"{package} is not installed: not all of the page's commands can run")
+    if "squareplus" in OPS:
+        pytest.skip("the op of the page is here already")
     copy = tmp_path / "tensorgrad"
     kept = ("tensorgrad", "tests", "tools", "docs", "examples", "benchmarks", "pyproject.toml", "README.md")
     for name in kept:

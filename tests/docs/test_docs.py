@@ -38,8 +38,7 @@ LANGUAGES = {
 READERS = {"train.py", "program.py", "your_script.py", "hubconf.py", "graph.svg", "backprop.html"}
 # What the pages name because PyTorch has it and tensorgrad has not.
 MISSING = {
-    "torch.ao", "torch.cond", "torch.export", "torch.futures", "torch.library", "torch.package",
-    "torch.quantization",
+    "torch.ao", "torch.cond", "torch.export", "torch.library", "torch.package", "torch.quantization",
 }  # fmt: skip
 PLACEHOLDERS = {"torch.name", "torch.nn.functional.squareplus"}
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -139,7 +138,7 @@ def commands():
     """The lines of the shell blocks: (page, words)."""
     for page in PAGES:
         for block in fences(page, "sh"):
-            for line in block.splitlines():
+            for line in block.replace("\\\n", " ").splitlines():
                 words = shlex.split(re.sub(r"^(\b[A-Z_]+=\S+ )+", "", line), comments=True)
                 if words:
                     yield page, words

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.distributed.launch import needs_mpi
 from tests.support.processes import run_python
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,7 +54,7 @@ SMALL = {
     "neural_ode.py": ("--steps 3 --moments 50", "neural_ode.svg neural_ode.pt"),
     "maml.py": ("--steps 3 --tasks 4", "maml.svg maml.pt"),
 }
-SCRIPTS = [*SMALL, "inference.py", "train_digits.py"]
+SCRIPTS = [*SMALL, "ddp.py", "inference.py", "train_digits.py"]
 OF_DIGITS = {"mnist/cnn.py", "mnist/vit.py", "vae.py", "gan.py", "diffusion.py"}
 
 has_sklearn = importlib.util.find_spec("sklearn") is not None
@@ -170,6 +171,15 @@ def test_example_runs_and_draws(name, results):
         content = (folder / file).read_bytes()
         beginning = {".svg": b"<", ".png": b"\x89PNG", ".pt": b"PK"}[Path(file).suffix]
         assert content.startswith(beginning) and len(content) > 200, file
+
+
+@needs_mpi
+@pytest.mark.parametrize("name", ["fsdp.py", "tensor_parallel.py"])
+def test_example_starts_two_processes(name):
+    output = run(EXAMPLES / name)
+    found = [float(text) for text in re.findall(r"step \d+: loss (\S+)$", output, re.MULTILINE)]
+    assert len(found) == 5 and found[-1] < found[0], output
+    assert "rank 0 has" in output and "rank 1 has" in output
 
 
 @needs_torch
@@ -399,6 +409,28 @@ def test_training_is_the_same_under_torch(under_torch, tmp_path):
     ours, theirs = run(EXAMPLES / "train_digits.py", *arguments), under_torch("train_digits.py", *arguments)
     assert len(losses(ours, pattern)) == 1
     assert losses(ours, pattern) == pytest.approx(losses(theirs, pattern), rel=1e-4)
+
+
+# --- training in several processes -----------------------------------------------------------------------------------
+
+
+@needs_sklearn
+@pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reason="needs mpi4py and an MPICH")
+def test_ranks_train_as_one_process_does(tmp_path):
+    """With one rank and two, started by the program or by the launcher, under tensorgrad and torch."""
+    copy = tmp_path / "examples"
+    shutil.copytree(EXAMPLES, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    for program in copy.glob("*.py"):
+        program.write_text(program.read_text().replace("import tensorgrad as torch\n", "import torch\n", 1))
+    launcher = ["-m", "tensorgrad.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    commands = [[EXAMPLES / "ddp.py", "--ranks", "1"], [EXAMPLES / "ddp.py"], [*launcher, EXAMPLES / "ddp.py"]]
+    if importlib.util.find_spec("torch") is not None:
+        commands.append([copy / "ddp.py"])
+    outputs = [run(*command, "--epochs", "1", "--out", tmp_path) for command in commands]
+    alone, *others = [losses(output, PRECISE_LOSS) for output in outputs]
+    assert len(alone) == 5 and (tmp_path / "ddp.svg").exists()
+    for values in others:
+        assert values == pytest.approx(alone, rel=1e-4)
 
 
 # --- data ----------------------------------------------------------------------------------------------------------

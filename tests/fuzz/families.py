@@ -555,6 +555,26 @@ def dropped(d: Draw) -> str:
     return f"dropped({d.array(d.any_shape(), values='ones')}, {d.one(0.1, 0.5, 0.9)})"
 
 
+def sparse(d: Draw) -> str:
+    """Products with sparse matrices, samples of products, sorted coordinates; on a GPU, which has none, a product."""
+    n, m, k, count = d.size(1, 30), d.size(1, 30), d.size(1, 20), d.size(1, 80)
+    if d.device != "cpu":
+        return f"{d.array((n, m))} @ {d.array((m, k))}"
+    rows, columns = d.indices((count,), n), d.indices((count,), m)
+    way = d.one("product", "transposed", "vector", "coalesced", "hybrid", "sampled")
+    values = d.array((count, k) if way == "hybrid" else (count,), "float32")
+    size = f"({n}, {m}, {k})" if way == "hybrid" else f"({n}, {m})"
+    s = f"torch.sparse_coo_tensor(torch.stack([{rows}, {columns}]), {values}, {size})"
+    if way in ("coalesced", "hybrid"):
+        return f"{s}.coalesce().values()"
+    if way == "transposed":
+        return f"torch.sparse.mm({s}.t(), {d.array((n, k), 'float32')})"
+    if way == "sampled":
+        a, b = d.array((n, k), "float32"), d.array((k, m), "float32")
+        return f"torch.sparse.sampled_addmm({s}.detach().to_sparse_csr(), {a}, {b}).values()"
+    return f"torch.sparse.mm({s}, {d.array((m, 1 if way == 'vector' else k), 'float32')})"
+
+
 def copies(d: Draw) -> str:
     """Copies of arrays whose dimensions are stored in any order."""
     shape = d.shape(4 if d.chance(0.4) else d.one(1, 2, 2, 3, 4, 5))
@@ -580,6 +600,9 @@ FAMILIES: dict[str, Family] = {
     ),
     "power": Family(power, ("pow",)),
     "copies": Family(copies, ("clone_copy",)),
+    "sparse": Family(
+        sparse, words("sparse_product sparse_sample sparse_order sparse_argsort sparse_sums"), special=(), loose=8
+    ),
     "binary": Family(binary, ("add", "sub", "mul", "div", "maximum", "minimum", *COMPARISONS), ("rsub", "rdiv")),
     "truth": Family(truth, ("logical_and", "logical_or")),
     "choices": Family(choices, ("where", "masked_fill")),

@@ -19,8 +19,11 @@ import tempfile
 import time
 from collections.abc import Callable
 from functools import cache, partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
+
+from tqdm import tqdm
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 180  # seconds after which a process must have exited
@@ -129,6 +132,15 @@ def killed_saver(seed: int) -> dict[str, int]:
     return {"kills": 1, "in the middle of a save": left}
 
 
+def killed_ranks(seed: int) -> dict[str, int]:
+    """Kills random ranks of a job 50 times; the agent starts them again, and the weights are those without kills."""
+    from tests.distributed.jobs import train_with_kills
+
+    done = train_with_kills(seed, kills=50, size=2 + seed % 2)
+    tqdm.write(f"ranks, seed {seed}, {2 + seed % 2} ranks: {done}")
+    return {"kills": done.number}
+
+
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
@@ -206,6 +218,10 @@ LOOPS: dict[str, Loop] = {
         killed_saver, "a process that is killed while it saves leaves a whole file, and nothing beside it after the "
         "next save", 1,
         lambda: "" if hasattr(signal, "SIGKILL") else "this system has no SIGKILL",
+    ),
+    "ranks": Loop(
+        killed_ranks, "training goes on exactly where it was when ranks of a job are killed", 2,
+        lambda: "" if find_spec("mpi4py") and hasattr(signal, "SIGKILL") else "it needs mpi4py and SIGKILL",
     ),
     "forks": Loop(
         partial(told, "forks"), "a child forked while other threads compute, draw, save, … does the same", 1,

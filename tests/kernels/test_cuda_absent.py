@@ -89,7 +89,7 @@ def test_asking_for_a_gpu_says_what_is_missing(cupy, expected, tmp_path):
 @pytest.mark.parametrize(
     "cupy", [ABSENT, BROKEN, WITHOUT_DRIVER, WITHOUT_GPU], ids=["absent", "broken", "driver", "GPU"]
 )
-def test_all_questions_have_answers(cupy, tmp_path):
+def test_queries_are_answered(cupy, tmp_path):
     program = """
 import tensorgrad as torch
 cuda = torch.cuda

@@ -95,6 +95,10 @@ REAL_ARGUMENTS = {
     "torch._utils._rebuild_meta_tensor_no_storage": [
         named("torch.float32"), tuple_of(b"K\x04"), tuple_of(b"K\x01"), b"\x89",
     ],
+    "torch._utils._rebuild_sparse_tensor": [
+        named("torch.serialization._get_layout") + tuple_of(text("torch.sparse_coo")) + b"R",
+        tuple_of(a_tensor(), a_tensor(), tuple_of(b"K\x04"), b"\x89"),
+    ],
     "torch._utils._rebuild_parameter": [a_tensor(), b"\x88", b"}"],
     "torch._utils._rebuild_parameter_with_state": [a_tensor(), b"\x88", b"}", b"}"],
     "torch._tensor._rebuild_from_type_v2": [
@@ -161,7 +165,7 @@ def test_no_message_writes_out_what_a_file_contains():
 def test_messages_format_values_only_when_they_are_described():
     """No `!r`, and nothing but names of short things, in the messages of what reads files."""
     folder = Path(serialization.__file__).parent
-    for name in ("unpickler", "tables", "legacy", "archive", "safetensors"):
+    for name in ("unpickler", "tables", "sparse", "legacy", "archive", "safetensors"):
         for node in ast.walk(ast.parse((folder / f"{name}.py").read_text())):
             if isinstance(node, ast.FormattedValue):
                 shown = ast.unparse(node.value)

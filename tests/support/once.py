@@ -7,5 +7,5 @@ import pytest
 # For slow tests for which compiled CPU kernels make no difference.
 once = pytest.mark.skipif(
     os.environ.get("TESTS_ONCE") == "elsewhere",
-    reason="compiled kernels are not for GPUs: the run without them, beside this one, does this",
+    reason="compiled kernels make no difference here: the run without them, beside this one, does this",
 )

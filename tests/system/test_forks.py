@@ -40,7 +40,10 @@ MAKERS = {
 ALLOWED = {
     "kernels/numba/runtime/thread_pool.py: SimpleQueue",  # a worker's; _forget() drops all workers
     "kernels/numba/runtime/background.py: SimpleQueue",  # of kernels to compile; a child compiles nothing
-    "distributed/store.py: Condition",  # over a lock of forks.lock
+    "distributed/checkpoint/state_dict_saver.py: ThreadPoolExecutor",  # dropped in a child
+    "distributed/elastic/logs.py: Event",  # of the launcher, which copies its children's output
+    "distributed/stores/store.py: Condition",  # over a lock of forks.lock
+    "futures.py: Condition",  # over a lock of forks.lock
     "distributed/work.py: Lock",  # adopted by forks.adopt
     "distributed/work.py: SimpleQueue",  # of the thread that polls; a child starts its own
     "utils/data/worker.py: SimpleQueue",  # made in the worker process

@@ -80,6 +80,9 @@ PARTS = (
     WAITING,
     Row("sgd_step", "optim.sgd", 16384), Row("adam_step", "optim.adam", 512),
     Row("gradient_norm", "optim.squares", 4096), Row("bernoulli_mask", "dropout.mask", 2048),
+    Row("sparse_product", "sparse.product", 4096), Row("sparse_sample", "sparse.sample", 4096),
+    Row("sparse_order", "sparse.order", 4096), Row("sparse_argsort", "sparse.argsort", 4096),
+    Row("sparse_sums", "sparse.sums", 4096),
 )  # fmt: skip
 ALL = (*ROWS, *PARTS)
 

@@ -277,14 +277,29 @@ def _top() -> list[Any]:
     return [*x.topk(5), *x.topk(3, 0), *x.topk(4, largest=False)]
 
 
-_POINTWISE = _each("exp sigmoid silu relu erf gelu tanh", (11, 37))
+def _sparse() -> list[Any]:
+    import tensorgrad as torch
+
+    where, values = _whole(9, 3, 60), _normal(60, 7, grad=False)
+    stored = torch.sparse_coo_tensor(_whole(9, 2, 60), _normal(60, grad=False), (9, 9))
+    dense = _normal(9, 6)
+    found = [torch.sparse_coo_tensor(where, values, (9, 9, 9, 7)).coalesce().values(), stored.coalesce().values()]
+    found += _back(torch.sparse.mm(stored, dense), dense) + [stored @ _normal(9, 1, grad=False)]
+    pattern = torch.sparse_csr_tensor([0, 2, 3], [0, 3, 1], _normal(3, grad=False), (2, 4))
+    return [
+        *found,
+        torch.sparse.sampled_addmm(pattern, _normal(2, 37, grad=False), _normal(37, 4, grad=False)).values(),
+    ]
 
 
 def _pointwise() -> list[Any]:
+    """Every op of one input that the table gives a kernel of this family, for its values or its gradient."""
     import tensorgrad as torch
+    from tensorgrad.kernels.numba.table import ROWS
 
+    ops = dict.fromkeys(row.op.partition(".")[0] for row in ROWS if row.kernel.startswith("pointwise."))
     x = _normal(11, 37)
-    return _POINTWISE() + _back(torch.nn.functional.gelu(x, approximate="tanh"), x)
+    return _each(" ".join(ops), (11, 37))() + _back(torch.nn.functional.gelu(x, approximate="tanh"), x)
 
 
 def _copies() -> list[Any]:
@@ -300,7 +315,7 @@ PROGRAMS: dict[str, Callable[[], list[Any]]] = {
     "optim.adam": _steps("Adam", weight_decay=0.1), "optim.squares": _clipped, "dropout": _dropped, "sort": _top,
     "pointwise": _pointwise, "softmax": _rows, "index": _places, "attention": _attention, "conv": _convolutions,
     "matmul": _products, "pool": _pools, "norm": _norms, "loss": _losses, "reduce": _folds, "embedding": _tables,
-    "rnn": _recurrent, "scan": _sums, "layout": _copies,
+    "rnn": _recurrent, "scan": _sums, "layout": _copies, "sparse": _sparse,
 }  # fmt: skip
 
 

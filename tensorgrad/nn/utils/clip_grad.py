@@ -16,7 +16,7 @@ from tensorgrad.dispatch.kernel_tables import PARTS, own_part
 from tensorgrad.dtypes import F32
 from tensorgrad.settings import SETTINGS
 from tensorgrad.storage.stubs import STORAGES
-from tensorgrad.tensor import Tensor, wrap
+from tensorgrad.tensor import PLAIN, Tensor, wrap
 
 _PART = 65536  # how many squares are summed in single precision
 
@@ -54,9 +54,13 @@ def get_total_norm(
     if not tensors:
         return torch.zeros(())
     device = tensors[0].device
-    total = _euclidean(tensors) if norm_type == 2.0 else None
+    plain = all(tensor.__class__ in PLAIN for tensor in tensors)
+    total = _euclidean(tensors) if norm_type == 2.0 and plain else None
     if total is None:
-        norms = [tensor.norm(norm_type).to(device) for tensor in tensors]
+        norms = [tensor.norm(norm_type) for tensor in tensors]
+        if not plain:  # the norms of distributed tensors are those of the whole
+            norms = [norm.full_tensor() if hasattr(norm, "full_tensor") else norm for norm in norms]
+        norms = [norm.to(device) for norm in norms]
         total = torch.stack(norms).norm(norm_type)
     if error_if_nonfinite and not math.isfinite(total.item()):
         raise RuntimeError(
@@ -118,7 +122,8 @@ def _scale(grads: list[Tensor], max_norm: float, total_norm: Tensor) -> None:
             return
     factor: Any = float(max_norm) / (total_norm + 1e-6)
     factor = factor.clamp(max=1.0)
-    if factor.dtype is torch.float32 and factor.device.type == "cpu":
+    plain = all(grad.__class__ in PLAIN for grad in grads)
+    if (factor.dtype is torch.float32 or not plain) and factor.device.type == "cpu":
         factor = factor.item()  # a Python scalar needs no broadcasting
         for grad in grads:
             grad.mul_(factor)

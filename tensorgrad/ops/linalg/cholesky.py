@@ -27,11 +27,20 @@ def _cholesky_gradient(grads, L, upper):
     return [adjoint(solve_triangles(adjoint(factor), adjoint(half), True, False))]
 
 
+def _cholesky_tangent(input_t, L, upper):
+    factor = adjoint(L) if upper else L
+    half = solve_triangles(factor, input_t, False, False)
+    middle = adjoint(solve_triangles(factor, adjoint(half), False, False))  # L⁻¹ t L⁻ᴴ
+    made = matmul(factor, middle.tril() - middle.diagonal(0, -2, -1).diag_embed() * 0.5)
+    return adjoint(made) if upper else made
+
+
 _factor = op(
     "cholesky_factor(input, upper: bool)",
     "linalg.cholesky",
     prepare=square("cholesky"),
     backward=_cholesky_gradient,
+    jvp=_cholesky_tangent,
     wrt=("input",),
     outputs=("L", "info"),
     shape=lambda a, upper: [(a.shape, a.dtype), (a.shape[:-2], np.int32)],
@@ -110,11 +119,18 @@ def _factor_gradient(g_matrix, L, upper):
     return matmul(L, both) if upper else matmul(both, L)
 
 
+def _product_tangent(L_t, L, upper):
+    """Returns the tangent of A = L Lᴴ (Lᴴ L if `upper`), given that of L."""
+    half = tn(conj(L), L_t) if upper else nt(L_t, conj(L))
+    return half + adjoint(half)
+
+
 _cholesky_solve = op(
     "cholesky_solve_(B, L, upper: bool)",
     _from_factor,
     B=lambda g, L, upper: _cholesky_solve(g, L, upper),
     L=lambda g, L, out, upper: _factor_gradient(-nt(_cholesky_solve(g, L, upper), conj(out)), L, upper),
+    jvp=lambda B_t, L_t, L, out, upper: _cholesky_solve(B_t - matmul(_product_tangent(L_t, L, upper), out), L, upper),
     shape=lambda b, factor, upper: (*broadcast_lead(b.shape[:-2], factor.shape[:-2]), *b.shape[-2:]),
     backward_name="CholeskySolveBackward0",
     where=(),
@@ -123,6 +139,7 @@ _cholesky_inverse = op(
     "cholesky_inverse_(L, upper: bool)",
     lambda xp, factor, upper: _from_factor(xp, xp.eye(factor.shape[-1], dtype=factor.dtype), factor, upper),
     L=lambda g, L, out, upper: _factor_gradient(-matmul(matmul(out, g), out), L, upper),
+    jvp=lambda L_t, L, out, upper: -matmul(matmul(out, _product_tangent(L_t, L, upper)), out),
     shape=lambda factor, upper: factor.shape,
     backward_name="CholeskyInverseBackward0",
     where=(),

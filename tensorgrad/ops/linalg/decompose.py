@@ -37,16 +37,21 @@ from tensorgrad.tensor import Tensor
 # --- decompositions ------------------------------------------------------------------------------------------------
 
 
-def _qr_gradient(grads, Q, R, mode, input_shape, needs):
-    g_q, g_r = grads[0], grads[1]
+def _check_qr(mode: str, m: int, n: int) -> None:
+    """Raises: RuntimeError where the decomposition has no derivative."""
     if mode == "r":
         raise RuntimeError(
             "The derivative of linalg.qr depends on Q, which is not computed when mode='r'. Please use "
             "linalg.qr(A, mode='reduced') if you are going to require gradients"
         )
-    m, n = input_shape[-2:]
     if mode == "complete" and m > n:
         raise RuntimeError("The QR decomposition is not differentiable when mode='complete' and nrows > ncols.")
+
+
+def _qr_gradient(grads, Q, R, mode, input_shape, needs):
+    g_q, g_r = grads[0], grads[1]
+    m, n = input_shape[-2:]
+    _check_qr(mode, m, n)
     if m >= n:
         return [_square_qr(g_q, g_r, Q, R)]
     # A = [A₁ A₂] with A₁ = Q R₁ square and R₂ = Qᴴ A₂
@@ -70,10 +75,29 @@ def _square_qr(g_q, g_r, Q, R):
     return adjoint(solve_triangles(R, adjoint(total), True, False))
 
 
+def _qr_tangent(input_t, Q, R, mode):
+    _check_qr(mode, *input_t._array.shape[-2:])
+    k = Q._array.shape[-1]
+    first, second = R[..., :k], R[..., k:]  # A = [A₁ A₂] with A₁ = Q R₁ and R₂ = Qᴴ A₂; A₂ is empty unless A is wide
+    t = adjoint(solve_triangles(adjoint(first), adjoint(input_t[..., :k]), False, False))  # t₁ R₁⁻¹
+    inside = tn(conj(Q), t)
+    lower = inside.tril(-1)
+    turned = lower - adjoint(lower)
+    if inside.is_complex():
+        turned = turned + (inside.diagonal(0, -2, -1).imag * 1j).diag_embed()
+    stretched = inside - turned
+    q_t = t - matmul(Q, stretched)
+    r_t = matmul(stretched, first)
+    if second._array.shape[-1]:
+        r_t = cat([r_t, tn(conj(q_t), matmul(Q, second)) + tn(conj(Q), input_t[..., k:])], -1)
+    return q_t, r_t
+
+
 _qr = op(
     "qr_(input, mode: str)",
     "linalg.qr",
     backward=_qr_gradient,
+    jvp=_qr_tangent,
     wrt=("input",),
     outputs=("Q", "R"),
     differentiable_outputs=2,
@@ -167,6 +191,38 @@ def _svd_gradient(grads, input, U, S, Vh, full, needs):
     return [result]
 
 
+def _svd_tangent(input_t, U, S, Vh):
+    """The tangents of U, S and Vᴴ; zeros for the vectors beyond the reduced decomposition."""
+    m, n = input_t._array.shape[-2:]
+    k = min(m, n)
+    u, vh = U[..., :k], Vh[..., :k, :]
+    s_row, s_column = S.unsqueeze(-2), S.unsqueeze(-1)
+    left, right = tn(conj(u), input_t), nt(input_t, conj(vh))  # Uᴴ t and t V
+    inside = matmul(left, adjoint(vh))
+    gap = (s_row - s_column) * (s_row + s_column)
+    gap = gap + identity(gap)
+    on_diagonal = inside.diagonal(0, -2, -1)
+    turned_u = _off_diagonal((inside * s_row + s_column * adjoint(inside)) / gap)
+    turned_v = _off_diagonal((s_column * inside + adjoint(inside) * s_row) / gap)
+    if inside.is_complex():
+        turned_u = turned_u + (on_diagonal.imag / S * 1j).diag_embed()
+        on_diagonal = on_diagonal.real
+    u_t, vh_t = matmul(u, turned_u), matmul(adjoint(turned_v), vh)
+    if m > k:
+        u_t = u_t + (right - matmul(u, inside)) / s_row
+    if n > k:
+        vh_t = vh_t + (left - matmul(inside, vh)) / s_column
+    if U._array.shape[-1] > k:
+        u_t = cat([u_t, U[..., k:] * 0], -1)
+    if Vh._array.shape[-2] > k:
+        vh_t = cat([vh_t, Vh[..., k:, :] * 0], -2)
+    return u_t, on_diagonal, vh_t
+
+
+def _off_diagonal(x: Tensor) -> Tensor:
+    return x - x.diagonal(0, -2, -1).diag_embed()
+
+
 def _svd_shapes(a, full):
     (m, n), lead = a.shape[-2:], a.shape[:-2]
     k = min(m, n)
@@ -181,6 +237,7 @@ _svd = op(
     "svd_(input, full: bool)",
     "linalg.svd",
     backward=_svd_gradient,
+    jvp=_svd_tangent,
     wrt=("input",),
     outputs=("U", "S", "Vh"),
     differentiable_outputs=3,
@@ -277,11 +334,21 @@ def _eigh_gradient(grads, L, V, needs):
     return [matmul(matmul(V, middle), adjoint(V))]
 
 
+def _eigh_tangent(input_t, L, V):
+    middle = matmul(adjoint(V), matmul(input_t, V))
+    gap = L.unsqueeze(-2) - L.unsqueeze(-1)
+    turned = middle / (gap + identity(gap))
+    on_diagonal = middle.diagonal(0, -2, -1)
+    moved = on_diagonal.real if on_diagonal.is_complex() else on_diagonal
+    return moved, matmul(V, _off_diagonal(turned))
+
+
 _eigh = op(
     "eigh_(input, uplo: str)",
     "linalg.eigh",
     prepare=square("eigh"),
     backward=_eigh_gradient,
+    jvp=_eigh_tangent,
     wrt=("input",),
     outputs=("L", "V"),
     differentiable_outputs=2,
@@ -354,11 +421,21 @@ def _eig_gradient(grads, L, V, needs):
     return [solve_matrices(adjoint(V), matmul(middle, adjoint(V)))]
 
 
+def _eig_tangent(input_t, L, V):
+    middle = solve_matrices(V, matmul(input_t.to(V.dtype), V))
+    gap = L.unsqueeze(-2) - L.unsqueeze(-1)
+    turned = middle / (gap + identity(gap))
+    moved = matmul(V, _off_diagonal(turned))
+    longer = (conj(V) * moved).real.sum(-2, True)  # the vectors keep their length
+    return middle.diagonal(0, -2, -1), moved - V * longer
+
+
 _eig = op(
     "eig_(input)",
     "linalg.eig",
     prepare=square("eig"),
     backward=_eig_gradient,
+    jvp=_eig_tangent,
     wrt=("input",),
     outputs=("L", "V"),
     differentiable_outputs=2,
@@ -411,10 +488,21 @@ def _pinv_gradient(g, input, out):
     return first + second - matmul(ph, matmul(g, ph))
 
 
+def _pinv_tangent(input_t, input, out):
+    """The tangent of P = A⁺: -P t P + P Pᴴ tᴴ (I - A P) + (I - P A) tᴴ Pᴴ P."""
+    p, ph, th = out, adjoint(out), adjoint(input_t)
+    first = matmul(matmul(p, ph), th)
+    first = first - matmul(matmul(first, input), p)
+    second = matmul(th, matmul(ph, p))
+    second = second - matmul(p, matmul(input, second))
+    return first + second - matmul(p, matmul(input_t, p))
+
+
 _pinv = op(
     "pinv_(input, atol: any, rtol: any, hermitian: bool)",
     "linalg.pinv",
     input=_pinv_gradient,
+    jvp=_pinv_tangent,
     shape=lambda a, atol, rtol, hermitian: (*a.shape[:-2], a.shape[-1], a.shape[-2]),
     backward_name="LinalgPinvBackward0",
     where=(),

@@ -13,6 +13,7 @@ import numpy as np
 from tensorgrad import dtypes
 from tensorgrad.dispatch.kernel_errors import unsupported
 from tensorgrad.dispatch.kinds import composite, op
+from tensorgrad.dispatch.no_derivative import constant
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import wrap_dim
@@ -488,6 +489,7 @@ def _cross_kernel(xp, a, b, dim):
 _cross = op(
     "cross_product(input, other, dim: int)",
     _cross_kernel,
+    linear="input * other",
     input=lambda g, other, dim: _cross(conj(other), g, dim),
     other=lambda g, input, dim: _cross(g, conj(input), dim),
     shape=lambda a, b, dim: (broadcast_lead(a.shape, b.shape), a.dtype),
@@ -561,10 +563,17 @@ def _euclidean_first(g, first, second, out):
     return r.sum(-1, True) * first - matmul(r, second)
 
 
+def _euclidean_tangent(first_t, second_t, first, second, out):
+    crossed = matmul(first_t, second.mT) + matmul(first, second_t.mT)
+    along = (first * first_t).sum(-1, True) + (second * second_t).sum(-1).unsqueeze(-2) - crossed
+    return _slopes(along, out)
+
+
 _euclidean = op(
     "euclidean_distances(first, second)",
     _euclidean_kernel,
     first=_euclidean_first,
+    jvp=_euclidean_tangent,
     second=lambda g, first, second, out: _euclidean_first(g.transpose(-2, -1), second, first, out.transpose(-2, -1)),
     shape=lambda a, b: ((*broadcast_lead(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-2]), a.dtype),
     backward_name="CdistBackward0",
@@ -577,6 +586,7 @@ _differing = op(
     "differing(difference)",
     lambda xp, x: (x != 0).sum(-1).astype(x.dtype),
     difference=lambda g, difference_shape: g.new_zeros(difference_shape),
+    jvp=constant,
     shape=lambda x: (x.shape[:-1], x.dtype),
     backward_name="CdistBackward0",
     where=(),

@@ -69,6 +69,7 @@ det = op(
     "linalg.det",
     prepare=square("det"),
     input=_det_gradient,
+    jvp=lambda input_t, input, out: (conj(_det_gradient(out.new_ones(out.shape), input, out)) * input_t).sum((-2, -1)),
     shape=lambda a: a.shape[:-2],
     backward_name="LinalgDetBackward0",
     doc="""Computes the determinants of a stack of square matrices (*, n, n).
@@ -110,11 +111,19 @@ def _slogdet_gradient(grads, input, sign, needs):
     return [_matrices(factor + sign * 0) * adjoint(inv(input))]
 
 
+def _slogdet_tangent(input_t, input, sign):
+    relative = (inv(input).transpose(-2, -1) * input_t).sum((-2, -1))  # of the determinant: tr(A⁻¹ t)
+    if not relative.is_complex():
+        return sign.new_zeros(sign.shape), relative
+    return sign * relative.imag * 1j, relative.real
+
+
 _slogdet = op(
     "slogdet_(input)",
     "linalg.slogdet",
     prepare=square("slogdet"),
     backward=_slogdet_gradient,
+    jvp=_slogdet_tangent,
     wrt=("input",),
     outputs=("sign", "logabsdet"),
     differentiable_outputs=2,
@@ -172,6 +181,7 @@ _inverse = op(
     "lu.inv",
     prepare=square("inv"),
     backward=lambda grads, inverse: [-matmul(adjoint(inverse), nt(grads[0], conj(inverse)))],
+    jvp=lambda input_t, inverse: -matmul(matmul(inverse, input_t), inverse),
     wrt=("input",),
     outputs=("inverse", "info"),
     shape=lambda a: [(a.shape, a.dtype), (a.shape[:-2], np.int32)],
@@ -257,6 +267,7 @@ _solve = op(
     "solve_matrices(A, B)",
     "lu.solve",
     backward=_solve_gradient,
+    jvp=lambda A_t, B_t, A, result: _solve(A, B_t - matmul(A_t, result))[0],
     wrt=("A", "B"),
     outputs=("result", "info"),
     shape=lambda a, b: [
@@ -372,6 +383,9 @@ solve_triangles = op(
         -_triangle(nt(solve_triangles(adjoint(A), g, not upper, unitriangular), conj(out)), upper, unitriangular)
     ),
     B=lambda g, A, upper, unitriangular: solve_triangles(adjoint(A), g, not upper, unitriangular),
+    jvp=lambda A_t, B_t, A, out, upper, unitriangular: solve_triangles(
+        A, B_t - matmul(_triangle(A_t, upper, unitriangular), out), upper, unitriangular
+    ),
     shape=lambda a, b, upper, unitriangular: ((*broadcast_lead(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]), a.dtype),
     backward_name="LinalgSolveTriangularBackward0",
     where=(),

@@ -18,7 +18,7 @@ from tensorgrad.kernels.array.matmul import broadcast_lead
 from tensorgrad.ops import create
 from tensorgrad.ops.join import cat
 from tensorgrad.ops.linalg.linalg import adjoint, check_equation, failure, named, solve_triangles
-from tensorgrad.ops.linalg.matmul import nt, tn
+from tensorgrad.ops.linalg.matmul import matmul, nt, tn
 from tensorgrad.ops.pointwise import conj
 from tensorgrad.return_types import return_type
 from tensorgrad.tensor import Tensor
@@ -84,11 +84,31 @@ def _shapes(a, pivot):
     return [(a.shape, a.dtype), ((*lead, k), np.int32), (lead, np.int32)]
 
 
+def _tangent(input_t, LU, pivots):
+    """With X = L⁻¹ Pᴴ t U⁻¹ of the leading square: L X below the diagonal, X U above it, and the rest by their rows."""
+    t = _reordered(input_t, pivots, False)
+    k = min(t._array.shape[-2:])
+    square = LU[..., :k, :k]
+    lower, upper = _ones_below(square), square.triu()
+    half = solve_triangles(square, t[..., :k, :], False, True)  # L⁻¹ Pᴴ t
+    inside = adjoint(solve_triangles(adjoint(upper), adjoint(half[..., :k]), False, False))
+    l_t, u_t = matmul(lower, inside.tril(-1)), matmul(inside.triu(), upper)
+    made = l_t + u_t
+    if LU._array.shape[-1] > k:
+        right = LU[..., :k, k:]
+        made = cat([made, half[..., k:] - matmul(inside.tril(-1), right)], -1)
+    if LU._array.shape[-2] > k:
+        below = t[..., k:, :] - matmul(LU[..., k:, :k], u_t)
+        made = cat([made, adjoint(solve_triangles(adjoint(upper), adjoint(below), False, False))], -2)
+    return made
+
+
 _factor = op(
     "lu_factor_(input, pivot: bool)",
     "lu.lu_factor",
     prepare=_check_factored,
     backward=_gradient,
+    jvp=_tangent,
     wrt=("input",),
     outputs=("LU", "pivots", "info"),
     shape=_shapes,

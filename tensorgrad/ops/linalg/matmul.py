@@ -49,6 +49,7 @@ def _right_gradient(g, input, other_shape):
 matmul = op(
     "matmul(input, other)",
     "matmul.matmul",
+    linear="input * other",
     input=_left_gradient,
     other=_right_gradient,
     shape=kernels.matmul_shape,
@@ -77,6 +78,7 @@ Tensor.__rmatmul__ = _rmatmul
 nt = op(
     "matmul_nt(input, other)",
     "matmul.nt",
+    linear="input * other",
     input=lambda g, other: matmul(g, conj(other)),
     other=lambda g, input, other_shape: tn(*_paired(g, conj(input), other_shape)),
     shape=lambda a, b: kernels.matmul_shape(a, _Flipped(b)),
@@ -85,6 +87,7 @@ nt = op(
 tn = op(
     "matmul_tn(input, other)",
     "matmul.tn",
+    linear="input * other",
     input=lambda g, other, input_shape: nt(conj(other), g),
     other=lambda g, input: matmul(conj(input), g),
     shape=lambda a, b: kernels.matmul_shape(_Flipped(a), b),
@@ -124,6 +127,7 @@ def _linear_weight(g, input, weight_shape):
 linear = op(
     "linear(input, weight, bias=None)",
     "matmul.linear",
+    linear="input * weight + bias",
     input=_linear_input,
     weight=_linear_weight,
     bias=lambda g, bias_shape: column_sum(g) if len(bias_shape) == 1 else g,
@@ -145,6 +149,7 @@ linear = op(
 column_sum = op(
     "column_sum(input)",
     "matmul.column_sum",
+    linear="input",
     input=lambda g, input_shape: g.expand(input_shape),
     shape=lambda x: x.shape[-1:],
     where=(),
@@ -162,6 +167,7 @@ def _mm_kernel(xp, a, b):
 mm = op(
     "mm(input, mat2)",
     _mm_kernel,
+    linear="input * mat2",
     input=lambda g, mat2: nt(g, conj(mat2)),
     mat2=lambda g, input: tn(conj(input), g),
     shape=kernels.mm_shape,
@@ -177,6 +183,7 @@ def _bmm_kernel(xp, a, b):
 bmm = op(
     "bmm(input, mat2)",
     _bmm_kernel,
+    linear="input * mat2",
     input=lambda g, mat2: nt(g, conj(mat2)),
     mat2=lambda g, input: tn(conj(input), g),
     shape=kernels.bmm_shape,
@@ -193,6 +200,7 @@ def _mv_kernel(xp, a, v):
 mv = op(
     "mv(input, vec)",
     _mv_kernel,
+    linear="input * vec",
     input=lambda g, vec: outer(g, conj(vec)),
     vec=lambda g, input: matmul(g, conj(input)),
     shape=kernels.mv_shape,
@@ -208,6 +216,7 @@ def _dot_kernel(xp, a, b):
 dot = op(
     "dot(input, tensor)",
     _dot_kernel,
+    linear="input * tensor",
     input=lambda g, tensor: g * conj(tensor),
     tensor=lambda g, input: g * conj(input),
     shape=kernels.dot_shape,
@@ -217,6 +226,7 @@ dot = op(
 vdot = op(
     "vdot(input, other)",
     "matmul.vdot",
+    linear="input * other",
     input=lambda g, other: conj(g) * other,
     other=lambda g, input: g * input,
     shape=kernels.dot_shape,
@@ -236,6 +246,7 @@ def _outer_prepare(a, b):
 outer = op(
     "outer(input, vec2)",
     "matmul.outer",
+    linear="input * vec2",
     prepare=_outer_prepare,
     input=lambda g, vec2: matmul(g, conj(vec2)),
     vec2=lambda g, input: matmul(conj(input), g),
@@ -300,6 +311,7 @@ def _added(name: str, first: str, second: str, kernel: str, shape, *, doc: str, 
         prepare=_check_factors,
         shape=lambda c, a, b, beta, alpha: shape(c, a, b),
         doc=doc,
+        linear=f"input + {first} * {second}",
         **{"input": lambda g, beta: _times(g, beta), first: by_first, second: by_second},
     )
     setattr(Tensor, f"{name}_", inplace.make(function.op))
@@ -383,6 +395,7 @@ def _addr_kernel(xp, c, a, b, beta, alpha):
 addr = op(
     "addr(input, vec1, vec2, *, beta: number = 1, alpha: number = 1)",
     _addr_kernel,
+    linear="input + vec1 * vec2",
     prepare=_addr_prepare,
     shape=lambda c, a, b, beta, alpha: ((a.shape[0], b.shape[0]), c.dtype),
     input=lambda g, beta: _times(g, beta),

@@ -28,12 +28,12 @@ bag_numbers = op(
     shape=lambda starts, length, whole: ((length,), starts.dtype),
 )  # fmt: skip
 bag_sum = op(
-    "bag_sum(rows, bags, count: int, weights=None)", "bag.bag_sum", where=(), shape=_per_bag,
+    "bag_sum(rows, bags, count: int, weights=None)", "bag.bag_sum", linear="rows * weights", where=(), shape=_per_bag,
     rows=lambda g, bags, weights: _spread(g, bags, weights),
     weights=lambda g, rows, bags: (_spread(g, bags) * rows).sum(1),
 )  # fmt: skip
 lookup: Callable = op(
-    "bag_lookup(weight, indices, starts=None, mean: bool = False)", "bag.lookup", where=(),
+    "bag_lookup(weight, indices, starts=None, mean: bool = False)", "bag.lookup", linear="weight", where=(),
     backward_name="EmbeddingBagBackward0",
     shape=lambda table, indices, starts, mean: (
         ((indices if starts is None else starts).shape[0], table.shape[1]), table.dtype
@@ -41,7 +41,8 @@ lookup: Callable = op(
     weight=lambda g, weight_shape, indices, starts, mean: lookup_grad(g, indices, starts, weight_shape[0], mean),
 )  # fmt: skip
 lookup_grad: Callable = op(
-    "bag_lookup_grad(g, indices, starts=None, count: int = 0, mean: bool = False)", "bag.lookup_grad", where=(),
+    "bag_lookup_grad(g, indices, starts=None, count: int = 0, mean: bool = False)", "bag.lookup_grad", linear="g",
+    where=(),
     shape=lambda g, indices, starts, count, mean: ((count, g.shape[1]), g.dtype),
     g=lambda g, indices, starts, mean: lookup(g, indices, starts, mean),  # linear, so its derivative is the op itself
 )  # fmt: skip

@@ -80,6 +80,7 @@ def _transposed_back(g: Tensor, weight: Tensor, shape: tuple, *settings) -> Tens
 _conv = op(
     "conv(input, weight, bias=None, stride: any = (), padding: any = (), dilation: any = (), groups: int = 1)",
     "conv.conv",
+    linear="input * weight + bias",
     prepare=_conv_prepare,
     input=lambda g, weight, input_shape, stride, padding, dilation, groups: _grad_input(
         g, conj(weight), input_shape, stride, padding, dilation, groups
@@ -96,6 +97,7 @@ _conv = op(
 _grad_input = op(
     "conv_grad_input(grad, weight, shape: any, stride: any, padding: any, dilation: any, groups: int)",
     "conv.conv_grad_input",
+    linear="grad * weight",
     grad=lambda g, weight, grad_shape, stride, padding, dilation, groups: _cropped(
         _conv(g, conj(weight), None, stride, padding, dilation, groups), grad_shape
     ),
@@ -109,6 +111,7 @@ _grad_input = op(
 _grad_weight = op(
     "conv_grad_weight(grad, input, shape: any, stride: any, padding: any, dilation: any, groups: int)",
     "conv.conv_grad_weight",
+    linear="grad * input",
     grad=lambda g, input, grad_shape, stride, padding, dilation, groups: _cropped(
         _conv(conj(input), g, None, stride, padding, dilation, groups), grad_shape
     ),
@@ -122,6 +125,7 @@ _conv_transpose = op(
     "conv_transpose(input, weight, bias=None, stride: any = (), padding: any = (), output_padding: any = (), "
     "dilation: any = (), groups: int = 1)",
     "conv.conv_transpose",
+    linear="input * weight + bias",
     prepare=_transpose_prepare,
     input=lambda g, weight, input_shape, stride, padding, dilation, groups: _transposed_back(
         g, weight, input_shape, stride, padding, dilation, groups
@@ -372,6 +376,7 @@ def _unfold_shape(x, kernel, dilation, padding, stride):
 _unfold = op(
     "im2col(input, kernel_size: any, dilation: any, padding: any, stride: any)",
     "fold.unfold",
+    linear="input",
     prepare=_check_columns("im2col_out_cpu"),
     input=lambda g, input_shape, kernel_size, dilation, padding, stride: _fold(
         g, input_shape[2:], kernel_size, dilation, padding, stride
@@ -382,6 +387,7 @@ _unfold = op(
 _fold = op(
     "col2im(input, output_size: any, kernel_size: any, dilation: any, padding: any, stride: any)",
     "fold.fold",
+    linear="input",
     prepare=_check_columns("col2im_out_cpu"),
     input=lambda g, kernel_size, dilation, padding, stride: _unfold(g, kernel_size, dilation, padding, stride),
     shape=lambda x, size, kernel, *rest: (x.shape[0], x.shape[1] // (kernel[0] * kernel[1]), *size),

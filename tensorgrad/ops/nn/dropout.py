@@ -63,7 +63,7 @@ def _fused(input: Tensor, p: float) -> Tensor | None:
 
 
 # Linear in its input: the derivative drops the same elements.
-_philox = op("philox_dropout(input, p: float, place: any)", None, where=(),
+_philox = op("philox_dropout(input, p: float, place: any)", None, linear="input", where=(),
              input=lambda g, p, place: _philox(g, p, place), backward_name="NativeDropoutBackward0",
              shape=lambda x, p, place: x.shape)  # fmt: skip
 

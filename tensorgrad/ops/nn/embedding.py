@@ -10,6 +10,7 @@ from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dtypes import I64
 from tensorgrad.kernels.array.index import extremes
 from tensorgrad.ops.reduce import vector_norm
+from tensorgrad.ops.sparse.coordinates import at_coordinates
 from tensorgrad.tensor import Tensor
 
 
@@ -61,12 +62,13 @@ def check_indices(indices, position: int, name: str) -> None:
 
 
 embedding_row = op("embedding(weight, indices, padding_idx: int, scale_grad_by_freq: bool)", "scatter.embedding",
+                   linear="weight",
                 prepare=_check_embedding, where=(),
                 weight=lambda g, weight_shape, indices, padding_idx, scale_grad_by_freq:
                 _embedding_grad(g, indices, weight_shape[0], padding_idx, scale_grad_by_freq),
                 shape=lambda weight, indices, *rest: ((*indices.shape, weight.shape[1]), weight.dtype))  # fmt: skip
 _embedding_grad = op("embedding_grad(g, indices, count: int, padding_idx: int, scale_grad_by_freq: bool)",
-                     "scatter.embedding_grad", where=(),
+                     "scatter.embedding_grad", linear="g", where=(),
                      g=lambda g, indices, padding_idx, scale_grad_by_freq:
                      _rows_again(g, indices, padding_idx, scale_grad_by_freq),
                      shape=lambda g, indices, count, *rest: ((count, g.shape[-1]), g.dtype))  # fmt: skip
@@ -84,6 +86,31 @@ def _rows_again(gg, indices, padding_idx, scale_grad_by_freq):
     return rows
 
 
+# The same with a sparse gradient: the indices, and the gradients of what they looked up.
+_sparse_row = op("embedding_of_sparse_gradient(weight, indices, padding_idx: int, scale_grad_by_freq: bool)",
+                 "scatter.embedding", linear="weight", prepare=_check_embedding, where=(),
+                 backward_name="EmbeddingBackward0",
+                 weight=lambda g, weight_shape, indices, padding_idx, scale_grad_by_freq:
+                 _sparse_gradient(g, indices, tuple(weight_shape), padding_idx, scale_grad_by_freq),
+                 shape=lambda weight, indices, *rest: ((*indices.shape, weight.shape[1]), weight.dtype))  # fmt: skip
+
+
+def _sparse_gradient(g: Tensor, indices: Tensor, shape: tuple, padding_idx: int, scale_grad_by_freq: bool) -> Tensor:
+    if scale_grad_by_freq:
+        raise RuntimeError("embedding_backward: scale_grad_by_freq not supported with sparse gradients")
+    indices, g = indices.reshape(-1), g.reshape(-1, shape[1])
+    if padding_idx >= 0:
+        kept = (indices != padding_idx).nonzero().squeeze(1)
+        indices, g = indices[kept], g[kept]
+    return at_coordinates(g, indices.reshape(1, -1), shape)
+
+
+def looked_up(weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool, sparse: bool) -> Tensor:
+    """The rows of a table at `indices`; with `sparse` its gradient stores only the rows that were looked up."""
+    row = _sparse_row if sparse and weight._array.__class__ is np.ndarray else embedding_row
+    return row(weight, indices, padding_idx, scale_grad_by_freq)
+
+
 @composite("function", name="embedding")
 def _torch_embedding(weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False,
                      sparse: bool = False) -> Tensor:  # fmt: skip
@@ -94,7 +121,7 @@ def _torch_embedding(weight: Tensor, indices: Tensor, padding_idx: int = -1, sca
     tensor([[2.0000, 2.1000],
             [0.0000, 0.1000]])
     """
-    return embedding_row(weight, indices, padding_idx, scale_grad_by_freq)
+    return looked_up(weight, indices, padding_idx, scale_grad_by_freq, sparse)
 
 
 @composite("function")
@@ -131,7 +158,8 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, max
     """Returns the rows of the table `weight` (rows, width) at the indices `input` (any shape, int64 or int32).
 
     Row `padding_idx` gets no gradient. `scale_grad_by_freq` divides a row's gradient by the number of times it is used.
-    `max_norm` first scales down, in place, the used rows whose norm is larger. Gradients are dense even with `sparse`.
+    `max_norm` first scales down, in place, the used rows whose norm is larger. With `sparse`, the gradient of the table
+    is a sparse tensor that stores the rows which were looked up (on the CPU; elsewhere it is dense).
 
     Raises:
         IndexError: If an index is out of range.
@@ -151,4 +179,6 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, max
     if max_norm is not None:
         with no_grad():
             embedding_renorm_(weight, input, max_norm, norm_type)
+    if sparse:
+        return looked_up(weight, input, padding_idx, scale_grad_by_freq, True)
     return embedding_row(weight, input, padding_idx, scale_grad_by_freq)

@@ -11,7 +11,7 @@ from tensorgrad.dtypes import F32, I64
 from tensorgrad.errors import warn
 from tensorgrad.kernels.array.index import extremes
 from tensorgrad.ops.nn.bag import bag_argmax, bag_numbers, bag_sum, lookup, lookup_max
-from tensorgrad.ops.nn.embedding import check_indices, embedding_renorm_, embedding_row
+from tensorgrad.ops.nn.embedding import check_indices, embedding_renorm_, looked_up
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor
 
@@ -56,7 +56,7 @@ def _torch_embedding_bag(
         kept = (indices != padding_idx).nonzero().squeeze(1)
         indices, bags = indices[kept], bags[kept]
         per_sample_weights = None if per_sample_weights is None else per_sample_weights[kept]
-    rows = embedding_row(weight, indices, padding_idx, scale_grad_by_freq)
+    rows = looked_up(weight, indices, padding_idx, scale_grad_by_freq, sparse)
     sizes = bags.new_zeros(count)
     if mode:
         sizes = sizes.index_add(0, bags, bags.new_ones(bags._array.shape))
@@ -84,7 +84,7 @@ def embedding_bag(
         max_norm: if given, first scales down, in place, the used rows whose `norm_type`-norm is larger.
         scale_grad_by_freq: whether to divide a row's gradient by the number of times it is used.
         mode: "sum", "mean" or "max". An empty bag gives zeros.
-        sparse: accepted, but gradients are always dense.
+        sparse: whether the gradient of the table is a sparse tensor (see `embedding`); not for "max".
         per_sample_weights: of the shape of `input`: a factor for each looked-up row of a sum.
         padding_idx: the index of a row that is ignored and gets no gradient.
 

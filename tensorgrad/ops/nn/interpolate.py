@@ -38,6 +38,7 @@ def _declare(name: str, mode: str) -> None:
     ROWS[name] = op(
         f"{name}(input, size: any, align: bool, scales: any)",
         kernel,
+        linear="input",
         input=lambda g, input_shape, align, scales: _interpolate_grad(g, input_shape, name, mode, align, scales),
         shape=lambda x, size, align, scales: (*x.shape[:2], *size),
         doc="Resizes the input to (N, C, *size).",
@@ -52,6 +53,7 @@ for _name, _mode in NAMES.values():
 _interpolate_grad = op(  # linear in the gradient: its derivative is the resizing op
     "interpolate_grad(grad, shape: any, row: str, mode: str, align: bool, scales: any)",
     lambda xp, g, shape, row, mode, align, scales: kernels.interpolate_grad(xp, g, shape, mode, align, scales),
+    linear="grad",
     grad=lambda g, grad_shape, row, align, scales: ROWS[row](g, grad_shape[2:], align, scales),
     shape=lambda g, shape, *rest: tuple(shape),
     doc="The transpose of the resizing `row`.",

@@ -374,14 +374,15 @@ def _prepare_logits(x, *rest):
 
 
 _nll_grad = op(
-    "nll_grad(g, target, weights, shape: shape, ignore_index: int)", "loss.nll_grad", where=(),
+    "nll_grad(g, target, weights, shape: shape, ignore_index: int)", "loss.nll_grad", linear="g", where=(),
     shape=lambda g, target, weights, shape, ignore_index: (shape, g.dtype),
     g=lambda g, target, weights, g_shape, ignore_index: _of_each(
         _nll(g, target, None, ignore_index, "none")[0] * weights, g_shape
     ),
 )  # fmt: skip
 _nll = op(
-    "nll_(input, target, weight=None, ignore_index: int = -100, reduction: str = 'mean')", "loss.nll", where=(),
+    "nll_(input, target, weight=None, ignore_index: int = -100, reduction: str = 'mean')", "loss.nll", linear="input",
+    where=(),
     outputs=("out", "weights"), prepare=_prepare_classes, backward_name="NllLossBackward0",
     shape=lambda x, t, weight, ignore_index, reduction: [
         (t.shape if reduction == "none" else (), x.dtype), (t.shape, x.dtype)
@@ -488,7 +489,7 @@ def _soft_cross_entropy(input, target, weight, ignore_index, reduction, label_sm
     if ignore_index >= 0:
         raise RuntimeError("ignore_index is not supported for floating point target")
     dim = 0 if input.ndim == 1 else 1
-    classes = input._array.shape[dim]
+    classes = input.shape[dim]
     if weight is not None and weight._array.shape != (classes,):
         raise RuntimeError(
             f"cross_entropy: weight tensor should be defined either for all {classes} classes or no classes but got "
@@ -502,4 +503,4 @@ def _soft_cross_entropy(input, target, weight, ignore_index, reduction, label_sm
     if reduction == "none":
         return -loss.sum(dim)
     total = -loss.sum()
-    return total if reduction == "sum" else total / (input._array.size // classes if classes else 0)
+    return total if reduction == "sum" else total / (input.numel() // classes if classes else 0)

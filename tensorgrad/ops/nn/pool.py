@@ -29,6 +29,7 @@ _max_pool = op(
     input=lambda g, indices, input_shape, kernel_size, stride, padding, dilation: max_pool_grad(
         g, indices, input_shape, (kernel_size, stride, padding, dilation)
     ),
+    jvp=lambda input_t, indices: max_pool_gather(input_t, indices),
     shape=lambda x, kernel, stride, padding, dilation, ceil_mode: [
         (shape := _pool_shape(x.shape, kernel, stride, padding, dilation, ceil_mode), x.dtype),
         (shape, I64),
@@ -48,14 +49,16 @@ _max_pool_values = op(  # without indices, which would take twice the memory
 max_pool_grad = op(
     "max_pool_grad(grad, indices, shape: any, windows: any)",
     "pool.max_pool_grad",
-    grad=lambda g, indices: _max_pool_gather(g, indices),
+    linear="grad",
+    grad=lambda g, indices: max_pool_gather(g, indices),
     shape=lambda g, indices, shape, windows: (tuple(shape), g.dtype),
     format_of=("indices",),
     where=(),
 )
-_max_pool_gather = op(
+max_pool_gather = op(
     "max_pool_gather(input, indices)",
     "pool.max_pool_gather",
+    linear="input",
     input=lambda g, indices, input_shape: max_pool_grad(g, indices, input_shape, None),
     shape=lambda x, indices: (indices.shape, x.dtype),
     where=(),
@@ -65,6 +68,7 @@ _adaptive_max_pool = op(
     "pool.adaptive_max_pool",
     outputs=("values", "indices"),
     input=lambda g, indices, input_shape: max_pool_grad(g, indices, input_shape, None),
+    jvp=lambda input_t, indices: max_pool_gather(input_t, indices),
     shape=lambda x, size: [((*x.shape[: -len(size)], *size), x.dtype), ((*x.shape[: -len(size)], *size), I64)],
     backward_name="AdaptiveMaxPool2DBackward0",
     format_of=("input",),
@@ -82,6 +86,7 @@ def _mean_kernel(xp, x, *parameters):
 _avg_pool = op(
     "avg_pool(input, kernel_size: any, stride: any, padding: any, ceil_mode: bool, include: bool, divisor: any)",
     _mean_kernel,
+    linear="input",
     input=lambda g, input_shape, kernel_size, stride, padding, ceil_mode, include, divisor: _avg_pool_grad(
         g, input_shape, kernel_size, stride, padding, ceil_mode, include, divisor
     ),
@@ -97,6 +102,7 @@ _avg_pool_grad = op(
     "avg_pool_grad(grad, shape: any, kernel_size: any, stride: any, padding: any, ceil_mode: bool, include: bool, "
     "divisor: any)",
     "pool.avg_pool_grad",
+    linear="grad",
     grad=lambda g, kernel_size, stride, padding, ceil_mode, include, divisor: _avg_pool(
         g, kernel_size, stride, padding, ceil_mode, include, divisor
     ),
@@ -108,6 +114,7 @@ _avg_pool_grad = op(
 _adaptive_avg_pool = op(
     "adaptive_avg_pool(input, output_size: any)",
     "pool.adaptive_avg_pool",
+    linear="input",
     input=lambda g, input_shape: _adaptive_avg_pool_grad(g, input_shape),
     shape=lambda x, size: (*x.shape[: -len(size)], *size),
     backward_name="AdaptiveAvgPool2DBackward0",
@@ -118,6 +125,7 @@ _adaptive_avg_pool = op(
 _adaptive_avg_pool_grad = op(
     "adaptive_avg_pool_grad(grad, shape: any)",
     "pool.adaptive_avg_pool_grad",
+    linear="grad",
     grad=lambda g, grad_shape: _adaptive_avg_pool(g, grad_shape[2:]),
     shape=lambda g, shape: (tuple(shape), g.dtype),
     format_of=("grad",),

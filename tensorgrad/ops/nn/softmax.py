@@ -30,11 +30,13 @@ def _softmax_twin(input, dim):
 
 
 _softmax = op("softmax_(input, dim: int)", "softmax.softmax", where=(), kind="same shape", prepare=_checker("softmax"),
+              jvp=lambda input_t, out, dim: out * (input_t - (input_t * out).sum(dim, True)),
               twin=_softmax_twin, input=lambda g, out, dim: out * (g - (g * out).sum(dim, True)),
               backward_kernel="softmax.softmax_grad", backward_name="SoftmaxBackward0")  # fmt: skip
 _log_softmax = op("log_softmax_(input, dim: int)", "softmax.log_softmax", where=(), kind="same shape",
                   prepare=_checker("log_softmax"), twin=lambda input, dim: input - input.logsumexp(dim, True),
                   input=lambda g, out, dim: g - out.exp() * g.sum(dim, True),
+                  jvp=lambda input_t, out, dim: input_t - (out.exp() * input_t).sum(dim, True),
                   backward_kernel="softmax.log_softmax_grad", backward_name="LogSoftmaxBackward0")  # fmt: skip
 
 

@@ -39,11 +39,15 @@ def _checked(kernel: str):
 
 _gamma = op("standard_gamma_sample(input, generator: any)",
             on_host(lambda alpha, gen: rejection.standard_gamma(gen, alpha)), where=(),
-            input=lambda g, input, out: g * standard_gamma_grad(input, out), backward_name="StandardGammaBackward0",
+            input=lambda g, input, out: g * standard_gamma_grad(input, out),
+            jvp=lambda input_t, input, out: input_t * standard_gamma_grad(input, out),
+            backward_name="StandardGammaBackward0",
             shape=lambda alpha, gen: (alpha.shape, alpha.dtype))  # fmt: skip
 _dirichlet = op("dirichlet_sample(input, generator: any)",
                 on_host(lambda alpha, gen: rejection.dirichlet(gen, alpha)), where=(),
-                input=lambda g, input, out: _dirichlet_backward(g, input, out), backward_name="DirichletBackward0",
+                input=lambda g, input, out: _dirichlet_backward(g, input, out),
+                jvp=lambda input_t, input, out: _dirichlet_tangent(input_t, input, out),
+                backward_name="DirichletBackward0",
                 shape=lambda alpha, gen: (alpha.shape, alpha.dtype))  # fmt: skip
 standard_gamma_grad: Callable = op(
     "standard_gamma_grad(self, output)", "gamma_gradient.standard_gamma_grad", where=(),
@@ -63,6 +67,12 @@ def _dirichlet_backward(g, alpha, x):
     """Changing one concentration moves its share by a beta variate's gradient; the others shrink in proportion."""
     total = alpha.sum(-1, True).expand(alpha.shape)
     return dirichlet_grad(x, alpha, total) * (g - (x * g).sum(-1, True))
+
+
+def _dirichlet_tangent(t, alpha, x):
+    total = alpha.sum(-1, True).expand(alpha.shape)
+    moved = dirichlet_grad(x, alpha, total) * t
+    return moved - x * moved.sum(-1, True)
 
 
 @composite("function")

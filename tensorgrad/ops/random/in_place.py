@@ -10,7 +10,7 @@ import numpy as np
 from tensorgrad import dtypes
 from tensorgrad.dispatch import inplace
 from tensorgrad.dispatch.kinds import composite, op
-from tensorgrad.dispatch.no_derivative import no_derivative
+from tensorgrad.dispatch.no_derivative import constant, no_derivative
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import F32, scalar_type
 from tensorgrad.kernels.array import sample as kernels
@@ -47,7 +47,8 @@ def _filler(name: str, sampler, backward: str):
         sampling.fill(filled, sampler, gen, *args)
         return filled
 
-    row = op(f"{name}_fill(input, args: any, generator: any)", kernel, input=_zero, where=(), backward_name=backward,
+    row = op(f"{name}_fill(input, args: any, generator: any)", kernel, input=_zero, jvp=constant, where=(),
+             backward_name=backward,
              shape=lambda x, args, gen: x.shape)  # fmt: skip
 
     def fill(self: Tensor, args: tuple, generator) -> Tensor:
@@ -267,7 +268,7 @@ def on_host(kernel):
 
 _bernoulli = op("bernoulli_sample(input, generator: any)",
                 on_host(lambda p, gen: kernels.bernoulli_tensor(gen, p, None)),
-                input=_zero, where=(), backward_name="BernoulliBackward0",
+                input=_zero, jvp=constant, where=(), backward_name="BernoulliBackward0",
                 shape=lambda p, gen: (p.shape, p.dtype))  # fmt: skip
 
 
@@ -300,7 +301,8 @@ def _check_probabilities(p: Tensor) -> None:
 
 _bernoulli_over = op("bernoulli_over(input, p, generator: any)",
                      on_host(lambda x, p, gen: kernels.bernoulli_tensor(gen, np.broadcast_to(p, x.shape), x.dtype)),
-                     input=_zero, p=lambda g, p_shape: _zeros(g, p_shape), where=(), backward_name="BernoulliBackward0",
+                     input=_zero, p=lambda g, p_shape: _zeros(g, p_shape), jvp=constant, where=(),
+                     backward_name="BernoulliBackward0",
                      shape=lambda x, p, gen: (x.shape, x.dtype))  # fmt: skip
 
 
@@ -324,15 +326,16 @@ def bernoulli_(self: Tensor, p=0.5, *, generator=None) -> Tensor:
 _normal_both = op("normal_both(mean, std, generator: any)",
                   on_host(lambda mean, std, gen: kernels.normal_tensor(gen, mean, std)),
                   mean=lambda g, mean_shape: g.new_zeros(mean_shape), std=lambda g, std_shape: g.new_zeros(std_shape),
+                  jvp=constant,
                   where=(), backward_name="NormalBackward3",
                   shape=lambda mean, std, gen: (np.broadcast_shapes(mean.shape, std.shape), mean.dtype))  # fmt: skip
 _normal_mean = op("normal_mean(mean, std: float, generator: any)",
                   on_host(lambda mean, std, gen: kernels.normal_tensor(gen, mean, std)),
-                  mean=_zero, where=(), backward_name="NormalBackward1",
+                  mean=_zero, jvp=constant, where=(), backward_name="NormalBackward1",
                   shape=lambda mean, std, gen: (mean.shape, mean.dtype))  # fmt: skip
 _normal_std = op("normal_std(std, mean: float, generator: any)",
                  on_host(lambda std, mean, gen: kernels.normal_tensor(gen, mean, std)),
-                 std=_zero, where=(), backward_name="NormalBackward2",
+                 std=_zero, jvp=constant, where=(), backward_name="NormalBackward2",
                  shape=lambda std, mean, gen: (std.shape, std.dtype))  # fmt: skip
 
 
@@ -393,7 +396,7 @@ def _poisson_kernel(rate, gen):
     return draw(gen, rate)
 
 
-_poisson = op("poisson_sample(input, generator: any)", on_host(_poisson_kernel), input=_zero, where=(),
+_poisson = op("poisson_sample(input, generator: any)", on_host(_poisson_kernel), input=_zero, jvp=constant, where=(),
               backward_name="PoissonBackward0", shape=lambda x, gen: (x.shape, x.dtype))  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.kernels.array import sample as kernels
-from tensorgrad.layouts import memory_strides
+from tensorgrad.layouts import memory_strides, strided
 from tensorgrad.ops import create
 from tensorgrad.random import philox
 from tensorgrad.random.generator import Generator, default_generator
@@ -284,6 +284,9 @@ def _like(name: str, sampler, check):
     def like(input, *args, generator=None, dtype=None, device=None, requires_grad=False, memory_format=None) -> Tensor:
         if not isinstance(input, Tensor):
             raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+        layout = STORAGES[input._array.__class__].layout
+        if layout is not strided:
+            raise NotImplementedError(f"{name}: not supported for layout {layout}")
         dtype = dtype or input.dtype
         check(dtype.numpy)
         device = create.resolve_device(device or input.device)

@@ -1,0 +1,41 @@
+"""Stand-ins for names that only PyTorch has: libraries import them, and an error says what to do instead."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+__all__ = ["stand_in"]
+
+
+def stand_in(name: str, advice: str, module: str, shown: str | None = None) -> Any:
+    """Returns a class that can be imported and passed to `isinstance`, and raises NotImplementedError when called.
+
+    Args:
+        name: the name of the class or function.
+        advice: what to do or know instead.
+        module: the module that has it.
+        shown: how the error calls it, if not by `name`.
+
+    >>> from tensorgrad.system.not_included import stand_in
+    >>> split_group = stand_in("split_group", "use new_group", "tensorgrad.distributed")
+    >>> isinstance(3, split_group)
+    False
+    >>> split_group()
+    Traceback (most recent call last):
+        ...
+    NotImplementedError: split_group is not included: use new_group
+    """
+    message = f"{shown or name} is not included: {advice}"
+
+    def refuse(cls: type, *args: Any, **options: Any) -> NoReturn:
+        raise NotImplementedError(message)
+
+    doc = f"""Raises: NotImplementedError. It is not included.
+
+    >>> from {module} import {name}
+    >>> {name}()
+    Traceback (most recent call last):
+        ...
+    NotImplementedError: {message}
+    """
+    return type(name, (), {"__new__": refuse, "__module__": module, "__doc__": doc})
