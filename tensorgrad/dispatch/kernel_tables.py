@@ -89,6 +89,12 @@ PARTS: dict[str, Any] = {}
 OWN_PARTS: dict[str, dict[str, str]] = {}
 
 
+def by_part(name: str, elements: int, *given: Any) -> Any:
+    """The result of a compiled kernel that belongs to no op; `NotImplemented` if NumPy should do this much work."""
+    row = PARTS.get(name)
+    return NotImplemented if row is None else row.attempt(elements, *given)
+
+
 class KernelTable(dict):
     """The kernels of one op by array class, found when first needed; `large` are those for arrays of `few` elements
     and more (kernels/numba/)."""

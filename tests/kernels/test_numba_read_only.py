@@ -20,6 +20,13 @@ def table_of(x):
     return tg.from_numpy(PLACES), x.reshape(-1, 100)
 
 
+def matrix_of(x):
+    """A sparse matrix of 300 × 300, whose indices must not be written either."""
+    indices = np.stack([np.arange(30_000) % 300, np.arange(30_000) // 7 % 300])
+    indices.flags.writeable = False
+    return tg.sparse_coo_tensor(tg.from_numpy(indices), x[:30_000], (300, 300))
+
+
 CALLS = {
     "sum": lambda x: x.sum(),
     "sum of columns": lambda x: x.reshape(200, -1).sum(0),
@@ -36,6 +43,12 @@ CALLS = {
     "linear": lambda x: F.linear(x.reshape(300, -1), x.reshape(300, -1)),
     "embedding": lambda x: F.embedding(*table_of(x)),
     "cumsum": lambda x: x.cumsum(0),
+    "sparse.mm": lambda x: tg.sparse.mm(matrix_of(x), x[:30_000].reshape(300, 100)),
+    "sparse.mm by a vector": lambda x: tg.sparse.mm(matrix_of(x), x[:300, None]),
+    "sparse.sampled_addmm": lambda x: tg.sparse.sampled_addmm(
+        matrix_of(x).coalesce().to_sparse_csr(), x[:30_000].reshape(300, 100), x[:30_000].reshape(100, 300)
+    ).to_dense(),
+    "coalesce": lambda x: matrix_of(x).coalesce().to_dense(),
     "cross_entropy": lambda x: F.cross_entropy(x.reshape(-1, 100), tg.from_numpy(PLACES)[:300] % 100),
 }
 

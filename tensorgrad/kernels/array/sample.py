@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorgrad.dispatch.kernel_tables import PARTS
+from tensorgrad.dispatch.kernel_tables import by_part
 from tensorgrad.dtypes import C_TYPES
 from tensorgrad.random.generator import Generator
 
@@ -495,11 +495,7 @@ def _bernoulli_mask(gen: Generator, shape, dtype: np.dtype, p: float, value) -> 
     flat = out.reshape(-1)
     # u < p for u = k / 2**53 is k < p * 2**53, and scaling by a power of two is exact.
     limit = np.uint64(math.ceil(p * 2.0**53))
-    row = PARTS.get("bernoulli_mask")
-    if (
-        row is not None and flat.size >= row.elements and dtype == np.float32 and row.available()
-        and row.ready(gen, limit, value, out) is not NotImplemented
-    ):  # fmt: skip
+    if dtype == np.float32 and by_part("bernoulli_mask", flat.size, gen, limit, value, out) is not NotImplemented:
         return out
     plain = dtype == B1 or value == 1
     with gen.lock:

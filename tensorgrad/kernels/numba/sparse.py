@@ -107,6 +107,8 @@ def _order():
 
     def kernel(lines, starts):
         """The elements line by line, from the line of each and where lines begin."""
+        if not lines.flags.carray:
+            return NotImplemented
         order = np.empty(lines.size, np.int64)
         count(lines, starts[:-1].copy(), order)
         return order

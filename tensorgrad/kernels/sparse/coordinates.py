@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from tensorgrad.dispatch.kernel_tables import PARTS
+from tensorgrad.dispatch.kernel_tables import by_part
 from tensorgrad.storage.sparse import COOArray
 
 
@@ -53,19 +53,15 @@ def coalesced(array: COOArray) -> COOArray:
 
 def argsort(numbers: np.ndarray) -> np.ndarray:
     """The order of numbers that are not negative; equal ones stay as they are."""
-    row = PARTS.get("sparse_argsort")
-    if row is not None and numbers.size >= row.elements and row.available():
-        return row.ready(numbers)
-    return np.argsort(numbers, kind="stable")
+    made = by_part("sparse_argsort", numbers.size, numbers)
+    return np.argsort(numbers, kind="stable") if made is NotImplemented else made
 
 
 def sums(values: np.ndarray, order: np.ndarray | None, starts: np.ndarray) -> np.ndarray:
     """The sums of groups of values (n, ...), which begin at `starts` of the order."""
-    row = PARTS.get("sparse_sums")
-    if row is not None and values.size >= row.elements and row.available():
-        made = row.ready(values, order, starts)
-        if made is not NotImplemented:
-            return made
+    made = by_part("sparse_sums", values.size, values, order, starts)
+    if made is not NotImplemented:
+        return made
     values = values if order is None else values[order]
     if len(starts) == len(values):
         return values

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorgrad.dispatch.kernel_tables import PARTS
+from tensorgrad.dispatch.kernel_tables import by_part
 from tensorgrad.kernels.sparse.convert import coo, counted, lines_of, pointers
 from tensorgrad.storage.sparse import CompressedArray, COOArray
 
@@ -61,10 +61,8 @@ def _computed(array: Any, of: int) -> Lines:
 
 def sorted_by(lines: np.ndarray, starts: np.ndarray) -> np.ndarray:
     """The elements in the order of their lines, which begin at `starts`; those of one line as they were."""
-    row = PARTS.get("sparse_order")
-    if row is not None and lines.size >= row.elements and row.available():
-        return row.ready(np.ascontiguousarray(lines), starts)
-    return np.argsort(lines, kind="stable")
+    made = by_part("sparse_order", lines.size, np.ascontiguousarray(lines), starts)
+    return np.argsort(lines, kind="stable") if made is NotImplemented else made
 
 
 def unblocked(array: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorgrad.dispatch.kernel_tables import PARTS
+from tensorgrad.dispatch.kernel_tables import by_part
 from tensorgrad.kernels.sparse.convert import coo, csr, like, lines_of
 from tensorgrad.kernels.sparse.coordinates import coalesced
 from tensorgrad.kernels.sparse.lines import Lines, by_columns, by_rows, transposed, unblocked
@@ -23,11 +23,10 @@ AT_ONCE = 1 << 22  # products held in memory at a time
 
 def times(lines: Lines, values: np.ndarray, b: np.ndarray) -> np.ndarray:
     """A matrix (n, k), given line by line, times a dense one (k, m)."""
-    row, b = PARTS.get("sparse_product"), np.ascontiguousarray(b)
-    if row is not None and values.size * b.shape[1] >= row.elements and row.available():
-        made = row.ready(lines.starts, lines.places, values, b)
-        if made is not NotImplemented:
-            return made
+    b = np.ascontiguousarray(b)
+    made = by_part("sparse_product", values.size * b.shape[1], lines.starts, lines.places, values, b)
+    if made is not NotImplemented:
+        return made
     starts, (n, m) = lines.starts, (len(lines.starts) - 1, b.shape[1])
     made = np.zeros((n, m), np.result_type(values, b))
     if not m or not values.size:
@@ -170,9 +169,9 @@ def sampled(c: Any, a: np.ndarray, b: np.ndarray, beta: Any, alpha: Any) -> Any:
     x = coalesced(coo(c)) if c.__class__ is COOArray else coo(c)
     rows, columns = x.indices[-2:]
     values = np.empty(len(rows), x.dtype)
-    row = PARTS.get("sparse_sample")
-    if row is not None and a.ndim == 2 and len(rows) * a.shape[-1] >= row.elements and row.available():
-        made = row.ready(rows, columns, np.ascontiguousarray(a), np.ascontiguousarray(b.T))
+    if a.ndim == 2:
+        given = rows, columns, np.ascontiguousarray(a), np.ascontiguousarray(b.T)
+        made = by_part("sparse_sample", len(rows) * a.shape[-1], *given)
         if made is not NotImplemented:
             return like(x.with_values((alpha * made + beta * x.values).astype(x.dtype, copy=False)), c)
     step = max(1, AT_ONCE // max(a.shape[-1], 1))

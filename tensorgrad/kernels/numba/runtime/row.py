@@ -44,6 +44,18 @@ class Row:
             request(self)
         return self.ready is not None
 
+    def attempt(self, elements: int, *given: Any) -> Any:
+        """Runs the kernel of a row that belongs to no op, on work of this size; or returns `NotImplemented`.
+
+        That is if NumPy should do it: the work is small, the kernel is not compiled yet, or it does not take the arrays.
+        """
+        if elements < self._elements or SETTINGS.deterministic or not self.available():
+            return NotImplemented
+        try:
+            return self.ready(*given)
+        except Unsuited:
+            return NotImplemented
+
     def over(self, general: Callable) -> Callable:
         """Wraps NumPy's kernel of an op: large arrays go to the compiled kernel once it is ready."""
         from tensorgrad.kernels.numba.runtime.background import request
