@@ -71,6 +71,12 @@ if nothing at all differs.""",
     )
 
 
+def _forward() -> Section:
+    from tests.conformance import forward
+
+    return forward.section()
+
+
 def _modules() -> Section:
     from tests.conformance.moduledb import modules_section
 
@@ -89,7 +95,7 @@ def _schedulers() -> Section:
     return scheduler_section()
 
 
-SECTIONS: tuple[Callable[[], Section], ...] = (_ops, _modules, _optimizers, _schedulers)
+SECTIONS: tuple[Callable[[], Section], ...] = (_ops, _forward, _modules, _optimizers, _schedulers)
 
 
 # --- running ---------------------------------------------------------------------------------------------------------
