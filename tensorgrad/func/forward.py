@@ -23,6 +23,7 @@ from tensorgrad.func.derivatives import (
     picked,
     replaced,
     require_real,
+    require_tensors,
 )
 from tensorgrad.tensor import Tensor
 from tensorgrad.utils._pytree import tree_flatten, tree_unflatten
@@ -72,6 +73,7 @@ def jvp(func: Callable, primals: Any, tangents: Any, *, strict: bool = False, ha
         value, aux = func(*tree_unflatten(duals, spec)), None
         if has_aux:
             value, aux = output_and_aux(_JVP, value)
+            require_tensors(aux)
         outputs, outputs_spec = tree_flatten(value)
         check_outputs(_JVP, outputs)
         found = [level.tangent_of(output) for output in outputs]
@@ -150,6 +152,8 @@ def jacfwd(func: Callable, argnums: ArgNums = 0, has_aux: bool = False, *, rando
         with random_numbers(randomness):
             derivative = _linearized(func, points, points_spec, lambda own: replaced(args, argnums, own), has_aux)
         value, aux = derivative.result if has_aux else (derivative.result, None)
+        if has_aux:
+            require_tensors(aux)
         outputs, outputs_spec = tree_flatten(value)
         require_real("jacfwd", outputs, "outputs")
         blocks: list[list[Tensor]] = [[] for _ in outputs]
