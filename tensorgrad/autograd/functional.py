@@ -126,7 +126,7 @@ def jacobian(
 
     Args:
         create_graph: Make the result differentiable.
-        vectorize: Ignored; all rows are computed one by one.
+        vectorize: Ignored for rows, which are computed one by one; columns are computed by `vmap`, and need it.
         strategy: "reverse-mode" computes rows (one backward pass per output element), "forward-mode" columns (one
             product J·v per input element).
 
@@ -196,7 +196,8 @@ def _stacked(rows: list[Tensor], output: Tensor, point: Tensor) -> Tensor:
 
 def _by_columns(func, points, create_graph: bool, vectorize: bool):
     """The same as `_by_rows`, with one product J·v per element of the inputs."""
-    from tensorgrad.ops.join import stack
+    from tensorgrad.func.batching import vmap
+    from tensorgrad.func.derivatives import basis
 
     if create_graph:
         raise NotImplementedError(
@@ -215,22 +216,14 @@ def _by_columns(func, points, create_graph: bool, vectorize: bool):
         return outputs
 
     derivative = Linearized(lambda given: func(*given), _attached(points, False), outputs_of)
-    columns: list[list] = [[] for _ in points]
+    blocks: list[list[Tensor]] = [[] for _ in derivative.outputs]
     for k, point in enumerate(points):
-        for j in range(point.numel()):
-            tangents: list = [None] * len(points)
-            tangents[k] = point.detach().new_zeros(point.shape).contiguous()
-            tangents[k].view(-1)[j] = 1
-            columns[k].append(derivative(tangents))
-    return many[0], [
-        tuple(
-            stack([c[i] for c in column], -1).reshape((*output.shape, *point.shape))
-            if column
-            else output.new_zeros((*output.shape, *point.shape))
-            for column, point in zip(columns, points, strict=True)
-        )
-        for i, output in enumerate(derivative.outputs)
-    ]
+        along = lambda v, k=k: derivative([v if j == k else None for j in range(len(points))])
+        columns = vmap(along, out_dims=-1)(basis(point)) if point.numel() else None
+        for i, output in enumerate(derivative.outputs):
+            shape = (*output.shape, *point.shape)
+            blocks[i].append(output.new_zeros(shape) if columns is None else columns[i].reshape(shape))
+    return many[0], [tuple(row) for row in blocks]
 
 
 def hessian(
