@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from tensorgrad import cuda
-from tensorgrad.distributed.mpi import world as mpi_world
+from tensorgrad.distributed.mpi import library
 
 __all__ = [
     "Backend", "BackendConfig", "get_default_backend_for_device", "is_available",
@@ -21,7 +21,7 @@ def is_available() -> bool:
     >>> torch.distributed.is_available() == torch.distributed.is_mpi_available()
     True
     """
-    return mpi_world.available()
+    return library.available()
 
 
 def is_mpi_available() -> bool:
@@ -31,7 +31,7 @@ def is_mpi_available() -> bool:
     >>> torch.distributed.is_mpi_available() in (True, False)
     True
     """
-    return mpi_world.available()
+    return library.available()
 
 
 def is_gloo_available() -> bool:
@@ -41,7 +41,7 @@ def is_gloo_available() -> bool:
     >>> torch.distributed.is_gloo_available() == torch.distributed.is_mpi_available()
     True
     """
-    return mpi_world.available()
+    return library.available()
 
 
 def is_nccl_available() -> bool:
@@ -166,7 +166,7 @@ def is_backend_available(backend: str) -> bool:
     False
     """
     names = set(_pairs(backend.lower()).values()) if ":" in backend else {backend.lower()}
-    return names <= {Backend.GLOO, Backend.MPI} and mpi_world.available()
+    return names <= {Backend.GLOO, Backend.MPI} and library.available()
 
 
 def get_default_backend_for_device(device: Any) -> str:

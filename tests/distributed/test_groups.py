@@ -3,15 +3,13 @@
 import contextlib
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from tests.distributed.launch import HERE, ROOT, free_port, needs_mpi, run
+from tests.distributed.launch import HERE, MPIEXEC, ROOT, free_port, needs_mpi, needs_mpiexec, run
 
 pytest.importorskip("torch")
 
@@ -49,11 +47,9 @@ assert x.item() == 3.0 and dist.get_world_size() == 2
 
 
 @needs_mpi
+@needs_mpiexec
 def test_under_a_launcher_of_mpi():
-    mpiexec = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
-    if mpiexec is None:
-        pytest.skip("no mpiexec is installed with this Python")
-    command = [mpiexec, "-n", "2", sys.executable, "-c", SUM]
+    command = [MPIEXEC, "-n", "2", sys.executable, "-c", SUM]
     process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True)
     try:
         errors = process.communicate(timeout=20)[1]
