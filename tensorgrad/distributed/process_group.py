@@ -256,7 +256,7 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
         GroupMember.WORLD = None
     else:
         del _GROUPS.by_name[chosen.group_name]
-    chosen.communicator.free()
+    chosen.free()
 
 
 def get_rank(group: ProcessGroup | None = None) -> int:
