@@ -102,8 +102,8 @@ def _matrices(xp, boxes, shape, scale, bins, how, samples, aligned):
 
 
 def _blocks(xp, boxes, shape, scale, bins, how, samples, aligned):
-    """Yields for each box: its number, its image, the rows and columns that it touches (slices), and the parts of its
-    two matrices for these."""
+    """Yields for each box that touches its image: its number, the image, the rows and columns that it touches (slices),
+    and the parts of its two matrices for these."""
     size = max(1, bins[0] * shape[0] + bins[1] * shape[1])
     step = max(1, TOGETHER // size)
     for begin in range(0, len(boxes), step):
@@ -112,6 +112,8 @@ def _blocks(xp, boxes, shape, scale, bins, how, samples, aligned):
         ranges = [_touched(xp, matrix) for matrix in matrices]
         for k in range(len(some)):
             rows, columns = (slice(int(lows[k]), int(highs[k])) for lows, highs in ranges)
+            if rows.stop == rows.start or columns.stop == columns.start:
+                continue
             yield begin + k, int(some[k, 0]), rows, columns, matrices[0][k][:, rows], matrices[1][k][:, columns]
 
 

@@ -11,7 +11,7 @@ from math import prod
 import numpy as np
 
 from tensorgrad.dispatch.kinds import op
-from tensorgrad.dtypes import scalar_type
+from tensorgrad.dtypes import int32, scalar_type
 from tensorgrad.ops.create import arange
 from tensorgrad.tensor import Tensor
 
@@ -92,7 +92,7 @@ roi_align_backward = op(
     where=(),
 )
 
-_position_sensitive_backward = op(
+position_sensitive_backward = op(
     "position_sensitive_backward(grad, rois, spatial_scale: float, pooled_height: int, pooled_width: int, "
     "sampling_ratio: int, how: any, size: any)",
     "regions.position_sensitive_grad",
@@ -114,7 +114,7 @@ _position_sensitive = op(
         len(boxes), x.shape[1] // (height * width), height, width
     ),
     input=lambda g, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio, how, input_shape: (
-        _position_sensitive_backward(
+        position_sensitive_backward(
             g, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio, how, input_shape
         )
     ),
@@ -125,7 +125,7 @@ _position_sensitive = op(
 
 def _with_channels(out: Tensor) -> tuple[Tensor, Tensor]:
     """Returns `out` and the input channel that each of its elements is from (int32)."""
-    channels = arange(prod(out.shape[1:]), dtype=I32, device=out.device)
+    channels = arange(prod(out.shape[1:]), dtype=int32, device=out.device)
     return out, channels.reshape(1, *out.shape[1:]).repeat(out.shape[0], 1, 1, 1)
 
 
