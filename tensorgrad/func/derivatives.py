@@ -15,6 +15,7 @@ from typing import Any
 
 import tensorgrad as torch
 from tensorgrad.autograd.views import edge_of
+from tensorgrad.dispatch.batched import BatchedArray, innermost_level
 from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.func.batching import shown
 from tensorgrad.tensor import Tensor, share
@@ -25,14 +26,35 @@ _next_run = itertools.count().__next__
 _GRAD, _VJP = "grad_and_value(f)(*args)", "vjp(f, *primals)"
 
 
-def _without_graph(value: Tensor, of_tangents: Callable[[Tensor], Tensor] | None = None) -> Tensor:
-    """The same values outside the graph; unlike those of `detach()` with their tangents, or `of_tangents(tangent)`."""
-    if not LOCAL.transforms or of_tangents is None:
+def _point(value: Tensor) -> Tensor:
+    """The same values, with their tangents, outside the graph: to be a leaf of a graph within the transforms."""
+    level = innermost_level() if LOCAL.transforms else None
+    if level is None:
         return share(value._array, value._storage)
-    made = value.detach()
-    for transform in LOCAL.transforms:
-        transform.hand_over(value, made, of_tangents)
+    made = level.hidden(value)
+    _hand_over(value, made, lambda tangent: tangent)
     return made
+
+
+def _without_graph(value: Tensor, of_tangents: Callable[[Tensor], Tensor]) -> Tensor:
+    """The same values outside the graph, also further out; with `of_tangents(tangent)` of their tangents."""
+    if not LOCAL.transforms:
+        return share(value._array, value._storage)
+    array = value._array
+    if array.__class__ is BatchedArray:
+        with array.level.off():
+            made = _without_graph(array.value, of_tangents)
+        made = share(array.with_value(made), None)
+    else:
+        made = value.detach()
+    _hand_over(value, made, of_tangents)
+    return made
+
+
+def _hand_over(value: Tensor, made: Tensor, of_tangents: Callable[[Tensor], Tensor]) -> None:
+    if made._array is not value._array:
+        for transform in LOCAL.transforms:
+            transform.hand_over(value, made, of_tangents)
 
 
 class _Run:
@@ -67,7 +89,7 @@ class _Run:
     def _new(self, value: Any) -> Tensor:
         if not isinstance(value, Tensor):
             raise ValueError(f"Thing passed to transform API must be Tensor, got {type(value)}")
-        return value.view_as(value) if self.tracked and value.requires_grad else self._leaf(_without_graph(value))
+        return value.view_as(value) if self.tracked and value.requires_grad else self._leaf(_point(value))
 
     def _leaf(self, value: Tensor) -> Tensor:
         """Creates a leaf that belongs to this run only."""

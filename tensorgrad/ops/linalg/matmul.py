@@ -46,10 +46,54 @@ def _right_gradient(g, input, other_shape):
     return tn(input, g)
 
 
+def _matmul_of_batch(input, other, mapped):
+    """The product on values with a batch: vectors become matrices where a stack of them would be read from a vector."""
+    ranks = input._array.ndim - ("input" in mapped), other._array.ndim - ("other" in mapped)
+    if "other" not in mapped and ranks[1] <= 2:
+        return matmul(input, other)
+    if "input" not in mapped and ranks == (2, 1):
+        return nt(other, input)
+    if ranks[0] == 1:
+        input = input.unsqueeze(-2)
+    if ranks[1] == 1:
+        other = other.unsqueeze(-1)
+    made = matmul(*_aligned(input, other, mapped))
+    if ranks[0] == 1:
+        made = made.squeeze(-2)
+    return made.squeeze(-1) if ranks[1] == 1 else made
+
+
+def _aligned(input, other, mapped):
+    """Two stacks, with dimensions of size 1 after the batch of the one of lower rank."""
+    ranks = input._array.ndim - ("input" in mapped), other._array.ndim - ("other" in mapped)
+    for _ in range(ranks[1] - ranks[0] if "input" in mapped else 0):
+        input = input.unsqueeze(1)
+    for _ in range(ranks[0] - ranks[1] if "other" in mapped else 0):
+        other = other.unsqueeze(1)
+    return input, other
+
+
+def _linear_of_batch(input, weight, bias, mapped):
+    if "weight" not in mapped and "bias" not in mapped:
+        return linear(input, weight, bias)
+    if weight._array.ndim == 1 + ("weight" in mapped):
+        product = _matmul_of_batch(input, weight, {"input", "other"} if "weight" in mapped else {"input"})
+    else:
+        product = _matmul_of_batch(input, weight.mT, {new for old, new in _SIDES if old in mapped})
+    if bias is None:
+        return product
+    for _ in range(product._array.ndim - bias._array.ndim if "bias" in mapped else 0):
+        bias = bias.unsqueeze(1)
+    return product + bias
+
+
+_SIDES = (("input", "input"), ("weight", "other"))
+
 matmul = op(
     "matmul(input, other)",
     "matmul.matmul",
     linear="input * other",
+    batch=_matmul_of_batch,
     input=_left_gradient,
     other=_right_gradient,
     shape=kernels.matmul_shape,
@@ -79,6 +123,7 @@ nt = op(
     "matmul_nt(input, other)",
     "matmul.nt",
     linear="input * other",
+    batch="broadcast",
     input=lambda g, other: matmul(g, conj(other)),
     other=lambda g, input, other_shape: tn(*_paired(g, conj(input), other_shape)),
     shape=lambda a, b: kernels.matmul_shape(a, _Flipped(b)),
@@ -88,6 +133,7 @@ tn = op(
     "matmul_tn(input, other)",
     "matmul.tn",
     linear="input * other",
+    batch="broadcast",
     input=lambda g, other, input_shape: nt(conj(other), g),
     other=lambda g, input: matmul(conj(input), g),
     shape=lambda a, b: kernels.matmul_shape(_Flipped(a), b),
@@ -128,6 +174,7 @@ linear = op(
     "linear(input, weight, bias=None)",
     "matmul.linear",
     linear="input * weight + bias",
+    batch=_linear_of_batch,
     input=_linear_input,
     weight=_linear_weight,
     bias=lambda g, bias_shape: column_sum(g) if len(bias_shape) == 1 else g,
@@ -150,6 +197,7 @@ column_sum = op(
     "column_sum(input)",
     "matmul.column_sum",
     linear="input",
+    batch=lambda input: input if input._array.ndim == 2 else input.flatten(1, -2).sum(1),
     input=lambda g, input_shape: g.expand(input_shape),
     shape=lambda x: x.shape[-1:],
     where=(),
