@@ -14,9 +14,11 @@ the row (`rule_of`):
   ``"broadcast"``  the same, and they broadcast: operands without a batch stay as they are
   ``"fold"``  the first dimension of all tensors is a batch of its own: the two become one
 
+  ``"no batch"``  what the op returns has another shape for each sample: an error
+
   or a function whose parameters are named as those of the op (tensors are then values with the batch first, numbers and
   the like as they are), and may be `size` (how many samples) and `mapped` (the names of the tensors with a batch; the
-  others come as they are). It returns the results, with the batch first.
+  others come as they are), and `mapped_indices` for a list `indices` (for each whether it has). It returns the results, with the batch first.
 
 Rules are ordinary code over tensors: they are recorded if the values are. What is left runs in a loop over the samples,
 with a warning. `looped()` lists these ops.
@@ -131,10 +133,14 @@ def _rank(values: tuple) -> int:
 
 def _aligned(op: Op, level: Batch, values: tuple) -> Any:
     """Operands broadcast: each gets dimensions of size 1 between the batch and its own, as many as it lacks."""
-    rank = _rank(values)
-    return run_further_out(
-        op, tuple([level.aligned(v, rank) if v.__class__ is BatchedArray else v for v in values])
-    )
+    rank, given = _rank(values), []
+    for p, v in zip(op.params, values, strict=True):
+        if v.__class__ is BatchedArray:
+            v = level.aligned(v, rank)
+        elif p.name in _DIMS:
+            v = shifted(v)
+        given.append(v)
+    return run_further_out(op, tuple(given))
 
 
 def _reduction(op: Op, level: Batch, values: tuple) -> Any:
@@ -179,6 +185,8 @@ def _leading(op: Op, level: Batch, values: tuple) -> Any:
             if along and v.__class__ is BatchedArray and not v.ndim:
                 value, scalar = value.unsqueeze(1), True
             given.append(value)
+        elif p.name == "shape":
+            given.append((level.size, *v))
         else:
             given.append(shifted(v) if p.name in _DIMS else v)
     result = run_further_out(op, tuple(given))
@@ -212,6 +220,9 @@ def _stated(op: Op, level: Batch, values: tuple) -> Any:
     names = arguments_of(rule)
     if "size" in names and "size" not in given:
         given["size"] = level.size
+    for p, v in zip(op.params, values, strict=True):
+        if p.kind is LIST and f"mapped_{p.name}" in names:
+            given[f"mapped_{p.name}"] = [_is_mapped(x) for x in v]
     if "mapped" in names:
         given["mapped"] = {p.name for p, v in zip(op.params, values, strict=True) if _is_mapped(v)}
     return rule(**{name: given[name] for name in names})
@@ -221,6 +232,13 @@ def _is_mapped(v: Any) -> bool:
     if v.__class__ is list:
         return any(_is_mapped(x) for x in v)
     return v.__class__ is BatchedArray and v.mapped
+
+
+def _refused(op: Op, level: Batch, values: tuple) -> Any:
+    raise RuntimeError(
+        f"vmap: We do not support batching operators that can output dynamic shape. Attempted to vmap over {op.name}. "
+        "Please voice your support in https://github.com/pytorch/functorch/issues/256"
+    )
 
 
 def _loop(op: Op, level: Batch, values: tuple) -> Any:
@@ -265,4 +283,4 @@ _BY_KIND: dict[str, Rule] = {
     "pointwise": _aligned, "reduction": _reduction, "same shape": _leading, "view": _view, "views": _leading,
     "cast": _same,
 }  # fmt: skip
-_NAMED: dict[str, Rule] = {"leading": _leading, "broadcast": _aligned, "fold": _fold}
+_NAMED: dict[str, Rule] = {"leading": _leading, "broadcast": _aligned, "fold": _fold, "no batch": _refused}

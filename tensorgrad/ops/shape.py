@@ -133,6 +133,7 @@ select_at, slice_at, new_axes_at = (
 
 # --- the rows of their derivatives ---------------------------------------------------------------------------------
 
+
 def _placed_in_batch(g, shape, shown, args):
     whole = g.new_zeros((g._array.shape[0], *shape))
     whole, args = shifted(shown.op.name, whole, shape, args)
@@ -144,7 +145,7 @@ place = op("embed_view(g, shape: any, shown: any, args: any)",
            linear="g", batch=_placed_in_batch,
            g=lambda g, shown, args: shown(g, *args), shape=lambda g, shape, shown, args: (shape, g.dtype), where=(),
            doc="Zeros of `shape` with `g` at the elements of the view: a view's derivative.")  # fmt: skip
-unfold_grad = op("unfold_grad(g, shape: any, dimension: int, size: int, step: int)", "shape.unfold_grad", linear="g",
+unfold_grad = op("unfold_grad(g, shape: any, dimension: int, size: int, step: int)", "shape.unfold_grad", batch="leading", linear="g",
                   g=lambda g, dimension, size, step: _unfold(g, dimension, size, step),
                   shape=lambda g, shape, dimension, size, step: (shape, g.dtype), where=())  # fmt: skip
 _reshaped_copy = op("reshape(input, size: any)", lambda xp, x, size: xp.array(x, order="C").reshape(size),

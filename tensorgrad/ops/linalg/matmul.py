@@ -89,6 +89,23 @@ def _linear_of_batch(input, weight, bias, mapped):
 
 _SIDES = (("input", "input"), ("weight", "other"))
 
+
+def _renamed(mapped, other, input="input"):
+    """Which of the operands of `matmul` have a batch, from the names that they have in another op."""
+    return {side for name, side in ((input, "input"), (other, "other")) if name in mapped}
+
+
+def _sum_of_batch(input, product, beta, alpha, mapped):
+    """`beta · input + alpha · product` on values with a batch."""
+    rank = product._array.ndim - (mapped != {"input"})
+    if "input" in mapped:
+        for _ in range(rank + 1 - input._array.ndim):
+            input = input.unsqueeze(1)
+    product = product if alpha == 1 else product * alpha
+    if beta == 0:  # the input is ignored, including any nan
+        return product.expand(input._array.shape[0], *product._array.shape) if mapped == {"input"} else product
+    return product + (input if beta == 1 else input * beta)
+
 matmul = op(
     "matmul(input, other)",
     "matmul.matmul",
@@ -215,6 +232,7 @@ def _mm_kernel(xp, a, b):
 mm = op(
     "mm(input, mat2)",
     _mm_kernel,
+    batch=lambda input, mat2: matmul(input, mat2),
     linear="input * mat2",
     input=lambda g, mat2: nt(g, conj(mat2)),
     mat2=lambda g, input: tn(conj(input), g),
@@ -231,6 +249,7 @@ def _bmm_kernel(xp, a, b):
 bmm = op(
     "bmm(input, mat2)",
     _bmm_kernel,
+    batch=lambda input, mat2: matmul(input, mat2),
     linear="input * mat2",
     input=lambda g, mat2: nt(g, conj(mat2)),
     mat2=lambda g, input: tn(conj(input), g),
@@ -248,6 +267,7 @@ def _mv_kernel(xp, a, v):
 mv = op(
     "mv(input, vec)",
     _mv_kernel,
+    batch=lambda input, vec, mapped: _matmul_of_batch(input, vec, _renamed(mapped, "vec")),
     linear="input * vec",
     input=lambda g, vec: outer(g, conj(vec)),
     vec=lambda g, input: matmul(g, conj(input)),
@@ -264,6 +284,7 @@ def _dot_kernel(xp, a, b):
 dot = op(
     "dot(input, tensor)",
     _dot_kernel,
+    batch=lambda input, tensor, mapped: _matmul_of_batch(input, tensor, _renamed(mapped, "tensor")),
     linear="input * tensor",
     input=lambda g, tensor: g * conj(tensor),
     tensor=lambda g, input: g * conj(input),
@@ -274,6 +295,7 @@ dot = op(
 vdot = op(
     "vdot(input, other)",
     "matmul.vdot",
+    batch=lambda input, other, mapped: _matmul_of_batch(conj(input), other, mapped),
     linear="input * other",
     input=lambda g, other: conj(g) * other,
     other=lambda g, input: g * input,
@@ -294,6 +316,7 @@ def _outer_prepare(a, b):
 outer = op(
     "outer(input, vec2)",
     "matmul.outer",
+    batch=lambda input, vec2: input.unsqueeze(-1) * vec2.unsqueeze(-2),
     linear="input * vec2",
     prepare=_outer_prepare,
     input=lambda g, vec2: matmul(g, conj(vec2)),
@@ -352,7 +375,7 @@ def _check_factors(c, a, b, beta, alpha):
     return c, a, b, beta, alpha
 
 
-def _added(name: str, first: str, second: str, kernel: str, shape, *, doc: str, by_first, by_second):
+def _added(name: str, first: str, second: str, kernel: str, shape, *, doc: str, by_first, by_second, batch):
     function = op(
         f"{name}(input, {first}, {second}, *, beta: number = 1, alpha: number = 1)",
         kernel,
@@ -360,6 +383,7 @@ def _added(name: str, first: str, second: str, kernel: str, shape, *, doc: str, 
         shape=lambda c, a, b, beta, alpha: shape(c, a, b),
         doc=doc,
         linear=f"input + {first} * {second}",
+        batch=batch,
         **{"input": lambda g, beta: _times(g, beta), first: by_first, second: by_second},
     )
     setattr(Tensor, f"{name}_", inplace.make(function.op))
@@ -381,6 +405,7 @@ addmm = _added(
     "addmm", "mat1", "mat2", "matmul.addmm", kernels.addmm_shape,
     by_first=lambda g, mat2, alpha: nt(_times(g, alpha), conj(mat2)),
     by_second=lambda g, mat1, alpha: tn(conj(mat1), _times(g, alpha)),
+    batch=lambda input, mat1, mat2, beta, alpha, mapped: _sum_of_batch(input, matmul(mat1, mat2), beta, alpha, mapped),
     doc="`beta · input + alpha · (mat1 @ mat2)` for matrices (n, k) and (k, m). `input` broadcasts to the result's "
     "shape (n, m), and is ignored if `beta` is 0. Raises RuntimeError for other shapes or different dtypes.",
 )  # fmt: skip
@@ -388,6 +413,9 @@ addmv = _added(
     "addmv", "mat", "vec", "matmul.addmv", _checked(kernels.mv_shape),
     by_first=lambda g, vec, alpha: outer(_times(g, alpha), conj(vec)),
     by_second=lambda g, mat, alpha: matmul(_times(g, alpha), conj(mat)),
+    batch=lambda input, mat, vec, beta, alpha, mapped: _sum_of_batch(
+        input, _matmul_of_batch(mat, vec, _renamed(mapped, "vec", "mat")), beta, alpha, mapped
+    ),
     doc="`beta · input + alpha · (mat @ vec)` for a matrix (n, m) and a vector (m,). `input` broadcasts to the "
     "result's shape (n,), and is ignored if `beta` is 0. Raises RuntimeError for other shapes or different dtypes.",
 )  # fmt: skip
@@ -396,6 +424,9 @@ baddbmm = _added(
     "baddbmm", "batch1", "batch2", "matmul.baddbmm", _checked(kernels.bmm_shape),
     by_first=lambda g, batch2, alpha: nt(_times(g, alpha), conj(batch2)),
     by_second=lambda g, batch1, alpha: tn(conj(batch1), _times(g, alpha)),
+    batch=lambda input, batch1, batch2, beta, alpha, mapped: _sum_of_batch(
+        input, matmul(batch1, batch2), beta, alpha, mapped
+    ),
     doc="`beta · input + alpha · (batch1 @ batch2)` for stacks of matrices, (b, n, k) and (b, k, m). `input` "
     "broadcasts to the result's shape (b, n, m), and is ignored if `beta` is 0. Raises RuntimeError for other "
     "shapes or different dtypes.",
@@ -412,6 +443,9 @@ addbmm = _added(
     "addbmm", "batch1", "batch2", "matmul.addbmm", _addbmm_shape,
     by_first=lambda g, batch2, alpha: nt(_times(g, alpha), conj(batch2)),
     by_second=lambda g, batch1, alpha: tn(conj(batch1), _times(g, alpha)),
+    batch=lambda input, batch1, batch2, beta, alpha, mapped: _sum_of_batch(
+        input, matmul(batch1, batch2).sum(-3), beta, alpha, mapped
+    ),
     doc="`beta · input + alpha · Σᵢ batch1[i] @ batch2[i]` for stacks of matrices, (b, n, k) and (b, k, m). `input` "
     "broadcasts to the result's shape (n, m), and is ignored if `beta` is 0. Raises RuntimeError for other "
     "shapes or different dtypes.",
@@ -449,6 +483,9 @@ addr = op(
     input=lambda g, beta: _times(g, beta),
     vec1=lambda g, vec2, alpha: matmul(_times(g, alpha), conj(vec2)),
     vec2=lambda g, vec1, alpha: matmul(conj(vec1), _times(g, alpha)),
+    batch=lambda input, vec1, vec2, beta, alpha, mapped: _sum_of_batch(
+        input, vec1.unsqueeze(-1) * vec2.unsqueeze(-2), beta, alpha, mapped
+    ),
     doc="`beta · input + alpha · vec1 vec2ᵀ`: the outer product of two vectors, (n,) and (m,), added to a matrix. "
     "`input` broadcasts to the result's shape (n, m), and is ignored if `beta` is 0. Raises RuntimeError for "
     "other shapes.",
