@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorgrad.autograd import gradients
 from tensorgrad.autograd.anomaly import ANOMALY
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import edge_of
@@ -287,6 +288,11 @@ class Batch(Transform):
                 value = value.unsqueeze(1)
         return value
 
+    def taken(self, tensor: Tensor) -> Tensor:
+        """The value of a tensor, with the batch first, also of one that is the same for all samples."""
+        value, mapped = self.value_of(tensor)
+        return value if mapped else value.expand(self.size, *value._array.shape)
+
     # --- ops ---
 
     def run(self, op: Any, args: tuple) -> Any:
@@ -339,6 +345,40 @@ class Batch(Transform):
                 f"arithmetic. (The op is {op.name}_.) If said operator is being called inside the PyTorch framework, "
                 "please file a bug report instead."
             )
+
+
+def over_batch(function: Any, values: list, randomness: str = "error") -> list:
+    """Runs `function(samples)` on a list of tensors with a batch as their first dimension; each may also be None.
+
+    It returns a list of tensors or None; so does this, with the batch as their first dimension.
+
+    >>> import tensorgrad as torch
+    >>> from tensorgrad.dispatch.batched import over_batch
+    >>> over_batch(lambda given: [given[0].sum(), None], [torch.ones(2, 3)])
+    [tensor([3., 3.]), None]
+    """
+    size = next(len(v._array) for v in values if v is not None)
+    with Batch(size, randomness) as level:
+        found = function([None if v is None else level.batched(v) for v in values])
+        with level.off():
+            return [None if r is None else level.taken(r) for r in found]
+
+
+gradients.OVER_BATCH = over_batch
+
+
+def basis(tensor: Tensor) -> Tensor:
+    """The standard basis of the space of `tensor`, stacked.
+
+    >>> import tensorgrad as torch
+    >>> from tensorgrad.dispatch.batched import basis
+    >>> basis(torch.tensor([3.0, 4.0]))
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
+    count = tensor.numel()
+    ones = tensor.detach().new_zeros((count, count))
+    return ones.fill_diagonal_(1).reshape(count, *tensor.shape)
 
 
 def innermost_level() -> Batch | None:

@@ -29,6 +29,11 @@ def _strided(value: Any, shape: tuple, size: tuple, stride: tuple, delta: int, g
     return value, ((len(value), *size), (lead, *stride), delta, (array.shape, value.stride()))
 
 
+def _spread(value: Any, shape: tuple, wanted: tuple, dims: Any, keepdim: bool) -> tuple:
+    dims = (dims,) if dims.__class__ is int else range(len(wanted)) if dims is None else dims
+    return value, ((value.shape[0], *wanted), _plus(*dims) if wanted else (), keepdim)
+
+
 _RULES: dict[str, Callable] = {
     "view": lambda x, shape, size: (x, ((x.shape[0], *size),)),
     "expand": _expand,
@@ -42,6 +47,6 @@ _RULES: dict[str, Callable] = {
     "select": lambda x, shape, index: (x, ((slice(None), *index),)),
     "slice": lambda x, shape, index: (x, ((slice(None), *index),)),
     "new_axes": lambda x, shape, index: (x, ((slice(None), *index),)),
-    "spread": lambda x, shape, wanted, dims, keepdim: (x, ((x.shape[0], *wanted), _plus(*dims), keepdim)),
+    "spread": _spread,
     "as_strided": _strided,
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 
 from tensorgrad import dtypes
-from tensorgrad.autograd import gradients
 from tensorgrad.dispatch.kinds import alias, composite, op
 from tensorgrad.errors import wrap_dim
 from tensorgrad.storage.stubs import STORAGES
@@ -160,7 +159,6 @@ def stack(tensors, dim: int = 0, *, out=None) -> Tensor:
     return _stack(_listed(tensors), dim, out=out)
 
 
-gradients.STACK = stack
 
 
 # --- by direction ----------------------------------------------------------------------------------------------------
