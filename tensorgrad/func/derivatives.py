@@ -124,8 +124,7 @@ class _Run:
         """Returns nested results for use outside: detached unless their graph leads outside this run."""
 
         def one(value: Any) -> Tensor:
-            if not isinstance(value, Tensor):
-                raise RuntimeError(f"Expected tensors, got unsupported type {type(value)}")
+            require_tensors(value)
             lone = value.requires_grad and not self._leads_out([value])
             return _without_graph(value, one) if lone or id(value) in self.own else value
 
@@ -149,6 +148,13 @@ def output_and_aux(who: str, result: Any) -> tuple[Any, Any]:
     if not (isinstance(result, tuple) and len(result) == 2):
         raise RuntimeError(f"{who}: output of function f should be a tuple: (output, aux) if has_aux is True")
     return result
+
+
+def require_tensors(values: Any) -> None:
+    """Raises: RuntimeError unless nested values consist of tensors."""
+    for value in tree_leaves(values):
+        if not isinstance(value, Tensor):
+            raise RuntimeError(f"Expected tensors, got unsupported type {type(value)}")
 
 
 def check_outputs(who: str, outputs: Sequence[Any]) -> None:

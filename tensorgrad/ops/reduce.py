@@ -528,36 +528,6 @@ def vector_norm(input: Tensor, ord=2, dim=None, keepdim: bool = False, *, dtype=
 
 
 @composite()
-def norm(input: Tensor, p="fro", dim=None, keepdim: bool = False, out=None, dtype=None) -> Tensor:
-    """Computes the `p`-norm over `dim`, by default of all elements; "fro" is 2, "nuc" the sum of singular values.
-
-    >>> import tensorgrad as torch
-    >>> torch.tensor([3.0, 4.0]).norm()
-    tensor(5.)
-    """
-    if isinstance(p, str) and p != "fro":
-        if p != "nuc":
-            raise RuntimeError(f"linalg.matrix_norm: Order {p} not supported.")
-        result = nuclear_norm_of(input, dim, keepdim)
-        return store_out("norm", out, result)
-    return vector_norm(input, 2 if p == "fro" or p is None else p, dim, keepdim, dtype=dtype, out=out)
-
-
-def nuclear_norm_of(input: Tensor, dim, keepdim: bool) -> Tensor:
-    """Sums the singular values of the matrices in the two dimensions `dim`."""
-    dims = wrap_dims((0, 1) if dim is None else dim, input.ndim)
-    if len(dims) != 2 or (dim is None and input.ndim != 2):
-        raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {dim} for a {input.ndim}-D tensor")
-    from tensorgrad.ops.linalg.decompose import svdvals  # imported late: it depends on this file
-
-    values = sum(svdvals(input.movedim(dims, (-2, -1))), -1)
-    if keepdim:
-        for d in sorted(dims):
-            values = values.unsqueeze(d)
-    return values
-
-
-@composite()
 def dist(input: Tensor, other: Tensor, p=2) -> Tensor:
     """Computes the `p`-norm of `input - other`.
 

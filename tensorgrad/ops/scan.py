@@ -119,10 +119,22 @@ def _logcumsumexp_slope(g, input, out, dim):
 
 
 def _logcumsumexp_tangent(input_t, input, out, dim):
-    """Σ over j ≤ k of exp(x[j] - out[k]) t[j]: a recurrence in which no exponent is positive."""
+    """The mean of t[j] over j ≤ k with weights exp(x[j]), both sums relative to the largest x so far.
+
+    Relative to `out`, whose rounding is that of large x, the weights would not add up to 1.
+    """
     if not input.ndim:
         return input_t
-    return _recurrence((input - out).exp() * input_t, (shift(out, dim, 1, -math.inf) - out).exp(), dim, False)
+    top = _largest_so_far(input, dim)
+    ratio = (shift(top, dim, 1, -math.inf) - top).exp().to(input.dtype)
+    weights = (input - top).exp()
+    return _recurrence(weights * input_t, ratio, dim, False) / _recurrence(weights, ratio, dim, False)
+
+
+def _largest_so_far(input, dim):
+    """The running maximum of the real parts: finite, and a constant."""
+    parts = (input.real if input.is_complex() else input).detach()
+    return parts.cummax(dim)[0].clamp(*(getattr(dtypes.finfo(parts.dtype), end) for end in ("min", "max")))
 
 
 logcumsumexp = op("logcumsumexp(input, dim: int)", "scan.logcumsumexp", prepare=_wrap, kind="same shape",
