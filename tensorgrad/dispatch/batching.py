@@ -56,6 +56,8 @@ def _choose(op: Op) -> Rule | None:
         return _stated if callable(op.batch) else _NAMED[op.batch]
     if op.kind in _BY_KIND:
         return _BY_KIND[op.kind]
+    if op.params[-1].name == "generator":
+        return _aligned
     return None if op.twin is not None else _loop
 
 
@@ -236,8 +238,8 @@ def _is_mapped(v: Any) -> bool:
 
 def _refused(op: Op, level: Batch, values: tuple) -> Any:
     raise RuntimeError(
-        f"vmap: We do not support batching operators that can output dynamic shape. Attempted to vmap over {op.name}. "
-        "Please voice your support in https://github.com/pytorch/functorch/issues/256"
+        "vmap: We do not support batching operators that can output dynamic shape. Attempted to vmap over "
+        f"aten::{op.name}. Please file an issue at https://github.com/pytorch/pytorch/issues if you need this feature."
     )
 
 

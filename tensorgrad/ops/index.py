@@ -50,8 +50,8 @@ class _Placed:
             if indices[k].dtype is dtypes.bool:
                 if mapped[k]:
                     raise RuntimeError(
-                        "vmap: It looks like you're attempting to use a Tensor in some data-dependent control flow: "
-                        "the number of elements under a mask depends on the sample. Use torch.where instead."
+                        "vmap: We do not support batching operators that can support dynamic shape. Attempting to batch "
+                        "over indexing with a boolean mask."
                     )
                 parts = indices[k].nonzero(as_tuple=True)
             places += range(len(tensors), len(tensors) + len(parts))

@@ -457,7 +457,7 @@ def unique_consecutive(input: Tensor, return_inverse: bool = False, return_count
     return _chosen(_unique_consecutive(input, dim), return_inverse, return_counts)
 
 
-_bincount = op("bincount_(input, weights=None, minlength: int = 0)", "sort.bincount", batch="no batch", linear="weights", where=(),
+_bincount = op("bincount_(input, weights=None, minlength: int = 0)", "sort.bincount", linear="weights", where=(),
                weights=no_derivative("bincount"))  # fmt: skip
 
 
