@@ -165,8 +165,8 @@ def _start() -> None:
         value = object.__getattribute__(self, name)
         return LOCAL.tracers[-1]._module_attribute(name, value) if LOCAL.tracers else value
 
-    Module.__call__ = call  # type: ignore[method-assign]
-    Module.__getattribute__ = get  # type: ignore[method-assign]
+    kind: Any = Module
+    kind.__call__, kind.__getattribute__ = call, get
 
 
 def plain_call(module: Module, *args: Any, **kwargs: Any) -> Any:
@@ -175,8 +175,9 @@ def plain_call(module: Module, *args: Any, **kwargs: Any) -> Any:
 
 
 def _stop() -> None:
-    Module.__call__ = _plain_call  # type: ignore[method-assign]
-    del Module.__getattribute__  # type: ignore[misc]
+    kind: Any = Module
+    kind.__call__ = _plain_call
+    del kind.__getattribute__
     while _undo:
         scope, name, value = _undo.pop()
         if value is _MISSING:

@@ -143,8 +143,8 @@ class Library:
         key = name_of(dispatch_key or self.dispatch_key) or "CompositeImplicitAutograd"
         if key in operator.kernels and not allow_override:
             raise RuntimeError(
-                f"This is not allowed since there's already a kernel registered from python overriding {name}'s behavior "
-                f"for {key} dispatch key and {self.ns} namespace."
+                f"This is not allowed since there's already a kernel registered from python overriding {name}'s "
+                f"behavior for {key} dispatch key and {self.ns} namespace."
             )
         before = operator.kernels.get(key)
         operator.kernels[key] = fn
@@ -225,7 +225,8 @@ def define(qualname: Any, schema: Any, *args: Any, lib: Library | None = None, t
         raise ValueError(f"Expected `mylib::myop`, with a namespace and a name, but got {qualname!r}")
     if not schema.strip().startswith("("):
         raise ValueError(
-            f'define(qualname, schema, ...): expected schema to look like e.g. "(Tensor x) -> Tensor" but got "{schema}"'
+            f'define(qualname, schema, ...): expected schema to look like e.g. "(Tensor x) -> Tensor" but got '
+            f'"{schema}"'
         )
     (lib or _fragment(namespace)).define(name + schema, "", tags=tags)
     return None

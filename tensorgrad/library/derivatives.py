@@ -179,8 +179,8 @@ def _place(at: Any, gradient: Any, found: list[Any], operator: Any) -> None:
     elif _has_tensors(at) and gradient is not None:
         if not isinstance(gradient, list | tuple) or len(gradient) != len(at):
             raise RuntimeError(
-                f"{operator}: the gradient of a list of {len(at)} tensors must be a list of {len(at)} gradients or None, "
-                f"but got {type(gradient).__name__}"
+                f"{operator}: the gradient of a list of {len(at)} tensors must be a list of {len(at)} gradients "
+                f"or None, but got {type(gradient).__name__}"
             )
         for inner, each in zip(at, gradient, strict=True):
             _place(inner, each, found, operator)
