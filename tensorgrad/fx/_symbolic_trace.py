@@ -291,7 +291,7 @@ class Tracer(TracerBase):
             with patching.patched(self, self._autowrapped, tuple(self._autowrap_search)):
                 patching.replace_in(getattr(inspect.unwrap(plain), "__globals__", {}), self._autowrapped)
                 result = self.create_arg(call(*args))
-                returns = getattr(function, "__annotations__", {}).get("return")
+                returns = _annotation(function, "return")
                 self.create_node("output", "output", (result,), {}, type_expr=returns)
         finally:
             self.submodule_paths = None
@@ -337,7 +337,7 @@ class Tracer(TracerBase):
             name,
             (parameter.default,) if has_default else (),
             {},
-            type_expr=getattr(function, "__annotations__", {}).get(name.lstrip("*")),
+            type_expr=_annotation(function, name.lstrip("*")),
         )
 
     def _specialised(self, name: str, number: int, value: Any, signature: inspect.Signature) -> Any:
@@ -363,6 +363,13 @@ class Tracer(TracerBase):
                 stacklevel=2,
             )
         return value
+
+
+def _annotation(function: Any, name: str) -> Any:
+    """The annotation of a parameter, or "return". (PyTorch's own modules have few, and here they are only texts.)"""
+    found = getattr(function, "__annotations__", {}).get(name)
+    ours = getattr(function, "__module__", None) or ""
+    return None if isinstance(found, str) and ours.startswith("tensorgrad.") else found
 
 
 def _assert_is_none(value: Any, msg: str) -> None:

@@ -191,7 +191,9 @@ class _Writer:
         """Returns a name for a value that is not local."""
         module = getattr(value, "__module__", None) or ""
         ours = public_name(value) is not None or (
-            isinstance(value, type) and module.split(".")[0] in ("tensorgrad", "torch") and hasattr(value, "__name__")
+            _get_qualified_name(value).startswith("torch.ops.")
+            if not isinstance(value, type)
+            else module.split(".")[0] in ("tensorgrad", "torch") and hasattr(value, "__name__")
         )
         if ours and value is not tensorgrad.device:
             name = _get_qualified_name(value)

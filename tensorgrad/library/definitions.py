@@ -428,6 +428,6 @@ def register_autocast(op: Any, device_type: str, cast_inputs: Any, /, *, lib: Li
     ...     torch.ops.docs8.f(torch.ones(2)).dtype
     torch.float16
     """
-    if device_type not in ("cpu", "cuda"):
+    if device_of(device_type).type not in ("cpu", "cuda"):
         raise ValueError(f"Unknown device type: {device_type}")
     operators.find(_named(op)).autocast[device_type] = cast_inputs

@@ -124,7 +124,9 @@ class _Generated(Function):
         dims = in_dims[1:]
         args, kwargs = call.given(tensors)
         if call.operator.vmap is not None:
-            result, out_dims = call.operator.vmap(info, tuple(_put_back(_or_none(call.args), dims)), *args, **kwargs)
+            given = call.operator._schema.without_defaults(args)
+            places = tuple(_put_back(_or_none(call.args), dims))[: len(given)]
+            result, out_dims = call.operator.vmap(info, places, *given, **kwargs)
             outputs: list = []
             call.outputs = _take_out(result, outputs)
             spread: list = []

@@ -86,11 +86,11 @@ class Operator(OpOverload):
             key, kernel = outer
             before, _LOCAL.below = _LOCAL.below, (*_LOCAL.below, (self, key))
             try:
-                return kernel(*args, **kwargs)
+                return kernel(*self._schema.without_defaults(args), **kwargs)
             finally:
                 _LOCAL.below = before
         if IMPLICIT in self.kernels and self._kernel(tensors, implicit=False) is None:
-            return self.kernels[IMPLICIT](*args, **kwargs)
+            return self.kernels[IMPLICIT](*self._schema.without_defaults(args), **kwargs)
         own = self.custom is not None or self.backward is not None
         tracked = is_grad_enabled() and any(t.requires_grad for t in tensors)
         if (own and tracked and not self._schema.is_mutable) or (LOCAL.transforms and tensors):
@@ -123,7 +123,7 @@ class Operator(OpOverload):
                 f"build process (if using custom build). '{self.qualname}' is only available for these backends: "
                 f"[{', '.join(sorted({*self.kernels, *(['Meta'] if self.fake else [])}))}]."
             )
-        result = kernel(*args, **kwargs)
+        result = kernel(*self._schema.without_defaults(args), **kwargs)
         if self.custom is not None:
             self._check_aliases(tensors, result)
             for argument, value in zip(self._schema.arguments, (*args, *kwargs.values()), strict=False):
