@@ -24,6 +24,7 @@ from tensorgrad.system import folders
 __all__ = ["download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url", "set_dir"]
 
 _chosen: str | None = None
+READ_DATA_CHUNK = 128 * 1024  # how much is read at a time
 HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")  # in a file's name, as in resnet18-5c106cde.pth
 
 
