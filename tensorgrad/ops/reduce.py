@@ -527,6 +527,17 @@ def vector_norm(input: Tensor, ord=2, dim=None, keepdim: bool = False, *, dtype=
     return _vector_norm(input, float(ord), () if dim is None else dim, keepdim, dtype, out=out)
 
 
+@composite("function")
+def native_norm(input: Tensor, p=2, dim=None, keepdim: bool = False, dtype=None) -> Tensor:
+    """An old name of `torch.norm`, for sparse tensors.
+
+    >>> import tensorgrad as torch
+    >>> torch.native_norm(torch.tensor([3.0, 4.0]).to_sparse())
+    tensor(5.)
+    """
+    return norm(input, p, dim, keepdim, dtype=dtype)
+
+
 @composite()
 def norm(input: Tensor, p="fro", dim=None, keepdim: bool = False, out=None, dtype=None) -> Tensor:
     """Computes the `p`-norm over `dim`, by default of all elements; "fro" is 2, "nuc" the sum of singular values.

@@ -57,7 +57,7 @@ def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1.0, alpha: An
     if not _sparse(mat1):
         return matmul.addmm(mat, mat1, mat2, beta=beta, alpha=alpha)
     product = mm(mat1, mat2)
-    return mat * beta + (product if alpha == 1 else product * alpha)
+    return (mat if beta == 1 else mat * beta) + (product if alpha == 1 else product * alpha)
 
 
 def sampled_addmm(

@@ -102,7 +102,8 @@ class COOArray(SparseArray):
     part_names = ("indices", "values")
 
     def __init__(self, indices: np.ndarray, values: np.ndarray, shape: tuple, coalesced: bool = False):
-        self.indices, self.values, self.shape, self.coalesced = indices, values, shape, coalesced
+        self.indices, self.values, self.shape = indices, values, shape
+        self.coalesced = coalesced or indices.shape[1] < 2
         self.orders = {}
 
     @property

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from tensorgrad.dispatch.kernel_tables import by_part
-from tensorgrad.kernels.sparse.convert import coo, csr, like, lines_of
+from tensorgrad.kernels.sparse.convert import coo, csr, dense, like, lines_of
 from tensorgrad.kernels.sparse.coordinates import coalesced
 from tensorgrad.kernels.sparse.lines import Lines, by_columns, by_rows, transposed, unblocked
 from tensorgrad.kernels.sparse.shape import permute
-from tensorgrad.storage.sparse import COOArray, CSRArray, SparseArray
+from tensorgrad.storage.sparse import COOArray, CSCArray, CSRArray, SparseArray
 
 AT_ONCE = 1 << 22  # products held in memory at a time
 
@@ -88,7 +88,7 @@ def _of_both(a: Any, b: Any) -> Any:
     place = np.repeat(y.compressed[:-1][x.plain], lengths) + within
     values = np.repeat(x.values, lengths) * y.values[place]
     made = coalesced(COOArray(np.stack([rows, y.plain[place]]).astype(np.int64), values, (a.shape[0], b.shape[1])))
-    return like(made, a)
+    return like(made, x if a.__class__ is CSCArray else a)  # of CSC matrices PyTorch gives CSR
 
 
 def mv(a: Any, v: Any) -> Any:
@@ -100,8 +100,20 @@ def mv(a: Any, v: Any) -> Any:
     return mm(a, v.reshape(-1, 1)).reshape(-1)
 
 
+def addmv(c: Any, a: Any, v: Any, beta: Any, alpha: Any) -> Any:
+    """beta * c + alpha * (a @ v)"""
+    product = np.multiply(mv(a, v), alpha, dtype=a.dtype)
+    return product + np.multiply(c, beta, dtype=c.dtype) if beta != 0 else product
+
+
 def matmul(a: Any, b: Any) -> Any:
-    """`a @ b`: matrices, a matrix and a vector, or a batch (see `bmm`)."""
+    """`a @ b`: matrices, a matrix and a vector, or a batch (see `bmm`). A sparse vector is taken as a dense one."""
+    if isinstance(a, SparseArray) and a.ndim == 1:
+        return matmul(dense(a), b)
+    if isinstance(b, SparseArray) and b.ndim == 1:
+        return matmul(a, dense(b)) if isinstance(a, SparseArray) else np.matmul(a, dense(b))
+    if not isinstance(a, SparseArray) and not isinstance(b, SparseArray):
+        return np.matmul(a, b)
     if a.ndim == 2 and b.ndim == 1:
         return mv(a, b)
     if a.ndim == 1 and b.ndim == 2:
@@ -162,6 +174,12 @@ def addmm(c: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
         raise RuntimeError("addmm: expected a dense tensor to add to a dense product, got a sparse one")
     product = np.multiply(product, alpha, dtype=product.dtype) if alpha != 1 else product
     return product + np.multiply(c, beta, dtype=c.dtype) if beta != 0 else product + np.zeros_like(c)
+
+
+def stored_rows(product: np.ndarray, sparse: COOArray) -> COOArray:
+    """The rows of a dense product in which its sparse factor stores elements, as a hybrid array."""
+    rows = np.unique(sparse.indices[0])
+    return COOArray(rows[None], product[rows], product.shape)
 
 
 def sampled(c: Any, a: np.ndarray, b: np.ndarray, beta: Any, alpha: Any) -> Any:

@@ -8,7 +8,6 @@ import numpy as np
 
 from tensorgrad.errors import wrap_dim
 from tensorgrad.kernels.sparse.convert import coo, like
-from tensorgrad.kernels.sparse.coordinates import coalesced
 from tensorgrad.storage.sparse import BSCArray, BSRArray, CompressedArray, COOArray, CSCArray, CSRArray
 
 FLIPPED = {CSRArray: CSCArray, CSCArray: CSRArray, BSRArray: BSCArray, BSCArray: BSRArray}
@@ -78,8 +77,57 @@ def unsqueeze(array: Any, dim: int) -> COOArray:
     if dim <= array.sparse_dim:
         row = np.zeros((1, array.indices.shape[1]), np.int64)
         indices = np.concatenate([array.indices[:dim], row, array.indices[dim:]])
-        return COOArray(indices, array.values, shape, array.coalesced)
-    return COOArray(array.indices, np.expand_dims(array.values, dim - array.sparse_dim + 1), shape, array.coalesced)
+        return COOArray(indices, array.values, shape)
+    return COOArray(array.indices, np.expand_dims(array.values, dim - array.sparse_dim + 1), shape)
+
+
+def squeeze(array: Any, dims: tuple[int, ...]) -> COOArray:
+    """Without those of these dimensions that have size 1."""
+    if isinstance(array, CompressedArray):
+        raise RuntimeError(f"squeeze: not supported for {array.title} tensors; convert with to_sparse_coo() first")
+    gone = [d for d in dims if array.shape[d] == 1]
+    shape = tuple(n for d, n in enumerate(array.shape) if d not in gone)
+    sparse = [d for d in gone if d < array.sparse_dim]
+    values = np.squeeze(array.values, tuple(d - array.sparse_dim + 1 for d in gone if d >= array.sparse_dim))
+    return COOArray(np.delete(array.indices, sparse, 0), values, shape, array.coalesced)
+
+
+def expand(array: Any, size: tuple[int, ...]) -> Any:
+    """The array itself. Raises: RuntimeError for another size."""
+    if tuple(size) != tuple(array.shape):
+        raise RuntimeError("expand is unsupported for Sparse tensors")
+    return array
+
+
+def real(array: Any) -> Any:
+    """The real parts of complex numbers."""
+    return _of_values(array, array.values.real)
+
+
+def imag(array: Any) -> Any:
+    """The imaginary parts of complex numbers."""
+    return _of_values(array, array.values.imag)
+
+
+def _of_values(array: Any, values: np.ndarray) -> Any:
+    made = array.with_values(np.ascontiguousarray(values))
+    if made.__class__ is COOArray:
+        made.coalesced = len(values) < 2  # PyTorch does not know either
+    return made
+
+
+def as_real(array: Any) -> Any:
+    """Complex numbers as pairs, in a new dense dimension."""
+    made = array.with_values(np.stack([array.values.real, array.values.imag], -1))
+    made.shape = (*array.shape, 2)
+    return made
+
+
+def as_complex(array: Any) -> Any:
+    """Pairs in the last dimension, a dense one, as complex numbers."""
+    made = array.with_values(np.ascontiguousarray(array.values).view(np.result_type(array.dtype, np.complex64))[..., 0])
+    made.shape = array.shape[:-1]
+    return made
 
 
 def cat(arrays: list, dim: int) -> Any:
@@ -113,8 +161,7 @@ def cat(arrays: list, dim: int) -> Any:
         indices.append(moved)
         values.append(part)
         start += a.shape[dim]
-    in_order = dim == 0 and all(a.coalesced for a in arrays) and first.sparse_dim > 0
-    return COOArray(np.concatenate(indices, 1), np.concatenate(values), shape, in_order)
+    return COOArray(np.concatenate(indices, 1), np.concatenate(values), shape)
 
 
 def stack(arrays: list, dim: int) -> Any:
@@ -139,7 +186,6 @@ def index_select(array: Any, dim: int, index: np.ndarray) -> Any:
     shape = (*array.shape[:dim], count, *array.shape[dim + 1 :])
     if dim >= array.sparse_dim:
         return COOArray(array.indices, np.take(array.values, index, dim - array.sparse_dim + 1), shape, array.coalesced)
-    array = coalesced(array)
     order = np.argsort(index, kind="stable")
     low = np.searchsorted(index[order], array.indices[dim], "left")
     times = np.searchsorted(index[order], array.indices[dim], "right") - low
@@ -147,4 +193,4 @@ def index_select(array: Any, dim: int, index: np.ndarray) -> Any:
     nth = np.arange(len(of)) - np.repeat(np.cumsum(times) - times, times)
     indices = array.indices[:, of]
     indices[dim] = order[low[of] + nth]
-    return coalesced(COOArray(indices, array.values[of], shape))
+    return COOArray(indices, array.values[of], shape)
