@@ -424,6 +424,10 @@ def zero_(self: Tensor) -> Tensor:
     >>> x
     tensor([0., 2.])
     """
+    if isinstance(self._array, CompressedArray) and not self.requires_grad:  # then it stores nothing
+        self._storage.bump()
+        self._array.take(self._array.zeros())
+        return self
     return _fill_in_place(self, 0)
 
 

@@ -680,6 +680,8 @@ def _like(name: str, function, fills: bool):
         if own is not layouts.strided or (layout is not None and layout is not layouts.strided):
             wanted = own if layout is None else layout
             if wanted is not layouts.strided:
+                if memory_format is not None and "preserve" not in str(memory_format):
+                    raise RuntimeError("memory format option is only supported by strided tensors")
                 value = 1 if name == "ones_like" else kw["fill_value"] if "fill_value" in kw else fill[0] if fill else None
                 return sparse_like(name, input, wanted, dtype, device, requires_grad, value)
         if kw:
@@ -747,6 +749,9 @@ _new("new_full", full, "(2,), 7", "tensor([7., 7.], dtype=torch.float64)")
 _new("new_tensor", tensor, "[1, 2]", "tensor([1., 2.], dtype=torch.float64)")
 
 
+LEGACY: dict[Any, Callable] = {}  # layout -> what makes its tensors for `x.new()` (ops/sparse/construct.py)
+
+
 @composite("method")
 def new(self, *args, device=None) -> Tensor:
     """PyTorch's legacy constructor with this tensor's dtype: takes sizes, or data to copy.
@@ -755,8 +760,8 @@ def new(self, *args, device=None) -> Tensor:
     >>> torch.zeros(1, dtype=torch.int64).new([1, 2]), torch.zeros(1).new(2, 3).shape
     (tensor([1, 2]), torch.Size([2, 3]))
     """
-    if STORAGES[self._array.__class__].layout is layouts.sparse_coo and all(n.__class__ is int for n in args):
-        return without_elements("new", args or (0,), layouts.sparse_coo, self.dtype, device, False)
+    if STORAGES[self._array.__class__].layout is layouts.sparse_coo:
+        return LEGACY[layouts.sparse_coo](*args, dtype=self.dtype)
     return legacy_tensor(args, device or self.device, self.dtype)
 
 

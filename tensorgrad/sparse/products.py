@@ -122,6 +122,8 @@ def spdiags(diagonals: Tensor, offsets: Tensor, shape: tuple[int, int], layout: 
     steps = offsets._array.reshape(-1)
     if steps.dtype.name != "int64":
         raise RuntimeError(f"Offset Tensor must have dtype Long but got {scalar_type(offsets.dtype)}")
+    if offsets.dim() > 1:
+        raise RuntimeError("Offsets must be scalar or vector")
     rows = diagonals if diagonals.dim() == 2 else diagonals.reshape(1, -1)
     if diagonals.dim() > 2:
         raise RuntimeError("Diagonals must be vector or matrix")

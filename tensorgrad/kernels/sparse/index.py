@@ -54,14 +54,22 @@ def select(array: Any, dim: int, number: int, index: tuple = ()) -> Any:
             first = array.values.ndim - array.dense_dim
             values = np.take(array.values, number, first + dim - array.batch_dim - 2)
             return type(array)(*array.parts()[:-1], values, shape)
+        in_order = not array.blocked and array.by_rows == (dim == array.batch_dim)
         array = coo(array)
+        return COOArray(*_slice(array, dim, number), shape, in_order or None)
     if dim >= array.sparse_dim:
         return COOArray(array.indices, np.take(array.values, number, dim - array.sparse_dim + 1), shape)
+    if array.sparse_dim > 1:
+        return COOArray(*_slice(array, dim, number), shape)
     here = array.indices[dim] == number
     values = array.values[here]
-    if array.sparse_dim == 1:
-        return np.asarray((np.logical_or if values.dtype.kind == "b" else np.add).reduce(values, 0, values.dtype))
-    return COOArray(np.delete(array.indices[:, here], dim, 0), values, shape)
+    return np.asarray((np.logical_or if values.dtype.kind == "b" else np.add).reduce(values, 0, values.dtype))
+
+
+def _slice(array: COOArray, dim: int, number: int) -> tuple[np.ndarray, np.ndarray]:
+    """The indices and values of a slice of a sparse dimension."""
+    here = array.indices[dim] == number
+    return np.delete(array.indices[:, here], dim, 0), array.values[here]
 
 
 def narrowed(array: Any, dim: int, part: slice) -> Any:

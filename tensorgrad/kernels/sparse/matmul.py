@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tensorgrad.dispatch.kernel_tables import by_part
+from tensorgrad.dtypes import from_numpy_dtype, scalar_type
 from tensorgrad.kernels.sparse.convert import coo, csr, dense, like, lines_of
 from tensorgrad.kernels.sparse.coordinates import coalesced
 from tensorgrad.kernels.sparse.lines import Lines, by_columns, by_rows, transposed, unblocked
@@ -67,7 +68,10 @@ def check(a: Any, b: Any) -> None:
             f"mat1 and mat2 shapes cannot be multiplied ({a.shape[0]}x{a.shape[1]} and {b.shape[0]}x{b.shape[1]})"
         )
     if a.dtype != b.dtype:
-        raise RuntimeError(f"mm: expected two tensors of one dtype, got {a.dtype} and {b.dtype}")
+        one, other = (scalar_type(from_numpy_dtype(x.dtype)) for x in (a, b))
+        if isinstance(a, SparseArray) and isinstance(b, SparseArray):
+            raise RuntimeError(f"mat1 dtype {one} does not match mat2 dtype {other}")
+        raise RuntimeError(f"expected scalar type {one} but found {other}")
 
 
 def mm(a: Any, b: Any) -> Any:
@@ -94,9 +98,7 @@ def _of_both(a: Any, b: Any) -> Any:
 def mv(a: Any, v: Any) -> Any:
     """A matrix times a vector."""
     if a.ndim != 2 or v.ndim != 1 or a.shape[1] != v.shape[0]:
-        raise RuntimeError(
-            f"size mismatch, got input ({a.shape[0]}), mat ({'x'.join(map(str, a.shape))}), vec ({len(v)})"
-        )
+        raise RuntimeError(f"mv: expected self.size(-1) == vec.size(-1), got shapes {list(a.shape)} and {list(v.shape)}")
     return mm(a, v.reshape(-1, 1)).reshape(-1)
 
 
@@ -157,7 +159,7 @@ def bmm(a: Any, b: Any) -> np.ndarray:
     x = coalesced(coo(a))
     batch, rows, columns = x.indices  # one matrix with the others along its diagonal
     wide = COOArray(np.stack([batch * n + rows, batch * k + columns]), x.values, (count * n, count * k), coalesced=True)
-    return _rows_times(wide, b.reshape(count * k, -1)).reshape(count, n, -1)
+    return _rows_times(wide, b.reshape(count * k, b.shape[2])).reshape(count, n, b.shape[2])
 
 
 def addmm(c: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:

@@ -83,6 +83,8 @@ def _sum(a: Any, b: Any) -> Any:
     if same_pattern(a, b):
         return a.with_values(np.asarray(a.values + b.values))
     x, y = coo(a), coo(b)
+    if x.sparse_dim != y.sparse_dim and not (len(x.values) and len(y.values)):
+        return (y if len(y.values) else x).astype(np.result_type(x.dtype, y.dtype))
     if x.sparse_dim != y.sparse_dim:
         raise RuntimeError(
             "add: expected 'self' and 'other' to have same number of sparse dimensions, but "
@@ -94,7 +96,11 @@ def _sum(a: Any, b: Any) -> Any:
 
 
 def _added_to(dense: np.ndarray, array: Any) -> np.ndarray:
-    check_same_shape(dense, array, "add")
+    if dense.shape != tuple(array.shape):
+        raise RuntimeError(
+            f"add: expected 'self' and 'other' to have same size, but self has size {list(dense.shape)} while other has "
+            f"size {list(array.shape)} (dense-sparse addition does not support broadcasting)"
+        )
     array, made = coalesced(coo(array)), np.array(dense)
     if not array.sparse_dim:
         return made + array.values.sum(0, dtype=made.dtype)
@@ -135,8 +141,8 @@ def broadcast(array: COOArray, shape: tuple[int, ...]) -> COOArray:
 
 
 def _common(a: Any, b: Any) -> Any:
-    check_same_shape(a, b, "mul")
-    x, y = coo(a), coo(b)
+    shape = np.broadcast_shapes(a.shape, b.shape)
+    x, y = broadcast(coo(a), shape), broadcast(coo(b), shape)
     if x.sparse_dim != y.sparse_dim:
         raise RuntimeError(f"mul operands have incompatible sparse dimensions: {x.sparse_dim} and {y.sparse_dim}")
     if not (x.coalesced and y.coalesced):  # the pattern of the one that is not
@@ -151,7 +157,7 @@ def _by_number(name: str, divide: Any):
     def kernel(a: Any, b: Any, *params: Any) -> Any:
         if isinstance(b, SparseArray) or not _is_number(b):
             raise RuntimeError(
-                "Sparse division requires a scalar or zero-dim dense tensor divisor (got shape "
+                f"Sparse {'floor ' * (name == 'floor_divide')}division requires a scalar or zero-dim dense tensor divisor (got shape "
                 f"{list(getattr(b, 'shape', ()))} for divisor)"
             )
         array = coalesced(a) if a.__class__ is COOArray and name != "div" else a
@@ -172,6 +178,15 @@ def power(a: Any, b: Any) -> Any:
         raise RuntimeError("pow: exponent 0 is not supported for sparse tensors, since 0 ** 0 = 1")
     array = coalesced(a) if a.__class__ is COOArray else a
     return array.with_values(np.power(array.values, b).astype(array.dtype, copy=False))
+
+
+def copied(target: Any, source: Any) -> Any:
+    """The kernel of `copy_`: `source` with the dtype of `target`. Raises: RuntimeError unless both are sparse."""
+    if source.__class__ is not target.__class__:
+        raise RuntimeError("copy_() between dense and sparse Tensors is not implemented! Found self type = "
+                           f"{getattr(target, 'title', 'Strided')} and src type = {getattr(source, 'title', 'Strided')}")
+    check_same_shape(target, source, "copy_")
+    return source.astype(target.dtype)
 
 
 def threshold_grad(g: Any, out: Any, limit: float) -> Any:

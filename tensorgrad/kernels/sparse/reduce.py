@@ -44,7 +44,9 @@ def _of_coo(array: COOArray, dim: Any, keepdim: bool, target: np.dtype) -> Any:
             return np.asarray(_total(values, 0, target)).reshape(shape)
         indices = array.indices.copy()
         indices[[d for d in dims if d < sparse]] = 0
-        return coalesced(COOArray(indices, values, shape))
+        made = coalesced(COOArray(indices, values, shape))
+        made.coalesced = len(made.values) < 2  # PyTorch does not know either
+        return made
     shape = tuple(n for d, n in enumerate(array.shape) if d not in dims)
     if not left:
         return np.asarray(_total(values, 0, target))
@@ -132,7 +134,8 @@ def softmax_grad(g: np.ndarray, out: COOArray, dim: int, log: bool) -> np.ndarra
 
 def sum_over(array: COOArray, dims: tuple) -> Any:
     """The kernel of `torch.sparse.sum`: without `keepdim`."""
-    return sum_(array, dims, False, None)
+    made = sum_(array, dims, False, None)
+    return made.astype(array.dtype) if isinstance(made, COOArray) else made
 
 
 def sum_grad(g: Any, pattern: COOArray, dims: tuple) -> np.ndarray:

@@ -8,7 +8,7 @@ import numpy as np
 
 from tensorgrad.errors import wrap_dim
 from tensorgrad.kernels.sparse.convert import coo, like
-from tensorgrad.storage.sparse import BSCArray, BSRArray, CompressedArray, COOArray, CSCArray, CSRArray
+from tensorgrad.storage.sparse import BSCArray, BSRArray, CompressedArray, COOArray, CSCArray, CSRArray, SparseArray
 
 FLIPPED = {CSRArray: CSCArray, CSCArray: CSRArray, BSRArray: BSCArray, BSCArray: BSRArray}
 
@@ -24,14 +24,17 @@ def transpose(array: Any, dim0: int, dim1: int) -> Any:
     dim0, dim1 = sorted((wrap_dim(dim0, ndim), wrap_dim(dim1, ndim)))
     order = [*range(ndim)]
     order[dim0], order[dim1] = dim1, dim0
-    return permute(array, order)
+    made = permute(array, order)
+    if made.__class__ is COOArray and not len(made.values):
+        made.coalesced = True
+    return made
 
 
 def transposed(array: Any) -> Any:
     """The kernel of `t`."""
     if array.ndim > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {array.ndim}D")
-    return array if array.ndim < 2 else permute(array, [1, 0])
+    return array if array.ndim < 2 else transpose(array, 0, 1)
 
 
 def permute(array: Any, dims: Any) -> Any:
@@ -45,7 +48,7 @@ def permute(array: Any, dims: Any) -> Any:
         return _permuted(array, dims)
     sparse = array.sparse_dim
     if any((old < sparse) != (new < sparse) for new, old in enumerate(dims)):
-        raise RuntimeError("transpose: transposition of sparse and dense dimensions is not supported")
+        raise RuntimeError("permute: transpositions between sparse and dense dimensions are not allowed")
     values = array.values.transpose(0, *(d - sparse + 1 for d in dims[sparse:]))
     in_order = array.coalesced and dims[:sparse] == [*range(sparse)]
     return COOArray(array.indices[dims[:sparse]], values, tuple(array.shape[d] for d in dims), in_order)
@@ -134,6 +137,9 @@ def cat(arrays: list, dim: int) -> Any:
     """Joins COO arrays along a dimension, sparse or dense."""
     first = arrays[0]
     if any(a.__class__ is not first.__class__ for a in arrays):
+        at = next(k for k, a in enumerate(arrays) if a.__class__ is not first.__class__)
+        if not isinstance(arrays[at], SparseArray):
+            raise RuntimeError(f"Concatenating sparse tensors, but a dense tensor was found at position {at}.")
         raise RuntimeError("cat: expected tensors of one layout, found several")
     if isinstance(first, CompressedArray):
         return like(cat([coo(a) for a in arrays], dim), first)
@@ -142,8 +148,8 @@ def cat(arrays: list, dim: int) -> Any:
         same = a.ndim == first.ndim and a.sparse_dim == first.sparse_dim
         if not same or any(m != n for d, (m, n) in enumerate(zip(a.shape, first.shape)) if d != dim):
             raise RuntimeError(
-                f"cat: expected tensors that differ in dimension {dim} only; the first has shape {list(first.shape)}, "
-                f"tensor {k} has {list(a.shape)}"
+                f"All tensors must have the same shape: {list(first.shape)} (except in the concatenating dimension), but "
+                f"found shape: {list(a.shape)} at position {k}."
             )
     dtype = np.result_type(*(a.dtype for a in arrays))
     total = sum(a.shape[dim] for a in arrays)
@@ -185,7 +191,7 @@ def index_select(array: Any, dim: int, index: np.ndarray) -> Any:
     index = np.where(index < 0, index + size, index)
     shape = (*array.shape[:dim], count, *array.shape[dim + 1 :])
     if dim >= array.sparse_dim:
-        return COOArray(array.indices, np.take(array.values, index, dim - array.sparse_dim + 1), shape, array.coalesced)
+        return COOArray(array.indices, np.take(array.values, index, dim - array.sparse_dim + 1), shape, False)
     order = np.argsort(index, kind="stable")
     low = np.searchsorted(index[order], array.indices[dim], "left")
     times = np.searchsorted(index[order], array.indices[dim], "right") - low

@@ -18,7 +18,7 @@ ALL = {
     "sparse_values": "parts.values", "sparse_with_values": "parts.with_values", "sparse_mask_": "parts.mask",
     "values_at": "parts.values_at_pattern", "sparse_shared": "parts.shared", "to_layout": "convert.to_layout",
     "add": "pointwise.add", "sub": "pointwise.sub", "rsub": "pointwise.subtract_from", "mul": "pointwise.mul",
-    "div": "pointwise.div", "floor_divide": "pointwise.floor_divide", "pow": "pointwise.power",
+    "copy": "pointwise.copied", "div": "pointwise.div", "floor_divide": "pointwise.floor_divide", "pow": "pointwise.power",
     "matmul": "matmul.matmul", "mm": "matmul.mm", "mv": "matmul.mv", "bmm": "matmul.bmm", "addmm": "matmul.addmm",
     "linear": "matmul.linear", "matmul_nt": "matmul.nt", "matmul_tn": "matmul.tn",
     "sampled_addmm_": "matmul.sampled", "sparse_mm_": "matmul.mm",
