@@ -53,9 +53,15 @@ def {name}({parameters}):
         {array} = {kernel}({values})
     except Exception as error:
         {array} = explain(OP, error, ({values},), ({names},))
+        {not_a_view}
     {wrap}
     {record}
     return made
+"""
+
+NOT_A_VIEW = """
+if array.__class__ is Tensor:
+    return array
 """
 
 SLOW_PATH = """
@@ -98,6 +104,7 @@ def forward(op: Op, variant: str = "call", name: str = "call") -> str:
         kernel=_kernel(op, tensors),
         values=", ".join(_values(op)),
         names=", ".join(p.name for p in taken),
+        not_a_view=fill(NOT_A_VIEW) if op.kind == "view" else "",
         wrap=_wrap(op),
         record=_record(op, tensors),
     )
