@@ -580,7 +580,7 @@ def _apart(tensor: Tensor):
     array, storage = tensor._array, tensor._storage
     if not LOCAL.transforms:
         return array
-    return storage.strided(array.shape, array.strides, storage.offset_of(array), array.dtype)
+    return storage.apart(array)
 
 
 def wrap(array) -> Tensor:

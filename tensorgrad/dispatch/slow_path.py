@@ -53,17 +53,22 @@ def run(op, args: tuple, out=None):
 def execute(op, args: tuple):
     """Runs one op, after everything that may replace it or its arguments: records it, and tells observers."""
     start = time.perf_counter()
-    result = _unrecorded(op, args) if GRAD.inference else op.compiled.plain(*args)
+    result = unrecorded(op, args) if GRAD.inference else op.compiled.plain(*args)
     seconds = time.perf_counter() - start
     if ANOMALY.enabled:
-        node = _node_of(result)
-        if node is not None:
-            from tensorgrad.autograd import tracebacks
-
-            tracebacks.remember(node)
+        remember(result)
     for observe in OBSERVERS:
         observe(op, args, result, start, seconds)
     return result
+
+
+def remember(result) -> None:
+    """Remembers where an op was called, for the error that anomaly mode reports."""
+    node = _node_of(result)
+    if node is not None:
+        from tensorgrad.autograd import tracebacks
+
+        tracebacks.remember(node)
 
 
 def _node_of(result) -> Node | None:
@@ -73,7 +78,7 @@ def _node_of(result) -> Node | None:
     return node if isinstance(node, Node) else None
 
 
-def _unrecorded(op, args: tuple):
+def unrecorded(op, args: tuple):
     """Runs one op in inference mode. Its results never take part in autograd, except views of other tensors."""
     before, GRAD.enabled = GRAD.enabled, False
     try:

@@ -145,6 +145,15 @@ class Storage:
         shape, strides, offset = geometry
         return self.strided(shape, strides, offset, dtype)
 
+    def apart(self, array):
+        """Returns another array object over the same memory."""
+        return self.strided(array.shape, array.strides, self.offset_of(array), array.dtype)
+
+    @classmethod
+    def for_each_sample(cls, array, made):
+        """Returns `made`, a new tensor like `array`; one for each sample if the array has a batch (vmap)."""
+        return made
+
     # --- derived ---
 
     @property

@@ -155,6 +155,7 @@ def _row(dims: int):
     return op(
         f"grid_sampler_{dims}d(input, grid, interpolation_mode: any, padding_mode: any, align_corners: bool)",
         "grid.grid_sample",
+        batch="fold",
         prepare=prepare,
         twin=sampled_by_ops,
         backward_kernel=lambda xp, g, input, grid, interpolation_mode, padding_mode, align_corners, needs: (

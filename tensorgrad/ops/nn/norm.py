@@ -74,6 +74,9 @@ _layer_norm = op(
     backward_kernel=lambda xp, g, input, weight, mean, rstd, axes, needs: kernels.layer_norm_grad(
         xp, g, input, mean, rstd, weight, axes, needs
     ),
+    jvp_kernel=lambda xp, input, weight, input_t, weight_t, bias_t, axes, eps: kernels.row_norm_tangent(
+        xp, input, weight, input_t, weight_t, bias_t, axes, eps, True
+    ),
     shape=lambda x, w, b, axes, eps: [(x.shape, x.dtype), *[_per_row(x, axes)] * 2],
     backward_name="NativeLayerNormBackward0",
     where=(),
@@ -176,6 +179,9 @@ _rms_norm = op(
     cache=("rrms",),
     backward_kernel=lambda xp, g, input, weight, rrms, axes, needs: kernels.rms_norm_grad(
         xp, g, input, rrms, weight, axes, needs
+    ),
+    jvp_kernel=lambda xp, input, weight, input_t, weight_t, axes, eps: kernels.row_norm_tangent(
+        xp, input, weight, input_t, weight_t, None, axes, eps, False
     ),
     shape=lambda x, w, axes, eps: [(x.shape, x.dtype), _per_row(x, axes)],
     backward_name="FusedRmsNormBackward0",
