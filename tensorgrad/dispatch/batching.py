@@ -30,13 +30,13 @@ from collections.abc import Callable
 from typing import Any
 
 from tensorgrad.dispatch import batching_views
-from tensorgrad.dispatch.batched import Batch, BatchedArray, BatchedStorage
+from tensorgrad.dispatch.batched import Batch, BatchedArray, BatchedStorage, Shared
 from tensorgrad.dispatch.kernel_tables import FALLBACKS, OPS
 from tensorgrad.dispatch.op import Op
 from tensorgrad.dispatch.signature import LIST, arguments_of
 from tensorgrad.dispatch.transforms import run_further_out
 from tensorgrad.dispatch.twins import twin_kernel
-from tensorgrad.errors import warn
+from tensorgrad.settings import warn_once
 from tensorgrad.tensor import Tensor
 
 Rule = Callable[[Op, Batch, tuple], Any]  # (op, level, arguments) -> the results as tensors, the batch first
@@ -88,7 +88,10 @@ def batched_kernel(op: Op, storage: Any) -> Callable | None:
                 result = run_further_out(op, tuple([_value(v) for v in values]))
         if isinstance(result, Tensor):
             return BatchedArray(level, result, mapped)
-        return tuple([BatchedArray(level, r, mapped) for r in result])
+        return tuple([
+            BatchedArray(level, r.value, False) if r.__class__ is Shared else BatchedArray(level, r, mapped)
+            for r in result
+        ])  # fmt: skip
 
     return kernel
 
@@ -243,18 +246,38 @@ def _refused(op: Op, level: Batch, values: tuple) -> Any:
     )
 
 
+def _warn(name: str) -> None:
+    warn_once(
+        f"There is a performance drop because we have not yet implemented the batching rule for {name}. It runs in a "
+        "loop over the samples. (torch.func.looped_ops() lists these ops.)"
+    )
+
+
 def _loop(op: Op, level: Batch, values: tuple) -> Any:
     """Runs the op on one sample after the other."""
-    warn(
-        f"There is a performance drop because we have not yet implemented the batching rule for {op.name}. It runs in "
-        "a loop over the samples. (torch.func.looped_ops() lists these ops.)"
-    )
+    _warn(op.name)
     rows = []
     for i in range(max(level.size, 1)):
         rows.append(run_further_out(op, tuple([_sample(v, i, level.size) for v in values])))
     if isinstance(rows[0], Tensor):
         return _joined(rows, level.size)
     return tuple([_joined(list(column), level.size) for column in zip(*rows, strict=True)])
+
+
+def in_loop(name: str, function: Callable, args: tuple) -> Any:
+    """Runs a composite whose steps cannot be batched on one sample after the other, with the warning of the loop.
+
+    The level is that of the first tensor with a batch among the arguments.
+    """
+    level = next(a._array.level for a in args if isinstance(a, Tensor) and a._array.__class__ is BatchedArray)
+    arrays = tuple([a._array if isinstance(a, Tensor) and level.owns(a) else a for a in args])
+    _warn(name)
+    with level.off():
+        rows = [function(*[_sample(v, i, level.size) for v in arrays]) for i in range(max(level.size, 1))]
+        if isinstance(rows[0], Tensor):
+            return level.made(_joined(rows, level.size), True)
+        columns = zip(*rows, strict=True)
+        return tuple([level.made(_joined(list(c), level.size), True) for c in columns])
 
 
 def _sample(v: Any, i: int, size: int) -> Any:
@@ -273,8 +296,8 @@ def _joined(samples: list[Tensor], size: int) -> Tensor:
 
 def _view(op: Op, level: Batch, values: tuple) -> Any:
     x, *args = values
-    value, args = batching_views.shifted(op.name, x.value, x.shape, tuple(args))
-    return run_further_out(op, (value, *args))
+    name, value, args = batching_views.shifted(op.name, x.value, x.shape, tuple(args))
+    return run_further_out(OPS[name], (value, *args))
 
 
 def _same(op: Op, level: Batch, values: tuple) -> Any:
