@@ -202,7 +202,7 @@ class BatchedStorage(Storage):
         with target.level.off():
             if values.__class__ is BatchedArray and values.level is target.level:
                 if values.mapped and not target.mapped:
-                    raise_unbatched("copy")
+                    raise_unbatched()
                 target.value.copy_(target.level.aligned(values, target.ndim))
             elif values.__class__ in STORAGES:
                 target.value.copy_(share(values, None))
@@ -394,7 +394,7 @@ class Batch(Transform):
         if not isinstance(target, Tensor) or target._storage is not LOCAL.overwritten or self.value_of(target)[1]:
             return False
         if any(self.value_of(t)[1] for t in tensors_in(args[1:])):
-            raise_unbatched(op.name)
+            raise_unbatched()
         return not self.owns(target)
 
     # --- random numbers ---
@@ -493,7 +493,7 @@ class Batch(Transform):
             if has_rule:
                 raise RuntimeError(
                     f"You tried to vmap over {function.__name__}, but it has both generate_vmap_rule=True and an "
-                    "overriden vmap staticmethod. Please set generate_vmap_rule=False or delete the overriden vmap "
+                    "overridden vmap staticmethod. Please set generate_vmap_rule=False or delete the overridden vmap "
                     "staticmethod to avoid ambiguity. For more details, please see "
                     "https://pytorch.org/docs/main/notes/extending.func.html"
                 )
@@ -549,13 +549,13 @@ def _mapped(change: Any, value: Any) -> Any:
     return change(value)
 
 
-def raise_unbatched(name: str) -> None:
-    """Raises: RuntimeError for values with a batch that an op is to write into a tensor without one."""
+def raise_unbatched() -> None:
+    """Raises: RuntimeError for values with a batch that are to be written into a tensor without one."""
     raise RuntimeError(
         "vmap: inplace arithmetic(self, *extra_args) is not possible because there exists a Tensor `other` in "
         "extra_args that has more elements than `self`. This happened due to `other` being vmapped over but `self` not "
         "being vmapped over in a vmap. Please try to use out-of-place operators instead of inplace arithmetic. If said "
-        f"operator is being called inside the PyTorch framework, please file a bug report instead. (The op is {name}_.)"
+        "operator is being called inside the PyTorch framework, please file a bug report instead."
     )
 
 

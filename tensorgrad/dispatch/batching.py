@@ -26,6 +26,7 @@ with a warning. `looped()` lists these ops.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -35,9 +36,9 @@ from tensorgrad.dispatch.kernel_tables import FALLBACKS, OPS
 from tensorgrad.dispatch.op import Op
 from tensorgrad.dispatch.signature import LIST, arguments_of
 from tensorgrad.dispatch.transforms import run_further_out
-from tensorgrad.dispatch.twins import twin_kernel
+from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.settings import warn_once
-from tensorgrad.tensor import Tensor
+from tensorgrad.tensor import Tensor, share
 
 Rule = Callable[[Op, Batch, tuple], Any]  # (op, level, arguments) -> the results as tensors, the batch first
 
@@ -77,7 +78,7 @@ def batched_kernel(op: Op, storage: Any) -> Callable | None:
         return None
     rule = rule_of(op)
     if rule is None:
-        return twin_kernel(op)
+        return functools.partial(_by_twin, op)
 
     def kernel(*values: Any) -> Any:
         level, mapped = _level_among(values)
@@ -94,6 +95,24 @@ def batched_kernel(op: Op, storage: Any) -> Callable | None:
         ])  # fmt: skip
 
     return kernel
+
+
+def _by_twin(op: Op, *values: Any) -> Any:
+    """Runs an op's twin on batched tensors that require no grad: what is recorded is the op itself, and the values."""
+    tensors = []
+    for p, v in zip(op.params, values, strict=True):
+        if p.kind is LIST:
+            tensors.append([share(x, None) for x in v])
+        else:
+            tensors.append(share(v, None) if v.__class__ is BatchedArray else v)
+    before, LOCAL.autocast = LOCAL.autocast, None
+    try:
+        result = op.twin(*tensors)  # type: ignore[misc]
+    finally:
+        LOCAL.autocast = before
+    results = (result,) if isinstance(result, Tensor) else result
+    arrays = tuple([r._array for r in results] + [None] * (len(op.outputs) + len(op.cache) - len(results)))
+    return arrays if len(arrays) > 1 else arrays[0]
 
 
 FALLBACKS.insert(0, batched_kernel)
