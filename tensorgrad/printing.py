@@ -342,6 +342,8 @@ def _of_batch(array: BatchedArray) -> str:
 
 def _part(array: np.ndarray, indent: int) -> str:
     """A part of a sparse array, its lines aligned below the first."""
+    if not array.size:
+        return f"tensor([], size={array.shape})"
     text = format_tensor(
         array,
         dtype_name=dtypes.from_numpy_dtype(array.dtype).name,

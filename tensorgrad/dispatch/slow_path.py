@@ -13,7 +13,7 @@ from tensorgrad.autograd.graph import Node
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.packing import pack_saved
 from tensorgrad.autograd.refused_views import INFERENCE
-from tensorgrad.dispatch import function_modes
+from tensorgrad.dispatch import function_modes, other_classes
 from tensorgrad.dispatch.out import refuse_grad, store_out
 from tensorgrad.dispatch.own_dtype import in_dtype_of_out
 from tensorgrad.dispatch.switches import LOCAL, OBSERVERS
@@ -120,19 +120,16 @@ def _override(args):
         cls = tensor.__class__
         if cls not in PLAIN and cls not in types:
             types.append(cls)
+    others = {value.__class__: None for value in other_classes.overriding(args)}
+    types += others
     if not types:
         return None
     types.sort(key=lambda c: -len(c.__mro__))  # the most derived first
 
     def call(op, args, out):
-        kwargs = {} if out is None else {"out": out}
-        for cls in types:
-            result = cls.__torch_function__(op.compiled.call, tuple(types), args, kwargs)
-            if result is not NotImplemented:
-                return result
-        raise TypeError(
-            f"Multiple dispatch failed for 'torch.{op.name}'; all __torch_function__ handlers returned "
-            f"NotImplemented: {', '.join(c.__name__ for c in types)}"
+        args, kwargs = function_modes.as_written(op, args) if others else (args, {})
+        return other_classes.call(
+            op.compiled.call, tuple(types), args, kwargs if out is None else {**kwargs, "out": out}
         )
 
     return call
