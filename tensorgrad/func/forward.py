@@ -10,12 +10,13 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import tensorgrad as torch
+from tensorgrad.dispatch.batched import basis, over_batch
 from tensorgrad.dispatch.forward import Level, check_shape
 from tensorgrad.dispatch.linearized import Linearized
-from tensorgrad.func.batching import random_numbers, shown, vmap
+from tensorgrad.func.batching import random_numbers, shown
 from tensorgrad.func.derivatives import (
     ArgNums,
-    basis,
     check_outputs,
     jacrev,
     nested,
@@ -158,11 +159,12 @@ def jacfwd(func: Callable, argnums: ArgNums = 0, has_aux: bool = False, *, rando
         require_real("jacfwd", outputs, "outputs")
         blocks: list[list[Tensor]] = [[] for _ in outputs]
         for j, point in enumerate(points):
-            along = lambda v, j=j: derivative([v if k == j else None for k in range(len(points))])
-            columns = vmap(along, out_dims=-1, randomness=randomness)(basis(point)) if point.numel() else None
-            for i, output in enumerate(outputs):
-                shape = (*output.shape, *point.shape)
-                blocks[i].append(output.new_zeros(shape) if columns is None else columns[i].reshape(shape))
+
+            def columns(vectors: list[Tensor], j: int = j) -> list[Tensor]:
+                return derivative([vectors[0] if k == j else None for k in range(len(points))])
+
+            for block, output, found in zip(blocks, outputs, over_batch(columns, [basis(point)], randomness), strict=True):
+                block.append(found.movedim(0, -1).reshape(*output.shape, *point.shape))
         found = nested(blocks, points_spec, outputs_spec)
         return (found, aux) if has_aux else found
 

@@ -11,6 +11,7 @@ from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import warn, wrap_dim
 from tensorgrad.kernels.array import softmax as kernels
+from tensorgrad.ops.special.special import SPECIAL
 from tensorgrad.tensor import Tensor
 
 
@@ -120,3 +121,6 @@ def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype=N
     if dim is None:
         dim = _implicit_dim("softmin", input.ndim)
     return _finish(_softmax, "softmax", -input, dim, dtype, None)
+
+
+SPECIAL.update(log_softmax=log_softmax, softmax=softmax)
