@@ -129,7 +129,7 @@ if "DEBUG" in _os.environ:
 
 _LAZY = (  # modules that are loaded on first use
     "_C", "__config__", "__future__", "_jit_internal", "_utils", "accelerator", "backends", "compat", "cpu", "cuda",
-    "distributed", "distributions", "fft", "functional", "futures", "fx", "hub", "jit", "linalg", "masked", "mps",
+    "distributed", "distributions", "fft", "functional", "futures", "fx", "hub", "jit", "library", "linalg", "masked", "mps",
     "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler", "quasirandom", "signal", "special", "testing",
     "types", "utils", "viz", "xpu",
 )  # fmt: skip
@@ -175,4 +175,9 @@ globals().update(_storage_types(), **_tensor_types())  # FloatStorage, FloatTens
 if not _typing.TYPE_CHECKING:  # otherwise type checkers would accept every misspelled name
 
     def __getattr__(name: str):
+        if name == "torch":  # PyTorch has it, too
+            return _importlib.import_module("tensorgrad")
+        stand_ins = _importlib.import_module("tensorgrad.compat.stand_ins")
+        if name in stand_ins.names_in("torch"):
+            return stand_ins.make(f"torch.{name}")
         raise _importlib.import_module("tensorgrad.system.missing_names").no_attribute("tensorgrad", name)

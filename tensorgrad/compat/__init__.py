@@ -15,7 +15,7 @@ import sys
 from types import ModuleType
 
 import tensorgrad
-from tensorgrad.compat import children
+from tensorgrad.compat import children, stand_ins
 from tensorgrad.compat.import_hook import COVERAGE, OURS, hook, is_torchs
 
 _before: dict[str, ModuleType] = {}
@@ -37,6 +37,7 @@ def install() -> None:
         _before[name] = sys.modules.pop(name)
     sys.meta_path.insert(0, hook)
     sys.modules["torch"] = tensorgrad
+    stand_ins.start("tensorgrad")
     children.of_multiprocessing(True)
 
 

@@ -46,6 +46,9 @@ class ImportHook:
 
     def exec_module(self, module: ModuleType) -> None:
         """Registers loaded submodules; names that shadow them, such as `autograd.gradcheck`, stay as they are."""
+        from tensorgrad.compat import stand_ins
+
+        stand_ins.start(module.__name__)
         for name in [n for n in sys.modules if n.startswith(f"{module.__name__}.")]:
             sys.modules.setdefault("torch" + name.removeprefix(OURS), sys.modules[name])
         spec = module.__spec__
@@ -94,11 +97,10 @@ def _module(fullname: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or not error.name.startswith(OURS):
             raise  # one of its dependencies is missing
-        from tensorgrad.compat import absent_names
+        from tensorgrad.compat import stand_ins
 
-        absent = absent_names.module(fullname)
+        absent = stand_ins.module(fullname)
         if absent is not None:
-            sys.modules[ours] = absent
             return absent
         raise ModuleNotFoundError(
             f"No module named {fullname!r}: tensorgrad, which replaces torch here, does not have it (run {COVERAGE} "

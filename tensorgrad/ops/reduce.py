@@ -199,10 +199,10 @@ amin = reduction("amin(input, dim: dims = None, keepdim: bool = False)", "reduce
                  doc="The minimum over `dim`; ties split the gradient evenly.")  # fmt: skip
 _scalar: dict[str, Any] = {"where": "", "shape": lambda x, *rest: ((), x.dtype)}
 _max_all = op(
-    "max_all(input)", "reduce.max_all", input=tie_of_all, jvp=tangent_of_ties, backward_name="MaxBackward1", **_scalar
+    "max_all(input)", "reduce.max_all", batch=lambda input: amax(input.reshape(input.shape[0], -1), 1), input=tie_of_all, jvp=tangent_of_ties, backward_name="MaxBackward1", **_scalar
 )
 _min_all = op(
-    "min_all(input)", "reduce.min_all", input=tie_of_all, jvp=tangent_of_ties, backward_name="MinBackward1", **_scalar
+    "min_all(input)", "reduce.min_all", batch=lambda input: amin(input.reshape(input.shape[0], -1), 1), input=tie_of_all, jvp=tangent_of_ties, backward_name="MinBackward1", **_scalar
 )
 _extreme_dim = reduction(
     "extreme_dim(input, dim: int, keepdim: bool, name: str)", "reduce.extreme_with_index", where=(),
@@ -527,34 +527,15 @@ def vector_norm(input: Tensor, ord=2, dim=None, keepdim: bool = False, *, dtype=
     return _vector_norm(input, float(ord), () if dim is None else dim, keepdim, dtype, out=out)
 
 
-@composite()
-def norm(input: Tensor, p="fro", dim=None, keepdim: bool = False, out=None, dtype=None) -> Tensor:
-    """Computes the `p`-norm over `dim`, by default of all elements; "fro" is 2, "nuc" the sum of singular values.
+@composite("function")
+def native_norm(input: Tensor, p=2, dim=None, keepdim: bool = False, dtype=None) -> Tensor:
+    """An old name of `torch.norm`, for sparse tensors.
 
     >>> import tensorgrad as torch
-    >>> torch.tensor([3.0, 4.0]).norm()
+    >>> torch.native_norm(torch.tensor([3.0, 4.0]).to_sparse())
     tensor(5.)
     """
-    if isinstance(p, str) and p != "fro":
-        if p != "nuc":
-            raise RuntimeError(f"linalg.matrix_norm: Order {p} not supported.")
-        result = nuclear_norm_of(input, dim, keepdim)
-        return store_out("norm", out, result)
-    return vector_norm(input, 2 if p == "fro" or p is None else p, dim, keepdim, dtype=dtype, out=out)
-
-
-def nuclear_norm_of(input: Tensor, dim, keepdim: bool) -> Tensor:
-    """Sums the singular values of the matrices in the two dimensions `dim`."""
-    dims = wrap_dims((0, 1) if dim is None else dim, input.ndim)
-    if len(dims) != 2 or (dim is None and input.ndim != 2):
-        raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {dim} for a {input.ndim}-D tensor")
-    from tensorgrad.ops.linalg.decompose import svdvals  # imported late: it depends on this file
-
-    values = sum(svdvals(input.movedim(dims, (-2, -1))), -1)
-    if keepdim:
-        for d in sorted(dims):
-            values = values.unsqueeze(d)
-    return values
+    return norm(input, p, dim, keepdim, dtype=dtype)
 
 
 @composite()

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from tensorgrad.dispatch.kernel_tables import by_part
-from tensorgrad.kernels.sparse.convert import coo, csr, like, lines_of
+from tensorgrad.dtypes import from_numpy_dtype, scalar_type
+from tensorgrad.kernels.sparse.convert import coo, csr, dense, like, lines_of
 from tensorgrad.kernels.sparse.coordinates import coalesced
 from tensorgrad.kernels.sparse.lines import Lines, by_columns, by_rows, transposed, unblocked
 from tensorgrad.kernels.sparse.shape import permute
-from tensorgrad.storage.sparse import COOArray, CSRArray, SparseArray
+from tensorgrad.storage.sparse import COOArray, CSCArray, CSRArray, SparseArray
 
 AT_ONCE = 1 << 22  # products held in memory at a time
 
@@ -67,7 +68,10 @@ def check(a: Any, b: Any) -> None:
             f"mat1 and mat2 shapes cannot be multiplied ({a.shape[0]}x{a.shape[1]} and {b.shape[0]}x{b.shape[1]})"
         )
     if a.dtype != b.dtype:
-        raise RuntimeError(f"mm: expected two tensors of one dtype, got {a.dtype} and {b.dtype}")
+        one, other = (scalar_type(from_numpy_dtype(x.dtype)) for x in (a, b))
+        if isinstance(a, SparseArray) and isinstance(b, SparseArray):
+            raise RuntimeError(f"mat1 dtype {one} does not match mat2 dtype {other}")
+        raise RuntimeError(f"expected scalar type {one} but found {other}")
 
 
 def mm(a: Any, b: Any) -> Any:
@@ -88,20 +92,30 @@ def _of_both(a: Any, b: Any) -> Any:
     place = np.repeat(y.compressed[:-1][x.plain], lengths) + within
     values = np.repeat(x.values, lengths) * y.values[place]
     made = coalesced(COOArray(np.stack([rows, y.plain[place]]).astype(np.int64), values, (a.shape[0], b.shape[1])))
-    return like(made, a)
+    return like(made, x if a.__class__ is CSCArray else a)  # of CSC matrices PyTorch gives CSR
 
 
 def mv(a: Any, v: Any) -> Any:
     """A matrix times a vector."""
     if a.ndim != 2 or v.ndim != 1 or a.shape[1] != v.shape[0]:
-        raise RuntimeError(
-            f"size mismatch, got input ({a.shape[0]}), mat ({'x'.join(map(str, a.shape))}), vec ({len(v)})"
-        )
+        raise RuntimeError(f"mv: expected self.size(-1) == vec.size(-1), got shapes {list(a.shape)} and {list(v.shape)}")
     return mm(a, v.reshape(-1, 1)).reshape(-1)
 
 
+def addmv(c: Any, a: Any, v: Any, beta: Any, alpha: Any) -> Any:
+    """beta * c + alpha * (a @ v)"""
+    product = np.multiply(mv(a, v), alpha, dtype=a.dtype)
+    return product + np.multiply(c, beta, dtype=c.dtype) if beta != 0 else product
+
+
 def matmul(a: Any, b: Any) -> Any:
-    """`a @ b`: matrices, a matrix and a vector, or a batch (see `bmm`)."""
+    """`a @ b`: matrices, a matrix and a vector, or a batch (see `bmm`). A sparse vector is taken as a dense one."""
+    if isinstance(a, SparseArray) and a.ndim == 1:
+        return matmul(dense(a), b)
+    if isinstance(b, SparseArray) and b.ndim == 1:
+        return matmul(a, dense(b)) if isinstance(a, SparseArray) else np.matmul(a, dense(b))
+    if not isinstance(a, SparseArray) and not isinstance(b, SparseArray):
+        return np.matmul(a, b)
     if a.ndim == 2 and b.ndim == 1:
         return mv(a, b)
     if a.ndim == 1 and b.ndim == 2:
@@ -145,7 +159,7 @@ def bmm(a: Any, b: Any) -> np.ndarray:
     x = coalesced(coo(a))
     batch, rows, columns = x.indices  # one matrix with the others along its diagonal
     wide = COOArray(np.stack([batch * n + rows, batch * k + columns]), x.values, (count * n, count * k), coalesced=True)
-    return _rows_times(wide, b.reshape(count * k, -1)).reshape(count, n, -1)
+    return _rows_times(wide, b.reshape(count * k, b.shape[2])).reshape(count, n, b.shape[2])
 
 
 def addmm(c: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
@@ -162,6 +176,12 @@ def addmm(c: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
         raise RuntimeError("addmm: expected a dense tensor to add to a dense product, got a sparse one")
     product = np.multiply(product, alpha, dtype=product.dtype) if alpha != 1 else product
     return product + np.multiply(c, beta, dtype=c.dtype) if beta != 0 else product + np.zeros_like(c)
+
+
+def stored_rows(product: np.ndarray, sparse: COOArray) -> COOArray:
+    """The rows of a dense product in which its sparse factor stores elements, as a hybrid array."""
+    rows = np.unique(sparse.indices[0])
+    return COOArray(rows[None], product[rows], product.shape)
 
 
 def sampled(c: Any, a: np.ndarray, b: np.ndarray, beta: Any, alpha: Any) -> Any:
