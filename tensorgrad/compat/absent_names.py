@@ -18,7 +18,6 @@ from typing import Any
 REFUSES, SAME, NOTHING, NO, VALUE = "REFUSES", "SAME", "NOTHING", "NO", "VALUE"
 
 _COMPILED = "nothing is compiled: torch.compile returns the function or module itself"
-_DISPATCH = "ops run as Python: use torch.overrides.TorchFunctionMode to see or replace them"
 _EXPORT = "save the state_dict, or export with torch.onnx.export"
 _EXPORT_ONNX = "torch.onnx.export is not included"
 _FAKE = 'use tensors of torch.device("meta"), which have a shape and no values'
@@ -32,9 +31,7 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.SymBool": (REFUSES, "transformers", _SYMBOLIC),
     "torch.SymFloat": (REFUSES, "PyTorch Geometric", _SYMBOLIC),
     "torch.SymInt": (REFUSES, "torchvision, PyTorch Geometric", _SYMBOLIC),
-    "torch._C.DispatchKey": (REFUSES, "torchvision", _DISPATCH),
-    "torch._C.DispatchKeySet": (REFUSES, "torchvision", _DISPATCH),
-    "torch._C._ExcludeDispatchKeyGuard": (REFUSES, "torchvision", _DISPATCH),
+    "torch._custom_ops.get_ctx": (REFUSES, "torchvision", _SYMBOLIC),
     "torch._dynamo.OptimizedModule": (REFUSES, "Lightning, accelerate", _COMPILED),
     "torch._dynamo._trace_wrapped_higher_order_op.TransformGetItemToIndex": (REFUSES, "transformers", _COMPILED),
     "torch._dynamo.allow_in_graph": (SAME, "transformers, einops", _COMPILED),
@@ -112,4 +109,5 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.quantization.quantize_dynamic": (REFUSES, "programs", _QUANTIZED),
     "torch.utils._triton.has_triton": (NO, "accelerate, PyTorch Geometric", _COMPILED),
     "torch.utils.mobile_optimizer.optimize_for_mobile": (REFUSES, "programs", _EXPORT),
+    "torch.xpu.is_current_stream_capturing": (NO, "transformers", "there is no XPU"),
 }  # fmt: skip

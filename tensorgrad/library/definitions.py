@@ -10,6 +10,7 @@ from typing import Any
 
 from tensorgrad.devices import device as device_of
 from tensorgrad.library import operators
+from tensorgrad.library.dispatch_keys import name_of
 from tensorgrad.library.operators import Operator
 from tensorgrad.library.schema import parse
 
@@ -136,10 +137,10 @@ class Library:
                 f"Library.impl: {name} is an operator of PyTorch's own; register a kernel for it with "
                 "tensorgrad.ops.dispatch.OpDispatch.register"
             )
-        if fn is fallthrough_kernel:
+        if fn is fallthrough_kernel or operators.exists_as_a_row(name):  # ours bring their own rules
             return
         operator = operators.find(name)
-        key = dispatch_key or self.dispatch_key or "CompositeImplicitAutograd"
+        key = name_of(dispatch_key or self.dispatch_key) or "CompositeImplicitAutograd"
         if key in operator.kernels and not allow_override:
             raise RuntimeError(
                 f"This is not allowed since there's already a kernel registered from python overriding {name}'s behavior "

@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import tensorgrad
 from tensorgrad._ops import OpOverload, OpOverloadPacket, ops
 from tensorgrad.autograd.modes import is_grad_enabled, no_grad
 from tensorgrad.dispatch import function_modes, other_classes
 from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.library import derivatives
+from tensorgrad.library.dispatch_keys import EXCLUDED, name_of
 from tensorgrad.library.schema import FunctionSchema
 from tensorgrad.system.per_thread import PerThread
 from tensorgrad.tensor import PLAIN, Tensor, tensors_in
@@ -28,7 +30,7 @@ DEFINED: dict[str, Operator] = {}  # `ns::name.overload` -> the operator
 
 
 class _Local(PerThread):
-    below: tuple = ()  # operators whose kernel for "Autograd" is running in this thread
+    below: tuple = ()  # (operator, key) of kernels for autograd and autocast that are running in this thread
 
 
 _LOCAL = _Local()
@@ -57,7 +59,7 @@ class Operator(OpOverload):
 
     def has_kernel_for_dispatch_key(self, key: Any) -> bool:
         """Whether there is a kernel of that name."""
-        return str(key) in self.kernels
+        return name_of(key) in self.kernels
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Runs the operator."""
@@ -78,11 +80,12 @@ class Operator(OpOverload):
         if self.autocast:
             args, kwargs = self._cast(args, kwargs)
         tensors = list(tensors_in((*args, *kwargs.values())))
-        of_autograd = self._autograd_kernel(tensors)
-        if of_autograd is not None and self not in _LOCAL.below:
-            before, _LOCAL.below = _LOCAL.below, (*_LOCAL.below, self)
+        outer = self._outer_kernel(tensors)
+        if outer is not None:
+            key, kernel = outer
+            before, _LOCAL.below = _LOCAL.below, (*_LOCAL.below, (self, key))
             try:
-                return of_autograd(*args, **kwargs)
+                return kernel(*args, **kwargs)
             finally:
                 _LOCAL.below = before
         if IMPLICIT in self.kernels and self._kernel(tensors, implicit=False) is None:
@@ -141,9 +144,19 @@ class Operator(OpOverload):
         names = [key, DEFAULT, *([IMPLICIT] if implicit else [])]
         return next((self.kernels[n] for n in names if n in self.kernels and n not in self.disabled), None)
 
-    def _autograd_kernel(self, tensors: list[Tensor]) -> Callable | None:
+    def _outer_kernel(self, tensors: list[Tensor]) -> tuple[str, Callable] | None:
+        """A kernel that runs around the one for the device: for autocast, or for autograd."""
+        if not any(key.startswith("Auto") for key in self.kernels):
+            return None
         device = "CUDA" if any(t.is_cuda for t in tensors) else "CPU"
-        return self.kernels.get(f"Autograd{device}") or self.kernels.get("Autograd")
+        wanted = ["AutogradMeta"] if any(t.is_meta for t in tensors) else [f"Autograd{device}"]
+        wanted.append("Autograd")
+        if tensorgrad.is_autocast_enabled(device.lower()):
+            wanted.insert(0, f"Autocast{device}")
+        for key in wanted:
+            if key in self.kernels and key not in EXCLUDED.names and (self, key) not in _LOCAL.below:
+                return key, self.kernels[key]
+        return None
 
     def _check_aliases(self, given: list[Tensor], result: Any) -> None:
         seen = {id(t._storage) for t in given}
@@ -160,8 +173,6 @@ class Operator(OpOverload):
             seen.add(id(tensor._storage))
 
     def _cast(self, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        import tensorgrad
-
         for device, dtype in self.autocast.items():
             if tensorgrad.is_autocast_enabled(device):
 
