@@ -56,6 +56,7 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._dynamo.utils.is_compile_supported": (NO, "torchvision", _COMPILED),
     "torch._export.utils.remove_proxy_from_state_dict": (REFUSES, "torchao", _EXPORT),
     "torch._guards.detect_fake_mode": (NOTHING, "transformers", _FAKE),
+    "torch._higher_order_ops.associative_scan.associative_scan": (REFUSES, "transformers", _COMPILED),
     "torch._higher_order_ops.flex_attention.flex_attention": (REFUSES, "transformers", _COMPILED),
     "torch._inductor.config.fallback_random": (VALUE, "programs, which set it", False),
     "torch._inductor.config.triton": (REFUSES, "programs", _COMPILED),
