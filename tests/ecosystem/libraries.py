@@ -64,13 +64,15 @@ _TRANSFORMERS_LEFT_OUT = {
     "*test_pipeline_*": "downloads tokenizers",
     "*test_training_overfit*": "takes minutes",
 }
-_TRANSFORMERS_MODELS = """
-    albert bart beit bert blip bloom clip codegen convnext convnextv2 deberta deberta_v2 deit detr dinov2 distilbert dpt
-    electra falcon gemma gemma2 gpt2 gpt_bigcode gpt_neo gpt_neox gptj granite hubert layoutlm llama longformer mamba
-    marian mbart mistral mixtral mobilebert modernbert mpnet mt5 olmo opt pegasus phi phi3 qwen2 qwen3 regnet resnet
-    roberta roformer segformer siglip speech_to_text squeezebert stablelm starcoder2 swin swinv2 t5 vit wav2vec2 whisper
-    xlnet yolos
-""".split()
+_TRANSFORMERS_MODELS = (
+    "albert", "bart", "beit", "bert", "blip", "bloom", "clip", "codegen", "convnext", "convnextv2", "deberta",
+    "deberta_v2", "deit", "detr", "dinov2", "distilbert", "dpt", "electra", "falcon", "gemma", "gemma2", "gpt2",
+    "gpt_bigcode", "gpt_neo", "gpt_neox", "gptj", "granite", "hubert", "layoutlm", "llama", "longformer", "mamba",
+    "marian", "mbart", "mistral", "mixtral", "mobilebert", "modernbert", "mpnet", "mt5", "olmo", "opt", "pegasus",
+    "phi", "phi3", "qwen2", "qwen3", "regnet", "resnet", "roberta", "roformer", "segformer", "siglip",
+    "speech_to_text", "squeezebert", "stablelm", "starcoder2", "swin", "swinv2", "t5", "vit", "wav2vec2", "whisper",
+    "xlnet", "yolos",
+)  # fmt: skip
 
 LIBRARIES = (
     Library(
