@@ -129,7 +129,7 @@ if "DEBUG" in _os.environ:
 
 _LAZY = (  # modules that are loaded on first use
     "_C", "__config__", "__future__", "_jit_internal", "_utils", "accelerator", "backends", "compat", "cpu", "cuda",
-    "distributed", "distributions", "fft", "functional", "futures", "fx", "hub", "jit", "linalg", "masked", "mps",
+    "distributed", "distributions", "fft", "functional", "futures", "fx", "hub", "jit", "library", "linalg", "masked", "mps",
     "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler", "quasirandom", "signal", "special", "testing",
     "types", "utils", "viz", "xpu",
 )  # fmt: skip

@@ -15,7 +15,9 @@ import tempfile
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
+from urllib.parse import urlparse as urlparse  # libraries take it from here
 
 from tensorgrad.system import folders
 
@@ -229,3 +231,34 @@ def load(repo_or_dir: Any, model: str, *args: Any, source: str = "github", **opt
     for name in ("trust_repo", "force_reload", "verbose", "skip_validation"):
         options.pop(name, None)
     return _entry(repo_or_dir, model, source)(*args, **options)
+
+
+class _NoProgress:
+    """What `tqdm` is here if the package is not installed: it counts and shows nothing."""
+
+    def __init__(self, iterable: Any = None, *args: Any, **options: Any) -> None:
+        self.iterable, self.n = iterable, 0
+
+    def __iter__(self) -> Any:
+        return iter(() if self.iterable is None else self.iterable)
+
+    def update(self, n: int = 1) -> None:
+        self.n += n
+
+    def close(self) -> None:
+        pass
+
+    def __enter__(self) -> _NoProgress:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def __getattr__(name: str) -> Any:
+    if name == "tqdm":  # libraries take the progress bar from here
+        try:
+            return import_module("tqdm").tqdm
+        except ImportError:
+            return _NoProgress
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)

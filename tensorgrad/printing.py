@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from tensorgrad import dtypes
+from tensorgrad.dispatch.batched import BatchedArray, BatchedStorage
 from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.layouts import strided
 from tensorgrad.storage.stubs import STORAGES
@@ -329,6 +330,14 @@ def _of_parts(tensor, prefix: str, grad_fn: str | None) -> str:
     return _suffixed(text, suffixes, indent)
 
 
+def _of_batch(array: BatchedArray) -> str:
+    """Formats a batched tensor (vmap): the values of all samples."""
+    with array.level.off():
+        value = "\n".join(f"    {line}" for line in repr(array.value).splitlines())
+    where = 0 if array.mapped else None
+    return f"BatchedTensor(lvl={array.level.number}, bdim={where}, value=\n{value}\n)"
+
+
 def _part(array: np.ndarray, indent: int) -> str:
     """A part of a sparse array, its lines aligned below the first."""
     text = format_tensor(
@@ -349,6 +358,8 @@ def tensor_repr(tensor) -> str:
     except RuntimeError:  # a view created without grad, which cannot follow its base
         grad_fn = "Invalid"
     complex_name = dtypes.DEFAULT.complex.name
+    if storage is BatchedStorage:
+        return _of_batch(tensor._array)
     if storage.layout is not strided:
         return _of_parts(tensor, prefix, grad_fn)
     return format_tensor(

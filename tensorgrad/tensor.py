@@ -291,7 +291,7 @@ class Tensor(TensorMethods):
         if array.size != 1:
             raise RuntimeError(f"a Tensor with {array.size} elements cannot be converted to Scalar")
         if array.__class__ is not np.ndarray:
-            array = self._storage.to_host(array)
+            array = self._storage.number_on_host(array)
         return array.item() if array.dtype.kind != "V" else float(array.astype(np.float32).item())  # V: ml_dtypes
 
     def tolist(self):
@@ -346,6 +346,8 @@ class Tensor(TensorMethods):
             raise RuntimeError(
                 f"Boolean value of Tensor with {'more than one value' if size else 'no values'} is ambiguous"
             )
+        if self._array.__class__ is not np.ndarray:
+            self._storage.check_branch(self._array)
         return bool(self.item())
 
     def __int__(self) -> int:
@@ -607,7 +609,7 @@ def _apart(tensor: Tensor):
     array, storage = tensor._array, tensor._storage
     if not LOCAL.transforms:
         return array
-    return storage.strided(array.shape, array.strides, storage.offset_of(array), array.dtype)
+    return storage.apart(array)
 
 
 def wrap(array) -> Tensor:

@@ -20,6 +20,7 @@ REFUSES, SAME, NOTHING, NO, VALUE = "REFUSES", "SAME", "NOTHING", "NO", "VALUE"
 _COMPILED = "nothing is compiled: torch.compile returns the function or module itself"
 _DISPATCH = "ops run as Python: use torch.overrides.TorchFunctionMode to see or replace them"
 _EXPORT = "save the state_dict, or export with torch.onnx.export"
+_EXPORT_ONNX = "torch.onnx.export is not included"
 _FAKE = 'use tensors of torch.device("meta"), which have a shape and no values'
 _FULLY_SHARD = "use torch.distributed.fsdp.fully_shard"
 _QUANTIZED = "there are no quantized tensors"
@@ -65,6 +66,7 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._subclasses.FakeTensorMode": (REFUSES, "transformers, torchvision", _FAKE),
     "torch._subclasses.fake_tensor.FakeTensor": (REFUSES, "transformers, accelerate", _FAKE),
     "torch._subclasses.fake_tensor.FakeTensorMode": (REFUSES, "transformers, accelerate", _FAKE),
+    "torch._subclasses.fake_tensor.is_fake": (NO, "kornia", _FAKE),
     "torch.ao.nn.quantized.Linear": (REFUSES, "torch-pruning", _QUANTIZED),
     "torch.ao.quantization.DeQuantStub": (REFUSES, "torchvision", _QUANTIZED),
     "torch.ao.quantization.QConfig": (REFUSES, "Lightning", _QUANTIZED),
@@ -95,6 +97,11 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.fx.experimental.proxy_tensor.get_proxy_mode": (NOTHING, "diffusers", _COMPILED),
     "torch.fx.experimental.proxy_tensor.make_fx": (REFUSES, "programs", "use torch.fx.symbolic_trace"),
     "torch.fx.experimental.symbolic_shapes.guard_size_oblivious": (SAME, "diffusers", _SYMBOLIC),
+    "torch.onnx.register_custom_op_symbolic": (NOTHING, "torchvision", _EXPORT_ONNX),
+    "torch.onnx.symbolic_helper.parse_args": (SAME, "torchvision", _EXPORT_ONNX),
+    "torch.onnx.symbolic_opset11.select": (REFUSES, "torchvision", _EXPORT_ONNX),
+    "torch.onnx.symbolic_opset11.squeeze": (REFUSES, "torchvision", _EXPORT_ONNX),
+    "torch.onnx.symbolic_opset11.unsqueeze": (REFUSES, "torchvision", _EXPORT_ONNX),
     "torch.package.PackageExporter": (REFUSES, "programs", "use torch.save"),
     "torch.package.PackageImporter": (REFUSES, "programs", "use torch.load"),
     "torch.quantization.DeQuantStub": (REFUSES, "programs", _QUANTIZED),

@@ -71,7 +71,7 @@ def make(full: str) -> Any:
 
 def _same(full: str, why: str) -> Any:
     def same(fn: Any = None, *args: Any, **options: Any) -> Any:
-        return fn if fn is not None else lambda function: function
+        return fn if callable(fn) else lambda function: function
 
     same.__doc__ = f"Returns the function that it is given, or a decorator that does ({full}: {why})."
     return same

@@ -61,6 +61,8 @@ class Linearized:
 class _Recorder(Level):
     """A level that keeps the ops through which tangents passed, as (op, arguments, result, whether it was recorded)."""
 
+    on_arrays = False  # ops are kept
+
     def __init__(self) -> None:
         super().__init__()
         self.steps: list[tuple[Any, tuple, Any, bool]] | None = []

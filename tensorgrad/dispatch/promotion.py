@@ -11,6 +11,7 @@ import numpy as np
 
 from tensorgrad import dtypes
 from tensorgrad.dispatch.kernel_errors import check_one_device, raise_bool_subtraction
+from tensorgrad.dispatch.other_classes import overrides
 from tensorgrad.dtypes import F32, F64, I64, NUMBERS
 from tensorgrad.errors import typename
 from tensorgrad.storage.stubs import STORAGES
@@ -115,12 +116,18 @@ def operand(op, i: int, value):
             return plain_number(value), False
         if isinstance(value, bool | int | float | complex):  # a subclass, such as an IntEnum
             return value.real if isinstance(value, int) else value, False
+    if overrides(value):
+        return None, OVERRIDDEN
     raise_not_a_tensor(op, i, value)
 
 
 def plain_operand(op, i: int, value):
     """The same after classes had their chance to override: their tensors are unwrapped."""
-    return (value._array, value._requires_grad) if isinstance(value, Tensor) else operand(op, i, value)
+    if isinstance(value, Tensor):
+        return value._array, value._requires_grad
+    if overrides(value):
+        raise_not_a_tensor(op, i, value)
+    return operand(op, i, value)
 
 
 def owner(op, value):
@@ -153,7 +160,7 @@ def operands(op, i: int, values):
             requires = requires or value._requires_grad
         else:
             return arrays, requires
-        if any(isinstance(value, Tensor) and value.__class__ not in PLAIN for value in values):
+        if any(overrides(value) or (isinstance(value, Tensor) and value.__class__ not in PLAIN) for value in values):
             return None, OVERRIDDEN
     return plain_operands(op, i, values)
 
@@ -190,6 +197,8 @@ def other_operand(op, input, other):
     if isinstance(other, np.ndarray):
         return op.compiled.call(input, input.new_tensor(other, device="cpu"))
     if isinstance(other, bool | int | float | complex):
+        return op.compiled.call(input, other)
+    if overrides(other):
         return op.compiled.call(input, other)
     return NotImplemented
 

@@ -706,7 +706,9 @@ def guard({parameters}):
         {autocast}
         return FUNCTION({arguments})
     except Exception:
-        check_tensors(FUNCTION, SELF, ({tensors}))
+        types = check_tensors(FUNCTION, SELF, ({tensors}))
+        if types:
+            return call_other(SELF, types, ({positional}), dict({named}))
         raise
 """
 
@@ -740,4 +742,6 @@ def guard(
         autocast=fill(AUTOCAST, arguments=call) if autocast else "",
         arguments=call,
         tensors="".join(f"{name}, " for name in tensors),
+        positional="".join(f"{a}, " for a in arguments if "=" not in a and not a.startswith("**")),
+        named=", ".join(a for a in arguments if "=" in a or a.startswith("**")),
     )

@@ -22,6 +22,7 @@ from tensorgrad.distributed.group import (
     or_default,
     warn_not_in_group,
 )
+from tensorgrad.distributed.mpi import library
 from tensorgrad.distributed.mpi import world as mpi_world
 from tensorgrad.distributed.mpi.communicator import MPICommunicator
 from tensorgrad.distributed.mpi.world import MPIWorld
@@ -168,7 +169,7 @@ def _finds_each_other_by_mpi(backend: str, init_method: str | None, rank: int, s
     """Whether the processes need no store to meet: there is an MPI launcher, or "mpi" is all that was said."""
     if init_method not in (None, "env://") or "RANK" in os.environ or rank != -1 or size != -1:
         return False
-    return mpi_world.launched() is not None or (backend == Backend.MPI and mpi_world.available())
+    return mpi_world.launched() is not None or (backend == Backend.MPI and library.available())
 
 
 def _own_name() -> str:
@@ -255,7 +256,7 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
         GroupMember.WORLD = None
     else:
         del _GROUPS.by_name[chosen.group_name]
-    chosen.communicator.free()
+    chosen.free()
 
 
 def get_rank(group: ProcessGroup | None = None) -> int:

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorgrad as torch
+from tensorgrad.dispatch.batched import basis, over_batch
 from tensorgrad.dispatch.forward import Level, check_shape
 from tensorgrad.dispatch.linearized import Linearized
 from tensorgrad.func.batching import random_numbers, shown
 from tensorgrad.func.derivatives import (
     ArgNums,
-    basis,
     check_outputs,
     jacrev,
     nested,
@@ -24,6 +24,7 @@ from tensorgrad.func.derivatives import (
     picked,
     replaced,
     require_real,
+    require_tensors,
 )
 from tensorgrad.tensor import Tensor
 from tensorgrad.utils._pytree import tree_flatten, tree_unflatten
@@ -73,6 +74,7 @@ def jvp(func: Callable, primals: Any, tangents: Any, *, strict: bool = False, ha
         value, aux = func(*tree_unflatten(duals, spec)), None
         if has_aux:
             value, aux = output_and_aux(_JVP, value)
+            require_tensors(aux)
         outputs, outputs_spec = tree_flatten(value)
         check_outputs(_JVP, outputs)
         found = [level.tangent_of(output) for output in outputs]
@@ -134,9 +136,9 @@ def _linearized(func: Callable, points: list, spec: Any, arguments: Callable, ha
 
 
 def jacfwd(func: Callable, argnums: ArgNums = 0, has_aux: bool = False, *, randomness: str = "error") -> Callable:
-    """Like `jacrev`, but computed by columns: one product J·v for each element of the inputs.
+    """Like `jacrev`, but computed by columns: one product J·v for each element of the inputs, by `vmap`.
 
-    `func` runs once, so `randomness` only determines whether it may draw random values at all.
+    `func` itself runs once, unless it writes in place or calls a custom function; `randomness` is that of `vmap`.
 
     >>> import tensorgrad as torch
     >>> torch.func.jacfwd(torch.sin)(torch.zeros(2))
@@ -151,15 +153,18 @@ def jacfwd(func: Callable, argnums: ArgNums = 0, has_aux: bool = False, *, rando
         with random_numbers(randomness):
             derivative = _linearized(func, points, points_spec, lambda own: replaced(args, argnums, own), has_aux)
         value, aux = derivative.result if has_aux else (derivative.result, None)
+        if has_aux:
+            require_tensors(aux)
         outputs, outputs_spec = tree_flatten(value)
         require_real("jacfwd", outputs, "outputs")
         blocks: list[list[Tensor]] = [[] for _ in outputs]
         for j, point in enumerate(points):
-            columns = [derivative([v if k == j else None for k in range(len(points))]) for v in basis(point)]
-            for i, output in enumerate(outputs):
-                shape = (*output.shape, *point.shape)
-                column = [column[i] for column in columns]
-                blocks[i].append(torch.stack(column, -1).reshape(shape) if column else output.new_zeros(shape))
+
+            def columns(vectors: list[Tensor], j: int = j) -> list[Tensor]:
+                return derivative([vectors[0] if k == j else None for k in range(len(points))])
+
+            for block, output, found in zip(blocks, outputs, over_batch(columns, [basis(point)], randomness), strict=True):
+                block.append(found.movedim(0, -1).reshape(*output.shape, *point.shape))
         found = nested(blocks, points_spec, outputs_spec)
         return (found, aux) if has_aux else found
 

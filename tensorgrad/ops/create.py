@@ -695,7 +695,7 @@ def _like(name: str, function, fills: bool):
                 made._requires_grad = bool(requires_grad)
         if input.__class__ not in PLAIN and hasattr(input, "_like_this"):  # a class that has its own layout of memory
             return input._like_this(made)
-        return made
+        return made if array.__class__ is np.ndarray else STORAGES[array.__class__].for_each_sample(array, made)
 
     like.__name__ = like.__qualname__ = name
     like.__doc__ = (
@@ -721,9 +721,11 @@ full_like = _like("full_like", full, True)
 def _new(name: str, function, example: str, printed: str):
     def new(self, *args, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False, **kw) -> Tensor:
         args = (kw.pop("size"), *args) if "size" in kw else args
-        return function(
+        made = function(
             *args, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad, **kw
         )
+        array = self._array
+        return made if array.__class__ is np.ndarray else STORAGES[array.__class__].for_each_sample(array, made)
 
     new.__name__ = new.__qualname__ = name
     new.__doc__ = f"""`torch.{function.__name__}` with this tensor's dtype and device unless others are given.

@@ -15,6 +15,7 @@ from tensorgrad.dtypes import I64, NUMBERS, from_numpy_dtype, int64, scalar_type
 from tensorgrad.errors import check_number, warn, wrap_dim
 from tensorgrad.kernels.array.index import checks_itself
 from tensorgrad.ops import shape as shapes
+from tensorgrad.ops.compare import where
 from tensorgrad.ops.create import tensor
 from tensorgrad.ops.index import masked_select
 from tensorgrad.ops.sparse.coordinates import at_coordinates
@@ -81,19 +82,30 @@ def _check_scatter(x, dim, index, src, *rest):
 
 # --- gather and scatter ----------------------------------------------------------------------------------------------
 
-_gather = op("gather(input, dim: int, index)", "scatter.gather", linear="input", prepare=_check_gather, where=(),
+def _gather_in_batch(input, dim, index, size, mapped):
+    made = _gather(_rows(input, "input" in mapped, size), dim + 1, _rows(index, "index" in mapped, size))
+    return made.squeeze(1) if index.ndim == ("index" in mapped) else made
+
+
+def _rows(x: Tensor, mapped: bool, size: int) -> Tensor:
+    """A value with the batch first, and at least one more dimension."""
+    x = x if mapped else x.expand(size, *x.shape)
+    return x.unsqueeze(1) if x.ndim == 1 else x
+
+
+_gather = op("gather(input, dim: int, index)", "scatter.gather", batch=_gather_in_batch, linear="input", prepare=_check_gather, where=(),
              input=lambda g, input_shape, dim, index: g.new_zeros(input_shape).scatter_add(dim, index, g),
              shape=lambda x, dim, index: (index.shape, x.dtype))  # fmt: skip
-_sparsely = op("gather_of_sparse_gradient(input, dim: int, index)", "scatter.gather", linear="input",
+_sparsely = op("gather_of_sparse_gradient(input, dim: int, index)", "scatter.gather", batch=_gather_in_batch, linear="input",
                prepare=_check_gather, where=(),
                input=lambda g, input_shape, dim, index: _where_gathered(g, tuple(input_shape), dim, index),
                backward_name="GatherBackward0", shape=lambda x, dim, index: (index.shape, x.dtype))  # fmt: skip
-_scatter = op("scatter(input, dim: int, index, src)", "scatter.scatter", linear="input + src", prepare=_check_scatter,
+_scatter = op("scatter(input, dim: int, index, src)", "scatter.scatter", batch="leading", linear="input + src", prepare=_check_scatter,
               where=(),
               input=lambda g, dim, index: g.scatter(dim, index, 0),
               src=lambda g, dim, index, src_shape: _read_back(g, dim, index, src_shape),
               shape=lambda x, *rest: (x.shape, x.dtype))  # fmt: skip
-_scatter_add = op("scatter_add(input, dim: int, index, src)", "scatter.scatter_add", linear="input + src",
+_scatter_add = op("scatter_add(input, dim: int, index, src)", "scatter.scatter_add", batch="leading", linear="input + src",
                   prepare=_check_scatter, where=(),
                   input=lambda g: g,
                   src=lambda g, dim, index, src_shape: _read_back(g, dim, index, src_shape),
@@ -149,7 +161,7 @@ def _product_of_others(input, dim, index, src, include_self):
 
 _scatter_reduce = op(
     "scatter_reduce(input, dim: int, index, src, reduce: str, include_self: bool)", "scatter.scatter_reduce",
-    prepare=_check_scatter, where=(), backward=_reduce_gradients, wrt=("input", "src"),
+    batch="leading", prepare=_check_scatter, where=(), backward=_reduce_gradients, wrt=("input", "src"),
     shape=lambda x, *rest: (x.shape, x.dtype),
 )  # fmt: skip
 
@@ -295,11 +307,52 @@ def _check_index_select(x, dim, index):
     return x, dim, index
 
 
+def _index_of_slices(index: Tensor, dim: int, shape: tuple, mapped: bool) -> Tensor:
+    """The indices of whole slices along `dim` of one sample as an index for each element of values of this shape."""
+    size, *inner = shape
+    index = index.reshape(size if mapped else 1, *(1,) * dim, -1, *(1,) * (len(inner) - dim - 1))
+    return index.to(int64).expand(size, *inner[:dim], index.shape[dim + 1], *inner[dim + 1 :])
+
+
+def _select_in_batch(input, dim, index, size, mapped):
+    rows = _rows(input, "input" in mapped, size)
+    if "index" not in mapped:
+        made = _index_select(rows, dim + 1, index)
+    else:
+        made = _gather(rows, dim + 1, _index_of_slices(index, dim, rows.shape, True))
+    return made.squeeze(1) if input.ndim == ("input" in mapped) else made
+
+
+def _slices_in_batch(row, into, input, dim, index, source, size, mapped, *more):
+    """`index_add` or `index_copy` on values with a batch; `into` is the same op for single elements."""
+    rows, source = _rows(input, "input" in mapped, size), _rows(source, "source" in mapped, size)
+    if "index" not in mapped:
+        made = row(rows, dim + 1, index, source, *more)
+    else:
+        made = into(rows, dim + 1, _index_of_slices(index, dim, source.shape, True), source)
+    return made.squeeze(1) if input.ndim == ("input" in mapped) else made
+
+
+def _add_in_batch(input, dim, index, source, alpha, size, mapped):
+    source = source if alpha == 1 else source * alpha
+    return _slices_in_batch(_index_add, _scatter_add, input, dim, index, source, size, mapped)
+
+
+def _fill_in_batch(input, dim, index, value, size, mapped):
+    rows, n = _rows(input, "input" in mapped, size), index.numel() // (size if "index" in mapped else 1)
+    index = index.masked_fill(index < 0, 0) + (index < 0) * (index + rows.shape[dim + 1])
+    value = value.to(rows.dtype).reshape(size if "value" in mapped else 1, *(1,) * (rows.ndim - 1))
+    shape = (*rows.shape[: dim + 1], n, *rows.shape[dim + 2 :])
+    value = value.expand(shape)
+    made = _scatter(rows, dim + 1, _index_of_slices(index, dim, shape, "index" in mapped), value)
+    return made.squeeze(1) if input.ndim == ("input" in mapped) else made
+
+
 def _select_shape(x, dim, index):
     return ((*x.shape[:dim], index.size, *x.shape[dim + 1 :]) if x.ndim else ()), x.dtype
 
 
-_index_select = op("index_select(input, dim: int, index)", "scatter.index_select", linear="input",
+_index_select = op("index_select(input, dim: int, index)", "scatter.index_select", linear="input", batch=_select_in_batch,
                    prepare=_check_index_select,
                    input=lambda g, input_shape, dim, index:
                    g.new_zeros(input_shape).index_add(dim, index, g), shape=_select_shape,
@@ -344,7 +397,7 @@ def _check_index_add(x, dim, index, src, alpha):
 
 
 _index_add = op("index_add(input, dim: int, index, source, *, alpha: number = 1)", "index.index_add",
-                linear="input + source", where=(),
+                linear="input + source", batch=_add_in_batch, where=(),
                 prepare=_check_index_add, input=lambda g: g,
                 source=lambda g, dim, index, alpha, source_shape: _slices_back(g, dim, index, alpha, source_shape),
                 shape=lambda x, *rest: (x.shape, x.dtype))  # fmt: skip
@@ -403,6 +456,8 @@ def _check_index_copy(x, dim, index, src):
 
 _index_copy = op("index_copy(input, dim: int, index, source)", "scatter.index_copy", linear="input + source", where=(),
                  prepare=_check_index_copy,
+                 batch=lambda input, dim, index, source, size, mapped:
+                 _slices_in_batch(_index_copy, _scatter, input, dim, index, source, size, mapped),
                  input=lambda g, dim, index: g.index_fill(dim, index, 0),
                  source=lambda g, dim, index, source_shape: _slices_back(g, dim, index, 1, source_shape),
                  shape=lambda x, *rest: (x.shape, x.dtype))  # fmt: skip
@@ -432,7 +487,7 @@ def _check_index_fill(x, dim, index, value):
 
 
 _index_fill = op("index_fill(input, dim: int, index, value)", "scatter.index_fill", linear="input + value",
-                 prepare=_check_index_fill, where=(),
+                 prepare=_check_index_fill, batch=_fill_in_batch, where=(),
                  input=lambda g, dim, index: g.index_fill(dim, index, 0),
                  value=lambda g, dim, index: (g - g.index_fill(dim, index, 0)).sum(),
                  shape=lambda x, *rest: (x.shape, x.dtype))  # fmt: skip
@@ -615,7 +670,24 @@ def _under_mask(g, mask, source_shape):
     return cat([found, g.new_zeros(math.prod(source_shape) - found.numel())]).reshape(source_shape)
 
 
+def _masked_in_batch(input, mask, source, size, mapped):
+    input, mask, source = (
+        _rows(x, name in mapped, size) for name, x in (("input", input), ("mask", mask), ("source", source))
+    )
+    flat = mask.flatten(1)
+    place = (flat.cumsum(1) - 1).clamp(min=0)  # of each element among those of the source
+    if not source.numel() or not mask.numel():
+        return input.clone()
+    try:
+        found = source.flatten(1).gather(1, place)
+    except RuntimeError:
+        raise RuntimeError("Number of elements of source < number of ones in mask") from None
+    return where(mask, found.reshape(mask.shape), input)
+
+
 _masked_scatter = op("masked_scatter(input, mask, source)", "scatter.masked_scatter", linear="input + source", where=(),
+                     batch=lambda input, mask, source, size, mapped:
+                     _masked_in_batch(input, mask, source, size, mapped).reshape(size, *input.shape["input" in mapped:]),
                      input=lambda g, mask: g.masked_fill(mask, 0),
                      source=lambda g, mask, source_shape: _under_mask(g, mask, source_shape),
                      shape=lambda x, *rest: (x.shape, x.dtype))  # fmt: skip

@@ -145,6 +145,24 @@ class Storage:
         shape, strides, offset = geometry
         return self.strided(shape, strides, offset, dtype)
 
+    def apart(self, array):
+        """Returns another array object over the same memory."""
+        return self.strided(array.shape, array.strides, self.offset_of(array), array.dtype)
+
+    @classmethod
+    def number_on_host(cls, array) -> np.ndarray:
+        """Returns a NumPy array with the only element of `array`."""
+        return cls.to_host(array)
+
+    @classmethod
+    def check_branch(cls, array) -> None:
+        """Raises an error if the program may not branch on the value of `array`."""
+
+    @classmethod
+    def for_each_sample(cls, array, made):
+        """Returns `made`, a new tensor like `array`; one for each sample if the array has a batch (vmap)."""
+        return made
+
     # --- derived ---
 
     @property

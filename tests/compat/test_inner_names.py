@@ -110,7 +110,7 @@ def test_absent_modules_are_attributes(installed):
     assert importlib.import_module("torch._dynamo.config").suppress_errors is True
     ours._dynamo.config.suppress_errors = False
     with pytest.raises(AttributeError, match="no attribute 'no_such_name'"):
-        ours._dynamo.no_such_name  # noqa: B018
+        ours._dynamo.no_such_name
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module("torch._dynamo.no_such_module")
 

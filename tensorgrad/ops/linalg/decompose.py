@@ -96,6 +96,7 @@ def _qr_tangent(input_t, Q, R, mode):
 _qr = op(
     "qr_(input, mode: str)",
     "linalg.qr",
+    batch="leading",
     backward=_qr_gradient,
     jvp=_qr_tangent,
     wrt=("input",),
@@ -236,6 +237,7 @@ def _svd_shapes(a, full):
 _svd = op(
     "svd_(input, full: bool)",
     "linalg.svd",
+    batch="leading",
     backward=_svd_gradient,
     jvp=_svd_tangent,
     wrt=("input",),
@@ -346,6 +348,7 @@ def _eigh_tangent(input_t, L, V):
 _eigh = op(
     "eigh_(input, uplo: str)",
     "linalg.eigh",
+    batch="leading",
     prepare=square("eigh"),
     backward=_eigh_gradient,
     jvp=_eigh_tangent,
@@ -433,6 +436,7 @@ def _eig_tangent(input_t, L, V):
 _eig = op(
     "eig_(input)",
     "linalg.eig",
+    batch="leading",
     prepare=square("eig"),
     backward=_eig_gradient,
     jvp=_eig_tangent,

@@ -17,6 +17,7 @@ from tensorgrad.tensor import Tensor
 _factor = op(
     "ldl_factor_(input, hermitian: bool)",
     "ldl.ldl_factor",
+    batch="leading",
     prepare=square("ldl_factor_ex"),
     backward=no_derivative("linalg_ldl_factor_ex"),
     wrt=("input",),
@@ -77,6 +78,7 @@ def ldl_factor(input: Tensor, *, hermitian: bool = False, out=None):
 _solve = op(
     "ldl_solve_(LD, pivots, B, hermitian: bool)",
     "ldl.ldl_solve",
+    batch="leading",
     backward=no_derivative("linalg_ldl_solve"),
     wrt=("LD", "B"),
     shape=lambda a, pivots, b, hermitian: (*broadcast_lead(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]),

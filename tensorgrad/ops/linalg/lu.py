@@ -66,6 +66,7 @@ def _ones_below(packed: Tensor) -> Tensor:
 _row_order = op(
     "lu_row_order(pivots, m: int, inverse: bool)",
     "lu.row_order",
+    batch="leading",
     shape=lambda pivots, m, inverse: ((*pivots.shape[:-1], m), np.dtype(np.int64)),
     where=(),
 )
@@ -106,6 +107,7 @@ def _tangent(input_t, LU, pivots):
 _factor = op(
     "lu_factor_(input, pivot: bool)",
     "lu.lu_factor",
+    batch="leading",
     prepare=_check_factored,
     backward=_gradient,
     jvp=_tangent,
@@ -210,6 +212,7 @@ def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out=None):
 _permutation = op(
     "lu_permutation(pivots, packed)",
     "lu.permutation",
+    batch="leading",
     shape=lambda pivots, packed: ((*packed.shape[:-1], packed.shape[-2]), packed.dtype),
     where=(),
 )
@@ -278,6 +281,7 @@ def _solve_in_steps(packed: Tensor, pivots: Tensor, B: Tensor, adjoined: bool) -
 _solve = op(
     "lu_solve_(packed, pivots, B, adjoined: bool)",
     "lu.lu_solve",
+    batch="broadcast",
     twin=_solve_in_steps,
     shape=lambda a, pivots, b, adjoined: (*broadcast_lead(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]),
     where=(),

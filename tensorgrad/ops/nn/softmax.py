@@ -10,6 +10,7 @@ from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import warn, wrap_dim
+from tensorgrad.kernels.array import softmax as kernels
 from tensorgrad.ops.special.special import SPECIAL
 from tensorgrad.tensor import Tensor
 
@@ -32,6 +33,7 @@ def _softmax_twin(input, dim):
 
 _softmax = op("softmax_(input, dim: int)", "softmax.softmax", where=(), kind="same shape", prepare=_checker("softmax"),
               jvp=lambda input_t, out, dim: out * (input_t - (input_t * out).sum(dim, True)),
+              jvp_kernel=lambda xp, input_t, out, dim: kernels.softmax_grad(xp, input_t, out, dim),
               twin=_softmax_twin, input=lambda g, out, dim: out * (g - (g * out).sum(dim, True)),
               backward_kernel="softmax.softmax_grad", backward_name="SoftmaxBackward0")  # fmt: skip
 _log_softmax = op("log_softmax_(input, dim: int)", "softmax.log_softmax", where=(), kind="same shape",
