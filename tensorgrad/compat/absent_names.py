@@ -102,6 +102,8 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.onnx.symbolic_opset11.select": (REFUSES, "torchvision", _EXPORT_ONNX),
     "torch.onnx.symbolic_opset11.squeeze": (REFUSES, "torchvision", _EXPORT_ONNX),
     "torch.onnx.symbolic_opset11.unsqueeze": (REFUSES, "torchvision", _EXPORT_ONNX),
+    "torch.jit._overload": (SAME, "PyTorch Geometric", _COMPILED),
+    "torch.jit._overload_method": (SAME, "PyTorch Geometric, torchvision", _COMPILED),
     "torch.package.PackageExporter": (REFUSES, "programs", "use torch.save"),
     "torch.package.PackageImporter": (REFUSES, "programs", "use torch.load"),
     "torch.quantization.DeQuantStub": (REFUSES, "programs", _QUANTIZED),
