@@ -93,7 +93,7 @@ def download_url_to_file(url: str, dst: Any, hash_prefix: str | None = None, pro
     part, name = tempfile.mkstemp(dir=os.path.dirname(os.path.abspath(dst)), suffix=".part")
     try:
         with os.fdopen(part, "wb") as file, urllib.request.urlopen(request) as answer:
-            while block := answer.read(1 << 17):
+            while block := answer.read(READ_DATA_CHUNK):
                 digest.update(block)
                 file.write(block)
         found = digest.hexdigest()

@@ -20,8 +20,8 @@ from tensorgrad.storage.stubs import STORAGES
 # What PyTorch's CPU kernels do with float8, besides views and casts.
 ALLOWED = frozenset(
     (
-        "abs", "cat", "clone", "clone_copy", "contiguous", "copy", "eq", "fill", "index", "index_select", "isnan", "ne", "repeat",
-        "stack", "where", "zeros_like", "ones_like", "full_like", "empty_like", "select", "getitem", "setitem",
+        "abs", "cat", "clone", "clone_copy", "contiguous", "copy", "eq", "fill", "index", "index_select", "isnan", "ne",
+        "repeat", "stack", "where", "zeros_like", "ones_like", "full_like", "empty_like", "select", "getitem", "setitem",
     )
 )  # fmt: skip
 _types: set[Any] = set()

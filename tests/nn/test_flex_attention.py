@@ -30,7 +30,8 @@ def test_masks(l):
     f = flex(l)
     seen = []
     for mask, shape, block in [
-        (causal, (None, None, 300, 300), 128), (near, (2, 3, 200, 100), (64, 32)), (f.noop_mask, (None, None, 10, 10), 4),
+        (causal, (None, None, 300, 300), 128), (near, (2, 3, 200, 100), (64, 32)),
+        (f.noop_mask, (None, None, 10, 10), 4),
         (f.and_masks(causal, near), (1, 2, 65, 130), 32), (f.or_masks(causal, near), (None, None, 64, 64), 16),
         (lambda b, h, q, k: (q >= k) & (h > 0), (1, 2, 8, 8), 4),
     ]:  # fmt: skip
@@ -59,6 +60,7 @@ def scores(l):
     yield lambda s, b, h, q, k: 5 * l.tanh(s / 5)
 
 
+@pytest.mark.slow
 @alike(tolerance=1e-4)
 def test_scores_and_masks(l):
     f = flex(l)

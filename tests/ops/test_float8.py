@@ -13,8 +13,9 @@ torch = pytest.importorskip("torch", reason="torch is not installed: nothing to 
 pytest.importorskip("ml_dtypes", reason="float8 types need the package ml_dtypes")
 
 NAMES = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu")
-EDGES = [0.0, 1.0, -1.5, 3.14159, 448.0, 464.0, 465.0, 500.0, 1e6, -1e6, -0.3, float("nan"), float("inf"), -float("inf"),
-         1e-3, 2e-7, -1e-9, 0.0625, 57344.0, 61440.0, 70000.0, 240.0, 248.0, 0.001953125, 0.0009765, -0.0]  # fmt: skip
+EDGES = [0.0, 1.0, -1.5, 3.14159, 448.0, 464.0, 465.0, 500.0, 1e6, -1e6, -0.3, float("nan"), float("inf"),
+         -float("inf"), 1e-3, 2e-7, -1e-9,
+         0.0625, 57344.0, 61440.0, 70000.0, 240.0, 248.0, 0.001953125, 0.0009765, -0.0]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NAMES)

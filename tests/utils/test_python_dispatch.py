@@ -12,7 +12,7 @@ def test_a_mode_is_refused_when_it_is_entered():
             return func(*args, **(kwargs or {}))
 
     mode = Mode()
-    with pytest.raises(NotImplementedError, match="Mode: there is no __torch_dispatch__.*TorchFunctionMode"), mode:
+    with pytest.raises(NotImplementedError, match=r"Mode: there is no __torch_dispatch__.*TorchFunctionMode"), mode:
         pass
     with ours._disable_current_modes() as modes:
         assert modes == [] == ours._get_current_dispatch_mode_stack() and ours._get_current_dispatch_mode() is None
@@ -39,7 +39,6 @@ def test_names_and_answers():
         return l.Tensor, Plain, Made
 
     answers = [
-        [p.is_traceable_wrapper_subclass_type(c) for c in classes(l)]
-        for p, l in ((ours, tensorgrad), (theirs, torch))
+        [p.is_traceable_wrapper_subclass_type(c) for c in classes(l)] for p, l in ((ours, tensorgrad), (theirs, torch))
     ]
     assert answers[0] == answers[1]

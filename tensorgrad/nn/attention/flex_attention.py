@@ -104,9 +104,7 @@ def _for_all(function: Callable, with_score: bool) -> Callable:
     return function
 
 
-def create_mask(
-    mod_fn: Callable, B: int | None, H: int | None, Q_LEN: int, KV_LEN: int, device: Any = None
-) -> Tensor:
+def create_mask(mod_fn: Callable, B: int | None, H: int | None, Q_LEN: int, KV_LEN: int, device: Any = None) -> Tensor:
     """Returns a mask as a tensor of booleans, `(B, H, Q_LEN, KV_LEN)`; or scores, of a function that changes zeros.
 
     >>> from tensorgrad.nn.attention.flex_attention import create_mask
