@@ -132,16 +132,29 @@ def start(name: str) -> None:
     fill(name)
 
 
+_added: list[tuple[dict[str, Any], str]] = []  # (a module's dictionary, name): what `fill` has added
+
+
+def stop() -> None:
+    """Undoes `start`."""
+    if fill in AFTER:
+        AFTER.remove(fill)
+    while _added:
+        own, name = _added.pop()
+        own.pop(name, None)
+
+
 def fill(name: str) -> None:
     """Adds their absent names to a module of tensorgrad and the modules in it, as far as they are loaded.
 
     >>> import tensorgrad as torch
-    >>> from tensorgrad.compat.stand_ins import fill
+    >>> from tensorgrad.compat.stand_ins import fill, stop
     >>> torch.xpu.is_available()
     False
     >>> fill("tensorgrad.xpu")
     >>> torch.xpu.is_current_stream_capturing()
     False
+    >>> stop()
     """
     for full, names in _index().items():
         ours = OURS + full.removeprefix("torch")
@@ -153,3 +166,4 @@ def fill(name: str) -> None:
             for missing in names.keys() - own.keys():
                 if not is_file(ours, missing):
                     own[missing] = make(names[missing])
+                    _added.append((own, missing))
