@@ -182,7 +182,4 @@ if not _typing.TYPE_CHECKING:  # otherwise type checkers would accept every miss
     def __getattr__(name: str):
         if name == "torch":  # PyTorch has it, too
             return _importlib.import_module("tensorgrad")
-        stand_ins = _importlib.import_module("tensorgrad.compat.stand_ins")
-        if name in stand_ins.names_in("torch"):
-            return stand_ins.make(f"torch.{name}")
         raise _importlib.import_module("tensorgrad.system.missing_names").no_attribute("tensorgrad", name)

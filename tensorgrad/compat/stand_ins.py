@@ -1,7 +1,6 @@
 """Makes the names of `absent_names.ABSENT`, and the modules that only have such names.
 
-The import hook asks for the modules, and adds what a module that exists lacks. Without the hook, `torch.<name>` finds
-the names of `torch` itself.
+The import hook asks for the modules, and adds what a module that exists lacks.
 """
 
 from __future__ import annotations
@@ -162,8 +161,7 @@ def fill(name: str) -> None:
         if module is None or isinstance(module, AbsentModule) or not f"{ours}.".startswith(f"{name}."):
             continue
         own = loaded(module)
-        if full != "torch":  # which asks for its names itself
-            for missing in names.keys() - own.keys():
-                if not is_file(ours, missing):
-                    own[missing] = make(names[missing])
-                    _added.append((own, missing))
+        for missing in names.keys() - own.keys():
+            if not is_file(ours, missing):
+                own[missing] = make(names[missing])
+                _added.append((own, missing))
