@@ -18,8 +18,9 @@ the row (`rule_of`):
   ``"sparse"``  sparse tensors have no batches, in PyTorch either: an error
 
   or a function whose parameters are named as those of the op (tensors are then values with the batch first, numbers and
-  the like as they are), and may be `size` (how many samples) and `mapped` (the names of the tensors with a batch; the
-  others come as they are), and `mapped_indices` for a list `indices` (for each whether it has). It returns the results, with the batch first.
+  the like as they are), and may be `size` (how many samples), `mapped` (the names of the tensors with a batch; the
+  others come as they are), and `mapped_indices` for a list `indices` (for each whether it has one). It returns the
+  results, with the batch first; or `Shared` for one that is the same for all samples.
 
 Rules are ordinary code over tensors: they are recorded if the values are. What is left runs in a loop over the samples,
 with a warning. `looped()` lists these ops.
@@ -36,8 +37,8 @@ from tensorgrad.dispatch.batched import Batch, BatchedArray, BatchedStorage, Sha
 from tensorgrad.dispatch.kernel_tables import FALLBACKS, OPS
 from tensorgrad.dispatch.op import Op
 from tensorgrad.dispatch.signature import LIST, arguments_of
-from tensorgrad.dispatch.transforms import run_further_out
 from tensorgrad.dispatch.switches import LOCAL
+from tensorgrad.dispatch.transforms import run_further_out
 from tensorgrad.settings import warn_once
 from tensorgrad.tensor import Tensor, share
 
@@ -316,4 +317,6 @@ _BY_KIND: dict[str, Rule] = {
     "pointwise": _aligned, "reduction": _reduction, "same shape": _leading, "view": _view, "views": _leading,
     "cast": _same,
 }  # fmt: skip
-_NAMED: dict[str, Rule] = {"leading": _leading, "broadcast": _aligned, "fold": _fold, "no batch": _refused, "sparse": _sparse}
+_NAMED: dict[str, Rule] = {
+    "leading": _leading, "broadcast": _aligned, "fold": _fold, "no batch": _refused, "sparse": _sparse
+}  # fmt: skip

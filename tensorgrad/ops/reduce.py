@@ -216,6 +216,8 @@ _extreme_dim = reduction(
     input=lambda g, indices, input_shape, dim, keepdim: place(g, indices, input_shape, dim, not keepdim, False),
     jvp=lambda input_t, indices, dim, keepdim: pick(input_t, indices, dim, not keepdim),
 )  # fmt: skip
+
+
 def _arg_extreme_in_batch(input, dim, keepdim, name, size):
     ndim = input.ndim - 1
     if dim is None or not ndim:  # the index into all elements

@@ -83,6 +83,7 @@ def _check_scatter(x, dim, index, src, *rest):
 
 # --- gather and scatter ----------------------------------------------------------------------------------------------
 
+
 def _gather_in_batch(input, dim, index, size, mapped):
     made = _gather(_rows(input, "input" in mapped, size), dim + 1, _rows(index, "index" in mapped, size))
     return made.squeeze(1) if index.ndim == ("index" in mapped) else made
@@ -104,10 +105,12 @@ def _rows(x: Tensor, mapped: bool, size: int) -> Tensor:
     return x.unsqueeze(1) if x.ndim == 1 else x
 
 
-_gather = op("gather(input, dim: int, index)", "scatter.gather", batch=_gather_in_batch, linear="input", prepare=_check_gather, where=(),
+_gather = op("gather(input, dim: int, index)", "scatter.gather", batch=_gather_in_batch, linear="input",
+             prepare=_check_gather, where=(),
              input=lambda g, input_shape, dim, index: g.new_zeros(input_shape).scatter_add(dim, index, g),
              shape=lambda x, dim, index: (index.shape, x.dtype))  # fmt: skip
-_sparsely = op("gather_of_sparse_gradient(input, dim: int, index)", "scatter.gather", linear="input", batch=_gather_in_batch,
+_sparsely = op("gather_of_sparse_gradient(input, dim: int, index)", "scatter.gather", linear="input",
+               batch=_gather_in_batch,
                prepare=_check_gather, where=(),
                input=lambda g, input_shape, dim, index: _where_gathered(g, tuple(input_shape), dim, index),
                backward_name="GatherBackward0", shape=lambda x, dim, index: (index.shape, x.dtype))  # fmt: skip
@@ -369,7 +372,8 @@ def _select_shape(x, dim, index):
     return ((*x.shape[:dim], index.size, *x.shape[dim + 1 :]) if x.ndim else ()), x.dtype
 
 
-_index_select = op("index_select(input, dim: int, index)", "scatter.index_select", linear="input", batch=_select_in_batch,
+_index_select = op("index_select(input, dim: int, index)", "scatter.index_select", linear="input",
+                   batch=_select_in_batch,
                    prepare=_check_index_select,
                    input=lambda g, input_shape, dim, index:
                    g.new_zeros(input_shape).index_add(dim, index, g), shape=_select_shape,
@@ -695,23 +699,23 @@ def _under_mask(g, mask, source_shape):
 
 
 def _masked_in_batch(input, mask, source, size, mapped):
+    shape = (size, *input.shape["input" in mapped :])
     input, mask, source = (
         _rows(x, name in mapped, size) for name, x in (("input", input), ("mask", mask), ("source", source))
     )
     flat = mask.flatten(1)
     place = (flat.cumsum(1) - 1).clamp(min=0)  # of each element among those of the source
     if not source.numel() or not mask.numel():
-        return input.clone()
+        return input.clone().reshape(shape)
     try:
         found = source.flatten(1).gather(1, place)
     except RuntimeError:
         raise RuntimeError("Number of elements of source < number of ones in mask") from None
-    return where(mask, found.reshape(mask.shape), input)
+    return where(mask, found.reshape(mask.shape), input).reshape(shape)
 
 
 _masked_scatter = op("masked_scatter(input, mask, source)", "scatter.masked_scatter", linear="input + source", where=(),
-                     batch=lambda input, mask, source, size, mapped:
-                     _masked_in_batch(input, mask, source, size, mapped).reshape(size, *input.shape["input" in mapped:]),
+                     batch=_masked_in_batch,
                      input=lambda g, mask: g.masked_fill(mask, 0),
                      source=lambda g, mask, source_shape: _under_mask(g, mask, source_shape),
                      shape=lambda x, *rest: (x.shape, x.dtype))  # fmt: skip

@@ -11,9 +11,9 @@ from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dtypes import F32, I64
 from tensorgrad.errors import warn
 from tensorgrad.kernels.array.index import extremes
+from tensorgrad.ops.create import arange
 from tensorgrad.ops.nn.bag import bag_argmax, bag_numbers, bag_sum, lookup, lookup_max
 from tensorgrad.ops.nn.embedding import check_indices, embedding_renorm_, looked_up
-from tensorgrad.ops.create import arange
 from tensorgrad.ops.sort import searchsorted
 from tensorgrad.tensor import Tensor
 
