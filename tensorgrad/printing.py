@@ -208,6 +208,17 @@ def _body(array, shape: tuple[int, ...], indent: int) -> str:
     return _layout(iter(cells), values.shape, gaps, indent, width)
 
 
+def values_as_text(tensor: Tensor, indent: int) -> str:
+    """Returns the values of a tensor as they are printed, with lines after the first indented.
+
+    >>> import tensorgrad as torch
+    >>> from tensorgrad.printing import values_as_text
+    >>> values_as_text(torch.tensor([1, 2]), 0), values_as_text(torch.ones(2, 0), 0)
+    ('[1, 2]', '[]')
+    """
+    return _body(tensor._array, tuple(tensor.shape), indent) if tensor.numel() else "[]"
+
+
 def _shown(array, shape: tuple[int, ...], gaps: list[bool], edge: int) -> np.ndarray:
     """The elements that a summary shows, as a compact NumPy array: `edge` at both ends of each axis with a gap."""
     to_host = STORAGES[array.__class__].to_host if array.__class__ in STORAGES else _fetched

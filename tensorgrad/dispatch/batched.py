@@ -13,7 +13,8 @@ finds none, so nothing can compute from one sample what is meant for all. And a 
 The batch is the first dimension of a value. Where `in_dims` says another one, the value is a view that has it first.
 
 Gradients may flow at two places: to leaves inside of the vmap, through nodes over batched arrays, and to leaves
-outside, through the graph of the values. A batched tensor requires grad if its value does, and an op is recorded at both places.
+outside, through the graph of the values. A batched tensor requires grad if its value does, and an op is recorded at
+both places.
 """
 
 from __future__ import annotations
