@@ -10,7 +10,6 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import tensorgrad as torch
 from tensorgrad.dispatch.batched import basis, over_batch
 from tensorgrad.dispatch.forward import Level, check_shape
 from tensorgrad.dispatch.linearized import Linearized
@@ -163,7 +162,8 @@ def jacfwd(func: Callable, argnums: ArgNums = 0, has_aux: bool = False, *, rando
             def columns(vectors: list[Tensor], j: int = j) -> list[Tensor]:
                 return derivative([vectors[0] if k == j else None for k in range(len(points))])
 
-            for block, output, found in zip(blocks, outputs, over_batch(columns, [basis(point)], randomness), strict=True):
+            pushed = over_batch(columns, [basis(point)], randomness)
+            for block, output, found in zip(blocks, outputs, pushed, strict=True):
                 block.append(found.movedim(0, -1).reshape(*output.shape, *point.shape))
         found = nested(blocks, points_spec, outputs_spec)
         return (found, aux) if has_aux else found
