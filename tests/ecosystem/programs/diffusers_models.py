@@ -80,7 +80,8 @@ for kind in ("EulerDiscrete", "EulerAncestralDiscrete", "DPMSolverMultistep", "P
 torch.manual_seed(1)
 latents, texts, times = torch.randn(2, 4, 8, 8), torch.randn(2, 5, 12), torch.tensor([3, 30])
 conditional = three_steps(
-    diffusers.UNet2DConditionModel(**CONDITIONAL), lambda m: m(latents, times, encoder_hidden_states=texts).sample.pow(2).mean()
+    diffusers.UNet2DConditionModel(**CONDITIONAL),
+    lambda m: m(latents, times, encoder_hidden_states=texts).sample.pow(2).mean(),
 )
 with torch.no_grad():
     output = saved_and_loaded("conditional", conditional)(latents, times, encoder_hidden_states=texts).sample

@@ -22,7 +22,9 @@ def encoder(folder):
     words = Tokenizer(models.WordLevel(unk_token="[UNK]"))
     words.pre_tokenizer = pre_tokenizers.Whitespace()
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    words.train_from_iterator([*TEXTS, *(first for first, _ in PAIRS)], trainers.WordLevelTrainer(special_tokens=special))
+    words.train_from_iterator(
+        [*TEXTS, *(first for first, _ in PAIRS)], trainers.WordLevelTrainer(special_tokens=special)
+    )
     names = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
     t.PreTrainedTokenizerFast(tokenizer_object=words, **names).save_pretrained(folder)
     config = dict(vocab_size=64, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48)

@@ -57,7 +57,9 @@ generator = t.GPT2LMHeadModel(t.GPT2Config(vocab_size=32, n_embd=32, n_layer=2, 
 generate = t.pipeline("text-generation", model=generator, tokenizer=words, device="cpu")
 numbers["written"] = generate("the cat", max_new_tokens=5, do_sample=False)[0]["generated_text"].split()
 
-features = t.pipeline("feature-extraction", model=t.BertModel(t.BertConfig(**SMALL)).eval(), tokenizer=words, device="cpu")
+features = t.pipeline(
+    "feature-extraction", model=t.BertModel(t.BertConfig(**SMALL)).eval(), tokenizer=words, device="cpu"
+)
 numbers["features"] = np.asarray(features(TEXTS[1]))[0, :2, :4].tolist()
 
 seer = t.ViTForImageClassification(
