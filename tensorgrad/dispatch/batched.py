@@ -158,7 +158,9 @@ class BatchedStorage(Storage):
         raise RuntimeError(NO_BRANCH)
 
     def strided(self, shape, strides, offset, dtype):
-        raise RuntimeError("vmap: the memory of a batched tensor cannot be given another size or other strides in place")
+        raise RuntimeError(
+            "vmap: the memory of a batched tensor cannot be given another size or other strides in place"
+        )
 
     def data_ptr(self) -> int:
         raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage")
@@ -183,7 +185,9 @@ class BatchedStorage(Storage):
 
     @classmethod
     def number(cls, value, like):
-        return BatchedArray(like.level, share(STORAGES[_innermost(like).__class__].number(value, _innermost(like)), None), False)
+        return BatchedArray(
+            like.level, share(STORAGES[_innermost(like).__class__].number(value, _innermost(like)), None), False
+        )
 
     @classmethod
     def write(cls, target, values):

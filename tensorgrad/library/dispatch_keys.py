@@ -14,7 +14,10 @@ from tensorgrad.system.per_thread import PerThread
 
 __all__ = ["DispatchKey", "DispatchKeySet"]
 
-_DEVICES = "CPU CUDA HIP XLA MPS IPU XPU HPU VE Lazy MTIA MAIA PrivateUse1 PrivateUse2 PrivateUse3 Meta".split()
+_DEVICES = (
+    "CPU", "CUDA", "HIP", "XLA", "MPS", "IPU", "XPU", "HPU", "VE", "Lazy", "MTIA", "MAIA", "PrivateUse1",
+    "PrivateUse2", "PrivateUse3", "Meta",
+)  # fmt: skip
 _NAMES = [
     "Undefined", "CompositeExplicitAutogradNonFunctional", "CompositeExplicitAutograd", "CompositeImplicitAutograd",
     "Autograd", "AutogradOther", "Conjugate", "Negative", "BackendSelect", "ADInplaceOrView", "Python",
@@ -31,7 +34,7 @@ class _Key(enum.Enum):
         return f"DispatchKey.{self.name}"
 
 
-DispatchKey: Any = _Key("DispatchKey", {name: i for i, name in enumerate(_NAMES)})
+DispatchKey: Any = _Key("DispatchKey", {name: i for i, name in enumerate(_NAMES)})  # type: ignore[call-arg]
 
 
 class DispatchKeySet:

@@ -107,7 +107,9 @@ def _put_in_batch(input, indices, values, pattern, accumulate, size, mapped, map
 
 def _put_back_in_batch(g, indices, pattern, shape, size, mapped, mapped_indices):
     zeros = g.new_zeros((size, *shape))
-    return _put_in_batch(zeros, indices, g, pattern, True, size, {"input", *({"values"} if "g" in mapped else ())}, mapped_indices)
+    return _put_in_batch(
+        zeros, indices, g, pattern, True, size, {"input", *({"values"} if "g" in mapped else ())}, mapped_indices
+    )
 
 
 _index = op("index(input, indices: tensors, pattern: any)", "advanced.index", linear="input", where=(),

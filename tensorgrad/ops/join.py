@@ -159,8 +159,6 @@ def stack(tensors, dim: int = 0, *, out=None) -> Tensor:
     return _stack(_listed(tensors), dim, out=out)
 
 
-
-
 # --- by direction ----------------------------------------------------------------------------------------------------
 
 

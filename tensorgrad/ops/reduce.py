@@ -199,10 +199,22 @@ amin = reduction("amin(input, dim: dims = None, keepdim: bool = False)", "reduce
                  doc="The minimum over `dim`; ties split the gradient evenly.")  # fmt: skip
 _scalar: dict[str, Any] = {"where": "", "shape": lambda x, *rest: ((), x.dtype)}
 _max_all = op(
-    "max_all(input)", "reduce.max_all", batch=lambda input: amax(input.reshape(input.shape[0], -1), 1), input=tie_of_all, jvp=tangent_of_ties, backward_name="MaxBackward1", **_scalar
+    "max_all(input)",
+    "reduce.max_all",
+    batch=lambda input: amax(input.reshape(input.shape[0], -1), 1),
+    input=tie_of_all,
+    jvp=tangent_of_ties,
+    backward_name="MaxBackward1",
+    **_scalar,
 )
 _min_all = op(
-    "min_all(input)", "reduce.min_all", batch=lambda input: amin(input.reshape(input.shape[0], -1), 1), input=tie_of_all, jvp=tangent_of_ties, backward_name="MinBackward1", **_scalar
+    "min_all(input)",
+    "reduce.min_all",
+    batch=lambda input: amin(input.reshape(input.shape[0], -1), 1),
+    input=tie_of_all,
+    jvp=tangent_of_ties,
+    backward_name="MinBackward1",
+    **_scalar,
 )
 _extreme_dim = reduction(
     "extreme_dim(input, dim: int, keepdim: bool, name: str)", "reduce.extreme_with_index", where=(),

@@ -82,6 +82,7 @@ def _check_scatter(x, dim, index, src, *rest):
 
 # --- gather and scatter ----------------------------------------------------------------------------------------------
 
+
 def _gather_in_batch(input, dim, index, size, mapped):
     made = _gather(_rows(input, "input" in mapped, size), dim + 1, _rows(index, "index" in mapped, size))
     return made.squeeze(1) if index.ndim == ("index" in mapped) else made

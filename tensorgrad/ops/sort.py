@@ -294,6 +294,7 @@ def _at_rank(values: Tensor, rank: Tensor, interpolation: str) -> Tensor:
 
 # --- search --------------------------------------------------------------------------------------------------------
 
+
 def _searched_in_batch(boundaries, input, sorter, right, size, mapped):
     """Each sample's numbers in its own sequence, or all of them in the one that they share."""
     if not boundaries.numel() or not input.numel():

@@ -168,9 +168,7 @@ def _stack(library, samples, dims, twice):
 def _compare(batch: Batches, dims: tuple, twice: bool) -> str:
     for alike in (False, True):
         expected, samples = _expected(batch, dims, twice, alike)
-        if expected is not None and all(
-            [r.shape for r in row] == [r.shape for r in expected[0]] for row in expected
-        ):
+        if expected is not None and all([r.shape for r in row] == [r.shape for r in expected[0]] for row in expected):
             break
     else:
         return ""

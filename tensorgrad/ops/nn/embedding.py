@@ -73,8 +73,11 @@ def _rows_of_batch(weight, indices, size, mapped):
     if "weight" not in mapped:
         return embedding_row(weight, indices, -1, False)
     if "indices" not in mapped:  # the same rows of every sample
-        return weight.index_select(1, indices.reshape(-1)).unflatten(1, indices.shape) if indices.ndim else (
-            weight.index_select(1, indices.reshape(1)).squeeze(1))
+        return (
+            weight.index_select(1, indices.reshape(-1)).unflatten(1, indices.shape)
+            if indices.ndim
+            else (weight.index_select(1, indices.reshape(1)).squeeze(1))
+        )
     return embedding_row(weight.flatten(0, 1), _shifted(indices, weight.shape[1], size, True), -1, False)
 
 
