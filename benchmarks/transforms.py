@@ -4,11 +4,11 @@
     python -m benchmarks.transforms jvp hessian   rows whose name contains one of these
     python -m benchmarks.transforms --write       also writes the table to BENCHMARK.md
 
-All libraries compute the same from the same values on one thread; their results are compared first. They take turns, and
-a figure is the least time of all rounds: what disturbs a program makes it slower, never faster. The other columns are
-JAX, compiled, if it is installed (benchmarks/transforms_jax.py); and tensorgrad *by hand*: a loop of backward passes, one
-for each sample, row or model, or for products with tangents two backward passes. Rows that begin with "jvp" are also
-divided by the time of the function itself.
+All libraries compute the same from the same values on one thread; their results are compared first. They take turns,
+and a figure is the least time of all rounds: what disturbs a program makes it slower, never faster. The other columns
+are JAX, compiled, if it is installed (benchmarks/transforms_jax.py); and tensorgrad *by hand*: a loop of backward
+passes, one for each sample or row, a loop over models, or, for products with tangents, two backward passes. Rows that
+begin with "jvp" are also divided by the time of the function itself.
 """
 
 from __future__ import annotations

@@ -222,7 +222,16 @@ _extreme_dim = reduction(
     input=lambda g, indices, input_shape, dim, keepdim: place(g, indices, input_shape, dim, not keepdim, False),
     jvp=lambda input_t, indices, dim, keepdim: pick(input_t, indices, dim, not keepdim),
 )  # fmt: skip
+def _arg_extreme_in_batch(input, dim, keepdim, name, size):
+    ndim = input.ndim - 1
+    if dim is None or not ndim:  # the index into all elements
+        found = _arg_extreme(input.reshape(size, -1), 1, False, name)
+        return found.reshape(size, *(1,) * ndim) if keepdim else found
+    return _arg_extreme(input, dim + 1, keepdim, name)
+
+
 _arg_extreme = reduction("arg_extreme(input, dim: dims, keepdim: bool, name: str)", "reduce.arg_extreme", where=(),
+                         batch=_arg_extreme_in_batch,
                          prepare=lambda x, dim, keepdim, name: (x, wrap_dim(dim, x.ndim), keepdim, name))  # fmt: skip
 
 Max, Min = return_type("max", "values", "indices"), return_type("min", "values", "indices")

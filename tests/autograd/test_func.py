@@ -543,13 +543,3 @@ def test_rearrange():
     ):
         with pytest.raises(ValueError, match=re.escape(message)):
             tensorgrad.func.rearrange(x, pattern, **sizes)
-
-
-def test_more_than_pytorch_allows():
-    """The function of `vmap` runs sample by sample: it may branch on values and write in place."""
-    torch = importlib.import_module("tensorgrad")
-
-    def collatz(x):
-        return x // 2 if x.item() % 2 == 0 else 3 * x + 1
-
-    assert torch.func.vmap(collatz)(torch.tensor([1, 2, 3, 4])).tolist() == [4, 1, 10, 2]

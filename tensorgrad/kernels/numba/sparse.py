@@ -208,10 +208,30 @@ def _sums():
     return kernel
 
 
+def _add_rows():
+    @shared(f"void({MATRIX}, int64[::1], {MATRIX}, float32, int64, int64)")
+    def loop(table, rows, values, factor, first, last):
+        for k in range(rows.size):
+            to, row = table[rows[k]], values[k]
+            for i in range(16 * first, min(16 * last, to.size)):
+                to[i] += factor * row[i]
+
+    def kernel(table, rows, values, factor):
+        """table[rows[k]] += factor values[k], for one k after the other. Threads share the columns."""
+        if table.dtype is not F32 or values.dtype is not F32 or not values.size or not table.flags.carray:
+            return NotImplemented
+        given = (table, np.ascontiguousarray(rows), np.ascontiguousarray(values), np.float32(factor))
+        thread_pool.run(loop, -(-table.shape[1] // 16), given, 2 * values.size)
+        return True
+
+    return kernel
+
+
 KERNELS: dict[str, Callable[[], Callable]] = {
     "product": _product,
     "sample": _sample,
     "order": _order,
     "argsort": _argsort,
     "sums": _sums,
+    "add_rows": _add_rows,
 }

@@ -20,6 +20,7 @@ from tensorgrad.kernels.sparse.shape import permute
 from tensorgrad.storage.sparse import COOArray, CSCArray, CSRArray, SparseArray
 
 AT_ONCE = 1 << 22  # products held in memory at a time
+IN_CACHE = 1 << 17  # numbers that are gathered at a time
 
 
 def times(lines: Lines, values: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -32,6 +33,8 @@ def times(lines: Lines, values: np.ndarray, b: np.ndarray) -> np.ndarray:
     made = np.zeros((n, m), np.result_type(values, b))
     if not m or not values.size:
         return made
+    if m > 3 and made.dtype.kind in "fc":
+        return _by_length(lines, values, b, made)
     step, begin = max(1, AT_ONCE // m), 0
     while begin < n:  # as many lines at a time as have `step` elements, at least one
         first = starts[begin]
@@ -42,6 +45,20 @@ def times(lines: Lines, values: np.ndarray, b: np.ndarray) -> np.ndarray:
             products = values[part, None] * b[lines.places[part]]
             made[begin + some] = np.add.reduceat(products, starts[begin:end][some] - first, axis=0)
         begin = end
+    return made
+
+
+def _by_length(lines: Lines, values: np.ndarray, b: np.ndarray, made: np.ndarray) -> np.ndarray:
+    """The same for lines of one length after the other: each of them times its rows of `b` is a small dense product."""
+    lengths, m = np.diff(lines.starts), b.shape[1]
+    order = np.argsort(lengths, kind="stable")
+    for alike in np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1):
+        count = int(lengths[alike[0]]) if len(alike) else 0
+        step = max(1, IN_CACHE // max(count * m, 1))
+        for begin in range(0, len(alike) if count else 0, step):
+            some = alike[begin : begin + step]
+            here = lines.starts[some, None] + np.arange(count)
+            made[some] = np.matmul(values[here][:, None], b[lines.places[here]])[:, 0]
     return made
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from tensorgrad.autograd.graph import legacy_type_name
 from tensorgrad.autograd.modes import no_grad
+from tensorgrad.dispatch.batched import whole
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dtypes import I64
 from tensorgrad.kernels.array.index import extremes
@@ -32,11 +33,12 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
             raise RuntimeError("Can not infer total number of classes from empty tensor.")
         return tensor.new_zeros((*array.shape, num_classes))
     if not tensor.is_meta:
-        low, high = extremes(np, tensor._storage.to_host(array))
+        values = whole(tensor)
+        low, high = extremes(np, values._storage.to_host(values._array))
         if low < 0:
             raise RuntimeError("Class values must be non-negative.")
         if num_classes == -1:
-            num_classes = high + 1
+            num_classes = (high if values is tensor else int(tensor.max())) + 1
         if high >= num_classes:
             raise RuntimeError("Class values must be smaller than num_classes.")
     return _one_hot(tensor, num_classes)

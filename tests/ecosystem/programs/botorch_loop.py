@@ -34,7 +34,7 @@ def make():
 
 model = make()
 likelihood = ExactMarginalLogLikelihood(model.likelihood, model)
-optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 losses = []
 model.train()
 for _ in range(3):
