@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 TYPES = {"cpu", "cuda", "meta"}  # a storage for another device adds its name (storage/stubs.py)
+# PyTorch's other types: devices of these can be named and compared, but have no storage.
+UNSUPPORTED = {
+    "fpga", "hip", "hpu", "ideep", "ipu", "lazy", "maia", "mkldnn", "mps", "mtia", "opencl", "opengl", "privateuseone",
+    "ve", "vulkan", "xla", "xpu",
+}  # fmt: skip
 
 
 class device:
@@ -38,9 +43,9 @@ class device:
             index = int(number)
         if index is not None and index < 0:
             raise RuntimeError("Device index must not be negative")
-        if type not in TYPES:
+        if type not in TYPES and type not in UNSUPPORTED:
             raise RuntimeError(
-                f"Expected one of {', '.join(sorted(TYPES))} device type at start of device string: {type}"
+                f"Expected one of {', '.join(sorted(TYPES | UNSUPPORTED))} device type at start of device string: {type}"
             )
         object.__setattr__(self, "type", type)
         object.__setattr__(self, "index", index)

@@ -234,5 +234,5 @@ def storage_class(device: devices.device) -> type[Storage]:
     if found is None and device.type in LOADERS:
         return LOADERS[device.type]()
     if found is None:
-        raise RuntimeError(f"no storage is registered for device '{device}'")
+        raise RuntimeError(f"tensorgrad does not support {device.type} devices: no storage is registered for '{device}'")
     return found

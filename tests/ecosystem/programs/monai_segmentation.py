@@ -24,7 +24,7 @@ keys = ["image", "label"]
 pipeline = T.Compose([
     T.EnsureTyped(keys), T.ScaleIntensityd("image"), T.RandSpatialCropd(keys, (16, 16, 16), random_size=False),
     T.RandFlipd(keys, 0.5, 0), T.RandRotate90d(keys, 0.5), T.RandGaussianNoised("image", 1.0),
-    T.RandAffined(keys, 1.0, rotate_range=0.2, mode=("bilinear", "nearest")), T.NormalizeIntensityd("image"),
+    T.RandAffined(keys, 1.0, rotate_range=(0.2, 0.2, 0.2), mode=("bilinear", "nearest")), T.NormalizeIntensityd("image"),
 ]).set_random_state(0)  # fmt: skip
 data = CacheDataset([{"image": volume, "label": label}] * 2, pipeline, progress=False, num_workers=0)
 batch = next(iter(DataLoader(data, batch_size=2, num_workers=0)))
