@@ -11,6 +11,7 @@ from tensorgrad.random import Generator, default_generator
 from tensorgrad.size import Size
 from tensorgrad.system.lazy_modules import whole
 from tensorgrad.tensor import Tensor as _Tensor
+from tensorgrad.tensor import disabled_torch_function as _disabled_torch_function_impl
 
 _TensorMeta = type(_Tensor)
 
@@ -46,6 +47,9 @@ def _len_torch_function_stack() -> int:
     return len(_LOCAL.function_modes)
 
 
+_DISPATCH = ("DispatchKey", "DispatchKeySet", "_AutoDispatchBelowAutograd", "_ExcludeDispatchKeyGuard")
+
+
 def __getattr__(name: str):
     if name == "_nn":  # where callers look for the compiled functions of torch.nn.functional
         from tensorgrad.nn import compiled
@@ -59,6 +63,10 @@ def __getattr__(name: str):
         import tensorgrad
 
         return tensorgrad
+    if name in _DISPATCH:
+        from tensorgrad.library import dispatch_keys
+
+        return getattr(dispatch_keys, name)
     if name == "_functions":
         from tensorgrad.autograd import named_nodes
 
@@ -74,6 +82,7 @@ def __dir__() -> list[str]:
     return sorted(
         {
             *globals(),
+            *_DISPATCH,
             "PyTorchFileReader",
             "_VariableFunctions",
             "_VariableFunctionsClass",

@@ -193,16 +193,53 @@ _OVERLOADS: dict[str, str] = {
     "using_ints": "flatten",
     "value src reduce value_reduce": "scatter",
 }  # fmt: skip
+
+
+def _slice(self: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Any:
+    """`self[start:end:step]` along a dimension."""
+    if step < 1:
+        raise RuntimeError("slice step must be positive")
+    return self.movedim(dim, 0)[start:end:step].movedim(0, dim)
+
+
+def _index(self: Any, indices: Any) -> Any:
+    """`self` at indices of its first dimensions; None takes a dimension whole."""
+    return self[tuple(slice(None) if index is None else index for index in indices)]
+
+
+def _to_copy(self: Any, *, layout: Any = None, pin_memory: Any = None, **to: Any) -> Any:
+    """`self.to(...)`, always as a copy."""
+    if layout not in (None, self.layout):
+        raise NotImplementedError(f"aten::_to_copy: use to_sparse or to_dense to change the layout to {layout}")
+    copy = self.to(**{k: v for k, v in to.items() if v is not None}, copy=True)
+    return copy.pin_memory() if pin_memory else copy
+
+
+# Operators that users of `torch` write in another way.
+_WRITTEN_OTHERWISE: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
+    "_pin_memory": (lambda self, device=None: self.pin_memory(), ("default",)),
+    "_sparse_addmm": (
+        lambda self, mat1, mat2, *, beta=1, alpha=1: tensorgrad.sparse.addmm(self, mat1, mat2, beta=beta, alpha=alpha),
+        ("default",),
+    ),
+    "_to_copy": (_to_copy, ("default",)),
+    "alias": (lambda self: self.view_as(self), ("default",)),
+    "index": (_index, ("Tensor",)),
+    "slice": (_slice, ("Tensor",)),
+}
 _NAMESPACES = ("special", "linalg", "fft")  # `aten.linalg_det` is `torch.linalg.det`
 
 
 @functools.cache
 def _overloads() -> dict[str, tuple[str, ...]]:
-    return {name: tuple(kinds.split()) for kinds, names in _OVERLOADS.items() for name in names.split()}
+    told = {name: tuple(kinds.split()) for kinds, names in _OVERLOADS.items() for name in names.split()}
+    return told | {name: overloads for name, (_, overloads) in _WRITTEN_OTHERWISE.items()}
 
 
 def _function(name: str) -> Callable[..., Any]:
     """Returns the function that implements an operator. Raises: AttributeError if there is none."""
+    if name in _WRITTEN_OTHERWISE:
+        return _WRITTEN_OTHERWISE[name][0]
     namespace, _, inside = name.partition("_")
     if namespace in _NAMESPACES and hasattr(getattr(tensorgrad, namespace), inside):
         return getattr(getattr(tensorgrad, namespace), inside)

@@ -94,7 +94,14 @@ class Tensor(TensorMethods):
     @staticmethod
     def _make_subclass(cls, data: Tensor, require_grad: bool = False) -> Any:
         """Returns `data`, detached, as a tensor of the class `cls`."""
+        if hasattr(cls, "__torch_dispatch__"):
+            raise no_dispatch(cls)
         return data.detach().as_subclass(cls).requires_grad_(require_grad)
+
+    @staticmethod
+    def _make_wrapper_subclass(cls, *args: Any, **options: Any) -> Any:
+        """Raises: NotImplementedError. Only `__torch_dispatch__` gives a tensor without memory a meaning."""
+        raise no_dispatch(cls)
 
     def __init_subclass__(cls, plain: bool = False, only_ops: bool = False, **kwargs):
         """A subclass may override ops (`__torch_function__`): calls with its tensors take the slow path.
@@ -107,7 +114,10 @@ class Tensor(TensorMethods):
             for name in SEEN:
                 if name not in cls.__dict__:
                     setattr(cls, name, _seen(getattr(cls, name)))
-        if cls.__torch_function__.__func__ is Tensor.__torch_function__.__func__:  # type: ignore[attr-defined]
+        override = cls.__torch_function__  # type: ignore[attr-defined]
+        if override is disabled_torch_function:
+            plain = True
+        elif getattr(override, "__func__", None) is Tensor.__torch_function__.__func__:  # type: ignore[attr-defined]
             plain = plain or any(base in PLAIN for base in cls.__mro__ if base is not Tensor)
         if plain:
             PLAIN.add(cls)
@@ -308,7 +318,7 @@ class Tensor(TensorMethods):
         if array.size != 1:
             raise RuntimeError(f"a Tensor with {array.size} elements cannot be converted to Scalar")
         if array.__class__ is not np.ndarray:
-            array = self._storage.to_host(array)
+            array = self._storage.number_on_host(array)
         return array.item() if array.dtype.kind != "V" else float(array.astype(np.float32).item())  # V: ml_dtypes
 
     def tolist(self):
@@ -363,6 +373,8 @@ class Tensor(TensorMethods):
             raise RuntimeError(
                 f"Boolean value of Tensor with {'more than one value' if size else 'no values'} is ambiguous"
             )
+        if self._array.__class__ is not np.ndarray:
+            self._storage.check_branch(self._array)
         return bool(self.item())
 
     def __int__(self) -> int:
@@ -593,6 +605,23 @@ class Tensor(TensorMethods):
 
 PLAIN = {Tensor}  # the classes whose ops run on the fast path: Tensor itself, and nn.Parameter
 OPERANDS = {Tensor, *dtypes.NUMBERS}  # what `a + b` accepts; for anything else Python tries the other operand
+
+
+def disabled_torch_function(func: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
+    """The `__torch_function__` of classes that every op treats as plain tensors: runs the function itself."""
+    before, LOCAL.inside_override = LOCAL.inside_override, True
+    try:
+        return func(*args, **(kwargs or {}))
+    finally:
+        LOCAL.inside_override = before
+
+
+def no_dispatch(cls: type) -> NotImplementedError:
+    """Returns the error for making a tensor of a class whose ops PyTorch would run by `__torch_dispatch__`."""
+    return NotImplementedError(
+        f"{cls.__name__} defines __torch_dispatch__, which is not called: use __torch_function__, or "
+        "torch.overrides.TorchFunctionMode"
+    )
 
 
 def _restore(cls, storage, geometry, dtype, requires_grad, attributes):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from tensorgrad.autograd import engine
 from tensorgrad.autograd.edges import GradientEdge, edge_at, shape_and_type
+from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.dtypes import from_numpy_dtype
 from tensorgrad.errors import warn
 from tensorgrad.size import Size
@@ -111,6 +111,8 @@ def backward(
                 "use `grad_tensors`."
             )
         grad_tensors = grad_variables
+    for transform in LOCAL.transforms:
+        transform.refuse_backward()
     if create_graph:
         _warn_of_cycles()
     tensors = _as_list(tensors)

@@ -19,21 +19,21 @@ through the graph of the values. A batched tensor requires grad if its value doe
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tensorgrad.autograd import gradients
 from tensorgrad.autograd.anomaly import ANOMALY
+from tensorgrad.autograd.function import Function
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import edge_of
-from tensorgrad.dispatch.kernel_tables import OPS
 from tensorgrad.dispatch.slow_path import unrecorded
 from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.dispatch.transforms import Transform, run_further_out
 from tensorgrad.dtypes import from_numpy_dtype
 from tensorgrad.storage.stubs import STORAGES, Storage, storage_class
-from tensorgrad.tensor import Tensor, share
+from tensorgrad.tensor import Tensor, share, tensors_in
 
 
 class BatchedArray:
@@ -91,6 +91,15 @@ class BatchedArray:
         return self.shape[0]
 
 
+class Shared:
+    """A result of a batching rule that has no batch, as it is the same for all samples."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Tensor):
+        self.value = value
+
+
 class Flags:
     """The flags of a batched array."""
 
@@ -146,7 +155,23 @@ class BatchedStorage(Storage):
 
     @classmethod
     def to_host(cls, array):
+        raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage")
+
+    @classmethod
+    def number_on_host(cls, array):
         raise RuntimeError(NO_ITEM)
+
+    @classmethod
+    def check_branch(cls, array):
+        raise RuntimeError(NO_BRANCH)
+
+    def strided(self, shape, strides, offset, dtype):
+        raise RuntimeError(
+            "vmap: the memory of a batched tensor cannot be given another size or other strides in place"
+        )
+
+    def data_ptr(self) -> int:
+        raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage")
 
     @classmethod
     def from_host(cls, array, device):
@@ -168,7 +193,8 @@ class BatchedStorage(Storage):
 
     @classmethod
     def number(cls, value, like):
-        return BatchedArray(like.level, share(STORAGES[_innermost(like).__class__].number(value, _innermost(like)), None), False)
+        array = whole(like.value)._array
+        return BatchedArray(like.level, share(STORAGES[array.__class__].number(value, array), None), False)
 
     @classmethod
     def write(cls, target, values):
@@ -176,11 +202,14 @@ class BatchedStorage(Storage):
             STORAGES[target.__class__].write(target, values)
             return
         with target.level.off():
-            if isinstance(values, BatchedArray):
-                values = target.level.aligned(values, target.ndim)
-                target.value.copy_(values)
+            if values.__class__ is BatchedArray and values.level is target.level:
+                if values.mapped and not target.mapped:
+                    raise_unbatched()
+                target.value.copy_(target.level.aligned(values, target.ndim))
+            elif values.__class__ in STORAGES:
+                target.value.copy_(share(values, None))
             else:
-                target.value.fill_(values if not hasattr(values, "item") else values.item())
+                target.value.fill_(values)
 
     @classmethod
     def add_to(cls, target, values):
@@ -196,8 +225,10 @@ class BatchedStorage(Storage):
     def for_each_sample(cls, array, made):
         if not array.mapped:
             return made
-        level = array.level
+        level, value = array.level, array.value._array
         with level.off():
+            if value.__class__ is BatchedArray:
+                made = cls.for_each_sample(value, made)
             copies = made.detach().expand(level.size, *made.shape).clone(memory_format="contiguous")
         each = share(BatchedArray(level, copies, True), None)
         each._requires_grad = made._requires_grad
@@ -217,12 +248,23 @@ NO_ITEM = (
     "internals, please file a bug report."
 )
 
+NO_BRANCH = (
+    "vmap: It looks like you're attempting to use a Tensor in some data-dependent control flow. We don't support that "
+    "yet, please file an issue at https://github.com/pytorch/pytorch/issues ."
+)
 
-def _innermost(array: Any) -> Any:
-    """The array of values, below all levels."""
-    while isinstance(array, BatchedArray):
-        array = array.value._array
-    return array
+
+def whole(tensor: Tensor) -> Tensor:
+    """The values of all samples, below all levels: for checks of values, which one wrong sample fails.
+
+    >>> import tensorgrad as torch
+    >>> from tensorgrad.dispatch.batched import whole
+    >>> torch.func.vmap(lambda x: x * bool(whole(x > 0).all()))(torch.tensor([1.0, -1.0]))
+    tensor([0., -0.])
+    """
+    while tensor._array.__class__ is BatchedArray:
+        tensor = tensor._array.value
+    return tensor
 
 
 class Batch(Transform):
@@ -241,6 +283,11 @@ class Batch(Transform):
 
     def __init__(self, size: int, randomness: str):
         self.size, self.randomness = size, randomness
+
+    @property
+    def number(self) -> int:
+        """How many levels there are up to this one."""
+        return 1 + sum(isinstance(t, Batch) for t in self.around)
 
     # --- in and out ---
 
@@ -297,6 +344,8 @@ class Batch(Transform):
 
     def run(self, op: Any, args: tuple) -> Any:
         """Runs an op: on all samples at once if one of its arguments has a batch."""
+        if op.params[-1].name == "generator":
+            return self._sampled(op, args)
         here = False
         for value in args:
             if isinstance(value, Tensor):
@@ -310,7 +359,7 @@ class Batch(Transform):
         if not here:
             with self.off():
                 return run_further_out(op, args)
-        self._check_overwritten(op, args)
+        plain = LOCAL.overwritten is not None and self._overwrites_plain(op, args)
         lifted = []
         for value in args:
             if isinstance(value, Tensor):
@@ -318,6 +367,14 @@ class Batch(Transform):
             elif (value.__class__ is list or value.__class__ is tuple) and value and isinstance(value[0], Tensor):
                 value = [self.lifted(v) for v in value]
             lifted.append(value)
+        result = self._recorded(op, lifted)
+        if plain:  # no value has a batch: the result is written to memory outside of the level
+            found = result._array.value
+            result, of_level = share(found._array, found._storage), result
+            result._edge, result._requires_grad = of_level._edge, of_level._requires_grad
+        return result
+
+    def _recorded(self, op: Any, lifted: list) -> Any:
         result = unrecorded(op, tuple(lifted)) if GRAD.inference else op.compiled.plain(*lifted)
         if ANOMALY.enabled:
             from tensorgrad.dispatch.slow_path import remember
@@ -330,21 +387,178 @@ class Batch(Transform):
         array = tensor._array
         return array.__class__ is BatchedArray and array.level is self
 
-    def _check_overwritten(self, op: Any, args: tuple) -> None:
-        """Raises: RuntimeError if values with a batch are to be written into a tensor without one."""
-        storage = LOCAL.overwritten
-        if storage is None or not isinstance(args[0], Tensor) or args[0]._storage is not storage:
-            return
-        if self.value_of(args[0])[1]:
-            return
-        if any(self.value_of(t)[1] for t in args[1:] if isinstance(t, Tensor)):
+    def _overwrites_plain(self, op: Any, args: tuple) -> bool:
+        """Whether the result is to be written into a tensor that is not of this level.
+
+        Raises: RuntimeError if values with a batch are to be written into a tensor without one.
+        """
+        target = args[0]
+        if not isinstance(target, Tensor) or target._storage is not LOCAL.overwritten or self.value_of(target)[1]:
+            return False
+        if any(self.value_of(t)[1] for t in tensors_in(args[1:])):
+            raise_unbatched()
+        return not self.owns(target)
+
+    # --- random numbers ---
+
+    def check_random(self) -> None:
+        """Raises: RuntimeError if no random numbers may be drawn."""
+        if self.randomness == "error":
             raise RuntimeError(
-                f"vmap: inplace arithmetic(self, *extra_args) is not possible because there exists a Tensor `other` in "
-                "extra_args that has more elements than `self`. This happened due to `other` being vmapped over but "
-                "`self` not being vmapped over in a vmap. Please try to use out-of-place operators instead of inplace "
-                f"arithmetic. (The op is {op.name}_.) If said operator is being called inside the PyTorch framework, "
-                "please file a bug report instead."
+                "vmap: called random operation while in randomness error mode. Please either use the 'same' or "
+                "'different' randomness flags on vmap or perform the randomness operation out of vmap"
             )
+
+    def drawn(self, draw: Any, one_by_one: bool = False) -> Tensor:
+        """Random numbers that no tensor is given for: `draw(lead)` draws so many samples (`()`: one).
+
+        Raises: RuntimeError if there may be none.
+        """
+        self.check_random()
+        with self.off():
+            if self.randomness == "same":
+                return draw(())
+            if one_by_one:
+                made = draw(()).new_empty((self.size, *draw(()).shape)) if not self.size else None
+                if made is None:
+                    rows = [draw(()) for _ in range(self.size)]
+                    made = rows[0].new_empty((self.size, *rows[0].shape))
+                    for place, row in zip(made.unbind(0), rows, strict=True):
+                        place.copy_(row)
+            else:
+                made = draw((self.size,))
+        return self.made(made, True)
+
+    def _sampled(self, op: Any, args: tuple) -> Any:
+        """Runs an op that draws random numbers."""
+        self.check_random()
+        fills = op.name.endswith("_fill")  # in place, whatever the tensor's values are
+        mapped = any(self.value_of(t)[1] for t in tensors_in(args))
+        if self.randomness == "same":
+            if mapped and not fills:
+                raise RuntimeError(
+                    "Vmap does not currently support same randomness with a batched tensor input. Please file an issue "
+                    "with functorch"
+                )
+            if fills and mapped:
+                value = self.value_of(args[0])[0]
+                with self.off():
+                    args = (value.new_empty(value._array.shape[1:]), *args[1:])
+            with self.off():
+                return run_further_out(op, args)
+        if fills and not mapped:
+            raise RuntimeError(
+                "vmap: Cannot ask for different inplace randomness on an unbatched tensor. This will appear like same "
+                "randomness. If this is necessary for your usage, please file an issue with functorch."
+            )
+        if LOCAL.overwritten is not None:
+            self._overwrites_plain(op, args)
+        given: list = []
+        for value in args:
+            if isinstance(value, Tensor):
+                found, has = self.value_of(value)
+                if not has:
+                    with self.off():
+                        found = found.expand(self.size, *found._array.shape)
+                    value = self.made(found, True)
+            given.append(value)
+        return self._recorded(op, given)
+
+    # --- what has no batch ---
+
+    def refuse_out(self, op: Any, tensors: Any) -> None:
+        """Raises: RuntimeError if one of the tensors has a batch."""
+        if any(self.owns(t) for t in tensors_in(tensors)):
+            raise RuntimeError(
+                f"Batching rule not implemented for aten::{op.name}.out; the fallback path doesn't work on out= or "
+                "view ops."
+            )
+
+    def refuse_backward(self) -> None:
+        """Raises: RuntimeError, as a leaf outside cannot have a gradient for each sample."""
+        raise RuntimeError(
+            "backward() called inside a functorch transform. This is not supported, please use functorch.grad or "
+            "functorch.vjp instead or call backward() outside of functorch transforms."
+        )
+
+    # --- custom functions ---
+
+    def call_function(self, function: Any, args: tuple, kwargs: dict) -> tuple:
+        """Runs a custom function on all samples at once.
+
+        Raises: RuntimeError unless it has a `vmap`, or says `generate_vmap_rule`.
+        """
+        if not any(self.owns(t) for t in tensors_in(args)):
+            return super().call_function(function, args, kwargs)
+        has_rule = function.vmap is not Function.vmap
+        if function.generate_vmap_rule:
+            if has_rule:
+                raise RuntimeError(
+                    f"You tried to vmap over {function.__name__}, but it has both generate_vmap_rule=True and an "
+                    "overridden vmap staticmethod. Please set generate_vmap_rule=False or delete the overridden vmap "
+                    "staticmethod to avoid ambiguity. For more details, please see "
+                    "https://pytorch.org/docs/main/notes/extending.func.html"
+                )
+            return function._recorded(args, kwargs)
+        if not has_rule:
+            raise RuntimeError(
+                f"You tried to vmap over {function.__name__}, but it does not have vmap support. Please override and "
+                "implement the vmap staticmethod or set generate_vmap_rule=True. For more details, please see "
+                "https://pytorch.org/docs/main/notes/extending.func.html"
+            )
+        return _with_rule(function, self)._recorded(args, kwargs)
+
+
+class VmapInfo(NamedTuple):
+    """What the `vmap` of a custom function is told: how many samples there are, and the `randomness` of `vmap`."""
+
+    batch_size: int
+    randomness: str
+
+
+def _with_rule(function: Any, level: Batch) -> Any:
+    """The custom function whose `forward` runs its `vmap` on the values."""
+
+    def forward(*args: Any) -> Any:
+        values = _mapped(lambda x: level.value_of(x)[0] if isinstance(x, Tensor) else x, args)
+        dims = _mapped(lambda x: 0 if isinstance(x, Tensor) and level.value_of(x)[1] else None, args)
+        with level.off():
+            found = function.vmap(VmapInfo(level.size, level.randomness), dims, *values)
+            if not (isinstance(found, tuple) and len(found) == 2):
+                raise RuntimeError(
+                    "Expected the vmap staticmethod to have two returns, an output and out_dims with pytree structure "
+                    "compatible with the output."
+                )
+            output, places = found
+            several = isinstance(output, tuple | list)
+            outputs = [*output] if several else [output]
+            places = [*places] if isinstance(places, tuple | list) else [places] * len(outputs)
+            made = [
+                value if place is None or not isinstance(value, Tensor) else level.batched(value, place)
+                for value, place in zip(outputs, places, strict=True)
+            ]
+        return tuple(made) if several else made[0]
+
+    made = type(function.__name__, (function,), {"forward": staticmethod(forward)})
+    made._backward_cls = function._backward_cls
+    return made
+
+
+def _mapped(change: Any, value: Any) -> Any:
+    """`change` of a value, or of those in nested tuples and lists."""
+    if isinstance(value, tuple | list):
+        return type(value)(_mapped(change, v) for v in value)
+    return change(value)
+
+
+def raise_unbatched() -> None:
+    """Raises: RuntimeError for values with a batch that are to be written into a tensor without one."""
+    raise RuntimeError(
+        "vmap: inplace arithmetic(self, *extra_args) is not possible because there exists a Tensor `other` in "
+        "extra_args that has more elements than `self`. This happened due to `other` being vmapped over but `self` not "
+        "being vmapped over in a vmap. Please try to use out-of-place operators instead of inplace arithmetic. If said "
+        "operator is being called inside the PyTorch framework, please file a bug report instead."
+    )
 
 
 def over_batch(function: Any, values: list, randomness: str = "error") -> list:

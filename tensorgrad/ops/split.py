@@ -14,6 +14,7 @@ from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.refused_views import MULTI
 from tensorgrad.autograd.views import edge_of
 from tensorgrad.dispatch import generate
+from tensorgrad.dispatch.kernel_errors import NotAView
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dispatch.op import row
 from tensorgrad.dispatch.switches import SLOW
@@ -60,7 +61,10 @@ def _several(signature: str, step, windows, backward_name: str, formula):
         return tuple(results)
 
     def call(input: Tensor, *args) -> tuple[Tensor, ...]:
-        return generate.slowly(op, (input, *args)) if SLOW or input.__class__ not in PLAIN else plain(input, *args)
+        try:
+            return generate.slowly(op, (input, *args)) if SLOW or input.__class__ not in PLAIN else plain(input, *args)
+        except NotAView:
+            return tuple(step(input, index) for index in windows(input._array.shape, *args))
 
     op.compiled.plain, op.compiled.call = plain, call
     call.op = op  # type: ignore[attr-defined]

@@ -150,6 +150,15 @@ class Storage:
         return self.strided(array.shape, array.strides, self.offset_of(array), array.dtype)
 
     @classmethod
+    def number_on_host(cls, array) -> np.ndarray:
+        """Returns a NumPy array with the only element of `array`."""
+        return cls.to_host(array)
+
+    @classmethod
+    def check_branch(cls, array) -> None:
+        """Raises an error if the program may not branch on the value of `array`."""
+
+    @classmethod
     def for_each_sample(cls, array, made):
         """Returns `made`, a new tensor like `array`; one for each sample if the array has a batch (vmap)."""
         return made
@@ -234,5 +243,5 @@ def storage_class(device: devices.device) -> type[Storage]:
     if found is None and device.type in LOADERS:
         return LOADERS[device.type]()
     if found is None:
-        raise RuntimeError(f"tensorgrad does not support {device.type} devices: no storage is registered for '{device}'")
+        raise RuntimeError(f"PyTorch is not linked with support for {device.type} devices")
     return found

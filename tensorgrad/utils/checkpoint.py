@@ -12,7 +12,8 @@ from __future__ import annotations
 import contextlib
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from tensorgrad.amp import autocast_state
 from tensorgrad.autograd import engine
@@ -20,13 +21,15 @@ from tensorgrad.autograd.function import Function
 from tensorgrad.autograd.gradients import backward
 from tensorgrad.autograd.modes import GRAD, enable_grad, no_grad
 from tensorgrad.autograd.saving import saved_tensors_hooks
+from tensorgrad.cuda import random as _cuda_random
 from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.random import default_generators
 from tensorgrad.tensor import Tensor
+from tensorgrad.utils._pytree import tree_leaves
 
 __all__ = [
-    "CheckpointError", "checkpoint", "checkpoint_sequential", "noop_context_fn", "set_checkpoint_debug_enabled",
-    "set_checkpoint_early_stop",
+    "CheckpointError", "checkpoint", "checkpoint_sequential", "get_device_states", "noop_context_fn",
+    "set_checkpoint_debug_enabled", "set_checkpoint_early_stop", "set_device_states",
 ]  # fmt: skip
 
 _TIP = (
@@ -107,6 +110,36 @@ def noop_context_fn():
     tensor([1., 1.])
     """
     return contextlib.nullcontext(), contextlib.nullcontext()
+
+
+def get_device_states(*args) -> tuple[list[int], list[Tensor]]:
+    """Returns the GPUs that the tensors among the arguments are on, and the states of their random number generators.
+
+    The state of the CPU's generator is `torch.get_rng_state()`.
+
+    >>> import tensorgrad as torch
+    >>> torch.utils.checkpoint.get_device_states(torch.ones(2), "text")
+    ([], [])
+    """
+    from tensorgrad import cuda
+    from tensorgrad.utils._pytree import tree_leaves
+
+    gpus = {leaf.get_device() for leaf in tree_leaves(args) if isinstance(leaf, Tensor) and leaf.is_cuda}
+    return sorted(gpus), [cuda.get_rng_state(gpu) for gpu in sorted(gpus)]
+
+
+def set_device_states(devices, states, *, device_type: str | None = None) -> None:
+    """Restores what `get_device_states` returned.
+
+    >>> import tensorgrad as torch
+    >>> torch.utils.checkpoint.set_device_states(*torch.utils.checkpoint.get_device_states(torch.ones(2)))
+    """
+    from tensorgrad import cuda
+
+    if device_type == "meta":
+        return
+    for device, state in zip(devices, states, strict=False):
+        cuda.set_rng_state(state, device)
 
 
 def checkpoint(
@@ -439,6 +472,33 @@ class _Reentrant(Function):
 
 
 # --- random numbers ------------------------------------------------------------------------------------------------
+
+
+def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
+    """Returns the GPUs of the tensors in `args` (also in nested containers), and the states of their generators.
+
+    >>> import tensorgrad as torch
+    >>> torch.utils.checkpoint.get_device_states(torch.ones(2), 3)
+    ([], [])
+    """
+    gpus = [t.device.index for t in tree_leaves(args) if isinstance(t, Tensor) and t.device.type == "cuda"]
+    return gpus, [_cuda_random.get_rng_state(gpu) for gpu in gpus]
+
+
+def set_device_states(devices: Iterable[int], states: Iterable[Tensor], *, device_type: str | None = None) -> None:
+    """Sets the generators of GPUs to states of `get_device_states`.
+
+    Args:
+        devices: the numbers of the GPUs.
+        states: the state of each.
+        device_type: "cuda", which is also the default; with "meta", nothing happens.
+
+    >>> import tensorgrad as torch
+    >>> torch.utils.checkpoint.set_device_states([], [])
+    """
+    if device_type != "meta":
+        for gpu, state in zip(devices, states):
+            _cuda_random.set_rng_state(state, gpu)
 
 
 def _random_state():

@@ -36,7 +36,7 @@ edges = to_undirected(torch.randint(20, (2, 40)))
 graph = NormalizeFeatures()(Data(x=torch.rand(20, 5), edge_index=edges, y=torch.randint(3, (20,))))
 graph = AddSelfLoops()(graph)
 model = Network()
-optimizer = torch.optim.Adam(model.parameters(), lr=0.02, weight_decay=5e-4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4)
 losses = []
 for _ in range(3):
     optimizer.zero_grad()

@@ -48,7 +48,9 @@ for name, make in RANDOM.items():
 torch.manual_seed(4)
 boxes = tv_tensors.BoundingBoxes([[2, 2, 20, 18]], format="XYXY", canvas_size=(24, 32))
 mask = tv_tensors.Mask(torch.ones(1, 24, 32, dtype=torch.uint8))
-both = v2.Compose([v2.RandomHorizontalFlip(1.0), v2.RandomZoomOut(p=1.0), v2.Resize((16, 16)), v2.SanitizeBoundingBoxes()])
+both = v2.Compose(
+    [v2.RandomHorizontalFlip(1.0), v2.RandomZoomOut(p=1.0), v2.Resize((16, 16)), v2.SanitizeBoundingBoxes()]
+)
 turned = both({"image": tv_tensors.Image(image), "boxes": boxes, "masks": mask, "labels": torch.tensor([1])})
 numbers["together"] = [turned["boxes"].tolist(), turned["masks"].sum().item(), turned["image"].float().mean().item()]
 numbers["mixup"] = v2.MixUp(num_classes=3)(torch.rand(4, 3, 4, 4), torch.arange(4) % 3)[1].tolist()
@@ -64,7 +66,9 @@ for label in ("a", "b"):
         if not os.path.exists(file):
             (io.write_jpeg if i else io.write_png)(picture, file)
         numbers[f"file {label}{i}"] = io.read_image(file).float().mean((1, 2)).tolist()
-data = ImageFolder(os.path.join(folder, "images"), v1.Compose([v1.Resize(16), v1.ToTensor(), v1.Normalize([0.5] * 3, [0.2] * 3)]))
+data = ImageFolder(
+    os.path.join(folder, "images"), v1.Compose([v1.Resize(16), v1.ToTensor(), v1.Normalize([0.5] * 3, [0.2] * 3)])
+)
 numbers["fake"] = FakeData(1, (3, 8, 8), transform=v1.PILToTensor())[0][0].float().mean().item()
 torch.manual_seed(5)
 model = nn.Sequential(nn.Conv2d(3, 4, 3, 2), nn.ReLU(), nn.Flatten(), nn.Linear(196, 2))

@@ -88,6 +88,8 @@ for name, kind, more in (
 torch.manual_seed(2)
 segmentation = models.segmentation.lraspp_mobilenet_v3_large(weights=None, weights_backbone=None, num_classes=2)
 image = torch.randn(2, 3, 64, 64)
-numbers["lraspp"] = steps(segmentation, lambda m: nn.functional.cross_entropy(m(image)["out"], torch.zeros(2, 64, 64).long()))
+numbers["lraspp"] = steps(
+    segmentation, lambda m: nn.functional.cross_entropy(m(image)["out"], torch.zeros(2, 64, 64).long())
+)
 losses = [loss for name, values in numbers.items() if " " not in name for loss in values]
 print(json.dumps({"losses": losses, "numbers": numbers}))
