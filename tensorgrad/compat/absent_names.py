@@ -34,6 +34,7 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.SymInt": (REFUSES, "torchvision, PyTorch Geometric", _SYMBOLIC),
     "torch._C.DispatchKey": (REFUSES, "torchvision", _DISPATCH),
     "torch._C.DispatchKeySet": (REFUSES, "torchvision", _DISPATCH),
+    "torch._C.Value": (REFUSES, "snntorch", "there are no TorchScript graphs"),
     "torch._C._ExcludeDispatchKeyGuard": (REFUSES, "torchvision", _DISPATCH),
     "torch._dynamo.OptimizedModule": (REFUSES, "Lightning, accelerate", _COMPILED),
     "torch._dynamo._trace_wrapped_higher_order_op.TransformGetItemToIndex": (REFUSES, "transformers", _COMPILED),
