@@ -42,6 +42,9 @@ def _len_torch_function_stack() -> int:
     return len(_LOCAL.function_modes)
 
 
+_DISPATCH = ("DispatchKey", "DispatchKeySet", "_AutoDispatchBelowAutograd", "_ExcludeDispatchKeyGuard")
+
+
 def __getattr__(name: str):
     if name == "_nn":  # where callers look for the compiled functions of torch.nn.functional
         from tensorgrad.nn import compiled
@@ -55,6 +58,10 @@ def __getattr__(name: str):
         import tensorgrad
 
         return tensorgrad
+    if name in _DISPATCH:
+        from tensorgrad.library import dispatch_keys
+
+        return getattr(dispatch_keys, name)
     if name == "_functions":
         from tensorgrad.autograd import named_nodes
 
@@ -70,6 +77,7 @@ def __dir__() -> list[str]:
     return sorted(
         {
             *globals(),
+            *_DISPATCH,
             "PyTorchFileReader",
             "_VariableFunctions",
             "_VariableFunctionsClass",

@@ -11,9 +11,11 @@ Everything here works on plain arrays, in three steps:
 from __future__ import annotations
 
 import itertools
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+
 
 import numpy as np
 
@@ -344,13 +346,15 @@ def _of_parts(tensor, prefix: str, grad_fn: str | None) -> str:
 def _of_batch(array: BatchedArray) -> str:
     """Formats a batched tensor (vmap): the values of all samples."""
     with array.level.off():
-        value = "\n".join(f"    {line}" for line in repr(array.value).splitlines())
+        value = textwrap.indent(repr(array.value), "    ")
     where = 0 if array.mapped else None
     return f"BatchedTensor(lvl={array.level.number}, bdim={where}, value=\n{value}\n)"
 
 
 def _part(array: np.ndarray, indent: int) -> str:
     """A part of a sparse array, its lines aligned below the first."""
+    if not array.size:
+        return f"tensor([], size={array.shape})"
     text = format_tensor(
         array,
         dtype_name=dtypes.from_numpy_dtype(array.dtype).name,

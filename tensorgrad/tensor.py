@@ -6,6 +6,7 @@ This file defines what a tensor *is*; its operations are attached by the ops (`o
 from __future__ import annotations
 
 import math
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +31,28 @@ VIEW: Any = "ask the base"
 
 
 _NEW_STORAGE = forks.lock()
+
+
+# Methods that may return the tensor itself, or run an op with another name. Subclasses that override functions see them
+# as they are called, at no cost for all others.
+SEEN = (
+    "bfloat16", "bool", "byte", "clone", "cpu", "cuda", "detach", "double", "float", "half", "int", "long",
+    "requires_grad_", "short", "to", "type",
+)  # fmt: skip
+
+
+def _seen(method: Any) -> Any:
+    @wraps(method)
+    def call(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        if LOCAL.inside_override:
+            return method(self, *args, **kwargs)
+        cls = type(self)
+        result = cls.__torch_function__(method, (cls,), (self, *args), kwargs)  # type: ignore[attr-defined]
+        if result is NotImplemented:
+            raise TypeError(f"{cls.__name__}.__torch_function__ returned NotImplemented for Tensor.{method.__name__}")
+        return result
+
+    return call
 
 
 class Tensor(TensorMethods):
@@ -80,13 +103,17 @@ class Tensor(TensorMethods):
         """Raises: NotImplementedError. Only `__torch_dispatch__` gives a tensor without memory a meaning."""
         raise no_dispatch(cls)
 
-    def __init_subclass__(cls, plain: bool = False, **kwargs):
+    def __init_subclass__(cls, plain: bool = False, only_ops: bool = False, **kwargs):
         """A subclass may override ops (`__torch_function__`): calls with its tensors take the slow path.
 
-        Results of ops on a parameter class are not parameters: subclasses of plain classes are plain, unless they
-        override.
+        It also sees the methods `SEEN`, which are not ops by themselves, unless `only_ops` says otherwise. Results of
+        ops on a parameter class are not parameters: subclasses of plain classes are plain, unless they override.
         """
         super().__init_subclass__(**kwargs)
+        if "__torch_function__" in cls.__dict__ and not only_ops:
+            for name in SEEN:
+                if name not in cls.__dict__:
+                    setattr(cls, name, _seen(getattr(cls, name)))
         override = cls.__torch_function__  # type: ignore[attr-defined]
         if override is disabled_torch_function:
             plain = True
@@ -466,7 +493,7 @@ class Tensor(TensorMethods):
         tensor([5., 1.], requires_grad=True)
         """
         made = share(_apart(self), self._storage.__class__.of(self._storage.array))
-        return made if self.__class__ in PLAIN else made.as_subclass(self.__class__)
+        return made if self.__class__ in PLAIN or LOCAL.inside_override else made.as_subclass(self.__class__)
 
     @data.setter
     def data(self, value: Tensor) -> None:
@@ -496,7 +523,7 @@ class Tensor(TensorMethods):
         False
         """
         made = share(_apart(self), self._storage)
-        return made if self.__class__ in PLAIN else made.as_subclass(self.__class__)
+        return made if self.__class__ in PLAIN or LOCAL.inside_override else made.as_subclass(self.__class__)
 
     def detach_(self) -> Tensor:
         """Detaches this tensor from the graph in place: it becomes a leaf that does not require grad.

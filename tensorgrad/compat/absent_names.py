@@ -18,7 +18,6 @@ from typing import Any
 REFUSES, SAME, NOTHING, NO, VALUE = "REFUSES", "SAME", "NOTHING", "NO", "VALUE"
 
 _COMPILED = "nothing is compiled: torch.compile returns the function or module itself"
-_DISPATCH = "ops run as Python: use torch.overrides.TorchFunctionMode to see or replace them"
 _EXPORT = "save the state_dict, or export with torch.onnx.export"
 _EXPORT_ONNX = "torch.onnx.export is not included"
 _FAKE = 'use tensors of torch.device("meta"), which have a shape and no values'
@@ -32,15 +31,23 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.SymBool": (REFUSES, "transformers", _SYMBOLIC),
     "torch.SymFloat": (REFUSES, "PyTorch Geometric", _SYMBOLIC),
     "torch.SymInt": (REFUSES, "torchvision, PyTorch Geometric", _SYMBOLIC),
+<<<<<<< HEAD
     "torch._C.DispatchKey": (REFUSES, "torchvision", _DISPATCH),
     "torch._C.DispatchKeySet": (REFUSES, "torchvision", _DISPATCH),
     "torch._C.Value": (REFUSES, "snntorch", "there are no TorchScript graphs"),
     "torch._C._ExcludeDispatchKeyGuard": (REFUSES, "torchvision", _DISPATCH),
+=======
+    "torch._C.Graph": (REFUSES, "transformers", _EXPORT),
+    "torch._C.Value": (REFUSES, "transformers", _EXPORT),
+    "torch._custom_ops.get_ctx": (REFUSES, "torchvision", _SYMBOLIC),
+>>>>>>> main
     "torch._dynamo.OptimizedModule": (REFUSES, "Lightning, accelerate", _COMPILED),
     "torch._dynamo._trace_wrapped_higher_order_op.TransformGetItemToIndex": (REFUSES, "transformers", _COMPILED),
     "torch._dynamo.allow_in_graph": (SAME, "transformers, einops", _COMPILED),
     "torch._dynamo.assume_constant_result": (SAME, "transformers", _COMPILED),
     "torch._dynamo.config.cache_size_limit": (VALUE, "programs, which set it", 8),
+    "torch._dynamo.config.capture_scalar_outputs": (VALUE, "accelerate, which sets it", False),
+    "torch._dynamo.config.skip_fwd_side_effects_in_bwd_under_checkpoint": (VALUE, "accelerate, which sets it", False),
     "torch._dynamo.config.suppress_errors": (VALUE, "programs, which set it", False),
     "torch._dynamo.disable": (SAME, "transformers, Lightning", _COMPILED),
     "torch._dynamo.disallow_in_graph": (SAME, "programs", _COMPILED),
@@ -60,9 +67,11 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._dynamo.utils.is_compile_supported": (NO, "torchvision", _COMPILED),
     "torch._export.utils.remove_proxy_from_state_dict": (REFUSES, "torchao", _EXPORT),
     "torch._guards.detect_fake_mode": (NOTHING, "transformers", _FAKE),
+    "torch._higher_order_ops.associative_scan.associative_scan": (REFUSES, "transformers", _COMPILED),
     "torch._higher_order_ops.flex_attention.flex_attention": (REFUSES, "transformers", _COMPILED),
     "torch._inductor.config.fallback_random": (VALUE, "programs, which set it", False),
     "torch._inductor.config.triton": (REFUSES, "programs", _COMPILED),
+    "torch._prims_common.is_contiguous_or_false": (REFUSES, "transformers", _SYMBOLIC),
     "torch._subclasses.FakeTensor": (REFUSES, "transformers, safetensors", _FAKE),
     "torch._subclasses.FakeTensorMode": (REFUSES, "transformers, torchvision", _FAKE),
     "torch._subclasses.fake_tensor.FakeTensor": (REFUSES, "transformers, accelerate", _FAKE),
@@ -116,4 +125,5 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.quantization.quantize_dynamic": (REFUSES, "programs", _QUANTIZED),
     "torch.utils._triton.has_triton": (NO, "accelerate, PyTorch Geometric", _COMPILED),
     "torch.utils.mobile_optimizer.optimize_for_mobile": (REFUSES, "programs", _EXPORT),
+    "torch.xpu.is_current_stream_capturing": (NO, "transformers", "there is no XPU"),
 }  # fmt: skip

@@ -28,7 +28,6 @@ from tensorgrad.autograd.anomaly import ANOMALY
 from tensorgrad.autograd.function import Function
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import edge_of
-from tensorgrad.dispatch.kernel_tables import OPS
 from tensorgrad.dispatch.slow_path import unrecorded
 from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.dispatch.transforms import Transform, run_further_out
@@ -90,6 +89,15 @@ class BatchedArray:
 
     def __len__(self) -> int:
         return self.shape[0]
+
+
+class Shared:
+    """A result of a batching rule that has no batch, as it is the same for all samples."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Tensor):
+        self.value = value
 
 
 class Flags:
@@ -158,7 +166,9 @@ class BatchedStorage(Storage):
         raise RuntimeError(NO_BRANCH)
 
     def strided(self, shape, strides, offset, dtype):
-        raise RuntimeError("vmap: the memory of a batched tensor cannot be given another size or other strides in place")
+        raise RuntimeError(
+            "vmap: the memory of a batched tensor cannot be given another size or other strides in place"
+        )
 
     def data_ptr(self) -> int:
         raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage")
@@ -183,7 +193,8 @@ class BatchedStorage(Storage):
 
     @classmethod
     def number(cls, value, like):
-        return BatchedArray(like.level, share(STORAGES[_innermost(like).__class__].number(value, _innermost(like)), None), False)
+        array = whole(like.value)._array
+        return BatchedArray(like.level, share(STORAGES[array.__class__].number(value, array), None), False)
 
     @classmethod
     def write(cls, target, values):
@@ -193,7 +204,7 @@ class BatchedStorage(Storage):
         with target.level.off():
             if values.__class__ is BatchedArray and values.level is target.level:
                 if values.mapped and not target.mapped:
-                    raise_unbatched("copy")
+                    raise_unbatched()
                 target.value.copy_(target.level.aligned(values, target.ndim))
             elif values.__class__ in STORAGES:
                 target.value.copy_(share(values, None))
@@ -214,8 +225,10 @@ class BatchedStorage(Storage):
     def for_each_sample(cls, array, made):
         if not array.mapped:
             return made
-        level = array.level
+        level, value = array.level, array.value._array
         with level.off():
+            if value.__class__ is BatchedArray:
+                made = cls.for_each_sample(value, made)
             copies = made.detach().expand(level.size, *made.shape).clone(memory_format="contiguous")
         each = share(BatchedArray(level, copies, True), None)
         each._requires_grad = made._requires_grad
@@ -241,11 +254,17 @@ NO_BRANCH = (
 )
 
 
-def _innermost(array: Any) -> Any:
-    """The array of values, below all levels."""
-    while isinstance(array, BatchedArray):
-        array = array.value._array
-    return array
+def whole(tensor: Tensor) -> Tensor:
+    """The values of all samples, below all levels: for checks of values, which one wrong sample fails.
+
+    >>> import tensorgrad as torch
+    >>> from tensorgrad.dispatch.batched import whole
+    >>> torch.func.vmap(lambda x: x * bool(whole(x > 0).all()))(torch.tensor([1.0, -1.0]))
+    tensor([0., -0.])
+    """
+    while tensor._array.__class__ is BatchedArray:
+        tensor = tensor._array.value
+    return tensor
 
 
 class Batch(Transform):
@@ -340,8 +359,7 @@ class Batch(Transform):
         if not here:
             with self.off():
                 return run_further_out(op, args)
-        if LOCAL.overwritten is not None:
-            self._check_overwritten(op, args)
+        plain = LOCAL.overwritten is not None and self._overwrites_plain(op, args)
         lifted = []
         for value in args:
             if isinstance(value, Tensor):
@@ -349,7 +367,12 @@ class Batch(Transform):
             elif (value.__class__ is list or value.__class__ is tuple) and value and isinstance(value[0], Tensor):
                 value = [self.lifted(v) for v in value]
             lifted.append(value)
-        return self._recorded(op, lifted)
+        result = self._recorded(op, lifted)
+        if plain:  # no value has a batch: the result is written to memory outside of the level
+            found = result._array.value
+            result, of_level = share(found._array, found._storage), result
+            result._edge, result._requires_grad = of_level._edge, of_level._requires_grad
+        return result
 
     def _recorded(self, op: Any, lifted: list) -> Any:
         result = unrecorded(op, tuple(lifted)) if GRAD.inference else op.compiled.plain(*lifted)
@@ -364,12 +387,17 @@ class Batch(Transform):
         array = tensor._array
         return array.__class__ is BatchedArray and array.level is self
 
-    def _check_overwritten(self, op: Any, args: tuple) -> None:
-        """Raises: RuntimeError if values with a batch are to be written into a tensor without one."""
-        if not isinstance(args[0], Tensor) or args[0]._storage is not LOCAL.overwritten or self.value_of(args[0])[1]:
-            return
+    def _overwrites_plain(self, op: Any, args: tuple) -> bool:
+        """Whether the result is to be written into a tensor that is not of this level.
+
+        Raises: RuntimeError if values with a batch are to be written into a tensor without one.
+        """
+        target = args[0]
+        if not isinstance(target, Tensor) or target._storage is not LOCAL.overwritten or self.value_of(target)[1]:
+            return False
         if any(self.value_of(t)[1] for t in tensors_in(args[1:])):
-            raise_unbatched(op.name)
+            raise_unbatched()
+        return not self.owns(target)
 
     # --- random numbers ---
 
@@ -424,7 +452,7 @@ class Batch(Transform):
                 "randomness. If this is necessary for your usage, please file an issue with functorch."
             )
         if LOCAL.overwritten is not None:
-            self._check_overwritten(op, args)
+            self._overwrites_plain(op, args)
         given: list = []
         for value in args:
             if isinstance(value, Tensor):
@@ -467,7 +495,7 @@ class Batch(Transform):
             if has_rule:
                 raise RuntimeError(
                     f"You tried to vmap over {function.__name__}, but it has both generate_vmap_rule=True and an "
-                    "overriden vmap staticmethod. Please set generate_vmap_rule=False or delete the overriden vmap "
+                    "overridden vmap staticmethod. Please set generate_vmap_rule=False or delete the overridden vmap "
                     "staticmethod to avoid ambiguity. For more details, please see "
                     "https://pytorch.org/docs/main/notes/extending.func.html"
                 )
@@ -523,13 +551,13 @@ def _mapped(change: Any, value: Any) -> Any:
     return change(value)
 
 
-def raise_unbatched(name: str) -> None:
-    """Raises: RuntimeError for values with a batch that an op is to write into a tensor without one."""
+def raise_unbatched() -> None:
+    """Raises: RuntimeError for values with a batch that are to be written into a tensor without one."""
     raise RuntimeError(
         "vmap: inplace arithmetic(self, *extra_args) is not possible because there exists a Tensor `other` in "
         "extra_args that has more elements than `self`. This happened due to `other` being vmapped over but `self` not "
         "being vmapped over in a vmap. Please try to use out-of-place operators instead of inplace arithmetic. If said "
-        f"operator is being called inside the PyTorch framework, please file a bug report instead. (The op is {name}_.)"
+        "operator is being called inside the PyTorch framework, please file a bug report instead."
     )
 
 

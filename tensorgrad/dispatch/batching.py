@@ -26,18 +26,19 @@ with a warning. `looped()` lists these ops.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 from tensorgrad.dispatch import batching_views
-from tensorgrad.dispatch.batched import Batch, BatchedArray, BatchedStorage
+from tensorgrad.dispatch.batched import Batch, BatchedArray, BatchedStorage, Shared
 from tensorgrad.dispatch.kernel_tables import FALLBACKS, OPS
 from tensorgrad.dispatch.op import Op
 from tensorgrad.dispatch.signature import LIST, arguments_of
 from tensorgrad.dispatch.transforms import run_further_out
-from tensorgrad.dispatch.twins import twin_kernel
-from tensorgrad.errors import warn
-from tensorgrad.tensor import Tensor
+from tensorgrad.dispatch.switches import LOCAL
+from tensorgrad.settings import warn_once
+from tensorgrad.tensor import Tensor, share
 
 Rule = Callable[[Op, Batch, tuple], Any]  # (op, level, arguments) -> the results as tensors, the batch first
 
@@ -77,7 +78,7 @@ def batched_kernel(op: Op, storage: Any) -> Callable | None:
         return None
     rule = rule_of(op)
     if rule is None:
-        return twin_kernel(op)
+        return functools.partial(_by_twin, op)
 
     def kernel(*values: Any) -> Any:
         level, mapped = _level_among(values)
@@ -88,9 +89,30 @@ def batched_kernel(op: Op, storage: Any) -> Callable | None:
                 result = run_further_out(op, tuple([_value(v) for v in values]))
         if isinstance(result, Tensor):
             return BatchedArray(level, result, mapped)
-        return tuple([BatchedArray(level, r, mapped) for r in result])
+        return tuple([
+            BatchedArray(level, r.value, False) if r.__class__ is Shared else BatchedArray(level, r, mapped)
+            for r in result
+        ])  # fmt: skip
 
     return kernel
+
+
+def _by_twin(op: Op, *values: Any) -> Any:
+    """Runs an op's twin on batched tensors that require no grad: what is recorded is the op itself, and the values."""
+    tensors = []
+    for p, v in zip(op.params, values, strict=True):
+        if p.kind is LIST:
+            tensors.append([share(x, None) for x in v])
+        else:
+            tensors.append(share(v, None) if v.__class__ is BatchedArray else v)
+    before, LOCAL.autocast = LOCAL.autocast, None
+    try:
+        result = op.twin(*tensors)  # type: ignore[misc]
+    finally:
+        LOCAL.autocast = before
+    results = (result,) if isinstance(result, Tensor) else result
+    arrays = tuple([r._array for r in results] + [None] * (len(op.outputs) + len(op.cache) - len(results)))
+    return arrays if len(arrays) > 1 else arrays[0]
 
 
 FALLBACKS.insert(0, batched_kernel)
@@ -243,18 +265,38 @@ def _refused(op: Op, level: Batch, values: tuple) -> Any:
     )
 
 
+def _warn(name: str) -> None:
+    warn_once(
+        f"There is a performance drop because we have not yet implemented the batching rule for {name}. It runs in a "
+        "loop over the samples. (torch.func.looped_ops() lists these ops.)"
+    )
+
+
 def _loop(op: Op, level: Batch, values: tuple) -> Any:
     """Runs the op on one sample after the other."""
-    warn(
-        f"There is a performance drop because we have not yet implemented the batching rule for {op.name}. It runs in "
-        "a loop over the samples. (torch.func.looped_ops() lists these ops.)"
-    )
+    _warn(op.name)
     rows = []
     for i in range(max(level.size, 1)):
         rows.append(run_further_out(op, tuple([_sample(v, i, level.size) for v in values])))
     if isinstance(rows[0], Tensor):
         return _joined(rows, level.size)
     return tuple([_joined(list(column), level.size) for column in zip(*rows, strict=True)])
+
+
+def in_loop(name: str, function: Callable, args: tuple) -> Any:
+    """Runs a composite whose steps cannot be batched on one sample after the other, with the warning of the loop.
+
+    The level is that of the first tensor with a batch among the arguments.
+    """
+    level = next(a._array.level for a in args if isinstance(a, Tensor) and a._array.__class__ is BatchedArray)
+    arrays = tuple([a._array if isinstance(a, Tensor) and level.owns(a) else a for a in args])
+    _warn(name)
+    with level.off():
+        rows = [function(*[_sample(v, i, level.size) for v in arrays]) for i in range(max(level.size, 1))]
+        if isinstance(rows[0], Tensor):
+            return level.made(_joined(rows, level.size), True)
+        columns = zip(*rows, strict=True)
+        return tuple([level.made(_joined(list(c), level.size), True) for c in columns])
 
 
 def _sample(v: Any, i: int, size: int) -> Any:
@@ -273,8 +315,8 @@ def _joined(samples: list[Tensor], size: int) -> Tensor:
 
 def _view(op: Op, level: Batch, values: tuple) -> Any:
     x, *args = values
-    value, args = batching_views.shifted(op.name, x.value, x.shape, tuple(args))
-    return run_further_out(op, (value, *args))
+    name, value, args = batching_views.shifted(op.name, x.value, x.shape, tuple(args))
+    return run_further_out(OPS[name], (value, *args))
 
 
 def _same(op: Op, level: Batch, values: tuple) -> Any:

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 
-def shifted(name: str, value: Any, shape: tuple, args: tuple) -> tuple[Any, tuple]:
-    """The value and the arguments for a view of all samples, from those for a view of one of this shape."""
+def shifted(name: str, value: Any, shape: tuple, args: tuple) -> tuple[str, Any, tuple]:
+    """The op, the value and the arguments for a view of all samples, from those for a view of one of this shape."""
     if name == "t":
-        return value, ()
-    return _RULES[name](value, shape, *args) if name in _RULES else (value, args)
+        return ("transpose", value, (1, 2)) if len(shape) == 2 else ("alias", value, ())
+    if name == "unfold" and not shape:  # one number, as a window of length 0 or 1
+        return "slice", value.unsqueeze(1), ((slice(None), slice(args[1])),)
+    return name, *(_RULES[name](value, shape, *args) if name in _RULES else (value, args))
 
 
 def _plus(*dims: int) -> tuple:
@@ -38,8 +40,8 @@ _RULES: dict[str, Callable] = {
     "view": lambda x, shape, size: (x, ((x.shape[0], *size),)),
     "expand": _expand,
     "unsqueeze": lambda x, shape, dim: (x, (dim + 1,)),
-    "squeeze_dims": lambda x, shape, dims: (x, (_plus(*dims),)),
-    "squeeze": lambda x, shape, dims: (x, (_plus(*dims),)),
+    "squeeze_dims": lambda x, shape, dims: (x, (_plus(*dims) if shape else (),)),
+    "squeeze": lambda x, shape, dims: (x, (_plus(*dims) if shape else (),)),
     "permute": lambda x, shape, dims: (x, ((0, *_plus(*dims)),)),
     "transpose": lambda x, shape, a, b: (x, _plus(a, b) if shape else (0, 0)),
     "diagonal": lambda x, shape, offset, a, b: (x, (offset, *_plus(a, b))),

@@ -102,14 +102,24 @@ def to_floating(op, x):
 OVERRIDDEN: Any = "ask the class"  # in the place of `requires_grad`: the operand is of a class that may override ops
 
 
-def operand(op, i: int, value):
+# Of what PyTorch also computes for two numbers: `torch.div(7, 2)` is a tensor.
+_OF_NUMBERS = frozenset(("add", "sub", "mul", "div", "div_floor", "div_trunc", "floor_divide"))
+
+
+def operand(op, i: int, value, first=None):
     """An operand that is not a plain tensor: one of the user's own classes is `OVERRIDDEN`; some may be Python numbers.
+
+    `first` is the operand before it, where that may be a number, too: then this one becomes an array.
 
     Raises: TypeError for anything else, and for a number where the op does not take one.
     """
     if isinstance(value, Tensor):
         return None, OVERRIDDEN
     if op.takes_number[i]:
+        if first.__class__ in NUMBERS and value.__class__ in NUMBERS:
+            if op.name not in _OF_NUMBERS:
+                raise_not_a_tensor(op, 0, first)
+            return np.asarray(value, dtypes.of_number(value).numpy), False
         if value.__class__ in NUMBERS:
             return value, False
         if isinstance(value, np.generic) and value.dtype.kind in "biufc":
@@ -121,13 +131,13 @@ def operand(op, i: int, value):
     raise_not_a_tensor(op, i, value)
 
 
-def plain_operand(op, i: int, value):
+def plain_operand(op, i: int, value, first=None):
     """The same after classes had their chance to override: their tensors are unwrapped."""
     if isinstance(value, Tensor):
         return value._array, value._requires_grad
     if overrides(value):
         raise_not_a_tensor(op, i, value)
-    return operand(op, i, value)
+    return operand(op, i, value, first)
 
 
 def owner(op, value):

@@ -127,7 +127,7 @@ def _override(args):
     types.sort(key=lambda c: -len(c.__mro__))  # the most derived first
 
     def call(op, args, out):
-        args, kwargs = function_modes.as_written(op, args) if others else (args, {})
+        args, kwargs = function_modes.as_written(op, args)
         return other_classes.call(
             op.compiled.call, tuple(types), args, kwargs if out is None else {**kwargs, "out": out}
         )

@@ -1,21 +1,17 @@
 """`vmap`: turns a function of one sample into a function of a batch.
 
-The function runs once for each sample, and the results are stacked. So everything that works outside works inside
-(branches on values, `item()`, in-place writes, which PyTorch's batched tensors forbid), and gradients flow through; it
-is only as fast as a loop. Code that is batched by hand is faster.
+The function runs once, on tensors that stand for one sample each and hold all of them (dispatch/batched.py): every op
+acts on the whole batch at once. This file takes the arguments of the call apart, and puts the results together.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import tensorgrad as torch
-from tensorgrad.dispatch import batching
 from tensorgrad.dispatch.batched import Batch
-from tensorgrad.random import default_generators
 from tensorgrad.tensor import Tensor
 from tensorgrad.utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 
@@ -108,24 +104,6 @@ def _taken(level: Batch, value: Any, dim: int | None, name: str) -> Any:
     if not mapped:
         found = found.expand(level.size, *found.shape)
     return found.movedim(0, dim) if dim else found
-
-
-@contextmanager
-def random_numbers(randomness: str) -> Iterator[Callable[[], None]]:
-    """Implements `randomness`; yields a function to call before each sample. Raises: RuntimeError (see `vmap`)."""
-    state = default_generators.places()
-
-    def before_each() -> None:
-        if randomness == "same":
-            default_generators.go_to(state)
-
-    yield before_each
-    if randomness == "error" and not default_generators.standing_at(state):
-        default_generators.go_to(state)
-        raise RuntimeError(
-            "vmap: called random operation while in randomness error mode. Please either use the 'same' or 'different' "
-            "randomness flags on vmap or perform the randomness operation out of vmap"
-        )
 
 
 # --- inputs ----------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 from collections.abc import Callable
@@ -32,16 +33,15 @@ _proxyable: dict[type, None] = {}
 
 
 class ProxyableClassMeta(type):
-    """A metaclass for classes whose constructor is recorded if it is given a proxy.
+    """A metaclass for classes whose constructor is recorded as a call if it is given a proxy.
 
     >>> import tensorgrad as torch
     >>> class Pair(metaclass=torch.fx.ProxyableClassMeta):
     ...     def __init__(self, a, b):
     ...         self.a, self.b = a, b
-    >>> print(torch.fx.symbolic_trace(lambda x: Pair(x, 1).a + 2).code.strip())
-    def forward(self, x):
-        add = x + 2;  x = None
-        return add
+    >>> traced = torch.fx.symbolic_trace(lambda x: Pair(x, 1).a + 2)
+    >>> [node.name for node in traced.graph.nodes], traced(torch.tensor(3))
+    (['x', 'pair', 'getattr_1', 'add', 'output'], tensor(5))
     """
 
     def __init__(cls, name: str, bases: tuple, attrs: dict) -> None:
@@ -49,17 +49,10 @@ class ProxyableClassMeta(type):
         super().__init__(name, bases, attrs)
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        instance = cls.__new__(cls)  # type: ignore[call-overload]
-        if not is_fx_symbolic_tracing():
-            cls.__init__(instance, *args, **kwargs)
-            return instance
-        found = patching.find_proxy((args, kwargs))
+        found = patching.find_proxy((args, kwargs)) if is_fx_symbolic_tracing() else None
         if found is None:
-            cls.__init__(instance, *args, **kwargs)
-            return instance
-        cls.__init__(instance, *args, **kwargs)
-        vars(instance)["_fx_made_by"] = args, kwargs
-        return instance
+            return super().__call__(*args, **kwargs)
+        return found.tracer.create_proxy("call_function", cls, args, kwargs)
 
 
 def is_fx_tracing() -> bool:
@@ -102,6 +95,10 @@ def wrap(fn_or_name: str | Callable) -> str | Callable:
         raise NotImplementedError("wrap must be called at the top level of a module")
     patching.wrapped[id(caller.f_globals), name] = caller.f_globals
     return fn_or_name
+
+
+def _parameter_proxy(tracer: TracerBase, name: str, value: Any, node: Node) -> Proxy:
+    return ParameterProxy(tracer, node, name, value)
 
 
 class Tracer(TracerBase):
@@ -187,11 +184,8 @@ class Tracer(TracerBase):
         for name, other in named:
             if other is value:
                 if name not in cache:
-
-                    def known(node: Node) -> Proxy:
-                        return ParameterProxy(self, node, name, value)
-
-                    more = {"proxy_factory_fn": known} if self.param_shapes_constant else {}
+                    known = functools.partial(_parameter_proxy, self, name, value)
+                    more: dict[str, Any] = {"proxy_factory_fn": known} if self.param_shapes_constant else {}
                     cache[name] = self.create_proxy("get_attr", name, (), {}, **more)
                 return cache[name]
         return value
@@ -233,20 +227,19 @@ class Tracer(TracerBase):
             for name, module in self.root.named_modules():
                 if a is module:
                     return self.create_node("get_attr", name, (), {})
-        if type(a) in _proxyable and "_fx_made_by" in vars(a):
-            args, kwargs = vars(a)["_fx_made_by"]
-            return self.create_node("call_function", type(a), self.create_arg(args), self.create_arg(kwargs))
+        if type(a) in _proxyable:
+            return self.create_node("get_attr", self._constant(a, f"_{type(a).__name__}_constant_"), (), {})
         return super().create_arg(a)
 
-    def _constant(self, tensor: Any) -> str:
-        """The name of an attribute that holds a tensor, which becomes an attribute if it is none yet."""
-        name = self.tensor_attrs.get(tensor)
+    def _constant(self, value: Any, prefix: str = "_tensor_constant") -> str:
+        """The name of an attribute that holds a value, which becomes an attribute if it is none yet."""
+        name = self.tensor_attrs.get(value)
         if name is None:
             i = 0
-            while hasattr(self.root, f"_tensor_constant{i}"):
+            while hasattr(self.root, f"{prefix}{i}"):
                 i += 1
-            name = self.tensor_attrs[tensor] = f"_tensor_constant{i}"
-            object.__setattr__(self.root, name, tensor)
+            name = self.tensor_attrs[value] = f"{prefix}{i}"
+            object.__setattr__(self.root, name, value)
         return name
 
     # --- tracing -----------------------------------------------------------------------------------------------------
@@ -298,7 +291,7 @@ class Tracer(TracerBase):
             with patching.patched(self, self._autowrapped, tuple(self._autowrap_search)):
                 patching.replace_in(getattr(inspect.unwrap(plain), "__globals__", {}), self._autowrapped)
                 result = self.create_arg(call(*args))
-                returns = getattr(function, "__annotations__", {}).get("return")
+                returns = _annotation(function, "return")
                 self.create_node("output", "output", (result,), {}, type_expr=returns)
         finally:
             self.submodule_paths = None
@@ -344,7 +337,7 @@ class Tracer(TracerBase):
             name,
             (parameter.default,) if has_default else (),
             {},
-            type_expr=getattr(function, "__annotations__", {}).get(name.lstrip("*")),
+            type_expr=_annotation(function, name.lstrip("*")),
         )
 
     def _specialised(self, name: str, number: int, value: Any, signature: inspect.Signature) -> Any:
@@ -370,6 +363,13 @@ class Tracer(TracerBase):
                 stacklevel=2,
             )
         return value
+
+
+def _annotation(function: Any, name: str) -> Any:
+    """The annotation of a parameter, or "return". (PyTorch's own modules have few, and here they are only texts.)"""
+    found = getattr(function, "__annotations__", {}).get(name)
+    ours = getattr(function, "__module__", None) or ""
+    return None if isinstance(found, str) and ours.startswith("tensorgrad.") else found
 
 
 def _assert_is_none(value: Any, msg: str) -> None:

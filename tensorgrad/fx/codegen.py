@@ -191,7 +191,9 @@ class _Writer:
         """Returns a name for a value that is not local."""
         module = getattr(value, "__module__", None) or ""
         ours = public_name(value) is not None or (
-            isinstance(value, type) and module.split(".")[0] in ("tensorgrad", "torch") and hasattr(value, "__name__")
+            _get_qualified_name(value).startswith("torch.ops.")
+            if not isinstance(value, type)
+            else module.split(".")[0] in ("tensorgrad", "torch") and hasattr(value, "__name__")
         )
         if ours and value is not tensorgrad.device:
             name = _get_qualified_name(value)
@@ -231,7 +233,8 @@ class _Writer:
         if node.type is None:
             return ""
         if isinstance(node.type, type) and not hasattr(node.type, "__origin__"):
-            return f" : {_type_repr(node.type) if _known_type(node.type) else self.add_global(_type_repr(node.type), node.type)}"
+            known = _known_type(node.type)
+            return f" : {_type_repr(node.type) if known else self.add_global(_type_repr(node.type), node.type)}"
         return f" : {self.add_global(_type_repr(node.type), node.type)}"
 
     def emit(self, node: Node) -> None:
@@ -246,9 +249,8 @@ class _Writer:
             if raw != name:
                 add(f"{name} = {raw}")
         elif node.op == "call_method":
-            add(
-                f"{left}{_attribute(self.value(node.args[0]), str(node.target))}({self.arguments(node.args[1:], node.kwargs)})"
-            )
+            method = _attribute(self.value(node.args[0]), str(node.target))
+            add(f"{left}{method}({self.arguments(node.args[1:], node.kwargs)})")
         elif node.op == "call_module":
             add(f"{left}{_attribute(self.root, str(node.target))}({self.arguments(node.args, node.kwargs)})")
         elif node.op == "get_attr":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -276,7 +277,8 @@ class Graph:
             for used in node._input_nodes:
                 if used.graph is not self:
                     raise RuntimeError(
-                        f"Argument '{used}' of Node '{node}' does not belong to this Graph, but was used as an argument!"
+                        f"Argument '{used}' of Node '{node}' does not belong to this Graph, but was used as an "
+                        "argument!"
                     )
                 if used not in seen:
                     raise RuntimeError(
@@ -291,7 +293,8 @@ class Graph:
                 continue
             if not _has(self.owning_module, str(node.target)):
                 raise RuntimeError(
-                    f"Node {node} target {node.target} references nonexistent attribute of {type(self.owning_module).__name__}"
+                    f"Node {node} target {node.target} references nonexistent attribute of "
+                    f"{type(self.owning_module).__name__}"
                 )
 
     def python_code(
@@ -358,7 +361,7 @@ def _snake_case(name: str) -> str:
     if name.islower():
         return name
     made = name[:1].lower()
-    for before, char in zip(name, name[1:], strict=False):
+    for before, char in itertools.pairwise(name):
         if before != "_" and char.isupper() and not before.isupper():
             made += "_"
         made += char.lower()

@@ -159,10 +159,13 @@ class GraphModule(Module):
                 if node.op in ("get_attr", "call_module"):
                     _copy_attr(root, self, str(node.target))
         elif isinstance(root, dict):
-            wanted = [str(node.target) for node in graph.nodes if node.op in ("get_attr", "call_module")]
-            for target in wanted:
-                if target not in root:
-                    raise RuntimeError(f"Node referenced target {target} but that target was not provided in ``root``!")
+            using = [node for node in graph.nodes if node.op in ("get_attr", "call_module")]
+            for node in using:
+                if node.target not in root:
+                    raise RuntimeError(
+                        f"Node {node} referenced target {node.target} but that target was not provided in ``root``!"
+                    )
+            wanted = [str(node.target) for node in using]
             for target in sorted(wanted, key=lambda target: target.count(".")):
                 _assign_attr(root[target], self, target)
         else:

@@ -43,8 +43,8 @@ class immutable_dict(dict):
     1
     """
 
-    clear = pop = popitem = setdefault = update = _refuse  # type: ignore[assignment]
-    __delitem__ = __setitem__ = __ior__ = _refuse  # type: ignore[assignment]
+    clear = pop = popitem = setdefault = update = _refuse
+    __delitem__ = __setitem__ = __ior__ = _refuse
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(frozenset(self.items()))

@@ -7,7 +7,7 @@ import enum
 import operator
 import types
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any
 
 import tensorgrad
 from tensorgrad.fx.immutable_collections import immutable_dict, immutable_list
@@ -18,12 +18,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Node", "has_side_effect", "map_aggregate", "map_arg"]
 
-BaseArgumentTypes = Union[
+base_types: tuple[type, ...] = (
     str, int, float, bool, complex, tensorgrad.dtype, tensorgrad.Tensor, tensorgrad.device, tensorgrad.memory_format,
     tensorgrad.layout,
-]  # fmt: skip
-base_types = BaseArgumentTypes.__args__  # type: ignore[attr-defined]
-Target = Union[Callable[..., Any], str]
+)  # fmt: skip
+Target = Callable[..., Any] | str
 Argument = Any
 
 OPS = ("placeholder", "call_method", "call_module", "call_function", "get_attr", "output", "root")
@@ -79,7 +78,9 @@ def _get_qualified_name(func: Any) -> str:
     if public is not None:
         return public
     if getattr(builtins, getattr(func, "__name__", ""), None) is func:
-        return func.__name__
+        return str(func.__name__)
+    if type(func).__module__ == "tensorgrad._ops" or hasattr(func, "overloadpacket"):
+        return f"torch.ops.{func}"
     if isinstance(func, types.MethodDescriptorType | types.WrapperDescriptorType):
         return f"{func.__objclass__.__module__}.{func.__objclass__.__name__}.{func.__name__}"
     module = _torchs_module(getattr(func, "__module__", None) or "")
@@ -289,7 +290,8 @@ class Node:
         if propagate_meta:
             if replace_with.meta:
                 raise AssertionError(
-                    "Called node.replace_all_uses_with(replace_with, propagate_meta=True), but replace_with already has .meta keys"
+                    "Called node.replace_all_uses_with(replace_with, propagate_meta=True), but replace_with already "
+                    "has .meta keys"
                 )
             replace_with.meta.update(self.meta)
         changed = [user for user in self.users if delete_user_cb(user)]

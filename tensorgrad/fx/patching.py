@@ -14,7 +14,7 @@ from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 from tensorgrad.fx.proxy import Proxy
-from tensorgrad.fx.torch_functions import _BY_METHOD, as_recorded, functions, modules, public_name
+from tensorgrad.fx.torch_functions import _BY_METHOD, as_recorded, functions, modules
 from tensorgrad.nn.module import Module
 from tensorgrad.system import forks
 from tensorgrad.system.lazy_modules import loaded
@@ -52,9 +52,8 @@ def find_proxy(values: Any) -> Proxy | None:
 
 
 @functools.cache
-def recording(function: Callable) -> Callable:
+def recording(function: Callable, by_method: bool = False) -> Callable:
     """The function of torch that is in the place of another while something is traced."""
-    by_method = public_name(function) in {f"torch.nn.functional.{name}" for name in _BY_METHOD}
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -149,11 +148,11 @@ _plain_call: Any = None
 
 def _start() -> None:
     global _plain_call
-    for _, module in modules():
+    for prefix, module in modules():
         scope = loaded(module)
         for name, value in list(scope.items()):
             if isinstance(value, FunctionType) and value in functions():
-                _replace(scope, name, recording(value))
+                _replace(scope, name, recording(value, prefix == "torch.nn.functional" and name in _BY_METHOD))
     _plain_call = Module.__call__
 
     def call(self: Module, *args: Any, **kwargs: Any) -> Any:
@@ -165,8 +164,8 @@ def _start() -> None:
         value = object.__getattribute__(self, name)
         return LOCAL.tracers[-1]._module_attribute(name, value) if LOCAL.tracers else value
 
-    Module.__call__ = call  # type: ignore[method-assign]
-    Module.__getattribute__ = get  # type: ignore[method-assign]
+    kind: Any = Module
+    kind.__call__, kind.__getattribute__ = call, get
 
 
 def plain_call(module: Module, *args: Any, **kwargs: Any) -> Any:
@@ -175,8 +174,9 @@ def plain_call(module: Module, *args: Any, **kwargs: Any) -> Any:
 
 
 def _stop() -> None:
-    Module.__call__ = _plain_call  # type: ignore[method-assign]
-    del Module.__getattribute__  # type: ignore[misc]
+    kind: Any = Module
+    kind.__call__ = _plain_call
+    del kind.__getattribute__
     while _undo:
         scope, name, value = _undo.pop()
         if value is _MISSING:

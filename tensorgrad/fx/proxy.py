@@ -318,4 +318,4 @@ for _name in magic_methods:
     setattr(Proxy, f"__{_name.strip('_')}__", _operator_method(_name))
 for _name in reflectable_magic_methods:
     setattr(Proxy, f"__r{_name.strip('_')}__", _reflected_method(_name))
-Proxy.__hash__ = object.__hash__  # type: ignore[method-assign]
+Proxy.__hash__ = object.__hash__

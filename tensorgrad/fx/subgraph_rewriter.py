@@ -79,7 +79,7 @@ def replace_pattern(
 
 def _matches(graph: Graph, wanted: Graph, used: set[Node]) -> Iterator[Match]:
     """Yields the parts that look like the pattern; their nodes, but the inputs, are used only within."""
-    results = nodes_in(wanted.output_node().args)
+    results = list(nodes_in(wanted.output_node().args))
     if not results:
         return
     for node in graph.nodes:

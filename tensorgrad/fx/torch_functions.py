@@ -28,14 +28,45 @@ _COMPILED = {
 }
 # Functions of torch that PyTorch writes in Python.
 _IN_PYTHON = frozenset(
-    ["atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_tensors", "cartesian_prod", "cdist", "chain_matmul", "einsum", "meshgrid", "norm", "split", "stft", "tensordot", "unique", "unique_consecutive", "unravel_index"]
+    [
+        "atleast_1d",
+        "atleast_2d",
+        "atleast_3d",
+        "block_diag",
+        "broadcast_tensors",
+        "cartesian_prod",
+        "cdist",
+        "chain_matmul",
+        "einsum",
+        "meshgrid",
+        "norm",
+        "split",
+        "stft",
+        "tensordot",
+        "unique",
+        "unique_consecutive",
+        "unravel_index",
+    ]
 )
 # Functions of nn.functional that PyTorch implements by a method of the tensor, which is what it records.
 _BY_METHOD = frozenset(("sigmoid", "tanh"))
 _MODULES = ("", "nn.functional", "linalg", "fft", "special")
 # Functions of torch that do no arithmetic: they run, whatever they are given.
 _NOT_RECORDED = frozenset(
-    ["compile", "is_storage", "is_tensor", "load", "manual_seed", "save", "set_default_device", "set_default_dtype", "set_printoptions", "typename", "use_deterministic_algorithms", "vmap"]
+    [
+        "compile",
+        "is_storage",
+        "is_tensor",
+        "load",
+        "manual_seed",
+        "save",
+        "set_default_device",
+        "set_default_dtype",
+        "set_printoptions",
+        "typename",
+        "use_deterministic_algorithms",
+        "vmap",
+    ]
 )
 _OPTIONS = {"softmax": {"_stacklevel": 3}, "log_softmax": {"_stacklevel": 3}, "softmin": {"_stacklevel": 3}}
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorgrad
+from tensorgrad import testing
 from tensorgrad.library import definitions, operators
 from tensorgrad.tensor import Tensor, tensors_in
 
@@ -160,7 +161,7 @@ def _test_again(operator: Any, args: tuple, kwargs: dict[str, Any], close: dict)
         runs.append([*results, *(g for g in gradients if g is not None)])
     tolerances = {} if close["atol"] is None and close["rtol"] is None else close
     for a, b in zip(*runs, strict=True):
-        tensorgrad.testing.assert_close(a.detach(), b.detach(), equal_nan=True, **tolerances)
+        testing.assert_close(a.detach(), b.detach(), equal_nan=True, **tolerances)
 
 
 _TESTS: dict[str, Callable[..., None]] = {

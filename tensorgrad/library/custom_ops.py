@@ -67,8 +67,8 @@ def custom_op(
             written = {a.name for a in made._opoverload._schema.arguments if a.is_write}
             if written != set(mutates_args):
                 raise ValueError(
-                    "Attempted to create a custom op with `mutates_args={mutates_args}` and `schema={schema}. The schema "
-                    f"suggests that the op mutates {written} which is different from what was provided to us in "
+                    "Attempted to create a custom op with `mutates_args={mutates_args}` and `schema={schema}. The "
+                    f"schema suggests that the op mutates {written} which is different from what was provided to us in "
                     "`mutates_args`. Please make these consistent."
                 )
         made.register_kernel(device_types)(function)

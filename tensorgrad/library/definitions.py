@@ -10,6 +10,7 @@ from typing import Any
 
 from tensorgrad.devices import device as device_of
 from tensorgrad.library import operators
+from tensorgrad.library.dispatch_keys import name_of
 from tensorgrad.library.operators import Operator
 from tensorgrad.library.schema import parse
 
@@ -136,14 +137,14 @@ class Library:
                 f"Library.impl: {name} is an operator of PyTorch's own; register a kernel for it with "
                 "tensorgrad.ops.dispatch.OpDispatch.register"
             )
-        if fn is fallthrough_kernel:
+        if fn is fallthrough_kernel or operators.exists_as_a_row(name):  # ours bring their own rules
             return
         operator = operators.find(name)
-        key = dispatch_key or self.dispatch_key or "CompositeImplicitAutograd"
+        key = name_of(dispatch_key or self.dispatch_key) or "CompositeImplicitAutograd"
         if key in operator.kernels and not allow_override:
             raise RuntimeError(
-                f"This is not allowed since there's already a kernel registered from python overriding {name}'s behavior "
-                f"for {key} dispatch key and {self.ns} namespace."
+                f"This is not allowed since there's already a kernel registered from python overriding {name}'s "
+                f"behavior for {key} dispatch key and {self.ns} namespace."
             )
         before = operator.kernels.get(key)
         operator.kernels[key] = fn
@@ -224,7 +225,8 @@ def define(qualname: Any, schema: Any, *args: Any, lib: Library | None = None, t
         raise ValueError(f"Expected `mylib::myop`, with a namespace and a name, but got {qualname!r}")
     if not schema.strip().startswith("("):
         raise ValueError(
-            f'define(qualname, schema, ...): expected schema to look like e.g. "(Tensor x) -> Tensor" but got "{schema}"'
+            f'define(qualname, schema, ...): expected schema to look like e.g. "(Tensor x) -> Tensor" but got '
+            f'"{schema}"'
         )
     (lib or _fragment(namespace)).define(name + schema, "", tags=tags)
     return None
@@ -426,6 +428,6 @@ def register_autocast(op: Any, device_type: str, cast_inputs: Any, /, *, lib: Li
     ...     torch.ops.docs8.f(torch.ones(2)).dtype
     torch.float16
     """
-    if device_type not in ("cpu", "cuda"):
+    if device_of(device_type).type not in ("cpu", "cuda"):
         raise ValueError(f"Unknown device type: {device_type}")
     operators.find(_named(op)).autocast[device_type] = cast_inputs

@@ -124,7 +124,9 @@ class _Generated(Function):
         dims = in_dims[1:]
         args, kwargs = call.given(tensors)
         if call.operator.vmap is not None:
-            result, out_dims = call.operator.vmap(info, tuple(_put_back(_or_none(call.args), dims)), *args, **kwargs)
+            given = call.operator._schema.without_defaults(args)
+            places = tuple(_put_back(_or_none(call.args), dims))[: len(given)]
+            result, out_dims = call.operator.vmap(info, places, *given, **kwargs)
             outputs: list = []
             call.outputs = _take_out(result, outputs)
             spread: list = []
@@ -179,8 +181,8 @@ def _place(at: Any, gradient: Any, found: list[Any], operator: Any) -> None:
     elif _has_tensors(at) and gradient is not None:
         if not isinstance(gradient, list | tuple) or len(gradient) != len(at):
             raise RuntimeError(
-                f"{operator}: the gradient of a list of {len(at)} tensors must be a list of {len(at)} gradients or None, "
-                f"but got {type(gradient).__name__}"
+                f"{operator}: the gradient of a list of {len(at)} tensors must be a list of {len(at)} gradients "
+                f"or None, but got {type(gradient).__name__}"
             )
         for inner, each in zip(at, gradient, strict=True):
             _place(inner, each, found, operator)

@@ -82,8 +82,9 @@ def infer_schema(prototype_function: Callable, /, *, mutates_args: Any, op_name:
         unknown = set(mutates_args) - set(signature.parameters)
         if unknown:
             raise refuse(
-                f"{unknown} in mutates_args were not found in the custom op's signature. mutates_args should contain the "
-                "names of all args that the custom op mutates, or just the string 'unknown' if you don't know."
+                f"{unknown} in mutates_args were not found in the custom op's signature. mutates_args should "
+                "contain the names of all args that the custom op mutates, or just the string 'unknown' if you "
+                "don't know."
             )
     if signature.return_annotation is signature.empty:
         raise refuse("No return type annotation was provided. Please add one.")
@@ -127,8 +128,8 @@ def _default(value: Any, name: str, refuse: Callable) -> str:
     if isinstance(value, dtype):
         return str(value).removeprefix("torch.")
     raise refuse(
-        f"Parameter {name} has an unsupported default value type {type(value)}. Please file an issue on GitHub so we can "
-        "prioritize this."
+        f"Parameter {name} has an unsupported default value type {type(value)}. Please file an issue on "
+        "GitHub so we can prioritize this."
     )
 
 

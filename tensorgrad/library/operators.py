@@ -8,14 +8,17 @@ A call looks for modes and classes that override it, fits its arguments to the s
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
+import tensorgrad
 from tensorgrad._ops import OpOverload, OpOverloadPacket, ops
 from tensorgrad.autograd.modes import is_grad_enabled, no_grad
 from tensorgrad.dispatch import function_modes, other_classes
 from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.library import derivatives
+from tensorgrad.library.dispatch_keys import EXCLUDED, name_of
 from tensorgrad.library.schema import FunctionSchema
 from tensorgrad.system.per_thread import PerThread
 from tensorgrad.tensor import PLAIN, Tensor, tensors_in
@@ -28,7 +31,7 @@ DEFINED: dict[str, Operator] = {}  # `ns::name.overload` -> the operator
 
 
 class _Local(PerThread):
-    below: tuple = ()  # operators whose kernel for "Autograd" is running in this thread
+    below: tuple = ()  # (operator, key) of kernels for autograd and autocast that are running in this thread
 
 
 _LOCAL = _Local()
@@ -57,7 +60,7 @@ class Operator(OpOverload):
 
     def has_kernel_for_dispatch_key(self, key: Any) -> bool:
         """Whether there is a kernel of that name."""
-        return str(key) in self.kernels
+        return name_of(key) in self.kernels
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Runs the operator."""
@@ -78,15 +81,16 @@ class Operator(OpOverload):
         if self.autocast:
             args, kwargs = self._cast(args, kwargs)
         tensors = list(tensors_in((*args, *kwargs.values())))
-        of_autograd = self._autograd_kernel(tensors)
-        if of_autograd is not None and self not in _LOCAL.below:
-            before, _LOCAL.below = _LOCAL.below, (*_LOCAL.below, self)
+        outer = self._outer_kernel(tensors)
+        if outer is not None:
+            key, kernel = outer
+            before, _LOCAL.below = _LOCAL.below, (*_LOCAL.below, (self, key))
             try:
-                return of_autograd(*args, **kwargs)
+                return kernel(*self._schema.without_defaults(args), **kwargs)
             finally:
                 _LOCAL.below = before
         if IMPLICIT in self.kernels and self._kernel(tensors, implicit=False) is None:
-            return self.kernels[IMPLICIT](*args, **kwargs)
+            return self.kernels[IMPLICIT](*self._schema.without_defaults(args), **kwargs)
         own = self.custom is not None or self.backward is not None
         tracked = is_grad_enabled() and any(t.requires_grad for t in tensors)
         if (own and tracked and not self._schema.is_mutable) or (LOCAL.transforms and tensors):
@@ -110,16 +114,16 @@ class Operator(OpOverload):
             if device == "Meta":
                 raise RuntimeError(
                     f"There was no fake impl registered for {self.custom or self}. This is necessary for "
-                    f"torch.compile/export/fx tracing to work. Please use `{self._python_name()}.register_fake` to add an "
-                    "fake impl."
+                    f"torch.compile/export/fx tracing to work. Please use `{self._python_name()}.register_fake` to "
+                    "add an fake impl."
                 )
             raise NotImplementedError(
-                f"Could not run '{self.qualname}' with arguments from the '{device}' backend. This could be because the "
-                "operator doesn't exist for this backend, or was omitted during the selective/custom build process (if "
-                f"using custom build). '{self.qualname}' is only available for these backends: "
+                f"Could not run '{self.qualname}' with arguments from the '{device}' backend. This could be "
+                "because the operator doesn't exist for this backend, or was omitted during the selective/custom "
+                f"build process (if using custom build). '{self.qualname}' is only available for these backends: "
                 f"[{', '.join(sorted({*self.kernels, *(['Meta'] if self.fake else [])}))}]."
             )
-        result = kernel(*args, **kwargs)
+        result = kernel(*self._schema.without_defaults(args), **kwargs)
         if self.custom is not None:
             self._check_aliases(tensors, result)
             for argument, value in zip(self._schema.arguments, (*args, *kwargs.values()), strict=False):
@@ -141,9 +145,19 @@ class Operator(OpOverload):
         names = [key, DEFAULT, *([IMPLICIT] if implicit else [])]
         return next((self.kernels[n] for n in names if n in self.kernels and n not in self.disabled), None)
 
-    def _autograd_kernel(self, tensors: list[Tensor]) -> Callable | None:
+    def _outer_kernel(self, tensors: list[Tensor]) -> tuple[str, Callable] | None:
+        """A kernel that runs around the one for the device: for autocast, or for autograd."""
+        if not any(key.startswith("Auto") for key in self.kernels):
+            return None
         device = "CUDA" if any(t.is_cuda for t in tensors) else "CPU"
-        return self.kernels.get(f"Autograd{device}") or self.kernels.get("Autograd")
+        wanted = ["AutogradMeta"] if any(t.is_meta for t in tensors) else [f"Autograd{device}"]
+        wanted.append("Autograd")
+        if tensorgrad.is_autocast_enabled(device.lower()):
+            wanted.insert(0, f"Autocast{device}")
+        for key in wanted:
+            if key in self.kernels and key not in EXCLUDED.names and (self, key) not in _LOCAL.below:
+                return key, self.kernels[key]
+        return None
 
     def _check_aliases(self, given: list[Tensor], result: Any) -> None:
         seen = {id(t._storage) for t in given}
@@ -151,28 +165,28 @@ class Operator(OpOverload):
             if id(tensor._storage) in seen:
                 raise RuntimeError(
                     f"{self.overloadpacket.__name__} (with implementation in "
-                    f"{getattr(self._kernel(given), '__module__', '?')}): The output of this custom operator (1) must not "
-                    "also be an input to this custom operator and (2) may not alias any inputs to this custom operator "
-                    "or other returns. The most common way to trigger this error is if we have y = custom_op(x) and y "
-                    "and x are the same Tensor. Please instead return a clone of the offending output tensor(s) (e.g. "
-                    "return x.clone()) or refactor the custom operator to not return y."
+                    f"{getattr(self._kernel(given), '__module__', '?')}): The output of this custom operator (1) must "
+                    "not also be an input to this custom operator and (2) may not alias any inputs to this custom "
+                    "operator or other returns. The most common way to trigger this error is if we have y = "
+                    "custom_op(x) and y and x are the same Tensor. Please instead return a clone of the offending "
+                    "output tensor(s) (e.g. return x.clone()) or refactor the custom operator to not return y."
                 )
             seen.add(id(tensor._storage))
 
     def _cast(self, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        import tensorgrad
-
         for device, dtype in self.autocast.items():
             if tensorgrad.is_autocast_enabled(device):
-
-                def cast(value: Any) -> Any:
-                    if isinstance(value, list | tuple):
-                        return type(value)(map(cast, value))
-                    wanted = isinstance(value, Tensor) and value.is_floating_point() and value.device.type == device
-                    return value.to(dtype) if wanted else value
-
+                cast = functools.partial(_cast, device, dtype)
                 return list(map(cast, args)), {name: cast(value) for name, value in kwargs.items()}
         return args, kwargs
+
+
+def _cast(device: str, dtype: Any, value: Any) -> Any:
+    """Floating-point tensors of a device in a dtype."""
+    if isinstance(value, list | tuple):
+        return type(value)(_cast(device, dtype, item) for item in value)
+    wanted = isinstance(value, Tensor) and value.is_floating_point() and value.device.type == device
+    return value.to(dtype) if wanted else value
 
 
 def _overrides(tensor: Tensor) -> bool:

@@ -133,6 +133,11 @@ class FunctionSchema(NamedTuple):
             RuntimeError: If they do not fit, as PyTorch says it.
         """
         positional = [a for a in self.arguments if not a.kwarg_only]
+        if len(args) > len(positional) and len(positional) < len(self.arguments):
+            raise RuntimeError(
+                f"{self.name}() takes {len(positional)} positional argument(s) but {len(args)} was/were given.  "
+                f"Declaration: {self}"
+            )
         if len(args) > len(positional):
             raise RuntimeError(
                 f"{self.name}() expected at most {len(positional)} argument(s) but received {len(args)} argument(s). "
@@ -169,6 +174,19 @@ class FunctionSchema(NamedTuple):
     @property
     def _full_name(self) -> str:
         return f"{self.name}.{self.overload_name}" if self.overload_name else self.name
+
+    def without_defaults(self, args: list[Any]) -> list[Any]:
+        """Returns positional arguments without the last ones that are the defaults: what kernels are given."""
+        given = list(args)
+        while given:
+            argument = self.arguments[len(given) - 1]
+            last = given[-1]
+            if not argument.has_default or type(last) is not type(argument.default_value):
+                break
+            if last is not argument.default_value and last != argument.default_value:
+                break
+            given.pop()
+        return given
 
     def _misfit(self, argument: Argument, value: Any, position: int) -> str:
         kind = re.sub(r"^(.*)\?$", r"Optional[\1]", re.sub(r"^(\w+)\[\d*\]", r"List[\1]", argument.type))
@@ -220,8 +238,11 @@ def parse(text: str) -> FunctionSchema:
 
 
 def _closing(text: str, opening: int) -> int:
-    depth = 0
+    depth, quoted = 0, False
     for at in range(opening, len(text)):
+        quoted ^= text[at] == '"'
+        if quoted:
+            continue
         depth += {"(": 1, ")": -1}.get(text[at], 0)
         if depth == 0:
             return at
@@ -230,8 +251,11 @@ def _closing(text: str, opening: int) -> int:
 
 def _split(text: str) -> list[str]:
     """The parts between commas that are not within brackets."""
-    parts, depth, start = [], 0, 0
+    parts, depth, start, quoted = [], 0, 0, False
     for at, char in enumerate(text):
+        quoted ^= char == '"'
+        if quoted:
+            continue
         depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(char, 0)
         if char == "," and depth == 0:
             parts.append(text[start:at].strip())

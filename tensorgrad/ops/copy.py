@@ -15,6 +15,7 @@ from tensorgrad.errors import check_number
 from tensorgrad.kernels.array.rearrange import dense_like
 from tensorgrad.layouts import made_in_order, memory_strides
 from tensorgrad.ops.create import resolve_device, tensor, wrapped
+from tensorgrad.storage.sparse import CompressedArray
 from tensorgrad.storage.stubs import STORAGES, Storage, storage_class
 from tensorgrad.tensor import Tensor, wrap
 
@@ -279,6 +280,7 @@ def type(self: Tensor, dtype=None, non_blocking=False):
     """
     if dtype is None:
         prefix = "torch." if self.is_cpu else f"torch.{self.device.type}."
+        prefix += "sparse." * self.is_sparse
         return f"{prefix}{scalar_type(self)}Tensor"
     if isinstance(dtype, str):
         wanted = dtype.rpartition(".")[2].removesuffix("Tensor")
@@ -426,8 +428,12 @@ def _fill_in_place(self: Tensor, value) -> Tensor:
         value = tensor(value, dtype=self.dtype, device=self.device)
         return inplace.replace(self, _fill, (value,), {}, overlap=True)
     self._storage.bump()
+    array = self._array
     with np.errstate(all="ignore"):
-        self._storage.write(self._array, value)
+        if isinstance(array, CompressedArray):  # PyTorch fills what is stored
+            array.values[...] = value
+        else:
+            self._storage.write(array, value)
     return self
 
 
@@ -442,6 +448,10 @@ def zero_(self: Tensor) -> Tensor:
     >>> x
     tensor([0., 2.])
     """
+    if isinstance(self._array, CompressedArray) and not self.requires_grad:  # then it stores nothing
+        self._storage.bump()
+        self._array.take(self._array.zeros())
+        return self
     return _fill_in_place(self, 0)
 
 

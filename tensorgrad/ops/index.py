@@ -14,7 +14,7 @@ import numpy as np
 from tensorgrad import dtypes
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.dispatch import inplace
-from tensorgrad.dispatch.batched import BatchedArray
+from tensorgrad.dispatch.batched import BatchedArray, whole
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dispatch.switches import SLOW
@@ -107,7 +107,9 @@ def _put_in_batch(input, indices, values, pattern, accumulate, size, mapped, map
 
 def _put_back_in_batch(g, indices, pattern, shape, size, mapped, mapped_indices):
     zeros = g.new_zeros((size, *shape))
-    return _put_in_batch(zeros, indices, g, pattern, True, size, {"input", *({"values"} if "g" in mapped else ())}, mapped_indices)
+    return _put_in_batch(
+        zeros, indices, g, pattern, True, size, {"input", *({"values"} if "g" in mapped else ())}, mapped_indices
+    )
 
 
 _index = op("index(input, indices: tensors, pattern: any)", "advanced.index", linear="input", where=(),
@@ -559,6 +561,21 @@ def index_put_(self: Tensor, indices, values: Tensor, accumulate: bool = False) 
 # --- nonzero elements ------------------------------------------------------------------------------------------------
 
 
+def _first_nonzero(input: Tensor, size: int, fill_value: int) -> Tensor:
+    """The coordinates of the first nonzero elements of each sample of a batch (vmap)."""
+    shape, flat = input._array.shape, input.reshape(-1) != 0
+    places = (~flat).to(dtypes.int64).argsort(stable=True)[:size]
+    found = arange(len(places), device=input.device) < flat.sum()
+    columns, rest = [], places
+    for n in reversed(shape):
+        columns.insert(0, (rest % max(n, 1)).where(found, fill_value))
+        rest = rest // max(n, 1)
+    rows = input.new_full((size, len(shape)), fill_value, dtype=dtypes.int64)
+    for d, column in enumerate(columns):
+        rows[: len(places), d] = column
+    return rows
+
+
 @composite()
 def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out=None) -> Tensor:
     """Returns the indices of nonzero elements as exactly `size` rows, truncated or padded with `fill_value`.
@@ -581,6 +598,8 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out=None) 
         )
     if input.is_meta:
         rows = input.new_empty((size, input.ndim), dtype=dtypes.int64)
+    elif whole(input) is not input:
+        rows = _first_nonzero(input, size, fill_value)
     else:
         found = _nonzero(input)[:size]
         rows = found.new_full((size, input.ndim), fill_value)

@@ -159,8 +159,6 @@ def stack(tensors, dim: int = 0, *, out=None) -> Tensor:
     return _stack(_listed(tensors), dim, out=out)
 
 
-
-
 # --- by direction ----------------------------------------------------------------------------------------------------
 
 
@@ -170,6 +168,8 @@ def _at_least(x: Tensor, ndim: int) -> Tensor:
     if have >= ndim:
         return x
     shape = x._array.shape
+    if ndim == 2 and have:
+        return x.unsqueeze(0)
     if ndim == 3 and have:
         return x.unsqueeze(-1) if have == 2 else x.unsqueeze(0).unsqueeze(-1)
     return x.reshape((1,) * (ndim - have) + shape)

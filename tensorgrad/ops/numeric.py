@@ -6,6 +6,7 @@ import warnings
 from operator import index as as_int
 
 from tensorgrad import dtypes
+from tensorgrad.dispatch.batched import whole
 from tensorgrad.dispatch.kinds import composite, op, reduction
 from tensorgrad.dispatch.no_derivative import no_derivative
 from tensorgrad.dispatch.out import store_out
@@ -252,7 +253,7 @@ def _check_weights(name: str, weights: Tensor, observations: int, kind: str, fit
             f"cov(): expected {name} to have the same numel as there are observations in the input but got "
             f"{weights.numel()} != {observations}"
         )
-    if not weights.is_meta and bool((weights < 0).any()):
+    if not weights.is_meta and bool((whole(weights) < 0).any()):
         raise RuntimeError(f"cov(): {name} cannot be negative")
 
 

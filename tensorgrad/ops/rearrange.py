@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 from tensorgrad import dtypes
+from tensorgrad.dispatch.batched import whole
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
@@ -212,6 +213,23 @@ def repeat_interleave(input: Tensor, repeats=None, dim: int | None = None, *, ou
     return input.index_select(dim, _repeated_indices(counts, n, output_size))
 
 
+def _indices_of_each(repeats: Tensor, output_size) -> Tensor:
+    """The indices for each sample of a batch (vmap), of which all need to have as many."""
+    every = whole(repeats)
+    if every.numel() and int(every.min()) < 0:
+        raise RuntimeError("repeats can not be negative")
+    totals = every.sum(-1)
+    count = int(totals.reshape(-1)[0]) if output_size is None else output_size
+    if not bool((totals == count).all()):
+        raise RuntimeError(
+            "vmap: We do not support batching operators that can output dynamic shape. Attempted to vmap over "
+            "repeat_interleave with repeats that add up to different numbers for the samples."
+        )
+    from tensorgrad.ops.sort import searchsorted
+
+    return searchsorted(repeats.cumsum(0), arange(count, device=repeats.device), right=True).to(repeats.dtype)
+
+
 def _repeated_indices(repeats: Tensor, n: int, output_size) -> Tensor:
     array = repeats._array
     if array.dtype.name not in ("int32", "int64"):
@@ -222,6 +240,8 @@ def _repeated_indices(repeats: Tensor, n: int, output_size) -> Tensor:
         if output_size is None:
             raise RuntimeError("cannot repeat_interleave a meta tensor without output_size")
         return repeats.new_empty(output_size)
+    if whole(repeats) is not repeats:
+        return _indices_of_each(repeats, output_size)
     host = repeats._storage.to_host(array)
     if host.size and int(host.min()) < 0:
         raise RuntimeError("repeats can not be negative")

@@ -199,10 +199,22 @@ amin = reduction("amin(input, dim: dims = None, keepdim: bool = False)", "reduce
                  doc="The minimum over `dim`; ties split the gradient evenly.")  # fmt: skip
 _scalar: dict[str, Any] = {"where": "", "shape": lambda x, *rest: ((), x.dtype)}
 _max_all = op(
-    "max_all(input)", "reduce.max_all", batch=lambda input: amax(input.reshape(input.shape[0], -1), 1), input=tie_of_all, jvp=tangent_of_ties, backward_name="MaxBackward1", **_scalar
+    "max_all(input)",
+    "reduce.max_all",
+    batch=lambda input: amax(input.reshape(input.shape[0], -1), 1),
+    input=tie_of_all,
+    jvp=tangent_of_ties,
+    backward_name="MaxBackward1",
+    **_scalar,
 )
 _min_all = op(
-    "min_all(input)", "reduce.min_all", batch=lambda input: amin(input.reshape(input.shape[0], -1), 1), input=tie_of_all, jvp=tangent_of_ties, backward_name="MinBackward1", **_scalar
+    "min_all(input)",
+    "reduce.min_all",
+    batch=lambda input: amin(input.reshape(input.shape[0], -1), 1),
+    input=tie_of_all,
+    jvp=tangent_of_ties,
+    backward_name="MinBackward1",
+    **_scalar,
 )
 _extreme_dim = reduction(
     "extreme_dim(input, dim: int, keepdim: bool, name: str)", "reduce.extreme_with_index", where=(),
@@ -210,7 +222,16 @@ _extreme_dim = reduction(
     input=lambda g, indices, input_shape, dim, keepdim: place(g, indices, input_shape, dim, not keepdim, False),
     jvp=lambda input_t, indices, dim, keepdim: pick(input_t, indices, dim, not keepdim),
 )  # fmt: skip
+def _arg_extreme_in_batch(input, dim, keepdim, name, size):
+    ndim = input.ndim - 1
+    if dim is None or not ndim:  # the index into all elements
+        found = _arg_extreme(input.reshape(size, -1), 1, False, name)
+        return found.reshape(size, *(1,) * ndim) if keepdim else found
+    return _arg_extreme(input, dim + 1, keepdim, name)
+
+
 _arg_extreme = reduction("arg_extreme(input, dim: dims, keepdim: bool, name: str)", "reduce.arg_extreme", where=(),
+                         batch=_arg_extreme_in_batch,
                          prepare=lambda x, dim, keepdim, name: (x, wrap_dim(dim, x.ndim), keepdim, name))  # fmt: skip
 
 Max, Min = return_type("max", "values", "indices"), return_type("min", "values", "indices")
@@ -525,6 +546,17 @@ def vector_norm(input: Tensor, ord=2, dim=None, keepdim: bool = False, *, dtype=
         raise TypeError("linalg_vector_norm(): argument 'ord' (position 2) must be Number, not str")
     # `()` also means all dimensions, but unlike None it makes the op check its arguments
     return _vector_norm(input, float(ord), () if dim is None else dim, keepdim, dtype, out=out)
+
+
+@composite("function")
+def native_norm(input: Tensor, p=2, dim=None, keepdim: bool = False, dtype=None) -> Tensor:
+    """An old name of `torch.norm`, for sparse tensors.
+
+    >>> import tensorgrad as torch
+    >>> torch.native_norm(torch.tensor([3.0, 4.0]).to_sparse())
+    tensor(5.)
+    """
+    return norm(input, p, dim, keepdim, dtype=dtype)
 
 
 @composite()

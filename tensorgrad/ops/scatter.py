@@ -8,6 +8,7 @@ from operator import index as as_int
 import numpy as np
 
 from tensorgrad import dtypes
+from tensorgrad.dispatch.batched import BatchedArray, whole
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dispatch.promotion import plain_number
@@ -81,6 +82,7 @@ def _check_scatter(x, dim, index, src, *rest):
 
 
 # --- gather and scatter ----------------------------------------------------------------------------------------------
+
 
 def _gather_in_batch(input, dim, index, size, mapped):
     made = _gather(_rows(input, "input" in mapped, size), dim + 1, _rows(index, "index" in mapped, size))
@@ -551,6 +553,7 @@ def _flat_index(name: str, input: Tensor, index: Tensor) -> Tensor:
         raise IndexError(f"{name}(): tried to take from an empty tensor")
     if index.is_meta:
         return index
+    array = whole(index)._array
     if input._storage.guard(checks_itself)(input._storage.xp, array, -n, n, 0):
         return index + (index < 0) * n
     low, high = int(array.min()), int(array.max())
@@ -622,7 +625,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
         )
     dim = wrap_dim(dim, ndim)
     a, b = input._array.shape, indices._array.shape
-    if not indices.is_meta and indices._array.size and int(indices.min()) < 0:
+    if not indices.is_meta and indices._array.size and int(whole(indices).min()) < 0:
         indices = indices + (indices < 0) * a[dim]  # count from the end
     if a[:dim] != b[:dim] or a[dim + 1 :] != b[dim + 1 :]:
         common = shapes._broadcast_two((*a[:dim], 1, *a[dim + 1 :]), (*b[:dim], 1, *b[dim + 1 :]))
@@ -721,7 +724,10 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 
 
 def _replaced(input: Tensor, src: Tensor, view) -> Tensor:
-    out = input.clone(memory_format="contiguous") if not input._array.flags.c_contiguous else input.clone()
+    if src._array.__class__ is BatchedArray:  # one copy for each sample
+        out = input.masked_fill(src.new_zeros(input._array.shape, dtype=dtypes.bool), 0)
+    else:
+        out = input.clone(memory_format="contiguous") if not input._array.flags.c_contiguous else input.clone()
     part = view(out)
     if part._array.shape != src._array.shape:
         raise RuntimeError(

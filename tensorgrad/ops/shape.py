@@ -136,7 +136,7 @@ select_at, slice_at, new_axes_at = (
 
 def _placed_in_batch(g, shape, shown, args):
     whole = g.new_zeros((g._array.shape[0], *shape))
-    whole, args = shifted(shown.op.name, whole, shape, args)
+    _, whole, args = shifted(shown.op.name, whole, shape, args)
     return place(g, whole._array.shape, shown, args)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tensorgrad import dtypes
+from tensorgrad.dispatch.batched import whole
 from tensorgrad.dispatch.kinds import composite, op, reduction
 from tensorgrad.dispatch.no_derivative import no_derivative, not_implemented
 from tensorgrad.dispatch.out import store_out
@@ -247,7 +248,7 @@ def _check_quantile(name, input, q, interpolation):
         raise RuntimeError(
             f"{name}() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}"
         )
-    if q.numel() and not q.is_meta and not bool(((q >= 0) & (q <= 1)).all()):
+    if q.numel() and not q.is_meta and not bool(whole((q >= 0) & (q <= 1)).all()):
         raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
     return q
 
@@ -293,6 +294,7 @@ def _at_rank(values: Tensor, rank: Tensor, interpolation: str) -> Tensor:
 
 
 # --- search --------------------------------------------------------------------------------------------------------
+
 
 def _searched_in_batch(boundaries, input, sorter, right, size, mapped):
     """Each sample's numbers in its own sequence, or all of them in the one that they share."""
@@ -475,7 +477,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         raise NotImplementedError(f"\"bincount_cpu\" not implemented for '{scalar_type(input)}'")
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
-    if input.ndim != 1 or (input.numel() and not input.is_meta and int(input.min()) < 0):
+    if input.ndim != 1 or (input.numel() and not input.is_meta and int(whole(input).min()) < 0):
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     if weights is not None and weights._array.shape != input._array.shape:
         raise RuntimeError("weights should be 1-d and have the same length as input")
@@ -513,6 +515,16 @@ _histogram = op("histogram_(input, edges, weight=None, density: bool = False)", 
                 shape=lambda x, edges, weight, density: ((edges.shape[0] - 1,), x.dtype))  # fmt: skip
 
 
+def _histogram_of_each(input: Tensor, bins: int, weight: Tensor | None, density: bool) -> tuple:
+    """The histogram between the extremes of `input`, as tensors."""
+    from tensorgrad.ops.create import linspace
+
+    low, high = input.min(), input.max()
+    apart = (low == high) * 0.5
+    edges = linspace(low - apart, high + apart, bins + 1, dtype=input.dtype)
+    return Histogram((_histogram(input, edges, weight, density), edges))
+
+
 @composite()
 def histogram(input: Tensor, bins, *, range=None, weight: Tensor | None = None, density: bool = False, out=None):
     """Counts the elements, or sums their `weight`, in each of `bins`.
@@ -532,6 +544,8 @@ def histogram(input: Tensor, bins, *, range=None, weight: Tensor | None = None, 
         _check_histogram(input, bins)
         if range is None:
             known = input.numel() and not input.is_meta
+            if known and whole(input) is not input:  # other edges for each sample of a batch
+                return _histogram_of_each(input, bins, weight, density)
             low, high = (float(input.min()), float(input.max())) if known else (0.0, 0.0)
         else:
             low, high = range

@@ -57,7 +57,7 @@ def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1.0, alpha: An
     if not _sparse(mat1):
         return matmul.addmm(mat, mat1, mat2, beta=beta, alpha=alpha)
     product = mm(mat1, mat2)
-    return mat * beta + (product if alpha == 1 else product * alpha)
+    return (mat if beta == 1 else mat * beta) + (product if alpha == 1 else product * alpha)
 
 
 def sampled_addmm(
@@ -122,6 +122,8 @@ def spdiags(diagonals: Tensor, offsets: Tensor, shape: tuple[int, int], layout: 
     steps = offsets._array.reshape(-1)
     if steps.dtype.name != "int64":
         raise RuntimeError(f"Offset Tensor must have dtype Long but got {scalar_type(offsets.dtype)}")
+    if offsets.dim() > 1:
+        raise RuntimeError("Offsets must be scalar or vector")
     rows = diagonals if diagonals.dim() == 2 else diagonals.reshape(1, -1)
     if diagonals.dim() > 2:
         raise RuntimeError("Diagonals must be vector or matrix")

@@ -243,5 +243,5 @@ def storage_class(device: devices.device) -> type[Storage]:
     if found is None and device.type in LOADERS:
         return LOADERS[device.type]()
     if found is None:
-        raise RuntimeError(f"no storage is registered for device '{device}'")
+        raise RuntimeError(f"PyTorch is not linked with support for {device.type} devices")
     return found

@@ -432,6 +432,29 @@ def not_a_member():
 
 
 @own
+def groups_that_only_their_members_make():
+    if rank:
+        rest = dist.new_group(list(range(1, size)), use_local_synchronization=True)
+        halves = dist.split_group(rest, [[0], list(range(1, size - 1))] if size > 2 else [[0]])
+        x = torch.ones(1)
+        dist.all_reduce(x, group=rest)
+        assert x.item() == size - 1 and dist.get_world_size(halves) == 1
+    for _ in range(2):  # the others have made as many since: all still find each other
+        parts = dist.split_group(split_ranks=[[size - 1, 0]])
+        assert (parts is None) == (rank not in (0, size - 1))
+        if parts is not None:
+            y = torch.ones(1)
+            dist.all_reduce(y, group=parts)
+            assert y.item() == 2 and dist.get_process_group_ranks(parts) == [0, size - 1]
+    every = dist.new_group(list(range(size)))
+    z = torch.ones(1)
+    dist.all_reduce(z, group=every)
+    assert z.item() == size
+    for wrong in (None, [[]], [[0, 0]], [[0], [0]], [[size]]):
+        assert fails(lambda wrong=wrong: dist.split_group(split_ranks=wrong))[0] == "ValueError"
+
+
+@own
 def coalesced():
     a, b = torch.ones(2), torch.ones(3)
     dist.all_reduce_coalesced([a, b])

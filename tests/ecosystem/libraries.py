@@ -52,12 +52,155 @@ class Library:
     gaps: tuple[str, ...] = ()
 
 
+# Of transformers' own tests: what downloads models, needs a GPU, or compiles.
+_TRANSFORMERS_LEFT_OUT = {
+    "*IntegrationTest*": "downloads models",
+    "*test_*compile*": "torch.compile and torch.export capture programs; tensorgrad's returns the function",
+    "*test_*export*": "torch.compile and torch.export capture programs; tensorgrad's returns the function",
+    "*test_*flash*": "needs a GPU",
+    "*test_*flex*": "compiles",
+    "*test_*tensor_parallel*": "starts processes of torch's own launcher",
+    "*test_*tp_*": "starts processes of torch's own launcher",
+    "*test_pipeline_*": "downloads tokenizers",
+    "*test_training_overfit*": "takes minutes",
+}
+_TRANSFORMERS_MODELS = (
+    "albert", "bart", "beit", "bert", "blip", "bloom", "clip", "codegen", "convnext", "convnextv2", "deberta",
+    "deberta_v2", "deit", "detr", "dinov2", "distilbert", "dpt", "electra", "falcon", "gemma", "gemma2", "gpt2",
+    "gpt_bigcode", "gpt_neo", "gpt_neox", "gptj", "granite", "hubert", "layoutlm", "llama", "longformer", "mamba",
+    "marian", "mbart", "mistral", "mixtral", "mobilebert", "modernbert", "mpnet", "mt5", "olmo", "opt", "pegasus",
+    "phi", "phi3", "qwen2", "qwen3", "regnet", "resnet", "roberta", "roformer", "segformer", "siglip",
+    "speech_to_text", "squeezebert", "stablelm", "starcoder2", "swin", "swinv2", "t5", "vit", "wav2vec2", "whisper",
+    "xlnet", "yolos",
+)  # fmt: skip
+
 LIBRARIES = (
+    Library(
+        "accelerate",
+        requirements=("accelerate",),
+        imports=("accelerate",),
+        programs=("accelerate_loop",),
+        own=OwnTests(
+            "huggingface/accelerate",
+            tests=tuple(
+                f"tests/test_{name}.py"
+                for name in (
+                    "accelerator",
+                    "big_modeling",
+                    "cpu",
+                    "data_loader",
+                    "grad_sync",
+                    "hooks",
+                    "kwargs_handlers",
+                    "logging",
+                    "memory_utils",
+                    "modeling_utils",
+                    "offload",
+                    "optimizer",
+                    "scheduler",
+                    "state_checkpointing",
+                    "utils",
+                )
+            ),
+            requirements=("accelerate==1.14.0", "parameterized", "transformers", "torchdata", "evaluate"),
+            left_out={"*multi_*": "needs several GPUs", "*test_*dynamo*": "compiles", "*test_*compil*": "compiles"},
+        ),
+        quick=True,
+    ),
+    Library(
+        "diffusers",
+        requirements=("diffusers", "transformers"),
+        imports=("diffusers", "diffusers.models", "diffusers.schedulers"),
+        programs=("diffusers_models",),
+        own=OwnTests(
+            "huggingface/diffusers",
+            tests=(
+                "tests/schedulers",
+                "tests/models/unets/test_models_unet_2d.py",
+                "tests/models/unets/test_models_unet_2d_condition.py",
+                "tests/models/autoencoders/test_models_autoencoder_kl.py",
+                "tests/others/test_ema.py",
+                "tests/others/test_training.py",
+                "tests/others/test_config.py",
+            ),
+            requirements=("diffusers==0.40.0", "parameterized", "accelerate", "torchsde"),
+            left_out={
+                "*compile*": "compiles",
+                "*Integration*": "downloads models",
+                "*lora*": "needs peft's main branch",
+            },
+        ),
+        quick=True,
+    ),
     Library(
         "einops",
         requirements=("einops",),
         imports=("einops", "einops.layers.torch"),
         programs=("einops_layers",),
+        quick=True,
+    ),
+    Library(
+        "peft",
+        requirements=("peft", "jinja2"),
+        imports=("peft",),
+        programs=("peft_lora",),
+        own=OwnTests(
+            "huggingface/peft",
+            tests=(
+                "tests/test_bufferdict.py",
+                "tests/test_config.py",
+                "tests/test_custom_models.py",
+                "tests/test_helpers.py",
+                "tests/test_initialization.py",
+                "tests/test_low_level_api.py",
+                "tests/test_mixed.py",
+                "tests/test_trainable_tokens.py",
+                "tests/test_tuners_utils.py",
+            ),
+            requirements=("peft==0.20.0", "parameterized", "datasets", "scipy"),
+        ),
+        quick=True,
+        gaps=("save_pretrained needs the package jinja2, which usually comes with torch",),
+    ),
+    Library(
+        "safetensors",
+        requirements=("safetensors",),
+        imports=("safetensors", "safetensors.torch"),
+        programs=("safetensors_files",),
+        own=OwnTests(
+            "huggingface/safetensors",
+            tests=tuple(
+                f"bindings/python/tests/test_{name}.py"
+                for name in ("handle", "multithreaded", "pt_comparison", "pt_model", "simple", "threadable")
+            ),
+            requirements=("h5py", "huggingface_hub"),
+        ),
+        quick=True,
+    ),
+    Library(
+        "sentence-transformers",
+        requirements=("sentence-transformers",),
+        imports=("sentence_transformers",),
+        programs=("sentence_transformers_embed",),
+        quick=True,
+    ),
+    Library(
+        "transformers",
+        requirements=("transformers", "accelerate", "pillow"),
+        imports=("transformers", "transformers.trainer", "transformers.pipelines"),
+        programs=(
+            "transformers_decoders",
+            "transformers_encoders",
+            "transformers_pipelines",
+            "transformers_trainer",
+            "transformers_vision_audio",
+        ),
+        own=OwnTests(
+            "huggingface/transformers",
+            tests=tuple(f"tests/models/{name}/test_modeling_{name}.py" for name in _TRANSFORMERS_MODELS),
+            requirements=("transformers==5.4.0", "parameterized", "sentencepiece", "scipy", "pytest-env", "requests"),
+            left_out=_TRANSFORMERS_LEFT_OUT,
+        ),
         quick=True,
     ),
 )

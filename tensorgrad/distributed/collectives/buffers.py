@@ -5,7 +5,7 @@ They are NumPy's; or, in a group whose GPUs communicate by NCCL, those of tensor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from tensorgrad.distributed.group import ProcessGroup
 from tensorgrad.storage import STORAGES
 
-__all__ = ["apart", "as_bytes", "concatenated", "copy_to", "empty", "flat", "store", "store_each", "target"]
+__all__ = ["apart", "at_home", "as_bytes", "concatenated", "copy_to", "empty", "flat", "store", "store_each", "target"]
 
 
 def _sendable(array: Any, group: ProcessGroup) -> Any:
@@ -23,13 +23,22 @@ def _sendable(array: Any, group: ProcessGroup) -> Any:
     return STORAGES[array.__class__].to_host(array)
 
 
-def _contiguous(array: Any) -> Any:
-    return array if array.flags.c_contiguous else STORAGES[array.__class__].xp.ascontiguousarray(array)
+def at_home(function: Callable[..., Any], array: Any, *arguments: Any) -> Any:
+    """Calls a function of an array on the GPU that holds it."""
+    if array.__class__ is np.ndarray:
+        return function(array, *arguments)
+    return STORAGES[array.__class__].guard(function)(array, *arguments)
+
+
+def _flattened(array: Any) -> Any:
+    if not array.flags.c_contiguous:
+        array = STORAGES[array.__class__].xp.ascontiguousarray(array)
+    return array.reshape(-1)
 
 
 def flat(tensor: Any, group: ProcessGroup) -> Any:
     """The values of a tensor as a contiguous array of one dimension; its own memory where that is possible."""
-    return _contiguous(_sendable(tensor._array, group)).reshape(-1)
+    return at_home(_flattened, _sendable(tensor._array, group))
 
 
 def target(tensor: Any, group: ProcessGroup) -> Any:
@@ -39,14 +48,18 @@ def target(tensor: Any, group: ProcessGroup) -> Any:
         if array.flags.c_contiguous and array.flags.writeable and array.flags.aligned:
             return array.reshape(-1)
     elif group.communicates_from(array):
-        return array.reshape(-1) if array.flags.c_contiguous else empty((array.size,), array)
+        return at_home(_flattened, array) if array.flags.c_contiguous else empty((array.size,), array)
     return np.empty(array.size, array.dtype)
 
 
 def copy_to(values: Any, tensor: Any, group: ProcessGroup) -> None:
     """Copies the values of a tensor into its `target`, unless they are there."""
     if tensor._array.__class__ is not values.__class__ or not _same_memory(tensor._array, values):
-        values[...] = _sendable(tensor._array, group).reshape(-1)
+        at_home(_write, values, flat(tensor, group))
+
+
+def _write(values: Any, new: Any) -> None:
+    values[...] = new
 
 
 def empty(shape: tuple[int, ...], like: Any) -> Any:
@@ -66,11 +79,15 @@ def store(tensor: Any, values: Any) -> None:
     storage = STORAGES[array.__class__]
     if values.dtype != array.dtype:
         cast = STORAGES[values.__class__].cast
-        values = values.view(np.bool_) if array.dtype.kind == "b" else cast(values, array.dtype)
-    values = values.reshape(array.shape)
+        values = at_home(_as_bools, values) if array.dtype.kind == "b" else cast(values, array.dtype)
+    values = at_home(lambda given: given.reshape(array.shape), values)
     if array.__class__ is not values.__class__:
         values = storage.from_host(values, storage.device_of(array))
     storage.write(array, values)
+
+
+def _as_bools(values: Any) -> Any:
+    return values.view(np.bool_)
 
 
 def store_each(tensors: Sequence[Any], rows: Sequence[Any]) -> None:
@@ -92,14 +109,19 @@ def apart(given: Any, received: Any) -> Any:
     """A flat array, or a copy of it if it overlaps another one."""
     first, second = _address(given), _address(received)
     overlap = given.nbytes and first < second + received.nbytes and second < first + given.nbytes
-    return given.copy() if overlap and given.__class__ is received.__class__ else given
+    return STORAGES[given.__class__].copy(given) if overlap and given.__class__ is received.__class__ else given
 
 
 def as_bytes(array: Any) -> Any:
     """A flat array's memory as bytes: what is only moved needs no type."""
+    return at_home(_as_uint8, array)
+
+
+def _as_uint8(array: Any) -> Any:
     return array.view(np.uint8)
 
 
 def concatenated(arrays: Sequence[Any]) -> Any:
     """Flat arrays behind each other, as a new one."""
-    return STORAGES[arrays[0].__class__].xp.concatenate(arrays)
+    xp = STORAGES[arrays[0].__class__].xp
+    return at_home(lambda *parts: xp.concatenate(parts), *arrays)

@@ -19,7 +19,12 @@ def _reduction(tensor: Any, op: Any, group: ProcessGroup) -> tuple[Any, str, Any
     """An array that may be reduced in place: the tensor's own memory, or a copy in a dtype that can be added."""
     array = buffers.target(tensor, group)
     buffers.copy_to(array, tensor, group)
-    return prepared(array, op, group.size())
+    return _prepared(array, op, group)
+
+
+def _prepared(array: Any, op: Any, group: ProcessGroup) -> tuple[Any, str, Any]:
+    array, name, finish = buffers.at_home(prepared, array, op, group.size())
+    return array, name, lambda result: buffers.at_home(finish, result)
 
 
 def all_reduce(
@@ -206,7 +211,7 @@ def reduce_scatter(
 def _reduce_scatter(
     output: Any, given: Any, counts: list[int], op: Any, group: ProcessGroup, async_op: bool
 ) -> Work | None:
-    array, name, finish = prepared(given, op, group.size())
+    array, name, finish = _prepared(given, op, group)
     received = buffers.empty((counts[group.rank()],), array)
     return begin(
         group,

@@ -13,6 +13,7 @@ import tensorgrad as torch
 from tensorgrad.distributed.grad_bucket import BuiltinCommHookType
 from tensorgrad.distributed.group import GroupMember, default_group
 from tensorgrad.distributed.utils import (
+    _apply_to_tensors,
     _sync_module_states,
     _sync_params_and_buffers,
     _verify_param_shape_across_processes,
@@ -47,7 +48,7 @@ class DistributedDataParallel(Module, UnevenInputs):
 
     Args:
         module: the model, stored as the attribute `module`.
-        device_ids, output_device: for one CUDA device; None otherwise.
+        device_ids, output_device: for one CUDA device, to which inputs are moved; None otherwise.
         dim: stored, but not used.
         broadcast_buffers: whether buffers are sent from rank 0 at the start and before each forward pass.
         init_sync: whether to compare shapes and send rank 0's weights at the start.
@@ -314,6 +315,8 @@ class DistributedDataParallel(Module, UnevenInputs):
         if torch.is_grad_enabled():
             self.reducer.rebuild()
         self._send_buffers()
+        if self.device_ids:
+            inputs, kwargs = _apply_to_tensors(lambda tensor: tensor.to(self.device), (inputs, kwargs))
         output = self.module(*inputs, **kwargs)
         self.require_forward_param_sync = torch.is_grad_enabled() and self.require_backward_grad_sync
         if self.require_forward_param_sync:

@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from tensorgrad import dtypes
+from tensorgrad.dispatch.batched import whole
 from tensorgrad.dispatch.kernel_errors import unsupported
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
@@ -59,7 +60,7 @@ def real_dtype(dtype):
 
 def _det_gradient(g, input, out):
     factor = _matrices(g)
-    if not input.is_meta and not bool((out != 0).all()):  # singular: there is no inverse, but the cofactors exist
+    if not input.is_meta and not bool((whole(out) != 0).all()):  # singular: there is no inverse, but the cofactors exist
         return factor * adjoint(_adjugate(input))
     return factor * adjoint(_matrices(out) * inv(input))
 
@@ -197,6 +198,7 @@ def failure(info: Tensor) -> tuple[str, int] | None:
     """Returns the first matrix that `info` reports as failed, as named in messages, and its flag; None if none did."""
     if info.is_meta:
         return None
+    info = whole(info)
     found = info._storage.to_host(info._array)
     if not found.any():
         return None

@@ -106,6 +106,7 @@ def _sum_of_batch(input, product, beta, alpha, mapped):
         return product.expand(input._array.shape[0], *product._array.shape) if mapped == {"input"} else product
     return product + (input if beta == 1 else input * beta)
 
+
 matmul = op(
     "matmul(input, other)",
     "matmul.matmul",

@@ -91,7 +91,9 @@ def _on_batch(row, input, weight, bias, settings, groups, size, mapped, transpos
     """A convolution on values with a batch: with one weight, samples are more images; else each is a group."""
     if "weight" not in mapped:
         added = "bias" in mapped
-        made = row(input.flatten(0, 1) if "input" in mapped else input, weight, None if added else bias, *settings, groups)
+        made = row(
+            input.flatten(0, 1) if "input" in mapped else input, weight, None if added else bias, *settings, groups
+        )
         if "input" in mapped:
             made = made.unflatten(0, (size, input.shape[1]))
         return made + bias.reshape(size, 1, -1, *(1,) * (weight.ndim - 2)) if added else made
@@ -106,15 +108,11 @@ def _on_batch(row, input, weight, bias, settings, groups, size, mapped, transpos
 
 def _grad_input_of_batch(grad, weight, shape, stride, padding, dilation, groups, size, mapped):
     if "weight" not in mapped:
-        made = _grad_input(
-            grad.flatten(0, 1), weight, (size * shape[0], *shape[1:]), stride, padding, dilation, groups
-        )
+        made = _grad_input(grad.flatten(0, 1), weight, (size * shape[0], *shape[1:]), stride, padding, dilation, groups)
         return made.unflatten(0, (size, shape[0]))
     beside = _side_by_side(grad, "grad" in mapped, size)
     shape = (shape[0], size * shape[1], *shape[2:])
-    return _apart(
-        _grad_input(beside, weight.flatten(0, 1), shape, stride, padding, dilation, groups * size), size
-    )
+    return _apart(_grad_input(beside, weight.flatten(0, 1), shape, stride, padding, dilation, groups * size), size)
 
 
 def _grad_weight_of_batch(grad, input, shape, stride, padding, dilation, groups, size, mapped):

@@ -6,6 +6,7 @@ import numpy as np
 
 from tensorgrad.autograd.graph import legacy_type_name
 from tensorgrad.autograd.modes import no_grad
+from tensorgrad.dispatch.batched import whole
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dtypes import I64
 from tensorgrad.kernels.array.index import extremes
@@ -32,11 +33,12 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
             raise RuntimeError("Can not infer total number of classes from empty tensor.")
         return tensor.new_zeros((*array.shape, num_classes))
     if not tensor.is_meta:
-        low, high = extremes(np, tensor._storage.to_host(array))
+        values = whole(tensor)
+        low, high = extremes(np, values._storage.to_host(values._array))
         if low < 0:
             raise RuntimeError("Class values must be non-negative.")
         if num_classes == -1:
-            num_classes = high + 1
+            num_classes = (high if values is tensor else int(tensor.max())) + 1
         if high >= num_classes:
             raise RuntimeError("Class values must be smaller than num_classes.")
     return _one_hot(tensor, num_classes)
@@ -73,8 +75,11 @@ def _rows_of_batch(weight, indices, size, mapped):
     if "weight" not in mapped:
         return embedding_row(weight, indices, -1, False)
     if "indices" not in mapped:  # the same rows of every sample
-        return weight.index_select(1, indices.reshape(-1)).unflatten(1, indices.shape) if indices.ndim else (
-            weight.index_select(1, indices.reshape(1)).squeeze(1))
+        return (
+            weight.index_select(1, indices.reshape(-1)).unflatten(1, indices.shape)
+            if indices.ndim
+            else (weight.index_select(1, indices.reshape(1)).squeeze(1))
+        )
     return embedding_row(weight.flatten(0, 1), _shifted(indices, weight.shape[1], size, True), -1, False)
 
 

@@ -6,13 +6,14 @@ import numpy as np
 
 from tensorgrad.autograd.graph import legacy_type_name
 from tensorgrad.autograd.modes import no_grad
+from tensorgrad.dispatch.batched import whole
+from tensorgrad.dispatch.batching import in_loop
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dtypes import F32, I64
 from tensorgrad.errors import warn
 from tensorgrad.kernels.array.index import extremes
 from tensorgrad.ops.nn.bag import bag_argmax, bag_numbers, bag_sum, lookup, lookup_max
 from tensorgrad.ops.nn.embedding import check_indices, embedding_renorm_, looked_up
-from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor
 
 _MODES = ("sum", "mean", "max")
@@ -40,6 +41,11 @@ def _torch_embedding_bag(
         if tensor.ndim not in ndims:
             allowed = " or ".join(f"{n}D" for n in ndims)
             raise RuntimeError(f"{what} has to be a {allowed} Tensor, but got Tensor of dimension {tensor.ndim}")
+    if any(whole(t) is not t for t in (indices, offsets)):  # which indices count depends on their values
+        return in_loop("embedding_bag", _torch_embedding_bag, (
+            weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset,
+            padding_idx,
+        ))  # fmt: skip
     indices = indices.reshape(-1)
     padding_idx = _check_bags(weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding_idx)
     count = offsets._array.shape[0] - include_last_offset
@@ -115,7 +121,7 @@ def embedding_bag(
         if input.ndim == 2 and offsets is None and (mode != "max" or input._array.shape[1]):
             _check_types(weight, input, None)
             if not input.is_meta:
-                _check_indices(STORAGES[input._array.__class__].to_host(input._array), weight._array.shape[0])
+                _check_indices(_host(input), weight._array.shape[0])
             return lookup_max(weight, input)[0] if mode == "max" else lookup(weight, input, None, mode == "mean")
         if mode != "max" and input.ndim == 1 and offsets is not None and offsets.ndim == 1 and offsets._array.size:
             _check_bags(weight, input, offsets, _MODES.index(mode), None, False, None)
@@ -201,9 +207,13 @@ def _check_bags(weight, indices, offsets, mode, per_sample_weights, include_last
     if include_last_offset and not offsets._array.size:
         raise RuntimeError("include_last_offset: number of offset should be at least 1")
     if not indices.is_meta:
-        to_host = STORAGES[indices._array.__class__].to_host
-        _check_values(to_host(indices._array), to_host(offsets._array), rows)
+        _check_values(_host(indices), _host(offsets), rows)
     return padding_idx
+
+
+def _host(tensor: Tensor):
+    tensor = whole(tensor)
+    return tensor._storage.to_host(tensor._array)
 
 
 def _check_types(weight, indices, offsets) -> None:
@@ -220,17 +230,17 @@ def _check_types(weight, indices, offsets) -> None:
 
 def _check_values(indices, offsets, rows: int) -> None:
     if offsets.size:
-        if offsets[0] != 0:
+        first, last, length = offsets[..., 0], offsets[..., -1].max(), indices.shape[-1]
+        if (first != 0).any():
             raise RuntimeError(
                 "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. "
-                f"However, got {int(offsets[0])}"
+                f"However, got {int(first[first != 0].reshape(-1)[0])}"
             )
-        if offsets[-1] > indices.size:
+        if last > length:
             raise RuntimeError(
-                f"offsets[-1] can not be greater than input's length {indices.size} but got offsets[-1] of "
-                f"{int(offsets[-1])}"
+                f"offsets[-1] can not be greater than input's length {length} but got offsets[-1] of {int(last)}"
             )
-        if bool((offsets[1:] < offsets[:-1]).any()):
+        if bool((offsets[..., 1:] < offsets[..., :-1]).any()):
             raise RuntimeError("embedding_bag: offsets have to be in ascending order")
     _check_indices(indices, rows)
 

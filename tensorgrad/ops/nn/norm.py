@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.batched import BatchedArray
+from tensorgrad.dispatch.batched import BatchedArray, Shared
 from tensorgrad.dispatch.kinds import FUNCTIONAL, composite, op
 from tensorgrad.dispatch.out import refuse_grad, store_out
 from tensorgrad.dispatch.switches import SLOW
@@ -247,6 +247,13 @@ def _batch_norm_twin(input, weight, bias, running_mean, running_var, training, e
 
 def _batch_norm_in_batch(input, weight, bias, running_mean, running_var, training, eps, size, mapped):
     """The channels of all samples side by side: each is normalized on its own."""
+    if not mapped & {"input", "running_mean", "running_var"}:  # the statistics are those of the shared input
+        out, mean, var = _batch_norm(input, None, None, running_mean, running_var, training, eps)
+        scale, shift = (
+            t if t is None else t.reshape(*t.shape[:-1], 1, -1, *(1,) * (input.ndim - 2)) for t in (weight, bias)
+        )
+        out = out if scale is None else out * scale
+        return out if shift is None else out + shift, Shared(mean), Shared(var)
     if "input" not in mapped:
         input = input.expand(size, *input.shape)
     given = {"weight": weight, "bias": bias, "running_mean": running_mean, "running_var": running_var}

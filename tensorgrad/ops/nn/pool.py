@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tensorgrad import dtypes
+from tensorgrad.dispatch.batched import whole
 from tensorgrad.dispatch.kinds import FUNCTIONAL, FUNCTIONS, export, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dispatch.switches import GRAD
@@ -495,8 +496,9 @@ def _max_unpools(dims: int) -> None:
         lead, count = shape[:-dims], math.prod(size)
         flat_shape = (*lead, math.prod(shape[-dims:]))
         flat_indices = indices.reshape(flat_shape)
-        if indices.numel() and not indices.is_meta and not 0 <= int(indices.min()) <= int(indices.max()) < count:
-            raise RuntimeError(f"Found an invalid max index: {int(indices.max())} (output volumes are of size {size})")
+        every = whole(indices)
+        if every.numel() and not every.is_meta and not 0 <= int(every.min()) <= int(every.max()) < count:
+            raise RuntimeError(f"Found an invalid max index: {int(every.max())} (output volumes are of size {size})")
         flat = input.new_zeros((*lead, count)).scatter(-1, flat_indices, input.reshape(flat_shape))
         return flat.reshape((*lead, *size)) if dims != 2 else in_format_of(input, flat.reshape((*lead, *size)))
 

@@ -18,6 +18,7 @@ from tensorgrad.dtypes import scalar_type
 from tensorgrad.kernels.array import sample as kernels
 from tensorgrad.layouts import memory_strides, strided
 from tensorgrad.ops import create
+from tensorgrad.ops.sparse.blank import sparse_like
 from tensorgrad.random import philox
 from tensorgrad.random.generator import Generator, default_generator
 from tensorgrad.storage.stubs import STORAGES, storage_class
@@ -289,12 +290,11 @@ def randperm(
 
 
 def _like(name: str, sampler, check):
-    def like(input, *args, generator=None, dtype=None, device=None, requires_grad=False, memory_format=None) -> Tensor:
+    def like(
+        input, *args, generator=None, dtype=None, layout=None, device=None, requires_grad=False, memory_format=None
+    ) -> Tensor:
         if not isinstance(input, Tensor):
             raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
-        layout = STORAGES[input._array.__class__].layout
-        if layout is not strided:
-            raise NotImplementedError(f"{name}: not supported for layout {layout}")
         dtype = dtype or input.dtype
         check(dtype.numpy)
         if SLOW and innermost_level() is not None:
@@ -302,6 +302,14 @@ def _like(name: str, sampler, check):
             return sampled(name, sampler, input._array.shape, dtype, args, generator, where, requires_grad)
         device = create.resolve_device(device or input.device)
         gen = stream(generator, name, device)
+        own = STORAGES[input._array.__class__].layout
+        if (own if layout is None else layout) is not strided:
+            wanted = own if layout is None else layout
+            return sparse_like(
+                name, input, wanted, dtype, device, requires_grad, lambda values: fill(values, sampler, gen, *args)
+            )
+        if own is not strided:
+            input = create.empty(input.shape, dtype=dtype)
         if device.type == "meta":
             return create.empty_like(input, dtype=dtype, device=device, requires_grad=requires_grad)
         array = empty_like(input._array, dtype.numpy, memory_format, device)
@@ -344,7 +352,8 @@ def rand_like(
     torch.Size([2, 3])
     """
     return _rand_like(
-        input, generator=generator, dtype=dtype, device=device, requires_grad=requires_grad, memory_format=memory_format
+        input, generator=generator, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad,
+        memory_format=memory_format,
     )
 
 
@@ -359,7 +368,8 @@ def randn_like(
     torch.Size([2, 3])
     """
     return _randn_like(
-        input, generator=generator, dtype=dtype, device=device, requires_grad=requires_grad, memory_format=memory_format
+        input, generator=generator, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad,
+        memory_format=memory_format,
     )
 
 
@@ -376,7 +386,7 @@ def randint_like(
     """
     low, high = _range("randint_like", list(args), low, high)
     return _randint_like(
-        input, low, high, generator=generator, dtype=dtype, device=device, requires_grad=requires_grad,
+        input, low, high, generator=generator, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad,
         memory_format=memory_format,
     )  # fmt: skip
 

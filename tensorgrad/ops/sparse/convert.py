@@ -9,7 +9,7 @@ from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.layouts import strided
 from tensorgrad.ops.copy import to
 from tensorgrad.ops.sparse.parts import coalesce, layout_of, lazily, title
-from tensorgrad.storage.sparse import COMPRESSED, COOArray, SparseArray
+from tensorgrad.storage.sparse import COMPRESSED, CompressedArray, COOArray, SparseArray
 from tensorgrad.tensor import Tensor
 
 _to_dense = op(
@@ -31,6 +31,14 @@ to_layout = op(
 mask_ = op(
     "sparse_mask_(input, mask)",
     lazily("parts", "mask"),
+    linear="input",
+    input=lambda g, input, mask: as_layout_of(g, input),
+    backward_name="SparseMaskBackward0",
+    where=(),
+)
+_shared = op(
+    "sparse_shared(input, mask)",
+    lazily("parts", "shared"),
     linear="input",
     input=lambda g, input, mask: as_layout_of(g, input),
     backward_name="SparseMaskBackward0",
@@ -217,6 +225,8 @@ def to_sparse_bsc(self: Tensor, blocksize: Any, dense_dim: int | None = None) ->
 def sparse_mask(self: Tensor, mask: Tensor) -> Tensor:
     """Returns the elements of this tensor where `mask`, a sparse tensor of the same shape, stores elements.
 
+    The result has the pattern of the mask; of two CSR (or two CSC) tensors, only what both store, as in PyTorch.
+
     Raises:
         RuntimeError: If the shapes differ, or `mask` is dense.
 
@@ -231,4 +241,5 @@ def sparse_mask(self: Tensor, mask: Tensor) -> Tensor:
             f"sparse_mask(): operands have incompatible sizes; self has size {list(self.shape)} but mask has size "
             f"{list(mask.shape)}"
         )
-    return mask_(self, mask)
+    both = isinstance(self._array, CompressedArray) and isinstance(mask._array, CompressedArray)
+    return _shared(self, mask) if both and not mask._array.blocked else mask_(self, mask)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tensorgrad.dispatch.kinds import alias, op
+from typing import Any
+
+from tensorgrad.dispatch.kinds import alias, composite, op
+from tensorgrad.dispatch.out import store_out
 from tensorgrad.ops.complex import conj
 from tensorgrad.ops.linalg.matmul import mm, nt, tn
 from tensorgrad.ops.sparse.convert import mask_
@@ -12,6 +15,94 @@ from tensorgrad.tensor import Tensor
 
 alias("spmm", mm, "function")
 alias("dsmm", mm, "function")
+
+
+def _is_coo(x: Any) -> bool:
+    return isinstance(x, Tensor) and isinstance(x._array, COOArray)
+
+
+_rows_of = op(
+    "sparse_rows_of(product, sparse)",
+    lazily("matmul", "stored_rows"),
+    linear="product",
+    product=lambda g: g.to_dense(),
+    where=(),
+    doc="Those rows of a product in which its sparse factor stores elements, as a COO tensor with one sparse dimension.",
+)
+
+
+@composite()
+def hspmm(mat1: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Returns the product of a sparse COO matrix (n, k) and a dense one (k, m) as a hybrid COO tensor of rows.
+
+    Raises:
+        RuntimeError: For other layouts.
+
+    >>> import tensorgrad as torch
+    >>> torch.hspmm(torch.tensor([[0.0, 2.0], [0.0, 0.0]]).to_sparse(), torch.ones(2, 3)).values()
+    tensor([[2., 2., 2.]])
+    """
+    if not _is_coo(mat1) or isinstance(mat2._array, SparseArray):
+        raise RuntimeError("hspmm: expected a sparse COO matrix and a dense one")
+    return store_out("hspmm", out, _rows_of(mm(mat1, mat2), mat1.detach()))
+
+
+@composite()
+def sspaddmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta=1, alpha=1, out: Tensor | None = None) -> Tensor:
+    """Returns `beta * input + alpha * (mat1 @ mat2)`, all sparse COO matrices but for the dense `mat2`.
+
+    The result, also COO, stores every element of the rows in which `mat1` stores some. It is not coalesced.
+
+    Raises:
+        RuntimeError: For other layouts.
+
+    >>> import tensorgrad as torch
+    >>> s = torch.tensor([[0.0, 2.0], [0.0, 0.0]]).to_sparse()
+    >>> torch.sspaddmm(s, s, torch.ones(2, 2)).to_dense()
+    tensor([[2., 4.],
+            [0., 0.]])
+    """
+    if not _is_coo(input) or not _is_coo(mat1) or isinstance(mat2._array, SparseArray):
+        raise RuntimeError("sspaddmm: expected two sparse COO matrices and a dense one")
+    product = _elements(hspmm(mat1, mat2))
+    if input.shape != product.shape:
+        raise RuntimeError(
+            f"sspaddmm: Argument #1: Expected dim 0 size {product.shape[0]}, and dim 1 size {product.shape[1]}, got "
+            f"{list(input.shape)}"
+        )
+    given = input if beta == 1 else input * beta
+    return store_out("sspaddmm", out, given + (product if alpha == 1 else product * alpha))
+
+
+_elements = op(
+    "sparse_elements(input)",
+    lazily("convert", "elements"),
+    linear="input",
+    input=lambda g: g,
+    where=(),
+    doc="A hybrid COO tensor with all of its dimensions sparse.",
+)
+
+
+@composite()
+def smm(input: Tensor, mat2: Tensor) -> Tensor:
+    """Returns the product of a sparse COO matrix and a dense one as a COO tensor: see `sspaddmm`.
+
+    Raises:
+        RuntimeError: For other layouts.
+
+    >>> import tensorgrad as torch
+    >>> torch.smm(torch.tensor([[0.0, 2.0], [0.0, 0.0]]).to_sparse(), torch.ones(2, 2)).to_dense()
+    tensor([[2., 2.],
+            [0., 0.]])
+    """
+    if not _is_coo(input) or isinstance(mat2._array, SparseArray):
+        raise RuntimeError("smm: expected a sparse COO matrix and a dense one")
+    return _elements(hspmm(input, mat2))
+
+
+alias("saddmm", sspaddmm, "function")
+alias("hsmm", hspmm, "function")
 
 
 def _masked(g: Tensor, like: Tensor) -> Tensor:

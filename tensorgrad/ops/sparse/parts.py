@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorgrad.dispatch.kinds import composite, op
+from tensorgrad.dispatch.kinds import composite, export, op
 from tensorgrad.layouts import layout, sparse_coo
 from tensorgrad.storage.sparse import BSCArray, BSRArray, CompressedArray, COOArray, CSCArray, CSRArray, SparseArray
 from tensorgrad.storage.stubs import STORAGES
@@ -225,6 +225,9 @@ def dense_dim(self: Tensor) -> int:
     array = self._array
     return array.dense_dim if isinstance(array, CompressedArray) else array.ndim - sparse_dim(self)
 
+
+export("_dimI", sparse_dim, "method")  # old names
+export("_dimV", dense_dim, "method")
 
 # --- layout --------------------------------------------------------------------------------------------------------
 

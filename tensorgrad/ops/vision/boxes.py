@@ -16,8 +16,7 @@ def _checked(boxes, scores, threshold):
         raise RuntimeError(f"scores should be a 1d tensor, got {scores.ndim}D")
     if len(boxes) != len(scores):
         raise RuntimeError(
-            "boxes and scores should have same number of elements in dimension 0, got "
-            f"{len(boxes)} and {len(scores)}"
+            f"boxes and scores should have same number of elements in dimension 0, got {len(boxes)} and {len(scores)}"
         )
     if boxes.dtype != scores.dtype:
         raise RuntimeError("dets should have the same type as scores")

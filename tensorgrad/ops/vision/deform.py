@@ -111,17 +111,21 @@ def _check(input, weight, offset, mask, steps, groups: int, offset_groups: int, 
         )
     taps = weight.shape[2] * weight.shape[3]
     if offset.shape[1] != offset_groups * 2 * taps:
-        raise RuntimeError(
-            f"offset.shape[1] is not valid: got: {offset.shape[1]} expected: {offset_groups * 2 * taps}"
-        )
+        raise RuntimeError(f"offset.shape[1] is not valid: got: {offset.shape[1]} expected: {offset_groups * 2 * taps}")
     if use_mask and mask.shape[1] != offset_groups * taps:
         raise RuntimeError(f"mask.shape[1] is not valid: got: {mask.shape[1]} expected: {offset_groups * taps}")
     if input.shape[0] != offset.shape[0] or (use_mask and mask.shape[0] != offset.shape[0]):
-        raise RuntimeError("invalid batch size of offset" if input.shape[0] != offset.shape[0] else "invalid batch size of mask")
+        raise RuntimeError(
+            "invalid batch size of offset" if input.shape[0] != offset.shape[0] else "invalid batch size of mask"
+        )
     size = tuple(
         (n + 2 * pad - (dilation * (taps - 1) + 1)) // stride + 1
         for n, taps, stride, pad, dilation in zip(
-            input.shape[2:], weight.shape[2:], (stride_h, stride_w), (pad_h, pad_w), (dilation_h, dilation_w),
+            input.shape[2:],
+            weight.shape[2:],
+            (stride_h, stride_w),
+            (pad_h, pad_w),
+            (dilation_h, dilation_w),
             strict=True,
         )
     )
@@ -129,4 +133,6 @@ def _check(input, weight, offset, mask, steps, groups: int, offset_groups: int, 
         raise RuntimeError(f"Calculated output size too small - out_h: {size[0]} out_w: {size[1]}")
     for name, given in {"offset": offset, "mask": mask}.items():
         if (name == "offset" or use_mask) and tuple(given.shape[2:]) != size:
-            raise RuntimeError(f"{name} output dims: ({given.shape[2]}, {given.shape[3]}) - computed output dims: {size}")
+            raise RuntimeError(
+                f"{name} output dims: ({given.shape[2]}, {given.shape[3]}) - computed output dims: {size}"
+            )

@@ -110,9 +110,7 @@ _position_sensitive = op(
     "regions.position_sensitive",
     prepare=_prepared("ps_roi_align"),
     linear="input",
-    shape=lambda x, boxes, scale, height, width, *rest: (
-        len(boxes), x.shape[1] // (height * width), height, width
-    ),
+    shape=lambda x, boxes, scale, height, width, *rest: (len(boxes), x.shape[1] // (height * width), height, width),
     input=lambda g, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio, how, input_shape: (
         position_sensitive_backward(
             g, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio, how, input_shape
@@ -160,9 +158,7 @@ def ps_roi_pool(
     tensor([[[[0., 1.],
               [2., 3.]]]])
     """
-    return _with_channels(
-        _position_sensitive(input, rois, spatial_scale, pooled_height, pooled_width, 0, "pixels")
-    )
+    return _with_channels(_position_sensitive(input, rois, spatial_scale, pooled_height, pooled_width, 0, "pixels"))
 
 
 # --- maxima --------------------------------------------------------------------------------------------------------

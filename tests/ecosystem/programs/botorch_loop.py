@@ -56,7 +56,11 @@ torch.testing.assert_close(again.eval().posterior(torch.full((2, 2), 0.3, dtype=
 points = torch.rand(4, 1, 2, dtype=torch.float64)
 sampler = SobolQMCNormalSampler(torch.Size([16]), seed=3)
 noisy = qLogNoisyExpectedImprovement(model, x, sampler=sampler)
-values = [LogExpectedImprovement(model, best_f=y.max())(points), UpperConfidenceBound(model, 0.2)(points), noisy(points)]
+values = [
+    LogExpectedImprovement(model, best_f=y.max())(points),
+    UpperConfidenceBound(model, 0.2)(points),
+    noisy(points),
+]
 fit_gpytorch_mll(likelihood)
 candidate, value = optimize_acqf(UpperConfidenceBound(model, 0.2), bounds, q=1, num_restarts=2, raw_samples=16)
 numbers = {

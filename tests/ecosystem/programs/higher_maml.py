@@ -10,10 +10,16 @@ import torch
 from torch import nn
 
 torch.manual_seed(0)
-model = nn.Sequential(nn.Linear(1, 16), nn.BatchNorm1d(16, affine=True, track_running_stats=False), nn.ReLU(), nn.Linear(16, 1))
+model = nn.Sequential(
+    nn.Linear(1, 16), nn.BatchNorm1d(16, affine=True, track_running_stats=False), nn.ReLU(), nn.Linear(16, 1)
+)
 outer = torch.optim.Adam(model.parameters(), lr=1e-2)
 losses = []
-inner_options = (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9}), (torch.optim.Adam, {"lr": 0.01}), (torch.optim.RMSprop, {"lr": 0.01})
+inner_options = (
+    (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9}),
+    (torch.optim.Adam, {"lr": 0.01}),
+    (torch.optim.RMSprop, {"lr": 0.01}),
+)
 for step in range(3):
     kind, options = inner_options[step]
     outer.zero_grad()

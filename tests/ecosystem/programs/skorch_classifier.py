@@ -1,4 +1,4 @@
-"""Networks as scikit-learn estimators by skorch: fit, search, a pipeline, saved and loaded."""
+"""Skorch: a classifier in scikit-learn's pipeline, with callbacks and a grid search, saved and loaded."""
 
 import json
 import os
@@ -7,48 +7,57 @@ import tempfile
 
 import numpy as np
 import torch
-from skorch import NeuralNetClassifier, NeuralNetRegressor
-from skorch.callbacks import EpochScoring, LRScheduler
-from skorch.dataset import ValidSplit
 from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import Pipeline
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from skorch import NeuralNetClassifier, NeuralNetRegressor
+from skorch.callbacks import EpochScoring, GradientNormClipping, LRScheduler
+from skorch.dataset import ValidSplit
 from torch import nn
 
+random = np.random.RandomState(0)
+x, y = random.randn(60, 6).astype("float32"), random.randint(0, 3, 60)
 
-class Network(nn.Module):
-    def __init__(self, hidden=8, out=3):
+
+class Net(nn.Module):
+    def __init__(self, hidden=8):
         super().__init__()
-        self.layers = nn.Sequential(nn.Linear(5, hidden), nn.ReLU(), nn.Dropout(0.2), nn.Linear(hidden, out))
+        self.layers = nn.Sequential(nn.Linear(6, hidden), nn.ReLU(), nn.Dropout(0.2), nn.Linear(hidden, 3))
 
-    def forward(self, X):
-        return self.layers(X)
+    def forward(self, x):
+        return self.layers(x)
 
 
-random = np.random.default_rng(0)
-x, y = random.normal(size=(60, 5)).astype("float32"), np.arange(60) % 3
-torch.manual_seed(0)
-net = NeuralNetClassifier(
-    Network, criterion=nn.CrossEntropyLoss, max_epochs=3, lr=0.1, batch_size=16, verbose=0, train_split=ValidSplit(5, stratified=True),
-    callbacks=[("auc", EpochScoring("accuracy", name="train_acc", on_train=True)), LRScheduler(policy="StepLR", step_size=1)],
-)  # fmt: skip
-net.fit(x, y)
-losses = list(net.history[:, "train_loss"]) + list(net.history[:, "valid_loss"])
+def classifier(**options):
+    torch.manual_seed(0)
+    return NeuralNetClassifier(
+        Net, criterion=nn.CrossEntropyLoss, max_epochs=3, lr=0.1, verbose=0, batch_size=16, optimizer__momentum=0.9,
+        train_split=ValidSplit(3, stratified=True),
+        callbacks=[
+            EpochScoring("f1_macro", lower_is_better=False, name="f1"),
+            LRScheduler("StepLR", step_size=1, gamma=0.5), GradientNormClipping(1.0),
+        ],
+        **options,
+    )  # fmt: skip
+
+
+net = classifier().fit(x, y)
+losses = net.history[:, "train_loss"]
+numbers = {"valid": net.history[:, "valid_loss"], "f1": net.history[:, "f1"], "probabilities": net.predict_proba(x[:4]).tolist()}
 folder = sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp()
-file = os.path.join(folder, "net.pt")
-if not os.path.exists(file):
-    net.save_params(f_params=file)
-again = NeuralNetClassifier(Network, criterion=nn.CrossEntropyLoss).initialize()
-again.load_params(f_params=file)
-assert np.allclose(again.predict_proba(x), net.predict_proba(x))
+names = {f"f_{part}": os.path.join(folder, f"{part}.pt") for part in ("params", "optimizer")}
+if not all(map(os.path.exists, names.values())):
+    net.save_params(**names)
+again = classifier().initialize()
+again.load_params(**names)
+np.testing.assert_allclose(again.predict_proba(x), net.predict_proba(x), rtol=1e-3, atol=1e-3)
+pipeline = make_pipeline(StandardScaler(), classifier())
+numbers["pipeline"] = pipeline.fit(x, y).predict_proba(x[:4]).tolist()
 torch.manual_seed(1)
-search = GridSearchCV(net, {"module__hidden": [4, 8], "lr": [0.05, 0.1]}, cv=2, refit=False, scoring="neg_log_loss")
-search.fit(x, y)
+search = GridSearchCV(classifier(), {"module__hidden": [4, 8]}, cv=2, scoring="accuracy", refit=False).fit(x, y)
+numbers["search"] = search.cv_results_["mean_test_score"].tolist()
 torch.manual_seed(2)
-regressor = NeuralNetRegressor(Network, module__out=1, max_epochs=3, lr=0.05, verbose=0, train_split=None)
-pipeline = Pipeline([("scale", StandardScaler()), ("net", regressor)]).fit(x, x[:, :1])
-numbers = {
-    "probabilities": again.predict_proba(x[:3]).tolist(), "search": search.cv_results_["mean_test_score"].tolist(),
-    "regression": pipeline.predict(x[:3]).flatten().tolist(),
-}  # fmt: skip
-print(json.dumps({"losses": list(map(float, losses)), "numbers": numbers}))
+line = NeuralNetRegressor(nn.Linear(6, 1), max_epochs=3, lr=0.05, verbose=0, train_split=None)
+line.fit(x, x.sum(1, keepdims=True))
+numbers["regressor"] = line.history[:, "train_loss"]
+print(json.dumps({"losses": losses, "numbers": numbers}))

@@ -28,7 +28,9 @@ for name, agent in agents.items():
         agent.save(file)
     again = type(agent).load(file, device="cpu")
     observation = agent.observation_space.sample()
-    assert (again.predict(observation, deterministic=True)[0] == agent.predict(observation, deterministic=True)[0]).all()
+    assert (
+        again.predict(observation, deterministic=True)[0] == agent.predict(observation, deterministic=True)[0]
+    ).all()
     for one, other in zip(again.policy.parameters(), agent.policy.parameters()):
         torch.testing.assert_close(one, other)
 numbers["reward"] = list(evaluate_policy(agents["ppo"], agents["ppo"].get_env(), n_eval_episodes=2))

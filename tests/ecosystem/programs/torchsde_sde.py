@@ -26,7 +26,11 @@ class Process(nn.Module):
 torch.manual_seed(0)
 start, times = torch.randn(4, 3), torch.linspace(0, 1, 5)
 losses = []
-choices = (torchsde.sdeint, "ito", "euler"), (torchsde.sdeint, "ito", "srk"), (torchsde.sdeint_adjoint, "stratonovich", "midpoint")
+choices = (
+    (torchsde.sdeint, "ito", "euler"),
+    (torchsde.sdeint, "ito", "srk"),
+    (torchsde.sdeint_adjoint, "stratonovich", "midpoint"),
+)
 for solve, kind, method in choices:
     torch.manual_seed(1)
     process = Process(kind)

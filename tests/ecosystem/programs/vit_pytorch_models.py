@@ -21,8 +21,23 @@ models = {
     "simple": lambda: SimpleViT(**common),
     "deep": lambda: DeepViT(**common),
     "cait": lambda: CaiT(**common, cls_depth=1),
-    "cct": lambda: CCT(img_size=32, embedding_dim=16, n_conv_layers=1, num_layers=1, num_heads=2, mlp_ratio=2.0, num_classes=5),
-    "cvt": lambda: CvT(num_classes=5, s1_emb_dim=8, s1_heads=1, s1_mlp_mult=2, s2_emb_dim=8, s2_heads=1, s2_depth=1, s2_mlp_mult=2, s3_emb_dim=8, s3_heads=1, s3_depth=1, s3_mlp_mult=2),
+    "cct": lambda: CCT(
+        img_size=32, embedding_dim=16, n_conv_layers=1, num_layers=1, num_heads=2, mlp_ratio=2.0, num_classes=5
+    ),
+    "cvt": lambda: CvT(
+        num_classes=5,
+        s1_emb_dim=8,
+        s1_heads=1,
+        s1_mlp_mult=2,
+        s2_emb_dim=8,
+        s2_heads=1,
+        s2_depth=1,
+        s2_mlp_mult=2,
+        s3_emb_dim=8,
+        s3_heads=1,
+        s3_depth=1,
+        s3_mlp_mult=2,
+    ),
     "maxvit": lambda: MaxViT(num_classes=5, dim=8, depth=(1, 1), dim_head=8, dim_conv_stem=8, window_size=4),
 }
 images, labels = torch.randn(2, 3, 32, 32), torch.tensor([1, 3])

@@ -6,7 +6,14 @@ import sys
 import tempfile
 
 import torch
-from x_transformers import AutoregressiveWrapper, ContinuousTransformerWrapper, Decoder, Encoder, TransformerWrapper, XTransformer
+from x_transformers import (
+    AutoregressiveWrapper,
+    ContinuousTransformerWrapper,
+    Decoder,
+    Encoder,
+    TransformerWrapper,
+    XTransformer,
+)
 
 torch.manual_seed(0)
 
