@@ -31,16 +31,9 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.SymBool": (REFUSES, "transformers", _SYMBOLIC),
     "torch.SymFloat": (REFUSES, "PyTorch Geometric", _SYMBOLIC),
     "torch.SymInt": (REFUSES, "torchvision, PyTorch Geometric", _SYMBOLIC),
-<<<<<<< HEAD
-    "torch._C.DispatchKey": (REFUSES, "torchvision", _DISPATCH),
-    "torch._C.DispatchKeySet": (REFUSES, "torchvision", _DISPATCH),
-    "torch._C.Value": (REFUSES, "snntorch", "there are no TorchScript graphs"),
-    "torch._C._ExcludeDispatchKeyGuard": (REFUSES, "torchvision", _DISPATCH),
-=======
     "torch._C.Graph": (REFUSES, "transformers", _EXPORT),
-    "torch._C.Value": (REFUSES, "transformers", _EXPORT),
+    "torch._C.Value": (REFUSES, "transformers, snntorch", _EXPORT),
     "torch._custom_ops.get_ctx": (REFUSES, "torchvision", _SYMBOLIC),
->>>>>>> main
     "torch._dynamo.OptimizedModule": (REFUSES, "Lightning, accelerate", _COMPILED),
     "torch._dynamo._trace_wrapped_higher_order_op.TransformGetItemToIndex": (REFUSES, "transformers", _COMPILED),
     "torch._dynamo.allow_in_graph": (SAME, "transformers, einops", _COMPILED),
