@@ -13,10 +13,7 @@ from tensorgrad.tensor import Tensor
 
 Lists = Sequence[Tensor]
 
-_UNARY = (
-    "abs acos asin atan ceil cos cosh erf erfc exp expm1 floor frac lgamma log log10 log1p log2 neg reciprocal round "
-    "rsqrt sigmoid sign sin sinh sqrt tan tanh trunc"
-).split()
+_UNARY = ["abs", "acos", "asin", "atan", "ceil", "cos", "cosh", "erf", "erfc", "exp", "expm1", "floor", "frac", "lgamma", "log", "log10", "log1p", "log2", "neg", "reciprocal", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt", "tan", "tanh", "trunc"]
 # name -> the tensors' method (clamp_min is maximum, but has an in-place form and takes numbers), whether it has `alpha`
 _BINARY = {
     "add": ("add", True),

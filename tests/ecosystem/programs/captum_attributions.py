@@ -55,7 +55,9 @@ found = {
     "gradcam": LayerGradCam(model, model[0]).attribute(x, target=1),
     "layer": LayerIntegratedGradients(model, model[3]).attribute(x, target=1, n_steps=8),
     "neuron": NeuronConductance(model, model[3]).attribute(x, (2,), target=1, n_steps=8),
-    "shapley": ShapleyValueSampling(model).attribute(x, feature_mask=torch.arange(64).reshape(1, 1, 8, 8) // 16, target=1, n_samples=2),
+    "shapley": ShapleyValueSampling(model).attribute(
+        x, feature_mask=torch.arange(64).reshape(1, 1, 8, 8) // 16, target=1, n_samples=2
+    ),
 }
 numbers = {name: values.detach().flatten()[:6].tolist() for name, values in found.items()}
 print(json.dumps({"losses": losses, "numbers": numbers}))

@@ -13,7 +13,9 @@ torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 1))
 folder = sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp()
 average = EMA(model, beta=0.9, update_after_step=0, update_every=1)
-history = PostHocEMA(model, sigma_rels=(0.05, 0.28), update_every=1, checkpoint_every_num_steps=1, checkpoint_folder=tempfile.mkdtemp())
+history = PostHocEMA(
+    model, sigma_rels=(0.05, 0.28), update_every=1, checkpoint_every_num_steps=1, checkpoint_folder=tempfile.mkdtemp()
+)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
 x, y = torch.randn(8, 4), torch.randn(8, 1)
 losses = []

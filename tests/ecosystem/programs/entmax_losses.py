@@ -3,7 +3,18 @@
 import json
 
 import torch
-from entmax import Entmax15, Entmax15Loss, EntmaxBisectLoss, Sparsemax, SparsemaxLoss, budget_bisect, entmax15, entmax_bisect, normmax_bisect, sparsemax
+from entmax import (
+    Entmax15,
+    Entmax15Loss,
+    EntmaxBisectLoss,
+    Sparsemax,
+    SparsemaxLoss,
+    budget_bisect,
+    entmax15,
+    entmax_bisect,
+    normmax_bisect,
+    sparsemax,
+)
 from torch import nn
 
 torch.manual_seed(0)

@@ -37,4 +37,8 @@ again = make()
 again.load_state_dict(torch.load(file), strict=False)
 again.eval(), model.eval()
 torch.testing.assert_close(again(tokens), model(tokens))
-print(json.dumps({"losses": losses, "numbers": {"out": again(tokens)[0].tolist(), "names": [len(list(torch.load(file)))]}}))
+print(
+    json.dumps(
+        {"losses": losses, "numbers": {"out": again(tokens)[0].tolist(), "names": [len(list(torch.load(file)))]}}
+    )
+)

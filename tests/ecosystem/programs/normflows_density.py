@@ -26,7 +26,9 @@ def spline():
 
 
 def masked():
-    return nf.NormalizingFlow(nf.distributions.DiagGaussian(2), [nf.flows.MaskedAffineAutoregressive(2, 8, num_blocks=1)])
+    return nf.NormalizingFlow(
+        nf.distributions.DiagGaussian(2), [nf.flows.MaskedAffineAutoregressive(2, 8, num_blocks=1)]
+    )
 
 
 losses, numbers = [], {}

@@ -6,7 +6,8 @@ import sys
 import tempfile
 
 import torch
-from pytorch_metric_learning import distances, losses as objectives, miners, reducers
+from pytorch_metric_learning import distances, miners, reducers
+from pytorch_metric_learning import losses as objectives
 from torch import nn
 
 torch.manual_seed(0)

@@ -15,7 +15,16 @@ warnings.simplefilter("ignore")
 random = np.random.default_rng(0)
 x = random.normal(size=(64, 6)).astype("float32")
 y = (x[:, 0] + x[:, 1] > 0).astype("int64")
-options = dict(n_d=4, n_a=4, n_steps=2, seed=0, verbose=0, optimizer_fn=torch.optim.SGD, optimizer_params={"lr": 0.02}, device_name="cpu")
+options = dict(
+    n_d=4,
+    n_a=4,
+    n_steps=2,
+    seed=0,
+    verbose=0,
+    optimizer_fn=torch.optim.SGD,
+    optimizer_params={"lr": 0.02},
+    device_name="cpu",
+)
 fit = dict(max_epochs=3, batch_size=32, virtual_batch_size=16, drop_last=False)
 pretrainer = TabNetPretrainer(**options)
 pretrainer.fit(x, eval_set=[x[:32]], max_epochs=2, batch_size=32, virtual_batch_size=16, num_workers=0)

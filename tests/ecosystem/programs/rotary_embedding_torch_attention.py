@@ -45,4 +45,8 @@ again.load_state_dict(torch.load(file))
 torch.testing.assert_close(again(x), model(x))
 images = RotaryEmbedding(dim=4, freqs_for="pixel", max_freq=10)
 turned = apply_rotary_emb(images.get_axial_freqs(3, 3), torch.randn(1, 3, 3, 8))
-print(json.dumps({"losses": losses, "numbers": {"out": again(x)[0, 0].tolist(), "images": turned[0, 0].flatten().tolist()}}))
+print(
+    json.dumps(
+        {"losses": losses, "numbers": {"out": again(x)[0, 0].tolist(), "images": turned[0, 0].flatten().tolist()}}
+    )
+)

@@ -32,7 +32,9 @@ paths = (
 )  # fmt: skip
 for path in paths:
     optimizer.zero_grad()
-    z = torchcde.cdeint(X=path, z0=start(path.evaluate(0.0)), func=function, t=path.interval, method="rk4", options={"step_size": 0.2})
+    z = torchcde.cdeint(
+        X=path, z0=start(path.evaluate(0.0)), func=function, t=path.interval, method="rk4", options={"step_size": 0.2}
+    )
     loss = (out(z[:, -1]) - 1).square().mean()
     loss.backward()
     optimizer.step()
@@ -42,5 +44,8 @@ file = os.path.join(folder, "cde.pt")
 if not os.path.exists(file):
     torch.save(function.state_dict(), file)
 function.load_state_dict(torch.load(file))
-numbers = {"path": paths[1].evaluate(torch.tensor(0.37)).flatten().tolist(), "slope": paths[0].derivative(torch.tensor(0.5)).flatten().tolist()}
+numbers = {
+    "path": paths[1].evaluate(torch.tensor(0.37)).flatten().tolist(),
+    "slope": paths[0].derivative(torch.tensor(0.5)).flatten().tolist(),
+}
 print(json.dumps({"losses": losses, "numbers": numbers}))

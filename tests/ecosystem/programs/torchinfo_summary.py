@@ -23,6 +23,12 @@ for _ in range(3):
     loss.backward()
     optimizer.step()
     losses.append(loss.item())
-counts = [told.total_params, told.trainable_params, told.total_mult_adds, told.total_output_bytes, recurrent.total_params]
+counts = [
+    told.total_params,
+    told.trainable_params,
+    told.total_mult_adds,
+    told.total_output_bytes,
+    recurrent.total_params,
+]
 numbers = {"counts": counts, "text": [zlib.crc32(str(told).encode()), zlib.crc32(str(recurrent).encode())]}
 print(json.dumps({"losses": losses, "numbers": numbers}))
