@@ -33,7 +33,7 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.SymFloat": (REFUSES, "PyTorch Geometric", _SYMBOLIC),
     "torch.SymInt": (REFUSES, "torchvision, PyTorch Geometric", _SYMBOLIC),
     "torch._C.Graph": (REFUSES, "transformers", _EXPORT),
-    "torch._C.Value": (REFUSES, "transformers", _EXPORT),
+    "torch._C.Value": (REFUSES, "transformers, snntorch", _EXPORT),
     "torch._custom_ops.get_ctx": (REFUSES, "torchvision", _SYMBOLIC),
     "torch._dynamo.OptimizedModule": (REFUSES, "Lightning, accelerate", _COMPILED),
     "torch._dynamo._trace_wrapped_higher_order_op.TransformGetItemToIndex": (REFUSES, "transformers", _COMPILED),
