@@ -182,4 +182,10 @@ if not _typing.TYPE_CHECKING:  # otherwise type checkers would accept every miss
     def __getattr__(name: str):
         if name == "torch":  # PyTorch has it, too
             return _importlib.import_module("tensorgrad")
+        if name == "Future":
+            return _importlib.import_module("tensorgrad.futures").Future
+        if name.startswith("_foreach_"):
+            globals().update(_importlib.import_module("tensorgrad.foreach").functions())
+            if name in globals():
+                return globals()[name]
         raise _importlib.import_module("tensorgrad.system.missing_names").no_attribute("tensorgrad", name)

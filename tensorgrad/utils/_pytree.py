@@ -155,6 +155,8 @@ SUPPORTED_NODES: dict[Any, NodeDef] = {
 }
 for _kind, _definition in SUPPORTED_NODES.items():
     SUPPORTED_NODES[_kind] = _definition._replace(type=_kind)
+# Those of dict: transformers and diffusers register their own classes of dicts with them.
+_, _dict_flatten, _dict_unflatten, _dict_flatten_with_keys = SUPPORTED_NODES[dict]
 _registered: set[type] = set()
 # Serialized names, and what turns contexts into JSON and back, where it is not what JSON itself does.
 _names: dict[Any, str] = {}

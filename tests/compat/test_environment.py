@@ -13,7 +13,7 @@ import tensorgrad as tg
 from tensorgrad import compat
 from tests.support.processes import ROOT, environment, output_of, run_python
 
-TELL = "import torch, importlib.metadata as m; print(torch.nn.__name__, m.version('torch'))"
+TELL = "import torch, importlib.metadata as m; print(torch.__package__, m.version('torch'))"
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_processes_of_any_kind_see_tensorgrad(tmp_path):
     program.write_text(f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {inner!r}], check=True)\n")
     runner = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tensorgrad.run import main; main([{str(program)!r}])"
     printed = output_of(runner, cwd=tmp_path, env=environment("PYTHONPATH", "TENSORGRAD_COMPAT"))
-    assert printed.split() == ["tensorgrad.nn", tg.__version__]
+    assert printed.split() == ["tensorgrad", tg.__version__]
 
 
 def test_a_module_of_torchs_runs_as_the_main_program():
@@ -107,7 +107,7 @@ def test_enable_and_disable(tmp_path):
 
     assert re.match("not enabled: `import torch` is nothing", command("status"))
     assert re.match("enabled", command("enable")) and re.match("enabled", command("status"))
-    assert run("-c", TELL).split() == ["tensorgrad.nn", tg.__version__]
+    assert run("-c", TELL).split() == ["tensorgrad", tg.__version__]
     assert run("-c", "import sys; print('tensorgrad' in sys.modules)").strip() == "False"
     assert re.match("disabled", command("disable")) and re.match("nothing to do", command("disable"))
     assert "No module named 'torch'" in run("-c", "import torch")
