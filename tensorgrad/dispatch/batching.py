@@ -298,9 +298,7 @@ def _sample(v: Any, i: int, size: int) -> Any:
 
 
 def _joined(samples: list[Tensor], size: int) -> Tensor:
-    import tensorgrad as torch
-
-    return torch.stack(samples) if size else samples[0].new_zeros((0, *samples[0].shape))
+    return run_further_out(OPS["stack"], (samples, 0)) if size else samples[0].new_zeros((0, *samples[0].shape))
 
 
 def _view(op: Op, level: Batch, values: tuple) -> Any:
