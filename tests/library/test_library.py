@@ -65,7 +65,7 @@ def scaled(l, ns, **options):
     return l.library.custom_op(f"{ns}::scale", scale, mutates_args=(), **options)
 
 
-# --- schemas -----------------------------------------------------------------------------------------------------------
+# --- schemas --------------------------------------------------------------------------------------------------------
 
 
 def prototypes(l):
@@ -138,7 +138,7 @@ def test_wrong_schemas(text):
         torch._C.parse_schema(text)
 
 
-# --- custom_op ---------------------------------------------------------------------------------------------------------
+# --- custom_op ------------------------------------------------------------------------------------------------------
 
 
 @compare
@@ -348,7 +348,8 @@ def test_opcheck():
                 found = l.library.opcheck(op, args)
                 assert expected is None and set(found.values()) == {"SUCCESS"}
                 yield sorted(found)
-            except l.library.OpCheckError if hasattr(l.library, "OpCheckError") else Exception as error:
+            except Exception as error:
+                assert type(error).__name__ in ("OpCheckError", "AssertionError")
                 assert expected is not None and expected in str(error), error
                 yield str(error).partition(" failed")[0]
 
@@ -374,7 +375,7 @@ def test_one_step_for_modes_classes_and_tracing():
     assert traced(tensorgrad.ones(2)).tolist() == [3.0, 3.0]
 
 
-# --- Library -----------------------------------------------------------------------------------------------------------
+# --- Library --------------------------------------------------------------------------------------------------------
 
 
 @compare

@@ -56,6 +56,11 @@ def _to_dense_grad(g: Tensor, input: Tensor, masked: bool) -> Tensor:
     return as_layout_of(g, input)
 
 
+def as_dense_dim(array: Any) -> int:
+    """How many dimensions of a sparse array are dense."""
+    return array.ndim - array.sparse_dim if array.__class__ is COOArray else array.dense_dim
+
+
 def as_layout_of(x: Tensor, model: Tensor) -> Tensor:
     """`x` in the layout of `model`, with blocks of the same size and as many dense dimensions."""
     array: Any = model._array
@@ -122,6 +127,8 @@ def to_sparse(
                 f"to_sparse: sparse_dim argument must be in [0,{array.ndim}] range, but {sparse_dim} is given"
             )
         if isinstance(array, SparseArray):
+            if sparse_dim == 2 and isinstance(array, CompressedArray):
+                return _converted(self, layouts.sparse_coo)
             if not isinstance(array, COOArray) or sparse_dim != array.sparse_dim:
                 raise RuntimeError(
                     f"to_sparse: cannot make {sparse_dim} dimensions sparse of a tensor of layout {layout_of(self)}"
@@ -149,7 +156,7 @@ def _converted(self: Tensor, wanted: Any, blocksize: Any = None, dense_dim: int 
         return self
     if dense_dim is not None and isinstance(array, SparseArray):
         raise RuntimeError(f"{name}: the argument dense_dim is for dense tensors only")
-    dense = int(dense_dim or 0)
+    dense = int(dense_dim or 0) if not isinstance(array, SparseArray) else as_dense_dim(array)
     if kind is not None:
         if array.ndim - dense < 2 or dense < 0:
             raise RuntimeError(

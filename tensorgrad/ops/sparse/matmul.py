@@ -17,6 +17,15 @@ alias("spmm", mm, "function")
 alias("dsmm", mm, "function")
 
 
+@composite("function", name="_sparse_broadcast_to")
+def sparse_broadcast_to(self: Tensor, size: Any) -> Tensor:
+    """Returns a COO tensor with its dimensions of size 1 repeated, and new sparse ones in front."""
+    return _broadcast(self, tuple(size))
+
+
+_broadcast = op("sparse_broadcast_(input, size: any)", None, wrt=(), where=())
+
+
 def _is_coo(x: Any) -> bool:
     return isinstance(x, Tensor) and isinstance(x._array, COOArray)
 

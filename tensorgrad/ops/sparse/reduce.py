@@ -23,6 +23,13 @@ def _gradient(g: Tensor, out: Tensor, dim: int, log: bool) -> Tensor:
     return with_values(out, softmax_values_grad(values_at(g, out), out, dim, log))
 
 
+masked_reduction = op(
+    "sparse_masked_reduction(input, mask=None, name: str = '', dims: any = (), keepdim: bool = False, dtype: any = None)",
+    lazily("masked", "reduction"),
+    wrt=(),
+    where=(),
+    doc="`torch.masked.sum` and others of a sparse tensor, without a derivative, as in PyTorch.",
+)
 sum_values_grad = op(
     "sparse_sum_grad(g, pattern, dims: any)",
     lazily("reduce", "sum_grad"),

@@ -91,7 +91,8 @@ class Registration(nn.Module):
         return K.geometry.translate(K.geometry.rotate(x, self.angle), self.shift)
 
 
-model, target = Registration(), K.geometry.rotate(image[:1], torch.tensor([15.0]))
+model, image = Registration().double(), image.double()
+target = K.geometry.rotate(image[:1], torch.tensor([15.0]).double())
 optimizer, losses = torch.optim.Adam(model.parameters(), lr=0.5), []
 for _ in range(3):
     optimizer.zero_grad()
@@ -103,7 +104,7 @@ folder = sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp()
 file = os.path.join(folder, "registration.pt")
 if not os.path.exists(file):
     torch.save(model.state_dict(), file)
-again = Registration()
+again = Registration().double()
 again.load_state_dict(torch.load(file))
 torch.testing.assert_close(again(image), model(image), rtol=1e-3, atol=1e-3)
 print(json.dumps({"losses": losses, "numbers": numbers}))
