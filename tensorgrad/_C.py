@@ -11,7 +11,7 @@ from tensorgrad.random import Generator, default_generator
 from tensorgrad.size import Size
 from tensorgrad.system.lazy_modules import whole
 from tensorgrad.tensor import Tensor as _Tensor
-from tensorgrad.tensor import disabled_torch_function as _disabled_torch_function_impl
+from tensorgrad.tensor import disabled_torch_function as _disabled_torch_function_impl  # noqa: F401
 
 _TensorMeta = type(_Tensor)
 
@@ -35,6 +35,11 @@ def _log_api_usage_once(event: str) -> None:
 
 def _get_tracing_state() -> None:
     """Returns None: nothing is ever being traced."""
+
+
+def _are_functorch_transforms_active() -> bool:
+    """Returns whether a transform of `torch.func` is running."""
+    return bool(_LOCAL.transforms)
 
 
 def _len_torch_function_stack() -> int:
