@@ -549,13 +549,16 @@ def test_an_error_ends_the_level():
 
 
 def peak(function) -> int:
-    """The most memory that a call needs beyond what was there before."""
-    tracemalloc.start()
-    try:
-        function()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    """The most memory that a call needs beyond what was there before; the least of three, as other threads count."""
+    found = []
+    for _ in range(3):
+        tracemalloc.start()
+        try:
+            function()
+            found.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+    return min(found)
 
 
 @pytest.mark.parametrize("recording", [True, False], ids=["", "under no_grad"])
