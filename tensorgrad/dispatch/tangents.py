@@ -120,22 +120,28 @@ def _by_backward(op: Op, args: tuple, tangent: Tensor, result: Tensor) -> Tensor
         GRAD.enabled = before
 
 
+_TERMS: dict[Op, tuple[tuple[int, ...], ...]] = {}  # an op's `linear`, as the positions of its parameters
+
+
 def _linear(op: Op, args: tuple, tangents: list, result: Any) -> Any:
     """The sum over the factors of each term: the op on the factor's tangent, with the other terms zero.
 
     Terms are taken together as far as possible: `input * weight + bias` takes the op twice, not three times.
     """
-    position = {p.name: i for i, p in enumerate(op.params)}
-    waiting = [[position[name] for name in term if tangents[position[name]] is not None] for term in op.linear]
+    terms = _TERMS.get(op)
+    if terms is None:
+        position = {p.name: i for i, p in enumerate(op.params)}
+        terms = _TERMS[op] = tuple(tuple(position[name] for name in term) for term in op.linear)
+    waiting = [[at for at in term if tangents[at] is not None] for term in terms]
     total: Any = None
     while any(waiting):
         given = list(args)
-        for term, factors in zip(op.linear, waiting, strict=True):
+        for term, factors in zip(terms, waiting, strict=True):
             if factors:
                 at = factors.pop(0)
                 given[at] = _filled(tangents[at], args[at])
             else:
-                at = position[term[0]]
+                at = term[0]
                 given[at] = None if op.params[at].kind is OPTIONAL else _zero(args[at])
         part = run_further_out(op, tuple(given))
         total = part if total is None else _sum(total, part)
