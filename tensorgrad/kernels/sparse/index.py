@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from tensorgrad.dispatch.kernel_errors import NotAView
+from tensorgrad.dispatch.kernel_errors import Composed
 from tensorgrad.kernels.array.shape import raise_index_error
 from tensorgrad.kernels.sparse.convert import coo, coo_of_dense, dense
 from tensorgrad.kernels.sparse.shape import unsqueeze
 from tensorgrad.storage.sparse import CompressedArray, COOArray, SparseArray
 
 
-def not_a_view(*given: Any) -> Any:
-    """The kernel of view ops: sparse arrays share no memory with their parts."""
-    raise NotAView
+def composed(*given: Any) -> Any:
+    """The kernel of view ops: a sparse array shares no memory with its parts, so these are new tensors."""
+    raise Composed
 
 
 def at(array: Any, index: tuple) -> Any:

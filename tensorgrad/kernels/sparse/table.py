@@ -24,16 +24,16 @@ ALL = {
     "sampled_addmm_": "matmul.sampled", "sparse_mm_": "matmul.mm",
     "alias": "shape.alias", "transpose": "shape.transpose", "t": "shape.transposed", "permute": "shape.permute",
     "cat": "shape.cat", "stack": "shape.stack", "index_select": "shape.index_select",
-    "unsqueeze": "shape.unsqueeze", "embed_view": "index.placed", "sum": "reduce.sum_", "vector_norm_": "reduce.norm",
+    "unsqueeze": "shape.unsqueeze", "embed_view": "index.placed", "sum": "reduce.sum_", 
     "any_": "reduce.any_", "threshold_grad": "pointwise.threshold_grad", "addmv": "matmul.addmv",
 }  # fmt: skip
-# View ops that make new tensors (ops/sparse/copies.py), and what makes them.
+# View ops that make new tensors (ops/sparse/composed.py), and what makes them.
 COPIES = {
     "select": "index.at", "slice": "index.at", "new_axes": "index.at", "squeeze": "shape.squeeze",
     "squeeze_dims": "shape.squeeze", "expand": "shape.expand", "real": "shape.real", "imag": "shape.imag",
     "view_as_real": "shape.as_real", "view_as_complex": "shape.as_complex",
 }  # fmt: skip
-ALL |= {name: "index.not_a_view" for name in COPIES} | {f"sparse_{name}": path for name, path in COPIES.items()}
+ALL |= {name: "index.composed" for name in COPIES} | {f"sparse_{name}": path for name, path in COPIES.items()}
 COO = {
     "coalesce_": "coordinates.coalesced", "sparse_softmax_": "reduce.softmax", "sparse_sum_": "reduce.sum_over",
     "sparse_sum_grad": "reduce.sum_grad", "sparse_broadcast_": "pointwise.broadcast", "sparse_elements": "convert.elements",

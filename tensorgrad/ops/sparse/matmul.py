@@ -9,6 +9,7 @@ from tensorgrad.dispatch.out import store_out
 from tensorgrad.ops.complex import conj
 from tensorgrad.ops.linalg.matmul import mm, nt, tn
 from tensorgrad.ops.sparse.convert import mask_
+from tensorgrad.ops.sparse.reduce import only_once
 from tensorgrad.ops.sparse.parts import coalesce, lazily, with_values
 from tensorgrad.storage.sparse import COOArray, CSRArray, SparseArray
 from tensorgrad.tensor import Tensor
@@ -176,11 +177,13 @@ _reduced_mm = op(
 reduced_values_grad = op(
     "sparse_mm_reduce_values_grad(g, other, pattern, chosen, reduce: str)",
     lazily("matmul", "reduced_values_grad"),
+    g=only_once("the gradient of sparse.mm(reduce=)"),
     where=(),
 )
 reduced_other_grad = op(
     "sparse_mm_reduce_other_grad(g, input, chosen, reduce: str, shape: any)",
     lazily("matmul", "reduced_other_grad"),
+    g=only_once("the gradient of sparse.mm(reduce=)"),
     where=(),
 )
 
