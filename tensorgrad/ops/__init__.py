@@ -14,7 +14,9 @@ FAMILIES = (
     )),
     *("random." + name for name in ("states", "sample", "in_place", "gamma_sample", "gumbel")),
     *("signal." + name for name in ("fft", "spectrogram", "windows")),
-    *("sparse." + name for name in ("parts", "composed", "convert", "matmul", "reduce", "resize", "invariants", "construct")),
+    *("sparse." + name for name in (
+        "parts", "composed", "convert", "matmul", "reduce", "resize", "invariants", "construct",
+    )),
     *("pytorch." + name for name in ("removed", "native", "storage_values", "absent", "callables", "view_copy")),
     "examples",
 )  # fmt: skip

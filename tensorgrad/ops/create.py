@@ -682,7 +682,9 @@ def _like(name: str, function, fills: bool):
             if wanted is not layouts.strided:
                 if memory_format is not None:
                     raise RuntimeError("memory format option is only supported by strided tensors")
-                value = 1 if name == "ones_like" else kw["fill_value"] if "fill_value" in kw else fill[0] if fill else None
+                value = (
+                    1 if name == "ones_like" else kw["fill_value"] if "fill_value" in kw else fill[0] if fill else None
+                )
                 return sparse_like(name, input, wanted, dtype, device, requires_grad, value)
         if kw:
             fill = (kw.pop("fill_value"),) if "fill_value" in kw and fills else fill

@@ -17,10 +17,10 @@ from tensorgrad.ops.limits import maximum, minimum
 from tensorgrad.ops.pick import pick, place
 from tensorgrad.ops.pointwise import conj
 from tensorgrad.ops.scan import cumprod, shift
-from tensorgrad.return_types import return_type
-from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.ops.sparse.parts import stored_elements
+from tensorgrad.return_types import return_type
 from tensorgrad.storage.sparse import SparseArray
+from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor
 
 # A reduction's result (or gradient) back in the input's shape, as an expanded view: the backward of `sum`.

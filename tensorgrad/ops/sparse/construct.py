@@ -377,7 +377,7 @@ def sparse_bsc_tensor(
 
 
 def legacy(*given: Any, dtype: Any) -> Tensor:
-    """What `x.new(...)` of a COO tensor and `torch.sparse.FloatTensor(...)` make: of indices and values, or of sizes."""
+    """What `x.new(...)` and `torch.sparse.FloatTensor(...)` make: a COO tensor of indices and values, or of sizes."""
     if all(isinstance(n, int) for n in given):
         return sparse_coo_tensor(given or (0,), dtype=dtype)
     return sparse_coo_tensor(*given, dtype=dtype)
@@ -389,7 +389,9 @@ LEGACY[layouts.sparse_coo] = legacy
 
 
 @composite("function", name="_validate_sparse_coo_tensor_args")
-def validate_coo(indices: Tensor, values: Tensor, size: Any, is_coalesced: Any = None, check_pinning: Any = None) -> None:
+def validate_coo(
+    indices: Tensor, values: Tensor, size: Any, is_coalesced: Any = None, check_pinning: Any = None
+) -> None:
     """Raises: RuntimeError unless these can be the parts of a COO tensor."""
     sparse_coo_tensor(indices, values, size, is_coalesced=is_coalesced, check_invariants=True)
 

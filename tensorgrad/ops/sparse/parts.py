@@ -182,8 +182,10 @@ def stored_elements(self: Tensor, dim: Any, keepdim: bool, name: str) -> Tensor:
         raise RuntimeError(f"{name} currently does not support keepdim=True")
     dims = dim if isinstance(dim, tuple | list) else () if dim is None else (dim,)
     if len(dims) not in (0, self._array.ndim):
-        raise RuntimeError(f"{name} currently only supports full reductions, so 'dim' must either be empty or contain all "
-                           f"dimensions of the input, got {dim}")
+        raise RuntimeError(
+            f"{name} currently only supports full reductions, so 'dim' must either be empty or contain all "
+            f"dimensions of the input, got {dim}"
+        )
     return raw_values_of(coalesce(self) if isinstance(self._array, COOArray) else self)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tensorgrad.dispatch.kinds import op
 from tensorgrad.ops.sparse.parts import coalesce, lazily, values_at, with_values
 from tensorgrad.tensor import Tensor
-
 
 
 def only_once(name: str) -> Any:
@@ -35,9 +36,7 @@ softmax_ = op(
     "sparse_softmax_(input, dim: int, log: bool)",
     None,
     input=lambda g, out, dim, log: _gradient(g, out, dim, log),
-    jvp=lambda input_t, out, dim, log: with_values(
-        out, softmax_values_tangent(values_at(input_t, out), out, dim, log)
-    ),
+    jvp=lambda input_t, out, dim, log: with_values(out, softmax_values_tangent(values_at(input_t, out), out, dim, log)),
     backward_name="SparseSoftmaxBackward0",
     where=(),
 )
@@ -48,7 +47,8 @@ def _gradient(g: Tensor, out: Tensor, dim: int, log: bool) -> Tensor:
 
 
 masked_reduction = op(
-    "sparse_masked_reduction(input, mask=None, name: str = '', dims: any = (), keepdim: bool = False, dtype: any = None)",
+    "sparse_masked_reduction(input, mask=None, name: str = '', dims: any = (), keepdim: bool = False, "
+    "dtype: any = None)",
     lazily("masked", "reduction"),
     wrt=(),
     where=(),
