@@ -30,12 +30,14 @@ from tensorgrad.autograd.graph import Node, save
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import edge_of
 from tensorgrad.dispatch.generate import attribute_of
-from tensorgrad.dispatch.kernel_tables import OPS, array_kernel
+from tensorgrad.dispatch.kernel_errors import COMPOSED
+from tensorgrad.dispatch.kernel_tables import OPS, OWN, array_kernel
 from tensorgrad.dispatch.op import Op, backward_arguments
 from tensorgrad.dispatch.signature import LIST, OPTIONAL, arguments_of
 from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.dispatch.templates import has_array_backward
 from tensorgrad.dispatch.transforms import run_further_out
+from tensorgrad.layouts import strided
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor, share, tensors_in, wrap
 
@@ -81,6 +83,9 @@ def transposed() -> list[str]:
 
 def _pointwise(op: Op, args: tuple, tangents: list, result: Tensor) -> Tensor | None:
     shape, dtype = result._array.shape, result._array.dtype
+    backend = STORAGES[result._array.__class__].backend
+    if backend in OWN and STORAGES[result._array.__class__].layout is not strided and op.name not in OWN[backend]:
+        return COMPOSED["tangent"](_pointwise, op, args, tangents, result)
     if len(op.wrt) == 1 and dtype.kind != "c" and not LOCAL.transforms and has_array_backward(op):
         along = next(t for t in tangents if t is not None)
         known = along._array.dtype is dtype and not (GRAD.enabled and (result.requires_grad or along.requires_grad))
