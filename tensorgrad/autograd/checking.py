@@ -13,6 +13,7 @@ from collections.abc import Callable
 from tensorgrad.autograd.function import Function
 from tensorgrad.autograd.gradients import grad
 from tensorgrad.dispatch.forward import Level
+from tensorgrad.sparse.gradcheck import densely, is_sparse
 from tensorgrad.tensor import Tensor
 
 
@@ -54,7 +55,7 @@ def gradcheck(
         check_batched_forward_grad: Also check these under `vmap`.
         check_backward_ad: Check backward.
         fast_mode: Compare one random projection instead of the whole Jacobian.
-        masked: Ignored; it concerns sparse layouts.
+        masked: Vary and compare only the stored elements of sparse inputs and results, not all.
 
     Raises:
         GradcheckError: If a derivative is wrong (see `raise_exception`).
@@ -73,8 +74,14 @@ def gradcheck(
         raise AssertionError("Setting check_batched_forward_grad=True requires check_forward_ad to be True")
     try:
         inputs = _tuple(inputs)
+        if any(map(is_sparse, inputs)):
+            func, inputs = densely(func, inputs, masked)
         _check_inputs(inputs)
-        outputs = _differentiable(func(*inputs))
+        outputs = _tuple(func(*inputs))
+        if any(map(is_sparse, outputs)):
+            func, inputs = densely(func, inputs, masked)
+            outputs = _tuple(func(*inputs))
+        outputs = _differentiable(outputs)
         if not outputs:
             _check_constant(func, inputs, eps)
             return True
@@ -135,6 +142,8 @@ def gradgradcheck(
         if option and not check_rev_over_rev:
             raise AssertionError(f"Setting {name}=True requires check_rev_over_rev to be True")
     inputs = _tuple(inputs)
+    if any(map(is_sparse, inputs)):
+        func, inputs = densely(func, inputs, masked)
     if grad_outputs is None:
         outputs = _differentiable(func(*inputs))
         cotangents = tuple(_random_like(o, gen_non_contig_grad_outputs) for o in outputs)

@@ -33,7 +33,8 @@ def edge_of(tensor: Tensor):
 
 def _shares(view: Tensor) -> bool:
     """Whether a write to the view changes its base. Sparse tensors share only whole arrays (`detach`, `alias`)."""
-    return STORAGES[view._array.__class__].layout is strided or view._array is view._view[0]._array  # type: ignore[index]
+    base = view._view[0]._array  # type: ignore[index]
+    return STORAGES[base.__class__].layout is strided or view._array is base
 
 
 Steps = tuple[Any, Any, tuple] | None  # (the earlier steps, op, arguments); None is the base itself

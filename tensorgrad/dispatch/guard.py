@@ -20,6 +20,8 @@ from typing import Any
 from tensorgrad.dispatch import templates
 from tensorgrad.dispatch.autocast_ops import AS_ONE
 from tensorgrad.dispatch.codegen import function_of, take_over
+from tensorgrad.dispatch.other_classes import call as call_other
+from tensorgrad.dispatch.other_classes import overriding
 from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.dtypes import as_dtype, dtype
 from tensorgrad.errors import MISSING, NUMPY_NAMES, missing, typename
@@ -58,6 +60,12 @@ _NO_NUMPY_NAMES = frozenset(f"tensorgrad.{name}" for name in ("norm", "split", "
 _BARE_METHODS = frozenset(
     ("norm", "size", "split", "stride", "to", "type", "unflatten", "unique", "unique_consecutive")
 )
+
+
+# Functions whose argument `layout` may be a sparse one.
+_SPARSE = {
+    "_validate_sparse_compressed_tensor_args", "validate_compressed", "zeros", "empty", "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "randint_like",
+}  # fmt: skip
 
 
 def guarded(functions: dict[str, Any], module: str, numpy_names: bool = False) -> dict[str, Any]:
@@ -182,7 +190,7 @@ def text(function, numpy_names: bool) -> str:
     given = templates.numpy_names(renamed, _late(function, numpy_names), "SELF.__name__")
     if _takes(function, "dtype"):
         given.append(templates.dtype_of("dtype", "SELF.__name__"))
-    if _takes(function, "layout"):
+    if _takes(function, "layout") and function.__name__ not in _SPARSE:
         given.append(templates.fill(templates.CHECK_LAYOUT))
     return templates.guard(
         parameters, arguments, given, [name for _, name, _ in _tensors(function)], function.__name__ in AS_ONE,
@@ -206,8 +214,14 @@ def _public_name(guard) -> str:
     return f"{room}_{guard.__name__}" if room in ("fft", "linalg", "special") else guard.__name__
 
 
-def check_tensors(function, guard, values: tuple) -> None:
-    """Raises: TypeError if one of the values is not a tensor (or a list of them)."""
+def check_tensors(function, guard, values: tuple) -> tuple[type, ...]:
+    """Returns the classes of values that are no tensors and override functions, if there are any.
+
+    Raises: TypeError if one of the values is not a tensor (or a list of them).
+    """
+    types = tuple({value.__class__: None for value in overriding(values)})
+    if types:
+        return types
     for (position, name, annotation), value in zip(_tensors(function), values, strict=True):
         where = f"argument '{'input' if name == 'self' else name}' (position {position})"
         kind = typename(value)
@@ -224,3 +238,4 @@ def check_tensors(function, guard, values: tuple) -> None:
                         f"expected Tensor as element {i} in argument {position - 1}, but got {type(item).__name__} "
                         f"({_public_name(guard)}())"
                     ) from None
+    return ()

@@ -12,6 +12,7 @@ from __future__ import annotations
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.dispatch.own_dtype import check_own_dtype
 from tensorgrad.errors import warn
+from tensorgrad.layouts import strided
 from tensorgrad.tensor import Tensor, tensors_in
 
 
@@ -65,6 +66,8 @@ def check_overlap(name: str, pointwise: bool, out, inputs) -> None:
     if not pointwise and not refuses:
         return
     for target in tensors_in((out,)):
+        if target._storage.layout is not strided:
+            continue
         start, stop, _ = span = _span(target)
         for tensor in inputs:
             if target._storage is not tensor._storage:
@@ -120,7 +123,9 @@ def _store(out: Tensor, result: Tensor, quietly: bool) -> None:
                 "future PyTorch release outputs will not be resized unless they have zero elements. You can "
                 "explicitly reuse an out tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
             )
-        if out._memory is not None:  # a view: the storage is shared
+        if storage.layout is not strided:
+            out._array.shape = result._array.shape
+        elif out._memory is not None:  # a view: the storage is shared
             out.resize_(result._array.shape)
         else:
             storage.array = storage.empty(result._array.shape, out._array.dtype, storage.device)

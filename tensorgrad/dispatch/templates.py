@@ -53,9 +53,15 @@ def {name}({parameters}):
         {array} = {kernel}({values})
     except Exception as error:
         {array} = explain(OP, error, ({values},), ({names},))
+        {not_a_view}
     {wrap}
     {record}
     return made
+"""
+
+NOT_A_VIEW = """
+if array.__class__ is Tensor:
+    return array
 """
 
 SLOW_PATH = """
@@ -98,6 +104,7 @@ def forward(op: Op, variant: str = "call", name: str = "call") -> str:
         kernel=_kernel(op, tensors),
         values=", ".join(_values(op)),
         names=", ".join(p.name for p in taken),
+        not_a_view=fill(NOT_A_VIEW) if op.kind == "view" else "",
         wrap=_wrap(op),
         record=_record(op, tensors),
     )
@@ -215,7 +222,7 @@ if {p}.__class__ in PLAIN:
 {or_scalar}
 {or_none}
 else:
-    x{i}, r{i} = {operand}(OP, {i}, {given})
+    x{i}, r{i} = {operand}(OP, {i}, {given}{first})
     {overridden}
 """
 
@@ -253,6 +260,7 @@ def _unwrap(op: Op, i: int, p: Param, variant: str) -> str:
         or_none=fill(OR_NONE, p=p.name, i=str(i)) if p.kind is OPTIONAL else "",
         operand="plain_operand" if variant == "plain" else "operand",
         given=f"owner(OP, {p.name})" if variant == "operator" and i == 0 else p.name,
+        first=", x0" if i == 1 and op.takes_number[0] and variant != "operator" else "",
         overridden="" if variant == "plain" else fill(OVERRIDDEN, i=str(i), slowly=_slowly(op, variant)),
     )
 
@@ -706,7 +714,9 @@ def guard({parameters}):
         {autocast}
         return FUNCTION({arguments})
     except Exception:
-        check_tensors(FUNCTION, SELF, ({tensors}))
+        types = check_tensors(FUNCTION, SELF, ({tensors}))
+        if types:
+            return call_other(SELF, types, ({positional}), dict({named}))
         raise
 """
 
@@ -740,4 +750,6 @@ def guard(
         autocast=fill(AUTOCAST, arguments=call) if autocast else "",
         arguments=call,
         tensors="".join(f"{name}, " for name in tensors),
+        positional="".join(f"{a}, " for a in arguments if "=" not in a and not a.startswith("**")),
+        named=", ".join(a for a in arguments if "=" in a or a.startswith("**")),
     )

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tensorgrad import devices, dtypes, layouts
+from tensorgrad.dispatch.batched import whole
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dispatch.promotion import plain_number
@@ -22,6 +23,7 @@ from tensorgrad.errors import as_integer, check_number, warn
 from tensorgrad.kernels.array.shape import strided_nothing
 from tensorgrad.layouts import memory_strides
 from tensorgrad.ops.shape import alias_of, ints
+from tensorgrad.ops.sparse.blank import sparse_like, without_elements
 from tensorgrad.settings import SETTINGS
 from tensorgrad.size import Size
 from tensorgrad.storage.stubs import STORAGES, Storage, storage_class
@@ -547,6 +549,8 @@ def zeros(
     """
     dtype = dtype if out is None else _dtype_of(out, dtype)
     shape = resolve_shape(given_size("zeros", size, named))
+    if layout is not None and layout is not layouts.strided:
+        return without_elements("zeros", shape, layout, dtype, device, requires_grad)
     return _out("zeros", out, _filled(np.zeros, 0, shape, dtype, device, requires_grad, pin_memory))
 
 
@@ -586,6 +590,8 @@ def empty(
     """
     dtype = dtype if out is None else _dtype_of(out, dtype)
     shape = resolve_shape(given_size("empty", size, named))
+    if layout is not None and layout is not layouts.strided:
+        return without_elements("empty", shape, layout, dtype, device, requires_grad)
     if memory_format is not None and (strides := memory_strides(shape, memory_format)) != memory_strides(shape, None):
         return _out(
             "empty", out, empty_strided(shape, strides, dtype=dtype, device=device, requires_grad=requires_grad)
@@ -671,8 +677,16 @@ def _like(name: str, function, fills: bool):
         input: Tensor, *fill, dtype=None, layout=None, device=None, requires_grad=False, memory_format=None, **kw
     ) -> Tensor:
         check_tensor(name, input)
-        if layout is None and STORAGES[input._array.__class__].layout is not layouts.strided:
-            return _sparse_like(name, input, dtype, requires_grad)
+        own = STORAGES[input._array.__class__].layout
+        if own is not layouts.strided or (layout is not None and layout is not layouts.strided):
+            wanted = own if layout is None else layout
+            if wanted is not layouts.strided:
+                if memory_format is not None:
+                    raise RuntimeError("memory format option is only supported by strided tensors")
+                value = (
+                    1 if name == "ones_like" else kw["fill_value"] if "fill_value" in kw else fill[0] if fill else None
+                )
+                return sparse_like(name, input, wanted, dtype, device, requires_grad, value)
         if kw:
             fill = (kw.pop("fill_value"),) if "fill_value" in kw and fills else fill
         made = function(
@@ -695,21 +709,13 @@ def _like(name: str, function, fills: bool):
                 made._requires_grad = bool(requires_grad)
         if input.__class__ not in PLAIN and hasattr(input, "_like_this"):  # a class that has its own layout of memory
             return input._like_this(made)
-        return made
+        return made if array.__class__ is np.ndarray else STORAGES[array.__class__].for_each_sample(array, made)
 
     like.__name__ = like.__qualname__ = name
     like.__doc__ = (
         f"`{function.__name__}` with the shape, dtype and device of `input`, unless another dtype or device is given."
     )
     return composite("function", name=name)(like)
-
-
-def _sparse_like(name: str, input: Tensor, dtype, requires_grad: bool) -> Tensor:
-    """Zeros in the layout of a sparse tensor, none of them stored. Raises: NotImplementedError for other values."""
-    if name not in ("zeros_like", "empty_like"):
-        raise NotImplementedError(f"{name}: not supported for layout {STORAGES[input._array.__class__].layout}")
-    made = wrap(input._array.zeros())
-    return (made if dtype is None else made.to(dtype)).requires_grad_(requires_grad)
 
 
 zeros_like = _like("zeros_like", zeros, False)
@@ -721,9 +727,15 @@ full_like = _like("full_like", full, True)
 def _new(name: str, function, example: str, printed: str):
     def new(self, *args, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False, **kw) -> Tensor:
         args = (kw.pop("size"), *args) if "size" in kw else args
-        return function(
+        own = STORAGES[self._array.__class__].layout if layout is None else layout
+        if own is not layouts.strided and function in (zeros, empty):
+            shape = resolve_shape(given_size(name, args, {}))
+            return without_elements(name, shape, own, dtype or self.dtype, device, requires_grad)
+        made = function(
             *args, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad, **kw
         )
+        array = self._array
+        return made if array.__class__ is np.ndarray else STORAGES[array.__class__].for_each_sample(array, made)
 
     new.__name__ = new.__qualname__ = name
     new.__doc__ = f"""`torch.{function.__name__}` with this tensor's dtype and device unless others are given.
@@ -742,6 +754,9 @@ _new("new_full", full, "(2,), 7", "tensor([7., 7.], dtype=torch.float64)")
 _new("new_tensor", tensor, "[1, 2]", "tensor([1., 2.], dtype=torch.float64)")
 
 
+LEGACY: dict[Any, Callable] = {}  # layout -> what makes its tensors for `x.new()` (ops/sparse/construct.py)
+
+
 @composite("method")
 def new(self, *args, device=None) -> Tensor:
     """PyTorch's legacy constructor with this tensor's dtype: takes sizes, or data to copy.
@@ -750,6 +765,8 @@ def new(self, *args, device=None) -> Tensor:
     >>> torch.zeros(1, dtype=torch.int64).new([1, 2]), torch.zeros(1).new(2, 3).shape
     (tensor([1, 2]), torch.Size([2, 3]))
     """
+    if STORAGES[self._array.__class__].layout is layouts.sparse_coo:
+        return LEGACY[layouts.sparse_coo](*args, dtype=self.dtype)
     return legacy_tensor(args, device or self.device, self.dtype)
 
 
@@ -819,6 +836,8 @@ def linspace(start, end, steps, *, out=None, dtype=None, layout=None, device=Non
     >>> torch.linspace(0, 1, 5)
     tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
     """
+    if any(isinstance(v, Tensor) and whole(v) is not v for v in (start, end)):
+        return _between_tensors(start, end, steps, dtype)
     start, end, steps, device = _ends("linspace", start, end, steps, device)
     if out is not None:
         dtype = _dtype_of(out, dtype)
@@ -827,6 +846,23 @@ def linspace(start, end, steps, *, out=None, dtype=None, layout=None, device=Non
     if dtype.category < dtypes.FLOATING:
         array = np.trunc(array)
     return _out("linspace", out, finish(array.astype(dtype.numpy), requires_grad, device), fills=True)
+
+
+def _between_tensors(start, end, steps: int, dtype: dtypes.dtype | None) -> Tensor:
+    """Evenly spaced values between other numbers for each sample of a batch (vmap)."""
+    dtype = dtype or (dtypes.DEFAULT.floating if not _is_complex(start, end) else dtypes.DEFAULT.complex)
+    start, end = (v if isinstance(v, Tensor) else tensor(v) for v in (start, end))
+    if dtype.category < dtypes.FLOATING:
+        start, end = start.trunc(), end.trunc()
+    wide = dtypes.complex128 if dtype.category == dtypes.COMPLEX else dtypes.float64
+    i = arange(steps, dtype=dtypes.float64, device=start.device)
+    start, end = start.to(wide).unsqueeze(-1), end.to(wide).unsqueeze(-1)
+    step = (end - start) / max(steps - 1, 1)
+    return (start + step * i).where(i < max(steps // 2, 1), end - step * (steps - 1 - i)).to(dtype)
+
+
+def _is_complex(*ends) -> bool:
+    return any(v.is_complex() if isinstance(v, Tensor) else isinstance(v, complex) for v in ends)
 
 
 def _dtype_of_ends(name: str, start, end, dtype: dtypes.dtype | None) -> dtypes.dtype:
@@ -893,6 +929,8 @@ def logspace(start, end, steps, base=10.0, *, out=None, dtype=None, device=None,
     >>> torch.logspace(0, 3, 4)
     tensor([   1.,   10.,  100., 1000.])
     """
+    if any(isinstance(v, Tensor) and whole(v) is not v for v in (start, end)):
+        return base ** _between_tensors(start, end, steps, dtype)
     start, end, steps, device = _ends("logspace", start, end, steps, device)
     dtype = _dtype_of_ends("logspace", start, end, dtype if out is None else _dtype_of(out, dtype))
     whole = dtype.category < dtypes.FLOATING

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 
 from tensorgrad import dtypes
-from tensorgrad.autograd import gradients
 from tensorgrad.dispatch.kinds import alias, composite, op
 from tensorgrad.errors import wrap_dim
 from tensorgrad.storage.stubs import STORAGES
@@ -88,7 +87,8 @@ def _parts(g, tensors_shape, dim):
     ]
 
 
-_cat = op("cat(tensors: tensors, dim: int = 0)", "join.cat", linear="tensors", prepare=_prepare_cat, shape=_cat_shape,
+_cat = op("cat(tensors: tensors, dim: int = 0)", "join.cat", batch="leading", linear="tensors", prepare=_prepare_cat,
+          shape=_cat_shape,
           tensors=lambda g, tensors_shape, dim: _parts(g, tensors_shape, dim), where=())  # fmt: skip
 
 
@@ -140,7 +140,8 @@ def _stack_shape(arrays, dim):
     return (*shape[:dim], len(arrays), *shape[dim:]), arrays[0].dtype
 
 
-_stack = op("stack(tensors: tensors, dim: int = 0)", "join.stack", linear="tensors", prepare=_prepare_stack,
+_stack = op("stack(tensors: tensors, dim: int = 0)", "join.stack", batch="leading", linear="tensors",
+            prepare=_prepare_stack,
             shape=_stack_shape,
             tensors=lambda g, dim: g.unbind(dim), where=())  # fmt: skip
 
@@ -160,9 +161,6 @@ def stack(tensors, dim: int = 0, *, out=None) -> Tensor:
     return _stack(_listed(tensors), dim, out=out)
 
 
-gradients.STACK = stack
-
-
 # --- by direction ----------------------------------------------------------------------------------------------------
 
 
@@ -172,6 +170,8 @@ def _at_least(x: Tensor, ndim: int) -> Tensor:
     if have >= ndim:
         return x
     shape = x._array.shape
+    if ndim == 2 and have:
+        return x.unsqueeze(0)
     if ndim == 3 and have:
         return x.unsqueeze(-1) if have == 2 else x.unsqueeze(0).unsqueeze(-1)
     return x.reshape((1,) * (ndim - have) + shape)

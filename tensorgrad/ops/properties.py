@@ -57,7 +57,7 @@ def is_nonzero(input: Tensor) -> bool:
     True
     """
     check_tensor("is_nonzero", input)
-    return bool(input)
+    return bool(input.to_dense() if input.is_sparse and input.numel() == 1 else input)
 
 
 # --- the tensor ----------------------------------------------------------------------------------------------------

@@ -91,12 +91,12 @@ class SGD(Elementwise):
                 "add(sparse, dense) is not supported. Use add(dense, sparse) instead. (SGD: weight_decay would make "
                 "sparse gradients dense.)"
             )
-        from tensorgrad.optim.sparse_rows import move, stored
+        from tensorgrad.optim.sparse_rows import add
 
         with torch.no_grad():
-            grad = (-grad if group["maximize"] else grad).coalesce()
+            grad = -grad if group["maximize"] else grad
             if group["momentum"]:
-                state = self.state[p]
+                grad, state = grad.coalesce(), self.state[p]
                 buffer = state.get("momentum_buffer")
                 if buffer is None:
                     buffer = grad.clone()
@@ -104,8 +104,7 @@ class SGD(Elementwise):
                     buffer = buffer * group["momentum"] + grad * (1 - group["dampening"])
                 state["momentum_buffer"] = buffer
                 grad = grad + buffer * group["momentum"] if group["nesterov"] else buffer
-        place, g = stored(grad)
-        move(p, place, g * -float(group["lr"]))
+        add(p, grad, -float(group["lr"]))
 
     def _initial_state(self, group: dict[str, Any]) -> dict[str, Any]:
         return {"momentum_buffer": lambda p: torch.empty_like(p.grad)} if group["momentum"] else {}

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tensorgrad.kernels.sparse.convert import coo
-from tensorgrad.kernels.sparse.coordinates import coalesced
+from tensorgrad.kernels.sparse.coordinates import add_rows, coalesced
 from tensorgrad.storage.sparse import SparseArray
 from tensorgrad.tensor import Tensor
 
@@ -27,6 +27,16 @@ def stored(grad: Tensor) -> tuple[tuple, np.ndarray]:
     """Returns where a gradient stores elements, as an index of a dense array in which no element is twice, and them."""
     array = coalesced(coo(grad._array))
     return tuple(array.indices), array.values
+
+
+def add(p: Tensor, grad: Tensor, factor: float) -> None:
+    """Adds a multiple of a sparse gradient to a parameter."""
+    array = coo(grad._array)
+    if array.sparse_dim:
+        add_rows(p._array, array, factor)
+    else:
+        p._array += array.values.sum(0) * factor
+    p._storage.bump()
 
 
 def move(p: Tensor, place: tuple, change: Any) -> None:

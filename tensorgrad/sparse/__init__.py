@@ -14,6 +14,7 @@ from tensorgrad.ops.sparse.construct import (
     sparse_csr_tensor,
 )
 from tensorgrad.ops.sparse.invariants import check_sparse_tensor_invariants
+from tensorgrad.sparse.gradcheck import as_sparse_gradcheck
 from tensorgrad.sparse.legacy_types import (
     BFloat16Tensor,
     ByteTensor,
@@ -26,7 +27,7 @@ from tensorgrad.sparse.legacy_types import (
     ShortTensor,
 )
 from tensorgrad.sparse.products import addmm, mm, sampled_addmm, spdiags, spsolve
-from tensorgrad.sparse.reductions import as_sparse_gradcheck, log_softmax, softmax, sum
+from tensorgrad.sparse.reductions import log_softmax, softmax, sum
 
 __all__ = [
     "addmm", "as_sparse_gradcheck", "check_sparse_tensor_invariants", "log_softmax", "mm", "sampled_addmm", "softmax",

@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from tensorgrad import dtypes
-from tensorgrad.ops.sparse.construct import sparse_coo_tensor
+from tensorgrad.ops.sparse.construct import legacy
 from tensorgrad.tensor import Tensor
 
 
 def _constructor(name: str, dtype: str) -> Any:
     def construct(*given: Any) -> Tensor:
         kind = getattr(dtypes, dtype)
-        if all(isinstance(n, int) for n in given):
-            return sparse_coo_tensor(given, dtype=kind)
-        return sparse_coo_tensor(*given, dtype=kind)
+        return legacy(*given, dtype=kind)
 
     construct.__name__ = construct.__qualname__ = name
     construct.__doc__ = f"""Returns a COO tensor: `{name}(indices, values, size)`, or an empty one of sizes.

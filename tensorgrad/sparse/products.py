@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.layouts import sparse_coo
+from tensorgrad.layouts import sparse_coo, sparse_csc, sparse_csr
 from tensorgrad.ops.linalg import matmul
 from tensorgrad.ops.sparse.construct import sparse_coo_tensor
 from tensorgrad.ops.sparse.convert import to_sparse
@@ -57,7 +57,7 @@ def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1.0, alpha: An
     if not _sparse(mat1):
         return matmul.addmm(mat, mat1, mat2, beta=beta, alpha=alpha)
     product = mm(mat1, mat2)
-    return mat * beta + (product if alpha == 1 else product * alpha)
+    return (mat if beta == 1 else mat * beta) + (product if alpha == 1 else product * alpha)
 
 
 def sampled_addmm(
@@ -117,11 +117,15 @@ def spdiags(diagonals: Tensor, offsets: Tensor, shape: tuple[int, int], layout: 
             [0., 0., 3.],
             [0., 0., 0.]])
     """
+    if layout not in (None, sparse_coo, sparse_csr, sparse_csc):
+        raise RuntimeError(f"Only output layouts (Sparse, SparseCsc, SparseCsr) are supported, got {layout}")
     if len(shape) != 2:
         raise RuntimeError("Output shape must be 2d")
     steps = offsets._array.reshape(-1)
     if steps.dtype.name != "int64":
         raise RuntimeError(f"Offset Tensor must have dtype Long but got {scalar_type(offsets.dtype)}")
+    if offsets.dim() > 1:
+        raise RuntimeError("Offsets must be scalar or vector")
     rows = diagonals if diagonals.dim() == 2 else diagonals.reshape(1, -1)
     if diagonals.dim() > 2:
         raise RuntimeError("Diagonals must be vector or matrix")

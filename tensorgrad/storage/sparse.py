@@ -101,8 +101,9 @@ class COOArray(SparseArray):
     title = "Sparse"
     part_names = ("indices", "values")
 
-    def __init__(self, indices: np.ndarray, values: np.ndarray, shape: tuple, coalesced: bool = False):
-        self.indices, self.values, self.shape, self.coalesced = indices, values, shape, coalesced
+    def __init__(self, indices: np.ndarray, values: np.ndarray, shape: tuple, coalesced: bool | None = None):
+        self.indices, self.values, self.shape = indices, values, shape
+        self.coalesced = indices.shape[1] < 2 if coalesced is None else coalesced
         self.orders = {}
 
     @property

@@ -327,7 +327,8 @@ def stand_in(tests: Path) -> None:
 
     compat.install()
     sys.meta_path.insert(0, _Finder(folder, tests))
-    ours = compat._finder
+    from tensorgrad.compat.import_hook import hook as ours
+
     original = ours.find_spec
 
     def find_spec(fullname, path=None, target=None):

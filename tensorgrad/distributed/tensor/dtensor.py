@@ -73,7 +73,7 @@ def _local(tensor: DTensor) -> Tensor:
     return Tensor.as_subclass(tensor, Tensor)
 
 
-class DTensor(Tensor):
+class DTensor(Tensor, only_ops=True):
     """A tensor distributed over the ranks of a mesh.
 
     It is made by `distribute_tensor`, `DTensor.from_local`, by functions such as `zeros` of this module, and by ops on

@@ -14,6 +14,8 @@ from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba.runtime import thread_pool
 from tensorgrad.kernels.numba.runtime.language import inner
 from tensorgrad.kernels.numba.runtime.launch import plain, shared
+from tensorgrad.kernels.numba.simd.rows import weighted_1, weighted_4
+from tensorgrad.kernels.numba.simd.vectors import LANES
 from tensorgrad.kernels.numba.softmax import MATRIX
 
 
@@ -32,15 +34,29 @@ def _add_one(a, x, to):
 def _product():
     @shared(f"void(int64[::1], int64[::1], float32[::1], {MATRIX}, {MATRIX}, int64, int64)")
     def loop(starts, places, values, b, out, first, last):
+        m = b.shape[1]
+        whole = m - m % LANES
         for r in range(first, last):
             to, begin, end = out[r], starts[r], starts[r + 1]
-            for k in range(begin, end - 3, 4):
-                _add_four(
-                    b[places[k]], b[places[k + 1]], b[places[k + 2]], b[places[k + 3]],
-                    values[k], values[k + 1], values[k + 2], values[k + 3], to,
-                )  # fmt: skip
-            for k in range(end - (end - begin) % 4, end):
-                _add_one(b[places[k]], values[k], to)
+            pairs, p = (end - begin) // 2, 0
+            if pairs:
+                while p + 4 * LANES <= m:
+                    weighted_4(b, m, p, places, values, begin, pairs, out, r * m + p)
+                    p += 4 * LANES
+                while p < whole:
+                    weighted_1(b, m, p, places, values, begin, pairs, out, r * m + p)
+                    p += LANES
+                if p < m:
+                    tail = to[p:]
+                    for k in range(begin, begin + 2 * pairs - 3, 4):
+                        _add_four(
+                            b[places[k]][p:], b[places[k + 1]][p:], b[places[k + 2]][p:], b[places[k + 3]][p:],
+                            values[k], values[k + 1], values[k + 2], values[k + 3], tail,
+                        )  # fmt: skip
+                    for k in range(begin + 2 * pairs - 2 * pairs % 4, begin + 2 * pairs):
+                        _add_one(b[places[k]][p:], values[k], tail)
+            if (end - begin) % 2:
+                _add_one(b[places[end - 1]], values[end - 1], to)
 
     @shared("void(int64[::1], int64[::1], float32[::1], float32[::1], float32[::1], int64, int64)")
     def by_vector(starts, places, values, b, out, first, last):
@@ -192,10 +208,29 @@ def _sums():
     return kernel
 
 
+def _add_rows():
+    @shared(f"void({MATRIX}, int64[::1], {MATRIX}, float32, int64, int64)")
+    def loop(table, rows, values, factor, first, last):
+        low, high = 16 * first, min(16 * last, table.shape[1])
+        for k in range(rows.size):
+            _add_one(values[k, low:high], factor, table[rows[k], low:high])
+
+    def kernel(table, rows, values, factor):
+        """table[rows[k]] += factor values[k], for one k after the other. Threads share the columns."""
+        if table.dtype is not F32 or values.dtype is not F32 or not values.size or not table.flags.carray:
+            return NotImplemented
+        given = (table, np.ascontiguousarray(rows), np.ascontiguousarray(values), np.float32(factor))
+        thread_pool.run(loop, -(-table.shape[1] // 16), given, 2 * values.size)
+        return True
+
+    return kernel
+
+
 KERNELS: dict[str, Callable[[], Callable]] = {
     "product": _product,
     "sample": _sample,
     "order": _order,
     "argsort": _argsort,
     "sums": _sums,
+    "add_rows": _add_rows,
 }

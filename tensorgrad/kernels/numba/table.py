@@ -82,7 +82,7 @@ PARTS = (
     Row("gradient_norm", "optim.squares", 4096), Row("bernoulli_mask", "dropout.mask", 2048),
     Row("sparse_product", "sparse.product", 4096), Row("sparse_sample", "sparse.sample", 4096),
     Row("sparse_order", "sparse.order", 4096), Row("sparse_argsort", "sparse.argsort", 4096),
-    Row("sparse_sums", "sparse.sums", 4096),
+    Row("sparse_sums", "sparse.sums", 4096), Row("sparse_add_rows", "sparse.add_rows", 4096),
 )  # fmt: skip
 ALL = (*ROWS, *PARTS)
 

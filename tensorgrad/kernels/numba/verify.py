@@ -286,8 +286,12 @@ def _sparse() -> list[Any]:
     found = [torch.sparse_coo_tensor(where, values, (9, 9, 9, 7)).coalesce().values(), stored.coalesce().values()]
     found += _back(torch.sparse.mm(stored, dense), dense) + [stored @ _normal(9, 1, grad=False)]
     pattern = torch.sparse_csr_tensor([0, 2, 3], [0, 3, 1], _normal(3, grad=False), (2, 4))
+    table = torch.nn.Embedding.from_pretrained(_normal(9, 37, grad=False), freeze=False, sparse=True)
+    table(_whole(9, 20)).sum().backward()
+    torch.optim.SGD(table.parameters(), lr=0.1).step()
     return [
         *found,
+        table.weight,
         torch.sparse.sampled_addmm(pattern, _normal(2, 37, grad=False), _normal(37, 4, grad=False)).values(),
     ]
 

@@ -26,6 +26,14 @@ def coo_of_dense(x: np.ndarray, sparse_dim: int) -> COOArray:
     return COOArray(indices, np.ascontiguousarray(values), x.shape, coalesced=True)
 
 
+def elements(array: COOArray) -> COOArray:
+    """A hybrid array with all of its dimensions sparse."""
+    inner = array.shape[array.sparse_dim :]
+    places = np.indices(inner).reshape(len(inner), -1)
+    indices = np.concatenate([np.repeat(array.indices, places.shape[1], 1), np.tile(places, len(array.values))])
+    return COOArray(indices, array.values.reshape(-1), array.shape)
+
+
 def dense_of_coo(array: COOArray) -> np.ndarray:
     """The whole array, with its zeros."""
     array = coalesced(array)
@@ -192,7 +200,9 @@ def to_layout(array: Any, layout: Any, block: tuple = (1, 1), dense_dim: int = 0
             return coo_of_dense(array, array.ndim - dense_dim if sparse_dim is None else sparse_dim)
         return compressed_of_dense(array, kind, block, dense_dim)
     if kind is None:
-        return coo(array).copy()
+        made = coo(array).copy()
+        made.coalesced = array.__class__ in (COOArray, CSRArray) or len(made.values) < 2  # as PyTorch knows it
+        return made
     if array.__class__ is COOArray:
         if array.sparse_dim > 2:
             return _batch_of_coo(array, kind, block)

@@ -54,7 +54,15 @@ def coalesced(array: COOArray) -> COOArray:
 def argsort(numbers: np.ndarray) -> np.ndarray:
     """The order of numbers that are not negative; equal ones stay as they are."""
     made = by_part("sparse_argsort", numbers.size, numbers)
-    return np.argsort(numbers, kind="stable") if made is NotImplemented else made
+    if made is not NotImplemented:
+        return made
+    bits = len(numbers).bit_length()
+    if not numbers.size or int(numbers.max()).bit_length() + bits > 63:
+        return np.argsort(numbers, kind="stable")
+    # A number and its position as one integer: these are all different, and sorting integers is far faster.
+    packed = (numbers.astype(np.int64, copy=False) << bits) | np.arange(len(numbers))
+    packed.sort()
+    return packed & ((1 << bits) - 1)
 
 
 def sums(values: np.ndarray, order: np.ndarray | None, starts: np.ndarray) -> np.ndarray:
@@ -62,11 +70,41 @@ def sums(values: np.ndarray, order: np.ndarray | None, starts: np.ndarray) -> np
     made = by_part("sparse_sums", values.size, values, order, starts)
     if made is not NotImplemented:
         return made
+    if values.ndim > 1 and len(starts):
+        return _sums_of_rows(values, order, starts)
     values = values if order is None else values[order]
     if len(starts) == len(values):
         return values
     add = np.logical_or if values.dtype.kind == "b" else np.add
     return add.reduceat(values, starts, axis=0, dtype=values.dtype)
+
+
+def add_rows(table: np.ndarray, array: COOArray, factor: float) -> None:
+    """table += factor · array, in place. Coordinates may repeat."""
+    if array.sparse_dim == 1 and table.ndim == 2:
+        if by_part("sparse_add_rows", array.values.size, table, array.indices[0], array.values, factor) is True:
+            return
+    array = coalesced(array)
+    change = array.values if factor == 1 else array.values * table.dtype.type(factor)
+    table[tuple(array.indices)] += change.astype(table.dtype, copy=False)
+
+
+FEW = 64  # rows of a group that are added one after the other
+
+
+def _sums_of_rows(values: np.ndarray, order: np.ndarray | None, starts: np.ndarray) -> np.ndarray:
+    """The same for rows: the first rows of all groups, then all second ones, ..."""
+    add = np.logical_or if values.dtype.kind == "b" else np.add
+    counts = np.diff(np.append(starts, len(values)))
+    most = int(counts.max())
+    if most > FEW:  # few groups, or one that is far larger than the others
+        return add.reduceat(values if order is None else values[order], starts, axis=0, dtype=values.dtype)
+    made = values[starts if order is None else order[starts]]
+    for nth in range(1, most):
+        groups = np.flatnonzero(counts > nth)
+        rows = starts[groups] + nth
+        made[groups] = add(made[groups], values[rows if order is None else order[rows]])
+    return made
 
 
 def at(dense: np.ndarray, indices: np.ndarray) -> np.ndarray:

@@ -12,13 +12,15 @@ from typing import Any
 import numpy as np
 
 from tensorgrad.dispatch.kernel_tables import by_part
-from tensorgrad.kernels.sparse.convert import coo, csr, like, lines_of
+from tensorgrad.dtypes import from_numpy_dtype, scalar_type
+from tensorgrad.kernels.sparse.convert import coo, csr, dense, like, lines_of
 from tensorgrad.kernels.sparse.coordinates import coalesced
 from tensorgrad.kernels.sparse.lines import Lines, by_columns, by_rows, transposed, unblocked
 from tensorgrad.kernels.sparse.shape import permute
-from tensorgrad.storage.sparse import COOArray, CSRArray, SparseArray
+from tensorgrad.storage.sparse import COOArray, CSCArray, CSRArray, SparseArray
 
 AT_ONCE = 1 << 22  # products held in memory at a time
+IN_CACHE = 1 << 17  # numbers that are gathered at a time
 
 
 def times(lines: Lines, values: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -31,6 +33,8 @@ def times(lines: Lines, values: np.ndarray, b: np.ndarray) -> np.ndarray:
     made = np.zeros((n, m), np.result_type(values, b))
     if not m or not values.size:
         return made
+    if m > 3 and made.dtype.kind in "fc":
+        return _by_length(lines, values, b, made)
     step, begin = max(1, AT_ONCE // m), 0
     while begin < n:  # as many lines at a time as have `step` elements, at least one
         first = starts[begin]
@@ -41,6 +45,20 @@ def times(lines: Lines, values: np.ndarray, b: np.ndarray) -> np.ndarray:
             products = values[part, None] * b[lines.places[part]]
             made[begin + some] = np.add.reduceat(products, starts[begin:end][some] - first, axis=0)
         begin = end
+    return made
+
+
+def _by_length(lines: Lines, values: np.ndarray, b: np.ndarray, made: np.ndarray) -> np.ndarray:
+    """The same for lines of one length after the other: each of them times its rows of `b` is a small dense product."""
+    lengths, m = np.diff(lines.starts), b.shape[1]
+    order = np.argsort(lengths, kind="stable")
+    for alike in np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1):
+        count = int(lengths[alike[0]]) if len(alike) else 0
+        step = max(1, IN_CACHE // max(count * m, 1))
+        for begin in range(0, len(alike) if count else 0, step):
+            some = alike[begin : begin + step]
+            here = lines.starts[some, None] + np.arange(count)
+            made[some] = np.matmul(values[here][:, None], b[lines.places[here]])[:, 0]
     return made
 
 
@@ -67,7 +85,10 @@ def check(a: Any, b: Any) -> None:
             f"mat1 and mat2 shapes cannot be multiplied ({a.shape[0]}x{a.shape[1]} and {b.shape[0]}x{b.shape[1]})"
         )
     if a.dtype != b.dtype:
-        raise RuntimeError(f"mm: expected two tensors of one dtype, got {a.dtype} and {b.dtype}")
+        one, other = (scalar_type(from_numpy_dtype(x.dtype)) for x in (a, b))
+        if isinstance(a, SparseArray) and isinstance(b, SparseArray):
+            raise RuntimeError(f"mat1 dtype {one} does not match mat2 dtype {other}")
+        raise RuntimeError(f"expected scalar type {one} but found {other}")
 
 
 def mm(a: Any, b: Any) -> Any:
@@ -88,20 +109,32 @@ def _of_both(a: Any, b: Any) -> Any:
     place = np.repeat(y.compressed[:-1][x.plain], lengths) + within
     values = np.repeat(x.values, lengths) * y.values[place]
     made = coalesced(COOArray(np.stack([rows, y.plain[place]]).astype(np.int64), values, (a.shape[0], b.shape[1])))
-    return like(made, a)
+    return like(made, x if a.__class__ is CSCArray else a)  # of CSC matrices PyTorch gives CSR
 
 
 def mv(a: Any, v: Any) -> Any:
     """A matrix times a vector."""
     if a.ndim != 2 or v.ndim != 1 or a.shape[1] != v.shape[0]:
         raise RuntimeError(
-            f"size mismatch, got input ({a.shape[0]}), mat ({'x'.join(map(str, a.shape))}), vec ({len(v)})"
+            f"mv: expected self.size(-1) == vec.size(-1), got shapes {list(a.shape)} and {list(v.shape)}"
         )
     return mm(a, v.reshape(-1, 1)).reshape(-1)
 
 
+def addmv(c: Any, a: Any, v: Any, beta: Any, alpha: Any) -> Any:
+    """beta * c + alpha * (a @ v)"""
+    product = np.multiply(mv(a, v), alpha, dtype=a.dtype)
+    return product + np.multiply(c, beta, dtype=c.dtype) if beta != 0 else product
+
+
 def matmul(a: Any, b: Any) -> Any:
-    """`a @ b`: matrices, a matrix and a vector, or a batch (see `bmm`)."""
+    """`a @ b`: matrices, a matrix and a vector, or a batch (see `bmm`). A sparse vector is taken as a dense one."""
+    if isinstance(a, SparseArray) and a.ndim == 1:
+        return matmul(dense(a), b)
+    if isinstance(b, SparseArray) and b.ndim == 1:
+        return matmul(a, dense(b)) if isinstance(a, SparseArray) else np.matmul(a, dense(b))
+    if not isinstance(a, SparseArray) and not isinstance(b, SparseArray):
+        return np.matmul(a, b)
     if a.ndim == 2 and b.ndim == 1:
         return mv(a, b)
     if a.ndim == 1 and b.ndim == 2:
@@ -145,7 +178,7 @@ def bmm(a: Any, b: Any) -> np.ndarray:
     x = coalesced(coo(a))
     batch, rows, columns = x.indices  # one matrix with the others along its diagonal
     wide = COOArray(np.stack([batch * n + rows, batch * k + columns]), x.values, (count * n, count * k), coalesced=True)
-    return _rows_times(wide, b.reshape(count * k, -1)).reshape(count, n, -1)
+    return _rows_times(wide, b.reshape(count * k, b.shape[2])).reshape(count, n, b.shape[2])
 
 
 def addmm(c: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
@@ -162,6 +195,12 @@ def addmm(c: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
         raise RuntimeError("addmm: expected a dense tensor to add to a dense product, got a sparse one")
     product = np.multiply(product, alpha, dtype=product.dtype) if alpha != 1 else product
     return product + np.multiply(c, beta, dtype=c.dtype) if beta != 0 else product + np.zeros_like(c)
+
+
+def stored_rows(product: np.ndarray, sparse: COOArray) -> COOArray:
+    """The rows of a dense product in which its sparse factor stores elements, as a hybrid array."""
+    rows = np.unique(sparse.indices[0])
+    return COOArray(rows[None], product[rows], product.shape)
 
 
 def sampled(c: Any, a: np.ndarray, b: np.ndarray, beta: Any, alpha: Any) -> Any:

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from tensorgrad.kernels.sparse.convert import coo
-from tensorgrad.kernels.sparse.coordinates import at, coalesced, values_at
-from tensorgrad.storage.sparse import COOArray, SparseArray
+from tensorgrad.kernels.sparse.convert import coo, like
+from tensorgrad.kernels.sparse.coordinates import at, found_in, values_at
+from tensorgrad.storage.sparse import CompressedArray, COOArray, SparseArray
 
 
 def values(array: Any) -> np.ndarray:
@@ -43,8 +43,13 @@ def same_pattern(a: Any, b: Any) -> bool:
     return all(x is y or np.array_equal(x, y) for x, y in zip(a.parts()[:-1], b.parts()[:-1]))
 
 
+def shared(x: CompressedArray, pattern: CompressedArray) -> Any:
+    """The elements of `x` whose places `pattern` stores as well, in its layout."""
+    found, wanted = coo(x), coo(pattern)
+    _, there = found_in(wanted, found.indices)
+    return like(COOArray(found.indices[:, there], found.values[there], x.shape, coalesced=True), pattern)
+
+
 def mask(x: Any, pattern: Any) -> Any:
     """The elements of `x`, sparse or dense, where `pattern` stores its own, in its layout."""
-    if pattern.__class__ is COOArray:
-        pattern = coalesced(pattern)
     return pattern.with_values(values_at_pattern(x, pattern))

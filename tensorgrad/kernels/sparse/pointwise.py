@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from tensorgrad.dispatch.op import Op
-from tensorgrad.kernels.sparse.convert import coo, like
-from tensorgrad.kernels.sparse.coordinates import at, coalesced, found_in
+from tensorgrad.kernels.sparse.convert import coo, dense, like
+from tensorgrad.kernels.sparse.coordinates import at, coalesced, found_in, values_at
 from tensorgrad.kernels.sparse.parts import same_pattern, values_at_pattern
 from tensorgrad.storage.sparse import CompressedArray, COOArray, SparseArray
 
@@ -37,7 +37,10 @@ def on_values(op: Op, array: Any, *params: Any) -> Any:
         array = coalesced(array)
     values = array.values
     table = kernels if values.size < kernels.few else kernels.large
-    return array.with_values(np.asarray(table[np.ndarray](values, *params)))
+    made = np.asarray(table[np.ndarray](values, *params))
+    if op.name in LINEAR and array.dtype.kind == "b":
+        made = made.astype(array.dtype)  # NumPy's conjugates of booleans are integers
+    return array.with_values(made)
 
 
 def _is_number(value: Any) -> bool:
@@ -80,6 +83,8 @@ def _sum(a: Any, b: Any) -> Any:
     if same_pattern(a, b):
         return a.with_values(np.asarray(a.values + b.values))
     x, y = coo(a), coo(b)
+    if x.sparse_dim != y.sparse_dim and not (len(x.values) and len(y.values)):
+        return (y if len(y.values) else x).astype(np.result_type(x.dtype, y.dtype))
     if x.sparse_dim != y.sparse_dim:
         raise RuntimeError(
             "add: expected 'self' and 'other' to have same number of sparse dimensions, but "
@@ -90,9 +95,13 @@ def _sum(a: Any, b: Any) -> Any:
     return like(made, a) if isinstance(a, CompressedArray) else made
 
 
-def _added_to(dense: np.ndarray, array: Any) -> np.ndarray:
-    check_same_shape(dense, array, "add")
-    array, made = coalesced(coo(array)), np.array(dense)
+def _added_to(whole: np.ndarray, array: Any) -> np.ndarray:
+    if whole.shape != tuple(array.shape):
+        raise RuntimeError(
+            f"add: expected 'self' and 'other' to have same size, but self has size {list(whole.shape)} while other has "
+            f"size {list(array.shape)} (dense-sparse addition does not support broadcasting)"
+        )
+    array, made = coalesced(coo(array)), np.array(whole)
     if not array.sparse_dim:
         return made + array.values.sum(0, dtype=made.dtype)
     place = tuple(array.indices)
@@ -103,26 +112,44 @@ def _added_to(dense: np.ndarray, array: Any) -> np.ndarray:
 def mul(a: Any, b: Any) -> Any:
     """The product with a number, a dense array, or another sparse array."""
     if isinstance(a, SparseArray) and isinstance(b, SparseArray):
-        return _common(a, b)
+        if a.ndim and b.ndim:
+            return _common(a, b)
+        a, b = (a, dense(b)) if a.ndim else (b, dense(a))
     if not isinstance(a, SparseArray):
         a, b = b, a
     if _is_number(b):
         return a.with_values(np.multiply(a.values, b, dtype=a.dtype))
-    x = coo(a)
-    if np.broadcast_shapes(x.shape, b.shape) != x.shape:
-        raise RuntimeError(
-            f"mul: the dense factor, of shape {list(b.shape)}, does not broadcast to that of the sparse one, "
-            f"{list(x.shape)}"
-        )
+    x = broadcast(coo(a), np.broadcast_shapes(a.shape, b.shape))
     made = x.with_values(x.values * at(np.broadcast_to(b, x.shape), x.indices))
     return like(made, a) if isinstance(a, CompressedArray) else made
 
 
+def broadcast(array: COOArray, shape: tuple[int, ...]) -> COOArray:
+    """An array with its dimensions of size 1 repeated, and new sparse dimensions before the others."""
+    if array.shape == shape:
+        return array
+    new = len(shape) - array.ndim
+    indices = np.concatenate([np.zeros((new, array.indices.shape[1]), np.int64), array.indices])
+    old, values = (1,) * new + array.shape, array.values
+    sparse = len(indices)
+    for d in range(sparse):
+        if old[d] != shape[d]:
+            count = indices.shape[1]
+            indices = np.repeat(indices, shape[d], 1)
+            indices[d] = np.tile(np.arange(shape[d]), count)
+            values = np.repeat(values, shape[d], 0)
+    values = np.broadcast_to(values, (len(values), *shape[sparse:]))
+    return COOArray(indices, np.ascontiguousarray(values), shape)
+
+
 def _common(a: Any, b: Any) -> Any:
-    check_same_shape(a, b, "mul")
-    x, y = coalesced(coo(a)), coalesced(coo(b))
+    shape = np.broadcast_shapes(a.shape, b.shape)
+    x, y = broadcast(coo(a), shape), broadcast(coo(b), shape)
     if x.sparse_dim != y.sparse_dim:
         raise RuntimeError(f"mul operands have incompatible sparse dimensions: {x.sparse_dim} and {y.sparse_dim}")
+    if not (x.coalesced and y.coalesced):  # the pattern of the one that is not
+        x, y = (y, x) if x.coalesced else (x, coalesced(y))
+        return COOArray(x.indices, x.values * values_at(y, x.indices), x.shape)
     positions, there = found_in(y, x.indices)
     made = COOArray(x.indices[:, there], x.values[there] * y.values[positions[there]], x.shape, coalesced=True)
     return like(made, a) if isinstance(a, CompressedArray) else made
@@ -132,7 +159,7 @@ def _by_number(name: str, divide: Any):
     def kernel(a: Any, b: Any, *params: Any) -> Any:
         if isinstance(b, SparseArray) or not _is_number(b):
             raise RuntimeError(
-                "Sparse division requires a scalar or zero-dim dense tensor divisor (got shape "
+                f"Sparse {'floor ' * (name == 'floor_divide')}division requires a scalar or zero-dim dense tensor divisor (got shape "
                 f"{list(getattr(b, 'shape', ()))} for divisor)"
             )
         array = coalesced(a) if a.__class__ is COOArray and name != "div" else a
@@ -153,6 +180,15 @@ def power(a: Any, b: Any) -> Any:
         raise RuntimeError("pow: exponent 0 is not supported for sparse tensors, since 0 ** 0 = 1")
     array = coalesced(a) if a.__class__ is COOArray else a
     return array.with_values(np.power(array.values, b).astype(array.dtype, copy=False))
+
+
+def copied(target: Any, source: Any) -> Any:
+    """The kernel of `copy_`: `source` with the dtype of `target`. Raises: RuntimeError unless both are sparse."""
+    if source.__class__ is not target.__class__:
+        raise RuntimeError("copy_() between dense and sparse Tensors is not implemented! Found self type = "
+                           f"{getattr(target, 'title', 'Strided')} and src type = {getattr(source, 'title', 'Strided')}")
+    check_same_shape(target, source, "copy_")
+    return source.astype(target.dtype)
 
 
 def threshold_grad(g: Any, out: Any, limit: float) -> Any:

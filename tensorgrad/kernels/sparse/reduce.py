@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tensorgrad.errors import wrap_dims
+from tensorgrad.kernels.array.reduce import vector_norm
 from tensorgrad.kernels.sparse.convert import coo, like
 from tensorgrad.kernels.sparse.coordinates import at, coalesced, keys, values_at
 from tensorgrad.storage.sparse import CompressedArray, COOArray
@@ -43,11 +44,33 @@ def _of_coo(array: COOArray, dim: Any, keepdim: bool, target: np.dtype) -> Any:
             return np.asarray(_total(values, 0, target)).reshape(shape)
         indices = array.indices.copy()
         indices[[d for d in dims if d < sparse]] = 0
-        return coalesced(COOArray(indices, values, shape))
+        made = coalesced(COOArray(indices, values, shape))
+        made.coalesced = len(made.values) < 2  # PyTorch does not know either
+        return made
     shape = tuple(n for d, n in enumerate(array.shape) if d not in dims)
     if not left:
         return np.asarray(_total(values, 0, target))
     return coalesced(COOArray(array.indices[left], values, shape, array.coalesced and len(left) == sparse))
+
+
+def norm(array: Any, ord: float, dim: Any, keepdim: bool, dtype: Any) -> np.ndarray:
+    """The vector norm of all elements. Raises: RuntimeError for fewer dimensions than all, as in PyTorch."""
+    if keepdim:
+        raise RuntimeError("norm_sparse currently does not support keepdim=True")
+    _all_dims(array, dim, keepdim, "norm_sparse currently only supports full reductions, so 'dim' must be empty or all")
+    array = coalesced(array) if array.__class__ is COOArray else array
+    return vector_norm(np, array.values, ord, None, False, dtype)
+
+
+def any_(array: Any, dim: Any, keepdim: bool) -> np.ndarray:
+    """Whether any element is not zero. Raises: RuntimeError for fewer dimensions than all, as in PyTorch."""
+    _all_dims(array, dim, keepdim, "any: sparse tensors support full reductions only")
+    return np.asarray(array.values.any())
+
+
+def _all_dims(array: Any, dim: Any, keepdim: bool, message: str) -> None:
+    if keepdim or (dim is not None and len(dim) != array.ndim):
+        raise RuntimeError(f"{message} (got dim {dim} of {array.ndim} dimensions, keepdim {keepdim})")
 
 
 def _of_compressed(array: CompressedArray, dim: Any, keepdim: bool, dtype: Any) -> Any:
@@ -114,7 +137,7 @@ def softmax_grad(g: np.ndarray, out: COOArray, dim: int, log: bool) -> np.ndarra
 def sum_over(array: COOArray, dims: tuple) -> Any:
     """The kernel of `torch.sparse.sum`: without `keepdim`."""
     made = sum_(array, dims, False, None)
-    return made.astype(array.dtype) if made.dtype != array.dtype else made
+    return made.astype(array.dtype) if isinstance(made, COOArray) else made
 
 
 def sum_grad(g: Any, pattern: COOArray, dims: tuple) -> np.ndarray:

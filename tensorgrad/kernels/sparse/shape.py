@@ -8,8 +8,7 @@ import numpy as np
 
 from tensorgrad.errors import wrap_dim
 from tensorgrad.kernels.sparse.convert import coo, like
-from tensorgrad.kernels.sparse.coordinates import coalesced
-from tensorgrad.storage.sparse import BSCArray, BSRArray, CompressedArray, COOArray, CSCArray, CSRArray
+from tensorgrad.storage.sparse import BSCArray, BSRArray, CompressedArray, COOArray, CSCArray, CSRArray, SparseArray
 
 FLIPPED = {CSRArray: CSCArray, CSCArray: CSRArray, BSRArray: BSCArray, BSCArray: BSRArray}
 
@@ -25,14 +24,17 @@ def transpose(array: Any, dim0: int, dim1: int) -> Any:
     dim0, dim1 = sorted((wrap_dim(dim0, ndim), wrap_dim(dim1, ndim)))
     order = [*range(ndim)]
     order[dim0], order[dim1] = dim1, dim0
-    return permute(array, order)
+    made = permute(array, order)
+    if made.__class__ is COOArray and not len(made.values):
+        made.coalesced = True
+    return made
 
 
 def transposed(array: Any) -> Any:
     """The kernel of `t`."""
     if array.ndim > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {array.ndim}D")
-    return array if array.ndim < 2 else permute(array, [1, 0])
+    return array if array.ndim < 2 else transpose(array, 0, 1)
 
 
 def permute(array: Any, dims: Any) -> Any:
@@ -46,7 +48,7 @@ def permute(array: Any, dims: Any) -> Any:
         return _permuted(array, dims)
     sparse = array.sparse_dim
     if any((old < sparse) != (new < sparse) for new, old in enumerate(dims)):
-        raise RuntimeError("transpose: transposition of sparse and dense dimensions is not supported")
+        raise RuntimeError("permute: transpositions between sparse and dense dimensions are not allowed")
     values = array.values.transpose(0, *(d - sparse + 1 for d in dims[sparse:]))
     in_order = array.coalesced and dims[:sparse] == [*range(sparse)]
     return COOArray(array.indices[dims[:sparse]], values, tuple(array.shape[d] for d in dims), in_order)
@@ -78,14 +80,66 @@ def unsqueeze(array: Any, dim: int) -> COOArray:
     if dim <= array.sparse_dim:
         row = np.zeros((1, array.indices.shape[1]), np.int64)
         indices = np.concatenate([array.indices[:dim], row, array.indices[dim:]])
-        return COOArray(indices, array.values, shape, array.coalesced)
-    return COOArray(array.indices, np.expand_dims(array.values, dim - array.sparse_dim + 1), shape, array.coalesced)
+        return COOArray(indices, array.values, shape)
+    return COOArray(array.indices, np.expand_dims(array.values, dim - array.sparse_dim + 1), shape)
+
+
+def squeeze(array: Any, dims: tuple[int, ...]) -> COOArray:
+    """Without those of these dimensions that have size 1."""
+    if isinstance(array, CompressedArray):
+        raise RuntimeError(f"squeeze: not supported for {array.title} tensors; convert with to_sparse_coo() first")
+    gone = [d for d in dims if array.shape[d] == 1]
+    shape = tuple(n for d, n in enumerate(array.shape) if d not in gone)
+    sparse = [d for d in gone if d < array.sparse_dim]
+    values = np.squeeze(array.values, tuple(d - array.sparse_dim + 1 for d in gone if d >= array.sparse_dim))
+    return COOArray(np.delete(array.indices, sparse, 0), values, shape, array.coalesced)
+
+
+def expand(array: Any, size: tuple[int, ...]) -> Any:
+    """The array itself. Raises: RuntimeError for another size."""
+    if tuple(size) != tuple(array.shape):
+        raise RuntimeError("expand is unsupported for Sparse tensors")
+    return array
+
+
+def real(array: Any) -> Any:
+    """The real parts of complex numbers."""
+    return _of_values(array, array.values.real)
+
+
+def imag(array: Any) -> Any:
+    """The imaginary parts of complex numbers."""
+    return _of_values(array, array.values.imag)
+
+
+def _of_values(array: Any, values: np.ndarray) -> Any:
+    made = array.with_values(np.ascontiguousarray(values))
+    if made.__class__ is COOArray:
+        made.coalesced = len(values) < 2  # PyTorch does not know either
+    return made
+
+
+def as_real(array: Any) -> Any:
+    """Complex numbers as pairs, in a new dense dimension."""
+    made = array.with_values(np.stack([array.values.real, array.values.imag], -1))
+    made.shape = (*array.shape, 2)
+    return made
+
+
+def as_complex(array: Any) -> Any:
+    """Pairs in the last dimension, a dense one, as complex numbers."""
+    made = array.with_values(np.ascontiguousarray(array.values).view(np.result_type(array.dtype, np.complex64))[..., 0])
+    made.shape = array.shape[:-1]
+    return made
 
 
 def cat(arrays: list, dim: int) -> Any:
     """Joins COO arrays along a dimension, sparse or dense."""
     first = arrays[0]
     if any(a.__class__ is not first.__class__ for a in arrays):
+        at = next(k for k, a in enumerate(arrays) if a.__class__ is not first.__class__)
+        if not isinstance(arrays[at], SparseArray):
+            raise RuntimeError(f"Concatenating sparse tensors, but a dense tensor was found at position {at}.")
         raise RuntimeError("cat: expected tensors of one layout, found several")
     if isinstance(first, CompressedArray):
         return like(cat([coo(a) for a in arrays], dim), first)
@@ -94,8 +148,8 @@ def cat(arrays: list, dim: int) -> Any:
         same = a.ndim == first.ndim and a.sparse_dim == first.sparse_dim
         if not same or any(m != n for d, (m, n) in enumerate(zip(a.shape, first.shape)) if d != dim):
             raise RuntimeError(
-                f"cat: expected tensors that differ in dimension {dim} only; the first has shape {list(first.shape)}, "
-                f"tensor {k} has {list(a.shape)}"
+                f"All tensors must have the same shape: {list(first.shape)} (except in the concatenating dimension), but "
+                f"found shape: {list(a.shape)} at position {k}."
             )
     dtype = np.result_type(*(a.dtype for a in arrays))
     total = sum(a.shape[dim] for a in arrays)
@@ -113,8 +167,7 @@ def cat(arrays: list, dim: int) -> Any:
         indices.append(moved)
         values.append(part)
         start += a.shape[dim]
-    in_order = dim == 0 and all(a.coalesced for a in arrays) and first.sparse_dim > 0
-    return COOArray(np.concatenate(indices, 1), np.concatenate(values), shape, in_order)
+    return COOArray(np.concatenate(indices, 1), np.concatenate(values), shape)
 
 
 def stack(arrays: list, dim: int) -> Any:
@@ -138,8 +191,7 @@ def index_select(array: Any, dim: int, index: np.ndarray) -> Any:
     index = np.where(index < 0, index + size, index)
     shape = (*array.shape[:dim], count, *array.shape[dim + 1 :])
     if dim >= array.sparse_dim:
-        return COOArray(array.indices, np.take(array.values, index, dim - array.sparse_dim + 1), shape, array.coalesced)
-    array = coalesced(array)
+        return COOArray(array.indices, np.take(array.values, index, dim - array.sparse_dim + 1), shape, False)
     order = np.argsort(index, kind="stable")
     low = np.searchsorted(index[order], array.indices[dim], "left")
     times = np.searchsorted(index[order], array.indices[dim], "right") - low
@@ -147,4 +199,4 @@ def index_select(array: Any, dim: int, index: np.ndarray) -> Any:
     nth = np.arange(len(of)) - np.repeat(np.cumsum(times) - times, times)
     indices = array.indices[:, of]
     indices[dim] = order[low[of] + nth]
-    return coalesced(COOArray(indices, array.values[of], shape))
+    return COOArray(indices, array.values[of], shape)

@@ -64,9 +64,6 @@ _unsupported("to_mkldnn", NotImplementedError, "to_mkldnn: oneDNN layouts are no
 _unsupported("to_padded_tensor", NotImplementedError, "to_padded_tensor: nested tensors are not supported")
 _unsupported("chalf", NotImplementedError, "chalf: the dtype complex32 is not supported")
 
-for _name in ("smm", "sspaddmm"):
-    _unsupported(_name, RuntimeError, f"tensor.{_name}(...) can only be called on sparse tensors; use torch.sparse.mm")
-
 _unsupported("xpu", AssertionError, "Torch not compiled with XPU enabled")
 _unsupported("mtia", AssertionError, "Torch not compiled with MTIA enabled")
 _unsupported("ipu", RuntimeError, "PyTorch is not linked with support for ipu devices")

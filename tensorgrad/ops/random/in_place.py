@@ -25,6 +25,7 @@ from tensorgrad.ops.random.sample import (
     sampled,
     stream_for,
 )
+from tensorgrad.storage.sparse import CompressedArray
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor
 
@@ -57,6 +58,8 @@ def _filler(name: str, sampler, backward: str):
             return inplace.replace(self, row, (args, gen), {})
         inplace.check_no_overlap(self)
         array = self._array
+        if isinstance(array, CompressedArray):
+            array = array.values
         if array.__class__ is np.ndarray or self.device.type != "meta":
             sampling.fill(array, sampler, gen, *args)
         self._storage.bump()

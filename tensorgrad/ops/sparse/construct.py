@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from tensorgrad import devices, dtypes, layouts
-from tensorgrad.dispatch.kinds import op
+from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dtypes import from_numpy_dtype, scalar_type
 from tensorgrad.errors import typename
-from tensorgrad.ops.create import resolve_device, tensor
+from tensorgrad.ops.create import LEGACY, resolve_device, tensor
 from tensorgrad.ops.sparse.invariants import check_sparse_tensor_invariants as checks
 from tensorgrad.ops.sparse.parts import values_at
 from tensorgrad.storage.sparse import COMPRESSED, COOArray, SparseArray
@@ -23,6 +23,7 @@ from tensorgrad.tensor import Tensor, wrap
 _of_values = op(
     "sparse_of_values(values, pattern)",
     lambda xp, values, pattern: pattern.with_values(values),
+    batch="sparse",
     linear="values",
     values=lambda g, pattern: values_at(g, pattern),
     backward_name="SparseCooTensorWithDimsAndTensorsBackward0",
@@ -374,3 +375,46 @@ def sparse_bsc_tensor(
         ccol_indices, row_indices, values, size, layout=layouts.sparse_bsc, dtype=dtype, device=device,
         pin_memory=pin_memory, requires_grad=requires_grad, check_invariants=check_invariants,
     )  # fmt: skip
+
+
+def legacy(*given: Any, dtype: Any) -> Tensor:
+    """What `x.new(...)` of a COO tensor and `torch.sparse.FloatTensor(...)` make: of indices and values, or of sizes."""
+    if all(isinstance(n, int) for n in given):
+        return sparse_coo_tensor(given or (0,), dtype=dtype)
+    return sparse_coo_tensor(*given, dtype=dtype)
+
+
+LEGACY[layouts.sparse_coo] = legacy
+
+# --- checks by themselves ------------------------------------------------------------------------------------------
+
+
+@composite("function", name="_validate_sparse_coo_tensor_args")
+def validate_coo(
+    indices: Tensor, values: Tensor, size: Any, is_coalesced: Any = None, check_pinning: Any = None
+) -> None:
+    """Raises: RuntimeError unless these can be the parts of a COO tensor."""
+    sparse_coo_tensor(indices, values, size, is_coalesced=is_coalesced, check_invariants=True)
+
+
+@composite("function", name="_validate_sparse_compressed_tensor_args")
+def validate_compressed(
+    compressed_indices: Tensor, plain_indices: Tensor, values: Tensor, size: Any, layout: Any, check_pinning: Any = None
+) -> None:
+    """Raises: RuntimeError unless these can be the parts of a tensor in a compressed layout."""
+    sparse_compressed_tensor(
+        compressed_indices, plain_indices, values, size, layout=layout, check_invariants=True
+    )  # fmt: skip
+
+
+def _validate(name: str) -> None:
+    def validate(compressed: Tensor, plain: Tensor, values: Tensor, size: Any, check_pinning: Any = None) -> None:
+        validate_compressed(compressed, plain, values, size, getattr(layouts, f"sparse_{name}"))
+
+    validate.__name__ = validate.__qualname__ = f"_validate_sparse_{name}_tensor_args"
+    validate.__doc__ = f"Raises: RuntimeError unless these can be the parts of a {name.upper()} tensor."
+    composite("function")(validate)
+
+
+for _name in ("csr", "csc", "bsr", "bsc"):
+    _validate(_name)

@@ -9,12 +9,13 @@ from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.layouts import strided
 from tensorgrad.ops.copy import to
 from tensorgrad.ops.sparse.parts import coalesce, layout_of, lazily, title
-from tensorgrad.storage.sparse import COMPRESSED, COOArray, SparseArray
+from tensorgrad.storage.sparse import COMPRESSED, CompressedArray, COOArray, SparseArray
 from tensorgrad.tensor import Tensor
 
 _to_dense = op(
     "sparse_to_dense(input, masked: bool)",
     None,
+    batch="sparse",
     linear="input",
     input=lambda g, input, masked: _to_dense_grad(g, input, masked),
     backward_name="ToDenseBackward0",
@@ -23,6 +24,7 @@ _to_dense = op(
 to_layout = op(
     "to_layout(input, layout: any, block: any, dense_dim: int, sparse_dim: any)",
     lazily("convert", "to_layout"),
+    batch="sparse",
     linear="input",
     input=lambda g, input: as_layout_of(g, input),
     backward_name="ToSparseBackward0",
@@ -31,6 +33,16 @@ to_layout = op(
 mask_ = op(
     "sparse_mask_(input, mask)",
     lazily("parts", "mask"),
+    batch="sparse",
+    linear="input",
+    input=lambda g, input, mask: as_layout_of(g, input),
+    backward_name="SparseMaskBackward0",
+    where=(),
+)
+_shared = op(
+    "sparse_shared(input, mask)",
+    lazily("parts", "shared"),
+    batch="sparse",
     linear="input",
     input=lambda g, input, mask: as_layout_of(g, input),
     backward_name="SparseMaskBackward0",
@@ -42,6 +54,11 @@ def _to_dense_grad(g: Tensor, input: Tensor, masked: bool) -> Tensor:
     if masked:
         return mask_(g, coalesce(input) if isinstance(input._array, COOArray) else input)
     return as_layout_of(g, input)
+
+
+def as_dense_dim(array: Any) -> int:
+    """How many dimensions of a sparse array are dense."""
+    return array.ndim - array.sparse_dim if array.__class__ is COOArray else array.dense_dim
 
 
 def as_layout_of(x: Tensor, model: Tensor) -> Tensor:
@@ -110,6 +127,8 @@ def to_sparse(
                 f"to_sparse: sparse_dim argument must be in [0,{array.ndim}] range, but {sparse_dim} is given"
             )
         if isinstance(array, SparseArray):
+            if sparse_dim == 2 and isinstance(array, CompressedArray):
+                return _converted(self, layouts.sparse_coo)
             if not isinstance(array, COOArray) or sparse_dim != array.sparse_dim:
                 raise RuntimeError(
                     f"to_sparse: cannot make {sparse_dim} dimensions sparse of a tensor of layout {layout_of(self)}"
@@ -137,7 +156,7 @@ def _converted(self: Tensor, wanted: Any, blocksize: Any = None, dense_dim: int 
         return self
     if dense_dim is not None and isinstance(array, SparseArray):
         raise RuntimeError(f"{name}: the argument dense_dim is for dense tensors only")
-    dense = int(dense_dim or 0)
+    dense = int(dense_dim or 0) if not isinstance(array, SparseArray) else as_dense_dim(array)
     if kind is not None:
         if array.ndim - dense < 2 or dense < 0:
             raise RuntimeError(
@@ -217,6 +236,8 @@ def to_sparse_bsc(self: Tensor, blocksize: Any, dense_dim: int | None = None) ->
 def sparse_mask(self: Tensor, mask: Tensor) -> Tensor:
     """Returns the elements of this tensor where `mask`, a sparse tensor of the same shape, stores elements.
 
+    The result has the pattern of the mask; of two CSR (or two CSC) tensors, only what both store, as in PyTorch.
+
     Raises:
         RuntimeError: If the shapes differ, or `mask` is dense.
 
@@ -231,4 +252,5 @@ def sparse_mask(self: Tensor, mask: Tensor) -> Tensor:
             f"sparse_mask(): operands have incompatible sizes; self has size {list(self.shape)} but mask has size "
             f"{list(mask.shape)}"
         )
-    return mask_(self, mask)
+    both = isinstance(self._array, CompressedArray) and isinstance(mask._array, CompressedArray)
+    return _shared(self, mask) if both and not mask._array.blocked else mask_(self, mask)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tensorgrad.dispatch.kinds import alias, op
+from typing import Any
+
+from tensorgrad.dispatch.kinds import alias, composite, op
+from tensorgrad.dispatch.out import store_out
 from tensorgrad.ops.complex import conj
 from tensorgrad.ops.linalg.matmul import mm, nt, tn
 from tensorgrad.ops.sparse.convert import mask_
@@ -14,6 +17,105 @@ alias("spmm", mm, "function")
 alias("dsmm", mm, "function")
 
 
+@composite("function", name="_sparse_broadcast_to")
+def sparse_broadcast_to(self: Tensor, size: Any) -> Tensor:
+    """Returns a COO tensor with its dimensions of size 1 repeated, and new sparse ones in front."""
+    return _broadcast(self, tuple(size))
+
+
+_broadcast = op("sparse_broadcast_(input, size: any)", None, wrt=(), where=())
+
+
+def _is_coo(x: Any) -> bool:
+    return isinstance(x, Tensor) and isinstance(x._array, COOArray)
+
+
+_rows_of = op(
+    "sparse_rows_of(product, sparse)",
+    lazily("matmul", "stored_rows"),
+    batch="sparse",
+    linear="product",
+    product=lambda g: g.to_dense(),
+    where=(),
+    doc="Those rows of a product in which its sparse factor stores elements, as a COO tensor with one sparse dimension.",
+)
+
+
+@composite()
+def hspmm(mat1: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Returns the product of a sparse COO matrix (n, k) and a dense one (k, m) as a hybrid COO tensor of rows.
+
+    Raises:
+        RuntimeError: For other layouts.
+
+    >>> import tensorgrad as torch
+    >>> torch.hspmm(torch.tensor([[0.0, 2.0], [0.0, 0.0]]).to_sparse(), torch.ones(2, 3)).values()
+    tensor([[2., 2., 2.]])
+    """
+    if not _is_coo(mat1) or isinstance(mat2._array, SparseArray):
+        raise RuntimeError("hspmm: expected a sparse COO matrix and a dense one")
+    return store_out("hspmm", out, _rows_of(mm(mat1, mat2), mat1.detach()))
+
+
+@composite()
+def sspaddmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta=1, alpha=1, out: Tensor | None = None) -> Tensor:
+    """Returns `beta * input + alpha * (mat1 @ mat2)`, all sparse COO matrices but for the dense `mat2`.
+
+    The result, also COO, stores every element of the rows in which `mat1` stores some. It is not coalesced.
+
+    Raises:
+        RuntimeError: For other layouts.
+
+    >>> import tensorgrad as torch
+    >>> s = torch.tensor([[0.0, 2.0], [0.0, 0.0]]).to_sparse()
+    >>> torch.sspaddmm(s, s, torch.ones(2, 2)).to_dense()
+    tensor([[2., 4.],
+            [0., 0.]])
+    """
+    if not _is_coo(input) or not _is_coo(mat1) or isinstance(mat2._array, SparseArray):
+        raise RuntimeError("sspaddmm: expected two sparse COO matrices and a dense one")
+    product = _elements(hspmm(mat1, mat2))
+    if input.shape != product.shape:
+        raise RuntimeError(
+            f"sspaddmm: Argument #1: Expected dim 0 size {product.shape[0]}, and dim 1 size {product.shape[1]}, got "
+            f"{list(input.shape)}"
+        )
+    given = input if beta == 1 else input * beta
+    return store_out("sspaddmm", out, given + (product if alpha == 1 else product * alpha))
+
+
+_elements = op(
+    "sparse_elements(input)",
+    lazily("convert", "elements"),
+    batch="sparse",
+    linear="input",
+    input=lambda g: g,
+    where=(),
+    doc="A hybrid COO tensor with all of its dimensions sparse.",
+)
+
+
+@composite()
+def smm(input: Tensor, mat2: Tensor) -> Tensor:
+    """Returns the product of a sparse COO matrix and a dense one as a COO tensor: see `sspaddmm`.
+
+    Raises:
+        RuntimeError: For other layouts.
+
+    >>> import tensorgrad as torch
+    >>> torch.smm(torch.tensor([[0.0, 2.0], [0.0, 0.0]]).to_sparse(), torch.ones(2, 2)).to_dense()
+    tensor([[2., 2.],
+            [0., 0.]])
+    """
+    if not _is_coo(input) or isinstance(mat2._array, SparseArray):
+        raise RuntimeError("smm: expected a sparse COO matrix and a dense one")
+    return _elements(hspmm(input, mat2))
+
+
+alias("saddmm", sspaddmm, "function")
+alias("hsmm", hspmm, "function")
+
+
 def _masked(g: Tensor, like: Tensor) -> Tensor:
     """A gradient with the pattern of a sparse operand."""
     return mask_(g, coalesce(like) if isinstance(like._array, COOArray) else like)
@@ -22,6 +124,7 @@ def _masked(g: Tensor, like: Tensor) -> Tensor:
 sampled_addmm_ = op(
     "sampled_addmm_(input, mat1, mat2, beta: number, alpha: number)",
     None,
+    batch="sparse",
     linear="input + mat1 * mat2",
     input=lambda g, beta: g * beta,
     mat1=lambda g, mat2, alpha: (
@@ -36,6 +139,7 @@ sampled_addmm_ = op(
 sparse_mm_ = op(
     "sparse_mm_(mat1, mat2)",
     None,
+    batch="sparse",
     linear="mat1 * mat2",
     mat1=lambda g, mat1, mat2: mat1_gradient(g, mat1, mat2),
     mat2=lambda g, mat1, mat2: mat2_gradient(g, mat1, mat2),
@@ -62,6 +166,7 @@ REDUCTIONS = ("sum", "mean", "amax", "amin")
 _reduced_mm = op(
     "sparse_mm_reduce(input, other, reduce: str)",
     None,
+    batch="sparse",
     outputs=("out", "chosen"),
     differentiable_outputs=1,
     input=lambda g, input, other, chosen, reduce: with_values(
@@ -76,11 +181,13 @@ _reduced_mm = op(
 reduced_values_grad = op(
     "sparse_mm_reduce_values_grad(g, other, pattern, chosen, reduce: str)",
     lazily("matmul", "reduced_values_grad"),
+    batch="sparse",
     where=(),
 )
 reduced_other_grad = op(
     "sparse_mm_reduce_other_grad(g, input, chosen, reduce: str, shape: any)",
     lazily("matmul", "reduced_other_grad"),
+    batch="sparse",
     where=(),
 )
 

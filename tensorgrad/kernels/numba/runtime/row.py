@@ -47,7 +47,7 @@ class Row:
     def attempt(self, elements: int, *given: Any) -> Any:
         """Runs the kernel of a row that belongs to no op, on work of this size; or returns `NotImplemented`.
 
-        That is if NumPy should do it: the work is small, the kernel is not compiled yet, or it does not take the arrays.
+        NumPy should do it if the work is small, the kernel is not compiled yet, or it does not take the arrays.
         """
         if elements < self._elements or SETTINGS.deterministic or not self.available():
             return NotImplemented

@@ -1,0 +1,65 @@
+"""Weighted sums of rows that lie anywhere in a matrix, in vector registers: a row of a sparse matrix times a dense one."""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+from tensorgrad.kernels.numba.runtime.internals import nothing
+from tensorgrad.kernels.numba.runtime.language import intrinsic, types
+from tensorgrad.kernels.numba.simd.vectors import (
+    I64,
+    LANES,
+    ZERO_VECTOR,
+    accumulate,
+    load_vector,
+    multiply_add,
+    pointer_at,
+    pointer_of,
+    spread_out,
+    store_vector,
+)  # fmt: skip
+
+
+def _weighted(registers: int):
+    """Makes the function that sums some columns of two rows at a time.
+
+    out[to + p] = Σₖ values[begin + k] b[places[begin + k] width + column + p] for `registers` LANES columns p, over k <
+    2 pairs (at least one pair). Even and odd k have sums of their own, since each addition waits for the one before.
+    Nothing checks bounds.
+    """
+
+    @intrinsic
+    def weighted(typing, b, width, column, places, values, begin, pairs, out, to):
+        index = types.int64
+        signature = types.void(b, index, index, places, values, index, index, out, index)
+
+        def code(context, builder, signature, given):
+            kinds = signature.args
+            data = pointer_of(context, builder, kinds[0], given[0], given[2])
+            table = pointer_of(context, builder, kinds[3], given[3], given[5])
+            factors = pointer_of(context, builder, kinds[4], given[4], given[5])
+            target = pointer_of(context, builder, kinds[7], given[7], given[8])
+            fused = multiply_add(builder)
+
+            def step(pair, sums):
+                made = []
+                for which in range(2):
+                    k = builder.add(builder.mul(pair, ir.Constant(I64, 2)), ir.Constant(I64, which))
+                    row = pointer_at(builder, data, builder.mul(builder.load(pointer_at(builder, table, k)), given[1]))
+                    factor = spread_out(builder, builder.load(pointer_at(builder, factors, k)))
+                    for n in range(registers):
+                        loaded = load_vector(builder, row, n * LANES)
+                        made.append(builder.call(fused, [factor, loaded, sums[which * registers + n]]))
+                return made
+
+            sums = accumulate(builder, given[6], [ZERO_VECTOR] * (2 * registers), step)
+            for n in range(registers):
+                store_vector(builder, builder.fadd(sums[n], sums[registers + n]), target, n * LANES)
+            return nothing(context)
+
+        return signature, code
+
+    return weighted
+
+
+weighted_1, weighted_4 = _weighted(1), _weighted(4)

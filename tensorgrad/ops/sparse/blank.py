@@ -1,0 +1,80 @@
+"""Sparse tensors without stored elements, and with the pattern of another: `zeros(layout=)`, `zeros_like`, ..."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tensorgrad import dtypes, layouts
+from tensorgrad.storage.sparse import COMPRESSED, CompressedArray, COOArray, SparseArray
+from tensorgrad.tensor import Tensor, wrap
+
+
+def _class_of(name: str, layout: Any) -> type[SparseArray]:
+    """The class of a sparse layout's arrays. Raises: TypeError or NotImplementedError if it is none."""
+    if layout is layouts.sparse_coo:
+        return COOArray
+    if layout not in COMPRESSED:
+        layouts.check_strided(name, layout)
+    return COMPRESSED[layout]
+
+
+def _check_device(name: str, device: Any) -> None:
+    if device is not None and not str(device).startswith("cpu"):
+        raise NotImplementedError(f"{name}: sparse layouts are supported on the CPU only, got device {device}")
+
+
+def without_elements(name: str, shape: tuple, layout: Any, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
+    """Returns zeros in a sparse layout, none of them stored.
+
+    Raises: NotImplementedError on another device than the CPU, RuntimeError for layouts that need more than a shape.
+    """
+    kind: Any = _class_of(name, layout)
+    _check_device(name, device)
+    if kind is not COOArray and (len(shape) < 2 or kind.blocked):
+        raise RuntimeError(f"{name}: cannot make a tensor of layout {layout} from the size {list(shape)} alone")
+    found = dtypes.DEFAULT.floating if dtype is None else dtype
+    return wrap(kind.without_elements(tuple(shape), found.numpy)).requires_grad_(requires_grad)
+
+
+def sparse_like(
+    name: str, input: Tensor, layout: Any, dtype: Any, device: Any, requires_grad: bool, fill: Any = None
+) -> Tensor:
+    """Returns a tensor of a sparse layout with the shape of `input`.
+
+    `name` is "zeros_like" (no element is stored), or that of another function of this kind, which gives a tensor in CSR,
+    CSC, BSR or BSC layout new values where it stores elements. `fill` makes them, or is the number that they are.
+
+    Raises: NotImplementedError for other values in other layouts, RuntimeError if a layout needs to know more.
+    """
+    kind: Any = _class_of(name, layout)
+    _check_device(name, device)
+    array, numpy = input._array, (dtype or input.dtype).numpy
+    if name == "zeros_like" or (name == "empty_like" and kind is COOArray):
+        return wrap(_zeros(name, array, kind, numpy)).requires_grad_(requires_grad)
+    if kind is not array.__class__ or kind is COOArray:
+        raise NotImplementedError(f"{name}: not supported for layout {layout}")
+    values = np.empty(array.values.shape, numpy)
+    if callable(fill):
+        fill(values)
+    elif fill is not None:
+        values.fill(fill)
+    return wrap(array.with_values(values)).requires_grad_(requires_grad)
+
+
+def _zeros(name: str, array: Any, kind: Any, dtype: np.dtype) -> Any:
+    """Zeros like an array of any layout, of another class. Raises: RuntimeError if blocks are not known."""
+    compressed = isinstance(array, CompressedArray)
+    dense_dim = array.ndim - array.sparse_dim if array.__class__ is COOArray else array.dense_dim if compressed else 0
+    if kind is COOArray:
+        return kind.without_elements(array.shape, dtype, dense_dim)
+    if (
+        array.ndim - dense_dim < 2
+        or (compressed or kind.blocked)
+        and getattr(array, "blocked", None) is not kind.blocked
+    ):
+        raise RuntimeError(f"{name}: expected a tensor that tells the dimensions and blocks of a {kind.title} tensor")
+    if not compressed:
+        return kind.without_elements(array.shape, dtype, dense_dim)
+    return kind.without_elements(array.shape, dtype, dense_dim, array.block, array.plain.dtype)
