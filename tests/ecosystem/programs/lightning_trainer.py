@@ -37,7 +37,9 @@ class Classifier(L.LightningModule):
     def __init__(self, hidden=16, lr=0.01):
         super().__init__()
         self.save_hyperparameters()
-        self.net = nn.Sequential(nn.Linear(8, hidden), nn.BatchNorm1d(hidden), nn.ReLU(), nn.Dropout(0.1), nn.Linear(hidden, 3))
+        self.net = nn.Sequential(
+            nn.Linear(8, hidden), nn.BatchNorm1d(hidden), nn.ReLU(), nn.Dropout(0.1), nn.Linear(hidden, 3)
+        )
         self.losses = []
 
     def forward(self, images):
@@ -90,10 +92,18 @@ def trainer(folder, *more, **options):
 folder = sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp()
 L.seed_everything(0, verbose=False)
 model, data, count = Classifier(), Data(), Count()
-checkpoint = callbacks.ModelCheckpoint(os.path.join(folder, "checkpoints"), "{epoch}-{step}", monitor="val", save_top_k=2)
+checkpoint = callbacks.ModelCheckpoint(
+    os.path.join(folder, "checkpoints"), "{epoch}-{step}", monitor="val", save_top_k=2
+)
 log = loggers.CSVLogger(folder, "log")
-extra = [callbacks.LearningRateMonitor("step"), callbacks.EarlyStopping("val", patience=5), callbacks.GradientAccumulationScheduler({0: 1, 2: 2})]
-fit = trainer(folder, count, checkpoint, *extra, max_epochs=3, logger=log, gradient_clip_val=0.5, num_sanity_val_steps=1)
+extra = [
+    callbacks.LearningRateMonitor("step"),
+    callbacks.EarlyStopping("val", patience=5),
+    callbacks.GradientAccumulationScheduler({0: 1, 2: 2}),
+]
+fit = trainer(
+    folder, count, checkpoint, *extra, max_epochs=3, logger=log, gradient_clip_val=0.5, num_sanity_val_steps=1
+)
 fit.fit(model, data)
 numbers = {
     "callback": count.seen,

@@ -63,7 +63,9 @@ SMALL = {
     "BasicUNet": lambda: networks.nets.BasicUNet(2, 1, 2, features=(4, 4, 8, 8, 8, 4)),
     "DenseNet": lambda: networks.nets.DenseNet(2, 1, 2, 4, 4, (2, 2)),
     "SegResNet": lambda: networks.nets.SegResNet(2, 4, 1, 2, blocks_down=(1, 1), blocks_up=(1,)),
-    "SwinUNETR": lambda: networks.nets.SwinUNETR(1, 2, feature_size=12, depths=(1, 1, 1, 1), num_heads=(1, 1, 2, 2), spatial_dims=2),
+    "SwinUNETR": lambda: networks.nets.SwinUNETR(
+        1, 2, feature_size=12, depths=(1, 1, 1, 1), num_heads=(1, 1, 2, 2), spatial_dims=2
+    ),
     "UNETR": lambda: networks.nets.UNETR(1, 2, (32, 32), 4, 16, 32, 2, spatial_dims=2),
     "VNet": lambda: networks.nets.VNet(2, 1, 2),
     "ViT": lambda: networks.nets.ViT(1, (32, 32), (8, 8), 16, 32, 2, 2, classification=True, spatial_dims=2),
