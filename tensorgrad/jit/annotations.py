@@ -1,4 +1,7 @@
-"""`torch.jit.annotations`: types for scripted functions. They are Python's; `BroadcastingList2[int]` is a list or an int."""
+"""`torch.jit.annotations`: types for scripted functions.
+
+They are Python's. `BroadcastingList2[int]` is a list, or an int for each of its elements.
+"""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from operator import index as as_int
+from typing import Any
 
 from tensorgrad.autograd.graph import Node, next_sequence_nr
 from tensorgrad.autograd.modes import GRAD
@@ -313,9 +314,7 @@ def _direction(name: str, least: int, dim_of) -> None:
     def function(
         input: Tensor, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None
     ) -> tuple[Tensor, ...]:
-        indices_or_sections = _places(
-            name, indices_or_sections=indices_or_sections, indices=indices, sections=sections
-        )
+        indices_or_sections = _places(name, indices_or_sections=indices_or_sections, indices=indices, sections=sections)
         ndim = input._array.ndim
         if ndim < least:
             raise RuntimeError(

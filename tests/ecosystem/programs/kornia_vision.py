@@ -31,7 +31,9 @@ DONE = {
     "rgb_to_lab": lambda: K.color.rgb_to_lab(image),
     "rgb_to_ycbcr": lambda: K.color.rgb_to_ycbcr(image),
     "warp_affine": lambda: K.geometry.warp_affine(image, matrix, (24, 32)),
-    "warp_perspective": lambda: K.geometry.warp_perspective(image, K.geometry.get_perspective_transform(points, moved), (24, 32)),
+    "warp_perspective": lambda: K.geometry.warp_perspective(
+        image, K.geometry.get_perspective_transform(points, moved), (24, 32)
+    ),
     "rotate": lambda: K.geometry.rotate(image, angle),
     "resize": lambda: K.geometry.resize(image, (12, 16), antialias=True),
     "pyrdown": lambda: K.geometry.pyrdown(image),
@@ -72,7 +74,9 @@ for name, augment in RANDOM.items():
     out = augment(image)
     numbers[name] = [list(out.shape), out.mean().item(), out.std().item()]
 torch.manual_seed(3)
-both = A.AugmentationSequential(A.RandomAffine(10, p=1.0), A.RandomHorizontalFlip(p=1.0), data_keys=["input", "mask", "keypoints"])
+both = A.AugmentationSequential(
+    A.RandomAffine(10, p=1.0), A.RandomHorizontalFlip(p=1.0), data_keys=["input", "mask", "keypoints"]
+)
 pictures, masks, keypoints = both(image, (gray > 0.5).float(), torch.rand(2, 4, 2) * 20)
 numbers["together"] = [pictures.mean().item(), masks.mean().item(), keypoints.data.flatten().tolist()]
 

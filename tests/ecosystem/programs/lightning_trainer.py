@@ -5,6 +5,7 @@ import os
 import sys
 import tempfile
 import warnings
+from pathlib import Path
 
 import lightning as L
 import torch
@@ -37,7 +38,9 @@ class Classifier(L.LightningModule):
     def __init__(self, hidden=16, lr=0.01):
         super().__init__()
         self.save_hyperparameters()
-        self.net = nn.Sequential(nn.Linear(8, hidden, bias=False), nn.BatchNorm1d(hidden), nn.ReLU(), nn.Dropout(0.1), nn.Linear(hidden, 3))
+        self.net = nn.Sequential(
+            nn.Linear(8, hidden, bias=False), nn.BatchNorm1d(hidden), nn.ReLU(), nn.Dropout(0.1), nn.Linear(hidden, 3)
+        )
         self.losses = []
 
     def forward(self, images):
@@ -90,10 +93,18 @@ def trainer(folder, *more, **options):
 folder = sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp()
 L.seed_everything(0, verbose=False)
 model, data, count = Classifier(), Data(), Count()
-checkpoint = callbacks.ModelCheckpoint(os.path.join(folder, "checkpoints"), "{epoch}-{step}", monitor="val", save_top_k=2)
+checkpoint = callbacks.ModelCheckpoint(
+    os.path.join(folder, "checkpoints"), "{epoch}-{step}", monitor="val", save_top_k=2
+)
 log = loggers.CSVLogger(folder, "log")
-extra = [callbacks.LearningRateMonitor("step"), callbacks.EarlyStopping("val", patience=5), callbacks.GradientAccumulationScheduler({0: 1, 2: 2})]
-fit = trainer(folder, count, checkpoint, *extra, max_epochs=3, logger=log, gradient_clip_val=0.5, num_sanity_val_steps=1)
+extra = [
+    callbacks.LearningRateMonitor("step"),
+    callbacks.EarlyStopping("val", patience=5),
+    callbacks.GradientAccumulationScheduler({0: 1, 2: 2}),
+]
+fit = trainer(
+    folder, count, checkpoint, *extra, max_epochs=3, logger=log, gradient_clip_val=0.5, num_sanity_val_steps=1
+)
 fit.fit(model, data)
 numbers = {
     "callback": count.seen,
@@ -103,7 +114,7 @@ numbers = {
     "predict": [p.tolist() for p in fit.predict(model, data)],
     "best": [os.path.basename(checkpoint.best_model_path), float(checkpoint.best_model_score)],
     "steps": fit.estimated_stepping_batches,
-    "rows": sum(1 for _ in open(os.path.join(log.log_dir, "metrics.csv"))),
+    "rows": len(Path(log.log_dir, "metrics.csv").read_text().splitlines()),
 }
 file = os.path.join(folder, "exchanged.ckpt")
 if not os.path.exists(file):
