@@ -253,6 +253,7 @@ LIBRARIES = (
             arguments=("-k", "not test_models or " + " or ".join(_TIMM_MODELS)),
             left_out={
                 "*test_model_inference*": "downloads weights",
+                "*test_model_load_pretrained*": "downloads weights",
                 "*torchscript*": "TorchScript is not included",
                 "*_fullgraph*": "compiles",
                 "*_export*": "torch.export is not included",
