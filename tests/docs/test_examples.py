@@ -113,7 +113,7 @@ def results(tmp_path_factory):
 
 @pytest.mark.parametrize("name", sorted(p.name for p in (EXAMPLES / "libraries").glob("*.py")))
 def test_examples_of_libraries_say_what_to_install(name):
-    """Without the library, an example is one line. What they use of it, programs of tests/ecosystem/ compare with torch."""
+    """Without the library, an example is one line. With it, they do what programs of tests/ecosystem/ do."""
     blocked = "import sys, runpy; sys.modules.update(dict.fromkeys(('lightning', 'timm'))); runpy.run_path(sys.argv[1])"
     told = run("-c", blocked, EXAMPLES / "libraries" / name, expect=1)
     assert len(told.strip().splitlines()) == 1 and "this example needs" in told

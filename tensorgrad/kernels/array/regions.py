@@ -91,8 +91,8 @@ def _matrices(xp, boxes, shape, scale, bins, how, samples, aligned):
     made = []
     for axis, (low, high) in enumerate(((2, 4), (1, 3))):
         if how == "pixels":
-            edges = _pixels(xp, boxes[:, low] * factor, boxes[:, high] * factor, bins[axis], shape[axis], 0)
-            made.append(whole(xp, *edges, shape[axis]).astype(boxes.dtype))
+            first, last = _pixels(xp, boxes[:, low] * factor, boxes[:, high] * factor, bins[axis], shape[axis], 0)
+            made.append(whole(xp, first, last, shape[axis]).astype(boxes.dtype))
             continue
         shift = boxes.dtype.type(0.5 if aligned else 0)
         start, stop = boxes[:, low] * factor - shift, boxes[:, high] * factor - shift
