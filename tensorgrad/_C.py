@@ -11,7 +11,7 @@ from tensorgrad.random import Generator, default_generator
 from tensorgrad.size import Size
 from tensorgrad.system.lazy_modules import whole
 from tensorgrad.tensor import Tensor as _Tensor
-from tensorgrad.tensor import disabled_torch_function as _disabled_torch_function_impl
+from tensorgrad.tensor import disabled_torch_function as _disabled_torch_function_impl  # noqa: F401
 
 _TensorMeta = type(_Tensor)
 

@@ -27,6 +27,11 @@ from tensorgrad.dtypes import (
     dtype,
     finfo,
     float,
+    float8_e4m3fn,
+    float8_e4m3fnuz,
+    float8_e5m2,
+    float8_e5m2fnuz,
+    float8_e8m0fnu,
     float16,
     float32,
     float64,
@@ -177,6 +182,12 @@ if not _typing.TYPE_CHECKING:  # otherwise type checkers would accept every miss
     def __getattr__(name: str):
         if name == "torch":  # PyTorch has it, too
             return _importlib.import_module("tensorgrad")
+        if name == "Future":
+            return _importlib.import_module("tensorgrad.futures").Future
+        if name.startswith("_foreach_"):
+            globals().update(_importlib.import_module("tensorgrad.foreach").functions())
+            if name in globals():
+                return globals()[name]
         stand_ins = _importlib.import_module("tensorgrad.compat.stand_ins")
         if name in stand_ins.names_in("torch"):
             return stand_ins.make(f"torch.{name}")

@@ -4,7 +4,7 @@
     pip install pillow pyyaml huggingface_hub safetensors scikit-learn
     python -m tensorgrad.run examples/libraries/timm_digits.py --model vit_tiny_patch16_224
 
-Any model of `timm.list_models()` that takes images of 32 x 32 pixels can be named. It prints loss and accuracy by epoch.
+Any model of `timm.list_models()` that takes images of 32 x 32 pixels can be named. It prints what it learns.
 """
 
 import argparse

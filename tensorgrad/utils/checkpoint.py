@@ -12,8 +12,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 import weakref
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable
 
 from tensorgrad.amp import autocast_state
 from tensorgrad.autograd import engine
@@ -21,11 +20,9 @@ from tensorgrad.autograd.function import Function
 from tensorgrad.autograd.gradients import backward
 from tensorgrad.autograd.modes import GRAD, enable_grad, no_grad
 from tensorgrad.autograd.saving import saved_tensors_hooks
-from tensorgrad.cuda import random as _cuda_random
 from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.random import default_generators
 from tensorgrad.tensor import Tensor
-from tensorgrad.utils._pytree import tree_leaves
 
 __all__ = [
     "CheckpointError", "checkpoint", "checkpoint_sequential", "get_device_states", "noop_context_fn",
@@ -472,33 +469,6 @@ class _Reentrant(Function):
 
 
 # --- random numbers ------------------------------------------------------------------------------------------------
-
-
-def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
-    """Returns the GPUs of the tensors in `args` (also in nested containers), and the states of their generators.
-
-    >>> import tensorgrad as torch
-    >>> torch.utils.checkpoint.get_device_states(torch.ones(2), 3)
-    ([], [])
-    """
-    gpus = [t.device.index for t in tree_leaves(args) if isinstance(t, Tensor) and t.device.type == "cuda"]
-    return gpus, [_cuda_random.get_rng_state(gpu) for gpu in gpus]
-
-
-def set_device_states(devices: Iterable[int], states: Iterable[Tensor], *, device_type: str | None = None) -> None:
-    """Sets the generators of GPUs to states of `get_device_states`.
-
-    Args:
-        devices: the numbers of the GPUs.
-        states: the state of each.
-        device_type: "cuda", which is also the default; with "meta", nothing happens.
-
-    >>> import tensorgrad as torch
-    >>> torch.utils.checkpoint.set_device_states([], [])
-    """
-    if device_type != "meta":
-        for gpu, state in zip(devices, states):
-            _cuda_random.set_rng_state(state, gpu)
 
 
 def _random_state():

@@ -55,7 +55,7 @@ class Library:
 # Of transformers' own tests: what downloads models, needs a GPU, or compiles.
 _TRANSFORMERS_LEFT_OUT = {
     "*IntegrationTest*": "downloads models",
-    "*test_*compile*": "torch.compile and torch.export capture programs; tensorgrad's returns the function",
+    "*compil*": "torch.compile and torch.export capture programs; tensorgrad's returns the function",
     "*test_*export*": "torch.compile and torch.export capture programs; tensorgrad's returns the function",
     "*test_*flash*": "needs a GPU",
     "*test_*flex*": "compiles",
@@ -116,6 +116,18 @@ LIBRARIES = (
         quick=True,
     ),
     Library(
+        "botorch",
+        requirements=("botorch",),
+        imports=("botorch", "botorch.models", "botorch.acquisition", "botorch.optim"),
+        programs=("botorch_loop",),
+    ),
+    Library(
+        "captum",
+        requirements=("captum",),
+        imports=("captum.attr", "captum.insights", "captum.concept"),
+        programs=("captum_attributions",),
+    ),
+    Library(
         "diffusers",
         requirements=("diffusers", "transformers"),
         imports=("diffusers", "diffusers.models", "diffusers.schedulers"),
@@ -148,6 +160,30 @@ LIBRARIES = (
         quick=True,
     ),
     Library(
+        "ema-pytorch",
+        requirements=("ema-pytorch",),
+        imports=("ema_pytorch",),
+        programs=("ema_pytorch_average",),
+    ),
+    Library(
+        "entmax",
+        requirements=("entmax",),
+        imports=("entmax",),
+        programs=("entmax_losses",),
+    ),
+    Library(
+        "gpytorch",
+        requirements=("gpytorch",),
+        imports=("gpytorch",),
+        programs=("gpytorch_regression",),
+    ),
+    Library(
+        "higher",
+        requirements=("higher",),
+        imports=("higher",),
+        programs=("higher_maml",),
+    ),
+    Library(
         "kornia",
         requirements=("kornia",),
         imports=("kornia", "kornia.augmentation", "kornia.geometry"),
@@ -176,10 +212,40 @@ LIBRARIES = (
         quick=True,
     ),
     Library(
+        "linear-operator",
+        requirements=("linear-operator",),
+        imports=("linear_operator",),
+        programs=("linear_operator_solves",),
+    ),
+    Library(
+        "lion-pytorch",
+        requirements=("lion-pytorch",),
+        imports=("lion_pytorch",),
+        programs=("lion_pytorch_steps",),
+    ),
+    Library(
+        "loralib",
+        requirements=("loralib",),
+        imports=("loralib",),
+        programs=("loralib_layers",),
+    ),
+    Library(
         "monai",
         requirements=("monai", "einops", "scipy"),
         imports=("monai", "monai.networks.nets", "monai.transforms", "monai.losses", "monai.metrics"),
         programs=("monai_segmentation",),
+    ),
+    Library(
+        "normflows",
+        requirements=("normflows",),
+        imports=("normflows",),
+        programs=("normflows_density",),
+    ),
+    Library(
+        "opacus",
+        requirements=("opacus",),
+        imports=("opacus",),
+        programs=("opacus_private",),
     ),
     Library(
         "peft",
@@ -205,10 +271,40 @@ LIBRARIES = (
         gaps=("save_pretrained needs the package jinja2, which usually comes with torch",),
     ),
     Library(
+        "pyro-ppl",
+        requirements=("pyro-ppl",),
+        imports=("pyro", "pyro.infer", "pyro.contrib.gp"),
+        programs=("pyro_inference",),
+    ),
+    Library(
         "pytorch-ignite",
         requirements=("pytorch-ignite",),
         imports=("ignite", "ignite.engine", "ignite.handlers", "ignite.metrics"),
         programs=("ignite_engine",),
+    ),
+    Library(
+        "pytorch-metric-learning",
+        requirements=("pytorch-metric-learning",),
+        imports=("pytorch_metric_learning.losses", "pytorch_metric_learning.miners", "pytorch_metric_learning.testers"),
+        programs=("pytorch_metric_learning_embedding",),
+    ),
+    Library(
+        "pytorch-optimizer",
+        requirements=("pytorch-optimizer",),
+        imports=("pytorch_optimizer",),
+        programs=("pytorch_optimizer_steps",),
+    ),
+    Library(
+        "pytorch-tabnet",
+        requirements=("pytorch-tabnet",),
+        imports=("pytorch_tabnet.tab_model", "pytorch_tabnet.pretraining"),
+        programs=("pytorch_tabnet_tables",),
+    ),
+    Library(
+        "rotary-embedding-torch",
+        requirements=("rotary-embedding-torch",),
+        imports=("rotary_embedding_torch",),
+        programs=("rotary_embedding_torch_attention",),
     ),
     Library(
         "safetensors",
@@ -239,6 +335,18 @@ LIBRARIES = (
         programs=("skorch_classifier",),
     ),
     Library(
+        "snntorch",
+        requirements=("snntorch",),
+        imports=("snntorch",),
+        programs=("snntorch_spikes",),
+    ),
+    Library(
+        "stable-baselines3",
+        requirements=("stable-baselines3",),
+        imports=("stable_baselines3",),
+        programs=("stable_baselines3_agents",),
+    ),
+    Library(
         "timm",
         requirements=("timm", "torchvision"),
         imports=("timm", "timm.data", "timm.optim", "timm.scheduler"),
@@ -262,11 +370,50 @@ LIBRARIES = (
         quick=True,
     ),
     Library(
+        "torch-ema",
+        requirements=("torch-ema",),
+        imports=("torch_ema",),
+        programs=("torch_ema_average",),
+    ),
+    Library(
+        "torch-geometric",
+        requirements=("torch-geometric",),
+        imports=("torch_geometric", "torch_geometric.nn", "torch_geometric.loader", "torch_geometric.datasets"),
+        programs=("torch_geometric_convs",),
+        gaps=(
+            "EdgeIndex and Index are tensors with __torch_dispatch__, which is not called: making one raises an error",
+        ),
+    ),
+    Library(
+        "torch-optimizer",
+        requirements=("torch-optimizer",),
+        imports=("torch_optimizer",),
+        programs=("torch_optimizer_steps",),
+    ),
+    Library(
         "torchaudio",
         requirements=("torchaudio",),
         imports=("torchaudio", "torchaudio.functional", "torchaudio.models", "torchaudio.transforms"),
         programs=("torchaudio_features",),
         gaps=("load and save need torchcodec, which is compiled for PyTorch",),
+    ),
+    Library(
+        "torchcde",
+        requirements=("torchcde",),
+        imports=("torchcde",),
+        programs=("torchcde_cde",),
+    ),
+    Library(
+        "torchdiffeq",
+        requirements=("torchdiffeq",),
+        imports=("torchdiffeq",),
+        programs=("torchdiffeq_ode",),
+    ),
+    Library(
+        "torchinfo",
+        requirements=("torchinfo",),
+        imports=("torchinfo",),
+        programs=("torchinfo_summary",),
     ),
     Library(
         "torchmetrics",
@@ -287,6 +434,18 @@ LIBRARIES = (
             requirements=("cachier", "scikit-learn", "scipy", "psutil", "pytest-rerunfailures", "cloudpickle"),
         ),
         quick=True,
+    ),
+    Library(
+        "torchsde",
+        requirements=("torchsde",),
+        imports=("torchsde",),
+        programs=("torchsde_sde",),
+    ),
+    Library(
+        "torchsummary",
+        requirements=("torchsummary",),
+        imports=("torchsummary",),
+        programs=("torchsummary_table",),
     ),
     Library(
         "torchvision",
@@ -313,10 +472,43 @@ LIBRARIES = (
         own=OwnTests(
             "huggingface/transformers",
             tests=tuple(f"tests/models/{name}/test_modeling_{name}.py" for name in _TRANSFORMERS_MODELS),
-            requirements=("transformers==5.4.0", "parameterized", "sentencepiece", "scipy", "pytest-env", "requests"),
+            requirements=(
+                "transformers==5.4.0",
+                "parameterized",
+                "sentencepiece",
+                "scipy",
+                "pytest-env",
+                "pytest-xdist",
+                "datasets",
+                "requests",
+            ),
             left_out=_TRANSFORMERS_LEFT_OUT,
         ),
         quick=True,
+    ),
+    Library(
+        "vector-quantize-pytorch",
+        requirements=("vector-quantize-pytorch",),
+        imports=("vector_quantize_pytorch",),
+        programs=("vector_quantize_pytorch_codes",),
+    ),
+    Library(
+        "vit-pytorch",
+        requirements=("vit-pytorch",),
+        imports=("vit_pytorch", "vit_pytorch.cait", "vit_pytorch.cct", "vit_pytorch.cvt", "vit_pytorch.max_vit"),
+        programs=("vit_pytorch_models",),
+    ),
+    Library(
+        "x-transformers",
+        requirements=("x-transformers",),
+        imports=("x_transformers",),
+        programs=("x_transformers_models",),
+    ),
+    Library(
+        "zuko",
+        requirements=("zuko",),
+        imports=("zuko",),
+        programs=("zuko_flows",),
     ),
 )
 

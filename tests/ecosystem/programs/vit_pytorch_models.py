@@ -40,12 +40,12 @@ models = {
     ),
     "maxvit": lambda: MaxViT(num_classes=5, dim=8, depth=(1, 1), dim_head=8, dim_conv_stem=8, window_size=4),
 }
-images, labels = torch.randn(2, 3, 32, 32), torch.tensor([1, 3])
+images, labels = torch.randn(8, 3, 32, 32), torch.arange(8) % 5
 losses, numbers = [], {}
 folder = sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp()
 for name, make in models.items():
     model = make()
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
     for _ in range(3):
         optimizer.zero_grad()
         loss = nn.functional.cross_entropy(model(images), labels)
