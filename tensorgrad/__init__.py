@@ -188,7 +188,4 @@ if not _typing.TYPE_CHECKING:  # otherwise type checkers would accept every miss
             globals().update(_importlib.import_module("tensorgrad.foreach").functions())
             if name in globals():
                 return globals()[name]
-        stand_ins = _importlib.import_module("tensorgrad.compat.stand_ins")
-        if name in stand_ins.names_in("torch"):
-            return stand_ins.make(f"torch.{name}")
         raise _importlib.import_module("tensorgrad.system.missing_names").no_attribute("tensorgrad", name)

@@ -183,8 +183,6 @@ def test_what_cannot_be_traced(name):
     assert not tensorgrad.fx._symbolic_trace.is_fx_tracing()
     assert tensorgrad.nn.Linear(2, 2)(tensorgrad.ones(2)).shape == (2,)
     assert "__getattribute__" not in vars(tensorgrad.nn.Module)
-        tensorgrad.nn.Module
-    )
 
 
 @alike
