@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from operator import index as as_int
+from typing import Any
 
 from tensorgrad.autograd.graph import Node, next_sequence_nr
 from tensorgrad.autograd.modes import GRAD
