@@ -27,7 +27,8 @@ def test_torch_is_called_torch_after_install_only():
         print(before, during, tensorgrad.__name__)
     """
     assert output_of(inspect.cleandoc(program)).split() == ["tensorgrad", "torch", "tensorgrad"]
-    assert output_of("from tensorgrad.compat.import_hook import start; start(); import torch; print(torch.__name__)").split() == ["torch"]  # fmt: skip
+    started = "from tensorgrad.compat.import_hook import start; start(); import torch; print(torch.__name__)"
+    assert output_of(started).split() == ["torch"]
 
 
 @alike

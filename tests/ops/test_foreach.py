@@ -20,6 +20,8 @@ def lists(torch):
     return [torch.rand(shape, generator=generator) * 0.8 + 0.1 for shape in ((2,), (2, 3), ())]
 
 
+TWO = ("add", "clamp_max", "clamp_min", "div", "maximum", "minimum", "mul", "pow", "sub")
+SEVERAL = (*TWO, "addcdiv", "addcmul", "lerp")
 UNARY = [name for name in NAMES if not name.endswith("_") and f"{name}_" in NAMES]
 
 
@@ -27,7 +29,7 @@ UNARY = [name for name in NAMES if not name.endswith("_") and f"{name}_" in NAME
 def test_ops_of_one_list(torch):
     found = []
     for name in UNARY:
-        if name.removeprefix("_foreach_") in "add addcdiv addcmul clamp_max clamp_min div lerp maximum minimum mul pow sub":
+        if name.removeprefix("_foreach_") in SEVERAL:
             continue
         given, written = lists(torch), lists(torch)
         made = getattr(torch, name)(given)
@@ -40,7 +42,7 @@ def test_ops_of_one_list(torch):
 @alike
 def test_ops_of_two_lists_and_of_numbers(torch):
     found = []
-    for name in "add clamp_max clamp_min div maximum minimum mul pow sub".split():
+    for name in TWO:
         others = [2.5, [0.5, 2, 3.0], [t * 0.5 for t in lists(torch)]]
         others += [torch.tensor(0.5)] if name in ("add", "div", "mul") else []
         for other in others:
