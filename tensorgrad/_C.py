@@ -37,6 +37,11 @@ def _get_tracing_state() -> None:
     """Returns None: nothing is ever being traced."""
 
 
+def _are_functorch_transforms_active() -> bool:
+    """Returns whether a transform of `torch.func` is running."""
+    return bool(_LOCAL.transforms)
+
+
 def _len_torch_function_stack() -> int:
     """Returns how many modes of `torch.overrides` are on."""
     return len(_LOCAL.function_modes)

@@ -24,6 +24,7 @@ from tensorgrad.system import folders
 __all__ = ["download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url", "set_dir"]
 
 _chosen: str | None = None
+READ_DATA_CHUNK = 128 * 1024  # how much is read at a time
 HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")  # in a file's name, as in resnet18-5c106cde.pth
 
 
@@ -92,7 +93,7 @@ def download_url_to_file(url: str, dst: Any, hash_prefix: str | None = None, pro
     part, name = tempfile.mkstemp(dir=os.path.dirname(os.path.abspath(dst)), suffix=".part")
     try:
         with os.fdopen(part, "wb") as file, urllib.request.urlopen(request) as answer:
-            while block := answer.read(1 << 17):
+            while block := answer.read(READ_DATA_CHUNK):
                 digest.update(block)
                 file.write(block)
         found = digest.hexdigest()

@@ -17,6 +17,8 @@ from tensorgrad import dtypes
 from tensorgrad.dispatch.kinds import FUNCTIONAL, FUNCTIONS
 from tensorgrad.dtypes import dtype as DType
 from tensorgrad.ops.reduce import vector_norm
+from tensorgrad.ops.sparse.reduce import masked_reduction
+from tensorgrad.storage.sparse import COOArray, CSRArray, SparseArray
 from tensorgrad.tensor import Tensor
 
 __all__ = [
@@ -77,6 +79,26 @@ def _wide(dtype: DType) -> DType:
     return dtypes.int64 if dtype.category < dtypes.FLOATING else dtype
 
 
+def _is_sparse(input: Tensor) -> bool:
+    return isinstance(input._array, SparseArray)
+
+
+def _of_sparse(name: str, input: Tensor, dim: Dims, keepdim: bool, dtype: DType, mask: Tensor | None) -> Tensor:
+    """A reduction of a sparse tensor, COO or CSR: sparse, of the elements that the mask includes, or that are stored.
+
+    Raises: ValueError for other layouts, and without a mask if elements that are not stored would matter.
+    """
+    kind, layout = input._array.__class__, input.layout
+    if kind not in (COOArray, CSRArray) or (name == "mean" and kind is COOArray):
+        wanted = "strided or sparse_csr" if name == "mean" else "strided, sparse_coo or sparse_csr"
+        raise ValueError(f"masked {name} expects {wanted} tensor (got {layout} tensor)")
+    if mask is None and name != "sum":
+        raise ValueError(f"masked {name} expects explicit mask for {str(layout).removeprefix('torch.')} tensor input")
+    if mask is not None and mask.ndim > input.ndim:
+        raise IndexError("_input_mask expected broadcastable mask (got mask dimensionality higher than of the input)")
+    return masked_reduction(input, mask, name, _dims(dim, input), bool(keepdim), dtype)
+
+
 # --- reductions ----------------------------------------------------------------------------------------------------
 
 
@@ -90,6 +112,8 @@ def sum(
     tensor(5.)
     """
     dtype = _wide(input.dtype) if dtype is None else dtype
+    if _is_sparse(input):
+        return _of_sparse("sum", input, dim, keepdim, dtype, mask)
     return _filled(input, mask, 0).sum(_dims(dim, input) or None, keepdim, dtype=dtype)
 
 
@@ -102,6 +126,8 @@ def prod(
     >>> torch.masked.prod(torch.tensor([3, 2, 4]), mask=torch.tensor([True, False, True]))
     tensor(12)
     """
+    if _is_sparse(input):
+        return _of_sparse("prod", input, dim, keepdim, _wide(input.dtype) if dtype is None else dtype, mask)
     result = _filled(input, mask, 1).to(_wide(input.dtype) if dtype is None else dtype)
     for d in reversed(_dims(dim, input)):
         result = result.prod(d, keepdim)
@@ -139,6 +165,8 @@ def amax(
     >>> torch.masked.amax(torch.tensor([1.0, 5.0, 4.0]), mask=torch.tensor([True, False, True]))
     tensor(4.)
     """
+    if _is_sparse(input):
+        return _of_sparse("amax", input, dim, keepdim, input.dtype if dtype is None else dtype, mask)
     result = _never_winning("amax", input, mask).amax(_dims(dim, input), keepdim)
     return result if dtype is None else result.to(dtype)
 
@@ -152,6 +180,8 @@ def amin(
     >>> torch.masked.amin(torch.tensor([1.0, 5.0, 4.0]), mask=torch.tensor([False, True, True]))
     tensor(4.)
     """
+    if _is_sparse(input):
+        return _of_sparse("amin", input, dim, keepdim, input.dtype if dtype is None else dtype, mask)
     result = _never_winning("amin", input, mask).amin(_dims(dim, input), keepdim)
     return result if dtype is None else result.to(dtype)
 
@@ -233,6 +263,8 @@ def mean(
             f"mean(): Could not infer output dtype. {source} dtype must be either a floating point or complex dtype. "
             f"Got: {dtype}"
         )
+    if _is_sparse(input):
+        return _of_sparse("mean", input, dim, keepdim, dtype, mask)
     return sum(input, dim, keepdim=keepdim, dtype=dtype, mask=mask) / _count(input, dim, keepdim, mask)
 
 

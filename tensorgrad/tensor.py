@@ -319,7 +319,7 @@ class Tensor(TensorMethods):
             raise RuntimeError(f"a Tensor with {array.size} elements cannot be converted to Scalar")
         if array.__class__ is not np.ndarray:
             array = self._storage.number_on_host(array)
-        return array.item() if array.dtype.kind != "V" else float(array.astype(np.float32).item())  # V: ml_dtypes
+        return array.item() if array.dtype.isbuiltin != 2 else float(array.astype(np.float32).item())  # 2: of ml_dtypes
 
     def tolist(self):
         """Returns the values as nested lists of Python scalars; a scalar for a 0-dimensional tensor.
@@ -329,7 +329,7 @@ class Tensor(TensorMethods):
         [[1, 2], [3, 4]]
         """
         host = self._storage.to_host(self._array)
-        return (host.astype(np.float32) if host.dtype.name == "bfloat16" else host).tolist()
+        return (host.astype(np.float32) if host.dtype.isbuiltin == 2 else host).tolist()  # 2: of ml_dtypes
 
     def numpy(self, *, force: bool = False) -> np.ndarray:
         """Returns a NumPy array that shares the tensor's memory. `force=True` detaches and copies to the host first.
@@ -667,4 +667,4 @@ def tensors_in(values):
 
 def differentiable(dtype: np.dtype) -> bool:
     """Returns whether values of this (array) dtype can have gradients: floating-point and complex ones."""
-    return dtype.kind in "fc" or dtype.name == "bfloat16"
+    return dtype.kind in "fcV"  # V: bfloat16 and float8

@@ -21,6 +21,7 @@ _COMPILED = "nothing is compiled: torch.compile returns the function or module i
 _EXPORT = "save the state_dict, or export with torch.onnx.export"
 _EXPORT_ONNX = "torch.onnx.export is not included"
 _FAKE = 'use tensors of torch.device("meta"), which have a shape and no values'
+_HALF = "NumPy has no complex numbers of 16-bit parts"
 _FULLY_SHARD = "use torch.distributed.fsdp.fully_shard"
 _QUANTIZED = "there are no quantized tensors"
 _RPC = "use the collectives of torch.distributed"
@@ -83,7 +84,9 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.ao.quantization.prepare": (REFUSES, "torchvision", _QUANTIZED),
     "torch.ao.quantization.prepare_qat": (REFUSES, "torchvision", _QUANTIZED),
     "torch.ao.quantization.quantize_dynamic": (REFUSES, "programs", _QUANTIZED),
+    "torch.chalf": (REFUSES, "kornia", _HALF),
     "torch.classes.load_library": (REFUSES, "torchaudio", "compiled classes need PyTorch's C++ core"),
+    "torch.complex32": (REFUSES, "kornia", _HALF),
     "torch.distributed._tensor.experimental.implicit_replication": (REFUSES, "opacus", "use distribute_tensor"),
     "torch.distributed.fsdp.sharded_grad_scaler.ShardedGradScaler": (REFUSES, "Lightning, accelerate", _FULLY_SHARD),
     "torch.distributed.rpc.RRef": (REFUSES, "Lightning", _RPC),
@@ -93,7 +96,6 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.export.Dim": (REFUSES, "transformers, torchvision", _EXPORT),
     "torch.export.ExportedProgram": (REFUSES, "transformers, optimum", _EXPORT),
     "torch.export.export": (REFUSES, "transformers, optimum", _EXPORT),
-    "torch.export.export_for_training": (REFUSES, "torchao", _EXPORT),
     "torch.export.load": (REFUSES, "programs", _EXPORT),
     "torch.export.register_dataclass": (NOTHING, "transformers", _EXPORT),
     "torch.export.save": (REFUSES, "programs", _EXPORT),
@@ -105,8 +107,6 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.onnx.symbolic_opset11.select": (REFUSES, "torchvision", _EXPORT_ONNX),
     "torch.onnx.symbolic_opset11.squeeze": (REFUSES, "torchvision", _EXPORT_ONNX),
     "torch.onnx.symbolic_opset11.unsqueeze": (REFUSES, "torchvision", _EXPORT_ONNX),
-    "torch.jit._overload": (SAME, "PyTorch Geometric", _COMPILED),
-    "torch.jit._overload_method": (SAME, "PyTorch Geometric, torchvision", _COMPILED),
     "torch.package.PackageExporter": (REFUSES, "programs", "use torch.save"),
     "torch.package.PackageImporter": (REFUSES, "programs", "use torch.load"),
     "torch.quantization.DeQuantStub": (REFUSES, "programs", _QUANTIZED),

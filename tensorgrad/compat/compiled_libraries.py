@@ -10,12 +10,14 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-# folder and name of the file -> namespace of torch.ops, and the module of ours with the table `OPERATORS` for it
-KNOWN: dict[str, tuple[str, str]] = {
-    "torchvision/_C": ("torchvision", "tensorgrad.compat.torchvision_operators"),
-    "torchvision/_C_stable": ("torchvision", "tensorgrad.compat.torchvision_operators"),
-    "torchvision/image": ("image", "tensorgrad.compat.torchvision_images"),
-    "torchvision/image_stable": ("image", "tensorgrad.compat.torchvision_images"),
+# folder and name of the file -> namespace of torch.ops, and the module of ours and the table in it
+KNOWN: dict[str, tuple[str, str, str]] = {
+    "torchaudio/lib/_torchaudio": ("_torchaudio", "tensorgrad.compat.torchaudio_operators", "ABOUT"),
+    "torchaudio/lib/libtorchaudio": ("torchaudio", "tensorgrad.compat.torchaudio_operators", "OPERATORS"),
+    "torchvision/_C": ("torchvision", "tensorgrad.compat.torchvision_operators", "OPERATORS"),
+    "torchvision/_C_stable": ("torchvision", "tensorgrad.compat.torchvision_operators", "OPERATORS"),
+    "torchvision/image": ("image", "tensorgrad.compat.torchvision_images", "OPERATORS"),
+    "torchvision/image_stable": ("image", "tensorgrad.compat.torchvision_images", "OPERATORS"),
 }
 
 
@@ -27,6 +29,7 @@ def operators(path: Any) -> tuple[str, dict[str, Callable[..., Any]]] | None:
     >>> namespace, "nms" in found, operators("/somewhere/else.so")
     ('torchvision', True, None)
     """
-    folder, name = os.path.split(os.fspath(path))
-    known = KNOWN.get(f"{os.path.basename(folder)}/{name.partition('.')[0]}")
-    return None if known is None else (known[0], importlib.import_module(known[1]).OPERATORS)
+    *_, package, folder, name = ("", "", *os.path.normpath(os.fspath(path)).split(os.sep))
+    name = name.partition(".")[0]
+    known = KNOWN.get(f"{folder}/{name}") or KNOWN.get(f"{package}/{folder}/{name}")
+    return None if known is None else (known[0], getattr(importlib.import_module(known[1]), known[2]))

@@ -12,8 +12,9 @@ finds none, so nothing can compute from one sample what is meant for all. And a 
 
 The batch is the first dimension of a value. Where `in_dims` says another one, the value is a view that has it first.
 
-Gradients may flow at two places: to leaves inside of the vmap, through nodes over batched arrays, and to leaves outside,
-through the graph of the values. A batched tensor requires grad if its value does, and an op is recorded at both places.
+Gradients may flow at two places: to leaves inside of the vmap, through nodes over batched arrays, and to leaves
+outside, through the graph of the values. A batched tensor requires grad if its value does, and an op is recorded at
+both places.
 """
 
 from __future__ import annotations
@@ -166,9 +167,7 @@ class BatchedStorage(Storage):
         raise RuntimeError(NO_BRANCH)
 
     def strided(self, shape, strides, offset, dtype):
-        raise RuntimeError(
-            "vmap: the memory of a batched tensor cannot be given another size or other strides in place"
-        )
+        raise RuntimeError("vmap: the memory of a batched tensor cannot be viewed with another size or other strides")
 
     def data_ptr(self) -> int:
         raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage")
@@ -346,17 +345,7 @@ class Batch(Transform):
         """Runs an op: on all samples at once if one of its arguments has a batch."""
         if op.params[-1].name == "generator":
             return self._sampled(op, args)
-        here = False
-        for value in args:
-            if isinstance(value, Tensor):
-                if value._array.__class__ is BatchedArray and value._array.level is self:
-                    here = True
-                    break
-            elif value.__class__ is list or value.__class__ is tuple:
-                if any(isinstance(v, Tensor) and self.owns(v) for v in value):
-                    here = True
-                    break
-        if not here:
+        if not any(self.owns(t) for t in tensors_in(args)):
             with self.off():
                 return run_further_out(op, args)
         plain = LOCAL.overwritten is not None and self._overwrites_plain(op, args)

@@ -15,10 +15,12 @@ the row (`rule_of`):
   ``"fold"``  the first dimension of all tensors is a batch of its own: the two become one
 
   ``"no batch"``  what the op returns has another shape for each sample: an error
+  ``"sparse"``  sparse tensors have no batches, in PyTorch either: an error
 
   or a function whose parameters are named as those of the op (tensors are then values with the batch first, numbers and
-  the like as they are), and may be `size` (how many samples) and `mapped` (the names of the tensors with a batch; the
-  others come as they are), and `mapped_indices` for a list `indices` (for each whether it has). It returns the results, with the batch first.
+  the like as they are), and may be `size` (how many samples), `mapped` (the names of the tensors with a batch; the
+  others come as they are), and `mapped_indices` for a list `indices` (for each whether it has one). It returns the
+  results, with the batch first; or `Shared` for one that is the same for all samples.
 
 Rules are ordinary code over tensors: they are recorded if the values are. What is left runs in a loop over the samples,
 with a warning. `looped()` lists these ops.
@@ -35,8 +37,8 @@ from tensorgrad.dispatch.batched import Batch, BatchedArray, BatchedStorage, Sha
 from tensorgrad.dispatch.kernel_tables import FALLBACKS, OPS
 from tensorgrad.dispatch.op import Op
 from tensorgrad.dispatch.signature import LIST, arguments_of
-from tensorgrad.dispatch.transforms import run_further_out
 from tensorgrad.dispatch.switches import LOCAL
+from tensorgrad.dispatch.transforms import run_further_out
 from tensorgrad.settings import warn_once
 from tensorgrad.tensor import Tensor, share
 
@@ -265,6 +267,10 @@ def _refused(op: Op, level: Batch, values: tuple) -> Any:
     )
 
 
+def _sparse(op: Op, level: Batch, values: tuple) -> Any:
+    raise RuntimeError(f"vmap: sparse tensors have no batches. Attempted to vmap over {op.name}.")
+
+
 def _warn(name: str) -> None:
     warn_once(
         f"There is a performance drop because we have not yet implemented the batching rule for {name}. It runs in a "
@@ -283,22 +289,6 @@ def _loop(op: Op, level: Batch, values: tuple) -> Any:
     return tuple([_joined(list(column), level.size) for column in zip(*rows, strict=True)])
 
 
-def in_loop(name: str, function: Callable, args: tuple) -> Any:
-    """Runs a composite whose steps cannot be batched on one sample after the other, with the warning of the loop.
-
-    The level is that of the first tensor with a batch among the arguments.
-    """
-    level = next(a._array.level for a in args if isinstance(a, Tensor) and a._array.__class__ is BatchedArray)
-    arrays = tuple([a._array if isinstance(a, Tensor) and level.owns(a) else a for a in args])
-    _warn(name)
-    with level.off():
-        rows = [function(*[_sample(v, i, level.size) for v in arrays]) for i in range(max(level.size, 1))]
-        if isinstance(rows[0], Tensor):
-            return level.made(_joined(rows, level.size), True)
-        columns = zip(*rows, strict=True)
-        return tuple([level.made(_joined(list(c), level.size), True) for c in columns])
-
-
 def _sample(v: Any, i: int, size: int) -> Any:
     if v.__class__ is BatchedArray:
         if not v.mapped:
@@ -308,9 +298,7 @@ def _sample(v: Any, i: int, size: int) -> Any:
 
 
 def _joined(samples: list[Tensor], size: int) -> Tensor:
-    import tensorgrad as torch
-
-    return torch.stack(samples) if size else samples[0].new_zeros((0, *samples[0].shape))
+    return run_further_out(OPS["stack"], (samples, 0)) if size else samples[0].new_zeros((0, *samples[0].shape))
 
 
 def _view(op: Op, level: Batch, values: tuple) -> Any:
@@ -327,4 +315,6 @@ _BY_KIND: dict[str, Rule] = {
     "pointwise": _aligned, "reduction": _reduction, "same shape": _leading, "view": _view, "views": _leading,
     "cast": _same,
 }  # fmt: skip
-_NAMED: dict[str, Rule] = {"leading": _leading, "broadcast": _aligned, "fold": _fold, "no batch": _refused}
+_NAMED: dict[str, Rule] = {
+    "leading": _leading, "broadcast": _aligned, "fold": _fold, "no batch": _refused, "sparse": _sparse
+}  # fmt: skip

@@ -381,8 +381,8 @@ def jacrev(func: Callable, argnums: ArgNums = 0, *, has_aux: bool = False, chunk
 
 
 def in_chunks(function: Callable, vectors: Tensor, chunk_size: int | None) -> list[Tensor]:
-    """`over_batch`, for so many of the vectors at once; one by one without it."""
-    if chunk_size == 1 and len(vectors):
+    """`over_batch`, for so many of the vectors at once; a single one needs no batch."""
+    if len(vectors) and 1 in (chunk_size, len(vectors)):
         parts = [[x.unsqueeze(0) for x in function([v])] for v in vectors]
     else:
         size = chunk_size or max(len(vectors), 1)

@@ -177,9 +177,8 @@ def jacfwd(func: Callable, argnums: ArgNums = 0, has_aux: bool = False, *, rando
             def columns(vectors: list[Tensor], j: int = j) -> list[Tensor]:
                 return derivative([vectors[0] if k == j else None for k in range(len(points))])
 
-            for block, output, found in zip(
-                blocks, outputs, over_batch(columns, [basis(point)], randomness), strict=True
-            ):
+            products = over_batch(columns, [basis(point)], randomness)
+            for block, output, found in zip(blocks, outputs, products, strict=True):
                 block.append(found.movedim(0, -1).reshape(*output.shape, *point.shape))
         found = nested(blocks, points_spec, outputs_spec)
         return (found, aux) if has_aux else found

@@ -51,10 +51,10 @@ def custom_op(
     >>> def backward(ctx, g):
     ...     return 3 * ctx.saved_tensors[0] ** 2 * g
     >>> cube.register_autograd(backward, setup_context=keep)
-    >>> x = torch.tensor(2.0, requires_grad=True)
+    >>> x = torch.tensor([2.0], requires_grad=True)
     >>> cube(x).backward()
     >>> x.grad
-    tensor(12.)
+    tensor([12.])
     """
 
     def decorate(function: Callable) -> CustomOpDef:

@@ -354,7 +354,7 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
 
 
 def _elsewhere(src: Tensor, target: Tensor) -> bool:
-    """Whether two tensors whose arrays differ in class differ in device or layout (not only in that one has a batch)."""
+    """Whether tensors whose arrays differ in class differ in device or layout, not only in that one has a batch."""
     layouts = STORAGES[src._array.__class__].layout, STORAGES[target._array.__class__].layout
     return src.device != target.device or layouts[0] is not layouts[1]
 
@@ -387,8 +387,12 @@ def check_broadcast(shape: tuple, target: tuple) -> None:
             raise RuntimeError(f"output with shape {list(target)} doesn't match the broadcast shape {list(shape)}")
 
 
+def _fill_in_batch(input, value, size, mapped):
+    return _copy_in_batch(input, value, size, {*mapped, "src"}) if "value" in mapped else _fill(input, value)
+
+
 _fill = op("fill(input, value)", lambda xp, x, value: xp.full_like(x, value.astype(x.dtype)), linear="value",
-           batch=lambda input, value, size, mapped: _copy_in_batch(input, value, size, {*mapped, "src"}) if "value" in mapped else _fill(input, value),
+           batch=lambda input, value, size, mapped: _fill_in_batch(input, value, size, mapped),
            input=lambda g: g.new_zeros(g._array.shape), value=lambda g: g.sum(),
            shape=lambda x, value: (x.shape, x.dtype), where=())  # fmt: skip
 

@@ -681,9 +681,11 @@ def _like(name: str, function, fills: bool):
         if own is not layouts.strided or (layout is not None and layout is not layouts.strided):
             wanted = own if layout is None else layout
             if wanted is not layouts.strided:
-                if memory_format is not None and "preserve" not in str(memory_format):
+                if memory_format is not None:
                     raise RuntimeError("memory format option is only supported by strided tensors")
-                value = 1 if name == "ones_like" else kw["fill_value"] if "fill_value" in kw else fill[0] if fill else None
+                value = (
+                    1 if name == "ones_like" else kw["fill_value"] if "fill_value" in kw else fill[0] if fill else None
+                )
                 return sparse_like(name, input, wanted, dtype, device, requires_grad, value)
         if kw:
             fill = (kw.pop("fill_value"),) if "fill_value" in kw and fills else fill

@@ -50,8 +50,8 @@ class _Placed:
             if indices[k].dtype is dtypes.bool:
                 if mapped[k]:
                     raise RuntimeError(
-                        "vmap: We do not support batching operators that can support dynamic shape. Attempting to batch "
-                        "over indexing with a boolean mask."
+                        "vmap: We do not support batching operators that can support dynamic shape. Attempting to "
+                        "batch over indexing with a boolean mask."
                     )
                 parts = indices[k].nonzero(as_tuple=True)
             places += range(len(tensors), len(tensors) + len(parts))
@@ -106,10 +106,8 @@ def _put_in_batch(input, indices, values, pattern, accumulate, size, mapped, map
 
 
 def _put_back_in_batch(g, indices, pattern, shape, size, mapped, mapped_indices):
-    zeros = g.new_zeros((size, *shape))
-    return _put_in_batch(
-        zeros, indices, g, pattern, True, size, {"input", *({"values"} if "g" in mapped else ())}, mapped_indices
-    )
+    zeros, named = g.new_zeros((size, *shape)), {"input", "values"} if "g" in mapped else {"input"}
+    return _put_in_batch(zeros, indices, g, pattern, True, size, named, mapped_indices)
 
 
 _index = op("index(input, indices: tensors, pattern: any)", "advanced.index", linear="input", where=(),

@@ -87,7 +87,8 @@ def _parts(g, tensors_shape, dim):
     ]
 
 
-_cat = op("cat(tensors: tensors, dim: int = 0)", "join.cat", batch="leading", linear="tensors", prepare=_prepare_cat, shape=_cat_shape,
+_cat = op("cat(tensors: tensors, dim: int = 0)", "join.cat", batch="leading", linear="tensors", prepare=_prepare_cat,
+          shape=_cat_shape,
           tensors=lambda g, tensors_shape, dim: _parts(g, tensors_shape, dim), where=())  # fmt: skip
 
 
@@ -139,7 +140,8 @@ def _stack_shape(arrays, dim):
     return (*shape[:dim], len(arrays), *shape[dim:]), arrays[0].dtype
 
 
-_stack = op("stack(tensors: tensors, dim: int = 0)", "join.stack", batch="leading", linear="tensors", prepare=_prepare_stack,
+_stack = op("stack(tensors: tensors, dim: int = 0)", "join.stack", batch="leading", linear="tensors",
+            prepare=_prepare_stack,
             shape=_stack_shape,
             tensors=lambda g, dim: g.unbind(dim), where=())  # fmt: skip
 

@@ -300,15 +300,15 @@ def cov(
             _warn_of_freedom()
         return (product / freedom).squeeze()
     total = weights.sum()
-    if not total.is_meta and float(total) == 0:
+    if not total.is_meta and bool((whole(total) == 0).any()):
         raise RuntimeError("cov(): weights sum to zero, can't be normalized")
     x = x - (x * weights).sum(1, True) / total
     product = x @ (x * weights).mH
     spread = correction if aweights is None else correction * (weights * aweights).sum() / total
     norm = total - spread
-    if not norm.is_meta and float(norm) <= 0:
+    if isinstance(norm, Tensor) and not norm.is_meta and bool((whole(norm) <= 0).any()):
         _warn_of_freedom()
-        norm = norm * 0
+        norm = norm.masked_fill(norm <= 0, 0)
     return (product / norm).squeeze()
 
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+from tensorgrad.dispatch.batching_values import each
 from tensorgrad.dispatch.kinds import op
 
 
 def _picked_in_batch(input, index, dim, folded, size, mapped):
     if input.ndim == ("input" in mapped):  # one number for each sample
         return input
-    input, index = (
-        x if name in mapped else x.expand(size, *x.shape) for name, x in (("input", input), ("index", index))
-    )
+    input, index = each(size, mapped, input=input, index=index)
     return pick(input, index, dim + 1, folded)
 
 
 def _placed_in_batch(input, index, shape, dim, folded, repeats, size, mapped):
-    input, index = (
-        x if name in mapped else x.expand(size, *x.shape) for name, x in (("input", input), ("index", index))
-    )
+    input, index = each(size, mapped, input=input, index=index)
     return place(input, index, (size, *shape), dim + 1, folded, repeats) if shape else input
 
 

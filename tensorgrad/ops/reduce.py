@@ -8,6 +8,7 @@ from operator import index as as_int
 from typing import Any
 
 from tensorgrad import dtypes
+from tensorgrad.dispatch.batched import whole
 from tensorgrad.dispatch.kinds import composite, op, reduction, view
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
@@ -184,7 +185,10 @@ def _tie(g, input, out, dim, keepdim):
 
 
 def tie_of_all(g, input, out):
-    hit = input.isnan() if out.isnan() else input == out
+    if whole(out) is out:
+        hit = input.isnan() if out.isnan() else input == out
+    else:  # other values for each sample of a batch (vmap)
+        hit = (input == out) | (input.isnan() & out.isnan())
     return (g / sum(hit)).where(hit, 0)  # not `hit *`, which would spread a NaN gradient
 
 
@@ -199,29 +203,21 @@ amin = reduction("amin(input, dim: dims = None, keepdim: bool = False)", "reduce
                  doc="The minimum over `dim`; ties split the gradient evenly.")  # fmt: skip
 _scalar: dict[str, Any] = {"where": "", "shape": lambda x, *rest: ((), x.dtype)}
 _max_all = op(
-    "max_all(input)",
-    "reduce.max_all",
-    batch=lambda input: amax(input.reshape(input.shape[0], -1), 1),
-    input=tie_of_all,
-    jvp=tangent_of_ties,
-    backward_name="MaxBackward1",
-    **_scalar,
-)
+    "max_all(input)", "reduce.max_all", batch=lambda input, size: amax(input.reshape(size, -1), 1), input=tie_of_all,
+    jvp=tangent_of_ties, backward_name="MaxBackward1", **_scalar
+)  # fmt: skip
 _min_all = op(
-    "min_all(input)",
-    "reduce.min_all",
-    batch=lambda input: amin(input.reshape(input.shape[0], -1), 1),
-    input=tie_of_all,
-    jvp=tangent_of_ties,
-    backward_name="MinBackward1",
-    **_scalar,
-)
+    "min_all(input)", "reduce.min_all", batch=lambda input, size: amin(input.reshape(size, -1), 1), input=tie_of_all,
+    jvp=tangent_of_ties, backward_name="MinBackward1", **_scalar
+)  # fmt: skip
 _extreme_dim = reduction(
     "extreme_dim(input, dim: int, keepdim: bool, name: str)", "reduce.extreme_with_index", where=(),
     outputs=("values", "indices"), differentiable_outputs=1, backward_name="MaxBackward0",
     input=lambda g, indices, input_shape, dim, keepdim: place(g, indices, input_shape, dim, not keepdim, False),
     jvp=lambda input_t, indices, dim, keepdim: pick(input_t, indices, dim, not keepdim),
 )  # fmt: skip
+
+
 def _arg_extreme_in_batch(input, dim, keepdim, name, size):
     ndim = input.ndim - 1
     if dim is None or not ndim:  # the index into all elements

@@ -17,16 +17,28 @@ from tensorgrad.ops.shape import ints, squeeze, t, transpose_view, unsqueeze_vie
 from tensorgrad.settings import SETTINGS
 from tensorgrad.tensor import Tensor, share
 
+
+def _for_each(row, g, size, stride, delta, geometry):
+    """A gradient of `as_strided` on values with a batch: each sample has a part of the memory of its own."""
+    count, (shape, own) = g.shape[0], geometry
+    reach = [sum((n - 1) * s for n, s in zip(*pair, strict=True) if n) for pair in ((size, stride), (shape, own))]
+    apart = max(reach[0] + abs(delta), reach[1]) + 1
+    return row(g, (count, *size), (apart, *stride), delta, ((count, *shape), (apart, *own)))
+
+
 _strided = view("as_strided(input, size: shape, stride: shape, delta: int, geometry: any)", "shape.strided_view",
                 where=(),
                 input=lambda g, size, stride, delta, geometry:
                 _strided_grad(g, size, stride, delta, geometry))  # fmt: skip
 _strided_grad = op("as_strided_grad(g, size: any, stride: any, delta: int, geometry: any)", "shape.strided_view_grad",
-                   linear="g",
+                   linear="g", batch=lambda g, size, stride, delta, geometry:
+                   _for_each(_strided_grad, g, size, stride, delta, geometry),
                    g=lambda g, size, stride, delta, geometry: _strided_again(g, size, stride, delta, geometry),
                    shape=lambda g, size, stride, delta, geometry: (geometry[0], g.dtype), where=())  # fmt: skip
 _strided_again = op("as_strided_again(g, size: any, stride: any, delta: int, geometry: any)",
                     "shape.strided_view_again", linear="g",
+                    batch=lambda g, size, stride, delta, geometry:
+                    _for_each(_strided_again, g, size, stride, delta, geometry),
                     g=lambda g, size, stride, delta, geometry: _strided_grad(g, size, stride, delta, geometry),
                     shape=lambda g, size, stride, delta, geometry: (size, g.dtype), where=())  # fmt: skip
 

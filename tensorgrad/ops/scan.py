@@ -38,7 +38,8 @@ def _running_shape(x, dim, dtype):
 _cumsum_reversed = op("cumsum_reversed(input, dim: int)", "scan.cumsum_reversed", linear="input", where=(),
                       kind="same shape",
                       backward_name="CumsumBackward0", input=lambda g, dim: _cumsum(g, dim))  # fmt: skip
-_cumsum: Callable = op("cumsum(input, dim: int, *, dtype: dtype = None)", "scan.cumsum", batch="leading", linear="input",
+_cumsum: Callable = op("cumsum(input, dim: int, *, dtype: dtype = None)", "scan.cumsum", linear="input",
+             batch="leading",
              prepare=_wrap_and_cast("cumsum"), shape=_running_shape, input=lambda g, dim: _cumsum_reversed(g, dim),
              doc="The cumulative sum along `dim`; integers add up in int64 unless `dtype` is given.")  # fmt: skip
 cumsum = _cumsum
@@ -69,7 +70,8 @@ def _cumprod_slope(g, input, out, dim):
     return conj(before) * _recurrence(g, conj(shift(input, dim, -1, 0)), dim, True)
 
 
-cumprod = op("cumprod(input, dim: int, *, dtype: dtype = None)", "scan.cumprod", batch="leading", prepare=_wrap_and_cast("cumprod"),
+cumprod = op("cumprod(input, dim: int, *, dtype: dtype = None)", "scan.cumprod", prepare=_wrap_and_cast("cumprod"),
+             batch="leading",
              shape=_running_shape, input=_cumprod_slope,
              jvp=lambda input_t, input, out, dim:
                  _recurrence(shift(out, dim, 1, 1) * input_t.to(out.dtype), input.to(out.dtype), dim, False),

@@ -89,25 +89,40 @@ def _gather_in_batch(input, dim, index, size, mapped):
     return made.squeeze(1) if index.ndim == ("index" in mapped) else made
 
 
+def _scattered_in_batch(row, input, dim, index, src, size, mapped, *more):
+    """`scatter` and the like on values with a batch."""
+    rows, at = _rows(input, "input" in mapped, size), _rows(index, "index" in mapped, size)
+    src = src if "src" in mapped else src.expand(size, *src.shape)
+    if src.ndim == 1:  # one number for all elements
+        src = src.reshape(size, *(1,) * (at.ndim - 1)).expand(at.shape)
+    made = row(rows, dim + 1, at, src, *more)
+    return made.squeeze(1) if input.ndim == ("input" in mapped) else made
+
+
 def _rows(x: Tensor, mapped: bool, size: int) -> Tensor:
     """A value with the batch first, and at least one more dimension."""
     x = x if mapped else x.expand(size, *x.shape)
     return x.unsqueeze(1) if x.ndim == 1 else x
 
 
-_gather = op("gather(input, dim: int, index)", "scatter.gather", batch=_gather_in_batch, linear="input", prepare=_check_gather, where=(),
+_gather = op("gather(input, dim: int, index)", "scatter.gather", batch=_gather_in_batch, linear="input",
+             prepare=_check_gather, where=(),
              input=lambda g, input_shape, dim, index: g.new_zeros(input_shape).scatter_add(dim, index, g),
              shape=lambda x, dim, index: (index.shape, x.dtype))  # fmt: skip
-_sparsely = op("gather_of_sparse_gradient(input, dim: int, index)", "scatter.gather", batch=_gather_in_batch, linear="input",
+_sparsely = op("gather_of_sparse_gradient(input, dim: int, index)", "scatter.gather", linear="input",
+               batch=_gather_in_batch,
                prepare=_check_gather, where=(),
                input=lambda g, input_shape, dim, index: _where_gathered(g, tuple(input_shape), dim, index),
                backward_name="GatherBackward0", shape=lambda x, dim, index: (index.shape, x.dtype))  # fmt: skip
-_scatter = op("scatter(input, dim: int, index, src)", "scatter.scatter", batch="leading", linear="input + src", prepare=_check_scatter,
-              where=(),
+_scatter = op("scatter(input, dim: int, index, src)", "scatter.scatter", linear="input + src", prepare=_check_scatter,
+              batch=lambda input, dim, index, src, size, mapped:
+              _scattered_in_batch(_scatter, input, dim, index, src, size, mapped), where=(),
               input=lambda g, dim, index: g.scatter(dim, index, 0),
               src=lambda g, dim, index, src_shape: _read_back(g, dim, index, src_shape),
               shape=lambda x, *rest: (x.shape, x.dtype))  # fmt: skip
-_scatter_add = op("scatter_add(input, dim: int, index, src)", "scatter.scatter_add", batch="leading", linear="input + src",
+_scatter_add = op("scatter_add(input, dim: int, index, src)", "scatter.scatter_add", linear="input + src",
+                  batch=lambda input, dim, index, src, size, mapped:
+                  _scattered_in_batch(_scatter_add, input, dim, index, src, size, mapped),
                   prepare=_check_scatter, where=(),
                   input=lambda g: g,
                   src=lambda g, dim, index, src_shape: _read_back(g, dim, index, src_shape),
@@ -163,7 +178,10 @@ def _product_of_others(input, dim, index, src, include_self):
 
 _scatter_reduce = op(
     "scatter_reduce(input, dim: int, index, src, reduce: str, include_self: bool)", "scatter.scatter_reduce",
-    batch="leading", prepare=_check_scatter, where=(), backward=_reduce_gradients, wrt=("input", "src"),
+    batch=lambda input, dim, index, src, reduce, include_self, size, mapped: _scattered_in_batch(
+        _scatter_reduce, input, dim, index, src, size, mapped, reduce, include_self
+    ),
+    prepare=_check_scatter, where=(), backward=_reduce_gradients, wrt=("input", "src"),
     shape=lambda x, *rest: (x.shape, x.dtype),
 )  # fmt: skip
 
@@ -354,7 +372,8 @@ def _select_shape(x, dim, index):
     return ((*x.shape[:dim], index.size, *x.shape[dim + 1 :]) if x.ndim else ()), x.dtype
 
 
-_index_select = op("index_select(input, dim: int, index)", "scatter.index_select", linear="input", batch=_select_in_batch,
+_index_select = op("index_select(input, dim: int, index)", "scatter.index_select", linear="input",
+                   batch=_select_in_batch,
                    prepare=_check_index_select,
                    input=lambda g, input_shape, dim, index:
                    g.new_zeros(input_shape).index_add(dim, index, g), shape=_select_shape,
@@ -669,28 +688,34 @@ def unravel_index(indices: Tensor, shape) -> tuple[Tensor, ...]:
 def _under_mask(g, mask, source_shape):
     from tensorgrad.ops.join import cat
 
+    if whole(mask) is not mask:  # how many elements are under the mask depends on the sample (vmap)
+        places = (mask.reshape(-1).cumsum(0) - 1).clamp(min=0)
+        under = g.masked_fill(~mask, 0).reshape(-1)
+        count = max(math.prod(source_shape), 1)
+        made = g.new_zeros(count).scatter_add(0, places.clamp(max=count - 1), under)
+        return made[: math.prod(source_shape)].reshape(source_shape)
     found = masked_select(g, mask)
     return cat([found, g.new_zeros(math.prod(source_shape) - found.numel())]).reshape(source_shape)
 
 
 def _masked_in_batch(input, mask, source, size, mapped):
+    shape = (size, *input.shape["input" in mapped :])
     input, mask, source = (
         _rows(x, name in mapped, size) for name, x in (("input", input), ("mask", mask), ("source", source))
     )
     flat = mask.flatten(1)
     place = (flat.cumsum(1) - 1).clamp(min=0)  # of each element among those of the source
     if not source.numel() or not mask.numel():
-        return input.clone()
+        return input.clone().reshape(shape)
     try:
         found = source.flatten(1).gather(1, place)
     except RuntimeError:
         raise RuntimeError("Number of elements of source < number of ones in mask") from None
-    return where(mask, found.reshape(mask.shape), input)
+    return where(mask, found.reshape(mask.shape), input).reshape(shape)
 
 
 _masked_scatter = op("masked_scatter(input, mask, source)", "scatter.masked_scatter", linear="input + source", where=(),
-                     batch=lambda input, mask, source, size, mapped:
-                     _masked_in_batch(input, mask, source, size, mapped).reshape(size, *input.shape["input" in mapped:]),
+                     batch=_masked_in_batch,
                      input=lambda g, mask: g.masked_fill(mask, 0),
                      source=lambda g, mask, source_shape: _under_mask(g, mask, source_shape),
                      shape=lambda x, *rest: (x.shape, x.dtype))  # fmt: skip

@@ -145,7 +145,16 @@ place = op("embed_view(g, shape: any, shown: any, args: any)",
            linear="g", batch=_placed_in_batch,
            g=lambda g, shown, args: shown(g, *args), shape=lambda g, shape, shown, args: (shape, g.dtype), where=(),
            doc="Zeros of `shape` with `g` at the elements of the view: a view's derivative.")  # fmt: skip
-unfold_grad = op("unfold_grad(g, shape: any, dimension: int, size: int, step: int)", "shape.unfold_grad", batch="leading", linear="g",
+
+
+def _unfold_grad_in_batch(g, shape, dimension, size, step):
+    if not shape:  # of one number, a window of length 0 or 1
+        return g.sum(1)
+    return unfold_grad(g, (g._array.shape[0], *shape), dimension + 1, size, step)
+
+
+unfold_grad = op("unfold_grad(g, shape: any, dimension: int, size: int, step: int)", "shape.unfold_grad", linear="g",
+                  batch=_unfold_grad_in_batch,
                   g=lambda g, dimension, size, step: _unfold(g, dimension, size, step),
                   shape=lambda g, shape, dimension, size, step: (shape, g.dtype), where=())  # fmt: skip
 _reshaped_copy = op("reshape(input, size: any)", lambda xp, x, size: xp.array(x, order="C").reshape(size),

@@ -10,6 +10,7 @@ from typing import Any
 
 from tensorgrad import dtypes
 from tensorgrad.dispatch.batched import whole
+from tensorgrad.dispatch.batching_values import each
 from tensorgrad.dispatch.kinds import composite, op, reduction
 from tensorgrad.dispatch.no_derivative import no_derivative, not_implemented
 from tensorgrad.dispatch.out import store_out
@@ -32,7 +33,8 @@ def _wrap(x, dim, *rest):
 
 Sort, TopK = return_type("sort", "values", "indices"), return_type("topk", "values", "indices")
 
-_sort = op("sort_(input, dim: int, descending: bool)", "sort.sort", batch="leading", prepare=_wrap, backward_name="SortBackward0",
+_sort = op("sort_(input, dim: int, descending: bool)", "sort.sort", prepare=_wrap, backward_name="SortBackward0",
+           batch="leading",
            shape=lambda x, dim, descending: [(x.shape, x.dtype), (x.shape, I64)],
            input=lambda g, indices, input_shape, dim: place(g, indices, input_shape, dim, False, False),
            jvp=lambda input_t, indices, dim: pick(input_t, indices, dim, False), **_PAIR)  # fmt: skip
@@ -304,10 +306,7 @@ def _searched_in_batch(boundaries, input, sorter, right, size, mapped):
     flat = boundaries.ndim - ("boundaries" in mapped) == 1
     if flat and not mapped & {"boundaries", "sorter"}:
         return _searchsorted(boundaries, input, sorter, right)
-    given = {"boundaries": boundaries, "input": input, "sorter": sorter}
-    boundaries, input, sorter = (
-        x if x is None or name in mapped else x.expand(size, *x.shape) for name, x in given.items()
-    )
+    boundaries, input, sorter = each(size, mapped, boundaries=boundaries, input=input, sorter=sorter)
     rows = input.reshape(size, -1) if flat else input
     return _searchsorted(boundaries, rows, sorter, right).reshape(input.shape)
 
@@ -322,7 +321,8 @@ def _isin_in_batch(elements, test_elements, invert, mapped):
     return ~found if invert else found
 
 
-_searchsorted = op("searchsorted_(boundaries, input, sorter=None, right: bool = False)", "sort.searchsorted", where=(), batch=_searched_in_batch,
+_searchsorted = op("searchsorted_(boundaries, input, sorter=None, right: bool = False)", "sort.searchsorted", where=(),
+                   batch=_searched_in_batch,
                    shape=lambda b, x, sorter, right: (x.shape, I64))  # fmt: skip
 
 

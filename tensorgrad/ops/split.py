@@ -313,9 +313,7 @@ def _direction(name: str, least: int, dim_of) -> None:
     def function(
         input: Tensor, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None
     ) -> tuple[Tensor, ...]:
-        indices_or_sections = _places(
-            name, indices_or_sections=indices_or_sections, indices=indices, sections=sections
-        )
+        indices_or_sections = _places(name, indices_or_sections=indices_or_sections, indices=indices, sections=sections)
         ndim = input._array.ndim
         if ndim < least:
             raise RuntimeError(

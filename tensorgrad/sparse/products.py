@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.layouts import sparse_coo
+from tensorgrad.layouts import sparse_coo, sparse_csc, sparse_csr
 from tensorgrad.ops.linalg import matmul
 from tensorgrad.ops.sparse.construct import sparse_coo_tensor
 from tensorgrad.ops.sparse.convert import to_sparse
@@ -117,6 +117,8 @@ def spdiags(diagonals: Tensor, offsets: Tensor, shape: tuple[int, int], layout: 
             [0., 0., 3.],
             [0., 0., 0.]])
     """
+    if layout not in (None, sparse_coo, sparse_csr, sparse_csc):
+        raise RuntimeError(f"Only output layouts (Sparse, SparseCsc, SparseCsr) are supported, got {layout}")
     if len(shape) != 2:
         raise RuntimeError("Output shape must be 2d")
     steps = offsets._array.reshape(-1)

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tensorgrad import devices, layouts
+from tensorgrad.storage import float8
 from tensorgrad.system.per_thread import PerThread
 
 
@@ -97,6 +98,10 @@ class Storage:
         """Casts an array: complex numbers to their real part; short integers wrap around."""
         if array.dtype.kind == "c" and dtype.kind not in "cb":  # 1j is true
             array = array.real
+        if dtype.itemsize == 1 and dtype.kind in "fV":
+            return float8.rounded(array, dtype, order)
+        if array.dtype.itemsize == 1 and array.dtype.kind in "fV":
+            array = array.astype(np.float32, order=order)
         with np.errstate(all="ignore"):
             # the conversion to int32 is the processor's, in PyTorch too
             if array.dtype.kind in "fV" and dtype.kind in "iu" and dtype.itemsize < 8 and dtype.name != "int32":

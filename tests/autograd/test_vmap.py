@@ -21,7 +21,15 @@ def batch(torch, *shape):
 
 def small_network(torch, *, norm=False):
     nn = torch.nn
-    layers = [nn.Conv2d(1, 3, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(12, 4), nn.Tanh(), nn.Linear(4, 3)]
+    layers = [
+        nn.Conv2d(1, 3, 3),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(12, 4),
+        nn.Tanh(),
+        nn.Linear(4, 3),
+    ]
     if norm:
         layers.insert(1, nn.GroupNorm(1, 3))
     net = nn.Sequential(*layers)
@@ -41,7 +49,8 @@ def test_a_batched_tensor_is_one_sample(torch):
     def look(x, named=True):
         seen.append([
             list(x.shape), x.dim(), x.size(), x.size(-1), len(x), x.numel(), x.stride(), x.is_contiguous(), x.dtype,
-            x.requires_grad, x.is_leaf, x.element_size(), x.storage_offset(), str(x.device), isinstance(x, torch.Tensor),
+            x.requires_grad, x.is_leaf, x.element_size(), x.storage_offset(), str(x.device),
+            isinstance(x, torch.Tensor),
             x[0].shape, x[:, 1:].stride(), x.T.shape, repr(x) if named else "", x.new_zeros(2).shape, torch.zeros_like(x).shape,
         ])  # fmt: skip
         return x.sum()
@@ -79,7 +88,12 @@ def test_indexing(torch):
         vmap(lambda i: x[:, i, 1:])(i),
         vmap(lambda i: x[i, :, i])(i),
         vmap(lambda x: x[mask])(x),
-        vmap(lambda x: x[torch.tensor([2, 0]), :, ])(x),
+        vmap(
+            lambda x: x[
+                torch.tensor([2, 0]),
+                :,
+            ]
+        )(x),
         vmap(lambda x: x[torch.tensor([2, 0]), torch.tensor([1, 1])])(x),
         vmap(lambda x, i: x.unsqueeze(1)[i, :, i], in_dims=(1, 0))(batch(torch, 3, 4, 5), i),
         vmap(written)(x, i),
@@ -167,7 +181,9 @@ def test_gradients_per_sample(torch):
     for name, g in gradients.items():
         assert torch.allclose(g, torch.stack([o[name] for o in one]), atol=1e-5)
         assert not g.requires_grad
-    tracked = func.vmap(func.grad_and_value(loss), in_dims=(None, 0, 0), chunk_size=2)(dict(net.named_parameters()), x, y)
+    tracked = func.vmap(func.grad_and_value(loss), in_dims=(None, 0, 0), chunk_size=2)(
+        dict(net.named_parameters()), x, y
+    )
     total = sum((g**2).sum() for g in tracked[0].values())
     return [gradients, tracked[1], torch.autograd.grad(total, list(net.parameters()))]
 
@@ -480,7 +496,7 @@ def test_writes_into_unbatched_tensors_change_nothing(name):
         "addcmul_": lambda z, x: z.addcmul_(x, x),
     }  # fmt: skip
     target = torch.zeros(2)
-    with pytest.raises(RuntimeError, match="vmap: inplace arithmetic.* is not possible"):
+    with pytest.raises(RuntimeError, match=r"vmap: inplace arithmetic.* is not possible"):
         torch.func.vmap(lambda x: calls[name](target, x))(torch.ones(3, 2))
     assert target.tolist() == [0, 0] and target._version == 0
     assert (target + 1).tolist() == [1, 1]  # nothing is left switched on
@@ -544,7 +560,7 @@ def test_nothing_is_left_on_after_an_error():
     before = list(SLOW)
     with pytest.raises(ZeroDivisionError):
         torch.func.vmap(lambda x: torch.func.grad(lambda y: (y * (1 / 0)).sum())(x))(torch.ones(3, 2))
-    assert SLOW == before and LOCAL.transforms == ()
+    assert before == SLOW and LOCAL.transforms == ()
 
 
 def test_memory_is_freed_without_the_garbage_collector():

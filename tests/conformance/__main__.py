@@ -79,6 +79,12 @@ def _forward() -> Section:
     return forward.section()
 
 
+def _vmap() -> Section:
+    from tests.conformance import vmap
+
+    return vmap.section()
+
+
 def _modules() -> Section:
     from tests.conformance.moduledb import modules_section
 
@@ -97,7 +103,7 @@ def _schedulers() -> Section:
     return scheduler_section()
 
 
-SECTIONS: tuple[Callable[[], Section], ...] = (_ops, _forward, _modules, _optimizers, _schedulers)
+SECTIONS: tuple[Callable[[], Section], ...] = (_ops, _forward, _vmap, _modules, _optimizers, _schedulers)
 
 
 # --- running ---------------------------------------------------------------------------------------------------------

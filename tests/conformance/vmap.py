@@ -2,6 +2,7 @@
 
     python -m tests.conformance.vmap                     every record
     python -m tests.conformance.vmap linalg.svd add      these records, with all that is wrong
+    python -m tests.conformance.vmap --gradients         gradients per sample
     python -m tests.conformance.vmap --state FILE        continues where an earlier run with this file ended
 
 Each call is batched in several ways: all tensors along the first dimension, all along the last, only the first tensor,
@@ -13,8 +14,10 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 import warnings
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -24,6 +27,9 @@ from tensorgrad.dispatch import batching
 from tensorgrad.utils._pytree import tree_flatten, tree_unflatten
 from tests.conformance import opdb
 from tests.conformance.opdb_bridge import close, copied, leaves, numpy_of, plain_name, to_tg, translate
+
+if TYPE_CHECKING:
+    from tests.conformance.__main__ import Section
 
 DTYPES = (torch.float64, torch.float32, torch.complex128, torch.int64, torch.bool)
 SAMPLES = 6  # of each record
@@ -35,6 +41,7 @@ REFUSED = {"argwhere"}
 # Their strides are those of a sample, which are other ones where the batch is not the first dimension.
 STRIDED = {"as_strided", "as_strided_copy", "as_strided_scatter"}
 
+COMPARED = [0]  # how many results were compared
 LOOPED: dict[str, set[str]] = {}  # op -> the records in which it ran in a loop
 _record = ""
 _rule = batching._loop
@@ -194,6 +201,7 @@ def _compare(batch: Batches, dims: tuple, twice: bool) -> str:
         return ""
     for i, f in enumerate(found):
         e, a = np.stack([row[i] for row in expected]), numpy_of(f)
+        COMPARED[0] += 1
         if e.shape != a.shape or e.dtype != a.dtype:
             return f"result {i}: {a.dtype}{list(a.shape)}, expected {e.dtype}{list(e.shape)}"
         if not close(a, e, plain_name(f.dtype), ULP):
@@ -201,9 +209,9 @@ def _compare(batch: Batches, dims: tuple, twice: bool) -> str:
     return ""
 
 
-def _refused(call, dims: tuple, twice: bool) -> bool:
+def _refused(call, dims: tuple, twice: bool, gradients: bool = False) -> bool:
     """Whether PyTorch's `vmap` refuses the call, too."""
-    batch = Batches(call, torch)
+    batch = (_Gradients if gradients else Batches)(call, torch)
     for alike in (False, True):
         tensors = _stack(torch, batch.samples(4 if twice else 3, alike), dims, twice)
         run = batch.run
@@ -217,6 +225,81 @@ def _refused(call, dims: tuple, twice: bool) -> bool:
     return True
 
 
+def check_gradients(record, limit: int = 3) -> list[str]:
+    """Where gradients per sample, of functions under `vmap`, differ from those of one sample after the other."""
+    problems = []
+    if not record.supports_autograd or torch.float64 not in record.supported_dtypes("cpu"):
+        return problems
+    for call in opdb.calls(record, torch.float64, True, limit, 300):
+        if any(t.layout is not torch.strided for t in leaves((call.inputs, call.kwargs))):
+            continue
+        batch = _Gradients(call)
+        count = len(batch.at)
+        ways = {(0,) * count, (0, *(None,) * (count - 1)), (-1, *(0,) * (count - 1))} if count else set()
+        if call.record.name in STRIDED:
+            ways = {way for way in ways if -1 not in way}
+        for dims in sorted(ways, key=str):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                try:
+                    problem = _compare(batch, dims, False)
+                except Exception as error:
+                    if call.record.name in REFUSED or _refused(call, dims, False, gradients=True):
+                        continue
+                    problem = f"{type(error).__name__}: {str(error)[:300]}"
+            if problem:
+                problems.append(f"gradients, in_dims {dims}: {problem}   ({call})")
+    return problems
+
+
+class _Gradients(Batches):
+    """A call whose results are the gradients of its own results by its differentiable tensors."""
+
+    def __init__(self, call, library=tg):
+        super().__init__(call, library)
+        given = copied((call.inputs, call.kwargs)) if library is torch else to_tg((call.inputs, call.kwargs))
+        self.wanted = [t.requires_grad for t in tree_flatten(_lists(given))[0] if isinstance(t, library.Tensor)]
+
+    def run(self, *tensors):
+        def function(*chosen):
+            rest = iter(chosen)
+            results = super(_Gradients, self).run(
+                *(next(rest) if w else t for w, t in zip(self.wanted, tensors, strict=True))
+            )
+            return tuple(r for r in results if r.is_floating_point() or r.is_complex())
+
+        chosen = [t for w, t in zip(self.wanted, tensors, strict=True) if w]
+        if not chosen:
+            return ()
+        values, pull = self.library.func.vjp(function, *chosen)
+        return pull(tuple(self.library.ones_like(v) for v in values)) if values else ()
+
+
+def section() -> Section:
+    """The database under `vmap`, as a section of the conformance report."""
+    from tests.conformance.__main__ import Section
+    from tests.conformance.opdb_families import entries
+
+    records = {opdb.record_name(record): record for record in opdb.records()}
+    return Section(
+        key="vmap",
+        title="Functions under vmap",
+        about=f"""\
+Each record of `op_db` is mapped over a batch with up to {SAMPLES} of its sample inputs, in a real and a complex dtype:
+all tensors along the first dimension, all along the last, only the first tensor, all but the first, and twice over
+(nested); the results against those of one sample after the other. What is refused must be refused by PyTorch, too.
+{len(batching.looped())} of {len(batching.OPS)} ops run in a loop over the samples, with a warning:
+{_listed(batching.looped())}.""",
+        entries=entries,
+        check=lambda name: [p for dtype in dtypes_of(records[name]) for p in check(records[name], dtype)],
+        known={},
+    )
+
+
+def _listed(names: list[str]) -> str:
+    return "\n".join(textwrap.wrap(", ".join(f"`{name}`" for name in names), 120))
+
+
 def main(arguments: list[str]) -> None:
     """Checks the records that are named, or all of them."""
     state = Path(arguments.pop(arguments.index("--state") + 1)) if "--state" in arguments else None
@@ -228,7 +311,10 @@ def main(arguments: list[str]) -> None:
         name = opdb.record_name(record)
         if name in done or (names and name not in names and record.name not in names) or not supported(record):
             continue
-        problems = [p for dtype in dtypes_of(record) for p in check(record, dtype)]
+        if "--gradients" in arguments:
+            problems = check_gradients(record)
+        else:
+            problems = [p for dtype in dtypes_of(record) for p in check(record, dtype)]
         looped = sorted(o for o, r in LOOPED.items() if name in r)
         done[name] = {"name": name, "problems": problems[:20], "looped": looped}
         if state is not None:
@@ -242,7 +328,7 @@ def main(arguments: list[str]) -> None:
 def report(done: dict) -> None:
     """Prints how many records are right, and which ops ran in a loop."""
     right = sum(not entry["problems"] for entry in done.values())
-    print(f"vmap right: {right} of {len(done)} records")
+    print(f"vmap right: {right} of {len(done)} records ({COMPARED[0]} results were compared)")
     print("wrong:", ", ".join(sorted(n for n, entry in done.items() if entry["problems"])) or "none")
     by_op: dict[str, list[str]] = {}
     for name, entry in done.items():

@@ -53,9 +53,12 @@ SMALL = {
     "rl.py": ("--rounds 3 --carts 4", "rl.svg rl_pole.svg rl.pt"),
     "neural_ode.py": ("--steps 3 --moments 50", "neural_ode.svg neural_ode.pt"),
     "maml.py": ("--steps 3 --tasks 4", "maml.svg maml.pt"),
+    "private.py": ("--steps 3 --batch_size 16 --truncate_train 256 --hidden 16", "private.svg private.pt"),
+    "pinn.py": ("--steps 3 --batch_size 8 --width 8", "pinn.svg pinn.pt"),
+    "laplace.py": ("--steps 30 --points 10 --width 4", "laplace.svg laplace.pt"),
 }
 SCRIPTS = [*SMALL, "ddp.py", "inference.py", "train_digits.py"]
-OF_DIGITS = {"mnist/cnn.py", "mnist/vit.py", "vae.py", "gan.py", "diffusion.py"}
+OF_DIGITS = {"mnist/cnn.py", "mnist/vit.py", "vae.py", "gan.py", "diffusion.py", "private.py"}
 
 has_sklearn = importlib.util.find_spec("sklearn") is not None
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")

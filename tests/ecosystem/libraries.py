@@ -55,7 +55,7 @@ class Library:
 # Of transformers' own tests: what downloads models, needs a GPU, or compiles.
 _TRANSFORMERS_LEFT_OUT = {
     "*IntegrationTest*": "downloads models",
-    "*test_*compile*": "torch.compile and torch.export capture programs; tensorgrad's returns the function",
+    "*compil*": "torch.compile and torch.export capture programs; tensorgrad's returns the function",
     "*test_*export*": "torch.compile and torch.export capture programs; tensorgrad's returns the function",
     "*test_*flash*": "needs a GPU",
     "*test_*flex*": "compiles",
@@ -357,7 +357,16 @@ LIBRARIES = (
         own=OwnTests(
             "huggingface/transformers",
             tests=tuple(f"tests/models/{name}/test_modeling_{name}.py" for name in _TRANSFORMERS_MODELS),
-            requirements=("transformers==5.4.0", "parameterized", "sentencepiece", "scipy", "pytest-env", "requests"),
+            requirements=(
+                "transformers==5.4.0",
+                "parameterized",
+                "sentencepiece",
+                "scipy",
+                "pytest-env",
+                "pytest-xdist",
+                "datasets",
+                "requests",
+            ),
             left_out=_TRANSFORMERS_LEFT_OUT,
         ),
         quick=True,

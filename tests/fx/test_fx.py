@@ -62,7 +62,7 @@ def model(l):
 
 # name -> function of the library and a proxy; run with a real tensor, too, unless the name ends with an underscore
 PROGRAMS = {
-    "operators": lambda l, x: (x + 1, 1 - x, x @ x, x**2, 2**x, -x, x // 2, x % 2, x / 2, abs(x), x > 0, (x > 0) & (x < 9)),
+    "operators": lambda l, x: (x + 1, 1 - x, x @ x, x**2, 2**x, -x, x // 2, x % 2, x / 2, abs(x), x > 0),
     "inverted": lambda l, x: (~(x > 0), x != 3, +x, (x > 0) | (x < 0), (x > 0) ^ (x < 0)),
     "augmented": lambda l, x: _augmented(x),
     "methods": lambda l, x: x.sum(-1, keepdim=True).view(-1).to(l.float64).clamp_(min=0),
@@ -99,8 +99,7 @@ def _augmented(x):
 
 def _unpacked(l, x):
     a, b = x.shape
-    p, q, *rest = l.unbind(x, 1)[:2] if False else (a, b, 3)
-    return x.reshape(b, a), p, q
+    return x.reshape(b, a), a
 
 
 def written(l, name):
@@ -182,7 +181,8 @@ def test_what_cannot_be_traced(name):
 
     assert told(tensorgrad) == told(torch)
     assert not tensorgrad.fx._symbolic_trace.is_fx_tracing()
-    assert tensorgrad.nn.Linear(2, 2)(tensorgrad.ones(2)).shape == (2,) and "__getattribute__" not in vars(
+    assert tensorgrad.nn.Linear(2, 2)(tensorgrad.ones(2)).shape == (2,)
+    assert "__getattribute__" not in vars(tensorgrad.nn.Module)
         tensorgrad.nn.Module
     )
 

@@ -65,7 +65,7 @@ def scaled(l, ns, **options):
     return l.library.custom_op(f"{ns}::scale", scale, mutates_args=(), **options)
 
 
-# --- schemas -----------------------------------------------------------------------------------------------------------
+# --- schemas --------------------------------------------------------------------------------------------------------
 
 
 def prototypes(l):
@@ -138,7 +138,7 @@ def test_wrong_schemas(text):
         torch._C.parse_schema(text)
 
 
-# --- custom_op ---------------------------------------------------------------------------------------------------------
+# --- custom_op ------------------------------------------------------------------------------------------------------
 
 
 @compare
@@ -151,7 +151,9 @@ def test_custom_op(l, ns):
                          ((x,), {"q": 1}), ((x, 1.0, 2), {}), ((x, 1.0), {"k": 2.0})]:  # fmt: skip
         for f in (op, overload, getattr(l.ops, ns).scale):
             result = told(lambda f=f, a=args, k=kwargs: f(*a, **k))
-            if (f is getattr(l.ops, ns).scale and isinstance(result, tuple)) or (isinstance(result, tuple) and "multiple values" in result[1]):
+            if (f is getattr(l.ops, ns).scale and isinstance(result, tuple)) or (
+                isinstance(result, tuple) and "multiple values" in result[1]
+            ):
                 result = result[0]
             yield result
     yield l.library.opcheck(op, (x,), test_utils="test_schema")
@@ -346,7 +348,8 @@ def test_opcheck():
                 found = l.library.opcheck(op, args)
                 assert expected is None and set(found.values()) == {"SUCCESS"}
                 yield sorted(found)
-            except l.library.OpCheckError if hasattr(l.library, "OpCheckError") else Exception as error:
+            except Exception as error:
+                assert type(error).__name__ in ("OpCheckError", "AssertionError")
                 assert expected is not None and expected in str(error), error
                 yield str(error).partition(" failed")[0]
 
@@ -372,7 +375,7 @@ def test_one_step_for_modes_classes_and_tracing():
     assert traced(tensorgrad.ones(2)).tolist() == [3.0, 3.0]
 
 
-# --- Library -----------------------------------------------------------------------------------------------------------
+# --- Library --------------------------------------------------------------------------------------------------------
 
 
 @compare

@@ -211,10 +211,9 @@ def _sums():
 def _add_rows():
     @shared(f"void({MATRIX}, int64[::1], {MATRIX}, float32, int64, int64)")
     def loop(table, rows, values, factor, first, last):
+        low, high = 16 * first, min(16 * last, table.shape[1])
         for k in range(rows.size):
-            to, row = table[rows[k]], values[k]
-            for i in range(16 * first, min(16 * last, to.size)):
-                to[i] += factor * row[i]
+            _add_one(values[k, low:high], factor, table[rows[k], low:high])
 
     def kernel(table, rows, values, factor):
         """table[rows[k]] += factor values[k], for one k after the other. Threads share the columns."""

@@ -290,7 +290,8 @@ def _sparse() -> list[Any]:
     table(_whole(9, 20)).sum().backward()
     torch.optim.SGD(table.parameters(), lr=0.1).step()
     return [
-        *found, table.weight,
+        *found,
+        table.weight,
         torch.sparse.sampled_addmm(pattern, _normal(2, 37, grad=False), _normal(37, 4, grad=False)).values(),
     ]
 

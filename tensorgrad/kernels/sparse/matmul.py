@@ -115,7 +115,9 @@ def _of_both(a: Any, b: Any) -> Any:
 def mv(a: Any, v: Any) -> Any:
     """A matrix times a vector."""
     if a.ndim != 2 or v.ndim != 1 or a.shape[1] != v.shape[0]:
-        raise RuntimeError(f"mv: expected self.size(-1) == vec.size(-1), got shapes {list(a.shape)} and {list(v.shape)}")
+        raise RuntimeError(
+            f"mv: expected self.size(-1) == vec.size(-1), got shapes {list(a.shape)} and {list(v.shape)}"
+        )
     return mm(a, v.reshape(-1, 1)).reshape(-1)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tensorgrad.dispatch.op import Op
-from tensorgrad.kernels.sparse.convert import coo, like
+from tensorgrad.kernels.sparse.convert import coo, dense, like
 from tensorgrad.kernels.sparse.coordinates import at, coalesced, found_in, values_at
 from tensorgrad.kernels.sparse.parts import same_pattern, values_at_pattern
 from tensorgrad.storage.sparse import CompressedArray, COOArray, SparseArray
@@ -95,13 +95,13 @@ def _sum(a: Any, b: Any) -> Any:
     return like(made, a) if isinstance(a, CompressedArray) else made
 
 
-def _added_to(dense: np.ndarray, array: Any) -> np.ndarray:
-    if dense.shape != tuple(array.shape):
+def _added_to(whole: np.ndarray, array: Any) -> np.ndarray:
+    if whole.shape != tuple(array.shape):
         raise RuntimeError(
-            f"add: expected 'self' and 'other' to have same size, but self has size {list(dense.shape)} while other has "
+            f"add: expected 'self' and 'other' to have same size, but self has size {list(whole.shape)} while other has "
             f"size {list(array.shape)} (dense-sparse addition does not support broadcasting)"
         )
-    array, made = coalesced(coo(array)), np.array(dense)
+    array, made = coalesced(coo(array)), np.array(whole)
     if not array.sparse_dim:
         return made + array.values.sum(0, dtype=made.dtype)
     place = tuple(array.indices)
@@ -112,7 +112,9 @@ def _added_to(dense: np.ndarray, array: Any) -> np.ndarray:
 def mul(a: Any, b: Any) -> Any:
     """The product with a number, a dense array, or another sparse array."""
     if isinstance(a, SparseArray) and isinstance(b, SparseArray):
-        return _common(a, b)
+        if a.ndim and b.ndim:
+            return _common(a, b)
+        a, b = (a, dense(b)) if a.ndim else (b, dense(a))
     if not isinstance(a, SparseArray):
         a, b = b, a
     if _is_number(b):

@@ -55,6 +55,8 @@ def _of_coo(array: COOArray, dim: Any, keepdim: bool, target: np.dtype) -> Any:
 
 def norm(array: Any, ord: float, dim: Any, keepdim: bool, dtype: Any) -> np.ndarray:
     """The vector norm of all elements. Raises: RuntimeError for fewer dimensions than all, as in PyTorch."""
+    if keepdim:
+        raise RuntimeError("norm_sparse currently does not support keepdim=True")
     _all_dims(array, dim, keepdim, "norm_sparse currently only supports full reductions, so 'dim' must be empty or all")
     array = coalesced(array) if array.__class__ is COOArray else array
     return vector_norm(np, array.values, ord, None, False, dtype)

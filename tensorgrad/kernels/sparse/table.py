@@ -16,7 +16,7 @@ from tensorgrad.storage.sparse import SparseArray, SparseStorage
 ALL = {
     "to_copy": "convert.cast", "clone_copy": "convert.clone", "sparse_to_dense": "convert.to_dense",
     "sparse_values": "parts.values", "sparse_with_values": "parts.with_values", "sparse_mask_": "parts.mask",
-    "values_at": "parts.values_at_pattern", "sparse_shared": "parts.shared", "to_layout": "convert.to_layout",
+    "sparse_masked_reduction": "masked.reduction", "values_at": "parts.values_at_pattern", "sparse_shared": "parts.shared", "to_layout": "convert.to_layout",
     "add": "pointwise.add", "sub": "pointwise.sub", "rsub": "pointwise.subtract_from", "mul": "pointwise.mul",
     "copy": "pointwise.copied", "div": "pointwise.div", "floor_divide": "pointwise.floor_divide", "pow": "pointwise.power",
     "matmul": "matmul.matmul", "mm": "matmul.mm", "mv": "matmul.mv", "bmm": "matmul.bmm", "addmm": "matmul.addmm",
@@ -36,7 +36,7 @@ COPIES = {
 ALL |= {name: "index.not_a_view" for name in COPIES} | {f"sparse_{name}": path for name, path in COPIES.items()}
 COO = {
     "coalesce_": "coordinates.coalesced", "sparse_softmax_": "reduce.softmax", "sparse_sum_": "reduce.sum_over",
-    "sparse_sum_grad": "reduce.sum_grad", "sparse_elements": "convert.elements",
+    "sparse_sum_grad": "reduce.sum_grad", "sparse_broadcast_": "pointwise.broadcast", "sparse_elements": "convert.elements",
 }  # fmt: skip
 CSR = {"sparse_mm_reduce": "matmul.reduced"}
 

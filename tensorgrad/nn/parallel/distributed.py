@@ -165,6 +165,7 @@ class DistributedDataParallel(Module, UnevenInputs):
             )
         self.device_ids, self.output_device = device_ids or None, output_device
         self.dim, self.module, self.device = dim, module, self._module_parameters[0].device
+        self._has_buffers = any(True for _ in module.buffers())  # to look for them costs as much as a small layer
         at_start = True if broadcast_buffers is None or forward_sync_buffers is not None else broadcast_buffers
         self.forward_sync_buffers = at_start if forward_sync_buffers is None else forward_sync_buffers
         self.find_unused_parameters, self.gradient_as_bucket_view = find_unused_parameters, gradient_as_bucket_view
@@ -302,7 +303,7 @@ class DistributedDataParallel(Module, UnevenInputs):
         self.register_comm_hook(self.process_group, hooks[comm_hook_type])
 
     def _send_buffers(self, has_inputs: bool = True) -> None:
-        if self.require_forward_param_sync and self.forward_sync_buffers:
+        if self._has_buffers and self.require_forward_param_sync and self.forward_sync_buffers:
             named = self.module.named_buffers()
             buffers = [b.detach() for name, b in named if name not in self.parameters_to_ignore]
             if buffers:

@@ -531,7 +531,7 @@ def _pinv_within(input: Tensor, atol, rtol) -> Tensor:
     largest = S.amax(-1, True)
     bounds = [t.unsqueeze(-1) if isinstance(t, Tensor) else t for t in (0.0 if atol is None else atol, rtol)]
     bound = (largest * bounds[1]).clamp(min=bounds[0])
-    reciprocal = (1 / S).masked_fill(~(S > bound), 0).to(input.dtype)
+    reciprocal = (1 / S).masked_fill(~(bound < S), 0).to(input.dtype)
     return matmul(adjoint(Vh), reciprocal.unsqueeze(-1) * adjoint(U))
 
 

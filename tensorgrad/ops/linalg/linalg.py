@@ -60,7 +60,7 @@ def real_dtype(dtype):
 
 def _det_gradient(g, input, out):
     factor = _matrices(g)
-    if not input.is_meta and not bool((whole(out) != 0).all()):  # singular: there is no inverse, but the cofactors exist
+    if not input.is_meta and not bool((whole(out) != 0).all()):  # singular: no inverse, but the cofactors exist
         return factor * adjoint(_adjugate(input))
     return factor * adjoint(_matrices(out) * inv(input))
 

@@ -90,10 +90,8 @@ def _apart(x: Tensor, size: int) -> Tensor:
 def _on_batch(row, input, weight, bias, settings, groups, size, mapped, transposed=False):
     """A convolution on values with a batch: with one weight, samples are more images; else each is a group."""
     if "weight" not in mapped:
-        added = "bias" in mapped
-        made = row(
-            input.flatten(0, 1) if "input" in mapped else input, weight, None if added else bias, *settings, groups
-        )
+        added, images = "bias" in mapped, input.flatten(0, 1) if "input" in mapped else input
+        made = row(images, weight, None if added else bias, *settings, groups)
         if "input" in mapped:
             made = made.unflatten(0, (size, input.shape[1]))
         return made + bias.reshape(size, 1, -1, *(1,) * (weight.ndim - 2)) if added else made

@@ -7,13 +7,14 @@ import numpy as np
 from tensorgrad.autograd.graph import legacy_type_name
 from tensorgrad.autograd.modes import no_grad
 from tensorgrad.dispatch.batched import whole
-from tensorgrad.dispatch.batching import in_loop
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dtypes import F32, I64
 from tensorgrad.errors import warn
 from tensorgrad.kernels.array.index import extremes
+from tensorgrad.ops.create import arange
 from tensorgrad.ops.nn.bag import bag_argmax, bag_numbers, bag_sum, lookup, lookup_max
 from tensorgrad.ops.nn.embedding import check_indices, embedding_renorm_, looked_up
+from tensorgrad.ops.sort import searchsorted
 from tensorgrad.tensor import Tensor
 
 _MODES = ("sum", "mean", "max")
@@ -41,14 +42,12 @@ def _torch_embedding_bag(
         if tensor.ndim not in ndims:
             allowed = " or ".join(f"{n}D" for n in ndims)
             raise RuntimeError(f"{what} has to be a {allowed} Tensor, but got Tensor of dimension {tensor.ndim}")
-    if any(whole(t) is not t for t in (indices, offsets)):  # which indices count depends on their values
-        return in_loop("embedding_bag", _torch_embedding_bag, (
-            weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset,
-            padding_idx,
-        ))  # fmt: skip
     indices = indices.reshape(-1)
     padding_idx = _check_bags(weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding_idx)
     count = offsets._array.shape[0] - include_last_offset
+    if any(whole(t) is not t for t in (indices, offsets)):
+        rows = looked_up(weight, indices, padding_idx, scale_grad_by_freq, False)
+        return _bags_of_each(rows, indices, offsets, count, mode, per_sample_weights, include_last_offset, padding_idx)
     # Indices after the last bag belong to none. But PyTorch counts them in the last bag wherever its fastest loop, for
     # sums and means of every row in single precision or less, does not apply.
     if include_last_offset and count and (padding_idx >= 0 or mode == 2 or weight._array.dtype.itemsize == 8):
@@ -164,6 +163,35 @@ def _flat(input: Tensor, offsets, per_sample_weights, include_last_offset: bool)
     if per_sample_weights is not None:
         per_sample_weights = per_sample_weights.reshape(-1)
     return input.reshape(-1), input.new_tensor(starts), per_sample_weights
+
+
+def _bags_of_each(rows, indices, offsets, count: int, mode: int, weights, include_last_offset: bool, padding_idx: int):
+    """The results of `torch.embedding_bag` where bags differ between the samples of a batch (vmap).
+
+    Rows that do not count belong to a further bag, which is dropped.
+    """
+    number = arange(len(indices), device=indices.device)
+    starts = offsets[:count].to(number.dtype)
+    bags = searchsorted(starts, number, right=True) - 1
+    kept = indices != padding_idx
+    if include_last_offset:
+        kept = kept & (number < offsets[-1])
+    into = bags.masked_fill(~kept, count)
+    sizes = into.new_zeros(count + 1).index_add(0, into, into.new_ones(into.shape))[:count]
+    if mode == 2:
+        spread = into.unsqueeze(1).expand(rows.shape)
+        zeros = rows.new_zeros((count + 1, rows.shape[1]))
+        out = zeros.scatter_reduce(0, spread, rows, "amax", include_self=False)
+        hit = rows == out.index_select(0, into)
+        first = number.unsqueeze(1).where(hit, len(indices))
+        at = spread.new_zeros(zeros.shape).scatter_reduce(0, spread, first, "amin", include_self=False)
+        chosen = indices[at.clamp(max=max(len(indices) - 1, 0))] if len(indices) else at
+        return out[:count], bags, sizes, chosen[:count].masked_fill((sizes == 0).unsqueeze(1), 0)
+    rows = rows if weights is None else rows * weights.unsqueeze(1)
+    out = rows.new_zeros((count + 1, rows.shape[1])).index_add(0, into, rows)[:count]
+    if mode == 1:
+        out = out / sizes.clamp(min=1).unsqueeze(1).to(out.dtype)
+    return out, bags.to(offsets.dtype), sizes.to(offsets.dtype) if mode else sizes * 0, sizes if mode else sizes * 0
 
 
 def _bag_max(rows: Tensor, indices: Tensor, bags: Tensor, count: int) -> tuple[Tensor, Tensor]:

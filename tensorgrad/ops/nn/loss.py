@@ -6,6 +6,7 @@ The common ones are one op each, reduction included, with a backward kernel. The
 from __future__ import annotations
 
 from tensorgrad import dtypes
+from tensorgrad.dispatch.batching_values import each
 from tensorgrad.dispatch.kernel_errors import check_broadcastable
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dtypes import I64, scalar_type
@@ -373,13 +374,8 @@ def _prepare_logits(x, *rest):
     return _prepare_classes(x, *rest)
 
 
-def _of_each_sample(size: int, mapped, **given: Tensor) -> list[Tensor]:
-    """Values with the batch first."""
-    return [x if name in mapped else x.expand(size, *x.shape) for name, x in given.items()]
-
-
 def _nll_in_batch(input, target, weight, ignore_index, reduction, size, mapped):
-    input, target = _of_each_sample(size, mapped, input=input, target=target)
+    input, target = each(size, mapped, input=input, target=target)
     shape = target.shape
     if len(shape) > 1:  # all elements of all samples are one batch
         input, target = input.flatten(0, 1), target.flatten(0, 1)
@@ -396,7 +392,7 @@ def _nll_in_batch(input, target, weight, ignore_index, reduction, size, mapped):
 
 
 def _nll_grad_in_batch(g, target, weights, shape, ignore_index, size, mapped):
-    g, target, weights = _of_each_sample(size, mapped, g=g, target=target, weights=weights)
+    g, target, weights = each(size, mapped, g=g, target=target, weights=weights)
     g = g.reshape(*g.shape, *(1,) * (weights.ndim - g.ndim)).expand(weights.shape)
     if len(shape) == 1:
         return _nll_grad(g, target, weights, (size, *shape), ignore_index)

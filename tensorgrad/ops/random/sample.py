@@ -352,7 +352,12 @@ def rand_like(
     torch.Size([2, 3])
     """
     return _rand_like(
-        input, generator=generator, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad,
+        input,
+        generator=generator,
+        dtype=dtype,
+        layout=layout,
+        device=device,
+        requires_grad=requires_grad,
         memory_format=memory_format,
     )
 
@@ -368,7 +373,12 @@ def randn_like(
     torch.Size([2, 3])
     """
     return _randn_like(
-        input, generator=generator, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad,
+        input,
+        generator=generator,
+        dtype=dtype,
+        layout=layout,
+        device=device,
+        requires_grad=requires_grad,
         memory_format=memory_format,
     )
 

@@ -69,7 +69,11 @@ def _zeros(name: str, array: Any, kind: Any, dtype: np.dtype) -> Any:
     dense_dim = array.ndim - array.sparse_dim if array.__class__ is COOArray else array.dense_dim if compressed else 0
     if kind is COOArray:
         return kind.without_elements(array.shape, dtype, dense_dim)
-    if array.ndim - dense_dim < 2 or (compressed or kind.blocked) and getattr(array, "blocked", None) is not kind.blocked:
+    if (
+        array.ndim - dense_dim < 2
+        or (compressed or kind.blocked)
+        and getattr(array, "blocked", None) is not kind.blocked
+    ):
         raise RuntimeError(f"{name}: expected a tensor that tells the dimensions and blocks of a {kind.title} tensor")
     if not compressed:
         return kind.without_elements(array.shape, dtype, dense_dim)

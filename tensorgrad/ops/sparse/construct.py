@@ -23,6 +23,7 @@ from tensorgrad.tensor import Tensor, wrap
 _of_values = op(
     "sparse_of_values(values, pattern)",
     lambda xp, values, pattern: pattern.with_values(values),
+    batch="sparse",
     linear="values",
     values=lambda g, pattern: values_at(g, pattern),
     backward_name="SparseCooTensorWithDimsAndTensorsBackward0",
@@ -389,7 +390,9 @@ LEGACY[layouts.sparse_coo] = legacy
 
 
 @composite("function", name="_validate_sparse_coo_tensor_args")
-def validate_coo(indices: Tensor, values: Tensor, size: Any, is_coalesced: Any = None, check_pinning: Any = None) -> None:
+def validate_coo(
+    indices: Tensor, values: Tensor, size: Any, is_coalesced: Any = None, check_pinning: Any = None
+) -> None:
     """Raises: RuntimeError unless these can be the parts of a COO tensor."""
     sparse_coo_tensor(indices, values, size, is_coalesced=is_coalesced, check_invariants=True)
 

@@ -15,6 +15,7 @@ from tensorgrad.tensor import Tensor
 _to_dense = op(
     "sparse_to_dense(input, masked: bool)",
     None,
+    batch="sparse",
     linear="input",
     input=lambda g, input, masked: _to_dense_grad(g, input, masked),
     backward_name="ToDenseBackward0",
@@ -23,6 +24,7 @@ _to_dense = op(
 to_layout = op(
     "to_layout(input, layout: any, block: any, dense_dim: int, sparse_dim: any)",
     lazily("convert", "to_layout"),
+    batch="sparse",
     linear="input",
     input=lambda g, input: as_layout_of(g, input),
     backward_name="ToSparseBackward0",
@@ -31,6 +33,7 @@ to_layout = op(
 mask_ = op(
     "sparse_mask_(input, mask)",
     lazily("parts", "mask"),
+    batch="sparse",
     linear="input",
     input=lambda g, input, mask: as_layout_of(g, input),
     backward_name="SparseMaskBackward0",
@@ -39,6 +42,7 @@ mask_ = op(
 _shared = op(
     "sparse_shared(input, mask)",
     lazily("parts", "shared"),
+    batch="sparse",
     linear="input",
     input=lambda g, input, mask: as_layout_of(g, input),
     backward_name="SparseMaskBackward0",
@@ -50,6 +54,11 @@ def _to_dense_grad(g: Tensor, input: Tensor, masked: bool) -> Tensor:
     if masked:
         return mask_(g, coalesce(input) if isinstance(input._array, COOArray) else input)
     return as_layout_of(g, input)
+
+
+def as_dense_dim(array: Any) -> int:
+    """How many dimensions of a sparse array are dense."""
+    return array.ndim - array.sparse_dim if array.__class__ is COOArray else array.dense_dim
 
 
 def as_layout_of(x: Tensor, model: Tensor) -> Tensor:
@@ -118,6 +127,8 @@ def to_sparse(
                 f"to_sparse: sparse_dim argument must be in [0,{array.ndim}] range, but {sparse_dim} is given"
             )
         if isinstance(array, SparseArray):
+            if sparse_dim == 2 and isinstance(array, CompressedArray):
+                return _converted(self, layouts.sparse_coo)
             if not isinstance(array, COOArray) or sparse_dim != array.sparse_dim:
                 raise RuntimeError(
                     f"to_sparse: cannot make {sparse_dim} dimensions sparse of a tensor of layout {layout_of(self)}"
@@ -145,7 +156,7 @@ def _converted(self: Tensor, wanted: Any, blocksize: Any = None, dense_dim: int 
         return self
     if dense_dim is not None and isinstance(array, SparseArray):
         raise RuntimeError(f"{name}: the argument dense_dim is for dense tensors only")
-    dense = int(dense_dim or 0)
+    dense = int(dense_dim or 0) if not isinstance(array, SparseArray) else as_dense_dim(array)
     if kind is not None:
         if array.ndim - dense < 2 or dense < 0:
             raise RuntimeError(

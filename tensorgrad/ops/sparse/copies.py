@@ -18,7 +18,7 @@ NAMES = ("select", "slice", "new_axes", "squeeze", "squeeze_dims", "expand", "re
 def _copying(name: str) -> None:
     view = OPS[name]
     COPIES[name] = op(
-        f"sparse_{view.signature}", None, linear=view.params[0].name, backward_name=view.backward_name, where=(),
+        f"sparse_{view.signature}", None, batch="sparse", linear=view.params[0].name, backward_name=view.backward_name, where=(),
         **view.formulas,
     )  # fmt: skip
 

@@ -17,6 +17,15 @@ alias("spmm", mm, "function")
 alias("dsmm", mm, "function")
 
 
+@composite("function", name="_sparse_broadcast_to")
+def sparse_broadcast_to(self: Tensor, size: Any) -> Tensor:
+    """Returns a COO tensor with its dimensions of size 1 repeated, and new sparse ones in front."""
+    return _broadcast(self, tuple(size))
+
+
+_broadcast = op("sparse_broadcast_(input, size: any)", None, wrt=(), where=())
+
+
 def _is_coo(x: Any) -> bool:
     return isinstance(x, Tensor) and isinstance(x._array, COOArray)
 
@@ -24,6 +33,7 @@ def _is_coo(x: Any) -> bool:
 _rows_of = op(
     "sparse_rows_of(product, sparse)",
     lazily("matmul", "stored_rows"),
+    batch="sparse",
     linear="product",
     product=lambda g: g.to_dense(),
     where=(),
@@ -77,6 +87,7 @@ def sspaddmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta=1, alpha=1, out:
 _elements = op(
     "sparse_elements(input)",
     lazily("convert", "elements"),
+    batch="sparse",
     linear="input",
     input=lambda g: g,
     where=(),
@@ -113,6 +124,7 @@ def _masked(g: Tensor, like: Tensor) -> Tensor:
 sampled_addmm_ = op(
     "sampled_addmm_(input, mat1, mat2, beta: number, alpha: number)",
     None,
+    batch="sparse",
     linear="input + mat1 * mat2",
     input=lambda g, beta: g * beta,
     mat1=lambda g, mat2, alpha: (
@@ -127,6 +139,7 @@ sampled_addmm_ = op(
 sparse_mm_ = op(
     "sparse_mm_(mat1, mat2)",
     None,
+    batch="sparse",
     linear="mat1 * mat2",
     mat1=lambda g, mat1, mat2: mat1_gradient(g, mat1, mat2),
     mat2=lambda g, mat1, mat2: mat2_gradient(g, mat1, mat2),
@@ -153,6 +166,7 @@ REDUCTIONS = ("sum", "mean", "amax", "amin")
 _reduced_mm = op(
     "sparse_mm_reduce(input, other, reduce: str)",
     None,
+    batch="sparse",
     outputs=("out", "chosen"),
     differentiable_outputs=1,
     input=lambda g, input, other, chosen, reduce: with_values(
@@ -167,11 +181,13 @@ _reduced_mm = op(
 reduced_values_grad = op(
     "sparse_mm_reduce_values_grad(g, other, pattern, chosen, reduce: str)",
     lazily("matmul", "reduced_values_grad"),
+    batch="sparse",
     where=(),
 )
 reduced_other_grad = op(
     "sparse_mm_reduce_other_grad(g, input, chosen, reduce: str, shape: any)",
     lazily("matmul", "reduced_other_grad"),
+    batch="sparse",
     where=(),
 )
 

@@ -6,10 +6,13 @@ from tensorgrad.dispatch.kinds import op
 from tensorgrad.ops.sparse.parts import coalesce, lazily, values_at, with_values
 from tensorgrad.tensor import Tensor
 
-softmax_values_grad = op("sparse_softmax_grad(g, out, dim: int, log: bool)", lazily("reduce", "softmax_grad"), where=())
+softmax_values_grad = op(
+    "sparse_softmax_grad(g, out, dim: int, log: bool)", lazily("reduce", "softmax_grad"), batch="sparse", where=()
+)
 softmax_ = op(
     "sparse_softmax_(input, dim: int, log: bool)",
     None,
+    batch="sparse",
     input=lambda g, out, dim, log: _gradient(g, out, dim, log),
     backward_name="SparseSoftmaxBackward0",
     where=(),
@@ -20,9 +23,17 @@ def _gradient(g: Tensor, out: Tensor, dim: int, log: bool) -> Tensor:
     return with_values(out, softmax_values_grad(values_at(g, out), out, dim, log))
 
 
+masked_reduction = op(
+    "sparse_masked_reduction(input, mask=None, name: str = '', dims: any = (), keepdim: bool = False, dtype: any = None)",
+    lazily("masked", "reduction"),
+    wrt=(),
+    where=(),
+    doc="`torch.masked.sum` and others of a sparse tensor, without a derivative, as in PyTorch.",
+)
 sum_values_grad = op(
     "sparse_sum_grad(g, pattern, dims: any)",
     lazily("reduce", "sum_grad"),
+    batch="sparse",
     linear="g",
     g=lambda g, pattern, dims: sparse_sum_(with_values(pattern, g), dims),
     where=(),
@@ -30,6 +41,7 @@ sum_values_grad = op(
 sparse_sum_ = op(
     "sparse_sum_(input, dims: any)",
     None,
+    batch="sparse",
     linear="input",
     input=lambda g, input, dims: _sum_gradient(g, input, dims),
     backward_name="SparseSumBackward0",

@@ -31,7 +31,9 @@ DONE = {
     "rgb_to_lab": lambda: K.color.rgb_to_lab(image),
     "rgb_to_ycbcr": lambda: K.color.rgb_to_ycbcr(image),
     "warp_affine": lambda: K.geometry.warp_affine(image, matrix, (24, 32)),
-    "warp_perspective": lambda: K.geometry.warp_perspective(image, K.geometry.get_perspective_transform(points, moved), (24, 32)),
+    "warp_perspective": lambda: K.geometry.warp_perspective(
+        image, K.geometry.get_perspective_transform(points, moved), (24, 32)
+    ),
     "rotate": lambda: K.geometry.rotate(image, angle),
     "resize": lambda: K.geometry.resize(image, (12, 16), antialias=True),
     "pyrdown": lambda: K.geometry.pyrdown(image),
@@ -72,7 +74,9 @@ for name, augment in RANDOM.items():
     out = augment(image)
     numbers[name] = [list(out.shape), out.mean().item(), out.std().item()]
 torch.manual_seed(3)
-both = A.AugmentationSequential(A.RandomAffine(10, p=1.0), A.RandomHorizontalFlip(p=1.0), data_keys=["input", "mask", "keypoints"])
+both = A.AugmentationSequential(
+    A.RandomAffine(10, p=1.0), A.RandomHorizontalFlip(p=1.0), data_keys=["input", "mask", "keypoints"]
+)
 pictures, masks, keypoints = both(image, (gray > 0.5).float(), torch.rand(2, 4, 2) * 20)
 numbers["together"] = [pictures.mean().item(), masks.mean().item(), keypoints.data.flatten().tolist()]
 
@@ -87,7 +91,8 @@ class Registration(nn.Module):
         return K.geometry.translate(K.geometry.rotate(x, self.angle), self.shift)
 
 
-model, target = Registration(), K.geometry.rotate(image[:1], torch.tensor([15.0]))
+model, image = Registration().double(), image.double()
+target = K.geometry.rotate(image[:1], torch.tensor([15.0]).double())
 optimizer, losses = torch.optim.Adam(model.parameters(), lr=0.5), []
 for _ in range(3):
     optimizer.zero_grad()
@@ -99,7 +104,7 @@ folder = sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp()
 file = os.path.join(folder, "registration.pt")
 if not os.path.exists(file):
     torch.save(model.state_dict(), file)
-again = Registration()
+again = Registration().double()
 again.load_state_dict(torch.load(file))
 torch.testing.assert_close(again(image), model(image), rtol=1e-3, atol=1e-3)
 print(json.dumps({"losses": losses, "numbers": numbers}))

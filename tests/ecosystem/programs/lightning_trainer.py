@@ -22,13 +22,13 @@ class Data(L.LightningDataModule):
         self.parts = [TensorDataset(images[i : i + 16], labels[i : i + 16]) for i in (0, 16, 32)]
 
     def train_dataloader(self):
-        return DataLoader(self.parts[0], batch_size=4, shuffle=True)
+        return DataLoader(self.parts[0], batch_size=8, shuffle=True)
 
     def val_dataloader(self):
-        return DataLoader(self.parts[1], batch_size=4)
+        return DataLoader(self.parts[1], batch_size=8)
 
     def test_dataloader(self):
-        return DataLoader(self.parts[2], batch_size=4)
+        return DataLoader(self.parts[2], batch_size=8)
 
     predict_dataloader = test_dataloader
 
@@ -37,7 +37,9 @@ class Classifier(L.LightningModule):
     def __init__(self, hidden=16, lr=0.01):
         super().__init__()
         self.save_hyperparameters()
-        self.net = nn.Sequential(nn.Linear(8, hidden), nn.BatchNorm1d(hidden), nn.ReLU(), nn.Dropout(0.1), nn.Linear(hidden, 3))
+        self.net = nn.Sequential(
+            nn.Linear(8, hidden, bias=False), nn.BatchNorm1d(hidden), nn.ReLU(), nn.Dropout(0.1), nn.Linear(hidden, 3)
+        )
         self.losses = []
 
     def forward(self, images):
@@ -65,7 +67,7 @@ class Classifier(L.LightningModule):
 
     def configure_optimizers(self):
         optimizer = torch.optim.AdamW(self.parameters(), self.hparams.lr)
-        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.05, self.trainer.estimated_stepping_batches)
+        schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
 
@@ -90,10 +92,18 @@ def trainer(folder, *more, **options):
 folder = sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp()
 L.seed_everything(0, verbose=False)
 model, data, count = Classifier(), Data(), Count()
-checkpoint = callbacks.ModelCheckpoint(os.path.join(folder, "checkpoints"), "{epoch}-{step}", monitor="val", save_top_k=2)
+checkpoint = callbacks.ModelCheckpoint(
+    os.path.join(folder, "checkpoints"), "{epoch}-{step}", monitor="val", save_top_k=2
+)
 log = loggers.CSVLogger(folder, "log")
-extra = [callbacks.LearningRateMonitor("step"), callbacks.EarlyStopping("val", patience=5), callbacks.GradientAccumulationScheduler({0: 1, 2: 2})]
-fit = trainer(folder, count, checkpoint, *extra, max_epochs=3, logger=log, gradient_clip_val=0.5, num_sanity_val_steps=1)
+extra = [
+    callbacks.LearningRateMonitor("step"),
+    callbacks.EarlyStopping("val", patience=5),
+    callbacks.GradientAccumulationScheduler({0: 1, 2: 2}),
+]
+fit = trainer(
+    folder, count, checkpoint, *extra, max_epochs=3, logger=log, gradient_clip_val=0.5, num_sanity_val_steps=1
+)
 fit.fit(model, data)
 numbers = {
     "callback": count.seen,
@@ -102,6 +112,7 @@ numbers = {
     "test": [sorted(row.items()) for row in fit.test(model, data, verbose=False)],
     "predict": [p.tolist() for p in fit.predict(model, data)],
     "best": [os.path.basename(checkpoint.best_model_path), float(checkpoint.best_model_score)],
+    "steps": fit.estimated_stepping_batches,
     "rows": sum(1 for _ in open(os.path.join(log.log_dir, "metrics.csv"))),
 }
 file = os.path.join(folder, "exchanged.ckpt")

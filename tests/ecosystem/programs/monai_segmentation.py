@@ -24,7 +24,7 @@ keys = ["image", "label"]
 pipeline = T.Compose([
     T.EnsureTyped(keys), T.ScaleIntensityd("image"), T.RandSpatialCropd(keys, (16, 16, 16), random_size=False),
     T.RandFlipd(keys, 0.5, 0), T.RandRotate90d(keys, 0.5), T.RandGaussianNoised("image", 1.0),
-    T.RandAffined(keys, 1.0, rotate_range=0.2, mode=("bilinear", "nearest")), T.NormalizeIntensityd("image"),
+    T.RandAffined(keys, (16, 16, 16), 1.0, (0.2, 0.2, 0.2), mode=("bilinear", "nearest")), T.NormalizeIntensityd("image"),
 ]).set_random_state(0)  # fmt: skip
 data = CacheDataset([{"image": volume, "label": label}] * 2, pipeline, progress=False, num_workers=0)
 batch = next(iter(DataLoader(data, batch_size=2, num_workers=0)))
@@ -62,8 +62,10 @@ for name in ("DiceMetric", "MeanIoU", "HausdorffDistanceMetric", "SurfaceDistanc
 SMALL = {
     "BasicUNet": lambda: networks.nets.BasicUNet(2, 1, 2, features=(4, 4, 8, 8, 8, 4)),
     "DenseNet": lambda: networks.nets.DenseNet(2, 1, 2, 4, 4, (2, 2)),
-    "SegResNet": lambda: networks.nets.SegResNet(2, 4, 1, 2, blocks_down=(1, 1), blocks_up=(1,)),
-    "SwinUNETR": lambda: networks.nets.SwinUNETR(1, 2, feature_size=12, depths=(1, 1, 1, 1), num_heads=(1, 1, 2, 2), spatial_dims=2),
+    "SegResNet": lambda: networks.nets.SegResNet(2, 8, 1, 2, blocks_down=(1, 1), blocks_up=(1,)),
+    "SwinUNETR": lambda: networks.nets.SwinUNETR(
+        1, 2, feature_size=12, depths=(1, 1, 1, 1), num_heads=(1, 1, 2, 2), spatial_dims=2
+    ),
     "UNETR": lambda: networks.nets.UNETR(1, 2, (32, 32), 4, 16, 32, 2, spatial_dims=2),
     "VNet": lambda: networks.nets.VNet(2, 1, 2),
     "ViT": lambda: networks.nets.ViT(1, (32, 32), (8, 8), 16, 32, 2, 2, classification=True, spatial_dims=2),

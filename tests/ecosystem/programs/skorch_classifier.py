@@ -43,7 +43,11 @@ def classifier(**options):
 
 net = classifier().fit(x, y)
 losses = net.history[:, "train_loss"]
-numbers = {"valid": net.history[:, "valid_loss"], "f1": net.history[:, "f1"], "probabilities": net.predict_proba(x[:4]).tolist()}
+numbers = {
+    "valid": net.history[:, "valid_loss"],
+    "f1": net.history[:, "f1"],
+    "probabilities": net.predict_proba(x[:4]).tolist(),
+}
 folder = sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp()
 names = {f"f_{part}": os.path.join(folder, f"{part}.pt") for part in ("params", "optimizer")}
 if not all(map(os.path.exists, names.values())):

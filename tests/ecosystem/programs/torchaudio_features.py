@@ -69,17 +69,12 @@ SMALL = {
     "Tacotron2": lambda: models.Tacotron2(n_symbol=10, n_mels=8, symbol_embedding_dim=16, encoder_embedding_dim=16,
         decoder_rnn_dim=16, attention_rnn_dim=16, attention_hidden_dim=8, prenet_dim=8, postnet_embedding_dim=8)(
         torch.randint(10, (1, 6)), torch.tensor([6]), torch.randn(1, 8, 10), torch.tensor([10]))[0],
-    "wav2vec2": lambda: models.wav2vec2_model("layer_norm", [(16, 10, 5), (16, 3, 2)], True, 16, 0.0, 5, 4, 1, 2, 0.0, 0.0,
-        32, 0.0, 0.0, True, 0.0, 10)(wave[:, :400])[0],
-    "wavernn": lambda: models.WaveRNN([2, 2], 8, 4, 1, 16, 16, 3, 5, 8, 8)(torch.rand(1, 1, 4), torch.rand(1, 1, 5, 5)[..., :5]),
+    "wav2vec2": lambda: models.wav2vec2_model("layer_norm", [(16, 10, 5), (16, 3, 2)], True, 16, 0.0, 5, 4, 1, 2, 0.0, 32,
+        0.0, 0.0, True, 0.0, 10)(wave[:, :400])[0],
 }  # fmt: skip
 for name, make in SMALL.items():
     torch.manual_seed(2)
-    try:
-        out = make()
-    except ValueError as error:  # the same sizes are refused under both
-        numbers[name] = str(error)[:40]
-        continue
+    out = make()
     out.square().mean().backward()
     numbers[name] = [list(out.shape), out.mean().item(), out.std().item()]
 

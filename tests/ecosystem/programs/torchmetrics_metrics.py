@@ -51,7 +51,9 @@ for name in ("MultilabelCoverageError", "MultilabelRankingAveragePrecision", "Mu
     run(name, getattr(classification, name)(4), many, wanted)
 for name in ("ConcordanceCorrCoef", "ExplainedVariance", "KendallRankCorrCoef", "MeanAbsoluteError", "MeanSquaredError",
              "PearsonCorrCoef", "R2Score", "RelativeSquaredError", "SpearmanCorrCoef"):  # fmt: skip
-    many_outputs = {} if name in ("MeanAbsoluteError", "MeanSquaredError", "KendallRankCorrCoef") else {"num_outputs": 1}
+    many_outputs = (
+        {} if name in ("MeanAbsoluteError", "MeanSquaredError", "KendallRankCorrCoef") else {"num_outputs": 1}
+    )
     many_outputs = {} if name in ("ExplainedVariance", "R2Score") else many_outputs
     run(name, getattr(regression, name)(**many_outputs), x[:, 0], y[:, 0])
 run("CosineSimilarity", regression.CosineSimilarity("mean"), x, y)
