@@ -548,17 +548,6 @@ def vector_norm(input: Tensor, ord=2, dim=None, keepdim: bool = False, *, dtype=
     return _vector_norm(input, float(ord), () if dim is None else dim, keepdim, dtype, out=out)
 
 
-@composite("function")
-def native_norm(input: Tensor, p=2, dim=None, keepdim: bool = False, dtype=None) -> Tensor:
-    """An old name of `torch.norm`, for sparse tensors.
-
-    >>> import tensorgrad as torch
-    >>> torch.native_norm(torch.tensor([3.0, 4.0]).to_sparse())
-    tensor(5.)
-    """
-    return norm(input, p, dim, keepdim, dtype=dtype)
-
-
 @composite()
 def dist(input: Tensor, other: Tensor, p=2) -> Tensor:
     """Computes the `p`-norm of `input - other`.

@@ -64,7 +64,8 @@ raw_values_of = op(
     where=(),
 )
 coalesce_ = op(
-    "coalesce_(input)", None, batch="sparse", linear="input", input=lambda g: g, backward_name="CoalesceBackward0", where=()
+    "coalesce_(input)", None, batch="sparse", linear="input", input=lambda g: g, backward_name="CoalesceBackward0",
+    where=(),
 )  # fmt: skip
 
 
