@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import tensorgrad
 from tensorgrad import devices
+from tensorgrad.storage.stubs import storage_class
 
 
 def _type_of(device: Any) -> str:
     """Returns the type of a device that the user named; None is the GPU, or the CPU without one."""
-    from tensorgrad import cuda
-    from tensorgrad.storage.stubs import storage_class
-
     if device is None:
-        return "cuda" if cuda.is_available() else "cpu"
+        return "cuda" if tensorgrad.cuda.is_available() else "cpu"
     named = devices.device(device)
     storage_class(named)  # raises an error if there is no such device
     return named.type
@@ -36,9 +35,7 @@ class Stream:
 
     def __new__(cls, device: Any = None, *args: Any, **options: Any) -> Any:
         if cls is Stream and _type_of(device) == "cuda":
-            from tensorgrad import cuda
-
-            return cuda.Stream(device, *args, **options)
+            return tensorgrad.cuda.Stream(device, *args, **options)
         return object.__new__(cls)
 
     def __init__(self, device: Any = None, *args: Any, **options: Any) -> None:
@@ -102,9 +99,7 @@ class Event:
 
     def __new__(cls, device: Any = None, *args: Any, **options: Any) -> Any:
         if cls is Event and _type_of(device) == "cuda":
-            from tensorgrad import cuda
-
-            return cuda.Event(**options)
+            return tensorgrad.cuda.Event(**options)
         return object.__new__(cls)
 
     def __init__(self, device: Any = None, *args: Any, **options: Any) -> None:
