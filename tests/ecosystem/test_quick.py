@@ -8,8 +8,9 @@ import pytest
 from tests.ecosystem import running
 from tests.ecosystem.environments import Unavailable, environment
 from tests.ecosystem.libraries import LIBRARIES
+from tests.support.once import once
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, once]  # the environments have no Numba
 
 
 @pytest.mark.parametrize("library", [row for row in LIBRARIES if row.quick], ids=lambda row: row.name)
