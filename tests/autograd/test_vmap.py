@@ -64,7 +64,8 @@ def test_a_batched_tensor_is_one_sample(torch):
 
 @alike
 def test_indexing(torch):
-    vmap, x, i = torch.func.vmap, batch(torch, 4, 3, 5), torch.tensor([[0, 2], [1, 1], [2, 0], [0, 0]])
+    vmap, x = torch.func.vmap, batch(torch, 4, 3, 5)
+    i = torch.tensor([[0, 2], [1, 1], [2, 0], [0, 0]])
     mask = torch.tensor([True, False, True])
 
     def written(x, i):

@@ -73,11 +73,21 @@ def _aligned(input, other, mapped):
     return input, other
 
 
+def _tn_of_batch(input, other, mapped):
+    input, other = _aligned(input, other, mapped)
+    if input._array.shape[-2] == 1 == other._array.shape[-2]:  # of rows, as in gradients per sample: outer products
+        return input.mT * other
+    return tn(input, other)
+
+
 def _linear_of_batch(input, weight, bias, mapped):
     if "weight" not in mapped and "bias" not in mapped:
         return linear(input, weight, bias)
     if weight._array.ndim == 1 + ("weight" in mapped):
         product = _matmul_of_batch(input, weight, {"input", "other"} if "weight" in mapped else {"input"})
+    elif "input" not in mapped:  # one large product: all weights below each other
+        rows, width = weight._array.shape[:2]
+        product = linear(input, weight.flatten(0, 1)).unflatten(-1, (rows, width)).movedim(-2, 0)
     else:
         product = _matmul_of_batch(input, weight.mT, {new for old, new in _SIDES if old in mapped})
     if bias is None:
@@ -151,7 +161,7 @@ tn = op(
     "matmul_tn(input, other)",
     "matmul.tn",
     linear="input * other",
-    batch="broadcast",
+    batch=_tn_of_batch,
     input=lambda g, other, input_shape: nt(conj(other), g),
     other=lambda g, input: matmul(conj(input), g),
     shape=lambda a, b: kernels.matmul_shape(_Flipped(a), b),

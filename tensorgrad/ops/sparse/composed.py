@@ -26,6 +26,7 @@ def _copying(name: str) -> Any:
     view = OPS[name]
     return op(
         f"sparse_{view.signature}", None, linear=view.params[0].name, backward_name=view.backward_name, where=(),
+        batch="sparse",
         **view.formulas,
     )  # fmt: skip
 

@@ -24,7 +24,7 @@ def sparse_broadcast_to(self: Tensor, size: Any) -> Tensor:
     return _broadcast(self, tuple(size))
 
 
-_broadcast = op("sparse_broadcast_(input, size: any)", None, wrt=(), where=())
+_broadcast = op("sparse_broadcast_(input, size: any)", None, wrt=(), batch="sparse", where=())
 
 
 def _is_coo(x: Any) -> bool:

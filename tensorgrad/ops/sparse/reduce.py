@@ -54,6 +54,7 @@ masked_reduction = op(
     "dtype: any = None)",
     lazily("masked", "reduction"),
     wrt=(),
+    batch="sparse",
     where=(),
     doc="`torch.masked.sum` and others of a sparse tensor, without a derivative, as in PyTorch.",
 )
