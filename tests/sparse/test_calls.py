@@ -29,7 +29,8 @@ def of_array(function):
 
 
 GIVEN = {
-    **LAYOUTS, **HYBRID, "batch csr": of_batch("to_sparse_csr"), "batch bsr": of_batch("to_sparse_bsr", (2, 2)), "bool": of_array(lambda x: x != 0),
+    **LAYOUTS, **HYBRID, "batch csr": of_batch("to_sparse_csr"), "batch bsr": of_batch("to_sparse_bsr", (2, 2)),
+    "bool": of_array(lambda x: x != 0),
     "int": of_array(lambda x: (x * 10).astype(np.int64)), "complex": of_array(lambda x: x * (1 + 1j)),
     "3d": coo(2, 3, 4), "1d": coo(6), "empty": lambda T: T.sparse_coo_tensor((4, 6)),
 }  # fmt: skip
