@@ -89,8 +89,20 @@ def memories(columns: Iterable[str], threads: int, quick: bool) -> dict[str, dic
     return found
 
 
+def transforms(columns: Iterable[str], threads: int, quick: bool) -> dict[str, Any]:
+    """Measures function transforms in a process of their own, on one thread (`benchmarks.transforms`)."""
+    if "torch" not in columns:
+        raise Failure("torch is what the transforms are compared with")
+    command = [sys.executable, "-m", "benchmarks.transforms", "--json", *(["--quick"] if quick else [])]
+    done = subprocess.run(command, env=environment(COLUMNS["torch"], 1), cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        raise Failure(done.stderr.strip().rpartition("\n")[2] or f"exit status {done.returncode}")
+    return json.loads(done.stdout)
+
+
 PARTS: dict[str, Any] = {
     "import time": imports,
     "first step of the MNIST ConvNet": first_steps,
     "peak memory of training": memories,
+    "function transforms": transforms,
 }

@@ -210,11 +210,34 @@ def peers_table(found: list[dict[str, Any]]) -> str:
     return "\n".join([*lines, *([""] if remarks else []), *remarks])
 
 
+def transforms_table(found: dict[str, Any]) -> str:
+    """Formats the rows of benchmarks/transforms.py: times, ratios to torch's, and to the function itself."""
+    rows = found["rows"]
+    with_jax = any("jax" in times for times in rows.values())
+    heads = ["tensorgrad", "torch.func", "ratio", *(["JAX, compiled"] if with_jax else [])]
+    heads += ["by hand", "by hand ÷ tensorgrad", "÷ forward", "torch.func ÷ forward"]
+    lines = [found["about"], "", f"| | {' | '.join(heads)} |", f"|---|{'---:|' * len(heads)}"]
+    for name, times in rows.items():
+        own, ratio = times["tensorgrad"], times["tensorgrad"] / times["torch"]
+        cells = [duration(own), duration(times["torch"]), f"{ratio:.2f}" if ratio <= VARIATION else f"**{ratio:.2f}**"]
+        cells += [duration(times.get("jax"))] if with_jax else []
+        cells += [duration(times["by hand"]), f"{times['by hand'] / own:.1f}"]
+        cells += ["", ""]
+        if "forward" in times:
+            cells[-2:] = f"{own / times['forward']:.2f}", f"{times['torch'] / times['torch forward']:.2f}"
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    ratios = [times["tensorgrad"] / times["torch"] for times in rows.values()]
+    over = sum(ratio > VARIATION for ratio in ratios)
+    mean = f"Geometric mean of the ratios: {geometric_mean(ratios):.2f} (aim: 0.7); above 1.0: {over}."
+    return "\n".join([*lines, "", mean])
+
+
 PARTS = {  # part of benchmarks.fresh -> its markers in BENCHMARK.md, the function for its table
     "import time": ("imports", seconds_table),
     "first step of the MNIST ConvNet": ("first-step", first_step_table),
     "peak memory of training": ("memory", memory_table),
     "other libraries": ("peers", peers_table),
+    "function transforms": ("transforms", transforms_table),
 }
 
 

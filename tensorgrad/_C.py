@@ -11,6 +11,7 @@ from tensorgrad.random import Generator, default_generator
 from tensorgrad.size import Size
 from tensorgrad.system.lazy_modules import whole
 from tensorgrad.tensor import Tensor as _Tensor
+from tensorgrad.tensor import disabled_torch_function as _disabled_torch_function_impl  # noqa: F401
 
 _TensorMeta = type(_Tensor)
 
@@ -36,9 +37,17 @@ def _get_tracing_state() -> None:
     """Returns None: nothing is ever being traced."""
 
 
+def _are_functorch_transforms_active() -> bool:
+    """Returns whether a transform of `torch.func` is running."""
+    return bool(_LOCAL.transforms)
+
+
 def _len_torch_function_stack() -> int:
     """Returns how many modes of `torch.overrides` are on."""
     return len(_LOCAL.function_modes)
+
+
+_DISPATCH = ("DispatchKey", "DispatchKeySet", "_AutoDispatchBelowAutograd", "_ExcludeDispatchKeyGuard")
 
 
 def __getattr__(name: str):
@@ -54,6 +63,10 @@ def __getattr__(name: str):
         import tensorgrad
 
         return tensorgrad
+    if name in _DISPATCH:
+        from tensorgrad.library import dispatch_keys
+
+        return getattr(dispatch_keys, name)
     if name == "_functions":
         from tensorgrad.autograd import named_nodes
 
@@ -69,6 +82,7 @@ def __dir__() -> list[str]:
     return sorted(
         {
             *globals(),
+            *_DISPATCH,
             "PyTorchFileReader",
             "_VariableFunctions",
             "_VariableFunctionsClass",

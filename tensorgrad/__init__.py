@@ -27,6 +27,11 @@ from tensorgrad.dtypes import (
     dtype,
     finfo,
     float,
+    float8_e4m3fn,
+    float8_e4m3fnuz,
+    float8_e5m2,
+    float8_e5m2fnuz,
+    float8_e8m0fnu,
     float16,
     float32,
     float64,
@@ -128,10 +133,10 @@ if "DEBUG" in _os.environ:
     _debug_from_environment()
 
 _LAZY = (  # modules that are loaded on first use
-    "_C", "__config__", "__future__", "_jit_internal", "_utils", "accelerator", "backends", "compat", "cpu", "cuda",
-    "distributed", "distributions", "fft", "functional", "futures", "fx", "hub", "jit", "linalg", "masked", "mps",
-    "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler", "quasirandom", "signal", "special", "testing",
-    "types", "utils", "viz", "xpu",
+    "_C", "__config__", "__future__", "_jit_internal", "_tensor_str", "_utils", "accelerator", "backends", "compat",
+    "cpu", "cuda", "distributed", "distributions", "fft", "functional", "futures", "fx", "hub", "jit", "library",
+    "linalg", "masked", "mps", "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler", "quasirandom",
+    "signal", "special", "testing", "types", "utils", "viz", "xpu",
 )  # fmt: skip
 _TOOLS = (  # likewise; not part of PyTorch
     "absent_device", "coverage", "debug", "info", "run", "warmup",
@@ -168,6 +173,7 @@ from tensorgrad.sparse import (
     sparse_csr_tensor,
 )
 from tensorgrad.storage.cuda.memory import AcceleratorError, OutOfMemoryError
+from tensorgrad.streams import Event, Stream
 from tensorgrad.tensor_types import types as _tensor_types
 
 globals().update(_storage_types(), **_tensor_types())  # FloatStorage, FloatTensor, ...
@@ -175,4 +181,12 @@ globals().update(_storage_types(), **_tensor_types())  # FloatStorage, FloatTens
 if not _typing.TYPE_CHECKING:  # otherwise type checkers would accept every misspelled name
 
     def __getattr__(name: str):
+        if name == "torch":  # PyTorch has it, too
+            return _importlib.import_module("tensorgrad")
+        if name == "Future":
+            return _importlib.import_module("tensorgrad.futures").Future
+        if name.startswith("_foreach_"):
+            globals().update(_importlib.import_module("tensorgrad.foreach").functions())
+            if name in globals():
+                return globals()[name]
         raise _importlib.import_module("tensorgrad.system.missing_names").no_attribute("tensorgrad", name)

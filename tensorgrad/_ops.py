@@ -7,6 +7,7 @@ Each is the same function as `torch.<name>`, `torch.nn.functional.<name>` or `to
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
@@ -192,16 +193,53 @@ _OVERLOADS: dict[str, str] = {
     "using_ints": "flatten",
     "value src reduce value_reduce": "scatter",
 }  # fmt: skip
+
+
+def _slice(self: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Any:
+    """`self[start:end:step]` along a dimension."""
+    if step < 1:
+        raise RuntimeError("slice step must be positive")
+    return self.movedim(dim, 0)[start:end:step].movedim(0, dim)
+
+
+def _index(self: Any, indices: Any) -> Any:
+    """`self` at indices of its first dimensions; None takes a dimension whole."""
+    return self[tuple(slice(None) if index is None else index for index in indices)]
+
+
+def _to_copy(self: Any, *, layout: Any = None, pin_memory: Any = None, **to: Any) -> Any:
+    """`self.to(...)`, always as a copy."""
+    if layout not in (None, self.layout):
+        raise NotImplementedError(f"aten::_to_copy: use to_sparse or to_dense to change the layout to {layout}")
+    copy = self.to(**{k: v for k, v in to.items() if v is not None}, copy=True)
+    return copy.pin_memory() if pin_memory else copy
+
+
+# Operators that users of `torch` write in another way.
+_WRITTEN_OTHERWISE: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
+    "_pin_memory": (lambda self, device=None: self.pin_memory(), ("default",)),
+    "_sparse_addmm": (
+        lambda self, mat1, mat2, *, beta=1, alpha=1: tensorgrad.sparse.addmm(self, mat1, mat2, beta=beta, alpha=alpha),
+        ("default",),
+    ),
+    "_to_copy": (_to_copy, ("default",)),
+    "alias": (lambda self: self.view_as(self), ("default",)),
+    "index": (_index, ("Tensor",)),
+    "slice": (_slice, ("Tensor",)),
+}
 _NAMESPACES = ("special", "linalg", "fft")  # `aten.linalg_det` is `torch.linalg.det`
 
 
 @functools.cache
 def _overloads() -> dict[str, tuple[str, ...]]:
-    return {name: tuple(kinds.split()) for kinds, names in _OVERLOADS.items() for name in names.split()}
+    told = {name: tuple(kinds.split()) for kinds, names in _OVERLOADS.items() for name in names.split()}
+    return told | {name: overloads for name, (_, overloads) in _WRITTEN_OTHERWISE.items()}
 
 
 def _function(name: str) -> Callable[..., Any]:
     """Returns the function that implements an operator. Raises: AttributeError if there is none."""
+    if name in _WRITTEN_OTHERWISE:
+        return _WRITTEN_OTHERWISE[name][0]
     namespace, _, inside = name.partition("_")
     if namespace in _NAMESPACES and hasattr(getattr(tensorgrad, namespace), inside):
         return getattr(getattr(tensorgrad, namespace), inside)
@@ -222,7 +260,7 @@ class OpOverload:
     def __init__(self, packet: OpOverloadPacket, overload: str):
         self.overloadpacket, self._overloadname = packet, overload
         self.__name__ = self.__qualname__ = f"{packet.__name__}.{overload}"
-        self.namespace = "aten"
+        self.namespace = packet._namespace
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Runs the operator."""
@@ -258,9 +296,9 @@ class OpOverloadPacket:
     ['default', 'out']
     """
 
-    def __init__(self, name: str):
-        self.__name__, self.op = name, _function(name)
-        self._qualified_op_name = f"aten::{name}"
+    def __init__(self, name: str, op: Callable[..., Any] | None = None, namespace: str = "aten"):
+        self.__name__, self.op, self._namespace = name, op or _function(name), namespace
+        self._qualified_op_name = f"{namespace}::{name}"
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Runs the operator. The first argument may be passed as `self`, its name in the registry."""
@@ -270,10 +308,10 @@ class OpOverloadPacket:
 
     def overloads(self) -> list[str]:
         """The names of the overloads."""
-        return list(_overloads()[self.__name__])
+        return list(_overloads()[self.__name__]) if self._namespace == "aten" else ["default"]
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name not in _overloads()[self.__name__]:
+        if name.startswith("__") or name not in self.overloads():
             raise AttributeError(f"The underlying op of '{self}' has no overload name '{name}'")
         made = self.__dict__[name] = OpOverload(self, name)
         return made
@@ -285,13 +323,13 @@ class OpOverloadPacket:
         return iter(self.overloads())
 
     def __str__(self) -> str:
-        return f"aten.{self.__name__}"
+        return f"{self._namespace}.{self.__name__}"
 
     def __repr__(self) -> str:
         return f"<OpOverloadPacket(op='{self}')>"
 
     def __reduce__(self) -> tuple:
-        return _packet, (self.__name__,)
+        return _packet_of, (self._namespace, self.__name__)
 
 
 @functools.cache
@@ -299,8 +337,12 @@ def _packet(name: str) -> OpOverloadPacket:
     return OpOverloadPacket(name)
 
 
+def _packet_of(namespace: str, name: str) -> OpOverloadPacket:
+    return getattr(getattr(ops, namespace), name)
+
+
 class _OpNamespace(ModuleType):
-    """The operators of one library: `torch.ops.aten`. All other libraries are empty."""
+    """The operators of one library: `torch.ops.aten`. All others are empty until a library is loaded."""
 
     def __init__(self, name: str):
         super().__init__(f"torch.ops.{name}", f"The operators of {name}.")
@@ -334,8 +376,19 @@ class _Ops(ModuleType):
         return made
 
     def load_library(self, path: Any) -> None:
-        """Raises: OSError. Compiled operators need PyTorch's C++ core, which does not exist here."""
-        raise OSError(f"Could not load this library: {path} (it needs PyTorch's C++ core, which tensorgrad lacks)")
+        """Adds the operators of a compiled library that have an implementation here (compat/compiled_libraries.py).
+
+        Raises: OSError for all others. They need PyTorch's C++ core, which does not exist here.
+        """
+        from tensorgrad.compat.compiled_libraries import operators
+
+        found = operators(path)
+        if found is None:
+            raise OSError(f"Could not load this library: {path} (it needs PyTorch's C++ core, which tensorgrad lacks)")
+        namespace, functions = found
+        for name, function in functions.items():
+            getattr(self, namespace).__dict__[name] = OpOverloadPacket(name, function, namespace)
+        self.loaded_libraries.add(os.path.realpath(path))
 
     def import_module(self, module: str) -> None:
         """Imports a Python module, which may declare operators."""

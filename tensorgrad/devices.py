@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 TYPES = {"cpu", "cuda", "meta"}  # a storage for another device adds its name (storage/stubs.py)
+# PyTorch's own: programs compare with `torch.device("mps")` where there is none. They have no storage, so no tensors.
+KNOWN = (
+    "cpu", "cuda", "ipu", "xpu", "mkldnn", "opengl", "opencl", "ideep", "hip", "ve", "fpga", "maia", "xla", "lazy",
+    "vulkan", "mps", "meta", "hpu", "mtia", "privateuseone",
+)  # fmt: skip
 
 
 class device:
@@ -38,10 +43,9 @@ class device:
             index = int(number)
         if index is not None and index < 0:
             raise RuntimeError("Device index must not be negative")
-        if type not in TYPES:
-            raise RuntimeError(
-                f"Expected one of {', '.join(sorted(TYPES))} device type at start of device string: {type}"
-            )
+        if type not in TYPES and type not in KNOWN:
+            known = ", ".join((*KNOWN, *sorted(TYPES.difference(KNOWN))))
+            raise RuntimeError(f"Expected one of {known} device type at start of device string: {type}")
         object.__setattr__(self, "type", type)
         object.__setattr__(self, "index", index)
 

@@ -31,24 +31,27 @@ class dtype:
         self.name, self.itemsize, self.category = name, itemsize, category
         self.is_floating_point = category == FLOATING
         self.is_complex = category == COMPLEX
-        self.is_signed = name != "bool" and not name.startswith("uint")
-        self._numpy = None if name == "bfloat16" else np.dtype(name)
+        self.is_signed = name not in ("bool", "float8_e8m0fnu") and not name.startswith("uint")
+        self._numpy = None if name in _OF_ML_DTYPES else np.dtype(name)
 
     @property
     def numpy(self) -> np.dtype:
         """The NumPy dtype.
 
         Raises:
-            ImportError: For bfloat16 if the package ml_dtypes is not installed.
+            ImportError: For bfloat16 and float8 types if the package ml_dtypes is not installed.
         """
-        if self._numpy is None:  # only bfloat16, which NumPy lacks
+        if self._numpy is None:  # NumPy lacks it
             try:
                 import ml_dtypes
             except ImportError:
                 raise ImportError(
-                    "torch.bfloat16 needs the package ml_dtypes: pip install '.[bfloat16]' (or ml_dtypes)"
+                    f"{self} needs the package ml_dtypes: pip install '.[bfloat16]' (or ml_dtypes)"
                 ) from None
-            self._numpy = np.dtype(ml_dtypes.bfloat16)
+            self._numpy = np.dtype(getattr(ml_dtypes, self.name))
+            if self in FLOAT8:
+                for notice in ON_FLOAT8:
+                    notice()
             FROM_NUMPY[self._numpy] = self
         return self._numpy
 
@@ -68,6 +71,8 @@ class dtype:
 
 
 BOOL, INTEGER, FLOATING, COMPLEX = range(4)
+_FLOAT8_NAMES = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")
+_OF_ML_DTYPES = ("bfloat16", *_FLOAT8_NAMES)
 
 bool = dtype("bool", 1, BOOL)
 uint8 = dtype("uint8", 1, INTEGER)
@@ -85,6 +90,12 @@ float64 = double = dtype("float64", 8, FLOATING)
 complex64 = cfloat = dtype("complex64", 8, COMPLEX)
 complex128 = cdouble = dtype("complex128", 16, COMPLEX)
 
+FLOAT8 = float8_e4m3fn, float8_e4m3fnuz, float8_e5m2, float8_e5m2fnuz, float8_e8m0fnu = tuple(
+    dtype(name, 1, FLOATING) for name in _FLOAT8_NAMES
+)  # to store values and convert them: they do not promote, and functions do not compute in them
+
+ON_FLOAT8: list = []  # called when one of them is used (dispatch/float8.py)
+
 WIDE_UNSIGNED = (uint16, uint32, uint64)  # they do not promote with other integers
 ALL = (
     bool, uint8, *WIDE_UNSIGNED, int8, int16, int32, int64, float16, bfloat16, float32, float64, complex64, complex128
@@ -100,7 +111,9 @@ C_TYPES = {  # their C++ names, used in other messages
     "float16": "c10::Half", "bfloat16": "c10::BFloat16", "float32": "float", "float64": "double",
     "complex64": "c10::complex<float>", "complex128": "c10::complex<double>",
 }  # fmt: skip
-BY_NAME = {d.name: d for d in ALL}
+SCALAR_TYPES |= {name: name.capitalize() for name in _FLOAT8_NAMES}
+C_TYPES |= {name: f"c10::{name.capitalize()}" for name in _FLOAT8_NAMES}
+BY_NAME = {d.name: d for d in (*ALL, *FLOAT8)}
 FROM_NUMPY = {d._numpy: d for d in ALL if d._numpy is not None}
 # The Python scalar types; their exact dtype depends on the default dtype.
 NUMBERS = frozenset({True.__class__, (1).__class__, (1.0).__class__, (1j).__class__})
@@ -152,8 +165,8 @@ def from_numpy_dtype(np_dtype) -> dtype:
     found = FROM_NUMPY.get(np_dtype)
     if found is None:
         np_dtype = np.dtype(np_dtype)
-        if np_dtype.name == "bfloat16":
-            bfloat16.numpy  # noqa: B018  registers itself
+        if np_dtype.name in _OF_ML_DTYPES:
+            BY_NAME[np_dtype.name].numpy  # noqa: B018  registers itself
         found = FROM_NUMPY.get(np_dtype.newbyteorder("="))
         if found is None:
             raise TypeError(
@@ -199,6 +212,8 @@ def set_default_dtype(d: dtype) -> None:
     torch.float64
     >>> torch.set_default_dtype(torch.float32)
     """
+    if d in FLOAT8:
+        raise TypeError(f"couldn't find storage object {SCALAR_TYPES[d.name]}Storage")
     if d.__class__ is not dtype or not d.is_floating_point:
         raise TypeError(f"only floating-point types are supported as the default type, got {d!r}")
     DEFAULT.floating, DEFAULT.complex = d, d.to_complex()
@@ -241,6 +256,11 @@ class _Promotion(dict):
         meant = tuple(as_dtype(given, "promote_types") for given in pair)
         if meant in self:
             return self[meant]
+        if any(d in FLOAT8 for d in meant):
+            raise RuntimeError(
+                "Promotion for Float8 Types is not supported, attempted to promote "
+                f"{' and '.join(SCALAR_TYPES[d.name] for d in meant)}"
+            )
         raise RuntimeError(
             "Promotion for uint16, uint32, uint64 types is not supported, attempted to promote "
             f"{' and '.join(SCALAR_TYPES[d.name] for d in meant)}"
@@ -253,6 +273,9 @@ PROMOTION = _Promotion(
     for b in ALL
     if a is b or not any(x in WIDE_UNSIGNED and not y.is_floating_point for x, y in ((a, b), (b, a)))
 )
+
+
+PROMOTION.update(((d, d), d) for d in FLOAT8)
 
 
 def promote_types(type1: dtype, type2: dtype) -> dtype:
@@ -329,7 +352,7 @@ class finfo:
         d = as_dtype(type or DEFAULT.floating, "finfo").to_real()
         if not d.is_floating_point:
             raise TypeError(f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle '{d!r}'")
-        if d is bfloat16:
+        if d.name in _OF_ML_DTYPES:
             import ml_dtypes
 
             info = ml_dtypes.finfo(d.numpy)
@@ -339,7 +362,7 @@ class finfo:
         self.dtype, self.bits = d.name, d.itemsize * 8
         self.eps, self.max, self.min = number(info.eps), number(info.max), number(info.min)
         self.tiny = self.smallest_normal = number(info.smallest_normal)
-        self.resolution = number(info.resolution)
+        self.resolution = 1.0 if d in FLOAT8 else number(info.resolution)
 
     def __repr__(self) -> str:
         fields = ("resolution", "min", "max", "eps", "smallest_normal", "tiny")

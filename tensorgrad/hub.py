@@ -15,13 +15,17 @@ import tempfile
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
+from urllib.parse import urlparse as urlparse  # libraries take it from here
 
 from tensorgrad.system import folders
+from tensorgrad.system.lazy_modules import whole
 
 __all__ = ["download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url", "set_dir"]
 
 _chosen: str | None = None
+READ_DATA_CHUNK = 128 * 1024  # how much is read at a time
 HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")  # in a file's name, as in resnet18-5c106cde.pth
 
 
@@ -90,7 +94,7 @@ def download_url_to_file(url: str, dst: Any, hash_prefix: str | None = None, pro
     part, name = tempfile.mkstemp(dir=os.path.dirname(os.path.abspath(dst)), suffix=".part")
     try:
         with os.fdopen(part, "wb") as file, urllib.request.urlopen(request) as answer:
-            while block := answer.read(1 << 17):
+            while block := answer.read(READ_DATA_CHUNK):
                 digest.update(block)
                 file.write(block)
         found = digest.hexdigest()
@@ -229,3 +233,41 @@ def load(repo_or_dir: Any, model: str, *args: Any, source: str = "github", **opt
     for name in ("trust_repo", "force_reload", "verbose", "skip_validation"):
         options.pop(name, None)
     return _entry(repo_or_dir, model, source)(*args, **options)
+
+
+class _NoProgress:
+    """What `tqdm` is here if the package is not installed: it counts and shows nothing."""
+
+    def __init__(self, iterable: Any = None, *args: Any, **options: Any) -> None:
+        self.iterable, self.n = iterable, 0
+
+    def __iter__(self) -> Any:
+        return iter(() if self.iterable is None else self.iterable)
+
+    def update(self, n: int = 1) -> None:
+        self.n += n
+
+    def close(self) -> None:
+        pass
+
+    def __enter__(self) -> _NoProgress:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def __getattr__(name: str) -> Any:
+    if name == "tqdm":  # libraries take the progress bar from here
+        try:
+            return import_module("tqdm").tqdm
+        except ImportError:
+            return _NoProgress
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+
+
+def __dir__() -> Any:  # `list` is a function here
+    return sorted({*globals(), "tqdm"})
+
+
+whole(__name__)

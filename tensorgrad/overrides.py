@@ -7,7 +7,7 @@ from typing import Any
 
 from tensorgrad.dispatch.slow_path import DisableTorchFunction, DisableTorchFunctionSubclass
 from tensorgrad.dispatch.switches import LOCAL, switch
-from tensorgrad.tensor import Tensor
+from tensorgrad.tensor import Tensor, disabled_torch_function
 
 __all__ = [
     "BaseTorchFunctionMode", "DisableTorchFunction", "DisableTorchFunctionSubclass", "TorchFunctionMode",
@@ -21,7 +21,9 @@ _DEFAULT = Tensor.__torch_function__.__func__  # type: ignore[attr-defined]
 def _overrides(value: Any) -> bool:
     """Whether the class of a value overrides functions."""
     method = getattr(type(value), "__torch_function__", None)
-    return method is not None and getattr(method, "__func__", None) is not _DEFAULT
+    if method is None or method is disabled_torch_function:
+        return False
+    return getattr(method, "__func__", None) is not _DEFAULT
 
 
 def has_torch_function(relevant_args: Iterable[Any]) -> bool:

@@ -11,6 +11,7 @@ Everything here works on plain arrays, in three steps:
 from __future__ import annotations
 
 import itertools
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -18,6 +19,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from tensorgrad import dtypes
+from tensorgrad.dispatch.batched import BatchedArray, BatchedStorage
 from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.layouts import strided
 from tensorgrad.storage.stubs import STORAGES
@@ -206,6 +208,17 @@ def _body(array, shape: tuple[int, ...], indent: int) -> str:
     return _layout(iter(cells), values.shape, gaps, indent, width)
 
 
+def values_as_text(tensor: Tensor, indent: int) -> str:
+    """Returns the values of a tensor as they are printed, with lines after the first indented.
+
+    >>> import tensorgrad as torch
+    >>> from tensorgrad.printing import values_as_text
+    >>> values_as_text(torch.tensor([1, 2]), 0), values_as_text(torch.ones(2, 0), 0)
+    ('[1, 2]', '[]')
+    """
+    return _body(tensor._array, tuple(tensor.shape), indent) if tensor.numel() else "[]"
+
+
 def _shown(array, shape: tuple[int, ...], gaps: list[bool], edge: int) -> np.ndarray:
     """The elements that a summary shows, as a compact NumPy array: `edge` at both ends of each axis with a gap."""
     to_host = STORAGES[array.__class__].to_host if array.__class__ in STORAGES else _fetched
@@ -329,6 +342,14 @@ def _of_parts(tensor, prefix: str, grad_fn: str | None) -> str:
     return _suffixed(text, suffixes, indent)
 
 
+def _of_batch(array: BatchedArray) -> str:
+    """Formats a batched tensor (vmap): the values of all samples."""
+    with array.level.off():
+        value = textwrap.indent(repr(array.value), "    ")
+    where = 0 if array.mapped else None
+    return f"BatchedTensor(lvl={array.level.number}, bdim={where}, value=\n{value}\n)"
+
+
 def _part(array: np.ndarray, indent: int) -> str:
     """A part of a sparse array, its lines aligned below the first."""
     if not array.size:
@@ -351,6 +372,8 @@ def tensor_repr(tensor) -> str:
     except RuntimeError:  # a view created without grad, which cannot follow its base
         grad_fn = "Invalid"
     complex_name = dtypes.DEFAULT.complex.name
+    if storage is BatchedStorage:
+        return _of_batch(tensor._array)
     if storage.layout is not strided:
         return _of_parts(tensor, prefix, grad_fn)
     return format_tensor(

@@ -6,6 +6,7 @@ This file defines what a tensor *is*; its operations are attached by the ops (`o
 from __future__ import annotations
 
 import math
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +31,28 @@ VIEW: Any = "ask the base"
 
 
 _NEW_STORAGE = forks.lock()
+
+
+# Methods that may return the tensor itself, or run an op with another name. Subclasses that override functions see them
+# as they are called, at no cost for all others.
+SEEN = (
+    "bfloat16", "bool", "byte", "clone", "cpu", "cuda", "detach", "double", "float", "half", "int", "long",
+    "requires_grad_", "short", "to", "type",
+)  # fmt: skip
+
+
+def _seen(method: Any) -> Any:
+    @wraps(method)
+    def call(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        if LOCAL.inside_override:
+            return method(self, *args, **kwargs)
+        cls = type(self)
+        result = cls.__torch_function__(method, (cls,), (self, *args), kwargs)  # type: ignore[attr-defined]
+        if result is NotImplemented:
+            raise TypeError(f"{cls.__name__}.__torch_function__ returned NotImplemented for Tensor.{method.__name__}")
+        return result
+
+    return call
 
 
 class Tensor(TensorMethods):
@@ -71,16 +94,30 @@ class Tensor(TensorMethods):
     @staticmethod
     def _make_subclass(cls, data: Tensor, require_grad: bool = False) -> Any:
         """Returns `data`, detached, as a tensor of the class `cls`."""
+        if hasattr(cls, "__torch_dispatch__"):
+            raise no_dispatch(cls)
         return data.detach().as_subclass(cls).requires_grad_(require_grad)
 
-    def __init_subclass__(cls, plain: bool = False, **kwargs):
+    @staticmethod
+    def _make_wrapper_subclass(cls, *args: Any, **options: Any) -> Any:
+        """Raises: NotImplementedError. Only `__torch_dispatch__` gives a tensor without memory a meaning."""
+        raise no_dispatch(cls)
+
+    def __init_subclass__(cls, plain: bool = False, only_ops: bool = False, **kwargs):
         """A subclass may override ops (`__torch_function__`): calls with its tensors take the slow path.
 
-        Results of ops on a parameter class are not parameters: subclasses of plain classes are plain, unless they
-        override.
+        It also sees the methods `SEEN`, which are not ops by themselves, unless `only_ops` says otherwise. Results of
+        ops on a parameter class are not parameters: subclasses of plain classes are plain, unless they override.
         """
         super().__init_subclass__(**kwargs)
-        if cls.__torch_function__.__func__ is Tensor.__torch_function__.__func__:  # type: ignore[attr-defined]
+        if "__torch_function__" in cls.__dict__ and not only_ops:
+            for name in SEEN:
+                if name not in cls.__dict__:
+                    setattr(cls, name, _seen(getattr(cls, name)))
+        override = cls.__torch_function__  # type: ignore[attr-defined]
+        if override is disabled_torch_function:
+            plain = True
+        elif getattr(override, "__func__", None) is Tensor.__torch_function__.__func__:  # type: ignore[attr-defined]
             plain = plain or any(base in PLAIN for base in cls.__mro__ if base is not Tensor)
         if plain:
             PLAIN.add(cls)
@@ -281,8 +318,8 @@ class Tensor(TensorMethods):
         if array.size != 1:
             raise RuntimeError(f"a Tensor with {array.size} elements cannot be converted to Scalar")
         if array.__class__ is not np.ndarray:
-            array = self._storage.to_host(array)
-        return array.item() if array.dtype.kind != "V" else float(array.astype(np.float32).item())  # V: ml_dtypes
+            array = self._storage.number_on_host(array)
+        return array.item() if array.dtype.isbuiltin != 2 else float(array.astype(np.float32).item())  # 2: of ml_dtypes
 
     def tolist(self):
         """Returns the values as nested lists of Python scalars; a scalar for a 0-dimensional tensor.
@@ -292,7 +329,7 @@ class Tensor(TensorMethods):
         [[1, 2], [3, 4]]
         """
         host = self._storage.to_host(self._array)
-        return (host.astype(np.float32) if host.dtype.name == "bfloat16" else host).tolist()
+        return (host.astype(np.float32) if host.dtype.isbuiltin == 2 else host).tolist()  # 2: of ml_dtypes
 
     def numpy(self, *, force: bool = False) -> np.ndarray:
         """Returns a NumPy array that shares the tensor's memory. `force=True` detaches and copies to the host first.
@@ -336,6 +373,8 @@ class Tensor(TensorMethods):
             raise RuntimeError(
                 f"Boolean value of Tensor with {'more than one value' if size else 'no values'} is ambiguous"
             )
+        if self._array.__class__ is not np.ndarray:
+            self._storage.check_branch(self._array)
         return bool(self.item())
 
     def __int__(self) -> int:
@@ -454,7 +493,7 @@ class Tensor(TensorMethods):
         tensor([5., 1.], requires_grad=True)
         """
         made = share(_apart(self), self._storage.__class__.of(self._storage.array))
-        return made if self.__class__ in PLAIN else made.as_subclass(self.__class__)
+        return made if self.__class__ in PLAIN or LOCAL.inside_override else made.as_subclass(self.__class__)
 
     @data.setter
     def data(self, value: Tensor) -> None:
@@ -484,7 +523,7 @@ class Tensor(TensorMethods):
         False
         """
         made = share(_apart(self), self._storage)
-        return made if self.__class__ in PLAIN else made.as_subclass(self.__class__)
+        return made if self.__class__ in PLAIN or LOCAL.inside_override else made.as_subclass(self.__class__)
 
     def detach_(self) -> Tensor:
         """Detaches this tensor from the graph in place: it becomes a leaf that does not require grad.
@@ -568,6 +607,23 @@ PLAIN = {Tensor}  # the classes whose ops run on the fast path: Tensor itself, a
 OPERANDS = {Tensor, *dtypes.NUMBERS}  # what `a + b` accepts; for anything else Python tries the other operand
 
 
+def disabled_torch_function(func: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
+    """The `__torch_function__` of classes that every op treats as plain tensors: runs the function itself."""
+    before, LOCAL.inside_override = LOCAL.inside_override, True
+    try:
+        return func(*args, **(kwargs or {}))
+    finally:
+        LOCAL.inside_override = before
+
+
+def no_dispatch(cls: type) -> NotImplementedError:
+    """Returns the error for making a tensor of a class whose ops PyTorch would run by `__torch_dispatch__`."""
+    return NotImplementedError(
+        f"{cls.__name__} defines __torch_dispatch__, which is not called: use __torch_function__, or "
+        "torch.overrides.TorchFunctionMode"
+    )
+
+
 def _restore(cls, storage, geometry, dtype, requires_grad, attributes):
     tensor = share(storage.view(geometry, dtype.numpy), storage, cls)
     tensor._requires_grad = requires_grad
@@ -580,7 +636,7 @@ def _apart(tensor: Tensor):
     array, storage = tensor._array, tensor._storage
     if not LOCAL.transforms:
         return array
-    return storage.strided(array.shape, array.strides, storage.offset_of(array), array.dtype)
+    return storage.apart(array)
 
 
 def wrap(array) -> Tensor:
@@ -611,4 +667,4 @@ def tensors_in(values):
 
 def differentiable(dtype: np.dtype) -> bool:
     """Returns whether values of this (array) dtype can have gradients: floating-point and complex ones."""
-    return dtype.kind in "fc" or dtype.name == "bfloat16"
+    return dtype.kind in "fcV"  # V: bfloat16 and float8

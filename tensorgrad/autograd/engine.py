@@ -411,15 +411,18 @@ def detachable(grad: Tensor, leaf: Tensor) -> Tensor:
 def _arrived(leaf: Tensor, grad: Tensor | None, awaited: dict, hooked: dict, attached: bool) -> None:
     """Adds a gradient (None if there is none) for a leaf with hooks, which are called once all have arrived."""
     awaited[leaf] = awaited.get(leaf, 0) - 1
-    so_far = hooked.get(leaf)
+    so_far, in_run = hooked.get(leaf), id(grad)
     hooked[leaf] = so_far if grad is None else grad if so_far is None else total(so_far, grad)
     so_far = grad = None
     if not awaited[leaf]:
-        keep_gradient(leaf, call_tensor_hooks(leaf._hooks.on_grad, hooked.pop(leaf)), attached)
+        keep_gradient(leaf, call_tensor_hooks(leaf._hooks.on_grad, hooked.pop(leaf)), attached, in_run)
 
 
-def keep_gradient(leaf: Tensor, grad: Tensor | None, attached: bool) -> None:
-    """Accumulates a leaf's gradient, if there is one, and runs its hooks."""
+def keep_gradient(leaf: Tensor, grad: Tensor | None, attached: bool, in_run: int = 0) -> None:
+    """Accumulates a leaf's gradient, if there is one, and runs its hooks.
+
+    `in_run` is the `id` of the tensor to which `run` refers meanwhile, too.
+    """
     hooks = leaf._hooks
     if hooks is None:
         return None if grad is None else accumulate(leaf, grad, attached)
@@ -430,7 +433,10 @@ def keep_gradient(leaf: Tensor, grad: Tensor | None, attached: bool) -> None:
     if grad is None:
         pass
     elif leaf._grad is None and not several_threads:
-        leaf._grad = detachable(grad, leaf) if attached else owned(getrefcount(grad), grad, leaf)
+        if attached:
+            leaf._grad = detachable(grad, leaf)
+        else:
+            leaf._grad = owned(getrefcount(grad) - (BY_RUN if id(grad) == in_run else 0), grad, leaf)
         grad = leaf._grad  # hooks receive the tensor that was stored
     else:
         accumulate(leaf, grad, attached)
@@ -466,6 +472,24 @@ def _count_in_slot() -> int:
     return getrefcount(holder.value)
 
 
+def _count_in_run() -> int:
+    results = [object()]
+    for _, value in zip((None,), results):
+        return _count_if_arrived(value, {})
+    return 0
+
+
+def _count_if_arrived(value: object, hooked: dict) -> int:
+    hooked[0] = value
+    value = None
+    return _count_kept(hooked.pop(0))
+
+
+def _count_kept(value: object) -> int:
+    return getrefcount(value)
+
+
 # The `getrefcount` of an object referenced by a single local variable (or slot), which differs between Python versions.
 ALONE, ALONE_IN_SLOT = _count_alone(), _count_in_slot()
 BY_THE_LOOP = _count_in_loop() - ALONE  # additional references held by `run`'s loop over a node's results
+BY_RUN = _count_in_run() - ALONE  # the same, seen from `keep_gradient`

@@ -148,6 +148,7 @@ class Function:
     tensor(12.)
     """
 
+    generate_vmap_rule = False  # whether `vmap` runs the function on batched tensors
     _backward_cls: type[FunctionCtx] = FunctionCtx  # class of the nodes that `apply` creates
 
     def __init__(self, *args, **kwargs):
@@ -195,6 +196,18 @@ class Function:
             "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
         )
 
+    @staticmethod
+    def vmap(info, in_dims, *args):
+        """Computes the results for a batch, for `torch.func.vmap`; returns them and their batch dimensions.
+
+        `info` has the `batch_size` and the `randomness`; `in_dims` says where each argument has its batch, if it has
+        one. To be overridden; or set `generate_vmap_rule = True`, and `forward` and `backward` run on batched tensors.
+        """
+        raise NotImplementedError(
+            "To use autograd.Function with vmap, you must either override the vmap staticmethod or set "
+            "generate_vmap_rule=True."
+        )
+
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
         cls._backward_cls = type(f"{cls.__name__}Backward", (FunctionCtx,), {"__slots__": (), "__module__": __name__})
@@ -213,6 +226,10 @@ class Function:
         """The results, and the context that they were computed with."""
         if LOCAL.transforms:
             return LOCAL.transforms[-1].call_function(cls, *cls._bound(args, kwargs))
+        return cls._recorded(args, kwargs)
+
+    @classmethod
+    def _recorded(cls, args: tuple, kwargs: dict) -> tuple:
         ctx = cls._backward_cls()
         ctx.function, ctx.op, ctx.hooks, ctx.args = cls, cls, None, ()
         ctx.to_save = ctx.dirty_tensors = ctx.non_differentiable = ()

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 
 from tensorgrad.autograd.gradients import grad
 from tensorgrad.autograd.modes import enable_grad
+from tensorgrad.dispatch.batched import basis, over_batch
 from tensorgrad.dispatch.forward import Level
 from tensorgrad.dispatch.linearized import Linearized
 from tensorgrad.tensor import Tensor
@@ -126,7 +127,7 @@ def jacobian(
 
     Args:
         create_graph: Make the result differentiable.
-        vectorize: Ignored; all rows are computed one by one.
+        vectorize: Compute all rows (or columns) at once, as `torch.func.vmap` does.
         strategy: "reverse-mode" computes rows (one backward pass per output element), "forward-mode" columns (one
             product J·v per input element).
 
@@ -155,7 +156,7 @@ def jacobian(
         if strategy == "forward-mode":
             many, blocks = _by_columns(func, points, create_graph, vectorize)
         else:
-            many, blocks = _by_rows(func, points, create_graph, strict)
+            many, blocks = _by_rows(func, points, create_graph, strict, vectorize)
     rows = tuple(_shown(row, several, create_graph) for row in blocks)
     return rows if many else rows[0]
 
@@ -163,13 +164,17 @@ def jacobian(
 _YET = {"reverse-mode": "", "forward-mode": " (yet)"}
 
 
-def _by_rows(func, points, create_graph: bool, strict: bool):
-    """For each output its Jacobian with respect to each input, with one backward pass per element of the output."""
+def _by_rows(func, points, create_graph: bool, strict: bool, vectorize: bool):
+    """For each output its Jacobian with respect to each input, with one backward pass per element of the output; or one
+    for all elements."""
     points = _attached(points, create_graph)
     many, outputs = _given(func(*points), _FROM_FUNCTION, "jacobian")
     _require("output", outputs, strict)
     blocks = []
     for i, output in enumerate(outputs):
+        if vectorize:
+            blocks.append(_all_rows(output, points, create_graph))
+            continue
         rows: list[list[Tensor]] = [[] for _ in points]
         for element in output.reshape(-1).unbind(0):
             for k, gradient in enumerate(_pull((element,), points, None, create_graph, keep=True)):
@@ -187,6 +192,17 @@ def _by_rows(func, points, create_graph: bool, strict: bool):
     return many, blocks
 
 
+def _all_rows(output: Tensor, points, create_graph: bool) -> tuple[Tensor, ...]:
+    """The Jacobian of an output with respect to each input, in one backward pass."""
+
+    def rows(vectors: list[Tensor]) -> list[Tensor]:
+        found = _pull((output,), points, vectors, create_graph, keep=True)
+        return [p.new_zeros(p.shape) if g is None else g for g, p in zip(found, points, strict=True)]
+
+    found = over_batch(rows, [basis(output)])
+    return tuple(rows.reshape(*output.shape, *p.shape) for rows, p in zip(found, points, strict=True))
+
+
 def _stacked(rows: list[Tensor], output: Tensor, point: Tensor) -> Tensor:
     from tensorgrad.ops.join import stack
 
@@ -196,8 +212,6 @@ def _stacked(rows: list[Tensor], output: Tensor, point: Tensor) -> Tensor:
 
 def _by_columns(func, points, create_graph: bool, vectorize: bool):
     """The same as `_by_rows`, with one product J·v per element of the inputs."""
-    from tensorgrad.ops.join import stack
-
     if create_graph:
         raise NotImplementedError(
             'torch.autograd.functional.jacobian: `create_graph=True` and `strategy="forward-mode"` are not supported '
@@ -215,22 +229,16 @@ def _by_columns(func, points, create_graph: bool, vectorize: bool):
         return outputs
 
     derivative = Linearized(lambda given: func(*given), _attached(points, False), outputs_of)
-    columns: list[list] = [[] for _ in points]
+    blocks: list[list[Tensor]] = [[] for _ in derivative.outputs]
     for k, point in enumerate(points):
-        for j in range(point.numel()):
-            tangents: list = [None] * len(points)
-            tangents[k] = point.detach().new_zeros(point.shape).contiguous()
-            tangents[k].view(-1)[j] = 1
-            columns[k].append(derivative(tangents))
-    return many[0], [
-        tuple(
-            stack([c[i] for c in column], -1).reshape((*output.shape, *point.shape))
-            if column
-            else output.new_zeros((*output.shape, *point.shape))
-            for column, point in zip(columns, points, strict=True)
-        )
-        for i, output in enumerate(derivative.outputs)
-    ]
+
+        def columns(vectors: list[Tensor], k: int = k) -> list[Tensor]:
+            return derivative([vectors[0] if j == k else None for j in range(len(points))])
+
+        found = over_batch(columns, [basis(point)])
+        for block, output, column in zip(blocks, derivative.outputs, found, strict=True):
+            block.append(column.movedim(0, -1).reshape(*output.shape, *point.shape))
+    return many[0], [tuple(block) for block in blocks]
 
 
 def hessian(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from tensorgrad.autograd import engine
 from tensorgrad.autograd.edges import GradientEdge, edge_at, shape_and_type
+from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.dtypes import from_numpy_dtype
 from tensorgrad.errors import warn
 from tensorgrad.size import Size
@@ -111,6 +111,8 @@ def backward(
                 "use `grad_tensors`."
             )
         grad_tensors = grad_variables
+    for transform in LOCAL.transforms:
+        transform.refuse_backward()
     if create_graph:
         _warn_of_cycles()
     tensors = _as_list(tensors)
@@ -160,7 +162,7 @@ def grad(
         outputs: One or several tensors or graph positions (`graph.get_gradient_edge`).
         inputs: One or several of these, for a tuple of gradients; or a dict of them, for a dict of gradients.
         grad_outputs: The initial gradient of each output; with `is_grads_batched` each has an additional leading
-            dimension, over which the gradients are computed one by one and stacked.
+            dimension, and so have the results: all are computed in one pass (`torch.func.vmap`).
         allow_unused: Return None for inputs that no output depends on, instead of raising an error.
         materialize_grads: Return zeros for those.
         only_inputs: Ignored, as in PyTorch.
@@ -198,7 +200,8 @@ def grad(
     if any(t is None for t in targets):
         raise RuntimeError("One of the differentiated Tensors does not require grad")
     if is_grads_batched:
-        return _batched(outputs, inputs, gradients, keep, create_graph, allow_unused, materialize_grads)
+        more = {"allow_unused": allow_unused, "materialize_grads": materialize_grads}
+        return tuple(OVER_BATCH(lambda g: grad(outputs, inputs, g, keep, create_graph, **more), gradients))
     roots = roots_of(outputs, gradients, create_graph, "grad")
     found = engine.run(roots, keep_graph=keep, create_graph=create_graph, targets=targets)
     results = []
@@ -216,17 +219,7 @@ def grad(
     return tuple(results)
 
 
-STACK: Any = None  # `torch.stack`, set by ops/join.py
-
-
-def _batched(outputs, inputs, gradients: Sequence, keep, create_graph, allow_unused, materialize):
-    count = len(gradients[0])
-    rows = [
-        grad(outputs, inputs, [g[i] for g in gradients], keep or i < count - 1, create_graph,
-             allow_unused=allow_unused, materialize_grads=materialize)
-        for i in range(count)
-    ]  # fmt: skip
-    return tuple(None if column[0] is None else STACK(column) for column in zip(*rows, strict=True))
+OVER_BATCH: Any = None  # runs a function on a batch (dispatch/batched.py)
 
 
 def _backward_method(self: Tensor, gradient=None, retain_graph=None, create_graph=False, inputs=None) -> None:

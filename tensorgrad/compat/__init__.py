@@ -15,7 +15,7 @@ import sys
 from types import ModuleType
 
 import tensorgrad
-from tensorgrad.compat import children
+from tensorgrad.compat import children, stand_ins
 from tensorgrad.compat.import_hook import COVERAGE, OURS, hook, is_torchs
 
 _before: dict[str, ModuleType] = {}
@@ -37,6 +37,8 @@ def install() -> None:
         _before[name] = sys.modules.pop(name)
     sys.meta_path.insert(0, hook)
     sys.modules["torch"] = tensorgrad
+    tensorgrad.__name__ = "torch"
+    stand_ins.start("tensorgrad")
     children.of_multiprocessing(True)
 
 
@@ -52,6 +54,8 @@ def uninstall() -> None:
     if hook not in sys.meta_path:
         return
     sys.meta_path.remove(hook)
+    stand_ins.stop()
+    tensorgrad.__name__ = OURS
     children.of_multiprocessing(False)
     for name in [n for n in sys.modules if is_torchs(n)]:
         del sys.modules[name]

@@ -1,46 +1,122 @@
-"""Names of PyTorch's inner modules that libraries import and that mean nothing here, with the library that needs each.
+"""Names of PyTorch's that libraries import and that mean nothing here, with the libraries that need each.
 
-The import hook makes the modules. Their names are classes and functions that can be imported, passed to `isinstance`
-and `issubclass`, and raise an error when called.
+One name a line, in alphabetical order. What a name is instead of PyTorch's:
+
+    REFUSES  a class: may be imported, passed to `isinstance` and subclassed; raises an error when it is called
+    SAME     a decorator: returns the function that it is given
+    NOTHING  a function that accepts anything, does nothing and returns None
+    NO       a function that accepts anything and returns False
+    VALUE    a plain value: the third entry
+
+`stand_ins.py` makes them, and the modules that they are in.
 """
 
 from __future__ import annotations
 
-from types import ModuleType
+from typing import Any
 
-from tensorgrad.system.not_included import stand_in
+REFUSES, SAME, NOTHING, NO, VALUE = "REFUSES", "SAME", "NOTHING", "NO", "VALUE"
 
-_COMPILED = "torch.compile returns the function or module itself"
+_COMPILED = "nothing is compiled: torch.compile returns the function or module itself"
+_EXPORT = "save the state_dict, or export with torch.onnx.export"
+_EXPORT_ONNX = "torch.onnx.export is not included"
+_FAKE = 'use tensors of torch.device("meta"), which have a shape and no values'
+_HALF = "NumPy has no complex numbers of 16-bit parts"
 _FULLY_SHARD = "use torch.distributed.fsdp.fully_shard"
+_QUANTIZED = "there are no quantized tensors"
+_RPC = "use the collectives of torch.distributed"
+_SYMBOLIC = "sizes are plain numbers"
 
-# module -> name -> (the library that imports it, what to do or know instead)
-ABSENT: dict[str, dict[str, tuple[str, str]]] = {
-    "torch._dynamo": {"OptimizedModule": ("Lightning, accelerate", _COMPILED)},
-    "torch._dynamo.eval_frame": {"OptimizedModule": ("accelerate", _COMPILED)},
-    "torch.distributed.fsdp.sharded_grad_scaler": {"ShardedGradScaler": ("Lightning, accelerate", _FULLY_SHARD)},
-}
-
-
-def module(fullname: str) -> ModuleType | None:
-    """Returns a module of the names of one module of `ABSENT`; None if it is not in the table.
-
-    >>> from tensorgrad.compat import absent_names
-    >>> dynamo = absent_names.module("torch._dynamo")
-    >>> isinstance(3, dynamo.OptimizedModule), absent_names.module("torch.no_such_module")
-    (False, None)
-    >>> dynamo.OptimizedModule()
-    Traceback (most recent call last):
-        ...
-    NotImplementedError: torch._dynamo.OptimizedModule is not included: ...
-    """
-    names = ABSENT.get(fullname)
-    if names is None:
-        return None
-    made = ModuleType(
-        "tensorgrad" + fullname.removeprefix("torch"), f"`{fullname}`: names that raise an error when used."
-    )
-    if any(other.startswith(f"{fullname}.") for other in ABSENT):
-        made.__path__ = []
-    for name, (_, advice) in names.items():
-        setattr(made, name, stand_in(name, advice, made.__name__, f"{fullname}.{name}"))
-    return made
+# name -> (what it is, the libraries that import it, what to do or know instead; of a VALUE: the value)
+ABSENT: dict[str, tuple[str, str, Any]] = {
+    "torch.SymBool": (REFUSES, "transformers", _SYMBOLIC),
+    "torch.SymFloat": (REFUSES, "PyTorch Geometric", _SYMBOLIC),
+    "torch.SymInt": (REFUSES, "torchvision, PyTorch Geometric", _SYMBOLIC),
+    "torch._C.Graph": (REFUSES, "transformers", _EXPORT),
+    "torch._C.Value": (REFUSES, "transformers, snntorch", _EXPORT),
+    "torch._custom_ops.get_ctx": (REFUSES, "torchvision", _SYMBOLIC),
+    "torch._dynamo.OptimizedModule": (REFUSES, "Lightning, accelerate", _COMPILED),
+    "torch._dynamo._trace_wrapped_higher_order_op.TransformGetItemToIndex": (REFUSES, "transformers", _COMPILED),
+    "torch._dynamo.allow_in_graph": (SAME, "transformers, einops", _COMPILED),
+    "torch._dynamo.assume_constant_result": (SAME, "transformers", _COMPILED),
+    "torch._dynamo.config.cache_size_limit": (VALUE, "programs, which set it", 8),
+    "torch._dynamo.config.capture_scalar_outputs": (VALUE, "accelerate, which sets it", False),
+    "torch._dynamo.config.skip_fwd_side_effects_in_bwd_under_checkpoint": (VALUE, "accelerate, which sets it", False),
+    "torch._dynamo.config.suppress_errors": (VALUE, "programs, which set it", False),
+    "torch._dynamo.disable": (SAME, "transformers, Lightning", _COMPILED),
+    "torch._dynamo.disallow_in_graph": (SAME, "programs", _COMPILED),
+    "torch._dynamo.eval_frame.OptimizedModule": (REFUSES, "accelerate", _COMPILED),
+    "torch._dynamo.explain": (REFUSES, "programs", _COMPILED),
+    "torch._dynamo.export": (REFUSES, "transformers", _EXPORT),
+    "torch._dynamo.external_utils.is_compiling": (NO, "diffusers", _COMPILED),
+    "torch._dynamo.graph_break": (NOTHING, "programs", _COMPILED),
+    "torch._dynamo.is_compiling": (NO, "transformers, torchvision", _COMPILED),
+    "torch._dynamo.is_dynamo_supported": (NO, "kornia", _COMPILED),
+    "torch._dynamo.mark_dynamic": (NOTHING, "transformers", _COMPILED),
+    "torch._dynamo.mark_static_address": (NOTHING, "transformers", _COMPILED),
+    "torch._dynamo.maybe_mark_dynamic": (NOTHING, "transformers", _COMPILED),
+    "torch._dynamo.optimize": (REFUSES, "programs", _COMPILED),
+    "torch._dynamo.reset": (NOTHING, "programs", _COMPILED),
+    "torch._dynamo.run": (SAME, "programs", _COMPILED),
+    "torch._dynamo.utils.is_compile_supported": (NO, "torchvision", _COMPILED),
+    "torch._export.utils.remove_proxy_from_state_dict": (REFUSES, "torchao", _EXPORT),
+    "torch._guards.detect_fake_mode": (NOTHING, "transformers", _FAKE),
+    "torch._higher_order_ops.associative_scan.associative_scan": (REFUSES, "transformers", _COMPILED),
+    "torch._higher_order_ops.flex_attention.flex_attention": (REFUSES, "transformers", _COMPILED),
+    "torch._inductor.config.fallback_random": (VALUE, "programs, which set it", False),
+    "torch._inductor.config.triton": (REFUSES, "programs", _COMPILED),
+    "torch._prims_common.is_contiguous_or_false": (REFUSES, "transformers", _SYMBOLIC),
+    "torch._subclasses.FakeTensor": (REFUSES, "transformers, safetensors", _FAKE),
+    "torch._subclasses.FakeTensorMode": (REFUSES, "transformers, torchvision", _FAKE),
+    "torch._subclasses.fake_tensor.FakeTensor": (REFUSES, "transformers, accelerate", _FAKE),
+    "torch._subclasses.fake_tensor.FakeTensorMode": (REFUSES, "transformers, accelerate", _FAKE),
+    "torch._subclasses.fake_tensor.is_fake": (NO, "kornia", _FAKE),
+    "torch.ao.nn.quantized.Linear": (REFUSES, "torch-pruning", _QUANTIZED),
+    "torch.ao.quantization.DeQuantStub": (REFUSES, "torchvision", _QUANTIZED),
+    "torch.ao.quantization.QConfig": (REFUSES, "Lightning", _QUANTIZED),
+    "torch.ao.quantization.QuantStub": (REFUSES, "torchvision", _QUANTIZED),
+    "torch.ao.quantization.convert": (REFUSES, "torchvision", _QUANTIZED),
+    "torch.ao.quantization.default_qconfig": (VALUE, "torchvision", None),
+    "torch.ao.quantization.fuse_modules": (REFUSES, "torchvision", _QUANTIZED),
+    "torch.ao.quantization.fuse_modules_qat": (REFUSES, "torchvision", _QUANTIZED),
+    "torch.ao.quantization.get_default_qat_qconfig": (REFUSES, "torchvision", _QUANTIZED),
+    "torch.ao.quantization.get_default_qconfig": (REFUSES, "torchvision", _QUANTIZED),
+    "torch.ao.quantization.prepare": (REFUSES, "torchvision", _QUANTIZED),
+    "torch.ao.quantization.prepare_qat": (REFUSES, "torchvision", _QUANTIZED),
+    "torch.ao.quantization.quantize_dynamic": (REFUSES, "programs", _QUANTIZED),
+    "torch.chalf": (REFUSES, "kornia", _HALF),
+    "torch.classes.load_library": (REFUSES, "torchaudio", "compiled classes need PyTorch's C++ core"),
+    "torch.complex32": (REFUSES, "kornia", _HALF),
+    "torch.distributed._tensor.experimental.implicit_replication": (REFUSES, "opacus", "use distribute_tensor"),
+    "torch.distributed.fsdp.sharded_grad_scaler.ShardedGradScaler": (REFUSES, "Lightning, accelerate", _FULLY_SHARD),
+    "torch.distributed.rpc.RRef": (REFUSES, "Lightning", _RPC),
+    "torch.distributed.rpc.init_rpc": (REFUSES, "programs", _RPC),
+    "torch.distributed.rpc.rpc_async": (REFUSES, "programs", _RPC),
+    "torch.distributed.rpc.rpc_sync": (REFUSES, "programs", _RPC),
+    "torch.export.Dim": (REFUSES, "transformers, torchvision", _EXPORT),
+    "torch.export.ExportedProgram": (REFUSES, "transformers, optimum", _EXPORT),
+    "torch.export.export": (REFUSES, "transformers, optimum", _EXPORT),
+    "torch.export.load": (REFUSES, "programs", _EXPORT),
+    "torch.export.register_dataclass": (NOTHING, "transformers", _EXPORT),
+    "torch.export.save": (REFUSES, "programs", _EXPORT),
+    "torch.fx.experimental.proxy_tensor.get_proxy_mode": (NOTHING, "diffusers", _COMPILED),
+    "torch.fx.experimental.proxy_tensor.make_fx": (REFUSES, "programs", "use torch.fx.symbolic_trace"),
+    "torch.fx.experimental.symbolic_shapes.guard_size_oblivious": (SAME, "diffusers", _SYMBOLIC),
+    "torch.onnx.register_custom_op_symbolic": (NOTHING, "torchvision", _EXPORT_ONNX),
+    "torch.onnx.symbolic_helper.parse_args": (SAME, "torchvision", _EXPORT_ONNX),
+    "torch.onnx.symbolic_opset11.select": (REFUSES, "torchvision", _EXPORT_ONNX),
+    "torch.onnx.symbolic_opset11.squeeze": (REFUSES, "torchvision", _EXPORT_ONNX),
+    "torch.onnx.symbolic_opset11.unsqueeze": (REFUSES, "torchvision", _EXPORT_ONNX),
+    "torch.package.PackageExporter": (REFUSES, "programs", "use torch.save"),
+    "torch.package.PackageImporter": (REFUSES, "programs", "use torch.load"),
+    "torch.quantization.DeQuantStub": (REFUSES, "programs", _QUANTIZED),
+    "torch.quantization.QuantStub": (REFUSES, "programs", _QUANTIZED),
+    "torch.quantization.convert": (REFUSES, "programs", _QUANTIZED),
+    "torch.quantization.fuse_modules": (REFUSES, "programs", _QUANTIZED),
+    "torch.quantization.get_default_qconfig": (REFUSES, "programs", _QUANTIZED),
+    "torch.quantization.prepare": (REFUSES, "programs", _QUANTIZED),
+    "torch.quantization.quantize_dynamic": (REFUSES, "programs", _QUANTIZED),
+    "torch.utils._triton.has_triton": (NO, "accelerate, PyTorch Geometric", _COMPILED),
+    "torch.utils.mobile_optimizer.optimize_for_mobile": (REFUSES, "programs", _EXPORT),
+    "torch.xpu.is_current_stream_capturing": (NO, "transformers", "there is no XPU"),
+}  # fmt: skip

@@ -30,6 +30,10 @@ class ImportHook:
         """Returns a spec for `torch` names, and for tensorgrad wherever it is; None for all others."""
         if fullname == OURS:  # in a process started by a program: its folder may not be on the path there
             return PathFinder.find_spec(fullname, [_ROOT])
+        if fullname == "mpi4py.MPI":
+            from tensorgrad.compat import late_mpi
+
+            return late_mpi.find_spec(fullname, path, self)
         if not is_torchs(fullname):
             return None
         module = _module(fullname)
@@ -46,11 +50,16 @@ class ImportHook:
 
     def exec_module(self, module: ModuleType) -> None:
         """Registers loaded submodules; names that shadow them, such as `autograd.gradcheck`, stay as they are."""
+        from tensorgrad.compat import stand_ins
+
+        stand_ins.start(module.__name__)
         for name in [n for n in sys.modules if n.startswith(f"{module.__name__}.")]:
             sys.modules.setdefault("torch" + name.removeprefix(OURS), sys.modules[name])
         spec = module.__spec__
         if spec is not None and spec.loader is self:
             module.__spec__, module.__loader__ = spec.loader_state
+        if module.__name__ == OURS:
+            module.__name__ = "torch"  # as programs that patch torch's functions by their names expect
 
     def get_code(self, fullname: str) -> Any:
         """Returns the code of a module, which `-m torch.distributed.run` runs as the main program."""
@@ -94,11 +103,10 @@ def _module(fullname: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or not error.name.startswith(OURS):
             raise  # one of its dependencies is missing
-        from tensorgrad.compat import absent_names
+        from tensorgrad.compat import stand_ins
 
-        absent = absent_names.module(fullname)
+        absent = stand_ins.module(fullname)
         if absent is not None:
-            sys.modules[ours] = absent
             return absent
         raise ModuleNotFoundError(
             f"No module named {fullname!r}: tensorgrad, which replaces torch here, does not have it (run {COVERAGE} "

@@ -24,7 +24,7 @@ from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import replay, steps_now
 from tensorgrad.dispatch.kernel_tables import OPS
 from tensorgrad.dispatch.op import LINEAR_KINDS
-from tensorgrad.dispatch.tangents import rule_of
+from tensorgrad.dispatch.tangents import by_kernel, kernel_of, rule_of
 from tensorgrad.dispatch.transforms import Off, Transform, run_further_out
 from tensorgrad.layouts import contiguous_format, dense_order, inverse
 from tensorgrad.tensor import Tensor, differentiable, tensors_in
@@ -50,6 +50,7 @@ class Level(Transform):
     """
 
     name = "forward mode"
+    on_arrays = True  # whether rows' kernels for tangents may be used
 
     def __init__(self) -> None:
         self.tangents: dict[int, tuple[_Reference, Tensor]] = {}  # id of the array -> its tangent
@@ -123,6 +124,11 @@ class Level(Transform):
         if found is None:
             with self.off():
                 return run_further_out(op, args)
+        if op.jvp_kernel and self.on_arrays and not self.around and not _recorded(args, found) and kernel_of(op, args):
+            with self.off():
+                result = run_further_out(op, args)
+                self.give(result, by_kernel(op, args, found, result))
+            return result
         rule = rule_of(op)
         if rule is None and op.twin is not None:
             return self._by_twin(op, args)
@@ -145,7 +151,9 @@ class Level(Transform):
         if tangents is None:
             return
         if isinstance(result, Tensor):
-            result, tangents = (result,), (tangents,)
+            if differentiable(result._array.dtype):
+                self.give(result, tangents, among)
+            return
         for tensor, tangent in zip(result, tangents, strict=False):
             if tangent is not None and differentiable(tensor._array.dtype):
                 self.give(tensor, tangent, among)
@@ -280,6 +288,11 @@ class Level(Transform):
             tangent = output.new_zeros(output._array.shape)
         check_shape(output, tangent)
         self.give(output, tangent, tuple(t for t in tangents if t is not None))
+
+
+def _recorded(args: tuple, tangents: list) -> bool:
+    """Whether an op with these tangents must be recorded."""
+    return GRAD.enabled and any(t.requires_grad for t in tensors_in((args, tangents)))
 
 
 def check_shape(value: Tensor, tangent: Tensor) -> None:

@@ -20,6 +20,8 @@ from typing import Any
 from tensorgrad.dispatch import templates
 from tensorgrad.dispatch.autocast_ops import AS_ONE
 from tensorgrad.dispatch.codegen import function_of, take_over
+from tensorgrad.dispatch.other_classes import call as call_other
+from tensorgrad.dispatch.other_classes import overriding
 from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.dtypes import as_dtype, dtype
 from tensorgrad.errors import MISSING, NUMPY_NAMES, missing, typename
@@ -213,8 +215,14 @@ def _public_name(guard) -> str:
     return f"{room}_{guard.__name__}" if room in ("fft", "linalg", "special") else guard.__name__
 
 
-def check_tensors(function, guard, values: tuple) -> None:
-    """Raises: TypeError if one of the values is not a tensor (or a list of them)."""
+def check_tensors(function, guard, values: tuple) -> tuple[type, ...]:
+    """Returns the classes of values that are no tensors and override functions, if there are any.
+
+    Raises: TypeError if one of the values is not a tensor (or a list of them).
+    """
+    types = tuple({value.__class__: None for value in overriding(values)})
+    if types:
+        return types
     for (position, name, annotation), value in zip(_tensors(function), values, strict=True):
         where = f"argument '{'input' if name == 'self' else name}' (position {position})"
         kind = typename(value)
@@ -231,3 +239,4 @@ def check_tensors(function, guard, values: tuple) -> None:
                         f"expected Tensor as element {i} in argument {position - 1}, but got {type(item).__name__} "
                         f"({_public_name(guard)}())"
                     ) from None
+    return ()

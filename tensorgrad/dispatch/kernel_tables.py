@@ -68,6 +68,17 @@ class OpDispatch:
             _changed(op)
 
 
+AROUND: Any = None  # (op, kernel) -> a kernel that checks the arrays first
+
+
+def put_around(around: Any) -> None:
+    """Puts a check around all kernels, also those that have been used."""
+    global AROUND
+    AROUND = around
+    for name in list(OPS):
+        _changed(name)
+
+
 def _changed(name: str) -> None:
     """Forgets an op's kernels, so that they are looked up again."""
     if name in OPS:
@@ -116,6 +127,8 @@ class KernelTable(dict):
                 f"{op.name}: no kernel for {kind} '{storage.backend}', and no composite twin to run instead. "
                 f"Register one with OpDispatch.register({op.name!r}, {storage.backend!r})."
             )
+        if AROUND is not None:
+            kernel = AROUND(op, kernel)
         if NOTICE is not None and hasattr(kernel, "twin"):
             NOTICE(f"{op.name}: no kernel for {storage.backend}, its twin runs instead")
         return self.setdefault(array_type, storage.guard(kernel))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, Protocol, overload
 
-from tensorgrad.dispatch import generate, inplace
+from tensorgrad.dispatch import float8, generate, inplace  # noqa: F401  float8 registers itself
 from tensorgrad.dispatch.kernel_tables import FALLBACKS
 from tensorgrad.dispatch.op import Op, row
 from tensorgrad.dispatch.shapes import meta_kernel

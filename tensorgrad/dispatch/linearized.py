@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tensorgrad.autograd.function import Function
 from tensorgrad.dispatch.forward import Level
 from tensorgrad.dispatch.kernel_tables import OPS
 from tensorgrad.dispatch.switches import GRAD, LOCAL
-from tensorgrad.tensor import Tensor
+from tensorgrad.tensor import Tensor, differentiable
 
 
 class Linearized:
@@ -27,10 +28,9 @@ class Linearized:
     def __init__(self, function: Callable, points: Sequence[Tensor], outputs: Callable) -> None:
         self.function, self.points, self.pick = function, points, outputs
         with _Recorder() as level:
-            self.starts = [level.dual(p, p.new_zeros(p.shape)) for p in points]
+            self.starts = [level.dual(p) for p in points]
             self.result = function(self.starts)
             self.outputs = outputs(self.result)
-            self.moves = [level.tangent_of(o) is not None for o in self.outputs]  # whether they depend on the points
         self.steps = level.steps
 
     def __call__(self, tangents: Sequence[Tensor | None]) -> list[Tensor]:
@@ -58,34 +58,72 @@ class Linearized:
         return [o.new_zeros(o.shape) if t is None else t for o, t in found]
 
 
+MOVES: Any = object()  # stands for the tangent of what depends on the points, while it is not known yet
+
+
 class _Recorder(Level):
-    """A level that keeps the ops through which tangents passed, as (op, arguments, result, whether it was recorded)."""
+    """A level that keeps the ops through which tangents will pass: (op, arguments, result, whether it was recorded).
+
+    It computes no tangents. It only knows which values depend on the points; an op that is not differentiable after all
+    will be noticed when tangents pass. After a write in place, or a custom function, it keeps no ops any more.
+    """
+
+    on_arrays = False
 
     def __init__(self) -> None:
         super().__init__()
         self.steps: list[tuple[Any, tuple, Any, bool]] | None = []
 
+    def dual(self, value: Tensor, tangent: Tensor = MOVES) -> Tensor:
+        made = self.primal(value)
+        self._keep(made._array, MOVES)
+        return made
+
+    def tangent_of(self, tensor: Tensor) -> Tensor | None:
+        found = id(tensor._array) in self.tangents or (
+            tensor._view is not None and id(tensor._view[0]._array) in self.tangents
+        )
+        return MOVES if found else None
+
     def give_from(self, op: Any, args: tuple, tangents: list, result: Any) -> None:
         if self.steps is not None:
             self.steps.append((op, args, result, GRAD.enabled))
-        super().give_from(op, args, tangents, result)
+        results = (result,) if isinstance(result, Tensor) else result
+        if len(op.outputs) > 1:
+            results = results[: op.differentiable_outputs]
+        for tensor in results:
+            if differentiable(tensor._array.dtype):
+                self._keep(tensor._array, MOVES)
 
     def same(self, tensor: Tensor, other: Tensor) -> None:
-        if self.steps is not None and self.tangent_of(other) is not None:
-            self.steps.append((OPS["alias"], (other,), tensor, GRAD.enabled))
-        super().same(tensor, other)
+        if self.tangent_of(other) is not None:
+            if self.steps is not None:
+                self.steps.append((OPS["alias"], (other,), tensor, GRAD.enabled))
+            self._keep(tensor._array, MOVES)
 
     def hand_over(self, old: Tensor, new: Tensor, change: Any) -> None:
-        if self.steps is not None and self.tangent_of(old) is not None:
-            self.steps.append((OPS["alias"], (old,), new, False))
-        super().hand_over(old, new, change)
+        if self.tangent_of(old) is not None:
+            if self.steps is not None:
+                self.steps.append((OPS["alias"], (old,), new, False))
+            self._keep(new._array, MOVES)
 
     def written(self, tensor: Tensor, result: Tensor) -> None:
         if self.tangent_of(tensor) is not None or self.tangent_of(result) is not None:
             self.steps = None
-        super().written(tensor, result)
+
+    def copied(self, array: Any, copy: Any) -> None:
+        if id(array) in self.tangents:
+            self._keep(copy, MOVES)
+
+    def tangent_shown(self, tensor: Tensor) -> str | None:
+        return None
 
     def call_function(self, function: Any, args: tuple, kwargs: dict) -> tuple:
-        if any(isinstance(a, Tensor) and self.tangent_of(a) is not None for a in args):
+        moving = any(isinstance(a, Tensor) and self.tangent_of(a) is not None for a in args)
+        with self.off():
+            results, ctx = function._applied(args, kwargs)
+        if moving:
             self.steps = None
-        return super().call_function(function, args, kwargs)
+            if function.jvp is Function.jvp:
+                Function.jvp(ctx)
+        return results, ctx

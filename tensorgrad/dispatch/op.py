@@ -55,6 +55,8 @@ class Op:
     backward_kernel gradients on arrays; `cache`: what the kernel computes for it besides its outputs
     linear          the result as a sum of products of inputs, such as "input * weight + bias": what it is linear in
     jvp             the tangents of the results, if neither the kind nor `linear` says them (dispatch/tangents.py)
+    jvp_kernel      the tangent on arrays, if an op of one result has something better than `jvp` or its twin
+    batch           how it runs on a batch, if the kind does not say it (dispatch/batching.py)
     on_arrays       the formulas are plain arithmetic, which works on arrays as on tensors
     backward_name   of its nodes in the graph (`grad_fn`)
     doc             for users
@@ -86,6 +88,8 @@ class Op:
     cache: tuple[str, ...]
     linear: tuple[tuple[str, ...], ...]
     jvp: Callable | None
+    jvp_kernel: str | Callable
+    batch: str | Callable
     on_arrays: bool
     saved: dict[str, set[str]]
     kept: tuple[str, ...]
@@ -138,6 +142,8 @@ def row(
     cache: tuple[str, ...] = (),
     linear: str = "",
     jvp: Callable | None = None,
+    jvp_kernel: str | Callable = "",
+    batch: str | Callable = "",
     on_arrays: bool = False,
     backward_kernel: str | Callable = "",
     backward_name: str = "",
@@ -176,6 +182,7 @@ def row(
         formulas=formulas, backward=backward, wrt=tuple(p.name for p in params if p.name in formulas or p.name in wrt),
         twin=twin, through_twin=through_twin, backward_kernel=backward_kernel, cache=cache, on_arrays=on_arrays,
         linear=_terms(name, linear or (params[0].name if kind in LINEAR_KINDS else ""), tensors), jvp=jvp,
+        jvp_kernel=jvp_kernel, batch=batch,
         backward_name=backward_name or f"{camel}Backward0", doc=doc, compiled=Compiled(),
     )  # fmt: skip
     fields["saved"], fields["kept"] = _needed(fields)

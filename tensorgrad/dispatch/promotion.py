@@ -11,6 +11,7 @@ import numpy as np
 
 from tensorgrad import dtypes
 from tensorgrad.dispatch.kernel_errors import check_one_device, raise_bool_subtraction
+from tensorgrad.dispatch.other_classes import overrides
 from tensorgrad.dtypes import F32, F64, I64, NUMBERS
 from tensorgrad.errors import typename
 from tensorgrad.storage.stubs import STORAGES
@@ -101,26 +102,42 @@ def to_floating(op, x):
 OVERRIDDEN: Any = "ask the class"  # in the place of `requires_grad`: the operand is of a class that may override ops
 
 
-def operand(op, i: int, value):
+# Of what PyTorch also computes for two numbers: `torch.div(7, 2)` is a tensor.
+_OF_NUMBERS = frozenset(("add", "sub", "mul", "div", "div_floor", "div_trunc", "floor_divide"))
+
+
+def operand(op, i: int, value, first=None):
     """An operand that is not a plain tensor: one of the user's own classes is `OVERRIDDEN`; some may be Python numbers.
+
+    `first` is the operand before it, where that may be a number, too: then this one becomes an array.
 
     Raises: TypeError for anything else, and for a number where the op does not take one.
     """
     if isinstance(value, Tensor):
         return None, OVERRIDDEN
     if op.takes_number[i]:
+        if first.__class__ in NUMBERS and value.__class__ in NUMBERS:
+            if op.name not in _OF_NUMBERS:
+                raise_not_a_tensor(op, 0, first)
+            return np.asarray(value, dtypes.of_number(value).numpy), False
         if value.__class__ in NUMBERS:
             return value, False
         if isinstance(value, np.generic) and value.dtype.kind in "biufc":
             return plain_number(value), False
         if isinstance(value, bool | int | float | complex):  # a subclass, such as an IntEnum
             return value.real if isinstance(value, int) else value, False
+    if overrides(value):
+        return None, OVERRIDDEN
     raise_not_a_tensor(op, i, value)
 
 
-def plain_operand(op, i: int, value):
+def plain_operand(op, i: int, value, first=None):
     """The same after classes had their chance to override: their tensors are unwrapped."""
-    return (value._array, value._requires_grad) if isinstance(value, Tensor) else operand(op, i, value)
+    if isinstance(value, Tensor):
+        return value._array, value._requires_grad
+    if overrides(value):
+        raise_not_a_tensor(op, i, value)
+    return operand(op, i, value, first)
 
 
 def owner(op, value):
@@ -153,7 +170,7 @@ def operands(op, i: int, values):
             requires = requires or value._requires_grad
         else:
             return arrays, requires
-        if any(isinstance(value, Tensor) and value.__class__ not in PLAIN for value in values):
+        if any(overrides(value) or (isinstance(value, Tensor) and value.__class__ not in PLAIN) for value in values):
             return None, OVERRIDDEN
     return plain_operands(op, i, values)
 
@@ -190,6 +207,8 @@ def other_operand(op, input, other):
     if isinstance(other, np.ndarray):
         return op.compiled.call(input, input.new_tensor(other, device="cpu"))
     if isinstance(other, bool | int | float | complex):
+        return op.compiled.call(input, other)
+    if overrides(other):
         return op.compiled.call(input, other)
     return NotImplemented
 

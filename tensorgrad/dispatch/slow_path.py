@@ -13,7 +13,7 @@ from tensorgrad.autograd.graph import Node
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.packing import pack_saved
 from tensorgrad.autograd.refused_views import INFERENCE
-from tensorgrad.dispatch import function_modes
+from tensorgrad.dispatch import function_modes, other_classes
 from tensorgrad.dispatch.out import refuse_grad, store_out
 from tensorgrad.dispatch.own_dtype import in_dtype_of_out
 from tensorgrad.dispatch.switches import LOCAL, OBSERVERS
@@ -53,17 +53,22 @@ def run(op, args: tuple, out=None):
 def execute(op, args: tuple):
     """Runs one op, after everything that may replace it or its arguments: records it, and tells observers."""
     start = time.perf_counter()
-    result = _unrecorded(op, args) if GRAD.inference else op.compiled.plain(*args)
+    result = unrecorded(op, args) if GRAD.inference else op.compiled.plain(*args)
     seconds = time.perf_counter() - start
     if ANOMALY.enabled:
-        node = _node_of(result)
-        if node is not None:
-            from tensorgrad.autograd import tracebacks
-
-            tracebacks.remember(node)
+        remember(result)
     for observe in OBSERVERS:
         observe(op, args, result, start, seconds)
     return result
+
+
+def remember(result) -> None:
+    """Remembers where an op was called, for the error that anomaly mode reports."""
+    node = _node_of(result)
+    if node is not None:
+        from tensorgrad.autograd import tracebacks
+
+        tracebacks.remember(node)
 
 
 def _node_of(result) -> Node | None:
@@ -73,7 +78,7 @@ def _node_of(result) -> Node | None:
     return node if isinstance(node, Node) else None
 
 
-def _unrecorded(op, args: tuple):
+def unrecorded(op, args: tuple):
     """Runs one op in inference mode. Its results never take part in autograd, except views of other tensors."""
     before, GRAD.enabled = GRAD.enabled, False
     try:
@@ -115,19 +120,16 @@ def _override(args):
         cls = tensor.__class__
         if cls not in PLAIN and cls not in types:
             types.append(cls)
+    others = {value.__class__: None for value in other_classes.overriding(args)}
+    types += others
     if not types:
         return None
     types.sort(key=lambda c: -len(c.__mro__))  # the most derived first
 
     def call(op, args, out):
-        kwargs = {} if out is None else {"out": out}
-        for cls in types:
-            result = cls.__torch_function__(op.compiled.call, tuple(types), args, kwargs)
-            if result is not NotImplemented:
-                return result
-        raise TypeError(
-            f"Multiple dispatch failed for 'torch.{op.name}'; all __torch_function__ handlers returned "
-            f"NotImplemented: {', '.join(c.__name__ for c in types)}"
+        args, kwargs = function_modes.as_written(op, args)
+        return other_classes.call(
+            op.compiled.call, tuple(types), args, kwargs if out is None else {**kwargs, "out": out}
         )
 
     return call

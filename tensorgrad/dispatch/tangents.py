@@ -11,6 +11,8 @@ the tangent of x. No op needs a rule of its own if what its row says already dec
 - an op with a *twin* runs as its twin, in simpler ops (dispatch/forward.py);
 - else the row's `jvp` says it.
 
+Where nothing is recorded and no transform is further out, a row's `jvp_kernel` computes the tangent on arrays instead.
+
 What is left is *transposed*: u ↦ Jᵀu, as the formulas compute it, is linear in u, so a backward pass through the
 formulas gives J·t. It costs more than a rule, but is always right. `transposed()` lists these ops.
 
@@ -29,15 +31,15 @@ from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import edge_of
 from tensorgrad.dispatch.generate import attribute_of
 from tensorgrad.dispatch.kernel_errors import COMPOSED
-from tensorgrad.dispatch.kernel_tables import OPS, OWN
-from tensorgrad.dispatch.op import Op
+from tensorgrad.dispatch.kernel_tables import OPS, OWN, array_kernel
+from tensorgrad.dispatch.op import Op, backward_arguments
 from tensorgrad.dispatch.signature import LIST, OPTIONAL, arguments_of
 from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.dispatch.templates import has_array_backward
 from tensorgrad.dispatch.transforms import run_further_out
 from tensorgrad.layouts import strided
 from tensorgrad.storage.stubs import STORAGES
-from tensorgrad.tensor import Tensor, share, tensors_in
+from tensorgrad.tensor import Tensor, share, tensors_in, wrap
 
 Rule = Callable[[Op, tuple, list, Any], Any]  # (op, arguments, their tangents, result) -> tangents of the results
 
@@ -123,22 +125,28 @@ def _by_backward(op: Op, args: tuple, tangent: Tensor, result: Tensor) -> Tensor
         GRAD.enabled = before
 
 
+_TERMS: dict[Op, tuple[tuple[int, ...], ...]] = {}  # an op's `linear`, as the positions of its parameters
+
+
 def _linear(op: Op, args: tuple, tangents: list, result: Any) -> Any:
     """The sum over the factors of each term: the op on the factor's tangent, with the other terms zero.
 
     Terms are taken together as far as possible: `input * weight + bias` takes the op twice, not three times.
     """
-    position = {p.name: i for i, p in enumerate(op.params)}
-    waiting = [[position[name] for name in term if tangents[position[name]] is not None] for term in op.linear]
+    terms = _TERMS.get(op)
+    if terms is None:
+        position = {p.name: i for i, p in enumerate(op.params)}
+        terms = _TERMS[op] = tuple(tuple(position[name] for name in term) for term in op.linear)
+    waiting = [[at for at in term if tangents[at] is not None] for term in terms]
     total: Any = None
     while any(waiting):
         given = list(args)
-        for term, factors in zip(op.linear, waiting, strict=True):
+        for term, factors in zip(terms, waiting, strict=True):
             if factors:
                 at = factors.pop(0)
                 given[at] = _filled(tangents[at], args[at])
             else:
-                at = position[term[0]]
+                at = term[0]
                 given[at] = None if op.params[at].kind is OPTIONAL else _zero(args[at])
         part = run_further_out(op, tuple(given))
         total = part if total is None else _sum(total, part)
@@ -187,6 +195,26 @@ def _stated(op: Op, args: tuple, tangents: list, result: Any) -> Any:
         if f"{p.name}_t" in names:
             values[f"{p.name}_t"] = _zero(value) if t is None and value is not None else _filled(t, value)
     return jvp(**values)
+
+
+_KERNELS: dict[tuple[Op, type], Callable | None] = {}  # (op, class of its arrays) -> its `jvp_kernel` for these
+
+
+def kernel_of(op: Op, args: tuple) -> Callable | None:
+    """The row's `jvp_kernel` for the class of the first argument's array; None if there is none for it."""
+    key = op, args[0]._array.__class__
+    if key not in _KERNELS:
+        storage = STORAGES[key[1]]
+        _KERNELS[key] = None if storage.xp is None else storage.guard(array_kernel(op.jvp_kernel, storage.xp))
+    return _KERNELS[key]
+
+
+def by_kernel(op: Op, args: tuple, tangents: list, result: Tensor) -> Tensor:
+    """The tangent of the result by the row's `jvp_kernel`."""
+    known = {**_prepared(op, args), op.outputs[0]: result._array}
+    known |= {f"{p.name}_t": None if t is None else t._array for p, t in zip(op.params, tangents, strict=True)}
+    kernel = kernel_of(op, args)
+    return wrap(kernel(*[known[name] for name in backward_arguments(op.jvp_kernel)]))  # type: ignore[misc]
 
 
 def _transposed(op: Op, args: tuple, tangents: list, result: Any) -> Any:

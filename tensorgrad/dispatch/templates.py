@@ -222,7 +222,7 @@ if {p}.__class__ in PLAIN:
 {or_scalar}
 {or_none}
 else:
-    x{i}, r{i} = {operand}(OP, {i}, {given})
+    x{i}, r{i} = {operand}(OP, {i}, {given}{first})
     {overridden}
 """
 
@@ -260,6 +260,7 @@ def _unwrap(op: Op, i: int, p: Param, variant: str) -> str:
         or_none=fill(OR_NONE, p=p.name, i=str(i)) if p.kind is OPTIONAL else "",
         operand="plain_operand" if variant == "plain" else "operand",
         given=f"owner(OP, {p.name})" if variant == "operator" and i == 0 else p.name,
+        first=", x0" if i == 1 and op.takes_number[0] and variant != "operator" else "",
         overridden="" if variant == "plain" else fill(OVERRIDDEN, i=str(i), slowly=_slowly(op, variant)),
     )
 
@@ -713,7 +714,9 @@ def guard({parameters}):
         {autocast}
         return FUNCTION({arguments})
     except Exception:
-        check_tensors(FUNCTION, SELF, ({tensors}))
+        types = check_tensors(FUNCTION, SELF, ({tensors}))
+        if types:
+            return call_other(SELF, types, ({positional}), dict({named}))
         raise
 """
 
@@ -747,4 +750,6 @@ def guard(
         autocast=fill(AUTOCAST, arguments=call) if autocast else "",
         arguments=call,
         tensors="".join(f"{name}, " for name in tensors),
+        positional="".join(f"{a}, " for a in arguments if "=" not in a and not a.startswith("**")),
+        named=", ".join(a for a in arguments if "=" in a or a.startswith("**")),
     )

@@ -52,6 +52,9 @@ class Transform:
     def refuse_out(self, op: Any, tensors: Any) -> None:
         """Raises an error if the op cannot write its result into `out=`."""
 
+    def refuse_backward(self) -> None:
+        """Raises an error if `backward()` cannot be called."""
+
     def written(self, tensor: Any, result: Any) -> None:
         """Called after the values of `result` have been written in place over `tensor`."""
 

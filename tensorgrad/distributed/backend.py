@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from tensorgrad import cuda
-from tensorgrad.distributed.mpi import world as mpi_world
+from tensorgrad.distributed.mpi import library
+from tensorgrad.distributed.nccl import communicator as nccl
 
 __all__ = [
     "Backend", "BackendConfig", "get_default_backend_for_device", "is_available",
@@ -21,7 +22,7 @@ def is_available() -> bool:
     >>> torch.distributed.is_available() == torch.distributed.is_mpi_available()
     True
     """
-    return mpi_world.available()
+    return library.available()
 
 
 def is_mpi_available() -> bool:
@@ -31,7 +32,7 @@ def is_mpi_available() -> bool:
     >>> torch.distributed.is_mpi_available() in (True, False)
     True
     """
-    return mpi_world.available()
+    return library.available()
 
 
 def is_gloo_available() -> bool:
@@ -41,17 +42,17 @@ def is_gloo_available() -> bool:
     >>> torch.distributed.is_gloo_available() == torch.distributed.is_mpi_available()
     True
     """
-    return mpi_world.available()
+    return library.available()
 
 
 def is_nccl_available() -> bool:
-    """Returns whether NVIDIA's library can be used: no.
+    """Returns whether the "nccl" backend can be used: whether there is a GPU, CuPy with NCCL, and mpi4py.
 
     >>> import tensorgrad as torch
-    >>> torch.distributed.is_nccl_available()
-    False
+    >>> torch.cuda.is_available() or not torch.distributed.is_nccl_available()
+    True
     """
-    return False
+    return library.available() and nccl.available()
 
 
 def is_ucc_available() -> bool:
@@ -162,11 +163,13 @@ def is_backend_available(backend: str) -> bool:
     """Returns whether a backend, or all those of "device:backend" pairs, can be used.
 
     >>> import tensorgrad as torch
-    >>> torch.distributed.is_backend_available("nccl")
+    >>> torch.distributed.is_backend_available("ucc")
     False
     """
     names = set(_pairs(backend.lower()).values()) if ":" in backend else {backend.lower()}
-    return names <= {Backend.GLOO, Backend.MPI} and mpi_world.available()
+    if Backend.NCCL in names and not nccl.available():
+        return False
+    return names <= {Backend.GLOO, Backend.MPI, Backend.NCCL} and library.available()
 
 
 def get_default_backend_for_device(device: Any) -> str:
@@ -189,12 +192,14 @@ def check_available(backend: str) -> None:
     """Raises: RuntimeError if there is no such backend here."""
     if backend == Backend.UNDEFINED:
         return
-    names = _pairs(backend) if ":" in backend else {"cpu": backend}
+    names = _pairs(backend) if ":" in backend else {"": backend}
     for device, name in names.items():
-        if name == Backend.NCCL and (device == "cpu" or cuda.is_available()):
+        if name == Backend.NCCL and device == "cpu":
+            raise RuntimeError("NCCL does not communicate tensors on the CPU")
+        if name == Backend.NCCL and not nccl.available() and (not device or cuda.is_available()):
             raise RuntimeError(
-                "Distributed package doesn't have NCCL built in: use the backend 'gloo', which copies CUDA tensors "
-                "through the host"
+                "Distributed package doesn't have NCCL built in: it needs a GPU and CuPy (pip install "
+                "'tensorgrad[cuda]'); the backend 'gloo' communicates tensors on the CPU, and copies those on a GPU"
             )
         if name not in (Backend.GLOO, Backend.MPI, Backend.NCCL):
             if name in Backend.backend_list:

@@ -60,6 +60,7 @@ class DeviceMesh:
             if not is_initialized():
                 init_process_group()
             self._check()
+            self._choose_gpu()
             _groups = self._make_groups()
         self._groups = _groups
         places = np.argwhere(self._ranks == get_rank())
@@ -73,6 +74,14 @@ class DeviceMesh:
             )
         if len(np.unique(self._ranks)) != self._ranks.size:
             raise RuntimeError(f"DeviceMesh cannot have duplicate values, but found {self._ranks.tolist()}")
+
+    def _choose_gpu(self) -> None:
+        """Gives each process of a machine a GPU of its own, unless the program has chosen one."""
+        if self.device_type == "cuda" and torch.cuda.is_available() and torch.cuda.current_device() == 0:
+            count = torch.cuda.device_count()
+            local = int(os.environ.get("LOCAL_RANK", get_rank() % count))
+            if local < count:
+                torch.cuda.set_device(local)
 
     def _make_groups(self) -> list[ProcessGroup]:
         """For every dimension, the group of the line that this process is on."""

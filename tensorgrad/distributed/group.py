@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from typing import Any
 
+from tensorgrad.distributed.backend import Backend, BackendConfig
 from tensorgrad.distributed.debug_level import DebugLevel, get_debug_level
 from tensorgrad.distributed.errors import DistBackendError
 from tensorgrad.distributed.mpi.communicator import MPICommunicator
+from tensorgrad.distributed.nccl.communicator import NCCLCommunicator
+from tensorgrad.distributed.nccl.communicator import available as nccl_available
 from tensorgrad.distributed.single import SingleCommunicator
 from tensorgrad.distributed.stores import signs
-from tensorgrad.distributed.stores.store import Store
+from tensorgrad.distributed.stores.store import PrefixStore, Store
+from tensorgrad.storage import STORAGES
 
 __all__ = [
     "GroupMember", "ProcessGroup", "get_global_rank", "get_group_rank", "get_process_group_ranks", "group",
@@ -44,6 +49,7 @@ class ProcessGroup:
         self.communicator, self.ranks, self.store = communicator, ranks, store
         self.backend, self.timeout = backend, timeout
         self.group_name, self.group_desc = group_name, group_desc
+        self.gpus = self._communicator_of_gpus()
         self.sequence = 0  # how many collectives there were
         self.checked = len(ranks) > 1 and get_debug_level() is DebugLevel.DETAIL
         self.monitored = 0  # how many monitored barriers there were
@@ -106,6 +112,33 @@ class ProcessGroup:
 
     _set_default_timeout = set_timeout
 
+    def _communicator_of_gpus(self) -> Any:
+        """What moves tensors on GPUs, if they stay there; None if they are copied through the host."""
+        if BackendConfig(self.backend).get_device_backend_map().get("cuda") != Backend.NCCL:
+            return None
+        if self.backend == Backend.UNDEFINED and not nccl_available():
+            return None
+        if self.communicator.size == 1:
+            return self.communicator
+        return NCCLCommunicator(PrefixStore(f"group{self.group_name}", self.store), self.rank(), self.size())
+
+    def communicates_from(self, array: Any) -> bool:
+        """Whether an array is on a device from which it is sent without a copy on the host."""
+        return self.gpus is not None and STORAGES[array.__class__].device_type == "cuda"
+
+    def communicator_of(self, arrays: list[Any]) -> Any:
+        """What moves these arrays. Raises: RuntimeError if only some of them are on a GPU."""
+        if self.gpus is None or not arrays:
+            return self.communicator
+        on_gpu = {self.communicates_from(array) for array in arrays}
+        if len(on_gpu) > 1:
+            raise RuntimeError("all tensors of an operation must be on the GPU, or all of them on the CPU")
+        return self.gpus if on_gpu == {True} else self.communicator
+
+    def together(self) -> AbstractContextManager[None]:
+        """Messages that begin in this context may wait for each other."""
+        return self.gpus.together() if isinstance(self.gpus, NCCLCommunicator) else nullcontext()
+
     def check_usable(self) -> None:
         """Raises: DistBackendError if an earlier operation failed: the members are no longer in step."""
         if self._error is not None:
@@ -116,6 +149,14 @@ class ProcessGroup:
         self._abandoned.append(requests)
         if isinstance(self.communicator, MPICommunicator):
             self.communicator.world.failed = True
+        if isinstance(self.gpus, NCCLCommunicator):
+            self.gpus.abort()
+
+    def free(self) -> None:
+        """Gives up the connections to the other members."""
+        self.communicator.free()
+        if self.gpus is not None:
+            self.gpus.free()
 
     def _missing(self) -> list[int]:
         return self.communicator.missing()

@@ -6,7 +6,6 @@ from tensorgrad.system.not_included import stand_in
 
 ADVICE = {
     "shrink_group": "a group cannot lose members; start the job again",
-    "split_group": "use new_group",
     "record_comm": "use torch.profiler",
 }
 __all__ = [*ADVICE]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
+from zlib import crc32
 
 from tensorgrad import cuda
 from tensorgrad.distributed.backend import Backend, BackendConfig, check_available
@@ -22,6 +24,7 @@ from tensorgrad.distributed.group import (
     or_default,
     warn_not_in_group,
 )
+from tensorgrad.distributed.mpi import library
 from tensorgrad.distributed.mpi import world as mpi_world
 from tensorgrad.distributed.mpi.communicator import MPICommunicator
 from tensorgrad.distributed.mpi.world import MPIWorld
@@ -33,16 +36,29 @@ from tensorgrad.distributed.stores.tcp_store import TCPStore
 __all__ = [
     "destroy_process_group", "get_backend", "get_backend_config", "get_node_local_rank", "get_pg_count", "get_rank",
     "get_world_size", "init_process_group", "is_initialized", "is_torchelastic_launched", "monitored_barrier",
-    "new_group", "new_subgroups", "new_subgroups_by_enumeration",
+    "new_group", "new_subgroups", "new_subgroups_by_enumeration", "split_group",
 ]  # fmt: skip
 
 
 class _Groups:
-    """The groups of this process by name, and how many there ever were in this world."""
+    """The groups of this process by name, and how many there ever were in this world.
+
+    All members must find the same name. Where all processes of the job make a group, its name is their number. Where
+    only some do, it is what they have in common, and how often they had it before.
+    """
 
     def __init__(self) -> None:
         self.by_name: dict[str, ProcessGroup] = {}
         self.count = 0
+        self.uses: Counter[str] = Counter()
+
+    def next_name(self) -> str:
+        self.count += 1
+        return str(self.count - 1)
+
+    def name_in_common(self, text: str) -> str:
+        self.uses[text] += 1
+        return f"{text} ({self.uses[text]})"
 
 
 _GROUPS = _Groups()
@@ -161,14 +177,16 @@ def init_process_group(
         world = mpi_world.world(PrefixStore("mpi", store), rank, world_size, host, timeout)
     communicator = SingleCommunicator() if world is None or world_size == 1 else None
     _GROUPS.count = 0
-    GroupMember.WORLD = _make(communicator, world, list(range(world_size)), store, str(name), timeout, "default_pg")
+    _GROUPS.uses.clear()
+    ranks = list(range(world_size))
+    GroupMember.WORLD = _make(_GROUPS.next_name(), communicator, world, ranks, store, str(name), timeout, "default_pg")
 
 
 def _finds_each_other_by_mpi(backend: str, init_method: str | None, rank: int, size: int) -> bool:
     """Whether the processes need no store to meet: there is an MPI launcher, or "mpi" is all that was said."""
     if init_method not in (None, "env://") or "RANK" in os.environ or rank != -1 or size != -1:
         return False
-    return mpi_world.launched() is not None or (backend == Backend.MPI and mpi_world.available())
+    return mpi_world.launched() is not None or (backend == Backend.MPI and library.available())
 
 
 def _own_name() -> str:
@@ -189,6 +207,7 @@ def _store_over_mpi(world: MPIWorld, timeout: timedelta) -> Store:
 
 
 def _make(
+    name: str,
     communicator: Any,
     world: MPIWorld | None,
     ranks: list[int],
@@ -198,14 +217,22 @@ def _make(
     desc: str,
 ) -> ProcessGroup:
     """A group that this process is a member of. All members must call it."""
-    number, _GROUPS.count = _GROUPS.count, _GROUPS.count + 1
     if communicator is None:
         assert world is not None
-        _wait_for_members(PrefixStore(f"group{number}", store), world.rank, ranks, timeout)
-        communicator = MPICommunicator(world, ranks, number)
-    result = ProcessGroup(communicator, ranks, store, backend, timeout, str(number), desc)
-    _GROUPS.by_name[result.group_name] = result
+        _wait_for_members(PrefixStore(f"group{name}", store), world.rank, ranks, timeout)
+        communicator = MPICommunicator(world, ranks, crc32(name.encode()))
+    result = ProcessGroup(communicator, ranks, store, backend, timeout, name, desc)
+    _GROUPS.by_name[name] = result
     return result
+
+
+def _make_part(
+    world: ProcessGroup, name: str, members: list[int], backend: str, timeout: timedelta, desc: str | None
+) -> ProcessGroup:
+    """A group of some members of the default group, of which this process is one."""
+    single = SingleCommunicator() if len(members) == 1 else None
+    mpi = world.communicator.world if isinstance(world.communicator, MPICommunicator) else None
+    return _make(name, single, mpi, members, world.store, backend, timeout, desc or "undefined")
 
 
 def _wait_for_members(store: Store, rank: int, ranks: list[int], timeout: timedelta) -> None:
@@ -255,7 +282,7 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
         GroupMember.WORLD = None
     else:
         del _GROUPS.by_name[chosen.group_name]
-    chosen.communicator.free()
+    chosen.free()
 
 
 def get_rank(group: ProcessGroup | None = None) -> int:
@@ -355,8 +382,9 @@ def new_group(
         timeout: how long an operation may take; by default that of `init_process_group`.
         backend: the default group's, if None.
         group_desc: a description.
+        use_local_synchronization: whether only the members call it.
         sort_ranks: whether ranks within the group follow the global ranks, rather than the order given.
-        pg_options, use_local_synchronization, device_id: accepted; they change nothing.
+        pg_options, device_id: accepted; they change nothing.
 
     Returns:
         The group; `GroupMember.NON_GROUP_MEMBER` in processes that are not members.
@@ -387,12 +415,73 @@ def new_group(
             raise ValueError(
                 f"Rank {rank} is out of range. Valid ranks are 0 to {world.size() - 1} (world_size={world.size()})"
             )
+    if not use_local_synchronization:
+        name = _GROUPS.next_name()
     if world.rank() not in members:
-        _GROUPS.count += 1
         return GroupMember.NON_GROUP_MEMBER
-    single = SingleCommunicator() if len(members) == 1 else None
-    mpi = world.communicator.world if isinstance(world.communicator, MPICommunicator) else None
-    return _make(single, mpi, members, world.store, backend, timeout, group_desc or "undefined")
+    if use_local_synchronization:
+        name = _GROUPS.name_in_common(f"of {members}")
+    return _make_part(world, name, members, backend, timeout, group_desc)
+
+
+def split_group(
+    parent_pg: ProcessGroup | None = None,
+    split_ranks: Sequence[Sequence[int]] | None = None,
+    timeout: timedelta | None = None,
+    pg_options: Any = None,
+    group_desc: str | None = None,
+    backend: str | None = None,
+) -> ProcessGroup | None:
+    """Divides a group into groups that do not overlap. All members of the group must call it, and nobody else.
+
+    In PyTorch, groups of the backend "nccl" alone can be split.
+
+    Args:
+        parent_pg: the group; the default one if None.
+        split_ranks: for each new group the ranks of its members within the group. All members give the same.
+        timeout: how long an operation may take; by default that of the group.
+        pg_options: accepted; it changes nothing.
+        group_desc: a description.
+        backend: the group's, if None.
+
+    Returns:
+        The new group that this process is in, or None if it is in none of them.
+
+    Raises:
+        ValueError: no ranks are given, a rank does not exist or is given twice, or this process is not a member.
+
+    >>> import tensorgrad.distributed as dist
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> dist.split_group(split_ranks=[[0]]).size()
+    1
+    >>> dist.destroy_process_group()
+    """
+    if not split_ranks:
+        raise ValueError("split_ranks cannot be None or empty")
+    world = default_group()
+    if not_in_group(parent_pg):
+        raise ValueError(f"Global rank {world.rank()} is not part of the parent group {parent_pg}")
+    parent = _registered(parent_pg)
+    timeout = parent.timeout if timeout is None else timeout
+    _check_timeout(timeout)
+    backend = parent.backend if backend is None else Backend(backend)
+    check_available(backend)
+    for ranks in split_ranks:
+        if not ranks:
+            raise ValueError("the split group cannot be empty")
+        if len(set(ranks)) != len(ranks):
+            raise ValueError("the split group cannot have duplicate ranks")
+        if outside := [rank for rank in ranks if not 0 <= rank < parent.size()]:
+            raise ValueError(f"the parent group has {parent.size()} members, and no rank {outside[0]}")
+    every = [rank for ranks in split_ranks for rank in ranks]
+    if len(set(every)) != len(every):
+        raise ValueError(f"the split groups must not overlap, got {[list(ranks) for ranks in split_ranks]}")
+    mine = next((sorted(ranks) for ranks in split_ranks if parent.rank() in ranks), None)
+    if mine is None:
+        return None
+    members = [parent.ranks[rank] for rank in mine]
+    name = _GROUPS.name_in_common(f"of {members} in {parent.group_name}")
+    return _make_part(world, name, members, backend, timeout, group_desc or f"{parent.group_desc}:split")
 
 
 def new_subgroups(

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from tensorgrad.storage import STORAGES
+
 __all__ = ["RedOpType", "ReduceOp", "prepared", "supports_complex"]
 
 
@@ -99,8 +101,8 @@ _OF_BOOLS = {
 }  # fmt: skip
 
 
-def prepared(array: np.ndarray, op: Any, size: int) -> tuple[np.ndarray, str, Callable[[np.ndarray], np.ndarray]]:
-    """What MPI is to reduce: an array of a type that it adds, the name of its operation, and what to do with the sum.
+def prepared(array: Any, op: Any, size: int) -> tuple[Any, str, Callable[[Any], Any]]:
+    """What MPI or NCCL is to reduce: an array of a type that it adds, the name of the operation, and what to do then.
 
     float16 and bfloat16 are added in float32; bools are bytes. The array returned may share memory with `array`.
     The last function returns an array whose values are to be cast to the dtype of `array`.
@@ -118,12 +120,12 @@ def prepared(array: np.ndarray, op: Any, size: int) -> tuple[np.ndarray, str, Ca
     if dtype.kind == "b":
         return array.view(np.uint8), _OF_BOOLS[kind], lambda result: result
     if dtype.itemsize == 2 and dtype.kind in "fV":
-        array = array.astype(np.float32)
+        array = STORAGES[array.__class__].cast(array, np.dtype(np.float32))
     if kind is RedOpType.PREMUL_SUM:
-        factor = op.factor.numpy() if hasattr(op.factor, "numpy") else op.factor
+        factor = op.factor.item() if hasattr(op.factor, "item") else op.factor
         array = (array * factor).astype(array.dtype)
     if kind is RedOpType.AVG:
-        return array, "SUM", lambda result: np.divide(result, np.asarray(size, result.dtype), out=result)
+        return array, "SUM", lambda result: result.__itruediv__(size)
     return array, _MPI_NAMES[kind], lambda result: result
 
 

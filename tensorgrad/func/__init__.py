@@ -5,6 +5,7 @@ on `autograd.grad`, products with tangents on forward mode; if several evaluatio
 another.
 """
 
+from tensorgrad.dispatch.batching import looped as looped_ops
 from tensorgrad.func.batching import vmap
 from tensorgrad.func.derivatives import grad, grad_and_value, jacrev, vjp
 from tensorgrad.func.forward import hessian, jacfwd, jvp, linearize
@@ -22,6 +23,7 @@ __all__ = [
     "jacrev",
     "jvp",
     "linearize",
+    "looped_ops",
     "rearrange",
     "replace_all_batch_norm_modules_",
     "stack_module_state",

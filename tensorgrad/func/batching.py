@@ -1,19 +1,17 @@
 """`vmap`: turns a function of one sample into a function of a batch.
 
-The function runs once for each sample, and the results are stacked. So everything that works outside works inside
-(branches on values, `item()`, in-place writes, which PyTorch's batched tensors forbid), and gradients flow through; it
-is only as fast as a loop. Code that is batched by hand is faster.
+The function runs once, on tensors that stand for one sample each and hold all of them (dispatch/batched.py): every op
+acts on the whole batch at once. This file takes the arguments of the call apart, and puts the results together.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import tensorgrad as torch
-from tensorgrad.random import default_generators
+from tensorgrad.dispatch.batched import Batch
 from tensorgrad.tensor import Tensor
 from tensorgrad.utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 
@@ -30,7 +28,7 @@ def vmap(
         out_dims: The batch dimension of the results; `None` for a result that is the same for all samples.
         randomness: `"error"`: `func` may draw no random values (from the default generator); `"different"`: each
             sample gets its own; `"same"`: all get the same.
-        chunk_size: Ignored: samples are computed one by one.
+        chunk_size: How many samples are computed at once; all of them if it is None.
 
     Raises:
         ValueError: If arguments, `in_dims`, results and `out_dims` do not match; the message says which.
@@ -53,41 +51,59 @@ def vmap(
     def mapped(*args: Any, **kwargs: Any) -> Any:
         _check_out_dims(out_dims, func)
         size, dims, values, spec = _batch(in_dims, args, func)
-        columns = [[v] * size if dim is None else v.unbind(dim) for v, dim in zip(values, dims, strict=True)]
-        with random_numbers(randomness) as before_each:
-            results = []
-            for i in range(size):
-                before_each()
-                results.append(func(*tree_unflatten([column[i] for column in columns], spec), **kwargs))
-            if not size:  # run with a dummy sample to find the structure of the results
-                sample = [v if dim is None else _absent(v, dim) for v, dim in zip(values, dims, strict=True)]
-                results.append(func(*tree_unflatten(sample, spec), **kwargs))
-        return _stacked(results, size, out_dims, func)
+
+        def part(start: int, stop: int) -> tuple[list, list, TreeSpec]:
+            given = [
+                v if dim is None or stop - start == size else v.narrow(dim, start, stop - start)
+                for v, dim in zip(values, dims, strict=True)
+            ]
+            return _run(func, given, dims, spec, kwargs, stop - start, randomness, out_dims)
+
+        if chunk_size is None or chunk_size >= size:
+            flat, _, outer = part(0, size)
+            return tree_unflatten(flat, outer)
+        parts = [part(start, min(start + chunk_size, size)) for start in range(0, size, chunk_size)]
+        _, places, outer = parts[0]
+        joined = [
+            column[0] if place is None else torch.cat(column, place)
+            for column, place in zip(zip(*(p[0] for p in parts), strict=True), places, strict=True)
+        ]
+        return tree_unflatten(joined, outer)
 
     return mapped
 
 
-@contextmanager
-def random_numbers(randomness: str) -> Iterator[Callable[[], None]]:
-    """Implements `randomness`; yields a function to call before each sample. Raises: RuntimeError (see `vmap`)."""
-    state = default_generators.places()
+def _run(
+    func: Callable, values: list, dims: list, spec: TreeSpec, kwargs: dict, size: int, randomness: str, out_dims: Any
+) -> tuple[list, list, TreeSpec]:
+    """The results for a batch of this size, flattened, their batch dimensions, and how they are nested."""
+    with Batch(size, randomness) as level:
+        given = [v if dim is None else level.batched(v, dim) for v, dim in zip(values, dims, strict=True)]
+        result = func(*tree_unflatten(given, spec), **kwargs)
+        flat, outer = tree_flatten(result)
+        places = _places(result, outer, out_dims, func)
+        with level.off():
+            out = [_taken(level, v, place, _name(func)) for v, place in zip(flat, places, strict=True)]
+    return out, places, outer
 
-    def before_each() -> None:
-        if randomness == "same":
-            default_generators.go_to(state)
 
-    yield before_each
-    if randomness == "error" and not default_generators.standing_at(state):
-        default_generators.go_to(state)
-        raise RuntimeError(
-            "vmap: called random operation while in randomness error mode. Please either use the 'same' or 'different' "
-            "randomness flags on vmap or perform the randomness operation out of vmap"
+def _taken(level: Batch, value: Any, dim: int | None, name: str) -> Any:
+    """A result with its batch at `dim`, for use outside of the level."""
+    if not isinstance(value, Tensor):
+        if dim is None:
+            return value
+        raise ValueError(
+            f"vmap({name}, ...): `{name}` must only return Tensors, got type {type(value)}. Did you mean to set "
+            "out_dims= to None for output?"
         )
-
-
-def _absent(value: Tensor, dim: int) -> Tensor:
-    """A dummy sample for an empty batch."""
-    return value.new_zeros([n for i, n in enumerate(value.shape) if i != dim])
+    found, mapped = level.value_of(value)
+    if dim is None:
+        if mapped:
+            raise ValueError(f"vmap({name}, ...): `{name}` can not return a BatchedTensor when out_dim is None")
+        return found
+    if not mapped:
+        found = found.expand(level.size, *found.shape)
+    return found.movedim(0, dim) if dim else found
 
 
 # --- inputs ----------------------------------------------------------------------------------------------------------
@@ -173,39 +189,18 @@ def _check_out_dims(out_dims: Any, func: Callable) -> None:
     tree_map(check, out_dims)
 
 
-def _stacked(results: list, size: int, out_dims: Any, func: Callable) -> Any:
-    """Stacks the samples' results along `out_dims`."""
-    name = _name(func)
-    flat, specs = zip(*(tree_flatten(result) for result in results), strict=True)
-    single = isinstance(results[0], Tensor)
-    if single and isinstance(out_dims, tuple) and len(out_dims) == 1:
-        dims: list | None = list(out_dims)
-    else:
-        dims = _spread(out_dims, specs[0])
+def _places(result: Any, spec: TreeSpec, out_dims: Any, func: Callable) -> list:
+    """The batch dimension of each result."""
+    if isinstance(result, Tensor) and isinstance(out_dims, tuple) and len(out_dims) == 1:
+        return list(out_dims)
+    dims = _spread(out_dims, spec)
     if dims is None:
         raise ValueError(
-            f"vmap({name}, ..., out_dims={out_dims})(<inputs>): out_dims is not compatible with the structure of "
-            f"`outputs`. out_dims has structure {shown(tree_flatten(out_dims)[1])} but outputs has structure "
-            f"{shown(specs[0])}."
+            f"vmap({_name(func)}, ..., out_dims={out_dims})(<inputs>): out_dims is not compatible with the structure "
+            f"of `outputs`. out_dims has structure {shown(tree_flatten(out_dims)[1])} but outputs has structure "
+            f"{shown(spec)}."
         )
-    columns = zip(*flat, strict=True)
-    return tree_unflatten([_column(c, size, dim, name) for c, dim in zip(columns, dims, strict=True)], specs[0])
-
-
-def _column(values: tuple, size: int, dim: int | None, name: str) -> Any:
-    first = values[0]
-    if dim is None:
-        if isinstance(first, Tensor) and not all(value is first or torch.equal(value, first) for value in values):
-            raise ValueError(f"vmap({name}, ...): `{name}` can not return a BatchedTensor when out_dim is None")
-        return first
-    for value in values:
-        if not isinstance(value, Tensor):
-            raise ValueError(
-                f"vmap({name}, ...): `{name}` must only return Tensors, got type {type(value)}. Did you mean to set "
-                "out_dims= to None for output?"
-            )
-    stacked = torch.stack(values, dim)
-    return stacked if size else stacked.narrow(dim, 0, 0)
+    return dims
 
 
 def _name(func: Any) -> str:

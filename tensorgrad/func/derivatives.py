@@ -15,24 +15,47 @@ from typing import Any
 
 import tensorgrad as torch
 from tensorgrad.autograd.views import edge_of
+from tensorgrad.dispatch.batched import BatchedArray, basis, innermost_level, over_batch
 from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.func.batching import shown
 from tensorgrad.tensor import Tensor, share
 from tensorgrad.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 ArgNums = int | tuple[int, ...]
+NONE: Any = "no cotangent"
 _next_run = itertools.count().__next__
 _GRAD, _VJP = "grad_and_value(f)(*args)", "vjp(f, *primals)"
 
 
-def _without_graph(value: Tensor, of_tangents: Callable[[Tensor], Tensor] | None = None) -> Tensor:
-    """The same values outside the graph; unlike those of `detach()` with their tangents, or `of_tangents(tangent)`."""
-    if not LOCAL.transforms or of_tangents is None:
+def _point(value: Tensor) -> Tensor:
+    """The same values, with their tangents, outside the graph: to be a leaf of a graph within the transforms."""
+    level = innermost_level() if LOCAL.transforms else None
+    if level is None:
         return share(value._array, value._storage)
-    made = value.detach()
-    for transform in LOCAL.transforms:
-        transform.hand_over(value, made, of_tangents)
+    made = level.hidden(value)
+    _hand_over(value, made, lambda tangent: tangent)
     return made
+
+
+def _without_graph(value: Tensor, of_tangents: Callable[[Tensor], Tensor]) -> Tensor:
+    """The same values outside the graph, also further out; with `of_tangents(tangent)` of their tangents."""
+    if not LOCAL.transforms:
+        return share(value._array, value._storage)
+    array = value._array
+    if array.__class__ is BatchedArray:
+        with array.level.off():
+            made = _without_graph(array.value, of_tangents)
+        made = share(array.with_value(made), None)
+    else:
+        made = value.detach()
+    _hand_over(value, made, of_tangents)
+    return made
+
+
+def _hand_over(value: Tensor, made: Tensor, of_tangents: Callable[[Tensor], Tensor]) -> None:
+    if made._array is not value._array:
+        for transform in LOCAL.transforms:
+            transform.hand_over(value, made, of_tangents)
 
 
 class _Run:
@@ -67,7 +90,7 @@ class _Run:
     def _new(self, value: Any) -> Tensor:
         if not isinstance(value, Tensor):
             raise ValueError(f"Thing passed to transform API must be Tensor, got {type(value)}")
-        return value.view_as(value) if self.tracked and value.requires_grad else self._leaf(_without_graph(value))
+        return value.view_as(value) if self.tracked and value.requires_grad else self._leaf(_point(value))
 
     def _leaf(self, value: Tensor) -> Tensor:
         """Creates a leaf that belongs to this run only."""
@@ -101,16 +124,18 @@ class _Run:
         """Returns nested results for use outside: detached unless their graph leads outside this run."""
 
         def one(value: Any) -> Tensor:
-            if not isinstance(value, Tensor):
-                raise RuntimeError(f"Expected tensors, got unsupported type {type(value)}")
+            require_tensors(value)
             lone = value.requires_grad and not self._leads_out([value])
             return _without_graph(value, one) if lone or id(value) in self.own else value
 
         return tree_map(one, values)
 
     def pulled(self, cotangents: Sequence[Tensor | None], create_graph: bool, retain_graph: bool | None = None) -> list:
-        """Computes Jᵀ·cotangents, one for each point; zeros for a point that no output depends on."""
-        pairs = [(o, c) for o, c in zip(self.outputs, cotangents, strict=True) if o.requires_grad]
+        """Computes Jᵀ·cotangents, one for each point; zeros for a point that no output depends on.
+
+        None is the cotangent 1 of a scalar; an output without a cotangent has `NONE`.
+        """
+        pairs = [(o, c) for o, c in zip(self.outputs, cotangents, strict=True) if o.requires_grad and c is not NONE]
         found: Sequence = [None] * len(self.points)
         if pairs:
             outputs, gradients = zip(*pairs, strict=True)
@@ -123,6 +148,13 @@ def output_and_aux(who: str, result: Any) -> tuple[Any, Any]:
     if not (isinstance(result, tuple) and len(result) == 2):
         raise RuntimeError(f"{who}: output of function f should be a tuple: (output, aux) if has_aux is True")
     return result
+
+
+def require_tensors(values: Any) -> None:
+    """Raises: RuntimeError unless nested values consist of tensors."""
+    for value in tree_leaves(values):
+        if not isinstance(value, Tensor):
+            raise RuntimeError(f"Expected tensors, got unsupported type {type(value)}")
 
 
 def check_outputs(who: str, outputs: Sequence[Any]) -> None:
@@ -290,12 +322,6 @@ def _vjp(func: Callable, args: tuple, argnums: ArgNums | None, has_aux: bool) ->
 # --- Jacobians -------------------------------------------------------------------------------------------------------
 
 
-def basis(tensor: Tensor) -> Tensor:
-    """The standard basis of the space of `tensor`, stacked."""
-    ones = torch.eye(tensor.numel(), dtype=tensor.dtype, device=tensor.device)
-    return ones.reshape(tensor.numel(), *tensor.shape)
-
-
 def require_real(who: str, values: Any, what: str) -> None:
     for i, value in enumerate(tree_leaves(values)):
         if isinstance(value, Tensor) and value.is_complex():
@@ -316,7 +342,7 @@ def jacrev(func: Callable, argnums: ArgNums = 0, *, has_aux: bool = False, chunk
     Args:
         func: Maps tensors to tensors, both possibly nested; with `has_aux` it returns (tensors, aux).
         argnums: The positional argument(s) to differentiate by.
-        chunk_size: Ignored: rows are computed one by one.
+        chunk_size: How many rows are computed at once; all of them if it is None.
 
     Returns:
         A function whose result is nested like `func`'s, and within that like the arguments: tensors of shape
@@ -337,19 +363,29 @@ def jacrev(func: Callable, argnums: ArgNums = 0, *, has_aux: bool = False, chunk
         require_real("jacrev", run.outputs, "outputs")
         blocks = []
         for i, output in enumerate(run.outputs):
-            rows = []
-            for vector in basis(output):
-                vectors = [torch.zeros_like(o) for o in run.outputs]
-                vectors[i] = vector
-                rows.append(run.pulled(vectors, run.keep, retain_graph=True))
-            columns = zip(*rows, strict=True) if rows else [()] * len(run.points)
-            blocks.append([_joined(c, output, p) for c, p in zip(columns, run.points, strict=True)])
+
+            def rows(vectors: list[Tensor], i: int = i) -> list[Tensor]:
+                cotangents = [vectors[0] if k == i else NONE for k in range(len(run.outputs))]
+                return run.pulled(cotangents, run.keep, retain_graph=True)
+
+            blocks.append(
+                [
+                    found.reshape(*output.shape, *point.shape)
+                    for found, point in zip(in_chunks(rows, basis(output), chunk_size), run.points, strict=True)
+                ]
+            )
         found = run.out(nested(blocks, run.points_spec, run.outputs_spec))
         return (found, run.out(run.aux)) if has_aux else found
 
     return jacobian
 
 
-def _joined(rows: Sequence[Tensor], output: Tensor, point: Tensor) -> Tensor:
-    shape = (*output.shape, *point.shape)
-    return torch.stack(tuple(rows)).reshape(shape) if rows else point.new_zeros(shape)
+def in_chunks(function: Callable, vectors: Tensor, chunk_size: int | None) -> list[Tensor]:
+    """`over_batch`, for so many of the vectors at once; a single one needs no batch."""
+    if len(vectors) and 1 in (chunk_size, len(vectors)):
+        parts = [[x.unsqueeze(0) for x in function([v])] for v in vectors]
+    else:
+        size = chunk_size or max(len(vectors), 1)
+        starts = range(0, max(len(vectors), 1), size)
+        parts = [over_batch(function, [vectors[start : start + size]], "same") for start in starts]
+    return parts[0] if len(parts) == 1 else [torch.cat(column) for column in zip(*parts, strict=True)]

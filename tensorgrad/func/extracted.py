@@ -31,9 +31,17 @@ class _Stateless(Module):
         self.stateless_model = copy.deepcopy(model).to("meta")
         self.param_names = tuple(name for name, _ in model.named_parameters())
         self.buffer_names = tuple(name for name, _ in model.named_buffers())
+        names: dict[int, list[str]] = {}  # id of a tensor -> its names; the copy on meta has a tensor for each
+        for named in (model.named_parameters(remove_duplicate=False), model.named_buffers(remove_duplicate=False)):
+            for name, tensor in named:
+                names.setdefault(id(tensor), []).append(name)
+        self.names_of = {first: (first, *others) for first, *others in names.values()}
 
     def _call(self, tensors: dict[str, Tensor], args: tuple, kwargs: dict[str, Any]) -> Any:
-        return functional_call(self.stateless_model, tensors, args, kwargs)
+        tied = {name: tensor for first, tensor in tensors.items() for name in self.names_of[first]}
+        result = functional_call(self.stateless_model, tied, args, kwargs)
+        tensors.update((name, tied[name]) for name in tensors)
+        return result
 
 
 class FunctionalModule(_Stateless):

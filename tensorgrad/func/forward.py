@@ -7,16 +7,16 @@ The function runs on a level of its own, on which each op also computes how its 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-import tensorgrad as torch
+from tensorgrad.dispatch.batched import basis, over_batch
 from tensorgrad.dispatch.forward import Level, check_shape
 from tensorgrad.dispatch.linearized import Linearized
-from tensorgrad.func.batching import random_numbers, shown
+from tensorgrad.func.batching import shown
 from tensorgrad.func.derivatives import (
     ArgNums,
-    basis,
     check_outputs,
     jacrev,
     nested,
@@ -24,7 +24,9 @@ from tensorgrad.func.derivatives import (
     picked,
     replaced,
     require_real,
+    require_tensors,
 )
+from tensorgrad.random import default_generators
 from tensorgrad.tensor import Tensor
 from tensorgrad.utils._pytree import tree_flatten, tree_unflatten
 
@@ -73,6 +75,7 @@ def jvp(func: Callable, primals: Any, tangents: Any, *, strict: bool = False, ha
         value, aux = func(*tree_unflatten(duals, spec)), None
         if has_aux:
             value, aux = output_and_aux(_JVP, value)
+            require_tensors(aux)
         outputs, outputs_spec = tree_flatten(value)
         check_outputs(_JVP, outputs)
         found = [level.tangent_of(output) for output in outputs]
@@ -133,10 +136,23 @@ def _linearized(func: Callable, points: list, spec: Any, arguments: Callable, ha
     return Linearized(lambda given: func(*arguments(tree_unflatten(given, spec))), points, outputs)
 
 
-def jacfwd(func: Callable, argnums: ArgNums = 0, has_aux: bool = False, *, randomness: str = "error") -> Callable:
-    """Like `jacrev`, but computed by columns: one product J·v for each element of the inputs.
+@contextmanager
+def _random_numbers(randomness: str) -> Iterator[None]:
+    """Raises: RuntimeError if random numbers were drawn that are not allowed."""
+    state = default_generators.places()
+    yield
+    if randomness == "error" and not default_generators.standing_at(state):
+        default_generators.go_to(state)
+        raise RuntimeError(
+            "vmap: called random operation while in randomness error mode. Please either use the 'same' or 'different' "
+            "randomness flags on vmap or perform the randomness operation out of vmap"
+        )
 
-    `func` runs once, so `randomness` only determines whether it may draw random values at all.
+
+def jacfwd(func: Callable, argnums: ArgNums = 0, has_aux: bool = False, *, randomness: str = "error") -> Callable:
+    """Like `jacrev`, but computed by columns: one product J·v for each element of the inputs, by `vmap`.
+
+    `func` itself runs once, unless it writes in place or calls a custom function; `randomness` is that of `vmap`.
 
     >>> import tensorgrad as torch
     >>> torch.func.jacfwd(torch.sin)(torch.zeros(2))
@@ -148,18 +164,22 @@ def jacfwd(func: Callable, argnums: ArgNums = 0, has_aux: bool = False, *, rando
     def jacobian(*args: Any) -> Any:
         require_real("jacfwd", args, "inputs")
         points, points_spec = tree_flatten(picked(args, argnums))
-        with random_numbers(randomness):
+        with _random_numbers(randomness):
             derivative = _linearized(func, points, points_spec, lambda own: replaced(args, argnums, own), has_aux)
         value, aux = derivative.result if has_aux else (derivative.result, None)
+        if has_aux:
+            require_tensors(aux)
         outputs, outputs_spec = tree_flatten(value)
         require_real("jacfwd", outputs, "outputs")
         blocks: list[list[Tensor]] = [[] for _ in outputs]
         for j, point in enumerate(points):
-            columns = [derivative([v if k == j else None for k in range(len(points))]) for v in basis(point)]
-            for i, output in enumerate(outputs):
-                shape = (*output.shape, *point.shape)
-                column = [column[i] for column in columns]
-                blocks[i].append(torch.stack(column, -1).reshape(shape) if column else output.new_zeros(shape))
+
+            def columns(vectors: list[Tensor], j: int = j) -> list[Tensor]:
+                return derivative([vectors[0] if k == j else None for k in range(len(points))])
+
+            products = over_batch(columns, [basis(point)], randomness)
+            for block, output, found in zip(blocks, outputs, products, strict=True):
+                block.append(found.movedim(0, -1).reshape(*output.shape, *point.shape))
         found = nested(blocks, points_spec, outputs_spec)
         return (found, aux) if has_aux else found
 

@@ -76,6 +76,7 @@ def _unchanged(obj: Any = None, *args: Any, **options: Any) -> Any:
 
 
 ignore = unused = export = script_method = script_if_tracing = freeze = optimize_for_inference = _unchanged
+_overload = _overload_method = _script_if_tracing = interface = _unchanged
 
 
 def is_scripting() -> bool:

@@ -4,6 +4,8 @@ As in PyTorch, `_parameters`, `_buffers` and `_modules` hold the members. Readin
 `__getattr__`, as PyTorch does, costs 100-350 ns. So each of the three is a `Members`, a dictionary that mirrors its
 entries as ordinary attributes of the module, which are read in 5-25 ns. Code that writes to the tables directly
 (`module._parameters["w"] = p`, `del module._modules["head"]`) therefore changes the attribute too.
+
+A class with a `__getattr__` of its own expects to be asked for members: the tables of its modules mirror nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ class Members(dict):
     """One of a module's tables; its entries can also be read as attributes of the module."""
 
     __slots__ = ("__weakref__", "owner")
+    reader: Any = None  # `Module.__getattr__`
 
     def __init__(self, owner: Any = None, members: Any = ()):
         # Weak, so that a model is freed with its last reference and does not wait for the garbage collector.
@@ -26,7 +29,7 @@ class Members(dict):
         dict.__setitem__(self, name, value)
         owner = self.owner and self.owner()
         # A class attribute (a method, a property) hides a member of the same name, as it does in PyTorch.
-        if owner is not None and not hasattr(type(owner), name):
+        if owner is not None and type(owner).__getattr__ is Members.reader and not hasattr(type(owner), name):  # type: ignore[union-attr]
             object.__setattr__(owner, name, value)
 
     def __delitem__(self, name: str) -> None:

@@ -209,6 +209,10 @@ class Module(Hooked, Stateful, Convertible):
             self._set_buffer(name, value)
         elif name in _TABLES:
             self._replace_table(name, value)
+        elif name == "__class__":
+            object.__setattr__(self, name, value)
+            for table in _TABLES:  # another class may read, or hide, other members
+                self._replace_table(table, own[table])
         else:
             object.__setattr__(self, name, value)
 
@@ -494,6 +498,9 @@ class Module(Hooked, Stateful, Convertible):
             return f"{self._get_name()}({extra})"
         lines += [f"({name}): {indented(repr(module))}" for name, module in self._modules.items()]
         return f"{self._get_name()}(" + "".join(f"\n  {line}" for line in lines) + ("\n)" if lines else ")")
+
+
+Members.reader = Module.__getattr__
 
 
 def indented(text: str) -> str:

@@ -2,21 +2,22 @@
 
 FAMILIES = (
     "create", "pointwise", "limits", "compare", "complex", "pick", "scan", "reduce", "sort", "shape", "restride",
-    "split", "index", "scatter", "segment", "join", "rearrange", "copy", "numeric", "properties", "external_memory",
+    "split", "index", "scatter", "join", "rearrange", "copy", "numeric", "properties",
     *("special." + name for name in ("special", "bessel", "orthogonal")),
     *("linalg." + name for name in (
-        "matmul", "einsum", "linalg", "cholesky", "matrix_functions", "decompose", "matrix_norm", "lu", "ldl",
+        "matmul", "einsum", "linalg", "cholesky", "matrix_functions", "decompose", "matrix_norm", "norms", "lu", "ldl",
         "householder", "lowrank", "lobpcg",
     )),
     *("nn." + name for name in (
         "activation", "embedding", "bag", "embedding_bag", "conv", "pool", "norm", "softmax", "loss", "margin", "ctc",
-        "loss_functions", "attention", "dropout", "interpolate", "grid", "fractional", "weight_norm", "rnn",
+        "loss_functions", "segment", "attention", "dropout", "interpolate", "grid", "fractional", "weight_norm", "rnn",
     )),
     *("random." + name for name in ("states", "sample", "in_place", "gamma_sample", "gumbel")),
     *("signal." + name for name in ("fft", "spectrogram", "windows")),
     *("sparse." + name for name in (
         "parts", "composed", "convert", "matmul", "reduce", "resize", "invariants", "construct",
     )),
-    *("pytorch." + name for name in ("removed", "native", "storage_values", "absent", "callables", "view_copy")),
-    "examples",
+    *("pytorch." + name for name in (
+        "removed", "native", "storage_values", "external_memory", "absent", "callables", "view_copy", "examples",
+    )),
 )  # fmt: skip

@@ -43,8 +43,15 @@ def _copied_on_meta(x, memory_format):
     return x.astype(x.dtype, "K" if memory_format is None and 0 not in x.strides else "C")
 
 
+def _clone_of_batch(input, memory_format):
+    if memory_format != "channels_last":
+        return _clone(input, memory_format)
+    last = input.ndim - 1  # (batch, N, C, ...): the channels are innermost
+    return _clone(input.permute(0, 1, *range(3, last + 1), 2), "contiguous").permute(0, 1, last, *range(2, last))
+
+
 _clone = op("clone_copy(input, memory_format: str)", _copied, linear="input", input=lambda g: g,
-            backward_name="CloneBackward0",
+            batch=_clone_of_batch, backward_name="CloneBackward0",
             shape=_copied_on_meta, where=())  # fmt: skip
 
 
@@ -295,7 +302,15 @@ def _broadcast_copy(xp, x, src):
     return out
 
 
-_copy = op("copy(input, src)", _broadcast_copy, linear="src", backward_name="CopyBackwards",
+def _copy_in_batch(input, src, size, mapped):
+    if "input" not in mapped:
+        input = input.expand(size, *input.shape)
+    for _ in range(input.ndim - src.ndim if "src" in mapped else 0):
+        src = src.unsqueeze(1)
+    return _copy(input, src)
+
+
+_copy = op("copy(input, src)", _broadcast_copy, linear="src", batch=_copy_in_batch, backward_name="CopyBackwards",
            input=lambda g: g.new_zeros(g._array.shape), src=lambda g: g,
            shape=lambda x, src: (x.shape, x.dtype), where=())  # fmt: skip
 
@@ -317,7 +332,9 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
         src = tensor(src)
     if not isinstance(src, Tensor):
         raise TypeError(f"copy_(): argument 'other' (position 1) must be Tensor, not {src.__class__.__name__}")
-    if src._array.__class__ is not self._array.__class__ or (self._storage.several and src.device != self.device):
+    if (src._array.__class__ is not self._array.__class__ and _elsewhere(src, self)) or (
+        self._storage.several and src.device != self.device
+    ):
         if non_blocking and _queue_copy(self, src):
             return self
         src = _transfer(src, self.device, non_blocking and not self.is_cpu)  # the host reads it immediately
@@ -334,6 +351,12 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     with np.errstate(all="ignore"):
         self._storage.write(self._array, array)
     return self
+
+
+def _elsewhere(src: Tensor, target: Tensor) -> bool:
+    """Whether tensors whose arrays differ in class differ in device or layout, not only in that one has a batch."""
+    layouts = STORAGES[src._array.__class__].layout, STORAGES[target._array.__class__].layout
+    return src.device != target.device or layouts[0] is not layouts[1]
 
 
 def _begun(source: Storage, array, target) -> bool:
@@ -364,7 +387,12 @@ def check_broadcast(shape: tuple, target: tuple) -> None:
             raise RuntimeError(f"output with shape {list(target)} doesn't match the broadcast shape {list(shape)}")
 
 
+def _fill_in_batch(input, value, size, mapped):
+    return _copy_in_batch(input, value, size, {*mapped, "src"}) if "value" in mapped else _fill(input, value)
+
+
 _fill = op("fill(input, value)", lambda xp, x, value: xp.full_like(x, value.astype(x.dtype)), linear="value",
+           batch=lambda input, value, size, mapped: _fill_in_batch(input, value, size, mapped),
            input=lambda g: g.new_zeros(g._array.shape), value=lambda g: g.sum(),
            shape=lambda x, value: (x.shape, x.dtype), where=())  # fmt: skip
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tensorgrad import devices, dtypes, layouts
+from tensorgrad.dispatch.batched import whole
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dispatch.promotion import plain_number
@@ -708,7 +709,7 @@ def _like(name: str, function, fills: bool):
                 made._requires_grad = bool(requires_grad)
         if input.__class__ not in PLAIN and hasattr(input, "_like_this"):  # a class that has its own layout of memory
             return input._like_this(made)
-        return made
+        return made if array.__class__ is np.ndarray else STORAGES[array.__class__].for_each_sample(array, made)
 
     like.__name__ = like.__qualname__ = name
     like.__doc__ = (
@@ -730,9 +731,11 @@ def _new(name: str, function, example: str, printed: str):
         if own is not layouts.strided and function in (zeros, empty):
             shape = resolve_shape(given_size(name, args, {}))
             return without_elements(name, shape, own, dtype or self.dtype, device, requires_grad)
-        return function(
+        made = function(
             *args, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad, **kw
         )
+        array = self._array
+        return made if array.__class__ is np.ndarray else STORAGES[array.__class__].for_each_sample(array, made)
 
     new.__name__ = new.__qualname__ = name
     new.__doc__ = f"""`torch.{function.__name__}` with this tensor's dtype and device unless others are given.
@@ -833,6 +836,8 @@ def linspace(start, end, steps, *, out=None, dtype=None, layout=None, device=Non
     >>> torch.linspace(0, 1, 5)
     tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
     """
+    if any(isinstance(v, Tensor) and whole(v) is not v for v in (start, end)):
+        return _between_tensors(start, end, steps, dtype)
     start, end, steps, device = _ends("linspace", start, end, steps, device)
     if out is not None:
         dtype = _dtype_of(out, dtype)
@@ -841,6 +846,23 @@ def linspace(start, end, steps, *, out=None, dtype=None, layout=None, device=Non
     if dtype.category < dtypes.FLOATING:
         array = np.trunc(array)
     return _out("linspace", out, finish(array.astype(dtype.numpy), requires_grad, device), fills=True)
+
+
+def _between_tensors(start, end, steps: int, dtype: dtypes.dtype | None) -> Tensor:
+    """Evenly spaced values between other numbers for each sample of a batch (vmap)."""
+    dtype = dtype or (dtypes.DEFAULT.floating if not _is_complex(start, end) else dtypes.DEFAULT.complex)
+    start, end = (v if isinstance(v, Tensor) else tensor(v) for v in (start, end))
+    if dtype.category < dtypes.FLOATING:
+        start, end = start.trunc(), end.trunc()
+    wide = dtypes.complex128 if dtype.category == dtypes.COMPLEX else dtypes.float64
+    i = arange(steps, dtype=dtypes.float64, device=start.device)
+    start, end = start.to(wide).unsqueeze(-1), end.to(wide).unsqueeze(-1)
+    step = (end - start) / max(steps - 1, 1)
+    return (start + step * i).where(i < max(steps // 2, 1), end - step * (steps - 1 - i)).to(dtype)
+
+
+def _is_complex(*ends) -> bool:
+    return any(v.is_complex() if isinstance(v, Tensor) else isinstance(v, complex) for v in ends)
 
 
 def _dtype_of_ends(name: str, start, end, dtype: dtypes.dtype | None) -> dtypes.dtype:
@@ -907,6 +929,8 @@ def logspace(start, end, steps, base=10.0, *, out=None, dtype=None, device=None,
     >>> torch.logspace(0, 3, 4)
     tensor([   1.,   10.,  100., 1000.])
     """
+    if any(isinstance(v, Tensor) and whole(v) is not v for v in (start, end)):
+        return base ** _between_tensors(start, end, steps, dtype)
     start, end, steps, device = _ends("logspace", start, end, steps, device)
     dtype = _dtype_of_ends("logspace", start, end, dtype if out is None else _dtype_of(out, dtype))
     whole = dtype.category < dtypes.FLOATING

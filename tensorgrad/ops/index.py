@@ -14,6 +14,7 @@ import numpy as np
 from tensorgrad import dtypes
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.dispatch import inplace
+from tensorgrad.dispatch.batched import BatchedArray, whole
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dispatch.switches import SLOW
@@ -21,7 +22,8 @@ from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import check_number, warn
 from tensorgrad.kernels.array import advanced as kernels
 from tensorgrad.kernels.array.shape import at, raise_index_error
-from tensorgrad.ops.create import tensor, wrapped
+from tensorgrad.layouts import inverse
+from tensorgrad.ops.create import arange, tensor, wrapped
 from tensorgrad.ops.shape import Tensor, alias_of, expand, new_axes_at, select_at, slice_at, unsqueeze_view
 from tensorgrad.tensor import PLAIN, wrap
 
@@ -34,20 +36,97 @@ def _index_shape(x, indices, pattern):
     return kernels.shape_of(x.shape, indices, pattern), x.dtype
 
 
+class _Placed:
+    """How index tensors, some of which may have a batch, index a value: the tensors, their pattern, and in what order
+    the dimensions of the result are, compared with those of the batch followed by one sample's result."""
+
+    def __init__(self, indices, pattern, size: int, mapped: list, rank: int, whole: bool):
+        tensors: list[Tensor] = []
+        places: list[int | None] = []
+        batched: list[bool] = []
+        for k in pattern:
+            if k is None:
+                places.append(None)
+                continue
+            parts = [indices[k]]
+            if indices[k].dtype is dtypes.bool:
+                if mapped[k]:
+                    raise RuntimeError(
+                        "vmap: We do not support batching operators that can support dynamic shape. Attempting to "
+                        "batch over indexing with a boolean mask."
+                    )
+                parts = indices[k].nonzero(as_tuple=True)
+            places += range(len(tensors), len(tensors) + len(parts))
+            tensors += parts
+            batched += [mapped[k]] * len(parts)
+        ranks = [t.ndim - b for t, b in zip(tensors, batched, strict=True)]
+        self.rank = max(ranks)
+        at = [d for d, k in enumerate(places) if k is not None]
+        together = at[-1] - at[0] == len(at) - 1
+        first = at[0] if together else 0  # where one sample's result has the dimensions of the indices
+        kept = rank - len(at)  # the other dimensions
+        if any(batched):
+            tensors = [
+                t.reshape(size, *(1,) * (self.rank - r), *t.shape[1:]) if b else t
+                for t, b, r in zip(tensors, batched, ranks, strict=True)
+            ]
+            if whole:
+                places = [len(tensors), *places]
+                tensors.append(arange(size, device=tensors[0].device).reshape(size, *(1,) * self.rank))
+                first_now = 0
+            else:
+                first_now = first
+            inside = [*range(1 + first, 1 + first + self.rank)]  # the dimensions of the indices in (batch, result)
+            others = [d for d in range(1, 1 + self.rank + kept) if d not in inside]
+            self.order = [*others[:first_now], 0, *inside, *others[first_now:]]
+        else:
+            places = [None, *places]
+            now = [0, *range(1, 1 + self.rank + kept)]
+            self.order = now if together else [*range(1, 1 + self.rank), 0, *range(1 + self.rank, 1 + self.rank + kept)]
+        self.tensors, self.pattern = tensors, tuple(places)
+
+    def back(self, result):
+        """A result with the batch first."""
+        return result.permute(inverse(self.order))
+
+
+def _index_in_batch(input, indices, pattern, size, mapped, mapped_indices):
+    whole = "input" in mapped
+    placed = _Placed(indices, pattern, size, mapped_indices, input.ndim - whole, whole)
+    return placed.back(_index(input, placed.tensors, placed.pattern))
+
+
+def _put_in_batch(input, indices, values, pattern, accumulate, size, mapped, mapped_indices):
+    input = input if "input" in mapped else input.expand(size, *input.shape)
+    placed = _Placed(indices, pattern, size, mapped_indices, input.ndim - 1, True)
+    rank = len(placed.order) - 1
+    for _ in range(rank + 1 - values.ndim if "values" in mapped else 0):
+        values = values.unsqueeze(1)
+    for _ in range(rank + 1 - values.ndim):
+        values = values.unsqueeze(0)
+    return _index_put(input, placed.tensors, values.permute(placed.order), placed.pattern, accumulate)
+
+
+def _put_back_in_batch(g, indices, pattern, shape, size, mapped, mapped_indices):
+    zeros, named = g.new_zeros((size, *shape)), {"input", "values"} if "g" in mapped else {"input"}
+    return _put_in_batch(zeros, indices, g, pattern, True, size, named, mapped_indices)
+
+
 _index = op("index(input, indices: tensors, pattern: any)", "advanced.index", linear="input", where=(),
+            batch=_index_in_batch,
             shape=_index_shape,
             input=lambda g, input_shape, indices, pattern: _index_grad(g, indices, pattern, input_shape))  # fmt: skip
 _index_grad = op("index_grad(g, indices: tensors, pattern: any, shape: any)", "advanced.index_grad", linear="g",
-                 where=(),
+                 where=(), batch=_put_back_in_batch,
                  g=lambda g, indices, pattern: _index(g, indices, pattern),
                  shape=lambda g, indices, pattern, shape: (shape, g.dtype))  # fmt: skip
 _index_put = op("index_put(input, indices: tensors, values, pattern: any, accumulate: bool)", "advanced.index_put",
-                linear="input + values",
+                linear="input + values", batch=_put_in_batch,
                 input=lambda g, indices, pattern, accumulate:
                 g if accumulate else _index_put(g, indices, g.new_zeros(()), pattern, False),
                 values=lambda g, indices, pattern: _index(g, indices, pattern),
                 shape=lambda x, *rest: (x.shape, x.dtype), where=())  # fmt: skip
-_nonzero = op("nonzero(input)", "advanced.nonzero", where=())
+_nonzero = op("nonzero(input)", "advanced.nonzero", where=(), batch="no batch")
 
 # --- translating the index -----------------------------------------------------------------------------------------
 
@@ -177,6 +256,8 @@ def _no_bytes(mask: Tensor) -> Tensor:
 
 def _index_tensor(item: Tensor):
     """Converts an index tensor: to an int or bool if it is 0-dimensional, else returns it as indices or a mask."""
+    if item._array.__class__ is BatchedArray and not item.ndim and item._array.dtype.kind in "iu":
+        return item.to(dtypes.int64)  # another number for each sample
     if item._array.dtype is _INT64:
         return item if item.ndim else item.item()
     name = item._array.dtype.name
@@ -480,6 +561,22 @@ def index_put_(self: Tensor, indices, values: Tensor, accumulate: bool = False) 
 # --- nonzero elements ------------------------------------------------------------------------------------------------
 
 
+def _first_nonzero(input: Tensor, size: int, fill_value: int) -> Tensor:
+    """The coordinates of the first nonzero elements of each sample of a batch (vmap)."""
+    shape, flat = input._array.shape, input.reshape(-1) != 0
+    places = (~flat).to(dtypes.int64).argsort(stable=True)[:size]
+    found = arange(len(places), device=input.device) < flat.sum()
+    columns: list[Tensor] = []
+    rest = places
+    for n in reversed(shape):
+        columns.insert(0, (rest % max(n, 1)).where(found, fill_value))
+        rest = rest // max(n, 1)
+    rows = input.new_full((size, len(shape)), fill_value, dtype=dtypes.int64)
+    for d, column in enumerate(columns):
+        rows[: len(places), d] = column
+    return rows
+
+
 @composite()
 def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out=None) -> Tensor:
     """Returns the indices of nonzero elements as exactly `size` rows, truncated or padded with `fill_value`.
@@ -502,6 +599,8 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out=None) 
         )
     if input.is_meta:
         rows = input.new_empty((size, input.ndim), dtype=dtypes.int64)
+    elif whole(input) is not input:
+        rows = _first_nonzero(input, size, fill_value)
     else:
         found = _nonzero(input)[:size]
         rows = found.new_full((size, input.ndim), fill_value)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 
 from tensorgrad import dtypes
-from tensorgrad.autograd import gradients
 from tensorgrad.dispatch.kinds import alias, composite, op
 from tensorgrad.errors import wrap_dim
 from tensorgrad.storage.stubs import STORAGES
@@ -88,7 +87,8 @@ def _parts(g, tensors_shape, dim):
     ]
 
 
-_cat = op("cat(tensors: tensors, dim: int = 0)", "join.cat", linear="tensors", prepare=_prepare_cat, shape=_cat_shape,
+_cat = op("cat(tensors: tensors, dim: int = 0)", "join.cat", batch="leading", linear="tensors", prepare=_prepare_cat,
+          shape=_cat_shape,
           tensors=lambda g, tensors_shape, dim: _parts(g, tensors_shape, dim), where=())  # fmt: skip
 
 
@@ -140,7 +140,8 @@ def _stack_shape(arrays, dim):
     return (*shape[:dim], len(arrays), *shape[dim:]), arrays[0].dtype
 
 
-_stack = op("stack(tensors: tensors, dim: int = 0)", "join.stack", linear="tensors", prepare=_prepare_stack,
+_stack = op("stack(tensors: tensors, dim: int = 0)", "join.stack", batch="leading", linear="tensors",
+            prepare=_prepare_stack,
             shape=_stack_shape,
             tensors=lambda g, dim: g.unbind(dim), where=())  # fmt: skip
 
@@ -158,9 +159,6 @@ def stack(tensors, dim: int = 0, *, out=None) -> Tensor:
             [2, 4]])
     """
     return _stack(_listed(tensors), dim, out=out)
-
-
-gradients.STACK = stack
 
 
 # --- by direction ----------------------------------------------------------------------------------------------------

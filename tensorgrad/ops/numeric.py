@@ -6,6 +6,7 @@ import warnings
 from operator import index as as_int
 
 from tensorgrad import dtypes
+from tensorgrad.dispatch.batched import whole
 from tensorgrad.dispatch.kinds import composite, op, reduction
 from tensorgrad.dispatch.no_derivative import no_derivative
 from tensorgrad.dispatch.out import store_out
@@ -15,7 +16,7 @@ from tensorgrad.ops.complex import complex_
 from tensorgrad.ops.create import linspace
 from tensorgrad.ops.join import cat
 from tensorgrad.ops.pointwise import short_name
-from tensorgrad.ops.reduce import nuclear_norm_of, vector_norm
+from tensorgrad.ops.reduce import vector_norm
 from tensorgrad.return_types import return_type
 from tensorgrad.tensor import Tensor
 
@@ -252,7 +253,7 @@ def _check_weights(name: str, weights: Tensor, observations: int, kind: str, fit
             f"cov(): expected {name} to have the same numel as there are observations in the input but got "
             f"{weights.numel()} != {observations}"
         )
-    if not weights.is_meta and bool((weights < 0).any()):
+    if not weights.is_meta and bool((whole(weights) < 0).any()):
         raise RuntimeError(f"cov(): {name} cannot be negative")
 
 
@@ -299,15 +300,15 @@ def cov(
             _warn_of_freedom()
         return (product / freedom).squeeze()
     total = weights.sum()
-    if not total.is_meta and float(total) == 0:
+    if not total.is_meta and bool((whole(total) == 0).any()):
         raise RuntimeError("cov(): weights sum to zero, can't be normalized")
     x = x - (x * weights).sum(1, True) / total
     product = x @ (x * weights).mH
     spread = correction if aweights is None else correction * (weights * aweights).sum() / total
     norm = total - spread
-    if not norm.is_meta and float(norm) <= 0:
+    if isinstance(norm, Tensor) and not norm.is_meta and bool((whole(norm) <= 0).any()):
         _warn_of_freedom()
-        norm = norm * 0
+        norm = norm.masked_fill(norm <= 0, 0)
     return (product / norm).squeeze()
 
 
@@ -503,82 +504,6 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out=None) -> Te
     scale = (maxnorm / (norm + 1e-7)).masked_fill(~(norm > maxnorm), 1.0)  # also for NaN
     result = input * scale.to(input.dtype)
     return store_out("renorm", out, result)
-
-
-@composite("function")
-def frobenius_norm(input: Tensor, dim, keepdim: bool = False, *, out=None) -> Tensor:
-    """Computes √(Σ |x|²) over one or two dimensions `dim` (an empty list: over all).
-
-    Raises:
-        RuntimeError: If the dtype is integral, or there are more than two dimensions in `dim`.
-
-    >>> import tensorgrad as torch
-    >>> torch.frobenius_norm(torch.tensor([[3.0, 4.0]]), dim=(0, 1))
-    tensor(5.)
-    """
-    dims = (dim,) if isinstance(dim, int) else tuple(dim)
-    if len(dims) > 2:
-        raise RuntimeError(f"Expected at most 2 dimensions, but got {len(dims)} dimensions instead.")
-    _check_norm_dtype(input)
-    return vector_norm(input, 2, dims, keepdim, out=out)
-
-
-def _check_norm_dtype(input: Tensor) -> None:
-    if input.dtype.category < dtypes.FLOATING:
-        raise RuntimeError(
-            f"norm(): input dtype should be either floating point or complex. Got {scalar_type(input)} instead."
-        )
-
-
-@composite("function")
-def nuclear_norm(input: Tensor, dim=None, keepdim: bool = False, *, out=None) -> Tensor:
-    """Sums the singular values of the matrices in the two dimensions `dim` (default: the last two).
-
-    Raises:
-        RuntimeError: If the dtype is integral, or there are fewer than two dimensions.
-
-    >>> import tensorgrad as torch
-    >>> torch.nuclear_norm(torch.tensor([[3.0, 0.0], [0.0, -4.0]]))
-    tensor(7.)
-    """
-    if isinstance(dim, bool):  # PyTorch's other form: nuclear_norm(input, keepdim)
-        dim, keepdim = None, dim
-    if input.dtype.category < dtypes.FLOATING:
-        raise RuntimeError(
-            f"linalg.matrix_norm: Expected a floating point or complex tensor as input. Got {scalar_type(input)}"
-        )
-    if input.ndim < 2:
-        raise RuntimeError("linalg.matrix_norm: The input tensor A must have at least 2 dimensions.")
-    dims = (-2, -1) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
-    if len(dims) != 2:
-        raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {', '.join(map(str, dims))}")
-    result = nuclear_norm_of(input, dims, keepdim)
-    return store_out("nuclear_norm", out, result)
-
-
-@composite("function")
-def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
-    """Computes the `pow`-norm of each slice of `v` along `dim` (-1: of all), in a shape that broadcasts with `v`.
-
-    Raises:
-        RuntimeError: If the dtype is integral.
-        IndexError: If the dimension does not exist.
-
-    >>> import tensorgrad as torch
-    >>> torch.norm_except_dim(torch.tensor([[3.0, 4.0], [6.0, 8.0]]))
-    tensor([[ 5.],
-            [10.]])
-    """
-    _check_norm_dtype(v)
-    if dim == -1:
-        return vector_norm(v, pow)
-    if not v.ndim:
-        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
-    dim = wrap_dim(dim, v.ndim)
-    others = [d for d in range(v.ndim) if d != dim]
-    if not others:  # each slice is a single element
-        return v.abs() if pow else (v != 0).to(v.dtype)
-    return vector_norm(v, pow, others, True)
 
 
 # --- hashes --------------------------------------------------------------------------------------------------------

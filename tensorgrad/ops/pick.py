@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+from tensorgrad.dispatch.batching_values import each
 from tensorgrad.dispatch.kinds import op
 
+
+def _picked_in_batch(input, index, dim, folded, size, mapped):
+    if input.ndim == ("input" in mapped):  # one number for each sample
+        return input
+    input, index = each(size, mapped, input=input, index=index)
+    return pick(input, index, dim + 1, folded)
+
+
+def _placed_in_batch(input, index, shape, dim, folded, repeats, size, mapped):
+    input, index = each(size, mapped, input=input, index=index)
+    return place(input, index, (size, *shape), dim + 1, folded, repeats) if shape else input
+
+
 pick = op(
-    "pick(input, index, dim: int, folded: bool)", "reduce.pick", linear="input", where=(),
+    "pick(input, index, dim: int, folded: bool)", "reduce.pick", linear="input", where=(), batch=_picked_in_batch,
     backward_name="GatherBackward0",
     shape=lambda x, index, dim, folded: (index.shape, x.dtype),
     input=lambda g, index, input_shape, dim, folded: place(g, index, input_shape, dim, folded, True),
@@ -13,7 +27,7 @@ pick = op(
 )  # fmt: skip
 place = op(
     "place(input, index, shape: shape, dim: int, folded: bool, repeats: bool)", "reduce.place", linear="input",
-    where=(),
+    where=(), batch=_placed_in_batch,
     shape=lambda x, index, shape, *rest: (shape, x.dtype), backward_name="ScatterAddBackward0",
     input=lambda g, index, dim, folded: pick(g, index, dim, folded),
     doc="Zeros of `shape`, with `input` at the positions `pick` reads; `repeats`: indices may repeat.",

@@ -426,7 +426,7 @@ def ldexp(input: Tensor, other: Tensor, *, out=None) -> Tensor:
     return store_out("ldexp", out, result)
 
 
-_frexp = op("frexp(input)", lambda xp, x: xp.frexp(x), where=(), outputs=("mantissa", "exponent"),
+_frexp = op("frexp(input)", lambda xp, x: xp.frexp(x), batch="leading", where=(), outputs=("mantissa", "exponent"),
             shape=lambda x: [(x.shape, x.dtype), (x.shape, np.dtype("int32"))],
             input=lambda g, exponent: g / exponent.exp2(),
             jvp=lambda input_t, exponent: input_t / exponent.exp2())  # fmt: skip

@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 from tensorgrad import dtypes
+from tensorgrad.dispatch.batched import whole
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
@@ -126,7 +127,13 @@ def _folded(g, input_shape, repeats):
     return g.reshape(pairs).sum(tuple(range(0, len(pairs), 2))).reshape(input_shape)
 
 
-_repeat = op("repeat(input, repeats: any)", "rearrange.repeat", linear="input", where=(),
+def _repeat_of_batch(input, repeats):
+    for _ in range(len(repeats) + 1 - input.ndim):
+        input = input.unsqueeze(1)
+    return _repeat(input, (1, *repeats))
+
+
+_repeat = op("repeat(input, repeats: any)", "rearrange.repeat", linear="input", batch=_repeat_of_batch, where=(),
              input=lambda g, input_shape, repeats: _folded(g, input_shape, repeats) if repeats else g,
              shape=lambda x, repeats: (tuple([r * n for r, n in zip(repeats, (1,) * (len(repeats) - x.ndim) + x.shape,
                                                                     strict=True)]), x.dtype))  # fmt: skip
@@ -206,6 +213,23 @@ def repeat_interleave(input: Tensor, repeats=None, dim: int | None = None, *, ou
     return input.index_select(dim, _repeated_indices(counts, n, output_size))
 
 
+def _indices_of_each(repeats: Tensor, output_size) -> Tensor:
+    """The indices for each sample of a batch (vmap), of which all need to have as many."""
+    every = whole(repeats)
+    if every.numel() and int(every.min()) < 0:
+        raise RuntimeError("repeats can not be negative")
+    totals = every.sum(-1)
+    count = int(totals.reshape(-1)[0]) if output_size is None else output_size
+    if not bool((totals == count).all()):
+        raise RuntimeError(
+            "vmap: We do not support batching operators that can output dynamic shape. Attempted to vmap over "
+            "repeat_interleave with repeats that add up to different numbers for the samples."
+        )
+    from tensorgrad.ops.sort import searchsorted
+
+    return searchsorted(repeats.cumsum(0), arange(count, device=repeats.device), right=True).to(repeats.dtype)
+
+
 def _repeated_indices(repeats: Tensor, n: int, output_size) -> Tensor:
     array = repeats._array
     if array.dtype.name not in ("int32", "int64"):
@@ -216,6 +240,8 @@ def _repeated_indices(repeats: Tensor, n: int, output_size) -> Tensor:
         if output_size is None:
             raise RuntimeError("cannot repeat_interleave a meta tensor without output_size")
         return repeats.new_empty(output_size)
+    if whole(repeats) is not repeats:
+        return _indices_of_each(repeats, output_size)
     host = repeats._storage.to_host(array)
     if host.size and int(host.min()) < 0:
         raise RuntimeError("repeats can not be negative")
@@ -365,17 +391,22 @@ def trace(input: Tensor) -> Tensor:
 
 # --- padding ---------------------------------------------------------------------------------------------------------
 
+_NO_PAD = (0, 0)  # of the batch
+
 _pad_constant = op("constant_pad_nd(input, pads: any, value: number)", "rearrange.pad_constant", where=(),
+                   batch=lambda input, pads, value: _pad_constant(input, (_NO_PAD, *pads), value),
                    format_of=("input",),
                    input=lambda g, pads: _pad_constant(g, tuple([(-a, -b) for a, b in pads]), 0),
                    jvp=lambda input_t, pads: _pad_constant(input_t, pads, 0),
                    shape=lambda x, pads, value: (kernels.padded_shape(x.shape, pads), x.dtype))  # fmt: skip
 _pad_around = op("pad_around(input, pads: any, mode: str)", "rearrange.pad_around", linear="input", where=(),
+                 batch=lambda input, pads, mode: _pad_around(input, (_NO_PAD, *pads), mode),
                  format_of=("input",),
                  input=lambda g, input_shape, pads, mode: _pad_around_grad(g, pads, mode, input_shape),
                  shape=lambda x, pads, mode: (kernels.padded_shape(x.shape, pads), x.dtype))  # fmt: skip
 _pad_around_grad = op("pad_around_grad(g, pads: any, mode: str, shape: any)", "rearrange.pad_around_grad", linear="g",
-                      where=(),
+                      batch=lambda g, pads, mode, shape:
+                      _pad_around_grad(g, (_NO_PAD, *pads), mode, (g.shape[0], *shape)), where=(),
                       format_of=("g",),
                       g=lambda g, pads, mode: _pad_around(g, pads, mode),
                       shape=lambda g, pads, mode, shape: (shape, g.dtype))  # fmt: skip

@@ -8,6 +8,7 @@ from operator import index as as_int
 from typing import Any
 
 from tensorgrad import dtypes
+from tensorgrad.dispatch.batched import whole
 from tensorgrad.dispatch.kinds import composite, op, reduction, view
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
@@ -186,7 +187,10 @@ def _tie(g, input, out, dim, keepdim):
 
 
 def tie_of_all(g, input, out):
-    hit = input.isnan() if out.isnan() else input == out
+    if whole(out) is out:
+        hit = input.isnan() if out.isnan() else input == out
+    else:  # other values for each sample of a batch (vmap)
+        hit = (input == out) | (input.isnan() & out.isnan())
     return (g / sum(hit)).where(hit, 0)  # not `hit *`, which would spread a NaN gradient
 
 
@@ -201,18 +205,31 @@ amin = reduction("amin(input, dim: dims = None, keepdim: bool = False)", "reduce
                  doc="The minimum over `dim`; ties split the gradient evenly.")  # fmt: skip
 _scalar: dict[str, Any] = {"where": "", "shape": lambda x, *rest: ((), x.dtype)}
 _max_all = op(
-    "max_all(input)", "reduce.max_all", input=tie_of_all, jvp=tangent_of_ties, backward_name="MaxBackward1", **_scalar
-)
+    "max_all(input)", "reduce.max_all", batch=lambda input, size: amax(input.reshape(size, -1), 1), input=tie_of_all,
+    jvp=tangent_of_ties, backward_name="MaxBackward1", **_scalar
+)  # fmt: skip
 _min_all = op(
-    "min_all(input)", "reduce.min_all", input=tie_of_all, jvp=tangent_of_ties, backward_name="MinBackward1", **_scalar
-)
+    "min_all(input)", "reduce.min_all", batch=lambda input, size: amin(input.reshape(size, -1), 1), input=tie_of_all,
+    jvp=tangent_of_ties, backward_name="MinBackward1", **_scalar
+)  # fmt: skip
 _extreme_dim = reduction(
     "extreme_dim(input, dim: int, keepdim: bool, name: str)", "reduce.extreme_with_index", where=(),
     outputs=("values", "indices"), differentiable_outputs=1, backward_name="MaxBackward0",
     input=lambda g, indices, input_shape, dim, keepdim: place(g, indices, input_shape, dim, not keepdim, False),
     jvp=lambda input_t, indices, dim, keepdim: pick(input_t, indices, dim, not keepdim),
 )  # fmt: skip
+
+
+def _arg_extreme_in_batch(input, dim, keepdim, name, size):
+    ndim = input.ndim - 1
+    if dim is None or not ndim:  # the index into all elements
+        found = _arg_extreme(input.reshape(size, -1), 1, False, name)
+        return found.reshape(size, *(1,) * ndim) if keepdim else found
+    return _arg_extreme(input, dim + 1, keepdim, name)
+
+
 _arg_extreme = reduction("arg_extreme(input, dim: dims, keepdim: bool, name: str)", "reduce.arg_extreme", where=(),
+                         batch=_arg_extreme_in_batch,
                          prepare=lambda x, dim, keepdim, name: (x, wrap_dim(dim, x.ndim), keepdim, name))  # fmt: skip
 
 Max, Min = return_type("max", "values", "indices"), return_type("min", "values", "indices")
@@ -529,47 +546,6 @@ def vector_norm(input: Tensor, ord=2, dim=None, keepdim: bool = False, *, dtype=
         input, dim = stored_elements(input, dim, keepdim, "norm_sparse"), None
     # `()` also means all dimensions, but unlike None it makes the op check its arguments
     return _vector_norm(input, float(ord), () if dim is None else dim, keepdim, dtype, out=out)
-
-
-@composite("function")
-def native_norm(input: Tensor, p=2, dim=None, keepdim: bool = False, dtype=None) -> Tensor:
-    """An old name of `torch.norm`, for sparse tensors.
-
-    >>> import tensorgrad as torch
-    >>> torch.native_norm(torch.tensor([3.0, 4.0]).to_sparse())
-    tensor(5.)
-    """
-    return norm(input, p, dim, keepdim, dtype=dtype)
-
-
-@composite()
-def norm(input: Tensor, p="fro", dim=None, keepdim: bool = False, out=None, dtype=None) -> Tensor:
-    """Computes the `p`-norm over `dim`, by default of all elements; "fro" is 2, "nuc" the sum of singular values.
-
-    >>> import tensorgrad as torch
-    >>> torch.tensor([3.0, 4.0]).norm()
-    tensor(5.)
-    """
-    if isinstance(p, str) and p != "fro":
-        if p != "nuc":
-            raise RuntimeError(f"linalg.matrix_norm: Order {p} not supported.")
-        result = nuclear_norm_of(input, dim, keepdim)
-        return store_out("norm", out, result)
-    return vector_norm(input, 2 if p == "fro" or p is None else p, dim, keepdim, dtype=dtype, out=out)
-
-
-def nuclear_norm_of(input: Tensor, dim, keepdim: bool) -> Tensor:
-    """Sums the singular values of the matrices in the two dimensions `dim`."""
-    dims = wrap_dims((0, 1) if dim is None else dim, input.ndim)
-    if len(dims) != 2 or (dim is None and input.ndim != 2):
-        raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {dim} for a {input.ndim}-D tensor")
-    from tensorgrad.ops.linalg.decompose import svdvals  # imported late: it depends on this file
-
-    values = sum(svdvals(input.movedim(dims, (-2, -1))), -1)
-    if keepdim:
-        for d in sorted(dims):
-            values = values.unsqueeze(d)
-    return values
 
 
 @composite()

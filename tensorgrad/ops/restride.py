@@ -7,24 +7,38 @@ from operator import index as as_int
 
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import RESHAPED, check_writable
+from tensorgrad.dispatch.batched import BatchedArray
 from tensorgrad.dispatch.kinds import composite, export, op, view
 from tensorgrad.errors import warn
 from tensorgrad.layouts import channels_last, channels_last_3d, memory_strides
 from tensorgrad.ops.create import unset
+from tensorgrad.ops.join import cat
 from tensorgrad.ops.shape import ints, squeeze, t, transpose_view, unsqueeze_view
 from tensorgrad.settings import SETTINGS
 from tensorgrad.tensor import Tensor, share
+
+
+def _for_each(row, g, size, stride, delta, geometry):
+    """A gradient of `as_strided` on values with a batch: each sample has a part of the memory of its own."""
+    count, (shape, own) = g.shape[0], geometry
+    reach = [sum((n - 1) * s for n, s in zip(*pair, strict=True) if n) for pair in ((size, stride), (shape, own))]
+    apart = max(reach[0] + abs(delta), reach[1]) + 1
+    return row(g, (count, *size), (apart, *stride), delta, ((count, *shape), (apart, *own)))
+
 
 _strided = view("as_strided(input, size: shape, stride: shape, delta: int, geometry: any)", "shape.strided_view",
                 where=(),
                 input=lambda g, size, stride, delta, geometry:
                 _strided_grad(g, size, stride, delta, geometry))  # fmt: skip
 _strided_grad = op("as_strided_grad(g, size: any, stride: any, delta: int, geometry: any)", "shape.strided_view_grad",
-                   linear="g",
+                   linear="g", batch=lambda g, size, stride, delta, geometry:
+                   _for_each(_strided_grad, g, size, stride, delta, geometry),
                    g=lambda g, size, stride, delta, geometry: _strided_again(g, size, stride, delta, geometry),
                    shape=lambda g, size, stride, delta, geometry: (geometry[0], g.dtype), where=())  # fmt: skip
 _strided_again = op("as_strided_again(g, size: any, stride: any, delta: int, geometry: any)",
                     "shape.strided_view_again", linear="g",
+                    batch=lambda g, size, stride, delta, geometry:
+                    _for_each(_strided_again, g, size, stride, delta, geometry),
                     g=lambda g, size, stride, delta, geometry: _strided_grad(g, size, stride, delta, geometry),
                     shape=lambda g, size, stride, delta, geometry: (size, g.dtype), where=())  # fmt: skip
 
@@ -101,6 +115,17 @@ for _name, _function in (
 export("as_strided_", Tensor.as_strided_, "function")
 
 
+def _resize_each(self: Tensor, size: tuple) -> Tensor:
+    """`resize_` of each sample of a batch (vmap)."""
+    flat, count = self.reshape(-1), math.prod(size)
+    if count > flat.numel():
+        flat = cat([flat, flat.new_empty(count - flat.numel())])
+    made = flat[:count].reshape(size)
+    self._array, self._memory = made._array, made._storage
+    self._storage.bump()
+    return self
+
+
 @composite("method")
 def resize_(self: Tensor, *sizes, memory_format=None) -> Tensor:
     """Changes the shape in place. Existing memory is kept as far as it reaches; new memory is uninitialized.
@@ -121,6 +146,8 @@ def resize_(self: Tensor, *sizes, memory_format=None) -> Tensor:
     array, storage = self._array, self._storage
     if memory_format is None and size == array.shape:
         return self
+    if array.__class__ is BatchedArray:
+        return _resize_each(self, size)
     strides = tuple(s * array.itemsize for s in memory_strides(size, memory_format))
     if math.prod(size) * array.itemsize >= 2**63:
         raise RuntimeError(f"Storage size calculation overflowed with sizes={list(size)}")

@@ -39,6 +39,7 @@ _cumsum_reversed = op("cumsum_reversed(input, dim: int)", "scan.cumsum_reversed"
                       kind="same shape",
                       backward_name="CumsumBackward0", input=lambda g, dim: _cumsum(g, dim))  # fmt: skip
 _cumsum: Callable = op("cumsum(input, dim: int, *, dtype: dtype = None)", "scan.cumsum", linear="input",
+             batch="leading",
              prepare=_wrap_and_cast("cumsum"), shape=_running_shape, input=lambda g, dim: _cumsum_reversed(g, dim),
              doc="The cumulative sum along `dim`; integers add up in int64 unless `dtype` is given.")  # fmt: skip
 cumsum = _cumsum
@@ -70,13 +71,14 @@ def _cumprod_slope(g, input, out, dim):
 
 
 cumprod = op("cumprod(input, dim: int, *, dtype: dtype = None)", "scan.cumprod", prepare=_wrap_and_cast("cumprod"),
+             batch="leading",
              shape=_running_shape, input=_cumprod_slope,
              jvp=lambda input_t, input, out, dim:
                  _recurrence(shift(out, dim, 1, 1) * input_t.to(out.dtype), input.to(out.dtype), dim, False),
              doc="The cumulative product along `dim`; integers in int64 unless `dtype` is given.")  # fmt: skip
 
 _running_extreme = op(
-    "running_extreme(input, dim: int, largest: bool)", "scan.running_extreme", where=(),
+    "running_extreme(input, dim: int, largest: bool)", "scan.running_extreme", batch="leading", where=(),
     outputs=("values", "indices"), prepare=_wrap, backward_name="CummaxBackward0",
     shape=lambda x, dim, largest: [(x.shape, x.dtype), (x.shape, dtypes.I64)],
     input=lambda g, indices, input_shape, dim: place(g, indices, input_shape, dim, False, True),
@@ -119,10 +121,22 @@ def _logcumsumexp_slope(g, input, out, dim):
 
 
 def _logcumsumexp_tangent(input_t, input, out, dim):
-    """Σ over j ≤ k of exp(x[j] - out[k]) t[j]: a recurrence in which no exponent is positive."""
+    """The mean of t[j] over j ≤ k with weights exp(x[j]), both sums relative to the largest x so far.
+
+    Relative to `out`, whose rounding is that of large x, the weights would not add up to 1.
+    """
     if not input.ndim:
         return input_t
-    return _recurrence((input - out).exp() * input_t, (shift(out, dim, 1, -math.inf) - out).exp(), dim, False)
+    top = _largest_so_far(input, dim)
+    ratio = (shift(top, dim, 1, -math.inf) - top).exp().to(input.dtype)
+    weights = (input - top).exp()
+    return _recurrence(weights * input_t, ratio, dim, False) / _recurrence(weights, ratio, dim, False)
+
+
+def _largest_so_far(input, dim):
+    """The running maximum of the real parts: finite, and a constant."""
+    parts = (input.real if input.is_complex() else input).detach()
+    return parts.cummax(dim)[0].clamp(*(getattr(dtypes.finfo(parts.dtype), end) for end in ("min", "max")))
 
 
 logcumsumexp = op("logcumsumexp(input, dim: int)", "scan.logcumsumexp", prepare=_wrap, kind="same shape",

@@ -8,6 +8,7 @@ from operator import index as as_int
 import numpy as np
 
 from tensorgrad import dtypes
+from tensorgrad.dispatch.batched import BatchedArray, whole
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dispatch.promotion import plain_number
@@ -15,6 +16,7 @@ from tensorgrad.dtypes import I64, NUMBERS, from_numpy_dtype, int64, scalar_type
 from tensorgrad.errors import check_number, warn, wrap_dim
 from tensorgrad.kernels.array.index import checks_itself
 from tensorgrad.ops import shape as shapes
+from tensorgrad.ops.compare import where
 from tensorgrad.ops.create import tensor
 from tensorgrad.ops.index import masked_select
 from tensorgrad.ops.sparse.coordinates import at_coordinates
@@ -81,19 +83,46 @@ def _check_scatter(x, dim, index, src, *rest):
 
 # --- gather and scatter ----------------------------------------------------------------------------------------------
 
-_gather = op("gather(input, dim: int, index)", "scatter.gather", linear="input", prepare=_check_gather, where=(),
+
+def _gather_in_batch(input, dim, index, size, mapped):
+    made = _gather(_rows(input, "input" in mapped, size), dim + 1, _rows(index, "index" in mapped, size))
+    return made.squeeze(1) if index.ndim == ("index" in mapped) else made
+
+
+def _scattered_in_batch(row, input, dim, index, src, size, mapped, *more):
+    """`scatter` and the like on values with a batch."""
+    rows, at = _rows(input, "input" in mapped, size), _rows(index, "index" in mapped, size)
+    src = src if "src" in mapped else src.expand(size, *src.shape)
+    if src.ndim == 1:  # one number for all elements
+        src = src.reshape(size, *(1,) * (at.ndim - 1)).expand(at.shape)
+    made = row(rows, dim + 1, at, src, *more)
+    return made.squeeze(1) if input.ndim == ("input" in mapped) else made
+
+
+def _rows(x: Tensor, mapped: bool, size: int) -> Tensor:
+    """A value with the batch first, and at least one more dimension."""
+    x = x if mapped else x.expand(size, *x.shape)
+    return x.unsqueeze(1) if x.ndim == 1 else x
+
+
+_gather = op("gather(input, dim: int, index)", "scatter.gather", batch=_gather_in_batch, linear="input",
+             prepare=_check_gather, where=(),
              input=lambda g, input_shape, dim, index: g.new_zeros(input_shape).scatter_add(dim, index, g),
              shape=lambda x, dim, index: (index.shape, x.dtype))  # fmt: skip
 _sparsely = op("gather_of_sparse_gradient(input, dim: int, index)", "scatter.gather", linear="input",
+               batch=_gather_in_batch,
                prepare=_check_gather, where=(),
                input=lambda g, input_shape, dim, index: _where_gathered(g, tuple(input_shape), dim, index),
                backward_name="GatherBackward0", shape=lambda x, dim, index: (index.shape, x.dtype))  # fmt: skip
 _scatter = op("scatter(input, dim: int, index, src)", "scatter.scatter", linear="input + src", prepare=_check_scatter,
-              where=(),
+              batch=lambda input, dim, index, src, size, mapped:
+              _scattered_in_batch(_scatter, input, dim, index, src, size, mapped), where=(),
               input=lambda g, dim, index: g.scatter(dim, index, 0),
               src=lambda g, dim, index, src_shape: _read_back(g, dim, index, src_shape),
               shape=lambda x, *rest: (x.shape, x.dtype))  # fmt: skip
 _scatter_add = op("scatter_add(input, dim: int, index, src)", "scatter.scatter_add", linear="input + src",
+                  batch=lambda input, dim, index, src, size, mapped:
+                  _scattered_in_batch(_scatter_add, input, dim, index, src, size, mapped),
                   prepare=_check_scatter, where=(),
                   input=lambda g: g,
                   src=lambda g, dim, index, src_shape: _read_back(g, dim, index, src_shape),
@@ -149,6 +178,9 @@ def _product_of_others(input, dim, index, src, include_self):
 
 _scatter_reduce = op(
     "scatter_reduce(input, dim: int, index, src, reduce: str, include_self: bool)", "scatter.scatter_reduce",
+    batch=lambda input, dim, index, src, reduce, include_self, size, mapped: _scattered_in_batch(
+        _scatter_reduce, input, dim, index, src, size, mapped, reduce, include_self
+    ),
     prepare=_check_scatter, where=(), backward=_reduce_gradients, wrt=("input", "src"),
     shape=lambda x, *rest: (x.shape, x.dtype),
 )  # fmt: skip
@@ -295,11 +327,53 @@ def _check_index_select(x, dim, index):
     return x, dim, index
 
 
+def _index_of_slices(index: Tensor, dim: int, shape: tuple, mapped: bool) -> Tensor:
+    """The indices of whole slices along `dim` of one sample as an index for each element of values of this shape."""
+    size, *inner = shape
+    index = index.reshape(size if mapped else 1, *(1,) * dim, -1, *(1,) * (len(inner) - dim - 1))
+    return index.to(int64).expand(size, *inner[:dim], index.shape[dim + 1], *inner[dim + 1 :])
+
+
+def _select_in_batch(input, dim, index, size, mapped):
+    rows = _rows(input, "input" in mapped, size)
+    if "index" not in mapped:
+        made = _index_select(rows, dim + 1, index)
+    else:
+        made = _gather(rows, dim + 1, _index_of_slices(index, dim, rows.shape, True))
+    return made.squeeze(1) if input.ndim == ("input" in mapped) else made
+
+
+def _slices_in_batch(row, into, input, dim, index, source, size, mapped, *more):
+    """`index_add` or `index_copy` on values with a batch; `into` is the same op for single elements."""
+    rows, source = _rows(input, "input" in mapped, size), _rows(source, "source" in mapped, size)
+    if "index" not in mapped:
+        made = row(rows, dim + 1, index, source, *more)
+    else:
+        made = into(rows, dim + 1, _index_of_slices(index, dim, source.shape, True), source)
+    return made.squeeze(1) if input.ndim == ("input" in mapped) else made
+
+
+def _add_in_batch(input, dim, index, source, alpha, size, mapped):
+    source = source if alpha == 1 else source * alpha
+    return _slices_in_batch(_index_add, _scatter_add, input, dim, index, source, size, mapped)
+
+
+def _fill_in_batch(input, dim, index, value, size, mapped):
+    rows, n = _rows(input, "input" in mapped, size), index.numel() // (size if "index" in mapped else 1)
+    index = index.masked_fill(index < 0, 0) + (index < 0) * (index + rows.shape[dim + 1])
+    value = value.to(rows.dtype).reshape(size if "value" in mapped else 1, *(1,) * (rows.ndim - 1))
+    shape = (*rows.shape[: dim + 1], n, *rows.shape[dim + 2 :])
+    value = value.expand(shape)
+    made = _scatter(rows, dim + 1, _index_of_slices(index, dim, shape, "index" in mapped), value)
+    return made.squeeze(1) if input.ndim == ("input" in mapped) else made
+
+
 def _select_shape(x, dim, index):
     return ((*x.shape[:dim], index.size, *x.shape[dim + 1 :]) if x.ndim else ()), x.dtype
 
 
 _index_select = op("index_select(input, dim: int, index)", "scatter.index_select", linear="input",
+                   batch=_select_in_batch,
                    prepare=_check_index_select,
                    input=lambda g, input_shape, dim, index:
                    g.new_zeros(input_shape).index_add(dim, index, g), shape=_select_shape,
@@ -344,7 +418,7 @@ def _check_index_add(x, dim, index, src, alpha):
 
 
 _index_add = op("index_add(input, dim: int, index, source, *, alpha: number = 1)", "index.index_add",
-                linear="input + source", where=(),
+                linear="input + source", batch=_add_in_batch, where=(),
                 prepare=_check_index_add, input=lambda g: g,
                 source=lambda g, dim, index, alpha, source_shape: _slices_back(g, dim, index, alpha, source_shape),
                 shape=lambda x, *rest: (x.shape, x.dtype))  # fmt: skip
@@ -403,6 +477,8 @@ def _check_index_copy(x, dim, index, src):
 
 _index_copy = op("index_copy(input, dim: int, index, source)", "scatter.index_copy", linear="input + source", where=(),
                  prepare=_check_index_copy,
+                 batch=lambda input, dim, index, source, size, mapped:
+                 _slices_in_batch(_index_copy, _scatter, input, dim, index, source, size, mapped),
                  input=lambda g, dim, index: g.index_fill(dim, index, 0),
                  source=lambda g, dim, index, source_shape: _slices_back(g, dim, index, 1, source_shape),
                  shape=lambda x, *rest: (x.shape, x.dtype))  # fmt: skip
@@ -432,7 +508,7 @@ def _check_index_fill(x, dim, index, value):
 
 
 _index_fill = op("index_fill(input, dim: int, index, value)", "scatter.index_fill", linear="input + value",
-                 prepare=_check_index_fill, where=(),
+                 prepare=_check_index_fill, batch=_fill_in_batch, where=(),
                  input=lambda g, dim, index: g.index_fill(dim, index, 0),
                  value=lambda g, dim, index: (g - g.index_fill(dim, index, 0)).sum(),
                  shape=lambda x, *rest: (x.shape, x.dtype))  # fmt: skip
@@ -496,6 +572,7 @@ def _flat_index(name: str, input: Tensor, index: Tensor) -> Tensor:
         raise IndexError(f"{name}(): tried to take from an empty tensor")
     if index.is_meta:
         return index
+    array = whole(index)._array
     if input._storage.guard(checks_itself)(input._storage.xp, array, -n, n, 0):
         return index + (index < 0) * n
     low, high = int(array.min()), int(array.max())
@@ -567,7 +644,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
         )
     dim = wrap_dim(dim, ndim)
     a, b = input._array.shape, indices._array.shape
-    if not indices.is_meta and indices._array.size and int(indices.min()) < 0:
+    if not indices.is_meta and indices._array.size and int(whole(indices).min()) < 0:
         indices = indices + (indices < 0) * a[dim]  # count from the end
     if a[:dim] != b[:dim] or a[dim + 1 :] != b[dim + 1 :]:
         common = shapes._broadcast_two((*a[:dim], 1, *a[dim + 1 :]), (*b[:dim], 1, *b[dim + 1 :]))
@@ -611,11 +688,34 @@ def unravel_index(indices: Tensor, shape) -> tuple[Tensor, ...]:
 def _under_mask(g, mask, source_shape):
     from tensorgrad.ops.join import cat
 
+    if whole(mask) is not mask:  # how many elements are under the mask depends on the sample (vmap)
+        places = (mask.reshape(-1).cumsum(0) - 1).clamp(min=0)
+        under = g.masked_fill(~mask, 0).reshape(-1)
+        count = max(math.prod(source_shape), 1)
+        made = g.new_zeros(count).scatter_add(0, places.clamp(max=count - 1), under)
+        return made[: math.prod(source_shape)].reshape(source_shape)
     found = masked_select(g, mask)
     return cat([found, g.new_zeros(math.prod(source_shape) - found.numel())]).reshape(source_shape)
 
 
+def _masked_in_batch(input, mask, source, size, mapped):
+    shape = (size, *input.shape["input" in mapped :])
+    input, mask, source = (
+        _rows(x, name in mapped, size) for name, x in (("input", input), ("mask", mask), ("source", source))
+    )
+    flat = mask.flatten(1)
+    place = (flat.cumsum(1) - 1).clamp(min=0)  # of each element among those of the source
+    if not source.numel() or not mask.numel():
+        return input.clone().reshape(shape)
+    try:
+        found = source.flatten(1).gather(1, place)
+    except RuntimeError:
+        raise RuntimeError("Number of elements of source < number of ones in mask") from None
+    return where(mask, found.reshape(mask.shape), input).reshape(shape)
+
+
 _masked_scatter = op("masked_scatter(input, mask, source)", "scatter.masked_scatter", linear="input + source", where=(),
+                     batch=_masked_in_batch,
                      input=lambda g, mask: g.masked_fill(mask, 0),
                      source=lambda g, mask, source_shape: _under_mask(g, mask, source_shape),
                      shape=lambda x, *rest: (x.shape, x.dtype))  # fmt: skip
@@ -649,7 +749,10 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 
 
 def _replaced(input: Tensor, src: Tensor, view) -> Tensor:
-    out = input.clone(memory_format="contiguous") if not input._array.flags.c_contiguous else input.clone()
+    if src._array.__class__ is BatchedArray:  # one copy for each sample
+        out = input.masked_fill(src.new_zeros(input._array.shape, dtype=dtypes.bool), 0)
+    else:
+        out = input.clone(memory_format="contiguous") if not input._array.flags.c_contiguous else input.clone()
     part = view(out)
     if part._array.shape != src._array.shape:
         raise RuntimeError(

@@ -14,6 +14,7 @@ import numpy as np
 
 from tensorgrad import dtypes
 from tensorgrad.autograd.graph import legacy_type_name
+from tensorgrad.dispatch.batching_views import shifted
 from tensorgrad.dispatch.kinds import alias, composite, export, op, view
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import as_integer, warn, wrap_dim, wrap_dims
@@ -132,16 +133,32 @@ select_at, slice_at, new_axes_at = (
 
 # --- the rows of their derivatives ---------------------------------------------------------------------------------
 
+
+def _placed_in_batch(g, shape, shown, args):
+    whole = g.new_zeros((g._array.shape[0], *shape))
+    _, whole, args = shifted(shown.op.name, whole, shape, args)
+    return place(g, whole._array.shape, shown, args)
+
+
 place = op("embed_view(g, shape: any, shown: any, args: any)",
            lambda xp, g, shape, shown, args: kernels.place(xp, g, shape, shown.op.compiled.kernels[g.__class__], args),
-           linear="g",
+           linear="g", batch=_placed_in_batch,
            g=lambda g, shown, args: shown(g, *args), shape=lambda g, shape, shown, args: (shape, g.dtype), where=(),
            doc="Zeros of `shape` with `g` at the elements of the view: a view's derivative.")  # fmt: skip
+
+
+def _unfold_grad_in_batch(g, shape, dimension, size, step):
+    if not shape:  # of one number, a window of length 0 or 1
+        return g.sum(1)
+    return unfold_grad(g, (g._array.shape[0], *shape), dimension + 1, size, step)
+
+
 unfold_grad = op("unfold_grad(g, shape: any, dimension: int, size: int, step: int)", "shape.unfold_grad", linear="g",
+                  batch=_unfold_grad_in_batch,
                   g=lambda g, dimension, size, step: _unfold(g, dimension, size, step),
                   shape=lambda g, shape, dimension, size, step: (shape, g.dtype), where=())  # fmt: skip
 _reshaped_copy = op("reshape(input, size: any)", lambda xp, x, size: xp.array(x, order="C").reshape(size),
-                    linear="input",
+                    linear="input", batch=lambda input, size: _reshape(input, (input._array.shape[0], *size)),
                     input=lambda g, input_shape: g.reshape(input_shape), backward_name="UnsafeViewBackward0",
                     shape=lambda x, size: (size, x.dtype), where=())  # fmt: skip
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 from tensorgrad import dtypes
+from tensorgrad.dispatch.batched import whole
+from tensorgrad.dispatch.batching_values import each
 from tensorgrad.dispatch.kinds import composite, op, reduction
 from tensorgrad.dispatch.no_derivative import no_derivative, not_implemented
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import I64, scalar_type
 from tensorgrad.errors import as_integer, wrap_dim
+from tensorgrad.ops.create import zeros
 from tensorgrad.ops.pick import pick, place
 from tensorgrad.ops.reduce import tangent_of_ties, tie_of_all
 from tensorgrad.return_types import return_type
@@ -31,6 +34,7 @@ def _wrap(x, dim, *rest):
 Sort, TopK = return_type("sort", "values", "indices"), return_type("topk", "values", "indices")
 
 _sort = op("sort_(input, dim: int, descending: bool)", "sort.sort", prepare=_wrap, backward_name="SortBackward0",
+           batch="leading",
            shape=lambda x, dim, descending: [(x.shape, x.dtype), (x.shape, I64)],
            input=lambda g, indices, input_shape, dim: place(g, indices, input_shape, dim, False, False),
            jvp=lambda input_t, indices, dim: pick(input_t, indices, dim, False), **_PAIR)  # fmt: skip
@@ -81,7 +85,7 @@ def _check_topk(x, k, dim, largest):
     return x, k, dim, largest
 
 
-_topk = op("topk_(input, k: int, dim: int, largest: bool)", "sort.topk", prepare=_check_topk,
+_topk = op("topk_(input, k: int, dim: int, largest: bool)", "sort.topk", batch="leading", prepare=_check_topk,
            shape=lambda x, k, dim, largest: [(_resized(x.shape, dim, k), x.dtype), (_resized(x.shape, dim, k), I64)],
            input=lambda g, indices, input_shape, dim: place(g, indices, input_shape, dim, False, False),
            jvp=lambda input_t, indices, dim: pick(input_t, indices, dim, False),
@@ -134,6 +138,7 @@ _kthvalue = _selection("kthvalue_(input, dim: int, keepdim: bool, k: int)", "sor
 _mode = _selection("mode_(input, dim: int, keepdim: bool)", "sort.mode", "ModeBackward0")
 _median = _selection("median_dim(input, dim: int, keepdim: bool, ignore_nan: bool)", "sort.median", "MedianBackward1")
 _median_all = op("median_all(input, ignore_nan: bool)", "sort.median_all", where=(), input=tie_of_all,
+                 batch=lambda input, ignore_nan: _median(input.reshape(input.shape[0], -1), 1, False, ignore_nan)[0],
                  jvp=tangent_of_ties,
                  shape=lambda x, ignore_nan: ((), x.dtype), backward_name="MedianBackward0")  # fmt: skip
 
@@ -245,7 +250,7 @@ def _check_quantile(name, input, q, interpolation):
         raise RuntimeError(
             f"{name}() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}"
         )
-    if q.numel() and not q.is_meta and not bool(((q >= 0) & (q <= 1)).all()):
+    if q.numel() and not q.is_meta and not bool(whole((q >= 0) & (q <= 1)).all()):
         raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
     return q
 
@@ -292,7 +297,32 @@ def _at_rank(values: Tensor, rank: Tensor, interpolation: str) -> Tensor:
 
 # --- search --------------------------------------------------------------------------------------------------------
 
+
+def _searched_in_batch(boundaries, input, sorter, right, size, mapped):
+    """Each sample's numbers in its own sequence, or all of them in the one that they share."""
+    if not boundaries.numel() or not input.numel():
+        shape = input.shape if "input" in mapped else (size, *input.shape)
+        return zeros(shape, dtype=dtypes.int64, device=input.device)
+    flat = boundaries.ndim - ("boundaries" in mapped) == 1
+    if flat and not mapped & {"boundaries", "sorter"}:
+        return _searchsorted(boundaries, input, sorter, right)
+    boundaries, input, sorter = each(size, mapped, boundaries=boundaries, input=input, sorter=sorter)
+    rows = input.reshape(size, -1) if flat else input
+    return _searchsorted(boundaries, rows, sorter, right).reshape(input.shape)
+
+
+def _isin_in_batch(elements, test_elements, invert, mapped):
+    if "test_elements" not in mapped:
+        return _isin(elements, test_elements, invert)
+    rank = elements.ndim - ("elements" in mapped)
+    tests = test_elements.flatten(1)
+    tests = tests.reshape(tests.shape[0], *(1,) * rank, tests.shape[1])
+    found = (elements.unsqueeze(-1) == tests).any(-1)
+    return ~found if invert else found
+
+
 _searchsorted = op("searchsorted_(boundaries, input, sorter=None, right: bool = False)", "sort.searchsorted", where=(),
+                   batch=_searched_in_batch,
                    shape=lambda b, x, sorter, right: (x.shape, I64))  # fmt: skip
 
 
@@ -367,7 +397,7 @@ def bucketize(input, boundaries: Tensor, *, out_int32: bool = False, right: bool
     return searchsorted(boundaries, input, out_int32=out_int32, right=right, out=out)
 
 
-_isin = op("isin_(elements, test_elements, invert: bool)", "sort.isin", where=(),
+_isin = op("isin_(elements, test_elements, invert: bool)", "sort.isin", where=(), batch=_isin_in_batch,
            shape=lambda x, test, invert: (x.shape, dtypes.B1))  # fmt: skip
 
 
@@ -389,11 +419,11 @@ def isin(elements, test_elements, *, assume_unique: bool = False, invert: bool =
 # --- unique values and counts --------------------------------------------------------------------------------------
 
 _SET: dict[str, Any] = {"where": "", "outputs": ("values", "inverse", "counts")}
-_unique = op("unique_all(input, with_inverse: bool)", "sort.unique", backward_name="Unique2Backward0",
+_unique = op("unique_all(input, with_inverse: bool)", "sort.unique", batch="no batch", backward_name="Unique2Backward0",
              input=not_implemented("_unique2"), **_SET)  # fmt: skip
-_unique_dim = op("unique_dim(input, dim: int)", "sort.unique_dim", prepare=_wrap,
+_unique_dim = op("unique_dim(input, dim: int)", "sort.unique_dim", batch="no batch", prepare=_wrap,
                  input=not_implemented("unique_dim"), **_SET)  # fmt: skip
-_unique_consecutive = op("unique_runs(input, dim: int)", "sort.unique_consecutive", **_SET,
+_unique_consecutive = op("unique_runs(input, dim: int)", "sort.unique_consecutive", batch="no batch", **_SET,
                          input=not_implemented("unique_consecutive"), backward_name="UniqueConsecutiveBackward0",
                          prepare=lambda x, dim: (x, None if dim is None else wrap_dim(dim, x.ndim)))  # fmt: skip
 
@@ -447,7 +477,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         raise NotImplementedError(f"\"bincount_cpu\" not implemented for '{scalar_type(input)}'")
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
-    if input.ndim != 1 or (input.numel() and not input.is_meta and int(input.min()) < 0):
+    if input.ndim != 1 or (input.numel() and not input.is_meta and int(whole(input).min()) < 0):
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     if weights is not None and weights._array.shape != input._array.shape:
         raise RuntimeError("weights should be 1-d and have the same length as input")
@@ -485,6 +515,16 @@ _histogram = op("histogram_(input, edges, weight=None, density: bool = False)", 
                 shape=lambda x, edges, weight, density: ((edges.shape[0] - 1,), x.dtype))  # fmt: skip
 
 
+def _histogram_of_each(input: Tensor, bins: int, weight: Tensor | None, density: bool) -> tuple:
+    """The histogram between the extremes of `input`, as tensors."""
+    from tensorgrad.ops.create import linspace
+
+    low, high = input.min(), input.max()
+    apart = (low == high) * 0.5
+    edges = linspace(low - apart, high + apart, bins + 1, dtype=input.dtype)
+    return Histogram((_histogram(input, edges, weight, density), edges))
+
+
 @composite()
 def histogram(input: Tensor, bins, *, range=None, weight: Tensor | None = None, density: bool = False, out=None):
     """Counts the elements, or sums their `weight`, in each of `bins`.
@@ -504,6 +544,8 @@ def histogram(input: Tensor, bins, *, range=None, weight: Tensor | None = None, 
         _check_histogram(input, bins)
         if range is None:
             known = input.numel() and not input.is_meta
+            if known and whole(input) is not input:  # other edges for each sample of a batch
+                return _histogram_of_each(input, bins, weight, density)
             low, high = (float(input.min()), float(input.max())) if known else (0.0, 0.0)
         else:
             low, high = range

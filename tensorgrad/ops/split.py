@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from operator import index as as_int
+from typing import Any
 
 from tensorgrad.autograd.graph import Node, next_sequence_nr
 from tensorgrad.autograd.modes import GRAD
@@ -247,14 +248,39 @@ def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]
     return _separate(chunk(input, chunks, dim))
 
 
+def _places(name: str, **given: Any) -> Any:
+    """Returns the one argument that says where to split: PyTorch has a name for each type of it."""
+    there = [value for value in given.values() if value is not None]
+    if len(there) != 1:
+        raise TypeError(f"{name}() expected one of {', '.join(given)}, but got {len(there)} of them")
+    return there[0]
+
+
 @composite()
-def tensor_split(input: Tensor, indices_or_sections, dim: int = 0) -> tuple[Tensor, ...]:
+def tensor_split(
+    input: Tensor,
+    indices_or_sections: Any = None,
+    dim: int = 0,
+    *,
+    indices: Any = None,
+    sections: Any = None,
+    tensor_indices_or_sections: Any = None,
+) -> tuple[Tensor, ...]:
     """Splits a tensor into views along `dim`: a number of nearly equal parts, or at the given indices.
+
+    By keyword, a number is also called `sections`, a tuple `indices`, and a tensor `tensor_indices_or_sections`.
 
     >>> import tensorgrad as torch
     >>> [len(part) for part in torch.arange(5).tensor_split(3)]
     [2, 2, 1]
     """
+    indices_or_sections = _places(
+        "tensor_split",
+        indices_or_sections=indices_or_sections,
+        indices=indices,
+        sections=sections,
+        tensor_indices_or_sections=tensor_indices_or_sections,
+    )
     shape = input._array.shape
     if not shape:
         raise RuntimeError("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
@@ -276,16 +302,19 @@ def tensor_split(input: Tensor, indices_or_sections, dim: int = 0) -> tuple[Tens
         cuts = [0, *ints(indices_or_sections), n]
         cuts = [max(min(c + n if c < 0 else c, n), 0) for c in cuts]
     else:
-        sections = as_int(indices_or_sections)
-        if sections <= 0:
-            raise RuntimeError(f"number of sections must be larger than 0, got {sections}")
-        small, larger = divmod(n, sections)
-        cuts = [i * small + min(i, larger) for i in range(sections + 1)]
+        count = as_int(indices_or_sections)
+        if count <= 0:
+            raise RuntimeError(f"number of sections must be larger than 0, got {count}")
+        small, larger = divmod(n, count)
+        cuts = [i * small + min(i, larger) for i in range(count + 1)]
     return tuple(window(input, dim, a, max(a, b)) for a, b in itertools.pairwise(cuts))
 
 
 def _direction(name: str, least: int, dim_of) -> None:
-    def function(input: Tensor, indices_or_sections) -> tuple[Tensor, ...]:
+    def function(
+        input: Tensor, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None
+    ) -> tuple[Tensor, ...]:
+        indices_or_sections = _places(name, indices_or_sections=indices_or_sections, indices=indices, sections=sections)
         ndim = input._array.ndim
         if ndim < least:
             raise RuntimeError(
@@ -294,11 +323,11 @@ def _direction(name: str, least: int, dim_of) -> None:
             )
         dim = dim_of(ndim)
         if not isinstance(indices_or_sections, tuple | list):
-            sections, n = as_int(indices_or_sections), input._array.shape[dim]
-            if sections <= 0 or n % sections:
+            count, n = as_int(indices_or_sections), input._array.shape[dim]
+            if count <= 0 or n % count:
                 raise RuntimeError(
                     f"torch.{name} attempted to split along dimension {dim}, but the size of the dimension {n} is not "
-                    f"divisible by the split_size {sections}!"
+                    f"divisible by the split_size {count}!"
                 )
         return tensor_split(input, indices_or_sections, dim)
 

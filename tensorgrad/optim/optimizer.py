@@ -102,6 +102,9 @@ class Optimizer:
         if step is not None and not getattr(step, "runs_hooks", False):
             cls.step = _with_hooks(step)
 
+    def _patch_step_function(self) -> None:
+        """Does nothing: hooks run around `step` since the class was defined. Some subclasses call it."""
+
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Moves the parameters by one step.
 

@@ -88,6 +88,8 @@ class Generator:
         self.device = device if isinstance(device, Device) else Device(device)
         if self.device.type == "meta":
             raise RuntimeError("META device type not an accelerator.")
+        if self.device.type != "cpu":
+            storage_class(self.device)  # raises an error if there is no such device
         self.lock = forks.lock(whole=True)
         self._bits = np.random.MT19937(0)
         forks.adopt(self._bits.lock)

@@ -32,7 +32,10 @@ class MetaArray:
         if strides is None:
             sizes = [max(n, 1) for n in shape]
             strides = tuple(dtype.itemsize * math.prod(sizes[i:]) for i in range(1, len(sizes) + 1))
-        return cls(as_strided(np.empty(1, dtype), shape, strides))
+        one = np.empty(
+            1, dtype if dtype.isbuiltin != 2 else f"V{dtype.itemsize}"
+        )  # 2: of ml_dtypes, unknown to as_strided
+        return cls(as_strided(one, shape, strides).view(dtype))
 
     shape = property(lambda self: self.phantom.shape)
     dtype = property(lambda self: self.phantom.dtype)

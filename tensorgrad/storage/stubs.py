@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tensorgrad import devices, layouts
+from tensorgrad.storage import float8
 from tensorgrad.system.per_thread import PerThread
 
 
@@ -97,6 +98,10 @@ class Storage:
         """Casts an array: complex numbers to their real part; short integers wrap around."""
         if array.dtype.kind == "c" and dtype.kind not in "cb":  # 1j is true
             array = array.real
+        if dtype.itemsize == 1 and dtype.kind in "fV":
+            return float8.rounded(array, dtype, order)
+        if array.dtype.itemsize == 1 and array.dtype.kind in "fV":
+            array = array.astype(np.float32, order=order)
         with np.errstate(all="ignore"):
             # the conversion to int32 is the processor's, in PyTorch too
             if array.dtype.kind in "fV" and dtype.kind in "iu" and dtype.itemsize < 8 and dtype.name != "int32":
@@ -144,6 +149,24 @@ class Storage:
         """Creates a view of this storage's memory (or of a copy of it) from the geometry of another one."""
         shape, strides, offset = geometry
         return self.strided(shape, strides, offset, dtype)
+
+    def apart(self, array):
+        """Returns another array object over the same memory."""
+        return self.strided(array.shape, array.strides, self.offset_of(array), array.dtype)
+
+    @classmethod
+    def number_on_host(cls, array) -> np.ndarray:
+        """Returns a NumPy array with the only element of `array`."""
+        return cls.to_host(array)
+
+    @classmethod
+    def check_branch(cls, array) -> None:
+        """Raises an error if the program may not branch on the value of `array`."""
+
+    @classmethod
+    def for_each_sample(cls, array, made):
+        """Returns `made`, a new tensor like `array`; one for each sample if the array has a batch (vmap)."""
+        return made
 
     # --- derived ---
 
@@ -225,5 +248,5 @@ def storage_class(device: devices.device) -> type[Storage]:
     if found is None and device.type in LOADERS:
         return LOADERS[device.type]()
     if found is None:
-        raise RuntimeError(f"no storage is registered for device '{device}'")
+        raise RuntimeError(f"PyTorch is not linked with support for {device.type} devices")
     return found

@@ -13,6 +13,7 @@ The first slows down every lookup, as Python finds names faster in plain modules
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
@@ -93,6 +94,8 @@ class _Loader:
         if type(module) is _Later:
             ModuleType.__setattr__(module, "__class__", ModuleType)
         _waiting.pop(module.__name__, None)
+        for function in AFTER:
+            function(module.__name__)
 
 
 class _Finder:
@@ -107,6 +110,7 @@ class _Finder:
         return spec
 
 
+AFTER: list[Callable[[str], None]] = []  # called with the name of each of these modules after it has run
 _waiting: dict[str, ModuleType] = {}
 sys.meta_path.insert(0, _Finder)
 

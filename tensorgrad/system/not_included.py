@@ -17,13 +17,13 @@ def stand_in(name: str, advice: str, module: str, shown: str | None = None) -> A
         shown: how the error calls it, if not by `name`.
 
     >>> from tensorgrad.system.not_included import stand_in
-    >>> split_group = stand_in("split_group", "use new_group", "tensorgrad.distributed")
-    >>> isinstance(3, split_group)
+    >>> shrink = stand_in("shrink_group", "start the job again", "tensorgrad.distributed")
+    >>> isinstance(3, shrink)
     False
-    >>> split_group()
+    >>> shrink()
     Traceback (most recent call last):
         ...
-    NotImplementedError: split_group is not included: use new_group
+    NotImplementedError: shrink_group is not included: start the job again
     """
     message = f"{shown or name} is not included: {advice}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -154,6 +155,8 @@ SUPPORTED_NODES: dict[Any, NodeDef] = {
 }
 for _kind, _definition in SUPPORTED_NODES.items():
     SUPPORTED_NODES[_kind] = _definition._replace(type=_kind)
+# Those of dict: transformers and diffusers register their own classes of dicts with them.
+_, _dict_flatten, _dict_unflatten, _dict_flatten_with_keys = SUPPORTED_NODES[dict]
 _registered: set[type] = set()
 # Serialized names, and what turns contexts into JSON and back, where it is not what JSON itself does.
 _names: dict[Any, str] = {}
@@ -223,6 +226,118 @@ def _deregister_pytree_node(cls: type) -> None:
     _contexts.pop(cls, None)
 
 
+def register_dataclass(
+    cls: type,
+    *,
+    field_names: list[str] | None = None,
+    drop_field_names: list[str] | None = None,
+    serialized_type_name: str | None = None,
+) -> None:
+    """Registers a dataclass, or a class that is constructed like one: its fields are the children.
+
+    Args:
+        cls: the class.
+        field_names: the names of the fields; by default those of the dataclass.
+        drop_field_names: fields that `field_names` leaves out, and that get their defaults.
+        serialized_type_name: its name in `treespec_dumps`.
+
+    Raises:
+        ValueError: If the names are not those of the dataclass, or missing.
+
+    >>> from dataclasses import dataclass
+    >>> from tensorgrad.utils._pytree import register_dataclass, tree_map
+    >>> @dataclass
+    ... class Pair:
+    ...     a: int
+    ...     b: int
+    >>> register_dataclass(Pair)
+    >>> tree_map(lambda x: x + 1, Pair(1, 2))
+    Pair(a=2, b=3)
+    """
+    dropped = drop_field_names or []
+    own = [f.name for f in dataclasses.fields(cls) if f.init] if dataclasses.is_dataclass(cls) else None
+    if own is None and field_names is None:
+        raise ValueError(f"register_dataclass: field_names must be specified with a list of all fields of {cls}")
+    names = list(own or ()) if field_names is None else list(field_names)
+    if own is not None and field_names is not None and set(own) - set(dropped) != set(names):
+        raise ValueError(
+            f"field_names does not include all dataclass fields. {cls} has {own}, of which {dropped} are in "
+            f"drop_field_names; field_names are {names}"
+        )
+
+    def flatten(value: Any) -> tuple[list, Any]:
+        given = [name for name in names if getattr(value, name) is not None]
+        return [getattr(value, name) for name in given], [given, [name for name in names if name not in given]]
+
+    def with_keys(value: Any) -> tuple[list, Any]:
+        children, context = flatten(value)
+        return [(GetAttrKey(name), child) for name, child in zip(context[0], children, strict=True)], context
+
+    def unflatten(children: Iterable, context: Any) -> Any:
+        return cls(**dict(zip(context[0], children, strict=True)), **dict.fromkeys(context[1]))
+
+    register_pytree_node(
+        cls, flatten, unflatten, serialized_type_name=serialized_type_name, flatten_with_keys_fn=with_keys
+    )
+
+
+class ConstantNode(NamedTuple):
+    """The context of a value without leaves: the value itself."""
+
+    value: Any
+
+
+CONSTANT_NODES: set[type] = set()
+
+
+def register_constant(cls: type) -> None:
+    """Registers a class whose values are part of the description, and have no leaves.
+
+    Raises:
+        TypeError: If its values cannot be compared and hashed by what they are.
+
+    >>> from tensorgrad.utils._pytree import register_constant, tree_leaves
+    >>> class Name(str):
+    ...     pass
+    >>> register_constant(Name)
+    >>> tree_leaves([Name("a"), 1])
+    [1]
+    """
+    if cls.__eq__ is object.__eq__:
+        raise TypeError("register_constant(cls) expects `cls` to have a non-default `__eq__` implementation.")
+    if cls.__hash__ is None:
+        raise TypeError("register_constant(cls) expects `cls` to have a non-default `__hash__` implementation.")
+    register_pytree_node(
+        cls,
+        lambda value: ([], ConstantNode(value)),
+        lambda _, context: context.value,
+        flatten_with_keys_fn=lambda value: ([], ConstantNode(value)),
+    )
+    CONSTANT_NODES.add(cls)
+
+
+def is_constant_class(cls: Any) -> bool:
+    """Returns whether a class was registered by `register_constant`."""
+    return isinstance(cls, type) and cls in CONSTANT_NODES
+
+
+def is_structseq_class(cls: Any) -> bool:
+    """Returns whether a class is a named result of Python's own, such as `time.struct_time`."""
+    counts = ("n_fields", "n_sequence_fields", "n_unnamed_fields")
+    own = isinstance(cls, type) and cls.__bases__ == (tuple,)
+    return own and all(isinstance(getattr(cls, name, None), int) for name in counts)
+
+
+def is_structseq_instance(obj: Any) -> bool:
+    """Returns whether a value is a named result of Python's own."""
+    return is_structseq_class(type(obj))
+
+
+def is_structseq(obj: Any) -> bool:
+    """Returns whether a value is a named result of Python's own, or a class of them."""
+    return is_structseq_class(obj if isinstance(obj, type) else type(obj))
+
+
 def _get_node_type(tree: Any) -> Any:
     """Returns the kind of container that a value is: its type, or `namedtuple`."""
     kind = type(tree)
@@ -243,6 +358,28 @@ def tree_is_leaf(tree: Any, is_leaf: Callable | None = None) -> bool:
 
 
 _is_leaf = tree_is_leaf
+_is_namedtuple_instance = is_namedtuple_instance
+_private_register_pytree_node = _register_pytree_node
+BUILTIN_TYPES = frozenset((tuple, list, dict, namedtuple, OrderedDict, defaultdict, deque))
+STANDARD_DICT_TYPES = frozenset((dict, OrderedDict, defaultdict))
+
+
+def _names_of_rows() -> dict[str, Callable]:
+    """The functions of the containers of Python's own, by PyTorch's names: `_dict_flatten`, ..."""
+    named = {
+        "tuple": tuple, "list": list, "dict": dict, "namedtuple": namedtuple, "ordereddict": OrderedDict,
+        "defaultdict": defaultdict, "deque": deque,
+    }  # fmt: skip
+    found: dict[str, Any] = {}
+    for name, kind in named.items():
+        row = SUPPORTED_NODES[kind]
+        found[f"_{name}_flatten"], found[f"_{name}_unflatten"] = row.flatten_fn, row.unflatten_fn
+        found[f"_{name}_flatten_with_keys"] = row.flatten_with_keys_fn
+    found["_odict_flatten"], found["_odict_unflatten"] = found["_ordereddict_flatten"], found["_ordereddict_unflatten"]
+    return found
+
+
+globals().update(_names_of_rows())
 
 
 # --- descriptions ----------------------------------------------------------------------------------------------------
@@ -343,7 +480,7 @@ class LeafSpec(TreeSpec, metaclass=_LeafType):
         return _LEAF
 
 
-_LEAF = TreeSpec(None, None, [])
+_LEAF = _LEAF_SPEC = TreeSpec(None, None, [])
 PyTreeSpec = TreeSpec
 
 
@@ -603,6 +740,17 @@ def tree_map_only_(type_or_types_or_pred: Any, func: Callable, tree: Any, is_lea
     """Like `tree_map_`, but calls `func` only for leaves of the given types, or for which a function returns True."""
     selects = _selects(type_or_types_or_pred)
     return tree_map_(lambda leaf: func(leaf) if selects(leaf) else leaf, tree, is_leaf=is_leaf)
+
+
+def map_only(type_or_types_or_pred: Any, /) -> Callable:
+    """Returns a decorator: the function then returns leaves of other types unchanged.
+
+    >>> from tensorgrad.utils._pytree import map_only, tree_map
+    >>> tree_map(map_only(int)(lambda x: x + 1), [1, "a"])
+    [2, 'a']
+    """
+    selects = _selects(type_or_types_or_pred)
+    return lambda func: lambda leaf: func(leaf) if selects(leaf) else leaf
 
 
 def tree_any(pred: Callable, tree: Any, is_leaf: Callable | None = None) -> bool:

@@ -1,7 +1,7 @@
-"""`torch.utils.dlpack`: shares tensors with other libraries without copying. See `tensorgrad.ops.external_memory`."""
+"""`torch.utils.dlpack`: shares tensors with other libraries without copying (ops/pytorch/external_memory.py)."""
 
 from tensorgrad.dispatch.guard import guarded as _guarded
-from tensorgrad.ops.external_memory import from_dlpack, to_dlpack
+from tensorgrad.ops.pytorch.external_memory import from_dlpack, to_dlpack
 
 __all__ = ["from_dlpack", "to_dlpack"]
 

@@ -174,6 +174,34 @@ def test_node_hooks(torch):
     return seen, x.grad
 
 
+def test_a_gradient_that_nobody_else_has_is_not_copied_because_of_hooks():
+    import tensorgrad as torch
+
+    def gradient_of(*hooks):
+        """The addresses of the gradient that arrived, and of the one that was stored; and the gradient."""
+        weight, arrived = torch.ones(3, 2, requires_grad=True), []
+        weight.register_hook(lambda grad: arrived.append(grad.data_ptr()))
+        for hook in hooks:
+            weight.register_hook(hook)
+        weight.register_post_accumulate_grad_hook(lambda tensor: None)
+        torch.nn.functional.linear(torch.ones(1, 2), weight).sum().backward()
+        return arrived[0], weight.grad.data_ptr(), weight.grad
+
+    first, stored, _ = gradient_of()
+    assert first == stored
+    kept = []
+    first, stored, grad = gradient_of(kept.append)  # this hook keeps it
+    assert first != stored and kept[0].data_ptr() == first
+    grad.zero_()
+    assert kept[0].sum().item() == 6
+    a, b = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
+    for leaf in (a, b):
+        leaf.register_post_accumulate_grad_hook(lambda tensor: None)
+    (a + b).sum().backward()  # both receive the same gradient
+    a.grad.zero_()
+    assert b.grad.tolist() == [1.0, 1.0]
+
+
 @alike
 def test_order_of_everything(torch):
     seen = []

@@ -189,6 +189,21 @@ def test_jvp_and_linearize(torch):
     ]
 
 
+@alike
+def test_auxiliary_output_consists_of_tensors(torch):
+    func, x = torch.func, torch.tensor(X)
+    return [
+        error(transform, aux)
+        for aux in (1, 1.0, "text", None, [x, 1])
+        for transform in (
+            lambda aux: func.jvp(lambda x: (x, aux), (x,), (x,), has_aux=True),
+            lambda aux: func.jacfwd(lambda x: (x, aux), has_aux=True)(x),
+            lambda aux: func.jacrev(lambda x: (x, aux), has_aux=True)(x),
+            lambda aux: func.grad(lambda x: (x.sum(), aux), has_aux=True)(x),
+        )
+    ]
+
+
 @pytest.mark.parametrize("name", ["jacrev", "jacfwd"])
 def test_jacobians(name):
     @alike
@@ -243,6 +258,104 @@ def test_hessian_and_the_rest(torch):
         error(torch.func.functionalize, torch.sin, remove="all").split(" Valid ")[0],
         torch.func.debug_unwrap(x) is x,
     ]
+
+
+# --- hooks and checkpoints inside ---
+
+
+@alike
+def test_hooks_inside_of_transforms(torch):
+    """Hooks on tensors and modules, hooks on what is saved, and `no_grad` act as they do outside."""
+    func, x, t = torch.func, torch.tensor(X), torch.tensor([1.0, 2.0, -1.0])
+
+    def doubled(x):
+        y = x * x
+        y.register_hook(lambda g: g * 2)
+        return y.sum()
+
+    def packed(x):
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: t * 2, lambda t: t / 2):
+            return (x**3).sum()
+
+    def half_recorded(x):
+        with torch.no_grad():
+            factor = x * 2
+        return (x * factor).sum()
+
+    layer = torch.nn.Linear(3, 3)
+    layer.register_forward_pre_hook(lambda module, inputs: (inputs[0] + 1,))
+    layer.register_forward_hook(lambda module, inputs, output: output * 3)
+    params = {"weight": torch.tensor([[1.0, 0.5, 2.0], [0.0, 1.0, -1.0], [0.3, 0.2, 0.1]]), "bias": t}
+
+    def network(params, x):
+        return func.functional_call(layer, params, (x,)).sin().sum()
+
+    return [
+        func.grad(doubled)(x),
+        error(func.jvp, doubled, (x,), (t,)),
+        func.jvp(func.grad(lambda x: doubled(x) ** 2), (x,), (t,)),
+        func.vmap(func.grad(doubled))(torch.stack([x, t])),
+        func.jvp(packed, (x,), (t,)),
+        func.grad(half_recorded)(x),
+        func.jvp(half_recorded, (x,), (t,)),
+        func.grad(network)(params, x),
+        func.jvp(network, (params, x), (params, t)),
+        func.vmap(func.grad(network), in_dims=(None, 0))(params, torch.stack([x, t])),
+        func.hessian(lambda x: network(params, x))(x),
+    ]
+
+
+def test_a_checkpoint_inside_of_transforms():
+    """More than PyTorch allows, which has hooks on what is saved in forward mode only."""
+    torch = importlib.import_module("tensorgrad")
+    func, x, t = torch.func, torch.tensor(X), torch.tensor([1.0, 2.0, -1.0])
+    w = torch.tensor([[1.0, 0.5, 2.0], [0.0, 1.0, -1.0], [0.3, 0.2, 0.1]])
+    runs = []
+
+    def plain(x):
+        runs.append(1)
+        return torch.tanh(w @ x) * x.exp()
+
+    def kept(x):
+        return torch.utils.checkpoint.checkpoint(plain, x, use_reentrant=False)
+
+    def derivatives(f):
+        return [
+            func.grad(lambda x: f(x).sum())(x),
+            *func.jvp(f, (x,), (t,)),
+            func.jacrev(f)(x),
+            func.jacfwd(f)(x),
+            func.linearize(f, x)[1](t),
+            func.jvp(func.grad(lambda x: f(x).sum()), (x,), (t,))[1],
+            func.vmap(func.grad(lambda x: f(x).sum()))(torch.stack([x, t])),
+        ]
+
+    for found, expected in zip(derivatives(kept), derivatives(plain), strict=True):
+        assert torch.allclose(found, expected)
+    runs.clear()
+    func.grad(lambda x: kept(x).sum())(x)
+    assert len(runs) == 2  # once forward, once again for backward
+
+
+@alike
+def test_functionalize(torch):
+    """It changes nothing but what PyTorch's compiler sees; it nests with the other transforms."""
+    func, x, t = torch.func, torch.tensor(X), torch.tensor([1.0, 2.0, -1.0])
+
+    def writes(x):
+        y = x.clone()
+        y.view(3, 1)[:, 0].mul_(x)
+        return y.mul_(x)
+
+    seen = []
+    for remove in ("mutations", "mutations_and_views"):
+        f = func.functionalize(writes, remove=remove)
+        total = func.functionalize(lambda x: writes(x).sum(), remove=remove)
+        given = x.clone()
+        seen += [f(x), func.grad(total)(x), func.vmap(f)(torch.stack([x, t])), func.jacrev(f)(x)]
+        seen += [func.functionalize(lambda x: x.add_(1), remove=remove)(given), given]
+        seen.append(func.jvp(func.functionalize(lambda x: x.clone().mul_(x), remove=remove), (x,), (t,)))
+    return seen
 
 
 # --- vmap ---
@@ -430,13 +543,3 @@ def test_rearrange():
     ):
         with pytest.raises(ValueError, match=re.escape(message)):
             tensorgrad.func.rearrange(x, pattern, **sizes)
-
-
-def test_more_than_pytorch_allows():
-    """The function of `vmap` runs sample by sample: it may branch on values and write in place."""
-    torch = importlib.import_module("tensorgrad")
-
-    def collatz(x):
-        return x // 2 if x.item() % 2 == 0 else 3 * x + 1
-
-    assert torch.func.vmap(collatz)(torch.tensor([1, 2, 3, 4])).tolist() == [4, 1, 10, 2]

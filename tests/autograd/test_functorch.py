@@ -6,6 +6,7 @@ import pytest
 import tensorgrad as tg
 from tensorgrad import compat
 from tensorgrad import functorch as ours
+from tensorgrad.functorch import experimental as ours_experimental
 from tests.support.compare import assert_equal
 
 torch = pytest.importorskip("torch", reason="PyTorch's functorch is the oracle of these tests")
@@ -64,6 +65,37 @@ def test_ensembles():
                 library.combine_state_for_ensemble(wrong)
 
 
+class Tied:
+    """A module whose tensors have several names."""
+
+    def __new__(cls, torch):
+        class Module(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.linear = torch.nn.Linear(3, 3)
+                self.weight, self.bias = self.linear.weight, self.linear.bias
+                self.register_buffer("shift", torch.ones(3))
+                self.register_buffer("again", self.shift)
+
+            def forward(self, x):
+                return torch.nn.functional.linear(self.linear(x) + self.shift, self.weight, self.bias) * self.again
+
+        return Module()
+
+
+def test_tied_tensors_are_replaced_under_all_their_names():
+    theirs, mine = Tied(torch), Tied(tg)
+    mine.load_state_dict({k: tg.tensor(v.numpy()) for k, v in theirs.state_dict().items()})
+    f, p, b = functorch.make_functional_with_buffers(theirs)
+    g, q, c = ours.make_functional_with_buffers(mine)
+    assert f.param_names == g.param_names and f.buffer_names == g.buffer_names and len(q) == 2 and len(c) == 1
+    x = torch.randn(5, 3)
+    expected = torch.func.grad(lambda p: f(p, b, x).square().sum())(p)
+    found = tg.func.grad(lambda q: g(q, c, tg.tensor(x.numpy())).square().sum())(q)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one.detach().numpy(), other.detach().numpy(), rtol=1e-4)
+
+
 def test_it_says_that_it_is_old():
     with pytest.warns(FutureWarning, match=r"`functorch\.make_functional` is deprecated as of PyTorch 2\.0"):
         ours.make_functional(tg.nn.Linear(1, 1))
@@ -78,8 +110,11 @@ def test_import_functorch_finds_it():
     finally:
         compat.uninstall()
     import functorch as again
+    from functorch import experimental
 
     assert again is functorch
+    names = {name for name in dir(experimental) if name[0] != "_"}
+    assert names - {*ours_experimental.__all__} == {"chunk_vmap"}  # `vmap(chunk_size=)` replaces it
     modules = ("torch", "compile", "experimental", "dim", "einops")
     public = {name for name in dir(functorch) if name[0] != "_" and name not in modules}
     assert public - {"make_fx"} <= {*dir(ours)}  # (there is no tracing of functions here)

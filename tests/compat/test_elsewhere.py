@@ -146,8 +146,6 @@ def test_settings_of_the_future():
 @pytest.mark.parametrize(
     "call, said",
     [
-        (lambda: tg.fx.symbolic_trace(tg.nn.ReLU()), "fx.symbolic_trace is not included"),
-        (lambda: tg.fx.Tracer(), "fx.Tracer is not included"),
         (lambda: tg.hub.load("pytorch/vision", "resnet18"), "not fetched from GitHub"),
     ],
 )

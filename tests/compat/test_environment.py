@@ -13,7 +13,7 @@ import tensorgrad as tg
 from tensorgrad import compat
 from tests.support.processes import ROOT, environment, output_of, run_python
 
-TELL = "import torch, importlib.metadata as m; print(torch.__name__, m.version('torch'))"
+TELL = "import torch, importlib.metadata as m; print(torch.__package__, m.version('torch'))"
 
 
 @pytest.fixture

@@ -1,6 +1,9 @@
 """Names of PyTorch's inner modules that libraries import, against PyTorch's."""
 
+import importlib
 import io
+import re
+from pathlib import Path
 
 import pytest
 
@@ -62,27 +65,81 @@ def test_the_file_reader_unpacks_nothing():
         tensorgrad.PyTorchFileReader(file)
 
 
-def test_names_that_mean_nothing_here_raise_when_used():
-    import importlib
-
+@pytest.fixture
+def installed():
     compat.install()
-    try:
-        for module, names in ABSENT.items():
-            loaded = importlib.import_module(module)
-            for name in names:
-                assert not isinstance(3, getattr(loaded, name))
-                with pytest.raises(NotImplementedError, match=f"{name} is not included: "):
-                    getattr(loaded, name)(3)
-    finally:
-        compat.uninstall()
+    yield
+    compat.uninstall()
+
+
+def found(full):
+    """What a program gets for a full name: by import, as far as it goes, and then by attributes."""
+    parts = full.split(".")
+    for i in range(len(parts), 0, -1):
+        try:
+            value = importlib.import_module(".".join(parts[:i]))
+        except (ModuleNotFoundError, TypeError):  # PyTorch has packages whose path cannot be searched
+            continue
+        for name in parts[i:]:
+            value = getattr(value, name)
+        return value
+    raise AssertionError(full)
+
+
+def test_names_that_mean_nothing_here_can_be_imported(installed):
+    for full, (kind, libraries, advice) in ABSENT.items():
+        value, given = found(full), len
+        assert libraries
+        if kind == "REFUSES":
+            assert not isinstance(3, value) and issubclass(type("Own", (value,), {}), value)
+            with pytest.raises(NotImplementedError, match=f"{full} is not included: "):
+                value(3)
+        elif kind == "VALUE":
+            assert value == advice
+        else:
+            assert value(given) is {"SAME": given, "NO": False, "NOTHING": None}[kind]
+            assert full in value.__doc__
+    assert tensorgrad.torch is tensorgrad
+
+
+def test_absent_modules_are_attributes(installed):
+    import torch as ours
+
+    assert ours is tensorgrad
+    ours._dynamo.config.suppress_errors = True  # as programs do
+    assert importlib.import_module("torch._dynamo.config").suppress_errors is True
+    ours._dynamo.config.suppress_errors = False
+    with pytest.raises(AttributeError, match="no attribute 'no_such_name'"):
+        ours._dynamo.no_such_name
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("torch._dynamo.no_such_module")
+
+
+def test_the_table_is_in_order():
+    source = (Path(compat.__file__).parent / "absent_names.py").read_text()
+    rows = re.findall(r'^    "(torch\.[\w.]+)": \(', source, flags=re.MULTILINE)
+    assert rows == sorted(rows) and rows == list(ABSENT), "one name a line, in alphabetical order"
+
+
+def test_the_table_stands_for_nothing_that_exists():
+    """Without the hook, which adds the names."""
+    output_of("""
+        import importlib
+        from tensorgrad.compat.absent_names import ABSENT
+
+        for full in ABSENT:
+            module, _, name = full.replace("torch", "tensorgrad", 1).rpartition(".")
+            try:
+                owner = importlib.import_module(module)
+            except ModuleNotFoundError:
+                continue
+            assert not hasattr(owner, name), full
+    """)
 
 
 def test_pytorch_has_all_of_these_names():
-    import importlib
-
-    for module, names in ABSENT.items():
-        theirs = importlib.import_module(module)
-        assert not [name for name in names if not hasattr(theirs, name)], module
+    for full in ABSENT:
+        found(full)
 
 
 def test_modules_are_pickled_by_name():

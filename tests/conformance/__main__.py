@@ -1,7 +1,8 @@
 """How much of PyTorch is here: runs the records of its own test databases, and writes what came out.
 
-    python -m tests.conformance                 runs everything; writes docs/coverage.md and conformance_passing.txt
+    python -m tests.conformance                 runs everything; writes docs/coverage.md and passing.txt
     python -m tests.conformance --drop          ... even if records that used to pass no longer do
+    python -m tests.conformance --only forward  the records of this section; what is known of the others stays
     python -m tests.conformance --processes 1   (two by default)
 
 Each database is a `Section`. The list of passing records is a ratchet: without `--drop`, nothing is written where a
@@ -12,6 +13,7 @@ test can tell whether it is current without running the records again (tests/ops
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import multiprocessing
 import os
@@ -71,6 +73,18 @@ if nothing at all differs.""",
     )
 
 
+def _forward() -> Section:
+    from tests.conformance import forward
+
+    return forward.section()
+
+
+def _vmap() -> Section:
+    from tests.conformance import vmap
+
+    return vmap.section()
+
+
 def _modules() -> Section:
     from tests.conformance.moduledb import modules_section
 
@@ -89,7 +103,7 @@ def _schedulers() -> Section:
     return scheduler_section()
 
 
-SECTIONS: tuple[Callable[[], Section], ...] = (_ops, _modules, _optimizers, _schedulers)
+SECTIONS: tuple[Callable[[], Section], ...] = (_ops, _forward, _vmap, _modules, _optimizers, _schedulers)
 
 
 # --- running ---------------------------------------------------------------------------------------------------------
@@ -105,16 +119,19 @@ def _run(task: tuple[int, list[str]]) -> list[tuple[str, list[str]]]:
     return [(name, section.check(name)) for name in names]
 
 
-def run(processes: int = 2) -> dict[str, list[str]]:
+def run(processes: int = 2, only: str | None = None) -> dict[str, list[str]]:
     """The differences of every record that exists here, as {"section: record": differences}."""
     tasks = []
     for index, make in enumerate(SECTIONS):
         section = make()
+        if only not in (None, section.key):
+            continue
         names = [e.name for e in section.entries() if not e.excluded and not e.missing]
         tasks += [(index, names[i : i + CHUNK]) for i in range(0, len(names), CHUNK)]
     found = {}
+    by_name = importlib.import_module("tests.conformance.__main__")._run  # in a new process, `__main__` is another
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        for (index, _), results in zip(tasks, pool.imap(_run, tasks), strict=True):
+        for (index, _), results in zip(tasks, pool.imap(by_name, tasks), strict=True):
             found.update({f"{SECTIONS[index]().key}: {name}": problems for name, problems in results})
     return found
 
@@ -265,13 +282,16 @@ def main() -> int:
     """Runs all records, tells what is new, and writes the list and the report. 1 if anything needs attention."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--drop", action="store_true", help="take records that no longer pass off the list")
+    parser.add_argument("--only", choices=[make().key for make in SECTIONS], help="run the records of one section")
     parser.add_argument("--processes", type=int, default=2, help="how many to run in (default: 2)")
     arguments = parser.parse_args()
     if importlib.util.find_spec("torch") is None:
         parser.error("torch is not installed here, and it is what everything is compared with")
     start = time.perf_counter()
-    found = run(arguments.processes)
-    before, now = passing(), {name for name, problems in found.items() if not problems}
+    found = run(arguments.processes, arguments.only)
+    known = passing()
+    before = {name for name in known if arguments.only in (None, name.partition(": ")[0])}
+    now = {name for name, problems in found.items() if not problems}
     left, lost = unexplained(found), sorted(before - now)
     for name, problems in left.items():
         print(f"{name}: {len(problems)} differences without a reason")
@@ -284,7 +304,7 @@ def main() -> int:
     if lost and not arguments.drop:
         print("nothing was written: mend these, or take them off the list with --drop")
         return 1
-    write(now)
+    write(now | (known - before))
     print(f"written: {REPORT.parent.name}/{REPORT.name}, {PASSING.parent.name}/{PASSING.name}")
     return 1 if left or lost else 0
 

@@ -41,7 +41,6 @@ OTHER_WORDS = {
     "l.ones(3).masked_select(l.ones(2) > 0)": "the input's size is named before the mask's",
     "F.gelu(l.tensor([1]))": "the name of the kernel",
     "l.zeros(-1)": "in the words of torch.empty",
-    'l.zeros(2, device="nowhere")': "the device types that there are",
 }
 _FIRST = "several things are wrong, and another one is named first"
 _SIZE = "the parameter is named"

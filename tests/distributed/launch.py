@@ -4,11 +4,13 @@ import contextlib
 import importlib.util
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,17 @@ ROOT = HERE.parent.parent
 HAS_MPI = importlib.util.find_spec("mpi4py") is not None
 needs_mpi = pytest.mark.skipif(not HAS_MPI or sys.platform == "win32", reason="needs mpi4py and an MPICH")
 
+
+def _mpiexec():
+    """The launcher of the MPI wheel; None if there is none."""
+    folders = [Path(sys.executable).parent]
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        folders += [Path(file.locate()).resolve().parent for file in metadata.files("mpich") if file.name == "mpiexec"]
+    return shutil.which("mpiexec", path=os.pathsep.join(map(str, folders)))
+
+
+MPIEXEC = _mpiexec()
+needs_mpiexec = pytest.mark.skipif(MPIEXEC is None, reason="no mpiexec is installed with this Python")
 
 _PORTS = iter(random.sample(range(15000, 32000), 17000))
 

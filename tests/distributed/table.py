@@ -4,11 +4,16 @@ What runs under both libraries is compared with PyTorch's own gloo group; cases 
 """
 
 import json
+import os
 import sys
 import warnings
 from datetime import timedelta
 
 if sys.argv[1] == "tensorgrad":
+    if os.environ.get("DEVICE") == "emulator":
+        from tests import emulator
+
+        emulator.install()
     import tensorgrad as torch
     import tensorgrad.distributed as dist
 else:
@@ -16,7 +21,10 @@ else:
     import torch.distributed as dist
 
 warnings.simplefilter("ignore")
-dist.init_process_group("gloo", timeout=timedelta(seconds=15))
+ON_GPU = sys.argv[1] == "tensorgrad" and "DEVICE" in os.environ
+if ON_GPU:
+    torch.set_default_device("cuda")
+dist.init_process_group("nccl" if ON_GPU else "gloo", timeout=timedelta(seconds=15))
 rank, size = dist.get_rank(), dist.get_world_size()
 O = dist.ReduceOp
 BOTH, OWN = {}, {}
@@ -72,6 +80,9 @@ def all_reduce_of_every_dtype():
             if (dtype.is_complex and op != "SUM") or (dtype in FLOATS and op.startswith("B")):
                 continue
             x = sample(dtype, 2, 3)
+            if ON_GPU and op.startswith("B"):  # NCCL has no such operations: on the CPU, by MPI
+                assert fails(lambda x=x, op=op: dist.all_reduce(x, getattr(O, op)))[1].endswith("with NCCL")
+                x = x.cpu()
             dist.all_reduce(x, getattr(O, op))
             results.append(x)
     return results
@@ -173,6 +184,8 @@ def ring():
 @both
 def send_and_receive_from_any():
     x = sample(torch.bfloat16, 3)
+    if ON_GPU:
+        x = x.cpu()
     if rank == 0:
         return sorted(dist.recv(x) for _ in range(size - 1))
     dist.send(x, 0)
@@ -326,6 +339,8 @@ def errors():
 def dtypes_that_gloo_does_not_add():
     for dtype in NEW:
         x = torch.tensor([1, 2, 3]).to(dtype)
+        if ON_GPU and dtype in (torch.int16, torch.uint16):  # nor can NCCL
+            x = x.cpu()
         dist.all_reduce(x)
         assert x.dtype == dtype and x.tolist() == [size, 2 * size, 3 * size]
 
@@ -392,8 +407,8 @@ def progress_without_waiting():
 
     work = dist.all_reduce(torch.ones(1_000_000), async_op=True)
     end = time.monotonic() + 10
-    while not work._done and time.monotonic() < end:  # nothing here polls: the thread does
-        time.sleep(0.01)
+    while not (work.is_completed() if ON_GPU else work._done) and time.monotonic() < end:
+        time.sleep(0.01)  # nothing here polls: the thread does, or else it is the GPU that works
     assert work._done and work.wait()
 
 
@@ -414,6 +429,29 @@ def not_a_member():
             warnings.simplefilter("always")
             assert dist.all_reduce(torch.ones(1), group=group) is None
         assert "does not belong to the given group" in str(caught[0].message)
+
+
+@own
+def groups_that_only_their_members_make():
+    if rank:
+        rest = dist.new_group(list(range(1, size)), use_local_synchronization=True)
+        halves = dist.split_group(rest, [[0], list(range(1, size - 1))] if size > 2 else [[0]])
+        x = torch.ones(1)
+        dist.all_reduce(x, group=rest)
+        assert x.item() == size - 1 and dist.get_world_size(halves) == 1
+    for _ in range(2):  # the others have made as many since: all still find each other
+        parts = dist.split_group(split_ranks=[[size - 1, 0]])
+        assert (parts is None) == (rank not in (0, size - 1))
+        if parts is not None:
+            y = torch.ones(1)
+            dist.all_reduce(y, group=parts)
+            assert y.item() == 2 and dist.get_process_group_ranks(parts) == [0, size - 1]
+    every = dist.new_group(list(range(size)))
+    z = torch.ones(1)
+    dist.all_reduce(z, group=every)
+    assert z.item() == size
+    for wrong in (None, [[]], [[0, 0]], [[0], [0]], [[size]]):
+        assert fails(lambda wrong=wrong: dist.split_group(split_ranks=wrong))[0] == "ValueError"
 
 
 @own

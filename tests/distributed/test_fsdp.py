@@ -24,3 +24,9 @@ def test_fsdp_module_has_all_methods_of_pytorch():
 
     assert torch.distributed.is_available()
     assert not [name for name in vars(theirs) if not name.startswith("_") and not hasattr(ours, name)]
+
+
+@needs_mpi
+def test_training_on_gpus():
+    """On emulated ones, which communicate by NCCL."""
+    run(2, [HERE / "gpu_cases.py"], timeout=120)

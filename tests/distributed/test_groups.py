@@ -3,15 +3,14 @@
 import contextlib
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-from pathlib import Path
+from functools import cache
 
 import pytest
 
-from tests.distributed.launch import HERE, ROOT, free_port, needs_mpi, run
+from tests.distributed.launch import HERE, MPIEXEC, ROOT, free_port, needs_mpi, needs_mpiexec, run
 
 pytest.importorskip("torch")
 
@@ -25,17 +24,33 @@ def compare(name, mine, theirs):
         assert got[0] == wanted[0] and got[1].startswith(first), (got, wanted)
 
 
+@cache
+def found_by_pytorch(size):
+    """What each rank of PyTorch's gloo group finds."""
+    return [json.loads(output) for _, output, _ in run(size, [HERE / "table.py", "torch"])]
+
+
+def compare_with_pytorch(size, **variables):
+    results = run(size, [HERE / "table.py", "tensorgrad", free_port()], **variables)
+    assert not [errors for _, _, errors in results if "Traceback" in errors or "PMIU" in errors]
+    for (_, output, _), wanted in zip(results, found_by_pytorch(size)):
+        found = json.loads(output.replace('"nccl"', '"gloo"'))  # the name that `get_backend` returns
+        assert list(found) == list(wanted)
+        for name in found:
+            compare(name, found[name], wanted[name])
+
+
 @needs_mpi
 @pytest.mark.parametrize("size", [2, 3])
 def test_every_collective_is_as_in_pytorch(size):
-    wanted = [json.loads(output) for _, output, _ in run(size, [HERE / "table.py", "torch"])]
-    results = run(size, [HERE / "table.py", "tensorgrad", free_port()])
-    assert not [errors for _, _, errors in results if "Traceback" in errors or "PMIU" in errors]
-    for rank in range(size):
-        found = json.loads(results[rank][1])
-        assert list(found) == list(wanted[rank])
-        for name in found:
-            compare(name, found[name], wanted[rank][name])
+    compare_with_pytorch(size)
+
+
+@needs_mpi
+@pytest.mark.parametrize("size", [2, 3])
+def test_every_collective_by_nccl(size):
+    """Tensors on emulated GPUs, in groups of the backend "nccl"."""
+    compare_with_pytorch(size, DEVICE="emulator")
 
 
 SUM = """
@@ -49,11 +64,9 @@ assert x.item() == 3.0 and dist.get_world_size() == 2
 
 
 @needs_mpi
+@needs_mpiexec
 def test_under_a_launcher_of_mpi():
-    mpiexec = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
-    if mpiexec is None:
-        pytest.skip("no mpiexec is installed with this Python")
-    command = [mpiexec, "-n", "2", sys.executable, "-c", SUM]
+    command = [MPIEXEC, "-n", "2", sys.executable, "-c", SUM]
     process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True)
     try:
         errors = process.communicate(timeout=20)[1]

@@ -3,18 +3,16 @@
 import json
 import os
 import re
-import shutil
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from tensorgrad.distributed import run
 from tensorgrad.distributed.elastic.multiprocessing import Std
 from tests.distributed.jobs import finished, job
-from tests.distributed.launch import ROOT, needs_mpi, start
+from tests.distributed.launch import MPIEXEC, ROOT, needs_mpi, needs_mpiexec, start
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the agent's signals are POSIX's")
 
@@ -216,13 +214,11 @@ def test_a_port_in_use_costs_one_line():
 
 
 @needs_mpi
+@needs_mpiexec
 @pytest.mark.together
 def test_under_mpiexec_each_process_may_be_an_agent(tmp_path):
     """What mpiexec tells its own processes must not reach the ranks of an agent."""
-    mpiexec = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
-    if mpiexec is None:
-        pytest.skip("no mpiexec is installed with this Python")
-    command = [mpiexec, "-n", "1", sys.executable, "-m", "tensorgrad.distributed.run", "--standalone"]
+    command = [MPIEXEC, "-n", "1", sys.executable, "-m", "tensorgrad.distributed.run", "--standalone"]
     command += ["--nproc-per-node", "2", str(program(tmp_path, SUM))]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180)

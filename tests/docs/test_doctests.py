@@ -157,7 +157,7 @@ def test_everything_public_is_described(room):
 
 @pytest.mark.parametrize("room", PUBLIC, ids=lambda room: room or "torch")
 def test_everything_public_has_an_example(room):
-    """An in-place form is shown by the function it is the form of; a row by its `doc` or in ops/examples.py."""
+    """An in-place form is shown by the function it is the form of; a row by its `doc` or in ops/pytorch/examples.py."""
     public = contents(room)
     allowed = EXEMPT.get(room, {})
     missing = {

@@ -53,9 +53,12 @@ SMALL = {
     "rl.py": ("--rounds 3 --carts 4", "rl.svg rl_pole.svg rl.pt"),
     "neural_ode.py": ("--steps 3 --moments 50", "neural_ode.svg neural_ode.pt"),
     "maml.py": ("--steps 3 --tasks 4", "maml.svg maml.pt"),
+    "private.py": ("--steps 3 --batch_size 16 --truncate_train 256 --hidden 16", "private.svg private.pt"),
+    "pinn.py": ("--steps 3 --batch_size 8 --width 8", "pinn.svg pinn.pt"),
+    "laplace.py": ("--steps 30 --points 10 --width 4", "laplace.svg laplace.pt"),
 }
 SCRIPTS = [*SMALL, "ddp.py", "inference.py", "train_digits.py"]
-OF_DIGITS = {"mnist/cnn.py", "mnist/vit.py", "vae.py", "gan.py", "diffusion.py"}
+OF_DIGITS = {"mnist/cnn.py", "mnist/vit.py", "vae.py", "gan.py", "diffusion.py", "private.py"}
 
 has_sklearn = importlib.util.find_spec("sklearn") is not None
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
@@ -109,6 +112,14 @@ def results(tmp_path_factory):
         return done[name]
 
     return of
+
+
+@pytest.mark.parametrize("name", sorted(p.name for p in (EXAMPLES / "libraries").glob("*.py")))
+def test_examples_of_libraries_say_what_to_install(name):
+    """Without the library, an example is one line. With it, they do what programs of tests/ecosystem/ do."""
+    blocked = "import sys, runpy; sys.modules.update(dict.fromkeys(('lightning', 'timm'))); runpy.run_path(sys.argv[1])"
+    told = run("-c", blocked, EXAMPLES / "libraries" / name, expect=1)
+    assert len(told.strip().splitlines()) == 1 and "this example needs" in told
 
 
 # Runs programs one after the other, as PyTorch takes longer to start than they do.

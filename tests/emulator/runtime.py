@@ -349,7 +349,7 @@ def pointerGetAttributes(ptr):
 
 def modules() -> dict[str, types.ModuleType]:
     """`cupy.cuda` and its parts."""
-    from tests.emulator import streams
+    from tests.emulator import nccl, streams
 
     made = {}
     nvtx: list[str] = []  # what was named, for tests to look at
@@ -384,6 +384,7 @@ def modules() -> dict[str, types.ModuleType]:
         RangePop=lambda: nvtx.append("pop"), Mark=lambda message, id_color=-1: nvtx.append(message),
         RangeStart=lambda message, color=0: nvtx.append(message) or len(nvtx), RangeEnd=lambda number: None,
     )  # fmt: skip
+    made["cupy.cuda.nccl"] = nccl.module()
     memory = module(
         "cupy.cuda.memory", OutOfMemoryError=OutOfMemoryError, MemoryPointer=MemoryPointer, Memory=Memory,
         UnownedMemory=UnownedMemory, MemoryPool=MemoryPool,

@@ -444,3 +444,34 @@ def test_modules_do_not_copy_in_to(torch):
     module = torch.nn.Linear(2, 2)
     calls = (("cpu",), (torch.float64,), (torch.ones(2),), ())
     return [error(lambda args=args, copy=copy: module.to(*args, copy=copy)) for args in calls for copy in (True, False)]
+
+
+@alike
+def test_a_class_with_its_own_getattr_is_asked_for_members_every_time(torch):
+    class Watched(torch.nn.Linear):
+        def __getattr__(self, name):
+            value = super().__getattr__(name)
+            seen.append(name)
+            return value
+
+    class Plain(torch.nn.Linear):
+        pass
+
+    seen = []
+    made = Watched(2, 1)
+    made.register_buffer("count", torch.zeros(1))
+    made.part = torch.nn.ReLU()
+    seen.clear()
+    assert made.weight is made.weight and made.count.shape == (1,) and not made.part.inplace
+    first = list(seen)
+    changed = Plain(2, 1)
+    weight = changed.weight
+    seen.clear()
+    changed.__class__ = Watched
+    assert changed.weight is weight and changed(torch.ones(1, 2)).shape == (1, 1)
+    then = [name for name in seen if name in ("weight", "bias")]
+    assert first == ["weight", "weight", "count", "part"] and then == ["weight", "weight", "bias"]
+    changed.__class__ = Plain
+    seen.clear()
+    assert changed.weight is weight
+    return first, then, seen, [name for name, _ in changed.named_parameters()]

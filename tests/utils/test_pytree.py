@@ -114,3 +114,52 @@ def test_named_results_are_containers():
         found = library.max(library.ones(2, 2), 0)
         assert [type(t) for t in p.tree_leaves(found)] == [library.Tensor] * 2
         assert type(p.tree_map(lambda t: t, found)) is type(found)
+
+
+def test_functions_of_the_containers_by_name():
+    def story(p):
+        for name, tree in {"dict": {"a": 1, "b": 2}, "list": [1, 2], "tuple": (1, 2), "namedtuple": Point(1, 2),
+                           "ordereddict": OrderedDict(a=1), "defaultdict": defaultdict(int, a=1),
+                           "deque": deque([1, 2])}.items():  # fmt: skip
+            children, context = getattr(p, f"_{name}_flatten")(tree)
+            keyed, same = getattr(p, f"_{name}_flatten_with_keys")(tree)
+            yield list(children), repr(context), repr(keyed), repr(same)
+            yield repr(getattr(p, f"_{name}_unflatten")(children, context))
+        yield p.is_structseq_instance(tree), p.is_structseq_class(type(__import__("time").localtime()))
+
+    assert list(story(ours)) == list(story(theirs))
+
+
+def test_dataclasses_and_constants():
+    import dataclasses
+
+    def story(p):
+        @dataclasses.dataclass
+        class Pair:
+            a: int
+            b: int | None = None
+            c: int = 7
+
+        @dataclasses.dataclass(frozen=True)
+        class Name:
+            text: str
+
+        for wrong in (["a"], ["a", "b", "c", "d"]):
+            with pytest.raises(ValueError, match="field_names does not include all dataclass fields"):
+                p.register_dataclass(Pair, field_names=wrong)
+        p.register_dataclass(Pair, field_names=["a", "b"], drop_field_names=["c"])
+        p.register_constant(Name)
+        tree = [Pair(1, 2, 3), Pair(4), Name("x")]
+        leaves, spec = p.tree_flatten(tree)
+        yield leaves, repr(p.tree_unflatten(leaves, spec)), spec == p.tree_structure(tree), p.is_constant_class(Name)
+        yield [p.keystr(path) for path, _ in p.tree_leaves_with_path(tree)]
+        yield spec == p.tree_structure([Pair(1, 2, 3), Pair(4), Name("y")])
+        yield repr(p.tree_map(p.map_only(int)(lambda x: -x), tree))
+        with pytest.raises(ValueError):
+            p.register_dataclass(type("Plain", (), {}))
+        with pytest.raises(TypeError):
+            p.register_constant(type("Plain", (), {}))
+
+    assert [str(x).replace("test_dataclasses", "") for x in story(ours)] == [
+        str(x).replace("test_dataclasses", "") for x in story(theirs)
+    ]

@@ -43,7 +43,7 @@ def dcp_to_torch_save(dcp_checkpoint_dir: str | os.PathLike, torch_save_path: st
     reader.set_up_storage_reader(metadata, True)
     reader.check_files(metadata.storage_data)  # before memory for all of it is asked for
     flat: dict[str, Any] = {
-        name: torch.empty(tuple(entry.size), dtype=entry.properties.dtype)
+        name: torch.empty(tuple(entry.size), dtype=entry.properties.dtype, device="cpu")
         if isinstance(entry, TensorStorageMetadata) else None
         for name, entry in metadata.state_dict_metadata.items()
     }  # fmt: skip

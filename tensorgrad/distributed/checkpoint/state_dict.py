@@ -29,6 +29,9 @@ __all__ = [
 ]  # fmt: skip
 
 
+_init_optim_state = optimizer_states.initialize  # programs import it from here
+
+
 @dataclass
 class StateDictOptions:
     """How state dicts are made and loaded.
@@ -209,7 +212,8 @@ def set_model_state_dict(
     """Loads a state dict as `get_model_state_dict` returns it. The dict stays as it is.
 
     Args:
-        model: a module, also in DistributedDataParallel or after `fully_shard`.
+        model: a module, also in DistributedDataParallel or after `fully_shard`. If it is on the meta device and
+            whole tensors are given, it gets those.
         model_state_dict: names and values, with DTensors or, with `full_state_dict`, with whole tensors. With
             `broadcast_from_rank0` only that of rank 0 is used.
         options: how it is loaded.
@@ -259,7 +263,10 @@ def _load_model_state(model: Any, state: dict[str, Any], options: StateDictOptio
         missing = [name for name in keys if name not in state]
         if missing and options.strict:
             raise RuntimeError(f"Missing key: {missing[0]}.")
-        return model.load_state_dict({keys.get(k, k): v for k, v in state.items()}, strict=options.strict)
+        whole = options.broadcast_from_rank0 or options.full_state_dict
+        assign = whole and any(isinstance(value, torch.Tensor) and value.is_meta for value in own.values())
+        given = {keys.get(k, k): v for k, v in state.items()}
+        return model.load_state_dict(given, strict=options.strict, assign=assign)
 
 
 def set_optimizer_state_dict(

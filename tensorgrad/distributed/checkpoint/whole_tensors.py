@@ -46,7 +46,8 @@ def shard_like(value: Any, target: Any) -> Any:
         raise ValueError(f"a tensor of size {tuple(target.shape)} is expected, got one of size {tuple(value.shape)}")
     mesh, placements = target.device_mesh, target.placements
     sizes, offsets = compute_local_shape_and_global_offset(value.shape, mesh, placements)
-    piece = value.detach()[tuple(slice(start, start + n) for start, n in zip(offsets, sizes))].clone()
+    piece = value.detach()[tuple(slice(start, start + n) for start, n in zip(offsets, sizes))]
+    piece = piece.to(mesh.device_type if target.is_meta else target.device, copy=True)
     return DTensor.from_local(
         piece, mesh, placements, run_check=False, shape=torch.Size(target.shape), stride=target.stride()
     )
@@ -91,7 +92,9 @@ def broadcast_whole(value: Any, keep: Callable[[tuple[Any, ...], Any], Any]) -> 
 
     def received(path: tuple[Any, ...], item: Any) -> Any:
         if isinstance(item, _Sent):
-            tensor = next(queue).contiguous() if first else torch.empty(item.shape, dtype=item.dtype)
+            tensor = (
+                on_cpu(next(queue)).contiguous() if first else torch.empty(item.shape, dtype=item.dtype, device="cpu")
+            )
             broadcast(tensor, 0)
             return keep(path, tensor)
         if isinstance(item, dict):

@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
-import numpy as np
-
 from tensorgrad.distributed.collectives import agreement
+from tensorgrad.distributed.errors import DistError
 from tensorgrad.distributed.group import ProcessGroup
 from tensorgrad.distributed.work import NO_TIMEOUT, PROGRESS, Work
 
@@ -21,7 +20,7 @@ def begin(
     start: Callable[[Any], list[Any]],
     finish: Callable[[], None],
     tensors: list[Any],
-    arrays: list[np.ndarray],
+    arrays: list[Any],
     async_op: bool,
     timeout: timedelta = NO_TIMEOUT,
     alike: Callable[[], Sequence[Any]] | None = None,
@@ -36,7 +35,8 @@ def begin(
         timeout: how long to wait; by default the group's timeout.
         alike: returns tensors and words that must be the same on all ranks, and is called only if they are compared;
             None for a message between two of them.
-        watched: whether a thread keeps an asynchronous operation moving. It takes time from a program that soon waits.
+        watched: whether a thread keeps an asynchronous operation on the host moving. It takes time from a program that
+            soon waits.
     """
     group.check_usable()
     number = -1
@@ -44,15 +44,16 @@ def begin(
         number = group.sequence = group.sequence + 1
         if group.checked:
             agreement.check(group, agreement.description(name, number, alike()))
+    communicator = group.communicator_of(arrays)
     try:
-        requests = start(group.communicator)
-    except Exception as error:
+        requests = start(communicator)
+    except DistError as error:
         group._fail(error, [])
         raise
     work = Work(group, name, requests, finish, tensors, sum(array.nbytes for array in arrays), number)
     if not async_op:
         work.wait(timeout)
         return None
-    if not work.is_completed() and watched:
+    if not work.is_completed() and watched and communicator is group.communicator:
         PROGRESS.watch(work)
     return work

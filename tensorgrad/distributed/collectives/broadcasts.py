@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from tensorgrad.distributed.collectives import buffers, checks
 from tensorgrad.distributed.collectives.begin import begin
 from tensorgrad.distributed.group import ProcessGroup, canonical_rank, or_default
@@ -46,7 +44,7 @@ def broadcast(
     checks.tensor(tensor, "tensor")
     checks.rank_exists("broadcast", chosen, root)
     mine = chosen.rank() == root
-    array = buffers.flat(tensor) if mine else buffers.target(tensor)
+    array = buffers.flat(tensor, chosen) if mine else buffers.target(tensor, chosen)
     return begin(
         chosen,
         "broadcast",
@@ -104,8 +102,8 @@ def scatter(
     checks.one_per_rank(
         "scatter", tensor, inputs, chosen.size(), mine, argument="scatter_list", end="source", list_of="input"
     )
-    given = np.concatenate([buffers.flat(part) for part in inputs]) if mine else None
-    received = buffers.target(tensor)
+    given = buffers.concatenated([buffers.flat(part, chosen) for part in inputs]) if mine else None
+    received = buffers.target(tensor, chosen)
     return begin(
         chosen,
         "scatter",
@@ -114,7 +112,7 @@ def scatter(
         ],
         lambda: buffers.store(tensor, received),
         [tensor],
-        [received],
+        [received] if given is None else [received, given],
         async_op,
         alike=lambda: [tensor, f"from rank {chosen.ranks[root]}"],
     )

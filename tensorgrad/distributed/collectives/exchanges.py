@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any
-
-import numpy as np
 
 from tensorgrad.distributed.collectives import buffers, checks
 from tensorgrad.distributed.collectives.begin import begin
@@ -71,17 +70,16 @@ def all_to_all_single(
     chosen = or_default(group)
     incoming = _splits(output, output_split_sizes, chosen.size())
     outgoing = _splits(input, input_split_sizes, chosen.size())
-    given, received = buffers.flat(input), buffers.target(output)
-    if given.size and received.size and np.shares_memory(given, received):
-        given = given.copy()
+    received = buffers.target(output, chosen)
+    given = buffers.apart(buffers.flat(input, chosen), received)
     return _exchange(given, outgoing, received, incoming, lambda: buffers.store(output, received), [output], chosen,
                      "all_to_all_single", async_op)  # fmt: skip
 
 
 def _exchange(
-    given: np.ndarray,
+    given: Any,
     outgoing: list[int],
-    received: np.ndarray,
+    received: Any,
     incoming: list[int],
     finish: Any,
     tensors: list[Any],
@@ -153,10 +151,11 @@ def all_to_all(
                 f"{chosen.size()}"
             )
     checks.same_bytes("alltoall", input_tensor_list[0], input_tensor_list + output_tensor_list)
-    given = np.concatenate([buffers.flat(tensor) for tensor in input_tensor_list])
+    given = buffers.concatenated([buffers.flat(tensor, chosen) for tensor in input_tensor_list])
     incoming = [tensor.numel() for tensor in output_tensor_list]
-    received = np.empty(sum(incoming), given.dtype)
-    rows = np.split(received, np.cumsum(incoming)[:-1])
+    received = buffers.empty((sum(incoming),), given)
+    ends = list(accumulate(incoming))
+    rows = [received[end - count : end] for end, count in zip(ends, incoming)]
     return _exchange(
         given,
         [tensor.numel() for tensor in input_tensor_list],

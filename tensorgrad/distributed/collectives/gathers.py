@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from tensorgrad.distributed.collectives import buffers, checks
 from tensorgrad.distributed.collectives.begin import begin
 from tensorgrad.distributed.group import ProcessGroup, canonical_rank, or_default
@@ -53,15 +51,15 @@ def all_gather(
         )
     checks.same_bytes("allgather", tensor, tensor_list)
     checks.same_shapes("allgather", tensor.shape, tensor_list)
-    given = buffers.flat(tensor)
-    received = np.empty((chosen.size(), given.size), given.dtype)
+    given = buffers.flat(tensor, chosen)
+    received = buffers.empty((chosen.size(), given.size), given)
     return begin(
         chosen,
         "all_gather",
         lambda comm: [comm.all_gather(buffers.as_bytes(given), buffers.as_bytes(received.reshape(-1)))],
         lambda: buffers.store_each(tensor_list, received),
         list(tensor_list),
-        [received],
+        [given, received],
         async_op,
         alike=lambda: [tensor],
     )
@@ -135,16 +133,15 @@ def all_gather_single(
             f"output tensor size must be equal to world_size times input tensor size: expected "
             f"{input_tensor.numel() * chosen.size()} elements, got {output_tensor.numel()}"
         )
-    given, received = buffers.flat(input_tensor), buffers.target(output_tensor)
-    if given.size and np.shares_memory(given, received):  # the input is a part of the output
-        given = given.copy()
+    received = buffers.target(output_tensor, chosen)
+    given = buffers.apart(buffers.flat(input_tensor, chosen), received)  # the input may be a part of the output
     return begin(
         chosen,
         "all_gather_single",
         lambda comm: [comm.all_gather(buffers.as_bytes(given), buffers.as_bytes(received))],
         lambda: buffers.store(output_tensor, received),
         [output_tensor],
-        [received],
+        [given, received],
         async_op,
         alike=lambda: [input_tensor],
     )
@@ -211,8 +208,8 @@ def gather(
     checks.one_per_rank(
         "gather", tensor, outputs, chosen.size(), mine, argument="gather_list", end="destination", list_of="output"
     )
-    given = buffers.flat(tensor)
-    received = np.empty((chosen.size() if mine else 0, given.size), given.dtype)
+    given = buffers.flat(tensor, chosen)
+    received = buffers.empty((chosen.size() if mine else 0, given.size), given)
     into = buffers.as_bytes(received.reshape(-1)) if mine else None
     return begin(
         chosen,

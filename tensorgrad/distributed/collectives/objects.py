@@ -34,14 +34,14 @@ def _unpickled(data: Any, size: int) -> Any:
 
 def _sizes(data: Any, group: ProcessGroup) -> list[int]:
     """How many bytes every member has."""
-    result = torch.zeros(group.size(), dtype=torch.int64)
-    all_gather_single(result, torch.tensor([data.numel()]), group)
+    result = torch.zeros(group.size(), dtype=torch.int64, device="cpu")
+    all_gather_single(result, torch.tensor([data.numel()], device="cpu"), group)
     return result.tolist()
 
 
 def _padded(data: Any, size: int) -> Any:
     """The bytes, followed by zeros up to this size."""
-    result = torch.zeros(size, dtype=torch.uint8)
+    result = torch.zeros(size, dtype=torch.uint8, device="cpu")
     result[: data.numel()] = data
     return result
 
@@ -72,7 +72,7 @@ def all_gather_object(object_list: list[Any], obj: Any, group: ProcessGroup | No
         raise ValueError(f"all_gather_object: object_list needs {chosen.size()} items, got {len(object_list)}")
     data = _pickled(obj)
     sizes = _sizes(data, chosen)
-    rows = torch.empty(chosen.size(), max(sizes), dtype=torch.uint8)
+    rows = torch.empty(chosen.size(), max(sizes), dtype=torch.uint8, device="cpu")
     all_gather_single(rows, _padded(data, max(sizes)), chosen)
     for index, size in enumerate(sizes):
         object_list[index] = _unpickled(rows[index], size)
@@ -116,7 +116,7 @@ def gather_object(
         raise ValueError("Argument ``gather_list`` must NOT be specified on non-destination ranks.")
     data = _pickled(obj)
     sizes = _sizes(data, chosen)
-    rows = [torch.empty(max(sizes), dtype=torch.uint8) for _ in sizes] if mine else None
+    rows = [torch.empty(max(sizes), dtype=torch.uint8, device="cpu") for _ in sizes] if mine else None
     gather(_padded(data, max(sizes)), rows, group=chosen, group_dst=root)
     if rows is not None and object_gather_list is not None:
         for index, size in enumerate(sizes):
@@ -153,11 +153,11 @@ def broadcast_object_list(
     root = canonical_rank(chosen, 0 if src is None and group_src is None else src, group_src)
     mine = chosen.rank() == root
     parts = [_pickled(item) for item in object_list] if mine else []
-    sizes = torch.tensor([part.numel() for part in parts] or [0] * len(object_list), dtype=torch.int64)
+    sizes = torch.tensor([part.numel() for part in parts] or [0] * len(object_list), dtype=torch.int64, device="cpu")
     if not object_list:
         return
     broadcast(sizes, group=chosen, group_src=root)
-    data = torch.cat(parts) if mine else torch.empty(int(sizes.sum()), dtype=torch.uint8)
+    data = torch.cat(parts) if mine else torch.empty(int(sizes.sum()), dtype=torch.uint8, device="cpu")
     broadcast(data, group=chosen, group_src=root)
     if not mine:
         _fill(object_list, data, sizes.tolist())
@@ -208,10 +208,10 @@ def scatter_object_list(
         given = 0 if scatter_object_input_list is None else len(scatter_object_input_list)
         raise ValueError(f"scatter_object_list: scatter_object_input_list needs {chosen.size()} items, got {given}")
     parts = [_pickled(item) for item in scatter_object_input_list or ()] if mine else []
-    sizes = torch.tensor([part.numel() for part in parts] or [0] * chosen.size(), dtype=torch.int64)
+    sizes = torch.tensor([part.numel() for part in parts] or [0] * chosen.size(), dtype=torch.int64, device="cpu")
     broadcast(sizes, group=chosen, group_src=root)
     longest = int(sizes.max())
-    data = torch.empty(longest, dtype=torch.uint8)
+    data = torch.empty(longest, dtype=torch.uint8, device="cpu")
     rows = [_padded(part, longest) for part in parts] if mine else None
     scatter(data, rows, group=chosen, group_src=root)
     scatter_object_output_list[0] = _unpickled(data, int(sizes[chosen.rank()]))
@@ -248,7 +248,7 @@ def send_object_list(
     chosen = or_default(group)
     rank = canonical_rank(chosen, dst, group_dst)
     parts = [_pickled(item) for item in object_list]
-    sizes = torch.tensor([part.numel() for part in parts], dtype=torch.int64)
+    sizes = torch.tensor([part.numel() for part in parts], dtype=torch.int64, device="cpu")
     send(sizes, group=chosen, tag=SIZES, group_dst=rank)
     if parts:
         send(torch.cat(parts), group=chosen, tag=CONTENTS, group_dst=rank)
@@ -286,10 +286,10 @@ def recv_object_list(
         warn_not_in_group("recv_object_list")
         return -1
     chosen = or_default(group)
-    sizes = torch.zeros(len(object_list), dtype=torch.int64)
+    sizes = torch.zeros(len(object_list), dtype=torch.int64, device="cpu")
     sender = recv(sizes, src, chosen, SIZES, group_src)
     if object_list:
-        data = torch.empty(int(sizes.sum()), dtype=torch.uint8)
+        data = torch.empty(int(sizes.sum()), dtype=torch.uint8, device="cpu")
         recv(data, sender, chosen, CONTENTS)
         _fill(object_list, data, sizes.tolist())
     return sender

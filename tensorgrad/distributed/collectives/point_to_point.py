@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 from tensorgrad.distributed.collectives import buffers, checks
@@ -34,7 +35,7 @@ def _send(name: str, tensor: Any, dst: Any, group: Any, tag: int, group_dst: Any
     if not_in_group(group):
         warn_not_in_group(name)
         return None
-    array = buffers.flat(tensor)
+    array = buffers.flat(tensor, chosen)
     return begin(
         chosen,
         f"send to rank {chosen.ranks[rank]}",
@@ -55,7 +56,7 @@ def _receive(name: str, tensor: Any, src: Any, group: Any, tag: int, group_src: 
     rank = None if src is None and group_src is None else canonical_rank(chosen, src, group_src)
     if rank is not None:
         _not_self(chosen, rank, "source")
-    array = buffers.target(tensor)
+    array = buffers.target(tensor, chosen)
     return begin(
         chosen,
         "recv from any rank" if rank is None else f"recv from rank {chosen.ranks[rank]}",
@@ -242,7 +243,8 @@ def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
     if any(item.group is not p2p_op_list[0].group for item in p2p_op_list):
         raise ValueError("All ops need to use the same group.")
     works = []
-    for item in p2p_op_list:
-        peer = "group_dst" if item.op is isend else "group_src"
-        works.append(item.op(item.tensor, group=item.group, tag=item.tag, **{peer: item.group_peer}))
+    with p2p_op_list[0].group.together() if p2p_op_list else nullcontext():
+        for item in p2p_op_list:
+            peer = "group_dst" if item.op is isend else "group_src"
+            works.append(item.op(item.tensor, group=item.group, tag=item.tag, **{peer: item.group_peer}))
     return [work for work in works if work is not None]

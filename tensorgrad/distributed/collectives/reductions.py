@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from tensorgrad.distributed.collectives import buffers, checks
 from tensorgrad.distributed.collectives.begin import begin
 from tensorgrad.distributed.group import ProcessGroup, canonical_rank, or_default
@@ -17,13 +15,16 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _reduction(tensor: Any, op: Any, size: int) -> tuple[np.ndarray, str, Any]:
-    """An array that MPI may reduce in place: the tensor's own memory, or a copy in a dtype that MPI adds."""
-    array = buffers.target(tensor)
-    own = tensor._array.__class__ is np.ndarray and np.shares_memory(array, tensor._array)
-    if not own:
-        array[...] = buffers.host_array(tensor).reshape(-1)
-    return prepared(array, op, size)
+def _reduction(tensor: Any, op: Any, group: ProcessGroup) -> tuple[Any, str, Any]:
+    """An array that may be reduced in place: the tensor's own memory, or a copy in a dtype that can be added."""
+    array = buffers.target(tensor, group)
+    buffers.copy_to(array, tensor, group)
+    return _prepared(array, op, group)
+
+
+def _prepared(array: Any, op: Any, group: ProcessGroup) -> tuple[Any, str, Any]:
+    array, name, finish = buffers.at_home(prepared, array, op, group.size())
+    return array, name, lambda result: buffers.at_home(finish, result)
 
 
 def all_reduce(
@@ -65,7 +66,7 @@ def start_all_reduce(
         return None
     checks.complex_op("all_reduce", op, tensor)
     chosen = or_default(group)
-    array, name, finish = _reduction(tensor, op, chosen.size())
+    array, name, finish = _reduction(tensor, op, chosen)
     return begin(
         chosen,
         "all_reduce",
@@ -97,7 +98,7 @@ def all_reduce_coalesced(
         return None
     checks.complex_op("all_reduce", op, *tensors)
     chosen = or_default(group)
-    parts = [_reduction(tensor, op, chosen.size()) for tensor in tensors]
+    parts = [_reduction(tensor, op, chosen) for tensor in tensors]
 
     def finish() -> None:
         for tensor, (array, _, convert) in zip(tensors, parts):
@@ -149,7 +150,7 @@ def reduce(
     checks.tensor(tensor, "tensor")
     checks.complex_op("reduce", op, tensor)
     checks.rank_exists("reduce", chosen, root)
-    array, name, finish = _reduction(tensor, op, chosen.size())
+    array, name, finish = _reduction(tensor, op, chosen)
     return begin(
         chosen,
         "reduce",
@@ -203,22 +204,22 @@ def reduce_scatter(
     own = input_list[chosen.rank()]
     if own.numel() != output.numel():
         checks.same_shapes("reduce_scatter", own.shape, [output])
-    given = np.concatenate([buffers.flat(part) for part in input_list])
+    given = buffers.concatenated([buffers.flat(part, chosen) for part in input_list])
     return _reduce_scatter(output, given, [part.numel() for part in input_list], op, chosen, async_op)
 
 
 def _reduce_scatter(
-    output: Any, given: np.ndarray, counts: list[int], op: Any, group: ProcessGroup, async_op: bool
+    output: Any, given: Any, counts: list[int], op: Any, group: ProcessGroup, async_op: bool
 ) -> Work | None:
-    array, name, finish = prepared(given, op, group.size())
-    received = np.empty(counts[group.rank()], array.dtype)
+    array, name, finish = _prepared(given, op, group)
+    received = buffers.empty((counts[group.rank()],), array)
     return begin(
         group,
         "reduce_scatter",
         lambda comm: [comm.reduce_scatter(array, received, counts, name)],
         lambda: buffers.store(output, finish(received)),
         [output],
-        [array],
+        [array, received],
         async_op,
         alike=lambda: [f"{given.dtype.name}, parts of {counts} elements, op {kind_of(op).name}"],
     )
@@ -263,7 +264,7 @@ def reduce_scatter_single(
             "input tensor must be the same size as output size times world size: expected "
             f"{output.numel() * chosen.size()} elements, got {input.numel()}"
         )
-    return _reduce_scatter(output, buffers.flat(input), [output.numel()] * chosen.size(), op, chosen, async_op)
+    return _reduce_scatter(output, buffers.flat(input, chosen), [output.numel()] * chosen.size(), op, chosen, async_op)
 
 
 def reduce_scatter_tensor(

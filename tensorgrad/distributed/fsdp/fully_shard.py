@@ -13,8 +13,9 @@ from tensorgrad.autograd.saving import saved_tensors_hooks
 from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.distributed.device_mesh import DeviceMesh
 from tensorgrad.distributed.fsdp.param_group import ParamGroup
-from tensorgrad.distributed.fsdp.policies import MixedPrecisionPolicy, OffloadPolicy
+from tensorgrad.distributed.fsdp.policies import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
 from tensorgrad.distributed.tensor.dtensor import default_mesh
+from tensorgrad.distributed.utils import _apply_to_tensors
 from tensorgrad.nn.container import ModuleDict, ModuleList
 from tensorgrad.nn.module import Module
 
@@ -208,7 +209,8 @@ def fully_shard(
             True except for the module that is not inside another such module.
         shard_placement_fn: not supported; all parameters are divided along their first dimension.
         mp_policy: dtypes.
-        offload_policy: accepted: parameters are in main memory.
+        offload_policy: `CPUOffloadPolicy()` keeps pieces, gradients and the optimizer's state in main memory, when
+            the mesh is one of GPUs.
         ignored_params: parameters that stay as they are.
         dp_mesh_dims: not supported.
 
@@ -241,7 +243,9 @@ def fully_shard(
     mesh = default_mesh(mesh)
     if mesh.ndim not in (1, 2):
         raise ValueError(f"fully_shard expects a 1D or 2D DeviceMesh but got {mesh}")
-    group = ParamGroup(_own_parameters(module, ignored_params or set()), mesh, mp_policy)
+    group = ParamGroup(
+        _own_parameters(module, ignored_params or set()), mesh, mp_policy, isinstance(offload_policy, CPUOffloadPolicy)
+    )
     cls = type(module)
     module.__class__ = type(f"FSDP{cls.__name__}", (FSDPModule, cls), {"__module__": cls.__module__})
     reshard = None if reshard_after_forward is None else bool(reshard_after_forward)
@@ -283,6 +287,8 @@ def _before(module: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
     hooks = _hooks(state)
     state.hooks.append(hooks)
     hooks.__enter__()
+    if state.group.device.type != "cpu":
+        args, kwargs = _apply_to_tensors(lambda tensor: tensor.to(state.group.device), (args, kwargs))
     dtype = state.policy.param_dtype
     if dtype is not None and state.policy.cast_forward_inputs:
         args, kwargs = _cast(args, dtype), _cast(kwargs, dtype)

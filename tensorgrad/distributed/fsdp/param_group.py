@@ -37,7 +37,7 @@ class Sharded:
     `layout`; shapes are those of that.
     """
 
-    def __init__(self, parameter: Any, mesh: Any, dtype: Any) -> None:
+    def __init__(self, parameter: Any, mesh: Any, dtype: Any, device: Any) -> None:
         group = mesh.get_group(mesh.ndim - 1)
         self.layout: DTensorSpec | None = parameter._spec if isinstance(parameter, DTensor) else None
         local = parameter.detach() if self.layout is None else parameter._local_tensor
@@ -49,7 +49,8 @@ class Sharded:
         self.rows = -(-self.shape[0] // group.size())
         self.row = int(np.prod(self.shape[1:]))
         first = min(group.rank() * self.rows, self.shape[0])
-        piece = local[first : first + self.rows].clone()
+        piece = local[first : first + self.rows]
+        piece = piece.clone() if local.is_meta else piece.to(device, copy=True)
         spec = DTensorSpec(mesh, (*[Replicate()] * (mesh.ndim - 1), Shard(0)), self.shape)
         if self.layout is not None:
             spec = divided_again(self.layout, mesh)
@@ -63,6 +64,13 @@ class Sharded:
         if self.layout is None:
             return Parameter(local, self.sharded.requires_grad)
         return as_dtensor(local, self.layout)._as_parameter(self.sharded.requires_grad)
+
+    def renew(self) -> None:
+        """Takes what has replaced the piece in the modules: by `to_empty`, or `load_state_dict(assign=True)`."""
+        module, name = self.places[0]
+        if module._parameters[name] is not self.sharded:
+            self.sharded = module._parameters[name]
+            self.show(self.sharded)
 
     @property
     def has_gradient(self) -> bool:
@@ -102,13 +110,19 @@ def divided_again(layout: DTensorSpec, mesh: DeviceMesh) -> DTensorSpec:
 class ParamGroup:
     """The parameters that are gathered and divided together."""
 
-    def __init__(self, parameters: list[tuple[Any, list]], mesh: Any, policy: MixedPrecisionPolicy) -> None:
+    def __init__(
+        self, parameters: list[tuple[Any, list]], mesh: Any, policy: MixedPrecisionPolicy, offload: bool
+    ) -> None:
         self.mesh, self.policy = mesh, policy
+        self.device = torch.device(mesh.device_type)  # where parameters are gathered
+        if self.device.type == "cuda":
+            self.device = torch.device("cuda", torch.cuda.current_device())
+        home = torch.device("cpu") if offload else self.device  # where the pieces are
         self.group = mesh.get_group(mesh.ndim - 1)
         self.replicas = mesh.get_group(0) if mesh.ndim == 2 else None
         self.parameters: list[Sharded] = []
         for parameter, places in parameters:
-            made = Sharded(parameter, mesh, policy.param_dtype)
+            made = Sharded(parameter, mesh, policy.param_dtype, home)
             made.places = places
             made.show(made.sharded)
             self.parameters.append(made)
@@ -128,17 +142,20 @@ class ParamGroup:
         """Begins to gather, in the background."""
         if self.gathered or self.pending is not None or not self.parameters:
             return
+        for p in self.parameters:
+            p.renew()
         dtypes = {p.dtype for p in self.parameters}
         works = []
         for dtype in sorted(dtypes, key=str):
             chosen = [p for p in self.parameters if p.dtype is dtype]
-            mine = torch.zeros(sum(p.padded for p in chosen), dtype=dtype)
+            mine = torch.zeros(sum(p.padded for p in chosen), dtype=dtype, device=self.device)
             at = 0
-            for p in chosen:
-                piece = p.sharded._array.reshape(-1)
-                mine._array[at : at + piece.size] = piece.astype(mine._array.dtype, copy=False)
-                at += p.padded
-            everyone = torch.empty(self.group.size(), at, dtype=dtype)
+            with torch.no_grad():
+                for p in chosen:
+                    piece = p.sharded._local_tensor.reshape(-1)
+                    mine[at : at + piece.numel()].copy_(piece)
+                    at += p.padded
+            everyone = torch.empty(self.group.size(), at, dtype=dtype, device=self.device)
             work = collectives.all_gather_single(everyone, mine, self.group, async_op=True)
             works.append((work, chosen, everyone))
         self.pending = works
@@ -154,7 +171,7 @@ class ParamGroup:
             at = 0
             for p in chosen:
                 rows = everyone._array[:, at : at + p.padded].reshape(-1, *p.shape[1:])[: p.shape[0]]
-                self._fill(p, np.ascontiguousarray(rows).reshape(p.shape))
+                self._fill(p, STORAGES[rows.__class__].xp.ascontiguousarray(rows).reshape(p.shape))
                 at += p.padded
         for number, p in enumerate(self.parameters):
             self.storages[id(p.whole._storage)] = number
@@ -162,11 +179,11 @@ class ParamGroup:
 
     def _fill(self, p: Sharded, array: Any) -> None:
         if p.whole is None:
-            p.whole = p.make_whole(share(array, STORAGES[np.ndarray].of(array)))
+            p.whole = p.make_whole(share(array, STORAGES[array.__class__].of(array)))
             number = self.parameters.index(p)
             if p.sharded.requires_grad:
                 p.whole.register_post_accumulate_grad_hook(lambda whole: self._arrived(number))
-        p.whole._array, p.whole._memory = array, STORAGES[np.ndarray].of(array)
+        p.whole._array, p.whole._memory = array, STORAGES[array.__class__].of(array)
         p.whole._requires_grad = p.sharded.requires_grad
         p.show(p.whole)
 
@@ -175,8 +192,9 @@ class ParamGroup:
         if not self.gathered:
             return
         for p in self.parameters:
-            dtype = p.whole._array.dtype
-            p.whole._array, p.whole._memory = np.broadcast_to(np.zeros((), dtype), p.shape), None
+            array = p.whole._array
+            xp = STORAGES[array.__class__].xp
+            p.whole._array, p.whole._memory = xp.broadcast_to(xp.zeros((), array.dtype), p.shape), None
             p.show(p.sharded)
         self.gathered, self.storages = False, {}
 
@@ -241,7 +259,8 @@ class ParamGroup:
 
     def _reduce_scatter(self, given: list[Sharded]) -> None:
         size = self.group.size()
-        buffer = torch.zeros(size, sum(p.padded for p in given), dtype=self.policy.reduce_dtype or given[0].dtype)
+        dtype = self.policy.reduce_dtype or given[0].dtype
+        buffer = torch.zeros(size, sum(p.padded for p in given), dtype=dtype, device=self.device)
         at = 0
         for p in given:
             if p.has_gradient:
@@ -251,7 +270,7 @@ class ParamGroup:
                     buffer._array[rank, at : at + rows.size] = rows.reshape(-1)
                 p.whole._grad = None
             at += p.padded
-        mine = torch.empty(at, dtype=buffer.dtype)
+        mine = torch.empty(at, dtype=dtype, device=self.device)
         op = ReduceOp.SUM if self.divide else ReduceOp.AVG
         collectives.reduce_scatter_single(mine, buffer, op, self.group)
         self._add_waiting(given, mine)
@@ -265,8 +284,8 @@ class ParamGroup:
             self.on_reduced(mine)
         at = 0
         for p in given:
-            shape = p.sharded._array.shape
-            piece = mine[at : at + p.sharded._array.size].reshape(shape).to(p.sharded.dtype, copy=True)
+            own = p.sharded._local_tensor
+            piece = mine[at : at + own.numel()].reshape(own.shape).to(own.device, own.dtype, copy=True)
             p.sharded._grad = piece if p.sharded._grad is None else p.sharded._grad + piece
             at += p.padded
 

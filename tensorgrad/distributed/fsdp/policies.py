@@ -32,7 +32,7 @@ class MixedPrecisionPolicy:
 
 @dataclass
 class OffloadPolicy:
-    """Parameters stay on the device of the mesh.
+    """Pieces of parameters stay on the device of the mesh.
 
     >>> from tensorgrad.distributed.fsdp import OffloadPolicy
     >>> OffloadPolicy()
@@ -42,7 +42,7 @@ class OffloadPolicy:
 
 @dataclass
 class CPUOffloadPolicy(OffloadPolicy):
-    """Parameters, gradients and optimizer state are kept in main memory. On the CPU they are there anyway.
+    """Pieces of parameters, gradients and optimizer state are kept in main memory. On the CPU they are there anyway.
 
     Args:
         pin_memory: accepted; changes nothing.

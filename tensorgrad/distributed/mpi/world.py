@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
-import importlib.util
 import os
 import re
 import select
@@ -17,18 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from tensorgrad.distributed.errors import DistBackendError, ranks_named
-from tensorgrad.distributed.mpi import pmi
+from tensorgrad.distributed.mpi import library, pmi
 from tensorgrad.distributed.stores.store import Store
 from tensorgrad.distributed.work import PROGRESS
 
-__all__ = ["MPIWorld", "available", "give_up", "launched", "world"]
+__all__ = ["MPIWorld", "give_up", "launched", "world"]
 
 GOODBYE = 5.0  # seconds that a process waits for the others at its end
-
-
-def available() -> bool:
-    """Whether the package mpi4py is installed."""
-    return importlib.util.find_spec("mpi4py") is not None
 
 
 def launched() -> tuple[int, int] | None:
@@ -128,11 +122,6 @@ def world(store: Store | None, rank: int, size: int, host: str, timeout: timedel
 
     Raises: DistBackendError if MPI is missing, or this process belongs to another MPI world already.
     """
-    if not available():
-        raise DistBackendError(
-            "torch.distributed with several processes needs MPI: pip install 'tensorgrad[distributed]' "
-            "(the packages mpi4py and mpich)"
-        )
     if not _WORLD:
         _WORLD.append(_join(store, rank, size, host, timeout))
     found = _WORLD[0]
@@ -153,13 +142,9 @@ def give_up() -> None:
 
 
 def _join(store: Store | None, rank: int, size: int, host: str, timeout: timedelta) -> MPIWorld:
-    import mpi4py
-
     given, connections = launched(), None
     found: MPIWorld | None = None
-    mpi4py.rc.initialize = mpi4py.rc.finalize = False
-    from mpi4py import MPI
-
+    MPI = library.imported()
     if (
         MPI.Is_initialized()
         and store is not None
@@ -167,8 +152,7 @@ def _join(store: Store | None, rank: int, size: int, host: str, timeout: timedel
     ):
         raise DistBackendError(
             f"MPI was initialized in this process before it became rank {rank} of {size}, and can be initialized only "
-            "once: something imported mpi4py.MPI. (Lightning does, to see whether mpiexec started it: start its ranks "
-            "by torchrun, or pass Trainer(plugins=[lightning.pytorch.plugins.environments.LightningEnvironment()]))"
+            "once: something else used mpi4py.MPI"
         )
     if not MPI.Is_initialized():
         if store is not None and given != (rank, size):

@@ -44,7 +44,7 @@ class Transfers:
         numbers = [0, self.n_microbatches, int(stage.has_backward), *layouts]
         numbers[0] = len(numbers)
         parts = [numbers[:FIRST] + [0] * (FIRST - len(numbers)), numbers[FIRST:]]
-        header = [torch.tensor(part, dtype=torch.int64) for part in parts if part]
+        header = [torch.tensor(part, dtype=torch.int64, device="cpu") for part in parts if part]
         self._send(stage, stage.stage_index + 1, microbatch, 0, [*header, *(t.detach() for t in outputs)])
 
     def receive_activations(self, stage: Any, microbatch: int) -> None:
@@ -56,11 +56,11 @@ class Transfers:
         if stage.is_first or stage.stage_index - 1 in self.stages:
             return
         before = stage.stage_index - 1
-        header = torch.empty(FIRST, dtype=torch.int64)
+        header = torch.empty(FIRST, dtype=torch.int64, device="cpu")
         self._receive(stage, before, microbatch, 0, [header])
         numbers = header.tolist()
         if numbers[0] > FIRST:
-            rest = torch.empty(numbers[0] - FIRST, dtype=torch.int64)
+            rest = torch.empty(numbers[0] - FIRST, dtype=torch.int64, device="cpu")
             self._receive(stage, before, microbatch, 0, [rest])
             numbers += rest.tolist()
         self._check_same_step(stage, before, numbers[1], bool(numbers[2]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tensorgrad.distributed.device_mesh import DeviceMesh, init_device_mesh
 from tensorgrad.distributed.tensor.distribute import (
     distribute_module,
     distribute_tensor,

@@ -49,15 +49,16 @@ def normalized(placements: Sequence[Placement] | None, mesh: DeviceMesh, ndim: i
 
 
 def default_mesh(mesh: DeviceMesh | None) -> DeviceMesh:
-    """The mesh, or one of all ranks if None."""
+    """The mesh, or one of all ranks if None: of GPUs where there are any, as in PyTorch."""
     if mesh is not None:
         return mesh
+    from tensorgrad import cuda
     from tensorgrad.distributed.device_mesh import init_device_mesh
     from tensorgrad.distributed.process_group import get_world_size, init_process_group, is_initialized
 
     if not is_initialized():
         init_process_group()
-    return init_device_mesh("cpu", (get_world_size(),))
+    return init_device_mesh("cuda" if cuda.is_available() else "cpu", (get_world_size(),))
 
 
 def as_dtensor(local: Tensor, spec: DTensorSpec, cls: type[DTensor] | None = None) -> DTensor:
@@ -72,7 +73,7 @@ def _local(tensor: DTensor) -> Tensor:
     return Tensor.as_subclass(tensor, Tensor)
 
 
-class DTensor(Tensor):
+class DTensor(Tensor, only_ops=True):
     """A tensor distributed over the ranks of a mesh.
 
     It is made by `distribute_tensor`, `DTensor.from_local`, by functions such as `zeros` of this module, and by ops on

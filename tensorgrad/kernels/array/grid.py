@@ -27,8 +27,10 @@ A = -0.75
 def place(xp, x, size, mode, padding, align):
     """Converts coordinates from -1 to 1 to positions in the input, and returns their derivatives, too.
 
-    `padding` says how positions outside are moved inside.
+    `padding` says how positions outside are moved inside. `align` is None for coordinates that are positions already.
     """
+    if align is None:
+        return x, x.dtype.type(1)
     scale = x.dtype.type((size - 1) / 2 if align else size / 2)
     one, half, factor = table(xp, (1.0, 0.5, float(scale)), x.dtype)
     x = x + one

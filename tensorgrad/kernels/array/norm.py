@@ -139,6 +139,38 @@ def _rows_grad(xp, g, x, mean, rstd, w, gx, gw, gb):
         gx -= (g @ w)[:, None] * (rstd / m)
 
 
+def row_norm_tangent(xp, x, weight, x_t, weight_t, bias_t, axes, eps, centred):
+    """The tangent of `layer_norm` (or, unless `centred`, of `rms_norm`); tangents of the inputs may be None.
+
+    That of the normal values y is rstd (t - mean(t) - y mean(y t)), as for their gradient.
+    """
+    rows, _ = _flat_rows(_wide(x), axes)
+    along = None if x_t is None else _flat_rows(_wide(x_t), axes)[0]
+    weight, weight_t, bias_t = (None if p is None else _wide(p).reshape(-1) for p in (weight, weight_t, bias_t))
+    n, m = rows.shape
+    out = xp.empty((n, m), rows.dtype)
+    with np.errstate(all="ignore"):
+        long_rows(xp, m)
+        for block in _row_blocks(xp, rows, 1, BLOCK) if rows.size else ():
+            normal, t = xp.empty(rows[block].shape, rows.dtype), out[block]
+            mean, rstd = xp.empty((len(normal), 1), rows.dtype), xp.empty((len(normal), 1), rows.dtype)
+            _centre_rows(xp, rows[block], eps, normal, mean if centred else None, rstd)
+            normal *= rstd
+            if along is None:
+                t[...] = 0
+            else:
+                xp.multiply(normal, _row_dot(xp, normal, along[block])[:, None] / -m, t)
+                t += along[block]
+                if centred:
+                    t -= _row_sum(xp, along[block], 1, True) / m
+                t *= rstd if weight is None else _outer(xp, rstd, weight)
+            if weight_t is not None:
+                t += xp.multiply(normal, weight_t, normal)
+            if bias_t is not None:
+                t += bias_t
+    return out.reshape(x.shape).astype(x.dtype, copy=False)
+
+
 def layer_norm(xp, x, axes, weight=None, bias=None, eps=1e-5):
     """Layer normalization over the trailing `axes` (J. L. Ba et al., arXiv:1607.06450).
 

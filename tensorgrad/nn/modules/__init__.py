@@ -30,7 +30,8 @@ _SEARCHED = (
 _OTHERS: dict[str, tuple[str, _Any]] = {
     "NonDynamicallyQuantizableLinear": ("attention", "NonDynamicallyQuantizableLinear"),
     "_BatchNorm": ("batchnorm", "_BatchNorm"), "_NormBase": ("batchnorm", "_NormBase"),
-    "_ConvNd": ("conv", "_ConvNd"), "_Loss": ("loss", "_Loss"),
+    "_ConvNd": ("conv", "_ConvNd"), "_EXTRA_STATE_KEY_SUFFIX": ("module_state", "EXTRA_STATE"),
+    "_Loss": ("loss", "_Loss"),
     "_WeightedLoss": ("loss", "_WeightedLoss"), "_single": ("utils", 1), "_pair": ("utils", 2),
     "_triple": ("utils", 3), "_quadruple": ("utils", 4),
 }  # fmt: skip

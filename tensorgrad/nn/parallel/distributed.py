@@ -13,6 +13,7 @@ import tensorgrad as torch
 from tensorgrad.distributed.grad_bucket import BuiltinCommHookType
 from tensorgrad.distributed.group import GroupMember, default_group
 from tensorgrad.distributed.utils import (
+    _apply_to_tensors,
     _sync_module_states,
     _sync_params_and_buffers,
     _verify_param_shape_across_processes,
@@ -47,7 +48,7 @@ class DistributedDataParallel(Module, UnevenInputs):
 
     Args:
         module: the model, stored as the attribute `module`.
-        device_ids, output_device: for one CUDA device; None otherwise.
+        device_ids, output_device: for one CUDA device, to which inputs are moved; None otherwise.
         dim: stored, but not used.
         broadcast_buffers: whether buffers are sent from rank 0 at the start and before each forward pass.
         init_sync: whether to compare shapes and send rank 0's weights at the start.
@@ -164,6 +165,7 @@ class DistributedDataParallel(Module, UnevenInputs):
             )
         self.device_ids, self.output_device = device_ids or None, output_device
         self.dim, self.module, self.device = dim, module, self._module_parameters[0].device
+        self._has_buffers = any(True for _ in module.buffers())  # to look for them costs as much as a small layer
         at_start = True if broadcast_buffers is None or forward_sync_buffers is not None else broadcast_buffers
         self.forward_sync_buffers = at_start if forward_sync_buffers is None else forward_sync_buffers
         self.find_unused_parameters, self.gradient_as_bucket_view = find_unused_parameters, gradient_as_bucket_view
@@ -301,7 +303,7 @@ class DistributedDataParallel(Module, UnevenInputs):
         self.register_comm_hook(self.process_group, hooks[comm_hook_type])
 
     def _send_buffers(self, has_inputs: bool = True) -> None:
-        if self.require_forward_param_sync and self.forward_sync_buffers:
+        if self._has_buffers and self.require_forward_param_sync and self.forward_sync_buffers:
             named = self.module.named_buffers()
             buffers = [b.detach() for name, b in named if name not in self.parameters_to_ignore]
             if buffers:
@@ -314,6 +316,8 @@ class DistributedDataParallel(Module, UnevenInputs):
         if torch.is_grad_enabled():
             self.reducer.rebuild()
         self._send_buffers()
+        if self.device_ids:
+            inputs, kwargs = _apply_to_tensors(lambda tensor: tensor.to(self.device), (inputs, kwargs))
         output = self.module(*inputs, **kwargs)
         self.require_forward_param_sync = torch.is_grad_enabled() and self.require_backward_grad_sync
         if self.require_forward_param_sync:

@@ -178,7 +178,7 @@ class Reducer:
         self.check_finished()
         if self.rebuilt or (self.find_unused and not self.static) or len(self.arrived) != len(self.parameters):
             return False
-        order = torch.tensor(self.arrived)
+        order = torch.tensor(self.arrived, device="cpu")
         collectives.broadcast(order, group=self.group, group_src=0)
         self._make(assign_buckets(self.parameters, order.tolist(), self.limits))
         self.rebuilt = True
@@ -259,7 +259,8 @@ class Reducer:
             self.next_bucket += 1
             if self.next_bucket == len(self.buckets):
                 if self._counts_use():
-                    self.used = torch.tensor([int(i in self.used_here) for i in range(len(self.parameters))])
+                    used = [int(i in self.used_here) for i in range(len(self.parameters))]
+                    self.used = torch.tensor(used, device="cpu")
                     self.used_work = collectives.all_reduce(self.used, group=self.group, async_op=True)
                 queue_callback(self._finish)
 
@@ -301,7 +302,8 @@ class Reducer:
         with torch.no_grad():
             futures = [self._combine(index, b.flat(torch.zeros)) for index, b in enumerate(self.buckets)]
             if self._counts_use():
-                collectives.all_reduce(torch.zeros(len(self.parameters), dtype=torch.int64), group=self.group)
+                unused = torch.zeros(len(self.parameters), dtype=torch.int64, device="cpu")
+                collectives.all_reduce(unused, group=self.group)
             for future in futures:
                 future.wait()
         self.arrived = self.arrived or list(range(len(self.parameters)))  # the next forward pass rebuilds the buckets

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from tensorgrad import dtypes
+from tensorgrad.dispatch.batched import whole
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
@@ -96,6 +97,7 @@ def _qr_tangent(input_t, Q, R, mode):
 _qr = op(
     "qr_(input, mode: str)",
     "linalg.qr",
+    batch="leading",
     backward=_qr_gradient,
     jvp=_qr_tangent,
     wrt=("input",),
@@ -236,6 +238,7 @@ def _svd_shapes(a, full):
 _svd = op(
     "svd_(input, full: bool)",
     "linalg.svd",
+    batch="leading",
     backward=_svd_gradient,
     jvp=_svd_tangent,
     wrt=("input",),
@@ -346,6 +349,7 @@ def _eigh_tangent(input_t, L, V):
 _eigh = op(
     "eigh_(input, uplo: str)",
     "linalg.eigh",
+    batch="leading",
     prepare=square("eigh"),
     backward=_eigh_gradient,
     jvp=_eigh_tangent,
@@ -433,6 +437,7 @@ def _eig_tangent(input_t, L, V):
 _eig = op(
     "eig_(input)",
     "linalg.eig",
+    batch="leading",
     prepare=square("eig"),
     backward=_eig_gradient,
     jvp=_eig_tangent,
@@ -501,6 +506,7 @@ def _pinv_tangent(input_t, input, out):
 _pinv = op(
     "pinv_(input, atol: any, rtol: any, hermitian: bool)",
     "linalg.pinv",
+    batch="leading",
     input=_pinv_gradient,
     jvp=_pinv_tangent,
     shape=lambda a, atol, rtol, hermitian: (*a.shape[:-2], a.shape[-1], a.shape[-2]),
@@ -515,6 +521,18 @@ def _tolerances(A: Tensor, atol, rtol):
         rtol = 0.0 if atol is not None else max(A._array.shape[-2:]) * dtypes.finfo(A.dtype).eps
     atol = 0.0 if atol is None else atol
     return tuple(t.unsqueeze(-1)._array if isinstance(t, Tensor) else t for t in (atol, rtol))
+
+
+def _pinv_within(input: Tensor, atol, rtol) -> Tensor:
+    """The same with other tolerances for each sample of a batch (vmap)."""
+    U, S, Vh = _svd(input, False)
+    if rtol is None:
+        rtol = 0.0 if atol is not None else max(input._array.shape[-2:]) * dtypes.finfo(input.dtype).eps
+    largest = S.amax(-1, True)
+    bounds = [t.unsqueeze(-1) if isinstance(t, Tensor) else t for t in (0.0 if atol is None else atol, rtol)]
+    bound = (largest * bounds[1]).clamp(min=bounds[0])
+    reciprocal = (1 / S).masked_fill(~(bound < S), 0).to(input.dtype)
+    return matmul(adjoint(Vh), reciprocal.unsqueeze(-1) * adjoint(U))
 
 
 def pinv(input: Tensor, rcond=None, hermitian: bool = False, *, atol=None, rtol=None, out=None) -> Tensor:
@@ -541,6 +559,8 @@ def pinv(input: Tensor, rcond=None, hermitian: bool = False, *, atol=None, rtol=
         )
     if not array.size:
         result = input.transpose(-2, -1).clone()
+    elif any(isinstance(t, Tensor) and whole(t) is not t for t in (atol, rtol)):
+        result = _pinv_within(input, atol, rtol)
     else:
         result = _pinv(input, *_tolerances(input, atol, rtol), hermitian)
     return store_out("pinv", out, result)
@@ -640,7 +660,7 @@ def lstsq(input: Tensor, b: Tensor, rcond=None, *, driver=None, out=None):
     if driver in ("gelsd", "gelss"):
         values = svdvals(input.detach())
     finds_residuals = m > n and driver not in (None, "gelsy")
-    if finds_residuals and (driver == "gels" or input.is_meta or bool((rank == n).all())):
+    if finds_residuals and (driver == "gels" or input.is_meta or bool((whole(rank) == n).all())):
         error = matmul(input, solution) - right
         residuals = (conj(error) * error).sum(-2).real if error.is_complex() else (error * error).sum(-2)
     solution = solution.squeeze(-1) if vector else solution

@@ -489,6 +489,7 @@ def _cross_kernel(xp, a, b, dim):
 _cross = op(
     "cross_product(input, other, dim: int)",
     _cross_kernel,
+    batch="broadcast",
     linear="input * other",
     input=lambda g, other, dim: _cross(conj(other), g, dim),
     other=lambda g, input, dim: _cross(g, conj(input), dim),
@@ -572,6 +573,7 @@ def _euclidean_tangent(first_t, second_t, first, second, out):
 _euclidean = op(
     "euclidean_distances(first, second)",
     _euclidean_kernel,
+    batch="broadcast",
     first=_euclidean_first,
     jvp=_euclidean_tangent,
     second=lambda g, first, second, out: _euclidean_first(g.transpose(-2, -1), second, first, out.transpose(-2, -1)),
@@ -585,6 +587,7 @@ _euclidean = op(
 _differing = op(
     "differing(difference)",
     lambda xp, x: (x != 0).sum(-1).astype(x.dtype),
+    batch="leading",
     difference=lambda g, difference_shape: g.new_zeros(difference_shape),
     jvp=constant,
     shape=lambda x: (x.shape[:-1], x.dtype),

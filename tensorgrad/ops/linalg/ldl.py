@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tensorgrad.dispatch.batched import whole
 from tensorgrad.dispatch.kinds import op
 from tensorgrad.dispatch.no_derivative import no_derivative
 from tensorgrad.dispatch.out import store_out
@@ -11,12 +12,14 @@ from tensorgrad.dtypes import scalar_type
 from tensorgrad.kernels.array import linalg as checks
 from tensorgrad.kernels.array.matmul import broadcast_lead
 from tensorgrad.ops.linalg.linalg import check_system, failure, named, square
+from tensorgrad.ops.linalg.lu import one_rank
 from tensorgrad.return_types import return_type
 from tensorgrad.tensor import Tensor
 
 _factor = op(
     "ldl_factor_(input, hermitian: bool)",
     "ldl.ldl_factor",
+    batch="leading",
     prepare=square("ldl_factor_ex"),
     backward=no_derivative("linalg_ldl_factor_ex"),
     wrt=("input",),
@@ -77,6 +80,9 @@ def ldl_factor(input: Tensor, *, hermitian: bool = False, out=None):
 _solve = op(
     "ldl_solve_(LD, pivots, B, hermitian: bool)",
     "ldl.ldl_solve",
+    batch=lambda LD, pivots, B, hermitian, size, mapped: _solve(
+        *one_rank({"LD": (LD, 2), "pivots": (pivots, 1), "B": (B, 2)}, size, mapped), hermitian
+    ),
     backward=no_derivative("linalg_ldl_solve"),
     wrt=("LD", "B"),
     shape=lambda a, pivots, b, hermitian: (*broadcast_lead(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]),
@@ -107,7 +113,8 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False,
         raise RuntimeError(f"torch.linalg.ldl_solve: Expected pivots to be integers. Got {scalar_type(p)}")
     check_system("linalg.ldl_solve", B, LD)
     if not pivots.is_meta and p.size:
-        _check_range(pivots._storage.to_host(p), a.shape[-1])
+        every = whole(pivots)
+        _check_range(every._storage.to_host(every._array), a.shape[-1])
     result = _solve(LD, pivots, B, hermitian)
     return store_out("ldl_solve", out, result)
 

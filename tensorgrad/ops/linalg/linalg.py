@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from tensorgrad import dtypes
+from tensorgrad.dispatch.batched import whole
 from tensorgrad.dispatch.kernel_errors import unsupported
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
@@ -59,7 +60,7 @@ def real_dtype(dtype):
 
 def _det_gradient(g, input, out):
     factor = _matrices(g)
-    if not input.is_meta and not bool((out != 0).all()):  # singular: there is no inverse, but the cofactors exist
+    if not input.is_meta and not bool((whole(out) != 0).all()):  # singular: no inverse, but the cofactors exist
         return factor * adjoint(_adjugate(input))
     return factor * adjoint(_matrices(out) * inv(input))
 
@@ -67,6 +68,7 @@ def _det_gradient(g, input, out):
 det = op(
     "det(input)",
     "linalg.det",
+    batch="leading",
     prepare=square("det"),
     input=_det_gradient,
     jvp=lambda input_t, input, out: (conj(_det_gradient(out.new_ones(out.shape), input, out)) * input_t).sum((-2, -1)),
@@ -96,7 +98,7 @@ def linalg_det(A: Tensor, *, out=None) -> Tensor:
     return det(A, out=out)
 
 
-_adjugate = op("adjugate(input)", "linalg.adjugate", shape=lambda a: a.shape, where=())
+_adjugate = op("adjugate(input)", "linalg.adjugate", batch="leading", shape=lambda a: a.shape, where=())
 
 
 def _slogdet_gradient(grads, input, sign, needs):
@@ -121,6 +123,7 @@ def _slogdet_tangent(input_t, input, sign):
 _slogdet = op(
     "slogdet_(input)",
     "linalg.slogdet",
+    batch="leading",
     prepare=square("slogdet"),
     backward=_slogdet_gradient,
     jvp=_slogdet_tangent,
@@ -179,6 +182,7 @@ def logdet(input: Tensor) -> Tensor:
 _inverse = op(
     "inverse(input)",
     "lu.inv",
+    batch="leading",
     prepare=square("inv"),
     backward=lambda grads, inverse: [-matmul(adjoint(inverse), nt(grads[0], conj(inverse)))],
     jvp=lambda input_t, inverse: -matmul(matmul(inverse, input_t), inverse),
@@ -194,6 +198,7 @@ def failure(info: Tensor) -> tuple[str, int] | None:
     """Returns the first matrix that `info` reports as failed, as named in messages, and its flag; None if none did."""
     if info.is_meta:
         return None
+    info = whole(info)
     found = info._storage.to_host(info._array)
     if not found.any():
         return None
@@ -266,6 +271,7 @@ def _solve_gradient(grads, A, result):
 _solve = op(
     "solve_matrices(A, B)",
     "lu.solve",
+    batch="leading",
     backward=_solve_gradient,
     jvp=lambda A_t, B_t, A, result: _solve(A, B_t - matmul(A_t, result))[0],
     wrt=("A", "B"),
@@ -379,6 +385,7 @@ def _triangle(x: Tensor, upper: bool, unitriangular: bool) -> Tensor:
 solve_triangles = op(
     "solve_triangular_(A, B, upper: bool, unitriangular: bool)",
     "linalg.solve_triangular",
+    batch="leading",
     A=lambda g, A, out, upper, unitriangular: (
         -_triangle(nt(solve_triangles(adjoint(A), g, not upper, unitriangular), conj(out)), upper, unitriangular)
     ),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from tensorgrad import dtypes
+from tensorgrad.dispatch.batched import whole
 from tensorgrad.dispatch.kernel_errors import unsupported
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
@@ -66,6 +67,7 @@ def _ones_below(packed: Tensor) -> Tensor:
 _row_order = op(
     "lu_row_order(pivots, m: int, inverse: bool)",
     "lu.row_order",
+    batch="leading",
     shape=lambda pivots, m, inverse: ((*pivots.shape[:-1], m), np.dtype(np.int64)),
     where=(),
 )
@@ -106,6 +108,7 @@ def _tangent(input_t, LU, pivots):
 _factor = op(
     "lu_factor_(input, pivot: bool)",
     "lu.lu_factor",
+    batch="leading",
     prepare=_check_factored,
     backward=_gradient,
     jvp=_tangent,
@@ -210,6 +213,7 @@ def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out=None):
 _permutation = op(
     "lu_permutation(pivots, packed)",
     "lu.permutation",
+    batch="leading",
     shape=lambda pivots, packed: ((*packed.shape[:-1], packed.shape[-2]), packed.dtype),
     where=(),
 )
@@ -227,6 +231,7 @@ def _check_range(pivots: Tensor, n: int, low: str, high: str) -> None:
     """Raises: RuntimeError for a pivot that is out of range."""
     if pivots.is_meta or not pivots._array.size:
         return
+    pivots = whole(pivots)
     host = pivots._storage.to_host(pivots._array)
     if host.min() < 1:
         raise RuntimeError(f"{low} Did you properly pass the result of lu_factor?")
@@ -275,9 +280,27 @@ def _solve_in_steps(packed: Tensor, pivots: Tensor, B: Tensor, adjoined: bool) -
     return solve_triangles(packed, lower, True, False)
 
 
+def one_rank(given: dict[str, tuple[Tensor, int]], size: int, mapped: set[str]) -> list[Tensor]:
+    """Values with the batch first, so that the dimensions before those of the matrices (or vectors) broadcast.
+
+    `given` has each value by its name, with the number of dimensions that its matrices have.
+    """
+    leads = {name: x.ndim - own - (name in mapped) for name, (x, own) in given.items()}
+    values = []
+    for name, (x, _) in given.items():
+        x = x if name in mapped else x.expand(size, *x.shape)
+        for _ in range(max(leads.values()) - leads[name]):
+            x = x.unsqueeze(1)
+        values.append(x)
+    return values
+
+
 _solve = op(
     "lu_solve_(packed, pivots, B, adjoined: bool)",
     "lu.lu_solve",
+    batch=lambda packed, pivots, B, adjoined, size, mapped: _solve(
+        *one_rank({"packed": (packed, 2), "pivots": (pivots, 1), "B": (B, 2)}, size, mapped), adjoined
+    ),
     twin=_solve_in_steps,
     shape=lambda a, pivots, b, adjoined: (*broadcast_lead(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]),
     where=(),

@@ -46,10 +46,72 @@ def _right_gradient(g, input, other_shape):
     return tn(input, g)
 
 
+def _matmul_of_batch(input, other, mapped):
+    """The product on values with a batch: vectors become matrices where a stack of them would be read from a vector."""
+    ranks = input._array.ndim - ("input" in mapped), other._array.ndim - ("other" in mapped)
+    if "other" not in mapped and ranks[1] <= 2:
+        return matmul(input, other)
+    if "input" not in mapped and ranks == (2, 1):
+        return nt(other, input)
+    if ranks[0] == 1:
+        input = input.unsqueeze(-2)
+    if ranks[1] == 1:
+        other = other.unsqueeze(-1)
+    made = matmul(*_aligned(input, other, mapped))
+    if ranks[0] == 1:
+        made = made.squeeze(-2)
+    return made.squeeze(-1) if ranks[1] == 1 else made
+
+
+def _aligned(input, other, mapped):
+    """Two stacks, with dimensions of size 1 after the batch of the one of lower rank."""
+    ranks = input._array.ndim - ("input" in mapped), other._array.ndim - ("other" in mapped)
+    for _ in range(ranks[1] - ranks[0] if "input" in mapped else 0):
+        input = input.unsqueeze(1)
+    for _ in range(ranks[0] - ranks[1] if "other" in mapped else 0):
+        other = other.unsqueeze(1)
+    return input, other
+
+
+def _linear_of_batch(input, weight, bias, mapped):
+    if "weight" not in mapped and "bias" not in mapped:
+        return linear(input, weight, bias)
+    if weight._array.ndim == 1 + ("weight" in mapped):
+        product = _matmul_of_batch(input, weight, {"input", "other"} if "weight" in mapped else {"input"})
+    else:
+        product = _matmul_of_batch(input, weight.mT, {new for old, new in _SIDES if old in mapped})
+    if bias is None:
+        return product
+    for _ in range(product._array.ndim - bias._array.ndim if "bias" in mapped else 0):
+        bias = bias.unsqueeze(1)
+    return product + bias
+
+
+_SIDES = (("input", "input"), ("weight", "other"))
+
+
+def _renamed(mapped, other, input="input"):
+    """Which of the operands of `matmul` have a batch, from the names that they have in another op."""
+    return {side for name, side in ((input, "input"), (other, "other")) if name in mapped}
+
+
+def _sum_of_batch(input, product, beta, alpha, mapped):
+    """`beta · input + alpha · product` on values with a batch."""
+    rank = product._array.ndim - (mapped != {"input"})
+    if "input" in mapped:
+        for _ in range(rank + 1 - input._array.ndim):
+            input = input.unsqueeze(1)
+    product = product if alpha == 1 else product * alpha
+    if beta == 0:  # the input is ignored, including any nan
+        return product.expand(input._array.shape[0], *product._array.shape) if mapped == {"input"} else product
+    return product + (input if beta == 1 else input * beta)
+
+
 matmul = op(
     "matmul(input, other)",
     "matmul.matmul",
     linear="input * other",
+    batch=_matmul_of_batch,
     input=_left_gradient,
     other=_right_gradient,
     shape=kernels.matmul_shape,
@@ -79,6 +141,7 @@ nt = op(
     "matmul_nt(input, other)",
     "matmul.nt",
     linear="input * other",
+    batch="broadcast",
     input=lambda g, other: matmul(g, conj(other)),
     other=lambda g, input, other_shape: tn(*_paired(g, conj(input), other_shape)),
     shape=lambda a, b: kernels.matmul_shape(a, _Flipped(b)),
@@ -88,6 +151,7 @@ tn = op(
     "matmul_tn(input, other)",
     "matmul.tn",
     linear="input * other",
+    batch="broadcast",
     input=lambda g, other, input_shape: nt(conj(other), g),
     other=lambda g, input: matmul(conj(input), g),
     shape=lambda a, b: kernels.matmul_shape(_Flipped(a), b),
@@ -128,6 +192,7 @@ linear = op(
     "linear(input, weight, bias=None)",
     "matmul.linear",
     linear="input * weight + bias",
+    batch=_linear_of_batch,
     input=_linear_input,
     weight=_linear_weight,
     bias=lambda g, bias_shape: column_sum(g) if len(bias_shape) == 1 else g,
@@ -150,6 +215,7 @@ column_sum = op(
     "column_sum(input)",
     "matmul.column_sum",
     linear="input",
+    batch=lambda input: input if input._array.ndim == 2 else input.flatten(1, -2).sum(1),
     input=lambda g, input_shape: g.expand(input_shape),
     shape=lambda x: x.shape[-1:],
     where=(),
@@ -167,6 +233,7 @@ def _mm_kernel(xp, a, b):
 mm = op(
     "mm(input, mat2)",
     _mm_kernel,
+    batch=lambda input, mat2: matmul(input, mat2),
     linear="input * mat2",
     input=lambda g, mat2: nt(g, conj(mat2)),
     mat2=lambda g, input: tn(conj(input), g),
@@ -183,6 +250,7 @@ def _bmm_kernel(xp, a, b):
 bmm = op(
     "bmm(input, mat2)",
     _bmm_kernel,
+    batch=lambda input, mat2: matmul(input, mat2),
     linear="input * mat2",
     input=lambda g, mat2: nt(g, conj(mat2)),
     mat2=lambda g, input: tn(conj(input), g),
@@ -200,6 +268,7 @@ def _mv_kernel(xp, a, v):
 mv = op(
     "mv(input, vec)",
     _mv_kernel,
+    batch=lambda input, vec, mapped: _matmul_of_batch(input, vec, _renamed(mapped, "vec")),
     linear="input * vec",
     input=lambda g, vec: outer(g, conj(vec)),
     vec=lambda g, input: matmul(g, conj(input)),
@@ -216,6 +285,7 @@ def _dot_kernel(xp, a, b):
 dot = op(
     "dot(input, tensor)",
     _dot_kernel,
+    batch=lambda input, tensor, mapped: _matmul_of_batch(input, tensor, _renamed(mapped, "tensor")),
     linear="input * tensor",
     input=lambda g, tensor: g * conj(tensor),
     tensor=lambda g, input: g * conj(input),
@@ -226,6 +296,7 @@ dot = op(
 vdot = op(
     "vdot(input, other)",
     "matmul.vdot",
+    batch=lambda input, other, mapped: _matmul_of_batch(conj(input), other, mapped),
     linear="input * other",
     input=lambda g, other: conj(g) * other,
     other=lambda g, input: g * input,
@@ -246,6 +317,7 @@ def _outer_prepare(a, b):
 outer = op(
     "outer(input, vec2)",
     "matmul.outer",
+    batch=lambda input, vec2: input.unsqueeze(-1) * vec2.unsqueeze(-2),
     linear="input * vec2",
     prepare=_outer_prepare,
     input=lambda g, vec2: matmul(g, conj(vec2)),
@@ -304,7 +376,7 @@ def _check_factors(c, a, b, beta, alpha):
     return c, a, b, beta, alpha
 
 
-def _added(name: str, first: str, second: str, kernel: str, shape, *, doc: str, by_first, by_second):
+def _added(name: str, first: str, second: str, kernel: str, shape, *, doc: str, by_first, by_second, batch):
     function = op(
         f"{name}(input, {first}, {second}, *, beta: number = 1, alpha: number = 1)",
         kernel,
@@ -312,6 +384,7 @@ def _added(name: str, first: str, second: str, kernel: str, shape, *, doc: str, 
         shape=lambda c, a, b, beta, alpha: shape(c, a, b),
         doc=doc,
         linear=f"input + {first} * {second}",
+        batch=batch,
         **{"input": lambda g, beta: _times(g, beta), first: by_first, second: by_second},
     )
     setattr(Tensor, f"{name}_", inplace.make(function.op))
@@ -333,6 +406,7 @@ addmm = _added(
     "addmm", "mat1", "mat2", "matmul.addmm", kernels.addmm_shape,
     by_first=lambda g, mat2, alpha: nt(_times(g, alpha), conj(mat2)),
     by_second=lambda g, mat1, alpha: tn(conj(mat1), _times(g, alpha)),
+    batch=lambda input, mat1, mat2, beta, alpha, mapped: _sum_of_batch(input, matmul(mat1, mat2), beta, alpha, mapped),
     doc="`beta · input + alpha · (mat1 @ mat2)` for matrices (n, k) and (k, m). `input` broadcasts to the result's "
     "shape (n, m), and is ignored if `beta` is 0. Raises RuntimeError for other shapes or different dtypes.",
 )  # fmt: skip
@@ -340,6 +414,9 @@ addmv = _added(
     "addmv", "mat", "vec", "matmul.addmv", _checked(kernels.mv_shape),
     by_first=lambda g, vec, alpha: outer(_times(g, alpha), conj(vec)),
     by_second=lambda g, mat, alpha: matmul(_times(g, alpha), conj(mat)),
+    batch=lambda input, mat, vec, beta, alpha, mapped: _sum_of_batch(
+        input, _matmul_of_batch(mat, vec, _renamed(mapped, "vec", "mat")), beta, alpha, mapped
+    ),
     doc="`beta · input + alpha · (mat @ vec)` for a matrix (n, m) and a vector (m,). `input` broadcasts to the "
     "result's shape (n,), and is ignored if `beta` is 0. Raises RuntimeError for other shapes or different dtypes.",
 )  # fmt: skip
@@ -348,6 +425,9 @@ baddbmm = _added(
     "baddbmm", "batch1", "batch2", "matmul.baddbmm", _checked(kernels.bmm_shape),
     by_first=lambda g, batch2, alpha: nt(_times(g, alpha), conj(batch2)),
     by_second=lambda g, batch1, alpha: tn(conj(batch1), _times(g, alpha)),
+    batch=lambda input, batch1, batch2, beta, alpha, mapped: _sum_of_batch(
+        input, matmul(batch1, batch2), beta, alpha, mapped
+    ),
     doc="`beta · input + alpha · (batch1 @ batch2)` for stacks of matrices, (b, n, k) and (b, k, m). `input` "
     "broadcasts to the result's shape (b, n, m), and is ignored if `beta` is 0. Raises RuntimeError for other "
     "shapes or different dtypes.",
@@ -364,6 +444,9 @@ addbmm = _added(
     "addbmm", "batch1", "batch2", "matmul.addbmm", _addbmm_shape,
     by_first=lambda g, batch2, alpha: nt(_times(g, alpha), conj(batch2)),
     by_second=lambda g, batch1, alpha: tn(conj(batch1), _times(g, alpha)),
+    batch=lambda input, batch1, batch2, beta, alpha, mapped: _sum_of_batch(
+        input, matmul(batch1, batch2).sum(-3), beta, alpha, mapped
+    ),
     doc="`beta · input + alpha · Σᵢ batch1[i] @ batch2[i]` for stacks of matrices, (b, n, k) and (b, k, m). `input` "
     "broadcasts to the result's shape (n, m), and is ignored if `beta` is 0. Raises RuntimeError for other "
     "shapes or different dtypes.",
@@ -401,6 +484,9 @@ addr = op(
     input=lambda g, beta: _times(g, beta),
     vec1=lambda g, vec2, alpha: matmul(_times(g, alpha), conj(vec2)),
     vec2=lambda g, vec1, alpha: matmul(conj(vec1), _times(g, alpha)),
+    batch=lambda input, vec1, vec2, beta, alpha, mapped: _sum_of_batch(
+        input, vec1.unsqueeze(-1) * vec2.unsqueeze(-2), beta, alpha, mapped
+    ),
     doc="`beta · input + alpha · vec1 vec2ᵀ`: the outer product of two vectors, (n,) and (m,), added to a matrix. "
     "`input` broadcasts to the result's shape (n, m), and is ignored if `beta` is 0. Raises RuntimeError for "
     "other shapes.",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 from tensorgrad import dtypes
+from tensorgrad.dispatch.batched import whole
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
@@ -189,7 +190,7 @@ def matrix_exp(input: Tensor) -> Tensor:
     n = input._array.shape[-1]
     if not input.numel():
         return input.clone()
-    size = 1.0 if input.is_meta else float(input.detach().abs().sum(-2).amax()) if n else 0.0
+    size = 1.0 if input.is_meta else float(whole(input.detach()).abs().sum(-2).amax()) if n else 0.0
     squarings = max(0, math.ceil(math.log2(size / THETA))) if size > THETA and math.isfinite(size) else 0
     a = input * 2.0**-squarings
     eye = identity(a)

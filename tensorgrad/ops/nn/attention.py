@@ -8,12 +8,15 @@ from __future__ import annotations
 import math
 
 from tensorgrad import dtypes
+from tensorgrad.dispatch.batched import innermost_level
 from tensorgrad.dispatch.kinds import FUNCTIONAL, composite, op
+from tensorgrad.dispatch.switches import SLOW
 from tensorgrad.dtypes import c_type
 from tensorgrad.kernels.array import attention as kernels
 from tensorgrad.kernels.array import sample as sampling
 from tensorgrad.kernels.array.matmul import broadcast_lead, matmul_shape
 from tensorgrad.ops.nn.dropout import dropout
+from tensorgrad.ops.random.sample import mask_like
 from tensorgrad.random.generator import default_generator
 from tensorgrad.tensor import Tensor, share
 
@@ -177,6 +180,9 @@ def _dropout_mask(query, key, value, weights, p: float) -> Tensor:
     storage = query._storage.__class__
     dtype = query._array.dtype
     shape = (*lead, *weights[-2:])
+    if SLOW and innermost_level() is not None:
+        mask = mask_like(query, weights, sampling.dropout_mask, p) if p < 1 else query.new_zeros(weights)
+        return mask.expand(shape)
     if storage.device_type == "meta":
         made = storage.empty(shape, dtype, query.device)
     elif storage.device_type == "cuda" and p < 1:

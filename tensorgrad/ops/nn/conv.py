@@ -77,10 +77,55 @@ def _transposed_back(g: Tensor, weight: Tensor, shape: tuple, *settings) -> Tens
     return _cropped(_conv(g, conj(weight), None, *settings), shape)
 
 
+def _side_by_side(x: Tensor, mapped: bool, size: int) -> Tensor:
+    """The channels (N, C, ...) of all samples beside each other: (N, size · C, ...)."""
+    return (x.movedim(0, 1) if mapped else x.unsqueeze(1).expand(-1, size, *x.shape[1:])).flatten(1, 2)
+
+
+def _apart(x: Tensor, size: int) -> Tensor:
+    """The reverse of `_side_by_side`, with the batch first."""
+    return x.unflatten(1, (size, x.shape[1] // size)).movedim(1, 0)
+
+
+def _on_batch(row, input, weight, bias, settings, groups, size, mapped, transposed=False):
+    """A convolution on values with a batch: with one weight, samples are more images; else each is a group."""
+    if "weight" not in mapped:
+        added, images = "bias" in mapped, input.flatten(0, 1) if "input" in mapped else input
+        made = row(images, weight, None if added else bias, *settings, groups)
+        if "input" in mapped:
+            made = made.unflatten(0, (size, input.shape[1]))
+        return made + bias.reshape(size, 1, -1, *(1,) * (weight.ndim - 2)) if added else made
+    rank = weight.ndim - 3
+    if "input" not in mapped and groups == 1 and not transposed:
+        made = _apart(row(input, weight.flatten(0, 1), None, *settings, 1), size)
+    else:
+        beside = _side_by_side(input, "input" in mapped, size)
+        made = _apart(row(beside, weight.flatten(0, 1), None, *settings, groups * size), size)
+    return made if bias is None else made + bias.reshape(-1 if "bias" in mapped else 1, 1, bias.shape[-1], *(1,) * rank)
+
+
+def _grad_input_of_batch(grad, weight, shape, stride, padding, dilation, groups, size, mapped):
+    if "weight" not in mapped:
+        made = _grad_input(grad.flatten(0, 1), weight, (size * shape[0], *shape[1:]), stride, padding, dilation, groups)
+        return made.unflatten(0, (size, shape[0]))
+    beside = _side_by_side(grad, "grad" in mapped, size)
+    shape = (shape[0], size * shape[1], *shape[2:])
+    return _apart(_grad_input(beside, weight.flatten(0, 1), shape, stride, padding, dilation, groups * size), size)
+
+
+def _grad_weight_of_batch(grad, input, shape, stride, padding, dilation, groups, size, mapped):
+    beside = [_side_by_side(x, name in mapped, size) for name, x in (("grad", grad), ("input", input))]
+    made = _grad_weight(*beside, (size * shape[0], *shape[1:]), stride, padding, dilation, groups * size)
+    return made.unflatten(0, (size, shape[0]))
+
+
 _conv = op(
     "conv(input, weight, bias=None, stride: any = (), padding: any = (), dilation: any = (), groups: int = 1)",
     "conv.conv",
     linear="input * weight + bias",
+    batch=lambda input, weight, bias, stride, padding, dilation, groups, size, mapped: _on_batch(
+        _conv, input, weight, bias, (stride, padding, dilation), groups, size, mapped
+    ),
     prepare=_conv_prepare,
     input=lambda g, weight, input_shape, stride, padding, dilation, groups: _grad_input(
         g, conj(weight), input_shape, stride, padding, dilation, groups
@@ -98,6 +143,7 @@ _grad_input = op(
     "conv_grad_input(grad, weight, shape: any, stride: any, padding: any, dilation: any, groups: int)",
     "conv.conv_grad_input",
     linear="grad * weight",
+    batch=_grad_input_of_batch,
     grad=lambda g, weight, grad_shape, stride, padding, dilation, groups: _cropped(
         _conv(g, conj(weight), None, stride, padding, dilation, groups), grad_shape
     ),
@@ -112,6 +158,7 @@ _grad_weight = op(
     "conv_grad_weight(grad, input, shape: any, stride: any, padding: any, dilation: any, groups: int)",
     "conv.conv_grad_weight",
     linear="grad * input",
+    batch=_grad_weight_of_batch,
     grad=lambda g, input, grad_shape, stride, padding, dilation, groups: _cropped(
         _conv(conj(input), g, None, stride, padding, dilation, groups), grad_shape
     ),
@@ -126,6 +173,9 @@ _conv_transpose = op(
     "dilation: any = (), groups: int = 1)",
     "conv.conv_transpose",
     linear="input * weight + bias",
+    batch=lambda input, weight, bias, stride, padding, output_padding, dilation, groups, size, mapped: _on_batch(
+        _conv_transpose, input, weight, bias, (stride, padding, output_padding, dilation), groups, size, mapped, True
+    ),
     prepare=_transpose_prepare,
     input=lambda g, weight, input_shape, stride, padding, dilation, groups: _transposed_back(
         g, weight, input_shape, stride, padding, dilation, groups
@@ -376,6 +426,7 @@ def _unfold_shape(x, kernel, dilation, padding, stride):
 _unfold = op(
     "im2col(input, kernel_size: any, dilation: any, padding: any, stride: any)",
     "fold.unfold",
+    batch="fold",
     linear="input",
     prepare=_check_columns("im2col_out_cpu"),
     input=lambda g, input_shape, kernel_size, dilation, padding, stride: _fold(
@@ -387,6 +438,7 @@ _unfold = op(
 _fold = op(
     "col2im(input, output_size: any, kernel_size: any, dilation: any, padding: any, stride: any)",
     "fold.fold",
+    batch="fold",
     linear="input",
     prepare=_check_columns("col2im_out_cpu"),
     input=lambda g, kernel_size, dilation, padding, stride: _unfold(g, kernel_size, dilation, padding, stride),

@@ -6,9 +6,11 @@ import numpy as np
 
 from tensorgrad.autograd.graph import legacy_type_name
 from tensorgrad.autograd.modes import no_grad
+from tensorgrad.dispatch.batched import whole
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dtypes import I64
 from tensorgrad.kernels.array.index import extremes
+from tensorgrad.ops.create import arange
 from tensorgrad.ops.reduce import vector_norm
 from tensorgrad.ops.sparse.coordinates import at_coordinates
 from tensorgrad.tensor import Tensor
@@ -31,17 +33,18 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
             raise RuntimeError("Can not infer total number of classes from empty tensor.")
         return tensor.new_zeros((*array.shape, num_classes))
     if not tensor.is_meta:
-        low, high = extremes(np, tensor._storage.to_host(array))
+        values = whole(tensor)
+        low, high = extremes(np, values._storage.to_host(values._array))
         if low < 0:
             raise RuntimeError("Class values must be non-negative.")
         if num_classes == -1:
-            num_classes = high + 1
+            num_classes = (high if values is tensor else int(tensor.max())) + 1
         if high >= num_classes:
             raise RuntimeError("Class values must be smaller than num_classes.")
     return _one_hot(tensor, num_classes)
 
 
-_one_hot = op("one_hot_(input, classes: int)", "index.one_hot", where=(),
+_one_hot = op("one_hot_(input, classes: int)", "index.one_hot", batch="leading", where=(),
               shape=lambda index, classes: (*index.shape, classes))  # fmt: skip
 
 
@@ -61,14 +64,42 @@ def check_indices(indices, position: int, name: str) -> None:
         )
 
 
+def _shifted(indices, count: int, size: int, mapped: bool):
+    """Indices into the rows of all samples below each other, of `count` rows each."""
+    indices = indices if mapped else indices.expand(size, *indices.shape)
+    starts = arange(0, size * count, count, device=indices.device).reshape(size, *(1,) * (indices.ndim - 1))
+    return indices + starts
+
+
+def _rows_of_batch(weight, indices, size, mapped):
+    if "weight" not in mapped:
+        return embedding_row(weight, indices, -1, False)
+    if "indices" not in mapped:  # the same rows of every sample
+        return (
+            weight.index_select(1, indices.reshape(-1)).unflatten(1, indices.shape)
+            if indices.ndim
+            else (weight.index_select(1, indices.reshape(1)).squeeze(1))
+        )
+    return embedding_row(weight.flatten(0, 1), _shifted(indices, weight.shape[1], size, True), -1, False)
+
+
+def _row_gradients_of_batch(g, indices, count, padding_idx, scale_grad_by_freq, size, mapped):
+    g = g if "g" in mapped else g.expand(size, *g.shape)
+    rows = _shifted(indices, count, size, "indices" in mapped)
+    made = _embedding_grad(g, rows, size * count, -1, scale_grad_by_freq).unflatten(0, (size, count))
+    if padding_idx >= 0:
+        made.select(1, padding_idx).zero_()
+    return made
+
+
 embedding_row = op("embedding(weight, indices, padding_idx: int, scale_grad_by_freq: bool)", "scatter.embedding",
-                   linear="weight",
-                prepare=_check_embedding, where=(),
+                   linear="weight", prepare=_check_embedding, where=(),
+                   batch=lambda weight, indices, size, mapped: _rows_of_batch(weight, indices, size, mapped),
                 weight=lambda g, weight_shape, indices, padding_idx, scale_grad_by_freq:
                 _embedding_grad(g, indices, weight_shape[0], padding_idx, scale_grad_by_freq),
                 shape=lambda weight, indices, *rest: ((*indices.shape, weight.shape[1]), weight.dtype))  # fmt: skip
 _embedding_grad = op("embedding_grad(g, indices, count: int, padding_idx: int, scale_grad_by_freq: bool)",
-                     "scatter.embedding_grad", linear="g", where=(),
+                     "scatter.embedding_grad", linear="g", where=(), batch=_row_gradients_of_batch,
                      g=lambda g, indices, padding_idx, scale_grad_by_freq:
                      _rows_again(g, indices, padding_idx, scale_grad_by_freq),
                      shape=lambda g, indices, count, *rest: ((count, g.shape[-1]), g.dtype))  # fmt: skip
@@ -89,6 +120,7 @@ def _rows_again(gg, indices, padding_idx, scale_grad_by_freq):
 # The same with a sparse gradient: the indices, and the gradients of what they looked up.
 _sparse_row = op("embedding_of_sparse_gradient(weight, indices, padding_idx: int, scale_grad_by_freq: bool)",
                  "scatter.embedding", linear="weight", prepare=_check_embedding, where=(),
+                 batch=lambda weight, indices, size, mapped: _rows_of_batch(weight, indices, size, mapped),
                  backward_name="EmbeddingBackward0",
                  weight=lambda g, weight_shape, indices, padding_idx, scale_grad_by_freq:
                  _sparse_gradient(g, indices, tuple(weight_shape), padding_idx, scale_grad_by_freq),
@@ -145,7 +177,7 @@ def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type
     check_indices(indices._array, 2, "embedding_renorm_")
     if input.is_meta:
         return input
-    used = indices.reshape(-1).unique()
+    used = indices.reshape(-1)  # a row that is used twice is written twice, with the same values
     rows = input.index_select(0, used)
     norms = vector_norm(rows, norm_type, 1)
     factor = (max_norm / (norms + 1e-7)).masked_fill(norms <= max_norm, 1)

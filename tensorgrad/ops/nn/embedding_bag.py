@@ -6,13 +6,15 @@ import numpy as np
 
 from tensorgrad.autograd.graph import legacy_type_name
 from tensorgrad.autograd.modes import no_grad
+from tensorgrad.dispatch.batched import whole
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dtypes import F32, I64
 from tensorgrad.errors import warn
 from tensorgrad.kernels.array.index import extremes
+from tensorgrad.ops.create import arange
 from tensorgrad.ops.nn.bag import bag_argmax, bag_numbers, bag_sum, lookup, lookup_max
 from tensorgrad.ops.nn.embedding import check_indices, embedding_renorm_, looked_up
-from tensorgrad.storage.stubs import STORAGES
+from tensorgrad.ops.sort import searchsorted
 from tensorgrad.tensor import Tensor
 
 _MODES = ("sum", "mean", "max")
@@ -43,6 +45,9 @@ def _torch_embedding_bag(
     indices = indices.reshape(-1)
     padding_idx = _check_bags(weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding_idx)
     count = offsets._array.shape[0] - include_last_offset
+    if any(whole(t) is not t for t in (indices, offsets)):
+        rows = looked_up(weight, indices, padding_idx, scale_grad_by_freq, False)
+        return _bags_of_each(rows, indices, offsets, count, mode, per_sample_weights, include_last_offset, padding_idx)
     # Indices after the last bag belong to none. But PyTorch counts them in the last bag wherever its fastest loop, for
     # sums and means of every row in single precision or less, does not apply.
     if include_last_offset and count and (padding_idx >= 0 or mode == 2 or weight._array.dtype.itemsize == 8):
@@ -115,7 +120,7 @@ def embedding_bag(
         if input.ndim == 2 and offsets is None and (mode != "max" or input._array.shape[1]):
             _check_types(weight, input, None)
             if not input.is_meta:
-                _check_indices(STORAGES[input._array.__class__].to_host(input._array), weight._array.shape[0])
+                _check_indices(_host(input), weight._array.shape[0])
             return lookup_max(weight, input)[0] if mode == "max" else lookup(weight, input, None, mode == "mean")
         if mode != "max" and input.ndim == 1 and offsets is not None and offsets.ndim == 1 and offsets._array.size:
             _check_bags(weight, input, offsets, _MODES.index(mode), None, False, None)
@@ -160,6 +165,35 @@ def _flat(input: Tensor, offsets, per_sample_weights, include_last_offset: bool)
     return input.reshape(-1), input.new_tensor(starts), per_sample_weights
 
 
+def _bags_of_each(rows, indices, offsets, count: int, mode: int, weights, include_last_offset: bool, padding_idx: int):
+    """The results of `torch.embedding_bag` where bags differ between the samples of a batch (vmap).
+
+    Rows that do not count belong to a further bag, which is dropped.
+    """
+    number = arange(len(indices), device=indices.device)
+    starts = offsets[:count].to(number.dtype)
+    bags = searchsorted(starts, number, right=True) - 1
+    kept = indices != padding_idx
+    if include_last_offset:
+        kept = kept & (number < offsets[-1])
+    into = bags.masked_fill(~kept, count)
+    sizes = into.new_zeros(count + 1).index_add(0, into, into.new_ones(into.shape))[:count]
+    if mode == 2:
+        spread = into.unsqueeze(1).expand(rows.shape)
+        zeros = rows.new_zeros((count + 1, rows.shape[1]))
+        out = zeros.scatter_reduce(0, spread, rows, "amax", include_self=False)
+        hit = rows == out.index_select(0, into)
+        first = number.unsqueeze(1).where(hit, len(indices))
+        at = spread.new_zeros(zeros.shape).scatter_reduce(0, spread, first, "amin", include_self=False)
+        chosen = indices[at.clamp(max=max(len(indices) - 1, 0))] if len(indices) else at
+        return out[:count], bags, sizes, chosen[:count].masked_fill((sizes == 0).unsqueeze(1), 0)
+    rows = rows if weights is None else rows * weights.unsqueeze(1)
+    out = rows.new_zeros((count + 1, rows.shape[1])).index_add(0, into, rows)[:count]
+    if mode == 1:
+        out = out / sizes.clamp(min=1).unsqueeze(1).to(out.dtype)
+    return out, bags.to(offsets.dtype), sizes.to(offsets.dtype) if mode else sizes * 0, sizes if mode else sizes * 0
+
+
 def _bag_max(rows: Tensor, indices: Tensor, bags: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Returns each bag's maxima, and the rows of the table they are from; zeros for empty bags."""
     if not rows._array.shape[0]:
@@ -201,9 +235,13 @@ def _check_bags(weight, indices, offsets, mode, per_sample_weights, include_last
     if include_last_offset and not offsets._array.size:
         raise RuntimeError("include_last_offset: number of offset should be at least 1")
     if not indices.is_meta:
-        to_host = STORAGES[indices._array.__class__].to_host
-        _check_values(to_host(indices._array), to_host(offsets._array), rows)
+        _check_values(_host(indices), _host(offsets), rows)
     return padding_idx
+
+
+def _host(tensor: Tensor):
+    tensor = whole(tensor)
+    return tensor._storage.to_host(tensor._array)
 
 
 def _check_types(weight, indices, offsets) -> None:
@@ -220,17 +258,17 @@ def _check_types(weight, indices, offsets) -> None:
 
 def _check_values(indices, offsets, rows: int) -> None:
     if offsets.size:
-        if offsets[0] != 0:
+        first, last, length = offsets[..., 0], offsets[..., -1].max(), indices.shape[-1]
+        if (first != 0).any():
             raise RuntimeError(
                 "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. "
-                f"However, got {int(offsets[0])}"
+                f"However, got {int(first[first != 0].reshape(-1)[0])}"
             )
-        if offsets[-1] > indices.size:
+        if last > length:
             raise RuntimeError(
-                f"offsets[-1] can not be greater than input's length {indices.size} but got offsets[-1] of "
-                f"{int(offsets[-1])}"
+                f"offsets[-1] can not be greater than input's length {length} but got offsets[-1] of {int(last)}"
             )
-        if bool((offsets[1:] < offsets[:-1]).any()):
+        if bool((offsets[..., 1:] < offsets[..., :-1]).any()):
             raise RuntimeError("embedding_bag: offsets have to be in ascending order")
     _check_indices(indices, rows)
 

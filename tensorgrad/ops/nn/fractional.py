@@ -20,6 +20,7 @@ ROWS = {
     dims: op(
         f"fractional_max_pool{dims}d(input, samples, kernel_size: any, output_size: any)",
         "fractional.fractional_max_pool",
+        batch="fold",
         outputs=("values", "indices"),
         input=lambda g, indices, input_shape: max_pool_grad(g, indices, input_shape, None),
         jvp=lambda input_t, indices: max_pool_gather(input_t, indices),

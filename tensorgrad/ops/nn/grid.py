@@ -22,7 +22,7 @@ PADDINGS = ("zeros", "border", "reflection")
 # --- the twin, in simpler ops, with derivatives of any order -------------------------------------------------------
 
 
-def _composed(input: Tensor, grid: Tensor, mode: str, padding: str, align: bool) -> Tensor:
+def sampled_by_ops(input: Tensor, grid: Tensor, mode: str, padding: str, align: bool | None) -> Tensor:
     """Computes `grid_sample` with ordinary ops: for each tap, gathers a neighbor and weights it."""
     sizes, (batch, channels) = input.shape[2:], input.shape[:2]
     axes = []
@@ -48,8 +48,13 @@ def _composed(input: Tensor, grid: Tensor, mode: str, padding: str, align: bool)
     return total
 
 
-def _position(x: Tensor, size: int, mode: str, padding: str, align: bool) -> Tensor:
-    """Converts coordinates from -1 to 1 to positions in the input, mapped inside it according to `padding`."""
+def _position(x: Tensor, size: int, mode: str, padding: str, align: bool | None) -> Tensor:
+    """Converts coordinates from -1 to 1 to positions in the input, mapped inside it according to `padding`.
+
+    If `align` is None, they are positions already (and `padding` is "zeros").
+    """
+    if align is None:
+        return x
     x = (x + 1) * ((size - 1) / 2) if align else (x + 1) * (size / 2) - 0.5
     if padding == "zeros" or mode == "bicubic":
         return x
@@ -84,7 +89,7 @@ def _whole(x: Tensor, size: int) -> Tensor:
     return x.nan_to_num(-9).clamp(-9 - 4 * size, 9 + 5 * size).long()
 
 
-def _bounded(index: Tensor, size: int, padding: str, align: bool) -> Tensor:
+def _bounded(index: Tensor, size: int, padding: str, align: bool | None) -> Tensor:
     if padding == "border":
         return index.clamp(0, size - 1)
     if padding == "zeros":
@@ -150,8 +155,9 @@ def _row(dims: int):
     return op(
         f"grid_sampler_{dims}d(input, grid, interpolation_mode: any, padding_mode: any, align_corners: bool)",
         "grid.grid_sample",
+        batch="fold",
         prepare=prepare,
-        twin=_composed,
+        twin=sampled_by_ops,
         backward_kernel=lambda xp, g, input, grid, interpolation_mode, padding_mode, align_corners, needs: (
             grid_sample_grad(xp, g, input, grid, interpolation_mode, padding_mode, align_corners, needs)
         ),

@@ -6,6 +6,7 @@ The common ones are one op each, reduction included, with a backward kernel. The
 from __future__ import annotations
 
 from tensorgrad import dtypes
+from tensorgrad.dispatch.batching_values import each
 from tensorgrad.dispatch.kernel_errors import check_broadcastable
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dtypes import I64, scalar_type
@@ -373,8 +374,35 @@ def _prepare_logits(x, *rest):
     return _prepare_classes(x, *rest)
 
 
+def _nll_in_batch(input, target, weight, ignore_index, reduction, size, mapped):
+    input, target = each(size, mapped, input=input, target=target)
+    shape = target.shape
+    if len(shape) > 1:  # all elements of all samples are one batch
+        input, target = input.flatten(0, 1), target.flatten(0, 1)
+    losses, weights = _nll(input, target, weight if "weight" not in mapped else None, ignore_index, "none")
+    losses, weights = losses.reshape(shape), weights.reshape(shape)
+    if "weight" in mapped:
+        at = target.reshape(size, -1)
+        factors = weight.gather(1, at.masked_fill(at == ignore_index, 0)).reshape(shape)
+        losses, weights = losses * factors, weights * factors
+    if reduction == "none":
+        return losses, weights
+    total = losses.reshape(size, -1).sum(1)
+    return total if reduction == "sum" else total / weights.reshape(size, -1).sum(1), weights
+
+
+def _nll_grad_in_batch(g, target, weights, shape, ignore_index, size, mapped):
+    g, target, weights = each(size, mapped, g=g, target=target, weights=weights)
+    g = g.reshape(*g.shape, *(1,) * (weights.ndim - g.ndim)).expand(weights.shape)
+    if len(shape) == 1:
+        return _nll_grad(g, target, weights, (size, *shape), ignore_index)
+    g, target, weights = (x.flatten(0, 1) for x in (g, target, weights))
+    return _nll_grad(g, target, weights, (size * shape[0], *shape[1:]), ignore_index).unflatten(0, (size, shape[0]))
+
+
 _nll_grad = op(
     "nll_grad(g, target, weights, shape: shape, ignore_index: int)", "loss.nll_grad", linear="g", where=(),
+    batch=_nll_grad_in_batch,
     shape=lambda g, target, weights, shape, ignore_index: (shape, g.dtype),
     g=lambda g, target, weights, g_shape, ignore_index: _of_each(
         _nll(g, target, None, ignore_index, "none")[0] * weights, g_shape
@@ -382,7 +410,7 @@ _nll_grad = op(
 )  # fmt: skip
 _nll = op(
     "nll_(input, target, weight=None, ignore_index: int = -100, reduction: str = 'mean')", "loss.nll", linear="input",
-    where=(),
+    where=(), batch=_nll_in_batch,
     outputs=("out", "weights"), prepare=_prepare_classes, backward_name="NllLossBackward0",
     shape=lambda x, t, weight, ignore_index, reduction: [
         (t.shape if reduction == "none" else (), x.dtype), (t.shape, x.dtype)

@@ -6,6 +6,7 @@ import math
 
 from tensorgrad import dtypes
 from tensorgrad.autograd.modes import no_grad
+from tensorgrad.dispatch.batched import whole
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.ops.nn.activation import logsigmoid
@@ -23,7 +24,7 @@ def _positive(x: Tensor) -> Tensor:
 
 def _any(condition: Tensor) -> bool:
     """Returns whether a condition holds anywhere; False on the meta device, which has no values."""
-    return not condition.is_meta and bool(condition.any())
+    return not condition.is_meta and bool(whole(condition).any())
 
 
 # --- distances -----------------------------------------------------------------------------------------------------

@@ -8,8 +8,10 @@ from __future__ import annotations
 import math
 
 from tensorgrad import dtypes
+from tensorgrad.dispatch.batched import BatchedArray, Shared
 from tensorgrad.dispatch.kinds import FUNCTIONAL, composite, op
 from tensorgrad.dispatch.out import refuse_grad, store_out
+from tensorgrad.dispatch.switches import SLOW
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.kernels.array import norm as kernels
 from tensorgrad.ops.copy import in_format_of
@@ -73,6 +75,9 @@ _layer_norm = op(
     cache=("mean", "rstd"),
     backward_kernel=lambda xp, g, input, weight, mean, rstd, axes, needs: kernels.layer_norm_grad(
         xp, g, input, mean, rstd, weight, axes, needs
+    ),
+    jvp_kernel=lambda xp, input, weight, input_t, weight_t, bias_t, axes, eps: kernels.row_norm_tangent(
+        xp, input, weight, input_t, weight_t, bias_t, axes, eps, True
     ),
     shape=lambda x, w, b, axes, eps: [(x.shape, x.dtype), *[_per_row(x, axes)] * 2],
     backward_name="NativeLayerNormBackward0",
@@ -177,6 +182,9 @@ _rms_norm = op(
     backward_kernel=lambda xp, g, input, weight, rrms, axes, needs: kernels.rms_norm_grad(
         xp, g, input, rrms, weight, axes, needs
     ),
+    jvp_kernel=lambda xp, input, weight, input_t, weight_t, axes, eps: kernels.row_norm_tangent(
+        xp, input, weight, input_t, weight_t, None, axes, eps, False
+    ),
     shape=lambda x, w, axes, eps: [(x.shape, x.dtype), _per_row(x, axes)],
     backward_name="FusedRmsNormBackward0",
     where=(),
@@ -237,6 +245,24 @@ def _batch_norm_twin(input, weight, bias, running_mean, running_var, training, e
     return (out if bias is None else out + _channels(bias, x)).to(input.dtype), mean, var
 
 
+def _batch_norm_in_batch(input, weight, bias, running_mean, running_var, training, eps, size, mapped):
+    """The channels of all samples side by side: each is normalized on its own."""
+    if not mapped & {"input", "running_mean", "running_var"}:  # the statistics are those of the shared input
+        out, mean, var = _batch_norm(input, None, None, running_mean, running_var, training, eps)
+        scale, shift = (
+            t if t is None else t.reshape(*t.shape[:-1], 1, -1, *(1,) * (input.ndim - 2)) for t in (weight, bias)
+        )
+        out = out if scale is None else out * scale
+        return out if shift is None else out + shift, Shared(mean), Shared(var)
+    if "input" not in mapped:
+        input = input.expand(size, *input.shape)
+    given = {"weight": weight, "bias": bias, "running_mean": running_mean, "running_var": running_var}
+    channels = [None if t is None else t.flatten() if n in mapped else t.repeat(size) for n, t in given.items()]
+    out, mean, var = _batch_norm(input.movedim(0, 1).flatten(1, 2), *channels, training, eps)
+    shape = size, input.shape[2]
+    return out.unflatten(1, shape).movedim(1, 0), mean.unflatten(0, shape), var.unflatten(0, shape)
+
+
 def _per_channel(x) -> tuple:
     return (x.shape[1],), _statistics_dtype(x)
 
@@ -246,6 +272,7 @@ _batch_norm = op(  # also outputs the statistics, for updating the running ones
     "eps: float = 1e-5)",
     _batch_norm_kernel,
     twin=_batch_norm_twin,
+    batch=_batch_norm_in_batch,
     wrt=("input", "weight", "bias"),
     outputs=("out", "used_mean", "used_var"),
     cache=("mean", "rstd"),
@@ -280,9 +307,29 @@ def _check_batch_norm(input, running_mean, running_var, weight, bias, training) 
     _check_mixed(x, *arrays)
 
 
+def _update_each_running(running_mean, running_var, mean, var, count: int, momentum: float) -> None:
+    """`_update_running` for each sample of a batch. Raises: RuntimeError if they are to share statistics."""
+    unbiased = var * (count / (count - 1)) if count > 1 else var * float("nan")
+    for running, new in ((running_mean, mean), (running_var, unbiased)):
+        try:
+            running.copy_(running * (1 - momentum) + new.detach().to(running.dtype) * momentum)
+        except RuntimeError as error:
+            if "vmap" not in str(error):
+                raise
+            raise RuntimeError(
+                "Batch norm got a batched tensor as input while the running_mean or running_var, which will be updated "
+                "in place, were not batched.\nIf you are using a module and do not need eval mode, please set "
+                "`track_running_stats` to be False.If you are using a prebuilt module and do not need eval mode, "
+                "please see the functorch website for resources on how to patch your module to work with vmap"
+            ) from None
+
+
 def _update_running(running_mean, running_var, mean, var, count: int, momentum: float) -> None:
     """Moves the running statistics towards those of the batch, in place."""
     if running_mean is None or running_var is None or running_mean.is_meta or not count:
+        return
+    if SLOW and any(t._array.__class__ is BatchedArray for t in (running_mean, running_var, mean, var)):
+        _update_each_running(running_mean, running_var, mean, var, count, momentum)
         return
     if running_mean._storage.xp is None:
         return

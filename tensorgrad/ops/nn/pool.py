@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tensorgrad import dtypes
+from tensorgrad.dispatch.batched import whole
 from tensorgrad.dispatch.kinds import FUNCTIONAL, FUNCTIONS, export, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dispatch.switches import GRAD
@@ -25,6 +26,7 @@ I64 = np.dtype("int64")
 _max_pool = op(
     "max_pool(input, kernel_size: any, stride: any, padding: any, dilation: any, ceil_mode: bool)",
     "pool.max_pool",
+    batch="fold",
     outputs=("values", "indices"),
     input=lambda g, indices, input_shape, kernel_size, stride, padding, dilation: max_pool_grad(
         g, indices, input_shape, (kernel_size, stride, padding, dilation)
@@ -41,6 +43,7 @@ _max_pool = op(
 _max_pool_values = op(  # without indices, which would take twice the memory
     "max_pool_values(input, kernel_size: any, stride: any, padding: any, dilation: any, ceil_mode: bool)",
     "pool.max_pool_values",
+    batch="fold",
     twin=lambda *given: _max_pool(*given)[0],
     shape=lambda x, *windows: _pool_shape(x.shape, *windows),
     format_of=("input",),
@@ -49,6 +52,7 @@ _max_pool_values = op(  # without indices, which would take twice the memory
 max_pool_grad = op(
     "max_pool_grad(grad, indices, shape: any, windows: any)",
     "pool.max_pool_grad",
+    batch="fold",
     linear="grad",
     grad=lambda g, indices: max_pool_gather(g, indices),
     shape=lambda g, indices, shape, windows: (tuple(shape), g.dtype),
@@ -58,6 +62,7 @@ max_pool_grad = op(
 max_pool_gather = op(
     "max_pool_gather(input, indices)",
     "pool.max_pool_gather",
+    batch="fold",
     linear="input",
     input=lambda g, indices, input_shape: max_pool_grad(g, indices, input_shape, None),
     shape=lambda x, indices: (indices.shape, x.dtype),
@@ -66,6 +71,7 @@ max_pool_gather = op(
 _adaptive_max_pool = op(
     "adaptive_max_pool(input, output_size: any)",
     "pool.adaptive_max_pool",
+    batch="fold",
     outputs=("values", "indices"),
     input=lambda g, indices, input_shape: max_pool_grad(g, indices, input_shape, None),
     jvp=lambda input_t, indices: max_pool_gather(input_t, indices),
@@ -86,6 +92,7 @@ def _mean_kernel(xp, x, *parameters):
 _avg_pool = op(
     "avg_pool(input, kernel_size: any, stride: any, padding: any, ceil_mode: bool, include: bool, divisor: any)",
     _mean_kernel,
+    batch="fold",
     linear="input",
     input=lambda g, input_shape, kernel_size, stride, padding, ceil_mode, include, divisor: _avg_pool_grad(
         g, input_shape, kernel_size, stride, padding, ceil_mode, include, divisor
@@ -102,6 +109,7 @@ _avg_pool_grad = op(
     "avg_pool_grad(grad, shape: any, kernel_size: any, stride: any, padding: any, ceil_mode: bool, include: bool, "
     "divisor: any)",
     "pool.avg_pool_grad",
+    batch="fold",
     linear="grad",
     grad=lambda g, kernel_size, stride, padding, ceil_mode, include, divisor: _avg_pool(
         g, kernel_size, stride, padding, ceil_mode, include, divisor
@@ -114,6 +122,7 @@ _avg_pool_grad = op(
 _adaptive_avg_pool = op(
     "adaptive_avg_pool(input, output_size: any)",
     "pool.adaptive_avg_pool",
+    batch="fold",
     linear="input",
     input=lambda g, input_shape: _adaptive_avg_pool_grad(g, input_shape),
     shape=lambda x, size: (*x.shape[: -len(size)], *size),
@@ -125,6 +134,7 @@ _adaptive_avg_pool = op(
 _adaptive_avg_pool_grad = op(
     "adaptive_avg_pool_grad(grad, shape: any)",
     "pool.adaptive_avg_pool_grad",
+    batch="fold",
     linear="grad",
     grad=lambda g, grad_shape: _adaptive_avg_pool(g, grad_shape[2:]),
     shape=lambda g, shape: (tuple(shape), g.dtype),
@@ -486,8 +496,9 @@ def _max_unpools(dims: int) -> None:
         lead, count = shape[:-dims], math.prod(size)
         flat_shape = (*lead, math.prod(shape[-dims:]))
         flat_indices = indices.reshape(flat_shape)
-        if indices.numel() and not indices.is_meta and not 0 <= int(indices.min()) <= int(indices.max()) < count:
-            raise RuntimeError(f"Found an invalid max index: {int(indices.max())} (output volumes are of size {size})")
+        every = whole(indices)
+        if every.numel() and not every.is_meta and not 0 <= int(every.min()) <= int(every.max()) < count:
+            raise RuntimeError(f"Found an invalid max index: {int(every.max())} (output volumes are of size {size})")
         flat = input.new_zeros((*lead, count)).scatter(-1, flat_indices, input.reshape(flat_shape))
         return flat.reshape((*lead, *size)) if dims != 2 else in_format_of(input, flat.reshape((*lead, *size)))
 

@@ -10,6 +10,8 @@ from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import warn, wrap_dim
+from tensorgrad.kernels.array import softmax as kernels
+from tensorgrad.ops.special.special import SPECIAL
 from tensorgrad.tensor import Tensor
 
 
@@ -31,6 +33,7 @@ def _softmax_twin(input, dim):
 
 _softmax = op("softmax_(input, dim: int)", "softmax.softmax", where=(), kind="same shape", prepare=_checker("softmax"),
               jvp=lambda input_t, out, dim: out * (input_t - (input_t * out).sum(dim, True)),
+              jvp_kernel=lambda xp, input_t, out, dim: kernels.softmax_grad(xp, input_t, out, dim),
               twin=_softmax_twin, input=lambda g, out, dim: out * (g - (g * out).sum(dim, True)),
               backward_kernel="softmax.softmax_grad", backward_name="SoftmaxBackward0")  # fmt: skip
 _log_softmax = op("log_softmax_(input, dim: int)", "softmax.log_softmax", where=(), kind="same shape",
@@ -118,3 +121,6 @@ def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype=N
     if dim is None:
         dim = _implicit_dim("softmin", input.ndim)
     return _finish(_softmax, "softmax", -input, dim, dtype, None)
+
+
+SPECIAL.update(log_softmax=log_softmax, softmax=softmax)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tensorgrad import dtypes
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.errors import wrap_dim
-from tensorgrad.ops.numeric import norm_except_dim
+from tensorgrad.ops.linalg.norms import norm_except_dim
 from tensorgrad.tensor import Tensor
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tensorgrad.dispatch.batched import whole
 from tensorgrad.dispatch.kinds import alias, composite
 from tensorgrad.ops.nn.norm import check_groups, kept_dtype, native_group_norm_row
 from tensorgrad.ops.rearrange import channel_shuffle
@@ -32,7 +33,7 @@ def native_group_norm(
             f"native_group_norm: expected N * C * HxW = {N} * {C} * {HxW} elements, got an input of shape "
             f"{list(input.shape)}"
         )
-    if not input.is_contiguous():
+    if not input.is_contiguous() and whole(input) is input:
         raise RuntimeError(f"native_group_norm: expected a contiguous input, got strides {input.stride()}")
     check_groups(input, C, group, weight, bias)
     out, mean, rstd = native_group_norm_row(input.reshape(N, C, HxW), weight, bias, group, eps)

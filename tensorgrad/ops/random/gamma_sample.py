@@ -50,12 +50,12 @@ _dirichlet = op("dirichlet_sample(input, generator: any)",
                 backward_name="DirichletBackward0",
                 shape=lambda alpha, gen: (alpha.shape, alpha.dtype))  # fmt: skip
 standard_gamma_grad: Callable = op(
-    "standard_gamma_grad(self, output)", "gamma_gradient.standard_gamma_grad", where=(),
+    "standard_gamma_grad(self, output)", "gamma_gradient.standard_gamma_grad", batch="leading", where=(),
     prepare=_checked("_standard_gamma_grad_cpu"), self=not_implemented("_standard_gamma_grad"),
     output=not_implemented("_standard_gamma_grad"), shape=lambda alpha, z: (alpha.shape, alpha.dtype),
     doc="The derivative of a standard gamma variate `output` with respect to its shape parameter `self`.")  # fmt: skip
 dirichlet_grad: Callable = op(
-    "dirichlet_grad(x, alpha, total)", "gamma_gradient.dirichlet_grad", where=(),
+    "dirichlet_grad(x, alpha, total)", "gamma_gradient.dirichlet_grad", batch="leading", where=(),
     prepare=_checked("_dirichlet_grad_cpu"), x=not_implemented("_dirichlet_grad"),
     alpha=not_implemented("_dirichlet_grad"), total=not_implemented("_dirichlet_grad"),
     shape=lambda x, alpha, total: (x.shape, x.dtype),

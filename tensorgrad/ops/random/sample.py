@@ -9,9 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from tensorgrad import dtypes
+from tensorgrad.dispatch.batched import innermost_level
 from tensorgrad.dispatch.kernel_tables import own_part
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dispatch.out import store_out
+from tensorgrad.dispatch.switches import SLOW
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.kernels.array import sample as kernels
 from tensorgrad.layouts import memory_strides, strided
@@ -108,6 +110,12 @@ def sampled(name, sampler, shape, dtype, args, generator, device, requires_grad,
     """Returns a new tensor of `shape` (or `out`) filled by a sampler."""
     if out is not None:
         return _into(out, name, sampler, shape, dtype, args, generator)
+    level = innermost_level() if SLOW else None
+    if level is not None:
+        given = sampler, dtype, args, generator, device, requires_grad
+        return level.drawn(
+            lambda lead: sampled(name, given[0], (*lead, *shape), *given[1:]), one_by_one=name == "randperm"
+        )
     device = create.resolve_device(device)
     if requires_grad and dtype.category < dtypes.FLOATING and device.type != "meta":
         raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
@@ -289,6 +297,9 @@ def _like(name: str, sampler, check):
             raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
         dtype = dtype or input.dtype
         check(dtype.numpy)
+        if SLOW and innermost_level() is not None:
+            where = device or input.device
+            return sampled(name, sampler, input._array.shape, dtype, args, generator, where, requires_grad)
         device = create.resolve_device(device or input.device)
         gen = stream(generator, name, device)
         own = STORAGES[input._array.__class__].layout
@@ -421,11 +432,31 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
     if out is not None and out.dtype is not dtypes.int64:
         raise RuntimeError(f"multinomial expects Long tensor out, got: {scalar_type(out)}")
     storage = input._storage
-    if input.is_meta:
+    level = innermost_level() if SLOW else None
+    if level is not None:
+        result = _multinomial_of_each(level, input, num_samples, replacement, generator)
+    elif input.is_meta:
         result = wrap(storage.empty((*array.shape[:-1], num_samples), np.dtype("int64"), input.device))
     else:
         result = _multinomial(input, stream_for(input, generator, "multinomial"), num_samples, replacement)
     return store_out("multinomial", out, result, quietly=True)
+
+
+def _multinomial_of_each(level, input: Tensor, num_samples: int, replacement: bool, generator) -> Tensor:
+    """Draws for each sample of a batch, or the same for all."""
+    level.check_random()
+    value, mapped = level.value_of(input)
+    if mapped and level.randomness == "same":
+        raise RuntimeError(
+            "Vmap does not currently support same randomness with a batched tensor input. Please file an issue with "
+            "functorch"
+        )
+    with level.off():
+        if level.randomness == "same":
+            return multinomial(value, num_samples, replacement, generator=generator)
+        value = value if mapped else value.expand(level.size, *value.shape)
+        rows = multinomial(value.flatten(0, -2), num_samples, replacement, generator=generator)
+        return level.made(rows.reshape(*value.shape[:-1], num_samples), True)
 
 
 def _multinomial(input: Tensor, gen: Generator, num_samples: int, replacement: bool) -> Tensor:
@@ -441,6 +472,10 @@ def _multinomial(input: Tensor, gen: Generator, num_samples: int, replacement: b
 def mask_like(input: Tensor, shape: tuple | None, sampler, *args) -> Tensor:
     """Draws random values for `input` from the default generator, in its layout (contiguous if a `shape` is given)."""
     array = input._array
+    level = innermost_level() if SLOW else None
+    if level is not None:
+        own, like = array.shape if shape is None else shape, level.value_of(input)[0]
+        return level.drawn(lambda lead: mask_like(like, (*lead, *own), sampler, *args))
     storage = input._storage.__class__
     if storage.device_type == "meta":
         made = storage.empty(array.shape if shape is None else shape, array.dtype, input.device)

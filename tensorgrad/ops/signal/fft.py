@@ -34,21 +34,24 @@ def _resized_shape(x, dim: int, size: int) -> tuple:
     return (*x.shape[:dim], size, *x.shape[dim + 1 :])
 
 
-fft_c2c = op("fft_c2c(input, dim: any, normalization: int, forward: bool)", "fft.c2c", linear="input",
+fft_c2c = op("fft_c2c(input, dim: any, normalization: int, forward: bool)", "fft.c2c", batch="leading", linear="input",
              input=lambda g, dim, normalization, forward: fft_c2c(g, dim, normalization, not forward),
              shape=lambda x, dim, normalization, forward: x.shape, where=())  # fmt: skip
 fft_r2c = op("fft_r2c(input, dim: any, normalization: int, onesided: bool, forward: bool)", "fft.r2c", linear="input",
+             batch="leading",
              input=lambda g, input_shape, dim, normalization, onesided, forward:
              _r2c_gradient(g, input_shape[dim[-1]], dim, normalization, onesided, forward),
              shape=lambda x, dim, normalization, onesided, forward:
              (_resized_shape(x, dim[-1], x.shape[dim[-1]] // 2 + 1) if onesided else x.shape, _complex_like(x)),
              where=())  # fmt: skip
 fft_c2r = op("fft_c2r(input, dim: any, normalization: int, size: int, forward: bool)", "fft.c2r", linear="input",
+             batch="leading",
              input=lambda g, dim, normalization, size, forward:
              weigh_half(fft_r2c(g, dim, normalization, True, not forward), dim[-1], size, 2.0),
              shape=lambda x, dim, normalization, size, forward:
              (_resized_shape(x, dim[-1], size), np.dtype(x.dtype.char.lower())), where=())  # fmt: skip
 weigh_half = op("fft_weigh_half(input, dim: int, size: int, factor: float)", "fft.weigh_half", linear="input",
+                batch="leading",
                 input=lambda g, dim, size, factor: weigh_half(g, dim, size, factor),
                 shape=lambda x, dim, size, factor: x.shape, where=(),
                 doc="Scales the frequencies of a one-sided spectrum that count twice.")  # fmt: skip

@@ -15,6 +15,7 @@ from operator import index as as_int
 
 from tensorgrad import dtypes
 from tensorgrad.autograd.graph import legacy_type_name
+from tensorgrad.dispatch.batched import whole as values_of_all
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import warn
@@ -234,7 +235,7 @@ def istft(
     start = n_fft // 2 if center else 0
     end = whole - start if length is None else start + as_int(length)
     signal, envelope = signal[..., start:end], envelope[start:end]
-    if not envelope.numel() or float(envelope.detach().abs().min()) < 1e-11:
+    if not envelope.numel() or float(values_of_all(envelope).detach().abs().min()) < 1e-11:
         raise RuntimeError(f"{describe()} window overlap add min: 1")
     signal = signal / envelope
     if end > whole:

@@ -23,6 +23,7 @@ from tensorgrad.tensor import Tensor, wrap
 _of_values = op(
     "sparse_of_values(values, pattern)",
     lambda xp, values, pattern: pattern.with_values(values),
+    batch="sparse",
     linear="values",
     values=lambda g, pattern: values_at(g, pattern),
     backward_name="SparseCooTensorWithDimsAndTensorsBackward0",

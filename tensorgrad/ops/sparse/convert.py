@@ -15,6 +15,7 @@ from tensorgrad.tensor import Tensor
 _to_dense = op(
     "sparse_to_dense(input, masked: bool)",
     None,
+    batch="sparse",
     linear="input",
     input=lambda g, input, masked: _to_dense_grad(g, input, masked),
     backward_name="ToDenseBackward0",
@@ -23,6 +24,7 @@ _to_dense = op(
 to_layout = op(
     "to_layout(input, layout: any, block: any, dense_dim: int, sparse_dim: any)",
     lazily("convert", "to_layout"),
+    batch="sparse",
     linear="input",
     input=lambda g, input: as_layout_of(g, input),
     backward_name="ToSparseBackward0",
@@ -31,6 +33,7 @@ to_layout = op(
 mask_ = op(
     "sparse_mask_(input, mask)",
     lazily("parts", "mask"),
+    batch="sparse",
     linear="input",
     input=lambda g, input, mask: as_layout_of(g, input),
     backward_name="SparseMaskBackward0",
@@ -39,6 +42,7 @@ mask_ = op(
 _shared = op(
     "sparse_shared(input, mask)",
     lazily("parts", "shared"),
+    batch="sparse",
     linear="input",
     input=lambda g, input, mask: as_layout_of(g, input),
     backward_name="SparseMaskBackward0",

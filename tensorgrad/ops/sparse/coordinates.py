@@ -16,6 +16,7 @@ def _at(xp, values, indices, shape):
 at_coordinates = op(
     "at_coordinates(values, indices, shape: any)",
     _at,
+    batch="sparse",
     linear="values",
     values=lambda g, out: values_at(g, out),
     where=(),

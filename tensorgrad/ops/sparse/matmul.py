@@ -34,6 +34,7 @@ def _is_coo(x: Any) -> bool:
 _rows_of = op(
     "sparse_rows_of(product, sparse)",
     lazily("matmul", "stored_rows"),
+    batch="sparse",
     linear="product",
     product=lambda g: g.to_dense(),
     where=(),
@@ -87,6 +88,7 @@ def sspaddmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta=1, alpha=1, out:
 _elements = op(
     "sparse_elements(input)",
     lazily("convert", "elements"),
+    batch="sparse",
     linear="input",
     input=lambda g: g,
     where=(),
@@ -123,6 +125,7 @@ def _masked(g: Tensor, like: Tensor) -> Tensor:
 sampled_addmm_ = op(
     "sampled_addmm_(input, mat1, mat2, beta: number, alpha: number)",
     None,
+    batch="sparse",
     jvp=lambda input, input_t, mat1, mat1_t, mat2, mat2_t, beta, alpha: sampled_addmm_(
         sampled_addmm_(with_values(input.detach(), values_at(input_t, input)), mat1_t, mat2, beta, alpha),
         mat1,
@@ -143,6 +146,7 @@ sampled_addmm_ = op(
 sparse_mm_ = op(
     "sparse_mm_(mat1, mat2)",
     None,
+    batch="sparse",
     linear="mat1 * mat2",
     mat1=lambda g, mat1, mat2: mat1_gradient(g, mat1, mat2),
     mat2=lambda g, mat1, mat2: mat2_gradient(g, mat1, mat2),
@@ -169,6 +173,7 @@ REDUCTIONS = ("sum", "mean", "amax", "amin")
 _reduced_mm = op(
     "sparse_mm_reduce(input, other, reduce: str)",
     None,
+    batch="sparse",
     outputs=("out", "chosen"),
     differentiable_outputs=1,
     input=lambda g, input, other, chosen, reduce: with_values(
@@ -183,12 +188,14 @@ _reduced_mm = op(
 reduced_values_grad = op(
     "sparse_mm_reduce_values_grad(g, other, pattern, chosen, reduce: str)",
     lazily("matmul", "reduced_values_grad"),
+    batch="sparse",
     g=only_once("the gradient of sparse.mm(reduce=)"),
     where=(),
 )
 reduced_other_grad = op(
     "sparse_mm_reduce_other_grad(g, input, chosen, reduce: str, shape: any)",
     lazily("matmul", "reduced_other_grad"),
+    batch="sparse",
     g=only_once("the gradient of sparse.mm(reduce=)"),
     where=(),
 )

@@ -39,6 +39,7 @@ def layout_of(tensor: Tensor) -> layout:
 values_at = op(
     "values_at(input, pattern)",
     lazily("parts", "values_at_pattern"),
+    batch="sparse",
     linear="input",
     input=lambda g, pattern: with_values(pattern, g),
     where=(),
@@ -47,6 +48,7 @@ values_at = op(
 with_values = op(
     "sparse_with_values(pattern, values)",
     None,
+    batch="sparse",
     linear="values",
     values=lambda g, pattern: values_at(g, pattern),
     where=(),
@@ -55,13 +57,15 @@ with_values = op(
 raw_values_of = op(
     "sparse_values(input)",
     None,
+    batch="sparse",
     linear="input",
     input=lambda g, input: with_values(input, g),
     backward_name="ValuesBackward0",
     where=(),
 )
 coalesce_ = op(
-    "coalesce_(input)", None, linear="input", input=lambda g: g, backward_name="CoalesceBackward0", where=()
+    "coalesce_(input)", None, batch="sparse", linear="input", input=lambda g: g, backward_name="CoalesceBackward0",
+    where=(),
 )  # fmt: skip
 
 

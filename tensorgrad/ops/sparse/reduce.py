@@ -23,6 +23,7 @@ softmax_values_grad = op(
     lazily("reduce", "softmax_grad"),
     g=only_once("the gradient of sparse.softmax"),
     out=only_once("the gradient of sparse.softmax"),
+    batch="sparse",
     where=(),
 )
 softmax_values_tangent = op(
@@ -30,11 +31,13 @@ softmax_values_tangent = op(
     lazily("reduce", "softmax_tangent"),
     values=only_once("the tangent of sparse.softmax"),
     out=only_once("the tangent of sparse.softmax"),
+    batch="sparse",
     where=(),
 )
 softmax_ = op(
     "sparse_softmax_(input, dim: int, log: bool)",
     None,
+    batch="sparse",
     input=lambda g, out, dim, log: _gradient(g, out, dim, log),
     jvp=lambda input_t, out, dim, log: with_values(out, softmax_values_tangent(values_at(input_t, out), out, dim, log)),
     backward_name="SparseSoftmaxBackward0",
@@ -57,6 +60,7 @@ masked_reduction = op(
 sum_values_grad = op(
     "sparse_sum_grad(g, pattern, dims: any)",
     lazily("reduce", "sum_grad"),
+    batch="sparse",
     linear="g",
     g=lambda g, pattern, dims: sparse_sum_(with_values(pattern, g), dims),
     where=(),
@@ -64,6 +68,7 @@ sum_values_grad = op(
 sparse_sum_ = op(
     "sparse_sum_(input, dims: any)",
     None,
+    batch="sparse",
     linear="input",
     input=lambda g, input, dims: _sum_gradient(g, input, dims),
     backward_name="SparseSumBackward0",

@@ -1,6 +1,6 @@
 """Special functions: error functions, the gamma family, entropies.
 
-`SPECIAL` is the content of `torch.special`; `bessel` and `orthogonal` add to it.
+`SPECIAL` is the content of `torch.special`; `bessel`, `orthogonal` and `nn.softmax` add to it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from tensorgrad.dispatch.kinds import composite, pointwise
 from tensorgrad.dispatch.no_derivative import not_implemented
 from tensorgrad.ops import pointwise as arithmetic
 from tensorgrad.ops.create import arange
-from tensorgrad.ops.nn.softmax import log_softmax, softmax
 from tensorgrad.ops.pointwise import conj
 from tensorgrad.ops.reduce import logsumexp
 from tensorgrad.tensor import Tensor
@@ -255,7 +254,7 @@ def _off_zero(even, odd, x, scaled):
 
 SPECIAL.update(
     digamma=digamma, erf=erf, erfc=erfc, erfinv=erfinv, exp2=arithmetic.exp2, expit=sigmoid, expm1=arithmetic.expm1,
-    gammainc=igamma, gammaincc=igammac, gammaln=lgamma, i0=i0, log1p=arithmetic.log1p, log_softmax=log_softmax,
+    gammainc=igamma, gammaincc=igammac, gammaln=lgamma, i0=i0, log1p=arithmetic.log1p,
     logit=logit, logsumexp=logsumexp, multigammaln=mvlgamma, polygamma=polygamma, psi=digamma, round=arithmetic.round_,
-    sinc=sinc, softmax=softmax, xlog1py=xlog1py, xlogy=xlogy, zeta=zeta,
+    sinc=sinc, xlog1py=xlog1py, xlogy=xlogy, zeta=zeta,
 )  # fmt: skip

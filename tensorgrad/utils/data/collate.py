@@ -112,18 +112,44 @@ def like_sequence(example: Any, values: list) -> Any:
         return values
 
 
-def _arrays(batch: Any, *, collate_fn_map: Any = None) -> Any:
+def collate_tensor_fn(batch: Any, *, collate_fn_map: Any = None) -> Tensor:
+    """Stacks tensors."""
+    return torch.stack(list(batch), 0)
+
+
+def collate_numpy_array_fn(batch: Any, *, collate_fn_map: Any = None) -> Any:
+    """Stacks arrays into one tensor. Raises: TypeError for strings and objects."""
     if batch[0].dtype.kind in "SUO":
         raise TypeError(_MESSAGE.format(batch[0].dtype))
     return collate([torch.as_tensor(array) for array in batch], collate_fn_map=collate_fn_map)
 
 
+def collate_numpy_scalar_fn(batch: Any, *, collate_fn_map: Any = None) -> Tensor:
+    """Makes a tensor of NumPy's scalars."""
+    return torch.as_tensor(np.array(batch))
+
+
+def collate_float_fn(batch: Any, *, collate_fn_map: Any = None) -> Tensor:
+    """Makes a float64 tensor."""
+    return torch.as_tensor(batch, dtype=torch.float64)
+
+
+def collate_int_fn(batch: Any, *, collate_fn_map: Any = None) -> Tensor:
+    """Makes an integer tensor."""
+    return torch.as_tensor(batch)
+
+
+def collate_str_fn(batch: Any, *, collate_fn_map: Any = None) -> Any:
+    """Leaves strings as they are."""
+    return batch
+
+
 default_collate_fn_map: dict[Any, Callable] = {
-    Tensor: lambda batch, *, collate_fn_map=None: torch.stack(list(batch), 0),
-    np.ndarray: _arrays,
-    (np.bool_, np.number, np.object_): lambda batch, *, collate_fn_map=None: torch.as_tensor(np.array(batch)),
-    float: lambda batch, *, collate_fn_map=None: torch.as_tensor(batch, dtype=torch.float64),
-    int: lambda batch, *, collate_fn_map=None: torch.as_tensor(batch),
-    str: lambda batch, *, collate_fn_map=None: batch,
-    bytes: lambda batch, *, collate_fn_map=None: batch,
+    Tensor: collate_tensor_fn,
+    np.ndarray: collate_numpy_array_fn,
+    (np.bool_, np.number, np.object_): collate_numpy_scalar_fn,
+    float: collate_float_fn,
+    int: collate_int_fn,
+    str: collate_str_fn,
+    bytes: collate_str_fn,
 }

@@ -21,6 +21,8 @@ from tensorgrad.utils.data.sampler import BatchSampler, RandomSampler, Sequentia
 from tensorgrad.utils.data.worker import get_worker_info  # noqa: F401 (PyTorch has it here too)
 
 T_co = TypeVar("T_co", covariant=True)
+_collate_fn_t = Callable[[list], Any]
+_worker_init_fn_t = Callable[[int], None]
 
 _FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from tensorgrad.dispatch.batched import whole
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.ops.create import arange
@@ -53,15 +54,16 @@ def segment_reduce(
     size = data._array.shape[axis]
     ends = cuts.long()
     if by_length:
-        if bool((cuts < 0).any()):
+        if bool((whole(cuts) < 0).any()):
             raise RuntimeError("lengths contains negative value!")
         ends = cat([ends.new_zeros((*outer, 1)), ends.cumsum(-1)], -1)
-        if not unsafe and bool((ends[..., -1] != size).any()):
+        if not unsafe and bool((whole(ends)[..., -1] != size).any()):
             raise RuntimeError(
                 "segment_reduce(): Expected all rows of lengths along axis to sum to data.size(lengths.dim()-1) when "
                 "!unsafe."
             )
-    if bool((ends.diff() < 0).any() | (ends < 0).any() | (ends > size).any()):
+    every = whole(ends)
+    if bool((every.diff() < 0).any() | (every < 0).any() | (every > size).any()):
         raise RuntimeError(
             f"segment_reduce(): offsets must be in ascending order from 0 to at most {size}, the size of axis {axis}"
         )

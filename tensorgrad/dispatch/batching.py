@@ -1,0 +1,320 @@
+"""The rules of `vmap`: how an op runs on all samples at once.
+
+The arrays of an op on batched tensors (dispatch/batched.py) are batched themselves, and this file has their kernels. A
+kernel takes the values, which have the batch as their first dimension, and runs one op on them. Which one follows from
+the row (`rule_of`):
+
+- *pointwise* ops align the dimensions of their operands, and broadcast;
+- *reductions*, and ops that work along dimensions, count these from one on;
+- *views* show the same part of every sample;
+- an op with a *twin* runs as its twin, whose ops have rules;
+- else the row's `batch` says it. It may be the name of a rule that several ops share:
+
+  ``"leading"``  the op treats leading dimensions alike: the batch becomes one of them (dims are counted from one on)
+  ``"broadcast"``  the same, and they broadcast: operands without a batch stay as they are
+  ``"fold"``  the first dimension of all tensors is a batch of its own: the two become one
+
+  ``"no batch"``  what the op returns has another shape for each sample: an error
+  ``"sparse"``  sparse tensors have no batches, in PyTorch either: an error
+
+  or a function whose parameters are named as those of the op (tensors are then values with the batch first, numbers and
+  the like as they are), and may be `size` (how many samples), `mapped` (the names of the tensors with a batch; the
+  others come as they are), and `mapped_indices` for a list `indices` (for each whether it has one). It returns the
+  results, with the batch first; or `Shared` for one that is the same for all samples.
+
+Rules are ordinary code over tensors: they are recorded if the values are. What is left runs in a loop over the samples,
+with a warning. `looped()` lists these ops.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from tensorgrad.dispatch import batching_views
+from tensorgrad.dispatch.batched import Batch, BatchedArray, BatchedStorage, Shared
+from tensorgrad.dispatch.kernel_tables import FALLBACKS, OPS
+from tensorgrad.dispatch.op import Op
+from tensorgrad.dispatch.signature import LIST, arguments_of
+from tensorgrad.dispatch.switches import LOCAL
+from tensorgrad.dispatch.transforms import run_further_out
+from tensorgrad.settings import warn_once
+from tensorgrad.tensor import Tensor, share
+
+Rule = Callable[[Op, Batch, tuple], Any]  # (op, level, arguments) -> the results as tensors, the batch first
+
+_RULES: dict[Op, Rule | None] = {}
+
+
+def rule_of(op: Op) -> Rule | None:
+    """The rule for an op; None for one that goes through its twin."""
+    if op not in _RULES:
+        _RULES[op] = _choose(op)
+    return _RULES[op]
+
+
+def _choose(op: Op) -> Rule | None:
+    if op.batch:
+        return _stated if callable(op.batch) else _NAMED[op.batch]
+    if op.kind in _BY_KIND:
+        return _BY_KIND[op.kind]
+    if op.params[-1].name == "generator":
+        return _aligned
+    return None if op.twin is not None else _loop
+
+
+def looped() -> list[str]:
+    """The names of the ops that `vmap` runs in a loop over the samples.
+
+    >>> from tensorgrad.dispatch.batching import looped
+    >>> "exp" in looped()
+    False
+    """
+    return sorted(op.name for op in OPS.values() if rule_of(op) is _loop)
+
+
+def batched_kernel(op: Op, storage: Any) -> Callable | None:
+    """The kernel of an op for batched arrays; None for other ones."""
+    if storage is not BatchedStorage:
+        return None
+    rule = rule_of(op)
+    if rule is None:
+        return functools.partial(_by_twin, op)
+
+    def kernel(*values: Any) -> Any:
+        level, mapped = _level_among(values)
+        with level.off():
+            if mapped:
+                result = rule(op, level, values)
+            else:
+                result = run_further_out(op, tuple([_value(v) for v in values]))
+        if isinstance(result, Tensor):
+            return BatchedArray(level, result, mapped)
+        return tuple([
+            BatchedArray(level, r.value, False) if r.__class__ is Shared else BatchedArray(level, r, mapped)
+            for r in result
+        ])  # fmt: skip
+
+    return kernel
+
+
+def _by_twin(op: Op, *values: Any) -> Any:
+    """Runs an op's twin on batched tensors that require no grad: what is recorded is the op itself, and the values."""
+    tensors: list[Any] = []
+    for p, v in zip(op.params, values, strict=True):
+        if p.kind is LIST:
+            tensors.append([share(x, None) for x in v])
+        else:
+            tensors.append(share(v, None) if v.__class__ is BatchedArray else v)
+    before, LOCAL.autocast = LOCAL.autocast, None
+    try:
+        result = op.twin(*tensors)  # type: ignore[misc]
+    finally:
+        LOCAL.autocast = before
+    results = (result,) if isinstance(result, Tensor) else result
+    arrays = tuple([r._array for r in results] + [None] * (len(op.outputs) + len(op.cache) - len(results)))
+    return arrays if len(arrays) > 1 else arrays[0]
+
+
+FALLBACKS.insert(0, batched_kernel)
+
+
+def _level_among(values: tuple) -> tuple[Batch, bool]:
+    """The level of batched arrays, and whether one of them has a batch."""
+    level, mapped = None, False
+    for value in values:
+        if value.__class__ is BatchedArray:
+            level, mapped = value.level, mapped or value.mapped
+        elif value.__class__ is list and value and value[0].__class__ is BatchedArray:
+            level, mapped = value[0].level, mapped or any(v.mapped for v in value)
+    return level, mapped  # type: ignore[return-value]
+
+
+def _value(v: Any) -> Any:
+    """The value of a batched array, or of several; anything else as it is."""
+    if v.__class__ is BatchedArray:
+        return v.value
+    return [_value(x) for x in v] if v.__class__ is list and v and v[0].__class__ is BatchedArray else v
+
+
+# --- values ----------------------------------------------------------------------------------------------------------
+
+
+def expanded(level: Batch, v: Any) -> Any:
+    """The value with the batch first, also of an array without one."""
+    if v.__class__ is BatchedArray:
+        return v.value if v.mapped else v.value.expand(level.size, *v.shape)
+    return [expanded(level, x) for x in v] if v.__class__ is list and v and v[0].__class__ is BatchedArray else v
+
+
+def _rank(values: tuple) -> int:
+    """The largest number of dimensions of a sample."""
+    ranks = [v.ndim for v in values if v.__class__ is BatchedArray]
+    return max(ranks)
+
+
+# --- the rules -------------------------------------------------------------------------------------------------------
+
+
+def _aligned(op: Op, level: Batch, values: tuple) -> Any:
+    """Operands broadcast: each gets dimensions of size 1 between the batch and its own, as many as it lacks."""
+    rank, given = _rank(values), []
+    for p, v in zip(op.params, values, strict=True):
+        if v.__class__ is BatchedArray:
+            v = level.aligned(v, rank)
+        elif p.name in _DIMS:
+            v = shifted(v)
+        given.append(v)
+    return run_further_out(op, tuple(given))
+
+
+def _reduction(op: Op, level: Batch, values: tuple) -> Any:
+    given = list(values)
+    x = given[0]
+    value = x.value
+    names = [p.name for p in op.params]
+    at = names.index("dim")
+    dim = given[at]
+    if not x.ndim:
+        value = value.unsqueeze(1)
+        given[at] = 1 if op.params[at].annotation == "int" else (1,)
+        if "keepdim" in names:
+            given[names.index("keepdim")] = False
+    elif dim is None or dim == ():
+        given[at] = tuple(range(1, x.ndim + 1))
+    else:
+        given[at] = shifted(dim)
+    given[0] = value
+    return run_further_out(op, tuple(given))
+
+
+def shifted(dim: Any) -> Any:
+    """Dimensions of a sample as those of a value. Negative ones count from the end, and stay."""
+    if dim is None:
+        return None
+    if dim.__class__ is int:
+        return dim + 1 if dim >= 0 else dim
+    return tuple([d + 1 if d >= 0 else d for d in dim])
+
+
+_DIMS = ("dim", "dims", "dimension", "dim0", "dim1", "dim2")
+
+
+def _leading(op: Op, level: Batch, values: tuple) -> Any:
+    """The batch is a further leading dimension."""
+    given, scalar = [], False
+    along = any(p.name in _DIMS for p in op.params)
+    for p, v in zip(op.params, values, strict=True):
+        if p.is_tensor:
+            value = expanded(level, v)
+            if along and v.__class__ is BatchedArray and not v.ndim:
+                value, scalar = value.unsqueeze(1), True
+            given.append(value)
+        elif p.name == "shape":
+            given.append((level.size, *v))
+        else:
+            given.append(shifted(v) if p.name in _DIMS else v)
+    result = run_further_out(op, tuple(given))
+    if not scalar:
+        return result
+    return result.squeeze(1) if isinstance(result, Tensor) else tuple(r.squeeze(1) for r in result)
+
+
+def _fold(op: Op, level: Batch, values: tuple) -> Any:
+    """The batch and the first dimension of the tensors become one, and are two again in the results."""
+    given, first = [], None
+    for p, v in zip(op.params, values, strict=True):
+        if p.is_tensor and v is not None:
+            value = expanded(level, v)
+            first = value.shape[1]
+            value = value.flatten(0, 1)
+            given.append(value)
+        elif p.name == "shape":
+            given.append((v[0] * level.size, *v[1:]))
+        else:
+            given.append(v)
+    result = run_further_out(op, tuple(given))
+    if isinstance(result, Tensor):
+        return result.unflatten(0, (level.size, first))
+    return tuple([r.unflatten(0, (level.size, first)) for r in result])
+
+
+def _stated(op: Op, level: Batch, values: tuple) -> Any:
+    rule: Any = op.batch
+    given = {p.name: _value(v) for p, v in zip(op.params, values, strict=True)}
+    names = arguments_of(rule)
+    if "size" in names and "size" not in given:
+        given["size"] = level.size
+    for p, v in zip(op.params, values, strict=True):
+        if p.kind is LIST and f"mapped_{p.name}" in names:
+            given[f"mapped_{p.name}"] = [_is_mapped(x) for x in v]
+    if "mapped" in names:
+        given["mapped"] = {p.name for p, v in zip(op.params, values, strict=True) if _is_mapped(v)}
+    return rule(**{name: given[name] for name in names})
+
+
+def _is_mapped(v: Any) -> bool:
+    if v.__class__ is list:
+        return any(_is_mapped(x) for x in v)
+    return v.__class__ is BatchedArray and v.mapped
+
+
+def _refused(op: Op, level: Batch, values: tuple) -> Any:
+    raise RuntimeError(
+        "vmap: We do not support batching operators that can output dynamic shape. Attempted to vmap over "
+        f"aten::{op.name}. Please file an issue at https://github.com/pytorch/pytorch/issues if you need this feature."
+    )
+
+
+def _sparse(op: Op, level: Batch, values: tuple) -> Any:
+    raise RuntimeError(f"vmap: sparse tensors have no batches. Attempted to vmap over {op.name}.")
+
+
+def _warn(name: str) -> None:
+    warn_once(
+        f"There is a performance drop because we have not yet implemented the batching rule for {name}. It runs in a "
+        "loop over the samples. (torch.func.looped_ops() lists these ops.)"
+    )
+
+
+def _loop(op: Op, level: Batch, values: tuple) -> Any:
+    """Runs the op on one sample after the other."""
+    _warn(op.name)
+    rows = []
+    for i in range(max(level.size, 1)):
+        rows.append(run_further_out(op, tuple([_sample(v, i, level.size) for v in values])))
+    if isinstance(rows[0], Tensor):
+        return _joined(rows, level.size)
+    return tuple([_joined(list(column), level.size) for column in zip(*rows, strict=True)])
+
+
+def _sample(v: Any, i: int, size: int) -> Any:
+    if v.__class__ is BatchedArray:
+        if not v.mapped:
+            return v.value
+        return v.value.select(0, i) if size else v.value.new_zeros(v.shape)
+    return [_sample(x, i, size) for x in v] if v.__class__ is list else v
+
+
+def _joined(samples: list[Tensor], size: int) -> Tensor:
+    return run_further_out(OPS["stack"], (samples, 0)) if size else samples[0].new_zeros((0, *samples[0].shape))
+
+
+def _view(op: Op, level: Batch, values: tuple) -> Any:
+    x, *given = values
+    name, value, args = batching_views.shifted(op.name, x.value, x.shape, tuple(given))
+    return run_further_out(OPS[name], (value, *args))
+
+
+def _same(op: Op, level: Batch, values: tuple) -> Any:
+    return run_further_out(op, tuple([_value(v) for v in values]))
+
+
+_BY_KIND: dict[str, Rule] = {
+    "pointwise": _aligned, "reduction": _reduction, "same shape": _leading, "view": _view, "views": _leading,
+    "cast": _same,
+}  # fmt: skip
+_NAMED: dict[str, Rule] = {
+    "leading": _leading, "broadcast": _aligned, "fold": _fold, "no batch": _refused, "sparse": _sparse
+}  # fmt: skip

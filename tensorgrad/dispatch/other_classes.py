@@ -1,0 +1,37 @@
+"""Classes that are no tensors but define `__torch_function__`: functions of torch that are given one call that.
+
+Nothing looks for them before a call has failed to find tensors, so that ordinary calls do not pay for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tensorgrad.tensor import Tensor
+
+
+def overrides(value: Any) -> bool:
+    """Returns whether a value is no tensor, and its class defines `__torch_function__`."""
+    return hasattr(type(value), "__torch_function__") and not isinstance(value, Tensor | type)
+
+
+def overriding(values: Any) -> Iterator[Any]:
+    """Yields the values of such classes, also those in nested lists and tuples."""
+    for value in values:
+        if isinstance(value, list | tuple):
+            yield from overriding(value)
+        elif overrides(value):
+            yield value
+
+
+def call(func: Callable, types: tuple[type, ...], args: tuple, kwargs: dict[str, Any]) -> Any:
+    """Asks the classes one after the other, subclasses first. Raises: TypeError if all return `NotImplemented`."""
+    for cls in sorted(types, key=lambda c: -len(c.__mro__)):
+        result = cls.__torch_function__(func, types, args, kwargs)  # type: ignore[attr-defined]
+        if result is not NotImplemented:
+            return result
+    raise TypeError(
+        f"Multiple dispatch failed for 'torch.{func.__name__}'; all __torch_function__ handlers returned "
+        f"NotImplemented: {', '.join(c.__name__ for c in types)}"
+    )

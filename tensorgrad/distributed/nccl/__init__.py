@@ -1,0 +1,1 @@
+"""Groups of GPUs that communicate by NVIDIA's library NCCL, which CuPy brings."""

@@ -1,0 +1,162 @@
+"""Runs libraries built on PyTorch with tensorgrad in place of torch, and writes the table of docs/ecosystem.md.
+
+python -m tests.ecosystem                     each library: environment, import, programs (those not done before)
+python -m tests.ecosystem own --sources DIR   their own tests, in checkouts that you have in DIR
+python -m tests.ecosystem record              the programs under torch: writes tests/ecosystem/expected/
+python -m tests.ecosystem exchange            what a program saves under torch is loaded under tensorgrad, and back
+python -m tests.ecosystem table               only writes the table again, from tests/ecosystem/results.json
+
+`--only NAME` takes a library or a program (several times); what it names runs again, even if it was done before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tests.ecosystem import own, running, table
+from tests.ecosystem.environments import Unavailable, environment, real_torch
+from tests.ecosystem.libraries import LIBRARIES, Library
+
+RESULTS = Path(__file__).resolve().parent / "results.json"
+
+
+def main(arguments: list[str]) -> int:
+    """Does what the arguments say. Returns 0 if everything went well."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.ecosystem", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", nargs="?", choices=("run", "record", "own", "exchange", "table"), default="run")
+    parser.add_argument("--only", action="append", metavar="NAME", help="a library or a program")
+    parser.add_argument("--sources", type=Path, metavar="FOLDER", help="the folder with checkouts of the libraries")
+    parser.add_argument("--again", action="store_true", help="also what was done before")
+    options = parser.parse_args(arguments)
+    chosen = [(library, programs) for library in LIBRARIES if (programs := _chosen(library, options.only)) is not None]
+    if not chosen:
+        parser.error(f"no library or program is called {options.only}")
+    if options.what == "own" and options.sources is None:
+        parser.error("own needs --sources")
+    if options.what == "table":
+        table.write(read_results())
+        return 0
+    do = {"run": _run, "record": _record, "own": _own, "exchange": _exchange}[options.what]
+    failures = []
+    for library, programs in _progress(chosen):
+        try:
+            failures += do(library, programs, options) or []
+        except (Unavailable, FileNotFoundError) as error:
+            failures.append(f"{library.name}: {error}")
+    print(*failures, sep="\n") if failures else None
+    return 1 if failures else 0
+
+
+def _chosen(library: Library, only: list[str] | None) -> tuple[str, ...] | None:
+    """Returns the programs of a library that were asked for; None if it was not."""
+    if only is None or library.name in only:
+        return library.programs
+    return tuple(name for name in library.programs if name in only) or None
+
+
+def _progress(chosen: list[Any]) -> Any:
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        return chosen
+    bar = tqdm(chosen, unit="library", file=sys.stderr)
+    return (bar.set_postfix_str(item[0].name) or item for item in bar)
+
+
+def _run(library: Library, programs: tuple[str, ...], options: argparse.Namespace) -> list[str]:
+    before = read_results().get(library.name, {})
+    if library.name in read_results() and not (options.only or options.again) and _is_done(library, before):
+        return []
+    python = environment(library)
+    result = before | {"version": python.version(library.name), "imports": "yes"}
+    result["trains"] = {name: told for name, told in before.get("trains", {}).items() if name in library.programs}
+    try:
+        running.imports(python, library)
+    except running.Failed as error:
+        result["imports"] = str(error)
+    for name in programs:
+        try:
+            running.compare(name, running.run_program(python, name))
+            result["trains"][name] = "yes"
+        except running.Failed as error:
+            result["trains"][name] = str(error).removeprefix(f"{name}: ")
+    write_results(library, result)
+    outcomes = {"import": result["imports"], **{n: result["trains"][n] for n in programs}}
+    return [f"{library.name}: {what}: {told}" for what, told in outcomes.items() if told != "yes"]
+
+
+def _is_done(library: Library, result: dict[str, Any]) -> bool:
+    return set(result.get("trains", {})) == set(library.programs)
+
+
+def _record(library: Library, programs: tuple[str, ...], options: argparse.Namespace) -> list[str]:
+    failures, python = [], environment(library)
+    for name in programs:
+        if (running.EXPECTED / f"{name}.json").exists() and not (options.only or options.again):
+            continue
+        try:
+            running.record(name, running.run_program(python, name, torch=real_torch()))
+        except running.Failed as error:
+            failures.append(f"{library.name}: {name} under torch: {error}")
+    return failures
+
+
+def _exchange(library: Library, programs: tuple[str, ...], options: argparse.Namespace) -> list[str]:
+    failures, python = [], environment(library)
+    result = read_results().get(library.name, {"version": python.version(library.name), "imports": "yes"})
+    for name in filter(running.takes_a_folder, programs):
+        told = "yes"
+        for order in ((real_torch(), None), (None, real_torch())):
+            with tempfile.TemporaryDirectory() as folder:
+                try:
+                    for torch in order:
+                        running.compare(name, running.run_program(python, name, torch, folder))
+                except running.Failed as error:
+                    told = f"{'written by torch' if order[0] else 'written by tensorgrad'}: {error}"
+                    failures.append(f"{library.name}: {name}: {told}")
+        result.setdefault("exchanges", {})[name] = told
+    write_results(library, result)
+    return failures
+
+
+def _own(library: Library, programs: tuple[str, ...], options: argparse.Namespace) -> list[str]:
+    if library.own is None or not (options.sources / library.own.repository.partition("/")[2]).exists():
+        return [f"{library.name}: no own tests, or no checkout"] if options.only else []
+    python = environment(library, own=True)
+    version = python.version(library.name)
+    torch, ours = (own.outcomes_file(library, version, side) for side in ("torch", "tensorgrad"))
+    if options.again:
+        ours.unlink(missing_ok=True)
+    files = own.files(library.own, options.sources)
+    for done, tests in enumerate(own.run(library.own, python, options.sources, [(torch, real_torch()), (ours, None)])):
+        told = own.summary(own.read(ours), own.read(torch))
+        print(f"{library.name}: {tests}: {told['passed']} of {told['passed under torch']}", file=sys.stderr)
+        result = read_results().get(library.name, {"version": version, "imports": "yes"})
+        result["own"] = told | ({"version": version} if version != result["version"] else {})
+        if done + 1 < len(files):
+            result["own"]["files"] = [done + 1, len(files)]
+        write_results(library, result)
+    return []
+
+
+def read_results() -> dict[str, dict[str, Any]]:
+    """Returns the results of earlier runs, by library."""
+    return json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+
+
+def write_results(library: Library, result: dict[str, Any]) -> None:
+    """Keeps one library's result, and writes the table."""
+    results = read_results() | {library.name: result}
+    RESULTS.write_text(json.dumps(dict(sorted(results.items())), indent=1, ensure_ascii=False) + "\n")
+    table.write(results)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,139 @@
+"""A Python environment for each library, without torch, made once and kept.
+
+Requirements may demand torch. pip runs with tensorgrad's import hook, which answers that torch 2.13.0 is installed: so
+pip chooses the newest versions that go with it, and installs no torch. To run the same environment with the real torch,
+the folder with torch is appended to `sys.path` (by `WITH_TORCH`): all other packages are the same files.
+
+The environments do not contain tensorgrad: the hook finds it in the checkout that these tests are part of.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+from tests.ecosystem.libraries import Library
+from tests.support.processes import ROOT
+
+TORCH = "torch==2.13.0"
+ALWAYS = ("numpy>=2", "ml_dtypes>=0.4", "pytest>=8", "pytest-timeout>=2.3")
+STARTUP = ROOT / "tensorgrad" / "compat" / "startup"
+WITH_TORCH = "ECOSYSTEM_TORCH"
+_LINE = f"import os, sys; folder = os.environ.get('{WITH_TORCH}'); folder and sys.path.append(folder)\n"
+
+
+class Unavailable(Exception):
+    """An environment that cannot be made, with pip's reason."""
+
+
+def cache() -> Path:
+    """Returns the folder of the environments: the variable TENSORGRAD_ECOSYSTEM, or ~/.cache/tensorgrad/ecosystem."""
+    return Path(os.environ.get("TENSORGRAD_ECOSYSTEM") or Path.home() / ".cache" / "tensorgrad" / "ecosystem")
+
+
+class Environment:
+    """One library's environment.
+
+    Args:
+        python: Its interpreter.
+    """
+
+    def __init__(self, python: Path):
+        self.python = python
+
+    def run(
+        self, arguments: list[str], *, torch: Path | None = None, timeout: float = 600, cwd: Path | None = None, **more
+    ) -> subprocess.CompletedProcess:
+        """Runs its Python, where `import torch` is tensorgrad, or the real torch in the folder `torch`.
+
+        Args:
+            arguments: Python's, such as `["program.py"]`.
+            torch: The folder made by `real_torch`; None for tensorgrad.
+            timeout: Seconds after which `subprocess.TimeoutExpired` is raised.
+            cwd: The folder to run in.
+            more: Further variables of the environment.
+        """
+        return subprocess.run(
+            [str(self.python), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            cwd=cwd,
+            env=self.variables(torch) | more,
+        )
+
+    def variables(self, torch: Path | None = None) -> dict[str, str]:
+        """Returns the variables of a process of `run`: one thread, no network, tensorgrad or the real torch."""
+        variables = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "VIRTUAL_ENV", "TENSORGRAD"))}
+        variables |= {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        variables |= {"MKL_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1"}
+        if torch is not None:
+            return variables | {WITH_TORCH: str(torch)}
+        return variables | {"TENSORGRAD_COMPAT": "1", "PYTHONPATH": str(STARTUP)}
+
+    def version(self, name: str) -> str:
+        """Returns the version of a package in it."""
+        ask = "import importlib.metadata as m, sys; print(m.version(sys.argv[1]))"
+        done = self.run(["-c", ask, name])
+        return done.stdout.strip() or "?"
+
+
+def environment(library: Library, *, own: bool = False) -> Environment:
+    """Returns a library's environment, made now if it does not exist.
+
+    Args:
+        library: The library.
+        own: Whether its own tests' requirements are installed, too.
+
+    Raises:
+        Unavailable: If it cannot be made.
+    """
+    extra = library.own.requirements if own and library.own else ()
+    wanted = [*ALWAYS, *library.requirements, *extra]
+    key = hashlib.sha256(json.dumps([wanted, sys.version_info[:2]]).encode()).hexdigest()[:8]
+    folder = cache() / f"{library.name}-{key}"
+    made = Environment(folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python"))
+    if (folder / "complete").exists():
+        return made
+    shutil.rmtree(folder, ignore_errors=True)
+    venv.create(folder, with_pip=True)
+    _pip(made.python, ["install", *wanted], PYTHONPATH=str(STARTUP), TENSORGRAD_COMPAT="1")
+    site = subprocess.run(
+        [made.python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], capture_output=True, text=True
+    )
+    Path(site.stdout.strip(), "ecosystem.pth").write_text(_LINE)
+    (folder / "complete").write_text("\n".join(wanted) + "\n")
+    return made
+
+
+def real_torch() -> Path:
+    """Returns a folder with the real torch, installed now if it does not exist.
+
+    Raises:
+        Unavailable: If it cannot be installed.
+    """
+    folder = cache() / f"{TORCH.replace('==', '-')}-{sys.version_info[0]}.{sys.version_info[1]}"
+    if not (folder / "complete").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        _pip(Path(sys.executable), ["install", "--target", str(folder), TORCH])
+        (folder / "complete").write_text(f"{TORCH}\n")
+    return folder
+
+
+def _pip(python: Path, arguments: list[str], **variables: str) -> None:
+    """Runs pip. Raises: Unavailable with its last lines if it fails."""
+    quiet = ["--quiet", "--disable-pip-version-check", "--no-input"]
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "TENSORGRAD_COMPAT"))}
+    done = subprocess.run(
+        [str(python), "-m", "pip", *arguments, *quiet], capture_output=True, text=True, env=clean | variables
+    )
+    if done.returncode:
+        errors = [line for line in done.stderr.splitlines() if "ERROR" in line] or done.stderr.splitlines()[-3:]
+        raise Unavailable("pip: " + " ".join(errors)[:500])

@@ -1,0 +1,515 @@
+"""The libraries, one row each: what to install, what to import, which programs train, and which of its own tests run.
+
+A row's requirements are pip's. They may demand torch: none is installed (see `environments.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class OwnTests:
+    """The tests of a library itself, run in a checkout of its sources that the user has.
+
+    Args:
+        repository: "owner/name". The checkout is the folder `name` of `--sources`, at the tag of the installed version.
+        tests: Files or folders in the checkout, given to pytest.
+        arguments: Further arguments of pytest, such as `("-k", "not slow")`.
+        left_out: Patterns of test ids (`fnmatch`, such as `"*test_download*"`) that are not run, and why.
+        requirements: What the tests need beyond the library and pytest.
+        seconds: The time limit of one test.
+    """
+
+    repository: str
+    tests: tuple[str, ...]
+    arguments: tuple[str, ...] = ()
+    left_out: dict[str, str] = field(default_factory=dict)
+    requirements: tuple[str, ...] = ()
+    seconds: int = 120
+
+
+@dataclass(frozen=True)
+class Library:
+    """One library.
+
+    Args:
+        name: As the package index spells it, which also gives its version.
+        requirements: What pip installs, besides NumPy and ml_dtypes. The newest versions that accept torch 2.13.
+        imports: Modules to import.
+        programs: Names of programs in `programs/`, without `.py`.
+        own: Its own tests, if they are run.
+        quick: Whether continuous integration runs its import and its first program.
+        gaps: What is known not to work, one line each.
+    """
+
+    name: str
+    requirements: tuple[str, ...]
+    imports: tuple[str, ...]
+    programs: tuple[str, ...] = ()
+    own: OwnTests | None = None
+    quick: bool = False
+    gaps: tuple[str, ...] = ()
+
+
+# Of transformers' own tests: what downloads models, needs a GPU, or compiles.
+_TRANSFORMERS_LEFT_OUT = {
+    "*IntegrationTest*": "downloads models",
+    "*compil*": "torch.compile and torch.export capture programs; tensorgrad's returns the function",
+    "*test_*export*": "torch.compile and torch.export capture programs; tensorgrad's returns the function",
+    "*test_*flash*": "needs a GPU",
+    "*test_*flex*": "compiles",
+    "*test_*tensor_parallel*": "starts processes of torch's own launcher",
+    "*test_*tp_*": "starts processes of torch's own launcher",
+    "*test_pipeline_*": "downloads tokenizers",
+    "*test_training_overfit*": "takes minutes",
+}
+_TRANSFORMERS_MODELS = (  # the most used first
+    "gpt2", "bert", "llama", "t5", "vit", "bart", "mistral", "roberta", "distilbert", "qwen2", "whisper", "clip",
+    "wav2vec2", "deberta", "electra", "opt", "phi", "gpt_neox", "falcon", "albert", "mamba", "gemma", "segformer",
+    "convnext", "swin", "dinov2", "blip", "mpnet", "xlnet", "detr", "beit", "bloom", "codegen", "convnextv2",
+    "deberta_v2", "deit", "dpt", "gemma2", "gpt_bigcode", "gpt_neo", "gptj", "granite", "hubert", "layoutlm",
+    "longformer", "marian", "mbart", "mixtral", "mobilebert", "modernbert", "mt5", "olmo", "pegasus", "phi3", "qwen3",
+    "regnet", "resnet", "roformer", "siglip", "speech_to_text", "squeezebert", "stablelm", "starcoder2", "swinv2",
+    "yolos",
+)  # fmt: skip
+
+# timm's models whose own tests are run: small ones of each kind.
+_TIMM_MODELS = (
+    "cait_xxs24_224", "convnext_atto", "deit_tiny_patch16", "edgenext_xx_small", "efficientnet_b0", "lcnet_035",
+    "levit_128s", "mixer_s32", "mobilenetv3_small_050", "mobilevit_xxs", "naflexvit_direct", "pvt_v2_b0", "regnetx_002",
+    "regnety_002", "resnet10t", "resnet18", "test_byobnet", "test_convnext", "test_efficientnet", "test_mambaout",
+    "test_nfnet", "test_resnet", "test_vit", "tinynet_e", "vit_tiny_patch16_224", "xcit_nano",
+)  # fmt: skip
+
+LIBRARIES = (
+    Library(
+        "accelerate",
+        requirements=("accelerate",),
+        imports=("accelerate",),
+        programs=("accelerate_loop",),
+        own=OwnTests(
+            "huggingface/accelerate",
+            tests=tuple(
+                f"tests/test_{name}.py"
+                for name in (
+                    "accelerator",
+                    "big_modeling",
+                    "cpu",
+                    "data_loader",
+                    "grad_sync",
+                    "hooks",
+                    "kwargs_handlers",
+                    "logging",
+                    "memory_utils",
+                    "modeling_utils",
+                    "offload",
+                    "optimizer",
+                    "scheduler",
+                    "state_checkpointing",
+                    "utils",
+                )
+            ),
+            requirements=("accelerate==1.14.0", "parameterized", "transformers", "torchdata", "evaluate"),
+            left_out={"*multi_*": "needs several GPUs", "*test_*dynamo*": "compiles", "*test_*compil*": "compiles"},
+        ),
+        quick=True,
+    ),
+    Library(
+        "botorch",
+        requirements=("botorch",),
+        imports=("botorch", "botorch.models", "botorch.acquisition", "botorch.optim"),
+        programs=("botorch_loop",),
+    ),
+    Library(
+        "captum",
+        requirements=("captum",),
+        imports=("captum.attr", "captum.insights", "captum.concept"),
+        programs=("captum_attributions",),
+    ),
+    Library(
+        "diffusers",
+        requirements=("diffusers", "transformers"),
+        imports=("diffusers", "diffusers.models", "diffusers.schedulers"),
+        programs=("diffusers_models",),
+        own=OwnTests(
+            "huggingface/diffusers",
+            tests=(
+                "tests/schedulers",
+                "tests/models/unets/test_models_unet_2d.py",
+                "tests/models/unets/test_models_unet_2d_condition.py",
+                "tests/models/autoencoders/test_models_autoencoder_kl.py",
+                "tests/others/test_ema.py",
+                "tests/others/test_training.py",
+                "tests/others/test_config.py",
+            ),
+            requirements=("diffusers==0.40.0", "parameterized", "accelerate", "torchsde"),
+            left_out={
+                "*compile*": "compiles",
+                "*Integration*": "downloads models",
+                "*lora*": "needs peft's main branch",
+            },
+        ),
+        quick=True,
+    ),
+    Library(
+        "einops",
+        requirements=("einops",),
+        imports=("einops", "einops.layers.torch"),
+        programs=("einops_layers",),
+        quick=True,
+    ),
+    Library(
+        "ema-pytorch",
+        requirements=("ema-pytorch",),
+        imports=("ema_pytorch",),
+        programs=("ema_pytorch_average",),
+    ),
+    Library(
+        "entmax",
+        requirements=("entmax",),
+        imports=("entmax",),
+        programs=("entmax_losses",),
+    ),
+    Library(
+        "gpytorch",
+        requirements=("gpytorch",),
+        imports=("gpytorch",),
+        programs=("gpytorch_regression",),
+    ),
+    Library(
+        "higher",
+        requirements=("higher",),
+        imports=("higher",),
+        programs=("higher_maml",),
+    ),
+    Library(
+        "kornia",
+        requirements=("kornia",),
+        imports=("kornia", "kornia.augmentation", "kornia.geometry"),
+        programs=("kornia_vision",),
+    ),
+    Library(
+        "lightning",
+        requirements=("lightning", "tensorboard"),
+        imports=("lightning", "lightning.fabric", "lightning.pytorch"),
+        programs=("lightning_trainer", "lightning_fabric"),
+        own=OwnTests(
+            "Lightning-AI/pytorch-lightning",
+            tests=(
+                "tests/tests_fabric/test_fabric.py",
+                "tests/tests_fabric/test_wrappers.py",
+                "tests/tests_fabric/utilities",
+                "tests/tests_pytorch/callbacks/test_early_stopping.py",
+                "tests/tests_pytorch/callbacks/test_lr_monitor.py",
+                "tests/tests_pytorch/checkpointing/test_model_checkpoint.py",
+                "tests/tests_pytorch/core",
+                "tests/tests_pytorch/loops",
+                "tests/tests_pytorch/trainer/test_trainer.py",
+            ),
+            requirements=("pytest-mock", "scikit-learn", "cloudpickle", "expecttest", "fastapi", "uvicorn"),
+        ),
+        quick=True,
+    ),
+    Library(
+        "linear-operator",
+        requirements=("linear-operator",),
+        imports=("linear_operator",),
+        programs=("linear_operator_solves",),
+    ),
+    Library(
+        "lion-pytorch",
+        requirements=("lion-pytorch",),
+        imports=("lion_pytorch",),
+        programs=("lion_pytorch_steps",),
+    ),
+    Library(
+        "loralib",
+        requirements=("loralib",),
+        imports=("loralib",),
+        programs=("loralib_layers",),
+    ),
+    Library(
+        "monai",
+        requirements=("monai", "einops", "scipy"),
+        imports=("monai", "monai.networks.nets", "monai.transforms", "monai.losses", "monai.metrics"),
+        programs=("monai_segmentation",),
+    ),
+    Library(
+        "normflows",
+        requirements=("normflows",),
+        imports=("normflows",),
+        programs=("normflows_density",),
+    ),
+    Library(
+        "opacus",
+        requirements=("opacus",),
+        imports=("opacus",),
+        programs=("opacus_private",),
+    ),
+    Library(
+        "peft",
+        requirements=("peft", "jinja2"),
+        imports=("peft",),
+        programs=("peft_lora",),
+        own=OwnTests(
+            "huggingface/peft",
+            tests=(
+                "tests/test_bufferdict.py",
+                "tests/test_config.py",
+                "tests/test_custom_models.py",
+                "tests/test_helpers.py",
+                "tests/test_initialization.py",
+                "tests/test_low_level_api.py",
+                "tests/test_mixed.py",
+                "tests/test_trainable_tokens.py",
+                "tests/test_tuners_utils.py",
+            ),
+            requirements=("peft==0.20.0", "parameterized", "datasets", "scipy"),
+        ),
+        quick=True,
+        gaps=("save_pretrained needs the package jinja2, which usually comes with torch",),
+    ),
+    Library(
+        "pyro-ppl",
+        requirements=("pyro-ppl",),
+        imports=("pyro", "pyro.infer", "pyro.contrib.gp"),
+        programs=("pyro_inference",),
+    ),
+    Library(
+        "pytorch-ignite",
+        requirements=("pytorch-ignite",),
+        imports=("ignite", "ignite.engine", "ignite.handlers", "ignite.metrics"),
+        programs=("ignite_engine",),
+    ),
+    Library(
+        "pytorch-metric-learning",
+        requirements=("pytorch-metric-learning",),
+        imports=("pytorch_metric_learning.losses", "pytorch_metric_learning.miners", "pytorch_metric_learning.testers"),
+        programs=("pytorch_metric_learning_embedding",),
+    ),
+    Library(
+        "pytorch-optimizer",
+        requirements=("pytorch-optimizer",),
+        imports=("pytorch_optimizer",),
+        programs=("pytorch_optimizer_steps",),
+    ),
+    Library(
+        "pytorch-tabnet",
+        requirements=("pytorch-tabnet",),
+        imports=("pytorch_tabnet.tab_model", "pytorch_tabnet.pretraining"),
+        programs=("pytorch_tabnet_tables",),
+    ),
+    Library(
+        "rotary-embedding-torch",
+        requirements=("rotary-embedding-torch",),
+        imports=("rotary_embedding_torch",),
+        programs=("rotary_embedding_torch_attention",),
+    ),
+    Library(
+        "safetensors",
+        requirements=("safetensors",),
+        imports=("safetensors", "safetensors.torch"),
+        programs=("safetensors_files",),
+        own=OwnTests(
+            "huggingface/safetensors",
+            tests=tuple(
+                f"bindings/python/tests/test_{name}.py"
+                for name in ("handle", "multithreaded", "pt_comparison", "pt_model", "simple", "threadable")
+            ),
+            requirements=("h5py", "huggingface_hub"),
+        ),
+        quick=True,
+    ),
+    Library(
+        "sentence-transformers",
+        requirements=("sentence-transformers",),
+        imports=("sentence_transformers",),
+        programs=("sentence_transformers_embed",),
+        quick=True,
+    ),
+    Library(
+        "skorch",
+        requirements=("skorch",),
+        imports=("skorch", "skorch.callbacks"),
+        programs=("skorch_classifier",),
+    ),
+    Library(
+        "snntorch",
+        requirements=("snntorch",),
+        imports=("snntorch",),
+        programs=("snntorch_spikes",),
+    ),
+    Library(
+        "stable-baselines3",
+        requirements=("stable-baselines3",),
+        imports=("stable_baselines3",),
+        programs=("stable_baselines3_agents",),
+    ),
+    Library(
+        "timm",
+        requirements=("timm", "torchvision"),
+        imports=("timm", "timm.data", "timm.optim", "timm.scheduler"),
+        programs=("timm_models",),
+        own=OwnTests(
+            "huggingface/pytorch-image-models",
+            tests=tuple(
+                f"tests/test_{name}.py"
+                for name in ("layers", "layers_drop", "layers_pool", "models", "optim", "scheduler", "utils")
+            ),
+            # The smallest models of each file: all of them are hours.
+            arguments=("-k", "not test_models or " + " or ".join(_TIMM_MODELS)),
+            left_out={
+                "*test_model_inference*": "downloads weights",
+                "*test_model_load_pretrained*": "downloads weights",
+                "*torchscript*": "TorchScript is not included",
+                "*_fullgraph*": "compiles",
+                "*_export*": "torch.export is not included",
+            },
+        ),
+        quick=True,
+    ),
+    Library(
+        "torch-ema",
+        requirements=("torch-ema",),
+        imports=("torch_ema",),
+        programs=("torch_ema_average",),
+    ),
+    Library(
+        "torch-geometric",
+        requirements=("torch-geometric",),
+        imports=("torch_geometric", "torch_geometric.nn", "torch_geometric.loader", "torch_geometric.datasets"),
+        programs=("torch_geometric_convs",),
+        gaps=(
+            "EdgeIndex and Index are tensors with __torch_dispatch__, which is not called: making one raises an error",
+        ),
+    ),
+    Library(
+        "torch-optimizer",
+        requirements=("torch-optimizer",),
+        imports=("torch_optimizer",),
+        programs=("torch_optimizer_steps",),
+    ),
+    Library(
+        "torchaudio",
+        requirements=("torchaudio",),
+        imports=("torchaudio", "torchaudio.functional", "torchaudio.models", "torchaudio.transforms"),
+        programs=("torchaudio_features",),
+        gaps=("load and save need torchcodec, which is compiled for PyTorch",),
+    ),
+    Library(
+        "torchcde",
+        requirements=("torchcde",),
+        imports=("torchcde",),
+        programs=("torchcde_cde",),
+    ),
+    Library(
+        "torchdiffeq",
+        requirements=("torchdiffeq",),
+        imports=("torchdiffeq",),
+        programs=("torchdiffeq_ode",),
+    ),
+    Library(
+        "torchinfo",
+        requirements=("torchinfo",),
+        imports=("torchinfo",),
+        programs=("torchinfo_summary",),
+    ),
+    Library(
+        "torchmetrics",
+        requirements=("torchmetrics", "torchvision"),
+        imports=("torchmetrics", "torchmetrics.classification", "torchmetrics.image", "torchmetrics.text"),
+        programs=("torchmetrics_metrics",),
+        own=OwnTests(
+            "Lightning-AI/torchmetrics",
+            tests=(
+                "tests/unittests/bases",
+                "tests/unittests/classification/test_accuracy.py",
+                "tests/unittests/classification/test_confusion_matrix.py",
+                "tests/unittests/regression/test_mean_error.py",
+                "tests/unittests/regression/test_pearson.py",
+                "tests/unittests/segmentation/test_mean_iou.py",
+                "tests/unittests/wrappers",
+            ),
+            requirements=("cachier", "scikit-learn", "scipy", "psutil", "pytest-rerunfailures", "cloudpickle"),
+        ),
+        quick=True,
+    ),
+    Library(
+        "torchsde",
+        requirements=("torchsde",),
+        imports=("torchsde",),
+        programs=("torchsde_sde",),
+    ),
+    Library(
+        "torchsummary",
+        requirements=("torchsummary",),
+        imports=("torchsummary",),
+        programs=("torchsummary_table",),
+    ),
+    Library(
+        "torchvision",
+        requirements=("torchvision",),
+        imports=("torchvision", "torchvision.models", "torchvision.ops", "torchvision.transforms.v2"),
+        programs=("torchvision_models", "torchvision_images", "torchvision_ops"),
+        quick=True,
+        gaps=(
+            "the operators for quantized tensors and for boxes with an angle raise an error",
+            "colors of 16 bits in PNG files are not read, nor videos",
+        ),
+    ),
+    Library(
+        "transformers",
+        requirements=("transformers", "accelerate", "pillow", "scipy"),
+        imports=("transformers", "transformers.trainer", "transformers.pipelines"),
+        programs=(
+            "transformers_decoders",
+            "transformers_encoders",
+            "transformers_pipelines",
+            "transformers_trainer",
+            "transformers_vision_audio",
+        ),
+        own=OwnTests(
+            "huggingface/transformers",
+            tests=tuple(f"tests/models/{name}/test_modeling_{name}.py" for name in _TRANSFORMERS_MODELS),
+            requirements=(
+                "transformers==5.4.0",
+                "parameterized",
+                "sentencepiece",
+                "scipy",
+                "pytest-env",
+                "pytest-xdist",
+                "datasets",
+                "requests",
+            ),
+            left_out=_TRANSFORMERS_LEFT_OUT,
+        ),
+        quick=True,
+    ),
+    Library(
+        "vector-quantize-pytorch",
+        requirements=("vector-quantize-pytorch",),
+        imports=("vector_quantize_pytorch",),
+        programs=("vector_quantize_pytorch_codes",),
+    ),
+    Library(
+        "vit-pytorch",
+        requirements=("vit-pytorch",),
+        imports=("vit_pytorch", "vit_pytorch.cait", "vit_pytorch.cct", "vit_pytorch.cvt", "vit_pytorch.max_vit"),
+        programs=("vit_pytorch_models",),
+    ),
+    Library(
+        "x-transformers",
+        requirements=("x-transformers",),
+        imports=("x_transformers",),
+        programs=("x_transformers_models",),
+    ),
+    Library(
+        "zuko",
+        requirements=("zuko",),
+        imports=("zuko",),
+        programs=("zuko_flows",),
+    ),
+)
+
+BY_NAME = {library.name: library for library in LIBRARIES}

@@ -1,0 +1,97 @@
+"""Runs a library's own tests under tensorgrad and under torch, in a checkout of its sources that the user has."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tests.ecosystem.environments import Environment, cache
+from tests.ecosystem.libraries import Library, OwnTests
+
+PLUGIN = Path(__file__).resolve().parent / "plugin"
+TRIES = 20  # how often a file is started again after a test ended the process
+
+Outcomes = dict[str, tuple[str, str]]  # test id -> (outcome, reason)
+Sides = Sequence[tuple[Path, Path | None]]
+
+
+def outcomes_file(library: Library, version: str, side: str) -> Path:
+    """Returns the file of the outcomes of a library's own tests. `side` is "tensorgrad" or "torch"."""
+    return cache() / "own" / f"{library.name}-{version}-{side}.jsonl"
+
+
+def read(file: Path) -> Outcomes:
+    """Returns the last outcome of each test in a file."""
+    lines = file.read_text().splitlines() if file.exists() else []
+    return {test: (outcome, reason) for test, outcome, reason in map(json.loads, lines)}
+
+
+def run(own: OwnTests, environment: Environment, sources: Path, sides: Sides) -> Iterator[str]:
+    """Runs the tests whose outcome is not known yet, file by file, each on every side. Yields a file's name when done.
+
+    A test that ends the process counts as crashed, and the rest of its file runs in a new one.
+
+    Args:
+        own: The tests.
+        environment: Where they run.
+        sources: The folder with the checkout.
+        sides: (the file with the outcomes, the folder with the real torch or None) of each side.
+
+    Raises:
+        FileNotFoundError: If the checkout does not have the tests.
+    """
+    checkout = sources / own.repository.partition("/")[2]
+    for tests in files(own, sources):
+        for file, torch in sides:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            for _ in range(TRIES):
+                before = len(read(file))
+                status = _pytest(own, environment, checkout, tests, file, torch)
+                if status in range(6) or len(read(file)) == before:  # pytest itself ended: not a signal
+                    break
+        yield tests
+
+
+def files(own: OwnTests, sources: Path) -> list[str]:
+    """Returns the files of tests, by their paths in the checkout: those of folders one by one.
+
+    Raises:
+        FileNotFoundError: If the checkout does not have them.
+    """
+    found, checkout = [], sources / own.repository.partition("/")[2]
+    for name in own.tests:
+        path = checkout / name
+        if not path.exists():
+            raise FileNotFoundError(f"{path} does not exist: is {checkout} a checkout of its sources?")
+        inner = sorted(path.rglob("test_*.py")) if path.is_dir() else [path]
+        found += [str(p.relative_to(checkout)) for p in inner]
+    return found
+
+
+def _pytest(own: OwnTests, environment: Environment, checkout: Path, tests: str, file: Path, torch: Path | None) -> int:
+    variables = environment.variables(torch)
+    path = [*filter(None, [variables.get("PYTHONPATH")]), str(PLUGIN)]
+    variables["PYTHONPATH"] = os.pathsep.join(path)
+    variables |= {"ECOSYSTEM_OUTCOMES": str(file), "ECOSYSTEM_LEFT_OUT": json.dumps(own.left_out)}
+    options = ["-p", "ecosystem_own", "-q", "-p", "no:cacheprovider", "--timeout", str(own.seconds)]
+    command = [str(environment.python), "-m", "pytest", tests, *options, *own.arguments]
+    log = file.with_suffix(".log")
+    with open(log, "a") as out:
+        return subprocess.run(command, stdout=out, stderr=out, cwd=checkout, env=variables).returncode
+
+
+def summary(ours: Outcomes, theirs: Outcomes) -> dict:
+    """Returns how many tests pass under torch, how many of these here, and why the others fail, by reason."""
+    passed = {test for test, (outcome, _) in theirs.items() if outcome == "passed"}
+    failed = {test: ours.get(test, ("missing", "was not collected")) for test in passed}
+    failed = {test: told for test, told in failed.items() if told[0] != "passed"}
+    reasons = Counter(f"{outcome}: {reason}"[:160] for outcome, reason in failed.values())
+    return {
+        "passed under torch": len(passed),
+        "passed": len(passed) - len(failed),
+        "reasons": [[reason, count] for reason, count in reasons.most_common(12)],
+    }

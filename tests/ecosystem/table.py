@@ -1,0 +1,72 @@
+"""Writes the results as a table into docs/ecosystem.md, between two markers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.ecosystem.libraries import LIBRARIES
+from tests.support.processes import ROOT
+
+PAGE = ROOT / "docs" / "ecosystem.md"
+BEGIN, END = "<!-- the table: written by python -m tests.ecosystem -->", "<!-- end of the table -->"
+HEAD = """| library | version | imports | trains | files both ways | own tests passed / passed under torch |
+|---|---|---|---|---|---|"""
+
+
+def write(results: dict[str, dict[str, Any]]) -> None:
+    """Replaces the table and the list of gaps in the page.
+
+    Args:
+        results: What results.json has: for each library its version, outcomes and own tests.
+    """
+    text = PAGE.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    PAGE.write_text(f"{before}{BEGIN}\n{table(results)}\n{END}{after}", encoding="utf-8")
+
+
+def table(results: dict[str, dict[str, Any]]) -> str:
+    """Returns the table and the known gaps, in Markdown."""
+    lines, gaps = [HEAD], []
+    for library in LIBRARIES:
+        result = results.get(library.name)
+        if result is None:
+            continue
+        trains = result.get("trains", {})
+        exchanges = result.get("exchanges", {})
+        cells = (
+            library.name, result["version"], result["imports"], _all_of(trains), _all_of(exchanges),
+            _own(result.get("own")),
+        )  # fmt: skip
+        lines.append("| " + " | ".join(_short(cell) for cell in cells) + " |")
+        told = [f"{name}: {outcome}" for name, outcome in trains.items() if outcome != "yes"]
+        told += [f"{name}: files {outcome}" for name, outcome in exchanges.items() if outcome != "yes"]
+        told += [*library.gaps, *_left_out(library, result)]
+        gaps += [f"- {library.name}: {_short(line, 300)}" for line in told]
+    return "\n".join([*lines, "", "Known gaps:", "", *(gaps or ["- none"])])
+
+
+def _all_of(outcomes: dict[str, str]) -> str:
+    passed = sum(outcome == "yes" for outcome in outcomes.values())
+    return "–" if not outcomes else "yes" if passed == len(outcomes) else f"{passed} of {len(outcomes)} programs"
+
+
+def _own(own: dict[str, Any] | None) -> str:
+    if own is None:
+        return "not run"
+    passed, torch = own["passed"], own["passed under torch"]
+    share = f" ({100 * passed / torch:.1f} %)" if torch else ""
+    of = f", those of {own['version']}" if "version" in own else ""
+    files = "; {} of {} files run".format(*own["files"]) if "files" in own else ""
+    return f"{passed:,} / {torch:,}{share}{of}{files}"
+
+
+def _left_out(library: Any, result: dict[str, Any]) -> list[str]:
+    if not result.get("own") or library.own is None:
+        return []
+    return [f"own tests left out: `{pattern}`: {reason}" for pattern, reason in library.own.left_out.items()]
+
+
+def _short(text: str, length: int = 80) -> str:
+    text = " ".join(str(text).replace("|", "\\|").split())
+    return text if len(text) <= length else text[: length - 1] + "…"

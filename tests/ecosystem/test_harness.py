@@ -1,0 +1,98 @@
+"""What the harness itself promises: rows that fit their files, differences that are seen, outcomes that are kept."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.ecosystem import own, running, table
+from tests.ecosystem.environments import Environment
+from tests.ecosystem.libraries import BY_NAME, LIBRARIES, OwnTests
+
+
+def test_rows_are_in_order_and_have_their_files():
+    names = [library.name for library in LIBRARIES]
+    assert names == sorted(names, key=str.lower) and len(BY_NAME) == len(names)
+    programs = [name for library in LIBRARIES for name in library.programs]
+    assert sorted(programs) == sorted({p.stem for p in running.PROGRAMS.glob("*.py")})
+    assert {p.stem for p in running.EXPECTED.glob("*.json")} == set(programs)
+    assert all(library.programs for library in LIBRARIES if library.quick)
+
+
+def test_programs_know_nothing_of_tensorgrad():
+    for program in running.PROGRAMS.glob("*.py"):
+        assert "tensorgrad" not in program.read_text(), program.name
+
+
+@pytest.mark.parametrize("found, differs", [
+    ([1.0, 2.0], None), ([1.0, 2.0001], None), ([1.0, 2.001], "number 1"), ([1.0], "1 numbers"),
+    ([1.0, float("nan")], "number 1"), ([[1.0], [2.0]], None), ([1.0, "two"], "number 1"),
+])  # fmt: skip
+def test_differences_are_seen(found, differs):
+    told = running._difference([1.0, 2.0], found)
+    assert told is None if differs is None else told.startswith(differs)
+
+
+def test_infinities_and_words_are_compared():
+    assert running._difference([float("inf"), float("nan"), "a"], [float("inf"), float("nan"), "a"]) is None
+    assert running._difference([float("inf"), 1.0], [float("-inf"), 1.0])
+
+
+def test_a_program_without_numbers_fails(tmp_path, monkeypatch):
+    monkeypatch.setattr(running, "PROGRAMS", tmp_path)
+    here = Environment(Path(sys.executable))
+    for code, told in (("print('hello')", "its last line"), ("raise ValueError('no')", "ValueError: no")):
+        (tmp_path / "program.py").write_text(code)
+        with pytest.raises(running.Failed, match=told):
+            running.run_program(here, "program")
+
+
+def test_own_tests_are_resumed_and_summed_up(tmp_path):
+    """A test that ends the process is counted, the others run; what has an outcome does not run again."""
+    checkout = tmp_path / "library" / "tests"
+    checkout.mkdir(parents=True)
+    (checkout / "test_it.py").write_text("""
+import os, sys, torch
+import pytest
+
+OURS = "tensorgrad" in sys.modules
+
+def test_a(): pass
+def test_b(): os.kill(os.getpid(), 9) if OURS else None
+def test_c(): assert not OURS, "not here"
+def test_d(): pass
+def test_e(): pytest.skip("why not")
+@pytest.mark.xfail
+def test_f(): assert False
+def test_slow(): assert False
+""")
+    rules = OwnTests("owner/library", ("tests",), left_out={"*slow*": "takes long"})
+    here, file = Environment(Path(sys.executable)), tmp_path / "ours.jsonl"
+    assert list(own.run(rules, here, tmp_path, [(file, None)])) == ["tests/test_it.py"]
+    ours = own.read(file)
+    assert {test[-1]: outcome for test, (outcome, _) in ours.items()} == {
+        "a": "passed", "b": "crashed", "c": "failed", "d": "passed", "e": "skipped", "f": "xfailed",
+    }  # fmt: skip
+    theirs = {test: ("passed", "") for test in ours if test[-1] in "abcd"}
+    told = own.summary(ours, theirs)
+    assert (told["passed"], told["passed under torch"]) == (2, 4)
+    assert sorted(told["reasons"]) == [["crashed: the process ended", 1], ["failed: AssertionError: not here", 1]]
+    written = file.read_text()
+    assert list(own.run(rules, here, tmp_path, [(file, None)])) and file.read_text() == written
+    with pytest.raises(FileNotFoundError, match="no_such"):
+        list(own.run(OwnTests("owner/library", ("no_such",)), here, tmp_path, [(file, None)]))
+
+
+def test_the_table():
+    results = {"einops": {"version": "1.0", "imports": "yes", "trains": {"a": "yes", "b": "Error: x | y"}}}
+    results["einops"]["own"] = {"passed": 9, "passed under torch": 10, "reasons": []}
+    text = table.table(results)
+    assert "| einops | 1.0 | yes | 1 of 2 programs | – | 9 / 10 (90.0 %) |" in text
+    assert "- einops: b: Error: x \\| y" in text
+
+
+def test_the_page_has_the_results_table():
+    page = table.PAGE.read_text(encoding="utf-8")
+    results = json.loads((Path(table.__file__).parent / "results.json").read_text(encoding="utf-8"))
+    assert table.table(results) in page
