@@ -3,7 +3,9 @@
     python -m benchmarks.sparse                    prints the table
     python -m benchmarks.sparse --only coalesce    rows whose name contains this
     python -m benchmarks.sparse --threads 2        with two threads each; one is the default
+    python -m benchmarks.sparse --clock thread     the processor time of this thread: for use on a busy machine
     python -m benchmarks.sparse --write            also writes it to BENCHMARK.md
+    TENSORGRAD_FAST=0 python -m benchmarks.sparse  NumPy alone, without the extra `fast` (a table of its own)
 
 The libraries take turns on the same program with the same numbers, and their results are compared first. Reported are
 the median times, and the median and quartiles of the rounds' ratios. Below 1.0 is faster than torch.
@@ -209,7 +211,7 @@ ROWS: dict[str, Callable] = {
 }
 
 
-def measured(program: Callable) -> tuple[list[float], list[list[float]]]:
+def measured(program: Callable, clock: Callable[[], float]) -> tuple[list[float], list[list[float]]]:
     """The median seconds of each library, and each round's times."""
     steps = [program(lib) for lib in (tensorgrad, torch)]
     if scipy_sparse is not None and (step := program(scipy_sparse)) is not None:
@@ -221,29 +223,29 @@ def measured(program: Callable) -> tuple[list[float], list[list[float]]]:
         np.testing.assert_allclose(results[0].reshape(-1), other.reshape(-1), rtol=1e-3, atol=1e-4 * largest)
     counts, rounds = [], []
     for step in steps:
-        start, count = time.perf_counter(), 0
-        while time.perf_counter() - start < SECONDS:
+        start, count = clock(), 0
+        while clock() - start < SECONDS:
             step()
             count += 1
         counts.append(count)
     for _ in range(ROUNDS):
         turn = []
         for step, count in zip(steps, counts):
-            start = time.perf_counter()
+            start = clock()
             for _ in range(count):
                 step()
-            turn.append((time.perf_counter() - start) / count)
+            turn.append((clock() - start) / count)
         rounds.append(turn)
     return [statistics.median(times) for times in zip(*rounds)], rounds
 
 
-def table(only: str) -> str:
+def table(only: str, clock: Callable[[], float]) -> str:
     """Measures the rows. Returns the table as Markdown."""
     lines = ["| program | tensorgrad | torch | ratio | quartiles | SciPy |", "|---|---:|---:|---:|---:|---:|"]
     ratios = []
     for name, program in ROWS.items():
         if only in name:
-            times, rounds = measured(program)
+            times, rounds = measured(program, clock)
             low, middle, high = statistics.quantiles([turn[0] / turn[1] for turn in rounds], n=4)
             ratios.append(middle)
             shown = f"{middle:.2f}" if middle <= 1 else f"**{middle:.2f}**"
@@ -262,15 +264,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="rows whose name contains this")
     parser.add_argument("--threads", type=int, default=1, help="threads of each library")
+    parser.add_argument("--clock", choices=("wall", "thread"), default="wall", help="thread: for use on a busy machine")
     parser.add_argument("--write", action="store_true", help="write the table to BENCHMARK.md")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")  # torch's sparse layouts are in beta
     torch.set_num_threads(arguments.threads)
     tensorgrad.set_num_threads(arguments.threads)
     about = facts(ROUNDS, SECONDS).replace("one thread", f"{arguments.threads} thread" + "s" * (arguments.threads > 1))
+    if arguments.clock == "thread":
+        about += ". The machine was busy: the times are those of the thread on its processor"
     print(about)
-    found = table(arguments.only)
-    if arguments.write:
+    found = table(arguments.only, time.thread_time if arguments.clock == "thread" else time.perf_counter)
+    if arguments.write and os.environ.get("TENSORGRAD_FAST") == "0":
+        title = "## Sparse tensors with NumPy alone: `TENSORGRAD_FAST=0 python -m benchmarks.sparse`"
+        store("sparse without fast", f"{about}\n\n{found}", title)
+    elif arguments.write:
         store("sparse", f"{about}\n\n{found}", "## Sparse tensors: `python -m benchmarks.sparse`")
 
 

@@ -44,13 +44,15 @@ COO = {
 CSR = {"sparse_mm_reduce": "matmul.reduced"}
 
 
-def on_values(op: Op, storage: Any) -> Any:
-    """The kernel, on a sparse layout, of an op on elements; None for other ops (an entry of `FALLBACKS`)."""
-    if op.kind != "pointwise" or not issubclass(storage.array_type, SparseArray):
+def of_any_layout(op: Op, storage: Any) -> Any:
+    """The kernel, on any sparse layout, of an op on elements, or on values; else None (an entry of `FALLBACKS`)."""
+    if not issubclass(storage.array_type, SparseArray):
         return None
-    from tensorgrad.kernels.sparse import pointwise
+    from tensorgrad.kernels.sparse import parts, pointwise
 
-    return partial(pointwise.on_values, op)
+    of_values = {"sparse_values": parts.values, "sparse_with_values": parts.with_values,
+                 "values_at": parts.values_at_pattern}  # fmt: skip
+    return partial(pointwise.on_values, op) if op.kind == "pointwise" else of_values.get(op.name)
 
 
 def _sum(a: Any, b: Any) -> Any:
@@ -62,5 +64,5 @@ def _sum(a: Any, b: Any) -> Any:
 kernel_tables.OWN["sparse_coo"] = {**ALL, **COO}
 for _layout in ("sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"):
     kernel_tables.OWN[_layout] = {**ALL, **CSR} if _layout == "sparse_csr" else ALL
-kernel_tables.FALLBACKS.insert(0, on_values)
+kernel_tables.FALLBACKS.insert(0, of_any_layout)
 SparseStorage.sum = staticmethod(_sum)
