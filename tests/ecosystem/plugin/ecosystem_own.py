@@ -48,6 +48,8 @@ def pytest_runtest_logstart(nodeid, location):
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_logreport(report):
+    if type(report) is not pytest.TestReport:  # a part of a test: the whole test fails if it does
+        return
     if report.when == "call" or report.outcome != "passed":
         outcome = "xfailed" if hasattr(report, "wasxfail") else report.outcome
         if report.when == "teardown":
