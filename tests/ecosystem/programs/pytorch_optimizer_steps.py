@@ -9,7 +9,32 @@ import torch
 from pytorch_optimizer import SAM, BCEFocalLoss, Lookahead, get_chebyshev_schedule, load_optimizer
 from torch import nn
 
-NAMES = ["adabelief", "adabound", "adafactor", "adai", "adamp", "adan", "adapnm", "adahessian", "adamod", "apollo", "diffgrad", "fromage", "lamb", "lars", "lion", "madgrad", "novograd", "padam", "ranger", "radam", "sm3", "sophiah", "yogi", "tiger"]
+NAMES = [
+    "adabelief",
+    "adabound",
+    "adafactor",
+    "adai",
+    "adamp",
+    "adan",
+    "adapnm",
+    "adahessian",
+    "adamod",
+    "apollo",
+    "diffgrad",
+    "fromage",
+    "lamb",
+    "lars",
+    "lion",
+    "madgrad",
+    "novograd",
+    "padam",
+    "ranger",
+    "radam",
+    "sm3",
+    "sophiah",
+    "yogi",
+    "tiger",
+]
 SECOND_ORDER = ("adahessian", "sophiah")
 torch.manual_seed(0)
 x, y = torch.randn(16, 4), torch.arange(16) % 3

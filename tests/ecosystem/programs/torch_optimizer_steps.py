@@ -11,7 +11,31 @@ import torch_optimizer
 from torch import nn
 
 warnings.simplefilter("ignore")
-NAMES = ["A2GradExp", "AccSGD", "AdaBelief", "AdaBound", "Adafactor", "AdaMod", "AdamP", "AggMo", "Apollo", "DiffGrad", "Lamb", "LARS", "MADGRAD", "NovoGrad", "PID", "QHAdam", "QHM", "RAdam", "Ranger", "SGDP", "SGDW", "SWATS", "Yogi"]
+NAMES = [
+    "A2GradExp",
+    "AccSGD",
+    "AdaBelief",
+    "AdaBound",
+    "Adafactor",
+    "AdaMod",
+    "AdamP",
+    "AggMo",
+    "Apollo",
+    "DiffGrad",
+    "Lamb",
+    "LARS",
+    "MADGRAD",
+    "NovoGrad",
+    "PID",
+    "QHAdam",
+    "QHM",
+    "RAdam",
+    "Ranger",
+    "SGDP",
+    "SGDW",
+    "SWATS",
+    "Yogi",
+]
 torch.manual_seed(0)
 x, y = torch.randn(16, 4), torch.arange(16) % 3
 losses, numbers = [], {}
