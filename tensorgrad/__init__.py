@@ -173,6 +173,7 @@ from tensorgrad.sparse import (
     sparse_csr_tensor,
 )
 from tensorgrad.storage.cuda.memory import AcceleratorError, OutOfMemoryError
+from tensorgrad.streams import Event, Stream
 from tensorgrad.tensor_types import types as _tensor_types
 
 globals().update(_storage_types(), **_tensor_types())  # FloatStorage, FloatTensor, ...

@@ -13,7 +13,10 @@ from tensorgrad.tensor import Tensor
 
 Lists = Sequence[Tensor]
 
-_UNARY = ["abs", "acos", "asin", "atan", "ceil", "cos", "cosh", "erf", "erfc", "exp", "expm1", "floor", "frac", "lgamma", "log", "log10", "log1p", "log2", "neg", "reciprocal", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt", "tan", "tanh", "trunc"]
+_UNARY = """
+    abs acos asin atan ceil cos cosh erf erfc exp expm1 floor frac lgamma log log10 log1p log2 neg reciprocal round
+    rsqrt sigmoid sign sin sinh sqrt tan tanh trunc
+"""
 # name -> the tensors' method (clamp_min is maximum, but has an in-place form and takes numbers), whether it has `alpha`
 _BINARY = {
     "add": ("add", True),
@@ -37,14 +40,15 @@ def functions() -> dict[str, Callable]:
     (tensor([2.]), tensor([3., 3.]))
     """
     made: dict[str, Callable] = {}
-    for name in _UNARY:
+    for name in _UNARY.split():
         made |= _both(name, _unary, name)
     for name, (method, has_alpha) in _BINARY.items():
         made |= _both(name, _binary, method, has_alpha)
     for name in ("addcdiv", "addcmul"):
         made |= _both(name, _pointwise, name)
     made |= _both("lerp", _lerp, "lerp")
-    return made | {f"_foreach_{function.__name__}": function for function in (clone, copy_, max, mm, norm, powsum, zero_)}
+    others = (clone, copy_, max, mm, norm, powsum, zero_)
+    return made | {f"_foreach_{function.__name__}": function for function in others}
 
 
 def _both(name: str, make: Callable, method: str, *options: Any) -> dict[str, Callable]:
@@ -54,7 +58,7 @@ def _both(name: str, make: Callable, method: str, *options: Any) -> dict[str, Ca
         full = f"_foreach_{name}{suffix}"
         function = make(full, method + suffix, *options)
         function.__name__ = function.__qualname__ = full
-        function.__doc__ = f"Calls `{name}{suffix}` for every tensor of a list, with the tensors and numbers that belong to it."
+        function.__doc__ = f"Calls `{name}{suffix}` for every tensor of a list, with what belongs to it."
         made[full] = function
     return made
 

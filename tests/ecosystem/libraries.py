@@ -64,14 +64,14 @@ _TRANSFORMERS_LEFT_OUT = {
     "*test_pipeline_*": "downloads tokenizers",
     "*test_training_overfit*": "takes minutes",
 }
-_TRANSFORMERS_MODELS = (
-    "albert", "bart", "beit", "bert", "blip", "bloom", "clip", "codegen", "convnext", "convnextv2", "deberta",
-    "deberta_v2", "deit", "detr", "dinov2", "distilbert", "dpt", "electra", "falcon", "gemma", "gemma2", "gpt2",
-    "gpt_bigcode", "gpt_neo", "gpt_neox", "gptj", "granite", "hubert", "layoutlm", "llama", "longformer", "mamba",
-    "marian", "mbart", "mistral", "mixtral", "mobilebert", "modernbert", "mpnet", "mt5", "olmo", "opt", "pegasus",
-    "phi", "phi3", "qwen2", "qwen3", "regnet", "resnet", "roberta", "roformer", "segformer", "siglip",
-    "speech_to_text", "squeezebert", "stablelm", "starcoder2", "swin", "swinv2", "t5", "vit", "wav2vec2", "whisper",
-    "xlnet", "yolos",
+_TRANSFORMERS_MODELS = (  # the most used first
+    "gpt2", "bert", "llama", "t5", "vit", "bart", "mistral", "roberta", "distilbert", "qwen2", "whisper", "clip",
+    "wav2vec2", "deberta", "electra", "opt", "phi", "gpt_neox", "falcon", "albert", "mamba", "gemma", "segformer",
+    "convnext", "swin", "dinov2", "blip", "mpnet", "xlnet", "detr", "beit", "bloom", "codegen", "convnextv2",
+    "deberta_v2", "deit", "dpt", "gemma2", "gpt_bigcode", "gpt_neo", "gptj", "granite", "hubert", "layoutlm",
+    "longformer", "marian", "mbart", "mixtral", "mobilebert", "modernbert", "mt5", "olmo", "pegasus", "phi3", "qwen3",
+    "regnet", "resnet", "roformer", "siglip", "speech_to_text", "squeezebert", "stablelm", "starcoder2", "swinv2",
+    "yolos",
 )  # fmt: skip
 
 # timm's models whose own tests are run: small ones of each kind.
@@ -452,7 +452,7 @@ LIBRARIES = (
     ),
     Library(
         "transformers",
-        requirements=("transformers", "accelerate", "pillow"),
+        requirements=("transformers", "accelerate", "pillow", "scipy"),
         imports=("transformers", "transformers.trainer", "transformers.pipelines"),
         programs=(
             "transformers_decoders",

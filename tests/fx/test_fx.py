@@ -162,7 +162,8 @@ def test_concrete_arguments(l):
 
 REFUSED = {
     "condition": lambda x: 1 if x > 0 else 2, "loop": lambda x: [y for y in x], "star": lambda x: max(*x),
-    "keywords": lambda x: dict(**x), "int": lambda x: int(x), "contains": lambda x: x in [1], "range": lambda x: range(x),
+    "keywords": lambda x: dict(**x), "int": lambda x: int(x), "contains": lambda x: x in [1],
+    "range": lambda x: range(x),
     "assignment": lambda x: x.__setitem__(0, 1) if False else _assign(x), "object": lambda x: x + object(),
 }  # fmt: skip
 

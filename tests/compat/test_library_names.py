@@ -1,0 +1,169 @@
+"""Names of PyTorch's that libraries use, which no test of another part reaches."""
+
+import collections
+import inspect
+
+import pytest
+
+import tensorgrad as tg
+from tensorgrad import compat
+from tensorgrad.nn.parallel import scatter_gather
+from tests.support.alike import alike, error
+from tests.support.processes import output_of
+
+
+def test_torch_is_called_torch_after_install_only():
+    program = """
+        import tensorgrad
+        from tensorgrad import compat
+        before = tensorgrad.__name__
+        compat.install()
+        import torch, importlib, pickle
+        from torch import nn, special
+        importlib.import_module("torch.nn.functional")
+        during = torch.__name__
+        assert importlib.import_module(during) is torch and pickle.loads(pickle.dumps(torch.float32)) is torch.float32
+        compat.uninstall()
+        print(before, during, tensorgrad.__name__)
+    """
+    assert output_of(inspect.cleandoc(program)).split() == ["tensorgrad", "torch", "tensorgrad"]
+    started = "from tensorgrad.compat.import_hook import start; start(); import torch; print(torch.__name__)"
+    assert output_of(started).split() == ["torch"]
+
+
+@alike
+def test_a_class_may_disable_torch_function(torch):
+    class Plain(torch.Tensor):
+        __torch_function__ = torch._C._disabled_torch_function_impl
+
+    class Marked(torch.Tensor):
+        pass
+
+    one = torch.ones(2).as_subclass(Plain)
+    assert isinstance(one, Plain) and torch.overrides.has_torch_function((one,)) is False
+    both = one + torch.ones(2).as_subclass(Marked)
+    return type(one + 1).__name__, type(one.sum()).__name__, type(both).__name__, (one + 1).tolist()
+
+
+def test_a_class_with_torch_dispatch_can_be_defined_and_making_its_tensors_says_that_it_is_not_called():
+    class Wrapper(tg.Tensor):
+        __torch_function__ = tg._C._disabled_torch_function_impl
+
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            raise AssertionError
+
+    for make in (tg.Tensor._make_wrapper_subclass, tg.Tensor._make_subclass):
+        with pytest.raises(NotImplementedError, match="Wrapper defines __torch_dispatch__, which is not called"):
+            make(Wrapper, tg.ones(2))
+
+
+@alike
+def test_operators_that_users_write_in_another_way(torch):
+    x, aten = torch.arange(12.0).reshape(3, 4), torch.ops.aten
+    copy = aten._to_copy.default(x, dtype=torch.float64)
+    same = aten._to_copy(x)
+    view = aten.alias(x)
+    view[0, 0] = 5
+    assert copy.dtype == torch.float64 and same.data_ptr() != x.data_ptr() and view.data_ptr() == x.data_ptr()
+    sparse = torch.eye(3).to_sparse()
+    return (
+        x, copy, same, aten.slice.Tensor(x, 1, 1, -1, 2), aten.slice(x), aten.slice(x, -1, start=2),
+        aten.index.Tensor(x, [None, torch.tensor([1, 2])]), aten.index(x, [torch.tensor([0, 2])]),
+        aten._sparse_addmm.default(torch.ones(3, 4), sparse, x, beta=2), str(aten.slice.Tensor),
+        error(lambda: aten.slice(x, 0, 0, 2, 0)),
+    )  # fmt: skip
+
+
+@alike
+def test_groups_by_device_and_dtype(torch):
+    group = __import__(torch.__name__ + ".utils._foreach_utils", fromlist=["x"])._group_tensors_by_device_and_dtype
+    first = [torch.ones(1), torch.ones(2, dtype=torch.float64), torch.ones(3)]
+    steps = [torch.tensor(1.0), None, torch.tensor(2.0)]
+
+    def told(groups):
+        return {f"{device} {dtype}": groups[device, dtype] for device, dtype in sorted(groups, key=str)}
+
+    found = [told(group([first, steps, first, []], with_indices=True)), told(group([first]))]
+    calls = (
+        lambda: group([[None], [torch.ones(1)]]),
+        lambda: group([[torch.ones(1)], [torch.ones(1, dtype=torch.int64)]]),
+    )
+    return found, [error(call) for call in calls]
+
+
+@pytest.mark.parametrize("lists", [[], [[]], [[tg.ones(1)], [tg.ones(1), tg.ones(1)]]])
+def test_lists_that_cannot_be_grouped(lists):
+    from tensorgrad.utils._foreach_utils import _group_tensors_by_device_and_dtype
+
+    with pytest.raises(RuntimeError, match="_group_tensors_by_device_and_dtype: expected"):
+        _group_tensors_by_device_and_dtype(lists)
+
+
+def test_batches_are_scattered_and_gathered():
+    Pair = collections.namedtuple("Pair", "a b")
+    given = {"x": tg.arange(5), "pair": Pair(tg.arange(4).reshape(2, 2), "text"), "list": [tg.ones(2), 3], "none": ()}
+    parts = scatter_gather.scatter(given, ["cpu", "cpu"])
+    assert [part["x"].tolist() for part in parts] == [[0, 1, 2], [3, 4]]
+    assert parts[1]["pair"].a.tolist() == [[2, 3]] and parts[1]["pair"].b == "text" and type(parts[0]["pair"]) is Pair
+    assert [part["list"] for part in parts] == [[tg.ones(1), 3]] * 2 and parts[0]["none"] == ()
+    joined = scatter_gather.gather([{"x": p["x"], "y": [p["pair"].a, None]} for p in parts], "cpu")
+    assert joined["x"].tolist() == [0, 1, 2, 3, 4] and joined["y"][0].tolist() == [[0, 1], [2, 3]]
+    assert scatter_gather.gather([Pair(tg.tensor(1.0), tg.ones(1))] * 2, "cpu").a.tolist() == [1.0, 1.0]
+    with pytest.raises(ValueError, match="same number of keys"):
+        scatter_gather.gather([{"x": tg.ones(1)}, {}], "cpu")
+    assert scatter_gather.scatter_kwargs((), {"k": tg.arange(2)}, ["cpu", "cpu"]) == (
+        ((), ()), ({"k": tg.tensor([0])}, {"k": tg.tensor([1])})
+    )  # fmt: skip
+
+
+def test_gradients_flow_through_scatter_and_gather():
+    x = tg.arange(3.0).requires_grad_()
+    parts = scatter_gather.scatter(x, ["cpu", "cpu"])
+    (scatter_gather.gather([parts[1] * 2, parts[0] * 3], "cpu") * tg.tensor([1.0, 10.0, 100.0])).sum().backward()
+    assert x.grad.tolist() == [30.0, 300.0, 2.0]
+
+
+@alike
+def test_values_as_text(torch):
+    text = __import__(torch.__name__ + "._tensor_str", fromlist=["x"])._tensor_str
+    many = torch.arange(2000.0).reshape(40, 50)
+    return [text(torch.tensor(v), 3) for v in ([[1.0, 2.5], [3.0, 4.0]], [], 3.5, [True], [1e9, 1.0])], text(many, 0)
+
+
+@alike
+def test_optimizers_of_others(torch):
+    class Wrapping(torch.optim.Optimizer):
+        def __init__(self, inner):
+            self.inner = inner
+            self._optimizer_step_pre_hooks = collections.OrderedDict()
+            self._optimizer_step_post_hooks = collections.OrderedDict()
+            self._patch_step_function()
+
+        def step(self):
+            self.inner.step()
+
+    parameter = torch.nn.Parameter(torch.ones(2))
+    parameter.sum().backward()
+    optimizer, seen = Wrapping(torch.optim.SGD([parameter], lr=0.5)), []
+    optimizer.register_step_post_hook(lambda *_: seen.append("after"))
+    optimizer.step()
+    return parameter, seen
+
+
+def test_small_names():
+    assert tg.Future is tg.futures.Future and isinstance(tg.futures.Future(), tg.Future)
+    compat.install()
+    try:
+        import torch
+        from torch.distributed._composable.fsdp import FSDPModule, fully_shard
+        from torch.distributed._tensor.experimental import implicit_replication
+        from torch.jit import _overload, _overload_method
+        from torch.utils.data.dataloader import _collate_fn_t, _worker_init_fn_t
+
+        assert FSDPModule is torch.distributed.fsdp.FSDPModule and fully_shard is torch.distributed.fsdp.fully_shard
+        assert _overload(len) is len and _overload_method(len) is len and _collate_fn_t and _worker_init_fn_t
+        with pytest.raises(NotImplementedError, match="use distribute_tensor"):
+            implicit_replication()
+    finally:
+        compat.uninstall()
