@@ -185,7 +185,9 @@ class Tracer(TracerBase):
             if other is value:
                 if name not in cache:
                     known = functools.partial(_parameter_proxy, self, name, value)
-                    more: dict[str, Any] = {"proxy_factory_fn": known} if self.param_shapes_constant else {}
+                    # Tracers of libraries, such as torchvision's, may create proxies without it.
+                    taken = inspect.signature(self.create_proxy).parameters if self.param_shapes_constant else ()
+                    more: dict[str, Any] = {"proxy_factory_fn": known} if "proxy_factory_fn" in taken else {}
                     cache[name] = self.create_proxy("get_attr", name, (), {}, **more)
                 return cache[name]
         return value

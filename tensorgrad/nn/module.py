@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from copy import copy
 from typing import Any, TypeVar
 
 from tensorgrad.nn import module_hooks as hooks
@@ -294,6 +295,17 @@ class Module(Hooked, Stateful, Convertible):
     def __setstate__(self, state: dict) -> None:
         self.__dict__.update(state)
         self._settle()
+
+    def _replicate_for_data_parallel(self) -> Any:
+        """Returns a copy that shares buffers and inner modules and has no parameters, as PyTorch does for each device.
+
+        Modules override it to keep their caches apart.
+        """
+        replica = copy(self)
+        for name in list(replica._parameters):
+            delattr(replica, name)
+        replica._is_replica = True
+        return replica
 
     def _settle(self) -> None:
         """Adapts a `__dict__` that came from elsewhere, possibly from PyTorch, to this module."""

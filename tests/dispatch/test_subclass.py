@@ -55,6 +55,29 @@ def test_an_override_sees_the_calls(lib):
     assert seen == ["exp"]
 
 
+@pytest.mark.parametrize("lib", LIBRARIES, ids=lambda lib: lib.__name__)
+def test_an_override_sees_methods_and_arguments_as_given(lib):
+    """Also of methods that are no op, or that return the tensor itself: torchvision's images look for `Tensor.to`."""
+    seen = []
+
+    class Plain(lib.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            with lib._C.DisableTorchFunctionSubclass():
+                result = func(*args, **(kwargs or {}))
+            for name in ("clone", "cpu", "detach", "float", "requires_grad_", "to"):
+                if func in (getattr(lib.Tensor, name),):
+                    seen.append((name, len(args), sorted(kwargs or {})))
+            return result.as_subclass(lib.Tensor) if isinstance(result, cls) else result
+
+    x = lib.ones(2, 3).as_subclass(Plain)
+    made = [x.clone(), x.detach(), x.to(lib.float64), x.float(), x.to("cpu", copy=True), x.cpu(), x.requires_grad_()]
+    assert [type(y) for y in made] == [lib.Tensor] * 7
+    assert [name for name, _, _ in seen] == ["clone", "detach", "to", "float", "to", "cpu", "requires_grad_"]
+    assert seen[2][1:] == (2, []) and seen[4][1:] == (2, ["copy"])
+    assert type(x.sum()) is lib.Tensor and type(x.sum(0, dtype=lib.float64)) is lib.Tensor
+
+
 def test_as_subclass_wants_a_subclass():
     with pytest.raises(RuntimeError, match="inherits from Tensor"):
         tg.ones(1).as_subclass(int)

@@ -475,3 +475,12 @@ def test_a_class_with_its_own_getattr_is_asked_for_members_every_time(torch):
     seen.clear()
     assert changed.weight is weight
     return first, then, seen, [name for name, _ in changed.named_parameters()]
+
+
+@alike
+def test_replicas_share_all_but_the_parameters(torch):
+    norm = torch.nn.BatchNorm1d(3)
+    replica = norm._replicate_for_data_parallel()
+    shared = replica.running_mean is norm.running_mean
+    assert shared and not hasattr(replica, "weight") and norm.weight is not None
+    return list(replica._parameters), list(replica._buffers), replica._is_replica, type(replica).__name__

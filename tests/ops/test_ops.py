@@ -122,6 +122,7 @@ x.view(x.shape); x.view(-1); x.reshape(0); x.ravel(); x.unsqueeze(0); x.unsqueez
 x.expand(2, *x.shape); x.movedim(0, -1); x.contiguous(); x.select(0, 0); x.narrow(0, 0, 1); x.narrow(0, 0, 0)
 x.unfold(0, 1, 1); x.diagonal(); x.repeat(2, 1); x.tile(2); x.T; x.split(1); x.split(0); x.chunk(2); x.unbind()
 x.unbind(-1); x.tensor_split(2); l.cat([x, x]); l.cat([x, x], -1); l.stack([x, x]); l.stack([x, x], -1)
+l.tensor_split(x, indices=(1,)); l.tensor_split(x, sections=2)
 l.hstack([x, x]); l.vstack([x, x]); l.atleast_2d(x); l.broadcast_tensors(x, l.ones(1)); x[None]; x[...]; x[0]; x[:0]
 x[..., :1]; x[x > 0]; x[l.tensor([0])]; x[l.empty(0).long()]; x[l.ones(x.shape) > 0]; x[()]; x.nonzero(); x.flip(0)
 x.flip(-1); x.roll(1, 0); x.roll(1); x.index_select(0, l.tensor([0])); x.take(l.tensor([0]))

@@ -90,13 +90,11 @@ def trainer(folder, *more, **options):
     )  # fmt: skip
 
 
-folder = sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp()
+folder, own = sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp(), tempfile.mkdtemp()
 L.seed_everything(0, verbose=False)
 model, data, count = Classifier(), Data(), Count()
-checkpoint = callbacks.ModelCheckpoint(
-    os.path.join(folder, "checkpoints"), "{epoch}-{step}", monitor="val", save_top_k=2
-)
-log = loggers.CSVLogger(folder, "log")
+checkpoint = callbacks.ModelCheckpoint(own, "{epoch}-{step}", monitor="val", save_top_k=2)
+log = loggers.CSVLogger(own, "log")
 extra = [
     callbacks.LearningRateMonitor("step"),
     callbacks.EarlyStopping("val", patience=5),
