@@ -116,7 +116,7 @@ LIBRARIES = (
     Library(
         "captum",
         requirements=("captum",),
-        imports=("captum.attr", "captum.insights", "captum.concept"),
+        imports=("captum.attr", "captum.concept", "captum.influence"),
         programs=("captum_attributions",),
     ),
     Library(
