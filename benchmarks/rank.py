@@ -52,6 +52,10 @@ class Rank:
             times.append(time.perf_counter() - start)
         return {"times": times[WARM_UP:]}
 
+    def parameters(self, model: str) -> dict:
+        """How many elements the gradients of a model have together."""
+        return {"elements": sum(parameter.numel() for parameter in self._built(model, 1.0)[0].parameters())}
+
     def step(self, model: str, how: str, count: int) -> dict:
         """The seconds of training steps, `count` of them.
 
@@ -194,7 +198,7 @@ class Rank:
         return network, loss_of, torch.optim.SGD(network.parameters(), lr=0.01)
 
 
-COMMANDS = ("all_reduce", "step", "backward", "memory")
+COMMANDS = ("all_reduce", "parameters", "step", "backward", "memory")
 
 
 def main() -> None:

@@ -173,6 +173,7 @@ from tensorgrad.sparse import (
     sparse_csr_tensor,
 )
 from tensorgrad.storage.cuda.memory import AcceleratorError, OutOfMemoryError
+from tensorgrad.streams import Event, Stream
 from tensorgrad.tensor_types import types as _tensor_types
 
 globals().update(_storage_types(), **_tensor_types())  # FloatStorage, FloatTensor, ...
@@ -188,7 +189,4 @@ if not _typing.TYPE_CHECKING:  # otherwise type checkers would accept every miss
             globals().update(_importlib.import_module("tensorgrad.foreach").functions())
             if name in globals():
                 return globals()[name]
-        stand_ins = _importlib.import_module("tensorgrad.compat.stand_ins")
-        if name in stand_ins.names_in("torch"):
-            return stand_ins.make(f"torch.{name}")
         raise _importlib.import_module("tensorgrad.system.missing_names").no_attribute("tensorgrad", name)

@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import urlparse as urlparse  # libraries take it from here
 
 from tensorgrad.system import folders
+from tensorgrad.system.lazy_modules import whole
 
 __all__ = ["download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url", "set_dir"]
 
@@ -263,3 +264,10 @@ def __getattr__(name: str) -> Any:
         except ImportError:
             return _NoProgress
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+
+
+def __dir__() -> Any:  # `list` is a function here
+    return sorted({*globals(), "tqdm"})
+
+
+whole(__name__)

@@ -75,11 +75,11 @@ def gradcheck(
     try:
         inputs = _tuple(inputs)
         if any(map(is_sparse, inputs)):
-            func, inputs = densely(func, inputs, masked)
+            func, inputs = densely(func, inputs, bool(masked))
         _check_inputs(inputs)
         outputs = _tuple(func(*inputs))
         if any(map(is_sparse, outputs)):
-            func, inputs = densely(func, inputs, masked)
+            func, inputs = densely(func, inputs, bool(masked))
             outputs = _tuple(func(*inputs))
         outputs = _differentiable(outputs)
         if not outputs:
@@ -143,7 +143,7 @@ def gradgradcheck(
             raise AssertionError(f"Setting {name}=True requires check_rev_over_rev to be True")
     inputs = _tuple(inputs)
     if any(map(is_sparse, inputs)):
-        func, inputs = densely(func, inputs, masked)
+        func, inputs = densely(func, inputs, bool(masked))
     if grad_outputs is None:
         outputs = _differentiable(func(*inputs))
         cotangents = tuple(_random_like(o, gen_non_contig_grad_outputs) for o in outputs)

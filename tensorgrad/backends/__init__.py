@@ -4,7 +4,7 @@ Those of `cuda` and `cudnn` control matrix products and convolutions on GPUs; th
 no effect, since NumPy's BLAS is used. All can be set at any time: there is nothing that freezes them.
 """
 
-from contextlib import nullcontext as __allow_nonbracketed_mutation  # noqa: F401  (MONAI sets them within it)
+from contextlib import nullcontext as __allow_nonbracketed_mutation  # MONAI sets them in it
 
 from tensorgrad.backends import cpu, cuda, cudnn, mkl, mkldnn, mps, openmp, opt_einsum
 

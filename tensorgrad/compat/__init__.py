@@ -54,6 +54,7 @@ def uninstall() -> None:
     if hook not in sys.meta_path:
         return
     sys.meta_path.remove(hook)
+    stand_ins.stop()
     tensorgrad.__name__ = OURS
     children.of_multiprocessing(False)
     for name in [n for n in sys.modules if is_torchs(n)]:

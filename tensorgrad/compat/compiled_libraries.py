@@ -29,7 +29,7 @@ def operators(path: Any) -> tuple[str, dict[str, Callable[..., Any]]] | None:
     >>> namespace, "nms" in found, operators("/somewhere/else.so")
     ('torchvision', True, None)
     """
-    *_, package, folder, name = ("", "", *os.path.normpath(os.fspath(path)).split(os.sep))
-    name = name.partition(".")[0]
-    known = KNOWN.get(f"{folder}/{name}") or KNOWN.get(f"{package}/{folder}/{name}")
+    folder, name = os.path.split(os.path.normpath(os.fspath(path)))
+    parts = [*folder.split(os.sep), name.partition(".")[0]]
+    known = KNOWN.get("/".join(parts[-2:])) or KNOWN.get("/".join(parts[-3:]))
     return None if known is None else (known[0], getattr(importlib.import_module(known[1]), known[2]))

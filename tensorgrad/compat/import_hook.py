@@ -30,6 +30,10 @@ class ImportHook:
         """Returns a spec for `torch` names, and for tensorgrad wherever it is; None for all others."""
         if fullname == OURS:  # in a process started by a program: its folder may not be on the path there
             return PathFinder.find_spec(fullname, [_ROOT])
+        if fullname == "mpi4py.MPI":
+            from tensorgrad.compat import late_mpi
+
+            return late_mpi.find_spec(fullname, path, self)
         if not is_torchs(fullname):
             return None
         module = _module(fullname)

@@ -1,7 +1,6 @@
 """Makes the names of `absent_names.ABSENT`, and the modules that only have such names.
 
-The import hook asks for the modules, and adds what a module that exists lacks. Without the hook, `torch.<name>` finds
-the names of `torch` itself.
+The import hook asks for the modules, and adds what a module that exists lacks.
 """
 
 from __future__ import annotations
@@ -132,16 +131,29 @@ def start(name: str) -> None:
     fill(name)
 
 
+_added: list[tuple[dict[str, Any], str]] = []  # (a module's dictionary, name): what `fill` has added
+
+
+def stop() -> None:
+    """Undoes `start`."""
+    if fill in AFTER:
+        AFTER.remove(fill)
+    while _added:
+        own, name = _added.pop()
+        own.pop(name, None)
+
+
 def fill(name: str) -> None:
     """Adds their absent names to a module of tensorgrad and the modules in it, as far as they are loaded.
 
     >>> import tensorgrad as torch
-    >>> from tensorgrad.compat.stand_ins import fill
+    >>> from tensorgrad.compat.stand_ins import fill, stop
     >>> torch.xpu.is_available()
     False
     >>> fill("tensorgrad.xpu")
     >>> torch.xpu.is_current_stream_capturing()
     False
+    >>> stop()
     """
     for full, names in _index().items():
         ours = OURS + full.removeprefix("torch")
@@ -149,7 +161,7 @@ def fill(name: str) -> None:
         if module is None or isinstance(module, AbsentModule) or not f"{ours}.".startswith(f"{name}."):
             continue
         own = loaded(module)
-        if full != "torch":  # which asks for its names itself
-            for missing in names.keys() - own.keys():
-                if not is_file(ours, missing):
-                    own[missing] = make(names[missing])
+        for missing in names.keys() - own.keys():
+            if not is_file(ours, missing):
+                own[missing] = make(names[missing])
+                _added.append((own, missing))

@@ -1,7 +1,7 @@
 """The operators of torchaudio's compiled part, `torch.ops.torchaudio`: recursive filters, alignment, transducer loss.
 
-Sources: A. Graves, "Sequence transduction with recurrent neural networks" (2012); L. Kürzinger et al., "CTC-segmentation"
-(2020).
+Sources: A. Graves, "Sequence transduction with recurrent neural networks" (2012); L. Kürzinger et al.,
+"CTC-segmentation of large corpora" (2020).
 """
 
 from __future__ import annotations
@@ -156,7 +156,5 @@ def _transducer(log_p: np.ndarray, labels: np.ndarray, blank: int) -> tuple[floa
     return -float(total), gradient
 
 
-OPERATORS = {
-    f.__name__: f for f in (_lfilter_core_loop, _overdrive_core_loop, forced_align, rnnt_loss_forward)
-}
+OPERATORS = {f.__name__: f for f in (_lfilter_core_loop, _overdrive_core_loop, forced_align, rnnt_loss_forward)}
 ABOUT = {"cuda_version": lambda: None, "is_align_available": lambda: True}  # of `torch.ops._torchaudio`

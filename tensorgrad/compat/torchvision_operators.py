@@ -89,7 +89,7 @@ def _deform_conv2d_backward(
     grad: Tensor, input: Tensor, weight: Tensor, offset: Tensor, mask: Tensor, bias: Tensor, *given: Any
 ) -> tuple[Tensor, ...]:
     with torch.enable_grad():
-        inputs = [tensor.detach().requires_grad_() for tensor in (input, weight, offset, mask, bias)]
+        inputs: Any = [tensor.detach().requires_grad_() for tensor in (input, weight, offset, mask, bias)]
         out = deform.deform_conv2d(*inputs, *given)
     return torch.autograd.grad(out, inputs, grad, allow_unused=True, materialize_grads=True)
 

@@ -8,6 +8,8 @@ from typing import Any
 from tensorgrad import devices
 from tensorgrad.cuda.devices import current_device, device, index_of, is_available, module
 from tensorgrad.storage.cuda import State
+from tensorgrad.streams import Event as _Event
+from tensorgrad.streams import Stream as _Stream
 
 __all__ = [
     "Event", "ExternalStream", "Stream", "StreamContext", "current_stream", "default_stream",
@@ -32,7 +34,7 @@ def synchronize(device=None) -> None:
         State.arrived()
 
 
-class Stream:
+class Stream(_Stream):
     """A queue of work on a GPU, executed in order; streams run independently unless told to wait for each other.
 
     Args:
@@ -164,7 +166,7 @@ class ExternalStream(Stream):
         super().__init__(stream=made, device_index=index)
 
 
-class Event:
+class Event(_Event):
     """A mark in a stream, for timing or synchronization. Created when it is first recorded.
 
     Args:

@@ -528,7 +528,7 @@ def _with_rule(function: Any, level: Batch) -> Any:
             ]
         return tuple(made) if several else made[0]
 
-    made = type(function.__name__, (function,), {"forward": staticmethod(forward)})
+    made: Any = type(function.__name__, (function,), {"forward": staticmethod(forward)})
     made._backward_cls = function._backward_cls
     return made
 

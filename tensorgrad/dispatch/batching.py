@@ -101,7 +101,7 @@ def batched_kernel(op: Op, storage: Any) -> Callable | None:
 
 def _by_twin(op: Op, *values: Any) -> Any:
     """Runs an op's twin on batched tensors that require no grad: what is recorded is the op itself, and the values."""
-    tensors = []
+    tensors: list[Any] = []
     for p, v in zip(op.params, values, strict=True):
         if p.kind is LIST:
             tensors.append([share(x, None) for x in v])
@@ -302,8 +302,8 @@ def _joined(samples: list[Tensor], size: int) -> Tensor:
 
 
 def _view(op: Op, level: Batch, values: tuple) -> Any:
-    x, *args = values
-    name, value, args = batching_views.shifted(op.name, x.value, x.shape, tuple(args))
+    x, *given = values
+    name, value, args = batching_views.shifted(op.name, x.value, x.shape, tuple(given))
     return run_further_out(OPS[name], (value, *args))
 
 

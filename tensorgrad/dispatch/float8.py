@@ -21,7 +21,8 @@ from tensorgrad.storage.stubs import STORAGES
 ALLOWED = frozenset(
     (
         "abs", "cat", "clone", "clone_copy", "contiguous", "copy", "eq", "fill", "index", "index_select", "isnan", "ne",
-        "repeat", "stack", "where", "zeros_like", "ones_like", "full_like", "empty_like", "select", "getitem", "setitem",
+        "repeat", "stack", "where", "zeros_like", "ones_like", "full_like", "empty_like", "select", "getitem",
+        "setitem",
     )
 )  # fmt: skip
 _types: set[Any] = set()

@@ -151,7 +151,9 @@ class Level(Transform):
         if tangents is None:
             return
         if isinstance(result, Tensor):
-            result, tangents = (result,), (tangents,)
+            if differentiable(result._array.dtype):
+                self.give(result, tangents, among)
+            return
         for tensor, tangent in zip(result, tangents, strict=False):
             if tangent is not None and differentiable(tensor._array.dtype):
                 self.give(tensor, tangent, among)

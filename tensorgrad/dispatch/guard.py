@@ -64,7 +64,8 @@ _BARE_METHODS = frozenset(
 
 # Functions whose argument `layout` may be a sparse one.
 _SPARSE = {
-    "_validate_sparse_compressed_tensor_args", "validate_compressed", "zeros", "empty", "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "randint_like",
+    "_validate_sparse_compressed_tensor_args", "validate_compressed",
+    "zeros", "empty", "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "randint_like",
 }  # fmt: skip
 
 

@@ -18,22 +18,23 @@ from tensorgrad.layouts import strided
 from tensorgrad.storage.stubs import STORAGES
 
 
-class NotAView(NotImplementedError):
-    """Raised by the kernel of a view op for arrays that cannot share memory with parts of themselves."""
+class Composed(NotImplementedError):
+    """Raised by a kernel for arrays on which its op is to run as other ops over tensors (a view or a pointwise op)."""
 
 
-COPIES: dict[str, Any] = {}  # view op -> the function that returns a new tensor then (ops/sparse/copies.py)
+# By other ops (ops/sparse/composed.py): kind -> a function of (op, arguments), for the result; "tangent": its tangent.
+COMPOSED: dict[str, Any] = {}
 
 
 def explain(op, error: Exception, values: tuple, arguments: tuple):
     """Raises PyTorch's error for `error`, which the op's kernel raised on `values`.
 
     Returns the result after all if `error` was only a floating-point warning that the user's filters turned into
-    an exception: overflow and division by zero are not errors in PyTorch. Of a view op on an array that has no views,
-    the result is a new tensor (`NotAView`).
+    an exception: overflow and division by zero are not errors in PyTorch. If the kernel asks for other ops to run in
+    its place (`Composed`), the result is a tensor.
     """
-    if isinstance(error, NotAView):
-        return COPIES[op.name](*arguments)
+    if isinstance(error, Composed):
+        return COMPOSED[op.kind](op, arguments)
     if _of_a_signal(error):
         raise error
     if isinstance(error, RuntimeWarning | FloatingPointError):

@@ -30,12 +30,14 @@ from tensorgrad.autograd.graph import Node, save
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import edge_of
 from tensorgrad.dispatch.generate import attribute_of
-from tensorgrad.dispatch.kernel_tables import OPS, array_kernel
+from tensorgrad.dispatch.kernel_errors import COMPOSED
+from tensorgrad.dispatch.kernel_tables import OPS, OWN, array_kernel
 from tensorgrad.dispatch.op import Op, backward_arguments
 from tensorgrad.dispatch.signature import LIST, OPTIONAL, arguments_of
 from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.dispatch.templates import has_array_backward
 from tensorgrad.dispatch.transforms import run_further_out
+from tensorgrad.layouts import strided
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor, share, tensors_in, wrap
 
@@ -81,6 +83,9 @@ def transposed() -> list[str]:
 
 def _pointwise(op: Op, args: tuple, tangents: list, result: Tensor) -> Tensor | None:
     shape, dtype = result._array.shape, result._array.dtype
+    backend = STORAGES[result._array.__class__].backend
+    if backend in OWN and STORAGES[result._array.__class__].layout is not strided and op.name not in OWN[backend]:
+        return COMPOSED["tangent"](_pointwise, op, args, tangents, result)
     if len(op.wrt) == 1 and dtype.kind != "c" and not LOCAL.transforms and has_array_backward(op):
         along = next(t for t in tangents if t is not None)
         known = along._array.dtype is dtype and not (GRAD.enabled and (result.requires_grad or along.requires_grad))
@@ -120,22 +125,28 @@ def _by_backward(op: Op, args: tuple, tangent: Tensor, result: Tensor) -> Tensor
         GRAD.enabled = before
 
 
+_TERMS: dict[Op, tuple[tuple[int, ...], ...]] = {}  # an op's `linear`, as the positions of its parameters
+
+
 def _linear(op: Op, args: tuple, tangents: list, result: Any) -> Any:
     """The sum over the factors of each term: the op on the factor's tangent, with the other terms zero.
 
     Terms are taken together as far as possible: `input * weight + bias` takes the op twice, not three times.
     """
-    position = {p.name: i for i, p in enumerate(op.params)}
-    waiting = [[position[name] for name in term if tangents[position[name]] is not None] for term in op.linear]
+    terms = _TERMS.get(op)
+    if terms is None:
+        position = {p.name: i for i, p in enumerate(op.params)}
+        terms = _TERMS[op] = tuple(tuple(position[name] for name in term) for term in op.linear)
+    waiting = [[at for at in term if tangents[at] is not None] for term in terms]
     total: Any = None
     while any(waiting):
         given = list(args)
-        for term, factors in zip(op.linear, waiting, strict=True):
+        for term, factors in zip(terms, waiting, strict=True):
             if factors:
                 at = factors.pop(0)
                 given[at] = _filled(tangents[at], args[at])
             else:
-                at = position[term[0]]
+                at = term[0]
                 given[at] = None if op.params[at].kind is OPTIONAL else _zero(args[at])
         part = run_further_out(op, tuple(given))
         total = part if total is None else _sum(total, part)

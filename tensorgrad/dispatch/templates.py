@@ -53,13 +53,13 @@ def {name}({parameters}):
         {array} = {kernel}({values})
     except Exception as error:
         {array} = explain(OP, error, ({values},), ({names},))
-        {not_a_view}
+        {composed}
     {wrap}
     {record}
     return made
 """
 
-NOT_A_VIEW = """
+COMPOSED = """
 if array.__class__ is Tensor:
     return array
 """
@@ -104,7 +104,7 @@ def forward(op: Op, variant: str = "call", name: str = "call") -> str:
         kernel=_kernel(op, tensors),
         values=", ".join(_values(op)),
         names=", ".join(p.name for p in taken),
-        not_a_view=fill(NOT_A_VIEW) if op.kind == "view" else "",
+        composed=fill(COMPOSED) if op.kind in ("view", "pointwise") else "",
         wrap=_wrap(op),
         record=_record(op, tensors),
     )

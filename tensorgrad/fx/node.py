@@ -77,8 +77,9 @@ def _get_qualified_name(func: Any) -> str:
     public = public_name(func)
     if public is not None:
         return public
-    if getattr(builtins, getattr(func, "__name__", ""), None) is func:
-        return str(func.__name__)
+    name = getattr(func, "__name__", "")
+    if name and getattr(builtins, name, None) is func:
+        return name
     if type(func).__module__ == "tensorgrad._ops" or hasattr(func, "overloadpacket"):
         return f"torch.ops.{func}"
     if isinstance(func, types.MethodDescriptorType | types.WrapperDescriptorType):

@@ -133,14 +133,15 @@ class FunctionSchema(NamedTuple):
             RuntimeError: If they do not fit, as PyTorch says it.
         """
         positional = [a for a in self.arguments if not a.kwarg_only]
-        if len(args) > len(positional) and len(positional) < len(self.arguments):
+        total = len(args) + len(kwargs)
+        if total > len(self.arguments):
             raise RuntimeError(
-                f"{self.name}() takes {len(positional)} positional argument(s) but {len(args)} was/were given.  "
+                f"{self.name}() expected at most {len(self.arguments)} argument(s) but received {total} argument(s). "
                 f"Declaration: {self}"
             )
         if len(args) > len(positional):
             raise RuntimeError(
-                f"{self.name}() expected at most {len(positional)} argument(s) but received {len(args)} argument(s). "
+                f"{self.name}() takes {len(positional)} positional argument(s) but {len(args)} was/were given.  "
                 f"Declaration: {self}"
             )
         given = dict(zip((a.name for a in positional), args, strict=False))
@@ -270,8 +271,7 @@ def _argument(part: str, text: str, only: bool) -> Argument:
         wrong = found["base"] if found else part
         at = text.index(wrong)
         raise RuntimeError(
-            "\nunknown type specifier. Common valid schema types include Tensor, SymInt, int, float, bool, Scalar; for "
-            "a full list, please see https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/README.md#func "
+            "\nunknown type specifier. Common valid schema types include Tensor, SymInt, int, float, bool, Scalar"
             f":\n{text}\n{' ' * at}{'~' * len(wrong)} <--\n"
         )
     kind = found["base"] + (found["rest"] or "") + (found["more"] or "")

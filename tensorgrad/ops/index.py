@@ -41,7 +41,9 @@ class _Placed:
     the dimensions of the result are, compared with those of the batch followed by one sample's result."""
 
     def __init__(self, indices, pattern, size: int, mapped: list, rank: int, whole: bool):
-        tensors, places, batched = [], [], []
+        tensors: list[Tensor] = []
+        places: list[int | None] = []
+        batched: list[bool] = []
         for k in pattern:
             if k is None:
                 places.append(None)
@@ -564,7 +566,8 @@ def _first_nonzero(input: Tensor, size: int, fill_value: int) -> Tensor:
     shape, flat = input._array.shape, input.reshape(-1) != 0
     places = (~flat).to(dtypes.int64).argsort(stable=True)[:size]
     found = arange(len(places), device=input.device) < flat.sum()
-    columns, rest = [], places
+    columns: list[Tensor] = []
+    rest = places
     for n in reversed(shape):
         columns.insert(0, (rest % max(n, 1)).where(found, fill_value))
         rest = rest // max(n, 1)

@@ -18,7 +18,9 @@ from tensorgrad.ops.limits import maximum, minimum
 from tensorgrad.ops.pick import pick, place
 from tensorgrad.ops.pointwise import conj
 from tensorgrad.ops.scan import cumprod, shift
+from tensorgrad.ops.sparse.parts import stored_elements
 from tensorgrad.return_types import return_type
+from tensorgrad.storage.sparse import SparseArray
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor
 
@@ -540,19 +542,10 @@ def vector_norm(input: Tensor, ord=2, dim=None, keepdim: bool = False, *, dtype=
     """
     if isinstance(ord, str):
         raise TypeError("linalg_vector_norm(): argument 'ord' (position 2) must be Number, not str")
+    if isinstance(input._array, SparseArray):
+        input, dim = stored_elements(input, dim, keepdim, "norm_sparse"), None
     # `()` also means all dimensions, but unlike None it makes the op check its arguments
     return _vector_norm(input, float(ord), () if dim is None else dim, keepdim, dtype, out=out)
-
-
-@composite("function")
-def native_norm(input: Tensor, p=2, dim=None, keepdim: bool = False, dtype=None) -> Tensor:
-    """An old name of `torch.norm`, for sparse tensors.
-
-    >>> import tensorgrad as torch
-    >>> torch.native_norm(torch.tensor([3.0, 4.0]).to_sparse())
-    tensor(5.)
-    """
-    return norm(input, p, dim, keepdim, dtype=dtype)
 
 
 @composite()

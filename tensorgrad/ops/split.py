@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import itertools
 from operator import index as as_int
+from typing import Any
 
 from tensorgrad.autograd.graph import Node, next_sequence_nr
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.refused_views import MULTI
 from tensorgrad.autograd.views import edge_of
 from tensorgrad.dispatch import generate
-from tensorgrad.dispatch.kernel_errors import NotAView
+from tensorgrad.dispatch.kernel_errors import Composed
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dispatch.op import row
 from tensorgrad.dispatch.switches import SLOW
@@ -63,7 +64,7 @@ def _several(signature: str, step, windows, backward_name: str, formula):
     def call(input: Tensor, *args) -> tuple[Tensor, ...]:
         try:
             return generate.slowly(op, (input, *args)) if SLOW or input.__class__ not in PLAIN else plain(input, *args)
-        except NotAView:
+        except Composed:
             return tuple(step(input, index) for index in windows(input._array.shape, *args))
 
     op.compiled.plain, op.compiled.call = plain, call

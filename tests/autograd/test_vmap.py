@@ -51,7 +51,8 @@ def test_a_batched_tensor_is_one_sample(torch):
             list(x.shape), x.dim(), x.size(), x.size(-1), len(x), x.numel(), x.stride(), x.is_contiguous(), x.dtype,
             x.requires_grad, x.is_leaf, x.element_size(), x.storage_offset(), str(x.device),
             isinstance(x, torch.Tensor),
-            x[0].shape, x[:, 1:].stride(), x.T.shape, repr(x) if named else "", x.new_zeros(2).shape, torch.zeros_like(x).shape,
+            x[0].shape, x[:, 1:].stride(), x.T.shape, repr(x) if named else "", x.new_zeros(2).shape,
+            torch.zeros_like(x).shape,
         ])  # fmt: skip
         return x.sum()
 
@@ -293,7 +294,8 @@ def test_modules_inside(torch):
     func, nn, x = torch.func, torch.nn, batch(torch, 3, 5, 4)
     torch.manual_seed(3)
     modules = [
-        nn.LayerNorm(4), nn.MultiheadAttention(4, 2, batch_first=True), nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True),
+        nn.LayerNorm(4), nn.MultiheadAttention(4, 2, batch_first=True),
+        nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True),
         nn.Conv1d(5, 2, 3), nn.BatchNorm1d(5, track_running_stats=False), nn.Bilinear(4, 4, 2), nn.PReLU(),
         nn.InstanceNorm1d(5, affine=True), nn.RMSNorm(4), nn.ConvTranspose1d(5, 3, 2), nn.AdaptiveAvgPool1d(2),
         nn.Softmax(-1), nn.Embedding(7, 3),
@@ -441,7 +443,8 @@ def test_custom_functions(torch):
 def test_random_numbers(torch):
     functional, x = torch.nn.functional, batch(torch, 3, 4).abs() / 2
     functions = [
-        lambda x: x + torch.rand(4), torch.rand_like, lambda x: torch.randn(4) + x, lambda x: torch.randint(9, (4,)) + x,
+        lambda x: x + torch.rand(4), torch.rand_like, lambda x: torch.randn(4) + x,
+        lambda x: torch.randint(9, (4,)) + x,
         lambda x: torch.randperm(4) + x, torch.bernoulli, lambda x: torch.bernoulli(x[0] * 0 + 0.5),
         lambda y: torch.bernoulli(x[0]) + y, lambda x: x.clone().uniform_(), lambda x: x.clone().normal_(1, 2),
         lambda y: torch.zeros(4).uniform_() + y, functional.dropout, lambda y: functional.dropout(torch.ones(4)) + y,

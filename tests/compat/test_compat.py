@@ -129,12 +129,12 @@ def test_a_script_runs(tmp_path, module):
         import torch
         from helper import double
         if __name__ == "__main__":
-            print(torch.__name__, sys.argv[1:], double(torch.tensor([1.0, 2.0])), __name__)
+            print(torch.nn.__name__, sys.argv[1:], double(torch.tensor([1.0, 2.0])), __name__)
         """,
         "--epochs", "3", module=module,
     ) if (tmp_path / "helper.py").write_text("import torch\n\ndef double(x):\n    return torch.mul(x, 2)\n") else None  # fmt: skip
     assert done is not None and done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "tensorgrad ['--epochs', '3'] tensor([2., 4.]) __main__"
+    assert done.stdout.strip() == "tensorgrad.nn ['--epochs', '3'] tensor([2., 4.]) __main__"
 
 
 def test_processes_that_a_program_starts_see_tensorgrad_too(tmp_path):
@@ -146,7 +146,7 @@ def test_processes_that_a_program_starts_see_tensorgrad_too(tmp_path):
 
         def work(rank, queue):
             import torch
-            queue.put((rank, torch.__name__))
+            queue.put((rank, torch.nn.__name__))
 
         if __name__ == "__main__":
             queue = mp.get_context("spawn").Queue()
@@ -154,7 +154,7 @@ def test_processes_that_a_program_starts_see_tensorgrad_too(tmp_path):
             print(queue.get())
         """,
     )
-    assert done.stdout.strip() == "(0, 'tensorgrad')", done.stderr
+    assert done.stdout.strip() == "(0, 'tensorgrad.nn')", done.stderr
 
 
 def test_errors_are_the_programs_own(tmp_path):
@@ -265,8 +265,10 @@ def test_tensor_types_in_annotations():
 
 # Modules that load some of their names when they are first used.
 WHOLE = [
-    "", "_C", "autograd", "autograd.function", "autograd.graph", "autograd.named_nodes", "autograd.profiler", "cuda", "distributed", "jit", "nn",
-    "nn.compiled", "nn.functional", "nn.modules", "nn.parallel", "nn.parameter", "nn.utils", "optim", "random", "storage", "utils", "version", "viz",
+    "", "_C", "autograd", "autograd.function", "autograd.graph", "autograd.named_nodes", "autograd.profiler", "cuda", "distributed",
+    "hub", "jit", "nn",
+    "nn.compiled", "nn.functional", "nn.modules", "nn.parallel", "nn.parameter", "nn.utils", "optim", "random", "storage", "utils",
+    "utils.model_zoo", "version", "viz",
 ]  # fmt: skip
 
 

@@ -114,6 +114,14 @@ def results(tmp_path_factory):
     return of
 
 
+@pytest.mark.parametrize("name", sorted(p.name for p in (EXAMPLES / "libraries").glob("*.py")))
+def test_examples_of_libraries_say_what_to_install(name):
+    """Without the library, an example is one line. With it, they do what programs of tests/ecosystem/ do."""
+    blocked = "import sys, runpy; sys.modules.update(dict.fromkeys(('lightning', 'timm'))); runpy.run_path(sys.argv[1])"
+    told = run("-c", blocked, EXAMPLES / "libraries" / name, expect=1)
+    assert len(told.strip().splitlines()) == 1 and "this example needs" in told
+
+
 # Runs programs one after the other, as PyTorch takes longer to start than they do.
 WORKER = """
 import contextlib, io, json, runpy, sys, traceback

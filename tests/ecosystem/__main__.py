@@ -131,17 +131,18 @@ def _own(library: Library, programs: tuple[str, ...], options: argparse.Namespac
         return [f"{library.name}: no own tests, or no checkout"] if options.only else []
     python = environment(library, own=True)
     version = python.version(library.name)
-    sides = {}
-    for side, torch in (("torch", real_torch()), ("tensorgrad", None)):
-        file = own.outcomes_file(library, version, side)
-        if side == "tensorgrad" and options.again:
-            file.unlink(missing_ok=True)
-        for tests in own.run(library.own, python, options.sources, file, torch):
-            print(f"{library.name}: {side}: {tests}", file=sys.stderr)
-        sides[side] = own.read(file)
-    result = read_results().get(library.name, {"version": version, "imports": "yes"})
-    result["own"] = own.summary(sides["tensorgrad"], sides["torch"])
-    write_results(library, result)
+    torch, ours = (own.outcomes_file(library, version, side) for side in ("torch", "tensorgrad"))
+    if options.again:
+        ours.unlink(missing_ok=True)
+    files = own.files(library.own, options.sources)
+    for done, tests in enumerate(own.run(library.own, python, options.sources, [(torch, real_torch()), (ours, None)])):
+        told = own.summary(own.read(ours), own.read(torch))
+        print(f"{library.name}: {tests}: {told['passed']} of {told['passed under torch']}", file=sys.stderr)
+        result = read_results().get(library.name, {"version": version, "imports": "yes"})
+        result["own"] = told | ({"version": version} if version != result["version"] else {})
+        if done + 1 < len(files):
+            result["own"]["files"] = [done + 1, len(files)]
+        write_results(library, result)
     return []
 
 

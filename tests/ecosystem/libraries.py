@@ -64,14 +64,22 @@ _TRANSFORMERS_LEFT_OUT = {
     "*test_pipeline_*": "downloads tokenizers",
     "*test_training_overfit*": "takes minutes",
 }
-_TRANSFORMERS_MODELS = (
-    "albert", "bart", "beit", "bert", "blip", "bloom", "clip", "codegen", "convnext", "convnextv2", "deberta",
-    "deberta_v2", "deit", "detr", "dinov2", "distilbert", "dpt", "electra", "falcon", "gemma", "gemma2", "gpt2",
-    "gpt_bigcode", "gpt_neo", "gpt_neox", "gptj", "granite", "hubert", "layoutlm", "llama", "longformer", "mamba",
-    "marian", "mbart", "mistral", "mixtral", "mobilebert", "modernbert", "mpnet", "mt5", "olmo", "opt", "pegasus",
-    "phi", "phi3", "qwen2", "qwen3", "regnet", "resnet", "roberta", "roformer", "segformer", "siglip",
-    "speech_to_text", "squeezebert", "stablelm", "starcoder2", "swin", "swinv2", "t5", "vit", "wav2vec2", "whisper",
-    "xlnet", "yolos",
+_TRANSFORMERS_MODELS = (  # the most used first
+    "gpt2", "bert", "llama", "t5", "vit", "bart", "mistral", "roberta", "distilbert", "qwen2", "whisper", "clip",
+    "wav2vec2", "deberta", "electra", "opt", "phi", "gpt_neox", "falcon", "albert", "mamba", "gemma", "segformer",
+    "convnext", "swin", "dinov2", "blip", "mpnet", "xlnet", "detr", "beit", "bloom", "codegen", "convnextv2",
+    "deberta_v2", "deit", "dpt", "gemma2", "gpt_bigcode", "gpt_neo", "gptj", "granite", "hubert", "layoutlm",
+    "longformer", "marian", "mbart", "mixtral", "mobilebert", "modernbert", "mt5", "olmo", "pegasus", "phi3", "qwen3",
+    "regnet", "resnet", "roformer", "siglip", "speech_to_text", "squeezebert", "stablelm", "starcoder2", "swinv2",
+    "yolos",
+)  # fmt: skip
+
+# timm's models whose own tests are run: small ones of each kind.
+_TIMM_MODELS = (
+    "cait_xxs24_224", "convnext_atto", "deit_tiny_patch16", "edgenext_xx_small", "efficientnet_b0", "lcnet_035",
+    "levit_128s", "mixer_s32", "mobilenetv3_small_050", "mobilevit_xxs", "naflexvit_direct", "pvt_v2_b0", "regnetx_002",
+    "regnety_002", "resnet10t", "resnet18", "test_byobnet", "test_convnext", "test_efficientnet", "test_mambaout",
+    "test_nfnet", "test_resnet", "test_vit", "tinynet_e", "vit_tiny_patch16_224", "xcit_nano",
 )  # fmt: skip
 
 LIBRARIES = (
@@ -176,6 +184,34 @@ LIBRARIES = (
         programs=("higher_maml",),
     ),
     Library(
+        "kornia",
+        requirements=("kornia",),
+        imports=("kornia", "kornia.augmentation", "kornia.geometry"),
+        programs=("kornia_vision",),
+    ),
+    Library(
+        "lightning",
+        requirements=("lightning", "tensorboard"),
+        imports=("lightning", "lightning.fabric", "lightning.pytorch"),
+        programs=("lightning_trainer", "lightning_fabric"),
+        own=OwnTests(
+            "Lightning-AI/pytorch-lightning",
+            tests=(
+                "tests/tests_fabric/test_fabric.py",
+                "tests/tests_fabric/test_wrappers.py",
+                "tests/tests_fabric/utilities",
+                "tests/tests_pytorch/callbacks/test_early_stopping.py",
+                "tests/tests_pytorch/callbacks/test_lr_monitor.py",
+                "tests/tests_pytorch/checkpointing/test_model_checkpoint.py",
+                "tests/tests_pytorch/core",
+                "tests/tests_pytorch/loops",
+                "tests/tests_pytorch/trainer/test_trainer.py",
+            ),
+            requirements=("pytest-mock", "scikit-learn", "cloudpickle", "expecttest", "fastapi", "uvicorn"),
+        ),
+        quick=True,
+    ),
+    Library(
         "linear-operator",
         requirements=("linear-operator",),
         imports=("linear_operator",),
@@ -192,6 +228,12 @@ LIBRARIES = (
         requirements=("loralib",),
         imports=("loralib",),
         programs=("loralib_layers",),
+    ),
+    Library(
+        "monai",
+        requirements=("monai", "einops", "scipy"),
+        imports=("monai", "monai.networks.nets", "monai.transforms", "monai.losses", "monai.metrics"),
+        programs=("monai_segmentation",),
     ),
     Library(
         "normflows",
@@ -233,6 +275,12 @@ LIBRARIES = (
         requirements=("pyro-ppl",),
         imports=("pyro", "pyro.infer", "pyro.contrib.gp"),
         programs=("pyro_inference",),
+    ),
+    Library(
+        "pytorch-ignite",
+        requirements=("pytorch-ignite",),
+        imports=("ignite", "ignite.engine", "ignite.handlers", "ignite.metrics"),
+        programs=("ignite_engine",),
     ),
     Library(
         "pytorch-metric-learning",
@@ -281,6 +329,12 @@ LIBRARIES = (
         quick=True,
     ),
     Library(
+        "skorch",
+        requirements=("skorch",),
+        imports=("skorch", "skorch.callbacks"),
+        programs=("skorch_classifier",),
+    ),
+    Library(
         "snntorch",
         requirements=("snntorch",),
         imports=("snntorch",),
@@ -291,6 +345,29 @@ LIBRARIES = (
         requirements=("stable-baselines3",),
         imports=("stable_baselines3",),
         programs=("stable_baselines3_agents",),
+    ),
+    Library(
+        "timm",
+        requirements=("timm", "torchvision"),
+        imports=("timm", "timm.data", "timm.optim", "timm.scheduler"),
+        programs=("timm_models",),
+        own=OwnTests(
+            "huggingface/pytorch-image-models",
+            tests=tuple(
+                f"tests/test_{name}.py"
+                for name in ("layers", "layers_drop", "layers_pool", "models", "optim", "scheduler", "utils")
+            ),
+            # The smallest models of each file: all of them are hours.
+            arguments=("-k", "not test_models or " + " or ".join(_TIMM_MODELS)),
+            left_out={
+                "*test_model_inference*": "downloads weights",
+                "*test_model_load_pretrained*": "downloads weights",
+                "*torchscript*": "TorchScript is not included",
+                "*_fullgraph*": "compiles",
+                "*_export*": "torch.export is not included",
+            },
+        ),
+        quick=True,
     ),
     Library(
         "torch-ema",
@@ -314,6 +391,13 @@ LIBRARIES = (
         programs=("torch_optimizer_steps",),
     ),
     Library(
+        "torchaudio",
+        requirements=("torchaudio",),
+        imports=("torchaudio", "torchaudio.functional", "torchaudio.models", "torchaudio.transforms"),
+        programs=("torchaudio_features",),
+        gaps=("load and save need torchcodec, which is compiled for PyTorch",),
+    ),
+    Library(
         "torchcde",
         requirements=("torchcde",),
         imports=("torchcde",),
@@ -332,6 +416,26 @@ LIBRARIES = (
         programs=("torchinfo_summary",),
     ),
     Library(
+        "torchmetrics",
+        requirements=("torchmetrics", "torchvision"),
+        imports=("torchmetrics", "torchmetrics.classification", "torchmetrics.image", "torchmetrics.text"),
+        programs=("torchmetrics_metrics",),
+        own=OwnTests(
+            "Lightning-AI/torchmetrics",
+            tests=(
+                "tests/unittests/bases",
+                "tests/unittests/classification/test_accuracy.py",
+                "tests/unittests/classification/test_confusion_matrix.py",
+                "tests/unittests/regression/test_mean_error.py",
+                "tests/unittests/regression/test_pearson.py",
+                "tests/unittests/segmentation/test_mean_iou.py",
+                "tests/unittests/wrappers",
+            ),
+            requirements=("cachier", "scikit-learn", "scipy", "psutil", "pytest-rerunfailures", "cloudpickle"),
+        ),
+        quick=True,
+    ),
+    Library(
         "torchsde",
         requirements=("torchsde",),
         imports=("torchsde",),
@@ -344,8 +448,19 @@ LIBRARIES = (
         programs=("torchsummary_table",),
     ),
     Library(
+        "torchvision",
+        requirements=("torchvision",),
+        imports=("torchvision", "torchvision.models", "torchvision.ops", "torchvision.transforms.v2"),
+        programs=("torchvision_models", "torchvision_images", "torchvision_ops"),
+        quick=True,
+        gaps=(
+            "the operators for quantized tensors and for boxes with an angle raise an error",
+            "colors of 16 bits in PNG files are not read, nor videos",
+        ),
+    ),
+    Library(
         "transformers",
-        requirements=("transformers", "accelerate", "pillow"),
+        requirements=("transformers", "accelerate", "pillow", "scipy"),
         imports=("transformers", "transformers.trainer", "transformers.pipelines"),
         programs=(
             "transformers_decoders",

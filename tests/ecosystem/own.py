@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.ecosystem.environments import Environment, cache
@@ -16,6 +16,7 @@ PLUGIN = Path(__file__).resolve().parent / "plugin"
 TRIES = 20  # how often a file is started again after a test ended the process
 
 Outcomes = dict[str, tuple[str, str]]  # test id -> (outcome, reason)
+Sides = Sequence[tuple[Path, Path | None]]
 
 
 def outcomes_file(library: Library, version: str, side: str) -> Path:
@@ -29,29 +30,40 @@ def read(file: Path) -> Outcomes:
     return {test: (outcome, reason) for test, outcome, reason in map(json.loads, lines)}
 
 
-def run(own: OwnTests, environment: Environment, sources: Path, file: Path, torch: Path | None) -> Iterator[str]:
-    """Runs the tests whose outcome is not in `file`. Yields the name of each file of tests when it is done.
+def run(own: OwnTests, environment: Environment, sources: Path, sides: Sides) -> Iterator[str]:
+    """Runs the tests whose outcome is not known yet, file by file, each on every side. Yields a file's name when done.
 
     A test that ends the process counts as crashed, and the rest of its file runs in a new one.
+
+    Args:
+        own: The tests.
+        environment: Where they run.
+        sources: The folder with the checkout.
+        sides: (the file with the outcomes, the folder with the real torch or None) of each side.
 
     Raises:
         FileNotFoundError: If the checkout does not have the tests.
     """
     checkout = sources / own.repository.partition("/")[2]
-    file.parent.mkdir(parents=True, exist_ok=True)
-    for tests in _files(checkout, own.tests):
-        for _ in range(TRIES):
-            before = len(read(file))
-            status = _pytest(own, environment, checkout, tests, file, torch)
-            if status in range(6) or len(read(file)) == before:  # pytest itself ended: not a signal
-                break
+    for tests in files(own, sources):
+        for file, torch in sides:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            for _ in range(TRIES):
+                before = len(read(file))
+                status = _pytest(own, environment, checkout, tests, file, torch)
+                if status in range(6) or len(read(file)) == before:  # pytest itself ended: not a signal
+                    break
         yield tests
 
 
-def _files(checkout: Path, tests: tuple[str, ...]) -> list[str]:
-    """Returns the files of tests: those of folders one by one."""
-    found = []
-    for name in tests:
+def files(own: OwnTests, sources: Path) -> list[str]:
+    """Returns the files of tests, by their paths in the checkout: those of folders one by one.
+
+    Raises:
+        FileNotFoundError: If the checkout does not have them.
+    """
+    found, checkout = [], sources / own.repository.partition("/")[2]
+    for name in own.tests:
         path = checkout / name
         if not path.exists():
             raise FileNotFoundError(f"{path} does not exist: is {checkout} a checkout of its sources?")

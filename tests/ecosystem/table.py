@@ -57,7 +57,8 @@ def _own(own: dict[str, Any] | None) -> str:
     passed, torch = own["passed"], own["passed under torch"]
     share = f" ({100 * passed / torch:.1f} %)" if torch else ""
     of = f", those of {own['version']}" if "version" in own else ""
-    return f"{passed:,} / {torch:,}{share}{of}"
+    files = "; {} of {} files run".format(*own["files"]) if "files" in own else ""
+    return f"{passed:,} / {torch:,}{share}{of}{files}"
 
 
 def _left_out(library: Any, result: dict[str, Any]) -> list[str]:

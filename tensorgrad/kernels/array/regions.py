@@ -91,8 +91,8 @@ def _matrices(xp, boxes, shape, scale, bins, how, samples, aligned):
     made = []
     for axis, (low, high) in enumerate(((2, 4), (1, 3))):
         if how == "pixels":
-            edges = _pixels(xp, boxes[:, low] * factor, boxes[:, high] * factor, bins[axis], shape[axis], 0)
-            made.append(whole(xp, *edges, shape[axis]).astype(boxes.dtype))
+            first, last = _pixels(xp, boxes[:, low] * factor, boxes[:, high] * factor, bins[axis], shape[axis], 0)
+            made.append(whole(xp, first, last, shape[axis]).astype(boxes.dtype))
             continue
         shift = boxes.dtype.type(0.5 if aligned else 0)
         start, stop = boxes[:, low] * factor - shift, boxes[:, high] * factor - shift
@@ -227,7 +227,8 @@ def roi_pool(xp, x, boxes, scale, height, width):
     empty bins, whose value is 0): both (K, C, height, width).
 
     >>> import numpy as np
-    >>> values, indices = roi_pool(np, np.arange(9.0).reshape(1, 1, 3, 3), np.array([[0, 0.0, 0.0, 1.0, 1.0]]), 1.0, 1, 1)
+    >>> x, boxes = np.arange(9.0).reshape(1, 1, 3, 3), np.array([[0, 0.0, 0.0, 1.0, 1.0]])
+    >>> values, indices = roi_pool(np, x, boxes, 1.0, 1, 1)
     >>> values.tolist(), indices.tolist()
     ([[[[4.0]]]], [[[[4]]]])
     """
@@ -260,7 +261,7 @@ def roi_pool(xp, x, boxes, scale, height, width):
 
 
 def roi_pool_grad(xp, g, indices, images, shape):
-    """Returns the gradient of `roi_pool` for its images of `shape`: `g` added up at `indices` in the planes of `images`.
+    """Returns the gradient of `roi_pool` for its images of `shape`: `g`, added up at `indices` of `images`.
 
     >>> import numpy as np
     >>> roi_pool_grad(np, np.ones((1, 1, 1, 1)), np.array([[[[2]]]]), np.array([0]), (1, 1, 2, 2)).tolist()

@@ -81,8 +81,10 @@ def sums(values: np.ndarray, order: np.ndarray | None, starts: np.ndarray) -> np
 
 def add_rows(table: np.ndarray, array: COOArray, factor: float) -> None:
     """table += factor · array, in place. Coordinates may repeat."""
+    rows = array.indices[0]
     if array.sparse_dim == 1 and table.ndim == 2:
-        if by_part("sparse_add_rows", array.values.size, table, array.indices[0], array.values, factor) is True:
+        made = by_part("sparse_add_rows", array.values.size, table, rows, array.values, factor)
+        if made is not NotImplemented:
             return
     array = coalesced(array)
     change = array.values if factor == 1 else array.values * table.dtype.type(factor)

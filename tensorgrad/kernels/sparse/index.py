@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from tensorgrad.dispatch.kernel_errors import NotAView
+from tensorgrad.dispatch.kernel_errors import Composed
 from tensorgrad.kernels.array.shape import raise_index_error
 from tensorgrad.kernels.sparse.convert import coo, coo_of_dense, dense
 from tensorgrad.kernels.sparse.shape import unsqueeze
 from tensorgrad.storage.sparse import CompressedArray, COOArray, SparseArray
 
 
-def not_a_view(*given: Any) -> Any:
-    """The kernel of view ops: sparse arrays share no memory with their parts."""
-    raise NotAView
+def composed(*given: Any) -> Any:
+    """The kernel of view ops: a sparse array shares no memory with its parts, so these are new tensors."""
+    raise Composed
 
 
 def at(array: Any, index: tuple) -> Any:
@@ -47,13 +47,15 @@ def select(array: Any, dim: int, number: int, index: tuple = ()) -> Any:
     if isinstance(array, CompressedArray):
         lead = (slice(None),) * dim
         if dim < array.batch_dim:
-            return type(array)(*(part[(*lead, number)] for part in array.parts()), shape)
+            return _of_parts(array, [part[(*lead, number)] for part in array.parts()], shape)
         if array.batch_dim and dim < array.batch_dim + 2:
-            raise RuntimeError(f"select(): batches of {array.title} tensors can be indexed in their first dimensions only")
+            raise RuntimeError(
+                f"select(): batches of {array.title} tensors can be indexed in their first dimensions only"
+            )
         if dim >= array.batch_dim + 2:
             first = array.values.ndim - array.dense_dim
             values = np.take(array.values, number, first + dim - array.batch_dim - 2)
-            return type(array)(*array.parts()[:-1], values, shape)
+            return _of_parts(array, [*array.parts()[:-1], values], shape)
         in_order = not array.blocked and array.by_rows == (dim == array.batch_dim)
         array = coo(array)
         return COOArray(*_slice(array, dim, number), shape, in_order or None)
@@ -64,6 +66,12 @@ def select(array: Any, dim: int, number: int, index: tuple = ()) -> Any:
     here = array.indices[dim] == number
     values = array.values[here]
     return np.asarray((np.logical_or if values.dtype.kind == "b" else np.add).reduce(values, 0, values.dtype))
+
+
+def _of_parts(array: CompressedArray, parts: list[np.ndarray], shape: tuple[int, ...]) -> CompressedArray:
+    """An array of the same layout as this one, of other parts and shape."""
+    compressed, plain, values = parts
+    return type(array)(compressed, plain, values, shape)
 
 
 def _slice(array: COOArray, dim: int, number: int) -> tuple[np.ndarray, np.ndarray]:
@@ -83,7 +91,7 @@ def narrowed(array: Any, dim: int, part: slice) -> Any:
         if dim >= array.batch_dim:
             raise RuntimeError(f"slice: not supported for {array.title} tensors; convert with to_sparse_coo() first")
         lead = (slice(None),) * dim
-        return type(array)(*(p[(*lead, part)] for p in array.parts()), shape)
+        return _of_parts(array, [p[(*lead, part)] for p in array.parts()], shape)
     if dim >= array.sparse_dim:
         lead = (slice(None),) * (dim - array.sparse_dim + 1)
         return COOArray(array.indices, array.values[(*lead, part)], shape, array.coalesced)
@@ -99,7 +107,8 @@ def narrowed(array: Any, dim: int, part: slice) -> Any:
 def placed(g: Any, shape: tuple, shown: Any, given: tuple) -> COOArray:
     """The kernel of `embed_view`: zeros of `shape` with the elements of `g` where indexing took them from."""
     (index,) = given
-    sizes, own, steps = iter(shape), 0, []  # of each dimension: which it is in `g`, where it starts, in which steps
+    sizes, own = iter(shape), 0  # of each dimension: which it is in `g`, where it starts, in which steps
+    steps: list[Any] = []
     for item in _whole(index, len(shape)):
         if item is None:
             own += 1

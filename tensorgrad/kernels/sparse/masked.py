@@ -1,7 +1,7 @@
 """Reductions of the elements that a mask includes: `torch.masked.sum` and others of sparse tensors.
 
-An element that the mask includes counts even if it is not stored: then it is 0. One that is stored and not included does
-not count. Without a mask, the stored elements count.
+An element that the mask includes counts even if it is not stored: then it is 0. One that is stored and not included
+does not count. Without a mask, the stored elements count.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Arithmetic, and functions of one element that keep zeros.
 
-A function f with f(0) = 0 is applied to the stored values by the op's dense kernel. Sums unite two patterns; a product
+A function f with f(0) = 0 is applied to the stored values (ops/sparse/composed.py). Sums unite two patterns; a product
 has the pattern of the sparse factor, or what two patterns share.
 """
 
@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from tensorgrad.dispatch.kernel_errors import Composed
 from tensorgrad.dispatch.op import Op
+from tensorgrad.dispatch.signature import arguments_of
 from tensorgrad.kernels.sparse.convert import coo, dense, like
 from tensorgrad.kernels.sparse.coordinates import at, coalesced, found_in, values_at
 from tensorgrad.kernels.sparse.parts import same_pattern, values_at_pattern
@@ -22,21 +24,23 @@ LINEAR = frozenset(("neg", "conj", "conj_physical"))  # of these, PyTorch does n
 def on_values(op: Op, array: Any, *params: Any) -> Any:
     """An op on elements, with numbers as its other operands, on the stored values.
 
-    Raises: NotImplementedError for other operands, and for ops that do not keep zeros, such as `exp`.
+    Raises: Composed if its derivative depends on its argument or result; NotImplementedError for other operands, and
+    for ops that do not keep zeros, such as `exp`.
     """
     if not isinstance(array, SparseArray) or any(isinstance(p, SparseArray) or np.ndim(p) for p in params):
         raise NotImplementedError(f"{op.name}: no kernel for two tensors of which one is sparse")
-    kernels: Any = op.compiled.kernels
     with np.errstate(all="ignore"):
-        if np.any(kernels[np.ndarray](np.zeros(1, array.dtype), *params) != 0):
+        if np.any(op.compiled.kernels[np.ndarray](np.zeros(1, array.dtype), *params) != 0):
             raise NotImplementedError(
                 f"{op.name}: not supported for {array.title} tensors, since it does not keep zeros; convert with "
                 "to_dense() first"
             )
+    if any(tuple(arguments_of(formula)) != ("g",) for formula in op.formulas.values()):
+        raise Composed
     if array.__class__ is COOArray and op.name not in LINEAR:
         array = coalesced(array)
     values = array.values
-    table = kernels if values.size < kernels.few else kernels.large
+    table: Any = op.compiled.kernels if values.size < op.compiled.kernels.few else op.compiled.kernels.large
     made = np.asarray(table[np.ndarray](values, *params))
     if op.name in LINEAR and array.dtype.kind == "b":
         made = made.astype(array.dtype)  # NumPy's conjugates of booleans are integers
@@ -98,8 +102,8 @@ def _sum(a: Any, b: Any) -> Any:
 def _added_to(whole: np.ndarray, array: Any) -> np.ndarray:
     if whole.shape != tuple(array.shape):
         raise RuntimeError(
-            f"add: expected 'self' and 'other' to have same size, but self has size {list(whole.shape)} while other has "
-            f"size {list(array.shape)} (dense-sparse addition does not support broadcasting)"
+            f"add: expected 'self' and 'other' to have same size, but self has size {list(whole.shape)} while other "
+            f"has size {list(array.shape)} (dense-sparse addition does not support broadcasting)"
         )
     array, made = coalesced(coo(array)), np.array(whole)
     if not array.sparse_dim:
@@ -159,8 +163,8 @@ def _by_number(name: str, divide: Any):
     def kernel(a: Any, b: Any, *params: Any) -> Any:
         if isinstance(b, SparseArray) or not _is_number(b):
             raise RuntimeError(
-                f"Sparse {'floor ' * (name == 'floor_divide')}division requires a scalar or zero-dim dense tensor divisor (got shape "
-                f"{list(getattr(b, 'shape', ()))} for divisor)"
+                f"Sparse {'floor ' * (name == 'floor_divide')}division requires a scalar or zero-dim dense tensor "
+                f"divisor (got shape {list(getattr(b, 'shape', ()))} for divisor)"
             )
         array = coalesced(a) if a.__class__ is COOArray and name != "div" else a
         return array.with_values(np.asarray(divide(array.values, b)))
@@ -185,8 +189,10 @@ def power(a: Any, b: Any) -> Any:
 def copied(target: Any, source: Any) -> Any:
     """The kernel of `copy_`: `source` with the dtype of `target`. Raises: RuntimeError unless both are sparse."""
     if source.__class__ is not target.__class__:
-        raise RuntimeError("copy_() between dense and sparse Tensors is not implemented! Found self type = "
-                           f"{getattr(target, 'title', 'Strided')} and src type = {getattr(source, 'title', 'Strided')}")
+        raise RuntimeError(
+            "copy_() between dense and sparse Tensors is not implemented! Found self type = "
+            f"{getattr(target, 'title', 'Strided')} and src type = {getattr(source, 'title', 'Strided')}"
+        )
     check_same_shape(target, source, "copy_")
     return source.astype(target.dtype)
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from tensorgrad.errors import wrap_dims
-from tensorgrad.kernels.array.reduce import vector_norm
 from tensorgrad.kernels.sparse.convert import coo, like
 from tensorgrad.kernels.sparse.coordinates import at, coalesced, keys, values_at
 from tensorgrad.storage.sparse import CompressedArray, COOArray
@@ -53,24 +52,11 @@ def _of_coo(array: COOArray, dim: Any, keepdim: bool, target: np.dtype) -> Any:
     return coalesced(COOArray(array.indices[left], values, shape, array.coalesced and len(left) == sparse))
 
 
-def norm(array: Any, ord: float, dim: Any, keepdim: bool, dtype: Any) -> np.ndarray:
-    """The vector norm of all elements. Raises: RuntimeError for fewer dimensions than all, as in PyTorch."""
-    if keepdim:
-        raise RuntimeError("norm_sparse currently does not support keepdim=True")
-    _all_dims(array, dim, keepdim, "norm_sparse currently only supports full reductions, so 'dim' must be empty or all")
-    array = coalesced(array) if array.__class__ is COOArray else array
-    return vector_norm(np, array.values, ord, None, False, dtype)
-
-
 def any_(array: Any, dim: Any, keepdim: bool) -> np.ndarray:
     """Whether any element is not zero. Raises: RuntimeError for fewer dimensions than all, as in PyTorch."""
-    _all_dims(array, dim, keepdim, "any: sparse tensors support full reductions only")
-    return np.asarray(array.values.any())
-
-
-def _all_dims(array: Any, dim: Any, keepdim: bool, message: str) -> None:
     if keepdim or (dim is not None and len(dim) != array.ndim):
-        raise RuntimeError(f"{message} (got dim {dim} of {array.ndim} dimensions, keepdim {keepdim})")
+        raise RuntimeError(f"any: sparse tensors support full reductions only, got dim {dim}, keepdim {keepdim}")
+    return np.asarray(array.values.any())
 
 
 def _of_compressed(array: CompressedArray, dim: Any, keepdim: bool, dtype: Any) -> Any:
@@ -117,21 +103,32 @@ def _dense_softmax(x: np.ndarray, axis: int, log: bool) -> np.ndarray:
     return shifted - np.log(total) if log else e / total
 
 
+def softmax_tangent(t: np.ndarray, out: COOArray, dim: int, log: bool) -> np.ndarray:
+    """The tangent of the results' values, from that of the values and the results."""
+    y = np.exp(out.values) if log else out.values
+    centred = t - _total_of_groups(y * t, out, dim)
+    return centred if log else y * centred
+
+
 def softmax_grad(g: np.ndarray, out: COOArray, dim: int, log: bool) -> np.ndarray:
     """The gradient of the values, from the gradient of the results' values and the results."""
-    y = out.values
-    weights = np.exp(y) if log else y
-    part = g if log else g * y
-    if dim >= out.sparse_dim:
-        total = part.sum(dim - out.sparse_dim + 1, keepdims=True)
-    elif not len(y):
-        return g
-    else:
-        order, starts = _groups(out, dim)
-        total = np.empty_like(part)
-        counts = np.diff(np.append(starts, len(order)))
-        total[order] = np.repeat(np.add.reduceat(part[order], starts), counts, 0)
+    weights = np.exp(out.values) if log else out.values
+    part = g if log else g * weights
+    total = _total_of_groups(part, out, dim)
     return g - weights * total if log else weights * (g - total)
+
+
+def _total_of_groups(part: np.ndarray, out: COOArray, dim: int) -> np.ndarray:
+    """The sums of values along a dimension, for each stored element."""
+    if dim >= out.sparse_dim:
+        return part.sum(dim - out.sparse_dim + 1, keepdims=True)
+    if not len(part):
+        return part
+    order, starts = _groups(out, dim)
+    total = np.empty_like(part)
+    counts = np.diff(np.append(starts, len(order)))
+    total[order] = np.repeat(np.add.reduceat(part[order], starts), counts, 0)
+    return total
 
 
 def sum_over(array: COOArray, dims: tuple) -> Any:

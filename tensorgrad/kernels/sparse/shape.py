@@ -148,8 +148,8 @@ def cat(arrays: list, dim: int) -> Any:
         same = a.ndim == first.ndim and a.sparse_dim == first.sparse_dim
         if not same or any(m != n for d, (m, n) in enumerate(zip(a.shape, first.shape)) if d != dim):
             raise RuntimeError(
-                f"All tensors must have the same shape: {list(first.shape)} (except in the concatenating dimension), but "
-                f"found shape: {list(a.shape)} at position {k}."
+                f"All tensors must have the same shape: {list(first.shape)} (except in the concatenating dimension), "
+                f"but found shape: {list(a.shape)} at position {k}."
             )
     dtype = np.result_type(*(a.dtype for a in arrays))
     total = sum(a.shape[dim] for a in arrays)

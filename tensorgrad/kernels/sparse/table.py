@@ -16,27 +16,30 @@ from tensorgrad.storage.sparse import SparseArray, SparseStorage
 ALL = {
     "to_copy": "convert.cast", "clone_copy": "convert.clone", "sparse_to_dense": "convert.to_dense",
     "sparse_values": "parts.values", "sparse_with_values": "parts.with_values", "sparse_mask_": "parts.mask",
-    "sparse_masked_reduction": "masked.reduction", "values_at": "parts.values_at_pattern", "sparse_shared": "parts.shared", "to_layout": "convert.to_layout",
+    "sparse_masked_reduction": "masked.reduction", "values_at": "parts.values_at_pattern",
+    "sparse_shared": "parts.shared", "to_layout": "convert.to_layout",
     "add": "pointwise.add", "sub": "pointwise.sub", "rsub": "pointwise.subtract_from", "mul": "pointwise.mul",
-    "copy": "pointwise.copied", "div": "pointwise.div", "floor_divide": "pointwise.floor_divide", "pow": "pointwise.power",
+    "copy": "pointwise.copied", "div": "pointwise.div", "floor_divide": "pointwise.floor_divide",
+    "pow": "pointwise.power",
     "matmul": "matmul.matmul", "mm": "matmul.mm", "mv": "matmul.mv", "bmm": "matmul.bmm", "addmm": "matmul.addmm",
     "linear": "matmul.linear", "matmul_nt": "matmul.nt", "matmul_tn": "matmul.tn",
     "sampled_addmm_": "matmul.sampled", "sparse_mm_": "matmul.mm",
     "alias": "shape.alias", "transpose": "shape.transpose", "t": "shape.transposed", "permute": "shape.permute",
     "cat": "shape.cat", "stack": "shape.stack", "index_select": "shape.index_select",
-    "unsqueeze": "shape.unsqueeze", "embed_view": "index.placed", "sum": "reduce.sum_", "vector_norm_": "reduce.norm",
+    "unsqueeze": "shape.unsqueeze", "embed_view": "index.placed", "sum": "reduce.sum_",
     "any_": "reduce.any_", "threshold_grad": "pointwise.threshold_grad", "addmv": "matmul.addmv",
 }  # fmt: skip
-# View ops that make new tensors (ops/sparse/copies.py), and what makes them.
+# View ops that make new tensors (ops/sparse/composed.py), and what makes them.
 COPIES = {
     "select": "index.at", "slice": "index.at", "new_axes": "index.at", "squeeze": "shape.squeeze",
     "squeeze_dims": "shape.squeeze", "expand": "shape.expand", "real": "shape.real", "imag": "shape.imag",
     "view_as_real": "shape.as_real", "view_as_complex": "shape.as_complex",
 }  # fmt: skip
-ALL |= {name: "index.not_a_view" for name in COPIES} | {f"sparse_{name}": path for name, path in COPIES.items()}
+ALL |= {name: "index.composed" for name in COPIES} | {f"sparse_{name}": path for name, path in COPIES.items()}
 COO = {
     "coalesce_": "coordinates.coalesced", "sparse_softmax_": "reduce.softmax", "sparse_sum_": "reduce.sum_over",
-    "sparse_sum_grad": "reduce.sum_grad", "sparse_broadcast_": "pointwise.broadcast", "sparse_elements": "convert.elements",
+    "sparse_sum_grad": "reduce.sum_grad", "sparse_broadcast_": "pointwise.broadcast",
+    "sparse_elements": "convert.elements",
 }  # fmt: skip
 CSR = {"sparse_mm_reduce": "matmul.reduced"}
 

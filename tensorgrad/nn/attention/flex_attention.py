@@ -170,15 +170,25 @@ class BlockMask:
             raise AssertionError("full_kv_num_blocks and full_kv_indices must be both provided or omitted")
         size = (BLOCK_SIZE, BLOCK_SIZE) if isinstance(BLOCK_SIZE, int) else BLOCK_SIZE
         lengths = seq_lengths or (kv_indices.shape[-2] * size[0], kv_indices.shape[-1] * size[1])
-        by_column: list[Any] = [None] * 4
+        columns: Any = (None, None)
+        full_columns: Any = (None, None)
         if compute_q_blocks:
-            by_column[:2] = _ordered(_dense(kv_num_blocks, kv_indices).transpose(-1, -2))
+            columns = _ordered(_dense(kv_num_blocks, kv_indices).transpose(-1, -2))
             if full_kv_num_blocks is not None and full_kv_indices is not None:
-                by_column[2:] = _ordered(_dense(full_kv_num_blocks, full_kv_indices).transpose(-1, -2))
+                full_columns = _ordered(_dense(full_kv_num_blocks, full_kv_indices).transpose(-1, -2))
         return cls(
-            lengths, kv_num_blocks, kv_indices, full_kv_num_blocks, full_kv_indices, *by_column, size,
+            lengths,
+            kv_num_blocks,
+            kv_indices,
+            full_kv_num_blocks,
+            full_kv_indices,
+            columns[0],
+            columns[1],
+            full_columns[0],
+            full_columns[1],
+            size,
             mask_mod or noop_mask,
-        )  # fmt: skip
+        )
 
     def as_tuple(self, flatten: bool = True) -> tuple:
         """Returns the sequence lengths, the fields, the block size and the mask."""
@@ -212,7 +222,8 @@ class BlockMask:
 
     def _changed(self, change: Callable[[Tensor], Tensor]) -> BlockMask:
         given = [None if getattr(self, name) is None else change(getattr(self, name)) for name in _FIELDS]
-        return BlockMask(self.seq_lengths, *given, self.BLOCK_SIZE, self.mask_mod)  # type: ignore[arg-type]
+        fields: Any = dict(zip(_FIELDS, given, strict=True))
+        return BlockMask(self.seq_lengths, **fields, BLOCK_SIZE=self.BLOCK_SIZE, mask_mod=self.mask_mod)
 
     def __getitem__(self, index: Any) -> BlockMask:
         index = index if isinstance(index, tuple) else (index,)
@@ -289,16 +300,16 @@ def create_block_mask(
     >>> mask.shape, mask.sparsity(), mask.to_dense().tolist()
     ((1, 1, 4, 4), 25.0, [[[[1, 0], [1, 1]]]])
     """
-    size = (BLOCK_SIZE, BLOCK_SIZE) if isinstance(BLOCK_SIZE, int) else tuple(BLOCK_SIZE)
+    size = (BLOCK_SIZE, BLOCK_SIZE) if isinstance(BLOCK_SIZE, int) else BLOCK_SIZE
     mask = create_mask(mask_mod, B, H, Q_LEN, KV_LEN, device)
     mask = torch.nn.functional.pad(mask.to(torch.int32), (0, -KV_LEN % size[1], 0, -Q_LEN % size[0]))
     b, h, rows, columns = mask.shape
     kept = mask.reshape(b, h, rows // size[0], size[0], columns // size[1], size[1]).sum((3, 5))
     full = kept == size[0] * size[1]
     part = (kept > 0) & ~full if separate_full_blocks else kept > 0
-    fields = [*_ordered(part)]
-    fields += [*_ordered(full)] if separate_full_blocks else [None, None]
-    return BlockMask.from_kv_blocks(*fields, size, mask_mod, (Q_LEN, KV_LEN))  # type: ignore[arg-type]
+    count, order = _ordered(part)
+    whole: Any = _ordered(full) if separate_full_blocks else (None, None)
+    return BlockMask.from_kv_blocks(count, order, whole[0], whole[1], size, mask_mod, (Q_LEN, KV_LEN))
 
 
 def _unmasked(block_mask: BlockMask, scores: Tensor) -> Tensor:
@@ -307,7 +318,8 @@ def _unmasked(block_mask: BlockMask, scores: Tensor) -> Tensor:
     blocks = block_mask.to_dense().bool()
     for dim, size in zip((-2, -1), block_mask.BLOCK_SIZE, strict=True):
         blocks = blocks.repeat_interleave(size, dim)
-    mask = create_mask(block_mask.mask_mod, *scores.shape, scores.device)
+    b, h = scores.shape[:2]
+    mask = create_mask(block_mask.mask_mod, b, h, q_len, kv_len, scores.device)
     return blocks[..., :q_len, :kv_len].to(scores.device) & mask
 
 

@@ -114,3 +114,14 @@ def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
     if not others:  # each slice is a single element
         return v.abs() if pow else (v != 0).to(v.dtype)
     return vector_norm(v, pow, others, True)
+
+
+@composite("function")
+def native_norm(input: Tensor, p=2, dim=None, keepdim: bool = False, dtype=None) -> Tensor:
+    """An old name of `torch.norm`, for sparse tensors.
+
+    >>> import tensorgrad as torch
+    >>> torch.native_norm(torch.tensor([3.0, 4.0]).to_sparse())
+    tensor(5.)
+    """
+    return norm(input, p, dim, keepdim, dtype=dtype)

@@ -43,8 +43,8 @@ def sparse_like(
 ) -> Tensor:
     """Returns a tensor of a sparse layout with the shape of `input`.
 
-    `name` is "zeros_like" (no element is stored), or that of another function of this kind, which gives a tensor in CSR,
-    CSC, BSR or BSC layout new values where it stores elements. `fill` makes them, or is the number that they are.
+    `name` is "zeros_like" (no element is stored), or that of another function of this kind, which gives a tensor in
+    CSR, CSC, BSR or BSC layout new values where it stores elements. `fill` makes them, or is the number that they are.
 
     Raises: NotImplementedError for other values in other layouts, RuntimeError if a layout needs to know more.
     """
@@ -69,10 +69,8 @@ def _zeros(name: str, array: Any, kind: Any, dtype: np.dtype) -> Any:
     dense_dim = array.ndim - array.sparse_dim if array.__class__ is COOArray else array.dense_dim if compressed else 0
     if kind is COOArray:
         return kind.without_elements(array.shape, dtype, dense_dim)
-    if (
-        array.ndim - dense_dim < 2
-        or (compressed or kind.blocked)
-        and getattr(array, "blocked", None) is not kind.blocked
+    if array.ndim - dense_dim < 2 or (
+        (compressed or kind.blocked) and getattr(array, "blocked", None) is not kind.blocked
     ):
         raise RuntimeError(f"{name}: expected a tensor that tells the dimensions and blocks of a {kind.title} tensor")
     if not compressed:

@@ -378,7 +378,7 @@ def sparse_bsc_tensor(
 
 
 def legacy(*given: Any, dtype: Any) -> Tensor:
-    """What `x.new(...)` of a COO tensor and `torch.sparse.FloatTensor(...)` make: of indices and values, or of sizes."""
+    """What `x.new(...)` and `torch.sparse.FloatTensor(...)` make: a COO tensor of indices and values, or of sizes."""
     if all(isinstance(n, int) for n in given):
         return sparse_coo_tensor(given or (0,), dtype=dtype)
     return sparse_coo_tensor(*given, dtype=dtype)

@@ -252,5 +252,7 @@ def sparse_mask(self: Tensor, mask: Tensor) -> Tensor:
             f"sparse_mask(): operands have incompatible sizes; self has size {list(self.shape)} but mask has size "
             f"{list(mask.shape)}"
         )
-    both = isinstance(self._array, CompressedArray) and isinstance(mask._array, CompressedArray)
-    return _shared(self, mask) if both and not mask._array.blocked else mask_(self, mask)
+    pattern = mask._array
+    if isinstance(self._array, CompressedArray) and isinstance(pattern, CompressedArray) and not pattern.blocked:
+        return _shared(self, mask)
+    return mask_(self, mask)

@@ -9,7 +9,8 @@ from tensorgrad.dispatch.out import store_out
 from tensorgrad.ops.complex import conj
 from tensorgrad.ops.linalg.matmul import mm, nt, tn
 from tensorgrad.ops.sparse.convert import mask_
-from tensorgrad.ops.sparse.parts import coalesce, lazily, with_values
+from tensorgrad.ops.sparse.parts import coalesce, lazily, values_at, with_values
+from tensorgrad.ops.sparse.reduce import only_once
 from tensorgrad.storage.sparse import COOArray, CSRArray, SparseArray
 from tensorgrad.tensor import Tensor
 
@@ -37,7 +38,7 @@ _rows_of = op(
     linear="product",
     product=lambda g: g.to_dense(),
     where=(),
-    doc="Those rows of a product in which its sparse factor stores elements, as a COO tensor with one sparse dimension.",
+    doc="The rows of a product in which its sparse factor stores elements, as a COO tensor with one sparse dimension.",
 )
 
 
@@ -125,7 +126,13 @@ sampled_addmm_ = op(
     "sampled_addmm_(input, mat1, mat2, beta: number, alpha: number)",
     None,
     batch="sparse",
-    linear="input + mat1 * mat2",
+    jvp=lambda input, input_t, mat1, mat1_t, mat2, mat2_t, beta, alpha: sampled_addmm_(
+        sampled_addmm_(with_values(input.detach(), values_at(input_t, input)), mat1_t, mat2, beta, alpha),
+        mat1,
+        mat2_t,
+        1,
+        alpha,
+    ),
     input=lambda g, beta: g * beta,
     mat1=lambda g, mat2, alpha: (
         mm(g, conj(mat2).mT) * alpha if mat2.dim() == 2 else (g.to_dense() @ conj(mat2).mT) * alpha
@@ -182,12 +189,14 @@ reduced_values_grad = op(
     "sparse_mm_reduce_values_grad(g, other, pattern, chosen, reduce: str)",
     lazily("matmul", "reduced_values_grad"),
     batch="sparse",
+    g=only_once("the gradient of sparse.mm(reduce=)"),
     where=(),
 )
 reduced_other_grad = op(
     "sparse_mm_reduce_other_grad(g, input, chosen, reduce: str, shape: any)",
     lazily("matmul", "reduced_other_grad"),
     batch="sparse",
+    g=only_once("the gradient of sparse.mm(reduce=)"),
     where=(),
 )
 

@@ -54,7 +54,7 @@ with_values = op(
     where=(),
     doc="A sparse tensor with the pattern of `pattern` and other values.",
 )
-_values = op(
+raw_values_of = op(
     "sparse_values(input)",
     None,
     batch="sparse",
@@ -64,7 +64,8 @@ _values = op(
     where=(),
 )
 coalesce_ = op(
-    "coalesce_(input)", None, batch="sparse", linear="input", input=lambda g: g, backward_name="CoalesceBackward0", where=()
+    "coalesce_(input)", None, batch="sparse", linear="input", input=lambda g: g, backward_name="CoalesceBackward0",
+    where=(),
 )  # fmt: skip
 
 
@@ -154,7 +155,7 @@ def values(self: Tensor) -> Tensor:
     tensor([2., 3.])
     """
     _coalesced_array(self, "values")
-    return _values(self)
+    return raw_values_of(self)
 
 
 @composite("method", name="_indices")
@@ -174,6 +175,22 @@ def _nnz(self: Tensor) -> int:
     """Returns the number of stored elements (of dense parts, or of blocks; in each matrix of a batch)."""
     array = _check(self, "_nnz", "sparse tensor", SparseArray)
     return array.indices.shape[1] if isinstance(array, COOArray) else array.plain.shape[-1]
+
+
+def stored_elements(self: Tensor, dim: Any, keepdim: bool, name: str) -> Tensor:
+    """All stored elements of a sparse tensor, for a reduction over all of its dimensions.
+
+    Raises: RuntimeError for a reduction over fewer, as in PyTorch.
+    """
+    if keepdim:
+        raise RuntimeError(f"{name} currently does not support keepdim=True")
+    dims = dim if isinstance(dim, tuple | list) else () if dim is None else (dim,)
+    if len(dims) not in (0, self._array.ndim):
+        raise RuntimeError(
+            f"{name} currently only supports full reductions, so 'dim' must either be empty or contain all "
+            f"dimensions of the input, got {dim}"
+        )
+    return raw_values_of(coalesce(self) if isinstance(self._array, COOArray) else self)
 
 
 def _compressed(name: str, expected: str, part: str, what: str, example: str, *kinds: type) -> None:

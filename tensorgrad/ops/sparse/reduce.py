@@ -2,18 +2,44 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tensorgrad.dispatch.kinds import op
 from tensorgrad.ops.sparse.parts import coalesce, lazily, values_at, with_values
 from tensorgrad.tensor import Tensor
 
+
+def only_once(name: str) -> Any:
+    """A formula of an op that has no derivative where it should have one. Raises: NotImplementedError."""
+
+    def formula(g: Tensor) -> Tensor:
+        raise NotImplementedError(f"derivative for {name} is not implemented")
+
+    return formula
+
+
 softmax_values_grad = op(
-    "sparse_softmax_grad(g, out, dim: int, log: bool)", lazily("reduce", "softmax_grad"), batch="sparse", where=()
+    "sparse_softmax_grad(g, out, dim: int, log: bool)",
+    lazily("reduce", "softmax_grad"),
+    g=only_once("the gradient of sparse.softmax"),
+    out=only_once("the gradient of sparse.softmax"),
+    batch="sparse",
+    where=(),
+)
+softmax_values_tangent = op(
+    "sparse_softmax_tangent(values, out, dim: int, log: bool)",
+    lazily("reduce", "softmax_tangent"),
+    values=only_once("the tangent of sparse.softmax"),
+    out=only_once("the tangent of sparse.softmax"),
+    batch="sparse",
+    where=(),
 )
 softmax_ = op(
     "sparse_softmax_(input, dim: int, log: bool)",
     None,
     batch="sparse",
     input=lambda g, out, dim, log: _gradient(g, out, dim, log),
+    jvp=lambda input_t, out, dim, log: with_values(out, softmax_values_tangent(values_at(input_t, out), out, dim, log)),
     backward_name="SparseSoftmaxBackward0",
     where=(),
 )
@@ -24,7 +50,8 @@ def _gradient(g: Tensor, out: Tensor, dim: int, log: bool) -> Tensor:
 
 
 masked_reduction = op(
-    "sparse_masked_reduction(input, mask=None, name: str = '', dims: any = (), keepdim: bool = False, dtype: any = None)",
+    "sparse_masked_reduction(input, mask=None, name: str = '', dims: any = (), keepdim: bool = False, "
+    "dtype: any = None)",
     lazily("masked", "reduction"),
     wrt=(),
     where=(),

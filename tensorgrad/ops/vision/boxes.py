@@ -29,8 +29,8 @@ nms = op(
     "nms(boxes, scores, iou_threshold: float)",
     "boxes.nms",
     prepare=_checked,
-    doc="""The indices of boxes (N, 4) that remain when each, from the highest of `scores` (N,) on, removes those that it
-    overlaps by more than `iou_threshold` of their union (int64, by falling score).
+    doc="""The indices of boxes (N, 4) that remain when each, from the highest of `scores` (N,) on, removes those that
+    it overlaps by more than `iou_threshold` of their union (int64, by falling score).
 
     >>> import tensorgrad as torch
     >>> from tensorgrad.ops.vision.boxes import nms

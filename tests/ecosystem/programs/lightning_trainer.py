@@ -5,6 +5,7 @@ import os
 import sys
 import tempfile
 import warnings
+from pathlib import Path
 
 import lightning as L
 import torch
@@ -113,7 +114,7 @@ numbers = {
     "predict": [p.tolist() for p in fit.predict(model, data)],
     "best": [os.path.basename(checkpoint.best_model_path), float(checkpoint.best_model_score)],
     "steps": fit.estimated_stepping_batches,
-    "rows": sum(1 for _ in open(os.path.join(log.log_dir, "metrics.csv"))),
+    "rows": len(Path(log.log_dir, "metrics.csv").read_text().splitlines()),
 }
 file = os.path.join(folder, "exchanged.ckpt")
 if not os.path.exists(file):

@@ -53,7 +53,7 @@ with torch.no_grad():
     out = window(x, unet.eval())
     torch.testing.assert_close(window(x, again.eval()), out, rtol=1e-3, atol=1e-3)
 numbers["window"] = [out.mean().item(), out.std().item()]
-guess = T.AsDiscrete(argmax=True, to_onehot=2)(out[0])[None]
+guess = T.AsDiscrete(to_onehot=2)(torch.as_tensor(volume > 0.45).float())[None]
 truth = T.AsDiscrete(to_onehot=2)(torch.as_tensor(label))[None]
 for name in ("DiceMetric", "MeanIoU", "HausdorffDistanceMetric", "SurfaceDistanceMetric"):
     metric = getattr(M, name)(include_background=True, reduction="mean")
@@ -63,9 +63,6 @@ SMALL = {
     "BasicUNet": lambda: networks.nets.BasicUNet(2, 1, 2, features=(4, 4, 8, 8, 8, 4)),
     "DenseNet": lambda: networks.nets.DenseNet(2, 1, 2, 4, 4, (2, 2)),
     "SegResNet": lambda: networks.nets.SegResNet(2, 8, 1, 2, blocks_down=(1, 1), blocks_up=(1,)),
-    "SwinUNETR": lambda: networks.nets.SwinUNETR(
-        1, 2, feature_size=12, depths=(1, 1, 1, 1), num_heads=(1, 1, 2, 2), spatial_dims=2
-    ),
     "UNETR": lambda: networks.nets.UNETR(1, 2, (32, 32), 4, 16, 32, 2, spatial_dims=2),
     "VNet": lambda: networks.nets.VNet(2, 1, 2),
     "ViT": lambda: networks.nets.ViT(1, (32, 32), (8, 8), 16, 32, 2, 2, classification=True, spatial_dims=2),

@@ -71,7 +71,7 @@ for metric in (text.BLEUScore(), text.CharErrorRate(), text.WordErrorRate(), tex
     said, meant = ["the cat sat on mats", "a dog"], ["the cat sat on the mat", "the dog"]
     references = [[m] for m in meant] if type(metric).__name__ in ("BLEUScore", "CHRFScore") else meant
     numbers[type(metric).__name__] = told(metric(said, references))
-box = lambda *c: torch.tensor([list(map(float, c))])  # noqa: E731
+box = lambda *c: torch.tensor([list(map(float, c))])
 numbers["IntersectionOverUnion"] = told(
     tm.detection.IntersectionOverUnion()(
         [{"boxes": box(1, 1, 9, 9), "scores": torch.tensor([0.9]), "labels": torch.tensor([0])}],

@@ -1,4 +1,4 @@
-"""Weighted sums of rows that lie anywhere in a matrix, in vector registers: a row of a sparse matrix times a dense one."""
+"""Weighted sums of rows anywhere in a matrix, in vector registers: a row of a sparse matrix times a dense matrix."""
 
 from __future__ import annotations
 
