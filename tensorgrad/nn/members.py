@@ -29,7 +29,8 @@ class Members(dict):
         dict.__setitem__(self, name, value)
         owner = self.owner and self.owner()
         # A class attribute (a method, a property) hides a member of the same name, as it does in PyTorch.
-        if owner is not None and type(owner).__getattr__ is Members.reader and not hasattr(type(owner), name):  # type: ignore[union-attr]
+        cls: Any = type(owner)
+        if owner is not None and cls.__getattr__ is Members.reader and not hasattr(cls, name):
             object.__setattr__(owner, name, value)
 
     def __delitem__(self, name: str) -> None:

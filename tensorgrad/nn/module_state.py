@@ -346,3 +346,21 @@ def _from_torch(value: Any) -> Any:
 
 def _overrides(module: Any, method: str) -> bool:
     return getattr(type(module), method) is not getattr(Stateful, method)
+
+
+def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: str) -> None:
+    """Removes a prefix, such as DataParallel's `module.`, from the names in a state dict, and from its metadata.
+
+    >>> import tensorgrad as torch
+    >>> from tensorgrad.nn.modules.utils import consume_prefix_in_state_dict_if_present
+    >>> state = torch.nn.DataParallel(torch.nn.Linear(2, 1)).state_dict()
+    >>> consume_prefix_in_state_dict_if_present(state, "module.")
+    >>> list(state)
+    ['weight', 'bias']
+    """
+    for name in [name for name in state_dict if name.startswith(prefix)]:
+        state_dict[name.removeprefix(prefix)] = state_dict.pop(name)
+    metadata = getattr(state_dict, "_metadata", None)
+    for name in list(metadata or ()):
+        if name and (name.startswith(prefix) or name == prefix.rstrip(".")):
+            metadata[name[len(prefix) :]] = metadata.pop(name)

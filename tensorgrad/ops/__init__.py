@@ -15,7 +15,7 @@ FAMILIES = (
     *("random." + name for name in ("states", "sample", "in_place", "gamma_sample", "gumbel")),
     *("signal." + name for name in ("fft", "spectrogram", "windows")),
     *("sparse." + name for name in (
-        "parts", "composed", "convert", "matmul", "reduce", "resize", "invariants", "construct",
+        "parts", "composed", "convert", "matmul", "reduce", "resize", "invariants", "construct", "row_pointers",
     )),
     *("pytorch." + name for name in (
         "removed", "native", "storage_values", "external_memory", "absent", "callables", "view_copy", "examples",

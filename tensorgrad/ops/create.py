@@ -933,9 +933,9 @@ def logspace(start, end, steps, base=10.0, *, out=None, dtype=None, device=None,
         return base ** _between_tensors(start, end, steps, dtype)
     start, end, steps, device = _ends("logspace", start, end, steps, device)
     dtype = _dtype_of_ends("logspace", start, end, dtype if out is None else _dtype_of(out, dtype))
-    whole = dtype.category < dtypes.FLOATING
+    integers = dtype.category < dtypes.FLOATING
     wide = dtypes.complex128 if dtype.category == dtypes.COMPLEX else dtypes.float64
-    exponents = _spaced(start, end, steps, dtype if whole else wide)
+    exponents = _spaced(start, end, steps, dtype if integers else wide)
     with np.errstate(all="ignore"):
         array = (base**exponents).astype(dtype.numpy)
     return _out("logspace", out, finish(array, requires_grad, device), fills=True)

@@ -167,3 +167,36 @@ def test_small_names():
             implicit_replication()
     finally:
         compat.uninstall()
+
+
+@alike
+def test_row_numbers_and_where_rows_begin(torch):
+    rows, columns = torch.tensor([0, 0, 2]), torch.tensor([1, 0, 1])
+    begins = torch._convert_indices_from_coo_to_csr(rows, 4)
+    back = torch._convert_indices_from_csr_to_coo
+    return (
+        begins, torch._convert_indices_from_coo_to_csr(rows[:0], 2), back(begins, columns),
+        torch._convert_indices_from_coo_to_csr(rows.int(), 3, out_int32=True),
+        back(begins, columns, out_int32=True, transpose=True),
+        error(lambda: torch._convert_indices_from_coo_to_csr(rows[None], 4)),
+        torch._segment_reduce(torch.arange(4.0), "max", offsets=torch.tensor([0, 1, 4])),
+    )  # fmt: skip
+
+
+@alike
+def test_files_of_layers_have_their_own_names(torch):
+    import importlib
+
+    found = {}
+    for name in ("activation", "conv", "loss", "normalization", "pooling", "utils"):
+        file = importlib.import_module(f"{torch.__name__}.nn.modules.{name}")
+        assert set(file.__all__) <= set(vars(file))
+        found[name] = sorted(file.__all__)
+    state = torch.nn.DataParallel(torch.nn.Sequential(torch.nn.Linear(2, 1))).state_dict()
+    file.consume_prefix_in_state_dict_if_present(state, "module.")
+    return found, list(state), sorted(state._metadata)
+
+
+@alike
+def test_logspace_between_tensors(torch):
+    return torch.logspace(torch.tensor(0.0), torch.tensor(2.0), 3), torch.logspace(0, 2, 3, dtype=torch.int64)

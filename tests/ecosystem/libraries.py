@@ -124,7 +124,7 @@ LIBRARIES = (
     Library(
         "captum",
         requirements=("captum",),
-        imports=("captum.attr", "captum.insights", "captum.concept"),
+        imports=("captum.attr", "captum.concept", "captum.influence"),
         programs=("captum_attributions",),
     ),
     Library(

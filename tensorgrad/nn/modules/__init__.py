@@ -15,11 +15,58 @@ from typing import Any as _Any
 from tensorgrad import nn as _nn
 from tensorgrad.system.lazy_modules import whole as _whole
 
-_FILES = (
-    "activation", "adaptive", "batchnorm", "channelshuffle", "container", "conv", "distance", "dropout", "flatten",
-    "fold", "instancenorm", "lazy", "linear", "loss", "module", "normalization", "padding", "pixelshuffle", "pooling",
-    "rnn", "sparse", "transformer", "upsampling", "utils",
-)  # fmt: skip
+# The files, and what `from torch.nn.modules.<file> import *` imports.
+_FILES = {
+    "activation": """
+        Threshold ReLU RReLU Hardtanh ReLU6 Sigmoid Hardsigmoid Tanh SiLU Mish Hardswish ELU CELU SELU GLU GELU
+        Hardshrink LeakyReLU LogSigmoid Softplus Softshrink MultiheadAttention PReLU Softsign Tanhshrink Softmin Softmax
+        Softmax2d LogSoftmax
+    """,
+    "adaptive": "AdaptiveLogSoftmaxWithLoss",
+    "batchnorm": "BatchNorm1d LazyBatchNorm1d BatchNorm2d LazyBatchNorm2d BatchNorm3d LazyBatchNorm3d SyncBatchNorm",
+    "channelshuffle": "ChannelShuffle",
+    "container": "Container Sequential ModuleList ModuleDict ParameterList ParameterDict",
+    "conv": """
+        Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d LazyConv1d LazyConv2d LazyConv3d
+        LazyConvTranspose1d LazyConvTranspose2d LazyConvTranspose3d
+    """,
+    "distance": "PairwiseDistance CosineSimilarity",
+    "dropout": "Dropout Dropout1d Dropout2d Dropout3d AlphaDropout FeatureAlphaDropout",
+    "flatten": "Flatten Unflatten",
+    "fold": "Fold Unfold",
+    "instancenorm": """
+        InstanceNorm1d InstanceNorm2d InstanceNorm3d LazyInstanceNorm1d LazyInstanceNorm2d LazyInstanceNorm3d
+    """,
+    "lazy": "LazyModuleMixin",
+    "linear": "Bilinear Identity LazyLinear Linear",
+    "loss": """
+        L1Loss NLLLoss NLLLoss2d PoissonNLLLoss GaussianNLLLoss KLDivLoss MSELoss BCELoss BCEWithLogitsLoss
+        HingeEmbeddingLoss MultiLabelMarginLoss SmoothL1Loss HuberLoss SoftMarginLoss CrossEntropyLoss
+        LinearCrossEntropyLoss MultiLabelSoftMarginLoss CosineEmbeddingLoss MarginRankingLoss MultiMarginLoss
+        TripletMarginLoss TripletMarginWithDistanceLoss CTCLoss
+    """,
+    "module": """
+        register_module_forward_pre_hook register_module_forward_hook register_module_full_backward_pre_hook
+        register_module_backward_hook register_module_full_backward_hook register_module_buffer_registration_hook
+        register_module_module_registration_hook register_module_parameter_registration_hook Module
+    """,
+    "normalization": "LocalResponseNorm CrossMapLRN2d LayerNorm GroupNorm RMSNorm",
+    "padding": """
+        CircularPad1d CircularPad2d CircularPad3d ConstantPad1d ConstantPad2d ConstantPad3d ReflectionPad1d
+        ReflectionPad2d ReflectionPad3d ReplicationPad1d ReplicationPad2d ReplicationPad3d ZeroPad1d ZeroPad2d ZeroPad3d
+    """,
+    "pixelshuffle": "PixelShuffle PixelUnshuffle",
+    "pooling": """
+        MaxPool1d MaxPool2d MaxPool3d MaxUnpool1d MaxUnpool2d MaxUnpool3d AvgPool1d AvgPool2d AvgPool3d
+        FractionalMaxPool2d FractionalMaxPool3d LPPool1d LPPool2d LPPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d
+        AdaptiveMaxPool3d AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d
+    """,
+    "rnn": "RNNBase RNN LSTM GRU RNNCellBase RNNCell LSTMCell GRUCell",
+    "sparse": "Embedding EmbeddingBag",
+    "transformer": "Transformer TransformerEncoder TransformerDecoder TransformerEncoderLayer TransformerDecoderLayer",
+    "upsampling": "Upsample UpsamplingNearest2d UpsamplingBilinear2d",
+    "utils": "consume_prefix_in_state_dict_if_present",
+}  # fmt: skip
 # Where to look for names that are not in torch.nn itself.
 _SEARCHED = (
     "module", "module_hooks", "module_state", "activation", "adaptive", "attention", "backward_hook", "batchnorm",
@@ -29,6 +76,7 @@ _SEARCHED = (
 # Names that PyTorch has there -> (file, name) here.
 _OTHERS: dict[str, tuple[str, _Any]] = {
     "NonDynamicallyQuantizableLinear": ("attention", "NonDynamicallyQuantizableLinear"),
+    "consume_prefix_in_state_dict_if_present": ("module_state", "consume_prefix_in_state_dict_if_present"),
     "_BatchNorm": ("batchnorm", "_BatchNorm"), "_NormBase": ("batchnorm", "_NormBase"),
     "_ConvNd": ("conv", "_ConvNd"), "_EXTRA_STATE_KEY_SUFFIX": ("module_state", "EXTRA_STATE"),
     "_Loss": ("loss", "_Loss"),
@@ -81,7 +129,8 @@ class _AliasModule(_ModuleType):
 
 for _file in _FILES:
     _alias = _AliasModule(f"{__name__}.{_file}", f"`torch.nn.modules.{_file}`: see `tensorgrad.nn`.")
-    _alias.__dict__["__getattr__"] = _find
+    _alias.__dict__.update({_name: _find(_name) for _name in _FILES[_file].split()})
+    _alias.__dict__.update(__all__=_FILES[_file].split(), __getattr__=_find)
     _sys.modules[_alias.__name__] = globals()[_file] = _alias
 
 

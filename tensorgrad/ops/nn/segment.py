@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tensorgrad.dispatch.batched import whole
-from tensorgrad.dispatch.kinds import composite
+from tensorgrad.dispatch.kinds import alias, composite
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.ops.create import arange
 from tensorgrad.ops.join import cat
@@ -69,6 +69,9 @@ def segment_reduce(
         )
     result = _reduced(data.reshape(-1, size, math.prod(inner)), ends.reshape(-1, count + 1), reduce, initial)
     return result.reshape((*outer, count, *inner))
+
+
+alias("_segment_reduce", segment_reduce, "function")
 
 
 def _check_cuts(data: Tensor, cuts: Tensor, axis: int, name: str) -> None:
