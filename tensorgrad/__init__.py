@@ -161,6 +161,7 @@ from tensorgrad.checks import (
 from tensorgrad.compiler import ScriptModule, compile
 from tensorgrad.dispatch.slow_path import DisableTorchFunction, DisableTorchFunctionSubclass
 from tensorgrad.func import vmap
+from tensorgrad.futures import Future
 from tensorgrad.ops.pytorch.storage_values import legacy_types as _storage_types
 from tensorgrad.serialization import load, save
 from tensorgrad.serialization.file_reader import PyTorchFileReader
@@ -183,8 +184,6 @@ if not _typing.TYPE_CHECKING:  # otherwise type checkers would accept every miss
     def __getattr__(name: str):
         if name == "torch":  # PyTorch has it, too
             return _importlib.import_module("tensorgrad")
-        if name == "Future":
-            return _importlib.import_module("tensorgrad.futures").Future
         if name.startswith("_foreach_"):
             globals().update(_importlib.import_module("tensorgrad.foreach").functions())
             if name in globals():

@@ -17,6 +17,7 @@ import os
 import sys
 
 from tensorgrad import settings
+from tensorgrad.devices import TYPES
 from tensorgrad.dispatch import kernel_tables, switches
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor, tensors_in
@@ -70,7 +71,7 @@ def _devices() -> None:
         blas = ", ".join(f"{p['internal_api']} {p['num_threads']} threads" for p in pools) or "no BLAS found"
     except ImportError:
         pass
-    devices = ", ".join(sorted({s.device_type for s in STORAGES.values()}))
+    devices = ", ".join(sorted({s.device_type for s in STORAGES.values()} & TYPES))
     say(f"devices {devices}; NumPy {np.__version__}, {blas}, {os.cpu_count()} processors")
 
 

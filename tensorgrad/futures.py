@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-import tensorgrad as torch
 from tensorgrad.system import forks
 
 __all__ = ["Future", "collect_all", "wait_all"]
 
 T = TypeVar("T")
-_LOG = logging.getLogger(__name__)
 
 
 def _told(error: BaseException) -> BaseException:
@@ -46,7 +43,7 @@ class Future(Generic[T]):
 
     def __init__(self, *, devices: list[Any] | None = None) -> None:
         for device in devices or ():
-            torch.device(device)
+            devices.device(device)
         self._condition = threading.Condition(forks.lock())
         self._is_set = False
         self._result: Any = None
@@ -138,7 +135,9 @@ class Future(Generic[T]):
             try:
                 callback(self)
             except Exception as error:
-                _LOG.error("%s", _told(error))
+                import logging  # takes a hundredth of a second, and is rarely needed
+
+                logging.getLogger(__name__).error("%s", _told(error))
 
         self._when_done(run)
 
