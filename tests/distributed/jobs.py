@@ -18,9 +18,9 @@ from tests.distributed.launch import HERE, start
 RUN = ["-m", "tensorgrad.distributed.run"]
 
 
-def launch(*arguments, **variables) -> subprocess.Popen:
+def launch(*arguments, cwd=None, **variables) -> subprocess.Popen:
     """An agent, in a session of its own."""
-    return start([*RUN, *arguments], **variables)
+    return start([*RUN, *arguments], cwd, **variables)
 
 
 def finished(process, timeout=180):

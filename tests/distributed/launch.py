@@ -43,7 +43,7 @@ def free_port() -> int:
     raise OSError("there is no free port")
 
 
-def start(arguments, **variables) -> subprocess.Popen:
+def start(arguments, cwd=None, **variables) -> subprocess.Popen:
     """A process in a group of its own, so that what it starts can be ended with it."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PMI", "RANK", "WORLD"))}
     environment |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"} | {k: str(v) for k, v in variables.items()}
@@ -51,6 +51,7 @@ def start(arguments, **variables) -> subprocess.Popen:
     return subprocess.Popen(
         command,
         env=environment,
+        cwd=cwd,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -205,13 +205,14 @@ def _wait(found: MPIWorld, request: Any, timeout: timedelta) -> None:
         gone, late = sorted(found.gone() - {found.rank}), time.monotonic() > end
         if gone or late:
             found.failed = True
+            _remove_names_of_shared_memory()
             what = f"{ranks_named(gone)} ended" if gone else f"it took more than {timeout.total_seconds():g} seconds"
             raise DistBackendError(f"rank {found.rank} of {found.size} could not join the MPI world: {what}")
         time.sleep(1e-4)
 
 
 def _remove_names_of_shared_memory() -> None:
-    """Every rank has mapped MPICH's shared memory by now. Without its name it is freed even if all ranks are killed."""
+    """MPICH's, once all ranks have mapped it, or will not. Without a name it is freed with the last process."""
     try:
         maps = Path("/proc/self/maps").read_text()
     except OSError:  # not Linux: MPI removes it at its orderly end
