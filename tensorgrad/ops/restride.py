@@ -13,7 +13,7 @@ from tensorgrad.errors import warn
 from tensorgrad.layouts import channels_last, channels_last_3d, memory_strides
 from tensorgrad.ops.create import unset
 from tensorgrad.ops.join import cat
-from tensorgrad.ops.shape import ints, squeeze, t, transpose_view, unsqueeze_view
+from tensorgrad.ops.shape import ints, squeeze_method, t, transpose_view, unsqueeze_view
 from tensorgrad.settings import SETTINGS
 from tensorgrad.tensor import Tensor, share
 
@@ -108,7 +108,7 @@ def _in_place(name: str, function) -> None:
 
 
 for _name, _function in (
-    ("squeeze", squeeze), ("unsqueeze", unsqueeze_view), ("t", t), ("transpose", transpose_view),
+    ("squeeze", squeeze_method), ("unsqueeze", unsqueeze_view), ("t", t), ("transpose", transpose_view),
     ("swapaxes", transpose_view), ("swapdims", transpose_view), ("as_strided", as_strided),
 ):  # fmt: skip
     _in_place(f"{_name}_", _function)

@@ -349,7 +349,7 @@ def unflatten(input: Tensor, dim: int, sizes) -> Tensor:
 # --- dimensions of size 1 ------------------------------------------------------------------------------------------
 
 
-@composite()
+@composite("function")
 def squeeze(input: Tensor, dim=None) -> Tensor:
     """Returns a view without the dimensions of size 1; with `dim` (one or several), only those of them are removed.
 
@@ -363,6 +363,12 @@ def squeeze(input: Tensor, dim=None) -> Tensor:
     if dim.__class__ is int:
         return _squeeze(input, (wrap_dim(dim, ndim),))
     return _squeeze(input, wrap_dims(ints(dim), ndim))
+
+
+@composite("method", name="squeeze")
+def squeeze_method(self: Tensor, dim=None, *more) -> Tensor:
+    """Returns a view without the dimensions of size 1, or without those of them that are named: `squeeze(0, 2)`."""
+    return squeeze(self, (dim, *more) if more else dim)
 
 
 def _expanded_size(shape: tuple, size: tuple, array) -> tuple:

@@ -10,7 +10,7 @@ NUMBERS = (
     "l.div(7, 2, rounding_mode='trunc')", "l.div(-7, 2, rounding_mode='floor')", "l.mul(3, 4)", "l.add(1, 2.5)",
     "l.sub(3, 1)", "l.true_divide(3, 2)", "l.floor_divide(7, 2)", "l.add(1, 2, alpha=2)", "l.multiply(2, True)",
     "l.add(True, True)", "l.add(1j, 1)", "l.mul(2.5, 3).dtype", "l.floor_divide(7.5, 2)", "l.div(7, 2)",
-    "l.add(1, 2, out=l.zeros(()))",
+    "l.add(1, 2, out=l.zeros(()))", "l.zeros(1, 2, 1).squeeze(0, 2).shape", "l.zeros(1, 2, 1).squeeze_(0, 2).shape",
 )  # fmt: skip
 REFUSED = ("l.pow(2, 3)", "l.remainder(5, 3)", "l.maximum(1, 2)", "l.fmod(5, 3)", "l.mul(3, [1])", "l.add(1, None)")
 NAMES = "ipu xpu opengl hip fpga xla lazy vulkan mps hpu mtia privateuseone".split()  # noqa: SIM905
