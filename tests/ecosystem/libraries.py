@@ -271,6 +271,13 @@ LIBRARIES = (
         requirements=("pyro-ppl",),
         imports=("pyro", "pyro.infer", "pyro.contrib.gp"),
         programs=("pyro_inference",),
+        own=OwnTests(
+            "pyro-ppl/pyro",
+            tests=tuple(
+                f"tests/distributions/test_{n}.py" for n in ("independent", "kl", "mask", "pickle", "torch_patch")
+            ),
+            seconds=60,
+        ),
     ),
     Library(
         "pytorch-ignite",
@@ -376,6 +383,7 @@ LIBRARIES = (
         requirements=("torch-geometric",),
         imports=("torch_geometric", "torch_geometric.nn", "torch_geometric.loader", "torch_geometric.datasets"),
         programs=("torch_geometric_convs",),
+        own=OwnTests("pyg-team/pytorch_geometric", tests=("test/nn/aggr", "test/nn/conv", "test/nn/norm"), seconds=60),
         gaps=(
             "EdgeIndex and Index are tensors with __torch_dispatch__, which is not called: making one raises an error",
         ),
