@@ -43,7 +43,7 @@ class Future(Generic[T]):
 
     def __init__(self, *, devices: list[Any] | None = None) -> None:
         for device in devices or ():
-            devices.device(device)
+            _device(device)
         self._condition = threading.Condition(forks.lock())
         self._is_set = False
         self._result: Any = None
