@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+from tensorgrad.devices import device as check_device
 from tensorgrad.system import forks
 
 __all__ = ["Future", "collect_all", "wait_all"]
@@ -43,7 +44,7 @@ class Future(Generic[T]):
 
     def __init__(self, *, devices: list[Any] | None = None) -> None:
         for device in devices or ():
-            _device(device)
+            check_device(device)
         self._condition = threading.Condition(forks.lock())
         self._is_set = False
         self._result: Any = None

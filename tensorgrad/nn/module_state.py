@@ -360,7 +360,7 @@ def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: 
     """
     for name in [name for name in state_dict if name.startswith(prefix)]:
         state_dict[name.removeprefix(prefix)] = state_dict.pop(name)
-    metadata: dict[str, Any] = getattr(state_dict, "_metadata", {})
+    metadata: Any = getattr(state_dict, "_metadata", {})
     for name in list(metadata):
         if name and (name.startswith(prefix) or name == prefix.rstrip(".")):
             metadata[name[len(prefix) :]] = metadata.pop(name)
