@@ -33,7 +33,11 @@ class Stream:
     """
 
     device_index: int = -1
-    stream_id: int = 0
+
+    @property
+    def stream_id(self) -> int:
+        """The id of the stream."""
+        return 0
 
     def __new__(cls, device: Any = None, *args: Any, **options: Any) -> Any:
         if cls is Stream and _type_of(device) == "cuda":
@@ -107,7 +111,7 @@ class Event:
         self._timed = bool(options.get("enable_timing"))
 
     @property
-    def device(self) -> devices.device:
+    def device(self) -> devices.device | None:
         """The device of the event."""
         return devices.CPU
 
