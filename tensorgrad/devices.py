@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 TYPES = {"cpu", "cuda", "meta"}  # a storage for another device adds its name (storage/stubs.py)
-# PyTorch's own: programs compare with `torch.device("mps")` where there is none. They have no storage, so no tensors.
+# PyTorch's own: programs compare with `torch.device("mps")` where there is none. Those without a storage hold nothing.
 KNOWN = (
     "cpu", "cuda", "ipu", "xpu", "mkldnn", "opengl", "opencl", "ideep", "hip", "ve", "fpga", "maia", "xla", "lazy",
     "vulkan", "mps", "meta", "hpu", "mtia", "privateuseone",
