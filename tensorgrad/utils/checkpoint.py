@@ -109,6 +109,36 @@ def noop_context_fn():
     return contextlib.nullcontext(), contextlib.nullcontext()
 
 
+def get_device_states(*args) -> tuple[list[int], list[Tensor]]:
+    """Returns the GPUs that the tensors among the arguments are on, and the states of their random number generators.
+
+    The state of the CPU's generator is `torch.get_rng_state()`.
+
+    >>> import tensorgrad as torch
+    >>> torch.utils.checkpoint.get_device_states(torch.ones(2), "text")
+    ([], [])
+    """
+    from tensorgrad import cuda
+    from tensorgrad.utils._pytree import tree_leaves
+
+    gpus = {leaf.get_device() for leaf in tree_leaves(args) if isinstance(leaf, Tensor) and leaf.is_cuda}
+    return sorted(gpus), [cuda.get_rng_state(gpu) for gpu in sorted(gpus)]
+
+
+def set_device_states(devices, states, *, device_type: str | None = None) -> None:
+    """Restores what `get_device_states` returned.
+
+    >>> import tensorgrad as torch
+    >>> torch.utils.checkpoint.set_device_states(*torch.utils.checkpoint.get_device_states(torch.ones(2)))
+    """
+    from tensorgrad import cuda
+
+    if device_type == "meta":
+        return
+    for device, state in zip(devices, states, strict=False):
+        cuda.set_rng_state(state, device)
+
+
 def checkpoint(
     function: Callable,
     *args,
