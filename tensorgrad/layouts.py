@@ -85,7 +85,7 @@ def check_strided(name: str, given) -> None:
         if given.__class__ is not layout:
             kind = "torch.dtype" if type(given).__name__ == "dtype" else type(given).__name__
             raise TypeError(f"{name}(): argument 'layout' must be torch.layout, not {kind}")
-        raise NotImplementedError(f"{name}: the layout {given} is not included, tensors are strided")
+        raise NotImplementedError(f"{name}: it makes strided tensors only, not {given}")
 
 
 def dense_order(array) -> list[int] | None:

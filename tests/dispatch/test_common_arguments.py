@@ -105,8 +105,6 @@ def test_layouts_are_names(name):
 
 
 MAKERS = {
-    "zeros": lambda **layout: tensorgrad.zeros(2, 2, **layout),
-    "empty": lambda **layout: tensorgrad.empty(2, 2, **layout),
     "full": lambda **layout: tensorgrad.full((2,), 1.0, **layout),
     "rand": lambda **layout: tensorgrad.rand(2, **layout),
     "arange": lambda **layout: tensorgrad.arange(2, **layout),
@@ -114,6 +112,12 @@ MAKERS = {
     "randn_like": lambda **layout: tensorgrad.randn_like(tensorgrad.zeros(2), **layout),
     "new_zeros": lambda **layout: tensorgrad.zeros(2).new_zeros(2, **layout),
 }
+
+
+@pytest.mark.parametrize("name", ["zeros", "empty"])
+def test_some_functions_make_sparse_layouts(name):
+    for layout in LAYOUTS[:5]:
+        assert_agree(lambda library, layout=layout: getattr(library, name)(2, 2, layout=getattr(library, layout)).shape)
 
 
 @pytest.mark.parametrize("name", MAKERS)

@@ -57,6 +57,7 @@ LEFT_OUT = {  # why a function that takes `out=` is not tried
     "matrix_rank": "removed from PyTorch, and refuses every call here as there",
     "solve": "removed from PyTorch, and refuses every call here as there",
     "symeig": "removed from PyTorch, and refuses every call here as there",
+    **dict.fromkeys(("hsmm", "hspmm", "saddmm", "sspaddmm"), "of sparse tensors: tests/sparse/test_calls.py tries it"),
 }
 UNWARNED = {  # resized here with the warning that torch forgets for them (or warns of what it should not)
     "addbmm", "arange", "linalg.lu_factor", "lu", "narrow_copy", "nn.functional.linear", "nn.functional.logsigmoid",

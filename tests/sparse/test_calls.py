@@ -37,18 +37,18 @@ GIVEN = {
 OTHER = {**GIVEN, **SECOND, **HYBRID_SECOND}
 
 CALLS = {
-    "indexing and properties": """
+    "indexing": """
         x[0] | x[-1] | x[0:2] | x[1:] | x[::2] | x[...] | x[:] | x[None] | x[0,1] | x[:,1] | x[:,1:3] | x[0:2,1:3] |
         x[...,0] | x[[0,1]] | x[index(T, 0,1)] | x[0][0]
     """,
-    "reductions": """
+    "selecting and properties": """
         x.select(0,1) | x.select(1,1) | x.select(-1,0) | x.select(2,0) | x.narrow(0,0,2) | x.narrow(1,1,2) |
         x.narrow_copy(0,0,2) | x.narrow_copy(1,1,2) | x.unbind() | x.unbind(1) | list(x) | len(x) | x.split(2) |
         x.chunk(2) | x.numel() | x.size() | x.shape | x.dim() | x.contiguous() | x.element_size() | x.nbytes |
         x.is_floating_point() | x.is_complex() | x.is_nonzero() | bool(x) | x.item() | x.tolist() | x.numpy() |
         x.is_same_size(x) | x.is_signed()
     """,
-    "like-functions": """
+    "reductions": """
         x.norm() | x.norm(2) | x.norm(1) | x.norm(float('inf')) | x.norm(dim=0) | x.norm(p=2,dim=1) | T.native_norm(x) |
         T.native_norm(x,2) | T.linalg.vector_norm(x) | T.linalg.norm(x) | x.sum() | x.sum(0) | x.sum(-1) | x.sum((0,1))
         | x.sum(0,keepdim=True) | x.sum(dtype=T.float32) | x.mean() | x.mean(0) | x.prod() | x.prod(0) | x.amax() |
@@ -57,7 +57,7 @@ CALLS = {
         x.amax(0) | x.amax(1) | x.softmax(0) | x.softmax(1) | x.log_softmax(1) | T.softmax(x,0) |
         T.nn.functional.softmax(x,0) | x.trace() | x.diagonal() | x.diag() | x.tril() | x.triu() | x.nansum()
     """,
-    "comparisons": """
+    "like-functions": """
         T.zeros_like(x) | T.empty_like(x) | T.ones_like(x) | T.full_like(x,2) | T.rand_like(x) | T.randn_like(x) |
         T.randint_like(x,3) | T.zeros_like(x,layout=T.strided) | T.ones_like(x,layout=T.strided) |
         T.empty_like(x,layout=T.strided).shape | T.zeros_like(x,layout=T.sparse_coo) |
@@ -65,13 +65,13 @@ CALLS = {
         | T.zeros_like(x,dtype=T.int32) | T.randn_like(x,layout=T.strided).shape | x.new_zeros(2,3) |
         x.new_empty(2,3).shape | x.new_ones(2) | x.new_tensor([1.]) | x.new_full((2,),1) | x.new() | x.new(2,3)
     """,
-    "arithmetic": """
+    "comparisons": """
         x==x | x!=x | x==0 | x!=0 | x>0 | x<0 | x>=0 | x==1 | x==y | x!=y | x<y | x==x.to_dense() | x.to_dense()==x |
         x.equal(x) | T.equal(x,y) | x.eq(x) | T.allclose(x,x) | T.isclose(x,x) | T.isclose(x,y) |
         T.allclose(x.to_dense(),x) | x.isnan() | x.isinf() | x.isfinite() | x.isposinf() | x.isneginf() | x.signbit() |
         x.logical_not() | x.logical_and(y) | x.logical_or(y) | ~x | x&y | x|y
     """,
-    "in place": """
+    "arithmetic": """
         x+y | x-y | x*y | x/y | x+1 | 1+x | x-1 | 1-x | x*2 | 2*x | x/2 | 2/x | x//2 | x%2 | x**2 | x**0.5 | x**1 |
         x**-1 | 2**x | -x | +x | abs(x) | x+x.to_dense() | x.to_dense()+x | x-x.to_dense() | x.to_dense()-x |
         x*x.to_dense() | x.to_dense()*x | x/x.to_dense() | x.to_dense()/x | x.add(y,alpha=2) | x.mul(index(T, 2.)) |
@@ -79,7 +79,7 @@ CALLS = {
         x.floor_divide(2) | x.true_divide(2) | x.remainder(2) | x.fmod(2) | T.maximum(x,y) | T.minimum(x,y) |
         T.lerp(x,y,0.5) | T.addcmul(x,x,x) | T.where(x>0,x,x) | x.rsub(1)
     """,
-    "shapes and dtypes": """
+    "in place": """
         x.add_(y) | x.sub_(y) | x.mul_(2) | x.mul_(y) | x.div_(2) | x.neg_() | x.sin_() | x.zero_() | x.fill_(0) |
         x.fill_(1) | x.copy_(y) | x.copy_(y.to_dense()) | x.to_dense().copy_(x) | x.to_dense().add_(x) |
         x.to_dense().mul_(x) | x.to_dense().sub_(x) | x.add_(x.to_dense()) | x.t_() | x.transpose_(0,1) |
@@ -87,7 +87,7 @@ CALLS = {
         x.log1p_() | x.round_() | x.conj_physical_() | x.nan_to_num_() | x.clamp_(-1,1) | x.unsqueeze_(0) |
         x.squeeze_(0) | x.swapaxes(0,1)
     """,
-    "joining and picking": """
+    "shapes and dtypes": """
         x.t() | x.T | x.mT | x.H | x.mH | x.transpose(0,1) | x.transpose(-1,-2) | x.transpose(0,-1) | x.permute(1,0) |
         x.permute(0,1) | x.permute(2,0,1) | x.swapdims(0,1) | x.movedim(0,1) | x.unsqueeze(0) | x.unsqueeze(1) |
         x.unsqueeze(-1) | x.squeeze() | x.unsqueeze(0).squeeze(0) | x.view(-1) | x.reshape(-1) | x.reshape(x.shape) |
@@ -98,7 +98,7 @@ CALLS = {
         x.real | x.imag | x.conj() | x.resolve_conj() | x.angle() | x.view_as_real() | T.view_as_real(x) | T.real(x) |
         T.imag(x)
     """,
-    "layouts and parts": """
+    "joining and picking": """
         T.cat([x,y]) | T.cat([x,y],1) | T.cat([x,y],-1) | T.stack([x,y]) | T.stack([x,y],1) | T.stack([x,y],-1) |
         T.hstack([x,y]) | T.vstack([x,y]) | T.dstack([x,y]) | T.column_stack([x,y]) | T.concat([x,y]) |
         T.row_stack([x,y]) | x.index_select(0,index(T, 1,0,1)) | x.index_select(1,index(T, 1,0,1)) |
@@ -106,7 +106,7 @@ CALLS = {
         T.take(x,index(T, 0)) | x.gather(0,index(T, 0)) | x.masked_fill(x>0,0) | x.masked_select(x>0) |
         x.scatter(0,index(T, 0),1)
     """,
-    "products": """
+    "layouts and parts": """
         x.to_dense() | x.to_sparse() | x.to_sparse(1) | x.to_sparse(2) | x.to_sparse_coo() | x.to_sparse_csr() |
         x.to_sparse_csc() | x.to_sparse_bsr((2,2)) | x.to_sparse_bsc((2,2)) | x.to_sparse_bsr((1,2)) |
         x.to_sparse(layout=T.sparse_csr) | x.to_sparse(layout=T.sparse_coo) | x.to_dense().to_sparse() |
@@ -115,7 +115,7 @@ CALLS = {
         x.dense_dim() | x.is_coalesced() | x.sparse_mask(y) | x.to_dense().sparse_mask(x) | x._dimI() | x._dimV() |
         x._coalesced_(False)
     """,
-    "functions of one element": """
+    "products": """
         x@right(T, x) | left(T, x)@x | x.mm(right(T, x)) | T.mm(left(T, x),x) | x.matmul(right(T, x)) |
         T.matmul(left(T, x),x) | x@x.t() | x.mm(x.t()) | x.t()@left(T, x).t() | x.mv(row(T, x)) | x@row(T, x) |
         column(T, x)@x | x.dot(x) | T.addmm(added(T, x),x,right(T, x)) |
@@ -134,7 +134,7 @@ CALLS = {
         T.tensordot(x,right(T, x),1) | T.kron(x,x) | T.linalg.inv(x) | x.inverse() | T.mul(x,column(T, x)[:,None]) |
         T.mul(x,row(T, x)) | x*row(T, x) | row(T, x)*x
     """,
-    "the rest": """
+    "functions of one element": """
         T.nn.functional.relu(x) | T.nn.functional.dropout(x,0.) | T.nn.functional.gelu(x) |
         T.nn.functional.leaky_relu(x) | T.tanh(x) | T.sigmoid(x) | T.exp(x) | T.log(x) | T.cos(x) | T.erf(x) |
         T.rsqrt(x) | T.reciprocal(x) | T.abs(x) | T.sign(x) | T.clamp(x,-1,1) | T.clamp(x,min=0.) | x.square() |

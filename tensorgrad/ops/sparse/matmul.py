@@ -73,6 +73,8 @@ def sspaddmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta=1, alpha=1, out:
     tensor([[2., 4.],
             [0., 0.]])
     """
+    if not isinstance(input._array, SparseArray):
+        raise RuntimeError("tensor.sspaddmm(...) can only be called on sparse tensors")
     if not _is_coo(input) or not _is_coo(mat1) or isinstance(mat2._array, SparseArray):
         raise RuntimeError("sspaddmm: expected two sparse COO matrices and a dense one")
     product = _elements(hspmm(mat1, mat2))
