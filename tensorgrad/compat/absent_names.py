@@ -18,7 +18,7 @@ from typing import Any
 REFUSES, SAME, NOTHING, NO, VALUE = "REFUSES", "SAME", "NOTHING", "NO", "VALUE"
 
 _COMPILED = "nothing is compiled: torch.compile returns the function or module itself"
-_EXPORT = "save the state_dict, or export with torch.onnx.export"
+_EXPORT = "save the state_dict: there is no format for whole programs"
 _EXPORT_ONNX = "torch.onnx.export is not included"
 _FAKE = 'use tensors of torch.device("meta"), which have a shape and no values'
 _HALF = "NumPy has no complex numbers of 16-bit parts"
@@ -26,6 +26,7 @@ _FULLY_SHARD = "use torch.distributed.fsdp.fully_shard"
 _QUANTIZED = "there are no quantized tensors"
 _RPC = "use the collectives of torch.distributed"
 _SYMBOLIC = "sizes are plain numbers"
+_TWO_OF_FOUR = "kernels for two of four elements are NVIDIA's; use to_sparse_csr()"
 
 # name -> (what it is, the libraries that import it, what to do or know instead; of a VALUE: the value)
 ABSENT: dict[str, tuple[str, str, Any]] = {
@@ -116,6 +117,9 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.quantization.get_default_qconfig": (REFUSES, "programs", _QUANTIZED),
     "torch.quantization.prepare": (REFUSES, "programs", _QUANTIZED),
     "torch.quantization.quantize_dynamic": (REFUSES, "programs", _QUANTIZED),
+    "torch.sparse.SparseSemiStructuredTensor": (REFUSES, "torchao", _TWO_OF_FOUR),
+    "torch.sparse.SparseSemiStructuredTensorCUSPARSELT": (REFUSES, "torchao", _TWO_OF_FOUR),
+    "torch.sparse.SparseSemiStructuredTensorCUTLASS": (REFUSES, "torchao", _TWO_OF_FOUR),
     "torch.utils._triton.has_triton": (NO, "accelerate, PyTorch Geometric", _COMPILED),
     "torch.utils.mobile_optimizer.optimize_for_mobile": (REFUSES, "programs", _EXPORT),
     "torch.xpu.is_current_stream_capturing": (NO, "transformers", "there is no XPU"),
