@@ -121,9 +121,7 @@ class Tensor(TensorMethods):
             plain = plain or any(base in PLAIN for base in cls.__mro__ if base is not Tensor)
         if plain:
             PLAIN.add(cls)
-            OPERANDS.add(cls)
-        else:
-            OPERANDS.add(cls)
+        OPERANDS.add(cls)
 
     @property
     def _storage(self) -> Storage:

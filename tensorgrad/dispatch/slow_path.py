@@ -111,9 +111,21 @@ class overwriting:
 # --- subclasses ----------------------------------------------------------------------------------------------------
 
 
+_ORDINARY = {int, float, bool, complex, str, type(None)}
+
+
+def _ordinary(values) -> bool:
+    """Whether values are plain tensors, numbers and the like: none of them can override a call."""
+    for value in values:
+        cls = value.__class__
+        if cls not in PLAIN and cls not in _ORDINARY and not (isinstance(value, list | tuple) and _ordinary(value)):
+            return False
+    return True
+
+
 def _override(args):
     """The function that runs a call with tensors of subclasses that may override it; None if there are none."""
-    if LOCAL.inside_override:
+    if LOCAL.inside_override or _ordinary(args):
         return None
     types = []
     for tensor in tensors_in(args):
