@@ -28,6 +28,6 @@ for _ in range(3):
         total += accelerator.gather(loss.detach().reshape(1)).mean().item()
     losses.append(round(total, 3))
 gathered = accelerator.gather_for_metrics(model(x[:3]).detach())
-accelerator.print("RESULT", torch.__name__, losses, list(gathered.shape), sorted(accelerator.get_state_dict(model)))
+accelerator.print("RESULT", torch.__package__, losses, list(gathered.shape), sorted(accelerator.get_state_dict(model)))
 accelerator.wait_for_everyone()
 accelerator.end_training()

@@ -41,7 +41,7 @@ with tempfile.TemporaryDirectory() as folder:
     net = Net()
     trainer.fit(net, data)
     if trainer.is_global_zero:
-        print("RESULT", torch.__name__, trainer.world_size, net.losses)
+        print("RESULT", torch.__package__, trainer.world_size, net.losses)
     if devices == 1:  # one more epoch, from the checkpoint
         again, net = lightning.Trainer(accelerator="cpu", max_epochs=4, logger=False, enable_progress_bar=False,
                                        enable_checkpointing=False, default_root_dir=folder), Net()  # fmt: skip

@@ -34,7 +34,7 @@ def train(settings):
         ray.train.report({"loss": total})
     if torch.distributed.get_rank() == 1:
         with open(settings["file"], "w") as file:
-            json.dump([torch.__name__, torch.distributed.get_world_size(), losses], file)
+            json.dump([torch.__package__, torch.distributed.get_world_size(), losses], file)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ import json, os, sys, torch
 names = ("RANK", "LOCAL_RANK", "ROLE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE",
          "ROLE_WORLD_SIZE", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT",
          "TORCHELASTIC_MAX_RESTARTS", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE", "OMP_NUM_THREADS")
-print(json.dumps([torch.__name__, sys.argv[1:], {name: os.environ.get(name) for name in names}]))
+print(json.dumps([torch.__package__, sys.argv[1:], {name: os.environ.get(name) for name in names}]))
 """
 SUM = """
 import torch, torch.distributed as dist
@@ -106,7 +106,7 @@ def test_ranks_meet_by_the_agents_store_with_a_secret_of_their_own(tmp_path):
 
 @pytest.mark.together
 def test_modules(tmp_path):
-    (tmp_path / "module_of_a_job.py").write_text("import sys, torch; print(torch.__name__, sys.argv[1:])")
+    (tmp_path / "module_of_a_job.py").write_text("import sys, torch; print(torch.__package__, sys.argv[1:])")
     environment = {"PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"}
     code, output, errors = job("--standalone", "-m", "module_of_a_job", "-v", **environment)
     assert (code, output) == (0, "tensorgrad ['-v']\n"), errors
