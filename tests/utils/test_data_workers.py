@@ -700,7 +700,7 @@ def test_a_program_with_a_guard(tmp_path, method):
     text = """
         if __name__ == "__main__":
             loader = DataLoader(Points(), batch_size=3, num_workers=1, multiprocessing_context=sys.argv[1])
-            print([type(batch) is Point and batch.y.tolist() for batch in loader], torch.__name__)
+            print([type(batch) is Point and batch.y.tolist() for batch in loader], torch.__package__)
     """
     with program(tmp_path, text, method) as running:
         output, errors = running.communicate(timeout=LIMIT)
