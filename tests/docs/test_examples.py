@@ -117,7 +117,8 @@ def results(tmp_path_factory):
 @pytest.mark.parametrize("name", sorted(p.name for p in (EXAMPLES / "libraries").glob("*.py")))
 def test_examples_of_libraries_say_what_to_install(name):
     """Without the library, an example is one line. With it, they do what programs of tests/ecosystem/ do."""
-    blocked = "import sys, runpy; sys.modules.update(dict.fromkeys(('lightning', 'timm'))); runpy.run_path(sys.argv[1])"
+    needed = ("lightning", "peft", "sentence_transformers", "timm", "transformers")
+    blocked = f"import sys, runpy; sys.modules.update(dict.fromkeys({needed})); runpy.run_path(sys.argv[1])"
     told = run("-c", blocked, EXAMPLES / "libraries" / name, expect=1)
     assert len(told.strip().splitlines()) == 1 and "this example needs" in told
 
@@ -141,7 +142,7 @@ for line in sys.stdin:
 def under_torch(tmp_path_factory):
     """`under_torch(name, *arguments)` runs a copy of an example in which only the first line is changed."""
     folder = tmp_path_factory.mktemp("under_torch") / "examples"
-    shutil.copytree(EXAMPLES, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(EXAMPLES, folder, ignore=shutil.ignore_patterns("__pycache__", "libraries"))
     for program in folder.rglob("*.py"):
         first, newline, rest = program.read_text().partition("\n")
         assert not re.search(r"^\s*(import|from) +(tensorgrad|torch)\b", rest, re.MULTILINE), program

@@ -1,17 +1,21 @@
 """Adapts a tiny Llama with LoRA (peft), offline, in seconds: first it learns to count up, then an adapter counts down.
 
-    python -m tensorgrad.run examples/lora.py
+    python -m tensorgrad.run examples/libraries/lora.py
 
 This is an ordinary PyTorch program. It needs transformers, peft and jinja2. Only the adapter is trained and saved,
 a sixth of this model (of a large one a thousandth), and it can be taken off again.
 """
 
 import os
+import sys
 import tempfile
 
-import peft
-import torch
-import transformers
+try:
+    import peft
+    import torch
+    import transformers
+except ImportError as error:
+    sys.exit(f"{error}: this example needs transformers, peft and jinja2")
 
 transformers.logging.set_verbosity_error()
 torch.manual_seed(0)

@@ -1,16 +1,20 @@
 """Fine-tunes a tiny transformer with transformers' Trainer, offline, in seconds: is a sentence about the past?
 
-    python -m tensorgrad.run examples/transformers_trainer.py
+    python -m tensorgrad.run examples/libraries/transformers_trainer.py
 
 This is an ordinary PyTorch program: under torch it prints the same numbers. It needs transformers and accelerate.
 """
 
 import random
+import sys
 import tempfile
 
-import torch
-import transformers
-from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+try:
+    import torch
+    import transformers
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+except ImportError as error:
+    sys.exit(f"{error}: this example needs transformers and accelerate")
 
 PAST, PRESENT = ("walked", "saw", "built", "sang"), ("walks", "sees", "builds", "sings")
 WHO = ("the old man", "a girl", "my friend", "the engineer", "her brother", "a cook")

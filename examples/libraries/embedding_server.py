@@ -3,7 +3,7 @@
     pip install '.[bfloat16]'                   in a checkout of tensorgrad
     python -m tensorgrad.compat enable          from now on `import torch` is tensorgrad; pip sees that torch is there
     pip install sentence-transformers           brings no torch
-    python examples/embedding_server.py MODEL   a folder with a model, or a name to download
+    python examples/libraries/embedding_server.py MODEL   a folder with a model, or a name to download
 
     curl -d '["a cat on a mat", "rain in town"]' localhost:8000
 
@@ -12,11 +12,15 @@ Without MODEL it makes a small untrained one, to try the server. `--once TEXT` p
 
 import argparse
 import json
+import sys
 import tempfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-import torch
-from sentence_transformers import SentenceTransformer
+try:
+    import torch
+    from sentence_transformers import SentenceTransformer
+except ImportError as error:
+    sys.exit(f"{error}: this example needs sentence-transformers")
 
 
 def untrained(folder):
