@@ -367,7 +367,13 @@ def squeeze(input: Tensor, dim=None) -> Tensor:
 
 @composite("method", name="squeeze")
 def squeeze_method(self: Tensor, dim=None, *more) -> Tensor:
-    """Returns a view without the dimensions of size 1, or without those of them that are named: `squeeze(0, 2)`."""
+    """Returns a view without the dimensions of size 1, or without those of them that are named.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.zeros(1, 2, 1)
+    >>> x.squeeze().shape, x.squeeze(0).shape, x.squeeze(0, 2).shape
+    (torch.Size([2]), torch.Size([2, 1]), torch.Size([2]))
+    """
     return squeeze(self, (dim, *more) if more else dim)
 
 

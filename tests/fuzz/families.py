@@ -556,12 +556,16 @@ def dropped(d: Draw) -> str:
 
 
 def sparse(d: Draw) -> str:
-    """Products with sparse matrices, samples of products, sorted coordinates; on a GPU, which has none, a product."""
+    """Products with sparse matrices, samples of products, sorted coordinates, steps; on a GPU, a dense product."""
     n, m, k, count = d.size(1, 30), d.size(1, 30), d.size(1, 20), d.size(1, 80)
     if d.device != "cpu":
         return f"{d.array((n, m))} @ {d.array((m, k))}"
     rows, columns = d.indices((count,), n), d.indices((count,), m)
-    way = d.one("product", "transposed", "vector", "coalesced", "hybrid", "sampled")
+    way = d.one("product", "transposed", "vector", "coalesced", "hybrid", "sampled", "step")
+    if way == "step":
+        table, values = d.array((n, k), "float32", grad=False, written=True), d.array((count, k), "float32", grad=False)
+        grad = f"torch.sparse_coo_tensor({rows}[None], {values}, ({n}, {k}))"
+        return f"stepped('SGD', [{table}], [{grad}], 1, lr={d.one(1.0, 0.1)}, maximize={d.one(True, False)})"
     values = d.array((count, k) if way == "hybrid" else (count,), "float32")
     size = f"({n}, {m}, {k})" if way == "hybrid" else f"({n}, {m})"
     s = f"torch.sparse_coo_tensor(torch.stack([{rows}, {columns}]), {values}, {size})"
@@ -601,7 +605,8 @@ FAMILIES: dict[str, Family] = {
     "power": Family(power, ("pow",)),
     "copies": Family(copies, ("clone_copy",)),
     "sparse": Family(
-        sparse, words("sparse_product sparse_sample sparse_order sparse_argsort sparse_sums"), special=(), loose=8
+        sparse, words("sparse_product sparse_sample sparse_order sparse_argsort sparse_sums sparse_add_rows"),
+        special=(), loose=8,
     ),
     "binary": Family(binary, ("add", "sub", "mul", "div", "maximum", "minimum", *COMPARISONS), ("rsub", "rdiv")),
     "truth": Family(truth, ("logical_and", "logical_or")),
