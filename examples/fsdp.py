@@ -44,7 +44,11 @@ def main(steps: int = 50) -> None:
             if rank == 0:
                 print(f"step {step + 1}: loss {total.item():.4f}")
     pieces = sum(p.to_local().numel() for p in model.parameters())
-    print(f"rank {rank} has {pieces} of {sum(p.numel() for p in model.parameters())} parameters")
+    held = [0] * dist.get_world_size()
+    dist.all_gather_object(held, pieces)
+    if rank == 0:  # one rank prints, as lines of several may mix
+        for other, number in enumerate(held):
+            print(f"rank {other} has {number} of {sum(p.numel() for p in model.parameters())} parameters")
     dist.destroy_process_group()
 
 

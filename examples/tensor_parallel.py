@@ -36,7 +36,11 @@ def main(steps: int = 50) -> None:
         optimizer.zero_grad()
         if step % 10 == 9 and dist.get_rank() == 0:
             print(f"step {step + 1}: loss {loss.item():.4f}")
-    print(f"rank {dist.get_rank()} has {model[0].weight.to_local().shape[0]} of 100 hidden units")
+    held = [0] * dist.get_world_size()
+    dist.all_gather_object(held, model[0].weight.to_local().shape[0])
+    if dist.get_rank() == 0:  # one rank prints, as lines of several may mix
+        for other, number in enumerate(held):
+            print(f"rank {other} has {number} of 100 hidden units")
     dist.destroy_process_group()
 
 
