@@ -38,7 +38,7 @@ LANGUAGES = {
 READERS = {"train.py", "program.py", "your_script.py", "hubconf.py", "graph.svg", "backprop.html"}
 # What the pages name because PyTorch has it and tensorgrad has not.
 MISSING = {
-    "torch.ao", "torch.cond", "torch.export", "torch.package", "torch.quantization",
+    "torch._dynamo", "torch.ao", "torch.cond", "torch.export", "torch.package", "torch.quantization",
 }  # fmt: skip
 PLACEHOLDERS = {"torch.name", "torch.nn.functional.squareplus"}
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
