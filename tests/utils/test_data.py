@@ -175,7 +175,7 @@ def test_distributed_sampler():
 
 @pytest.mark.parametrize("available", [False, True])
 def test_distributed_sampler_without_a_group(available, monkeypatch):
-    monkeypatch.setattr("tensorgrad.distributed.mpi.world.available", lambda: available)
+    monkeypatch.setattr("tensorgrad.distributed.mpi.library.available", lambda: available)
     expected = (
         "Default process group has not been init" if available else "Requires distributed package to be available"
     )
