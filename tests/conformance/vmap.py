@@ -12,6 +12,7 @@ records that are wrong, how many are right, and which ops ran in a loop (`tensor
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 import textwrap
@@ -27,6 +28,7 @@ from tensorgrad.dispatch import batching
 from tensorgrad.utils._pytree import tree_flatten, tree_unflatten
 from tests.conformance import opdb
 from tests.conformance.opdb_bridge import close, copied, leaves, numpy_of, plain_name, to_tg, translate
+from tests.support.processes import output_of
 
 if TYPE_CHECKING:
     from tests.conformance.__main__ import Section
@@ -275,12 +277,24 @@ class _Gradients(Batches):
         return pull(tuple(self.library.ones_like(v) for v in values)) if values else ()
 
 
+@functools.cache
+def counted() -> tuple[int, list[str]]:
+    """How many ops there are, and which of them run in a loop: in a process of its own, as tests register others."""
+    ops, *looped = output_of("""
+        from tensorgrad import func
+        from tensorgrad.dispatch.kernel_tables import OPS
+        print(len(OPS), *func.looped_ops())
+    """).split()
+    return int(ops), looped
+
+
 def section() -> Section:
     """The database under `vmap`, as a section of the conformance report."""
     from tests.conformance.__main__ import Section
     from tests.conformance.opdb_families import entries
 
     records = {opdb.record_name(record): record for record in opdb.records()}
+    ops, looped = counted()
     return Section(
         key="vmap",
         title="Functions under vmap",
@@ -288,8 +302,8 @@ def section() -> Section:
 Each record of `op_db` is mapped over a batch with up to {SAMPLES} of its sample inputs, in a real and a complex dtype:
 all tensors along the first dimension, all along the last, only the first tensor, all but the first, and twice over
 (nested); the results against those of one sample after the other. What is refused must be refused by PyTorch, too.
-{len(batching.looped())} of {len(batching.OPS)} ops run in a loop over the samples, with a warning:
-{_listed(batching.looped())}.""",
+{len(looped)} of {ops} ops run in a loop over the samples, with a warning:
+{_listed(looped)}.""",
         entries=entries,
         check=lambda name: [p for dtype in dtypes_of(records[name]) for p in check(records[name], dtype)],
         known={},

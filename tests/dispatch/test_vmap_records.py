@@ -6,7 +6,6 @@ pytest.importorskip("torch", reason="torch is the oracle of these tests")
 pytest.importorskip("expecttest", reason="PyTorch's test database imports expecttest")
 
 from tests.conformance import opdb, vmap
-from tests.support.processes import output_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # both libraries warn about what the records do on purpose
 RECORDS = [r for r in opdb.records() if vmap.supported(r)][1::4]
@@ -25,11 +24,5 @@ def test_gradients_per_sample(record):
 
 
 def test_few_ops_run_in_a_loop():
-    """In a process of its own: other tests register ops."""
-    counted = output_of("""
-        from tensorgrad import func
-        from tensorgrad.dispatch.kernel_tables import OPS
-        print(len(func.looped_ops()), len(OPS))
-    """)
-    looped, ops = map(int, counted.split())
-    assert looped <= 0.05 * ops
+    ops, looped = vmap.counted()
+    assert len(looped) <= 0.05 * ops
