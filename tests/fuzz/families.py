@@ -649,8 +649,9 @@ FAMILIES: dict[str, Family] = {
     "tables": Family(
         tables, words("embedding embedding_grad bag_sum bag_lookup bag_lookup_grad"), sums=True, special=INFINITE
     ),
-    "indices": Family(
+    "indices": Family(  # the gradient of a value that is put in many places is a long sum
         indices, words("gather scatter scatter_add index_add"), words("index_select index index_grad index_put"),
+        loose=4,
     ),
     "optimizers": Family(optimizers, ("sgd_step", "adam_step"), loose=4, special=()),
     "clipping": Family(clipping, ("gradient_norm",), ("clip_gradients",), loose=4),
