@@ -11,10 +11,9 @@ It prints the records that are wrong, how many are right, and which ops needed a
 
 from __future__ import annotations
 
-import json
 import sys
 import warnings
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,7 +22,7 @@ from torch.autograd import forward_ad
 import tensorgrad as tg
 from tensorgrad.autograd import forward_ad as our_forward_ad
 from tensorgrad.dispatch import tangents
-from tests.conformance import opdb
+from tests.conformance import each_record, opdb
 from tests.conformance.opdb_bridge import close, copied, leaves, numpy_of, plain_name, to_tg
 
 DTYPES = (torch.float32, torch.float64, torch.complex128)
@@ -304,39 +303,16 @@ def dtypes_of(record) -> list[torch.dtype]:
 
 def main(arguments: list[str]) -> None:
     """Checks the records that are named, or all of them."""
-    state = Path(arguments.pop(arguments.index("--state") + 1)) if "--state" in arguments else None
-    names = [a for a in arguments if not a.startswith("--")]
-    compare = check_second if "--second" in arguments else check
-    done = {}
-    if state is not None and state.exists():
-        done = {entry["name"]: entry for entry in map(json.loads, state.read_text().splitlines())}
-    for record in opdb.records():
-        name = opdb.record_name(record)
-        if name in done or (names and name not in names and record.name not in names) or not supported(record):
-            continue
-        if compare is check_second and not (record.supports_gradgrad and record.supports_autograd):
-            continue
-        if compare is check_second and name in SECOND_APART:
-            continue
-        problems = [p for dtype in dtypes_of(record) for p in compare(record, dtype)]
-        done[name] = {
-            "name": name, "problems": problems[:20], "transposed": sorted(o for o, r in TRANSPOSED.items() if name in r)
-        }  # fmt: skip
-        if state is not None:
-            with state.open("a") as file:
-                file.write(json.dumps(done[name]) + "\n")
-        for problem in problems if names else problems[:2]:
-            print(f"{name}: {problem}", flush=True)
-    right = sum(not entry["problems"] for entry in done.values())
-    print(f"forward derivatives right: {right} of {len(done)} records")
-    print("wrong:", ", ".join(sorted(n for n, entry in done.items() if entry["problems"])) or "none")
-    by_op: dict[str, list[str]] = {}
-    for name, entry in done.items():
-        for op in entry["transposed"]:
-            by_op.setdefault(op, []).append(name)
-    print(f"ops with a backward pass through their formulas ({len(by_op)}):")
-    for op, users in sorted(by_op.items()):
-        print(f"  {op}: {', '.join(users)}")
+    second = "--second" in arguments
+
+    def problems(record: Any) -> list[str] | None:
+        apart = opdb.record_name(record) in SECOND_APART or not (record.supports_gradgrad and record.supports_autograd)
+        if not supported(record) or (second and apart):
+            return None
+        return [p for dtype in dtypes_of(record) for p in (check_second if second else check)(record, dtype)]
+
+    done = each_record.run(arguments, problems, TRANSPOSED)
+    each_record.report(done, "forward derivatives right", "ops with a backward pass through their formulas")
 
 
 if __name__ == "__main__":

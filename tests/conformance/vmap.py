@@ -13,12 +13,10 @@ records that are wrong, how many are right, and which ops ran in a loop (`tensor
 from __future__ import annotations
 
 import functools
-import json
 import sys
 import textwrap
 import warnings
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -26,7 +24,7 @@ import torch
 import tensorgrad as tg
 from tensorgrad.dispatch import batching
 from tensorgrad.utils._pytree import tree_flatten, tree_unflatten
-from tests.conformance import opdb
+from tests.conformance import each_record, opdb
 from tests.conformance.opdb_bridge import close, copied, leaves, numpy_of, plain_name, to_tg, translate
 from tests.support.processes import output_of
 
@@ -316,41 +314,15 @@ def _listed(names: list[str]) -> str:
 
 def main(arguments: list[str]) -> None:
     """Checks the records that are named, or all of them."""
-    state = Path(arguments.pop(arguments.index("--state") + 1)) if "--state" in arguments else None
-    names = [a for a in arguments if not a.startswith("--")]
-    done = {}
-    if state is not None and state.exists():
-        done = {entry["name"]: entry for entry in map(json.loads, state.read_text().splitlines())}
-    for record in opdb.records():
-        name = opdb.record_name(record)
-        if name in done or (names and name not in names and record.name not in names) or not supported(record):
-            continue
-        if "--gradients" in arguments:
-            problems = check_gradients(record)
-        else:
-            problems = [p for dtype in dtypes_of(record) for p in check(record, dtype)]
-        looped = sorted(o for o, r in LOOPED.items() if name in r)
-        done[name] = {"name": name, "problems": problems[:20], "looped": looped}
-        if state is not None:
-            with state.open("a") as file:
-                file.write(json.dumps(done[name]) + "\n")
-        for problem in problems if names else problems[:2]:
-            print(f"{name}: {problem}", flush=True)
-    report(done)
+    gradients = "--gradients" in arguments
 
+    def problems(record: Any) -> list[str] | None:
+        if not supported(record):
+            return None
+        return check_gradients(record) if gradients else [p for d in dtypes_of(record) for p in check(record, d)]
 
-def report(done: dict) -> None:
-    """Prints how many records are right, and which ops ran in a loop."""
-    right = sum(not entry["problems"] for entry in done.values())
-    print(f"vmap right: {right} of {len(done)} records ({COMPARED[0]} results were compared)")
-    print("wrong:", ", ".join(sorted(n for n, entry in done.items() if entry["problems"])) or "none")
-    by_op: dict[str, list[str]] = {}
-    for name, entry in done.items():
-        for op in entry["looped"]:
-            by_op.setdefault(op, []).append(name)
-    print(f"ops that ran in a loop ({len(by_op)}):")
-    for op, users in sorted(by_op.items()):
-        print(f"  {op}: {', '.join(users)}")
+    done = each_record.run(arguments, problems, LOOPED)
+    each_record.report(done, f"vmap right ({COMPARED[0]} results were compared)", "ops that ran in a loop")
 
 
 if __name__ == "__main__":
