@@ -10,6 +10,7 @@ from typing import Any
 import tensorgrad
 from tensorgrad.fx.codegen import PythonCode
 from tensorgrad.fx.graph import Graph
+from tensorgrad.fx.node import map_aggregate, map_arg
 from tensorgrad.nn import Module, Parameter
 
 __all__ = ["GraphModule", "reduce_graph_module"]
@@ -73,18 +74,8 @@ def reduce_graph_module(body: dict[str, Any], nodes: list[tuple], name: str) -> 
     graph = Graph()
     made: dict[str, Any] = {}
 
-    def of(value: Any) -> Any:
-        if isinstance(value, _Name):
-            return made[value.name]
-        if isinstance(value, tuple) and not hasattr(value, "_fields"):
-            return tuple(map(of, value))
-        if isinstance(value, list):
-            return list(map(of, value))
-        if isinstance(value, dict):
-            return {key: of(item) for key, item in value.items()}
-        if isinstance(value, slice):
-            return slice(of(value.start), of(value.stop), of(value.step))
-        return value
+    def of(values: Any) -> Any:
+        return map_aggregate(values, lambda value: made[value.name] if isinstance(value, _Name) else value)
 
     for op, node_name, target, args, kwargs, kind, wrapped in nodes:
         node = made[node_name] = graph.create_node(op, target, of(args), of(kwargs), node_name, kind)
@@ -101,20 +92,8 @@ class _Name:
 
 
 def _described(graph: Graph) -> list[tuple]:
-    from tensorgrad.fx.node import Node
-
-    def of(value: Any) -> Any:
-        if isinstance(value, Node):
-            return _Name(value.name)
-        if isinstance(value, tuple) and not hasattr(value, "_fields"):
-            return tuple(map(of, value))
-        if isinstance(value, list):
-            return list(map(of, value))
-        if isinstance(value, dict):
-            return {key: of(item) for key, item in value.items()}
-        if isinstance(value, slice):
-            return slice(of(value.start), of(value.stop), of(value.step))
-        return value
+    def of(values: Any) -> Any:
+        return map_arg(values, lambda node: _Name(node.name))
 
     return [
         (n.op, n.name, n.target, of(n.args), of(n.kwargs), n.type, n.meta.get("is_wrapped", False)) for n in graph.nodes
