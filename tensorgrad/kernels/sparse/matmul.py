@@ -114,7 +114,9 @@ def _of_both(a: Any, b: Any) -> Any:
 
 def mv(a: Any, v: Any) -> Any:
     """A matrix times a vector."""
-    if a.ndim != 2 or v.ndim != 1 or a.shape[1] != v.shape[0]:
+    if a.ndim != 2 or v.ndim != 1:
+        raise RuntimeError(f"mv: two tensor dim should be 2 and 1, but got SparseTensor Dim: {a.ndim}Tensor Dim: {v.ndim}")
+    if a.shape[1] != v.shape[0]:
         raise RuntimeError(
             f"mv: expected self.size(-1) == vec.size(-1), got shapes {list(a.shape)} and {list(v.shape)}"
         )
