@@ -636,7 +636,8 @@ def _built(spec: TreeSpec, leaves: Iterator) -> Any:
     """Rebuilds what is described, from the next leaves."""
     if spec.type is None:
         return next(leaves)
-    return SUPPORTED_NODES[spec.type].unflatten_fn([_built(child, leaves) for child in spec.children_specs], spec.context)
+    children = [_built(child, leaves) for child in spec.children_specs]
+    return SUPPORTED_NODES[spec.type].unflatten_fn(children, spec.context)
 
 
 def tree_iter(tree: Any, is_leaf: Callable | None = None) -> Iterable:
