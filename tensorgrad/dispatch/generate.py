@@ -53,11 +53,10 @@ MANY = 131_072  # elements of a gradient from which formulas run on tensors
 
 def slowly(op: Op, args: tuple, out=None):
     """The slow path (dispatch/slow_path.py), loaded when first needed: from then on, this name is its own."""
-    global slowly
-    from tensorgrad.dispatch.slow_path import run
+    from tensorgrad.dispatch import slow_path
 
-    slowly = run
-    return run(op, args, out)
+    globals()["slowly"] = slow_path.run
+    return slow_path.run(op, args, out)
 
 
 def numbers_first(op: Op, given: tuple, now: tuple) -> tuple:
