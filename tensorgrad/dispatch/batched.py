@@ -31,7 +31,7 @@ from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import edge_of
 from tensorgrad.dispatch.slow_path import unrecorded
 from tensorgrad.dispatch.switches import LOCAL
-from tensorgrad.dispatch.transforms import Transform, run_further_out
+from tensorgrad.dispatch.transforms import Off, Transform
 from tensorgrad.dtypes import from_numpy_dtype
 from tensorgrad.storage.stubs import STORAGES, Storage, storage_class
 from tensorgrad.tensor import Tensor, share, tensors_in
@@ -279,6 +279,7 @@ class Batch(Transform):
     """
 
     name = "vmap"
+    rule_of: Any = None  # an op's batching rule; None for one that runs as its twin (dispatch/batching.py)
 
     def __init__(self, size: int, randomness: str):
         self.size, self.randomness = size, randomness
@@ -354,7 +355,32 @@ class Batch(Transform):
             result, of_level = share(found._array, found._storage), result
             result._edge, result._requires_grad = of_level._edge, of_level._requires_grad
             return result
+        if self.rule_of(op) is None:
+            given = self._prepared(op, args)
+            if given is not None:
+                with Off((*self.around, self)):
+                    return op.twin(*given)
         return self._recorded(op, args if every else self._all_lifted(args))
+
+    def _prepared(self, op: Any, args: tuple) -> tuple | None:
+        """The arguments for an op's twin: checked, and normalized as by the row; None if a tensor was replaced."""
+        if op.prepare is None:
+            return args
+        given: list = []
+        for value in args:
+            if isinstance(value, Tensor):
+                given.append(value._array)
+            elif value.__class__ in (list, tuple) and value and isinstance(value[0], Tensor):
+                given.append([v._array for v in value])
+            else:
+                given.append(value)
+        made = list(op.prepare(*given))
+        for i, (p, before) in enumerate(zip(op.params, given, strict=True)):
+            if p.is_tensor:
+                if made[i] is not before:
+                    return None
+                made[i] = args[i]
+        return tuple(made)
 
     def _owned(self, args: Any) -> tuple[bool, bool]:
         """Whether some of the tensors among these values are of this level, and whether all of them are."""
@@ -452,8 +478,7 @@ class Batch(Transform):
                 value = self.value_of(args[0])[0]
                 with self.off():
                     args = (value.new_empty(value._array.shape[1:]), *args[1:])
-            with self.off():
-                return run_further_out(op, args)
+            return self.run_below(op, args)
         if fills and not mapped:
             raise RuntimeError(
                 "vmap: Cannot ask for different inplace randomness on an unbatched tensor. This will appear like same "

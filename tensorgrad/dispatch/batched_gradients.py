@@ -101,4 +101,4 @@ def _sample(level: Batch, value: Tensor, rank: int) -> Tensor:
     return share(BatchedArray(level, value, value._array.ndim > rank), None)
 
 
-Batch.gradients = gradients  # type: ignore[method-assign, assignment]
+Batch.gradients = gradients  # type: ignore[assignment]

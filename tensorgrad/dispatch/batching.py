@@ -114,6 +114,7 @@ def _by_twin(op: Op, *values: Any) -> Any:
 
 
 FALLBACKS.insert(0, batched_kernel)
+Batch.rule_of = staticmethod(rule_of)
 
 
 def _level_among(values: tuple) -> tuple[Batch, bool]:
