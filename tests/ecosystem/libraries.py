@@ -65,13 +65,13 @@ _TRANSFORMERS_LEFT_OUT = {
     "*test_training_overfit*": "takes minutes",
 }
 _TRANSFORMERS_MODELS = (  # the most used first
-    "gpt2", "bert", "llama", "t5", "vit", "bart", "mistral", "roberta", "distilbert", "qwen2", "whisper", "clip",
-    "wav2vec2", "deberta", "electra", "opt", "phi", "gpt_neox", "falcon", "albert", "mamba", "gemma", "segformer",
-    "convnext", "swin", "dinov2", "blip", "mpnet", "xlnet", "detr", "beit", "bloom", "codegen", "convnextv2",
-    "deberta_v2", "deit", "dpt", "gemma2", "gpt_bigcode", "gpt_neo", "gptj", "granite", "hubert", "layoutlm",
-    "longformer", "marian", "mbart", "mixtral", "mobilebert", "modernbert", "mt5", "olmo", "pegasus", "phi3", "qwen3",
-    "regnet", "resnet", "roformer", "siglip", "speech_to_text", "squeezebert", "stablelm", "starcoder2", "swinv2",
-    "yolos",
+    "gpt2", "bert", "llama", "t5", "vit", "roberta", "qwen2", "distilbert", "mistral", "clip", "bart", "whisper",
+    "gemma", "wav2vec2", "phi", "mamba", "detr", "deberta_v2", "opt", "gpt_neox", "falcon", "albert", "electra",
+    "mpnet", "bloom", "swin", "deit", "convnext", "segformer", "xlm_roberta", "qwen3", "deberta", "gemma2", "phi3",
+    "mixtral", "resnet", "dinov2", "siglip", "blip", "gptj", "gpt_neo", "gpt_bigcode", "codegen", "mt5", "mbart",
+    "pegasus", "marian", "xlnet", "modernbert", "longformer", "layoutlm", "mobilebert", "hubert", "speech_to_text",
+    "beit", "convnextv2", "dpt", "swinv2", "yolos", "regnet", "olmo", "granite", "stablelm", "starcoder2", "roformer",
+    "squeezebert",
 )  # fmt: skip
 
 # timm's models whose own tests are run: small ones of each kind.
@@ -483,6 +483,7 @@ LIBRARIES = (
                 "requests",
             ),
             left_out=_TRANSFORMERS_LEFT_OUT,
+            seconds=300,
         ),
         quick=True,
     ),

@@ -27,7 +27,7 @@ def write(results: dict[str, dict[str, Any]]) -> None:
 
 def table(results: dict[str, dict[str, Any]]) -> str:
     """Returns the table and the known gaps, in Markdown."""
-    lines, gaps = [HEAD], []
+    lines, gaps, files = [HEAD], [], []
     for library in LIBRARIES:
         result = results.get(library.name)
         if result is None:
@@ -43,6 +43,12 @@ def table(results: dict[str, dict[str, Any]]) -> str:
         told += [f"{name}: files {outcome}" for name, outcome in exchanges.items() if outcome != "yes"]
         told += [*library.gaps, *_left_out(library, result)]
         gaps += [f"- {library.name}: {_short(line, 300)}" for line in told]
+        by_file = (result.get("own") or {}).get("by file", {})
+        if len(by_file) > 1:
+            counts = ", ".join(f"{name} {passed}/{of}" for name, (passed, of) in by_file.items())
+            files.append(f"- {library.name}: {counts}")
+    if files:
+        lines += ["", "Own tests file by file, passed/passed under torch:", "", *files]
     return "\n".join([*lines, "", "Known gaps:", "", *(gaps or ["- none"])])
 
 
