@@ -134,14 +134,16 @@ def _own(library: Library, programs: tuple[str, ...], options: argparse.Namespac
     torch, ours = (own.outcomes_file(library, version, side) for side in ("torch", "tensorgrad"))
     if options.again:
         ours.unlink(missing_ok=True)
-    files = own.files(library.own, options.sources)
+    parts = library.own.tests
     for done, tests in enumerate(own.run(library.own, python, options.sources, [(torch, real_torch()), (ours, None)])):
         told = own.summary(own.read(ours), own.read(torch))
         print(f"{library.name}: {tests}: {told['passed']} of {told['passed under torch']}", file=sys.stderr)
         result = read_results().get(library.name, {"version": version, "imports": "yes"})
         result["own"] = told | ({"version": version} if version != result["version"] else {})
-        if done + 1 < len(files):
-            result["own"]["files"] = [done + 1, len(files)]
+        if library.own.one_in > 1:
+            result["own"]["one in"] = library.own.one_in
+        if done + 1 < len(parts):
+            result["own"]["parts"] = [done + 1, len(parts)]
         write_results(library, result)
     return []
 

@@ -13,7 +13,7 @@ from tests.ecosystem.environments import Environment, cache
 from tests.ecosystem.libraries import Library, OwnTests
 
 PLUGIN = Path(__file__).resolve().parent / "plugin"
-TRIES = 20  # how often a file is started again after a test ended the process
+TRIES = 20  # how often a part is started again after a test ended the process
 
 Outcomes = dict[str, tuple[str, str]]  # test id -> (outcome, reason)
 Sides = Sequence[tuple[Path, Path | None]]
@@ -31,9 +31,10 @@ def read(file: Path) -> Outcomes:
 
 
 def run(own: OwnTests, environment: Environment, sources: Path, sides: Sides) -> Iterator[str]:
-    """Runs the tests whose outcome is not known yet, file by file, each on every side. Yields a file's name when done.
+    """Runs the tests whose outcome is not known yet, part by part, each on every side. Yields a part's name when done.
 
-    A test that ends the process counts as crashed, and the rest of its file runs in a new one.
+    A part is a file or folder of the row. A test that ends the process counts as crashed, and the rest of its part runs
+    in a new one.
 
     Args:
         own: The tests.
@@ -45,7 +46,10 @@ def run(own: OwnTests, environment: Environment, sources: Path, sides: Sides) ->
         FileNotFoundError: If the checkout does not have the tests.
     """
     checkout = sources / own.repository.partition("/")[2]
-    for tests in files(own, sources):
+    for tests in own.tests:
+        if not (checkout / tests).exists():
+            raise FileNotFoundError(f"{checkout / tests} does not exist: is {checkout} a checkout of its sources?")
+    for tests in own.tests:
         for file, torch in sides:
             file.parent.mkdir(parents=True, exist_ok=True)
             for _ in range(TRIES):
@@ -56,27 +60,12 @@ def run(own: OwnTests, environment: Environment, sources: Path, sides: Sides) ->
         yield tests
 
 
-def files(own: OwnTests, sources: Path) -> list[str]:
-    """Returns the files of tests, by their paths in the checkout: those of folders one by one.
-
-    Raises:
-        FileNotFoundError: If the checkout does not have them.
-    """
-    found, checkout = [], sources / own.repository.partition("/")[2]
-    for name in own.tests:
-        path = checkout / name
-        if not path.exists():
-            raise FileNotFoundError(f"{path} does not exist: is {checkout} a checkout of its sources?")
-        inner = sorted(path.rglob("test_*.py")) if path.is_dir() else [path]
-        found += [str(p.relative_to(checkout)) for p in inner]
-    return found
-
-
 def _pytest(own: OwnTests, environment: Environment, checkout: Path, tests: str, file: Path, torch: Path | None) -> int:
     variables = environment.variables(torch)
     path = [*filter(None, [variables.get("PYTHONPATH")]), str(PLUGIN)]
     variables["PYTHONPATH"] = os.pathsep.join(path)
     variables |= {"ECOSYSTEM_OUTCOMES": str(file), "ECOSYSTEM_LEFT_OUT": json.dumps(own.left_out)}
+    variables |= {"ECOSYSTEM_ONE_IN": str(own.one_in), "PYTHONDONTWRITEBYTECODE": "1", **own.variables}
     options = ["-p", "ecosystem_own", "-q", "-p", "no:cacheprovider", "--timeout", str(own.seconds)]
     command = [str(environment.python), "-m", "pytest", tests, *options, *own.arguments]
     log = file.with_suffix(".log")

@@ -57,8 +57,9 @@ def _own(own: dict[str, Any] | None) -> str:
     passed, torch = own["passed"], own["passed under torch"]
     share = f" ({100 * passed / torch:.1f} %)" if torch else ""
     of = f", those of {own['version']}" if "version" in own else ""
-    files = "; {} of {} files run".format(*own["files"]) if "files" in own else ""
-    return f"{passed:,} / {torch:,}{share}{of}{files}"
+    sample = f", one test in {own['one in']}" if "one in" in own else ""
+    parts = "; {} of {} parts run".format(*own["parts"]) if "parts" in own else ""
+    return f"{passed:,} / {torch:,}{share}{of}{sample}{parts}"
 
 
 def _left_out(library: Any, result: dict[str, Any]) -> list[str]:
