@@ -137,14 +137,17 @@ def _own(library: Library, programs: tuple[str, ...], options: argparse.Namespac
         ours.unlink(missing_ok=True)
     elif options.failed and ours.exists():
         own.forget_failures(ours)
-    files = own.files(library.own, options.sources)
-    for done, tests in enumerate(own.run(library.own, python, options.sources, [(torch, real_torch()), (ours, None)])):
-        told = own.summary(own.read(ours), own.read(torch))
+    parts = library.own.tests
+    for tests in own.run(library.own, python, options.sources, [(torch, real_torch()), (ours, None)]):
+        told = own.summary(own.read(ours), own.read(torch), parts)
         print(f"{library.name}: {tests}: {told['passed']} of {told['passed under torch']}", file=sys.stderr)
         result = read_results().get(library.name, {"version": version, "imports": "yes"})
         result["own"] = told | ({"version": version} if version != result["version"] else {})
-        if done + 1 < len(files):
-            result["own"]["files"] = [done + 1, len(files)]
+        if library.own.one_in > 1:
+            result["own"]["one in"] = library.own.one_in
+        done = own.done(parts, own.read(ours))
+        if done < len(parts):
+            result["own"]["parts"] = [done, len(parts)]
         write_results(library, result)
     return []
 
