@@ -321,5 +321,5 @@ def linear_backward(g, input, weight, bias_shape, needs):
 
 KERNELS: dict[str, Callable[[], Callable]] = {
     **{kernel.__name__: with_loops(kernel, product_loop) for kernel in (mm, linear, linear_backward, addmm)},
-    **{kernel.__name__: with_loops(kernel, product_loop, stack_loop, outer_products) for kernel in (matmul, bmm, nt, tn)},
+    **{k.__name__: with_loops(k, product_loop, stack_loop, outer_products) for k in (matmul, bmm, nt, tn)},
 }
