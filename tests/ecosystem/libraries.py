@@ -128,7 +128,7 @@ LIBRARIES = (
             "pytorch/botorch",
             tests=("test/acquisition", "test/models", "test/optim", "test/posteriors", "test/sampling", "test/utils"),
             requirements=("botorch==0.15.1",),
-            one_in=3,
+            one_in=20,
         ),
     ),
     Library(
@@ -145,6 +145,7 @@ LIBRARIES = (
                 "*Test_jit*": "TorchScript is not included",
                 "*test_jit*": "TorchScript is not included",
             },
+            one_in=8,
         ),
     ),
     Library(
@@ -208,7 +209,12 @@ LIBRARIES = (
         requirements=("gpytorch",),
         imports=("gpytorch",),
         programs=("gpytorch_regression",),
-        own=OwnTests("cornellius-gp/gpytorch", tests=("test",), arguments=("--ignore=test/examples",)),
+        own=OwnTests(
+            "cornellius-gp/gpytorch",
+            tests=("test",),
+            arguments=("--ignore=test/examples",),
+            one_in=10,
+        ),
     ),
     Library(
         "higher",
@@ -235,7 +241,7 @@ LIBRARIES = (
                 "*script*": "TorchScript is not included",
                 "*onnx*": "needs onnx",
             },
-            one_in=5,
+            one_in=50,
         ),
     ),
     Library(
@@ -270,7 +276,7 @@ LIBRARIES = (
                 "*onnx*": "needs onnx",
                 "*ddp_spawn*": "starts processes",
             },
-            one_in=3,
+            one_in=10,
         ),
         quick=True,
     ),
@@ -279,7 +285,12 @@ LIBRARIES = (
         requirements=("linear-operator",),
         imports=("linear_operator",),
         programs=("linear_operator_solves",),
-        own=OwnTests("cornellius-gp/linear_operator", tests=("test",), requirements=("scipy",)),
+        own=OwnTests(
+            "cornellius-gp/linear_operator",
+            tests=("test",),
+            requirements=("scipy",),
+            one_in=20,
+        ),
     ),
     Library(
         "lion-pytorch",
@@ -303,7 +314,7 @@ LIBRARIES = (
             tests=("tests/losses", "tests/metrics", "tests/networks", "tests/transforms"),
             requirements=("monai==1.5.0", "parameterized", "scikit-image", "nibabel"),
             left_out={"*script*": "TorchScript is not included", "*trt*": "needs a GPU", "*onnx*": "needs onnx"},
-            one_in=5,
+            one_in=40,
         ),
     ),
     Library(
@@ -323,6 +334,7 @@ LIBRARIES = (
             arguments=("-o", "python_files=*_test.py"),
             requirements=("hypothesis", "torchvision", "scikit-learn"),
             left_out={"*gpu*": "needs a GPU", "*multigpu*": "needs several GPUs"},
+            one_in=8,
         ),
     ),
     Library(
@@ -358,7 +370,7 @@ LIBRARIES = (
             tests=("tests/distributions", "tests/infer/autoguide", "tests/ops", "tests/params", "tests/poutine"),
             requirements=("pyro-ppl==1.9.1", "scipy"),
             left_out={"*jit*": "TorchScript is not included", "*funsor*": "needs funsor"},
-            one_in=5,
+            one_in=30,
         ),
     ),
     Library(
@@ -376,7 +388,7 @@ LIBRARIES = (
             ),
             arguments=("-k", "not distrib and not xla and not hvd and not cuda"),
             requirements=("scikit-learn", "pytest-mock", "scipy", "pandas"),
-            one_in=3,
+            one_in=20,
         ),
     ),
     Library(
@@ -389,6 +401,7 @@ LIBRARIES = (
             tests=("tests",),
             requirements=("pytorch-metric-learning==2.8.1", "scikit-learn", "scipy", "faiss-cpu"),
             variables={"TEST_DEVICE": "cpu", "TEST_DTYPES": "float32,float64"},
+            one_in=3,
         ),
     ),
     Library(
@@ -396,7 +409,11 @@ LIBRARIES = (
         requirements=("pytorch-optimizer",),
         imports=("pytorch_optimizer",),
         programs=("pytorch_optimizer_steps",),
-        own=OwnTests("kozistr/pytorch_optimizer", tests=("tests",)),
+        own=OwnTests(
+            "kozistr/pytorch_optimizer",
+            tests=("tests",),
+            one_in=20,
+        ),
     ),
     Library(
         "pytorch-tabnet",
@@ -442,6 +459,7 @@ LIBRARIES = (
             tests=("skorch/tests",),
             requirements=("flaky", "pandas", "fire", "pytest-cov", "tensorboard"),
             left_out={"*llm*": "downloads models", "*test_hf*": "downloads models", "*compil*": "compiles"},
+            one_in=10,
         ),
     ),
     Library(
@@ -459,7 +477,7 @@ LIBRARIES = (
             "DLR-RM/stable-baselines3",
             tests=("tests",),
             requirements=("opencv-python-headless", "pandas", "matplotlib", "tqdm", "rich", "tensorboard"),
-            one_in=3,
+            one_in=20,
         ),
     ),
     Library(
@@ -482,6 +500,7 @@ LIBRARIES = (
                 "*_fullgraph*": "compiles",
                 "*_export*": "torch.export is not included",
             },
+            one_in=4,
         ),
         quick=True,
     ),
@@ -508,6 +527,7 @@ LIBRARIES = (
                 "test/utils",
             ),
             requirements=("torch-geometric==2.8.0.post1",),
+            one_in=10,
         ),
         gaps=(
             "EdgeIndex and Index are tensors with __torch_dispatch__, which is not called: making one raises an error",
@@ -580,7 +600,7 @@ LIBRARIES = (
                 "cloudpickle",
                 "pandas",
             ),
-            one_in=10,
+            one_in=50,
         ),
         quick=True,
     ),
@@ -625,7 +645,7 @@ LIBRARIES = (
                 "*compil*": "compiles",
                 "*dynamo*": "compiles",
             },
-            one_in=10,
+            one_in=100,
         ),
         quick=True,
         gaps=(
@@ -689,6 +709,7 @@ LIBRARIES = (
             "lucidrains/x-transformers",
             tests=("tests",),
             requirements=("x-transformers==2.26.4",),
+            one_in=4,
         ),
     ),
     Library(
