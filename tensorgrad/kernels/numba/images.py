@@ -85,7 +85,7 @@ def _channels_innermost(x, groups):
     return _panels(x, groups, channels * points, channels, points, x.shape[0], x[0].size, points)
 
 
-def _packed(weights):
+def packed(weights):
     """Copies weights (groups, outs, ins, taps) into panels (groups, outs / LANES, taps, ins, LANES)."""
     groups, outs, ins, taps = weights.shape
     group_step, out_step, in_step, _ = (step // weights.itemsize for step in weights.strides)
@@ -218,7 +218,7 @@ def convolve(x, weights, bias, out, taps, steps, over):
     `weights` is (groups, outs, ins, taps), with outs and ins in either memory order.
     """
     groups, outs, ins, _ = weights.shape
-    packed = _packed(weights)
+    panels = packed(weights)
     images, size, points = x.shape[0], x.shape[2:], out.shape[2:]
     table, starts, count = _forward_table(size, points, taps, steps, over, ins, groups * ins)
     x = _images_innermost(x)
@@ -236,7 +236,7 @@ def convolve(x, weights, bias, out, taps, steps, over):
     strip = rows * points[1]
     strips = -(-points[0] // rows)
     sizes = (images, image_panels, image_blocks, groups, outs, ins, size[0] * size[1], strip, strips)
-    given = (packed, x, table, starts, shift.reshape(-1), out.reshape(-1), sizes)
+    given = (panels, x, table, starts, shift.reshape(-1), out.reshape(-1), sizes)
     work = count * images * outs * groups
     thread_pool.run(convolve_loop(), image_blocks * strips * groups * blocks, given, work // 16)
 
