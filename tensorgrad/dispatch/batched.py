@@ -280,6 +280,7 @@ class Batch(Transform):
 
     name = "vmap"
     rule_of: Any = None  # an op's batching rule; None for one that runs as its twin (dispatch/batching.py)
+    storage_of: Any = None  # the class of storage of all values, if they may be used as arrays
 
     def __init__(self, size: int, randomness: str):
         self.size, self.randomness = size, randomness
@@ -355,12 +356,15 @@ class Batch(Transform):
             result, of_level = share(found._array, found._storage), result
             result._edge, result._requires_grad = of_level._edge, of_level._requires_grad
             return result
+        given: Any = args if every else self._all_lifted(args)
         if self.rule_of(op) is None:
-            given = self._prepared(op, args)
-            if given is not None:
+            if op.batch_kernel and self.storage_of([v._array for v in given if isinstance(v, Tensor)]):
+                return self._recorded(op, given)
+            prepared = self._prepared(op, args)
+            if prepared is not None:
                 with Off((*self.around, self)):
-                    return op.twin(*given)
-        return self._recorded(op, args if every else self._all_lifted(args))
+                    return op.twin(*prepared)
+        return self._recorded(op, given)
 
     def _prepared(self, op: Any, args: tuple) -> tuple | None:
         """The arguments for an op's twin: checked, and normalized as by the row; None if a tensor was replaced."""
