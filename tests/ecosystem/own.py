@@ -31,10 +31,10 @@ def read(file: Path) -> Outcomes:
 
 
 def run(own: OwnTests, environment: Environment, sources: Path, sides: Sides) -> Iterator[str]:
-    """Runs the tests whose outcome is not known yet, part by part, each on every side. Yields a part's name when done.
+    """Runs the tests whose outcome is not known yet, on every side. Yields the names of the parts when they are done.
 
-    A part is a file or folder of the row. A test that ends the process counts as crashed, and the rest of its part runs
-    in a new one.
+    A part is a file or folder of the row; `together` of them share a process. A test that ends the process counts as
+    crashed, and the rest runs in a new one.
 
     Args:
         own: The tests.
@@ -45,11 +45,12 @@ def run(own: OwnTests, environment: Environment, sources: Path, sides: Sides) ->
     Raises:
         FileNotFoundError: If the checkout does not have the tests.
     """
-    checkout = sources / own.repository.partition("/")[2]
+    checkout = sources / own.repository.partition("/")[2] / own.folder
     for tests in own.tests:
         if not (checkout / tests).exists():
             raise FileNotFoundError(f"{checkout / tests} does not exist: is {checkout} a checkout of its sources?")
-    for tests in own.tests:
+    for first in range(0, len(own.tests), own.together):
+        tests = own.tests[first : first + own.together]
         for file, torch in sides:
             file.parent.mkdir(parents=True, exist_ok=True)
             for _ in range(TRIES):
@@ -57,7 +58,7 @@ def run(own: OwnTests, environment: Environment, sources: Path, sides: Sides) ->
                 status = _pytest(own, environment, checkout, tests, file, torch)
                 if status in range(6) or len(read(file)) == before:  # pytest itself ended: not a signal
                     break
-        yield tests
+        yield ", ".join(tests)
 
 
 def forget_failures(file: Path) -> None:
@@ -66,14 +67,16 @@ def forget_failures(file: Path) -> None:
     file.write_text("".join(f"{line}\n" for line in passed))
 
 
-def _pytest(own: OwnTests, environment: Environment, checkout: Path, tests: str, file: Path, torch: Path | None) -> int:
+def _pytest(
+    own: OwnTests, environment: Environment, checkout: Path, tests: Sequence[str], file: Path, torch: Path | None
+) -> int:
     variables = environment.variables(torch)
     path = [*filter(None, [variables.get("PYTHONPATH")]), str(PLUGIN)]
     variables["PYTHONPATH"] = os.pathsep.join(path)
     variables |= {"ECOSYSTEM_OUTCOMES": str(file), "ECOSYSTEM_LEFT_OUT": json.dumps(own.left_out)}
     variables |= {"ECOSYSTEM_ONE_IN": str(own.one_in), "PYTHONDONTWRITEBYTECODE": "1", **own.variables}
     options = ["-p", "ecosystem_own", "-q", "-p", "no:cacheprovider", "--timeout", str(own.seconds)]
-    command = [str(environment.python), "-m", "pytest", tests, *options, *own.arguments]
+    command = [str(environment.python), "-m", "pytest", *tests, *options, *own.arguments]
     log = file.with_suffix(".log")
     with open(log, "a") as out:
         return subprocess.run(command, stdout=out, stderr=out, cwd=checkout, env=variables).returncode
