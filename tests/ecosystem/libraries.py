@@ -170,6 +170,7 @@ LIBRARIES = (
                 "tests/others/test_config.py",
             ),
             together=20,
+            one_in=3,
             requirements=("diffusers==0.40.0", "parameterized", "accelerate", "torchsde"),
             left_out={
                 "*compile*": "compiles",
@@ -351,6 +352,7 @@ LIBRARIES = (
                 "tests/test_tuners_utils.py",
             ),
             together=20,
+            one_in=20,
             requirements=("peft==0.20.0", "parameterized", "datasets", "scipy"),
         ),
         quick=True,
@@ -453,6 +455,7 @@ LIBRARIES = (
                 )
             ),
             together=20,
+            one_in=4,
             requirements=("sentence-transformers==6.1.0", "datasets", "accelerate", "pillow"),
             left_out={
                 "*multi_process*": "starts processes that download models",
@@ -683,6 +686,7 @@ LIBRARIES = (
                 "sentencepiece",
                 "scipy",
                 "pytest-env",
+                "timeout-decorator",
                 "pytest-xdist",
                 "datasets",
                 "requests",
