@@ -19,6 +19,8 @@ class OwnTests:
         left_out: Patterns of test ids (`fnmatch`, such as `"*test_download*"`) that are not run, and why.
         requirements: What the tests need beyond the library and pytest.
         seconds: The time limit of one test.
+        folder: The folder of the checkout in which pytest runs, to which `tests` are relative.
+        together: How many files or folders run in one process: importing the library takes long.
         one_in: Of how many tests one is run, chosen by its name: of some libraries all of them take hours.
         variables: Variables of the environment that the tests ask for.
     """
@@ -29,6 +31,8 @@ class OwnTests:
     left_out: dict[str, str] = field(default_factory=dict)
     requirements: tuple[str, ...] = ()
     seconds: int = 120
+    folder: str = ""
+    together: int = 1
     one_in: int = 1
     variables: dict[str, str] = field(default_factory=dict)
 
@@ -115,6 +119,8 @@ LIBRARIES = (
                 )
             ),
             requirements=("accelerate==1.14.0", "parameterized", "transformers", "torchdata", "evaluate"),
+            seconds=300,
+            together=20,
             left_out={"*multi_*": "needs several GPUs", "*test_*dynamo*": "compiles", "*test_*compil*": "compiles"},
         ),
         quick=True,
@@ -164,6 +170,8 @@ LIBRARIES = (
                 "tests/others/test_training.py",
                 "tests/others/test_config.py",
             ),
+            together=20,
+            one_in=3,
             requirements=("diffusers==0.40.0", "parameterized", "accelerate", "torchsde"),
             left_out={
                 "*compile*": "compiles",
@@ -355,6 +363,8 @@ LIBRARIES = (
                 "tests/test_trainable_tokens.py",
                 "tests/test_tuners_utils.py",
             ),
+            together=20,
+            one_in=20,
             requirements=("peft==0.20.0", "parameterized", "datasets", "scipy"),
         ),
         quick=True,
@@ -435,9 +445,10 @@ LIBRARIES = (
         own=OwnTests(
             "huggingface/safetensors",
             tests=tuple(
-                f"bindings/python/tests/test_{name}.py"
+                f"tests/test_{name}.py"
                 for name in ("handle", "multithreaded", "pt_comparison", "pt_model", "simple", "threadable")
             ),
+            folder="bindings/python",
             requirements=("h5py", "huggingface_hub"),
         ),
         quick=True,
@@ -447,6 +458,28 @@ LIBRARIES = (
         requirements=("sentence-transformers",),
         imports=("sentence_transformers",),
         programs=("sentence_transformers_embed",),
+        own=OwnTests(
+            "huggingface/sentence-transformers",
+            tests=tuple(
+                f"tests/{name}"
+                for name in (
+                    "base",
+                    "util",
+                    "sentence_transformer",
+                    "cross_encoder",
+                    "sparse_encoder",
+                    "multi_vector_encoder",
+                )
+            ),
+            together=20,
+            one_in=4,
+            requirements=("sentence-transformers==6.1.0", "datasets", "accelerate", "pillow"),
+            left_out={
+                "*multi_process*": "starts processes that download models",
+                "*pretrained*": "downloads models",
+                "*backends*": "needs ONNX or OpenVINO",
+            },
+        ),
         quick=True,
     ),
     Library(
@@ -673,12 +706,15 @@ LIBRARIES = (
                 "sentencepiece",
                 "scipy",
                 "pytest-env",
+                "timeout-decorator",
                 "pytest-xdist",
                 "datasets",
                 "requests",
             ),
             left_out=_TRANSFORMERS_LEFT_OUT,
             seconds=300,
+            together=6,
+            one_in=4,
         ),
         quick=True,
     ),
