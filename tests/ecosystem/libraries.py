@@ -526,6 +526,7 @@ LIBRARIES = (
             ),
             # The smallest models of each file: all of them are hours.
             arguments=("-k", "not test_models or " + " or ".join(_TIMM_MODELS)),
+            requirements=("expecttest",),
             left_out={
                 "*test_model_inference*": "downloads weights",
                 "*test_model_load_pretrained*": "downloads weights",
