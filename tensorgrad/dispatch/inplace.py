@@ -140,7 +140,7 @@ def _recorded(self, args) -> bool:
         return False
     if self._requires_grad and self.requires_grad:  # of a view the attribute means "compute it"
         return True
-    for a in args:  # a loop, since a generator costs as much as a small write
+    for a in args:  # noqa: SIM110 - a generator costs as much as a small write
         if isinstance(a, Tensor) and a._requires_grad and a.requires_grad:
             return True
     return False
