@@ -84,11 +84,7 @@ def batched_kernel(op: Op, storage: Any) -> Callable | None:
 
     def kernel(*values: Any) -> Any:
         level, mapped = _level_among(values)
-        with level.off():
-            if mapped:
-                result = rule(op, level, values)
-            else:
-                result = run_further_out(op, tuple([_value(v) for v in values]))
+        result = rule(op, level, values) if mapped else level.run_below(op, tuple([_value(v) for v in values]))
         if isinstance(result, Tensor):
             return BatchedArray(level, result, mapped)
         return tuple([
@@ -118,6 +114,7 @@ def _by_twin(op: Op, *values: Any) -> Any:
 
 
 FALLBACKS.insert(0, batched_kernel)
+Batch.rule_of = staticmethod(rule_of)
 
 
 def _level_among(values: tuple) -> tuple[Batch, bool]:
@@ -162,11 +159,11 @@ def _aligned(op: Op, level: Batch, values: tuple) -> Any:
     rank, given = _rank(values), []
     for p, v in zip(op.params, values, strict=True):
         if v.__class__ is BatchedArray:
-            v = level.aligned(v, rank)
-        elif p.name in _DIMS:
+            v = v.value if v.ndim == rank or not v.mapped else level.aligned(v, rank)
+        elif p.name in DIMS:
             v = shifted(v)
         given.append(v)
-    return run_further_out(op, tuple(given))
+    return level.run_below(op, tuple(given))
 
 
 def _reduction(op: Op, level: Batch, values: tuple) -> Any:
@@ -186,7 +183,7 @@ def _reduction(op: Op, level: Batch, values: tuple) -> Any:
     else:
         given[at] = shifted(dim)
     given[0] = value
-    return run_further_out(op, tuple(given))
+    return level.run_below(op, tuple(given))
 
 
 def shifted(dim: Any) -> Any:
@@ -198,13 +195,13 @@ def shifted(dim: Any) -> Any:
     return tuple([d + 1 if d >= 0 else d for d in dim])
 
 
-_DIMS = ("dim", "dims", "dimension", "dim0", "dim1", "dim2")
+DIMS = ("dim", "dims", "dimension", "dim0", "dim1", "dim2")
 
 
 def _leading(op: Op, level: Batch, values: tuple) -> Any:
     """The batch is a further leading dimension."""
     given, scalar = [], False
-    along = any(p.name in _DIMS for p in op.params)
+    along = any(p.name in DIMS for p in op.params)
     for p, v in zip(op.params, values, strict=True):
         if p.is_tensor:
             value = expanded(level, v)
@@ -214,8 +211,8 @@ def _leading(op: Op, level: Batch, values: tuple) -> Any:
         elif p.name == "shape":
             given.append((level.size, *v))
         else:
-            given.append(shifted(v) if p.name in _DIMS else v)
-    result = run_further_out(op, tuple(given))
+            given.append(shifted(v) if p.name in DIMS else v)
+    result = level.run_below(op, tuple(given))
     if not scalar:
         return result
     return result.squeeze(1) if isinstance(result, Tensor) else tuple(r.squeeze(1) for r in result)
@@ -234,7 +231,7 @@ def _fold(op: Op, level: Batch, values: tuple) -> Any:
             given.append((v[0] * level.size, *v[1:]))
         else:
             given.append(v)
-    result = run_further_out(op, tuple(given))
+    result = level.run_below(op, tuple(given))
     if isinstance(result, Tensor):
         return result.unflatten(0, (level.size, first))
     return tuple([r.unflatten(0, (level.size, first)) for r in result])
@@ -251,7 +248,8 @@ def _stated(op: Op, level: Batch, values: tuple) -> Any:
             given[f"mapped_{p.name}"] = [_is_mapped(x) for x in v]
     if "mapped" in names:
         given["mapped"] = {p.name for p, v in zip(op.params, values, strict=True) if _is_mapped(v)}
-    return rule(**{name: given[name] for name in names})
+    with level.off():
+        return rule(**{name: given[name] for name in names})
 
 
 def _is_mapped(v: Any) -> bool:
@@ -282,11 +280,12 @@ def _loop(op: Op, level: Batch, values: tuple) -> Any:
     """Runs the op on one sample after the other."""
     _warn(op.name)
     rows = []
-    for i in range(max(level.size, 1)):
-        rows.append(run_further_out(op, tuple([_sample(v, i, level.size) for v in values])))
-    if isinstance(rows[0], Tensor):
-        return _joined(rows, level.size)
-    return tuple([_joined(list(column), level.size) for column in zip(*rows, strict=True)])
+    with level.off():
+        for i in range(max(level.size, 1)):
+            rows.append(run_further_out(op, tuple([_sample(v, i, level.size) for v in values])))
+        if isinstance(rows[0], Tensor):
+            return _joined(rows, level.size)
+        return tuple([_joined(list(column), level.size) for column in zip(*rows, strict=True)])
 
 
 def _sample(v: Any, i: int, size: int) -> Any:
@@ -304,11 +303,11 @@ def _joined(samples: list[Tensor], size: int) -> Tensor:
 def _view(op: Op, level: Batch, values: tuple) -> Any:
     x, *given = values
     name, value, args = batching_views.shifted(op.name, x.value, x.shape, tuple(given))
-    return run_further_out(OPS[name], (value, *args))
+    return level.run_below(OPS[name], (value, *args))
 
 
 def _same(op: Op, level: Batch, values: tuple) -> Any:
-    return run_further_out(op, tuple([_value(v) for v in values]))
+    return level.run_below(op, tuple([_value(v) for v in values]))
 
 
 _BY_KIND: dict[str, Rule] = {

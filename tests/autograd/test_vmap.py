@@ -587,6 +587,35 @@ def test_memory_is_freed_without_the_garbage_collector():
         gc.enable()
 
 
+def test_results_are_freed_without_the_garbage_collector():
+    torch = tensorgrad
+    func = torch.func
+
+    def loss(p, x):
+        return (torch.tanh(p["w"] @ x) * p["b"]).sum()
+
+    p, x = {"w": torch.ones(4, 4), "b": torch.ones(4)}, torch.ones(3, 4)
+    per_sample = (None, 0)
+    programs = {
+        "grad": lambda: func.grad(loss)(p, x[0]),
+        "vmap": lambda: func.vmap(lambda p, x: {"y": loss(p, x)}, per_sample)(p, x),
+        "vmap of grad": lambda: func.vmap(func.grad(loss), per_sample)(p, x),
+        "jacrev": lambda: func.jacrev(loss)(p, x[0]),
+        "jacfwd": lambda: func.jacfwd(loss)(p, x[0]),
+        "hessian": lambda: func.hessian(loss)(p, x[0]),
+        "jvp": lambda: func.jvp(lambda x: loss(p, x), (x[0],), (x[1],)),
+        "vjp": lambda: func.vjp(loss, p, x[0])[1](torch.tensor(1.0)),
+    }
+    for name, program in programs.items():
+        gc.collect()
+        gc.disable()
+        try:
+            left = [weakref.ref(t._array) for t in torch.utils._pytree.tree_leaves(program())]
+            assert left and all(ref() is None for ref in left), name
+        finally:
+            gc.enable()
+
+
 def test_ops_see_all_samples_at_once():
     torch, calls = tensorgrad, []
     from tensorgrad.dispatch.switches import observe, unobserve

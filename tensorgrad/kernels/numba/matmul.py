@@ -19,6 +19,7 @@ import numpy as np
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array.matmul import added, column_sum
+from tensorgrad.kernels.numba import broadcast
 from tensorgrad.kernels.numba.layout import in_rows
 from tensorgrad.kernels.numba.runtime import thread_pool
 from tensorgrad.kernels.numba.runtime.language import inner
@@ -222,6 +223,12 @@ def stack_loop():
 _NO_BIAS = np.empty(0, F32)
 
 
+@lru_cache(maxsize=1)
+def outer_products():
+    """Returns the kernel of `a * b` for arrays that broadcast."""
+    return broadcast.KERNELS["mul"]()
+
+
 def _product(a, b, stack, rows, columns, depth, out, bias=_NO_BIAS):
     """Computes the product of `a` and (transposed) `b`, over a stack of matrices, into `out`.
 
@@ -256,6 +263,8 @@ def _stacked(a, b, inner_a, inner_b):
     if a.dtype is not F32 or b.dtype is not F32 or a.ndim < 2 or b.ndim < 2:
         return NotImplemented
     rows, depth, columns = a.shape[-3 - inner_a], a.shape[inner_a], b.shape[-3 - inner_b]
+    if depth == 1 == b.shape[inner_b] and a.ndim > 2:  # products of columns and rows: nothing is read twice
+        return outer_products()(a if inner_a == -1 else a.swapaxes(-1, -2), b if inner_b == -2 else b.swapaxes(-1, -2))
     lead, own = a.shape[:-2], b.shape[:-2]
     if b.shape[inner_b] != depth or (own and own != lead) or min(rows, columns, depth) < _THIN:
         return NotImplemented
@@ -366,5 +375,5 @@ def linear_backward(g, input, weight, bias_shape, needs):
 
 KERNELS: dict[str, Callable[[], Callable]] = {
     **{kernel.__name__: with_loops(kernel, product_loop) for kernel in (mm, linear, linear_backward, addmm)},
-    **{kernel.__name__: with_loops(kernel, product_loop, stack_loop) for kernel in (matmul, bmm, nt, tn)},
+    **{k.__name__: with_loops(k, product_loop, stack_loop, outer_products) for k in (matmul, bmm, nt, tn)},
 }
