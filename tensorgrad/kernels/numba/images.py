@@ -20,7 +20,7 @@ from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba.runtime import thread_pool
 from tensorgrad.kernels.numba.runtime.language import inner
 from tensorgrad.kernels.numba.runtime.launch import shared
-from tensorgrad.kernels.numba.simd.vectors import LANES, ROWS, runs_1, runs_2, runs_3, turn
+from tensorgrad.kernels.numba.simd.vectors import LANES, LAST, ONE, ROWS, runs_1, runs_2, runs_3, turn
 
 _STRIP = 384 << 10  # bytes of the source of one strip of points: it stays in a second-level cache with the weights
 _SUMMED = 1024  # points and images that a weight's gradient sums at a time, for the same reason
@@ -150,11 +150,14 @@ def convolve_loop():
                                     s + i - r
                                 ]
                     elif registers == 3:
-                        runs_3(weights, w, LANES, x, at, apart, table, low, high, shift, s, made, here, pitch, beside)
+                        runs_3(weights, w, LANES, ONE, LAST, x, at, apart, table, low, high,
+                               shift, s, made, here, pitch, beside)  # fmt: skip
                     elif registers == 2:
-                        runs_2(weights, w, LANES, x, at, apart, table, low, high, shift, s, made, here, pitch, beside)
+                        runs_2(weights, w, LANES, ONE, LAST, x, at, apart, table, low, high,
+                               shift, s, made, here, pitch, beside)  # fmt: skip
                     else:
-                        runs_1(weights, w, LANES, x, at, apart, table, low, high, shift, s, made, here, pitch, beside)
+                        runs_1(weights, w, LANES, ONE, LAST, x, at, apart, table, low, high,
+                               shift, s, made, here, pitch, beside)  # fmt: skip
             channels, first_channel = min(LANES, outs - block * LANES), group * outs + block * LANES
             goal = (panel * LANES * groups * outs + first_channel) * points + begin
             _back(
@@ -267,11 +270,14 @@ def correlate_loop():
                     for r in range(0, min(LANES, outs - block * LANES) if low < high else 0, rows):
                         w, to = left + r, (tap * LANES + r) * pitch
                         if registers == 3:
-                            runs_3(g, w, LANES, x, at, apart, table, low, high, g, -1, made, to, pitch, LANES)
+                            runs_3(g, w, LANES, ONE, LAST, x, at, apart, table, low, high,
+                                   g, -1, made, to, pitch, LANES)  # fmt: skip
                         elif registers == 2:
-                            runs_2(g, w, LANES, x, at, apart, table, low, high, g, -1, made, to, pitch, LANES)
+                            runs_2(g, w, LANES, ONE, LAST, x, at, apart, table, low, high,
+                                   g, -1, made, to, pitch, LANES)  # fmt: skip
                         else:
-                            runs_1(g, w, LANES, x, at, apart, table, low, high, g, -1, made, to, pitch, LANES)
+                            runs_1(g, w, LANES, ONE, LAST, x, at, apart, table, low, high,
+                                   g, -1, made, to, pitch, LANES)  # fmt: skip
             for o in range(min(LANES, outs - block * LANES)):
                 to = (((part * groups + group) * outs + block * LANES + o) * ins + panel * LANES) * taps
                 for c in range(min(registers * LANES, ins - panel * LANES)):
