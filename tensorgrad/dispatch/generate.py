@@ -124,6 +124,12 @@ class ArrayBackwards(dict):
         return self[array_type]
 
 
+def of_several_classes(node: Node, array_type: type) -> bool:
+    """Whether a node saved an array of another class than its gradient's."""
+    saved = [s[0] for s in node.saved if s.__class__ is tuple]
+    return any(array.__class__ in STORAGES and array.__class__ is not array_type for array in saved)
+
+
 # --- from row to function ------------------------------------------------------------------------------------------
 
 
