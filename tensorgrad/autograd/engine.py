@@ -425,8 +425,7 @@ def _arrived(leaf: Tensor, grad: Tensor | None, awaited: dict, hooked: dict, att
     hooked[leaf] = so_far if grad is None else grad if so_far is None else total(so_far, grad)
     so_far = grad = None
     if not awaited[leaf]:
-        grad, on_grad = hooked.pop(leaf), leaf._hooks.on_grad
-        keep_gradient(leaf, call_tensor_hooks(on_grad, grad) if on_grad else grad, attached, in_run)
+        keep_gradient(leaf, call_tensor_hooks(leaf._hooks.on_grad, hooked.pop(leaf)), attached, in_run)
 
 
 def keep_gradient(leaf: Tensor, grad: Tensor | None, attached: bool, in_run: int = 0) -> None:

@@ -1,7 +1,5 @@
 """What every rank runs for `test_sums.py`: sums in shared memory, alone and in DistributedDataParallel."""
 
-import sys
-
 import numpy as np
 
 import tensorgrad as torch
@@ -35,7 +33,15 @@ def check(dtype, lengths, group=world, factor=1.0):
 
 elements = shared_sums.CHUNK // 8
 for dtype in ("f4", "f8"):
-    for lengths in ([1], [3, 0, 5], [0], [size - 1 or 1], [elements * 2], [elements - 1, 3, elements * 4 + 7, 1], [5] * 99):
+    for lengths in (
+        [1],
+        [3, 0, 5],
+        [0],
+        [size - 1 or 1],
+        [elements * 2],
+        [elements - 1, 3, elements * 4 + 7, 1],
+        [5] * 99,
+    ):
         check(dtype, lengths, factor=1.0 / size)
 if part != dist.GroupMember.NON_GROUP_MEMBER and size > 1:
     assert sums_in_place(part)

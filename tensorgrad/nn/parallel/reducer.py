@@ -126,7 +126,9 @@ class Reducer:
         self.find_unused, self.as_views, self.static = find_unused, as_views, False
         self.hook: tuple[Any, Callable[..., Any]] | None = None
         self.divisor: float = group.size()
-        self.in_place: bool | None = None  # whether processes add up gradients where they are; not known in the first pass
+        self.in_place: bool | None = (
+            None  # whether processes add up gradients where they are; not known in the first pass
+        )
         self.idle = False  # whether there are processors for threads that communicate; else they would be in the way
         self.expecting = self.unfinished = self.rebuilt = False
         self.passes = 0
