@@ -163,6 +163,70 @@ def fixed_tuple() -> Any:
 # --- compiled functions ---
 
 
+@cache
+def _library_class() -> Any:
+    """Returns the class of Numba's code libraries that end as LLVM IR: nothing is optimized or made machine code.
+
+    Numba makes machine code of every function, and of each that another calls once more inside that one. Here only
+    whole kernels become machine code, with all they call, once (`Compiled.linked`).
+    """
+    from numba.core.codegen import CPUCodegen, JITCodeLibrary
+
+    class IntermediateLibrary(JITCodeLibrary):
+        def add_llvm_module(self, module: Any) -> None:
+            self._final_module.link_in(module)
+
+        def finalize(self) -> None:
+            self._raise_if_finalized()
+            for function in self._final_module.functions:
+                if not function.is_declaration and function.linkage == llvm.Linkage.external:
+                    function.linkage = "linkonce_odr"
+            self._shared_module = self._final_module
+            self._finalized = True
+
+        def whole(self, entry: Any) -> Any:
+            """Returns this library, all it needs, and an entry, a module: one module, optimized."""
+            self._ensure_finalized()
+            module = llvm.parse_assembly(str(entry))
+            for library in reversed(_after_what_it_calls(self, [], set())):
+                module.link_in(library._get_module_for_linking(), preserve=True)
+            self._final_module = module
+            self._optimize_final_module()
+            return module
+
+    return IntermediateLibrary
+
+
+def _after_what_it_calls(library: Any, found: list[Any], seen: set[Any]) -> list[Any]:
+    """Appends a library to those it needs: linking takes only what another needs already, so callers come first."""
+    if library not in seen:
+        seen.add(library)
+        for needed in library._linking_libraries:
+            _after_what_it_calls(needed, found, seen)
+        found.append(library)
+    return found
+
+
+@contextlib.contextmanager
+def intermediate() -> Iterator[None]:
+    """Numba's compiler ends with LLVM IR inside the block, in this thread; others that compile wait."""
+    from numba.core.compiler_lock import global_compiler_lock
+    from numba.core.registry import cpu_target
+
+    context = cpu_target.target_context
+    context.refresh()  # it compiles Numba's own functions when used first
+    codegen = context.codegen()
+    with global_compiler_lock:
+        before = codegen._library_class
+        codegen._library_class = _library_class()
+        context.get_executable = lambda *given: [].copy  # only names the function, and must be of this kind of object
+        try:
+            yield
+        finally:
+            codegen._library_class = before
+            del context.get_executable
+
+
 class Compiled:
     """A function compiled by Numba, for an entry that calls it (build.py)."""
 
@@ -172,8 +236,9 @@ class Compiled:
 
         given, back = sigutils.normalize_signature(signature)
         back = types.none if back is None or back == types.void else back
-        self._dispatcher = njit(back(*given), no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)(function)
-        [self._compiled] = self._dispatcher.overloads.values()
+        with intermediate():
+            dispatcher = njit(back(*given), no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)(function)
+        [self._compiled] = dispatcher.overloads.values()
         self._context = self._compiled.target_context
         self.returns, self.takes = self._compiled.signature.return_type, self._compiled.signature.args
 
@@ -206,9 +271,7 @@ class Compiled:
 
         Everything but the entry's own name is hidden, as two objects may use one name for different things.
         """
-        [text] = self._dispatcher.inspect_llvm().values()
-        module = llvm.parse_assembly(text)
-        module.link_in(llvm.parse_assembly(str(entry)))
+        module = self._compiled.library.whole(entry)
         for defined in (*module.functions, *module.global_variables):
             if not defined.is_declaration and defined.name != name:
                 defined.linkage = "internal"
