@@ -197,6 +197,4 @@ BUILDS = {
         lora_training, {"layers": 4, "width": 256, "words": 8000}, SMALL | {"words": 99}
     ),
 }  # fmt: skip
-ROWS = [
-    Row(name, build, sizes, small, tolerance=1e-3, heavy=True) for name, (build, sizes, small) in BUILDS.items()
-]
+ROWS = [Row(name, build, sizes, small, tolerance=1e-3, heavy=True) for name, (build, sizes, small) in BUILDS.items()]
