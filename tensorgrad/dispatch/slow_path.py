@@ -47,18 +47,22 @@ def run(op, args: tuple, out=None):
         node = _node_of(result)
         if node is not None and node.saved:
             pack_saved(node)
+    if out is None:
+        return result
     return store_out(op.name, out, result, tensors_in(args), pointwise=op.kind == "pointwise")
 
 
 def execute(op, args: tuple):
     """Runs one op, after everything that may replace it or its arguments: records it, and tells observers."""
-    start = time.perf_counter()
+    observed = bool(OBSERVERS)
+    start = time.perf_counter() if observed else 0.0
     result = unrecorded(op, args) if GRAD.inference else op.compiled.plain(*args)
-    seconds = time.perf_counter() - start
     if ANOMALY.enabled:
         remember(result)
-    for observe in OBSERVERS:
-        observe(op, args, result, start, seconds)
+    if observed:
+        seconds = time.perf_counter() - start
+        for observe in OBSERVERS:
+            observe(op, args, result, start, seconds)
     return result
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from tensorgrad.system.not_included import stand_in
 
 ADVICE = {
-    "shrink_group": "a group cannot lose members; start the job again",
     "record_comm": "use torch.profiler",
 }
 __all__ = [*ADVICE]

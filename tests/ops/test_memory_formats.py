@@ -1,6 +1,7 @@
 """Memory formats through ops: results and gradients have the strides that torch gives them."""
 
 import math
+import warnings
 
 import pytest
 
@@ -224,3 +225,14 @@ def test_the_meta_device_tells_what_others_will_do(name):
         return [r.stride() for r in (results if isinstance(results, tuple) else (results,))]
 
     assert strides(tensorgrad, "meta") == of_torch(lambda: strides(torch, "cpu"))
+
+
+def test_another_dtype_in_the_layout_of_a_transposed_tensor_casts_nothing():
+    """NumPy warns where NaN becomes an integer: the new tensor must not read the memory that it gets."""
+    strides = torch.ones_like(torch.zeros(40, 30).t(), dtype=torch.int64).stride()
+    for _ in range(20):
+        x = tensorgrad.full((40, 30), float("nan")).t()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            made = tensorgrad.ones_like(x, dtype=tensorgrad.int64)
+        assert made.stride() == strides and made.sum() == 1200

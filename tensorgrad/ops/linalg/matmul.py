@@ -74,11 +74,7 @@ def _aligned(input, other, mapped):
 
 
 def _tn_of_batch(input, other, mapped):
-    input, other = _aligned(input, other, mapped)
-    if input._array.shape[-2] == 1 == other._array.shape[-2]:  # of rows, as in gradients per sample: outer products
-        column = input.mT  # as large as the result, since the size of the first operand decides about compiled kernels
-        return column.expand(*column.shape[:-1], other._array.shape[-1]) * other
-    return tn(input, other)
+    return tn(*_aligned(input, other, mapped))
 
 
 def _linear_of_batch(input, weight, bias, mapped):
