@@ -31,7 +31,7 @@ ROWS = min(LANES, 8 if MANY else 4)
 DOTS, DOTS_LINE = ((4, 6) if MANY else (3, 3)), (1, 9)
 
 # For the arguments of compiled functions: Numba compiles a function again for each plain number passed to it.
-NO, ONE = np.int64(0), np.int64(1)
+NO, ONE, TWO = np.int64(0), np.int64(1), np.int64(2)
 LAST = np.int64(LANES - 1)  # the last row of any block
 
 _F32, _I32, I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
