@@ -8,9 +8,9 @@ A ring all-reduce of n bytes among p ranks is modelled as 2 (p - 1) messages of 
 `latency + bytes / bandwidth`; below `SHORT` bytes a tree needs 2 log2(p) messages of n bytes (Thakur, Rabenseifner and
 Gropp, "Optimization of collective communication operations in MPICH", 2005).
 
-On one machine the ranks add up gradients in memory that they share (`sums`). That takes a time for each byte that a rank
-reads and writes, and a latency whenever ranks wait for each other. The cores themselves move this data: a rank computes
-or moves, so nothing is hidden behind the backward pass, and more ranks than cores take turns at moving.
+On one machine the ranks add up gradients in memory that they share (`sums`). That takes a time for each byte that a
+rank reads and writes, and a latency whenever ranks wait for each other. The cores themselves move this data: a rank
+computes or moves, so nothing is hidden behind the backward pass, and more ranks than cores take turns at moving.
 
 Assumptions:
 - Ranks are equally fast, and each computes as if it had a core of its own.
@@ -88,7 +88,7 @@ def sums(size: int, ranks: int, machine: Machine) -> float:
     >>> from benchmarks.scaling import Machine, sums
     >>> here = Machine("here", 5e-6, 10e9, 2)
     >>> round(sums(4 << 20, 2, here) * 1e3, 2), round(sums(4 << 20, 4, here) * 1e3, 2)
-    (2.18, 5.56)
+    (2.18, 5.48)
     """
     if ranks == 1:
         return 0.0
