@@ -96,6 +96,7 @@ LIBRARIES = (
         requirements=("accelerate",),
         imports=("accelerate",),
         programs=("accelerate_loop",),
+        gaps=("stateful data loaders are torchdata's, which builds on private parts of PyTorch's own data loader",),
         own=OwnTests(
             "huggingface/accelerate",
             tests=tuple(
@@ -118,7 +119,7 @@ LIBRARIES = (
                     "utils",
                 )
             ),
-            requirements=("accelerate==1.14.0", "parameterized", "transformers", "torchdata", "evaluate"),
+            requirements=("accelerate==1.14.0", "parameterized", "transformers", "evaluate", "mpi4py", "mpich"),
             seconds=300,
             together=20,
             left_out={"*multi_*": "needs several GPUs", "*test_*dynamo*": "compiles", "*test_*compil*": "compiles"},
@@ -351,6 +352,7 @@ LIBRARIES = (
                 "tests/test_trainable_tokens.py",
                 "tests/test_tuners_utils.py",
             ),
+            arguments=("-o", "addopts="),
             together=20,
             one_in=20,
             requirements=("peft==0.20.0", "parameterized", "datasets", "scipy"),
