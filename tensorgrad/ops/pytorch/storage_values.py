@@ -704,9 +704,9 @@ def _move(storage: Storage, memory: np.ndarray) -> None:
     offsets = [storage.offset_of(t._array) for t in tensors]
     memory[:] = storage.strided(memory.shape, (1,), 0, memory.dtype)
     storage.array = memory
-    for tensor, offset in zip(tensors, offsets):
-        array = tensor._array
-        tensor._array = storage.strided(array.shape, array.strides, offset, array.dtype)
+    for t, offset in zip(tensors, offsets):
+        array = t._array
+        t._array = storage.strided(array.shape, array.strides, offset, array.dtype)
 
 
 def _check_values(storage: Storage) -> None:
