@@ -355,7 +355,7 @@ LIBRARIES = (
             arguments=("-o", "addopts="),
             together=20,
             one_in=20,
-            requirements=("peft==0.20.0", "parameterized", "datasets", "scipy"),
+            requirements=("peft==0.20.0", "parameterized", "datasets", "scipy", "diffusers", "attrs"),
         ),
         quick=True,
         gaps=("save_pretrained needs the package jinja2, which usually comes with torch",),
