@@ -21,7 +21,7 @@ from tensorgrad.dispatch.promotion import plain_number
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import as_integer, check_number, warn
 from tensorgrad.kernels.array.shape import strided_nothing
-from tensorgrad.layouts import memory_strides
+from tensorgrad.layouts import AnyLayout, memory_strides
 from tensorgrad.ops.shape import alias_of, ints
 from tensorgrad.ops.sparse.blank import sparse_like, without_elements
 from tensorgrad.settings import SETTINGS
@@ -538,7 +538,7 @@ def _dtype_of(out: Tensor, dtype):
 
 @composite("function")
 def zeros(
-    *size, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False, **named
+    *size, out=None, dtype=None, layout: AnyLayout = None, device=None, requires_grad=False, pin_memory=False, **named
 ) -> Tensor:
     """Returns a tensor filled with zeros.
 
@@ -556,7 +556,7 @@ def zeros(
 
 @composite("function")
 def ones(
-    *size, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False, **named
+    *size, out=None, dtype=None, layout: AnyLayout = None, device=None, requires_grad=False, pin_memory=False, **named
 ) -> Tensor:
     """Returns a tensor filled with ones.
 
@@ -567,6 +567,8 @@ def ones(
     """
     dtype = dtype if out is None else _dtype_of(out, dtype)
     shape = resolve_shape(given_size("ones", size, named))
+    if layout is not None and layout is not layouts.strided:
+        return without_elements("ones", shape, layout, dtype, device, requires_grad)
     return _out("ones", out, _filled(np.ones, 1, shape, dtype, device, requires_grad, pin_memory))
 
 
@@ -575,7 +577,7 @@ def empty(
     *size,
     out=None,
     dtype=None,
-    layout=None,
+    layout: AnyLayout = None,
     device=None,
     requires_grad=False,
     pin_memory=False,
@@ -649,8 +651,9 @@ def wrapped(value, dtype: dtypes.dtype):
 
 @composite("function")
 def full(
-    size, fill_value, *, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
-) -> Tensor:
+    size, fill_value, *, out=None, dtype=None, layout: AnyLayout = None, device=None, requires_grad=False,
+    pin_memory=False
+) -> Tensor:  # fmt: skip
     """Returns a tensor filled with `fill_value`, whose type determines the dtype if none is given.
 
     >>> import tensorgrad as torch
@@ -663,6 +666,8 @@ def full(
     check_number(fill_value, dtype)
     value = wrapped(fill_value, dtype)
     shape = resolve_shape((size,))
+    if layout is not None and layout is not layouts.strided:
+        return without_elements("full", shape, layout, dtype, device, requires_grad)
     return _out(
         "full",
         out,
@@ -674,8 +679,9 @@ def _like(name: str, function, fills: bool):
     """Makes `zeros_like` from `zeros`: with the shape, dtype and device of a tensor and, if dense, its strides."""
 
     def like(
-        input: Tensor, *fill, dtype=None, layout=None, device=None, requires_grad=False, memory_format=None, **kw
-    ) -> Tensor:
+        input: Tensor, *fill, dtype=None, layout: AnyLayout = None, device=None, requires_grad=False,
+        memory_format=None, **kw
+    ) -> Tensor:  # fmt: skip
         check_tensor(name, input)
         own = STORAGES[input._array.__class__].layout
         if own is not layouts.strided or (layout is not None and layout is not layouts.strided):
@@ -724,11 +730,13 @@ full_like = _like("full_like", full, True)
 
 
 def _new(name: str, function, example: str, printed: str):
-    def new(self, *args, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False, **kw) -> Tensor:
+    def new(
+        self, *args, dtype=None, device=None, requires_grad=False, layout: AnyLayout = None, pin_memory=False, **kw
+    ) -> Tensor:
         args = (kw.pop("size"), *args) if "size" in kw else args
         own = STORAGES[self._array.__class__].layout if layout is None else layout
-        if own is not layouts.strided and function in (zeros, empty):
-            shape = resolve_shape(given_size(name, args, {}))
+        if own is not layouts.strided and function is not tensor:
+            shape = resolve_shape(args[:1] if function is full else given_size(name, args, {}))
             return without_elements(name, shape, own, dtype or self.dtype, device, requires_grad)
         made = function(
             *args, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad, **kw
@@ -957,7 +965,7 @@ def eye(n, m=None, *, out=None, dtype=None, layout=None, device=None, requires_g
 
 
 @composite("function")
-def scalar_tensor(s, *, dtype=None, layout=None, device=None, requires_grad=False) -> Tensor:
+def scalar_tensor(s, *, dtype=None, layout: AnyLayout = None, device=None, requires_grad=False) -> Tensor:
     """Returns a 0-dimensional tensor, in the default dtype unless `dtype` is given.
 
     Raises:

@@ -92,6 +92,8 @@ def _in_place(name: str, function) -> None:
         if GRAD.enabled and self.requires_grad:
             check_writable(self)
         result = function(self, *args, **kwargs)
+        if result._array.__class__ is not self._array.__class__:
+            raise RuntimeError(f"torch.{name}: in-place transposition is not supported for {self.layout} layout")
         self._array = result._array
         if self._view is not None:  # keeps the grad mode of its creation
             self._view, self._edge = (*result._view[:3], self._view[3]), result._edge

@@ -135,7 +135,7 @@ LIBRARIES = (
             "pytorch/botorch",
             tests=("test/acquisition", "test/models", "test/optim", "test/posteriors", "test/sampling", "test/utils"),
             requirements=("botorch==0.15.1",),
-            one_in=3,
+            one_in=20,
         ),
     ),
     Library(
@@ -152,6 +152,7 @@ LIBRARIES = (
                 "*Test_jit*": "TorchScript is not included",
                 "*test_jit*": "TorchScript is not included",
             },
+            one_in=8,
         ),
     ),
     Library(
@@ -217,7 +218,12 @@ LIBRARIES = (
         requirements=("gpytorch",),
         imports=("gpytorch",),
         programs=("gpytorch_regression",),
-        own=OwnTests("cornellius-gp/gpytorch", tests=("test",), arguments=("--ignore=test/examples",)),
+        own=OwnTests(
+            "cornellius-gp/gpytorch",
+            tests=("test",),
+            arguments=("--ignore=test/examples",),
+            one_in=10,
+        ),
     ),
     Library(
         "higher",
@@ -244,7 +250,7 @@ LIBRARIES = (
                 "*script*": "TorchScript is not included",
                 "*onnx*": "needs onnx",
             },
-            one_in=5,
+            one_in=50,
         ),
     ),
     Library(
@@ -279,7 +285,7 @@ LIBRARIES = (
                 "*onnx*": "needs onnx",
                 "*ddp_spawn*": "starts processes",
             },
-            one_in=3,
+            one_in=10,
         ),
         quick=True,
     ),
@@ -288,7 +294,12 @@ LIBRARIES = (
         requirements=("linear-operator",),
         imports=("linear_operator",),
         programs=("linear_operator_solves",),
-        own=OwnTests("cornellius-gp/linear_operator", tests=("test",), requirements=("scipy",)),
+        own=OwnTests(
+            "cornellius-gp/linear_operator",
+            tests=("test",),
+            requirements=("scipy",),
+            one_in=20,
+        ),
     ),
     Library(
         "lion-pytorch",
@@ -312,7 +323,7 @@ LIBRARIES = (
             tests=("tests/losses", "tests/metrics", "tests/networks", "tests/transforms"),
             requirements=("monai==1.5.0", "parameterized", "scikit-image", "nibabel"),
             left_out={"*script*": "TorchScript is not included", "*trt*": "needs a GPU", "*onnx*": "needs onnx"},
-            one_in=5,
+            one_in=40,
         ),
     ),
     Library(
@@ -332,6 +343,7 @@ LIBRARIES = (
             arguments=("-o", "python_files=*_test.py"),
             requirements=("hypothesis", "torchvision", "scikit-learn"),
             left_out={"*gpu*": "needs a GPU", "*multigpu*": "needs several GPUs"},
+            one_in=8,
         ),
     ),
     Library(
@@ -370,7 +382,7 @@ LIBRARIES = (
             tests=("tests/distributions", "tests/infer/autoguide", "tests/ops", "tests/params", "tests/poutine"),
             requirements=("pyro-ppl==1.9.1", "scipy"),
             left_out={"*jit*": "TorchScript is not included", "*funsor*": "needs funsor"},
-            one_in=5,
+            one_in=30,
         ),
     ),
     Library(
@@ -388,7 +400,7 @@ LIBRARIES = (
             ),
             arguments=("-k", "not distrib and not xla and not hvd and not cuda"),
             requirements=("scikit-learn", "pytest-mock", "scipy", "pandas"),
-            one_in=3,
+            one_in=20,
         ),
     ),
     Library(
@@ -401,6 +413,7 @@ LIBRARIES = (
             tests=("tests",),
             requirements=("pytorch-metric-learning==2.8.1", "scikit-learn", "scipy", "faiss-cpu"),
             variables={"TEST_DEVICE": "cpu", "TEST_DTYPES": "float32,float64"},
+            one_in=3,
         ),
     ),
     Library(
@@ -408,7 +421,11 @@ LIBRARIES = (
         requirements=("pytorch-optimizer",),
         imports=("pytorch_optimizer",),
         programs=("pytorch_optimizer_steps",),
-        own=OwnTests("kozistr/pytorch_optimizer", tests=("tests",)),
+        own=OwnTests(
+            "kozistr/pytorch_optimizer",
+            tests=("tests",),
+            one_in=20,
+        ),
     ),
     Library(
         "pytorch-tabnet",
@@ -477,6 +494,7 @@ LIBRARIES = (
             tests=("skorch/tests",),
             requirements=("flaky", "pandas", "fire", "pytest-cov", "tensorboard"),
             left_out={"*llm*": "downloads models", "*test_hf*": "downloads models", "*compil*": "compiles"},
+            one_in=10,
         ),
     ),
     Library(
@@ -494,7 +512,7 @@ LIBRARIES = (
             "DLR-RM/stable-baselines3",
             tests=("tests",),
             requirements=("opencv-python-headless", "pandas", "matplotlib", "tqdm", "rich", "tensorboard"),
-            one_in=3,
+            one_in=20,
         ),
     ),
     Library(
@@ -510,6 +528,7 @@ LIBRARIES = (
             ),
             # The smallest models of each file: all of them are hours.
             arguments=("-k", "not test_models or " + " or ".join(_TIMM_MODELS)),
+            requirements=("expecttest",),
             left_out={
                 "*test_model_inference*": "downloads weights",
                 "*test_model_load_pretrained*": "downloads weights",
@@ -517,6 +536,7 @@ LIBRARIES = (
                 "*_fullgraph*": "compiles",
                 "*_export*": "torch.export is not included",
             },
+            one_in=4,
         ),
         quick=True,
     ),
@@ -543,6 +563,7 @@ LIBRARIES = (
                 "test/utils",
             ),
             requirements=("torch-geometric==2.8.0.post1",),
+            one_in=10,
         ),
         gaps=(
             "EdgeIndex and Index are tensors with __torch_dispatch__, which is not called: making one raises an error",
@@ -615,7 +636,7 @@ LIBRARIES = (
                 "cloudpickle",
                 "pandas",
             ),
-            one_in=10,
+            one_in=50,
         ),
         quick=True,
     ),
@@ -660,7 +681,7 @@ LIBRARIES = (
                 "*compil*": "compiles",
                 "*dynamo*": "compiles",
             },
-            one_in=10,
+            one_in=100,
         ),
         quick=True,
         gaps=(
@@ -727,6 +748,7 @@ LIBRARIES = (
             "lucidrains/x-transformers",
             tests=("tests",),
             requirements=("x-transformers==2.26.4",),
+            one_in=4,
         ),
     ),
     Library(

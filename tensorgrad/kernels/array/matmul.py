@@ -52,8 +52,10 @@ def multiplied(xp, a, b):
     """`xp.matmul` with 16-bit floats computed in float32; shapes and dtypes are known to fit."""
     dtype = a.dtype
     if dtype.itemsize == 2 and dtype.kind not in "iu":
-        return xp.asarray(xp.matmul(a.astype(np.float32), b.astype(np.float32))).astype(dtype)
+        return xp.asarray(multiplied(xp, a.astype(np.float32), b.astype(np.float32))).astype(dtype)
     with np.errstate(all="ignore"):
+        if a.ndim > 2 < b.ndim and a.shape[-1] == 1 and xp is np and dtype.char in BLAS_TYPES:
+            return np.einsum("...ij,...jk->...ik", a, b, order="C")  # columns by rows: the BLAS takes one at a time
         return xp.matmul(a, b)
 
 

@@ -51,18 +51,21 @@ def serve() -> None:
     """Runs the process: compiles each requested kernel, at low priority, and responds.
 
     A request is a line of JSON, {"kernel": "softmax.softmax", "where": a folder}; a response is {"error": None or a
-    message}.
+    message, "tried": whether the same would fail again}. A line READY comes first.
     """
     compiler.serving = True
     if hasattr(os, "nice"):
         os.nice(10)
     warnings.simplefilter("ignore")  # nobody would see them here, and `-W error` is not meant for the compiler
     gc.set_threshold(200_000)  # the compiler makes very many objects that are not garbage
+    print(compiler.READY, flush=True)
     for line in sys.stdin:
+        tried = True
         try:
             request = json.loads(line)
             compile_into(request["kernel"], Path(request["where"]))
             answer = None
         except Exception as error:
             answer = f"{type(error).__name__}: {error!s:.1000}"
-        print(json.dumps({"error": answer}), flush=True)
+            tried = not isinstance(error, ImportError | SyntaxError | OSError)  # an edited file, a full disk
+        print(json.dumps({"error": answer, "tried": tried}), flush=True)

@@ -153,7 +153,8 @@ def _common(a: Any, b: Any) -> Any:
         raise RuntimeError(f"mul operands have incompatible sparse dimensions: {x.sparse_dim} and {y.sparse_dim}")
     if not (x.coalesced and y.coalesced):  # the pattern of the one that is not
         x, y = (y, x) if x.coalesced else (x, coalesced(y))
-        return COOArray(x.indices, x.values * values_at(y, x.indices), x.shape)
+        made = COOArray(x.indices, x.values * values_at(y, x.indices), x.shape)
+        return like(made, a) if isinstance(a, CompressedArray) else made
     positions, there = found_in(y, x.indices)
     made = COOArray(x.indices[:, there], x.values[there] * y.values[positions[there]], x.shape, coalesced=True)
     return like(made, a) if isinstance(a, CompressedArray) else made

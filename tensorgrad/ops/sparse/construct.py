@@ -14,6 +14,7 @@ from tensorgrad import devices, dtypes, layouts
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dtypes import from_numpy_dtype, scalar_type
 from tensorgrad.errors import typename
+from tensorgrad.layouts import AnyLayout
 from tensorgrad.ops.create import LEGACY, resolve_device, tensor
 from tensorgrad.ops.sparse.invariants import check_sparse_tensor_invariants as checks
 from tensorgrad.ops.sparse.parts import values_at
@@ -399,8 +400,9 @@ def validate_coo(
 
 @composite("function", name="_validate_sparse_compressed_tensor_args")
 def validate_compressed(
-    compressed_indices: Tensor, plain_indices: Tensor, values: Tensor, size: Any, layout: Any, check_pinning: Any = None
-) -> None:
+    compressed_indices: Tensor, plain_indices: Tensor, values: Tensor, size: Any, layout: AnyLayout,
+    check_pinning: Any = None,
+) -> None:  # fmt: skip
     """Raises: RuntimeError unless these can be the parts of a tensor in a compressed layout."""
     sparse_compressed_tensor(
         compressed_indices, plain_indices, values, size, layout=layout, check_invariants=True
