@@ -465,16 +465,22 @@ LIBRARIES = (
             tests=tuple(
                 f"tests/{name}"
                 for name in (
-                    "base",
                     "util",
-                    "sentence_transformer",
-                    "cross_encoder",
-                    "sparse_encoder",
-                    "multi_vector_encoder",
+                    "base/samplers",
+                    "base/test_data_collator.py",
+                    "base/test_modality.py",
+                    "base/modules/test_dense.py",
+                    "base/modules/test_router.py",
+                    "sentence_transformer/modules",
+                    "sentence_transformer/losses",
+                    "multi_vector_encoder/losses",
+                    "multi_vector_encoder/test_token_pooling.py",
+                    "sparse_encoder/losses",
+                    "sparse_encoder/modules",
                 )
             ),
             together=20,
-            one_in=4,
+            one_in=2,
             requirements=("sentence-transformers==6.1.0", "datasets", "accelerate", "pillow"),
             left_out={
                 "*multi_process*": "starts processes that download models",
