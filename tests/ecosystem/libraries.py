@@ -261,6 +261,7 @@ LIBRARIES = (
                 "tests/tests_pytorch/loops",
                 "tests/tests_pytorch/models",
             ),
+            arguments=("-o", "addopts="),  # without --strict-markers: a marker is of a plugin
             requirements=(
                 "lightning==2.6.5",
                 "pytest-mock",
@@ -610,7 +611,11 @@ LIBRARIES = (
         requirements=("torchsde",),
         imports=("torchsde",),
         programs=("torchsde_sde",),
-        own=OwnTests("google-research/torchsde", tests=("tests",)),
+        own=OwnTests(
+            "google-research/torchsde",
+            tests=("tests",),
+            one_in=10,
+        ),
     ),
     Library(
         "torchsummary",
@@ -646,7 +651,7 @@ LIBRARIES = (
                 "*compil*": "compiles",
                 "*dynamo*": "compiles",
             },
-            one_in=100,
+            one_in=200,
         ),
         quick=True,
         gaps=(
