@@ -273,6 +273,7 @@ LIBRARIES = (
                 "tests/tests_pytorch/loops",
                 "tests/tests_pytorch/models",
             ),
+            arguments=("-o", "addopts="),  # without --strict-markers: a marker is of a plugin
             requirements=(
                 "lightning==2.6.5",
                 "pytest-mock",
@@ -654,7 +655,11 @@ LIBRARIES = (
         requirements=("torchsde",),
         imports=("torchsde",),
         programs=("torchsde_sde",),
-        own=OwnTests("google-research/torchsde", tests=("tests",)),
+        own=OwnTests(
+            "google-research/torchsde",
+            tests=("tests",),
+            one_in=10,
+        ),
     ),
     Library(
         "torchsummary",
@@ -690,7 +695,7 @@ LIBRARIES = (
                 "*compil*": "compiles",
                 "*dynamo*": "compiles",
             },
-            one_in=100,
+            one_in=200,
         ),
         quick=True,
         gaps=(
