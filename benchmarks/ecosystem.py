@@ -22,7 +22,7 @@ from typing import Any
 
 from benchmarks import report
 from benchmarks.measure import Pairs, measured, spread
-from benchmarks.processes import ROOT, Column, Failure, Process, environment
+from benchmarks.processes import ROOT, Column, Failure, Process, busy, environment
 from benchmarks.reasons import REASONS
 from benchmarks.rows import ECOSYSTEM_THEMES, Row, all_rows, matching
 from benchmarks.rows.libraries import NEEDED
@@ -61,8 +61,11 @@ def available(rows: list[Row]) -> list[Row]:
     return found
 
 
-def probe(kind: str, column: Column, threads: int, row: Row) -> tuple[float, dict[str, Any]]:
-    """Runs `benchmarks.probe` in a new process. Returns the seconds until its answer, and that. Raises: Failure."""
+def probe(kind: str, column: Column, threads: int, row: Row, clock: str = "wall") -> tuple[float, dict[str, Any]]:
+    """Runs `benchmarks.probe` in a new process. Returns the seconds until its answer, and that. Raises: Failure.
+
+    By another clock than the wall's, they are the processor time of the process.
+    """
     command = [sys.executable, "-m", "benchmarks.probe", kind, column.library, str(threads), f"{row.theme}: {row.name}"]
     with tempfile.TemporaryFile("w+") as log:
         start = time.perf_counter()
@@ -71,19 +74,21 @@ def probe(kind: str, column: Column, threads: int, row: Row) -> tuple[float, dic
         )
         line = process.stdout.readline()  # type: ignore[union-attr]
         passed = time.perf_counter() - start
-        process.communicate()
+        process.stdout.close()  # type: ignore[union-attr]
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
             log.seek(0)
             raise Failure(log.read().strip().rpartition("\n")[2] or f"exit status {process.returncode}")
-    return passed, json.loads(line)
+    return passed if clock == "wall" else used.ru_utime + used.ru_stime, json.loads(line)
 
 
-def starts(row: Row, threads: int, runs: int) -> dict[str, Any]:
+def starts(row: Row, threads: int, runs: int, clock: str) -> dict[str, Any]:
     """Measures the cold start in turns; the first one of each column reads the files from disk."""
     times: dict[str, list[float]] = {name: [] for name in COLUMNS}
     for number in range(runs + 1):
         for name, column in COLUMNS.items():
-            seconds, _ = probe("first-result", column, threads, row)
+            seconds, _ = probe("first-result", column, threads, row, clock)
             times[name] += [seconds] if number else []
     middle, low, high = spread([ours / theirs for ours, theirs in zip(times["fast"], times["torch"], strict=True)])
     return {
@@ -105,7 +110,9 @@ def measure_row(row: Row, arguments, weights_from: str = "torch") -> dict[str, A
         found["memory"] = {
             name: probe("memory", column, arguments.threads, row)[1]["whole"] for name, column in COLUMNS.items()
         }
-        found["cold start"] = starts(row, arguments.threads, QUICK_STARTS if arguments.quick else STARTS)
+        found["cold start"] = starts(
+            row, arguments.threads, QUICK_STARTS if arguments.quick else STARTS, arguments.clock
+        )
     except Failure as failure:
         found["wrong"]["fresh processes"] = str(failure)
     return found
@@ -173,6 +180,7 @@ def main(arguments) -> None:
         process.close()
     from importlib.metadata import version
 
+    before, start = busy(), time.time()
     facts["versions"].update({name: version(name) for name in dict.fromkeys(sum((NEEDED[r.name] for r in rows), ()))})
     print(report.facts_text(facts), "", HEAD, sep="\n", flush=True)
     found: list[dict[str, Any]] = []
@@ -181,6 +189,8 @@ def main(arguments) -> None:
         for row in rows:
             found.append(measure_row(row, arguments))
             print(line(found[-1]), flush=True)
+    machine, own = (now - then for now, then in zip(busy(), before, strict=True))
+    facts["others"] = max(0.0, machine - own) / (time.time() - start) / (os.cpu_count() or 1)
     if arguments.write:
         if arguments.only and RESULTS.exists():
             before = json.loads(RESULTS.read_text(encoding="utf-8"))
@@ -188,6 +198,7 @@ def main(arguments) -> None:
             found = [new.get(each["name"], each) for each in before["rows"]]
         RESULTS.write_text(json.dumps({"facts": facts, "rows": found}, indent=1, ensure_ascii=False) + "\n")
         title = "## Libraries built on PyTorch: `python -m benchmarks --ecosystem`"
-        report.store("ecosystem", f"{report.facts_text(facts)}\n\n{table(found)}", title)
+        lead = "\n\n".join(part for part in (report.facts_text(facts), report.remark(facts)) if part)
+        report.store("ecosystem", f"{lead}\n\n{table(found)}", title)
     else:
         print("", table(found).rpartition("\n\n")[2], sep="\n")
