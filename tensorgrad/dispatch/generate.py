@@ -52,9 +52,10 @@ MANY = 131_072  # elements of a gradient from which formulas run on tensors
 
 
 def slowly(op: Op, args: tuple, out=None):
-    """The slow path (dispatch/slow_path.py), loaded when first needed."""
+    """The slow path (dispatch/slow_path.py), loaded when first needed: from then on, this name is its own."""
     from tensorgrad.dispatch import slow_path
 
+    globals()["slowly"] = slow_path.run
     return slow_path.run(op, args, out)
 
 

@@ -147,7 +147,10 @@ def _recorded(self, args) -> bool:
         return False
     if self._requires_grad and self.requires_grad:  # of a view the attribute means "compute it"
         return True
-    return any(isinstance(a, Tensor) and a._requires_grad and a.requires_grad for a in args)
+    for a in args:  # noqa: SIM110 - a generator costs as much as a small write
+        if isinstance(a, Tensor) and a._requires_grad and a.requires_grad:
+            return True
+    return False
 
 
 def replace(self: Tensor, function, args, kwargs, overlap: bool = False) -> Tensor:

@@ -711,9 +711,8 @@ def _like(name: str, function, fills: bool):
                 made = ordered.copy_(made.detach()).requires_grad_(requires_grad)
         elif array.__class__ is np.ndarray and array.ndim > 1 and not array.flags.c_contiguous:
             # PyTorch keeps the layout of a dense tensor; an expanded one becomes dense in row-major order
-            order = np.empty_like(array, order="C" if 0 in array.strides else "K")
-            if order.strides != made._array.strides:
-                fresh = order.astype(made._array.dtype, copy=False)
+            fresh = np.empty_like(array, dtype=made._array.dtype, order="C" if 0 in array.strides else "K")
+            if fresh.strides != made._array.strides:
                 fresh[...] = made._array
                 made = share(fresh, made._storage.__class__.of(fresh))
                 made._requires_grad = bool(requires_grad)
