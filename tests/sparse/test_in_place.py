@@ -60,8 +60,8 @@ def test_mixes(name):
     assert compared >= 5
 
 
-FUNCTIONS = ["abs", "asin", "ceil", "expm1", "frac", "log1p", "nan_to_num", "neg", "relu", "round", "sgn", "sign", "sin",
-             "sqrt", "tanh", "trunc", "conj_physical", "rad2deg"]  # fmt: skip
+FUNCTIONS = ["abs", "asin", "ceil", "expm1", "frac", "log1p", "nan_to_num", "neg", "relu", "round", "sgn", "sign",
+             "sin", "sqrt", "tanh", "trunc", "conj_physical", "rad2deg"]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
