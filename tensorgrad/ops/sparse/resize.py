@@ -31,8 +31,10 @@ def _resized(self: Tensor, name: str, size: Any, sparse_dim: int, dense_dim: int
         which = "sparse" if sparse_dim != array.sparse_dim else "dense"
         raise RuntimeError(f"{name}: changing the number of {which} dimensions of a tensor with stored elements")
     if stored and any(new < old for new, old in zip(size, array.shape)):
+        sparse = any(new < old for new, old in zip(size[:sparse_dim], array.shape))
         raise RuntimeError(
-            f"{name}: shrinking a tensor with stored elements is not supported: {list(array.shape)} to {list(size)}"
+            f"{name}: shrinking the size of {'sparse' if sparse else 'dense'} dimensions (from {list(array.shape)} to "
+            f"{list(size)}) on a non-empty sparse tensor is not supported."
         )
     self._storage.bump()
     made = COOArray.without_elements(size, array.dtype, dense_dim)
