@@ -23,6 +23,7 @@ _EXPORT_ONNX = "torch.onnx.export is not included"
 _FAKE = 'use tensors of torch.device("meta"), which have a shape and no values'
 _HALF = "NumPy has no complex numbers of 16-bit parts"
 _FULLY_SHARD = "use torch.distributed.fsdp.fully_shard"
+_PIPES = "use a Dataset or an IterableDataset with a DataLoader, which shuffles"
 _QUANTIZED = "there are no quantized tensors"
 _RPC = "use the collectives of torch.distributed"
 _SYMBOLIC = "sizes are plain numbers"
@@ -121,6 +122,7 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.sparse.SparseSemiStructuredTensorCUSPARSELT": (REFUSES, "torchao", _TWO_OF_FOUR),
     "torch.sparse.SparseSemiStructuredTensorCUTLASS": (REFUSES, "torchao", _TWO_OF_FOUR),
     "torch.utils._triton.has_triton": (NO, "accelerate, PyTorch Geometric", _COMPILED),
+    "torch.utils.data.datapipes.iter.combinatorics.ShufflerIterDataPipe": (REFUSES, "accelerate", _PIPES),
     "torch.utils.mobile_optimizer.optimize_for_mobile": (REFUSES, "programs", _EXPORT),
     "torch.xpu.is_current_stream_capturing": (NO, "transformers", "there is no XPU"),
 }  # fmt: skip

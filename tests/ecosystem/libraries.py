@@ -19,6 +19,10 @@ class OwnTests:
         left_out: Patterns of test ids (`fnmatch`, such as `"*test_download*"`) that are not run, and why.
         requirements: What the tests need beyond the library and pytest.
         seconds: The time limit of one test.
+        folder: The folder of the checkout in which pytest runs, to which `tests` are relative.
+        together: How many files or folders run in one process: importing the library takes long.
+        one_in: Of how many tests one is run, chosen by its name: of some libraries all of them take hours.
+        variables: Variables of the environment that the tests ask for.
     """
 
     repository: str
@@ -27,6 +31,10 @@ class OwnTests:
     left_out: dict[str, str] = field(default_factory=dict)
     requirements: tuple[str, ...] = ()
     seconds: int = 120
+    folder: str = ""
+    together: int = 1
+    one_in: int = 1
+    variables: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -55,8 +63,8 @@ class Library:
 # Of transformers' own tests: what downloads models, needs a GPU, or compiles.
 _TRANSFORMERS_LEFT_OUT = {
     "*IntegrationTest*": "downloads models",
-    "*compil*": "torch.compile and torch.export capture programs; tensorgrad's returns the function",
-    "*test_*export*": "torch.compile and torch.export capture programs; tensorgrad's returns the function",
+    "*compil*": "compiles",
+    "*test_*export*": "torch.export is not included",
     "*test_*flash*": "needs a GPU",
     "*test_*flex*": "compiles",
     "*test_*tensor_parallel*": "starts processes of torch's own launcher",
@@ -65,13 +73,13 @@ _TRANSFORMERS_LEFT_OUT = {
     "*test_training_overfit*": "takes minutes",
 }
 _TRANSFORMERS_MODELS = (  # the most used first
-    "gpt2", "bert", "llama", "t5", "vit", "bart", "mistral", "roberta", "distilbert", "qwen2", "whisper", "clip",
-    "wav2vec2", "deberta", "electra", "opt", "phi", "gpt_neox", "falcon", "albert", "mamba", "gemma", "segformer",
-    "convnext", "swin", "dinov2", "blip", "mpnet", "xlnet", "detr", "beit", "bloom", "codegen", "convnextv2",
-    "deberta_v2", "deit", "dpt", "gemma2", "gpt_bigcode", "gpt_neo", "gptj", "granite", "hubert", "layoutlm",
-    "longformer", "marian", "mbart", "mixtral", "mobilebert", "modernbert", "mt5", "olmo", "pegasus", "phi3", "qwen3",
-    "regnet", "resnet", "roformer", "siglip", "speech_to_text", "squeezebert", "stablelm", "starcoder2", "swinv2",
-    "yolos",
+    "gpt2", "bert", "llama", "t5", "vit", "roberta", "qwen2", "distilbert", "mistral", "clip", "bart", "whisper",
+    "gemma", "wav2vec2", "phi", "mamba", "detr", "deberta_v2", "opt", "gpt_neox", "falcon", "albert", "electra",
+    "mpnet", "bloom", "swin", "deit", "convnext", "segformer", "xlm_roberta", "qwen3", "deberta", "gemma2", "phi3",
+    "mixtral", "resnet", "dinov2", "siglip", "blip", "gptj", "gpt_neo", "gpt_bigcode", "codegen", "mt5", "mbart",
+    "pegasus", "marian", "xlnet", "modernbert", "longformer", "layoutlm", "mobilebert", "hubert", "speech_to_text",
+    "beit", "convnextv2", "dpt", "swinv2", "yolos", "regnet", "olmo", "granite", "stablelm", "starcoder2", "roformer",
+    "squeezebert",
 )  # fmt: skip
 
 # timm's models whose own tests are run: small ones of each kind.
@@ -88,6 +96,10 @@ LIBRARIES = (
         requirements=("accelerate",),
         imports=("accelerate",),
         programs=("accelerate_loop",),
+        gaps=(
+            "stateful data loaders are torchdata's, which builds on private parts of PyTorch's own data loader",
+            "nested tensors are not included (pad_across_processes warns of them under torch)",
+        ),
         own=OwnTests(
             "huggingface/accelerate",
             tests=tuple(
@@ -110,7 +122,9 @@ LIBRARIES = (
                     "utils",
                 )
             ),
-            requirements=("accelerate==1.14.0", "parameterized", "transformers", "torchdata", "evaluate"),
+            requirements=("accelerate==1.14.0", "parameterized", "transformers", "evaluate", "mpi4py", "mpich"),
+            seconds=300,
+            together=20,
             left_out={"*multi_*": "needs several GPUs", "*test_*dynamo*": "compiles", "*test_*compil*": "compiles"},
         ),
         quick=True,
@@ -120,12 +134,29 @@ LIBRARIES = (
         requirements=("botorch",),
         imports=("botorch", "botorch.models", "botorch.acquisition", "botorch.optim"),
         programs=("botorch_loop",),
+        own=OwnTests(
+            "pytorch/botorch",
+            tests=("test/acquisition", "test/models", "test/optim", "test/posteriors", "test/sampling", "test/utils"),
+            requirements=("botorch==0.15.1",),
+            one_in=20,
+        ),
     ),
     Library(
         "captum",
         requirements=("captum",),
         imports=("captum.attr", "captum.concept", "captum.influence"),
         programs=("captum_attributions",),
+        own=OwnTests(
+            "pytorch/captum",
+            tests=("tests/attr", "tests/concept", "tests/metrics", "tests/module", "tests/robust", "tests/utils"),
+            requirements=("captum==0.8.0", "parameterized", "scikit-learn"),
+            left_out={
+                "*llm*": "downloads models",
+                "*Test_jit*": "TorchScript is not included",
+                "*test_jit*": "TorchScript is not included",
+            },
+            one_in=8,
+        ),
     ),
     Library(
         "diffusers",
@@ -143,6 +174,8 @@ LIBRARIES = (
                 "tests/others/test_training.py",
                 "tests/others/test_config.py",
             ),
+            together=20,
+            one_in=3,
             requirements=("diffusers==0.40.0", "parameterized", "accelerate", "torchsde"),
             left_out={
                 "*compile*": "compiles",
@@ -157,6 +190,16 @@ LIBRARIES = (
         requirements=("einops",),
         imports=("einops", "einops.layers.torch"),
         programs=("einops_layers",),
+        own=OwnTests(
+            "arogozhnikov/einops",
+            tests=("einops/tests",),
+            variables={"EINOPS_TEST_BACKENDS": "numpy,torch"},
+            left_out={
+                "*torch_compile*": "compiles",
+                "*scripted*": "TorchScript is not included",
+                "*torch_jit*": "TorchScript is not included",
+            },
+        ),
         quick=True,
     ),
     Library(
@@ -164,30 +207,54 @@ LIBRARIES = (
         requirements=("ema-pytorch",),
         imports=("ema_pytorch",),
         programs=("ema_pytorch_average",),
+        own=OwnTests("lucidrains/ema-pytorch", tests=("tests",)),
     ),
     Library(
         "entmax",
         requirements=("entmax",),
         imports=("entmax",),
         programs=("entmax_losses",),
+        own=OwnTests("deep-spin/entmax", tests=("entmax",)),
     ),
     Library(
         "gpytorch",
         requirements=("gpytorch",),
         imports=("gpytorch",),
         programs=("gpytorch_regression",),
+        own=OwnTests(
+            "cornellius-gp/gpytorch",
+            tests=("test",),
+            arguments=("--ignore=test/examples",),
+            one_in=10,
+        ),
     ),
     Library(
         "higher",
         requirements=("higher",),
         imports=("higher",),
         programs=("higher_maml",),
+        own=OwnTests("facebookresearch/higher", tests=("tests",), requirements=("torchvision", "parameterized")),
     ),
     Library(
         "kornia",
         requirements=("kornia",),
         imports=("kornia", "kornia.augmentation", "kornia.geometry"),
         programs=("kornia_vision",),
+        own=OwnTests(
+            "kornia/kornia",
+            tests=tuple(
+                f"tests/{name}"
+                for name in ("augmentation", "color", "enhance", "filters", "geometry", "losses", "metrics")
+            ),
+            requirements=("kornia==0.9.0rc1", "scipy"),
+            left_out={
+                "*dynamo*": "compiles",
+                "*jit*": "TorchScript is not included",
+                "*script*": "TorchScript is not included",
+                "*onnx*": "needs onnx",
+            },
+            one_in=50,
+        ),
     ),
     Library(
         "lightning",
@@ -197,13 +264,32 @@ LIBRARIES = (
         own=OwnTests(
             "Lightning-AI/pytorch-lightning",
             tests=(
+                "tests/tests_fabric/plugins",
+                "tests/tests_fabric/utilities",
+                "tests/tests_fabric/test_fabric.py",
                 "tests/tests_fabric/test_wrappers.py",
-                "tests/tests_pytorch/callbacks/test_early_stopping.py",
-                "tests/tests_pytorch/core/test_lightning_module.py",
-                "tests/tests_pytorch/core/test_metric_result_integration.py",
-                "tests/tests_pytorch/loops/test_loops.py",
+                "tests/tests_pytorch/callbacks",
+                "tests/tests_pytorch/core",
+                "tests/tests_pytorch/loops",
+                "tests/tests_pytorch/models",
             ),
-            requirements=("pytest-mock", "scikit-learn", "cloudpickle", "expecttest", "fastapi", "uvicorn"),
+            arguments=("-o", "addopts="),  # without --strict-markers: a marker is of a plugin
+            requirements=(
+                "lightning==2.6.5",
+                "pytest-mock",
+                "scikit-learn",
+                "cloudpickle",
+                "expecttest",
+                "fastapi",
+                "uvicorn",
+            ),
+            left_out={
+                "*torchscript*": "TorchScript is not included",
+                "*compile*": "compiles",
+                "*onnx*": "needs onnx",
+                "*ddp_spawn*": "starts processes",
+            },
+            one_in=10,
         ),
         quick=True,
     ),
@@ -212,6 +298,12 @@ LIBRARIES = (
         requirements=("linear-operator",),
         imports=("linear_operator",),
         programs=("linear_operator_solves",),
+        own=OwnTests(
+            "cornellius-gp/linear_operator",
+            tests=("test",),
+            requirements=("scipy",),
+            one_in=20,
+        ),
     ),
     Library(
         "lion-pytorch",
@@ -230,6 +322,13 @@ LIBRARIES = (
         requirements=("monai", "einops", "scipy"),
         imports=("monai", "monai.networks.nets", "monai.transforms", "monai.losses", "monai.metrics"),
         programs=("monai_segmentation",),
+        own=OwnTests(
+            "Project-MONAI/MONAI",
+            tests=("tests/losses", "tests/metrics", "tests/networks", "tests/transforms"),
+            requirements=("monai==1.5.0", "parameterized", "scikit-image", "nibabel"),
+            left_out={"*script*": "TorchScript is not included", "*trt*": "needs a GPU", "*onnx*": "needs onnx"},
+            one_in=40,
+        ),
     ),
     Library(
         "normflows",
@@ -242,6 +341,14 @@ LIBRARIES = (
         requirements=("opacus",),
         imports=("opacus",),
         programs=("opacus_private",),
+        own=OwnTests(
+            "pytorch/opacus",
+            tests=("opacus/tests",),
+            arguments=("-o", "python_files=*_test.py"),
+            requirements=("hypothesis", "torchvision", "scikit-learn"),
+            left_out={"*gpu*": "needs a GPU", "*multigpu*": "needs several GPUs"},
+            one_in=8,
+        ),
     ),
     Library(
         "peft",
@@ -261,7 +368,10 @@ LIBRARIES = (
                 "tests/test_trainable_tokens.py",
                 "tests/test_tuners_utils.py",
             ),
-            requirements=("peft==0.20.0", "parameterized", "datasets", "scipy"),
+            arguments=("-o", "addopts="),
+            together=20,
+            one_in=20,
+            requirements=("peft==0.20.0", "parameterized", "datasets", "scipy", "diffusers", "attrs"),
         ),
         quick=True,
         gaps=("save_pretrained needs the package jinja2, which usually comes with torch",),
@@ -273,10 +383,10 @@ LIBRARIES = (
         programs=("pyro_inference",),
         own=OwnTests(
             "pyro-ppl/pyro",
-            tests=tuple(
-                f"tests/distributions/test_{n}.py" for n in ("independent", "kl", "mask", "pickle", "torch_patch")
-            ),
-            seconds=60,
+            tests=("tests/distributions", "tests/infer/autoguide", "tests/ops", "tests/params", "tests/poutine"),
+            requirements=("pyro-ppl==1.9.1", "scipy"),
+            left_out={"*jit*": "TorchScript is not included", "*funsor*": "needs funsor"},
+            one_in=30,
         ),
     ),
     Library(
@@ -284,18 +394,42 @@ LIBRARIES = (
         requirements=("pytorch-ignite",),
         imports=("ignite", "ignite.engine", "ignite.handlers", "ignite.metrics"),
         programs=("ignite_engine",),
+        own=OwnTests(
+            "pytorch/ignite",
+            tests=(
+                "tests/ignite/engine",
+                "tests/ignite/handlers",
+                "tests/ignite/metrics",
+                "tests/ignite/test_utils.py",
+            ),
+            arguments=("-k", "not distrib and not xla and not hvd and not cuda"),
+            requirements=("scikit-learn", "pytest-mock", "scipy", "pandas"),
+            one_in=20,
+        ),
     ),
     Library(
         "pytorch-metric-learning",
         requirements=("pytorch-metric-learning",),
         imports=("pytorch_metric_learning.losses", "pytorch_metric_learning.miners", "pytorch_metric_learning.testers"),
         programs=("pytorch_metric_learning_embedding",),
+        own=OwnTests(
+            "KevinMusgrave/pytorch-metric-learning",
+            tests=("tests",),
+            requirements=("pytorch-metric-learning==2.8.1", "scikit-learn", "scipy", "faiss-cpu"),
+            variables={"TEST_DEVICE": "cpu", "TEST_DTYPES": "float32,float64"},
+            one_in=3,
+        ),
     ),
     Library(
         "pytorch-optimizer",
         requirements=("pytorch-optimizer",),
         imports=("pytorch_optimizer",),
         programs=("pytorch_optimizer_steps",),
+        own=OwnTests(
+            "kozistr/pytorch_optimizer",
+            tests=("tests",),
+            one_in=20,
+        ),
     ),
     Library(
         "pytorch-tabnet",
@@ -317,9 +451,10 @@ LIBRARIES = (
         own=OwnTests(
             "huggingface/safetensors",
             tests=tuple(
-                f"bindings/python/tests/test_{name}.py"
+                f"tests/test_{name}.py"
                 for name in ("handle", "multithreaded", "pt_comparison", "pt_model", "simple", "threadable")
             ),
+            folder="bindings/python",
             requirements=("h5py", "huggingface_hub"),
         ),
         quick=True,
@@ -329,6 +464,34 @@ LIBRARIES = (
         requirements=("sentence-transformers",),
         imports=("sentence_transformers",),
         programs=("sentence_transformers_embed",),
+        own=OwnTests(
+            "huggingface/sentence-transformers",
+            tests=tuple(
+                f"tests/{name}"
+                for name in (
+                    "util",
+                    "base/samplers",
+                    "base/test_data_collator.py",
+                    "base/test_modality.py",
+                    "base/modules/test_dense.py",
+                    "base/modules/test_router.py",
+                    "sentence_transformer/modules",
+                    "sentence_transformer/losses",
+                    "multi_vector_encoder/losses",
+                    "multi_vector_encoder/test_token_pooling.py",
+                    "sparse_encoder/losses",
+                    "sparse_encoder/modules",
+                )
+            ),
+            together=20,
+            one_in=2,
+            requirements=("sentence-transformers==6.1.0", "datasets", "accelerate", "pillow"),
+            left_out={
+                "*multi_process*": "starts processes that download models",
+                "*pretrained*": "downloads models",
+                "*backends*": "needs ONNX or OpenVINO",
+            },
+        ),
         quick=True,
     ),
     Library(
@@ -336,6 +499,13 @@ LIBRARIES = (
         requirements=("skorch",),
         imports=("skorch", "skorch.callbacks"),
         programs=("skorch_classifier",),
+        own=OwnTests(
+            "skorch-dev/skorch",
+            tests=("skorch/tests",),
+            requirements=("flaky", "pandas", "fire", "pytest-cov", "tensorboard"),
+            left_out={"*llm*": "downloads models", "*test_hf*": "downloads models", "*compil*": "compiles"},
+            one_in=10,
+        ),
     ),
     Library(
         "snntorch",
@@ -348,6 +518,12 @@ LIBRARIES = (
         requirements=("stable-baselines3",),
         imports=("stable_baselines3",),
         programs=("stable_baselines3_agents",),
+        own=OwnTests(
+            "DLR-RM/stable-baselines3",
+            tests=("tests",),
+            requirements=("opencv-python-headless", "pandas", "matplotlib", "tqdm", "rich", "tensorboard"),
+            one_in=20,
+        ),
     ),
     Library(
         "timm",
@@ -362,6 +538,7 @@ LIBRARIES = (
             ),
             # The smallest models of each file: all of them are hours.
             arguments=("-k", "not test_models or " + " or ".join(_TIMM_MODELS)),
+            requirements=("expecttest",),
             left_out={
                 "*test_model_inference*": "downloads weights",
                 "*test_model_load_pretrained*": "downloads weights",
@@ -369,6 +546,7 @@ LIBRARIES = (
                 "*_fullgraph*": "compiles",
                 "*_export*": "torch.export is not included",
             },
+            one_in=4,
         ),
         quick=True,
     ),
@@ -383,7 +561,20 @@ LIBRARIES = (
         requirements=("torch-geometric",),
         imports=("torch_geometric", "torch_geometric.nn", "torch_geometric.loader", "torch_geometric.datasets"),
         programs=("torch_geometric_convs",),
-        own=OwnTests("pyg-team/pytorch_geometric", tests=("test/nn/aggr", "test/nn/conv", "test/nn/norm"), seconds=60),
+        own=OwnTests(
+            "pyg-team/pytorch_geometric",
+            tests=(
+                "test/nn/aggr",
+                "test/nn/conv",
+                "test/nn/dense",
+                "test/nn/norm",
+                "test/nn/pool",
+                "test/transforms",
+                "test/utils",
+            ),
+            requirements=("torch-geometric==2.8.0.post1",),
+            one_in=10,
+        ),
         gaps=(
             "EdgeIndex and Index are tensors with __torch_dispatch__, which is not called: making one raises an error",
         ),
@@ -406,12 +597,17 @@ LIBRARIES = (
         requirements=("torchcde",),
         imports=("torchcde",),
         programs=("torchcde_cde",),
+        own=OwnTests("patrick-kidger/torchcde", tests=("test",), requirements=("torchsde",)),
     ),
     Library(
         "torchdiffeq",
         requirements=("torchdiffeq",),
         imports=("torchdiffeq",),
         programs=("torchdiffeq_ode",),
+        own=OwnTests(
+            "rtqichen/torchdiffeq",
+            tests=tuple(f"tests/{name}_tests.py" for name in ("api", "event", "gradient", "norm", "odeint")),
+        ),
     ),
     Library(
         "torchinfo",
@@ -427,11 +623,30 @@ LIBRARIES = (
         own=OwnTests(
             "Lightning-AI/torchmetrics",
             tests=(
-                "tests/unittests/bases/test_aggregation.py",
-                "tests/unittests/bases/test_composition.py",
-                "tests/unittests/bases/test_metric.py",
+                "tests/unittests/bases",
+                "tests/unittests/classification",
+                "tests/unittests/clustering",
+                "tests/unittests/detection",
+                "tests/unittests/nominal",
+                "tests/unittests/pairwise",
+                "tests/unittests/regression",
+                "tests/unittests/retrieval",
+                "tests/unittests/segmentation",
+                "tests/unittests/shape",
+                "tests/unittests/text",
+                "tests/unittests/utilities",
+                "tests/unittests/wrappers",
             ),
-            requirements=("cachier", "scikit-learn", "scipy", "psutil", "pytest-rerunfailures", "cloudpickle"),
+            requirements=(
+                "cachier",
+                "scikit-learn",
+                "scipy",
+                "psutil",
+                "pytest-rerunfailures",
+                "cloudpickle",
+                "pandas",
+            ),
+            one_in=50,
         ),
         quick=True,
     ),
@@ -440,6 +655,11 @@ LIBRARIES = (
         requirements=("torchsde",),
         imports=("torchsde",),
         programs=("torchsde_sde",),
+        own=OwnTests(
+            "google-research/torchsde",
+            tests=("tests",),
+            one_in=10,
+        ),
     ),
     Library(
         "torchsummary",
@@ -452,6 +672,31 @@ LIBRARIES = (
         requirements=("torchvision",),
         imports=("torchvision", "torchvision.models", "torchvision.ops", "torchvision.transforms.v2"),
         programs=("torchvision_models", "torchvision_images", "torchvision_ops"),
+        own=OwnTests(
+            "pytorch/vision",
+            tests=tuple(
+                f"test/test_{name}.py"
+                for name in (
+                    "ops",
+                    "models",
+                    "transforms",
+                    "transforms_v2",
+                    "transforms_v2_utils",
+                    "tv_tensors",
+                    "utils",
+                )
+            ),
+            requirements=("scipy", "pytest-mock"),
+            left_out={
+                "*jit*": "TorchScript is not included",
+                "*script*": "TorchScript is not included",
+                "*cuda*": "needs a GPU",
+                "*quantized*": "quantized tensors are not included",
+                "*compil*": "compiles",
+                "*dynamo*": "compiles",
+            },
+            one_in=200,
+        ),
         quick=True,
         gaps=(
             "the operators for quantized tensors and for boxes with an angle raise an error",
@@ -478,11 +723,15 @@ LIBRARIES = (
                 "sentencepiece",
                 "scipy",
                 "pytest-env",
+                "timeout-decorator",
                 "pytest-xdist",
                 "datasets",
                 "requests",
             ),
             left_out=_TRANSFORMERS_LEFT_OUT,
+            seconds=300,
+            together=6,
+            one_in=4,
         ),
         quick=True,
     ),
@@ -491,24 +740,37 @@ LIBRARIES = (
         requirements=("vector-quantize-pytorch",),
         imports=("vector_quantize_pytorch",),
         programs=("vector_quantize_pytorch_codes",),
+        own=OwnTests(
+            "lucidrains/vector-quantize-pytorch",
+            tests=("tests",),
+            requirements=("vector-quantize-pytorch==1.31.0",),
+        ),
     ),
     Library(
         "vit-pytorch",
         requirements=("vit-pytorch",),
         imports=("vit_pytorch", "vit_pytorch.cait", "vit_pytorch.cct", "vit_pytorch.cvt", "vit_pytorch.max_vit"),
         programs=("vit_pytorch_models",),
+        own=OwnTests("lucidrains/vit-pytorch", tests=("tests",)),
     ),
     Library(
         "x-transformers",
         requirements=("x-transformers",),
         imports=("x_transformers",),
         programs=("x_transformers_models",),
+        own=OwnTests(
+            "lucidrains/x-transformers",
+            tests=("tests",),
+            requirements=("x-transformers==2.26.4",),
+            one_in=4,
+        ),
     ),
     Library(
         "zuko",
         requirements=("zuko",),
         imports=("zuko",),
         programs=("zuko_flows",),
+        own=OwnTests("probabilists/zuko", tests=("tests",)),
     ),
 )
 

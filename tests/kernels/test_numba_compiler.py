@@ -252,6 +252,9 @@ def test_the_process_goes_on_after_a_failure_and_ends_when_told(tmp_path, monkey
         with pytest.raises(Failed, match="no_such_kernel") as failed:
             compiler.compile("pointwise.no_such_kernel", tmp_path)
         assert failed.value.tried and not failed.value.crash
+        with pytest.raises(Failed, match="no_such_family") as failed:  # as if its file had just been renamed
+            compiler.compile("no_such_family.relu", tmp_path)
+        assert not failed.value.tried
         compiler.compile(RELU, tmp_path)
         assert loading.in_cache(RELU)
     finally:
@@ -290,6 +293,7 @@ ENDS = {
     "LLVM aborts": "import os; input(); os.abort()",
     "killed": "import os, signal; input(); os.kill(os.getpid(), signal.SIGKILL)",
     "out of memory": "import os; input(); os._exit(137)",
+    "LLVM exits": "print('ready', flush=True); input(); raise SystemExit(1)",
 }
 
 
@@ -302,6 +306,21 @@ def test_a_crash_of_the_process_is_remembered_and_not_repeated(end, tmp_path):
     assert lines[3] == "1 18000.0"  # one process was started, and NumPy serves
     again = run(CRASH.format(program=ENDS[end]), tmp_path)  # another process, another day
     assert again.stdout.splitlines()[-1] == "0 18000.0", again.stderr
+
+
+STARTS = {"a module is missing": "import no_such_module", "a file is half written": "def f(:", "status 3": "exit(3)"}
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_a_process_that_cannot_begin_is_not_remembered(start, tmp_path):
+    for _ in range(2):
+        done = run(CRASH.format(program=STARTS[start]), tmp_path)
+        lines = done.stdout.splitlines()
+        assert all("before it could compile" in line for line in lines[:3]), done.stderr
+        assert "no_such_module" in lines[0] or "SyntaxError" in lines[0] or "status 3" in lines[0]
+        assert lines[3] == "1 18000.0"  # one attempt in each process
+        assert not list(tmp_path.glob("*.failed"))
+    assert used(tmp_path)["asked"] == [RELU]  # once it can begin
 
 
 def test_after_a_while_a_failure_is_forgotten(tmp_path, monkeypatch):

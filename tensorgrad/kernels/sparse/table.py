@@ -15,6 +15,7 @@ from tensorgrad.storage.sparse import SparseArray, SparseStorage
 # On all sparse layouts.
 ALL = {
     "to_copy": "convert.cast", "clone_copy": "convert.clone", "sparse_to_dense": "convert.to_dense",
+    "sparse_written": "convert.dense",
     "sparse_values": "parts.values", "sparse_with_values": "parts.with_values", "sparse_mask_": "parts.mask",
     "sparse_masked_reduction": "masked.reduction", "values_at": "parts.values_at_pattern",
     "sparse_shared": "parts.shared", "to_layout": "convert.to_layout",

@@ -6,11 +6,12 @@ Tests whose outcome is in the file already are not run again; one that began and
 import fnmatch
 import json
 import os
+import zlib
 
 import pytest
 
 FILE, LEFT_OUT = os.environ["ECOSYSTEM_OUTCOMES"], json.loads(os.environ["ECOSYSTEM_LEFT_OUT"])
-_reasons = {}
+ONE_IN = int(os.environ.get("ECOSYSTEM_ONE_IN", "1"))  # the sample: the same tests on every side
 
 
 def _write(test, outcome, reason=""):
@@ -32,6 +33,7 @@ def pytest_collection_modifyitems(config, items):
     kept, deselected = [], []
     for item in items:
         left_out = any(fnmatch.fnmatch(item.nodeid, pattern) for pattern in LEFT_OUT)
+        left_out = left_out or zlib.crc32(item.nodeid.encode()) % ONE_IN
         (deselected if left_out or item.nodeid in seen else kept).append(item)
     items[:] = kept
     config.hook.pytest_deselected(items=deselected)
