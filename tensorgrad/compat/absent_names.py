@@ -13,6 +13,7 @@ One name a line, in alphabetical order. What a name is instead of PyTorch's:
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 REFUSES, SAME, NOTHING, NO, VALUE = "REFUSES", "SAME", "NOTHING", "NO", "VALUE"
@@ -21,6 +22,7 @@ _COMPILED = "nothing is compiled: torch.compile returns the function or module i
 _EXPORT = "save the state_dict: there is no format for whole programs"
 _EXPORT_ONNX = "torch.onnx.export is not included"
 _FAKE = 'use tensors of torch.device("meta"), which have a shape and no values'
+_HERE_ANYWAY = contextlib.nullcontext  # under vmap, tensors of one number index as they are
 _HALF = "NumPy has no complex numbers of 16-bit parts"
 _FULLY_SHARD = "use torch.distributed.fsdp.fully_shard"
 _PIPES = "use a Dataset or an IterableDataset with a DataLoader, which shuffles"
@@ -38,7 +40,7 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._C.Value": (REFUSES, "transformers, snntorch", _EXPORT),
     "torch._custom_ops.get_ctx": (REFUSES, "torchvision", _SYMBOLIC),
     "torch._dynamo.OptimizedModule": (REFUSES, "Lightning, accelerate", _COMPILED),
-    "torch._dynamo._trace_wrapped_higher_order_op.TransformGetItemToIndex": (REFUSES, "transformers", _COMPILED),
+    "torch._dynamo._trace_wrapped_higher_order_op.TransformGetItemToIndex": (VALUE, "transformers", _HERE_ANYWAY),
     "torch._dynamo.allow_in_graph": (SAME, "transformers, einops", _COMPILED),
     "torch._dynamo.assume_constant_result": (SAME, "transformers", _COMPILED),
     "torch._dynamo.config.cache_size_limit": (VALUE, "programs, which set it", 8),
