@@ -277,7 +277,7 @@ LIBRARIES = (
                 "*onnx*": "needs onnx",
                 "*ddp_spawn*": "starts processes",
             },
-            one_in=10,
+            one_in=5,
         ),
         quick=True,
     ),
