@@ -222,7 +222,8 @@ def originate_pairs(
     more: dict[str, Any] = {
         "pair_types": pair_types, "sequence_types": sequence_types, "mapping_types": mapping_types, **options
     }  # fmt: skip
-    text, keys = (str, bytes), None
+    text = (str, bytes)
+    keys: Sequence[Any] | None = None
     if all(isinstance(value, sequence_types) and not isinstance(value, text) for value in (actual, expected)):
         if len(actual) != len(expected):
             raise ErrorMeta(
