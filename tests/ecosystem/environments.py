@@ -1,8 +1,9 @@
 """A Python environment for each library, without torch, made once and kept.
 
 Requirements may demand torch. pip runs with tensorgrad's import hook, which answers that torch 2.13.0 is installed, and
-with the constraint that it stays so: pip chooses the newest versions that go with it, and installs no torch. To run the same environment with the real torch,
-the folder with torch is appended to `sys.path` (by `WITH_TORCH`): all other packages are the same files.
+with the constraint that it stays so: pip chooses the newest versions that go with it, and installs no torch. To run the
+same environment with the real torch, the folder with torch is appended to `sys.path` (by `WITH_TORCH`): all other
+packages are the same files.
 
 The environments do not contain tensorgrad: the hook finds it in the checkout that these tests are part of.
 """
