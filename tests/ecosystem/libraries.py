@@ -265,7 +265,6 @@ LIBRARIES = (
             "Lightning-AI/pytorch-lightning",
             tests=(
                 "tests/tests_fabric/plugins",
-                "tests/tests_fabric/utilities",
                 "tests/tests_fabric/test_fabric.py",
                 "tests/tests_fabric/test_wrappers.py",
                 "tests/tests_pytorch/callbacks",
@@ -280,6 +279,7 @@ LIBRARIES = (
                 "scikit-learn",
                 "cloudpickle",
                 "expecttest",
+                "mpi4py",
                 "fastapi",
                 "uvicorn",
             ),
@@ -287,9 +287,11 @@ LIBRARIES = (
                 "*torchscript*": "TorchScript is not included",
                 "*compile*": "compiles",
                 "*onnx*": "needs onnx",
-                "*ddp_spawn*": "starts processes",
+                "*ddp*": "starts processes",
+                "*_collective_calls*": "starts processes",
+                "*spawn*": "starts processes",
             },
-            one_in=10,
+            one_in=5,
         ),
         quick=True,
     ),
@@ -775,3 +777,14 @@ LIBRARIES = (
 )
 
 BY_NAME = {library.name: library for library in LIBRARIES}
+
+# What continuous integration installs, once: the most used libraries together, and what examples/libraries/ need.
+QUICK = Library(
+    "quick",
+    requirements=tuple(
+        dict.fromkeys(
+            [*(name for row in LIBRARIES if row.quick for name in row.requirements), "scikit-learn", "tokenizers"]
+        )
+    ),
+    imports=tuple(dict.fromkeys(name for row in LIBRARIES if row.quick for name in row.imports)),
+)
