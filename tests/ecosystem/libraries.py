@@ -370,6 +370,7 @@ LIBRARIES = (
             arguments=("-o", "addopts="),
             together=20,
             one_in=20,
+            left_out={"*compile*": "compiles"},
             requirements=("peft==0.20.0", "parameterized", "datasets", "scipy", "diffusers", "attrs"),
         ),
         quick=True,
