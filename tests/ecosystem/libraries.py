@@ -175,7 +175,7 @@ LIBRARIES = (
                 "tests/others/test_config.py",
             ),
             together=20,
-            one_in=3,
+            one_in=10,
             requirements=("diffusers==0.40.0", "parameterized", "accelerate", "torchsde"),
             left_out={
                 "*compile*": "compiles",
