@@ -36,7 +36,7 @@ def transformers():
 
 
 def torchvision(torch):
-    """Imports torchvision. Its wheel for CUDA cannot load its operators into the torch for CPUs; no model needs them."""
+    """Imports torchvision. Operators of a wheel for CUDA do not load with a torch for CPUs; no model needs them."""
     try:
         return importlib.import_module("torchvision")
     except RuntimeError:  # operator torchvision::nms does not exist

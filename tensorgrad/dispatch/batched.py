@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorgrad.autograd import gradients
 from tensorgrad.autograd.anomaly import ANOMALY
 from tensorgrad.autograd.function import Function
 from tensorgrad.autograd.modes import GRAD
@@ -270,7 +269,7 @@ class Batch(Transform):
     """One level of `vmap`, on within a `with` block: `size` samples.
 
     >>> import tensorgrad as torch
-    >>> from tensorgrad.dispatch.batched import Batch
+    >>> from tensorgrad.dispatch.over_batch import Batch  # this file loads the rules
     >>> with Batch(3, "error") as level:
     ...     x = level.batched(torch.ones(2, 3), 1)
     ...     total, shape = level.value_of(x * 2)[0].sum(), x.shape
@@ -596,40 +595,6 @@ def raise_unbatched() -> None:
         "being vmapped over in a vmap. Please try to use out-of-place operators instead of inplace arithmetic. If said "
         "operator is being called inside the PyTorch framework, please file a bug report instead."
     )
-
-
-def over_batch(function: Any, values: list, randomness: str = "error") -> list:
-    """Runs `function(samples)` on a list of tensors with a batch as their first dimension; each may also be None.
-
-    It returns a list of tensors or None; so does this, with the batch as their first dimension.
-
-    >>> import tensorgrad as torch
-    >>> from tensorgrad.dispatch.batched import over_batch
-    >>> over_batch(lambda given: [given[0].sum(), None], [torch.ones(2, 3)])
-    [tensor([3., 3.]), None]
-    """
-    size = next(len(v._array) for v in values if v is not None)
-    with Batch(size, randomness) as level:
-        found = function([None if v is None else level.batched(v) for v in values])
-        with level.off():
-            return [None if r is None else level.taken(r) for r in found]
-
-
-gradients.OVER_BATCH = over_batch
-
-
-def basis(tensor: Tensor) -> Tensor:
-    """The standard basis of the space of `tensor`, stacked.
-
-    >>> import tensorgrad as torch
-    >>> from tensorgrad.dispatch.batched import basis
-    >>> basis(torch.tensor([3.0, 4.0]))
-    tensor([[1., 0.],
-            [0., 1.]])
-    """
-    count = tensor.numel()
-    ones = tensor.detach().new_zeros((count, count))
-    return ones.fill_diagonal_(1).reshape(count, *tensor.shape)
 
 
 def innermost_level() -> Batch | None:

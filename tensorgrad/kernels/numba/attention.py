@@ -2,7 +2,7 @@
 
 In the forward pass the softmax is updated along the keys: a larger maximum rescales the sums so far. It returns the
 result and the logarithm of each query's sum; the backward pass recomputes the weights from these. A mask is added to
-the scores of a tile; a Boolean one is first turned into zeros and minus infinities, as few as it has without repetition.
+the scores of a tile; a Boolean one is first turned into zeros and minus infinities, but not repeated.
 
 Source: Dao, Fu, Ermon, Rudra, Ré, "FlashAttention", 2022; Milakov & Gimelshein, "Online normalizer calculation for
 softmax", 2018.

@@ -23,7 +23,7 @@ _libraries: dict[str, Any] = {}  # what this process has compiled, by family
 def compile_into(kernel: str, where: Path) -> None:
     """Compiles a kernel, compares its results with NumPy's, and stores it in the cache folder `where`."""
     from tensorgrad.kernels.numba import verify
-    from tensorgrad.kernels.numba.runtime import cache
+    from tensorgrad.kernels.numba.runtime import cache, internals
 
     family, _, name = kernel.rpartition(".")
     if where not in cache.places():
@@ -35,8 +35,13 @@ def compile_into(kernel: str, where: Path) -> None:
         known = _libraries.setdefault(family, library)
         known.parts = library.parts | known.parts
         known.proven |= library.proven
+        known.seconds = library.seconds
+        before = internals.STAGES.copy()
         made = loading.load(kernel, known)
-        verify.check(kernel, made, partial(_other_kernel, known))
+        with internals.stage("comparison"):
+            verify.check(kernel, made, partial(_other_kernel, known))
+        for stage, seconds in (internals.STAGES - before).items():
+            known.seconds[stage] = known.seconds.get(stage, 0.0) + seconds
         known.proven.add(name)
         cache.write(known, where)
         cache.prune(where)

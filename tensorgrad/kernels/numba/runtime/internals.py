@@ -13,6 +13,8 @@ import contextlib
 import importlib.util
 import os
 import re
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
@@ -162,6 +164,18 @@ def fixed_tuple() -> Any:
 
 # --- compiled functions ---
 
+STAGES: Counter[str] = Counter()  # processor seconds that compilation has taken in this process, by stage
+
+
+@contextlib.contextmanager
+def stage(name: str) -> Iterator[None]:
+    """Adds the processor time of the block to a stage."""
+    start = time.process_time()
+    try:
+        yield
+    finally:
+        STAGES[name] += time.process_time() - start
+
 
 @cache
 def pipeline() -> Any:
@@ -256,7 +270,7 @@ class Compiled:
 
         given, back = sigutils.normalize_signature(signature)
         back = types.none if back is None or back == types.void else back
-        with intermediate():
+        with stage("types and IR"), intermediate():
             options = options | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": pipeline()}
             dispatcher = njit(back(*given), **options)(function)
         [self._compiled] = dispatcher.overloads.values()
@@ -287,16 +301,17 @@ class Compiled:
         itemsize = ir.Constant(_I64, self.itemsize(kind))
         return array_at(self._context, builder, kind, data, shape, strides, itemsize)
 
-    def linked(self, entry: Any, name: str) -> tuple[bytes, list[str]]:
-        """Links the function with its entry, a module. Returns the object and the names that it declares.
+    def linked(self, entry: Any, name: str, cpu: str, features: str) -> tuple[bytes, list[str]]:
+        """Links the function with its entry, a module. Returns the object for a processor, and names it declares.
 
         Everything but the entry's own name is hidden, as two objects may use one name for different things.
         """
-        module = self._compiled.library.whole(entry)
+        with stage("optimization"):
+            module = self._compiled.library.whole(entry)
         for defined in (*module.functions, *module.global_variables):
             if not defined.is_declaration and defined.name != name:
                 defined.linkage = "internal"
         module.verify()
-        _, cpu, features = self._context.codegen().magic_tuple()
-        data = machine(cpu, features).emit_object(module)
+        with stage("machine code"):
+            data = machine(cpu, features).emit_object(module)
         return data, [f.name for f in module.functions if f.is_declaration and not f.name.startswith("llvm.")]

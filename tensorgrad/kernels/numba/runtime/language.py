@@ -34,7 +34,7 @@ if COMPILING:
     from numba import types
     from numba.extending import intrinsic
 
-    njit = partial(numba.njit, pipeline_class=internals.pipeline())
+    njit: Any = partial(numba.njit, pipeline_class=internals.pipeline())
     to_fixed_tuple = internals.fixed_tuple()
 else:
     njit = intrinsic = _left
