@@ -175,7 +175,7 @@ LIBRARIES = (
                 "tests/others/test_config.py",
             ),
             together=20,
-            one_in=3,
+            one_in=10,
             requirements=("diffusers==0.40.0", "parameterized", "accelerate", "torchsde"),
             left_out={
                 "*compile*": "compiles",
@@ -373,6 +373,7 @@ LIBRARIES = (
             arguments=("-o", "addopts="),
             together=20,
             one_in=20,
+            left_out={"*compile*": "compiles"},
             requirements=("peft==0.20.0", "parameterized", "datasets", "scipy", "diffusers", "attrs"),
         ),
         quick=True,
