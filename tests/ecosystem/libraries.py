@@ -277,6 +277,7 @@ LIBRARIES = (
                 "*onnx*": "needs onnx",
                 "*ddp*": "starts processes",
                 "*_collective_calls*": "starts processes",
+                "*test_default_process_group*": "starts processes",
                 "*spawn*": "starts processes",
             },
             one_in=5,
