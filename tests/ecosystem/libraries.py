@@ -587,6 +587,7 @@ LIBRARIES = (
                 "tests/unittests/utilities",
                 "tests/unittests/wrappers",
             ),
+            arguments=("-o", "addopts="),  # without an option of a plugin
             requirements=(
                 "cachier",
                 "scikit-learn",
