@@ -608,7 +608,9 @@ LIBRARIES = (
         programs=("torchsde_sde",),
         own=OwnTests(
             "google-research/torchsde",
-            tests=("tests",),
+            tests=tuple(
+                f"tests/test_{n}.py" for n in ("brownian_interval", "brownian_path", "brownian_tree", "sdeint")
+            ),
             one_in=10,
         ),
     ),
