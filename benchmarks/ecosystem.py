@@ -16,13 +16,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from benchmarks import report
 from benchmarks.measure import Pairs, measured, spread
-from benchmarks.processes import ROOT, Column, Failure, Process, environment
+from benchmarks.processes import ROOT, Column, Failure, Process, busy, environment
 from benchmarks.reasons import REASONS
 from benchmarks.rows import ECOSYSTEM_THEMES, Row, all_rows, matching
 from benchmarks.rows.libraries import NEEDED
@@ -61,8 +62,11 @@ def available(rows: list[Row]) -> list[Row]:
     return found
 
 
-def probe(kind: str, column: Column, threads: int, row: Row) -> tuple[float, dict[str, Any]]:
-    """Runs `benchmarks.probe` in a new process. Returns the seconds until its answer, and that. Raises: Failure."""
+def probe(kind: str, column: Column, threads: int, row: Row, clock: str = "wall") -> tuple[float, dict[str, Any]]:
+    """Runs `benchmarks.probe` in a new process. Returns the seconds until its answer, and that. Raises: Failure.
+
+    By another clock than the wall's, they are the processor time of the process.
+    """
     command = [sys.executable, "-m", "benchmarks.probe", kind, column.library, str(threads), f"{row.theme}: {row.name}"]
     with tempfile.TemporaryFile("w+") as log:
         start = time.perf_counter()
@@ -71,19 +75,21 @@ def probe(kind: str, column: Column, threads: int, row: Row) -> tuple[float, dic
         )
         line = process.stdout.readline()  # type: ignore[union-attr]
         passed = time.perf_counter() - start
-        process.communicate()
+        process.stdout.close()  # type: ignore[union-attr]
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
             log.seek(0)
             raise Failure(log.read().strip().rpartition("\n")[2] or f"exit status {process.returncode}")
-    return passed, json.loads(line)
+    return passed if clock == "wall" else used.ru_utime + used.ru_stime, json.loads(line)
 
 
-def starts(row: Row, threads: int, runs: int) -> dict[str, Any]:
+def starts(row: Row, threads: int, runs: int, clock: str) -> dict[str, Any]:
     """Measures the cold start in turns; the first one of each column reads the files from disk."""
     times: dict[str, list[float]] = {name: [] for name in COLUMNS}
     for number in range(runs + 1):
         for name, column in COLUMNS.items():
-            seconds, _ = probe("first-result", column, threads, row)
+            seconds, _ = probe("first-result", column, threads, row, clock)
             times[name] += [seconds] if number else []
     middle, low, high = spread([ours / theirs for ours, theirs in zip(times["fast"], times["torch"], strict=True)])
     return {
@@ -105,7 +111,9 @@ def measure_row(row: Row, arguments, weights_from: str = "torch") -> dict[str, A
         found["memory"] = {
             name: probe("memory", column, arguments.threads, row)[1]["whole"] for name, column in COLUMNS.items()
         }
-        found["cold start"] = starts(row, arguments.threads, QUICK_STARTS if arguments.quick else STARTS)
+        found["cold start"] = starts(
+            row, arguments.threads, QUICK_STARTS if arguments.quick else STARTS, arguments.clock
+        )
     except Failure as failure:
         found["wrong"]["fresh processes"] = str(failure)
     return found
@@ -158,9 +166,20 @@ def table(found: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def store(facts: dict[str, Any], new: list[dict[str, Any]], order: list[str]) -> None:
+    """Writes rows to the results and to BENCHMARK.md; those that were measured before stay."""
+    before = json.loads(RESULTS.read_text(encoding="utf-8"))["rows"] if RESULTS.exists() else []
+    rows = {each["name"]: each for each in [*before, *new]}
+    found = [rows[name] for name in order if name in rows]
+    RESULTS.write_text(json.dumps({"facts": facts, "rows": found}, indent=1, ensure_ascii=False) + "\n")
+    title = "## Libraries built on PyTorch: `python -m benchmarks --ecosystem`"
+    report.store("ecosystem", f"{report.facts_text(facts)}\n\n{table(found)}", title)
+
+
 def main(arguments) -> None:
-    """Measures and prints the table, and stores it with --write (with --only, the other rows stay as they were)."""
-    rows = matching(all_rows(ECOSYSTEM_THEMES), arguments.only or ["*"])
+    """Measures and prints the table. With --write, each row is stored when it is measured."""
+    every = all_rows(ECOSYSTEM_THEMES)
+    rows = matching(every, arguments.only or ["*"])
     if arguments.list or not rows:
         print("\n".join(f"{row.theme}: {row.name}" for row in rows) or "no row has that name")
         sys.exit(0 if rows else 1)
@@ -171,23 +190,18 @@ def main(arguments) -> None:
     facts = report.facts({name: process.ask(do="facts") for name, process in running.items()}, arguments)
     for process in running.values():
         process.close()
-    from importlib.metadata import version
-
-    facts["versions"].update({name: version(name) for name in dict.fromkeys(sum((NEEDED[r.name] for r in rows), ()))})
+    libraries = dict.fromkeys(name for needed in NEEDED.values() for name in needed if find_spec(name))
+    facts["versions"].update({name: version(name) for name in libraries})
     print(report.facts_text(facts), "", HEAD, sep="\n", flush=True)
     found: list[dict[str, Any]] = []
+    before, start = busy(), time.time()
     with tempfile.TemporaryDirectory(prefix="benchmarks-weights-") as folder:
         os.environ.setdefault("BENCHMARK_WEIGHTS", folder)
         for row in rows:
             found.append(measure_row(row, arguments))
             print(line(found[-1]), flush=True)
-    if arguments.write:
-        if arguments.only and RESULTS.exists():
-            before = json.loads(RESULTS.read_text(encoding="utf-8"))
-            new = {each["name"]: each for each in found}
-            found = [new.get(each["name"], each) for each in before["rows"]]
-        RESULTS.write_text(json.dumps({"facts": facts, "rows": found}, indent=1, ensure_ascii=False) + "\n")
-        title = "## Libraries built on PyTorch: `python -m benchmarks --ecosystem`"
-        report.store("ecosystem", f"{report.facts_text(facts)}\n\n{table(found)}", title)
-    else:
-        print("", table(found).rpartition("\n\n")[2], sep="\n")
+            if arguments.write:
+                store(facts, found[-1:], [each.name for each in every])
+    machine, own = (now - then for now, then in zip(busy(), before, strict=True))
+    facts["others"] = max(0.0, machine - own) / (time.time() - start) / (os.cpu_count() or 1)
+    print("", table(found).rpartition("\n\n")[2], report.remark(facts), sep="\n")

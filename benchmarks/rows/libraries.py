@@ -36,7 +36,7 @@ def transformers():
 
 
 def torchvision(torch):
-    """Imports torchvision. Its wheel for CUDA cannot load its operators into the torch for CPUs; no model needs them."""
+    """Imports torchvision. Operators of a wheel for CUDA do not load with a torch for CPUs; no model needs them."""
     try:
         return importlib.import_module("torchvision")
     except RuntimeError:  # operator torchvision::nms does not exist
@@ -197,6 +197,4 @@ BUILDS = {
         lora_training, {"layers": 4, "width": 256, "words": 8000}, SMALL | {"words": 99}
     ),
 }  # fmt: skip
-ROWS = [
-    Row(name, build, sizes, small, tolerance=1e-3, heavy=True) for name, (build, sizes, small) in BUILDS.items()
-]
+ROWS = [Row(name, build, sizes, small, tolerance=1e-3, heavy=True) for name, (build, sizes, small) in BUILDS.items()]

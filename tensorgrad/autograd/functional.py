@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 
 from tensorgrad.autograd.gradients import grad
 from tensorgrad.autograd.modes import enable_grad
-from tensorgrad.dispatch.batched import basis, over_batch
 from tensorgrad.dispatch.forward import Level
 from tensorgrad.dispatch.linearized import Linearized
+from tensorgrad.dispatch.over_batch import basis, over_batch
 from tensorgrad.tensor import Tensor
 
 Tensors = Tensor | tuple[Tensor, ...]
@@ -176,8 +176,9 @@ def _by_rows(func, points, create_graph: bool, strict: bool, vectorize: bool):
             blocks.append(_all_rows(output, points, create_graph))
             continue
         rows: list[list[Tensor]] = [[] for _ in points]
-        for element in output.reshape(-1).unbind(0):
-            for k, gradient in enumerate(_pull((element,), points, None, create_graph, keep=True)):
+        flat = output.reshape(-1)
+        for j in range(flat.numel()):  # one by one: the parts of unbind have one node, whose backward fills them all
+            for k, gradient in enumerate(_pull((flat[j],), points, None, create_graph, keep=True)):
                 if gradient is None and strict:
                     raise RuntimeError(
                         f"Output {i} of the user-provided function is independent of input {k}. {_STRICT}."

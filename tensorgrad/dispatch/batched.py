@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorgrad.autograd import gradients
 from tensorgrad.autograd.anomaly import ANOMALY
 from tensorgrad.autograd.function import Function
 from tensorgrad.autograd.modes import GRAD
@@ -270,7 +269,7 @@ class Batch(Transform):
     """One level of `vmap`, on within a `with` block: `size` samples.
 
     >>> import tensorgrad as torch
-    >>> from tensorgrad.dispatch.batched import Batch
+    >>> from tensorgrad.dispatch.over_batch import Batch  # this file loads the rules
     >>> with Batch(3, "error") as level:
     ...     x = level.batched(torch.ones(2, 3), 1)
     ...     total, shape = level.value_of(x * 2)[0].sum(), x.shape
@@ -280,6 +279,7 @@ class Batch(Transform):
 
     name = "vmap"
     rule_of: Any = None  # an op's batching rule; None for one that runs as its twin (dispatch/batching.py)
+    storage_of: Any = None  # the class of storage of all values, if they may be used as arrays
 
     def __init__(self, size: int, randomness: str):
         self.size, self.randomness = size, randomness
@@ -355,12 +355,15 @@ class Batch(Transform):
             result, of_level = share(found._array, found._storage), result
             result._edge, result._requires_grad = of_level._edge, of_level._requires_grad
             return result
+        given: Any = args if every else self._all_lifted(args)
         if self.rule_of(op) is None:
-            given = self._prepared(op, args)
-            if given is not None:
+            if op.batch_kernel and self.storage_of([v._array for v in given if isinstance(v, Tensor)]):
+                return self._recorded(op, given)
+            prepared = self._prepared(op, args)
+            if prepared is not None:
                 with Off((*self.around, self)):
-                    return op.twin(*given)
-        return self._recorded(op, args if every else self._all_lifted(args))
+                    return op.twin(*prepared)
+        return self._recorded(op, given)
 
     def _prepared(self, op: Any, args: tuple) -> tuple | None:
         """The arguments for an op's twin: checked, and normalized as by the row; None if a tensor was replaced."""
@@ -592,40 +595,6 @@ def raise_unbatched() -> None:
         "being vmapped over in a vmap. Please try to use out-of-place operators instead of inplace arithmetic. If said "
         "operator is being called inside the PyTorch framework, please file a bug report instead."
     )
-
-
-def over_batch(function: Any, values: list, randomness: str = "error") -> list:
-    """Runs `function(samples)` on a list of tensors with a batch as their first dimension; each may also be None.
-
-    It returns a list of tensors or None; so does this, with the batch as their first dimension.
-
-    >>> import tensorgrad as torch
-    >>> from tensorgrad.dispatch.batched import over_batch
-    >>> over_batch(lambda given: [given[0].sum(), None], [torch.ones(2, 3)])
-    [tensor([3., 3.]), None]
-    """
-    size = next(len(v._array) for v in values if v is not None)
-    with Batch(size, randomness) as level:
-        found = function([None if v is None else level.batched(v) for v in values])
-        with level.off():
-            return [None if r is None else level.taken(r) for r in found]
-
-
-gradients.OVER_BATCH = over_batch
-
-
-def basis(tensor: Tensor) -> Tensor:
-    """The standard basis of the space of `tensor`, stacked.
-
-    >>> import tensorgrad as torch
-    >>> from tensorgrad.dispatch.batched import basis
-    >>> basis(torch.tensor([3.0, 4.0]))
-    tensor([[1., 0.],
-            [0., 1.]])
-    """
-    count = tensor.numel()
-    ones = tensor.detach().new_zeros((count, count))
-    return ones.fill_diagonal_(1).reshape(count, *tensor.shape)
 
 
 def innermost_level() -> Batch | None:

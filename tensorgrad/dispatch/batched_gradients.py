@@ -13,9 +13,10 @@ from typing import Any
 from tensorgrad.autograd.graph import FREED, Node, Packed, raise_freed, raise_modified
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.dispatch.batched import Batch, BatchedArray
-from tensorgrad.dispatch.batching import DIMS, shifted
+from tensorgrad.dispatch.batching import DIMS, on_arrays, shifted
+from tensorgrad.dispatch.kernel_tables import array_kernel, with_own
 from tensorgrad.dispatch.op import Op
-from tensorgrad.tensor import Tensor, share
+from tensorgrad.tensor import Tensor, share, wrap
 
 _KINDS = ("pointwise", "same shape")
 _suited: dict[Op, bool] = {}
@@ -42,7 +43,42 @@ def gradients(level: Batch, node: Any, grads: list) -> list:
                 else:
                     found = op.compiled.backward(of_values, [g])
                 return [None if r is None else grads[0] if r is g else _sample(level, r, rank) for r in found]
+    elif op.batch_backward and not GRAD.enabled:
+        found = _by_kernel(level, node, grads[0])
+        if found is not NotImplemented:
+            return found
     return op.compiled.on_tensors(node, grads)
+
+
+def _by_kernel(level: Batch, node: Any, g: Tensor) -> Any:
+    """The gradients by the row's `batch_backward`."""
+    op = node.op
+    if node.saved is FREED:
+        raise_freed()
+    named = dict(zip(op.kept, node.args, strict=True)) | {"g": g._array}
+    for name, entry in zip(op.saved, node.saved, strict=True):
+        if (name in op.cache and entry is None) or entry.__class__ is Packed:
+            return NotImplemented  # it was not the `batch_kernel` that ran
+        named[name] = entry[0] if entry.__class__ is tuple else entry
+    storage = level.storage_of(tuple(named.values()))
+    if storage is None:
+        return NotImplemented
+    _check_versions(node)
+    named["needs"] = tuple([e is not None for e in node.edges])
+    whole = with_own(f"{op.name}.backward", storage, array_kernel(op.backward_kernel, storage.xp))
+    arrays = on_arrays(op.batch_backward, whole, level, storage, named)
+    if arrays is NotImplemented:
+        return NotImplemented
+    arrays = arrays if arrays.__class__ is tuple else (arrays,)
+    return [None if a is None else share(BatchedArray(level, wrap(a), True), None) for a in arrays]
+
+
+def _check_versions(node: Any) -> None:
+    for entry in node.saved:
+        if entry.__class__ is tuple:
+            array, storage, version = entry
+            if storage.version != version:
+                raise_modified(node, array, storage, version, None)
 
 
 def _broadcasts(node: Any, g: Tensor) -> bool:
@@ -60,12 +96,11 @@ def _on_values(level: Batch, node: Any, g: Tensor) -> tuple[int, Tensor, Any] | 
         raise_freed()
     if along and not rank:
         return None
+    _check_versions(node)
     saved: list[Any] = []
     for entry in node.saved:
         if entry.__class__ is tuple:
             array, storage, version = entry
-            if storage.version != version:
-                raise_modified(node, array, storage, version, None)
             if array.__class__ is BatchedArray and array.level is level:
                 value = _value(level, array, rank, along)
                 storage = value._storage

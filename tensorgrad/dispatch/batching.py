@@ -22,8 +22,11 @@ the row (`rule_of`):
   others come as they are), and `mapped_indices` for a list `indices` (for each whether it has one). It returns the
   results, with the batch first; or `Shared` for one that is the same for all samples.
 
-Rules are ordinary code over tensors: they are recorded if the values are. What is left runs in a loop over the samples,
-with a warning. `looped()` lists these ops.
+Rules are ordinary code over tensors: they are recorded if the values are. Where they are not, and no transform is
+further out, a row's `batch_kernel` computes the results on arrays instead, and its `batch_backward` the gradients.
+Their parameters are named as those of the op or of its `backward_kernel`; arrays with a batch have it first. There may
+be `size`, `mapped`, and `whole`: the row's own kernel, or backward kernel, for arrays. What is left runs in a loop over
+the samples, with a warning. `looped()` lists these ops.
 """
 
 from __future__ import annotations
@@ -34,13 +37,15 @@ from typing import Any
 
 from tensorgrad.dispatch import batching_views
 from tensorgrad.dispatch.batched import Batch, BatchedArray, BatchedStorage, Shared
-from tensorgrad.dispatch.kernel_tables import FALLBACKS, OPS
-from tensorgrad.dispatch.op import Op
+from tensorgrad.dispatch.kernel_tables import FALLBACKS, OPS, array_kernel
+from tensorgrad.dispatch.op import Op, backward_arguments
+from tensorgrad.dispatch.promotion import as_array
 from tensorgrad.dispatch.signature import LIST, arguments_of
-from tensorgrad.dispatch.switches import LOCAL
+from tensorgrad.dispatch.switches import GRAD, LOCAL
 from tensorgrad.dispatch.transforms import run_further_out
 from tensorgrad.settings import warn_once
-from tensorgrad.tensor import Tensor, share
+from tensorgrad.storage.stubs import STORAGES
+from tensorgrad.tensor import Tensor, share, wrap
 
 Rule = Callable[[Op, Batch, tuple], Any]  # (op, level, arguments) -> the results as tensors, the batch first
 
@@ -80,7 +85,8 @@ def batched_kernel(op: Op, storage: Any) -> Callable | None:
         return None
     rule = rule_of(op)
     if rule is None:
-        return functools.partial(_by_twin, op)
+        by_twin = functools.partial(_by_twin, op)
+        return functools.partial(_by_kernel, op, by_twin) if op.batch_kernel else by_twin
 
     def kernel(*values: Any) -> Any:
         level, mapped = _level_among(values)
@@ -113,8 +119,59 @@ def _by_twin(op: Op, *values: Any) -> Any:
     return arrays if len(arrays) > 1 else arrays[0]
 
 
+def storage_of(level: Batch, arrays: tuple) -> Any:
+    """The class of storage of all values, if these may be used as arrays; else None.
+
+    That is if nothing further out has to know: no transform, and no graph of the values.
+    """
+    if level.around:
+        return None
+    found = None
+    for array in arrays:
+        if array.__class__ is BatchedArray:
+            value = array.value
+            if GRAD.enabled and value._requires_grad and value.requires_grad:
+                return None
+            array = value._array
+        if array.__class__ in STORAGES:
+            storage = STORAGES[array.__class__]
+            if storage.xp is None or found not in (None, storage):
+                return None
+            found = storage
+    return found
+
+
+def on_arrays(kernel: str | Callable, whole: Callable, level: Batch, storage: Any, named: dict[str, Any]) -> Any:
+    """Runs a row's `batch_kernel` or `batch_backward`, whose arguments are given by name."""
+    mapped = {name for name, v in named.items() if v.__class__ is BatchedArray and v.mapped}
+    given = {name: v.value._array if v.__class__ is BatchedArray else v for name, v in named.items()}
+    given |= {"size": level.size, "mapped": mapped, "whole": whole}
+    return array_kernel(kernel, storage.xp)(*[given[name] for name in backward_arguments(kernel)])
+
+
+def _by_kernel(op: Op, by_twin: Callable, *values: Any) -> Any:
+    level, mapped = _level_among(values)
+    storage = storage_of(level, values) if mapped else None
+    if storage is not None:
+        kernels = op.compiled.kernels
+
+        def whole(*arrays: Any) -> Any:
+            table: Any = kernels if arrays[0].size < kernels.few else kernels.large
+            return table[arrays[0].__class__](*arrays)
+
+        named = dict(zip([p.name for p in op.params], values, strict=True))
+        made = on_arrays(op.batch_kernel, whole, level, storage, named)
+        if made is not NotImplemented:
+            made, count = made if made.__class__ is tuple else (made,), len(op.outputs)
+            arrays = [
+                BatchedArray(level, wrap(a if a.__class__ in STORAGES else as_array(a)), True) for a in made[:count]
+            ]
+            return (*arrays, *made[count:]) if len(made) > 1 else arrays[0]
+    return by_twin(*values)
+
+
 FALLBACKS.insert(0, batched_kernel)
-Batch.rule_of = staticmethod(rule_of)
+Batch.rule_of, Batch.storage_of = staticmethod(rule_of), storage_of
 
 
 def _level_among(values: tuple) -> tuple[Batch, bool]:
@@ -238,18 +295,35 @@ def _fold(op: Op, level: Batch, values: tuple) -> Any:
 
 
 def _stated(op: Op, level: Batch, values: tuple) -> Any:
-    rule: Any = op.batch
-    given = {p.name: _value(v) for p, v in zip(op.params, values, strict=True)}
-    names = arguments_of(rule)
-    if "size" in names and "size" not in given:
-        given["size"] = level.size
-    for p, v in zip(op.params, values, strict=True):
-        if p.kind is LIST and f"mapped_{p.name}" in names:
-            given[f"mapped_{p.name}"] = [_is_mapped(x) for x in v]
-    if "mapped" in names:
-        given["mapped"] = {p.name for p, v in zip(op.params, values, strict=True) if _is_mapped(v)}
+    plan = _PLANS.get(op)
+    if plan is None:
+        plan = _PLANS[op] = _plan(op)
+    rule, sources = plan
+    given: list[Any] = []
+    for source in sources:
+        if source.__class__ is int:
+            v = values[source]
+            given.append(_value(v) if v.__class__ is BatchedArray or v.__class__ is list else v)
+        elif source == "size":
+            given.append(level.size)
+        elif source == "mapped":
+            given.append({p.name for p, v in zip(op.params, values) if _is_mapped(v)})
+        else:
+            given.append([_is_mapped(x) for x in values[source[0]]])
     with level.off():
-        return rule(**{name: given[name] for name in names})
+        return rule(*given)
+
+
+_PLANS: dict[Op, tuple] = {}  # op -> its `batch`, and where the arguments of that come from
+
+
+def _plan(op: Op) -> tuple[Any, list]:
+    """A row's `batch`, and for each of its parameters: the number of the op's, or ("number of a list",) for which of
+    its tensors have a batch, "size" or "mapped"."""
+    rule: Any = op.batch
+    at: dict[str, Any] = {f"mapped_{p.name}": (i,) for i, p in enumerate(op.params) if p.kind is LIST}
+    at |= {"size": "size", "mapped": "mapped"} | {p.name: i for i, p in enumerate(op.params)}
+    return rule, [at[name] for name in arguments_of(rule)]
 
 
 def _is_mapped(v: Any) -> bool:

@@ -160,7 +160,7 @@ class ProcessGroup:
             self.gpus.free()
 
     def _missing(self) -> list[int]:
-        return self.communicator.missing()
+        return [self.ranks[place] for place in self.communicator.missing()]
 
     def _waits(self, number: int) -> None:
         signs.present(self.store, self.group_name, number, self.ranks[self.rank()])

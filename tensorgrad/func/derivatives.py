@@ -15,7 +15,8 @@ from typing import Any
 
 import tensorgrad as torch
 from tensorgrad.autograd.views import edge_of
-from tensorgrad.dispatch.batched import BatchedArray, basis, innermost_level, over_batch
+from tensorgrad.dispatch.batched import BatchedArray, innermost_level
+from tensorgrad.dispatch.over_batch import basis, over_batch
 from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.func.batching import shown
 from tensorgrad.tensor import Tensor, share

@@ -23,7 +23,7 @@ from tensorgrad.errors import as_integer, check_number, warn
 from tensorgrad.kernels.array.shape import strided_nothing
 from tensorgrad.layouts import AnyLayout, memory_strides
 from tensorgrad.ops.shape import alias_of, ints
-from tensorgrad.ops.sparse.blank import sparse_like, without_elements
+from tensorgrad.ops.sparse.blank import clear, sparse_like, without_elements
 from tensorgrad.settings import SETTINGS
 from tensorgrad.size import Size
 from tensorgrad.storage.stubs import STORAGES, Storage, storage_class
@@ -549,6 +549,8 @@ def zeros(
     """
     dtype = dtype if out is None else _dtype_of(out, dtype)
     shape = resolve_shape(given_size("zeros", size, named))
+    if out is not None and STORAGES[out._array.__class__].layout is not layouts.strided:
+        return clear(out, shape, requires_grad)
     if layout is not None and layout is not layouts.strided:
         return without_elements("zeros", shape, layout, dtype, device, requires_grad)
     return _out("zeros", out, _filled(np.zeros, 0, shape, dtype, device, requires_grad, pin_memory))
@@ -592,6 +594,8 @@ def empty(
     """
     dtype = dtype if out is None else _dtype_of(out, dtype)
     shape = resolve_shape(given_size("empty", size, named))
+    if out is not None and STORAGES[out._array.__class__].layout is not layouts.strided:
+        return clear(out, shape, requires_grad)
     if layout is not None and layout is not layouts.strided:
         return without_elements("empty", shape, layout, dtype, device, requires_grad)
     if memory_format is not None and (strides := memory_strides(shape, memory_format)) != memory_strides(shape, None):
@@ -773,6 +777,8 @@ def new(self, *args, device=None) -> Tensor:
     (tensor([1, 2]), torch.Size([2, 3]))
     """
     if STORAGES[self._array.__class__].layout is layouts.sparse_coo:
+        if device is not None and (given := devices.device(device)).type != "cpu":
+            raise RuntimeError(f"legacy constructor expects device type: cpu but device type: {given.type} was passed")
         return LEGACY[layouts.sparse_coo](*args, dtype=self.dtype)
     return legacy_tensor(args, device or self.device, self.dtype)
 

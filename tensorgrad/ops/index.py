@@ -25,6 +25,7 @@ from tensorgrad.kernels.array.shape import at, raise_index_error
 from tensorgrad.layouts import inverse
 from tensorgrad.ops.create import arange, tensor, wrapped
 from tensorgrad.ops.shape import Tensor, alias_of, expand, new_axes_at, select_at, slice_at, unsqueeze_view
+from tensorgrad.storage.sparse import SparseArray
 from tensorgrad.tensor import PLAIN, wrap
 
 # --- the rows ------------------------------------------------------------------------------------------------------
@@ -408,6 +409,8 @@ def _setitem(self: Tensor, index, value) -> None:
     plain = _simple(index if cls is tuple else (index,)) if cls is not bool else None
     if _untracked(self) and (number or _untracked(value)) and _written(self, index, plain, value, number):
         return
+    if isinstance(self._array, SparseArray):
+        raise TypeError("Cannot assign to a sparse tensor")
     if plain is not None:
         view, tensors, pattern = _view(self, plain), None, None
     else:

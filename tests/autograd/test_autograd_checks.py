@@ -1,5 +1,6 @@
 """What is built on backward: gradcheck, the derivatives of whole functions, and checkpoints."""
 
+import sys
 import warnings
 
 import pytest
@@ -205,6 +206,26 @@ def test_jacobians_of_nothing():
     assert F.jacobian(lambda x: x * x, torch_.zeros(0)).shape == (0, 0)
     assert F.jacobian(lambda x: x.sum(), torch_.zeros(0, 2)).shape == (0, 2)
     assert F.jacobian(lambda x: x[:0], torch_.zeros(3), vectorize=True, strategy="forward-mode").shape == (0, 3)
+
+
+def test_the_work_of_a_jacobian_grows_with_its_rows():
+    """Each row is one backward pass, whose work does not depend on the number of rows (one per output)."""
+
+    def calls(rows):
+        point, seen = torch_.ones(1), [0]
+
+        def count(frame, event, argument):
+            seen[0] += event == "call"
+
+        sys.setprofile(count)
+        try:
+            torch_.autograd.functional.jacobian(lambda x: x.expand(rows) * 2, point)
+        finally:
+            sys.setprofile(None)
+        return seen[0]
+
+    calls(40)  # functions that are made at the first call
+    assert calls(80) < 2.2 * calls(40)
 
 
 @alike

@@ -629,3 +629,49 @@ def test_ops_see_all_samples_at_once():
     finally:
         unobserve(count, "a test")
     assert len(calls) < 40
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("shape", [(5,), (4, 5), (4, 5, 2), (40, 70)])
+@pytest.mark.parametrize("options", [{}, {"weight": 5}, {"ignore_index": 2}, {"label_smoothing": 0.3}])
+def test_cross_entropy_and_its_gradient_for_each_sample(reduction, shape, options):
+    torch, F = tensorgrad, tensorgrad.nn.functional
+    classes = shape[0] if len(shape) == 1 else shape[1]
+    given = options | ({"weight": batch(torch, classes) + 2} if "weight" in options else {})
+    x = batch(torch, 3, *shape)
+    where = shape[:0] if len(shape) == 1 else (shape[0], *shape[2:])
+    y = (batch(torch, 3, *where) * 100).long() % classes
+
+    def loss(x, y):
+        return F.cross_entropy(x, y, reduction=reduction, **given)
+
+    def gradient(x, y):
+        value, pull = torch.func.vjp(lambda x: loss(x, y), x)
+        return value, pull(batch(torch, *value.shape) + 0.3)[0]
+
+    for in_dims, targets in ((0, y), ((0, None), y[0])):
+        found = torch.func.vmap(gradient, in_dims)(x, targets)
+        each = [gradient(x[i], y[i] if in_dims == 0 else targets) for i in range(3)]
+        for mine, other in zip(found, zip(*each, strict=True), strict=True):
+            torch.testing.assert_close(mine, torch.stack(other), equal_nan=True)
+
+
+def test_writes_to_what_a_gradient_needs_are_noticed():
+    torch = tensorgrad
+
+    def spoiled(x, y):
+        h = x * 1
+        loss = torch.nn.functional.cross_entropy(h, y)
+        h.zero_()
+        return loss
+
+    def spoiled_too(x):
+        h = x.tanh()
+        loss = (h * h).sum()
+        h.zero_()
+        return loss
+
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        torch.func.vmap(torch.func.grad(spoiled))(batch(torch, 3, 5), torch.tensor([0, 1, 2]))
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        torch.func.vmap(torch.func.grad(spoiled_too))(batch(torch, 3, 5))

@@ -38,6 +38,7 @@ class MPICommunicator:
     """Begins operations; `Request.completed` ends them. Arrays are flat and contiguous.
 
     Only members of the group may call these methods, and all of them must call collectives in the same order.
+    `ranks` are the members' ranks in the MPI world.
     """
 
     def __init__(self, world: MPIWorld, ranks: list[int], tag: int) -> None:
@@ -113,8 +114,9 @@ class MPICommunicator:
         return self._begin(self.comm.Ibarrier)
 
     def missing(self) -> list[int]:
-        """The global ranks of members whose processes have ended."""
-        return sorted(self.world.gone() & set(self.ranks))
+        """The ranks within the group of members whose processes have ended."""
+        gone = self.world.gone()
+        return [place for place, rank in enumerate(self.ranks) if rank in gone]
 
     def free(self) -> None:
         """Gives the communicator up, unless some member cannot take part: to free is a collective operation."""

@@ -19,7 +19,7 @@ from tensorgrad.kernels.numba import layout
 from tensorgrad.kernels.numba.functions import F
 from tensorgrad.kernels.numba.pointwise import suits
 from tensorgrad.kernels.numba.runtime import thread_pool
-from tensorgrad.kernels.numba.runtime.language import inner, njit
+from tensorgrad.kernels.numba.runtime.language import inlined, inner
 from tensorgrad.kernels.numba.runtime.launch import Shared, shared
 from tensorgrad.kernels.numba.softmax import ANY_ORDER, MATRIX, joined, together
 
@@ -128,7 +128,7 @@ def _sum_loops(square: bool) -> _Loops:
             for i in range(to.size):
                 to[i] += a[i] * a[i] if square else a[i]
 
-    @njit(inline="always")
+    @inlined
     def plus(a, b):
         return a + b
 
@@ -168,7 +168,7 @@ def extreme(largest: bool) -> Callable:
 def _extreme_loops(largest: bool) -> _Loops:
     fold = extreme(largest)
 
-    @njit(inline="always")
+    @inlined
     def further(a, b):
         """Returns the more extreme of two numbers; nan if either is."""
         beyond = (b > a) if largest else (b < a)

@@ -118,7 +118,8 @@ def mul(a: Any, b: Any) -> Any:
     if isinstance(a, SparseArray) and isinstance(b, SparseArray):
         if a.ndim and b.ndim:
             return _common(a, b)
-        a, b = (a, dense(b)) if a.ndim else (b, dense(a))
+        # One is a number; of two numbers, the one that stores more keeps its pattern.
+        a, b = (a, dense(b)) if a.ndim or (not b.ndim and len(a.values) >= len(b.values)) else (b, dense(a))
     if not isinstance(a, SparseArray):
         a, b = b, a
     if _is_number(b):

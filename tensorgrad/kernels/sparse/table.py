@@ -42,7 +42,7 @@ COO = {
     "sparse_sum_grad": "reduce.sum_grad", "sparse_broadcast_": "pointwise.broadcast",
     "sparse_elements": "convert.elements",
 }  # fmt: skip
-CSR = {"sparse_mm_reduce": "matmul.reduced"}
+CSR = {"sparse_mm_reduce": "matmul.reduced", "sparse_solve": "solve.solve"}
 
 
 def of_any_layout(op: Op, storage: Any) -> Any:

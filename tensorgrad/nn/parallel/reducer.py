@@ -81,6 +81,7 @@ class _Bucket:
         self.views: list[Any] = []
         self.grads: list[Any] = [None] * len(indices)  # that are added up where they are, without a buffer
         first = parameters[0]._array
+        self.in_place = False  # whether that is so in this pass
         self.addable = first.__class__ is np.ndarray and first.dtype in (np.float32, np.float64)
 
     def flat(self, make: Callable[..., Any]) -> Any:
@@ -125,7 +126,10 @@ class Reducer:
         self.find_unused, self.as_views, self.static = find_unused, as_views, False
         self.hook: tuple[Any, Callable[..., Any]] | None = None
         self.divisor: float = group.size()
-        self.in_place: bool | None = None  # whether processes add up gradients where they are; not known in the first pass
+        self.in_place: bool | None = (
+            None  # whether processes add up gradients where they are; not known in the first pass
+        )
+        self.idle = False  # whether there are processors for threads that communicate; else they would be in the way
         self.expecting = self.unfinished = self.rebuilt = False
         self.passes = 0
         self.marked: set[int] = set()
@@ -193,11 +197,10 @@ class Reducer:
     def prepare_for_backward(self, outputs: list[Any]) -> None:
         """Expects a backward pass through these outputs; none are needed unless unused parameters are looked for."""
         self.check_finished()
-        self.expecting, self.next_bucket = True, 0
+        self.expecting = True
         self.marked, self.unused, self.arrived = set(), [], []
         self.before = [id(parameter._grad) for parameter in self.parameters]
-        for bucket in self.buckets:
-            bucket.pending, bucket.future = len(bucket.indices), None
+        self._reset_buckets()
         if self.static:
             self.left = dict(self.counts)
             self.unused = [i for i in range(len(self.parameters)) if i not in self.left] if self.left else []
@@ -222,7 +225,7 @@ class Reducer:
 
     def ready(self, index: int) -> None:
         """Takes a parameter's gradient into its bucket, and starts the buckets that are full."""
-        if self._counts_use() and self.parameters[index]._grad is not None:
+        if (self.static or self.find_unused) and self._counts_use() and self.parameters[index]._grad is not None:
             self.used_here.add(index)
         if not self.expecting:
             return
@@ -256,13 +259,12 @@ class Reducer:
             )
         self.marked.add(index)
         bucket, slot = self.places[index]
-        in_place = self._adds_in_place(bucket)
-        if in_place and not self.as_views:
+        if bucket.in_place and not self.as_views:
             bucket.grads[slot] = _dense(self.parameters[index])
         else:
             if bucket.pending == len(bucket.indices) and not self.as_views:
                 bucket.renew()
-            scale = 1.0 if in_place or self.hook is not None else 1.0 / self.divisor
+            scale = 1.0 if bucket.in_place or self.hook is not None else 1.0 / self.divisor
             self._fill(bucket.views[slot], self.parameters[index], scale)
         bucket.pending -= 1
         while self.next_bucket < len(self.buckets) and not self.buckets[self.next_bucket].pending:
@@ -275,13 +277,18 @@ class Reducer:
                     self.used_work = collectives.all_reduce(self.used, group=self.group, async_op=True)
                 queue_callback(self._finish)
 
-    def _adds_in_place(self, bucket: _Bucket) -> bool:
-        return bool(self.in_place) and bucket.addable and self.hook is None
+    def _reset_buckets(self) -> None:
+        """Before the gradients of a pass: nothing of it is in the buckets yet."""
+        self.next_bucket = 0
+        for bucket in self.buckets:
+            bucket.pending, bucket.future = len(bucket.indices), None
+            bucket.in_place = bool(self.in_place) and bucket.addable and self.hook is None
 
     def _decide(self) -> None:
         """At the end of the first pass, which all processes come to."""
         if self.in_place is None and self.hook is None and any(bucket.addable for bucket in self.buckets):
             self.in_place = sums_in_place(self.group)
+            self.idle = processors() > self.group.size() * torch.get_num_threads()
 
     def _fill(self, view: Any, parameter: Any, scale: float) -> None:
         """Writes a gradient, multiplied by `scale`, into its bucket."""
@@ -313,10 +320,9 @@ class Reducer:
         `parts` are the gradients, or the one buffer that they are in.
         """
         bucket, last = self.buckets[index], index == len(self.buckets) - 1
-        if self._adds_in_place(bucket):
-            idle = processors() > self.group.size() * torch.get_num_threads()  # else a thread would be in the way
+        if bucket.in_place:
             arrays = [part._array for part in parts]
-            return start_sums(arrays, 1.0 / self.divisor, self.group, watched=idle and not last)
+            return start_sums(arrays, 1.0 / self.divisor, self.group, watched=self.idle and not last)
         [buffer] = parts
         if self.hook is None:  # for the last bucket, the end of the pass waits soon
             return start_all_reduce(buffer, group=self.group, watched=not last)
@@ -326,6 +332,7 @@ class Reducer:
 
     def contribute_zeros(self) -> None:
         """Takes part in a backward pass of the other processes, with gradients of zero; this one's do not change."""
+        self._reset_buckets()
         with torch.no_grad():
             futures = [self._combine(index, [b.flat(torch.zeros)]) for index, b in enumerate(self.buckets)]
             if self._counts_use():

@@ -50,6 +50,21 @@ def without_elements(name: str, shape: tuple, layout: Any, dtype: Any, device: A
     return wrap(kind.without_elements(tuple(shape), found.numpy)).requires_grad_(requires_grad)
 
 
+def clear(out: Tensor, shape: tuple, requires_grad: bool) -> Tensor:
+    """Makes a sparse `out=` zeros of a shape, all of its dimensions sparse. Raises: RuntimeError if it cannot have it."""
+    array: Any = out._array
+    if array.__class__ is COOArray:
+        made = COOArray.without_elements(shape, array.dtype)
+    elif len(shape) < 2 or array.blocked:
+        raise RuntimeError(f"resize_: a tensor of layout {out.layout} cannot have the size {list(shape)}")
+    else:
+        made = array.without_elements(shape, array.dtype, 0, (1, 1), array.plain.dtype)
+    out._storage.bump()
+    array.shape = tuple(shape)
+    array.take(made)
+    return out.requires_grad_() if requires_grad else out
+
+
 def sparse_like(
     name: str, input: Tensor, layout: Any, dtype: Any, device: Any, requires_grad: bool, fill: Any = None
 ) -> Tensor:

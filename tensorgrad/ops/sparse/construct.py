@@ -6,6 +6,7 @@ them. The other rules (order, no repetitions) are checked on request.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -136,6 +137,8 @@ def _shape(size: Any, name: str) -> tuple[int, ...]:
     negative = [n for n in shape if n < 0]
     if negative:
         raise RuntimeError(f"Trying to create tensor with negative dimension {negative[0]}: {list(shape)}")
+    if math.prod(shape) >= 2**63:
+        raise RuntimeError(f"numel: integer multiplication overflow: a tensor of size {list(shape)} has too many elements")
     return shape
 
 
@@ -382,6 +385,11 @@ def legacy(*given: Any, dtype: Any) -> Tensor:
     """What `x.new(...)` and `torch.sparse.FloatTensor(...)` make: a COO tensor of indices and values, or of sizes."""
     if all(isinstance(n, int) for n in given):
         return sparse_coo_tensor(given or (0,), dtype=dtype)
+    if len(given) == 1 and not isinstance(given[0], tuple):
+        raise TypeError(
+            f"new() received an invalid combination of arguments - got ({typename(given[0])}), expected indices and "
+            "values, or a size"
+        )
     return sparse_coo_tensor(*given, dtype=dtype)
 
 

@@ -28,7 +28,8 @@ def _resized(self: Tensor, name: str, size: Any, sparse_dim: int, dense_dim: int
         )
     stored = keep and array.indices.shape[1] > 0
     if stored and (sparse_dim != array.sparse_dim or dense_dim != array.ndim - array.sparse_dim):
-        raise RuntimeError(f"{name}: a tensor with stored elements keeps its numbers of sparse and of dense dimensions")
+        which = "sparse" if sparse_dim != array.sparse_dim else "dense"
+        raise RuntimeError(f"{name}: changing the number of {which} dimensions of a tensor with stored elements")
     if stored and any(new < old for new, old in zip(size, array.shape)):
         raise RuntimeError(
             f"{name}: shrinking a tensor with stored elements is not supported: {list(array.shape)} to {list(size)}"
@@ -37,7 +38,7 @@ def _resized(self: Tensor, name: str, size: Any, sparse_dim: int, dense_dim: int
     made = COOArray.without_elements(size, array.dtype, dense_dim)
     if stored:
         values = np.zeros((len(array.values), *size[sparse_dim:]), array.dtype)
-        values[tuple(slice(n) for n in array.values.shape)] = array.values
+        values.reshape(-1)[: array.values.size] = array.values.reshape(-1)  # as `resize_` of the values does
         made = COOArray(array.indices, values, size, array.coalesced)
     array.shape = made.shape
     array.take(made)

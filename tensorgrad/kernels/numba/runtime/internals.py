@@ -13,6 +13,8 @@ import contextlib
 import importlib.util
 import os
 import re
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
@@ -162,20 +164,52 @@ def fixed_tuple() -> Any:
 
 # --- compiled functions ---
 
+STAGES: Counter[str] = Counter()  # processor seconds that compilation has taken in this process, by stage
+
+
+@contextlib.contextmanager
+def stage(name: str) -> Iterator[None]:
+    """Adds the processor time of the block to a stage."""
+    start = time.process_time()
+    try:
+        yield
+    finally:
+        STAGES[name] += time.process_time() - start
+
+
+@cache
+def pipeline() -> Any:
+    """Returns Numba's compiler with only the passes that kernels need: no object mode, no expressions of arrays."""
+    from numba.core import compiler, compiler_machinery, typed_passes, untyped_passes
+
+    passes = (
+        untyped_passes.TranslateByteCode, untyped_passes.FixupArgs, untyped_passes.IRProcessing,
+        untyped_passes.DeadBranchPrune, untyped_passes.GenericRewrites, untyped_passes.ReconstructSSA,
+        typed_passes.NopythonTypeInference, typed_passes.PreLowerStripPhis, typed_passes.IRLegalization,
+        typed_passes.NativeLowering, typed_passes.NoPythonBackend,
+    )  # fmt: skip
+
+    class KernelCompiler(compiler.CompilerBase):
+        def define_pipelines(self) -> list[Any]:
+            manager = compiler_machinery.PassManager("kernel")
+            for one in passes:
+                manager.add_pass(one, one.__name__)
+            manager.finalize()
+            return [manager]
+
+    return KernelCompiler
+
 
 @cache
 def _library_class() -> Any:
-    """Returns the class of Numba's code libraries that end as LLVM IR: nothing is optimized or made machine code.
+    """Returns the class of Numba's libraries that end as LLVM IR, with each function simplified on its own.
 
-    Numba makes machine code of every function, and of each that another calls once more inside that one. Here only
-    whole kernels become machine code, with all they call, once (`Compiled.linked`).
+    Numba makes machine code of each function, and again inside every function that calls it. Here only whole kernels
+    become machine code, once, together with what they call.
     """
-    from numba.core.codegen import CPUCodegen, JITCodeLibrary
+    from numba.core.codegen import JITCodeLibrary
 
     class IntermediateLibrary(JITCodeLibrary):
-        def add_llvm_module(self, module: Any) -> None:
-            self._final_module.link_in(module)
-
         def finalize(self) -> None:
             self._raise_if_finalized()
             for function in self._final_module.functions:
@@ -185,41 +219,41 @@ def _library_class() -> Any:
             self._finalized = True
 
         def whole(self, entry: Any) -> Any:
-            """Returns this library, all it needs, and an entry, a module: one module, optimized."""
+            """Returns one optimized module: an entry (a module), this library, and the libraries that it needs."""
             self._ensure_finalized()
             module = llvm.parse_assembly(str(entry))
-            for library in reversed(_after_what_it_calls(self, [], set())):
+            for library in reversed(_by_need(self, [], set())):  # only what is needed by then is linked
                 module.link_in(library._get_module_for_linking(), preserve=True)
             self._final_module = module
             self._optimize_final_module()
-            return module
+            return self._final_module
 
     return IntermediateLibrary
 
 
-def _after_what_it_calls(library: Any, found: list[Any], seen: set[Any]) -> list[Any]:
-    """Appends a library to those it needs: linking takes only what another needs already, so callers come first."""
+def _by_need(library: Any, found: list[Any], seen: set[Any]) -> list[Any]:
+    """Returns a library and those that it needs, each after those it needs itself."""
     if library not in seen:
         seen.add(library)
         for needed in library._linking_libraries:
-            _after_what_it_calls(needed, found, seen)
+            _by_need(needed, found, seen)
         found.append(library)
     return found
 
 
 @contextlib.contextmanager
 def intermediate() -> Iterator[None]:
-    """Numba's compiler ends with LLVM IR inside the block, in this thread; others that compile wait."""
+    """Makes Numba's compiler stop at LLVM IR. Other threads that compile wait until the block ends."""
     from numba.core.compiler_lock import global_compiler_lock
     from numba.core.registry import cpu_target
 
     context = cpu_target.target_context
-    context.refresh()  # it compiles Numba's own functions when used first
+    context.refresh()  # on first use this compiles Numba's own runtime, which needs machine code
     codegen = context.codegen()
     with global_compiler_lock:
         before = codegen._library_class
         codegen._library_class = _library_class()
-        context.get_executable = lambda *given: [].copy  # only names the function, and must be of this kind of object
+        context.get_executable = lambda *given: [].copy  # a new key of the right type for each function
         try:
             yield
         finally:
@@ -236,8 +270,9 @@ class Compiled:
 
         given, back = sigutils.normalize_signature(signature)
         back = types.none if back is None or back == types.void else back
-        with intermediate():
-            dispatcher = njit(back(*given), no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)(function)
+        with stage("types and IR"), intermediate():
+            options = options | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": pipeline()}
+            dispatcher = njit(back(*given), **options)(function)
         [self._compiled] = dispatcher.overloads.values()
         self._context = self._compiled.target_context
         self.returns, self.takes = self._compiled.signature.return_type, self._compiled.signature.args
@@ -266,16 +301,17 @@ class Compiled:
         itemsize = ir.Constant(_I64, self.itemsize(kind))
         return array_at(self._context, builder, kind, data, shape, strides, itemsize)
 
-    def linked(self, entry: Any, name: str) -> tuple[bytes, list[str]]:
-        """Links the function with its entry, a module. Returns the object and the names that it declares.
+    def linked(self, entry: Any, name: str, cpu: str, features: str) -> tuple[bytes, list[str]]:
+        """Links the function with its entry, a module. Returns the object for a processor, and names it declares.
 
         Everything but the entry's own name is hidden, as two objects may use one name for different things.
         """
-        module = self._compiled.library.whole(entry)
+        with stage("optimization"):
+            module = self._compiled.library.whole(entry)
         for defined in (*module.functions, *module.global_variables):
             if not defined.is_declaration and defined.name != name:
                 defined.linkage = "internal"
         module.verify()
-        _, cpu, features = self._context.codegen().magic_tuple()
-        data = machine(cpu, features).emit_object(module)
+        with stage("machine code"):
+            data = machine(cpu, features).emit_object(module)
         return data, [f.name for f in module.functions if f.is_declaration and not f.name.startswith("llvm.")]

@@ -31,11 +31,12 @@ ROWS = min(LANES, 8 if MANY else 4)
 DOTS, DOTS_LINE = ((4, 6) if MANY else (3, 3)), (1, 9)
 
 # For the arguments of compiled functions: Numba compiles a function again for each plain number passed to it.
-NO, ONE = np.int64(0), np.int64(1)
+NO, ONE, TWO = np.int64(0), np.int64(1), np.int64(2)
 LAST = np.int64(LANES - 1)  # the last row of any block
 
 _F32, _I32, I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 VECTOR = ir.VectorType(_F32, LANES)
+BYTES = ir.IntType(8).as_pointer()
 ZERO_VECTOR = ir.Constant(VECTOR, [0.0] * LANES)
 
 
@@ -52,6 +53,16 @@ def pointer_of(context, builder, kind, array, start=None):
 
 def pointer_at(builder, pointer, index):
     return builder.gep(pointer, [ir.Constant(I64, index) if isinstance(index, int) else index])
+
+
+def fetch(builder, pointer, registers: int) -> None:
+    """Asks for LANES numbers from `pointer` on, for each of `registers`, to be in the cache soon."""
+    number = ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [BYTES, number, number, number])
+    function = declared(builder.module, kind, "llvm.prefetch.p0")
+    for n in range(registers):
+        place = builder.bitcast(pointer_at(builder, pointer, n * LANES), BYTES)
+        builder.call(function, [place, *(ir.Constant(number, v) for v in (0, 3, 1))])  # to read, to keep, data
 
 
 def load_vector(builder, pointer, index):
