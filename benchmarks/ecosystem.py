@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -165,9 +166,20 @@ def table(found: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def store(facts: dict[str, Any], new: list[dict[str, Any]], order: list[str]) -> None:
+    """Writes rows to the results and to BENCHMARK.md; those that were measured before stay."""
+    before = json.loads(RESULTS.read_text(encoding="utf-8"))["rows"] if RESULTS.exists() else []
+    rows = {each["name"]: each for each in [*before, *new]}
+    found = [rows[name] for name in order if name in rows]
+    RESULTS.write_text(json.dumps({"facts": facts, "rows": found}, indent=1, ensure_ascii=False) + "\n")
+    title = "## Libraries built on PyTorch: `python -m benchmarks --ecosystem`"
+    report.store("ecosystem", f"{report.facts_text(facts)}\n\n{table(found)}", title)
+
+
 def main(arguments) -> None:
-    """Measures and prints the table, and stores it with --write (with --only, the other rows stay as they were)."""
-    rows = matching(all_rows(ECOSYSTEM_THEMES), arguments.only or ["*"])
+    """Measures and prints the table. With --write, each row is stored when it is measured."""
+    every = all_rows(ECOSYSTEM_THEMES)
+    rows = matching(every, arguments.only or ["*"])
     if arguments.list or not rows:
         print("\n".join(f"{row.theme}: {row.name}" for row in rows) or "no row has that name")
         sys.exit(0 if rows else 1)
@@ -178,27 +190,18 @@ def main(arguments) -> None:
     facts = report.facts({name: process.ask(do="facts") for name, process in running.items()}, arguments)
     for process in running.values():
         process.close()
-    from importlib.metadata import version
-
-    before, start = busy(), time.time()
-    facts["versions"].update({name: version(name) for name in dict.fromkeys(sum((NEEDED[r.name] for r in rows), ()))})
+    libraries = dict.fromkeys(name for needed in NEEDED.values() for name in needed if find_spec(name))
+    facts["versions"].update({name: version(name) for name in libraries})
     print(report.facts_text(facts), "", HEAD, sep="\n", flush=True)
     found: list[dict[str, Any]] = []
+    before, start = busy(), time.time()
     with tempfile.TemporaryDirectory(prefix="benchmarks-weights-") as folder:
         os.environ.setdefault("BENCHMARK_WEIGHTS", folder)
         for row in rows:
             found.append(measure_row(row, arguments))
             print(line(found[-1]), flush=True)
+            if arguments.write:
+                store(facts, found[-1:], [each.name for each in every])
     machine, own = (now - then for now, then in zip(busy(), before, strict=True))
     facts["others"] = max(0.0, machine - own) / (time.time() - start) / (os.cpu_count() or 1)
-    if arguments.write:
-        if arguments.only and RESULTS.exists():
-            before = json.loads(RESULTS.read_text(encoding="utf-8"))
-            new = {each["name"]: each for each in found}
-            found = [new.get(each["name"], each) for each in before["rows"]]
-        RESULTS.write_text(json.dumps({"facts": facts, "rows": found}, indent=1, ensure_ascii=False) + "\n")
-        title = "## Libraries built on PyTorch: `python -m benchmarks --ecosystem`"
-        lead = "\n\n".join(part for part in (report.facts_text(facts), report.remark(facts)) if part)
-        report.store("ecosystem", f"{lead}\n\n{table(found)}", title)
-    else:
-        print("", table(found).rpartition("\n\n")[2], sep="\n")
+    print("", table(found).rpartition("\n\n")[2], report.remark(facts), sep="\n")

@@ -43,10 +43,10 @@ def kernels() -> list[str]:
     lines = [f"{folder}: {len(files)} files, {total / 2**20:.1f} MiB of at most {cache.MOST >> 20}"]
     if not table.wanted():
         return [*lines, "not used: the package numba is not installed, or TENSORGRAD_FAST=0"]
-    from tensorgrad.kernels.numba.runtime import internals
+    from tensorgrad.kernels.numba.runtime import native
 
-    if internals.untried():
-        return [*lines, f"not used: {internals.untried()}"]
+    if native.unusable():
+        return [*lines, f"not used: {native.unusable()}"]
     names: dict[str, set[str]] = {}
     for row in table.ALL:
         family, _, name = row.kernel.rpartition(".")

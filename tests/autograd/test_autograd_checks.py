@@ -209,7 +209,7 @@ def test_jacobians_of_nothing():
 
 
 def test_the_work_of_a_jacobian_grows_with_its_rows():
-    """Each row is one backward pass, whose work does not depend on the number of rows (there are as many as outputs)."""
+    """Each row is one backward pass, whose work does not depend on the number of rows (one per output)."""
 
     def calls(rows):
         point, seen = torch_.ones(1), [0]

@@ -1,8 +1,9 @@
 """A Python environment for each library, without torch, made once and kept.
 
-Requirements may demand torch. pip runs with tensorgrad's import hook, which answers that torch 2.13.0 is installed: so
-pip chooses the newest versions that go with it, and installs no torch. To run the same environment with the real torch,
-the folder with torch is appended to `sys.path` (by `WITH_TORCH`): all other packages are the same files.
+Requirements may demand torch. pip runs with tensorgrad's import hook, which answers that torch 2.13.0 is installed, and
+with the constraint that it stays so: pip chooses the newest versions that go with it, and installs no torch. To run the
+same environment with the real torch, the folder with torch is appended to `sys.path` (by `WITH_TORCH`): all other
+packages are the same files.
 
 The environments do not contain tensorgrad: the hook finds it in the checkout that these tests are part of.
 """
@@ -103,10 +104,14 @@ def environment(library: Library, *, own: bool = False) -> Environment:
         return made
     shutil.rmtree(folder, ignore_errors=True)
     venv.create(folder, with_pip=True)
-    _pip(made.python, ["install", *wanted], PYTHONPATH=str(STARTUP), TENSORGRAD_COMPAT="1")
+    constraints = folder / "constraints.txt"
+    constraints.write_text(TORCH + "\n")
+    _pip(made.python, ["install", "-c", str(constraints), *wanted], PYTHONPATH=str(STARTUP), TENSORGRAD_COMPAT="1")
     site = subprocess.run(
         [made.python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], capture_output=True, text=True
     )
+    if Path(site.stdout.strip(), "torch").exists():
+        raise Unavailable("pip installed torch, in whose place tensorgrad runs")
     Path(site.stdout.strip(), "ecosystem.pth").write_text(_LINE)
     (folder / "complete").write_text("\n".join(wanted) + "\n")
     return made

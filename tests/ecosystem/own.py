@@ -68,8 +68,9 @@ def run(own: OwnTests, environment: Environment, sources: Path, sides: Sides) ->
 
 def forget_failures(file: Path) -> None:
     """Takes the tests that did not pass out of a file of outcomes, so that they run again."""
-    passed = [line for line in _lines(file) if json.loads(line)[1] in ("passed", "skipped")]
-    file.write_text("".join(f"{line}\n" for line in passed))
+    failed = [test for test, (outcome, _) in read(file).items() if outcome not in ("passed", "skipped")]
+    kept = [line for line in _lines(file) if not any(test.startswith(json.loads(line)[0]) for test in failed)]
+    file.write_text("".join(f"{line}\n" for line in kept))
 
 
 def _pytest(

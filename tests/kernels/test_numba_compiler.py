@@ -17,7 +17,7 @@ from tests.support.processes import ROOT, environment, run_python
 
 pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
 
-from tensorgrad.kernels.numba.runtime import background, cache, internals, loading
+from tensorgrad.kernels.numba.runtime import background, cache, internals, loading, native
 from tensorgrad.kernels.numba.runtime.compiler import Compiler, Failed
 
 RELU = "pointwise.relu"
@@ -98,6 +98,46 @@ def test_another_processor_is_another_key(filled, variable):
     assert (
         run(code, filled, **{variable: "generic" if variable.endswith("NAME") else "+sse2"}).stdout.strip() == "False"
     )
+
+
+@pytest.mark.skipif(not native.has("avx2"), reason="the processor must be of the level")
+def test_kernels_for_a_level_of_processors_are_found_on_each_of_them(filled, tmp_path):
+    level = {"TENSORGRAD_CPU": "x86-64-v3"}
+    assert used(tmp_path, **level)["asked"] == [RELU] and used(tmp_path, **level)["asked"] == []
+    other = USE.replace("import numpy", SKYLAKE + "import numpy", 1)
+    done = run(other, tmp_path, **level)
+    assert json.loads(done.stdout)["asked"] == [], done.stderr
+    assert used(tmp_path)["asked"] == [RELU]  # this processor's own are others
+
+
+# A program that runs on another processor of the same level.
+SKYLAKE = """
+from tensorgrad.kernels.numba.runtime import internals
+features = internals.host_cpu()[1]
+internals.host_cpu = lambda: ("skylake", features + ",+another")
+"""
+
+
+@pytest.mark.parametrize(
+    "level, features, why", [("x86-64-v9", None, "is none of x86-64-v2"), ("x86-64-v4", "+avx,+fma", "it lacks")]
+)
+def test_beside_a_level_that_the_processor_lacks_numpy_serves(level, features, why, tmp_path):
+    code = f"""
+    import warnings
+    import tensorgrad as torch
+    from tensorgrad.kernels.numba.runtime import background, internals
+    if {features!r}:
+        internals.host_cpu = lambda: ("some", {features!r})
+    x = torch.full((9000,), 2.0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert torch.relu(x).sum() == 18000
+        background.wait()
+        assert torch.relu(x).sum() == 18000
+    print([str(w.message) for w in caught])
+    """
+    done = run(code, tmp_path, TENSORGRAD_CPU=level)
+    assert done.returncode == 0 and why in done.stdout and done.stdout.count("tensorgrad:") == 1, done.stderr
 
 
 def test_all_kernels_have_names_that_last(tmp_path):

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tensorgrad.dispatch import kernel_tables
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array.pool import pool_shape
 from tensorgrad.kernels.numba.functions import F
@@ -392,6 +393,9 @@ def _adaptive_avg_pool():
     mean = _avg_pool()
 
     def kernel(x, output_size):
+        row = kernel_tables.LARGE.get("mean")
+        if {*output_size} == {1} and x.ndim > len(output_size) and row is not None and row.available():
+            return row.ready(x, tuple(range(x.ndim - len(output_size), x.ndim)), True, None)
         even = _even(x.shape[-len(output_size) :], output_size)
         return NotImplemented if even is None else mean(x, even, even, (0, 0), False, True, None)
 

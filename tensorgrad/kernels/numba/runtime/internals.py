@@ -301,8 +301,8 @@ class Compiled:
         itemsize = ir.Constant(_I64, self.itemsize(kind))
         return array_at(self._context, builder, kind, data, shape, strides, itemsize)
 
-    def linked(self, entry: Any, name: str) -> tuple[bytes, list[str]]:
-        """Links the function with its entry, a module. Returns the object and the names that it declares.
+    def linked(self, entry: Any, name: str, cpu: str, features: str) -> tuple[bytes, list[str]]:
+        """Links the function with its entry, a module. Returns the object for a processor, and names it declares.
 
         Everything but the entry's own name is hidden, as two objects may use one name for different things.
         """
@@ -312,7 +312,6 @@ class Compiled:
             if not defined.is_declaration and defined.name != name:
                 defined.linkage = "internal"
         module.verify()
-        _, cpu, features = self._context.codegen().magic_tuple()
         with stage("machine code"):
             data = machine(cpu, features).emit_object(module)
         return data, [f.name for f in module.functions if f.is_declaration and not f.name.startswith("llvm.")]

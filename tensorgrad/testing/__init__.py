@@ -45,11 +45,7 @@ def assert_close(
     >>> import tensorgrad as torch
     >>> torch.testing.assert_close(torch.tensor([1.0]), torch.tensor([1.0 + 1e-7]))
     """
-    if (rtol is None) != (atol is None):
-        raise ValueError(
-            "rtol and atol must both be specified or both be unspecified, but got no "
-            f"{'rtol' if rtol is None else 'atol'}."
-        )
+    _both_or_neither(rtol, atol)
     checks = {"device": check_device, "dtype": check_dtype, "stride": check_stride}
     problem = _difference(actual, expected, (rtol, atol), equal_nan, checks, ())
     if problem is not None:
@@ -76,10 +72,7 @@ def _difference(actual, expected, tolerances, equal_nan, checks, path: tuple) ->
 
     if isinstance(actual, Mapping) and isinstance(expected, Mapping):
         if set(actual) != set(expected):
-            return "The keys of the mappings do not match:\n" + (
-                f"Missing keys in the actual mapping: {sorted(set(expected) - set(actual), key=str)}\n"
-                f"Additional keys in the actual mapping: {sorted(set(actual) - set(expected), key=str)}"
-            )
+            return _keys(actual, expected)
         return next((d for k in expected if (d := inside(actual[k], expected[k], k))), None)
     sequences = [isinstance(v, Sequence) and not isinstance(v, str | bytes) for v in (actual, expected)]
     if all(sequences):
@@ -107,19 +100,48 @@ def _at(problem: str, path: tuple) -> str:
 def _leaf(actual, expected, tolerances, equal_nan, checks) -> str | None:
     numbers = not isinstance(actual, Tensor | np.ndarray) and not isinstance(expected, Tensor | np.ndarray)
     a, e = (v if isinstance(v, Tensor) else _tensor(v) for v in (actual, expected))
+    problem = _attributes(a, e, {**checks, "dtype": checks["dtype"] and not numbers})
+    if problem is not None or a.device.type == "meta":
+        return problem
+    rtol, atol = _tolerances(a, e, *tolerances)
+    return _values(_numbers(a), _numbers(e), rtol, atol, equal_nan, numbers or (a.numel() == 1 and a.ndim == 0))
+
+
+def _attributes(a: Tensor, e: Tensor, checks: Mapping[str, bool]) -> str | None:
+    """How the attributes of two tensors differ; None if they do not."""
     if a.shape != e.shape:
         return f"The values for attribute 'shape' do not match: {a.shape} != {e.shape}."
     if checks["device"] and a.device != e.device:
         return f"The values for attribute 'device' do not match: {a.device} != {e.device}."
-    if checks["dtype"] and a.dtype is not e.dtype and not numbers:
+    if checks["dtype"] and a.dtype is not e.dtype:
         return f"The values for attribute 'dtype' do not match: {a.dtype} != {e.dtype}."
     if checks["stride"] and a.stride() != e.stride():
         return f"The values for attribute 'stride()' do not match: {a.stride()} != {e.stride()}."
-    if a.device.type == "meta":
-        return None
-    defaults = [TOLERANCES.get(t.dtype.name, (0.0, 0.0)) for t in (a, e)]
-    rtol, atol = (max(pair) if t is None else t for t, pair in zip(tolerances, zip(*defaults)))
-    return _values(_numbers(a), _numbers(e), rtol, atol, equal_nan, numbers or (a.numel() == 1 and a.ndim == 0))
+    return None
+
+
+def _both_or_neither(rtol: float | None, atol: float | None) -> None:
+    if (rtol is None) != (atol is None):
+        raise ValueError(
+            "rtol and atol must both be specified or both be unspecified, but got no "
+            f"{'rtol' if rtol is None else 'atol'}."
+        )
+
+
+def _tolerances(a: Tensor, e: Tensor, rtol: float | None, atol: float | None) -> tuple[float, float]:
+    """The tolerances given, or those of the less precise dtype."""
+    _both_or_neither(rtol, atol)
+    if rtol is not None and atol is not None:
+        return rtol, atol
+    first, second = (TOLERANCES.get(t.dtype.name, (0.0, 0.0)) for t in (a, e))
+    return max(first[0], second[0]), max(first[1], second[1])
+
+
+def _keys(actual: Mapping, expected: Mapping) -> str:
+    return "The keys of the mappings do not match:\n" + (
+        f"Missing keys in the actual mapping: {sorted(set(expected) - set(actual), key=str)}\n"
+        f"Additional keys in the actual mapping: {sorted(set(actual) - set(expected), key=str)}"
+    )
 
 
 def _tensor(value):

@@ -1,0 +1,82 @@
+"""What tests of libraries import: the pairs of `torch.testing._comparison`, and smaller names."""
+
+from tests.support.alike import alike, error
+
+
+def told(metas):
+    return [(meta.type.__name__, meta.msg, meta.id, str(meta.to_error(lambda text: "so: " + text))) for meta in metas]
+
+
+def kinds(torch):
+    import importlib
+
+    module = importlib.import_module(torch.__name__ + ".testing._comparison")
+    names = ("NonePair", "BooleanPair", "NumberPair", "TensorLikePair")
+    return module, [getattr(module, name) for name in names]
+
+
+@alike
+def test_pairs_of_nested_values(torch):
+    module, pair_types = kinds(torch)
+
+    def check(actual, expected, **options):
+        return told(module.not_close_error_metas(actual, expected, pair_types=pair_types, **options))
+
+    ones = torch.ones(2)
+    return (
+        check({"a": [ones, 1.0, True, None]}, {"a": [ones, 1.0, True, None]}),
+        check({"a": [ones, 1.0, True, None]}, {"a": [ones + 1, 2.0, True, 3]}),
+        check(ones, ones.double()),
+        check(ones, ones.double(), check_dtype=False),
+        check(ones, torch.ones(3)),
+        check(ones, ones + 0.1, rtol=0, atol=0.2),
+        check(1, 1.0),
+        check(1, 1.0, check_dtype=True),
+        check(float("nan"), float("nan"), equal_nan=True),
+        check(torch.ones(2).numpy(), torch.zeros(2).numpy()),
+        check(torch.ones(2, 2).to_sparse(), torch.ones(2, 2), check_layout=False),
+        error(check, [1], [1, 2]),
+        error(check, {"a": 1}, {"b": 1}),
+        error(check, "a", "a"),
+        error(check, ones, 1.0).partition(":")[0],
+        [line for *line, _, _ in check(True, False)],
+        told(module.not_close_error_metas("a", "b")),
+    )
+
+
+@alike
+def test_a_pair_of_the_users_own(torch):
+    module, pair_types = kinds(torch)
+
+    class Mean(module.TensorLikePair):
+        def __init__(self, actual, expected, *, mean=False, **options):
+            super().__init__(actual, expected, **options)
+            self.mean = mean
+
+        def compare(self):
+            self._compare_attributes(self.actual, self.expected)
+            actual, expected = self._equalize_attributes(self.actual, self.expected)
+            if not self.mean:
+                super()._compare_values(actual, expected)
+            elif (actual - expected).abs().mean() > self.atol:
+                self._fail(AssertionError, f"more than {self.atol}")
+
+    def check(actual, expected, **options):
+        return told(module.not_close_error_metas(actual, expected, pair_types=(*pair_types[:3], Mean), **options))
+
+    a, b = torch.tensor([1.0, 2.0]), torch.tensor([1.0, 4.0])
+    return (
+        check(a, b),
+        check([a], [b], mean=True, rtol=0, atol=0.1),
+        check(a, b, mean=True, rtol=0, atol=1.5),
+        check(a, b.double(), check_dtype=False, rtol=0, atol=2),
+    )
+
+
+def test_names_that_tests_of_libraries_import(tmp_path):
+    import tensorgrad
+    from tensorgrad._utils_internal import get_file_path_2, get_writable_path
+
+    assert "fbgemm" not in tensorgrad.backends.quantized.supported_engines
+    assert get_file_path_2(str(tmp_path), "a") == str(tmp_path / "a")
+    assert get_writable_path(str(tmp_path)) == str(tmp_path) != get_writable_path(str(tmp_path / "none"))
