@@ -54,6 +54,20 @@ def test_all_orders(shape, stack):
             assert_near(matmul.tn(left.swapaxes(-1, -2), right), expected)
 
 
+@pytest.mark.parametrize("stack", [(3,), (2, 3)])
+def test_stacks_of_columns_by_rows(stack):
+    rng = np.random.default_rng(2)
+    a, b = normal(*stack, 40, 1, seed=rng), normal(*stack, 1, 30, seed=rng)
+    apart = np.ascontiguousarray(a.swapaxes(0, 1)).swapaxes(0, 1)  # the stack is not the outermost in memory
+    for left in (a, apart):
+        expected = (left.astype(np.float64) @ b.astype(np.float64)).astype(np.float32)
+        assert_near(matmul.matmul(left, b), expected)
+        assert_near(matmul.nt(left, b.swapaxes(-1, -2)), expected)
+        assert_near(matmul.tn(left.swapaxes(-1, -2), b), expected)
+        assert_near(arrays.matmul(np, left, b), expected)
+        assert_near(arrays.tn(np, left.swapaxes(-1, -2), b), expected)
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_linear(shape):
     rng, (rows, inner, columns) = np.random.default_rng(1), shape

@@ -264,7 +264,8 @@ def _stacked(a, b, inner_a, inner_b):
         return NotImplemented
     rows, depth, columns = a.shape[-3 - inner_a], a.shape[inner_a], b.shape[-3 - inner_b]
     if depth == 1 == b.shape[inner_b] and a.ndim > 2:  # products of columns and rows: nothing is read twice
-        return outer_products()(a if inner_a == -1 else a.swapaxes(-1, -2), b if inner_b == -2 else b.swapaxes(-1, -2))
+        a, b = (a if inner_a == -1 else a.swapaxes(-1, -2)), (b if inner_b == -2 else b.swapaxes(-1, -2))
+        return outer_products()(in_rows(a), in_rows(b))
     lead, own = a.shape[:-2], b.shape[:-2]
     if b.shape[inner_b] != depth or (own and own != lead) or min(rows, columns, depth) < _THIN:
         return NotImplemented
