@@ -5,6 +5,7 @@ python -m benchmarks --write              also writes them to BENCHMARK.md and b
 python -m benchmarks --only conv2d gelu   rows whose theme or name contains one of these (x for ×, > for →)
 python -m benchmarks --quick              fewer and shorter rounds
 python -m benchmarks --list               lists the rows
+python -m benchmarks --ecosystem          models of transformers, timm, torchvision and peft instead
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import sys
 import time
 from importlib.util import find_spec
 
-from benchmarks import fresh, peers, report
+from benchmarks import ecosystem, fresh, peers, report
 from benchmarks.measure import measured
 from benchmarks.processes import COLUMNS, Failure, Process, busy
 from benchmarks.rows import Row, all_rows, matching, plain
@@ -43,9 +44,10 @@ def options() -> argparse.Namespace:
     parser.add_argument(
         "--peers", action="store_true", help="also run a few rows in JAX, tinygrad, autograd and MyGrad"
     )
+    parser.add_argument("--ecosystem", action="store_true", help="measure models of libraries built on PyTorch instead")
     parser.add_argument("--list", action="store_true", help="print the names of the rows")
     arguments = parser.parse_args()
-    if arguments.write and (arguments.only or arguments.columns):
+    if arguments.write and not arguments.ecosystem and (arguments.only or arguments.columns):
         parser.error("--write stores complete tables and cannot be combined with --only or --columns")
     return arguments
 
@@ -118,6 +120,9 @@ def measure_peers(arguments) -> list[dict]:
 def main() -> None:
     """Measures and prints the tables, and stores them with --write."""
     arguments = options()
+    if arguments.ecosystem:
+        ecosystem.main(arguments)
+        return
     wanted = arguments.only or ["*"]
     rows = matching(all_rows(), wanted)
     parts = [

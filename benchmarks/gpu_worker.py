@@ -10,7 +10,7 @@ import os
 import time
 
 from benchmarks import worker
-from benchmarks.rows import CUDA_THEMES, Place, all_rows
+from benchmarks.rows import Place
 
 
 def allow_tf32(torch, allowed: bool) -> None:
@@ -42,11 +42,6 @@ class Worker(worker.Worker):
             else:
                 found["CUDA"] = self.torch.version.cuda
         return found
-
-    def build(self, name: str):
-        """Builds a row: returns its step and the function for its results."""
-        row = next(row for row in all_rows(CUDA_THEMES) if f"{row.theme}: {row.name}" == name)
-        return row.build(self.torch, **row.sizes)
 
     def warm(self, seconds: float) -> dict:
         """Runs the step for some time, waiting for queued work. Returns the time per step."""

@@ -3,7 +3,7 @@
     python -m benchmarks.probe first-step tensorgrad 2 "training: MNIST ConvNet, batch 64, Adam"
     python -m benchmarks.probe memory torch 2 "training: MNIST ConvNet, batch 64, Adam"
 
-Started by `benchmarks.fresh` and `benchmarks.young`.
+Started by `benchmarks.fresh`, `benchmarks.young` and `benchmarks.ecosystem`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import threading
 import time
 from pathlib import Path
 
-from benchmarks.rows import all_rows
+from benchmarks.rows import named
 from benchmarks.worker import COMPILING, library, settle
 
 STEPS = 5
@@ -102,6 +102,14 @@ def memory(name: str, threads: int, row) -> dict[str, float]:
     return {"import": imported, "set-up": ready - imported, "first steps": first, "later steps": later, "whole": whole}
 
 
+def first_result(name: str, threads: int, row) -> dict[str, float]:
+    """Runs a row's first step; a row that generates tokens generates one. Who started this process took the time."""
+    torch = library(name, threads)
+    step, _ = row.build(torch, **{**row.sizes, **({"tokens": 1} if "tokens" in row.sizes else {})})
+    step()
+    return {}
+
+
 def young(name: str, threads: int, row) -> list[float]:
     """Measures the seconds from before the import to the end of the set-up, and to the end of each step after it."""
     start = time.perf_counter()
@@ -114,14 +122,13 @@ def young(name: str, threads: int, row) -> list[float]:
     return ends
 
 
-KINDS = {"first-step": first_step, "memory": memory, "young": young}
+KINDS = {"first-step": first_step, "memory": memory, "first-result": first_result, "young": young}
 
 
 def main() -> None:
     """Runs one measurement and prints its result."""
     kind, name, threads, wanted = sys.argv[1:]
-    row = next(each for each in all_rows() if f"{each.theme}: {each.name}" == wanted)
-    print(json.dumps(KINDS[kind](name, int(threads), row)))
+    print(json.dumps(KINDS[kind](name, int(threads), named(wanted))), flush=True)
 
 
 if __name__ == "__main__":

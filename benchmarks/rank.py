@@ -17,6 +17,7 @@ import traceback
 import tracemalloc
 from typing import Any
 
+from benchmarks import emulated
 from benchmarks.rows import models
 
 WARM_UP = 3  # repetitions before the measured ones
@@ -51,6 +52,56 @@ class Rank:
             self.dist.all_reduce(tensor)
             times.append(time.perf_counter() - start)
         return {"times": times[WARM_UP:]}
+
+    def sums(self, elements: int, count: int) -> dict:
+        """Like `all_reduce`, but the way in which DistributedDataParallel adds up gradients, if that is another one."""
+        if self.torch.__name__ != "tensorgrad":
+            return self.all_reduce(elements, count)
+        from tensorgrad.distributed.collectives.reductions import start_sums, sums_in_place
+
+        group, times = self.dist.group.WORLD, []
+        if not sums_in_place(group):
+            return self.all_reduce(elements, count)
+        tensor = self.torch.zeros(elements)
+        for _ in range(WARM_UP + count):
+            self.wait_for_all()
+            start = time.perf_counter()
+            start_sums([tensor._array], 1 / self.size, group, watched=False).wait()
+            times.append(time.perf_counter() - start)
+        return {"times": times[WARM_UP:]}
+
+    def slept(self, forward: float, backward: float, update: float, ready: list, count: int) -> dict:
+        """The seconds of steps with DistributedDataParallel in which ranks sleep instead of computing.
+
+        So more ranks than cores communicate as they would with a core each.
+
+        Args:
+            forward, backward, update, ready: what `backward` returned.
+
+        Returns:
+            `times`, and `busy`, the seconds of processor time in a step.
+        """
+        torch, key = self.torch, ("slept", str(ready))
+        if key not in self.models:
+            if self.size == 1 and not self.dist.is_initialized():
+                self.dist.init_process_group("gloo", store=self.dist.HashStore(), rank=0, world_size=1)
+            network = emulated.model(torch, [size for size, _ in ready], [at for _, at in ready])
+            self.models[key] = torch.nn.parallel.DistributedDataParallel(network)
+        network, times, began = self.models[key], [], time.process_time()
+        x = torch.zeros(1, requires_grad=True)
+        emulated.precise_sleep()
+        for _ in range(WARM_UP + count):
+            self.wait_for_all()
+            start = time.perf_counter()
+            network.zero_grad()
+            emulated.sleep_until(start + forward)
+            loss = network(x)
+            network.module.began = time.perf_counter()
+            loss.backward()
+            emulated.sleep_until(time.perf_counter() + update + backward - ready[-1][1])
+            times.append(time.perf_counter() - start)
+        busy = (time.process_time() - began) / (WARM_UP + count)
+        return {"times": times[WARM_UP:], "busy": busy}
 
     def parameters(self, model: str) -> dict:
         """How many elements the gradients of a model have together."""
@@ -198,7 +249,7 @@ class Rank:
         return network, loss_of, torch.optim.SGD(network.parameters(), lr=0.01)
 
 
-COMMANDS = ("all_reduce", "parameters", "step", "backward", "memory")
+COMMANDS = ("all_reduce", "sums", "parameters", "step", "slept", "backward", "memory")
 
 
 def main() -> None:

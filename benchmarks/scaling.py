@@ -8,11 +8,14 @@ A ring all-reduce of n bytes among p ranks is modelled as 2 (p - 1) messages of 
 `latency + bytes / bandwidth`; below `SHORT` bytes a tree needs 2 log2(p) messages of n bytes (Thakur, Rabenseifner and
 Gropp, "Optimization of collective communication operations in MPICH", 2005).
 
+On one machine the ranks add up gradients in memory that they share (`sums`). That takes a time for each byte that a
+rank reads and writes, and a latency whenever ranks wait for each other. The cores themselves move this data: a rank
+computes or moves, so nothing is hidden behind the backward pass, and more ranks than cores take turns at moving.
+
 Assumptions:
-- Ranks are equally fast, and each has a core of its own. More ranks than cores are not modelled: they would wait for
-  the scheduler, too. So the model is checked with as many processes as there are cores.
-- Between machines, data moves while a rank computes. Within a machine (`copied=True`) the cores themselves move it:
-  then a rank computes or moves data, not both, and nothing is hidden behind the backward pass.
+- Ranks are equally fast, and each computes as if it had a core of its own.
+- Between machines, data moves while a rank computes, and all connections are equally fast at all times.
+- Waiting for a rank costs the latency; that the system may run something else meanwhile is not modelled.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from typing import NamedTuple
 
 FIRST_BUCKET, BUCKET = 1 << 20, 25 << 20  # bytes, as in PyTorch
 SHORT = 2048  # bytes
+CHUNK = 1 << 19  # bytes that ranks of one machine add up at a time (`mpi/shared_sums.py`)
 
 
 class Network(NamedTuple):
@@ -31,6 +35,15 @@ class Network(NamedTuple):
     name: str
     latency: float  # seconds per message
     bandwidth: float  # bytes per second
+
+
+class Machine(NamedTuple):
+    """Ranks that share memory."""
+
+    name: str
+    latency: float  # seconds until a rank sees that another one has written
+    bandwidth: float  # bytes per second that a core reads and writes
+    cores: int
 
 
 class Compute(NamedTuple):
@@ -56,6 +69,34 @@ def all_reduce(size: int, ranks: int, network: Network) -> float:
     return 2 * (ranks - 1) * (network.latency + size / ranks / network.bandwidth)
 
 
+def touched(ranks: int) -> float:
+    """How many times its gradients' bytes a rank reads and writes in `sums`.
+
+    It writes them where others see them (2). Of two ranks, each adds up everything (3). Of more, each adds up its part,
+    and then copies all parts (2).
+
+    >>> from benchmarks.scaling import touched
+    >>> touched(2), touched(4)
+    (5.0, 6.25)
+    """
+    return 5.0 if ranks == 2 else 4.0 + 3.0 * (ranks - 1) / ranks
+
+
+def sums(size: int, ranks: int, machine: Machine) -> float:
+    """Seconds until the ranks of one machine have added up `size` bytes of each.
+
+    >>> from benchmarks.scaling import Machine, sums
+    >>> here = Machine("here", 5e-6, 10e9, 2)
+    >>> round(sums(4 << 20, 2, here) * 1e3, 2), round(sums(4 << 20, 4, here) * 1e3, 2)
+    (2.18, 5.48)
+    """
+    if ranks == 1:
+        return 0.0
+    turns = max(1.0, ranks / machine.cores)
+    waits = (2 if ranks == 2 else 3) * math.ceil(size / CHUNK)
+    return turns * (waits * machine.latency + touched(ranks) * size / machine.bandwidth)
+
+
 def buckets(ready: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
     """Bytes of each bucket, and when its last gradient is complete.
 
@@ -73,42 +114,40 @@ def buckets(ready: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
     return found
 
 
-def step(compute: Compute, ranks: int, network: Network, copied: bool = False) -> tuple[float, float]:
-    """Seconds of a step, and of the part of them in which a rank only waits for gradients.
+def step(compute: Compute, ranks: int, network: Network | Machine) -> tuple[float, float]:
+    """Seconds of a step, and of the part of them in which a rank waits for gradients, or moves them.
 
     Args:
         compute: the work of a rank.
         ranks: how many there are.
-        network: what connects them.
-        copied: whether the ranks' own cores move the data, through shared memory.
+        network: what connects them; a `Machine` if they are all on it.
 
-    >>> from benchmarks.scaling import Compute, Network, step
+    >>> from benchmarks.scaling import Compute, Machine, Network, step
     >>> work = Compute(1.0, 2.0, 0.5, [(1_000_000, 1.0), (1_000_000, 2.0)])
     >>> seconds, exposed = step(work, 2, Network("slow", 0.0, 1e6))
     >>> round(seconds, 3), round(exposed, 3)
     (5.5, 2.0)
-    >>> round(step(work, 2, Network("slow", 0.0, 1e6), copied=True)[0], 3)
+    >>> round(step(work, 2, Machine("slow", 0.0, 5e6, 2))[0], 3)
     5.5
     """
+    on_one_machine = isinstance(network, Machine)
     free = moving = 0.0  # when the buckets so far have been reduced, since backward began; how long that took
     for size, at in buckets(compute.ready):
-        took = all_reduce(size, ranks, network)
+        took = sums(size, ranks, network) if isinstance(network, Machine) else all_reduce(size, ranks, network)
         free, moving = max(free, at) + took, moving + took
-    exposed = moving if copied else max(0.0, free - compute.backward)
+    exposed = moving if on_one_machine else max(0.0, free - compute.backward)
     return compute.forward + compute.backward + compute.update + exposed, exposed
 
 
-def fitted(times: Sequence[tuple[int, float]], ranks: int, name: str) -> Network:
-    """The latency and bandwidth that explain measured all-reduces: (bytes, seconds) of a small and a large one.
+def fitted(times: Sequence[tuple[int, float]], name: str, cores: int) -> Machine:
+    """The latency and bandwidth that explain measured sums of two ranks: (bytes, seconds) of a small and a large one.
 
-    >>> from benchmarks.scaling import Network, all_reduce, fitted
-    >>> true = Network("n", 1e-5, 1e9)
-    >>> found = fitted([(size, all_reduce(size, 4, true)) for size in (4, 4_000_000)], 4, "n")
+    >>> from benchmarks.scaling import Machine, fitted, sums
+    >>> true = Machine("m", 1e-5, 1e9, 2)
+    >>> found = fitted([(size, sums(size, 2, true)) for size in (4, 4_000_000)], "m", 2)
     >>> round(found.latency * 1e6, 1), round(found.bandwidth / 1e9, 2)
     (10.0, 1.0)
     """
-    (small, short), (large, long) = min(times), max(times)
-    messages = 2 * math.ceil(math.log2(ranks)) if small < SHORT else 2 * (ranks - 1)
-    latency = short / messages
-    moved = 2 * (ranks - 1) * large / ranks
-    return Network(name, latency, moved / max(long - 2 * (ranks - 1) * latency, 1e-9))
+    (_, short), (large, long) = min(times), max(times)
+    latency = short / 2
+    return Machine(name, latency, touched(2) * large / max(long - 2 * latency * math.ceil(large / CHUNK), 1e-9), cores)

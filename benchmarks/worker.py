@@ -18,7 +18,7 @@ import traceback
 from typing import Any
 
 from benchmarks import peers
-from benchmarks.rows import all_rows
+from benchmarks.rows import named
 
 COMPILING = 300  # seconds to wait for kernels that are compiled in the background
 LARGEST_SAMPLE = 200_000  # the maximum number of elements of an array to compare
@@ -127,7 +127,7 @@ class Worker:
         """Builds a row: returns its step and the function for its results."""
         if self.name in peers.BUILDS:
             return peers.BUILDS[self.name](name)
-        row = next(row for row in all_rows() if f"{row.theme}: {row.name}" == name)
+        row = named(name)
         return row.build(self.torch, **row.sizes)
 
     def warm(self, seconds: float) -> dict:

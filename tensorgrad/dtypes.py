@@ -355,7 +355,7 @@ class finfo:
         if d.name in _OF_ML_DTYPES:
             import ml_dtypes
 
-            info = ml_dtypes.finfo(d.numpy)
+            info = ml_dtypes.finfo(getattr(ml_dtypes, d.name))  # to ask is not to use it: see ON_FLOAT8
         else:
             info = np.finfo(d.numpy)
         number = (1.0).__class__

@@ -9,6 +9,7 @@ import os
 import platform
 import sys
 import time
+from collections import Counter
 from importlib import metadata
 
 
@@ -21,6 +22,12 @@ def versions() -> list[str]:
         except metadata.PackageNotFoundError:
             found.append(f"{name} not installed")
     return found
+
+
+def _times(seconds: dict[str, float]) -> str:
+    """Describes the processor seconds that compilation took, in all and by stage."""
+    stages = ", ".join(f"{stage} {taken:.1f}" for stage, taken in seconds.items())
+    return f"{sum(seconds.values()):.1f} s of processor time ({stages})"
 
 
 def kernels() -> list[str]:
@@ -36,23 +43,27 @@ def kernels() -> list[str]:
     lines = [f"{folder}: {len(files)} files, {total / 2**20:.1f} MiB of at most {cache.MOST >> 20}"]
     if not table.wanted():
         return [*lines, "not used: the package numba is not installed, or TENSORGRAD_FAST=0"]
-    from tensorgrad.kernels.numba.runtime import internals
+    from tensorgrad.kernels.numba.runtime import native
 
-    if internals.untried():
-        return [*lines, f"not used: {internals.untried()}"]
+    if native.unusable():
+        return [*lines, f"not used: {native.unusable()}"]
     names: dict[str, set[str]] = {}
     for row in table.ALL:
         family, _, name = row.kernel.rpartition(".")
         names.setdefault(family, set()).add(name)
-    now = time.time()
+    now, seconds = time.time(), Counter[str]()
     for family, wanted in sorted(names.items()):
         library, file = cache.read(family), cache.path(folder, family)
         line = f"{family}: {len(library.proven & wanted)} of {len(wanted)} kernels"
         if file.exists():
             status = file.stat()
             line += f", {status.st_size / 2**10:.0f} KiB, used {(now - status.st_mtime) / 86400:.0f} days ago"
+            line += f"; {len(library.parts)} functions, compiled in {_times(library.seconds)}"
+            seconds.update(library.seconds)
         lines.append(line)
         lines += [f"  not used: {f['kernel']}: {f['reason']}" for f in cache.failures(family, folder)]
+    if seconds:
+        lines.append(f"all families: compiled in {_times(seconds)}")
     others = [size for file, size, _ in files if file not in {cache.path(folder, family) for family in names}]
     if others:
         lines.append(f"other versions and processors: {len(others)} files, {sum(others) / 2**20:.1f} MiB")

@@ -1,4 +1,4 @@
-"""Memory formats and layouts: names that PyTorch programs pass around. Tensors here are always strided."""
+"""Memory formats and layouts: the names that PyTorch programs pass around."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ class memory_format:
 
 
 class layout(memory_format):
-    """How a tensor's elements are stored. Tensors here are always `strided`; the other layouts exist as names
-    to compare with.
+    """Which of a tensor's elements are stored, and how: all of them for `strided` tensors.
 
     >>> import tensorgrad as torch
     >>> torch.ones(2).layout
@@ -53,6 +52,10 @@ sparse_bsr = layout("sparse_bsr")
 sparse_bsc = layout("sparse_bsc")
 jagged = layout("jagged")
 _mkldnn = layout("_mkldnn")
+
+# The annotation of the argument `layout` of functions that make sparse tensors, too; other functions refuse the sparse
+# layouts before they are called (dispatch/guard.py).
+AnyLayout = layout | None
 
 
 def memory_strides(shape: tuple[int, ...], given: memory_format | None) -> tuple[int, ...]:

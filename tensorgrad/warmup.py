@@ -61,10 +61,10 @@ def main() -> int:
     if not table.wanted():
         print("nothing to compile: pip install '.[fast]' (numba), and do not set TENSORGRAD_FAST=0", file=sys.stderr)
         return 1
-    from tensorgrad.kernels.numba.runtime import internals
+    from tensorgrad.kernels.numba.runtime import native
 
-    if internals.untried():
-        print(f"nothing to compile: {internals.untried()}", file=sys.stderr)
+    if native.unusable():
+        print(f"nothing to compile: {native.unusable()}", file=sys.stderr)
         return 1
     if cache.place() != cache.folder():
         print(f"nothing can be cached: {cache.folder()} is not writable (see TENSORGRAD_CACHE)", file=sys.stderr)

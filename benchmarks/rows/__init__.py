@@ -30,6 +30,8 @@ CUDA_THEMES = {  # the same for the tables of `benchmarks.cuda`
     "bandwidth": "Kernels that memory bounds",
 }
 
+ECOSYSTEM_THEMES = {"libraries": "Through libraries' code"}  # the same for `--ecosystem`
+
 
 class Row(NamedTuple):
     """One line of the table."""
@@ -51,6 +53,11 @@ def all_rows(themes: Mapping[str, str] = MappingProxyType(THEMES)) -> list[Row]:
     for theme in themes:
         rows += [row._replace(theme=theme) for row in importlib.import_module(f"benchmarks.rows.{theme}").ROWS]
     return rows
+
+
+def named(name: str) -> Row:
+    """Returns the row with a name such as "inference: MNIST ConvNet"."""
+    return next(row for row in all_rows({name.partition(": ")[0]: ""}) if f"{row.theme}: {row.name}" == name)
 
 
 def plain(text: str) -> str:

@@ -71,9 +71,9 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None, fills: boo
     wanted = None if targets is None else _leading_to(targets, roots, fills)
     callbacks: list = []
     current = _next_run(), roots, wanted, callbacks, around[4] + 1
-    transformed = bool(LOCAL.transforms)  # gradients may have tangents, which only ops pass on
-    checked = ANOMALY.enabled or bool(OBSERVERS) or transformed
-    attached = create_graph or transformed
+    transforms = LOCAL.transforms  # gradients may have tangents, which only ops pass on
+    checked = ANOMALY.enabled or bool(OBSERVERS) or (targets is not None and _some_inside(targets))
+    attached = create_graph or bool(transforms)
     grads: dict = {}  # node -> the gradients of its outputs, summed so far
     hooked: dict = {}  # leaf with hooks -> its gradient so far: hooks receive the whole sum
     awaited: dict | None = None  # leaf with hooks -> how many gradients are still to arrive
@@ -133,8 +133,13 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None, fills: boo
                 node = heappop(ready)[1]
                 edges = node.edges
                 received = grads.pop(node)
-                if captured is None and node.__class__ is Node and node.hooks is None and not checked:
-                    results = node.op.compiled.backward(node, received)
+                if node.__class__ is Node and node.hooks is None and not checked:
+                    if wanted is not None and not wanted[node]:
+                        continue
+                    if transforms:
+                        results = transforms[-1].gradients(node, received)
+                    else:
+                        results = node.op.compiled.backward(node, received)
                     if not keep_graph and node.saved:
                         node.saved = FREED
                     break
@@ -150,6 +155,11 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None, fills: boo
         return found
     finally:
         GRAD.enabled, RUNS.current = before, around
+
+
+def _some_inside(targets) -> bool:
+    """Whether one of the targets is no leaf: gradients are then also captured on their way."""
+    return any(not isinstance(edge[0], Tensor) for edge in targets)
 
 
 def _index_of(edges, edge) -> int:

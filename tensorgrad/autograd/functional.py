@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 
 from tensorgrad.autograd.gradients import grad
 from tensorgrad.autograd.modes import enable_grad
-from tensorgrad.dispatch.batched import basis, over_batch
 from tensorgrad.dispatch.forward import Level
 from tensorgrad.dispatch.linearized import Linearized
+from tensorgrad.dispatch.over_batch import basis, over_batch
 from tensorgrad.tensor import Tensor
 
 Tensors = Tensor | tuple[Tensor, ...]

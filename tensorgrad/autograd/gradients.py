@@ -219,7 +219,7 @@ def grad(
     return tuple(results)
 
 
-OVER_BATCH: Any = None  # runs a function on a batch (dispatch/batched.py)
+OVER_BATCH: Any = None  # runs a function on a batch (dispatch/over_batch.py)
 
 
 def _backward_method(self: Tensor, gradient=None, retain_graph=None, create_graph=False, inputs=None) -> None:

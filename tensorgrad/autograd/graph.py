@@ -58,8 +58,8 @@ class Node:
 
     def apply(self, grads: list) -> tuple:
         """Returns the gradients of the inputs, given those of the outputs."""
-        compiled = self.op.compiled
-        return (compiled.on_tensors if LOCAL.transforms else compiled.backward)(self, grads)
+        transforms = LOCAL.transforms
+        return transforms[-1].gradients(self, grads) if transforms else self.op.compiled.backward(self, grads)
 
     def release(self) -> None:
         """Releases the saved values after the node was used."""

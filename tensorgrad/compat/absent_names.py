@@ -13,6 +13,7 @@ One name a line, in alphabetical order. What a name is instead of PyTorch's:
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 REFUSES, SAME, NOTHING, NO, VALUE = "REFUSES", "SAME", "NOTHING", "NO", "VALUE"
@@ -20,9 +21,12 @@ REFUSES, SAME, NOTHING, NO, VALUE = "REFUSES", "SAME", "NOTHING", "NO", "VALUE"
 _COMPILED = "nothing is compiled: torch.compile returns the function or module itself"
 _EXPORT = "save the state_dict: there is no format for whole programs"
 _EXPORT_ONNX = "torch.onnx.export is not included"
+_EXTENSION = "C++ code cannot be compiled against tensorgrad, which is Python"
 _FAKE = 'use tensors of torch.device("meta"), which have a shape and no values'
+_HERE_ANYWAY = contextlib.nullcontext  # under vmap, tensors of one number index as they are
 _HALF = "NumPy has no complex numbers of 16-bit parts"
 _FULLY_SHARD = "use torch.distributed.fsdp.fully_shard"
+_PIPES = "use a Dataset or an IterableDataset with a DataLoader, which shuffles"
 _QUANTIZED = "there are no quantized tensors"
 _RPC = "use the collectives of torch.distributed"
 _SYMBOLIC = "sizes are plain numbers"
@@ -37,7 +41,7 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._C.Value": (REFUSES, "transformers, snntorch", _EXPORT),
     "torch._custom_ops.get_ctx": (REFUSES, "torchvision", _SYMBOLIC),
     "torch._dynamo.OptimizedModule": (REFUSES, "Lightning, accelerate", _COMPILED),
-    "torch._dynamo._trace_wrapped_higher_order_op.TransformGetItemToIndex": (REFUSES, "transformers", _COMPILED),
+    "torch._dynamo._trace_wrapped_higher_order_op.TransformGetItemToIndex": (VALUE, "transformers", _HERE_ANYWAY),
     "torch._dynamo.allow_in_graph": (SAME, "transformers, einops", _COMPILED),
     "torch._dynamo.assume_constant_result": (SAME, "transformers", _COMPILED),
     "torch._dynamo.config.cache_size_limit": (VALUE, "programs, which set it", 8),
@@ -121,6 +125,13 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.sparse.SparseSemiStructuredTensorCUSPARSELT": (REFUSES, "torchao", _TWO_OF_FOUR),
     "torch.sparse.SparseSemiStructuredTensorCUTLASS": (REFUSES, "torchao", _TWO_OF_FOUR),
     "torch.utils._triton.has_triton": (NO, "accelerate, PyTorch Geometric", _COMPILED),
+    "torch.utils.cpp_extension.BuildExtension": (REFUSES, "setup scripts of libraries", _EXTENSION),
+    "torch.utils.cpp_extension.CUDAExtension": (REFUSES, "setup scripts of libraries", _EXTENSION),
+    "torch.utils.cpp_extension.CUDA_HOME": (VALUE, "libraries, which ask whether there is CUDA's compiler", None),
+    "torch.utils.cpp_extension.CppExtension": (REFUSES, "setup scripts of libraries", _EXTENSION),
+    "torch.utils.cpp_extension.load": (REFUSES, "peft, which goes on without", _EXTENSION),
+    "torch.utils.cpp_extension.load_inline": (REFUSES, "programs", _EXTENSION),
+    "torch.utils.data.datapipes.iter.combinatorics.ShufflerIterDataPipe": (REFUSES, "accelerate", _PIPES),
     "torch.utils.mobile_optimizer.optimize_for_mobile": (REFUSES, "programs", _EXPORT),
     "torch.xpu.is_current_stream_capturing": (NO, "transformers", "there is no XPU"),
 }  # fmt: skip

@@ -24,14 +24,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorgrad.autograd import gradients
 from tensorgrad.autograd.anomaly import ANOMALY
 from tensorgrad.autograd.function import Function
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import edge_of
 from tensorgrad.dispatch.slow_path import unrecorded
 from tensorgrad.dispatch.switches import LOCAL
-from tensorgrad.dispatch.transforms import Transform, run_further_out
+from tensorgrad.dispatch.transforms import Off, Transform
 from tensorgrad.dtypes import from_numpy_dtype
 from tensorgrad.storage.stubs import STORAGES, Storage, storage_class
 from tensorgrad.tensor import Tensor, share, tensors_in
@@ -270,7 +269,7 @@ class Batch(Transform):
     """One level of `vmap`, on within a `with` block: `size` samples.
 
     >>> import tensorgrad as torch
-    >>> from tensorgrad.dispatch.batched import Batch
+    >>> from tensorgrad.dispatch.over_batch import Batch  # this file loads the rules
     >>> with Batch(3, "error") as level:
     ...     x = level.batched(torch.ones(2, 3), 1)
     ...     total, shape = level.value_of(x * 2)[0].sum(), x.shape
@@ -279,6 +278,8 @@ class Batch(Transform):
     """
 
     name = "vmap"
+    rule_of: Any = None  # an op's batching rule; None for one that runs as its twin (dispatch/batching.py)
+    storage_of: Any = None  # the class of storage of all values, if they may be used as arrays
 
     def __init__(self, size: int, randomness: str):
         self.size, self.randomness = size, randomness
@@ -345,25 +346,72 @@ class Batch(Transform):
         """Runs an op: on all samples at once if one of its arguments has a batch."""
         if op.params[-1].name == "generator":
             return self._sampled(op, args)
-        if not any(self.owns(t) for t in tensors_in(args)):
-            with self.off():
-                return run_further_out(op, args)
-        plain = LOCAL.overwritten is not None and self._overwrites_plain(op, args)
-        lifted = []
+        some, every = self._owned(args)
+        if not some:
+            return self.run_below(op, args)
+        if LOCAL.overwritten is not None and self._overwrites_plain(op, args):
+            result = self._recorded(op, self._all_lifted(args))
+            found = result._array.value  # no value has a batch: the result is written to memory outside of the level
+            result, of_level = share(found._array, found._storage), result
+            result._edge, result._requires_grad = of_level._edge, of_level._requires_grad
+            return result
+        given: Any = args if every else self._all_lifted(args)
+        if self.rule_of(op) is None:
+            if op.batch_kernel and self.storage_of([v._array for v in given if isinstance(v, Tensor)]):
+                return self._recorded(op, given)
+            prepared = self._prepared(op, args)
+            if prepared is not None:
+                with Off((*self.around, self)):
+                    return op.twin(*prepared)
+        return self._recorded(op, given)
+
+    def _prepared(self, op: Any, args: tuple) -> tuple | None:
+        """The arguments for an op's twin: checked, and normalized as by the row; None if a tensor was replaced."""
+        if op.prepare is None:
+            return args
+        given: list = []
+        for value in args:
+            if isinstance(value, Tensor):
+                given.append(value._array)
+            elif value.__class__ in (list, tuple) and value and isinstance(value[0], Tensor):
+                given.append([v._array for v in value])
+            else:
+                given.append(value)
+        made = list(op.prepare(*given))
+        for i, (p, before) in enumerate(zip(op.params, given, strict=True)):
+            if p.is_tensor:
+                if made[i] is not before:
+                    return None
+                made[i] = args[i]
+        return tuple(made)
+
+    def _owned(self, args: Any) -> tuple[bool, bool]:
+        """Whether some of the tensors among these values are of this level, and whether all of them are."""
+        some, every = False, True
+        for value in args:
+            if isinstance(value, Tensor):
+                array = value._array
+                if array.__class__ is BatchedArray and array.level is self:
+                    some = True
+                else:
+                    every = False
+            elif value.__class__ is list or value.__class__ is tuple:
+                inside = self._owned(value)
+                some, every = some or inside[0], every and inside[1]
+        return some, every
+
+    def _all_lifted(self, args: tuple) -> list:
+        """The arguments of an op, all tensors among them of this level."""
+        lifted: list = []
         for value in args:
             if isinstance(value, Tensor):
                 value = self.lifted(value)
             elif (value.__class__ is list or value.__class__ is tuple) and value and isinstance(value[0], Tensor):
                 value = [self.lifted(v) for v in value]
             lifted.append(value)
-        result = self._recorded(op, lifted)
-        if plain:  # no value has a batch: the result is written to memory outside of the level
-            found = result._array.value
-            result, of_level = share(found._array, found._storage), result
-            result._edge, result._requires_grad = of_level._edge, of_level._requires_grad
-        return result
+        return lifted
 
-    def _recorded(self, op: Any, lifted: list) -> Any:
+    def _recorded(self, op: Any, lifted: Any) -> Any:
         result = unrecorded(op, tuple(lifted)) if GRAD.inference else op.compiled.plain(*lifted)
         if ANOMALY.enabled:
             from tensorgrad.dispatch.slow_path import remember
@@ -433,8 +481,7 @@ class Batch(Transform):
                 value = self.value_of(args[0])[0]
                 with self.off():
                     args = (value.new_empty(value._array.shape[1:]), *args[1:])
-            with self.off():
-                return run_further_out(op, args)
+            return self.run_below(op, args)
         if fills and not mapped:
             raise RuntimeError(
                 "vmap: Cannot ask for different inplace randomness on an unbatched tensor. This will appear like same "
@@ -548,40 +595,6 @@ def raise_unbatched() -> None:
         "being vmapped over in a vmap. Please try to use out-of-place operators instead of inplace arithmetic. If said "
         "operator is being called inside the PyTorch framework, please file a bug report instead."
     )
-
-
-def over_batch(function: Any, values: list, randomness: str = "error") -> list:
-    """Runs `function(samples)` on a list of tensors with a batch as their first dimension; each may also be None.
-
-    It returns a list of tensors or None; so does this, with the batch as their first dimension.
-
-    >>> import tensorgrad as torch
-    >>> from tensorgrad.dispatch.batched import over_batch
-    >>> over_batch(lambda given: [given[0].sum(), None], [torch.ones(2, 3)])
-    [tensor([3., 3.]), None]
-    """
-    size = next(len(v._array) for v in values if v is not None)
-    with Batch(size, randomness) as level:
-        found = function([None if v is None else level.batched(v) for v in values])
-        with level.off():
-            return [None if r is None else level.taken(r) for r in found]
-
-
-gradients.OVER_BATCH = over_batch
-
-
-def basis(tensor: Tensor) -> Tensor:
-    """The standard basis of the space of `tensor`, stacked.
-
-    >>> import tensorgrad as torch
-    >>> from tensorgrad.dispatch.batched import basis
-    >>> basis(torch.tensor([3.0, 4.0]))
-    tensor([[1., 0.],
-            [0., 1.]])
-    """
-    count = tensor.numel()
-    ones = tensor.detach().new_zeros((count, count))
-    return ones.fill_diagonal_(1).reshape(count, *tensor.shape)
 
 
 def innermost_level() -> Batch | None:

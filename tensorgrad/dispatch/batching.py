@@ -22,8 +22,11 @@ the row (`rule_of`):
   others come as they are), and `mapped_indices` for a list `indices` (for each whether it has one). It returns the
   results, with the batch first; or `Shared` for one that is the same for all samples.
 
-Rules are ordinary code over tensors: they are recorded if the values are. What is left runs in a loop over the samples,
-with a warning. `looped()` lists these ops.
+Rules are ordinary code over tensors: they are recorded if the values are. Where they are not, and no transform is
+further out, a row's `batch_kernel` computes the results on arrays instead, and its `batch_backward` the gradients.
+Their parameters are named as those of the op or of its `backward_kernel`; arrays with a batch have it first. There may
+be `size`, `mapped`, and `whole`: the row's own kernel, or backward kernel, for arrays. What is left runs in a loop over
+the samples, with a warning. `looped()` lists these ops.
 """
 
 from __future__ import annotations
@@ -34,13 +37,15 @@ from typing import Any
 
 from tensorgrad.dispatch import batching_views
 from tensorgrad.dispatch.batched import Batch, BatchedArray, BatchedStorage, Shared
-from tensorgrad.dispatch.kernel_tables import FALLBACKS, OPS
-from tensorgrad.dispatch.op import Op
+from tensorgrad.dispatch.kernel_tables import FALLBACKS, OPS, array_kernel
+from tensorgrad.dispatch.op import Op, backward_arguments
+from tensorgrad.dispatch.promotion import as_array
 from tensorgrad.dispatch.signature import LIST, arguments_of
-from tensorgrad.dispatch.switches import LOCAL
+from tensorgrad.dispatch.switches import GRAD, LOCAL
 from tensorgrad.dispatch.transforms import run_further_out
 from tensorgrad.settings import warn_once
-from tensorgrad.tensor import Tensor, share
+from tensorgrad.storage.stubs import STORAGES
+from tensorgrad.tensor import Tensor, share, wrap
 
 Rule = Callable[[Op, Batch, tuple], Any]  # (op, level, arguments) -> the results as tensors, the batch first
 
@@ -80,15 +85,12 @@ def batched_kernel(op: Op, storage: Any) -> Callable | None:
         return None
     rule = rule_of(op)
     if rule is None:
-        return functools.partial(_by_twin, op)
+        by_twin = functools.partial(_by_twin, op)
+        return functools.partial(_by_kernel, op, by_twin) if op.batch_kernel else by_twin
 
     def kernel(*values: Any) -> Any:
         level, mapped = _level_among(values)
-        with level.off():
-            if mapped:
-                result = rule(op, level, values)
-            else:
-                result = run_further_out(op, tuple([_value(v) for v in values]))
+        result = rule(op, level, values) if mapped else level.run_below(op, tuple([_value(v) for v in values]))
         if isinstance(result, Tensor):
             return BatchedArray(level, result, mapped)
         return tuple([
@@ -117,7 +119,59 @@ def _by_twin(op: Op, *values: Any) -> Any:
     return arrays if len(arrays) > 1 else arrays[0]
 
 
+def storage_of(level: Batch, arrays: tuple) -> Any:
+    """The class of storage of all values, if these may be used as arrays; else None.
+
+    That is if nothing further out has to know: no transform, and no graph of the values.
+    """
+    if level.around:
+        return None
+    found = None
+    for array in arrays:
+        if array.__class__ is BatchedArray:
+            value = array.value
+            if GRAD.enabled and value._requires_grad and value.requires_grad:
+                return None
+            array = value._array
+        if array.__class__ in STORAGES:
+            storage = STORAGES[array.__class__]
+            if storage.xp is None or found not in (None, storage):
+                return None
+            found = storage
+    return found
+
+
+def on_arrays(kernel: str | Callable, whole: Callable, level: Batch, storage: Any, named: dict[str, Any]) -> Any:
+    """Runs a row's `batch_kernel` or `batch_backward`, whose arguments are given by name."""
+    mapped = {name for name, v in named.items() if v.__class__ is BatchedArray and v.mapped}
+    given = {name: v.value._array if v.__class__ is BatchedArray else v for name, v in named.items()}
+    given |= {"size": level.size, "mapped": mapped, "whole": whole}
+    return array_kernel(kernel, storage.xp)(*[given[name] for name in backward_arguments(kernel)])
+
+
+def _by_kernel(op: Op, by_twin: Callable, *values: Any) -> Any:
+    level, mapped = _level_among(values)
+    storage = storage_of(level, values) if mapped else None
+    if storage is not None:
+        kernels = op.compiled.kernels
+
+        def whole(*arrays: Any) -> Any:
+            table: Any = kernels if arrays[0].size < kernels.few else kernels.large
+            return table[arrays[0].__class__](*arrays)
+
+        named = dict(zip([p.name for p in op.params], values, strict=True))
+        made = on_arrays(op.batch_kernel, whole, level, storage, named)
+        if made is not NotImplemented:
+            made, count = made if made.__class__ is tuple else (made,), len(op.outputs)
+            arrays = [
+                BatchedArray(level, wrap(a if a.__class__ in STORAGES else as_array(a)), True) for a in made[:count]
+            ]
+            return (*arrays, *made[count:]) if len(made) > 1 else arrays[0]
+    return by_twin(*values)
+
+
 FALLBACKS.insert(0, batched_kernel)
+Batch.rule_of, Batch.storage_of = staticmethod(rule_of), storage_of
 
 
 def _level_among(values: tuple) -> tuple[Batch, bool]:
@@ -162,11 +216,11 @@ def _aligned(op: Op, level: Batch, values: tuple) -> Any:
     rank, given = _rank(values), []
     for p, v in zip(op.params, values, strict=True):
         if v.__class__ is BatchedArray:
-            v = level.aligned(v, rank)
-        elif p.name in _DIMS:
+            v = v.value if v.ndim == rank or not v.mapped else level.aligned(v, rank)
+        elif p.name in DIMS:
             v = shifted(v)
         given.append(v)
-    return run_further_out(op, tuple(given))
+    return level.run_below(op, tuple(given))
 
 
 def _reduction(op: Op, level: Batch, values: tuple) -> Any:
@@ -186,7 +240,7 @@ def _reduction(op: Op, level: Batch, values: tuple) -> Any:
     else:
         given[at] = shifted(dim)
     given[0] = value
-    return run_further_out(op, tuple(given))
+    return level.run_below(op, tuple(given))
 
 
 def shifted(dim: Any) -> Any:
@@ -198,13 +252,13 @@ def shifted(dim: Any) -> Any:
     return tuple([d + 1 if d >= 0 else d for d in dim])
 
 
-_DIMS = ("dim", "dims", "dimension", "dim0", "dim1", "dim2")
+DIMS = ("dim", "dims", "dimension", "dim0", "dim1", "dim2")
 
 
 def _leading(op: Op, level: Batch, values: tuple) -> Any:
     """The batch is a further leading dimension."""
     given, scalar = [], False
-    along = any(p.name in _DIMS for p in op.params)
+    along = any(p.name in DIMS for p in op.params)
     for p, v in zip(op.params, values, strict=True):
         if p.is_tensor:
             value = expanded(level, v)
@@ -214,8 +268,8 @@ def _leading(op: Op, level: Batch, values: tuple) -> Any:
         elif p.name == "shape":
             given.append((level.size, *v))
         else:
-            given.append(shifted(v) if p.name in _DIMS else v)
-    result = run_further_out(op, tuple(given))
+            given.append(shifted(v) if p.name in DIMS else v)
+    result = level.run_below(op, tuple(given))
     if not scalar:
         return result
     return result.squeeze(1) if isinstance(result, Tensor) else tuple(r.squeeze(1) for r in result)
@@ -234,24 +288,42 @@ def _fold(op: Op, level: Batch, values: tuple) -> Any:
             given.append((v[0] * level.size, *v[1:]))
         else:
             given.append(v)
-    result = run_further_out(op, tuple(given))
+    result = level.run_below(op, tuple(given))
     if isinstance(result, Tensor):
         return result.unflatten(0, (level.size, first))
     return tuple([r.unflatten(0, (level.size, first)) for r in result])
 
 
 def _stated(op: Op, level: Batch, values: tuple) -> Any:
+    plan = _PLANS.get(op)
+    if plan is None:
+        plan = _PLANS[op] = _plan(op)
+    rule, sources = plan
+    given: list[Any] = []
+    for source in sources:
+        if source.__class__ is int:
+            v = values[source]
+            given.append(_value(v) if v.__class__ is BatchedArray or v.__class__ is list else v)
+        elif source == "size":
+            given.append(level.size)
+        elif source == "mapped":
+            given.append({p.name for p, v in zip(op.params, values) if _is_mapped(v)})
+        else:
+            given.append([_is_mapped(x) for x in values[source[0]]])
+    with level.off():
+        return rule(*given)
+
+
+_PLANS: dict[Op, tuple] = {}  # op -> its `batch`, and where the arguments of that come from
+
+
+def _plan(op: Op) -> tuple[Any, list]:
+    """A row's `batch`, and for each of its parameters: the number of the op's, or ("number of a list",) for which of
+    its tensors have a batch, "size" or "mapped"."""
     rule: Any = op.batch
-    given = {p.name: _value(v) for p, v in zip(op.params, values, strict=True)}
-    names = arguments_of(rule)
-    if "size" in names and "size" not in given:
-        given["size"] = level.size
-    for p, v in zip(op.params, values, strict=True):
-        if p.kind is LIST and f"mapped_{p.name}" in names:
-            given[f"mapped_{p.name}"] = [_is_mapped(x) for x in v]
-    if "mapped" in names:
-        given["mapped"] = {p.name for p, v in zip(op.params, values, strict=True) if _is_mapped(v)}
-    return rule(**{name: given[name] for name in names})
+    at: dict[str, Any] = {f"mapped_{p.name}": (i,) for i, p in enumerate(op.params) if p.kind is LIST}
+    at |= {"size": "size", "mapped": "mapped"} | {p.name: i for i, p in enumerate(op.params)}
+    return rule, [at[name] for name in arguments_of(rule)]
 
 
 def _is_mapped(v: Any) -> bool:
@@ -282,11 +354,12 @@ def _loop(op: Op, level: Batch, values: tuple) -> Any:
     """Runs the op on one sample after the other."""
     _warn(op.name)
     rows = []
-    for i in range(max(level.size, 1)):
-        rows.append(run_further_out(op, tuple([_sample(v, i, level.size) for v in values])))
-    if isinstance(rows[0], Tensor):
-        return _joined(rows, level.size)
-    return tuple([_joined(list(column), level.size) for column in zip(*rows, strict=True)])
+    with level.off():
+        for i in range(max(level.size, 1)):
+            rows.append(run_further_out(op, tuple([_sample(v, i, level.size) for v in values])))
+        if isinstance(rows[0], Tensor):
+            return _joined(rows, level.size)
+        return tuple([_joined(list(column), level.size) for column in zip(*rows, strict=True)])
 
 
 def _sample(v: Any, i: int, size: int) -> Any:
@@ -304,11 +377,11 @@ def _joined(samples: list[Tensor], size: int) -> Tensor:
 def _view(op: Op, level: Batch, values: tuple) -> Any:
     x, *given = values
     name, value, args = batching_views.shifted(op.name, x.value, x.shape, tuple(given))
-    return run_further_out(OPS[name], (value, *args))
+    return level.run_below(OPS[name], (value, *args))
 
 
 def _same(op: Op, level: Batch, values: tuple) -> Any:
-    return run_further_out(op, tuple([_value(v) for v in values]))
+    return level.run_below(op, tuple([_value(v) for v in values]))
 
 
 _BY_KIND: dict[str, Rule] = {

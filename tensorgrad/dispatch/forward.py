@@ -54,6 +54,8 @@ class Level(Transform):
 
     def __init__(self) -> None:
         self.tangents: dict[int, tuple[_Reference, Tensor]] = {}  # id of the array -> its tangent
+        tangents = self.tangents
+        self.forget = lambda dead: tangents.pop(dead.key, None)
 
     def __exit__(self, *exception: Any) -> None:
         super().__exit__(*exception)
@@ -111,10 +113,9 @@ class Level(Transform):
         self._keep(array, tangent)
 
     def _keep(self, array: Any, tangent: Tensor) -> None:
-        tangents = self.tangents
-        reference = _Reference(array, lambda dead: tangents.pop(dead.key, None))
+        reference = _Reference(array, self.forget)
         reference.key = key = id(array)
-        tangents[key] = reference, tangent
+        self.tangents[key] = reference, tangent
 
     # --- ops ---
 

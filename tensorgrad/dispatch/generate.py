@@ -52,9 +52,10 @@ MANY = 131_072  # elements of a gradient from which formulas run on tensors
 
 
 def slowly(op: Op, args: tuple, out=None):
-    """The slow path (dispatch/slow_path.py), loaded when first needed."""
+    """The slow path (dispatch/slow_path.py), loaded when first needed: from then on, this name is its own."""
     from tensorgrad.dispatch import slow_path
 
+    globals()["slowly"] = slow_path.run
     return slow_path.run(op, args, out)
 
 
@@ -121,6 +122,12 @@ class ArrayBackwards(dict):
         made = function_of(templates.array_backward(op, arguments), cells, globals())
         self[array_type] = storage.guard(made)
         return self[array_type]
+
+
+def of_several_classes(node: Node, array_type: type) -> bool:
+    """Whether a node saved an array of another class than its gradient's."""
+    saved = [s[0] for s in node.saved if s.__class__ is tuple]
+    return any(array.__class__ in STORAGES and array.__class__ is not array_type for array in saved)
 
 
 # --- from row to function ------------------------------------------------------------------------------------------

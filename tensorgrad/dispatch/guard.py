@@ -62,13 +62,6 @@ _BARE_METHODS = frozenset(
 )
 
 
-# Functions whose argument `layout` may be a sparse one.
-_SPARSE = {
-    "_validate_sparse_compressed_tensor_args", "validate_compressed",
-    "zeros", "empty", "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "randint_like",
-}  # fmt: skip
-
-
 def guarded(functions: dict[str, Any], module: str, numpy_names: bool = False) -> dict[str, Any]:
     """The same functions, those that take tensors or a dtype and were not made from a row with their guards.
 
@@ -191,7 +184,7 @@ def text(function, numpy_names: bool) -> str:
     given = templates.numpy_names(renamed, _late(function, numpy_names), "SELF.__name__")
     if _takes(function, "dtype"):
         given.append(templates.dtype_of("dtype", "SELF.__name__"))
-    if _takes(function, "layout") and function.__name__ not in _SPARSE:
+    if _takes(function, "layout") and function.__annotations__.get("layout") != "AnyLayout":
         given.append(templates.fill(templates.CHECK_LAYOUT))
     return templates.guard(
         parameters, arguments, given, [name for _, name, _ in _tensors(function)], function.__name__ in AS_ONE,

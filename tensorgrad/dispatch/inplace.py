@@ -7,6 +7,10 @@ history: no op needs a second set of formulas.
 
 from __future__ import annotations
 
+from typing import Any
+
+from numpy import ndarray
+
 from tensorgrad.autograd.graph import Node
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import check_writable, rebase
@@ -15,6 +19,9 @@ from tensorgrad.dispatch.slow_path import overwriting
 from tensorgrad.dispatch.switches import LOCAL, SLOW
 from tensorgrad.dtypes import F32, F64, scalar_type
 from tensorgrad.tensor import PLAIN, Tensor
+
+# (name, tensor, arguments, result) -> the result in the tensor's layout (ops/sparse/convert.py).
+KEEP_LAYOUT: Any = None
 
 
 def make(op):
@@ -121,7 +128,7 @@ def make_composite(name: str, function, row=None):
         if tracked and _recorded(self, given):
             check_writable(self)
         check_no_overlap(self)
-        result = function(self.clone() if tracked else self, *args, **kwargs)
+        result = _kept(name, self, given, function(self.clone() if tracked else self, *args, **kwargs))
         check_result(self, result)
         return self.copy_(result)
 
@@ -140,7 +147,10 @@ def _recorded(self, args) -> bool:
         return False
     if self._requires_grad and self.requires_grad:  # of a view the attribute means "compute it"
         return True
-    return any(isinstance(a, Tensor) and a._requires_grad and a.requires_grad for a in args)
+    for a in args:  # noqa: SIM110 - a generator costs as much as a small write
+        if isinstance(a, Tensor) and a._requires_grad and a.requires_grad:
+            return True
+    return False
 
 
 def replace(self: Tensor, function, args, kwargs, overlap: bool = False) -> Tensor:
@@ -163,13 +173,15 @@ def replace(self: Tensor, function, args, kwargs, overlap: bool = False) -> Tens
         keeper = self if hasattr(self, "_to_store") else result  # a class that has its own layout of memory
         if hasattr(keeper, "_to_store"):
             result = keeper._to_store(self, result)
+    edge = result._edge
+    if edge is not None:
+        keep_originals(edge[0], self)
+    result = _kept(function.__name__, self, args, result)
     made = result._array
     if made.shape != array.shape or made.dtype is not array.dtype:
         check_result(self, result)
     edge = result._edge
-    if edge is not None:
-        keep_originals(edge[0], self)
-    elif tracked:  # an op without a derivative (`eq_`) makes it a constant
+    if edge is None and tracked:  # an op without a derivative (`eq_`) makes it a constant
         return self.copy_(result)
     self._storage.bump()
     self._storage.write(array, made)
@@ -182,6 +194,13 @@ def replace(self: Tensor, function, args, kwargs, overlap: bool = False) -> Tens
         node.outputs = ((array.shape, array.dtype, array.__class__),)
         rebase(self, node)
     return self
+
+
+def _kept(name: str, self: Tensor, args, result: Tensor) -> Tensor:
+    """The result of an in-place op in the tensor's layout."""
+    if self._array.__class__ is ndarray and result._array.__class__ is ndarray:
+        return result
+    return KEEP_LAYOUT(name, self, args, result)
 
 
 def keep_originals(node: Node, tensor: Tensor) -> None:

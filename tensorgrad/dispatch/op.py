@@ -57,6 +57,7 @@ class Op:
     jvp             the tangents of the results, if neither the kind nor `linear` says them (dispatch/tangents.py)
     jvp_kernel      the tangent on arrays, if an op of one result has something better than `jvp` or its twin
     batch           how it runs on a batch, if the kind does not say it (dispatch/batching.py)
+    batch_kernel    the same on arrays, and `batch_backward` its gradients, if that is better than `batch` or the twin
     on_arrays       the formulas are plain arithmetic, which works on arrays as on tensors
     backward_name   of its nodes in the graph (`grad_fn`)
     doc             for users
@@ -90,6 +91,8 @@ class Op:
     jvp: Callable | None
     jvp_kernel: str | Callable
     batch: str | Callable
+    batch_kernel: str | Callable
+    batch_backward: str | Callable
     on_arrays: bool
     saved: dict[str, set[str]]
     kept: tuple[str, ...]
@@ -144,6 +147,8 @@ def row(
     jvp: Callable | None = None,
     jvp_kernel: str | Callable = "",
     batch: str | Callable = "",
+    batch_kernel: str | Callable = "",
+    batch_backward: str | Callable = "",
     on_arrays: bool = False,
     backward_kernel: str | Callable = "",
     backward_name: str = "",
@@ -182,7 +187,7 @@ def row(
         formulas=formulas, backward=backward, wrt=tuple(p.name for p in params if p.name in formulas or p.name in wrt),
         twin=twin, through_twin=through_twin, backward_kernel=backward_kernel, cache=cache, on_arrays=on_arrays,
         linear=_terms(name, linear or (params[0].name if kind in LINEAR_KINDS else ""), tensors), jvp=jvp,
-        jvp_kernel=jvp_kernel, batch=batch,
+        jvp_kernel=jvp_kernel, batch=batch, batch_kernel=batch_kernel, batch_backward=batch_backward,
         backward_name=backward_name or f"{camel}Backward0", doc=doc, compiled=Compiled(),
     )  # fmt: skip
     fields["saved"], fields["kept"] = _needed(fields)

@@ -28,37 +28,42 @@ def run(op, args: tuple, out=None):
         if result is not NotImplemented:
             return result
         declined = True
-    override = _override(args)
-    if override is not None:
-        return override(op, args, out)
+    if not (LOCAL.inside_override or _ordinary(args)):
+        override = _override(args)
+        if override is not None:
+            return override(op, args, out)
     if declined:
         raise function_modes.refused(op.compiled.call)
+    transforms = LOCAL.transforms
     if LOCAL.autocast is not None and out is None and LOCAL.overwritten is None:  # an in-place op keeps the dtype
         args = LOCAL.autocast.cast(op, args)
-    if out is not None and (op.wrt or op.twin):  # before anything is computed
-        refuse_grad(op.name, (args, out))
-    if out is not None:
+    if out is not None:  # before anything is computed
+        if op.wrt or op.twin:
+            refuse_grad(op.name, (args, out))
         args = in_dtype_of_out(op, args, out)
-    transforms = LOCAL.transforms
-    if transforms and out is not None:
-        transforms[-1].refuse_out(op, (args, out))
+        if transforms:
+            transforms[-1].refuse_out(op, (args, out))
     result = transforms[-1].run(op, args) if transforms else execute(op, args)
     if LOCAL.saved_hooks:
         node = _node_of(result)
         if node is not None and node.saved:
             pack_saved(node)
+    if out is None:
+        return result
     return store_out(op.name, out, result, tensors_in(args), pointwise=op.kind == "pointwise")
 
 
 def execute(op, args: tuple):
     """Runs one op, after everything that may replace it or its arguments: records it, and tells observers."""
-    start = time.perf_counter()
+    observed = bool(OBSERVERS)
+    start = time.perf_counter() if observed else 0.0
     result = unrecorded(op, args) if GRAD.inference else op.compiled.plain(*args)
-    seconds = time.perf_counter() - start
     if ANOMALY.enabled:
         remember(result)
-    for observe in OBSERVERS:
-        observe(op, args, result, start, seconds)
+    if observed:
+        seconds = time.perf_counter() - start
+        for observe in OBSERVERS:
+            observe(op, args, result, start, seconds)
     return result
 
 
@@ -118,15 +123,15 @@ def _ordinary(values) -> bool:
     """Whether values are plain tensors, numbers and the like: none of them can override a call."""
     for value in values:
         cls = value.__class__
-        if cls not in PLAIN and cls not in _ORDINARY and not (isinstance(value, list | tuple) and _ordinary(value)):
+        if cls in PLAIN or cls in _ORDINARY:
+            continue
+        if not (isinstance(value, list | tuple) and _ordinary(value)):
             return False
     return True
 
 
 def _override(args):
     """The function that runs a call with tensors of subclasses that may override it; None if there are none."""
-    if LOCAL.inside_override or _ordinary(args):
-        return None
     types = []
     for tensor in tensors_in(args):
         cls = tensor.__class__

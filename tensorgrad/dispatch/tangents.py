@@ -39,7 +39,7 @@ from tensorgrad.dispatch.templates import has_array_backward
 from tensorgrad.dispatch.transforms import run_further_out
 from tensorgrad.layouts import strided
 from tensorgrad.storage.stubs import STORAGES
-from tensorgrad.tensor import Tensor, share, tensors_in, wrap
+from tensorgrad.tensor import Tensor, share, wrap
 
 Rule = Callable[[Op, tuple, list, Any], Any]  # (op, arguments, their tangents, result) -> tangents of the results
 
@@ -86,10 +86,10 @@ def _pointwise(op: Op, args: tuple, tangents: list, result: Tensor) -> Tensor | 
     backend = STORAGES[result._array.__class__].backend
     if backend in OWN and STORAGES[result._array.__class__].layout is not strided and op.name not in OWN[backend]:
         return COMPOSED["tangent"](_pointwise, op, args, tangents, result)
-    if len(op.wrt) == 1 and dtype.kind != "c" and not LOCAL.transforms and has_array_backward(op):
+    alone = len(op.wrt) == len(op.takes_number) == 1  # there is one tensor
+    if alone and dtype.kind != "c" and not LOCAL.transforms and _has_array_backward(op):
         along = next(t for t in tangents if t is not None)
-        known = along._array.dtype is dtype and not (GRAD.enabled and (result.requires_grad or along.requires_grad))
-        if known and len(list(tensors_in(args))) == 1:
+        if along._array.dtype is dtype and not (GRAD.enabled and (result.requires_grad or along.requires_grad)):
             return _by_backward(op, args, along, result)
     total = None
     for p, t in zip(op.params, tangents, strict=True):
@@ -112,6 +112,10 @@ def _pointwise(op: Op, args: tuple, tangents: list, result: Tensor) -> Tensor | 
     return total
 
 
+def _has_array_backward(op: Op) -> bool:
+    return bool(op.on_arrays or op.backward_kernel) or has_array_backward(op)
+
+
 def _by_backward(op: Op, args: tuple, tangent: Tensor, result: Tensor) -> Tensor:
     """The tangent of a real pointwise op of one tensor, where nothing is recorded: as its gradient, on arrays."""
     values = _arguments(op, args, (result,), (*op.saved, *op.kept))
@@ -125,7 +129,9 @@ def _by_backward(op: Op, args: tuple, tangent: Tensor, result: Tensor) -> Tensor
         GRAD.enabled = before
 
 
-_TERMS: dict[Op, tuple[tuple[int, ...], ...]] = {}  # an op's `linear`, as the positions of its parameters
+# (op, which arguments have a tangent) -> for each time that the op runs: the factor of each term that its tangent
+# replaces, and the first factor of each other one, which is zero
+_PARTS: dict[tuple, list[tuple[list[int], list[int]]]] = {}
 
 
 def _linear(op: Op, args: tuple, tangents: list, result: Any) -> Any:
@@ -133,24 +139,33 @@ def _linear(op: Op, args: tuple, tangents: list, result: Any) -> Any:
 
     Terms are taken together as far as possible: `input * weight + bias` takes the op twice, not three times.
     """
-    terms = _TERMS.get(op)
-    if terms is None:
-        position = {p.name: i for i, p in enumerate(op.params)}
-        terms = _TERMS[op] = tuple(tuple(position[name] for name in term) for term in op.linear)
-    waiting = [[at for at in term if tangents[at] is not None] for term in terms]
+    key = op, *[t is not None for t in tangents]
+    parts = _PARTS.get(key)
+    if parts is None:
+        parts = _PARTS[key] = _parts(op, key[1:])
     total: Any = None
-    while any(waiting):
+    for moving, still in parts:
         given = list(args)
-        for term, factors in zip(terms, waiting, strict=True):
-            if factors:
-                at = factors.pop(0)
-                given[at] = _filled(tangents[at], args[at])
-            else:
-                at = term[0]
-                given[at] = None if op.params[at].kind is OPTIONAL else _zero(args[at])
+        for at in moving:
+            t = tangents[at]
+            given[at] = _filled(t, args[at]) if t.__class__ is list else t
+        for at in still:
+            given[at] = None if op.params[at].kind is OPTIONAL else _zero(args[at])
         part = run_further_out(op, tuple(given))
         total = part if total is None else _sum(total, part)
     return total
+
+
+def _parts(op: Op, moves: tuple) -> list[tuple[list[int], list[int]]]:
+    position = {p.name: i for i, p in enumerate(op.params)}
+    terms = [[position[name] for name in term] for term in op.linear]
+    waiting = [[at for at in term if moves[at]] for term in terms]
+    parts = []
+    while any(waiting):
+        moving = [factors.pop(0) if factors else None for factors in waiting]
+        still = [term[0] for term, at in zip(terms, moving, strict=True) if at is None]
+        parts.append(([at for at in moving if at is not None], still))
+    return parts
 
 
 def _filled(tangents: Any, values: Any) -> Any:
@@ -270,25 +285,33 @@ def _start(value: Any, moves: bool, recorded: bool) -> Any:
 # --- the arguments of formulas ---------------------------------------------------------------------------------------
 
 
+_SOURCES: dict[tuple, list[tuple[str, str, int]]] = {}  # (op, names) -> where the values of these names come from
+
+
 def _arguments(op: Op, args: tuple, results: tuple, names: tuple[str, ...]) -> dict[str, Any]:
     """The values of a formula's parameters, but for `g`."""
-    values = {}
-    plain = None
-    for name in names:
-        if name == "g":
-            continue
-        if name in op.outputs:
-            values[name] = results[op.outputs.index(name)]
-            continue
-        p, value = next(((p, v) for p, v in zip(op.params, args, strict=True) if p.name == name), (None, None))
-        if p is None:
-            values[name] = _attribute(op, args, name)
-        elif p.is_tensor:
-            values[name] = value
-        else:
+    sources = _SOURCES.get((op, names))
+    if sources is None:
+        sources = _SOURCES[op, names] = [_source(op, name) for name in names if name != "g"]
+    values, plain = {}, None
+    for name, kind, at in sources:
+        if kind == "tensor":
+            values[name] = args[at]
+        elif kind == "output":
+            values[name] = results[at]
+        elif kind == "plain":
             plain = plain or _prepared(op, args)
             values[name] = plain[name]
+        else:
+            values[name] = _attribute(op, args, name)
     return values
+
+
+def _source(op: Op, name: str) -> tuple[str, str, int]:
+    if name in op.outputs:
+        return name, "output", op.outputs.index(name)
+    at = next((i for i, p in enumerate(op.params) if p.name == name), -1)
+    return name, "attribute" if at < 0 else "tensor" if op.params[at].is_tensor else "plain", at
 
 
 def _attribute(op: Op, args: tuple, name: str) -> Any:

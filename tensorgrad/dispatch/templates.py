@@ -530,7 +530,12 @@ def {name}(node, grads):
 ON_ARRAYS_FIRST = """
 if not GRAD.enabled:  # nothing is recorded: the arrays will do
     on_arrays = ON_ARRAYS[{array_type}]
-    results = NotImplemented if on_arrays is None else on_arrays(node, grads)
+    try:
+        results = NotImplemented if on_arrays is None else on_arrays(node, grads)
+    except (AttributeError, TypeError):
+        if not of_several_classes(node, {array_type}):
+            raise
+        results = NotImplemented  # a dense gradient where a sparse array was saved, or the other way round
     if results is not NotImplemented:
         return results
 """

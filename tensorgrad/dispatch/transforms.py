@@ -49,6 +49,15 @@ class Transform:
         """Runs an op: returns its result."""
         raise NotImplementedError
 
+    def run_below(self, op: Any, args: tuple) -> Any:
+        """Runs an op as if this transform was off: by the next one further out, if there is any."""
+        around = self.around
+        return around[-1].run(op, args) if around else execute(op, args)
+
+    def gradients(self, node: Any, grads: list) -> Any:
+        """Returns the gradients of a node's inputs, given those of its outputs: by formulas, which are ops."""
+        return node.op.compiled.on_tensors(node, grads)
+
     def refuse_out(self, op: Any, tensors: Any) -> None:
         """Raises an error if the op cannot write its result into `out=`."""
 

@@ -20,6 +20,7 @@ from tensorgrad.distributed.missing import *
 from tensorgrad.distributed.process_group import *
 from tensorgrad.distributed.reduce_op import ReduceOp, supports_complex
 from tensorgrad.distributed.rendezvous import register_rendezvous_handler, rendezvous
+from tensorgrad.distributed.shrinking import shrink_group
 from tensorgrad.distributed.stores.file_store import FileStore
 from tensorgrad.distributed.stores.store import HashStore, PrefixStore, Store
 from tensorgrad.distributed.stores.tcp_store import TCPStore

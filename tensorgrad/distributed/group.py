@@ -53,6 +53,7 @@ class ProcessGroup:
         self.sequence = 0  # how many collectives there were
         self.checked = len(ranks) > 1 and get_debug_level() is DebugLevel.DETAIL
         self.monitored = 0  # how many monitored barriers there were
+        self.shares_memory: bool | None = None  # whether all members do; None: not asked yet
         self._error: BaseException | None = None
         self._abandoned: list[Any] = []  # requests that failed: MPI may still write to their arrays
 
@@ -159,7 +160,7 @@ class ProcessGroup:
             self.gpus.free()
 
     def _missing(self) -> list[int]:
-        return self.communicator.missing()
+        return [self.ranks[place] for place in self.communicator.missing()]
 
     def _waits(self, number: int) -> None:
         signs.present(self.store, self.group_name, number, self.ranks[self.rank()])

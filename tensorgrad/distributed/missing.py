@@ -5,7 +5,7 @@ from __future__ import annotations
 from tensorgrad.system.not_included import stand_in
 
 ADVICE = {
-    "shrink_group": "a group cannot lose members; start the job again",
+    "breakpoint": "call Python's breakpoint() on one rank, and torch.distributed.barrier() on all of them",
     "record_comm": "use torch.profiler",
 }
 __all__ = [*ADVICE]

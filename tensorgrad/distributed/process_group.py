@@ -215,12 +215,17 @@ def _make(
     backend: str,
     timeout: timedelta,
     desc: str,
+    places: list[int] | None = None,
 ) -> ProcessGroup:
-    """A group that this process is a member of. All members must call it."""
+    """A group that this process is a member of. All members must call it.
+
+    `places` are the ranks in the MPI world, if the default group was shrunk and they are others than `ranks`.
+    """
     if communicator is None:
         assert world is not None
-        _wait_for_members(PrefixStore(f"group{name}", store), world.rank, ranks, timeout)
-        communicator = MPICommunicator(world, ranks, crc32(name.encode()))
+        places = ranks if places is None else places
+        _wait_for_members(PrefixStore(f"group{name}", store), world.rank, places, timeout)
+        communicator = MPICommunicator(world, places, crc32(name.encode()))
     result = ProcessGroup(communicator, ranks, store, backend, timeout, name, desc)
     _GROUPS.by_name[name] = result
     return result
@@ -231,8 +236,10 @@ def _make_part(
 ) -> ProcessGroup:
     """A group of some members of the default group, of which this process is one."""
     single = SingleCommunicator() if len(members) == 1 else None
-    mpi = world.communicator.world if isinstance(world.communicator, MPICommunicator) else None
-    return _make(name, single, mpi, members, world.store, backend, timeout, desc or "undefined")
+    mpi, places = None, members
+    if isinstance(world.communicator, MPICommunicator):
+        mpi, places = world.communicator.world, [world.communicator.ranks[rank] for rank in members]
+    return _make(name, single, mpi, members, world.store, backend, timeout, desc or "undefined", places)
 
 
 def _wait_for_members(store: Store, rank: int, ranks: list[int], timeout: timedelta) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy as np
+
 import tensorgrad as torch
 from tensorgrad.distributed import collectives
 from tensorgrad.distributed.group import ProcessGroup
@@ -50,13 +52,46 @@ def _verify_param_shape_across_processes(
 def _sync_params_and_buffers(
     process_group: ProcessGroup, module_states: list[Any], broadcast_bucket_size: int, src: int
 ) -> None:
-    """Broadcasts tensors from one rank of the group; the others' are overwritten."""
-    works = [
-        collectives.broadcast(tensor, group=process_group, async_op=True, group_src=src) for tensor in module_states
-    ]
+    """Broadcasts tensors from one rank of the group; the others' are overwritten.
+
+    Those in main memory travel together, as bytes, up to `broadcast_bucket_size` of them in one message.
+    """
+    together = [tensor for tensor in module_states if tensor._array.__class__ is np.ndarray]
+    apart = [tensor for tensor in module_states if tensor._array.__class__ is not np.ndarray]
+    works = [collectives.broadcast(tensor, group=process_group, async_op=True, group_src=src) for tensor in apart]
+    first = 0
+    while first < len(together):
+        size, last = 0, first
+        while last < len(together) and (last == first or size + _room(together[last]) <= broadcast_bucket_size):
+            size, last = size + _room(together[last]), last + 1
+        _broadcast_together(process_group, together[first:last], size, src)
+        first = last
     for work in works:
         if work is not None:
             work.wait()
+
+
+def _room(tensor: Any) -> int:
+    """The bytes that a tensor takes in a message: a multiple of 16, so that each begins at an aligned address."""
+    return -(-tensor._array.nbytes // 16) * 16
+
+
+def _broadcast_together(group: ProcessGroup, tensors: list[Any], size: int, source: int) -> None:
+    message, place = np.empty(size, np.uint8), 0
+    parts = []
+    for tensor in tensors:
+        array = tensor._array
+        parts.append(message[place : place + array.nbytes].view(array.dtype).reshape(array.shape))
+        place += _room(tensor)
+    sends = group.rank() == source
+    if sends:
+        for tensor, part in zip(tensors, parts):
+            part[...] = tensor._array
+    collectives.broadcast(torch.from_numpy(message), group=group, group_src=source)
+    if not sends:
+        for tensor, part in zip(tensors, parts):
+            tensor._array[...] = part
+            tensor._storage.bump()
 
 
 def _sync_module_states(

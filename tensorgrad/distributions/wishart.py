@@ -85,7 +85,7 @@ class Wishart(GivenByMatrix, ExponentialFamily):
         products = diagonal.unsqueeze(-1) * diagonal.unsqueeze(-2)
         return self.df.reshape(*self._batch_shape, 1, 1) * (matrix.pow(2) + products)
 
-    def _draw(self, sample_shape: Size):
+    def _bartlett_sampling(self, sample_shape: Size | tuple = ()):
         """Draws L A Aᵀ Lᵀ, where A is lower triangular with chi variates on the diagonal and normal ones below it.
 
         Source: M. S. Bartlett, "On the theory of statistical regression", Proc. Royal Soc. Edinburgh 53 (1933).
@@ -108,14 +108,14 @@ class Wishart(GivenByMatrix, ExponentialFamily):
         """
         tries = (3 if self._batch_shape else 10) if max_try_correction is None else max_try_correction
         sample_shape = Size(sample_shape)
-        sample = self._draw(sample_shape)
+        sample = self._bartlett_sampling(sample_shape)
         again = self.support.check(sample)
         for _ in range(tries):
             if self._batch_shape:
                 again = again.flatten(len(sample_shape)).any(-1)
             if not again.any():
                 break
-            sample = self._replace(sample, again, self._draw(Size((int(again.sum()),))))
+            sample = self._replace(sample, again, self._bartlett_sampling(Size((int(again.sum()),))))
             again = ~self.support.check(sample)
         return sample
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorgrad as torch
-from tensorgrad.dispatch.batched import Batch
+from tensorgrad.dispatch.over_batch import Batch
 from tensorgrad.tensor import Tensor
 from tensorgrad.utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 

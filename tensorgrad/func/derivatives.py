@@ -15,7 +15,8 @@ from typing import Any
 
 import tensorgrad as torch
 from tensorgrad.autograd.views import edge_of
-from tensorgrad.dispatch.batched import BatchedArray, basis, innermost_level, over_batch
+from tensorgrad.dispatch.batched import BatchedArray, innermost_level
+from tensorgrad.dispatch.over_batch import basis, over_batch
 from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.func.batching import shown
 from tensorgrad.tensor import Tensor, share
@@ -122,13 +123,12 @@ class _Run:
 
     def out(self, values: Any) -> Any:
         """Returns nested results for use outside: detached unless their graph leads outside this run."""
+        return tree_map(self._out, values)
 
-        def one(value: Any) -> Tensor:
-            require_tensors(value)
-            lone = value.requires_grad and not self._leads_out([value])
-            return _without_graph(value, one) if lone or id(value) in self.own else value
-
-        return tree_map(one, values)
+    def _out(self, value: Any) -> Tensor:
+        require_tensors(value)
+        lone = value.requires_grad and not self._leads_out([value])
+        return _without_graph(value, self._out) if lone or id(value) in self.own else value
 
     def pulled(self, cotangents: Sequence[Tensor | None], create_graph: bool, retain_graph: bool | None = None) -> list:
         """Computes Jᵀ·cotangents, one for each point; zeros for a point that no output depends on.

@@ -34,6 +34,20 @@ class _node_list:
         return _node_list(self.graph, "_prev" if self.direction == "_next" else "_next")
 
 
+class _InsertPoint:
+    """Where a graph adds nodes, from its creation until the end of the `with` block, if there is one."""
+
+    def __init__(self, graph: Graph, insert: Callable[[Node], None]):
+        self._graph, self._before = graph, graph._insert
+        graph._insert = insert
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exception: Any) -> None:
+        self._graph._insert = self._before
+
+
 class Graph:
     """A program as a list of nodes, from its inputs to its output.
 
@@ -206,35 +220,21 @@ class Graph:
 
     # --- where, and fewer --------------------------------------------------------------------------------------------
 
-    @contextlib.contextmanager
-    def _inserting(self, insert: Callable[[Node], None]) -> Iterator[None]:
-        before, self._insert = self._insert, insert
-        try:
-            yield
-        finally:
-            self._insert = before
-
     def inserting_before(self, n: Node | None = None) -> Any:
-        """A context in which new nodes are added before a node; without one, at the start."""
+        """From now on, or in a `with` block, new nodes are added before a node; without one, at the start."""
         if n is None:
             return self.inserting_after(self._root)
         if n.graph is not self:
             raise AssertionError("Node to insert before is not in graph.")
-        return self._inserting(n.prepend)
+        return _InsertPoint(self, n.prepend)
 
     def inserting_after(self, n: Node | None = None) -> Any:
-        """A context in which new nodes are added after a node; without one, at the end."""
+        """From now on, or in a `with` block, each new node is added right after a node; without one, at the end."""
         if n is None:
             return self.inserting_before(self._root)
         if n.graph is not self:
             raise AssertionError("Node to insert after is not in graph.")
-        last = [n]
-
-        def insert(node: Node) -> None:
-            last[0].append(node)
-            last[0] = node
-
-        return self._inserting(insert)
+        return _InsertPoint(self, n.append)
 
     def erase_node(self, to_erase: Node) -> None:
         """Removes a node. Raises: RuntimeError if another node uses it."""

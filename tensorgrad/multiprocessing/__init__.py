@@ -1,4 +1,4 @@
-"""`torch.multiprocessing`: Python's `multiprocessing`. Tensors are copied between processes, not shared."""
+"""`torch.multiprocessing`: Python's `multiprocessing`. Tensors that are pickled are copied, not shared."""
 
 from __future__ import annotations
 

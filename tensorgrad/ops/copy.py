@@ -335,6 +335,8 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     if (src._array.__class__ is not self._array.__class__ and _elsewhere(src, self)) or (
         self._storage.several and src.device != self.device
     ):
+        if src.device == self.device and not self._storage.several:
+            _refuse_layouts(self, src)
         if non_blocking and _queue_copy(self, src):
             return self
         src = _transfer(src, self.device, non_blocking and not self.is_cpu)  # the host reads it immediately
@@ -357,6 +359,19 @@ def _elsewhere(src: Tensor, target: Tensor) -> bool:
     """Whether tensors whose arrays differ in class differ in device or layout, not only in that one has a batch."""
     layouts = STORAGES[src._array.__class__].layout, STORAGES[target._array.__class__].layout
     return src.device != target.device or layouts[0] is not layouts[1]
+
+
+def _refuse_layouts(target: Tensor, src: Tensor) -> None:
+    """Raises: RuntimeError, in PyTorch's words, since `copy_` does not convert from one layout to another."""
+    if target.is_sparse + src.is_sparse == 1 and not any(isinstance(x._array, CompressedArray) for x in (target, src)):
+        raise RuntimeError(
+            "copy_() between dense and sparse Tensors is not implemented! Found self type = "
+            f"{target.type()} and src type = {src.type()}"
+        )
+    raise RuntimeError(
+        "torch.copy_: copy of sparse compressed tensors having different layouts is not supported. self layout is "
+        f"{target.layout} and src layout is {src.layout}"
+    )
 
 
 def _begun(source: Storage, array, target) -> bool:

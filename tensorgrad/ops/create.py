@@ -21,9 +21,9 @@ from tensorgrad.dispatch.promotion import plain_number
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import as_integer, check_number, warn
 from tensorgrad.kernels.array.shape import strided_nothing
-from tensorgrad.layouts import memory_strides
+from tensorgrad.layouts import AnyLayout, memory_strides
 from tensorgrad.ops.shape import alias_of, ints
-from tensorgrad.ops.sparse.blank import sparse_like, without_elements
+from tensorgrad.ops.sparse.blank import clear, sparse_like, without_elements
 from tensorgrad.settings import SETTINGS
 from tensorgrad.size import Size
 from tensorgrad.storage.stubs import STORAGES, Storage, storage_class
@@ -538,7 +538,7 @@ def _dtype_of(out: Tensor, dtype):
 
 @composite("function")
 def zeros(
-    *size, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False, **named
+    *size, out=None, dtype=None, layout: AnyLayout = None, device=None, requires_grad=False, pin_memory=False, **named
 ) -> Tensor:
     """Returns a tensor filled with zeros.
 
@@ -549,6 +549,8 @@ def zeros(
     """
     dtype = dtype if out is None else _dtype_of(out, dtype)
     shape = resolve_shape(given_size("zeros", size, named))
+    if out is not None and STORAGES[out._array.__class__].layout is not layouts.strided:
+        return clear(out, shape, requires_grad)
     if layout is not None and layout is not layouts.strided:
         return without_elements("zeros", shape, layout, dtype, device, requires_grad)
     return _out("zeros", out, _filled(np.zeros, 0, shape, dtype, device, requires_grad, pin_memory))
@@ -556,7 +558,7 @@ def zeros(
 
 @composite("function")
 def ones(
-    *size, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False, **named
+    *size, out=None, dtype=None, layout: AnyLayout = None, device=None, requires_grad=False, pin_memory=False, **named
 ) -> Tensor:
     """Returns a tensor filled with ones.
 
@@ -567,6 +569,8 @@ def ones(
     """
     dtype = dtype if out is None else _dtype_of(out, dtype)
     shape = resolve_shape(given_size("ones", size, named))
+    if layout is not None and layout is not layouts.strided:
+        return without_elements("ones", shape, layout, dtype, device, requires_grad)
     return _out("ones", out, _filled(np.ones, 1, shape, dtype, device, requires_grad, pin_memory))
 
 
@@ -575,7 +579,7 @@ def empty(
     *size,
     out=None,
     dtype=None,
-    layout=None,
+    layout: AnyLayout = None,
     device=None,
     requires_grad=False,
     pin_memory=False,
@@ -590,6 +594,8 @@ def empty(
     """
     dtype = dtype if out is None else _dtype_of(out, dtype)
     shape = resolve_shape(given_size("empty", size, named))
+    if out is not None and STORAGES[out._array.__class__].layout is not layouts.strided:
+        return clear(out, shape, requires_grad)
     if layout is not None and layout is not layouts.strided:
         return without_elements("empty", shape, layout, dtype, device, requires_grad)
     if memory_format is not None and (strides := memory_strides(shape, memory_format)) != memory_strides(shape, None):
@@ -649,8 +655,9 @@ def wrapped(value, dtype: dtypes.dtype):
 
 @composite("function")
 def full(
-    size, fill_value, *, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
-) -> Tensor:
+    size, fill_value, *, out=None, dtype=None, layout: AnyLayout = None, device=None, requires_grad=False,
+    pin_memory=False
+) -> Tensor:  # fmt: skip
     """Returns a tensor filled with `fill_value`, whose type determines the dtype if none is given.
 
     >>> import tensorgrad as torch
@@ -663,6 +670,8 @@ def full(
     check_number(fill_value, dtype)
     value = wrapped(fill_value, dtype)
     shape = resolve_shape((size,))
+    if layout is not None and layout is not layouts.strided:
+        return without_elements("full", shape, layout, dtype, device, requires_grad)
     return _out(
         "full",
         out,
@@ -674,8 +683,9 @@ def _like(name: str, function, fills: bool):
     """Makes `zeros_like` from `zeros`: with the shape, dtype and device of a tensor and, if dense, its strides."""
 
     def like(
-        input: Tensor, *fill, dtype=None, layout=None, device=None, requires_grad=False, memory_format=None, **kw
-    ) -> Tensor:
+        input: Tensor, *fill, dtype=None, layout: AnyLayout = None, device=None, requires_grad=False,
+        memory_format=None, **kw
+    ) -> Tensor:  # fmt: skip
         check_tensor(name, input)
         own = STORAGES[input._array.__class__].layout
         if own is not layouts.strided or (layout is not None and layout is not layouts.strided):
@@ -701,9 +711,8 @@ def _like(name: str, function, fills: bool):
                 made = ordered.copy_(made.detach()).requires_grad_(requires_grad)
         elif array.__class__ is np.ndarray and array.ndim > 1 and not array.flags.c_contiguous:
             # PyTorch keeps the layout of a dense tensor; an expanded one becomes dense in row-major order
-            order = np.empty_like(array, order="C" if 0 in array.strides else "K")
-            if order.strides != made._array.strides:
-                fresh = order.astype(made._array.dtype, copy=False)
+            fresh = np.empty_like(array, dtype=made._array.dtype, order="C" if 0 in array.strides else "K")
+            if fresh.strides != made._array.strides:
                 fresh[...] = made._array
                 made = share(fresh, made._storage.__class__.of(fresh))
                 made._requires_grad = bool(requires_grad)
@@ -725,11 +734,13 @@ full_like = _like("full_like", full, True)
 
 
 def _new(name: str, function, example: str, printed: str):
-    def new(self, *args, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False, **kw) -> Tensor:
+    def new(
+        self, *args, dtype=None, device=None, requires_grad=False, layout: AnyLayout = None, pin_memory=False, **kw
+    ) -> Tensor:
         args = (kw.pop("size"), *args) if "size" in kw else args
         own = STORAGES[self._array.__class__].layout if layout is None else layout
-        if own is not layouts.strided and function in (zeros, empty):
-            shape = resolve_shape(given_size(name, args, {}))
+        if own is not layouts.strided and function is not tensor:
+            shape = resolve_shape(args[:1] if function is full else given_size(name, args, {}))
             return without_elements(name, shape, own, dtype or self.dtype, device, requires_grad)
         made = function(
             *args, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad, **kw
@@ -766,6 +777,8 @@ def new(self, *args, device=None) -> Tensor:
     (tensor([1, 2]), torch.Size([2, 3]))
     """
     if STORAGES[self._array.__class__].layout is layouts.sparse_coo:
+        if device is not None and (given := devices.device(device)).type != "cpu":
+            raise RuntimeError(f"legacy constructor expects device type: cpu but device type: {given.type} was passed")
         return LEGACY[layouts.sparse_coo](*args, dtype=self.dtype)
     return legacy_tensor(args, device or self.device, self.dtype)
 
@@ -958,7 +971,7 @@ def eye(n, m=None, *, out=None, dtype=None, layout=None, device=None, requires_g
 
 
 @composite("function")
-def scalar_tensor(s, *, dtype=None, layout=None, device=None, requires_grad=False) -> Tensor:
+def scalar_tensor(s, *, dtype=None, layout: AnyLayout = None, device=None, requires_grad=False) -> Tensor:
     """Returns a 0-dimensional tensor, in the default dtype unless `dtype` is given.
 
     Raises:

@@ -25,6 +25,7 @@ from tensorgrad.kernels.array.shape import at, raise_index_error
 from tensorgrad.layouts import inverse
 from tensorgrad.ops.create import arange, tensor, wrapped
 from tensorgrad.ops.shape import Tensor, alias_of, expand, new_axes_at, select_at, slice_at, unsqueeze_view
+from tensorgrad.storage.sparse import SparseArray
 from tensorgrad.tensor import PLAIN, wrap
 
 # --- the rows ------------------------------------------------------------------------------------------------------
@@ -346,6 +347,8 @@ def _getitem(self: Tensor, index) -> Tensor:
         plain = _simple(index)
         if plain is not None:
             return _view(self, plain)
+        if _only_arrays(index, self._array):
+            return _index(self, list(index), tuple(range(len(index))))
     elif index is None:
         return unsqueeze_view(self, 0)
     elif index is Ellipsis:
@@ -368,6 +371,24 @@ def _indexes_directly(index, array) -> bool:
     return index.dtype is _INT64 and array.ndim > 0
 
 
+def _only_arrays(index, array) -> bool:
+    """Returns whether a tuple holds only index arrays of one shape, for leading dimensions, and nothing else."""
+    if not 0 < len(index) <= array.ndim:
+        return False
+    shape = None
+    for item in index:
+        if item.__class__ is not Tensor:
+            return False
+        own = item._array
+        if own.dtype is not _INT64 or not own.ndim or own.__class__ is not array.__class__:
+            return False
+        if shape is None:
+            shape = own.shape
+        elif own.shape != shape:
+            return False
+    return True
+
+
 _INT64 = np.dtype("int64")
 _INDEX_TYPES = (_INT64, np.dtype("bool"), np.dtype("uint8"), np.dtype("int32"))
 
@@ -388,6 +409,8 @@ def _setitem(self: Tensor, index, value) -> None:
     plain = _simple(index if cls is tuple else (index,)) if cls is not bool else None
     if _untracked(self) and (number or _untracked(value)) and _written(self, index, plain, value, number):
         return
+    if isinstance(self._array, SparseArray):
+        raise TypeError("Cannot assign to a sparse tensor")
     if plain is not None:
         view, tensors, pattern = _view(self, plain), None, None
     else:
@@ -406,27 +429,39 @@ def _setitem(self: Tensor, index, value) -> None:
 
 
 def _written(x: Tensor, index, plain, value, number: bool) -> bool:
-    """Writes directly into the array in simple cases: basic indexing or a mask, and a value that needs no cast."""
+    """Writes directly into the array in simple cases: basic indexing, a mask or whole index arrays, and no cast."""
     array = x._array
+    mask = False
     if plain is not None:
         part = at(np, array, plain if Ellipsis in plain else (*plain, Ellipsis))
-    elif index.__class__ is Tensor and index._array.dtype.kind == "b" and _indexes_directly(index._array, array):
-        part = None
+        shape = part.shape
     else:
-        return False
+        part, index = None, index if index.__class__ is tuple else (index,)
+        if len(index) == 1 and index[0].__class__ is Tensor and index[0]._array.dtype.kind == "b":
+            mask = _indexes_directly(index[0]._array, array)
+            if not mask:
+                return False
+        elif not _only_arrays(index, array):
+            return False
+        index = tuple([i._array for i in index])
+        shape = index[0].shape + array.shape[len(index) :]
     if number:
         check_number(value, x.dtype)
         if array.dtype.kind == "u" and value < 0:
             return False
     else:
         value = value._array
-        if part is None or value.dtype is not array.dtype or (value.shape != part.shape and value.ndim):
+        if mask or value.dtype is not array.dtype or (value.shape != shape and value.ndim):
             return False
     x._storage.bump()
-    if part is None:
-        array[index._array] = value
-    else:
+    if part is not None:
         part[...] = value
+        return True
+    try:
+        array[index] = value
+    except IndexError:
+        kernels.check_indices(array.shape, index, tuple(range(len(index))))
+        raise
     return True
 
 

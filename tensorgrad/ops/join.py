@@ -38,12 +38,15 @@ def _prepare_cat(arrays, dim):
         raise ValueError("torch.cat(): expected a non-empty list of Tensors")
     first = arrays[0]
     shape = first.shape
-    if (
-        shape
-        and shape != (0,)
-        and all(x.shape == shape and x.dtype is first.dtype and x.__class__ is first.__class__ for x in arrays)
-    ):
-        return arrays, wrap_dim(dim, len(shape))
+    if shape and shape != (0,):
+        at, dtype, kind = wrap_dim(dim, len(shape)), first.dtype, first.__class__
+        before, after = shape[:at], shape[at + 1 :]
+        for x in arrays:
+            same = x.shape == shape or (len(x.shape) == len(shape) and x.shape[:at] == before)
+            if not same or x.shape[at + 1 :] != after or x.dtype is not dtype or x.__class__ is not kind:
+                break
+        else:
+            return arrays, at
     shape = None
     for i, x in enumerate(arrays):
         if not x.ndim:

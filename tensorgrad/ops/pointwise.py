@@ -316,6 +316,8 @@ def _power_slope(x, n):
     """The derivative of x**n with respect to x; 0 where n is 0, also at x = 0."""
     if isinstance(n, Tensor):
         return (n * _pow(x, n - 1)).masked_fill(n == 0, 0)
+    if n == 2:  # the usual power: not by another one
+        return x * n
     return zeros_like(x) if n == 0 else _pow(x, n - 1) * n
 
 

@@ -15,6 +15,7 @@ from tensorgrad.ops.create import unset
 from tensorgrad.ops.join import cat
 from tensorgrad.ops.shape import ints, squeeze_method, t, transpose_view, unsqueeze_view
 from tensorgrad.settings import SETTINGS
+from tensorgrad.storage.sparse import COOArray
 from tensorgrad.tensor import Tensor, share
 
 
@@ -92,6 +93,8 @@ def _in_place(name: str, function) -> None:
         if GRAD.enabled and self.requires_grad:
             check_writable(self)
         result = function(self, *args, **kwargs)
+        if result._array.__class__ is not self._array.__class__:
+            raise RuntimeError(f"torch.{name}: in-place transposition is not supported for {self.layout} layout")
         self._array = result._array
         if self._view is not None:  # keeps the grad mode of its creation
             self._view, self._edge = (*result._view[:3], self._view[3]), result._edge
@@ -182,6 +185,8 @@ def resize_as_(self: Tensor, the_template: Tensor, *, memory_format=None) -> Ten
     tensor([[0, 1],
             [2, 3]])
     """
+    if isinstance(self._array, COOArray):
+        return self.resize_as_sparse_(the_template)
     if memory_format is not None and "preserve" in str(memory_format):
         others = (f for f in (channels_last, channels_last_3d) if the_template.is_contiguous(memory_format=f))
         memory_format = None if the_template.is_contiguous() else next(others, None)

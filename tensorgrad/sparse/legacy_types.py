@@ -5,13 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from tensorgrad import dtypes
+from tensorgrad.errors import warn
 from tensorgrad.ops.sparse.construct import legacy
 from tensorgrad.tensor import Tensor
+
+_warned: set[str] = set()
 
 
 def _constructor(name: str, dtype: str) -> Any:
     def construct(*given: Any) -> Tensor:
         kind = getattr(dtypes, dtype)
+        if name not in _warned:  # once, as PyTorch does
+            _warned.add(name)
+            warn(f"torch.sparse.{name}() is deprecated.  Please use torch.sparse_coo_tensor(..., dtype=torch.{dtype})")
         return legacy(*given, dtype=kind)
 
     construct.__name__ = construct.__qualname__ = name

@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from tensorgrad.dtypes import scalar_type
+from tensorgrad.dtypes import FLOATING, scalar_type
 from tensorgrad.layouts import sparse_coo, sparse_csc, sparse_csr
 from tensorgrad.ops.linalg import matmul
 from tensorgrad.ops.sparse.construct import sparse_coo_tensor
 from tensorgrad.ops.sparse.convert import to_sparse
 from tensorgrad.ops.sparse.matmul import reduced_mm, sampled_addmm_, sparse_mm_
 from tensorgrad.ops.sparse.parts import layout_of
+from tensorgrad.ops.sparse.solve import solve
 from tensorgrad.storage.sparse import CSRArray, SparseArray
 from tensorgrad.tensor import Tensor, wrap
 
@@ -147,9 +148,12 @@ def spdiags(diagonals: Tensor, offsets: Tensor, shape: tuple[int, int], layout: 
 def spsolve(input: Tensor, other: Tensor, *, left: bool = True) -> Tensor:
     """Solves `input @ x = other` for a square sparse matrix in CSR layout. Needs the package SciPy.
 
+    `other` is a vector (n,), or a matrix (n, k) of several right sides. Gradients flow to both; that of the matrix has
+    its pattern.
+
     Raises:
         ImportError: Without SciPy.
-        RuntimeError: For another layout, or shapes that do not fit.
+        RuntimeError: For another layout, shapes that do not fit, or a singular matrix.
 
     >>> import tensorgrad as torch  # needs the package scipy
     >>> torch.sparse.spsolve(torch.tensor([[2.0, 0.0], [0.0, 4.0]]).to_sparse_csr(), torch.ones(2))
@@ -162,11 +166,9 @@ def spsolve(input: Tensor, other: Tensor, *, left: bool = True) -> Tensor:
             f"spsolve: expected a square matrix and as many right sides, got {list(input.shape)} and "
             f"{list(other.shape)}"
         )
-    try:
-        from scipy.sparse import csr_matrix
-        from scipy.sparse import linalg as solvers
-    except ImportError:
-        raise ImportError("sparse.spsolve needs SciPy: pip install scipy") from None
-    array = input._array
-    found = solvers.spsolve(csr_matrix((array.values, array.plain, array.compressed), array.shape), other._array)
-    return wrap(np.asarray(found, dtype=array.dtype))
+    if other.ndim not in (1, 2) or input.dtype != other.dtype or input.dtype.category < FLOATING:
+        raise RuntimeError(
+            f"spsolve: expected a vector, or a matrix of right sides, and one dtype that is not integral, got shape "
+            f"{list(other.shape)}, {input.dtype} and {other.dtype}"
+        )
+    return solve(input, other, False)

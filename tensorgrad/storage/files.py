@@ -1,10 +1,33 @@
-"""Memory-mapped files."""
+"""Memory-mapped files, and memory that forked processes share."""
 
 from __future__ import annotations
 
+import mmap
 import os
+from typing import Any
 
 import numpy as np
+
+
+class SharedMemory(mmap.mmap):
+    """Memory that a process shares with those that it forks from now on; freed when the last of them drops it."""
+
+
+def shared_bytes(wanted: int) -> np.ndarray:
+    """Returns `wanted` bytes of shared memory, which are zero.
+
+    Raises: NotImplementedError on systems whose processes cannot be forked.
+    """
+    if not hasattr(os, "fork"):
+        raise NotImplementedError("share_memory_: only forked processes share tensors, and this system has no fork")
+    return np.frombuffer(SharedMemory(-1, max(wanted, 1)), np.uint8)[:wanted]
+
+
+def is_shared(array: Any) -> bool:
+    """Returns whether an array's memory is shared with forked processes."""
+    while isinstance(array, np.ndarray | memoryview):
+        array = array.base if isinstance(array, np.ndarray) else array.obj
+    return isinstance(array, SharedMemory)
 
 
 def mapped_file(filename: str, wanted: int, shared: bool) -> np.ndarray:

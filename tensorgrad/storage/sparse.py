@@ -250,6 +250,11 @@ class SparseStorage(Storage):
             values = target.zeros()
         if values.__class__ is not target.__class__:
             raise RuntimeError(f"copy_() between dense and sparse Tensors is not implemented! Found {cls.layout} here")
+        if tuple(values.shape) != tuple(target.shape):
+            raise RuntimeError(
+                f"copy_: expected a tensor of shape {list(target.shape)}, got {list(values.shape)} (sparse tensors are "
+                "not broadcast)"
+            )
         target.take(values.copy() if values.dtype == target.dtype else cls.cast(values, target.dtype))
 
     @classmethod

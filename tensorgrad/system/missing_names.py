@@ -69,7 +69,7 @@ ONLY_IN_TORCH: dict[str, str] = {
     "distributed": """
         AllToAllOptions AllreduceCoalescedOptions AllreduceOptions BarrierOptions BroadcastOptions
         GatherOptions GroupName Logger ProcessGroupGloo RankType ReduceOptions ReduceScatterOptions Reducer
-        ScatterOptions algorithms autograd breakpoint c10d_logger config remote_device rpc
+        ScatterOptions algorithms autograd c10d_logger config remote_device rpc
     """,
     "jit": """
         Attribute CompilationUnit Error Future ONNXTracedModule RecursiveScriptClass ScriptWarning TracerWarning

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import OrderedDict, defaultdict, deque, namedtuple
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from tensorgrad.return_types import all_return_types
@@ -600,17 +600,18 @@ def tree_flatten(tree: Any, is_leaf: Callable | None = None) -> tuple[list, Tree
     ([1, 2, 3], {'a': 1, 'b': (2, 3)})
     """
     leaves: list = []
+    return leaves, _described(tree, is_leaf, leaves)
 
-    def describe(node: Any) -> TreeSpec:
-        row = None if is_leaf is not None and is_leaf(node) else _row(_get_node_type(node))
-        if row is None:
-            leaves.append(node)
-            return _LEAF
-        children, context = row.flatten_fn(node)
-        return TreeSpec(row.type, context, [describe(child) for child in children])
 
-    spec = describe(tree)
-    return leaves, spec
+# Functions that call themselves are not nested: they would hold themselves, and leaves, until the collector runs.
+def _described(tree: Any, is_leaf: Callable | None, leaves: list) -> TreeSpec:
+    """Returns the description of a value, and adds its leaves to the list."""
+    row = None if is_leaf is not None and is_leaf(tree) else _row(_get_node_type(tree))
+    if row is None:
+        leaves.append(tree)
+        return _LEAF
+    children, context = row.flatten_fn(tree)
+    return TreeSpec(row.type, context, [_described(child, is_leaf, leaves) for child in children])
 
 
 def tree_unflatten(leaves: Iterable, treespec: TreeSpec) -> Any:
@@ -628,14 +629,15 @@ def tree_unflatten(leaves: Iterable, treespec: TreeSpec) -> Any:
             f"treespec.unflatten(leaves): `leaves` has length {len(leaves)} but the spec refers to a pytree that holds "
             f"{treespec.num_leaves} items ({treespec})."
         )
-    remaining = iter(leaves)
+    return _built(treespec, iter(leaves))
 
-    def build(spec: TreeSpec) -> Any:
-        if spec.type is None:
-            return next(remaining)
-        return SUPPORTED_NODES[spec.type].unflatten_fn([build(child) for child in spec.children_specs], spec.context)
 
-    return build(treespec)
+def _built(spec: TreeSpec, leaves: Iterator) -> Any:
+    """Rebuilds what is described, from the next leaves."""
+    if spec.type is None:
+        return next(leaves)
+    children = [_built(child, leaves) for child in spec.children_specs]
+    return SUPPORTED_NODES[spec.type].unflatten_fn(children, spec.context)
 
 
 def tree_iter(tree: Any, is_leaf: Callable | None = None) -> Iterable:
@@ -670,22 +672,23 @@ def tree_leaves_with_path(tree: Any, is_leaf: Callable | None = None) -> list[tu
         ValueError: If a registered container was registered without keys.
     """
     found: list = []
-
-    def walk(node: Any, path: KeyPath) -> None:
-        row = None if is_leaf is not None and is_leaf(node) else _row(_get_node_type(node))
-        if row is None:
-            found.append((path, node))
-            return
-        if row.flatten_with_keys_fn is None:
-            raise ValueError(
-                f"Did not find a flatten_with_keys_fn for type: {row.type}. Please pass a flatten_with_keys_fn "
-                "argument to register_pytree_node."
-            )
-        for key, child in row.flatten_with_keys_fn(node)[0]:
-            walk(child, (*path, key))
-
-    walk(tree, ())
+    _walk(tree, is_leaf, (), found)
     return found
+
+
+def _walk(node: Any, is_leaf: Callable | None, path: KeyPath, found: list) -> None:
+    """Adds `(way to the leaf, leaf)` of all leaves to the list."""
+    row = None if is_leaf is not None and is_leaf(node) else _row(_get_node_type(node))
+    if row is None:
+        found.append((path, node))
+        return
+    if row.flatten_with_keys_fn is None:
+        raise ValueError(
+            f"Did not find a flatten_with_keys_fn for type: {row.type}. Please pass a flatten_with_keys_fn "
+            "argument to register_pytree_node."
+        )
+    for key, child in row.flatten_with_keys_fn(node)[0]:
+        _walk(child, is_leaf, (*path, key), found)
 
 
 def tree_flatten_with_path(tree: Any, is_leaf: Callable | None = None) -> tuple[list, TreeSpec]:

@@ -587,6 +587,35 @@ def test_memory_is_freed_without_the_garbage_collector():
         gc.enable()
 
 
+def test_results_are_freed_without_the_garbage_collector():
+    torch = tensorgrad
+    func = torch.func
+
+    def loss(p, x):
+        return (torch.tanh(p["w"] @ x) * p["b"]).sum()
+
+    p, x = {"w": torch.ones(4, 4), "b": torch.ones(4)}, torch.ones(3, 4)
+    per_sample = (None, 0)
+    programs = {
+        "grad": lambda: func.grad(loss)(p, x[0]),
+        "vmap": lambda: func.vmap(lambda p, x: {"y": loss(p, x)}, per_sample)(p, x),
+        "vmap of grad": lambda: func.vmap(func.grad(loss), per_sample)(p, x),
+        "jacrev": lambda: func.jacrev(loss)(p, x[0]),
+        "jacfwd": lambda: func.jacfwd(loss)(p, x[0]),
+        "hessian": lambda: func.hessian(loss)(p, x[0]),
+        "jvp": lambda: func.jvp(lambda x: loss(p, x), (x[0],), (x[1],)),
+        "vjp": lambda: func.vjp(loss, p, x[0])[1](torch.tensor(1.0)),
+    }
+    for name, program in programs.items():
+        gc.collect()
+        gc.disable()
+        try:
+            left = [weakref.ref(t._array) for t in torch.utils._pytree.tree_leaves(program())]
+            assert left and all(ref() is None for ref in left), name
+        finally:
+            gc.enable()
+
+
 def test_ops_see_all_samples_at_once():
     torch, calls = tensorgrad, []
     from tensorgrad.dispatch.switches import observe, unobserve
@@ -600,3 +629,75 @@ def test_ops_see_all_samples_at_once():
     finally:
         unobserve(count, "a test")
     assert len(calls) < 40
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("shape", [(5,), (4, 5), (4, 5, 2), (40, 70)])
+@pytest.mark.parametrize("options", [{}, {"weight": 5}, {"ignore_index": 2}, {"label_smoothing": 0.3}])
+def test_cross_entropy_and_its_gradient_for_each_sample(reduction, shape, options):
+    torch, F = tensorgrad, tensorgrad.nn.functional
+    classes = shape[0] if len(shape) == 1 else shape[1]
+    given = options | ({"weight": batch(torch, classes) + 2} if "weight" in options else {})
+    x = batch(torch, 3, *shape)
+    where = shape[:0] if len(shape) == 1 else (shape[0], *shape[2:])
+    y = (batch(torch, 3, *where) * 100).long() % classes
+
+    def loss(x, y):
+        return F.cross_entropy(x, y, reduction=reduction, **given)
+
+    def gradient(x, y):
+        value, pull = torch.func.vjp(lambda x: loss(x, y), x)
+        return value, pull(batch(torch, *value.shape) + 0.3)[0]
+
+    for in_dims, targets in ((0, y), ((0, None), y[0])):
+        found = torch.func.vmap(gradient, in_dims)(x, targets)
+        each = [gradient(x[i], y[i] if in_dims == 0 else targets) for i in range(3)]
+        for mine, other in zip(found, zip(*each, strict=True), strict=True):
+            torch.testing.assert_close(mine, torch.stack(other), equal_nan=True)
+
+
+def test_writes_to_what_a_gradient_needs_are_noticed():
+    torch = tensorgrad
+
+    def spoiled(x, y):
+        h = x * 1
+        loss = torch.nn.functional.cross_entropy(h, y)
+        h.zero_()
+        return loss
+
+    def spoiled_too(x):
+        h = x.tanh()
+        loss = (h * h).sum()
+        h.zero_()
+        return loss
+
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        torch.func.vmap(torch.func.grad(spoiled))(batch(torch, 3, 5), torch.tensor([0, 1, 2]))
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        torch.func.vmap(torch.func.grad(spoiled_too))(batch(torch, 3, 5))
+
+
+def test_gradients_per_sample_take_no_more_ops_than_by_hand():
+    torch, F, calls = tensorgrad, tensorgrad.nn.functional, []
+    from tensorgrad.dispatch.switches import observe, unobserve
+
+    p = {"w": batch(torch, 6, 5), "b": batch(torch, 6), "out": batch(torch, 4, 6)}
+    x, y = batch(torch, 3, 5), torch.tensor([0, 1, 3])
+
+    def loss(p, x, y):
+        hidden = F.linear(x[None], p["w"], p["b"]).relu()
+        return F.cross_entropy(F.linear(hidden, p["out"]), y[None])
+
+    def count(op, args, result, start, seconds):
+        calls.append(op.name)
+
+    observe(count, "a test")
+    try:
+        torch.func.vmap(torch.func.grad(loss), (None, 0, 0))(p, x, y)
+    finally:
+        unobserve(count, "a test")
+    views = ("view", "unsqueeze")
+    # On arrays, beside these: cross-entropy, its gradient, and that of relu.
+    products = ["linear", "relu", "linear", "matmul", "matmul_tn", "matmul_tn", "sum"]
+    assert [name for name in calls if name not in views] == products
+    assert len(calls) <= 11

@@ -102,6 +102,18 @@ def test_names_that_mean_nothing_here_can_be_imported(installed):
     assert tensorgrad.torch is tensorgrad
 
 
+def test_masks_of_transformers_index_by_numbers_under_vmap(installed):
+    """PyTorch needs this mode where the numbers of a batch index a tensor; here they index as they are."""
+    import torch as ours
+
+    rows = ours.arange(24.0).reshape(2, 12)
+    mode = found("torch._dynamo._trace_wrapped_higher_order_op.TransformGetItemToIndex")
+    inner = ours.vmap(lambda i, k: (rows > 3)[i, k] & (k <= 6), in_dims=(None, 0))
+    with mode():
+        mask = ours.vmap(inner, in_dims=(0, None))(ours.arange(2), ours.arange(12))
+    assert mask.tolist() == ((rows > 3) & (ours.arange(12) <= 6)).tolist()
+
+
 def test_absent_modules_are_attributes(installed):
     import torch as ours
 

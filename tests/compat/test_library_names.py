@@ -200,3 +200,10 @@ def test_files_of_layers_have_their_own_names(torch):
 @alike
 def test_logspace_between_tensors(torch):
     return torch.logspace(torch.tensor(0.0), torch.tensor(2.0), 3), torch.logspace(0, 2, 3, dtype=torch.int64)
+
+
+@alike
+def test_samples_of_wishart_as_peft_draws_them(torch):
+    torch.manual_seed(0)
+    wishart = torch.distributions.Wishart(torch.tensor(4.0), torch.eye(3))
+    return wishart._bartlett_sampling(torch.Size()), wishart._bartlett_sampling(torch.Size((2,)))

@@ -6,6 +6,6 @@ from tests.distributed.launch import HERE, needs_mpi, run
 
 
 @needs_mpi
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("size", [2, 3, 4])
 def test_data_parallel_training_is_training_on_the_whole_batch(size):
     assert [output for _, output, _ in run(size, [HERE / "ddp.py"])] == ["done\n"] * size

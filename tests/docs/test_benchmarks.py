@@ -115,7 +115,7 @@ def test_a_worker_measures_and_says_what_is_wrong(tmp_path):
         assert [array.shape for array in np.load(tmp_path / "found.npz").values()] == [(16,)]
         assert process.ask(do="warm", seconds=0.01)["seconds"] > 0
         assert process.ask(do="time", count=3)["seconds"] > 0
-        with pytest.raises(Failure, match="StopIteration"):
+        with pytest.raises(Failure, match="no such row"):
             process.ask(do="prepare", row="no such row", file="")
         with pytest.raises(Failure, match="unknown command exit"):
             process.ask(do="exit")

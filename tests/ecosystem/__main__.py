@@ -34,6 +34,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--only", action="append", metavar="NAME", help="a library or a program")
     parser.add_argument("--sources", type=Path, metavar="FOLDER", help="the folder with checkouts of the libraries")
     parser.add_argument("--again", action="store_true", help="also what was done before")
+    parser.add_argument("--failed", action="store_true", help="of own tests, also those that failed before")
     options = parser.parse_args(arguments)
     chosen = [(library, programs) for library in LIBRARIES if (programs := _chosen(library, options.only)) is not None]
     if not chosen:
@@ -134,16 +135,19 @@ def _own(library: Library, programs: tuple[str, ...], options: argparse.Namespac
     torch, ours = (own.outcomes_file(library, version, side) for side in ("torch", "tensorgrad"))
     if options.again:
         ours.unlink(missing_ok=True)
+    elif options.failed and ours.exists():
+        own.forget_failures(ours)
     parts = library.own.tests
-    for done, tests in enumerate(own.run(library.own, python, options.sources, [(torch, real_torch()), (ours, None)])):
-        told = own.summary(own.read(ours), own.read(torch))
+    for tests in own.run(library.own, python, options.sources, [(torch, real_torch()), (ours, None)]):
+        told = own.summary(own.read(ours), own.read(torch), parts)
         print(f"{library.name}: {tests}: {told['passed']} of {told['passed under torch']}", file=sys.stderr)
         result = read_results().get(library.name, {"version": version, "imports": "yes"})
         result["own"] = told | ({"version": version} if version != result["version"] else {})
         if library.own.one_in > 1:
             result["own"]["one in"] = library.own.one_in
-        if done + 1 < len(parts):
-            result["own"]["parts"] = [done + 1, len(parts)]
+        done = own.done(parts, own.read(ours))
+        if done < len(parts):
+            result["own"]["parts"] = [done, len(parts)]
         write_results(library, result)
     return []
 

@@ -19,6 +19,8 @@ class OwnTests:
         left_out: Patterns of test ids (`fnmatch`, such as `"*test_download*"`) that are not run, and why.
         requirements: What the tests need beyond the library and pytest.
         seconds: The time limit of one test.
+        folder: The folder of the checkout in which pytest runs, to which `tests` are relative.
+        together: How many files or folders run in one process: importing the library takes long.
         one_in: Of how many tests one is run, chosen by its name: of some libraries all of them take hours.
         variables: Variables of the environment that the tests ask for.
     """
@@ -29,6 +31,8 @@ class OwnTests:
     left_out: dict[str, str] = field(default_factory=dict)
     requirements: tuple[str, ...] = ()
     seconds: int = 120
+    folder: str = ""
+    together: int = 1
     one_in: int = 1
     variables: dict[str, str] = field(default_factory=dict)
 
@@ -59,8 +63,8 @@ class Library:
 # Of transformers' own tests: what downloads models, needs a GPU, or compiles.
 _TRANSFORMERS_LEFT_OUT = {
     "*IntegrationTest*": "downloads models",
-    "*compil*": "torch.compile and torch.export capture programs; tensorgrad's returns the function",
-    "*test_*export*": "torch.compile and torch.export capture programs; tensorgrad's returns the function",
+    "*compil*": "compiles",
+    "*test_*export*": "torch.export is not included",
     "*test_*flash*": "needs a GPU",
     "*test_*flex*": "compiles",
     "*test_*tensor_parallel*": "starts processes of torch's own launcher",
@@ -69,13 +73,13 @@ _TRANSFORMERS_LEFT_OUT = {
     "*test_training_overfit*": "takes minutes",
 }
 _TRANSFORMERS_MODELS = (  # the most used first
-    "gpt2", "bert", "llama", "t5", "vit", "bart", "mistral", "roberta", "distilbert", "qwen2", "whisper", "clip",
-    "wav2vec2", "deberta", "electra", "opt", "phi", "gpt_neox", "falcon", "albert", "mamba", "gemma", "segformer",
-    "convnext", "swin", "dinov2", "blip", "mpnet", "xlnet", "detr", "beit", "bloom", "codegen", "convnextv2",
-    "deberta_v2", "deit", "dpt", "gemma2", "gpt_bigcode", "gpt_neo", "gptj", "granite", "hubert", "layoutlm",
-    "longformer", "marian", "mbart", "mixtral", "mobilebert", "modernbert", "mt5", "olmo", "pegasus", "phi3", "qwen3",
-    "regnet", "resnet", "roformer", "siglip", "speech_to_text", "squeezebert", "stablelm", "starcoder2", "swinv2",
-    "yolos",
+    "gpt2", "bert", "llama", "t5", "vit", "roberta", "qwen2", "distilbert", "mistral", "clip", "bart", "whisper",
+    "gemma", "wav2vec2", "phi", "mamba", "detr", "deberta_v2", "opt", "gpt_neox", "falcon", "albert", "electra",
+    "mpnet", "bloom", "swin", "deit", "convnext", "segformer", "xlm_roberta", "qwen3", "deberta", "gemma2", "phi3",
+    "mixtral", "resnet", "dinov2", "siglip", "blip", "gptj", "gpt_neo", "gpt_bigcode", "codegen", "mt5", "mbart",
+    "pegasus", "marian", "xlnet", "modernbert", "longformer", "layoutlm", "mobilebert", "hubert", "speech_to_text",
+    "beit", "convnextv2", "dpt", "swinv2", "yolos", "regnet", "olmo", "granite", "stablelm", "starcoder2", "roformer",
+    "squeezebert",
 )  # fmt: skip
 
 # timm's models whose own tests are run: small ones of each kind.
@@ -92,6 +96,10 @@ LIBRARIES = (
         requirements=("accelerate",),
         imports=("accelerate",),
         programs=("accelerate_loop",),
+        gaps=(
+            "stateful data loaders are torchdata's, which builds on private parts of PyTorch's own data loader",
+            "nested tensors are not included (pad_across_processes warns of them under torch)",
+        ),
         own=OwnTests(
             "huggingface/accelerate",
             tests=tuple(
@@ -114,7 +122,9 @@ LIBRARIES = (
                     "utils",
                 )
             ),
-            requirements=("accelerate==1.14.0", "parameterized", "transformers", "torchdata", "evaluate"),
+            requirements=("accelerate==1.14.0", "parameterized", "transformers", "evaluate", "mpi4py", "mpich"),
+            seconds=300,
+            together=20,
             left_out={"*multi_*": "needs several GPUs", "*test_*dynamo*": "compiles", "*test_*compil*": "compiles"},
         ),
         quick=True,
@@ -164,6 +174,8 @@ LIBRARIES = (
                 "tests/others/test_training.py",
                 "tests/others/test_config.py",
             ),
+            together=20,
+            one_in=10,
             requirements=("diffusers==0.40.0", "parameterized", "accelerate", "torchsde"),
             left_out={
                 "*compile*": "compiles",
@@ -363,7 +375,11 @@ LIBRARIES = (
                 "tests/test_trainable_tokens.py",
                 "tests/test_tuners_utils.py",
             ),
-            requirements=("peft==0.20.0", "parameterized", "datasets", "scipy"),
+            arguments=("-o", "addopts="),
+            together=20,
+            one_in=20,
+            left_out={"*compile*": "compiles"},
+            requirements=("peft==0.20.0", "parameterized", "datasets", "scipy", "diffusers", "attrs"),
         ),
         quick=True,
         gaps=("save_pretrained needs the package jinja2, which usually comes with torch",),
@@ -443,9 +459,10 @@ LIBRARIES = (
         own=OwnTests(
             "huggingface/safetensors",
             tests=tuple(
-                f"bindings/python/tests/test_{name}.py"
+                f"tests/test_{name}.py"
                 for name in ("handle", "multithreaded", "pt_comparison", "pt_model", "simple", "threadable")
             ),
+            folder="bindings/python",
             requirements=("h5py", "huggingface_hub"),
         ),
         quick=True,
@@ -455,6 +472,34 @@ LIBRARIES = (
         requirements=("sentence-transformers",),
         imports=("sentence_transformers",),
         programs=("sentence_transformers_embed",),
+        own=OwnTests(
+            "huggingface/sentence-transformers",
+            tests=tuple(
+                f"tests/{name}"
+                for name in (
+                    "util",
+                    "base/samplers",
+                    "base/test_data_collator.py",
+                    "base/test_modality.py",
+                    "base/modules/test_dense.py",
+                    "base/modules/test_router.py",
+                    "sentence_transformer/modules",
+                    "sentence_transformer/losses",
+                    "multi_vector_encoder/losses",
+                    "multi_vector_encoder/test_token_pooling.py",
+                    "sparse_encoder/losses",
+                    "sparse_encoder/modules",
+                )
+            ),
+            together=20,
+            one_in=2,
+            requirements=("sentence-transformers==6.1.0", "datasets", "accelerate", "pillow"),
+            left_out={
+                "*multi_process*": "starts processes that download models",
+                "*pretrained*": "downloads models",
+                "*backends*": "needs ONNX or OpenVINO",
+            },
+        ),
         quick=True,
     ),
     Library(
@@ -682,11 +727,15 @@ LIBRARIES = (
                 "sentencepiece",
                 "scipy",
                 "pytest-env",
+                "timeout-decorator",
                 "pytest-xdist",
                 "datasets",
                 "requests",
             ),
             left_out=_TRANSFORMERS_LEFT_OUT,
+            seconds=300,
+            together=6,
+            one_in=4,
         ),
         quick=True,
     ),
@@ -730,3 +779,14 @@ LIBRARIES = (
 )
 
 BY_NAME = {library.name: library for library in LIBRARIES}
+
+# What continuous integration installs, once: the most used libraries together, and what examples/libraries/ need.
+QUICK = Library(
+    "quick",
+    requirements=tuple(
+        dict.fromkeys(
+            [*(name for row in LIBRARIES if row.quick for name in row.requirements), "scikit-learn", "tokenizers"]
+        )
+    ),
+    imports=tuple(dict.fromkeys(name for row in LIBRARIES if row.quick for name in row.imports)),
+)

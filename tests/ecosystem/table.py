@@ -27,7 +27,7 @@ def write(results: dict[str, dict[str, Any]]) -> None:
 
 def table(results: dict[str, dict[str, Any]]) -> str:
     """Returns the table and the known gaps, in Markdown."""
-    lines, gaps = [HEAD], []
+    lines, gaps, parts = [HEAD], [], []
     for library in LIBRARIES:
         result = results.get(library.name)
         if result is None:
@@ -42,7 +42,13 @@ def table(results: dict[str, dict[str, Any]]) -> str:
         told = [f"{name}: {outcome}" for name, outcome in trains.items() if outcome != "yes"]
         told += [f"{name}: files {outcome}" for name, outcome in exchanges.items() if outcome != "yes"]
         told += [*library.gaps, *_left_out(library, result)]
-        gaps += [f"- {library.name}: {_short(line, 300)}" for line in told]
+        gaps += [f"- {library.name}: {_short(line, 1000)}" for line in told]
+        by_part = (result.get("own") or {}).get("by part", {})
+        if len(by_part) > 1:
+            counts = (f"{name} {passed}/{of}" for name, (passed, of) in sorted(by_part.items()))
+            parts.append(f"- {library.name}: {', '.join(counts)}")
+    if parts:
+        lines += ["", "Own tests part by part, passed/passed under torch:", "", *parts]
     return "\n".join([*lines, "", "Known gaps:", "", *(gaps or ["- none"])])
 
 
@@ -65,7 +71,11 @@ def _own(own: dict[str, Any] | None) -> str:
 def _left_out(library: Any, result: dict[str, Any]) -> list[str]:
     if not result.get("own") or library.own is None:
         return []
-    return [f"own tests left out: `{pattern}`: {reason}" for pattern, reason in library.own.left_out.items()]
+    reasons: dict[str, list[str]] = {}
+    for pattern, reason in library.own.left_out.items():
+        reasons.setdefault(reason, []).append(f"`{pattern}`")
+    told = "; ".join(f"{', '.join(patterns)} ({reason})" for reason, patterns in reasons.items())
+    return [f"own tests left out: {told}"] if told else []
 
 
 def _short(text: str, length: int = 80) -> str:

@@ -75,11 +75,14 @@ def test_slow(): assert False
         "a": "passed", "b": "crashed", "c": "failed", "d": "passed", "e": "skipped", "f": "xfailed",
     }  # fmt: skip
     theirs = {test: ("passed", "") for test in ours if test[-1] in "abcd"}
-    told = own.summary(ours, theirs)
+    told = own.summary(ours, theirs, ("tests/test_it.py", "tests/test_other.py"))
+    assert told["by part"] == {"it": [2, 4]} and own.done(("tests/test_it.py", "tests/test_other.py"), ours) == 1
     assert (told["passed"], told["passed under torch"]) == (2, 4)
     assert sorted(told["reasons"]) == [["crashed: the process ended", 1], ["failed: AssertionError: not here", 1]]
     written = file.read_text()
     assert list(own.run(rules, here, tmp_path, [(file, None)])) and file.read_text() == written
+    own.forget_failures(file)
+    assert {test[-1] for test in own.read(file)} == set("ade")
     with pytest.raises(FileNotFoundError, match="no_such"):
         list(own.run(OwnTests("owner/library", ("no_such",)), here, tmp_path, [(file, None)]))
 

@@ -187,6 +187,24 @@ def test_what_cannot_be_traced(name):
 
 
 @alike
+def test_where_nodes_are_added(l):
+    """Also without `with`; several after a node stand in reverse."""
+    graph = l.fx.Graph()
+    a = graph.placeholder("a")
+    graph.output(a)
+    with graph.inserting_after(a):
+        graph.call_function(l.neg, (a,))
+        graph.call_function(l.abs, (a,))
+    graph.inserting_before(graph.output_node())
+    last = graph.call_function(l.exp, (a,))
+    with graph.inserting_before(last):
+        graph.call_function(l.sin, (a,))
+    graph.call_function(l.cos, (a,))
+    graph.lint()
+    return [node.name for node in graph.nodes]
+
+
+@alike
 def test_changing_graphs(l):
     traced = l.fx.symbolic_trace(lambda x, y: l.relu(x + y).sum() * 2)
     seen = []

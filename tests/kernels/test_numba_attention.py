@@ -110,10 +110,74 @@ def test_scores_far_apart():
     check([30 * normal(1, 1, 300, 16, seed=s) for s in range(3)], atol=2e-2)
 
 
-@pytest.mark.parametrize("options", [{"attn_mask": True}, {"dropout_p": 0.5}])
+MASKS = {  # of 3 sequences, 2 heads, 70 queries and 90 keys
+    "Boolean, of the keys": lambda: (tg.arange(90) < tg.tensor([[90], [61], [7]]))[:, None, None, :],
+    "Boolean, expanded": lambda: (tg.arange(90) < tg.tensor([[90], [61], [7]]))[:, None, None, :].expand(3, 1, 70, 90),
+    "Boolean, of queries and keys": lambda: tg.ones(70, 90).tril().bool(),
+    "Boolean, a query without keys": lambda: tg.arange(90).expand(3, 2, 70, 90) < tg.arange(70)[:, None],
+    "added": lambda: tg.from_numpy(normal(3, 2, 70, 90, seed=5)),
+    "added, of the queries": lambda: tg.from_numpy(normal(3, 1, 70, 1, seed=5)),
+    "added, transposed": lambda: tg.from_numpy(normal(90, 70, seed=5)).t(),
+    "added, with minus infinity": lambda: tg.full((70, 90), -np.inf).triu(1),
+    "added, with the least number": lambda: tg.full((70, 90), tg.finfo(tg.float32).min).triu(1),
+}
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_masks(name, used):
+    arrays = normal(3, 2, 70, 16), normal(3, 2, 90, 16, seed=1), normal(3, 2, 90, 24, seed=2)
+    check(arrays, attn_mask=MASKS[name]())
+    assert used == {"attention", "attention.backward"}
+
+
+def test_masks_of_one_head(used):
+    for lead in ((), (3,)):
+        arrays = normal(*lead, 70, 16), normal(*lead, 90, 16, seed=1), normal(*lead, 90, 24, seed=2)
+        check(arrays, attn_mask=tg.ones(*lead, 70, 90).tril().bool())
+    assert used == {"attention", "attention.backward"}
+
+
+def test_masks_are_as_in_torch():
+    torch = pytest.importorskip("torch", reason="torch is what the masks are compared with")
+    arrays = normal(3, 2, 70, 16), normal(3, 2, 90, 16, seed=1), normal(3, 2, 90, 24, seed=2)
+    for name, make in MASKS.items():
+        mask, found = make().numpy(), []
+        for library in (tg, torch):
+            q, k, v = (library.tensor(a, requires_grad=True) for a in arrays)
+            out = library.nn.functional.scaled_dot_product_attention(q, k, v, library.tensor(mask))
+            out.square().sum().backward()
+            found.append([x.detach().numpy() for x in (out, q.grad, k.grad, v.grad)])
+        for ours, theirs in zip(*found, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=5e-5, err_msg=name)
+
+
+def test_the_gradient_of_a_mask(used):
+    """The compiled kernel keeps the logarithms of the sums, from which the general one goes on."""
+    arrays = normal(3, 2, 70, 16), normal(3, 2, 90, 16, seed=1), normal(3, 2, 90, 24, seed=2), normal(2, 70, 90, seed=3)
+
+    def call():
+        return results_and_gradients(attention, *arrays)
+
+    fast = call()
+    assert used == {"attention"}
+    with numpy_only():
+        assert_close(fast, call(), 1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("mask", [np.ones((4, 2, 40, 40), bool), np.ones((40, 40))], ids=["more sequences", "float64"])
+def test_masks_that_the_general_kernel_takes(mask, used):
+    q, k, v = (tg.from_numpy(normal(1, 2, 40, 16, seed=s)) for s in range(3))
+    if mask.dtype == bool:
+        assert attention(q, k, v, tg.from_numpy(mask)).shape == (4, 2, 40, 16)
+    else:
+        with pytest.raises(RuntimeError, match="attn_mask dtype"):
+            attention(q, k, v, tg.from_numpy(mask))
+    assert used == set()
+
+
+@pytest.mark.parametrize("options", [{"dropout_p": 0.5}])
 def test_what_the_general_kernel_does(options, used):
     arrays = [normal(1, 2, 40, 16, seed=s) for s in range(3)]
-    options = {**options, **({"attn_mask": tg.ones(40, 40).tril().bool()} if "attn_mask" in options else {})}
     tg.manual_seed(0)
     fast = attend(arrays, options)
     tg.manual_seed(0)

@@ -17,7 +17,7 @@ from tests.support.processes import ROOT, environment, run_python
 
 pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
 
-from tensorgrad.kernels.numba.runtime import background, cache, internals, loading
+from tensorgrad.kernels.numba.runtime import background, cache, internals, loading, native
 from tensorgrad.kernels.numba.runtime.compiler import Compiler, Failed
 
 RELU = "pointwise.relu"
@@ -98,6 +98,46 @@ def test_another_processor_is_another_key(filled, variable):
     assert (
         run(code, filled, **{variable: "generic" if variable.endswith("NAME") else "+sse2"}).stdout.strip() == "False"
     )
+
+
+@pytest.mark.skipif(not native.has("avx2"), reason="the processor must be of the level")
+def test_kernels_for_a_level_of_processors_are_found_on_each_of_them(filled, tmp_path):
+    level = {"TENSORGRAD_CPU": "x86-64-v3"}
+    assert used(tmp_path, **level)["asked"] == [RELU] and used(tmp_path, **level)["asked"] == []
+    other = USE.replace("import numpy", SKYLAKE + "import numpy", 1)
+    done = run(other, tmp_path, **level)
+    assert json.loads(done.stdout)["asked"] == [], done.stderr
+    assert used(tmp_path)["asked"] == [RELU]  # this processor's own are others
+
+
+# A program that runs on another processor of the same level.
+SKYLAKE = """
+from tensorgrad.kernels.numba.runtime import internals
+features = internals.host_cpu()[1]
+internals.host_cpu = lambda: ("skylake", features + ",+another")
+"""
+
+
+@pytest.mark.parametrize(
+    "level, features, why", [("x86-64-v9", None, "is none of x86-64-v2"), ("x86-64-v4", "+avx,+fma", "it lacks")]
+)
+def test_beside_a_level_that_the_processor_lacks_numpy_serves(level, features, why, tmp_path):
+    code = f"""
+    import warnings
+    import tensorgrad as torch
+    from tensorgrad.kernels.numba.runtime import background, internals
+    if {features!r}:
+        internals.host_cpu = lambda: ("some", {features!r})
+    x = torch.full((9000,), 2.0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert torch.relu(x).sum() == 18000
+        background.wait()
+        assert torch.relu(x).sum() == 18000
+    print([str(w.message) for w in caught])
+    """
+    done = run(code, tmp_path, TENSORGRAD_CPU=level)
+    assert done.returncode == 0 and why in done.stdout and done.stdout.count("tensorgrad:") == 1, done.stderr
 
 
 def test_all_kernels_have_names_that_last(tmp_path):
@@ -252,6 +292,9 @@ def test_the_process_goes_on_after_a_failure_and_ends_when_told(tmp_path, monkey
         with pytest.raises(Failed, match="no_such_kernel") as failed:
             compiler.compile("pointwise.no_such_kernel", tmp_path)
         assert failed.value.tried and not failed.value.crash
+        with pytest.raises(Failed, match="no_such_family") as failed:  # as if its file had just been renamed
+            compiler.compile("no_such_family.relu", tmp_path)
+        assert not failed.value.tried
         compiler.compile(RELU, tmp_path)
         assert loading.in_cache(RELU)
     finally:
@@ -290,6 +333,7 @@ ENDS = {
     "LLVM aborts": "import os; input(); os.abort()",
     "killed": "import os, signal; input(); os.kill(os.getpid(), signal.SIGKILL)",
     "out of memory": "import os; input(); os._exit(137)",
+    "LLVM exits": "print('ready', flush=True); input(); raise SystemExit(1)",
 }
 
 
@@ -302,6 +346,21 @@ def test_a_crash_of_the_process_is_remembered_and_not_repeated(end, tmp_path):
     assert lines[3] == "1 18000.0"  # one process was started, and NumPy serves
     again = run(CRASH.format(program=ENDS[end]), tmp_path)  # another process, another day
     assert again.stdout.splitlines()[-1] == "0 18000.0", again.stderr
+
+
+STARTS = {"a module is missing": "import no_such_module", "a file is half written": "def f(:", "status 3": "exit(3)"}
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_a_process_that_cannot_begin_is_not_remembered(start, tmp_path):
+    for _ in range(2):
+        done = run(CRASH.format(program=STARTS[start]), tmp_path)
+        lines = done.stdout.splitlines()
+        assert all("before it could compile" in line for line in lines[:3]), done.stderr
+        assert "no_such_module" in lines[0] or "SyntaxError" in lines[0] or "status 3" in lines[0]
+        assert lines[3] == "1 18000.0"  # one attempt in each process
+        assert not list(tmp_path.glob("*.failed"))
+    assert used(tmp_path)["asked"] == [RELU]  # once it can begin
 
 
 def test_after_a_while_a_failure_is_forgotten(tmp_path, monkeypatch):

@@ -92,10 +92,13 @@ def test_tiles(shape):
 def innermost(monkeypatch):
     """Images (or channels, for a weight's gradient) lie innermost whatever it costs."""
     monkeypatch.setattr(images, "convolve_cost", lambda *shape: 0.0)
-    monkeypatch.setattr(conv_loops, "_innermost_weights", lambda *shape: True)
-    conv_loops._plan.cache_clear()
+    monkeypatch.setattr(images, "correlate_cost", lambda *shape: 0.0)
+    plans = (conv_loops._plan, conv_loops._forwards, conv_loops._correlate_costs)
+    for each in plans:
+        each.cache_clear()
     yield
-    conv_loops._plan.cache_clear()
+    for each in plans:
+        each.cache_clear()
 
 
 @pytest.mark.parametrize("kernel", [(1, 1), (3, 3), (2, 3), (5, 5)])

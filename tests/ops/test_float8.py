@@ -8,6 +8,7 @@ import pytest
 
 import tensorgrad
 from tests.support.alike import alike
+from tests.support.processes import output_of
 
 torch = pytest.importorskip("torch", reason="torch is not installed: nothing to compare with")
 pytest.importorskip("ml_dtypes", reason="float8 types need the package ml_dtypes")
@@ -35,6 +36,21 @@ def test_conversions(name, source):
         return made.view(l.uint8)[~nan].tolist(), nan.tolist(), back[~nan].tolist()
 
     assert bits(tensorgrad) == bits(torch)
+
+
+def test_asking_for_limits_puts_no_check_around_kernels():
+    """transformers asks for them when it is imported; the check costs every call."""
+    program = """
+import tensorgrad
+from tensorgrad.dispatch import kernel_tables
+
+tensorgrad.finfo(tensorgrad.float8_e4m3fn).max
+tensorgrad.ones(2) + 1
+assert kernel_tables.AROUND is None
+tensorgrad.ones(2).to(tensorgrad.float8_e4m3fn)
+assert kernel_tables.AROUND is not None
+"""
+    output_of(program)
 
 
 def facts(l, name):

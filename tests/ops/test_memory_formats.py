@@ -1,7 +1,9 @@
 """Memory formats through ops: results and gradients have the strides that torch gives them."""
 
 import math
+import warnings
 
+import numpy as np
 import pytest
 
 import tensorgrad
@@ -224,3 +226,20 @@ def test_the_meta_device_tells_what_others_will_do(name):
         return [r.stride() for r in (results if isinstance(results, tuple) else (results,))]
 
     assert strides(tensorgrad, "meta") == of_torch(lambda: strides(torch, "cpu"))
+
+
+def test_another_dtype_in_the_layout_of_a_transposed_tensor_casts_nothing(monkeypatch):
+    """NumPy warns where NaN becomes an integer: the new tensor must not read the memory that it gets."""
+
+    def dirty(*args, **kwargs):
+        made = empty_like(*args, **kwargs)
+        made.fill(math.nan if made.dtype.kind == "f" else 7)
+        return made
+
+    strides = torch.ones_like(torch.zeros(40, 30).t(), dtype=torch.int64).stride()
+    x, empty_like = tensorgrad.zeros(40, 30).t(), np.empty_like
+    monkeypatch.setattr(np, "empty_like", dirty)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made = tensorgrad.ones_like(x, dtype=tensorgrad.int64)
+    assert made.stride() == strides and made.sum() == 1200

@@ -138,3 +138,22 @@ def test_gradients_of_cross_entropy_in_every_precision(batch, dtype):
         assert x.grad.dtype is getattr(library, dtype)
         made.append(x.grad.float().numpy())
     np.testing.assert_allclose(made[1], made[0], rtol=0.02, atol=2e-3 if dtype != "float32" else 1e-6)
+
+
+@pytest.mark.parametrize("tests", [[2], [2, 5, 1], list(range(20)), []])
+@pytest.mark.parametrize("invert", [False, True])
+def test_isin_by_comparing_and_by_sorting(tests, invert):
+    torch = pytest.importorskip("torch", reason="torch is not installed: nothing to compare with")
+    for elements in ([[1, 2], [7, 5]], [1.5, 2.0, float("nan")], 2, []):
+        found, expected = (
+            l.isin(l.tensor(elements), l.tensor(tests, dtype=l.int64), invert=invert) for l in (tensorgrad, torch)
+        )
+        assert found.tolist() == expected.tolist() and found.shape == expected.shape and found.dtype is tensorgrad.bool
+
+
+def test_the_third_power_of_large_arrays():
+    for size in (5, 8192, 300_001):
+        x = tensorgrad.from_numpy(np.random.default_rng(0).standard_normal(size).astype(np.float32))
+        expected = (x.numpy().astype(np.float64) ** 3).astype(np.float32)
+        np.testing.assert_allclose((x**3).numpy(), expected, rtol=1e-6)
+        np.testing.assert_allclose(x.clone().pow_(3).numpy(), expected, rtol=1e-6)

@@ -3,6 +3,8 @@
 import copy
 import io
 import mmap
+import multiprocessing
+import os
 import pickle
 import sys
 import warnings
@@ -164,6 +166,35 @@ def test_storages_are_pickled_and_copied_with_their_tensors():
     seen = []
     found = tg.load(saved({"x": x}, tg), map_location=lambda memory, place: seen.append(type(memory)) or memory)
     assert seen == [tg.UntypedStorage] and found["x"].tolist() == x.tolist()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="only forked processes share tensors")
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64", "bool"])
+@LIBRARIES
+def test_forked_processes_share_memory(lib, dtype):
+    """The tensor, its views and those of a transposed tensor: the child's writes are seen here, and the other way."""
+    x = lib.zeros(3, 2, dtype=getattr(lib, dtype)).t()
+    view, storage = x[1:], x.untyped_storage()
+    assert x.share_memory_() is x and x.share_memory_() is x
+    assert x.is_shared() and view.is_shared() and storage.is_shared() and not x.clone().is_shared()
+    assert x.stride() == (1, 2) and view.storage_offset() == 1 and x.dtype is getattr(lib, dtype)
+    view[0, 0] = 1
+    child = multiprocessing.get_context("fork").Process(target=lambda: view[0, 1:].copy_(x[1, :1]))
+    child.start()
+    child.join(60)
+    assert child.exitcode == 0 and x.tolist() == [[0, 0, 0], [1, 1, 1]] and view.tolist() == [[1, 1, 1]]
+    assert pickle.loads(pickle.dumps(x)).tolist() == x.tolist()
+
+
+@LIBRARIES
+def test_sharing_memory_of_modules_and_of_nothing(lib):
+    module = lib.nn.Linear(2, 2).share_memory()
+    before = module.weight.tolist()
+    assert all(p.is_shared() and p.requires_grad and p.is_leaf for p in module.parameters())
+    module(lib.ones(1, 2)).sum().backward()
+    lib.optim.SGD(module.parameters(), 0.5).step()
+    assert module.weight.is_shared() and module.weight.tolist() != before and not module.weight.grad.is_shared()
+    assert lib.empty(0).share_memory_().is_shared() and lib.ones(2).untyped_storage().share_memory_().is_shared()
 
 
 @LIBRARIES

@@ -4,7 +4,10 @@ import copy
 import io
 import pickle
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import tensorgrad as tg
 from tensorgrad.serialization.pickler import _Call
@@ -119,3 +122,74 @@ def test_indices_share_no_memory_with_other_tensors_of_a_file():
     lines.fill_(99)
     places.fill_(99)
     assert not differences(made, read, "after writing to what it was made of")
+
+
+# --- any file: refused, or read as a tensor whose indices are all inside of it ---------------------------------------
+
+INTEGERS = st.integers(-2, 7) | st.sampled_from([-(2**63), 2**31, 2**63 - 1, 2**40])
+KINDS = st.sampled_from([tg.int64, tg.int64, tg.int32, tg.uint8, tg.float32, tg.bool, tg.complex64])
+
+
+@st.composite
+def arrays(draw):
+    """A tensor of up to three dimensions with any small numbers, a few large ones, or (expanded) of terabytes."""
+    shape = draw(st.lists(st.integers(0, 4), min_size=0, max_size=3))
+    kind = draw(KINDS)
+    count = int(np.prod(shape))
+    numbers = np.array(draw(st.lists(INTEGERS, min_size=count, max_size=count)), np.int64).reshape(shape)
+    made = tg.tensor(numbers).to(kind)
+    if shape and shape[0] == 1 and draw(st.booleans()):
+        return made.expand(draw(st.sampled_from([3, 2**45])), *shape[1:])
+    return made
+
+
+@st.composite
+def files(draw):
+    """A layout and parts: those of a good tensor, of which some are replaced by anything."""
+    kind = draw(st.sampled_from(["coo", "csr", "csc", "bsr", "bsc", "strided", "jagged"]))
+    if kind == "coo":
+        parts = [tg.tensor([[0, 1, 1], [2, 0, 2]]), tg.tensor([1.0, 2.0, 3.0]), (2, 3), draw(st.booleans())]
+    else:
+        values = tg.tensor([1.0, 2.0, 3.0]) if kind.startswith("c") else tg.ones(3, 2, 1)
+        parts = [tg.tensor([0, 1, 3]), tg.tensor([0, 0, 1]), values, (2, 2) if kind.startswith("c") else (4, 2)]
+    for k in draw(st.sets(st.integers(0, 3), min_size=1, max_size=3)):
+        sizes = st.lists(INTEGERS, max_size=4).map(tuple)
+        parts[k] = draw(arrays() if k < 2 or (k == 2 and kind != "coo") else sizes | st.booleans() | arrays())
+    return kind, tuple(parts)
+
+
+def stored_places(made):
+    """The row and column (or all coordinates) of each stored element or block, by the definition of the layout."""
+    if made.layout is tg.sparse_coo:
+        return [tuple(place) for place in made._indices().t().tolist()], tuple(made.shape)
+    by_rows = made.layout in (tg.sparse_csr, tg.sparse_bsr)
+    lines, places = (made.crow_indices(), made.col_indices()) if by_rows else (made.ccol_indices(), made.row_indices())
+    batch, found = lines.ndim - 1, []
+    block = made.values().shape[batch + 1 : batch + 3] if made.layout in (tg.sparse_bsr, tg.sparse_bsc) else (1, 1)
+    assert tuple(places.shape) == tuple(made.values().shape[: batch + 1])
+    lines, places = lines.reshape(-1, lines.shape[-1]).tolist(), places.reshape(-1, places.shape[-1]).tolist()
+    for ends, along in zip(lines, places):
+        assert ends[0] == 0 and ends[-1] == len(along) and ends == sorted(ends)
+        of_line = [line for line in range(len(ends) - 1) for _ in range(ends[line + 1] - ends[line])]
+        found += [(a, b) if by_rows else (b, a) for a, b in zip(of_line, along, strict=True)]
+    return found, tuple(n // size for n, size in zip(made.shape[batch : batch + 2], block))
+
+
+@given(files(), st.booleans(), st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_files_are_refused_or_whole(parts, zipped, weights_only):
+    name = _Call(named("torch.serialization", "_get_layout"), (f"torch.sparse_{parts[0]}",))
+    file = io.BytesIO()
+    tg.save(_Call(named("torch._utils", "_rebuild_sparse_tensor"), (name, parts[1])), file,
+            _use_new_zipfile_serialization=zipped)  # fmt: skip
+    file.seek(0)
+    try:
+        made = tg.load(file, weights_only=weights_only)
+    except (pickle.UnpicklingError, RuntimeError, TypeError, ValueError, MemoryError) as error:
+        assert str(error)
+        assert not weights_only or isinstance(error, pickle.UnpicklingError)
+        return
+    places, shape = stored_places(made)
+    assert all(0 <= n < size for place in places for n, size in zip(place, shape))
+    if made.numel() < 1000:
+        assert made.to_dense().shape == made.shape

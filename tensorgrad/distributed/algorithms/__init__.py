@@ -5,4 +5,4 @@ from tensorgrad.system.lazy_modules import later as _later
 
 __all__ = ["Join", "JoinHook", "Joinable"]
 
-_later(__name__, ("ddp_comm_hooks", "model_averaging"))
+_later(__name__, ("_checkpoint", "ddp_comm_hooks", "model_averaging"))

@@ -28,6 +28,7 @@ from tensorgrad.distributed.checkpoint.state_dict_saver import async_save, save
 from tensorgrad.distributed.checkpoint.stateful import Stateful
 from tensorgrad.distributed.checkpoint.storage import StorageReader, StorageWriter
 from tensorgrad.system.lazy_modules import later as _later
+from tensorgrad.system.not_included import stand_in as _stand_in
 
 _later(__name__, ("format_utils", "state_dict"))  # modules that run when they are first used
 
@@ -37,3 +38,15 @@ __all__ = [
     "SavePlan", "SavePlanner", "Stateful", "StorageReader", "StorageWriter", "TensorStorageMetadata", "WriteItem",
     "async_save", "load", "save",
 ]  # fmt: skip
+
+_ABSENT = {
+    "HuggingFaceStorageReader": "read the files by safetensors.torch.load_file",
+    "HuggingFaceStorageWriter": "gather whole tensors by get_state_dict, and write them by safetensors.torch.save_file",
+    "QuantizedHuggingFaceStorageReader": "read the files by safetensors.torch.load_file",
+    "load_sharded_optimizer_state_dict": "use torch.distributed.checkpoint.state_dict.set_optimizer_state_dict",
+    "load_state_dict": "use torch.distributed.checkpoint.load",
+    "save_state_dict": "use torch.distributed.checkpoint.save",
+}
+for _name, _advice in _ABSENT.items():
+    globals()[_name] = _stand_in(_name, _advice, __name__, f"distributed.checkpoint.{_name}")
+__all__ += _ABSENT

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import tensorgrad as torch
 from tensorgrad.distributed.collectives import buffers, checks
 from tensorgrad.distributed.collectives.begin import begin
 from tensorgrad.distributed.group import ProcessGroup, canonical_rank, or_default
+from tensorgrad.distributed.mpi.communicator import MPICommunicator
 from tensorgrad.distributed.reduce_op import ReduceOp, kind_of, prepared
 from tensorgrad.distributed.work import Work
 
@@ -76,6 +78,40 @@ def start_all_reduce(
         [array],
         async_op,
         alike=lambda: [tensor, f"op {kind_of(op).name}"],
+        watched=watched,
+    )
+
+
+def sums_in_place(group: ProcessGroup) -> bool:
+    """Whether `start_sums` can be used: all members are on one machine, and share memory. All must ask."""
+    if group.shares_memory is None:
+        group.shares_memory = False
+        if isinstance(group.communicator, MPICommunicator):
+            all_can = torch.tensor([int(group.communicator.can_share())], device="cpu")
+            all_reduce(all_can, ReduceOp.MIN, group)
+            if all_can.item():
+                group.communicator.share()
+                group.shares_memory = True
+    return group.shares_memory
+
+
+def start_sums(arrays: list[Any], factor: float, group: ProcessGroup, watched: bool) -> Any:
+    """Begins to replace arrays on the host by their sums over a group for which `sums_in_place`.
+
+    Args:
+        arrays: contiguous, all float32 or all float64.
+        factor: each array of this process is multiplied by it first.
+        watched: whether a thread keeps the operation moving.
+    """
+    return begin(
+        group,
+        "all_reduce",
+        lambda comm: [comm.sum_in_place(arrays, factor)],
+        lambda: None,
+        [],
+        arrays,
+        True,
+        alike=lambda: [f"{sum(array.size for array in arrays)} elements of {arrays[0].dtype.name}"],
         watched=watched,
     )
 

@@ -12,7 +12,9 @@ REFUSED = [
     "OptimStateDictConfig", "ShardedOptimStateDictConfig", "ShardedStateDictConfig",
     "StateDictConfig", "StateDictSettings",
 ]  # fmt: skip
-__all__ = ["BackwardPrefetch", "OptimStateKeyType", "ShardingStrategy", "StateDictType"] + REFUSED
+__all__ = (
+    ["BackwardPrefetch", "OptimStateKeyType", "ShardingStrategy", "StateDictType"] + REFUSED + ["DataParallelMeshDims"]
+)
 
 
 class ShardingStrategy(Enum):
@@ -46,6 +48,8 @@ class StateDictType(Enum):
     LOCAL_STATE_DICT = auto()
     SHARDED_STATE_DICT = auto()
 
+
+DataParallelMeshDims = stand_in("DataParallelMeshDims", "give fully_shard a mesh of one or two dimensions", __name__)
 
 for _name in REFUSED:
     globals()[_name] = stand_in(_name, "use torch.distributed.fsdp.fully_shard", __name__)

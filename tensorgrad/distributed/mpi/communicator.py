@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tensorgrad.distributed.errors import DistBackendError
+from tensorgrad.distributed.mpi.shared_sums import SharedSum, SharedSums, room_for
 from tensorgrad.distributed.mpi.world import MPIWorld
 
 __all__ = ["MPICommunicator", "Request"]
@@ -37,6 +38,7 @@ class MPICommunicator:
     """Begins operations; `Request.completed` ends them. Arrays are flat and contiguous.
 
     Only members of the group may call these methods, and all of them must call collectives in the same order.
+    `ranks` are the members' ranks in the MPI world.
     """
 
     def __init__(self, world: MPIWorld, ranks: list[int], tag: int) -> None:
@@ -47,6 +49,7 @@ class MPICommunicator:
         self.comm = world.comm.Create_group(members, tag % 16384)
         self.comm.Set_errhandler(MPI.ERRORS_RETURN)
         self.rank, self.size = self.comm.Get_rank(), self.comm.Get_size()
+        self._sums: SharedSums | None = None
 
     def _begin(self, begin: Any, *arguments: Any) -> Request:
         try:
@@ -56,6 +59,22 @@ class MPICommunicator:
 
     def all_reduce(self, array: np.ndarray, op: str) -> Request:
         return self._begin(self.comm.Iallreduce, self.mpi.IN_PLACE, array, getattr(self.mpi, op))
+
+    def can_share(self) -> bool:
+        """Whether this rank is on one machine with all others, and has memory for sums with them."""
+        beside = self.comm.Split_type(self.mpi.COMM_TYPE_SHARED)
+        together = beside.Get_size() == self.size
+        beside.Free()
+        return together and room_for(self.size)
+
+    def share(self) -> None:
+        """Makes the memory for `sum_in_place`. All must call it, if all of them can."""
+        self._sums = SharedSums(self.mpi, self.comm)
+
+    def sum_in_place(self, arrays: list[np.ndarray], factor: float) -> SharedSum:
+        """Sums of float32 or float64, each multiplied by its rank's factor first, in the memory of `share`."""
+        assert self._sums is not None
+        return self._sums.start(arrays, factor)
 
     def reduce(self, array: np.ndarray, op: str, root: int) -> Request:
         """The result is in the root's array; the arrays of the others do not change."""
@@ -95,8 +114,9 @@ class MPICommunicator:
         return self._begin(self.comm.Ibarrier)
 
     def missing(self) -> list[int]:
-        """The global ranks of members whose processes have ended."""
-        return sorted(self.world.gone() & set(self.ranks))
+        """The ranks within the group of members whose processes have ended."""
+        gone = self.world.gone()
+        return [place for place, rank in enumerate(self.ranks) if rank in gone]
 
     def free(self) -> None:
         """Gives the communicator up, unless some member cannot take part: to free is a collective operation."""

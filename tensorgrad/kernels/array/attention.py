@@ -63,6 +63,9 @@ def _forward(xp, q, k, v, mask, dropout, is_causal, scale, out, p):
 
 def _common(xp, *arrays):
     """Broadcasts the leading dimensions of the arrays to a common shape."""
+    lead = arrays[0].shape[:-2]
+    if all(a.shape[:-2] == lead for a in arrays):
+        return lead, arrays
     lead = np.broadcast_shapes(*(a.shape[:-2] for a in arrays))
     return lead, [a if a.shape[:-2] == lead else xp.broadcast_to(a, lead + a.shape[-2:]) for a in arrays]
 
@@ -118,18 +121,20 @@ def _backward(xp, g, q, k, v, out, p, dropout, scale, gq, gk, gv, gs):
         gk *= scale
 
 
-def _probabilities_again(xp, q, k, logs, is_causal, scale):
+def _probabilities_again(xp, q, k, logs, is_causal, scale, mask):
     """Recomputes the probabilities from the logarithms of their sums (*, L), which the compiled kernel keeps."""
     scores = xp.matmul(q * q.dtype.type(scale), k.swapaxes(-1, -2))
     if is_causal:
         scores += xp.asarray(_causal_bias(*scores.shape[-2:], scores.dtype))
+    if mask is not None:
+        scores += xp.where(mask, 0, -np.inf).astype(scores.dtype) if mask.dtype == bool else mask
     with np.errstate(all="ignore"):
         scores -= logs[..., None]
         return xp.exp(scores, scores)
 
 
 def attention_grad(
-    xp, g, q, k, v, out, p, scale=None, dropout_mask=None, need=(True, True, True, False), is_causal=False
+    xp, g, q, k, v, out, p, scale=None, dropout_mask=None, need=(True, True, True, False), is_causal=False, mask=None
 ):
     """Gradients `(gq, gk, gv, gmask)` of `attention` from its output and probabilities.
 
@@ -141,7 +146,7 @@ def attention_grad(
     if dtype.itemsize == 2:
         g, q, k, v, out = (a.astype(np.float32) for a in (g, q, k, v, out))
     if p.ndim < q.ndim:
-        p = _probabilities_again(xp, q, k, p, is_causal, scale)
+        p = _probabilities_again(xp, q, k, p, is_causal, scale, mask)
     lead, (q, k, v, g) = _common(xp, q, k, v, g)
     grads = [
         xp.empty(lead + shape[-2:], p.dtype) if wanted else None

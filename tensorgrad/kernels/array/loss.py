@@ -301,6 +301,56 @@ def cross_entropy_backward(xp, g, input, shares, target, weight, ignore_index, l
     return softmax.cross_entropy_grad(xp, g, shares, one, target, weight, ignore_index, label_smoothing)
 
 
+def cross_entropy_of_batch(xp, whole, input, target, weight, ignore_index, label_smoothing, reduction, size, mapped):
+    """Cross-entropy of the samples of a batch, each with its own reduction: `(losses, shares of all elements)`."""
+    if "input" not in mapped or "weight" in mapped or input.dtype.itemsize == 2:
+        return NotImplemented
+    if "target" not in mapped:
+        target = xp.broadcast_to(target, (size, *target.shape))
+    each, shares = whole(_joined(input), _all(target), weight, ignore_index, label_smoothing, "none")
+    if reduction == "none":
+        return each.reshape(target.shape), shares
+    with np.errstate(all="ignore"):
+        total = each.reshape(size, -1).sum(1)
+        if reduction == "mean":
+            total = total / _weights_of_batch(xp, target, weight, ignore_index, size, input.dtype)
+    return total, shares
+
+
+def cross_entropy_of_batch_backward(
+    xp, whole, g, input, shares, target, weight, ignore_index, label_smoothing, reduction, size, mapped
+):
+    """The gradient of the logits."""
+    if "target" not in mapped:
+        target = xp.broadcast_to(target, (size, *target.shape))
+    if "g" not in mapped:
+        g = xp.broadcast_to(g, (size, *g.shape))
+    if reduction == "mean":
+        with np.errstate(all="ignore"):
+            g = g / _weights_of_batch(xp, target, weight, ignore_index, size, input.dtype)
+    g = xp.broadcast_to(g.reshape(size, *(1,) * (target.ndim - 1)) if reduction != "none" else g, target.shape)
+    found = whole(_all(g), _joined(input), shares, _all(target), weight, ignore_index, label_smoothing, "none")
+    return found.reshape(input.shape)
+
+
+def _joined(x):
+    """The logits of all samples as one batch."""
+    return x.reshape(-1, *x.shape[2:]) if x.ndim > 2 else x
+
+
+def _all(x):
+    """One number per element, of all samples as one batch."""
+    return x.reshape(-1, *x.shape[2:]) if x.ndim > 1 else x
+
+
+def _weights_of_batch(xp, target, weight, ignore_index, size, dtype):
+    """The divisor of each sample's mean."""
+    counted = target != ignore_index
+    if weight is not None:
+        return xp.where(counted, weight[xp.where(counted, target, 0)], dtype.type(0)).reshape(size, -1).sum(1)
+    return counted.reshape(size, -1).sum(1).astype(dtype)
+
+
 def nll(xp, logp, target, weight, ignore_index, reduction):
     """The negative log-probability of the target's class: `(loss, weight of each element)`."""
     losses, weights = softmax.nll(xp, logp, target, weight, ignore_index)

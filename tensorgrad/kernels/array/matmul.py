@@ -52,23 +52,26 @@ def multiplied(xp, a, b):
     """`xp.matmul` with 16-bit floats computed in float32; shapes and dtypes are known to fit."""
     dtype = a.dtype
     if dtype.itemsize == 2 and dtype.kind not in "iu":
-        return xp.asarray(xp.matmul(a.astype(np.float32), b.astype(np.float32))).astype(dtype)
+        return xp.asarray(multiplied(xp, a.astype(np.float32), b.astype(np.float32))).astype(dtype)
     with np.errstate(all="ignore"):
+        if a.ndim > 2 < b.ndim and a.shape[-1] == 1 and xp is np and dtype.char in BLAS_TYPES:
+            return np.einsum("...ij,...jk->...ik", a, b, order="C")  # columns by rows: the BLAS takes one at a time
         return xp.matmul(a, b)
 
 
 def linear(xp, x, w, bias):
     """`x @ wᵀ + bias` for `x` (*, in), `w` (out, in) or (in,), and `bias` (out,) or None."""
-    if x.ndim == 2 == w.ndim and x.dtype is w.dtype and x.dtype.char in BLAS_TYPES:
+    if w.ndim == 2 <= x.ndim and x.dtype is w.dtype and x.dtype.char in BLAS_TYPES:
         try:
-            out = x.dot(w.T)
+            lead = x.shape[:-1]
+            out = (x if x.ndim == 2 else x.reshape(math.prod(lead), x.shape[-1])).dot(w.T)
             if bias is not None:
-                if bias.dtype is not out.dtype:
+                if bias.dtype is not out.dtype or bias.ndim != 1:
                     linear_shape(x, w, bias)
                 out += bias
-            return out
+            return out if x.ndim == 2 else out.reshape(*lead, w.shape[0])
         except ValueError:
-            if x.shape[1] == w.shape[1] and (bias is None or bias.shape == w.shape[:1]):
+            if x.shape[-1] == w.shape[1] and (bias is None or bias.shape == w.shape[:1]):
                 raise
     shape = linear_shape(x, w, bias)
     dtype = x.dtype
@@ -176,20 +179,17 @@ def vdot(xp, a, b):
 # --- shapes, and PyTorch's messages if they do not fit --------------------------------------------------------------
 
 
-def _same_dtype(a, b, message):
-    if a.dtype != b.dtype:
-        raise RuntimeError(message)
+def _differ(a, b):
+    return a.dtype is not b.dtype and a.dtype != b.dtype
 
 
 def _check_multiplied(a, b, added=False):
     """Raises: RuntimeError if the dtypes differ. `added`: something is added to the product."""
+    if not _differ(a, b):
+        return
     if added:
-        _same_dtype(a, b, f"mat1 and mat2 must have the same dtype, but got {scalar_type(a)} and {scalar_type(b)}")
-    _same_dtype(
-        a,
-        b,
-        f"expected m1 and m2 to have the same dtype, but got: {c_type(a)} != {c_type(b)}",
-    )
+        raise RuntimeError(f"mat1 and mat2 must have the same dtype, but got {scalar_type(a)} and {scalar_type(b)}")
+    raise RuntimeError(f"expected m1 and m2 to have the same dtype, but got: {c_type(a)} != {c_type(b)}")
 
 
 def _no_bool(a, kernel):
@@ -217,7 +217,8 @@ def matmul_shape(a, b):
             f"Expected size for first two dimensions of batch2 tensor to be: [{n}, {left[-1]}] but got: "
             f"[{n}, {b.shape[-2]}]."
         )
-    _same_dtype(a, b, f"expected scalar type {scalar_type(a)} but found {scalar_type(b)}")
+    if _differ(a, b):
+        raise RuntimeError(f"expected scalar type {scalar_type(a)} but found {scalar_type(b)}")
     _no_bool(a, "bmm")
     return (*lead, left[-2], b.shape[-1]) if a.ndim > 1 else (*lead, b.shape[-1])
 
@@ -268,13 +269,12 @@ def bmm_shape(a, b, c=None):
             f"Expected size for first two dimensions of batch2 tensor to be: [{a.shape[0]}, {a.shape[2]}] but got: "
             f"[{b.shape[0]}, {b.shape[1]}]."
         )
-    _same_dtype(a, b, f"expected scalar type {scalar_type(a)} but found {scalar_type(b)}")
-    if c is not None:
-        _same_dtype(
-            c,
-            a,
+    if _differ(a, b):
+        raise RuntimeError(f"expected scalar type {scalar_type(a)} but found {scalar_type(b)}")
+    if c is not None and _differ(c, a):
+        raise RuntimeError(
             f"Input dtypes must be the same, got: input {scalar_type(c)}, batch1: {scalar_type(a)}, batch2: "
-            f"{scalar_type(b)}",
+            f"{scalar_type(b)}"
         )
     _no_bool(a, "bmm" if c is None else "baddbmm")
     return a.shape[0], a.shape[1], b.shape[2]
@@ -301,9 +301,10 @@ def dot_shape(a, b):
     """The shape of the inner product of two vectors: ()."""
     if a.ndim != 1 or b.ndim != 1:
         raise RuntimeError(f"1D tensors expected, but got {a.ndim}D and {b.ndim}D tensors")
-    _same_dtype(
-        a, b, f"dot : expected both vectors to have same dtype, but found {scalar_type(a)} and {scalar_type(b)}"
-    )
+    if _differ(a, b):
+        raise RuntimeError(
+            f"dot : expected both vectors to have same dtype, but found {scalar_type(a)} and {scalar_type(b)}"
+        )
     if a.shape != b.shape:
         raise RuntimeError(
             f"inconsistent tensor size, expected tensor [{a.shape[0]}] and src [{b.shape[0]}] to have the same "

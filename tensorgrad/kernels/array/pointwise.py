@@ -112,7 +112,8 @@ def power(xp, x, y):
         if y == 0.5:
             return xp.sqrt(x)
         if y == 3:
-            return xp.multiply(xp.multiply(x, x), x)
+            square = xp.multiply(x, x)
+            return xp.multiply(square, x, out=square if square.ndim else None)
         if y == -1:
             return xp.reciprocal(x)
         if y == -0.5 and x.dtype.kind == "f" and x.dtype.itemsize > 2:

@@ -263,8 +263,16 @@ def searchsorted(xp, boundaries, x, sorter, right):
     return out
 
 
+_FEW_TESTS = 10  # from how many tests on sorting takes less than comparing with each
+
+
 def isin(xp, elements, test, invert):
     """Which elements are among `test`."""
+    if 0 < test.size < _FEW_TESTS:
+        found = elements == test.reshape(-1)[0]
+        for i in range(1, test.size):
+            found |= elements == test.reshape(-1)[i]
+        return xp.asarray(xp.logical_not(found) if invert else found)
     return xp.asarray(xp.isin(elements, test, invert=invert)).reshape(elements.shape)
 
 

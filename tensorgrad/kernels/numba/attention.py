@@ -1,7 +1,8 @@
 """Scaled dot-product attention, tile by tile: a tile's scores stay in the cache and are never written to memory.
 
 In the forward pass the softmax is updated along the keys: a larger maximum rescales the sums so far. It returns the
-result and the logarithm of each query's sum; the backward pass recomputes the weights from these.
+result and the logarithm of each query's sum; the backward pass recomputes the weights from these. A mask is added to
+the scores of a tile; a Boolean one is first turned into zeros and minus infinities, but not repeated.
 
 Source: Dao, Fu, Ermon, Rudra, Ré, "FlashAttention", 2022; Milakov & Gimelshein, "Online normalizer calculation for
 softmax", 2018.
@@ -13,6 +14,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba.functions import F, exp_below
@@ -95,6 +97,20 @@ def _hide_later(scores, first_key, first_query):
 
 
 @inner
+def _add_mask(scores, mask, at, key_step, query_step, count):
+    """scores[key, query] += mask[at + key · key_step + query · query_step]"""
+    for k in range(scores.shape[0]):
+        row, begin = scores[k], at + k * key_step
+        if query_step == 0:
+            number = mask[begin]
+            for j in range(count):
+                row[j] += number
+        else:
+            for j in range(count):
+                row[j] += mask[begin + j * query_step]
+
+
+@inner
 def _rescale(rows, factors):
     for j in range(rows.shape[0]):
         row, factor = rows[j], factors[j]
@@ -114,7 +130,7 @@ def _shift_of(top, new, blind, factor, shift):
 
 @inner(fastmath={"contract"})
 def _tile(q, q_at, q_step, features, k, k_at, k_step, v, v_at, v_step, width, length, first, count, causal, scale,
-          turned, scores, sums, top, total, work):  # fmt: skip
+          masked, mask, m_at, m_query, m_key, turned, scores, sums, top, total, work):  # fmt: skip
     """Computes the results `sums` (not yet divided by `total`) of `count` queries, and their largest scores, `top`."""
     wide = top.size
     _turn(q, q_at, q_step, count, features, scale, turned, wide)
@@ -129,10 +145,12 @@ def _tile(q, q_at, q_step, features, k, k_at, k_step, v, v_at, v_step, width, le
         here = scores[:several]
         if causal and start + several > first + 1:
             _hide_later(here, start, first)
+        if masked:
+            _add_mask(here, mask, m_at + start * m_key, m_key, m_query, count)
         for j in range(wide):
             new[j] = top[j]
         _raise(here, new)
-        _shift_of(top, new, causal, factor, shift)
+        _shift_of(top, new, causal or masked, factor, shift)
         if start:
             for j in range(wide):
                 total[j] *= factor[j]
@@ -142,13 +160,14 @@ def _tile(q, q_at, q_step, features, k, k_at, k_step, v, v_at, v_step, width, le
 
 
 def _attention():
-    @shared(f"void({_HEADS}, {_HEADS}, {_HEADS}, boolean, float32, int64, int64, {_HEADS}, float32[:,:,::1], int64, "
-            "int64)")  # fmt: skip
-    def loop(q4, k4, v4, causal, scale, tile, parts, out4, logs, first, last):
+    @shared(f"void({_HEADS}, {_HEADS}, {_HEADS}, boolean, {_HEADS}, boolean, float32, int64, int64, {_HEADS}, "
+            "float32[:,:,::1], int64, int64)")  # fmt: skip
+    def loop(q4, k4, v4, masked, mask4, causal, scale, tile, parts, out4, logs, first, last):
         heads, length, features = q4.shape[1:]
         source, narrow = v4.shape[2:]
         width, wide = _even(narrow, LANES), _even(tile, LANES)
-        q, k, v, out = flat(q4), flat(k4), flat(v4), flat(out4)
+        q, k, v, out, mask = flat(q4), flat(k4), flat(v4), flat(out4), flat(mask4)
+        (mb, mh, ms), mk = _steps(mask4), mask4.strides[3] // 4
         (qb, qh, qs), (kb, kh, ks), (vb, vh, vs), (ob, oh, os) = _steps(q4), _steps(k4), _steps(v4), _steps(out4)
         turned, scores = np.empty(features * wide, F32), np.empty((_KEYS + PAD, wide), F32)
         padded = np.empty(0 if width == narrow else source * width, F32)
@@ -169,20 +188,21 @@ def _attention():
                 begin = t * tile
                 count = min(tile, length - begin)
                 _tile(q, b * qb + h * qh + begin * qs, qs, features, k, b * kb + h * kh, ks, values, v_at, v_step,
-                      width, source, begin, count, causal, scale, turned, scores, sums, top, total, work)  # fmt: skip
+                      width, source, begin, count, causal, scale, masked, mask, b * mb + h * mh + begin * ms, ms, mk,
+                      turned, scores, sums, top, total, work)  # fmt: skip
                 at = b * ob + h * oh + begin * os
                 for j in range(count):
                     row, to = sums[j], out[at + j * os : at + j * os + narrow]
-                    if causal and total[j] == F(0.0):
+                    if (causal or masked) and total[j] == F(0.0):
                         total[j] = F(1.0)
                     share = F(1.0) / total[j]
                     for d in range(narrow):
                         to[d] = row[d] * share
-                    seen = F(0.0) if causal and top[j] == -np.inf else top[j]
+                    seen = F(0.0) if (causal or masked) and top[j] == -np.inf else top[j]
                     logs[b, h, begin + j] = seen + F(math.log(total[j]))
 
     def kernel(q, k, v, mask, dropout_mask, is_causal, scale):
-        if mask is not None or dropout_mask is not None:
+        if dropout_mask is not None:
             return NotImplemented
         given = _as_heads(q, k, v)
         if given is None:
@@ -190,12 +210,15 @@ def _attention():
         q4, k4, v4 = given
         batch, heads, length, features = q4.shape
         source, width = v4.shape[2:]
+        mask4 = _mask(mask, (batch, heads, length, source))
+        if mask4 is None:
+            return NotImplemented
         out4, out = _result(q, q4, width)
         logs = np.empty((batch, heads, length), F32)
         tile = _tile_of(length)
         parts = max(1, min(-(-length // tile), thread_pool.parts(16) // (batch * heads)))
         work = batch * heads * length * source * (features + width + 16) // 16
-        args = (q4, k4, v4, is_causal, F(scale), tile, parts, out4, logs)
+        args = (q4, k4, v4, mask is not None, mask4, is_causal, F(scale), tile, parts, out4, logs)
         thread_pool.run(loop, batch * heads * parts, args, work)
         return out, logs.reshape(q.shape[:-1])
 
@@ -241,6 +264,33 @@ def _as_heads(*arrays):
     return found
 
 
+_NO_MASK = np.zeros((1, 1, 1, 1), F32)
+
+
+def _mask(mask, shape):
+    """Returns what is added to scores of the shape (repeating without memory), or None if the kernels do not take it.
+
+    >>> from tensorgrad.kernels.numba.attention import _mask
+    >>> added = _mask(np.array([True, False]), (3, 1, 4, 2))
+    >>> added.shape, added.strides, added[2, 0, 3].tolist()
+    ((3, 1, 4, 2), (0, 0, 0, 4), [0.0, -inf])
+    """
+    if mask is None:
+        return _NO_MASK
+    if mask.dtype is not F32 and mask.dtype != bool:
+        return None
+    fewer = mask[tuple(slice(None) if step else slice(1) for step in mask.strides)]
+    if fewer.dtype is not F32:
+        fewer = np.where(fewer, F32.type(0), F32.type(-math.inf))
+    elif not (fewer.flags.aligned and fewer.flags.writeable) or any(step % 4 for step in fewer.strides):
+        fewer = fewer.copy()
+    try:
+        strides = np.broadcast_to(fewer, shape).strides
+    except ValueError:  # the mask has dimensions that query, key and value do not have
+        return None
+    return as_strided(fewer, shape, strides)  # not `broadcast_to`: kernels take no array that must not be written
+
+
 # --- backward --------------------------------------------------------------------------------------------------------
 
 
@@ -252,6 +302,15 @@ def _again(scores, pitch, wide, scale, logs):
         for k in range(wide):
             away = row[k] * scale - log
             row[k] = exp_below(F(0.0) if away > F(0.0) else away)
+
+
+@inner(fastmath={"contract"})
+def _scaled_and_masked(scores, pitch, keys, scale, mask, at, query_step, key_step, count):
+    """scores[query, key] = scale · scores[query, key] + mask, where the mask's numbers begin at `at`."""
+    for j in range(count):
+        row, begin = scores[j * pitch : j * pitch + keys], at + j * query_step
+        for k in range(keys):
+            row[k] = row[k] * scale + mask[begin + k * key_step]
 
 
 @inner
@@ -277,15 +336,16 @@ def _inner(a, b):
 
 
 def _attention_grad():
-    @shared(f"void({_HEADS}, {_HEADS}, {_HEADS}, {_HEADS}, {_HEADS}, float32[:,:,::1], boolean, float32, int64, "
-            f"{_HEADS}, {_HEADS}, {_HEADS}, int64, int64)")  # fmt: skip
-    def loop(g4, q4, k4, v4, out4, logs, causal, scale, tile, gq4, gk4, gv4, first, last):
+    @shared(f"void({_HEADS}, {_HEADS}, {_HEADS}, {_HEADS}, {_HEADS}, float32[:,:,::1], boolean, {_HEADS}, boolean, "
+            f"float32, int64, {_HEADS}, {_HEADS}, {_HEADS}, int64, int64)")  # fmt: skip
+    def loop(g4, q4, k4, v4, out4, logs, masked, mask4, causal, scale, tile, gq4, gk4, gv4, first, last):
         heads, length, less = q4.shape[1:]
         source, narrow = v4.shape[2:]
         features, width = _even(less, LANES), _even(narrow, LANES)
         padded = _even(source, _KEYS) if source > _KEYS else _even(source, LANES)
         keys = min(_KEYS, padded)
-        g, q, k, v, out = flat(g4), flat(q4), flat(k4), flat(v4), flat(out4)
+        g, q, k, v, out, mask = flat(g4), flat(q4), flat(k4), flat(v4), flat(out4), flat(mask4)
+        (mb, mh, ms), mk = _steps(mask4), mask4.strides[3] // 4
         gq, gk, gv = flat(gq4), flat(gk4), flat(gv4)
         (gb, gh, gs), (qb, qh, qs), (kb, kh, ks) = _steps(g4), _steps(q4), _steps(k4)
         (vb, vh, vs), (ob, oh, os) = _steps(v4), _steps(out4)
@@ -329,7 +389,12 @@ def _attention_grad():
                            wide)  # fmt: skip
                     across(rows_g, g_at, g_step, v_turned, start, padded, narrow, slopes, 0, keys, True, count,
                            wide)  # fmt: skip
-                    _again(shares, keys, wide, scale, logs[b, h, begin : begin + count])
+                    if masked:
+                        at = b * mb + h * mh + begin * ms + start * mk
+                        _scaled_and_masked(shares, keys, several, scale, mask, at, ms, mk, count)
+                        _again(shares, keys, wide, F(1.0), logs[b, h, begin : begin + count])
+                    else:
+                        _again(shares, keys, wide, scale, logs[b, h, begin : begin + count])
                     if causal and start + several > begin + 1:
                         _cut_later(shares, keys, wide, start, begin, count)
                     along(shares, 0, keys, rows_g, g_at, g_step, count, sum_v, start * width, width, False,
@@ -344,19 +409,22 @@ def _attention_grad():
             _unpack(sum_v, width, source, narrow, gv, b * gvb + h * gvh, gvs)
 
     def kernel(g, q, k, v, mask, dropout_mask, out, kept, is_causal, scale, need):
-        if mask is not None or dropout_mask is not None or kept is None or kept.ndim == q.ndim:
+        if dropout_mask is not None or need[3] or kept is None or kept.ndim == q.ndim:
             return NotImplemented
         given = _as_heads(g, q, k, v, out)
         if given is None or kept.dtype is not F32:
             return NotImplemented
         batch, heads, length, features = given[1].shape
         source, width = given[3].shape[2:]
+        mask4 = _mask(mask, (batch, heads, length, source))
+        if mask4 is None:
+            return NotImplemented
         (gq4, gq), (gk4, gk), (gv4, gv) = (
             _result(x, four, n) for x, four, n in zip((q, k, v), given[1:], (features, features, width), strict=False)
         )
         logs = np.ascontiguousarray(kept).reshape(batch, heads, length)
         work = batch * heads * length * source * (3 * features + 2 * width + 32) // 16
-        args = (*given, logs, is_causal, F(scale), _tile_of(length), gq4, gk4, gv4)
+        args = (*given, logs, mask is not None, mask4, is_causal, F(scale), _tile_of(length), gq4, gk4, gv4)
         thread_pool.run(loop, batch * heads, args, work)
         return gq, gk, gv, None
 

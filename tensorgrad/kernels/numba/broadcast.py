@@ -15,7 +15,7 @@ from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba import layout
 from tensorgrad.kernels.numba.pointwise import suits
 from tensorgrad.kernels.numba.runtime import thread_pool
-from tensorgrad.kernels.numba.runtime.language import inner, njit
+from tensorgrad.kernels.numba.runtime.language import inlined, inner
 from tensorgrad.kernels.numba.runtime.launch import shared
 
 _SHORTEST = 8  # elements of a row: NumPy is no slower for shorter ones
@@ -62,7 +62,7 @@ def walked(shape: tuple[int, ...], steps: tuple[tuple[int, int], ...]) -> tuple[
     return row[0], rows, planes[0], in_plane[0], row[1], planes[1], in_plane[1], row[2]
 
 
-@njit(inline="always")
+@inlined
 def _start(row, rows, plane_step, row_step):
     return row // rows * plane_step + row % rows * row_step
 
@@ -109,7 +109,7 @@ def _walk(function):
 
 
 def _joined(function) -> Callable:
-    walk = _walk(njit(inline="always", error_model="numpy")(function))
+    walk = _walk(inlined(function))
 
     def kernel(x, y):
         if not suits(x) or not suits(y):

@@ -23,7 +23,7 @@ _libraries: dict[str, Any] = {}  # what this process has compiled, by family
 def compile_into(kernel: str, where: Path) -> None:
     """Compiles a kernel, compares its results with NumPy's, and stores it in the cache folder `where`."""
     from tensorgrad.kernels.numba import verify
-    from tensorgrad.kernels.numba.runtime import cache
+    from tensorgrad.kernels.numba.runtime import cache, internals
 
     family, _, name = kernel.rpartition(".")
     if where not in cache.places():
@@ -35,8 +35,13 @@ def compile_into(kernel: str, where: Path) -> None:
         known = _libraries.setdefault(family, library)
         known.parts = library.parts | known.parts
         known.proven |= library.proven
+        known.seconds = library.seconds
+        before = internals.STAGES.copy()
         made = loading.load(kernel, known)
-        verify.check(kernel, made, partial(_other_kernel, known))
+        with internals.stage("comparison"):
+            verify.check(kernel, made, partial(_other_kernel, known))
+        for stage, seconds in (internals.STAGES - before).items():
+            known.seconds[stage] = known.seconds.get(stage, 0.0) + seconds
         known.proven.add(name)
         cache.write(known, where)
         cache.prune(where)
@@ -51,18 +56,21 @@ def serve() -> None:
     """Runs the process: compiles each requested kernel, at low priority, and responds.
 
     A request is a line of JSON, {"kernel": "softmax.softmax", "where": a folder}; a response is {"error": None or a
-    message}.
+    message, "tried": whether the same would fail again}. A line READY comes first.
     """
     compiler.serving = True
     if hasattr(os, "nice"):
         os.nice(10)
     warnings.simplefilter("ignore")  # nobody would see them here, and `-W error` is not meant for the compiler
     gc.set_threshold(200_000)  # the compiler makes very many objects that are not garbage
+    print(compiler.READY, flush=True)
     for line in sys.stdin:
+        tried = True
         try:
             request = json.loads(line)
             compile_into(request["kernel"], Path(request["where"]))
             answer = None
         except Exception as error:
             answer = f"{type(error).__name__}: {error!s:.1000}"
-        print(json.dumps({"error": answer}), flush=True)
+            tried = not isinstance(error, ImportError | SyntaxError | OSError)  # an edited file, a full disk
+        print(json.dumps({"error": answer, "tried": tried}), flush=True)

@@ -21,7 +21,7 @@ import numpy as np
 
 from tensorgrad.dispatch import kernel_tables
 from tensorgrad.dtypes import F32
-from tensorgrad.kernels.numba import images
+from tensorgrad.kernels.numba import images, winograd
 from tensorgrad.kernels.numba.layout import in_rows
 from tensorgrad.kernels.numba.runtime import thread_pool
 from tensorgrad.kernels.numba.runtime.language import inner, to_fixed_tuple
@@ -52,6 +52,8 @@ _MOVING = 1.0  # cycles to copy a number to or from a tile (measured), where a p
 _FILLS = 144  # taps times outputs that justify filling a tile: the product then takes ten times as long
 _PACKED = 1024  # points of the result from which on weights are packed, that is, copied in the order of the product
 _STRAY = 8 << 20  # maximum bytes of the parts of a weight's gradient
+
+_OF_WINOGRAD = ((3, 3), (1, 1), (1, 1), 1)  # window, stride, dilation and groups
 
 _ROW, _MAPS, _ZERO = "float32[::1]", "float32[:,:,:,::1]", np.float32(0)
 
@@ -270,6 +272,8 @@ class _Plan(NamedTuple):
     innermost: int  # the number of leading images that are computed innermost (images.py), the others by tiles
     tilings: tuple[_Tiling, ...]
     gaps: bool  # whether there are points that no tap reaches
+    padding: tuple[int, int] | None  # for Winograd's method (winograd.py), if that is the fastest
+    backwards: bool
 
 
 @lru_cache(maxsize=256)
@@ -312,12 +316,20 @@ def _plan(backwards, batch, size, points, kernel, stride, padding, dilation, gro
     def cost(n):
         return images.convolve_cost(n, size, points, taps, steps, over, groups, ins, outs) if n else 0.0
 
-    innermost = min({0, whole, batch}, key=lambda n: cost(n) + by_tiles * (batch - n) / batch)
+    def of_both(n):
+        return cost(n) + by_tiles * (batch - n) / batch
+
+    innermost = min({0, whole, batch}, key=of_both)
+    shape, padding = (kernel, stride, dilation, groups), tuple(2 - p if backwards else p for p in padding)
+    if shape != _OF_WINOGRAD or min(padding) < 0 or winograd.cost(batch, points, ins, outs) > of_both(innermost):
+        padding = None
     tilings = _tilings(batch - innermost, size, points, parts, steps, over, groups, ins, outs, len(taps), items)
     if None in tilings and 0 < innermost < batch:
         innermost, tilings = batch, ()
     gaps = not all(reached for *_, reached in parts)
-    return None if None in tilings else _Plan(points, taps, steps, over, innermost, tilings, gaps)
+    if None in tilings and padding is None:
+        return None
+    return _Plan(points, taps, steps, over, innermost, tilings, gaps, padding, backwards)
 
 
 def _tilings(batch, size, points, parts, steps, over, groups, ins, outs, taps, items):
@@ -329,7 +341,11 @@ def _tilings(batch, size, points, parts, steps, over, groups, ins, outs, taps, i
 
 
 def _carry_out(plan, x, weights, bias, out):
-    """Runs a plan."""
+    """Runs a plan. Returns whether that succeeded."""
+    if plan.padding is not None and winograd.convolve(x, weights, bias, out, plan.padding, plan.backwards):
+        return True
+    if None in plan.tilings:
+        return False
     n = plan.innermost
     if n:
         images.convolve(x[:n], weights, bias, out[:n], plan.taps, plan.steps, plan.over)
@@ -340,6 +356,7 @@ def _carry_out(plan, x, weights, bias, out):
             out[...] = 0 if bias is None else bias.reshape(-1, 1, 1)
         for tiling in plan.tilings:
             _run(x, weights, bias, out, tiling)
+    return True
 
 
 @lru_cache(maxsize=256)
@@ -393,7 +410,8 @@ def conv(x, w, bias, stride, padding, dilation, groups):
         return NotImplemented
     plan, weights, shape = found
     out = np.empty(shape, F32)
-    _carry_out(plan, _planar(x), in_rows(w).reshape(weights), bias, out)
+    if not _carry_out(plan, _planar(x), in_rows(w).reshape(weights), bias, out):
+        return NotImplemented
     return out if x.ndim == 4 else out.reshape(*shape[:2], shape[3])
 
 
@@ -416,8 +434,7 @@ def conv_grad_input(g, w, x_shape, stride, padding, dilation, groups, bias=None)
     if plan is None:
         return NotImplemented
     out = np.empty((*x_shape[:2], *size), F32)
-    _carry_out(plan, g, weights, bias, out)
-    return out.reshape(x_shape)
+    return out.reshape(x_shape) if _carry_out(plan, g, weights, bias, out) else NotImplemented
 
 
 def conv_transpose(x, w, bias, stride, padding, output_padding, dilation, groups):
@@ -473,15 +490,15 @@ def _correlate(line: bool):
 
 
 @lru_cache(maxsize=256)
-def _innermost_weights(batch, size, points, taps, stride, groups, ins, outs):
-    """Returns whether a weight's gradient is better summed with channels innermost (images.py)."""
+def _correlate_costs(batch, size, points, taps, stride, groups, ins, outs):
+    """Estimates the cycles that a weight's gradient takes with channels innermost (images.py), and by tiles."""
     rows, columns = DOTS_LINE if outs <= 2 else DOTS
     form = layout(size, points, stride, taps, _even(ins, _CHUNK), batch)[0]
     tiles = -(-batch // form.images) * form.strips
     places = up(outs, rows) * up(ins * len(taps), columns) * groups
     by_tiles = tiles * (-(-form.points // LANES) + 2 * _START) * places
     by_tiles += _MOVING * batch * groups * (ins * prod(size) + outs * prod(points))
-    return images.correlate_cost(batch, size, points, taps, stride, groups, ins, outs) < by_tiles
+    return images.correlate_cost(batch, size, points, taps, stride, groups, ins, outs), by_tiles
 
 
 def conv_grad_weight(g, x, w_shape, stride, padding, dilation, groups):
@@ -499,7 +516,13 @@ def conv_grad_weight(g, x, w_shape, stride, padding, dilation, groups):
     stride, padding, dilation = _pairs(stride, 1), _pairs(padding, 0), _pairs(dilation, 1)
     batch, points, outs, ins = x.shape[0], g.shape[2:], w_shape[0] // groups, w_shape[1]
     taps = tuple(t[1:] for t in _reads(_pairs(w_shape[2:], 1), padding, dilation))
-    if _innermost_weights(batch, x.shape[2:], points, taps, stride, groups, ins, outs):
+    innermost, by_tiles = _correlate_costs(batch, x.shape[2:], points, taps, stride, groups, ins, outs)
+    shape = (_pairs(w_shape[2:], 1), stride, dilation, groups)
+    if shape == _OF_WINOGRAD and winograd.cost(batch, points, ins, outs) < min(innermost, by_tiles):
+        made = winograd.correlate(g, x, w_shape, padding)
+        if np.isfinite(made).all():
+            return made
+    if innermost < by_tiles:
         return images.correlate(g, x, w_shape, taps, stride, groups)
     line = outs <= 2
     rows, columns = DOTS_LINE if line else DOTS
@@ -540,12 +563,18 @@ def _own_layout(form: Layout) -> Layout:
     )  # fmt: skip
 
 
-_PRODUCTS = (_pack, lambda: _convolve(False), lambda: _convolve(True), images.panels_loop, images.convolve_loop)
+_PRODUCTS = (_pack, lambda: _convolve(False), lambda: _convolve(True), images.panels_loop, images.convolve_loop,
+             *winograd.LOOPS)  # fmt: skip
 KERNELS: dict[str, Callable[[], Callable]] = {
     "conv": with_loops(conv, *_PRODUCTS),
     "conv_grad_input": with_loops(conv_grad_input, *_PRODUCTS),
     "conv_transpose": with_loops(conv_transpose, *_PRODUCTS),
     "conv_grad_weight": with_loops(
-        conv_grad_weight, lambda: _correlate(False), lambda: _correlate(True), images.panels_loop, images.correlate_loop
+        conv_grad_weight,
+        lambda: _correlate(False),
+        lambda: _correlate(True),
+        images.panels_loop,
+        images.correlate_loop,
+        *winograd.SLOPE_LOOPS,
     ),
 }

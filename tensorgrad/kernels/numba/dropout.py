@@ -16,7 +16,7 @@ import numpy as np
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba.functions import F
-from tensorgrad.kernels.numba.runtime.language import inner, njit
+from tensorgrad.kernels.numba.runtime.language import inlined, inner
 from tensorgrad.kernels.numba.runtime.launch import plain
 from tensorgrad.random.generator import WORDS
 
@@ -29,7 +29,7 @@ _TOP, _HALF = np.uint64(0x1FFFFF), np.uint64(32)  # 53 of 64 bits count, the fir
 _BLOCK = 2048  # draws at a time
 
 
-@njit(inline="always")
+@inlined
 def _twisted(here, after, far):
     y = _U(_U(here & _UPPER) | _U(after & _LOWER))
     return _U(far ^ _U(y >> _ONE) ^ _U(_U(_U(0) - _U(y & _ONE)) & MATRIX))

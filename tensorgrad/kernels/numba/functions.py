@@ -9,19 +9,44 @@ Elementary Functions* (1980). erf: Abramowitz & Stegun 7.1 for the series, with 
 from __future__ import annotations
 
 import numpy as np
+from llvmlite import ir
 
-from tensorgrad.kernels.numba.runtime.language import njit
+from tensorgrad.kernels.numba.runtime.internals import declared
+from tensorgrad.kernels.numba.runtime.language import inlined, intrinsic, types
 
 F = np.float32
 _LOG2E, _LN2_HIGH, _LN2_LOW = F(1.44269504088896341), F(0.693359375), F(-2.12194440e-4)
 
 
-@njit(inline="always", error_model="numpy")
+@intrinsic
+def _floor(typing, x):
+    """⌊x⌋ of a float32."""
+
+    def code(context, builder, signature, given):
+        kind = ir.FunctionType(ir.FloatType(), [ir.FloatType()])
+        return builder.call(declared(builder.module, kind, "llvm.floor.f32"), given)
+
+    return types.float32(types.float32), code
+
+
+@intrinsic
+def _power(typing, n):
+    """2ⁿ as a float32, for an int32 from -127 (0) to 128 (inf)."""
+
+    def code(context, builder, signature, given):
+        kind = ir.IntType(32)
+        bits = builder.shl(builder.add(given[0], ir.Constant(kind, 127)), ir.Constant(kind, 23))
+        return builder.bitcast(bits, ir.FloatType())
+
+    return types.float32(types.int32), code
+
+
+@inlined
 def exp(x):
     """eˣ; nan stays nan."""
     y = x if x < F(88.8) else F(88.8)
     y = y if y > F(-104.0) else F(-104.0)
-    n = np.floor(y * _LOG2E + F(0.5))
+    n = _floor(y * _LOG2E + F(0.5))
     r = y - n * _LN2_HIGH
     r = r - n * _LN2_LOW
     p = F(1.9875691500e-4)
@@ -32,19 +57,17 @@ def exp(x):
     p = p * r + F(5.0000001201e-1)
     p = p * (r * r) + r + F(1.0)
     k = np.int32(n)
-    half = k >> np.int32(1)  # 2ⁿ as two factors, so that tiny results are not flushed
-    first = np.int32((half + np.int32(127)) << np.int32(23)).view(np.float32)
-    second = np.int32((k - half + np.int32(127)) << np.int32(23)).view(np.float32)
-    value = p * first * second
+    half = np.int32(k >> np.int32(1))  # 2ⁿ as two factors, so that tiny results are not flushed
+    value = p * _power(half) * _power(np.int32(k - half))
     return value if x == x else x
 
 
-@njit(inline="always", error_model="numpy")
+@inlined
 def exp_to_add(x):
     """eˣ for sums with 1: results too small to matter may be any tiny number, and from e^88.4 on they are inf."""
     y = x if x < F(89.0) else F(89.0)
     y = y if y > F(-87.0) else F(-87.0)
-    n = np.floor(y * _LOG2E + F(0.5))
+    n = _floor(y * _LOG2E + F(0.5))
     r = y - n * _LN2_HIGH
     r = r - n * _LN2_LOW
     p = F(1.9875691500e-4)
@@ -54,15 +77,15 @@ def exp_to_add(x):
     p = p * r + F(1.6666665459e-1)
     p = p * r + F(5.0000001201e-1)
     p = p * (r * r) + r + F(1.0)
-    value = p * np.int32((np.int32(n) + np.int32(127)) << np.int32(23)).view(np.float32)
+    value = p * _power(np.int32(n))
     return value if x == x else x
 
 
-@njit(inline="always", error_model="numpy")
+@inlined
 def exp_below(x):
     """eˣ for x ≤ 0; exactly 0 below -87.7, where `exp` still returns numbers of fewer digits."""
     y = F(-88.0) if x < F(-88.0) else x
-    n = np.floor(y * _LOG2E + F(0.5))
+    n = _floor(y * _LOG2E + F(0.5))
     r = y - n * _LN2_HIGH
     r = r - n * _LN2_LOW
     p = F(1.9875691500e-4)
@@ -72,16 +95,16 @@ def exp_below(x):
     p = p * r + F(1.6666665459e-1)
     p = p * r + F(5.0000001201e-1)
     p = p * (r * r) + r + F(1.0)
-    return p * np.int32((np.int32(n) + np.int32(127)) << np.int32(23)).view(np.float32)
+    return p * _power(np.int32(n))
 
 
-@njit(inline="always", error_model="numpy")
+@inlined
 def sigmoid(x):
     """1 / (1 + e⁻ˣ)."""
     return F(1.0) / (F(1.0) + exp_to_add(-x))
 
 
-@njit(inline="always", error_model="numpy")
+@inlined
 def tanh(x):
     """tanh x: a polynomial of x² up to 0.625, 1 - 2 / (e²ˣ + 1) beyond."""
     a = abs(x)
@@ -97,7 +120,7 @@ def tanh(x):
     return near if a < F(0.625) else far
 
 
-@njit(inline="always", error_model="numpy")
+@inlined
 def normal_cdf(x, density):
     """The standard normal distribution's Φ(x), to 1e-7 (not relative to Φ), given `density` = exp(-x²/2).
 
@@ -113,7 +136,7 @@ def normal_cdf(x, density):
     return tail if x < F(0.0) else F(1.0) - tail
 
 
-@njit(inline="always", error_model="numpy")
+@inlined
 def erf(x):
     """erf x: a polynomial of x² below 1, 1 - e^(-polynomial of |x|) above."""
     a = abs(x)

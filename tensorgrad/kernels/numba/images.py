@@ -20,7 +20,7 @@ from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba.runtime import thread_pool
 from tensorgrad.kernels.numba.runtime.language import inner
 from tensorgrad.kernels.numba.runtime.launch import shared
-from tensorgrad.kernels.numba.simd.vectors import LANES, ROWS, runs_1, runs_2, runs_3, turn
+from tensorgrad.kernels.numba.simd.vectors import LANES, LAST, ONE, ROWS, runs_1, runs_2, runs_3, turn
 
 _STRIP = 384 << 10  # bytes of the source of one strip of points: it stays in a second-level cache with the weights
 _SUMMED = 1024  # points and images that a weight's gradient sums at a time, for the same reason
@@ -85,7 +85,7 @@ def _channels_innermost(x, groups):
     return _panels(x, groups, channels * points, channels, points, x.shape[0], x[0].size, points)
 
 
-def _packed(weights):
+def packed(weights):
     """Copies weights (groups, outs, ins, taps) into panels (groups, outs / LANES, taps, ins, LANES)."""
     groups, outs, ins, taps = weights.shape
     group_step, out_step, in_step, _ = (step // weights.itemsize for step in weights.strides)
@@ -150,11 +150,14 @@ def convolve_loop():
                                     s + i - r
                                 ]
                     elif registers == 3:
-                        runs_3(weights, w, LANES, x, at, apart, table, low, high, shift, s, made, here, pitch, beside)
+                        runs_3(weights, w, LANES, ONE, LAST, x, at, apart, table, low, high,
+                               shift, s, made, here, pitch, beside)  # fmt: skip
                     elif registers == 2:
-                        runs_2(weights, w, LANES, x, at, apart, table, low, high, shift, s, made, here, pitch, beside)
+                        runs_2(weights, w, LANES, ONE, LAST, x, at, apart, table, low, high,
+                               shift, s, made, here, pitch, beside)  # fmt: skip
                     else:
-                        runs_1(weights, w, LANES, x, at, apart, table, low, high, shift, s, made, here, pitch, beside)
+                        runs_1(weights, w, LANES, ONE, LAST, x, at, apart, table, low, high,
+                               shift, s, made, here, pitch, beside)  # fmt: skip
             channels, first_channel = min(LANES, outs - block * LANES), group * outs + block * LANES
             goal = (panel * LANES * groups * outs + first_channel) * points + begin
             _back(
@@ -218,7 +221,7 @@ def convolve(x, weights, bias, out, taps, steps, over):
     `weights` is (groups, outs, ins, taps), with outs and ins in either memory order.
     """
     groups, outs, ins, _ = weights.shape
-    packed = _packed(weights)
+    panels = packed(weights)
     images, size, points = x.shape[0], x.shape[2:], out.shape[2:]
     table, starts, count = _forward_table(size, points, taps, steps, over, ins, groups * ins)
     x = _images_innermost(x)
@@ -236,7 +239,7 @@ def convolve(x, weights, bias, out, taps, steps, over):
     strip = rows * points[1]
     strips = -(-points[0] // rows)
     sizes = (images, image_panels, image_blocks, groups, outs, ins, size[0] * size[1], strip, strips)
-    given = (packed, x, table, starts, shift.reshape(-1), out.reshape(-1), sizes)
+    given = (panels, x, table, starts, shift.reshape(-1), out.reshape(-1), sizes)
     work = count * images * outs * groups
     thread_pool.run(convolve_loop(), image_blocks * strips * groups * blocks, given, work // 16)
 
@@ -267,11 +270,14 @@ def correlate_loop():
                     for r in range(0, min(LANES, outs - block * LANES) if low < high else 0, rows):
                         w, to = left + r, (tap * LANES + r) * pitch
                         if registers == 3:
-                            runs_3(g, w, LANES, x, at, apart, table, low, high, g, -1, made, to, pitch, LANES)
+                            runs_3(g, w, LANES, ONE, LAST, x, at, apart, table, low, high,
+                                   g, -1, made, to, pitch, LANES)  # fmt: skip
                         elif registers == 2:
-                            runs_2(g, w, LANES, x, at, apart, table, low, high, g, -1, made, to, pitch, LANES)
+                            runs_2(g, w, LANES, ONE, LAST, x, at, apart, table, low, high,
+                                   g, -1, made, to, pitch, LANES)  # fmt: skip
                         else:
-                            runs_1(g, w, LANES, x, at, apart, table, low, high, g, -1, made, to, pitch, LANES)
+                            runs_1(g, w, LANES, ONE, LAST, x, at, apart, table, low, high,
+                                   g, -1, made, to, pitch, LANES)  # fmt: skip
             for o in range(min(LANES, outs - block * LANES)):
                 to = (((part * groups + group) * outs + block * LANES + o) * ins + panel * LANES) * taps
                 for c in range(min(registers * LANES, ins - panel * LANES)):

@@ -50,6 +50,11 @@ def _order(shapes: tuple[tuple, ...], strides: tuple[tuple, ...]) -> tuple[list[
     return None
 
 
+def order(shape: tuple, strides: tuple) -> tuple[list[int], list[int]] | None:
+    """Returns the memory order of one array's dimensions, and its inverse; None if it is row-major."""
+    return _order((shape,), (strides,))
+
+
 @lru_cache(maxsize=1024)
 def _rows(shape: tuple[int, ...], *strides: tuple[int, ...]) -> tuple[int, tuple[int, ...]] | None:
     """Returns the length of a row, and each array's step from row to row, in elements; None if there are no rows."""
@@ -134,14 +139,6 @@ def together(xs: tuple, x_strides: tuple, ys: tuple, y_strides: tuple) -> Togeth
 
 def _gaps(value: Any) -> bool:
     return value.__class__ is np.ndarray and value.dtype is F32 and not value.flags.c_contiguous
-
-
-def in_order_of_memory(x: Any) -> Any:
-    """Returns a float32 array's elements as rows, in any order: for kernels that add up all of them."""
-    if not _gaps(x):
-        return x
-    order = _order((x.shape,), (x.strides,))
-    return in_rows(x if order is None else x.transpose(order[0]))
 
 
 # --- kernels called again, for arrays that they declined ---

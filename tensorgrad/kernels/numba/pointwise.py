@@ -15,70 +15,70 @@ from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba import functions, layout
 from tensorgrad.kernels.numba.functions import F
 from tensorgrad.kernels.numba.runtime import thread_pool
-from tensorgrad.kernels.numba.runtime.language import inner, njit
+from tensorgrad.kernels.numba.runtime.language import inlined, inner
 from tensorgrad.kernels.numba.runtime.launch import shared
 
 _DENSITY = F(0.3989422804014327)  # 1/√(2π)
 _SQRT_2_PI, _CUBIC = F(0.7978845608028654), F(0.044715)
 
 
-@njit(inline="always", error_model="numpy")
+@inlined
 def relu(x):
     """max(x, 0), nan kept."""
     return F(0.0) if x < F(0.0) else x
 
 
-@njit(inline="always", error_model="numpy")
+@inlined
 def relu_grad(g, y):
     """g where y > 0 (or nan), else 0."""
     return F(0.0) if y <= F(0.0) else g
 
 
-@njit(inline="always", error_model="numpy")
+@inlined
 def silu(x):
     """x σ(x)."""
     return x / (F(1.0) + functions.exp_to_add(-x))
 
 
-@njit(inline="always", error_model="numpy")
+@inlined
 def silu_grad(g, x):
     """g σ(x) (1 + x (1 - σ(x)))."""
     s = functions.sigmoid(x)
     return g * s * (F(1.0) + x * (F(1.0) - s))
 
 
-@njit(inline="always", error_model="numpy")
+@inlined
 def sigmoid_grad(g, y):
     """g y (1 - y)."""
     return g * (F(1.0) - y) * y
 
 
-@njit(inline="always", error_model="numpy")
+@inlined
 def tanh_grad(g, y):
     """g (1 - y²)."""
     return g * (F(1.0) - y * y)
 
 
-@njit(inline="always", error_model="numpy")
+@inlined
 def gelu(x):
     """x Φ(x)."""
     return x * functions.normal_cdf(x, functions.exp_below(F(-0.5) * x * x))
 
 
-@njit(inline="always", error_model="numpy")
+@inlined
 def gelu_grad(g, x):
     """g (Φ(x) + x φ(x))."""
     density = functions.exp_below(F(-0.5) * x * x)
     return g * (functions.normal_cdf(x, density) + x * _DENSITY * density)
 
 
-@njit(inline="always", error_model="numpy")
+@inlined
 def gelu_tanh(x):
     """x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2."""
     return F(0.5) * x * (F(1.0) + functions.tanh(_SQRT_2_PI * (x + _CUBIC * x * x * x)))
 
 
-@njit(inline="always", error_model="numpy")
+@inlined
 def gelu_tanh_grad(g, x):
     """The derivative of `gelu_tanh`, times g."""
     t = functions.tanh(_SQRT_2_PI * (x + _CUBIC * x * x * x))

@@ -10,16 +10,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tensorgrad.dispatch import kernel_tables
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array.pool import pool_shape
 from tensorgrad.kernels.numba.functions import F
 from tensorgrad.kernels.numba.pointwise import suits
 from tensorgrad.kernels.numba.runtime import thread_pool
-from tensorgrad.kernels.numba.runtime.language import inner, njit
+from tensorgrad.kernels.numba.runtime.language import inlined, inner
 from tensorgrad.kernels.numba.runtime.launch import shared, with_loops
 from tensorgrad.kernels.numba.simd.panels import flat
 from tensorgrad.kernels.numba.simd.tiles import FORM, WIDEST, fill, layout, move
-from tensorgrad.kernels.numba.simd.vectors import LANES, NO, ONE, largest_of_four, largest_of_four_only
+from tensorgrad.kernels.numba.simd.vectors import LANES, NO, ONE, TWO, largest_of_four, largest_of_four_only
 
 _ROW, _PLANES, _IMAGES = "float32[::1]", "float32[:,::1]", "float32[:,:,:,::1]"
 _ANY_ORDER = {"contract", "reassoc"}
@@ -238,7 +239,7 @@ def _max_pool_grad():
 # --- means -----------------------------------------------------------------------------------------------------------
 
 
-@njit(error_model="numpy", inline="always")
+@inlined
 def _added(total, to, apart, source, at, step, count):
     to, at, apart, step = np.uint64(to), np.uint64(at), np.uint64(apart), np.uint64(step)
     for j in range(np.uint64(count)):
@@ -249,11 +250,11 @@ def _added(total, to, apart, source, at, step, count):
 def _add(total, to, apart, source, at, step, count):
     """Adds `count` numbers, `step` apart from `source[at]` on, to those `apart` apart from `total[to]` on."""
     if step == 1 and apart == 1:
-        _added(total, to, 1, source, at, 1, count)
+        _added(total, to, ONE, source, at, ONE, count)
     elif step == 2 and apart == 1:
-        _added(total, to, 1, source, at, 2, count)
+        _added(total, to, ONE, source, at, TWO, count)
     elif step == 1 and apart == 2:
-        _added(total, to, 2, source, at, 1, count)
+        _added(total, to, TWO, source, at, ONE, count)
     else:
         _added(total, to, apart, source, at, step, count)
 
@@ -392,6 +393,9 @@ def _adaptive_avg_pool():
     mean = _avg_pool()
 
     def kernel(x, output_size):
+        row = kernel_tables.LARGE.get("mean")
+        if {*output_size} == {1} and x.ndim > len(output_size) and row is not None and row.available():
+            return row.ready(x, tuple(range(x.ndim - len(output_size), x.ndim)), True, None)
         even = _even(x.shape[-len(output_size) :], output_size)
         return NotImplemented if even is None else mean(x, even, even, (0, 0), False, True, None)
 

@@ -19,7 +19,7 @@ from tensorgrad.kernels.numba import layout
 from tensorgrad.kernels.numba.functions import F
 from tensorgrad.kernels.numba.pointwise import suits
 from tensorgrad.kernels.numba.runtime import thread_pool
-from tensorgrad.kernels.numba.runtime.language import inner, njit
+from tensorgrad.kernels.numba.runtime.language import inlined, inner
 from tensorgrad.kernels.numba.runtime.launch import Shared, shared
 from tensorgrad.kernels.numba.softmax import ANY_ORDER, MATRIX, joined, together
 
@@ -53,10 +53,10 @@ class _Loops(NamedTuple):
 def _loops(fold, fold_run, fold_lines, further, start: float) -> _Loops:
     """Makes the loops from functions that fold rows and lines, and one that combines two numbers."""
 
-    @shared("void(float32[::1], float32[::1], int64, float32, int64, int64)")
-    def short(x, out, n, divisor, first, last):
+    @shared("void(float32[::1], float32[::1], int64, int64, float32, int64, int64)")
+    def short(x, out, n, step, divisor, first, last):
         for k in range(first, last):
-            row = x[k * n : (k + 1) * n]
+            row = x[k * step : k * step + n]
             out[k] = F(fold(row) if n <= _RUN else fold_run(row)) / divisor
 
     @shared("void(float64[:,::1], float32[::1], float32, int64, int64)")
@@ -128,7 +128,7 @@ def _sum_loops(square: bool) -> _Loops:
             for i in range(to.size):
                 to[i] += a[i] * a[i] if square else a[i]
 
-    @njit(inline="always")
+    @inlined
     def plus(a, b):
         return a + b
 
@@ -168,7 +168,7 @@ def extreme(largest: bool) -> Callable:
 def _extreme_loops(largest: bool) -> _Loops:
     fold = extreme(largest)
 
-    @njit(inline="always")
+    @inlined
     def further(a, b):
         """Returns the more extreme of two numbers; nan if either is."""
         beyond = (b > a) if largest else (b < a)
@@ -223,9 +223,8 @@ def _fold_all(loops, again, x, dim, keepdim, mean=False):
 
     Returns NotImplemented if NumPy is no slower.
     """
-    x = layout.in_order_of_memory(x) if dim is None else x
     if not suits(x):
-        return NotImplemented
+        return _fold_spaced(loops, again, x, dim, keepdim, mean)
     planned = plan(x.shape, dim, keepdim) if x.size else None
     if planned is None:
         return NotImplemented
@@ -234,7 +233,7 @@ def _fold_all(loops, again, x, dim, keepdim, mean=False):
     if inner == 1:
         parts, out = -(-n // _PART), np.empty(outer, F32)
         if parts == 1:
-            thread_pool.run(loops.short, outer, (x.reshape(-1), out, n, divisor), work)
+            thread_pool.run(loops.short, outer, (x.reshape(-1), out, n, n, divisor), work)
         else:
             folded = np.empty((outer, parts))
             thread_pool.run(loops.long, outer * parts, (x.reshape(-1), folded, n), work)
@@ -255,6 +254,43 @@ def _fold_all(loops, again, x, dim, keepdim, mean=False):
         if out is not NotImplemented and not keepdim:
             out = out.reshape([n for d, n in enumerate(x.shape) if dim is not None and d not in dim])
     return out
+
+
+def _fold_spaced(loops, again, x, dim, keepdim, mean):
+    """Folds an array that is not row-major, in the order of its memory; it is copied only if its rows are not folded.
+
+    The result has the order of the dimensions that are left, as PyTorch's.
+    """
+    if x.__class__ is not np.ndarray or x.dtype is not F32 or not x.size:
+        return NotImplemented
+    dims = tuple(range(x.ndim)) if dim is None else tuple(dim)
+    turned = layout.order(x.shape, x.strides)
+    order = range(x.ndim) if turned is None else turned[0]
+    y, inside = x.transpose(*order), tuple([d for d, own in enumerate(order) if own in dims])
+    rows = None if y.flags.c_contiguous else layout.spaced((y,))
+    first = y.ndim
+    while rows is not None and math.prod(y.shape[first:]) < rows[1]:
+        first -= 1
+    if (
+        rows is None
+        or not _NARROW <= rows[1] <= _PART
+        or any(d not in inside and y.shape[d] > 1 for d in range(first, y.ndim))
+    ):
+        out = _fold_all(loops, again, layout.in_rows(y), inside, True, mean)
+        if out is NotImplemented:
+            return out
+    else:
+        (memory,), n, (step,) = rows
+        out = np.empty((*y.shape[:first], *[1] * (y.ndim - first)), F32)
+        thread_pool.run(loops.short, out.size, (memory, out.reshape(-1), n, step, 1), int(x.size * _COST))
+        left = tuple([d for d in inside if d < first and y.shape[d] > 1])
+        out = _fold_all(again, again, out, left, True) if left else out
+        if out is NotImplemented:
+            return out
+        if mean:
+            np.true_divide(out, F32.type(x.size // out.size), out)
+    out = out if turned is None else out.transpose(turned[1])
+    return out if keepdim else out.squeeze(dims)
 
 
 def _sum() -> Callable:

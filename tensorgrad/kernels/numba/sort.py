@@ -13,7 +13,7 @@ from tensorgrad.kernels.numba.functions import F
 from tensorgrad.kernels.numba.pointwise import suits
 from tensorgrad.kernels.numba.reduce import LOWEST, REST_BITS, SIGN_BIT, extreme
 from tensorgrad.kernels.numba.runtime import thread_pool
-from tensorgrad.kernels.numba.runtime.language import inner, njit
+from tensorgrad.kernels.numba.runtime.language import inlined, inner
 from tensorgrad.kernels.numba.runtime.launch import shared
 from tensorgrad.kernels.numba.softmax import MATRIX
 
@@ -23,7 +23,7 @@ _PART = 1 << 18  # of a single row, that one thread searches
 _I64 = np.dtype("int64")
 
 
-@njit(inline="always", error_model="numpy")
+@inlined
 def _key(x, largest):
     bits = np.float32(x + F(0.0)).view(np.int32)  # both zeros alike
     place = np.int32(bits ^ np.int32(np.int32(bits >> SIGN_BIT) & REST_BITS))

@@ -35,16 +35,16 @@ def _product():
     @shared(f"void(int64[::1], int64[::1], float32[::1], {MATRIX}, {MATRIX}, int64, int64)")
     def loop(starts, places, values, b, out, first, last):
         m = b.shape[1]
-        whole = m - m % LANES
+        whole, stored = m - m % LANES, len(places) - 1
         for r in range(first, last):
             to, begin, end = out[r], starts[r], starts[r + 1]
             pairs, p = (end - begin) // 2, 0
             if pairs:
                 while p + 4 * LANES <= m:
-                    weighted_4(b, m, p, places, values, begin, pairs, out, r * m + p)
+                    weighted_4(b, m, p, places, values, begin, pairs, stored - begin, out, r * m + p)
                     p += 4 * LANES
                 while p < whole:
-                    weighted_1(b, m, p, places, values, begin, pairs, out, r * m + p)
+                    weighted_1(b, m, p, places, values, begin, pairs, stored - begin, out, r * m + p)
                     p += LANES
                 if p < m:
                     tail = to[p:]

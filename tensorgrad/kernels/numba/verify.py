@@ -139,6 +139,10 @@ def _attention() -> list[Any]:
     for causal in (False, True):
         q, k, v = (_normal(2, 3, 19, 8, seed=n) for n in range(3))
         found += _back(torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal), q, k, v)
+    q, k, v, mask = (_normal(2, 3, 19, 8, seed=n) for n in range(4))
+    seen = (mask[:, :1, :1, :1] + torch.arange(19.0)).expand(2, 3, 19, 19)
+    for mask in (seen < 9, seen):
+        found += _back(torch.nn.functional.scaled_dot_product_attention(q, k, v, mask.detach()), q, k, v)
     return found
 
 

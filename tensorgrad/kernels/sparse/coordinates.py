@@ -86,9 +86,33 @@ def add_rows(table: np.ndarray, array: COOArray, factor: float) -> None:
         made = by_part("sparse_add_rows", array.values.size, table, rows, array.values, factor)
         if made is not NotImplemented:
             return
+        if not array.coalesced and rows.size:
+            _add_repeated_rows(table, array, factor)
+            return
     array = coalesced(array)
     change = array.values if factor == 1 else array.values * table.dtype.type(factor)
     table[tuple(array.indices)] += change.astype(table.dtype, copy=False)
+
+
+def _add_repeated_rows(table: np.ndarray, array: COOArray, factor: float) -> None:
+    """The same for rows of which some occur more than once: the sums of only these are computed first."""
+    rows = array.indices[0]
+    order = argsort(rows)
+    ordered = rows[order]
+    again = ordered[1:] == ordered[:-1]
+    several = np.concatenate([again, [False]]) | np.concatenate([[False], again])
+    alike = order[several]
+    if 2 * len(alike) > len(rows):  # most of them
+        add_rows(table, coalesced(array), factor)
+        return
+    sums_ = coalesced(COOArray(rows[None, alike], array.values[alike], array.shape))
+    right = table[sums_.indices[0]]
+    made = table.take(rows, 0)
+    for whole, values in ((made, array.values), (right, sums_.values)):
+        change = values if factor == 1 else values * table.dtype.type(factor)
+        whole += change.astype(table.dtype, copy=False)
+    table[rows] = made  # wrong where rows occur more than once
+    table[sums_.indices[0]] = right
 
 
 FEW = 64  # rows of a group that are added one after the other

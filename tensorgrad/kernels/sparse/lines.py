@@ -5,7 +5,8 @@ An order is computed once for each pattern: an adjacency matrix that is multipli
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,12 +15,14 @@ from tensorgrad.kernels.sparse.convert import coo, counted, lines_of, pointers
 from tensorgrad.storage.sparse import CompressedArray, COOArray
 
 
-class Lines(NamedTuple):
+@dataclass
+class Lines:
     """Line i has the elements from `starts[i]` to `starts[i + 1]`; element k is at `places[k]` of its line."""
 
     starts: np.ndarray  # int64, one more than lines
     places: np.ndarray  # int64
     order: np.ndarray | None  # which stored element each of them is; None: in the order in which they are stored
+    short: tuple[np.ndarray, np.ndarray] | None = None  # places and starts as 32-bit integers, for SciPy
 
     def values_of(self, array: Any) -> np.ndarray:
         """The values of the array in this order."""

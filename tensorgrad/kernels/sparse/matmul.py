@@ -7,6 +7,7 @@ those that belong to the same place.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from tensorgrad.kernels.sparse.shape import permute
 from tensorgrad.storage.sparse import COOArray, CSCArray, CSRArray, SparseArray
 
 AT_ONCE = 1 << 22  # products held in memory at a time
+MUCH = 1 << 16  # products from which on SciPy is used where it is installed, and no compiled kernel
 IN_CACHE = 1 << 17  # numbers that are gathered at a time
 
 
@@ -29,6 +31,9 @@ def times(lines: Lines, values: np.ndarray, b: np.ndarray) -> np.ndarray:
     made = by_part("sparse_product", values.size * b.shape[1], lines.starts, lines.places, values, b)
     if made is not NotImplemented:
         return made
+    much = values.size * b.shape[1] >= MUCH and values.dtype == b.dtype and values.dtype.char in "fdFD"
+    if much and _scipy() is not None:
+        return _by_scipy(lines, values, b)
     starts, (n, m) = lines.starts, (len(lines.starts) - 1, b.shape[1])
     made = np.zeros((n, m), np.result_type(values, b))
     if not m or not values.size:
@@ -46,6 +51,25 @@ def times(lines: Lines, values: np.ndarray, b: np.ndarray) -> np.ndarray:
             made[begin + some] = np.add.reduceat(products, starts[begin:end][some] - first, axis=0)
         begin = end
     return made
+
+
+def _by_scipy(lines: Lines, values: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The same by SciPy, whose loops are compiled."""
+    if lines.short is None:
+        wide = np.int32 if max(len(lines.places), len(b)) < 2**31 else np.int64
+        lines.short = lines.places.astype(wide), lines.starts.astype(wide)
+    made = _scipy().csr_array((values, *lines.short), shape=(len(lines.starts) - 1, len(b)))
+    return np.asarray(made @ b)
+
+
+@cache
+def _scipy() -> Any:
+    """SciPy's sparse matrices, or None if it is not installed."""
+    try:
+        import scipy.sparse
+    except ImportError:
+        return None
+    return scipy.sparse
 
 
 def _by_length(lines: Lines, values: np.ndarray, b: np.ndarray, made: np.ndarray) -> np.ndarray:
@@ -114,7 +138,11 @@ def _of_both(a: Any, b: Any) -> Any:
 
 def mv(a: Any, v: Any) -> Any:
     """A matrix times a vector."""
-    if a.ndim != 2 or v.ndim != 1 or a.shape[1] != v.shape[0]:
+    if a.ndim != 2 or v.ndim != 1:
+        raise RuntimeError(
+            f"mv: two tensor dim should be 2 and 1, but got SparseTensor Dim: {a.ndim}Tensor Dim: {v.ndim}"
+        )
+    if a.shape[1] != v.shape[0]:
         raise RuntimeError(
             f"mv: expected self.size(-1) == vec.size(-1), got shapes {list(a.shape)} and {list(v.shape)}"
         )

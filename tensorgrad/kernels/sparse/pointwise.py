@@ -118,7 +118,8 @@ def mul(a: Any, b: Any) -> Any:
     if isinstance(a, SparseArray) and isinstance(b, SparseArray):
         if a.ndim and b.ndim:
             return _common(a, b)
-        a, b = (a, dense(b)) if a.ndim else (b, dense(a))
+        # One is a number; of two numbers, the one that stores more keeps its pattern.
+        a, b = (a, dense(b)) if a.ndim or (not b.ndim and len(a.values) >= len(b.values)) else (b, dense(a))
     if not isinstance(a, SparseArray):
         a, b = b, a
     if _is_number(b):
@@ -153,7 +154,8 @@ def _common(a: Any, b: Any) -> Any:
         raise RuntimeError(f"mul operands have incompatible sparse dimensions: {x.sparse_dim} and {y.sparse_dim}")
     if not (x.coalesced and y.coalesced):  # the pattern of the one that is not
         x, y = (y, x) if x.coalesced else (x, coalesced(y))
-        return COOArray(x.indices, x.values * values_at(y, x.indices), x.shape)
+        made = COOArray(x.indices, x.values * values_at(y, x.indices), x.shape)
+        return like(made, a) if isinstance(a, CompressedArray) else made
     positions, there = found_in(y, x.indices)
     made = COOArray(x.indices[:, there], x.values[there] * y.values[positions[there]], x.shape, coalesced=True)
     return like(made, a) if isinstance(a, CompressedArray) else made

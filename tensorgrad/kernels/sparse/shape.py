@@ -145,8 +145,13 @@ def cat(arrays: list, dim: int) -> Any:
         return like(cat([coo(a) for a in arrays], dim), first)
     dim = wrap_dim(dim, first.ndim)
     for k, a in enumerate(arrays):
-        same = a.ndim == first.ndim and a.sparse_dim == first.sparse_dim
-        if not same or any(m != n for d, (m, n) in enumerate(zip(a.shape, first.shape)) if d != dim):
+        if a.ndim == first.ndim and a.sparse_dim != first.sparse_dim:
+            raise RuntimeError(
+                "All tensors must have the same sparse_dim and dense_dim: "
+                f"{first.sparse_dim}, {first.ndim - first.sparse_dim}, but tensor at position {k} has {a.sparse_dim}, "
+                f"{a.ndim - a.sparse_dim}."
+            )
+        if a.ndim != first.ndim or any(m != n for d, (m, n) in enumerate(zip(a.shape, first.shape)) if d != dim):
             raise RuntimeError(
                 f"All tensors must have the same shape: {list(first.shape)} (except in the concatenating dimension), "
                 f"but found shape: {list(a.shape)} at position {k}."

@@ -15,6 +15,7 @@ from tensorgrad.storage.sparse import SparseArray, SparseStorage
 # On all sparse layouts.
 ALL = {
     "to_copy": "convert.cast", "clone_copy": "convert.clone", "sparse_to_dense": "convert.to_dense",
+    "sparse_written": "convert.dense",
     "sparse_values": "parts.values", "sparse_with_values": "parts.with_values", "sparse_mask_": "parts.mask",
     "sparse_masked_reduction": "masked.reduction", "values_at": "parts.values_at_pattern",
     "sparse_shared": "parts.shared", "to_layout": "convert.to_layout",
@@ -41,7 +42,7 @@ COO = {
     "sparse_sum_grad": "reduce.sum_grad", "sparse_broadcast_": "pointwise.broadcast",
     "sparse_elements": "convert.elements",
 }  # fmt: skip
-CSR = {"sparse_mm_reduce": "matmul.reduced"}
+CSR = {"sparse_mm_reduce": "matmul.reduced", "sparse_solve": "solve.solve"}
 
 
 def of_any_layout(op: Op, storage: Any) -> Any:

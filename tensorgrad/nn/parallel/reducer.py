@@ -14,8 +14,9 @@ from tensorgrad.autograd.engine import ALONE_IN_SLOT, reachable
 from tensorgrad.autograd.passes import queue_callback
 from tensorgrad.autograd.views import edge_of
 from tensorgrad.distributed import collectives
-from tensorgrad.distributed.collectives.reductions import start_all_reduce
+from tensorgrad.distributed.collectives.reductions import start_all_reduce, start_sums, sums_in_place
 from tensorgrad.distributed.grad_bucket import GradBucket
+from tensorgrad.system.processors import processors
 from tensorgrad.tensor import share
 
 __all__ = ["Reducer", "assign_buckets"]
@@ -78,6 +79,10 @@ class _Bucket:
         self.memory: Any = None  # the buffer's array
         self.buffer: Any = None
         self.views: list[Any] = []
+        self.grads: list[Any] = [None] * len(indices)  # that are added up where they are, without a buffer
+        first = parameters[0]._array
+        self.in_place = False  # whether that is so in this pass
+        self.addable = first.__class__ is np.ndarray and first.dtype in (np.float32, np.float64)
 
     def flat(self, make: Callable[..., Any]) -> Any:
         """A tensor as large as the gradients: `make` is torch.empty or torch.zeros."""
@@ -105,7 +110,8 @@ class Reducer:
     Every process starts the buckets in the same order. The first backward pass uses one bucket; after it, buckets are
     made in the order in which rank 0's gradients became ready (Li et al., "PyTorch Distributed", 2020).
 
-    A gradient is copied once, into its bucket. After the pass the parameter's `.grad` is that part of the bucket, whose
+    On one machine, the processes add up gradients where they are, through memory that they share. Otherwise a gradient
+    is copied once, into its bucket. After the pass the parameter's `.grad` is that part of the bucket, whose
     memory is used again when nothing refers to it any more. Only a `.grad` from before the pass stays the same tensor,
     and receives the values. With `as_views`, buckets always keep their memory.
 
@@ -120,6 +126,10 @@ class Reducer:
         self.find_unused, self.as_views, self.static = find_unused, as_views, False
         self.hook: tuple[Any, Callable[..., Any]] | None = None
         self.divisor: float = group.size()
+        self.in_place: bool | None = (
+            None  # whether processes add up gradients where they are; not known in the first pass
+        )
+        self.idle = False  # whether there are processors for threads that communicate; else they would be in the way
         self.expecting = self.unfinished = self.rebuilt = False
         self.passes = 0
         self.marked: set[int] = set()
@@ -187,11 +197,10 @@ class Reducer:
     def prepare_for_backward(self, outputs: list[Any]) -> None:
         """Expects a backward pass through these outputs; none are needed unless unused parameters are looked for."""
         self.check_finished()
-        self.expecting, self.next_bucket = True, 0
+        self.expecting = True
         self.marked, self.unused, self.arrived = set(), [], []
         self.before = [id(parameter._grad) for parameter in self.parameters]
-        for bucket in self.buckets:
-            bucket.pending, bucket.future = len(bucket.indices), None
+        self._reset_buckets()
         if self.static:
             self.left = dict(self.counts)
             self.unused = [i for i in range(len(self.parameters)) if i not in self.left] if self.left else []
@@ -216,7 +225,7 @@ class Reducer:
 
     def ready(self, index: int) -> None:
         """Takes a parameter's gradient into its bucket, and starts the buckets that are full."""
-        if self._counts_use() and self.parameters[index]._grad is not None:
+        if (self.static or self.find_unused) and self._counts_use() and self.parameters[index]._grad is not None:
             self.used_here.add(index)
         if not self.expecting:
             return
@@ -250,9 +259,13 @@ class Reducer:
             )
         self.marked.add(index)
         bucket, slot = self.places[index]
-        if bucket.pending == len(bucket.indices) and not self.as_views:
-            bucket.renew()
-        self._fill(bucket.views[slot], self.parameters[index])
+        if bucket.in_place and not self.as_views:
+            bucket.grads[slot] = _dense(self.parameters[index])
+        else:
+            if bucket.pending == len(bucket.indices) and not self.as_views:
+                bucket.renew()
+            scale = 1.0 if bucket.in_place or self.hook is not None else 1.0 / self.divisor
+            self._fill(bucket.views[slot], self.parameters[index], scale)
         bucket.pending -= 1
         while self.next_bucket < len(self.buckets) and not self.buckets[self.next_bucket].pending:
             self._start(self.next_bucket)
@@ -264,10 +277,22 @@ class Reducer:
                     self.used_work = collectives.all_reduce(self.used, group=self.group, async_op=True)
                 queue_callback(self._finish)
 
-    def _fill(self, view: Any, parameter: Any) -> None:
-        """Writes a gradient into its bucket, divided by the number of processes unless a hook is to do that."""
-        grad, scale = parameter._grad, 1.0 if self.hook is not None else 1.0 / self.divisor
-        own = view._array
+    def _reset_buckets(self) -> None:
+        """Before the gradients of a pass: nothing of it is in the buckets yet."""
+        self.next_bucket = 0
+        for bucket in self.buckets:
+            bucket.pending, bucket.future = len(bucket.indices), None
+            bucket.in_place = bool(self.in_place) and bucket.addable and self.hook is None
+
+    def _decide(self) -> None:
+        """At the end of the first pass, which all processes come to."""
+        if self.in_place is None and self.hook is None and any(bucket.addable for bucket in self.buckets):
+            self.in_place = sums_in_place(self.group)
+            self.idle = processors() > self.group.size() * torch.get_num_threads()
+
+    def _fill(self, view: Any, parameter: Any, scale: float) -> None:
+        """Writes a gradient, multiplied by `scale`, into its bucket."""
+        grad, own = parameter._grad, view._array
         if grad is None:
             with torch.no_grad():
                 view.zero_()
@@ -286,11 +311,19 @@ class Reducer:
             parameter._grad = view
 
     def _start(self, index: int) -> None:
-        self.buckets[index].future = self._combine(index, self.buckets[index].buffer)
+        bucket = self.buckets[index]
+        bucket.future = self._combine(index, bucket.grads if bucket.buffer is None else [bucket.buffer])
 
-    def _combine(self, index: int, buffer: Any) -> Any:
-        """Begins to combine the gradients of a bucket over the group. Returns what can be waited for."""
+    def _combine(self, index: int, parts: list[Any]) -> Any:
+        """Begins to combine the gradients of a bucket over the group. Returns what can be waited for.
+
+        `parts` are the gradients, or the one buffer that they are in.
+        """
         bucket, last = self.buckets[index], index == len(self.buckets) - 1
+        if bucket.in_place:
+            arrays = [part._array for part in parts]
+            return start_sums(arrays, 1.0 / self.divisor, self.group, watched=self.idle and not last)
+        [buffer] = parts
         if self.hook is None:  # for the last bucket, the end of the pass waits soon
             return start_all_reduce(buffer, group=self.group, watched=not last)
         state, hook = self.hook
@@ -299,13 +332,15 @@ class Reducer:
 
     def contribute_zeros(self) -> None:
         """Takes part in a backward pass of the other processes, with gradients of zero; this one's do not change."""
+        self._reset_buckets()
         with torch.no_grad():
-            futures = [self._combine(index, b.flat(torch.zeros)) for index, b in enumerate(self.buckets)]
+            futures = [self._combine(index, [b.flat(torch.zeros)]) for index, b in enumerate(self.buckets)]
             if self._counts_use():
                 unused = torch.zeros(len(self.parameters), dtype=torch.int64, device="cpu")
                 collectives.all_reduce(unused, group=self.group)
             for future in futures:
                 future.wait()
+        self._decide()
         self.arrived = self.arrived or list(range(len(self.parameters)))  # the next forward pass rebuilds the buckets
 
     def _finish(self) -> None:
@@ -325,24 +360,42 @@ class Reducer:
             if self.static and not self.counts:
                 self.counts = self.left
             for bucket in self.buckets:
-                for index, parameter, view in zip(bucket.indices, bucket.parameters, bucket.views):
+                grads = bucket.grads if bucket.buffer is None else bucket.views
+                for index, parameter, grad in zip(bucket.indices, bucket.parameters, grads):
                     if index not in self.nowhere:
-                        self._give(index, parameter, view)
+                        self._give(index, parameter, grad)
+                bucket.grads = [None] * len(bucket.indices)
                 if not self.as_views:
                     bucket.buffer, bucket.views = None, []
+            self._decide()
         self.used_here = set()
         self.passes += 1
         self.expecting = self.unfinished = False
 
     def _give(self, index: int, parameter: Any, view: Any) -> None:
-        """Makes a part of a bucket the gradient of a parameter."""
+        """Makes a tensor, which may be a part of a bucket, the gradient of a parameter."""
         grad = parameter._grad
         if self.as_views:
             parameter._grad = view
+        elif grad is view:
+            if grad._memory is not None:
+                grad._memory.bump()
         elif grad is not None and (id(grad) == self.before[index] or grad._array.strides != view._array.strides):
             grad.detach().copy_(view)  # it was there before, or is in the memory order of a transposed parameter
         else:
             parameter._grad = view
+
+
+def _dense(parameter: Any) -> Any:
+    """A parameter's gradient if its memory can be added to, else a copy; zeros if there is none."""
+    grad, own = parameter._grad, parameter._array
+    if grad is None:
+        return torch.zeros(own.shape, dtype=parameter.dtype)
+    array = grad._array
+    if array.__class__ is np.ndarray and array.dtype == own.dtype and array.flags.carray and not grad._requires_grad:
+        return grad
+    with torch.no_grad():
+        return torch.empty(own.shape, dtype=parameter.dtype).copy_(grad.detach())
 
 
 def _hook(reducer: weakref.ref[Reducer], index: int) -> Callable[[Any], None]:

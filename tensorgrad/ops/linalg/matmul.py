@@ -74,11 +74,7 @@ def _aligned(input, other, mapped):
 
 
 def _tn_of_batch(input, other, mapped):
-    input, other = _aligned(input, other, mapped)
-    if input._array.shape[-2] == 1 == other._array.shape[-2]:  # of rows, as in gradients per sample: outer products
-        column = input.mT  # as large as the result, since the size of the first operand decides about compiled kernels
-        return column.expand(*column.shape[:-1], other._array.shape[-1]) * other
-    return tn(input, other)
+    return tn(*_aligned(input, other, mapped))
 
 
 def _linear_of_batch(input, weight, bias, mapped):
@@ -88,7 +84,8 @@ def _linear_of_batch(input, weight, bias, mapped):
         product = _matmul_of_batch(input, weight, {"input", "other"} if "weight" in mapped else {"input"})
     elif "input" not in mapped:  # one large product: all weights below each other
         rows, width = weight._array.shape[:2]
-        product = linear(input, weight.flatten(0, 1)).unflatten(-1, (rows, width)).movedim(-2, 0)
+        bias, all_of = (None, bias.flatten(0, 1)) if "bias" in mapped and bias._array.ndim == 2 else (bias, None)
+        product = linear(input, weight.flatten(0, 1), all_of).unflatten(-1, (rows, width)).movedim(-2, 0)
     else:
         product = _matmul_of_batch(input, weight.mT, {new for old, new in _SIDES if old in mapped})
     if bias is None:

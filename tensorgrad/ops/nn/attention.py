@@ -61,7 +61,7 @@ _attention = op(
     wrt=("query", "key", "value", "attn_mask"),
     cache=("p",),
     backward_kernel=lambda xp, g, query, key, value, attn_mask, dropout_mask, out, p, is_causal, scale, needs: (
-        kernels.attention_grad(xp, g, query, key, value, out, p, scale, dropout_mask, needs, is_causal)
+        kernels.attention_grad(xp, g, query, key, value, out, p, scale, dropout_mask, needs, is_causal, attn_mask)
     ),
     shape=_shapes,
     backward_name="ScaledDotProductFlashAttentionForCpuBackward0",

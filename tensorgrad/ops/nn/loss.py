@@ -474,6 +474,7 @@ _cross_entropy = op(
         (t.shape if reduction == "none" else (), x.dtype), (x.shape, x.dtype)
     ],
     cache=("shares",), backward_kernel="loss.cross_entropy_backward", backward_name="NllLossBackward0",
+    batch_kernel="loss.cross_entropy_of_batch", batch_backward="loss.cross_entropy_of_batch_backward",
 )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from tensorgrad.kernels.array.dlpack import CUDA, CUDA_MANAGED, Relabelled, devi
 from tensorgrad.ops.create import as_tensor, elements, empty_strided, finish, reach, resolve_shape, strided
 from tensorgrad.ops.pytorch.storage_values import TypedStorage, UntypedStorage, legacy_types, shown, warn_of_typed
 from tensorgrad.ops.shape import ints
+from tensorgrad.storage.files import is_shared as shared
 from tensorgrad.storage.files import mapped_file
 from tensorgrad.storage.stubs import Storage, storage_class
 from tensorgrad.tensor import Tensor, wrap
@@ -491,17 +492,18 @@ def const_data_ptr(self: Tensor) -> int:
 
 @composite("method")
 def share_memory_(self: Tensor) -> Tensor:
-    """Moves the tensor to shared memory: not supported on the CPU; a GPU tensor is returned unchanged, as in PyTorch.
+    """Moves the tensor, and its views, to memory that forked processes share; a GPU tensor is returned unchanged.
+
+    This process and those that it forks from now on see each other's writes. Where a tensor is pickled (by `spawn`, or
+    in a queue), it is copied. NumPy arrays over the old memory, and tensors made by `data` before, keep that.
 
     Raises:
-        NotImplementedError: On the CPU, as there are no worker processes to share it with (threads share every tensor).
+        NotImplementedError: On systems whose processes cannot be forked.
         RuntimeError: On the meta device.
 
     >>> import tensorgrad as torch
-    >>> torch.ones(2).share_memory_()
-    Traceback (most recent call last):
-        ...
-    NotImplementedError: share_memory_: tensors cannot be shared between processes yet
+    >>> torch.ones(2).share_memory_().is_shared()
+    True
     """
     shown(self._storage).share_memory_()
     return self
@@ -509,13 +511,13 @@ def share_memory_(self: Tensor) -> Tensor:
 
 @composite("method")
 def is_shared(self: Tensor) -> bool:
-    """Returns whether the memory is shared with other processes: never on the CPU; on CUDA it can be.
+    """Returns whether the memory is shared with other processes: after `share_memory_`, and on CUDA.
 
     >>> import tensorgrad as torch
     >>> torch.ones(2).is_shared()
     False
     """
-    return self.is_cuda
+    return self.is_cuda or shared(self._storage.array)
 
 
 @composite("method")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import operator
 import sys
 import weakref
@@ -14,7 +15,7 @@ from tensorgrad import devices, dtypes
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import warn
 from tensorgrad.ops.create import OVER_STORAGE, elements, resolve_device, tensor
-from tensorgrad.storage.files import mapped_file
+from tensorgrad.storage.files import is_shared, mapped_file, shared_bytes
 from tensorgrad.storage.stubs import Storage, storage_class
 from tensorgrad.tensor import Tensor, share
 
@@ -664,15 +665,21 @@ class UntypedStorage:
 
     def is_shared(self) -> bool:
         """Returns whether other processes can access the memory."""
-        return self.is_cuda
+        return self.is_cuda or is_shared(self._storage.array)
 
     def share_memory_(self) -> UntypedStorage:
-        """Would share the memory with other processes; on a GPU it already is.
+        """Moves the memory, and the tensors over it, to where forked processes share it; on a GPU it already is.
+
+        NumPy arrays over the old memory, and tensors made by `data` before, keep that.
 
         Raises:
             RuntimeError: On devices other than the CPU and GPUs.
-            NotImplementedError: On the CPU, where arrays use the memory, which therefore cannot be moved.
+            NotImplementedError: On systems whose processes cannot be forked.
         """
+        if self.device.type == "cpu":
+            if not self.is_shared():
+                _move(self._storage, shared_bytes(self.nbytes()))
+            return self
         return self if self.is_cuda else self._share("_share_fd_")
 
     def _share_fd_cpu_(self):
@@ -684,11 +691,22 @@ class UntypedStorage:
     def _share(self, name: str):
         if self.device.type != "cpu":
             raise RuntimeError(f"{name}: only available on CPU")
-        raise NotImplementedError("share_memory_: tensors cannot be shared between processes yet")
+        raise NotImplementedError(f"{name}: memory has no name that other processes could open; use share_memory_()")
 
     def __repr__(self) -> str:
         lines = "".join(f" {value}\n" for value in self.tolist()) if self.device.type != "meta" else "...\n"
         return f"{lines}[torch.storage.UntypedStorage(device={self.device}) of size {self.nbytes()}]"
+
+
+def _move(storage: Storage, memory: np.ndarray) -> None:
+    """Copies a storage's bytes to other memory, which it and the tensors over it use from now on."""
+    tensors = [t for t in gc.get_referrers(storage) if isinstance(t, Tensor)]
+    offsets = [storage.offset_of(t._array) for t in tensors]
+    memory[:] = storage.strided(memory.shape, (1,), 0, memory.dtype)
+    storage.array = memory
+    for t, offset in zip(tensors, offsets):
+        array = t._array
+        t._array = storage.strided(array.shape, array.strides, offset, array.dtype)
 
 
 def _check_values(storage: Storage) -> None:

@@ -16,7 +16,7 @@ from tensorgrad.dispatch.out import store_out
 from tensorgrad.dispatch.switches import SLOW
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.kernels.array import sample as kernels
-from tensorgrad.layouts import memory_strides, strided
+from tensorgrad.layouts import AnyLayout, memory_strides, strided
 from tensorgrad.ops import create
 from tensorgrad.ops.sparse.blank import sparse_like
 from tensorgrad.random import philox
@@ -291,8 +291,9 @@ def randperm(
 
 def _like(name: str, sampler, check):
     def like(
-        input, *args, generator=None, dtype=None, layout=None, device=None, requires_grad=False, memory_format=None
-    ) -> Tensor:
+        input, *args, generator=None, dtype=None, layout: AnyLayout = None, device=None, requires_grad=False,
+        memory_format=None
+    ) -> Tensor:  # fmt: skip
         if not isinstance(input, Tensor):
             raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
         dtype = dtype or input.dtype
@@ -343,7 +344,7 @@ _randint_like = _like("randint_like", kernels.randint, lambda d: None)
 
 @composite("function")
 def rand_like(
-    input, *, generator=None, dtype=None, layout=None, device=None, requires_grad=False, memory_format=None
+    input, *, generator=None, dtype=None, layout: AnyLayout = None, device=None, requires_grad=False, memory_format=None
 ) -> Tensor:
     """`rand` with the shape, layout, dtype and device of `input`.
 
@@ -364,7 +365,7 @@ def rand_like(
 
 @composite("function")
 def randn_like(
-    input, *, generator=None, dtype=None, layout=None, device=None, requires_grad=False, memory_format=None
+    input, *, generator=None, dtype=None, layout: AnyLayout = None, device=None, requires_grad=False, memory_format=None
 ) -> Tensor:
     """`randn` with the shape, layout, dtype and device of `input`.
 
@@ -385,8 +386,8 @@ def randn_like(
 
 @composite("function")
 def randint_like(
-    input, *args, low=0, high=None, generator=None, dtype=None, layout=None, device=None, requires_grad=False,
-    memory_format=None,
+    input, *args, low=0, high=None, generator=None, dtype=None, layout: AnyLayout = None, device=None,
+    requires_grad=False, memory_format=None,
 ) -> Tensor:  # fmt: skip
     """`randint(low, high)` with the shape, layout, dtype and device of `input`.
 

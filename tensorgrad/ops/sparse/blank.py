@@ -28,14 +28,41 @@ def _check_device(name: str, device: Any) -> None:
 def without_elements(name: str, shape: tuple, layout: Any, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
     """Returns zeros in a sparse layout, none of them stored.
 
-    Raises: NotImplementedError on another device than the CPU, RuntimeError for layouts that need more than a shape.
+    In a compressed layout this is also what PyTorch's `ones` and `full` make: a value for every element that is stored.
+
+    Raises: NotImplementedError on another device than the CPU, and for other values than zeros in COO layout;
+    RuntimeError for layouts that need more than a shape.
     """
     kind: Any = _class_of(name, layout)
     _check_device(name, device)
-    if kind is not COOArray and (len(shape) < 2 or kind.blocked):
-        raise RuntimeError(f"{name}: cannot make a tensor of layout {layout} from the size {list(shape)} alone")
+    if kind is COOArray and name.removeprefix("new_") not in ("zeros", "empty"):
+        raise NotImplementedError(f"{name}(...) is not implemented for sparse layout")
+    if kind is not COOArray and len(shape) < 2:
+        raise RuntimeError(
+            f"torch.{name}: Only batched sparse compressed (non-block) tensors are supported, but got size "
+            f"{list(shape)}"
+        )
+    if kind is not COOArray and kind.blocked:
+        raise RuntimeError(
+            f"{name}_sparse_compressed expected sparse compressed (non-block) tensor layout but got {kind.title}"
+        )
     found = dtypes.DEFAULT.floating if dtype is None else dtype
     return wrap(kind.without_elements(tuple(shape), found.numpy)).requires_grad_(requires_grad)
+
+
+def clear(out: Tensor, shape: tuple, requires_grad: bool) -> Tensor:
+    """Makes a sparse `out=` zeros of a shape, all of its dimensions sparse. Raises: RuntimeError if it cannot be."""
+    array: Any = out._array
+    if array.__class__ is COOArray:
+        made = COOArray.without_elements(shape, array.dtype)
+    elif len(shape) < 2 or array.blocked:
+        raise RuntimeError(f"resize_: a tensor of layout {out.layout} cannot have the size {list(shape)}")
+    else:
+        made = array.without_elements(shape, array.dtype, 0, (1, 1), array.plain.dtype)
+    out._storage.bump()
+    array.shape = tuple(shape)
+    array.take(made)
+    return out.requires_grad_() if requires_grad else out
 
 
 def sparse_like(
@@ -53,8 +80,12 @@ def sparse_like(
     array, numpy = input._array, (dtype or input.dtype).numpy
     if name == "zeros_like" or (name == "empty_like" and kind is COOArray):
         return wrap(_zeros(name, array, kind, numpy)).requires_grad_(requires_grad)
+    if array.__class__ is COOArray and kind is not COOArray:
+        return without_elements(name, array.shape, layout, dtype or input.dtype, device, requires_grad)
     if kind is not array.__class__ or kind is COOArray:
-        raise NotImplementedError(f"{name}: not supported for layout {layout}")
+        raise NotImplementedError(
+            f"{name}: not supported for layout {layout} and a tensor of layout {getattr(array, 'title', 'Strided')}"
+        )
     values = np.empty(array.values.shape, numpy)
     if callable(fill):
         fill(values)

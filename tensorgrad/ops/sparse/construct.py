@@ -6,6 +6,7 @@ them. The other rules (order, no repetitions) are checked on request.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from tensorgrad import devices, dtypes, layouts
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dtypes import from_numpy_dtype, scalar_type
 from tensorgrad.errors import typename
+from tensorgrad.layouts import AnyLayout
 from tensorgrad.ops.create import LEGACY, resolve_device, tensor
 from tensorgrad.ops.sparse.invariants import check_sparse_tensor_invariants as checks
 from tensorgrad.ops.sparse.parts import values_at
@@ -135,6 +137,10 @@ def _shape(size: Any, name: str) -> tuple[int, ...]:
     negative = [n for n in shape if n < 0]
     if negative:
         raise RuntimeError(f"Trying to create tensor with negative dimension {negative[0]}: {list(shape)}")
+    if math.prod(shape) >= 2**63:
+        raise RuntimeError(
+            f"numel: integer multiplication overflow: a tensor of size {list(shape)} has too many elements"
+        )
     return shape
 
 
@@ -381,6 +387,11 @@ def legacy(*given: Any, dtype: Any) -> Tensor:
     """What `x.new(...)` and `torch.sparse.FloatTensor(...)` make: a COO tensor of indices and values, or of sizes."""
     if all(isinstance(n, int) for n in given):
         return sparse_coo_tensor(given or (0,), dtype=dtype)
+    if len(given) == 1 and not isinstance(given[0], tuple):
+        raise TypeError(
+            f"new() received an invalid combination of arguments - got ({typename(given[0])}), expected indices and "
+            "values, or a size"
+        )
     return sparse_coo_tensor(*given, dtype=dtype)
 
 
@@ -399,8 +410,9 @@ def validate_coo(
 
 @composite("function", name="_validate_sparse_compressed_tensor_args")
 def validate_compressed(
-    compressed_indices: Tensor, plain_indices: Tensor, values: Tensor, size: Any, layout: Any, check_pinning: Any = None
-) -> None:
+    compressed_indices: Tensor, plain_indices: Tensor, values: Tensor, size: Any, layout: AnyLayout,
+    check_pinning: Any = None,
+) -> None:  # fmt: skip
     """Raises: RuntimeError unless these can be the parts of a tensor in a compressed layout."""
     sparse_compressed_tensor(
         compressed_indices, plain_indices, values, size, layout=layout, check_invariants=True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tensorgrad import layouts
+from tensorgrad.dispatch import inplace
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.layouts import strided
 from tensorgrad.ops.copy import to
@@ -18,6 +19,15 @@ _to_dense = op(
     batch="sparse",
     linear="input",
     input=lambda g, input, masked: _to_dense_grad(g, input, masked),
+    backward_name="ToDenseBackward0",
+    where=(),
+)
+_written = op(  # into a dense tensor: its gradient, dense, goes on as it is
+    "sparse_written(input)",
+    None,
+    batch="sparse",
+    linear="input",
+    input=lambda g: g,
     backward_name="ToDenseBackward0",
     where=(),
 )
@@ -71,6 +81,22 @@ def as_layout_of(x: Tensor, model: Tensor) -> Tensor:
     is_coo = array.__class__ is COOArray
     dense_dim = array.ndim - array.sparse_dim if is_coo else array.dense_dim
     return to_layout(x, layout_of(model), (1, 1) if is_coo else tuple(array.block), dense_dim, None)
+
+
+def keep_layout(name: str, tensor: Tensor, args: tuple, result: Tensor) -> Tensor:
+    """The result of an in-place op in the layout of its tensor, unless it is dense and the tensor is not.
+
+    Raises: RuntimeError if the op had to coalesce the tensor, as PyTorch does.
+    """
+    array, made = tensor._array, result._array
+    if isinstance(array, COOArray) and not array.coalesced and made.coalesced and not args:
+        raise RuntimeError(f"{name}_ requires coalesced input")
+    if not isinstance(made, SparseArray):
+        return result
+    return as_layout_of(result, tensor) if isinstance(array, SparseArray) else _written(result)
+
+
+inplace.KEEP_LAYOUT = keep_layout
 
 
 @composite("method")

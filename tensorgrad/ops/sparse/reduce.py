@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tensorgrad.dispatch.kinds import op
-from tensorgrad.ops.sparse.parts import coalesce, lazily, values_at, with_values
-from tensorgrad.tensor import Tensor
+from tensorgrad.layouts import sparse_coo
+from tensorgrad.ops.compare import where
+from tensorgrad.ops.join import cat
+from tensorgrad.ops.sparse.convert import as_layout_of, to_layout, to_sparse
+from tensorgrad.ops.sparse.parts import coalesce, lazily, raw_values_of, values_at, with_values
+from tensorgrad.storage.sparse import COOArray
+from tensorgrad.tensor import Tensor, wrap
 
 
 def only_once(name: str) -> Any:
@@ -49,14 +56,47 @@ def _gradient(g: Tensor, out: Tensor, dim: int, log: bool) -> Tensor:
     return with_values(out, softmax_values_grad(values_at(g, out), out, dim, log))
 
 
+def _reduced_in_groups(input, mask, name, dims, keepdim, dtype) -> Tensor:
+    """A masked reduction by functions of dense tensors: those of the values that the mask includes, in groups."""
+    from tensorgrad.kernels.sparse import masked as kernels
+    from tensorgrad.kernels.sparse.coordinates import found_in
+
+    array, places, true, found = kernels.groups(
+        input._array, None if mask is None else mask._array, name, dims, keepdim
+    )
+    x = to_sparse(input)
+    values = raw_values_of(x if mask is None else coalesce(x)).to(dtype)
+    if mask is not None:
+        positions, there = found_in(array, places)
+        padded = cat([values, values.new_zeros((1, *values.shape[1:]))])
+        values = padded.index_select(0, wrap(np.where(there, positions, len(array.values))))
+    if true is not None:
+        values = where(wrap(true), values, kernels.identity(name, dtype.numpy).item())
+    if found.inner:
+        values = values.sum(found.inner, keepdim=keepdim)
+    count = len(found.starts) if found.indices is not None else 1
+    made = values.new_full((count, *values.shape[1:]), kernels.identity(name, dtype.numpy).item())
+    numbers = wrap(found.numbers)
+    if name == "sum":
+        made = made.index_add(0, numbers, values)
+    else:
+        made = made.index_reduce(0, numbers, values, name, include_self=False)
+    if found.indices is None:
+        made = to_layout(made.reshape(found.shape), sparse_coo, (1, 1), 0, len(found.shape))
+    else:
+        made = with_values(wrap(COOArray(found.indices, made.detach()._array, found.shape)), made)
+    return made if x is input else as_layout_of(coalesce(made), input)
+
+
 masked_reduction = op(
     "sparse_masked_reduction(input, mask=None, name: str = '', dims: any = (), keepdim: bool = False, "
     "dtype: any = None)",
     lazily("masked", "reduction"),
-    wrt=(),
+    twin=_reduced_in_groups,
+    wrt=("input",),
     batch="sparse",
     where=(),
-    doc="`torch.masked.sum` and others of a sparse tensor, without a derivative, as in PyTorch.",
+    doc="`torch.masked.sum` and others of a sparse tensor.",
 )
 sum_values_grad = op(
     "sparse_sum_grad(g, pattern, dims: any)",

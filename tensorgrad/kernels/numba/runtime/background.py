@@ -41,10 +41,10 @@ class Unusable(Failed):
 
 def compiled(kernel: str) -> Any:
     """Returns the kernel "family.name" from the cache, compiling it first if it is missing. Raises: Failed."""
-    from tensorgrad.kernels.numba.runtime import cache, internals
+    from tensorgrad.kernels.numba.runtime import cache, native
 
-    if internals.untried():
-        raise Unusable(internals.untried(), tried=False)
+    if native.unusable():
+        raise Unusable(native.unusable(), tried=False)
     with loading.LOCK:
         with loading.briefly():
             made = loading.cached(kernel)

@@ -388,5 +388,5 @@ def built(function: Callable, signature: str, kind: str, entry: str, **options: 
     getattr(writing, kind)()
     writing.memory()
     writing.reshape()
-    data, declared = compiled.linked(writing.module, entry)
+    data, declared = compiled.linked(writing.module, entry, *native.cpu())
     return data, undefined(data) or sorted({*declared, "memcpy", "memmove", "memset"})

@@ -52,6 +52,7 @@ class Library:
         self.family, self.key = family, key
         self.proven: set[str] = set()  # the kernels that are complete and matched NumPy's results on this machine
         self.parts: dict[str, Part] = {}  # by the function's identity (launch.py)
+        self.seconds: dict[str, float] = {}  # processor seconds that compilation took, by stage (internals.py)
 
     def encoded(self) -> bytes:
         at, blobs, listed = 0, [], {}
@@ -61,6 +62,7 @@ class Library:
             at += len(data)
         head = json.dumps(
             {"family": self.family, "key": self.key, "proven": sorted(self.proven), "parts": listed}
+            | {"seconds": {stage: round(seconds, 3) for stage, seconds in self.seconds.items()}}
         ).encode()
         inside = len(head).to_bytes(8, "little") + head + b"".join(blobs)
         return _MAGIC + hashlib.blake2b(inside, digest_size=_DIGEST).digest() + inside
@@ -79,7 +81,7 @@ class Library:
         if (head["family"], head["key"]) != (family, key):
             raise ValueError("it belongs to another family or version")
         made, blobs = cls(family, key), inside[8 + size :]
-        made.proven = set(head["proven"])
+        made.proven, made.seconds = set(head["proven"]), {k: float(v) for k, v in head["seconds"].items()}
         for identity, (entry, names, at, length) in head["parts"].items():
             made.parts[identity] = Part(entry, names, bytes(blobs[at : at + length]))
         return made
@@ -223,6 +225,7 @@ def read(family: str) -> Library:
             continue
         made.parts.update(found.parts)
         made.proven |= found.proven
+        made.seconds = made.seconds or found.seconds
         with contextlib.suppress(OSError):
             if time.time() - file.stat().st_mtime > 86400:
                 os.utime(file)  # mark it as used, so it does not count as old

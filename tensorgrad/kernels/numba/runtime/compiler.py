@@ -14,12 +14,15 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 from tensorgrad.system.processes import python
 
 _PROGRAM = "import sys; sys.path[:] = {path!r}; from tensorgrad.kernels.numba.compiling import serve; serve()"
+READY = "ready"  # the first line that the process prints, once it is able to compile
+_SIGNALLED = 128  # from this status on a signal has ended a process, in shells; on Windows, an exception
 _CRASHES = 3  # crashes of the process after which it is not started again
 serving = False  # whether this is the compiler process (compiling.py)
 
@@ -48,6 +51,8 @@ class Compiler:
 
     def __init__(self) -> None:
         self.process: Any = None
+        self.errors: Any = None  # a file with what the process prints of errors
+        self.ready = False  # whether the process has begun to work
         self.owner = 0
         self.crashes = 0
         self.hopeless = ""  # why no process can be started
@@ -65,24 +70,39 @@ class Compiler:
             process.stdin.write(json.dumps({"kernel": kernel, "where": str(where)}) + "\n")
             process.stdin.flush()
             answer = process.stdout.readline()
+            if answer.strip() == READY:
+                self.ready = True
+                answer = process.stdout.readline()
         except (OSError, ValueError, RuntimeError) as error:  # it could not be started, or was ended
             if process is None:
                 self.hopeless = f"the compiler process could not be started: {error}"
                 raise Failed(self.hopeless, tried=False) from None
             answer = ""
         if answer:
-            reason = json.loads(answer)["error"]
-            if reason is not None:
-                raise Failed(reason)
+            given = json.loads(answer)
+            if given["error"] is not None:
+                raise Failed(given["error"], tried=given["tried"])
             return
         if self.process is None:  # closed in the meantime: the kernel is no longer needed
             raise Failed("the compiler process was closed", tried=False)
-        code = process.wait()
+        code, why, ready = process.wait(), self._last_error(), self.ready
         self.close()
+        reason = f"the compiler process ended with status {code}{why}"
+        if not ready and 0 <= code < _SIGNALLED:  # an error in Python, as in a checkout that is being edited
+            self.hopeless = f"{reason} before it could compile"
+            raise Failed(self.hopeless, tried=False)
         self.crashes += 1
         if self.crashes >= _CRASHES:
             self.hopeless = f"the compiler process has crashed {self.crashes} times"
-        raise Failed(f"the compiler process ended with status {code}", crash=True)
+        raise Failed(reason, crash=True)
+
+    def _last_error(self) -> str:
+        """Returns the last line that the process has printed of errors, in brackets."""
+        with contextlib.suppress(OSError, ValueError):
+            self.errors.seek(max(self.errors.seek(0, os.SEEK_END) - 4096, 0))
+            lines = self.errors.read().decode(errors="replace").split("\n")
+            return next((f" ({line.strip():.200})" for line in reversed(lines) if line.strip()), "")
+        return ""
 
     def _start(self) -> None:
         environment = {
@@ -91,10 +111,15 @@ class Compiler:
             if k not in ("DEBUG", "PYTHONINSPECT", "PYTHONSTARTUP")
             and (not k.startswith("NUMBA_") or k in ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"))
         }
+        if "TENSORGRAD_CPU" in os.environ:
+            from tensorgrad.kernels.numba.runtime import native
+
+            environment |= zip(("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"), native.cpu(), strict=True)
+        self.ready, self.errors = False, tempfile.TemporaryFile()  # noqa: SIM115 (closed with the process)
         self.process = subprocess.Popen(
             python("-c", _PROGRAM.format(path=sys.path)),
             env=environment | {"OMP_NUM_THREADS": "1"}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL, text=True, encoding="utf-8",
+            stderr=self.errors, text=True, encoding="utf-8",
             creationflags=getattr(subprocess, "BELOW_NORMAL_PRIORITY_CLASS", 0),
         )  # fmt: skip
         self.owner = os.getpid()
@@ -112,6 +137,6 @@ class Compiler:
             atexit.unregister(self.end)
             process.kill()
             process.wait()
-            for pipe in (process.stdin, process.stdout):
+            for pipe in (process.stdin, process.stdout, self.errors):
                 with contextlib.suppress(OSError):
                     pipe.close()

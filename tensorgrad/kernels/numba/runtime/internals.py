@@ -13,6 +13,8 @@ import contextlib
 import importlib.util
 import os
 import re
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
@@ -162,6 +164,102 @@ def fixed_tuple() -> Any:
 
 # --- compiled functions ---
 
+STAGES: Counter[str] = Counter()  # processor seconds that compilation has taken in this process, by stage
+
+
+@contextlib.contextmanager
+def stage(name: str) -> Iterator[None]:
+    """Adds the processor time of the block to a stage."""
+    start = time.process_time()
+    try:
+        yield
+    finally:
+        STAGES[name] += time.process_time() - start
+
+
+@cache
+def pipeline() -> Any:
+    """Returns Numba's compiler with only the passes that kernels need: no object mode, no expressions of arrays."""
+    from numba.core import compiler, compiler_machinery, typed_passes, untyped_passes
+
+    passes = (
+        untyped_passes.TranslateByteCode, untyped_passes.FixupArgs, untyped_passes.IRProcessing,
+        untyped_passes.DeadBranchPrune, untyped_passes.GenericRewrites, untyped_passes.ReconstructSSA,
+        typed_passes.NopythonTypeInference, typed_passes.PreLowerStripPhis, typed_passes.IRLegalization,
+        typed_passes.NativeLowering, typed_passes.NoPythonBackend,
+    )  # fmt: skip
+
+    class KernelCompiler(compiler.CompilerBase):
+        def define_pipelines(self) -> list[Any]:
+            manager = compiler_machinery.PassManager("kernel")
+            for one in passes:
+                manager.add_pass(one, one.__name__)
+            manager.finalize()
+            return [manager]
+
+    return KernelCompiler
+
+
+@cache
+def _library_class() -> Any:
+    """Returns the class of Numba's libraries that end as LLVM IR, with each function simplified on its own.
+
+    Numba makes machine code of each function, and again inside every function that calls it. Here only whole kernels
+    become machine code, once, together with what they call.
+    """
+    from numba.core.codegen import JITCodeLibrary
+
+    class IntermediateLibrary(JITCodeLibrary):
+        def finalize(self) -> None:
+            self._raise_if_finalized()
+            for function in self._final_module.functions:
+                if not function.is_declaration and function.linkage == llvm.Linkage.external:
+                    function.linkage = "linkonce_odr"
+            self._shared_module = self._final_module
+            self._finalized = True
+
+        def whole(self, entry: Any) -> Any:
+            """Returns one optimized module: an entry (a module), this library, and the libraries that it needs."""
+            self._ensure_finalized()
+            module = llvm.parse_assembly(str(entry))
+            for library in reversed(_by_need(self, [], set())):  # only what is needed by then is linked
+                module.link_in(library._get_module_for_linking(), preserve=True)
+            self._final_module = module
+            self._optimize_final_module()
+            return self._final_module
+
+    return IntermediateLibrary
+
+
+def _by_need(library: Any, found: list[Any], seen: set[Any]) -> list[Any]:
+    """Returns a library and those that it needs, each after those it needs itself."""
+    if library not in seen:
+        seen.add(library)
+        for needed in library._linking_libraries:
+            _by_need(needed, found, seen)
+        found.append(library)
+    return found
+
+
+@contextlib.contextmanager
+def intermediate() -> Iterator[None]:
+    """Makes Numba's compiler stop at LLVM IR. Other threads that compile wait until the block ends."""
+    from numba.core.compiler_lock import global_compiler_lock
+    from numba.core.registry import cpu_target
+
+    context = cpu_target.target_context
+    context.refresh()  # on first use this compiles Numba's own runtime, which needs machine code
+    codegen = context.codegen()
+    with global_compiler_lock:
+        before = codegen._library_class
+        codegen._library_class = _library_class()
+        context.get_executable = lambda *given: [].copy  # a new key of the right type for each function
+        try:
+            yield
+        finally:
+            codegen._library_class = before
+            del context.get_executable
+
 
 class Compiled:
     """A function compiled by Numba, for an entry that calls it (build.py)."""
@@ -172,8 +270,10 @@ class Compiled:
 
         given, back = sigutils.normalize_signature(signature)
         back = types.none if back is None or back == types.void else back
-        self._dispatcher = njit(back(*given), no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)(function)
-        [self._compiled] = self._dispatcher.overloads.values()
+        with stage("types and IR"), intermediate():
+            options = options | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": pipeline()}
+            dispatcher = njit(back(*given), **options)(function)
+        [self._compiled] = dispatcher.overloads.values()
         self._context = self._compiled.target_context
         self.returns, self.takes = self._compiled.signature.return_type, self._compiled.signature.args
 
@@ -201,18 +301,17 @@ class Compiled:
         itemsize = ir.Constant(_I64, self.itemsize(kind))
         return array_at(self._context, builder, kind, data, shape, strides, itemsize)
 
-    def linked(self, entry: Any, name: str) -> tuple[bytes, list[str]]:
-        """Links the function with its entry, a module. Returns the object and the names that it declares.
+    def linked(self, entry: Any, name: str, cpu: str, features: str) -> tuple[bytes, list[str]]:
+        """Links the function with its entry, a module. Returns the object for a processor, and names it declares.
 
         Everything but the entry's own name is hidden, as two objects may use one name for different things.
         """
-        [text] = self._dispatcher.inspect_llvm().values()
-        module = llvm.parse_assembly(text)
-        module.link_in(llvm.parse_assembly(str(entry)))
+        with stage("optimization"):
+            module = self._compiled.library.whole(entry)
         for defined in (*module.functions, *module.global_variables):
             if not defined.is_declaration and defined.name != name:
                 defined.linkage = "internal"
         module.verify()
-        _, cpu, features = self._context.codegen().magic_tuple()
-        data = machine(cpu, features).emit_object(module)
+        with stage("machine code"):
+            data = machine(cpu, features).emit_object(module)
         return data, [f.name for f in module.functions if f.is_declaration and not f.name.startswith("llvm.")]

@@ -30,9 +30,11 @@ def _left(function: Any = None, **options: Any) -> Any:
 
 COMPILING = compiler.compiles_here()
 if COMPILING:
-    from numba import njit, types
+    import numba
+    from numba import types
     from numba.extending import intrinsic
 
+    njit: Any = partial(numba.njit, pipeline_class=internals.pipeline())
     to_fixed_tuple = internals.fixed_tuple()
 else:
     njit = intrinsic = _left
@@ -42,4 +44,8 @@ else:
 # inf, as in NumPy.
 inner = partial(njit, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
-__all__ = ["COMPILING", "inner", "intrinsic", "njit", "to_fixed_tuple", "types"]
+# For functions of scalars inside loops, which are vectorized only if nothing is called. LLVM inlines them: Numba would
+# type and translate them again for every call.
+inlined = partial(inner, forceinline=True, fastmath={"contract"})
+
+__all__ = ["COMPILING", "inlined", "inner", "intrinsic", "to_fixed_tuple", "types"]

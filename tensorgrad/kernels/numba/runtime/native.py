@@ -48,10 +48,38 @@ class _Method(ctypes.Structure):
     )
 
 
+# Levels of processors that TENSORGRAD_CPU may name instead of this one, for files that other machines can use, too:
+# LLVM's name and features, all of which the machine must have.
+_V2 = "+cx16,+popcnt,+sse3,+sse4.1,+sse4.2,+ssse3"
+_V3 = f"{_V2},+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe"
+LEVELS = {
+    "x86-64-v2": ("x86-64-v2", _V2),
+    "x86-64-v3": ("x86-64-v3", _V3),
+    "x86-64-v4": ("x86-64-v4", f"{_V3},+avx512f,+avx512bw,+avx512cd,+avx512dq,+avx512vl"),
+    "aarch64": ("generic", "+fp-armv8,+neon"),
+}
+
+
 def cpu() -> tuple[str, str]:
-    """Returns the processor's name and features, as LLVM calls them; Numba's environment variables override them."""
-    name, features = internals.host_cpu()
+    """Returns the processor's name and features, as LLVM calls them, or those of the level that TENSORGRAD_CPU names.
+
+    Numba's environment variables take precedence.
+    """
+    name, features = LEVELS.get(os.environ.get("TENSORGRAD_CPU", "")) or internals.host_cpu()
     return os.environ.get("NUMBA_CPU_NAME") or name, os.environ.get("NUMBA_CPU_FEATURES", features)
+
+
+def unusable() -> str:
+    """Returns a sentence on why no kernel can be used here: an untried version, or the processor; "" if they can."""
+    level = os.environ.get("TENSORGRAD_CPU", "")
+    if level and level not in LEVELS:
+        return f"TENSORGRAD_CPU={level} is none of {', '.join(LEVELS)}"
+    if level:
+        here = set(internals.host_cpu()[1].split(","))
+        lacking = [feature[1:] for feature in LEVELS[level][1].split(",") if feature not in here]
+        if lacking:
+            return f"this processor is not of the level TENSORGRAD_CPU={level}: it lacks {', '.join(lacking)}"
+    return internals.untried()
 
 
 def has(feature: str) -> bool:

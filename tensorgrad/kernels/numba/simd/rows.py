@@ -11,6 +11,7 @@ from tensorgrad.kernels.numba.simd.vectors import (
     LANES,
     ZERO_VECTOR,
     accumulate,
+    fetch,
     load_vector,
     multiply_add,
     pointer_at,
@@ -19,33 +20,41 @@ from tensorgrad.kernels.numba.simd.vectors import (
     store_vector,
 )  # fmt: skip
 
+AHEAD = 16  # elements
+
 
 def _weighted(registers: int):
     """Makes the function that sums some columns of two rows at a time.
 
     out[to + p] = Σₖ values[begin + k] b[places[begin + k] width + column + p] for `registers` LANES columns p, over k <
     2 pairs (at least one pair). Even and odd k have sums of their own, since each addition waits for the one before.
+    The rows of the elements that are AHEAD are fetched into the cache meanwhile; `last` is the largest k in `places`.
     Nothing checks bounds.
     """
 
     @intrinsic
-    def weighted(typing, b, width, column, places, values, begin, pairs, out, to):
+    def weighted(typing, b, width, column, places, values, begin, pairs, last, out, to):
         index = types.int64
-        signature = types.void(b, index, index, places, values, index, index, out, index)
+        signature = types.void(b, index, index, places, values, index, index, index, out, index)
 
         def code(context, builder, signature, given):
             kinds = signature.args
             data = pointer_of(context, builder, kinds[0], given[0], given[2])
             table = pointer_of(context, builder, kinds[3], given[3], given[5])
             factors = pointer_of(context, builder, kinds[4], given[4], given[5])
-            target = pointer_of(context, builder, kinds[7], given[7], given[8])
+            target = pointer_of(context, builder, kinds[8], given[8], given[9])
             fused = multiply_add(builder)
+
+            def row_of(k):
+                return pointer_at(builder, data, builder.mul(builder.load(pointer_at(builder, table, k)), given[1]))
 
             def step(pair, sums):
                 made = []
                 for which in range(2):
                     k = builder.add(builder.mul(pair, ir.Constant(I64, 2)), ir.Constant(I64, which))
-                    row = pointer_at(builder, data, builder.mul(builder.load(pointer_at(builder, table, k)), given[1]))
+                    row, later = row_of(k), builder.add(k, ir.Constant(I64, AHEAD))
+                    later = builder.select(builder.icmp_signed("<", later, given[7]), later, given[7])
+                    fetch(builder, row_of(later), registers)
                     factor = spread_out(builder, builder.load(pointer_at(builder, factors, k)))
                     for n in range(registers):
                         loaded = load_vector(builder, row, n * LANES)

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tensorgrad.kernels.numba.runtime.language import inner, njit
-from tensorgrad.kernels.numba.simd.vectors import BLOCK, LANES, LINE, ONE, carry, carry_few, every_other
+from tensorgrad.kernels.numba.runtime.language import inlined, inner
+from tensorgrad.kernels.numba.simd.vectors import BLOCK, LANES, LINE, ONE, TWO, carry, carry_few, every_other
 
 _TILE = 768 << 10  # bytes of a tile's source: with the weights in use it stays in a second-level cache of 1 MiB
 _POINTS = 2048  # maximum per tile, so that the results of a block of channels stay in the cache, too
@@ -100,7 +100,7 @@ def odd(n):
     return (-(-n // 16) | 1) * 16
 
 
-@njit(error_model="numpy", inline="always")
+@inlined
 def _moved(source, at, step, out, to, apart, count):
     # Unsigned, since an index that could be negative is not vectorized; no slices, which cost more than a short row.
     at, step, to, apart = np.uint64(at), np.uint64(step), np.uint64(to), np.uint64(apart)
@@ -112,14 +112,14 @@ def _moved(source, at, step, out, to, apart, count):
 def move(source, at, step, out, to, apart, count):
     """Copies `count` numbers, `step` apart from `source[at]` on, to `out[to]` and on, `apart` apart."""
     if step == 1 and apart == 1:
-        _moved(source, at, 1, out, to, 1, count)
+        _moved(source, at, ONE, out, to, ONE, count)
     elif step == 2 and apart == 1:
         blocks = count // LANES
         every_other(source, at, out, to, blocks)
         done = blocks * LANES
-        _moved(source, at + 2 * done, 2, out, to + done, 1, count - done)
+        _moved(source, at + 2 * done, TWO, out, to + done, ONE, count - done)
     elif step == 1 and apart == 2:
-        _moved(source, at, 1, out, to, 2, count)
+        _moved(source, at, ONE, out, to, TWO, count)
     else:
         _moved(source, at, step, out, to, apart, count)
 

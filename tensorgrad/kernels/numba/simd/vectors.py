@@ -31,10 +31,12 @@ ROWS = min(LANES, 8 if MANY else 4)
 DOTS, DOTS_LINE = ((4, 6) if MANY else (3, 3)), (1, 9)
 
 # For the arguments of compiled functions: Numba compiles a function again for each plain number passed to it.
-NO, ONE = np.int64(0), np.int64(1)
+NO, ONE, TWO = np.int64(0), np.int64(1), np.int64(2)
+LAST = np.int64(LANES - 1)  # the last row of any block
 
 _F32, _I32, I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 VECTOR = ir.VectorType(_F32, LANES)
+BYTES = ir.IntType(8).as_pointer()
 ZERO_VECTOR = ir.Constant(VECTOR, [0.0] * LANES)
 
 
@@ -53,6 +55,16 @@ def pointer_at(builder, pointer, index):
     return builder.gep(pointer, [ir.Constant(I64, index) if isinstance(index, int) else index])
 
 
+def fetch(builder, pointer, registers: int) -> None:
+    """Asks for LANES numbers from `pointer` on, for each of `registers`, to be in the cache soon."""
+    number = ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [BYTES, number, number, number])
+    function = declared(builder.module, kind, "llvm.prefetch.p0")
+    for n in range(registers):
+        place = builder.bitcast(pointer_at(builder, pointer, n * LANES), BYTES)
+        builder.call(function, [place, *(ir.Constant(number, v) for v in (0, 3, 1))])  # to read, to keep, data
+
+
 def load_vector(builder, pointer, index):
     """Loads LANES numbers from `pointer[index]` on."""
     return builder.load(builder.bitcast(pointer_at(builder, pointer, index), VECTOR.as_pointer()), align=4)
@@ -60,6 +72,14 @@ def load_vector(builder, pointer, index):
 
 def store_vector(builder, vector, pointer, index):
     builder.store(vector, builder.bitcast(pointer_at(builder, pointer, index), VECTOR.as_pointer()), align=4)
+
+
+def expect_write(builder, pointer):
+    """Fetches the memory that a later store writes to: a result's is rarely in a cache."""
+    place = builder.bitcast(pointer, ir.IntType(8).as_pointer())
+    kind = ir.FunctionType(ir.VoidType(), [place.type, _I32, _I32, _I32])
+    fetch = declared(builder.module, kind, "llvm.prefetch.p0")
+    builder.call(fetch, [place, ir.Constant(_I32, 1), ir.Constant(_I32, 3), ir.Constant(_I32, 1)])
 
 
 def spread_out(builder, number):
@@ -253,59 +273,72 @@ def every_other(typing, source, at, out, to, blocks):
 def _runs(rows: int, registers: int):
     """Makes the function that computes a block of a product whose inner dimension consists of runs.
 
-    out[to + r pitch + n beside + p] = first + Σ over runs (a, b, count) of Σₖ left[w + a + k step + r] · right[start +
-    b + k LANES + n apart + p], for `rows` rows r, `registers` n and LANES lanes p, over the runs `begin` ... `end` - 1
-    (at least one, none empty). `first` is shift[s + r], or if s is negative, what `out` holds. Nothing checks bounds.
+    out[to + r pitch + n beside + p] = first + Σ over runs (a, b, count) of Σₖ left[w + a + k step + r row] ·
+    right[start + b + k LANES + n apart + p], for `rows` rows r, `registers` n and LANES lanes p, over the runs `begin`
+    ... `end` - 1 (at least one, none empty). `first` is shift[s + r], or if s is negative, what `out` holds. Of `left`
+    only the rows up to `last` are read, that one again for those beyond. Nothing checks bounds.
     """
 
     @intrinsic
-    def runs(typing, left, w, step, right, start, apart, table, begin, end, shift, s, out, to, pitch, beside):
+    def runs(
+        typing, left, w, step, row, last, right, start, apart, table, begin, end, shift, s, out, to, pitch, beside
+    ):
         index = types.int64
         signature = types.void(
-            left, index, index, right, index, index, table, index, index, shift, index, out, index, index, index
-        )
+            left, index, index, index, index, right, index, index, table, index, index, shift, index, out, index, index,
+            index,
+        )  # fmt: skip
 
         def code(context, builder, signature, given):
             kinds = signature.args
             factors = pointer_of(context, builder, kinds[0], given[0], given[1])
-            lanes = pointer_of(context, builder, kinds[3], given[3], given[4])
-            entries = pointer_of(context, builder, kinds[6], given[6], builder.mul(given[7], ir.Constant(I64, 3)))
-            shifts = pointer_of(context, builder, kinds[9], given[9])
-            target = pointer_of(context, builder, kinds[11], given[11], given[12])
+            lanes = pointer_of(context, builder, kinds[5], given[5], given[6])
+            entries = pointer_of(context, builder, kinds[8], given[8], builder.mul(given[9], ir.Constant(I64, 3)))
+            shifts = pointer_of(context, builder, kinds[11], given[11])
+            target = pointer_of(context, builder, kinds[13], given[13], given[14])
             fused = multiply_add(builder)
-            steps = [builder.mul(given[5], ir.Constant(I64, n)) for n in range(registers)]
+            steps = [builder.mul(given[7], ir.Constant(I64, n)) for n in range(registers)]
+            lines = []
+            for r in range(rows):
+                line = ir.Constant(I64, r)
+                line = builder.select(builder.icmp_signed("<", line, given[4]), line, given[4])
+                lines.append(builder.mul(line, given[3]))
             places = [
-                builder.add(builder.mul(given[13], ir.Constant(I64, r)), builder.mul(given[14], ir.Constant(I64, n)))
+                builder.add(builder.mul(given[15], ir.Constant(I64, r)), builder.mul(given[16], ir.Constant(I64, n)))
                 for r in range(rows)
                 for n in range(registers)
             ]
 
+            for place in places:
+                expect_write(builder, pointer_at(builder, target, place))
+
             def run(j, sums):
                 entry = pointer_at(builder, entries, builder.mul(j, ir.Constant(I64, 3)))
                 column = pointer_at(builder, factors, builder.load(entry))
+                numbers = [pointer_at(builder, column, line) for line in lines]
                 row = pointer_at(builder, lanes, builder.load(pointer_at(builder, entry, 1)))
 
                 def step_of(k, held):
-                    number = pointer_at(builder, column, builder.mul(k, given[2]))
+                    at = builder.mul(k, given[2])
                     place = pointer_at(builder, row, builder.mul(k, ir.Constant(I64, LANES)))
                     loaded = [load_vector(builder, place, n) for n in steps]
                     made = []
                     for r in range(rows):
-                        factor = spread_out(builder, builder.load(pointer_at(builder, number, r)))
+                        factor = spread_out(builder, builder.load(pointer_at(builder, numbers[r], at)))
                         for n in range(registers):
                             made.append(builder.call(fused, [factor, loaded[n], held[r * registers + n]]))
                     return made
 
                 return accumulate(builder, builder.load(pointer_at(builder, entry, 2)), sums, step_of)
 
-            anew = builder.icmp_signed(">=", given[10], ir.Constant(I64, 0))
+            anew = builder.icmp_signed(">=", given[12], ir.Constant(I64, 0))
             starts = []
             with builder.if_else(anew) as (yes, no):
                 with yes:
                     spread = [
                         spread_out(
                             builder,
-                            builder.load(pointer_at(builder, shifts, builder.add(given[10], ir.Constant(I64, r)))),
+                            builder.load(pointer_at(builder, shifts, builder.add(given[12], ir.Constant(I64, r)))),
                         )
                         for r in range(rows)
                     ]
@@ -318,7 +351,7 @@ def _runs(rows: int, registers: int):
                 phi.add_incoming(spread[n // registers], from_shift)
                 phi.add_incoming(old, from_out)
                 starts.append(phi)
-            sums = accumulate(builder, builder.sub(given[8], given[7]), starts, run)
+            sums = accumulate(builder, builder.sub(given[10], given[9]), starts, run)
             for place, total in zip(places, sums, strict=True):
                 store_vector(builder, total, target, place)
             return nothing(context)
@@ -490,3 +523,5 @@ block_dots, line_dots = _dots(*DOTS), _dots(*DOTS_LINE)
 largest_of_four, largest_of_four_only = _largest_of_four(True), _largest_of_four(False)
 # One register of four rows would wait for each sum: a processor starts eight before the first is done.
 runs_1, runs_2, runs_3 = _runs(LANES, 1), _runs(ROWS, 2), _runs(ROWS, 3)
+WIDE_ROWS = 6  # the rows of a block of four registers, where there are enough for it
+runs_4 = _runs(WIDE_ROWS, 4) if MANY else runs_3
