@@ -157,12 +157,13 @@ def test_a_class_that_is_no_tensor_is_not_given_the_defaults_of_keywords(torch):
     class Like:
         @classmethod
         def __torch_function__(cls, func, types, args=(), kwargs=None):
-            seen.append(dict(kwargs or {}))
+            seen.append((len(args), dict(kwargs or {})))
             return "answered"
 
     like, ones = Like(), torch.ones(2, 2)
     answers = [
-        torch.clone(like), torch.linalg.solve(like, ones), torch.linalg.solve(like, ones, left=False),
+        torch.clone(like), torch.linalg.svd(like), torch.linalg.solve(like, ones),
+        torch.linalg.solve(like, ones, left=False),
         torch.linalg.solve_triangular(like, ones, upper=True), torch.zeros_like(like),
         torch.zeros_like(like, dtype=torch.float64), torch.where(ones > 0, like, ones),
     ]  # fmt: skip
