@@ -26,7 +26,17 @@ def overriding(values: Any) -> Iterator[Any]:
 
 
 def call(func: Callable, types: tuple[type, ...], args: tuple, kwargs: dict[str, Any]) -> Any:
-    """Asks the classes one after the other, subclasses first. Raises: TypeError if all return `NotImplemented`."""
+    """Asks the classes one after the other, subclasses first. Raises: TypeError if all return `NotImplemented`.
+
+    Arguments that have their default are left out, positional ones at the end: PyTorch passes on what the caller wrote,
+    and methods of such classes need not know `out=` or `memory_format=`.
+    """
+    defaults = getattr(func, "__kwdefaults__", None) or {}
+    kwargs = {key: value for key, value in kwargs.items() if key not in defaults or value is not defaults[key]}
+    positional = getattr(func, "__defaults__", None) or ()
+    required = func.__code__.co_argcount - len(positional) if positional else len(args)
+    while required < len(args) <= required + len(positional) and args[-1] is positional[len(args) - required - 1]:
+        args = args[:-1]
     for cls in sorted(types, key=lambda c: -len(c.__mro__)):
         result = cls.__torch_function__(func, types, args, kwargs)  # type: ignore[attr-defined]
         if result is not NotImplemented:

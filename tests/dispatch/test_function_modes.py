@@ -8,6 +8,7 @@ import pytest
 import tensorgrad
 import tensorgrad.overrides
 from tensorgrad.dispatch.switches import LOCAL, SLOW
+from tests.support.alike import alike
 
 torch = pytest.importorskip("torch", reason="torch is not installed: nothing to compare with")
 pytest.importorskip("torch.overrides")
@@ -147,3 +148,23 @@ def test_initializers_take_generators_and_names():
     for library in (tensorgrad, torch):
         x = library.nn.init.constant_(tensor=library.ones(2), val=4)
         assert x.tolist() == [4.0, 4.0]
+
+
+@alike
+def test_a_class_that_is_no_tensor_is_not_given_the_defaults_of_keywords(torch):
+    seen = []
+
+    class Like:
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            seen.append((len(args), dict(kwargs or {})))
+            return "answered"
+
+    like, ones = Like(), torch.ones(2, 2)
+    answers = [
+        torch.clone(like), torch.linalg.svd(like), torch.linalg.solve(like, ones),
+        torch.linalg.solve(like, ones, left=False),
+        torch.linalg.solve_triangular(like, ones, upper=True), torch.zeros_like(like),
+        torch.zeros_like(like, dtype=torch.float64), torch.where(ones > 0, like, ones),
+    ]  # fmt: skip
+    return answers, seen[1:]
