@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import tensorgrad
-from benchmarks import busy, cores, cuda, fresh, measure, peers, reasons, report, worker, young
+from benchmarks import busy, cores, cuda, ecosystem, fresh, measure, peers, reasons, report, worker, young
 from benchmarks.processes import COLUMNS, RAISED, ROOT, Column, Failure, Process, environment
-from benchmarks.rows import THEMES, Row, all_rows, matching
+from benchmarks.rows import ECOSYSTEM_THEMES, THEMES, Row, all_rows, matching, named
 from benchmarks.worker import LARGEST_SAMPLE, fingerprint
 from tests.support.processes import output_of, run_python
 
@@ -46,7 +46,8 @@ def test_a_row_computes_the_same_in_both_libraries(row):
 def test_names_are_unique_and_themes_known():
     assert len(set(NAMES)) == len(NAMES)
     assert {row.theme for row in all_rows()} == set(THEMES)
-    assert set(reasons.REASONS) <= set(NAMES)
+    libraries = [f"{row.theme}: {row.name}" for row in all_rows(ECOSYSTEM_THEMES)]
+    assert set(reasons.REASONS) <= {*NAMES, *libraries}
     assert set(peers.ROWS) <= set(NAMES)
     assert fresh.FIRST in NAMES
 
@@ -58,6 +59,45 @@ def test_rows_are_found_by_what_a_keyboard_writes():
     ]
     assert {row.theme for row in matching(all_rows(), ["inference", "DATA"])} == {"inference", "data"}
     assert matching(all_rows(), ["no such row"]) == []
+
+
+def test_rows_of_libraries_say_what_they_need(monkeypatch, capsys):
+    rows = all_rows(ECOSYSTEM_THEMES)
+    assert set(ecosystem.NEEDED) == {row.name for row in rows} and named(f"libraries: {rows[0].name}") == rows[0]
+    monkeypatch.setattr(ecosystem, "find_spec", lambda name: None if name in ("timm", "peft") else name)
+    assert {row.name for row in rows} - {row.name for row in ecosystem.available(rows)} == {
+        "ViT-S/16, one image", "LoRA on a small GPT-2, 8×64, step",
+    }  # fmt: skip
+    assert capsys.readouterr().out.endswith("pip install timm peft\n")
+
+
+def test_the_page_has_the_table_of_libraries():
+    stored = json.loads(ecosystem.RESULTS.read_text(encoding="utf-8"))
+    assert ecosystem.table(stored["rows"]) in report.REPORT.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("row", all_rows(ECOSYSTEM_THEMES), ids=lambda row: row.name)
+def test_a_row_of_a_library_computes_the_same(row, tmp_path):
+    missing = [name for name in ("torch", *ecosystem.NEEDED[row.name]) if find_spec(name) is None]
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    program = """
+        import sys
+        import numpy as np
+        import torch
+        from benchmarks.rows import named
+        from benchmarks.worker import fingerprint
+
+        row = named(sys.argv[1])
+        step, results = row.build(torch, **row.small)
+        np.savez(sys.argv[2], *(part for tensor in results() for part in fingerprint(tensor)))
+        step()
+    """
+    files = {name: tmp_path / f"{name}.npz" for name in ("torch", "fast")}
+    for name, file in files.items():
+        given = environment(ecosystem.COLUMNS[name], 1, BENCHMARK_WEIGHTS=str(tmp_path))
+        output_of(program, f"libraries: {row.name}", file, env=given, cwd=ROOT)
+    assert measure.differences(files, row.tolerance) == {}
 
 
 # --- comparing -----------------------------------------------------------------------------------------------------

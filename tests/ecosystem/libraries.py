@@ -772,14 +772,3 @@ LIBRARIES = (
 )
 
 BY_NAME = {library.name: library for library in LIBRARIES}
-
-# What continuous integration installs, once: the most used libraries together, and what examples/libraries/ need.
-QUICK = Library(
-    "quick",
-    requirements=tuple(
-        dict.fromkeys(
-            [*(name for row in LIBRARIES if row.quick for name in row.requirements), "scikit-learn", "tokenizers"]
-        )
-    ),
-    imports=tuple(dict.fromkeys(name for row in LIBRARIES if row.quick for name in row.imports)),
-)
