@@ -9,7 +9,6 @@ import os
 import platform
 import sys
 import time
-from collections import Counter
 from importlib import metadata
 
 
@@ -51,7 +50,7 @@ def kernels() -> list[str]:
     for row in table.ALL:
         family, _, name = row.kernel.rpartition(".")
         names.setdefault(family, set()).add(name)
-    now, seconds = time.time(), Counter[str]()
+    now, seconds = time.time(), dict[str, float]()
     for family, wanted in sorted(names.items()):
         library, file = cache.read(family), cache.path(folder, family)
         line = f"{family}: {len(library.proven & wanted)} of {len(wanted)} kernels"
@@ -59,7 +58,8 @@ def kernels() -> list[str]:
             status = file.stat()
             line += f", {status.st_size / 2**10:.0f} KiB, used {(now - status.st_mtime) / 86400:.0f} days ago"
             line += f"; {len(library.parts)} functions, compiled in {_times(library.seconds)}"
-            seconds.update(library.seconds)
+            for stage, taken in library.seconds.items():
+                seconds[stage] = seconds.get(stage, 0.0) + taken
         lines.append(line)
         lines += [f"  not used: {f['kernel']}: {f['reason']}" for f in cache.failures(family, folder)]
     if seconds:

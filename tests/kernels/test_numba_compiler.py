@@ -17,6 +17,7 @@ from tests.support.processes import ROOT, environment, run_python
 
 pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
 
+from tensorgrad import info
 from tensorgrad.kernels.numba.runtime import background, cache, internals, loading, native
 from tensorgrad.kernels.numba.runtime.compiler import Compiler, Failed
 
@@ -75,6 +76,13 @@ def test_a_second_process_compiles_nothing(filled):
     found = used(filled)
     assert found["asked"] == [] and found["numba"] is False
     assert {f.name: f.stat().st_mtime_ns for f in filled.iterdir()} == before, "it grows, or is written anew"
+
+
+def test_information_says_what_compilation_took(filled, monkeypatch):
+    monkeypatch.setenv("TENSORGRAD_CACHE", str(filled))
+    assert set(cache.read("pointwise").seconds) == {"types and IR", "optimization", "machine code", "comparison"}
+    lines = [line for line in info.kernels() if line.startswith(("pointwise: 1 of", "all families"))]
+    assert len(lines) == 2 and all("s of processor time (types and IR" in line for line in lines)
 
 
 def test_another_checkout_with_the_same_text_finds_it(filled, tmp_path):

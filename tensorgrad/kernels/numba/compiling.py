@@ -36,12 +36,12 @@ def compile_into(kernel: str, where: Path) -> None:
         known.parts = library.parts | known.parts
         known.proven |= library.proven
         known.seconds = library.seconds
-        before = internals.STAGES.copy()
+        before = dict(internals.STAGES)
         made = loading.load(kernel, known)
         with internals.stage("comparison"):
             verify.check(kernel, made, partial(_other_kernel, known))
-        for stage, seconds in (internals.STAGES - before).items():
-            known.seconds[stage] = known.seconds.get(stage, 0.0) + seconds
+        for stage, seconds in internals.STAGES.items():
+            known.seconds[stage] = known.seconds.get(stage, 0.0) + seconds - before.get(stage, 0.0)
         known.proven.add(name)
         cache.write(known, where)
         cache.prune(where)

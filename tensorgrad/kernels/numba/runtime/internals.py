@@ -14,7 +14,7 @@ import importlib.util
 import os
 import re
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
@@ -164,7 +164,7 @@ def fixed_tuple() -> Any:
 
 # --- compiled functions ---
 
-STAGES: Counter[str] = Counter()  # processor seconds that compilation has taken in this process, by stage
+STAGES: dict[str, float] = defaultdict(float)  # processor seconds that compilation has taken in this process, by stage
 
 
 @contextlib.contextmanager
