@@ -77,12 +77,17 @@ class Rank:
 
         Args:
             forward, backward, update, ready: what `backward` returned.
+
+        Returns:
+            `times`, and `busy`, the seconds of processor time in a step.
         """
         torch, key = self.torch, ("slept", str(ready))
         if key not in self.models:
+            if self.size == 1 and not self.dist.is_initialized():
+                self.dist.init_process_group("gloo", store=self.dist.HashStore(), rank=0, world_size=1)
             network = emulated.model(torch, [size for size, _ in ready], [at for _, at in ready])
             self.models[key] = torch.nn.parallel.DistributedDataParallel(network)
-        network, times = self.models[key], []
+        network, times, began = self.models[key], [], time.process_time()
         x = torch.zeros(1, requires_grad=True)
         emulated.precise_sleep()
         for _ in range(WARM_UP + count):
@@ -95,7 +100,8 @@ class Rank:
             loss.backward()
             emulated.sleep_until(time.perf_counter() + update + backward - ready[-1][1])
             times.append(time.perf_counter() - start)
-        return {"times": times[WARM_UP:]}
+        busy = (time.process_time() - began) / (WARM_UP + count)
+        return {"times": times[WARM_UP:], "busy": busy}
 
     def parameters(self, model: str) -> dict:
         """How many elements the gradients of a model have together."""

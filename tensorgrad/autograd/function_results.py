@@ -116,15 +116,15 @@ def _written(ctx: Any, nr: int, tensor: Tensor, own: bool, results: int) -> None
 
 
 def keep_saved(ctx: Any, args: tuple, outputs: list, tracked: bool) -> None:
-    """Turns the arguments of `save_for_backward` into saved values with their graph positions."""
-    saved, edges = [], []
-    for i, tensor in enumerate(ctx.__dict__.pop("to_save")):
+    """Turns the arguments of `save_for_backward` into saved values with their graph positions; untracked, into none."""
+    saved, edges, to_save = [], [], ctx.__dict__.pop("to_save")
+    for i, tensor in enumerate(to_save if tracked else ()):
         if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(
                 f"save_for_backward can only save variables, but argument {i} is of type {type(tensor).__name__}"
             )
         edge = None
-        if tracked and tensor is not None:
+        if tensor is not None:
             output = next((nr for nr, t in enumerate(outputs) if t is tensor), None)
             if output is not None:
                 edge = (ctx, output) if tensor._edge is not None else None

@@ -6,9 +6,9 @@ no effect, since NumPy's BLAS is used. All can be set at any time: there is noth
 
 from contextlib import nullcontext as __allow_nonbracketed_mutation  # MONAI sets them in it
 
-from tensorgrad.backends import cpu, cuda, cudnn, mkl, mkldnn, mps, openmp, opt_einsum
+from tensorgrad.backends import cpu, cuda, cudnn, mkl, mkldnn, mps, openmp, opt_einsum, quantized
 
-__all__ = ["cpu", "cuda", "cudnn", "mkl", "mkldnn", "mps", "openmp", "opt_einsum"]
+__all__ = ["cpu", "cuda", "cudnn", "mkl", "mkldnn", "mps", "openmp", "opt_einsum", "quantized"]
 
 
 def flags_frozen() -> bool:

@@ -20,8 +20,8 @@ from tensorgrad.dispatch.switches import LOCAL, SLOW
 from tensorgrad.dtypes import F32, F64, scalar_type
 from tensorgrad.tensor import PLAIN, Tensor
 
-
-KEEP_LAYOUT: Any = None  # (name, tensor, arguments, result) -> the result in the tensor's layout (ops/sparse/convert.py)
+# (name, tensor, arguments, result) -> the result in the tensor's layout (ops/sparse/convert.py).
+KEEP_LAYOUT: Any = None
 
 
 def make(op):

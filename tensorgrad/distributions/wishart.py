@@ -85,7 +85,7 @@ class Wishart(GivenByMatrix, ExponentialFamily):
         products = diagonal.unsqueeze(-1) * diagonal.unsqueeze(-2)
         return self.df.reshape(*self._batch_shape, 1, 1) * (matrix.pow(2) + products)
 
-    def _bartlett_sampling(self, sample_shape: Size = Size()):
+    def _bartlett_sampling(self, sample_shape: Size | tuple = ()):
         """Draws L A Aᵀ Lᵀ, where A is lower triangular with chi variates on the diagonal and normal ones below it.
 
         Source: M. S. Bartlett, "On the theory of statistical regression", Proc. Royal Soc. Edinburgh 53 (1933).

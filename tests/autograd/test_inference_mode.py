@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import tensorgrad as tg
+from tests.support.alike import alike, error
 from tests.support.compare import outcome
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle of these tests and is not installed")
@@ -115,3 +116,28 @@ def test_a_view_that_another_mode_made_names_the_mode():
     assert [(kind, text.replace("Output 0 of Select", "Output 0 of X")) for kind, text in ours] == [
         (kind, text.replace("Output 0 of Select", "Output 0 of X")) for kind, text in theirs
     ]
+
+
+@alike
+def test_a_function_saves_nothing_where_it_is_not_recorded(torch):
+    contexts = []
+
+    class Scaled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, factor):
+            ctx.save_for_backward(x, factor)
+            contexts.append(ctx)
+            return x * factor
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * ctx.saved_tensors[1], None
+
+    x = torch.ones(2, requires_grad=True)
+    with torch.inference_mode():
+        factor = torch.tensor(2.0)
+        within = Scaled.apply(x, factor)
+    seen = [within, within.requires_grad, within.is_inference(), Scaled.apply(x.detach(), factor)]
+    with torch.no_grad():
+        seen.append(Scaled.apply(x, factor))
+    return seen, [ctx.saved_tensors for ctx in contexts], error(lambda: Scaled.apply(x, factor))

@@ -675,3 +675,29 @@ def test_writes_to_what_a_gradient_needs_are_noticed():
         torch.func.vmap(torch.func.grad(spoiled))(batch(torch, 3, 5), torch.tensor([0, 1, 2]))
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         torch.func.vmap(torch.func.grad(spoiled_too))(batch(torch, 3, 5))
+
+
+def test_gradients_per_sample_take_no_more_ops_than_by_hand():
+    torch, F, calls = tensorgrad, tensorgrad.nn.functional, []
+    from tensorgrad.dispatch.switches import observe, unobserve
+
+    p = {"w": batch(torch, 6, 5), "b": batch(torch, 6), "out": batch(torch, 4, 6)}
+    x, y = batch(torch, 3, 5), torch.tensor([0, 1, 3])
+
+    def loss(p, x, y):
+        hidden = F.linear(x[None], p["w"], p["b"]).relu()
+        return F.cross_entropy(F.linear(hidden, p["out"]), y[None])
+
+    def count(op, args, result, start, seconds):
+        calls.append(op.name)
+
+    observe(count, "a test")
+    try:
+        torch.func.vmap(torch.func.grad(loss), (None, 0, 0))(p, x, y)
+    finally:
+        unobserve(count, "a test")
+    views = ("view", "unsqueeze")
+    # On arrays, beside these: cross-entropy, its gradient, and that of relu.
+    products = ["linear", "relu", "linear", "matmul", "matmul_tn", "matmul_tn", "sum"]
+    assert [name for name in calls if name not in views] == products
+    assert len(calls) <= 11

@@ -1,4 +1,4 @@
-"""The pairs of `torch.testing._comparison`, from which libraries build their own `assert_close`."""
+"""What tests of libraries import: the pairs of `torch.testing._comparison`, and smaller names."""
 
 from tests.support.alike import alike, error
 
@@ -71,3 +71,12 @@ def test_a_pair_of_the_users_own(torch):
         check(a, b, mean=True, rtol=0, atol=1.5),
         check(a, b.double(), check_dtype=False, rtol=0, atol=2),
     )
+
+
+def test_names_that_tests_of_libraries_import(tmp_path):
+    import tensorgrad
+    from tensorgrad._utils_internal import get_file_path_2, get_writable_path
+
+    assert "fbgemm" not in tensorgrad.backends.quantized.supported_engines
+    assert get_file_path_2(str(tmp_path), "a") == str(tmp_path / "a")
+    assert get_writable_path(str(tmp_path)) == str(tmp_path) != get_writable_path(str(tmp_path / "none"))

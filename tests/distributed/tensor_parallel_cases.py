@@ -24,10 +24,10 @@ mesh = dist.init_device_mesh("cpu", (dist.get_world_size(),))
 class Block(nn.Module):
     def __init__(self):
         super().__init__()
-        self.embed = nn.Embedding(9, 12)
-        self.q, self.k, self.v, self.o = (nn.Linear(12, 12) for _ in range(4))
-        self.norm = nn.LayerNorm(12)
-        self.up, self.down = nn.Linear(12, 24), nn.Linear(24, 12)
+        self.embed = nn.Embedding(9, 24)
+        self.q, self.k, self.v, self.o = (nn.Linear(24, 24) for _ in range(4))
+        self.norm = nn.LayerNorm(24)
+        self.up, self.down = nn.Linear(24, 48), nn.Linear(48, 24)
 
     def forward(self, words):
         x = self.embed(words)

@@ -6,6 +6,6 @@ from tests.distributed.launch import HERE, needs_mpi, run
 
 
 @needs_mpi
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("size", [2, 3, 4])
 def test_divided_layers_compute_the_same(size):
     run(size, [HERE / "tensor_parallel_cases.py"])

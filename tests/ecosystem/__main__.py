@@ -160,7 +160,9 @@ def read_results() -> dict[str, dict[str, Any]]:
 def write_results(library: Library, result: dict[str, Any]) -> None:
     """Keeps one library's result, and writes the table."""
     results = read_results() | {library.name: result}
-    RESULTS.write_text(json.dumps(dict(sorted(results.items())), indent=1, ensure_ascii=False) + "\n")
+    written = RESULTS.with_suffix(".part")
+    written.write_text(json.dumps(dict(sorted(results.items())), indent=1, ensure_ascii=False) + "\n")
+    written.replace(RESULTS)  # whole, or not at all
     table.write(results)
 
 

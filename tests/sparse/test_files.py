@@ -124,7 +124,7 @@ def test_indices_share_no_memory_with_other_tensors_of_a_file():
     assert not differences(made, read, "after writing to what it was made of")
 
 
-# --- any file: refused, or read as a tensor whose indices are all inside of it -----------------------------------------
+# --- any file: refused, or read as a tensor whose indices are all inside of it ---------------------------------------
 
 INTEGERS = st.integers(-2, 7) | st.sampled_from([-(2**63), 2**31, 2**63 - 1, 2**40])
 KINDS = st.sampled_from([tg.int64, tg.int64, tg.int32, tg.uint8, tg.float32, tg.bool, tg.complex64])

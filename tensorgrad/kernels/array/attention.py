@@ -63,6 +63,9 @@ def _forward(xp, q, k, v, mask, dropout, is_causal, scale, out, p):
 
 def _common(xp, *arrays):
     """Broadcasts the leading dimensions of the arrays to a common shape."""
+    lead = arrays[0].shape[:-2]
+    if all(a.shape[:-2] == lead for a in arrays):
+        return lead, arrays
     lead = np.broadcast_shapes(*(a.shape[:-2] for a in arrays))
     return lead, [a if a.shape[:-2] == lead else xp.broadcast_to(a, lead + a.shape[-2:]) for a in arrays]
 

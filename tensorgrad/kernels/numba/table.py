@@ -34,7 +34,7 @@ ROWS = (
     Row("where", "broadcast.where", 2048), Row("masked_fill", "broadcast.masked_fill", 2048),
     Row("topk_", "sort.topk", 2048),
     Row("exp", "pointwise.exp", 8192),
-    Row("sigmoid", "pointwise.sigmoid", 4096), Row("silu", "pointwise.silu", 4096),
+    Row("sigmoid", "pointwise.sigmoid", 1024), Row("silu", "pointwise.silu", 512),
     Row("relu", "pointwise.relu", 4096), Row("erf", "pointwise.erf", 4096),
     Row("gelu", "pointwise.gelu", 512), Row("gelu.backward", "pointwise.gelu_grad", 512),
     Row("silu.backward", "pointwise.silu_grad", 4096), Row("sigmoid.backward", "pointwise.sigmoid_grad", 16384),

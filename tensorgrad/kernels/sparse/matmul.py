@@ -31,7 +31,8 @@ def times(lines: Lines, values: np.ndarray, b: np.ndarray) -> np.ndarray:
     made = by_part("sparse_product", values.size * b.shape[1], lines.starts, lines.places, values, b)
     if made is not NotImplemented:
         return made
-    if values.size * b.shape[1] >= MUCH and _scipy() is not None and values.dtype == b.dtype and values.dtype.char in "fdFD":
+    much = values.size * b.shape[1] >= MUCH and values.dtype == b.dtype and values.dtype.char in "fdFD"
+    if much and _scipy() is not None:
         return _by_scipy(lines, values, b)
     starts, (n, m) = lines.starts, (len(lines.starts) - 1, b.shape[1])
     made = np.zeros((n, m), np.result_type(values, b))
@@ -138,7 +139,9 @@ def _of_both(a: Any, b: Any) -> Any:
 def mv(a: Any, v: Any) -> Any:
     """A matrix times a vector."""
     if a.ndim != 2 or v.ndim != 1:
-        raise RuntimeError(f"mv: two tensor dim should be 2 and 1, but got SparseTensor Dim: {a.ndim}Tensor Dim: {v.ndim}")
+        raise RuntimeError(
+            f"mv: two tensor dim should be 2 and 1, but got SparseTensor Dim: {a.ndim}Tensor Dim: {v.ndim}"
+        )
     if a.shape[1] != v.shape[0]:
         raise RuntimeError(
             f"mv: expected self.size(-1) == vec.size(-1), got shapes {list(a.shape)} and {list(v.shape)}"

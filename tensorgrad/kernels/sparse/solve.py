@@ -30,4 +30,3 @@ def solve(a: Any, b: np.ndarray, transpose: bool) -> np.ndarray:
     except RuntimeError as error:
         raise RuntimeError(f"spsolve: the matrix of shape {list(a.shape)} is singular ({error})") from None
     return found.astype(b.dtype, copy=False)
-

@@ -386,8 +386,8 @@ def randn_like(
 
 @composite("function")
 def randint_like(
-    input, *args, low=0, high=None, generator=None, dtype=None, layout: AnyLayout = None, device=None, requires_grad=False,
-    memory_format=None,
+    input, *args, low=0, high=None, generator=None, dtype=None, layout: AnyLayout = None, device=None,
+    requires_grad=False, memory_format=None,
 ) -> Tensor:  # fmt: skip
     """`randint(low, high)` with the shape, layout, dtype and device of `input`.
 

@@ -51,7 +51,7 @@ def without_elements(name: str, shape: tuple, layout: Any, dtype: Any, device: A
 
 
 def clear(out: Tensor, shape: tuple, requires_grad: bool) -> Tensor:
-    """Makes a sparse `out=` zeros of a shape, all of its dimensions sparse. Raises: RuntimeError if it cannot have it."""
+    """Makes a sparse `out=` zeros of a shape, all of its dimensions sparse. Raises: RuntimeError if it cannot be."""
     array: Any = out._array
     if array.__class__ is COOArray:
         made = COOArray.without_elements(shape, array.dtype)
@@ -83,7 +83,9 @@ def sparse_like(
     if array.__class__ is COOArray and kind is not COOArray:
         return without_elements(name, array.shape, layout, dtype or input.dtype, device, requires_grad)
     if kind is not array.__class__ or kind is COOArray:
-        raise NotImplementedError(f"{name}: not supported for layout {layout} and a tensor of layout {getattr(array, 'title', 'Strided')}")
+        raise NotImplementedError(
+            f"{name}: not supported for layout {layout} and a tensor of layout {getattr(array, 'title', 'Strided')}"
+        )
     values = np.empty(array.values.shape, numpy)
     if callable(fill):
         fill(values)

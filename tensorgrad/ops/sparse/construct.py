@@ -138,7 +138,9 @@ def _shape(size: Any, name: str) -> tuple[int, ...]:
     if negative:
         raise RuntimeError(f"Trying to create tensor with negative dimension {negative[0]}: {list(shape)}")
     if math.prod(shape) >= 2**63:
-        raise RuntimeError(f"numel: integer multiplication overflow: a tensor of size {list(shape)} has too many elements")
+        raise RuntimeError(
+            f"numel: integer multiplication overflow: a tensor of size {list(shape)} has too many elements"
+        )
     return shape
 
 

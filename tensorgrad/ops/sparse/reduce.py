@@ -61,7 +61,9 @@ def _reduced_in_groups(input, mask, name, dims, keepdim, dtype) -> Tensor:
     from tensorgrad.kernels.sparse import masked as kernels
     from tensorgrad.kernels.sparse.coordinates import found_in
 
-    array, places, true, found = kernels.groups(input._array, None if mask is None else mask._array, name, dims, keepdim)
+    array, places, true, found = kernels.groups(
+        input._array, None if mask is None else mask._array, name, dims, keepdim
+    )
     x = to_sparse(input)
     values = raw_values_of(x if mask is None else coalesce(x)).to(dtype)
     if mask is not None:

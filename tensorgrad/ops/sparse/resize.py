@@ -9,7 +9,7 @@ import numpy as np
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.errors import typename
 from tensorgrad.ops.sparse.parts import title
-from tensorgrad.storage.sparse import COOArray
+from tensorgrad.storage.sparse import CompressedArray, COOArray
 from tensorgrad.tensor import Tensor
 
 
@@ -72,7 +72,10 @@ def sparse_resize_and_clear_(self: Tensor, size: Any, sparse_dim: int, dense_dim
 
 @composite("method")
 def resize_as_sparse_(self: Tensor, other: Tensor) -> Tensor:
-    """Gives a COO tensor the size of another one, in place.
+    """Gives a tensor the size of another one of the same layout, in place; in a compressed layout, also its indices.
+
+    Raises:
+        RuntimeError: For dense tensors, and another layout.
 
     >>> import tensorgrad as torch
     >>> torch.eye(2).to_sparse().resize_as_sparse_(torch.eye(3).to_sparse()).shape
@@ -80,5 +83,14 @@ def resize_as_sparse_(self: Tensor, other: Tensor) -> Tensor:
     """
     if not isinstance(other, Tensor):
         raise TypeError(f"resize_as_sparse_(): argument 'the_template' must be Tensor, not {typename(other)}")
+    array, pattern = self._array, other._array
+    if isinstance(pattern, CompressedArray) and array.__class__ is pattern.__class__:
+        self._storage.bump()
+        made = np.zeros(pattern.values.shape, array.dtype)
+        count = min(made.size, array.values.size)
+        made.reshape(-1)[:count] = array.values.reshape(-1)[:count]
+        array.shape = pattern.shape
+        array.take(pattern.of_parts(*(part.copy() for part in pattern.parts()[:-1]), made))
+        return self
     like = _coo(other, "resize_as_sparse_")
     return _resized(self, "resize_as_sparse_", like.shape, like.sparse_dim, like.ndim - like.sparse_dim, True)

@@ -20,7 +20,6 @@ from tensorgrad.kernels.numba.simd.vectors import (
     store_vector,
 )  # fmt: skip
 
-
 AHEAD = 16  # elements
 
 
