@@ -18,6 +18,7 @@ from typing import Any
 
 REFUSES, SAME, NOTHING, NO, VALUE = "REFUSES", "SAME", "NOTHING", "NO", "VALUE"
 
+_BITS = "NumPy has no integers of fewer than eight bits"
 _COMPILED = "nothing is compiled: torch.compile returns the function or module itself"
 _EXPORT = "save the state_dict: there is no format for whole programs"
 _EXPORT_ONNX = "torch.onnx.export is not included"
@@ -107,6 +108,13 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.fx.experimental.proxy_tensor.get_proxy_mode": (NOTHING, "diffusers", _COMPILED),
     "torch.fx.experimental.proxy_tensor.make_fx": (REFUSES, "programs", "use torch.fx.symbolic_trace"),
     "torch.fx.experimental.symbolic_shapes.guard_size_oblivious": (SAME, "diffusers", _SYMBOLIC),
+    "torch.int1": (REFUSES, "diffusers, torchao", _BITS),
+    "torch.int2": (REFUSES, "diffusers, torchao", _BITS),
+    "torch.int3": (REFUSES, "diffusers, torchao", _BITS),
+    "torch.int4": (REFUSES, "diffusers, torchao", _BITS),
+    "torch.int5": (REFUSES, "diffusers, torchao", _BITS),
+    "torch.int6": (REFUSES, "diffusers, torchao", _BITS),
+    "torch.int7": (REFUSES, "diffusers, torchao", _BITS),
     "torch.onnx.register_custom_op_symbolic": (NOTHING, "torchvision", _EXPORT_ONNX),
     "torch.onnx.symbolic_helper.parse_args": (SAME, "torchvision", _EXPORT_ONNX),
     "torch.onnx.symbolic_opset11.select": (REFUSES, "torchvision", _EXPORT_ONNX),
@@ -124,6 +132,13 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.sparse.SparseSemiStructuredTensor": (REFUSES, "torchao", _TWO_OF_FOUR),
     "torch.sparse.SparseSemiStructuredTensorCUSPARSELT": (REFUSES, "torchao", _TWO_OF_FOUR),
     "torch.sparse.SparseSemiStructuredTensorCUTLASS": (REFUSES, "torchao", _TWO_OF_FOUR),
+    "torch.uint1": (REFUSES, "diffusers, torchao", _BITS),
+    "torch.uint2": (REFUSES, "diffusers, torchao", _BITS),
+    "torch.uint3": (REFUSES, "diffusers, torchao", _BITS),
+    "torch.uint4": (REFUSES, "diffusers, torchao", _BITS),
+    "torch.uint5": (REFUSES, "diffusers, torchao", _BITS),
+    "torch.uint6": (REFUSES, "diffusers, torchao", _BITS),
+    "torch.uint7": (REFUSES, "diffusers, torchao", _BITS),
     "torch.utils._triton.has_triton": (NO, "accelerate, PyTorch Geometric", _COMPILED),
     "torch.utils.cpp_extension.BuildExtension": (REFUSES, "setup scripts of libraries", _EXTENSION),
     "torch.utils.cpp_extension.CUDAExtension": (REFUSES, "setup scripts of libraries", _EXTENSION),
