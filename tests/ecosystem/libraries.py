@@ -279,7 +279,6 @@ LIBRARIES = (
                 "scikit-learn",
                 "cloudpickle",
                 "expecttest",
-                "mpi4py",
                 "fastapi",
                 "uvicorn",
             ),
