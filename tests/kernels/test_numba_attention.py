@@ -47,7 +47,8 @@ def check(arrays, atol=2e-5, **options):
 SIZES = [  # leading dimensions, queries, keys, features, features of the values
     ((), 5, 7, 4, 3), ((2,), 1, 9, 8, 8), ((1, 2), 64, 64, 32, 32), ((2, 3), 50, 50, 64, 64),
     ((2, 1), 300, 300, 16, 16), ((1, 1), 130, 500, 20, 33),
-    ((1, 2), 500, 130, 16, 48), ((1, 1), 257, 257, 1, 1), ((1, 1), 70, 490, 96, 80),
+    ((3, 2), 1, 300, 48, 33), ((2,), 3, 70, 20, 64), ((1, 2), 500, 130, 16, 48),
+    ((1, 1), 257, 257, 1, 1), ((1, 1), 70, 490, 96, 80),
 ]  # fmt: skip
 
 
@@ -128,6 +129,22 @@ def test_masks(name, used):
     arrays = normal(3, 2, 70, 16), normal(3, 2, 90, 16, seed=1), normal(3, 2, 90, 24, seed=2)
     check(arrays, attn_mask=MASKS[name]())
     assert used == {"attention", "attention.backward"}
+
+
+@pytest.mark.parametrize("queries", [1, 3])
+@pytest.mark.parametrize("name", MASKS)
+def test_masks_of_few_queries(name, queries, used):
+    arrays = normal(3, 2, queries, 16), normal(3, 2, 90, 16, seed=1), normal(3, 2, 90, 24, seed=2)
+    mask = MASKS[name]()
+    check(arrays, attn_mask=mask[..., 10 : 10 + queries, :] if mask.shape[-2] > 1 else mask)
+    assert used == {"attention", "attention.backward"}
+
+
+def test_special_values_of_few_queries():
+    for value in (np.nan, np.inf, -np.inf):
+        arrays = [normal(1, 2, n, 16, seed=s) for s, n in enumerate((2, 70, 70))]
+        arrays[1][0, 1, 5, 1] = value
+        check(arrays)
 
 
 def test_masks_of_one_head(used):

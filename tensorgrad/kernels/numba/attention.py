@@ -25,6 +25,7 @@ from tensorgrad.kernels.numba.runtime.launch import shared
 from tensorgrad.kernels.numba.simd.panels import EVEN, LANES, PAD, across, along, flat
 
 _HEADS = "float32[:,:,:,:]"  # batch, head, position, feature, in any memory order with features last
+_FEW = 4  # queries that are computed one by one: a tile's rows are LANES queries
 _QUERIES, _KEYS = 64, 240  # per tile: its scores stay in the second-level cache; keys a multiple of EVEN
 
 
@@ -159,6 +160,54 @@ def _tile(q, q_at, q_step, features, k, k_at, k_step, v, v_at, v_step, width, le
         along(flat, 0, wide, v, v_at + start * v_step, v_step, several, flat_sums, 0, width, start == 0, count, width)
 
 
+@inner(fastmath={"contract", "reassoc"})
+def _inner(a, b):
+    total = F(0.0)
+    for i in range(a.size):
+        total += a[i] * b[i]
+    return total
+
+
+@inner(fastmath={"contract", "reassoc"})
+def _shares_of_one(scores, shift):
+    total = F(0.0)
+    for k in range(scores.size):
+        scores[k] = exp_below(scores[k] - shift)
+        total += scores[k]
+    return total
+
+
+@inner(fastmath={"contract"})
+def _add_scaled(to, row, factor):
+    for d in range(to.size):
+        to[d] += row[d] * factor
+
+
+@inner
+def _one(q, k, k_at, k_step, v, v_at, v_step, scale, blind, masked, mask, m_at, m_key, scores, out):
+    """Computes the result `out` of one query by reading keys and values in order. Returns the logarithm of its sum."""
+    top = F(-np.inf)
+    for s in range(scores.size):
+        at = k_at + s * k_step
+        number = _inner(q, k[at : at + q.size]) * scale
+        if masked:
+            number += mask[m_at + s * m_key]
+        scores[s] = number
+        top = number if number > top else top
+    shift = F(0.0) if blind and top == -np.inf else top
+    total = _shares_of_one(scores, shift)
+    if blind and total == F(0.0):
+        total = F(1.0)
+    out[:] = F(0.0)
+    for s in range(scores.size):
+        at = v_at + s * v_step
+        _add_scaled(out, v[at : at + out.size], scores[s])
+    share = F(1.0) / total
+    for d in range(out.size):
+        out[d] *= share
+    return shift + F(math.log(total))
+
+
 def _attention():
     @shared(f"void({_HEADS}, {_HEADS}, {_HEADS}, boolean, {_HEADS}, boolean, float32, int64, int64, {_HEADS}, "
             "float32[:,:,::1], int64, int64)")  # fmt: skip
@@ -173,12 +222,23 @@ def _attention():
         padded = np.empty(0 if width == narrow else source * width, F32)
         sums, top, total = np.empty((wide + PAD, width), F32), np.empty(wide, F32), np.empty(wide, F32)
         work, packed = np.empty((3, wide), F32), -1
+        one = np.empty(source if length < _FEW else 0, F32)
         tiles = (length + tile - 1) // tile
         each = (tiles + parts - 1) // parts
         for unit in range(first, last):
             head, part = unit // parts, unit % parts
             b, h = head // heads, head % heads
             values, v_at, v_step = v, b * vb + h * vh, vs
+            if length < _FEW:
+                for j in range(part * each * tile, min((part + 1) * each * tile, length)):
+                    at, place, seen = b * qb + h * qh + j * qs, b * ob + h * oh + j * os, source
+                    if causal:
+                        seen = min(source, j + 1)
+                    logs[b, h, j] = _one(
+                        q[at : at + features], k, b * kb + h * kh, ks, v, v_at, vs, scale, causal or masked, masked,
+                        mask, b * mb + h * mh + j * ms, mk, one[:seen], out[place : place + narrow],
+                    )  # fmt: skip
+                continue
             if width != narrow:
                 if head != packed:
                     _pack(v, v_at, vs, source, narrow, padded, width)
@@ -325,14 +385,6 @@ def _slopes(shares, slopes, pitch, wide, less, scale):
         p, to, off = shares[j * pitch : j * pitch + wide], slopes[j * pitch : j * pitch + wide], less[j]
         for k in range(wide):
             to[k] = p[k] * ((to[k] - off) * scale)
-
-
-@inner(fastmath={"contract", "reassoc"})
-def _inner(a, b):
-    total = F(0.0)
-    for i in range(a.size):
-        total += a[i] * b[i]
-    return total
 
 
 def _attention_grad():
