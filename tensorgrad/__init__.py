@@ -195,3 +195,6 @@ if not _typing.TYPE_CHECKING:  # otherwise type checkers would accept every miss
             if name in globals():
                 return globals()[name]
         raise _importlib.import_module("tensorgrad.system.missing_names").no_attribute("tensorgrad", name)
+
+    def __dir__():
+        return sorted({*globals(), "vmap"})

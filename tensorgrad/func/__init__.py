@@ -1,8 +1,8 @@
 """`torch.func`: function transforms. Derivatives, maps over a batch, modules as functions of their parameters.
 
 They may be nested: the gradient of a gradient, the Jacobian of each sample's gradient, and so on. Gradients are built
-on `autograd.grad`, products with tangents on forward mode; if several evaluations are needed, they run one after
-another.
+on `autograd.grad`, products with tangents on forward mode (`dispatch/forward.py`), maps over a batch on tensors that
+know their batch dimension (`dispatch/batched.py`).
 """
 
 from tensorgrad.dispatch.batching import looped as looped_ops
