@@ -8,8 +8,7 @@ uses the same transforms, transposed. The gradient of the source is a convolutio
 Channels are innermost in everything between the first and the last transform: one vector holds LANES channels.
 
 The places are products of 0, ±5/8, ±3/2 and infinity, which keep the transforms' numbers near one. The result's error
-is about three times that of summing the products directly: below 1e-5 of the largest result
-(tests/kernels/test_winograd.py).
+is about three times that of summing the products directly: below 1e-5 of the largest result, which a test checks.
 
 Source: Lavin, Gray, "Fast Algorithms for Convolutional Neural Networks", 2016; Barabasz et al., "Error Analysis and
 Improving the Accuracy of Winograd Convolution for Deep Neural Networks", 2020 (the choice of places).
