@@ -410,7 +410,7 @@ def test_train_on_the_embedded_digits(tmp_path):
 @needs_sklearn
 @needs_mnist
 def test_train_on_mnist(tmp_path):
-    train_save_load(tmp_path, "--data", MNIST, "--epochs", "2")
+    train_save_load(tmp_path, "--data", MNIST, "--epochs", "3")
 
 
 @needs_sklearn
