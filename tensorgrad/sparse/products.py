@@ -9,7 +9,7 @@ import numpy as np
 from tensorgrad.dtypes import FLOATING, scalar_type
 from tensorgrad.layouts import sparse_coo, sparse_csc, sparse_csr
 from tensorgrad.ops.linalg import matmul
-from tensorgrad.ops.sparse.construct import sparse_coo_tensor
+from tensorgrad.ops.sparse.construct import sparse_coo_tensor, sparse_csr_tensor
 from tensorgrad.ops.sparse.convert import to_sparse
 from tensorgrad.ops.sparse.matmul import reduced_mm, sampled_addmm_, sparse_mm_
 from tensorgrad.ops.sparse.parts import layout_of
@@ -68,8 +68,8 @@ def sampled_addmm(
 
     Args:
         input: A sparse matrix (n, m), or a batch of them.
-        mat1: Shape (n, k), dense.
-        mat2: Shape (k, m), dense.
+        mat1: Shape (n, k), or a batch of them, dense: one sparse matrix serves the whole batch.
+        mat2: Shape (k, m), likewise.
 
     Raises:
         RuntimeError: If layouts, shapes or dtypes do not fit.
@@ -89,6 +89,17 @@ def sampled_addmm(
                 f"{scalar_type(given.dtype)} and {scalar_type(input.dtype)}"
             )
     a, b, c = mat1._array.shape, mat2._array.shape, input._array.shape
+    if a[:-2] != b[:-2]:
+        raise RuntimeError(
+            f"sampled_addmm: Expected mat1 and mat2 to have the same batch size, but got {list(a[:-2])} and "
+            f"{list(b[:-2])}"
+        )
+    if len(c) == 2 < len(a):
+        rows, columns, elements = (
+            part.expand(*a[:-2], -1) for part in (input.crow_indices(), input.col_indices(), input.values())
+        )
+        input = sparse_csr_tensor(rows, columns, elements, (*a[:-2], *c))
+        c = input._array.shape
     if len(a) < 2 or len(b) < 2 or a[:-2] != b[:-2] or a[:-2] != c[:-2] or a[-1] != b[-2] or c[-2:] != (a[-2], b[-1]):
         raise RuntimeError(
             f"sampled_addmm: mat1 and mat2 shapes cannot be multiplied ({list(a)} and {list(b)}) to {list(c)}"

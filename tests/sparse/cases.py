@@ -186,6 +186,8 @@ def cases():
         add(f"sparse.mm {reduce}", lambda T, x, y, r=reduce: T.sparse.mm(x, y, r), csr(4, 6), dense(6, 3))
     add("sampled_addmm", lambda T, c, a, b: T.sparse.sampled_addmm(c, a, b, beta=2, alpha=3), csr(4, 6), dense(4, 3),
         dense(3, 6))  # fmt: skip
+    add("sampled_addmm of a batch", lambda T, c, a, b: T.sparse.sampled_addmm(c, a, b, beta=2, alpha=3), csr(4, 6),
+        dense(2, 4, 3), dense(2, 3, 6))  # fmt: skip
     for name, call in {
         "to_sparse": lambda T, x: x.to_sparse(), "to_sparse 1": lambda T, x: x.to_sparse(1),
         "to_sparse_coo": lambda T, x: x.to_sparse_coo(), "to_sparse_csr": lambda T, x: x.to_sparse_csr(),

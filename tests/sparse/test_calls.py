@@ -127,6 +127,8 @@ CALLS = {
         x@batch(T, x) | T.baddbmm(batch(T, x),x,batch(T, x)) | T.sparse.mm(x,right(T, x)) | T.sparse.mm(left(T, x),x) |
         T.sparse.mm(x,x.t()) | T.sparse.mm(x,right(T, x),'mean') | T.sparse.addmm(added(T, x),x,right(T, x)) |
         T.sparse.addmm(added(T, x),x,right(T, x),beta=2,alpha=3) | T.sparse.sampled_addmm(x,left(T, x).t(),left(T, x)) |
+        T.sparse.sampled_addmm(x,batch(T, x),x) | T.select_copy(x,0,1).values() | T.select_copy(x,1,0).indices() |
+        T.empty_like(x,layout=T.sparse_csc).shape | T.rand_like(x,layout=T.sparse_bsr).shape |
         T.sparse.sum(x) | T.sparse.sum(x,0) | T.sparse.sum(x,(0,1)) | T.sparse.sum(x,dtype=T.float32) |
         T.sparse.softmax(x,0) | T.sparse.softmax(x,1) | T.sparse.softmax(x,1,dtype=T.float32) |
         T.sparse.log_softmax(x,0) | T.nn.functional.linear(right(T, x).t(),x) |

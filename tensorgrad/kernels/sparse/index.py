@@ -9,6 +9,7 @@ import numpy as np
 from tensorgrad.dispatch.kernel_errors import Composed
 from tensorgrad.kernels.array.shape import raise_index_error
 from tensorgrad.kernels.sparse.convert import coo, coo_of_dense, dense
+from tensorgrad.kernels.sparse.coordinates import coalesced
 from tensorgrad.kernels.sparse.shape import unsqueeze
 from tensorgrad.storage.sparse import CompressedArray, COOArray, SparseArray
 
@@ -56,9 +57,7 @@ def select(array: Any, dim: int, number: int, index: tuple = ()) -> Any:
             first = array.values.ndim - array.dense_dim
             values = np.take(array.values, number, first + dim - array.batch_dim - 2)
             return _of_parts(array, [*array.parts()[:-1], values], shape)
-        in_order = not array.blocked and array.by_rows == (dim == array.batch_dim)
-        array = coo(array)
-        return COOArray(*_slice(array, dim, number), shape, in_order or None)
+        return coalesced(COOArray(*_slice(coo(array), dim, number), shape))
     if dim >= array.sparse_dim:
         return COOArray(array.indices, np.take(array.values, number, dim - array.sparse_dim + 1), shape)
     if array.sparse_dim > 1:

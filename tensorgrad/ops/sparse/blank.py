@@ -82,6 +82,11 @@ def sparse_like(
         return wrap(_zeros(name, array, kind, numpy)).requires_grad_(requires_grad)
     if array.__class__ is COOArray and kind is not COOArray:
         return without_elements(name, array.shape, layout, dtype or input.dtype, device, requires_grad)
+    if isinstance(array, CompressedArray) and kind is not array.__class__:
+        raise RuntimeError(
+            f"empty_like with different sparse layout is not supported (self is {array.title} but you requested "
+            f"{kind.title})"
+        )
     if kind is not array.__class__ or kind is COOArray:
         raise NotImplementedError(
             f"{name}: not supported for layout {layout} and a tensor of layout {getattr(array, 'title', 'Strided')}"
