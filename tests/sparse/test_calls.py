@@ -154,7 +154,6 @@ KNOWN = {
     "T.mul(x,column(T, x)[:,None])": ("1d",),  # whether it is marked as coalesced
     **dict.fromkeys(("x+y", "x-y", "x.add(y,alpha=2)", "x.add_(y)", "x.sub_(y)"), ("loose hybrid",)),  # how often a
     # coordinate is stored that both store
-    "x.to_dense().mul_(x)": tuple(GIVEN),  # not supported here: x.to_dense() * x is
     "x.__repr__()": ("bsr", "bsc", "batch bsr"), "x.half().__repr__()": ("bsr", "bsc", "batch bsr"),  # zeros' signs
     "T.zeros_like(x).__repr__()": ("bool", "int"),  # the dtype is named
 }  # fmt: skip
