@@ -120,6 +120,7 @@ CALLS = {
         T.matmul(left(T, x),x) | x@x.t() | x.mm(x.t()) | x.t()@left(T, x).t() | x.mv(row(T, x)) | x@row(T, x) |
         column(T, x)@x | x.dot(x) | T.addmm(added(T, x),x,right(T, x)) |
         T.addmm(added(T, x),x,right(T, x),beta=2,alpha=3) | T.addmm(added(T, x),x,right(T, x),beta=0) | x.addmm(x,x) |
+        T.addmm(x.to_dense()*float("nan"),x,x,beta=0) |
         added(T, x).addmm_(x,right(T, x)) | added(T, x).addmm(x,right(T, x)) | T.addmm(added(T, x),right(T, x),x) |
         T.addmv(column(T, x),x,row(T, x)) | T.sspaddmm(x,x,square(T, x)) | x.sspaddmm(x,square(T, x)) |
         T.smm(x,right(T, x)) | x.smm(right(T, x)) | T.hspmm(x,right(T, x)) | T.hsmm(x,right(T, x)) |

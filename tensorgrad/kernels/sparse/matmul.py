@@ -210,19 +210,23 @@ def bmm(a: Any, b: Any) -> np.ndarray:
 
 
 def addmm(c: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
-    """beta * c + alpha * (a @ b)"""
+    """beta * c + alpha * (a @ b); with beta 0, c does not matter, even where it is nan."""
     product = mm(a, b)
     if isinstance(product, SparseArray):
         from tensorgrad.kernels.sparse.pointwise import add
 
         scaled = product.with_values(np.multiply(product.values, alpha, dtype=product.dtype))
         if not isinstance(c, SparseArray):
-            return add(np.multiply(c, beta, dtype=c.dtype), scaled)
-        return add(c.with_values(np.multiply(c.values, beta, dtype=c.dtype)), scaled)
+            return add(_times(c, beta), scaled)
+        return add(c.with_values(_times(c.values, beta)), scaled)
     if isinstance(c, SparseArray):
         raise RuntimeError("addmm: expected a dense tensor to add to a dense product, got a sparse one")
     product = np.multiply(product, alpha, dtype=product.dtype) if alpha != 1 else product
-    return product + np.multiply(c, beta, dtype=c.dtype) if beta != 0 else product + np.zeros_like(c)
+    return product + _times(c, beta)
+
+
+def _times(c: np.ndarray, beta: Any) -> np.ndarray:
+    return np.multiply(c, beta, dtype=c.dtype) if beta != 0 else np.zeros_like(c)
 
 
 def stored_rows(product: np.ndarray, sparse: COOArray) -> COOArray:
