@@ -48,7 +48,7 @@ ANSWERS = {
     "_dynamo.disable": lambda function: function,  # asked of a library that has no compiler
 }
 
-# What they are told instead of the truth, so that more tests run: those of sparse products, which PyTorch leaves to MKL.
+# What they are told so that more tests run: those of sparse products, which PyTorch leaves to MKL.
 CLAIMS = {"backends.mkl.is_available": lambda: True}
 
 DTYPES = (  # that the utilities list; only their names are there
