@@ -31,36 +31,8 @@ from tensorgrad.sparse.reductions import log_softmax, softmax, sum
 
 __all__ = [
     "addmm", "as_sparse_gradcheck", "check_sparse_tensor_invariants", "log_softmax", "mm", "sampled_addmm", "softmax",
-    "spdiags", "spsolve", "sum", "to_sparse_semi_structured", "SparseSemiStructuredTensor",
+    "spdiags", "spsolve", "sum", "to_sparse_semi_structured",
 ]  # fmt: skip
-
-
-class SparseSemiStructuredTensor:
-    """The format of two in four elements, for kernels of NVIDIA GPUs. There are no such tensors here.
-
-    Programs may ask whether a tensor is one.
-
-    Raises:
-        NotImplementedError: When called.
-
-    >>> import tensorgrad as torch
-    >>> isinstance(torch.ones(4, 4), torch.sparse.SparseSemiStructuredTensor)
-    False
-    """
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError(f"sparse.{cls.__name__}: {_TWO_IN_FOUR}")
-
-
-class SparseSemiStructuredTensorCUTLASS(SparseSemiStructuredTensor):
-    """The same, as CUTLASS stores it."""
-
-
-class SparseSemiStructuredTensorCUSPARSELT(SparseSemiStructuredTensor):
-    """The same, as cuSPARSELt stores it."""
-
-
-_TWO_IN_FOUR = "the format of two in four elements is not supported; use to_sparse_csr()"
 
 
 def to_sparse_semi_structured(original_tensor: Any, transposed: bool = False) -> Any:
@@ -75,4 +47,6 @@ def to_sparse_semi_structured(original_tensor: Any, transposed: bool = False) ->
         ...
     NotImplementedError: sparse.to_sparse_semi_structured: the format of two in four elements is not supported...
     """
-    raise NotImplementedError(f"sparse.to_sparse_semi_structured: {_TWO_IN_FOUR}")
+    raise NotImplementedError(
+        "sparse.to_sparse_semi_structured: the format of two in four elements is not supported; use to_sparse_csr()"
+    )

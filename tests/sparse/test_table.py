@@ -72,12 +72,3 @@ def test_gradcheck_of_products(name, layout):
         pytest.skip("for COO only here")
     s = MATRIX.to_sparse(layout=getattr(torch, layout)).requires_grad_()
     assert gradcheck(PRODUCTS[name], [s, FACTOR.clone().requires_grad_()], masked=True)
-
-
-@pytest.mark.parametrize("name", ["", "CUTLASS", "CUSPARSELT"])
-def test_the_format_of_two_in_four_is_refused(name):
-    kind = getattr(torch.sparse, f"SparseSemiStructuredTensor{name}")
-    assert not isinstance(torch.ones(4, 4), kind)
-    for make in (kind, torch.sparse.to_sparse_semi_structured):
-        with pytest.raises(NotImplementedError, match="two in four elements is not supported"):
-            make(torch.ones(4, 4))
