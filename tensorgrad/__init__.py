@@ -188,8 +188,7 @@ if not _typing.TYPE_CHECKING:  # otherwise type checkers would accept every miss
         if name == "torch":  # PyTorch has it, too
             return _importlib.import_module("tensorgrad")
         if name == "vmap":  # transforms are loaded on first use
-            globals()["vmap"] = _importlib.import_module("tensorgrad.func").vmap
-            return globals()["vmap"]
+            return _importlib.import_module("tensorgrad.func").vmap
         if name.startswith("_foreach_"):
             globals().update(_importlib.import_module("tensorgrad.foreach").functions())
             if name in globals():
