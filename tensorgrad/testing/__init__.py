@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tensorgrad import dtypes
+from tensorgrad.layouts import strided
 from tensorgrad.tensor import Tensor
 
 # Tolerances by dtype: results may differ by rtol · |expected| + atol; 0 for exact dtypes.
@@ -46,7 +47,7 @@ def assert_close(
     >>> torch.testing.assert_close(torch.tensor([1.0]), torch.tensor([1.0 + 1e-7]))
     """
     _both_or_neither(rtol, atol)
-    checks = {"device": check_device, "dtype": check_dtype, "stride": check_stride}
+    checks = {"device": check_device, "dtype": check_dtype, "layout": check_layout, "stride": check_stride}
     problem = _difference(actual, expected, (rtol, atol), equal_nan, checks, ())
     if problem is not None:
         raise AssertionError(msg(problem) if callable(msg) else msg or problem)
@@ -104,18 +105,20 @@ def _leaf(actual, expected, tolerances, equal_nan, checks) -> str | None:
     if problem is not None or a.device.type == "meta":
         return problem
     rtol, atol = _tolerances(a, e, *tolerances)
-    return _values(_numbers(a), _numbers(e), rtol, atol, equal_nan, numbers or (a.numel() == 1 and a.ndim == 0))
+    return _all_values(a, e, rtol, atol, equal_nan, numbers or (a.numel() == 1 and a.ndim == 0))
 
 
 def _attributes(a: Tensor, e: Tensor, checks: Mapping[str, bool]) -> str | None:
     """How the attributes of two tensors differ; None if they do not."""
     if a.shape != e.shape:
         return f"The values for attribute 'shape' do not match: {a.shape} != {e.shape}."
+    if checks["layout"] and a.layout is not e.layout:
+        return f"The values for attribute 'layout' do not match: {a.layout} != {e.layout}."
     if checks["device"] and a.device != e.device:
         return f"The values for attribute 'device' do not match: {a.device} != {e.device}."
     if checks["dtype"] and a.dtype is not e.dtype:
         return f"The values for attribute 'dtype' do not match: {a.dtype} != {e.dtype}."
-    if checks["stride"] and a.stride() != e.stride():
+    if checks["stride"] and a.layout is e.layout is strided and a.stride() != e.stride():
         return f"The values for attribute 'stride()' do not match: {a.stride()} != {e.stride()}."
     return None
 
@@ -157,7 +160,29 @@ def _numbers(tensor: Tensor) -> np.ndarray:
     return array.astype(np.complex128 if kind == "c" else np.float64 if kind not in "iub" else np.object_)
 
 
-def _values(a: np.ndarray, e: np.ndarray, rtol, atol, equal_nan: bool, scalar: bool) -> str | None:
+def _all_values(a: Tensor, e: Tensor, rtol: float, atol: float, equal_nan: bool, scalar: bool) -> str | None:
+    """How the values of two tensors differ; of one sparse layout, also where these are. None if they do not."""
+    if a.layout is not e.layout:
+        a, e = (t if t.layout is strided else t.to_dense() for t in (a, e))
+    if a.layout is strided:
+        return _values(_numbers(a), _numbers(e), rtol, atol, equal_nan, scalar)
+    if a.is_sparse and a.is_coalesced() != e.is_coalesced():
+        a, e = a.coalesce(), e.coalesce()
+    kind = str(a.layout).rpartition("_")[2].upper()
+    if a._nnz() != e._nnz():
+        return f"The number of specified values in sparse {kind} tensors does not match: {a._nnz()} != {e._nnz()}"
+    for name in a._array.part_names:
+        mine, other = (_numbers(getattr(t, f"_{name}" if t.is_sparse else name)()) for t in (a, e))
+        limits = (rtol, atol) if name == "values" else (0.0, 0.0)
+        problem = _values(mine, other, limits[0], limits[1], equal_nan, False, f"Sparse {kind} {name}")
+        if problem is not None:
+            return problem
+    return None
+
+
+def _values(
+    a: np.ndarray, e: np.ndarray, rtol, atol, equal_nan: bool, scalar: bool, what: str = "Tensor-likes"
+) -> str | None:
     with np.errstate(all="ignore"):
         if e.dtype == object or a.dtype == object:
             a, e = np.asarray(a, object), np.asarray(e, object)
@@ -181,7 +206,7 @@ def _values(a: np.ndarray, e: np.ndarray, rtol, atol, equal_nan: bool, scalar: b
     wrong = ~same.ravel()
     away = np.asarray(apart.ravel(), float)
     lines = [
-        f"Tensor-likes are not {kind}!",
+        f"{what} are not {kind}!",
         "",
         f"Mismatched elements: {wrong.sum()} / {same.size} ({wrong.mean():.1%})",
     ]

@@ -154,25 +154,21 @@ class TensorLikePair(Pair):
             self._compare_values(*self._equalize_attributes(self.actual, self.expected))
 
     def _compare_attributes(self, actual: Tensor, expected: Tensor) -> None:
-        checks = {"device": self.check_device, "dtype": self.check_dtype, "stride": self.check_stride}
-        problem = testing._attributes(actual, expected, checks)
-        if problem is None and self.check_layout and actual.layout is not expected.layout:
-            problem = f"The values for attribute 'layout' do not match: {actual.layout} != {expected.layout}."
+        checks = {"device": self.check_device, "dtype": self.check_dtype, "layout": self.check_layout}
+        problem = testing._attributes(actual, expected, checks | {"stride": self.check_stride})
         if problem is not None:
             self._fail(AssertionError, problem)
 
     def _equalize_attributes(self, actual: Tensor, expected: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns them on one device, dense, and of one dtype."""
+        """Returns them on one device, and of one dtype."""
         import tensorgrad as torch
 
         both = [tensor.cpu() for tensor in (actual, expected)]
-        both = [tensor if tensor.layout is torch.strided else tensor.to_dense() for tensor in both]
         dtype = torch.promote_types(actual.dtype, expected.dtype)
         return both[0].to(dtype), both[1].to(dtype)
 
     def _compare_values(self, actual: Tensor, expected: Tensor) -> None:
-        a, e = testing._numbers(actual), testing._numbers(expected)
-        problem = testing._values(a, e, self.rtol, self.atol, self.equal_nan, a.ndim == 0)
+        problem = testing._all_values(actual, expected, self.rtol, self.atol, self.equal_nan, actual.ndim == 0)
         if problem is not None:
             self._fail(AssertionError, problem)
 

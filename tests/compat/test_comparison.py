@@ -1,6 +1,11 @@
 """What tests of libraries import: the pairs of `torch.testing._comparison`, and smaller names."""
 
+import pytest
+
+import tensorgrad
 from tests.support.alike import alike, error
+
+torch = pytest.importorskip("torch")
 
 
 def told(metas):
@@ -80,3 +85,27 @@ def test_names_that_tests_of_libraries_import(tmp_path):
     assert "fbgemm" not in tensorgrad.backends.quantized.supported_engines
     assert get_file_path_2(str(tmp_path), "a") == str(tmp_path / "a")
     assert get_writable_path(str(tmp_path)) == str(tmp_path) != get_writable_path(str(tmp_path / "none"))
+
+
+LAYOUTS = ("strided", "sparse_coo", "sparse_csr", "sparse_csc")
+
+
+@pytest.mark.parametrize("check_layout", [True, False])
+@pytest.mark.parametrize("there", LAYOUTS)
+@pytest.mark.parametrize("here", LAYOUTS)
+def test_tensors_of_two_layouts_are_compared(here, there, check_layout):
+    for change in ([], [(0, 0, 4.0)], [(0, 1, 4.0)], [(0, 0, 0.0), (0, 1, 1.0)]):
+        outcomes = []
+        for library in (torch, tensorgrad):
+            other = library.eye(3)
+            for row, column, value in change:
+                other[row, column] = value
+            given = [
+                x if layout == "strided" else x.to_sparse(layout=getattr(library, layout))
+                for x, layout in ((library.eye(3), here), (other, there))
+            ]
+            try:
+                outcomes.append(library.testing.assert_close(*given, check_layout=check_layout))
+            except AssertionError as error:
+                outcomes.append(str(error))
+        assert outcomes[0] == outcomes[1]
