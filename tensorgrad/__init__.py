@@ -188,12 +188,10 @@ if not _typing.TYPE_CHECKING:  # otherwise type checkers would accept every miss
         if name == "torch":  # PyTorch has it, too
             return _importlib.import_module("tensorgrad")
         if name == "vmap":  # transforms are loaded on first use
-            return _importlib.import_module("tensorgrad.func").vmap
+            globals()["vmap"] = _importlib.import_module("tensorgrad.func").vmap
+            return globals()["vmap"]
         if name.startswith("_foreach_"):
             globals().update(_importlib.import_module("tensorgrad.foreach").functions())
             if name in globals():
                 return globals()[name]
         raise _importlib.import_module("tensorgrad.system.missing_names").no_attribute("tensorgrad", name)
-
-    def __dir__():
-        return sorted({*globals(), "vmap"})
