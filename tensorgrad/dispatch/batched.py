@@ -30,7 +30,7 @@ from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import edge_of
 from tensorgrad.dispatch.slow_path import unrecorded
 from tensorgrad.dispatch.switches import LOCAL
-from tensorgrad.dispatch.transforms import Off, Transform
+from tensorgrad.dispatch.transforms import Off, Transform, arrays_of
 from tensorgrad.dtypes import from_numpy_dtype
 from tensorgrad.storage.stubs import STORAGES, Storage, storage_class
 from tensorgrad.tensor import Tensor, share, tensors_in
@@ -369,14 +369,7 @@ class Batch(Transform):
         """The arguments for an op's twin: checked, and normalized as by the row; None if a tensor was replaced."""
         if op.prepare is None:
             return args
-        given: list = []
-        for value in args:
-            if isinstance(value, Tensor):
-                given.append(value._array)
-            elif value.__class__ in (list, tuple) and value and isinstance(value[0], Tensor):
-                given.append([v._array for v in value])
-            else:
-                given.append(value)
+        given = arrays_of(args)
         made = list(op.prepare(*given))
         for i, (p, before) in enumerate(zip(op.params, given, strict=True)):
             if p.is_tensor:

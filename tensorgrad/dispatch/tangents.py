@@ -36,7 +36,7 @@ from tensorgrad.dispatch.op import Op, backward_arguments
 from tensorgrad.dispatch.signature import LIST, OPTIONAL, arguments_of
 from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.dispatch.templates import has_array_backward
-from tensorgrad.dispatch.transforms import run_further_out
+from tensorgrad.dispatch.transforms import arrays_of, run_further_out
 from tensorgrad.layouts import strided
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor, share, wrap
@@ -325,14 +325,7 @@ def _attribute(op: Op, args: tuple, name: str) -> Any:
 
 def _prepared(op: Op, args: tuple) -> dict[str, Any]:
     """The arguments as the row's `prepare` leaves them: plain values are normalized, tensors are arrays."""
-    given = []
-    for value in args:
-        if isinstance(value, Tensor):
-            given.append(value._array)
-        elif isinstance(value, list | tuple) and value and isinstance(value[0], Tensor):
-            given.append([v._array for v in value])
-        else:
-            given.append(value)
+    given = arrays_of(args)
     skip = op.prepare is None or (
         op.kind == "reduction"
         and all(v is None for p, v in zip(op.params, args, strict=True) if p.name in ("dim", "dtype"))

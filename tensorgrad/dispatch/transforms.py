@@ -12,6 +12,7 @@ from typing import Any
 
 from tensorgrad.dispatch.slow_path import execute
 from tensorgrad.dispatch.switches import LOCAL, switch
+from tensorgrad.tensor import Tensor
 
 
 class Transform:
@@ -103,3 +104,16 @@ def run_further_out(op: Any, args: tuple) -> Any:
     """Runs an op by the innermost of the transforms that are on, or simply runs it if none is."""
     transforms = LOCAL.transforms
     return transforms[-1].run(op, args) if transforms else execute(op, args)
+
+
+def arrays_of(args: tuple) -> list:
+    """Returns the arguments of an op as a row's `prepare` takes them: arrays in the place of tensors."""
+    given: list = []
+    for value in args:
+        if isinstance(value, Tensor):
+            given.append(value._array)
+        elif value.__class__ in (list, tuple) and value and isinstance(value[0], Tensor):
+            given.append([v._array for v in value])
+        else:
+            given.append(value)
+    return given
