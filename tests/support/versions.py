@@ -19,4 +19,4 @@ INSTALLED = numbers(metadata.version("torch")) if util.find_spec("torch") is not
 def since(version: str, what: str) -> pytest.MarkDecorator:
     """Returns a mark that skips a test under a PyTorch before `version`, in which something was different."""
     reason = f"{what} before PyTorch {version}, and {'.'.join(map(str, INSTALLED))} is installed"
-    return pytest.mark.skipif(INSTALLED < numbers(version), reason=reason)
+    return pytest.mark.skipif(numbers(version) > INSTALLED, reason=reason)
