@@ -84,3 +84,19 @@ def pytest_runtest_protocol(item):
         item.add_marker(pytest.mark.skip(reason=reason))
     with on_device.tensors_there():
         return (yield)
+
+
+LOST: list[str] = []  # the test after which the GPU did not work any more
+
+
+def pytest_runtest_logstart(nodeid):
+    """Once an access was out of bounds, nothing works on a GPU in this process; of pytest-xdist's, another goes on."""
+    if LOST and "PYTEST_XDIST_WORKER" in os.environ:
+        os._exit(3)
+    if LOST:
+        pytest.exit(f"the GPU does not work any more since {LOST[0]}")
+
+
+def pytest_runtest_logfinish(nodeid):
+    if on_device.DEVICE == "cuda" and not LOST and not on_device.works():
+        LOST.append(nodeid)
