@@ -13,6 +13,7 @@ import cupy
 import numpy as np
 
 from tensorgrad.kernels.cuda.runtime import program
+from tensorgrad.storage.cuda.capture import RUNNING, current
 
 PIECE, THREADS = 16384, 256  # elements per block, as in sources/optim.cu
 ARRAYS = 5  # arrays per job in that file
@@ -53,16 +54,29 @@ def alike(a, b) -> bool:
     )
 
 
+def _table(sizes: tuple, addresses: tuple, device: int):
+    """Returns (the jobs in GPU memory, their number of blocks)."""
+    if RUNNING and (capture := current()) is not None:
+        jobs, blocks = _jobs(sizes, addresses)
+        return capture.constant(jobs), blocks
+    return _uploaded(sizes, addresses, device, cupy.cuda.get_current_stream().ptr)
+
+
 @lru_cache(maxsize=64)
-def _table(sizes: tuple, addresses: tuple, device: int, stream: int):
-    """Returns (the jobs in GPU memory, their number of blocks). The tables are cached: addresses rarely change."""
+def _uploaded(sizes: tuple, addresses: tuple, device: int, stream: int):
+    """Returns `_table`, cached: addresses rarely change."""
+    jobs, blocks = _jobs(sizes, addresses)
+    return cupy.asarray(jobs), blocks
+
+
+def _jobs(sizes: tuple, addresses: tuple) -> tuple[np.ndarray, int]:
     places = np.array(addresses, np.int64).reshape(len(sizes), -1)
     table = np.zeros((len(sizes), ARRAYS + 2), np.int64)
     table[:, : places.shape[1]] = places
     table[:, ARRAYS] = sizes
     ends = np.cumsum(-(-table[:, ARRAYS] // PIECE))
     table[1:, ARRAYS + 1] = ends[:-1]
-    return cupy.asarray(table), int(ends[-1])
+    return table, int(ends[-1])
 
 
 class _Launch:
@@ -72,10 +86,9 @@ class _Launch:
         first = jobs[0][0]
         self.dtype, self.device = first.dtype.name, first.device
         with self.device:
-            stream = cupy.cuda.get_current_stream().ptr
             sizes = tuple(job[0].size for job in jobs)
             addresses = tuple(a.data.ptr for job in jobs for a in job)
-            self.table, self.blocks = _table(sizes, addresses, self.device.id, stream)
+            self.table, self.blocks = _table(sizes, addresses, self.device.id)
         self.count = np.int32(len(jobs))
         self.number = program.NUMBER[self.dtype]
 
@@ -156,9 +169,15 @@ sgd, adam = Step(_sgd), Step(_adam)
 # --- all gradients together ------------------------------------------------------------------------------------------
 
 
-@lru_cache
-def _ended(device: int, stream: int):
+def _ended(device: int):
     """Returns the counter of finished blocks, 0 between launches; launches on one stream run in order."""
+    if RUNNING and current() is not None:
+        return cupy.zeros(1, np.uint32)
+    return _counter(device, cupy.cuda.get_current_stream().ptr)
+
+
+@lru_cache
+def _counter(device: int, stream: int):
     return cupy.zeros(1, np.uint32)
 
 
@@ -170,7 +189,7 @@ def norm(arrays: list):
     with first.device:
         out = cupy.zeros((), first.dtype)
         for launch in _launches(arrays):
-            ended = _ended(launch.device.id, cupy.cuda.get_current_stream().ptr)
+            ended = _ended(launch.device.id)
             launch("total_norm", cupy.empty(launch.blocks, np.float64), ended, out)
     return out
 
