@@ -1,7 +1,7 @@
 """CUDA graphs: a replay does what the recorded step would do, and what cannot be recorded raises."""
 
-
 import numpy as np
+import pytest
 
 import tensorgrad as torch
 
@@ -62,10 +62,18 @@ def cross_entropy(model, x, y):
     return F.cross_entropy(model(x), y)
 
 
+def momentum(parameters, captured):
+    return torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
+
+
+def adamw(parameters, captured):
+    return torch.optim.AdamW(parameters, lr=0.01, capturable=captured)
+
+
 def same_training(make, optimizer_of, data, loss_of=cross_entropy, tolerance=1e-5):
     models = make(), make()
     found = [
-        train(model, optimizer_of(model.parameters()), loss_of, data)
+        train(model, optimizer_of(model.parameters(), train is graphed), loss_of, data)
         for model, train in zip(models, (eager, graphed), strict=True)
     ]
     np.testing.assert_allclose(found[1], found[0], rtol=tolerance, atol=tolerance)
@@ -75,9 +83,7 @@ def same_training(make, optimizer_of, data, loss_of=cross_entropy, tolerance=1e-
 
 
 def test_a_training_step(device):
-    same_training(
-        lambda: mlp(device), lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9), batches(6, (8, 12), 4, device)
-    )
+    same_training(lambda: mlp(device), momentum, batches(6, (8, 12), 4, device))
 
 
 def test_work_is_recorded_not_run(device):
@@ -97,27 +103,40 @@ def test_work_is_recorded_not_run(device):
 def test_graphed_callables(device):
     def run(graph):
         torch.manual_seed(1)
-        first, second = mlp(device), mlp(device)[3]
-        head = nn.Linear(4, 16, device=device)
+        first, second, last = mlp(device), nn.Linear(4, 16, device=device), nn.Linear(16, 4, device=device)
         x = torch.randn(8, 12, device=device)
         if graph:
-            first, head = torch.cuda.make_graphed_callables(
-                (first, head),
-                ((torch.zeros(8, 12, device=device),), (torch.zeros(8, 4, device=device, requires_grad=True),)),
-            )
-        results = []
+            samples = torch.zeros(8, 12, device=device), torch.zeros(8, 4, device=device, requires_grad=True)
+            first, second = torch.cuda.make_graphed_callables((first, second), tuple((s,) for s in samples))
+        parameters = [p for part in (first, second, last) for p in part.parameters()]
+        found = []
         for scale in (1, 2):
-            for p in (*first.parameters(), *head.parameters(), *second.parameters()):
+            for p in parameters:
                 p.grad = None
-            y = second(head(first(x * scale)))
+            y = last(second(first(x * scale)))
             y.square().sum().backward()
-            results += [y, *(p.grad for p in (*first.parameters(), *head.parameters(), *second.parameters()))]
-            results = (
-                [r.detach().cpu().numpy().copy() for r in results]
-                if not isinstance(results[0], np.ndarray)
-                else [r if isinstance(r, np.ndarray) else r.detach().cpu().numpy().copy() for r in results]
-            )
-        return results
+            found += [t.detach().cpu().numpy().copy() for t in (y, *(p.grad for p in parameters))]
+        return found
 
     for got, expected in zip(run(True), run(False), strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+
+
+# --- optimizers ------------------------------------------------------------------------------------------------------
+
+ADAMS = [
+    ("AdamW", {"lr": 0.01, "weight_decay": 0.1}),
+    ("Adam", {"lr": 0.01, "weight_decay": 0.1, "amsgrad": True, "maximize": True}),
+]
+
+
+@pytest.mark.filterwarnings("ignore:This instance was constructed with capturable=True")
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [*ADAMS, *((name, {"lr": 0.01}) for name in ("NAdam", "Adamax", "RMSprop", "Rprop", "Adadelta"))],
+)
+def test_capturable_optimizers(name, settings, device):
+    def optimizer(parameters, captured):
+        return getattr(torch.optim, name)(parameters, capturable=captured, **settings)
+
+    same_training(lambda: mlp(device), optimizer, batches(6, (8, 12), 4, device), tolerance=2e-5)
