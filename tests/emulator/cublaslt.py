@@ -12,7 +12,7 @@ import ctypes
 
 import numpy as np
 
-from tests.emulator import cublas
+from tests.emulator import cublas, graphs
 from tests.emulator.cublas import COMPUTE, DTYPES, INVALID_VALUE, NOT_SUPPORTED, TF32, check, number
 from tests.emulator.library import Library, as_tf32, memory, wide
 
@@ -140,15 +140,21 @@ def cublasLtMatmul(handle, product, alpha, a, ad, b, bd, beta, c, cd, d, dd, alg
     check(all(place % promised == 0 for place, promised in zip((a, b, d, bias), advised.algo[1:5], strict=True)))
     kind, _ = COMPUTE[product.compute]
     check(number(alpha, kind, layouts[2].code) == 1 and number(beta, kind, layouts[2].code) == 0)
-    left, right, result = (
-        memory(at, DTYPES[x.code], (x.rows, x.columns), (1, x.pitch)) for at, x in zip((a, b, d), layouts, strict=True)
-    )
-    added = memory(bias, DTYPES[layouts[2].code], (m, 1), (1, 0))
-    if size:
-        memory(workspace, np.uint8, (size,), (1,))[...] = 0xCD
-    left, right = (wide(x.T if product.attributes[flag] else x) for x, flag in ((left, 3), (right, 4)))
-    if product.compute == TF32:
-        left, right = as_tf32(left), as_tf32(right)
-    with np.errstate(all="ignore"):
-        result[...] = (left @ right + wide(added)).astype(result.dtype)
+    transposed, compute = {flag: product.attributes[flag] for flag in (3, 4)}, product.compute
+    geometry = [
+        (at, DTYPES[x.code], (x.rows, x.columns), (1, x.pitch)) for at, x in zip((a, b, d), layouts, strict=True)
+    ]
+
+    def run():
+        left, right, result = (memory(*where) for where in geometry)
+        added = memory(bias, geometry[2][1], (m, 1), (1, 0))
+        if size:
+            memory(workspace, np.uint8, (size,), (1,))[...] = 0xCD
+        left, right = (wide(x.T if transposed[flag] else x) for x, flag in ((left, 3), (right, 4)))
+        if compute == TF32:
+            left, right = as_tf32(left), as_tf32(right)
+        with np.errstate(all="ignore"):
+            result[...] = (left @ right + wide(added)).astype(result.dtype)
+
+    graphs.launch(run, stream)
     return {"sizes": (m, n, k), "compute": product.compute, "stream": stream}

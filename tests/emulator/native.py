@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tests.emulator import graphs
 from tests.emulator.runtime import LIVE, _pinned
 
 HERE = Path(__file__).parent
@@ -223,6 +224,9 @@ class Function:
             raise TypeError(f"args must be a tuple, got {type(args)}")
         self._check_sizes(grid, block, shared_mem)
         cells, ranges = _pack(self.name, self._parameters, args)
+        graphs.launch(lambda: self._launch(grid, block, shared_mem, cells, ranges))
+
+    def _launch(self, grid, block, shared_mem, cells, ranges):
         live = sorted((start, start + size) for start, size in (*LIVE.copy().items(), *_pinned.copy().items()))
         known = np.array(ranges + live or [(0, 0)], np.uint64)
         _, shared, stacks = _stacks()

@@ -22,6 +22,7 @@ import numpy as np
 
 from tensorgrad.kernels.array.sample import DIGITS, integer_range
 from tensorgrad.kernels.cuda.runtime import bounds, program
+from tensorgrad.random.philox import Address
 
 THREADS = 256
 FILLED = program.FLOATING + program.WHOLE  # dtypes that kernels write; others are cast
@@ -40,6 +41,20 @@ def policy(gen, n: int, each: int = 4) -> tuple[int, int]:
     return blocks, ((n - 1) // (THREADS * blocks * each) + 1) * 4
 
 
+_CAPTURED: dict = {"CAPTURED": 1}
+_PLAIN: dict = {}
+
+
+def _settings(seed: int) -> dict:
+    """Returns the settings of programs that draw: in a graph, seed and offset are read from memory."""
+    return _CAPTURED if seed.__class__ is Address else _PLAIN
+
+
+def begin(address: int, seed: int, offset: int) -> None:
+    """Writes to the GPU's memory where the random numbers of a graph begin, before it is replayed."""
+    program.function("random", "begin")((1,), (1,), (np.uint64(address), np.uint64(seed), np.uint64(offset)))
+
+
 def _real(dtype: np.dtype) -> type:
     """Returns the C type in which samples of a dtype are computed."""
     return np.float64 if dtype.name == "float64" else np.float32
@@ -53,7 +68,7 @@ def _fill(name: str, gen, shape, dtype: np.dtype, *params, each: int = 0, out=No
         if n:
             blocks, count = policy(gen, n, each or (2 if dtype.name == "float64" else 4))
             seed, offset = gen.take(count)
-            launch = program.function("random", name, dtype.name)
+            launch = program.function("random", name, dtype.name, **_settings(seed))
             launch((blocks,), (THREADS,), (out, np.int64(n), np.uint64(seed), np.uint64(offset), *params))
     return out
 
@@ -176,7 +191,7 @@ def randperm(gen, shape, dtype: np.dtype):
         order = cupy.argsort(keys)
         values = order.astype(np.int64, copy=False)
         seed, offset = gen.take(n)
-        launch = program.function("random", "shuffle_ties", "int64")
+        launch = program.function("random", "shuffle_ties", "int64", **_settings(seed))
         args = (keys[order], values, np.int64(n), mask, np.uint64(seed), np.uint64(offset))
         launch(((n + 511) // 512,), (512,), args)
         return values.astype(dtype, copy=False)
@@ -198,7 +213,7 @@ def bernoulli_each(p, gen, dtype: np.dtype | None = None):
         out = cupy.empty(p.shape, dtype)
         seed, offset = gen.take(10)
         if out.size:
-            launch = program.function("random", "bernoulli_each", dtype.name)
+            launch = program.function("random", "bernoulli_each", dtype.name, **_settings(seed))
             args = (chances, out, np.int64(out.size), np.uint64(seed), np.uint64(offset))
             launch(((out.size + 2047) // 2048,), (512,), args)
         return out
@@ -285,7 +300,7 @@ def _with_replacement(gen, rows, num_samples: int):
     chosen = cupy.empty((count, num_samples), np.int64)
     across, down = (num_samples + 127) // 128, min(count, 65535)
     seed, offset = gen.take(((count - 1) // down + 1) * 4)
-    launch = program.function("random", "multinomial", rows.dtype.name)
+    launch = program.function("random", "multinomial", rows.dtype.name, **_settings(seed))
     sizes = (np.int64(count), np.int32(width), np.int32(num_samples))
     launch((across, down), (128,), (sums, shares, chosen, *sizes, np.uint64(seed), np.uint64(offset)))
     return chosen
@@ -305,7 +320,7 @@ def _rejected(name: str, gen, *parameters):
         out = cupy.empty(arrays[0].shape, wide)
         seed, offset = gen.take(MOST_WORDS)
         if out.size:
-            launch = program.function("rejection", name, wide.name)
+            launch = program.function("rejection", name, wide.name, **_settings(seed))
             numbers = (np.int64(out.size), np.uint64(seed), np.uint64(offset))
             launch((-(-out.size // THREADS),), (THREADS,), (*arrays, out, *numbers))
         return out.astype(dtype, copy=False)
@@ -344,7 +359,7 @@ def dropout(x, p: float, place: tuple):
     if there.data.ptr % (pack * there.itemsize):
         there = there.copy()
     out = cupy.empty_like(there)
-    launch = program.function("random", "dropout", x.dtype.name, PACK=pack)
+    launch = program.function("random", "dropout", x.dtype.name, PACK=pack, **_settings(seed))
     numbers = (np.int64(x.size), np.uint64(seed), np.uint64(offset), _real(x.dtype)(1 - p))
     launch((blocks,), (THREADS,), (there, out, *numbers))
     return out.transpose([order.index(d) for d in range(x.ndim)]) if x.ndim else out.reshape(())

@@ -19,6 +19,7 @@ import cupy
 from tensorgrad.kernels.cuda.runtime import libraries, switches
 from tensorgrad.kernels.cuda.runtime.calls import Functions, Handles, Refused
 from tensorgrad.settings import SETTINGS
+from tensorgrad.storage.cuda.capture import current
 
 # --- the library ---------------------------------------------------------------------------------------------------
 
@@ -203,12 +204,13 @@ class Plan:
     def algorithms(self, use: Handle, first, second, out) -> list[Performance]:
         """Lists the algorithms cuDNN offers here, best first; with `benchmark` it times them on the arrays."""
         if self.found is None:
+            benchmark = self.benchmark and current() is None  # in a graph there is nothing to be timed
             results, count = (Performance * MOST_ALGORITHMS)(), ctypes.c_int()
             one, two, three, how = self.places
             rest = ctypes.addressof(count), ctypes.addressof(results)
             name = KINDS[self.kind]
             try:
-                if self.benchmark:
+                if benchmark:
                     most = min(switches.cudnn.benchmark_limit or MOST_ALGORITHMS, MOST_ALGORITHMS)
                     memory, size = _workspace()
                     getattr(LIBRARY, f"cudnnFindConvolution{name}AlgorithmEx")(
@@ -222,10 +224,13 @@ class Plan:
             except Refused as refused:
                 if not self._cannot(refused):
                     raise
-            self.found = [
+            found = [
                 result for result in results[: count.value]
                 if not result.status and (not self.same or result.determinism == DETERMINISTIC)
             ]  # fmt: skip
+            if benchmark != self.benchmark:
+                return found
+            self.found = found
         return self.found
 
     def run(self, use: Handle, first, second, out) -> bool:

@@ -88,10 +88,10 @@ FAMILIES: dict[str, list[tuple[tuple[str, ...], dict]]] = {
         (("float64",), {"I": "int", "C": "double", "PACK": 1, "SCALED": 0}),
     ],
     "optim": [(FLOATING, {})],
-    "rejection": [(("float32", "float64"), {})],
+    "rejection": [(("float32", "float64"), {}), (("float32",), {"CAPTURED": 1})],
     "random": [
         ((*FLOATING, "int64", "uint8", "bool"), {}),
-        (("float32", "float16"), {"PACK": 4}), (("bfloat16",), {"PACK": 8}),
+        (("float32", "float16"), {"PACK": 4}), (("bfloat16",), {"PACK": 8}), (("float32",), {"CAPTURED": 1, "PACK": 4}),
     ],
 }  # fmt: skip
 
