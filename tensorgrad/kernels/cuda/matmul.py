@@ -244,7 +244,7 @@ def linear_backward(g, input, weight, bias_shape, needs):
 
 def column_sum(x):
     """Sums over all dimensions but the last: the gradient of a bias."""
-    if x.ndim < 2 or x.dtype.name not in program.NUMBER:
+    if x.ndim < 2 or program.NAME[x.dtype] not in program.NUMBER:
         return NotImplemented
     if not x.size:
         return cupy.zeros(x.shape[-1:], x.dtype)

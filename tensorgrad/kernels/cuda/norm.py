@@ -32,16 +32,16 @@ class _Rows:
 
     def __init__(self, arrays, axes, parameters, centred):
         x = arrays[0]
-        self.dtype, self.centred = x.dtype.name, centred
+        self.dtype, self.centred = program.NAME[x.dtype], centred
         self.lead = x.shape[: x.ndim - len(axes)]
         self.rows, self.n = math.prod(self.lead), math.prod(x.shape[len(self.lead) :])
         given = [p for p in parameters if p is not None]
-        self.weight = given[0].dtype.name if given else self.dtype
+        self.weight = program.NAME[given[0].dtype] if given else self.dtype
         self.ready = (
             self.dtype in program.NUMBER
             and x.size > 0
             and all(a.shape == x.shape and a.dtype == x.dtype and a.flags.c_contiguous for a in arrays)
-            and all(p.dtype.name == self.weight and p.size == self.n and p.flags.c_contiguous for p in given)
+            and all(program.NAME[p.dtype] == self.weight and p.size == self.n and p.flags.c_contiguous for p in given)
             and self.weight in (self.dtype, "float32")
         )
         if not self.ready:

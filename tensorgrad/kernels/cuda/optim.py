@@ -38,7 +38,7 @@ def in_step(a, b) -> bool:
 def together(arrays: Any) -> bool:
     """Returns whether arrays (or None) can be one job: of one shape, dtype, GPU and order, without gaps."""
     first = arrays[0]
-    if first.__class__ is not cupy.ndarray or first.dtype.name not in program.NUMBER or not dense(first):
+    if first.__class__ is not cupy.ndarray or program.NAME[first.dtype] not in program.NUMBER or not dense(first):
         return False
     return all(a is None or (alike(a, first) and in_step(a, first)) for a in arrays[1:])
 
@@ -70,7 +70,7 @@ class _Launch:
 
     def __init__(self, jobs: list):
         first = jobs[0][0]
-        self.dtype, self.device = first.dtype.name, first.device
+        self.dtype, self.device = program.NAME[first.dtype], first.device
         with self.device:
             stream = cupy.cuda.get_current_stream().ptr
             sizes = tuple(job[0].size for job in jobs)
@@ -90,7 +90,7 @@ def _launches(arrays: list) -> list[_Launch]:
     groups: dict[Any, list] = {}
     for a in arrays:
         if a.size:
-            groups.setdefault((a.dtype.name, a.data.device_id), []).append((a,))
+            groups.setdefault((program.NAME[a.dtype], a.data.device_id), []).append((a,))
     return [_Launch(jobs) for jobs in groups.values()]
 
 
@@ -119,7 +119,7 @@ class Step:
         for x, arrays, numbers in moves:
             job = [x, _laid(arrays[0], x), *(a for a in arrays[1:] if a is not None)]
             if x.size:
-                groups.setdefault((numbers, len(job), x.dtype.name, x.data.device_id), []).append(job)
+                groups.setdefault((numbers, len(job), program.NAME[x.dtype], x.data.device_id), []).append(job)
         for (numbers, *_), jobs in groups.items():
             self.launch(_Launch(jobs), len(jobs[0]), numbers)
 

@@ -35,15 +35,18 @@ def _types(name: str, dtype: np.dtype):
     return kinds[row.result], [kinds[kind] for kind in row.operands], 16 // dtype.itemsize
 
 
-def run(name: str, *operands: Any, numbers: tuple = ()):
-    """Runs an op on arrays and Python scalars; `numbers` are its parameters. NotImplemented if it has no kernel."""
+def run(name: str, *operands: Any, numbers: tuple = (), out: Any = None):
+    """Runs an op on arrays and Python scalars; `numbers` are its parameters. NotImplemented if it has no kernel.
+
+    `out`, of the result's dtype, receives the result; it may be one of the operands.
+    """
     row = EXPRESSIONS[name]
     dtype = None
     for kind, x in zip(row.operands, operands):
         if kind == "T" and x.__class__ is cupy.ndarray:
             dtype = x.dtype
             break
-    if dtype is None or dtype.name not in program.NUMBER:
+    if dtype is None or program.NAME[dtype] not in program.NUMBER:
         return NotImplemented
     arrays = [x for x in operands if x.__class__ is cupy.ndarray]
     first = arrays[0]
@@ -56,20 +59,64 @@ def run(name: str, *operands: Any, numbers: tuple = ()):
                 return NotImplemented
         elif x.__class__ not in (int, float) or kind != dtype:
             return NotImplemented
-    number = program.NUMBER[dtype.name]
+    number = program.NUMBER[program.NAME[dtype]]
     given: list[Any] = []
     for x in (*operands, 0, 0)[:3]:
         array = x.__class__ is cupy.ndarray
         given += [x, number(0)] if array else [_NOTHING, number(x)]
     given += [number(v) for v in (*numbers, 0, 0, 0)[:3]]
     shape = first.shape
-    if all(x.shape == shape and x.flags.c_contiguous and x.data.ptr % 16 == 0 for x in arrays):
-        out = cupy.empty(shape, result)
+    whole = all(x.shape == shape and x.flags.c_contiguous and x.data.ptr % 16 == 0 for x in arrays)
+    if out is not None and not (whole and _may_write(out, first, result, arrays)):
+        return NotImplemented
+    if whole:
+        if out is None:
+            out = cupy.empty(shape, result)
         if n := out.size:
             grid = min(-(-n // (THREADS * some)), MOST_BLOCKS)
-            _function(name, "whole", dtype.name)((grid,), (THREADS,), (out, np.int64(n), *given))
+            _function(name, "whole", program.NAME[dtype])((grid,), (THREADS,), (out, np.int64(n), *given))
         return out
     return _broadcast(name, arrays, operands, given, result, some, dtype)
+
+
+def _may_write(out, like, dtype, arrays) -> bool:
+    """Returns whether `out` has the result's form, and lies where an operand lies or apart from it."""
+    if out.shape != like.shape or out.dtype != dtype or not out.flags.c_contiguous or out.data.ptr % 16:
+        return False
+    start, size = out.data.ptr, out.nbytes
+    return all(x.data.ptr == start or not -x.nbytes < x.data.ptr - start < size for x in arrays)
+
+
+# --- conversions -----------------------------------------------------------------------------------------------------
+
+
+@cache
+def _conversion(given: str, wanted: str):
+    out = program.TYPES[wanted][0]
+    return program.function("pointwise", "whole", given, EXPRESSION="a", OPERANDS=1, OUT=out, TA="T")
+
+
+def convert(x, dtype):
+    """Converts between floating-point dtypes, in memory's order. NotImplemented for others, and arrays with gaps."""
+    given, wanted = program.NAME[x.dtype], program.NAME[dtype]
+    if given not in program.NUMBER or wanted not in program.NUMBER or not x.size:
+        return NotImplemented
+    if not x.flags.c_contiguous:
+        order = _order([x], x.ndim)
+        made = x.transpose(order)
+        if not made.flags.c_contiguous:
+            return NotImplemented
+        made = convert(made, dtype)
+        return made if made is NotImplemented else made.transpose(inverse(order))
+    if x.data.ptr % 16:
+        return NotImplemented
+    out, n, number = cupy.empty(x.shape, dtype), x.size, program.NUMBER[given]
+    grid = min(-(-n // (THREADS * (16 // x.dtype.itemsize))), MOST_BLOCKS)
+    nothing = _NOTHING, number(0)
+    _conversion(given, wanted)(
+        (grid,), (THREADS,), (out, np.int64(n), x, number(0), *nothing, *nothing, *[number(0)] * 3)
+    )
+    return out
 
 
 # --- shapes and steps ------------------------------------------------------------------------------------------------
@@ -152,7 +199,7 @@ def _broadcast(name, arrays, operands, given, result, some, dtype):
         count = n // some if packed else n
         grid = min(-(-count // THREADS), MOST_BLOCKS)
         places = [np.int64(v) for v in (*sizes[1:], *rows[0], *rows[1], *rows[2])]
-        _function(name, kernel, dtype.name)((grid,), (THREADS,), (out, np.int64(n), *given, *places))
+        _function(name, kernel, program.NAME[dtype])((grid,), (THREADS,), (out, np.int64(n), *given, *places))
     back = inverse(order)
     return out if order == back == sorted(order) else out.transpose(back)
 
@@ -179,8 +226,8 @@ def __getattr__(name: str):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     arrays = len(EXPRESSIONS[name].operands)
 
-    def kernel(*given):
-        return run(name, *given[:arrays], numbers=given[arrays:])
+    def kernel(*given, out=None):
+        return run(name, *given[:arrays], numbers=given[arrays:], out=out)
 
     kernel.__name__ = name
     return kernel

@@ -67,8 +67,8 @@ class _Launches:
 
     def __init__(self, name: str, x, number, results: tuple, count: int):
         kind, dtype = KINDS[name], x.dtype
-        self.name, self.dtype, self.x = name, dtype.name, x
-        number_type: Any = program.NUMBER.get(dtype.name, np.int64)
+        self.name, self.dtype, self.x = name, program.NAME[dtype], x
+        number_type: Any = program.NUMBER.get(program.NAME[dtype], np.int64)
         self.number = number_type(number)
         self.some = 16 // dtype.itemsize if x.data.ptr % 16 == 0 else 1
         size = np.dtype(number_type).itemsize * kind.numbers
@@ -172,7 +172,7 @@ def reduce(name: str, x, dim, keepdim: bool, number=0, *, dtype=None, values: bo
     kind = KINDS[name]
     if not x.ndim or not x.size:
         return NotImplemented
-    if x.dtype.name not in program.NUMBER and not (kind.whole and x.dtype.name in program.WHOLE):
+    if program.NAME[x.dtype] not in program.NUMBER and not (kind.whole and program.NAME[x.dtype] in program.WHOLE):
         return NotImplemented
     dims = range(x.ndim) if dim is None else (dim,) if dim.__class__ is int else dim
     if indices and dim is None:
@@ -214,7 +214,7 @@ def _values(result):
 
 def sum_(x, dim, keepdim, dtype):
     """Computes the sum; integers and booleans in int64."""
-    if x.dtype.name in program.NUMBER:
+    if program.NAME[x.dtype] in program.NUMBER:
         return _values(reduce("sum", x, dim, keepdim))
     if dtype is not None and x.dtype != I64:
         return NotImplemented
