@@ -63,7 +63,7 @@ def _kernel(device: int, name: str, dtype: np.dtype, width: int, **settings):
     plan = _plan(dtype, width)
     settings |= {"D": plan.d, "KEYS": plan.keys, "HALVES": int(plan.halves)}
     function = program.function("attention", name, program.NAME[dtype], **settings)
-    function.max_dynamic_shared_size_bytes = max(48 * 1024, plan.shared.get(name, 0))
+    function.raw.max_dynamic_shared_size_bytes = max(48 * 1024, plan.shared.get(name, 0))
     return function
 
 

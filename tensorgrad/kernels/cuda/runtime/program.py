@@ -143,11 +143,10 @@ def text(family: str, dtype: str = "float32", **settings) -> str:
 
 @cache
 def function(family: str, name: str, dtype: str = "float32", **settings):
-    """Returns a function of a program, ready for `function(grid, block, arguments, shared_mem=bytes)`.
+    """Returns a function of a program, to be launched (launch.py). It is compiled on first launch."""
+    from tensorgrad.kernels.cuda.runtime.launch import Function  # needs CuPy, which texts do not
 
-    It is compiled on first launch; CuPy caches the result on disk.
-    """
-    return _module(family, dtype, tuple(sorted(settings.items()))).get_function(name)
+    return Function(_module(family, dtype, tuple(sorted(settings.items()))).get_function(name))
 
 
 @cache
