@@ -220,6 +220,12 @@ class BatchedStorage(Storage):
             return array.with_value(array.value.detach())
 
     @classmethod
+    def all_samples(cls, array):
+        while array.__class__ is BatchedArray:
+            array = array.value._array
+        return array
+
+    @classmethod
     def for_each_sample(cls, array, made):
         if not array.mapped:
             return made

@@ -367,6 +367,38 @@ def test_checkpoints_and_hooks(torch):
 
 
 @alike
+def test_anomaly_mode(torch):
+    """It sees what is computed on the values of all samples, and finds one wrong gradient among them."""
+    x, func = batch(torch, 3, 2), torch.func
+
+    def root(x):
+        return (x[0] - 1).relu().sqrt()
+
+    def wrong(transform, x):
+        with pytest.warns(UserWarning, match="in test_anomaly_mode"):
+            return error(lambda: transform(x))
+
+    with torch.autograd.set_detect_anomaly(True):
+        seen = [
+            func.vmap(torch.sin)(x),
+            func.vmap(func.grad(lambda x: x.sin().prod()))(x),
+            func.vmap(func.vmap(func.grad(torch.exp)))(x),
+            func.vmap(func.grad(lambda x: func.grad(lambda x: x.sin().prod())(x).prod()))(x),
+            func.vmap(lambda x: func.jvp(torch.sin, (x,), (x,)))(x),
+            func.vmap(func.grad(lambda x: torch.nn.functional.layer_norm(x, (2,)).prod()))(x),
+            func.jacrev(lambda x: x.sin().prod(0))(x),
+            func.jacfwd(lambda x: x.sin().prod(0))(x),
+            func.hessian(lambda x: x.sin().prod())(x),
+            func.jvp(func.grad(lambda x: x.sin().prod()), (x,), (x,)),
+        ]
+        far = torch.tensor([[3.0, 0.0], [1.0, 0.0]])
+        seen += [wrong(func.vmap(func.grad(lambda x: root(x) * 0)), far), wrong(func.grad(lambda x: root(x) * 0), far[1])]
+        seen.append(wrong(func.vmap(func.vmap(func.grad(lambda x: root(x) * 0))), far[None]))
+        seen.append(func.vmap(func.grad(root))(far[:1]))
+    return seen
+
+
+@alike
 def test_custom_functions(torch):
     Function, func, x = torch.autograd.Function, torch.func, batch(torch, 3, 4)
 
