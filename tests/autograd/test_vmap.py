@@ -392,8 +392,12 @@ def test_anomaly_mode(torch):
             func.jvp(func.grad(lambda x: x.sin().prod()), (x,), (x,)),
         ]
         far = torch.tensor([[3.0, 0.0], [1.0, 0.0]])
-        seen += [wrong(func.vmap(func.grad(lambda x: root(x) * 0)), far), wrong(func.grad(lambda x: root(x) * 0), far[1])]
-        seen.append(wrong(func.vmap(func.vmap(func.grad(lambda x: root(x) * 0))), far[None]))
+        nothing = func.grad(lambda x: root(x) * 0)
+        seen += [
+            wrong(func.vmap(nothing), far),
+            wrong(nothing, far[1]),
+            wrong(func.vmap(func.vmap(nothing)), far[None]),
+        ]
         seen.append(func.vmap(func.grad(root))(far[:1]))
     return seen
 
