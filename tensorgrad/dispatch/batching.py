@@ -43,6 +43,7 @@ from tensorgrad.dispatch.promotion import as_array
 from tensorgrad.dispatch.signature import LIST, arguments_of
 from tensorgrad.dispatch.switches import GRAD, LOCAL
 from tensorgrad.dispatch.transforms import run_further_out
+from tensorgrad.layouts import strided
 from tensorgrad.settings import warn_once
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor, share, wrap
@@ -279,21 +280,27 @@ def _leading(op: Op, level: Batch, values: tuple) -> Any:
 
 def _fold(op: Op, level: Batch, values: tuple) -> Any:
     """The batch and the first dimension of the tensors become one, and are two again in the results."""
-    given, first = [], None
-    for p, v in zip(op.params, values, strict=True):
+    given, first = list(values), None
+    for i, (p, v) in enumerate(zip(op.params, values, strict=True)):
         if p.is_tensor and v is not None:
             value = expanded(level, v)
-            first = value.shape[1]
-            value = value.flatten(0, 1)
-            given.append(value)
+            size, first, *rest = value._array.shape
+            given[i] = _with_shape(level, value, (size * first, *rest))
         elif p.name == "shape":
-            given.append((v[0] * level.size, *v[1:]))
-        else:
-            given.append(v)
+            given[i] = (v[0] * level.size, *v[1:])
     result = level.run_below(op, tuple(given))
     if isinstance(result, Tensor):
-        return result.unflatten(0, (level.size, first))
-    return tuple([r.unflatten(0, (level.size, first)) for r in result])
+        return _with_shape(level, result, (level.size, first, *result._array.shape[1:]))
+    return tuple([_with_shape(level, r, (level.size, first, *r._array.shape[1:])) for r in result])
+
+
+def _with_shape(level: Batch, value: Tensor, shape: tuple) -> Tensor:
+    """The value with another shape: a view, unless the first two dimensions are apart in memory."""
+    array = value._array
+    if STORAGES[array.__class__].layout is strided and array.flags.c_contiguous:
+        return level.run_below(OPS["view"], (value, shape))
+    with level.off():
+        return value.reshape(shape)
 
 
 def _stated(op: Op, level: Batch, values: tuple) -> Any:

@@ -212,6 +212,27 @@ def test_an_ensemble(torch):
 
 
 @alike
+def test_one_input_with_many_weights(torch):
+    """Each sample of the result is contiguous, so that it can be viewed with any shape."""
+    linear, seen = torch.nn.functional.linear, []
+    weight, bias = batch(torch, 2, 5, 4), batch(torch, 2, 5)
+    for shape in (4,), (3, 4), (2, 3, 4), (0, 4):
+        x = batch(torch, *shape)
+
+        def flat(weight, bias, x=x):
+            out = linear(x, weight, bias)
+            return out.view(-1), (out * out).sum()
+
+        for dims in (0, 0), (0, None):
+            b = bias if dims[1] == 0 else bias[0]
+            seen.append(torch.func.vmap(flat, dims)(weight, b))
+            seen.append(
+                torch.func.grad(lambda w, flat=flat, dims=dims, b=b: torch.vmap(flat, dims)(w, b)[1].sum())(weight)
+            )
+    return seen
+
+
+@alike
 def test_derivatives_nest(torch):
     func, x = torch.func, batch(torch, 3, 4)
     vmap, grad, jvp, vjp = func.vmap, func.grad, func.jvp, func.vjp
