@@ -296,10 +296,6 @@ LIBRARIES = (
             one_in=10,
         ),
         quick=True,
-        gaps=(
-            "FSDP's ShardedGradScaler raises an error: fully_shard is there instead",
-            "its tests look for threads that are left over and find tensorgrad's own, once per process",
-        ),
     ),
     Library(
         "linear-operator",
