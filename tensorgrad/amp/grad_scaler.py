@@ -144,7 +144,9 @@ class GradScaler:
             raise RuntimeError("unscale_() has already been called on this optimizer since the last update().")
         if seen["stage"] is OptState.STEPPED:
             raise RuntimeError("unscale_() is being called after step().")
-        seen["found_inf_per_device"] = self._unscale(optimizer, scale.double().reciprocal().float(), self._unscales_halves)
+        seen["found_inf_per_device"] = self._unscale(
+            optimizer, scale.double().reciprocal().float(), self._unscales_halves
+        )
         seen["stage"] = OptState.UNSCALED
 
     @no_grad()
