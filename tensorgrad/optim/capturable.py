@@ -72,8 +72,8 @@ def step_group(optimizer: Any, group: dict[str, Any], settings: Settings) -> Non
         else:
             if skip is not None:
                 raise NotImplementedError(
-                    f"{type(optimizer).__name__}: a step that GradScaler may skip can be captured only for Adam and AdamW "
-                    "with dense parameters of one memory order"
+                    f"{type(optimizer).__name__}: a step that GradScaler may skip can be captured only for Adam and "
+                    "AdamW with dense parameters"
                 )
             p._storage.guard(_move)(optimizer, x, arrays, there, state)
         for tensor in (p, state["step"]):

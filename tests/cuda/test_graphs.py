@@ -140,3 +140,169 @@ def test_capturable_optimizers(name, settings, device):
         return getattr(torch.optim, name)(parameters, capturable=captured, **settings)
 
     same_training(lambda: mlp(device), optimizer, batches(6, (8, 12), 4, device), tolerance=2e-5)
+
+
+@pytest.mark.filterwarnings("ignore:This instance was constructed with capturable=True")
+def test_a_learning_rate_on_the_gpu_can_be_changed(device):
+    w = torch.ones(3, device=device, requires_grad=True)
+    rate = torch.tensor(0.5, device=device)
+    optimizer = torch.optim.Adam([w], lr=rate, capturable=True)
+    w.grad = torch.ones(3, device=device)
+    optimizer.step()
+    np.testing.assert_allclose(w.tolist(), [0.5] * 3, rtol=1e-6)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        optimizer.step()
+    rate.fill_(0.25)
+    graph.replay()
+    np.testing.assert_allclose(w.tolist(), [0.25] * 3, rtol=1e-5)
+    assert optimizer.state[w]["step"].item() == 2
+    optimizer.step()  # without the graph, it goes on from there
+    assert optimizer.state[w]["step"].item() == 3
+
+
+def test_a_step_that_is_not_capturable_raises(device):
+    w = torch.ones(3, device=device, requires_grad=True)
+    w.grad = torch.ones(3, device=device)
+    for name in ("Adam", "RMSprop", "RAdam"):
+        optimizer = getattr(torch.optim, name)([w], lr=0.1)
+        with pytest.raises(
+            RuntimeError, match=rf"Attempting CUDA graph capture of step\(\) for an instance of {name} but"
+        ):
+            with torch.cuda.graph(torch.cuda.CUDAGraph()):
+                optimizer.step()
+    optimizer = torch.optim.Adam([w], lr=0.1, capturable=True)
+    with pytest.warns(UserWarning, match="but step\\(\\) is running without CUDA graph capture"):
+        optimizer.step()
+
+
+@pytest.mark.filterwarnings("ignore:This instance was constructed with capturable=True")
+def test_scaled_losses(device):
+    def run(captured):
+        w = torch.ones(4, device=device, requires_grad=True)
+        x = torch.zeros(4, device=device)
+        optimizer = torch.optim.AdamW([w], lr=0.1, capturable=True)
+        scaler = torch.amp.GradScaler("cuda", init_scale=8.0, growth_interval=2)
+        graph, found = None, []
+        for value in (1.0, 2.0, 3.0, float("inf"), 1.0, 2.0):
+            x.fill_(value)
+
+            def step():
+                optimizer.zero_grad(set_to_none=True)
+                scaler.scale((w * x).sum()).backward()
+                scaler.step(optimizer)
+                scaler.update()
+
+            if not captured or len(found) < 2:
+                step()
+            else:
+                if graph is None:
+                    graph = torch.cuda.CUDAGraph()
+                    with torch.cuda.graph(graph):
+                        step()
+                graph.replay()
+            found.append((*w.tolist(), scaler.get_scale(), optimizer.state[w]["step"].item()))
+        return found
+
+    eagerly, replayed = run(False), run(True)
+    np.testing.assert_allclose(replayed, eagerly, rtol=1e-6)
+    assert eagerly[3][:4] == eagerly[2][:4] and eagerly[3][4] < eagerly[2][4]
+    sgd = torch.optim.SGD([torch.ones(2, device=device, requires_grad=True)], lr=0.1)
+    scaler = torch.amp.GradScaler("cuda")
+    scaler.scale(sgd.param_groups[0]["params"][0].sum()).backward()
+    with (
+        pytest.raises(RuntimeError, match="GradScaler.step waits for the GPU"),
+        torch.cuda.graph(torch.cuda.CUDAGraph()),
+    ):
+        scaler.step(sgd)
+
+
+# --- models ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:This instance was constructed with capturable=True")
+def test_a_convolutional_network(device):
+    def make():
+        torch.manual_seed(0)
+        return nn.Sequential(
+            nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 8, 3),
+            nn.GELU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4),
+        ).to(device)  # fmt: skip
+
+    same_training(make, adamw, batches(5, (4, 1, 8, 8), 4, device), tolerance=1e-4)
+
+
+class SmallGPT(nn.Module):
+    def __init__(self, characters=11, width=16, heads=2, dropout=0.0):
+        super().__init__()
+        self.heads = heads
+        self.embedding, self.places = nn.Embedding(characters, width), nn.Embedding(8, width)
+        self.norm, self.attend, self.project = nn.LayerNorm(width), nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.mlp = nn.Sequential(
+            nn.LayerNorm(width), nn.Linear(width, 32), nn.GELU(), nn.Linear(32, width), nn.Dropout(dropout)
+        )
+        self.head = nn.Linear(width, characters, bias=False)
+
+    def forward(self, tokens):
+        n, length = tokens.shape
+        x = self.embedding(tokens) + self.places(torch.arange(length, device=tokens.device))
+        q, k, v = self.attend(self.norm(x)).view(n, length, 3 * self.heads, -1).transpose(1, 2).chunk(3, 1)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.project(y.transpose(1, 2).reshape(n, length, -1))
+        return self.head(x + self.mlp(x))
+
+
+def language(model, x, y):
+    loss = F.cross_entropy(model(x).flatten(0, 1), y.flatten())
+    return loss
+
+
+def texts(n, device):
+    rng = np.random.default_rng(0)
+    return [tuple(torch.tensor(rng.integers(0, 11, (3, 8)), device=device) for _ in range(2)) for _ in range(n)]
+
+
+@pytest.mark.filterwarnings("ignore:This instance was constructed with capturable=True")
+@pytest.mark.parametrize("autocast", [None, "bfloat16"])
+def test_a_small_gpt(autocast, device):
+    def make():
+        torch.manual_seed(0)
+        return SmallGPT().to(device)
+
+    def loss_of(model, x, y):
+        if autocast is None:
+            return language(model, x, y)
+        with torch.autocast("cuda", dtype=getattr(torch, autocast)):
+            return language(model, x, y)
+
+    same_training(make, adamw, texts(5, device), loss_of, 1e-4 if autocast is None else 1e-2)
+
+
+class Characters(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.lstm, self.head = nn.Embedding(11, 8), nn.LSTM(8, 8, batch_first=True), nn.Linear(8, 11)
+
+    def forward(self, tokens):
+        return self.head(self.lstm(self.embedding(tokens))[0])
+
+
+@pytest.mark.filterwarnings("ignore:This instance was constructed with capturable=True")
+def test_an_lstm(device):
+    def make():
+        torch.manual_seed(0)
+        return Characters().to(device)
+
+    same_training(make, adamw, texts(5, device), language, 1e-4)
+
+
+def test_clipped_gradients(device):
+    def loss_of(model, x, y):
+        return F.cross_entropy(model(x) * 10, y)
+
+    class Clipped(torch.optim.SGD):
+        def step(self, closure=None):
+            torch.nn.utils.clip_grad_norm_(self.param_groups[0]["params"], 0.5)
+            return super().step(closure)
+
+    same_training(lambda: mlp(device), lambda p, captured: Clipped(p, lr=0.1), batches(6, (8, 12), 4, device), loss_of)
