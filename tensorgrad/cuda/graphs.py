@@ -354,7 +354,7 @@ def _prepare(running: capture.Capture) -> None:
     undo = running.undo
     if libraries.present("cublas"):
         handle = cublas.handle()
-        undo.callback(handle.use_workspaces, handle.workspaces)
+        undo.callback(handle.use_workspaces, None)
         handle.use_workspaces(running.pool.workspaces)
     if not capture.RUNNING:
         cupy = module()
