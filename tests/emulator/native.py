@@ -240,6 +240,8 @@ class Function:
             raise CUDADriverError(f"{self.name}: {message.value.decode()}")
 
     def _check_sizes(self, grid, block, shared_mem):
+        if not all(n.__class__ is int for n in (*grid, *block, shared_mem)):
+            raise TypeError(f"{self.name}: sizes must be ints, got {grid}, {block}, {shared_mem}")
         if not all(0 < n <= most for n, most in zip(grid, (2**31 - 1, 65535, 65535))):
             raise CUDADriverError(f"CUDA_ERROR_INVALID_VALUE: invalid argument: {self.name}, grid {grid}")
         if not all(0 < n <= most for n, most in zip(block, (1024, 1024, 64))) or np.prod(block) > THREADS:

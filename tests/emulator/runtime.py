@@ -446,7 +446,7 @@ def modules() -> dict[str, types.ModuleType]:
     module(
         "cupy.cuda.nvtx", available=True, NAMED=nvtx, RangePush=lambda message, id_color=-1: nvtx.append(message),
         RangePop=lambda: nvtx.append("pop"), Mark=lambda message, id_color=-1: nvtx.append(message),
-        RangeStart=lambda message, color=0: nvtx.append(message) or len(nvtx), RangeEnd=lambda number: None,
+        RangeStart=lambda message, color: nvtx.append(message) or len(nvtx), RangeEnd=lambda number: None,
     )  # fmt: skip
     made["cupy.cuda.nccl"] = nccl.module()
     memory = module(

@@ -39,7 +39,7 @@ def in_step(a, b) -> bool:
 def together(arrays: Any) -> bool:
     """Returns whether arrays (or None) can be one job: of one shape, dtype, GPU and order, without gaps."""
     first = arrays[0]
-    if first.__class__ is not cupy.ndarray or first.dtype.name not in program.NUMBER or not dense(first):
+    if first.__class__ is not cupy.ndarray or program.NAME[first.dtype] not in program.NUMBER or not dense(first):
         return False
     return all(a is None or (alike(a, first) and in_step(a, first)) for a in arrays[1:])
 
@@ -86,7 +86,7 @@ class _Launch:
 
     def __init__(self, jobs: list, steps: tuple = ()):
         first = jobs[0][0]
-        self.dtype, self.device = first.dtype.name, first.device
+        self.dtype, self.device = program.NAME[first.dtype], first.device
         with self.device:
             sizes = tuple(job[0].size for job in jobs)
             addresses = tuple(a.data.ptr for job in jobs for a in job)
@@ -111,7 +111,7 @@ def _launches(arrays: list) -> list[_Launch]:
     groups: dict[Any, list] = {}
     for a in arrays:
         if a.size:
-            groups.setdefault((a.dtype.name, a.data.device_id), []).append((a,))
+            groups.setdefault((program.NAME[a.dtype], a.data.device_id), []).append((a,))
     return [_Launch(jobs) for jobs in groups.values()]
 
 
@@ -140,7 +140,7 @@ class Step:
         for x, arrays, numbers in moves:
             job = [x, _laid(arrays[0], x), *(a for a in arrays[1:] if a is not None)]
             if x.size:
-                groups.setdefault((numbers, len(job), x.dtype.name, x.data.device_id), []).append(job)
+                groups.setdefault((numbers, len(job), program.NAME[x.dtype], x.data.device_id), []).append(job)
         for (numbers, *_), jobs in groups.items():
             self.launch(_Launch(jobs), len(jobs[0]), numbers)
 
@@ -154,7 +154,7 @@ class Step:
         for x, arrays, step in moves:
             job = [x, _laid(arrays[0], x), *(a for a in arrays[1:] if a is not None)]
             if x.size:
-                groups.setdefault((len(job), x.dtype.name, x.data.device_id), []).append((job, step))
+                groups.setdefault((len(job), program.NAME[x.dtype], x.data.device_id), []).append((job, step))
             else:
                 step += 1
         for (arrays, *_), jobs in groups.items():

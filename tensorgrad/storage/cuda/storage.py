@@ -205,6 +205,14 @@ class CUDAStorage(Storage):
         return found
 
     @classmethod
+    def cast(cls, array, dtype, order="K"):
+        if order == "K" and State.converted is not None:
+            made = State.converted(array, dtype)
+            if made is not NotImplemented:
+                return made
+        return super().cast(array, dtype, order)
+
+    @classmethod
     def copy(cls, array):
         return array.copy(order="K")
 

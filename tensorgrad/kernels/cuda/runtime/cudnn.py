@@ -16,7 +16,7 @@ from math import prod
 
 import cupy
 
-from tensorgrad.kernels.cuda.runtime import libraries, switches
+from tensorgrad.kernels.cuda.runtime import libraries, program, switches
 from tensorgrad.kernels.cuda.runtime.calls import Functions, Handles, Refused
 from tensorgrad.settings import SETTINGS
 from tensorgrad.storage.cuda.capture import current
@@ -181,7 +181,7 @@ class Plan:
             _ints(dilation), CROSS_CORRELATION, sums,
         )  # fmt: skip
         LIBRARY.cudnnSetConvolutionGroupCount(self.convolution.address, groups)
-        self.math = TENSOR_OP_MATH if name == "float16" else DEFAULT_MATH
+        self.math = TENSOR_OP_MATH if name in ("float16", "bfloat16") else DEFAULT_MATH
         if name == "float32" and not tf32:
             self.math = FMA_MATH
         self._fixed = self.math == FMA_MATH
@@ -282,7 +282,7 @@ def _workspace():
 def serves(x) -> bool:
     """Returns whether cuDNN can currently run convolutions of arrays of this dtype and size."""
     return (
-        switches.cudnn.enabled and x.dtype.name in TYPES and x.size <= LARGEST and libraries.present("cudnn")
+        switches.cudnn.enabled and program.NAME[x.dtype] in TYPES and x.size <= LARGEST and libraries.present("cudnn")
     )  # fmt: skip
 
 
@@ -332,8 +332,8 @@ def convolve(kind, first, second, shape, stride, padding, dilation, groups):
         out = empty(shape, first.dtype, order)
         shapes = {"forward": (one, two, out), "input": (out, one, two), "weight": (one, out, two)}[kind]
         key = (
-            kind, first.dtype.name, *(x.shape for x in shapes), order, tuple(stride), tuple(padding), tuple(dilation),
-            groups, switches.cudnn.allow_tf32, same, switches.cudnn.benchmark,
+            kind, program.NAME[first.dtype], *(x.shape for x in shapes), order, tuple(stride), tuple(padding),
+            tuple(dilation), groups, switches.cudnn.allow_tf32, same, switches.cudnn.benchmark,
         )  # fmt: skip
         if use.plan(key).run(use, one, two, out):
             return out

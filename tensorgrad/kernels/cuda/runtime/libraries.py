@@ -34,6 +34,15 @@ def load(name: str):
     return open_library(name)
 
 
+@cache
+def driver():
+    """Opens the driver's library, which comes with the driver. None if the system does not find it."""
+    try:
+        return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError:
+        return None
+
+
 def present(name: str) -> bool:
     """Returns whether the library can be opened."""
     try:
