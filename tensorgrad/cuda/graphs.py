@@ -371,8 +371,8 @@ def _prepare(running: capture.Capture) -> None:
         _restore[:] = [restore]
     undo.callback(lambda: [restore() for restore in _restore[:]])
     driver = libraries.load("cuda")
-    before = capture.exchange_mode(driver, capture.MODES["relaxed"])
-    undo.callback(capture.exchange_mode, driver, before)
+    mode = capture.exchange_mode(driver, capture.MODES["relaxed"])
+    undo.callback(capture.exchange_mode, driver, mode)
 
 
 _restore: list[Callable[[], None]] = []
@@ -453,9 +453,8 @@ class graph:
         try:
             if kind is None:
                 self.cuda_graph.capture_end()
-            else:
-                self.cuda_graph._give_up()
         finally:
+            self.cuda_graph._give_up()  # if the block failed, or the recording could not be ended
             self.stream_ctx.__exit__()
 
 

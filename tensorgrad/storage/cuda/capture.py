@@ -93,8 +93,12 @@ class Capture:
     @contextlib.contextmanager
     def unrecorded(self):
         """A context in which work is done at once instead of being recorded. It is finished when the context ends."""
-        with self.side:
+        before = self.cuda.get_current_stream()
+        self.side.use()  # as a context, CuPy's stream would end with the default one
+        try:
             yield
+        finally:
+            before.use()
         self.side.synchronize()
 
     def constant(self, array):
