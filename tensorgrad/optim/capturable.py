@@ -7,13 +7,13 @@ the host: they only add, multiply and raise to powers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tensorgrad.dispatch.kernel_tables import own_part
 from tensorgrad.errors import warn
-from tensorgrad.optim import elementwise
 from tensorgrad.optim.settings import Settings, as_scalar
 from tensorgrad.optim.state import begin
 from tensorgrad.storage.cuda import capture
@@ -42,8 +42,8 @@ def check_capture(optimizer: Any) -> None:
         optimizer._warned_capturable_if_run_uncaptured = True
 
 
-def step_group(optimizer: Any, group: dict[str, Any], settings: Settings) -> None:
-    """Moves a group's parameters.
+def step_group(optimizer: Any, group: dict[str, Any], settings: Settings, move: Callable) -> None:
+    """Moves a group's parameters. `move` runs an update on the arrays of one.
 
     Raises: NotImplementedError, while a graph is captured, if the optimizer's formulas are not of that kind.
     """
@@ -75,20 +75,20 @@ def step_group(optimizer: Any, group: dict[str, Any], settings: Settings) -> Non
                     f"{type(optimizer).__name__}: a step that GradScaler may skip can be captured only for Adam and "
                     "AdamW with dense parameters"
                 )
-            p._storage.guard(_move)(optimizer, x, arrays, there, state)
+            p._storage.guard(_move)(optimizer, x, arrays, there, state, move)
         for tensor in (p, state["step"]):
             tensor._storage.bump()
     if moves:
         row.ready_on_device(moves, there, skip)
 
 
-def _move(optimizer: Any, x: Any, arrays: list, group: dict[str, Any], state: dict[str, Any]) -> None:
+def _move(optimizer: Any, x: Any, arrays: list, group: dict[str, Any], state: dict[str, Any], move: Callable) -> None:
     """Runs the update with coefficients that are computed on the device."""
     step = state["step"]._array
     step += 1
     t = optimizer._counted_on_device(step.astype(np.float64), state, group)
     n = optimizer._coefficients_at(group, t)
-    elementwise.move_large(optimizer._update, x, arrays, n, optimizer._temporaries, optimizer._complex_as_pairs)
+    move(optimizer._update, x, arrays, n, optimizer._temporaries, optimizer._complex_as_pairs)
 
 
 def _on_device(value: Any) -> Any:
