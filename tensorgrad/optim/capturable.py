@@ -23,7 +23,10 @@ from tensorgrad.tensor import Tensor
 
 
 def check_capture(optimizer: Any) -> None:
-    """Raises PyTorch's error for a step in a capture that is not capturable, and warns of the reverse."""
+    """Checks a step: one in a capture must be capturable, and PyTorch warns of the reverse.
+
+    Raises: RuntimeError if it is not; NotImplementedError if the optimizer cannot be captured.
+    """
     if "capturable" not in optimizer.defaults:
         return
     capturable = all(group["capturable"] for group in optimizer.param_groups)
@@ -32,6 +35,11 @@ def check_capture(optimizer: Any) -> None:
         raise RuntimeError(
             f"Attempting CUDA graph capture of step() for an instance of {type(optimizer).__name__} but param_groups' "
             "capturable is False."
+        )
+    if capturing and optimizer._counted_on_device is None:
+        raise NotImplementedError(
+            f"{type(optimizer).__name__}.step cannot be captured in a CUDA graph: the host decides by the number of "
+            "steps what to compute"
         )
     if capturable and not capturing and not getattr(optimizer, "_warned_capturable_if_run_uncaptured", False):
         warn(
@@ -45,7 +53,7 @@ def check_capture(optimizer: Any) -> None:
 def step_group(optimizer: Any, group: dict[str, Any], settings: Settings, move: Callable) -> None:
     """Moves a group's parameters. `move` runs an update on the arrays of one.
 
-    Raises: NotImplementedError, while a graph is captured, if the optimizer's formulas are not of that kind.
+    Raises: NotImplementedError if GradScaler is to decide whether to skip the step, unless the kernel does that.
     """
     names, starts = settings.names, settings.starts
     skip = getattr(optimizer, "found_inf", None)

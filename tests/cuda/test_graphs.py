@@ -1,12 +1,15 @@
 """CUDA graphs: a replay does what the recorded step would do, and what cannot be recorded raises."""
 
 import gc
+import os
+import threading
 
 import numpy as np
 import pytest
 
 import tensorgrad as torch
 
+emulated = pytest.mark.skipif(os.environ.get("DEVICE") != "emulator", reason="a GPU would not notice, or worse")
 nn = torch.nn
 F = torch.nn.functional
 
@@ -180,6 +183,9 @@ def test_a_step_that_is_not_capturable_raises(device):
             recording(),
         ):
             optimizer.step()
+    radam = torch.optim.RAdam([w], lr=0.1, capturable=True)
+    with pytest.raises(NotImplementedError, match=r"RAdam\.step cannot be captured"), recording():
+        radam.step()
     optimizer = torch.optim.Adam([w], lr=0.1, capturable=True)
     with pytest.warns(UserWarning, match="but step\\(\\) is running without CUDA graph capture"):
         optimizer.step()
@@ -580,7 +586,7 @@ def test_other_streams_join_a_capture(device):
         y = x * 2
         side.wait_stream(here)
         with torch.cuda.stream(side):
-            assert torch.cuda.is_current_stream_capturing()
+            assert torch.cuda.is_current_stream_capturing() and side.is_capturing()
             z = y + 1
         here.wait_stream(side)
         w = z * 2
@@ -636,3 +642,48 @@ def test_graphed_modules_evaluate_without_the_graph(device):
     assert (model(x) == 0).any().item()
     model.eval()
     np.testing.assert_allclose(model(x[:3]).tolist(), model[0](x[:3]).tolist(), rtol=1e-6)
+
+
+# --- what the emulator notices ---------------------------------------------------------------------------------------
+
+
+@emulated
+def test_inputs_must_be_kept(device):
+    x = torch.ones(1000, device=device)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = x * 2
+    graph.replay()
+    assert (y == 2).all().item()
+    del x
+    with pytest.raises(RuntimeError, match="a graph uses memory that was freed"):
+        graph.replay()
+
+
+@emulated
+@pytest.mark.parametrize("mode", ["global", "thread_local", "relaxed"])
+def test_unsafe_calls_of_other_threads(mode, device):
+    failed = []
+
+    def other():
+        try:
+            torch.empty(123457, device=device)
+        except RuntimeError as error:
+            failed.append(str(error))
+
+    torch.cuda.empty_cache()
+    graph, wrong = torch.cuda.CUDAGraph(), None
+    try:
+        with torch.cuda.graph(graph, capture_error_mode=mode):
+            x = torch.ones(54321, device=device)  # this thread's own calls are safe
+            thread = threading.Thread(target=other)
+            thread.start()
+            thread.join()
+    except RuntimeError as error:
+        wrong = str(error)
+    if mode == "global":
+        assert "operation not permitted when stream is capturing" in failed[0]
+        assert "operation failed due to a previous error during capture" in wrong
+    else:
+        graph.replay()
+        assert not failed and wrong is None and (x == 1).all().item()
