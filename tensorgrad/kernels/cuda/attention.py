@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 import cupy
 import numpy as np
 
-from tensorgrad.kernels.cuda.runtime import program
+from tensorgrad.kernels.cuda.runtime import launch, program
 
 DTYPES = ("float32", "float16", "bfloat16")
 WIDEST = 128
@@ -130,8 +130,8 @@ def _accepts(q, k, v) -> bool:
     )
 
 
-def _shape(operands: dict, steps_of_mask, scale) -> np.ndarray:
-    """Packs sizes and strides for the kernels: a structure, which CuPy passes by value as an array of length one."""
+def _shape(operands: dict, steps_of_mask, scale) -> launch.Record:
+    """Packs sizes and strides for the kernels, which take them by value."""
     q, k, v = (operands[name] for name in "qkv")
     fields = [(name, tuple(_steps(array))) for name, array in operands.items()]
     fields += zip(("batches", "heads", "queries", "width"), q.shape, strict=True)
@@ -140,11 +140,11 @@ def _shape(operands: dict, steps_of_mask, scale) -> np.ndarray:
 
 
 @lru_cache(maxsize=256)
-def _structure(fields) -> np.ndarray:
+def _structure(fields) -> launch.Record:
     structure = np.zeros((), SHAPE)
     for name, value in fields:
         structure[name] = value
-    return structure
+    return launch.record(structure)
 
 
 def attention(q, k, v, mask, dropout_mask, is_causal, scale):
@@ -161,9 +161,9 @@ def attention(q, k, v, mask, dropout_mask, is_causal, scale):
     drop = cupy.ascontiguousarray(q[:0] if dropout_mask is None else dropout_mask, dtype=q.dtype)
     shape = _shape({"q": four[0], "k": four[1], "v": four[2], "out": whole}, steps, scale)
     width = max(q.shape[-1], v.shape[-1])
-    launch = _kernel(q.data.device_id, "attention", q.dtype, width, GRAD_MASK=0, **settings)
-    blocks = -(-queries // ROWS) * int(shape["batches"]) * int(shape["heads"])
-    launch((blocks,), (THREADS,), (*four, look, drop, whole, logs, shape),
+    function = _kernel(q.data.device_id, "attention", q.dtype, width, GRAD_MASK=0, **settings)
+    blocks = -(-queries // ROWS) * four[0].shape[0] * four[0].shape[1]
+    function((blocks,), (THREADS,), (*four, look, drop, whole, logs, shape),
            shared_mem=_plan(q.dtype, width).shared["attention"])  # fmt: skip
     return out, logs
 
@@ -190,17 +190,17 @@ def attention_grad(g, q, k, v, mask, dropout_mask, out, p, is_causal, scale, nee
     width = max(q.shape[-1], v.shape[-1])
     dropped = int(dropout_mask is not None)
     settings = {"PACK": _pack(*four, grad), "MASK": kind, "CAUSAL": int(is_causal), "DROP": dropped}
-    heads = int(shape["batches"]) * int(shape["heads"])
+    heads = four[0].shape[0] * four[0].shape[1]
     logs, common = cupy.ascontiguousarray(p), cupy.empty(p.shape, np.float32)
-    launch = _kernel(device, "attention_common", dtype, width, GRAD_MASK=0, **settings)
-    launch((-(-heads * queries // 4),), (THREADS,), (grad, whole, common, shape))
+    function = _kernel(device, "attention_common", dtype, width, GRAD_MASK=0, **settings)
+    function((-(-heads * queries // 4),), (THREADS,), (grad, whole, common, shape))
     gm = None
     given, plan = (grad, *four, look, drop, logs, common), _plan(dtype, width)
     if need[0] or need[3]:
         gm = cupy.empty((*lead, queries, keys), dtype) if need[3] else None
         name = "attention_grad_queries"
-        launch = _kernel(device, name, dtype, width, GRAD_MASK=int(need[3]), **settings)
-        launch(
+        function = _kernel(device, name, dtype, width, GRAD_MASK=int(need[3]), **settings)
+        function(
             (-(-queries // ROWS) * heads,),
             (THREADS,),
             (*given, gq, gq if gm is None else gm, shape),
@@ -208,6 +208,6 @@ def attention_grad(g, q, k, v, mask, dropout_mask, out, p, is_causal, scale, nee
         )
     if need[1] or need[2]:
         name = "attention_grad_keys"
-        launch = _kernel(device, name, dtype, width, GRAD_MASK=0, **settings)
-        launch((-(-keys // ROWS) * heads,), (THREADS,), (*given, gk, gv, shape), shared_mem=plan.shared[name])
+        function = _kernel(device, name, dtype, width, GRAD_MASK=0, **settings)
+        function((-(-keys // ROWS) * heads,), (THREADS,), (*given, gk, gv, shape), shared_mem=plan.shared[name])
     return gq, gk, gv, gm

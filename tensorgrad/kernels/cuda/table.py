@@ -68,7 +68,8 @@ PARTS = {
     "randperm": "random.randperm", "multinomial": "random.multinomial", "dropout_mask": "random.dropout_mask",
     "dropout_place": "random.dropout_place",
     "sgd_step": "optim.sgd", "adam_step": "optim.adam", "gradient_norm": "optim.norm",
-    "move_running": "channels.move_running", "clip_gradients": "optim.clip", "unscale_gradients": "optim.unscale", "update_loss_scale": "optim.rescale",
+    "clip_gradients": "optim.clip", "unscale_gradients": "optim.unscale", "update_loss_scale": "optim.rescale",
+    "move_running": "channels.move_running",
 }  # fmt: skip
 
 
