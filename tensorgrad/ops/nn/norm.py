@@ -82,6 +82,8 @@ _layer_norm = op(
     ),
     shape=lambda x, w, b, axes, eps: [(x.shape, x.dtype), *[_per_row(x, axes)] * 2],
     backward_name="NativeLayerNormBackward0",
+    batch_kernel="norm_of_batch.layer_norm",
+    batch_backward="norm_of_batch.layer_norm_backward",
     where=(),
 )
 
@@ -188,6 +190,8 @@ _rms_norm = op(
     ),
     shape=lambda x, w, axes, eps: [(x.shape, x.dtype), _per_row(x, axes)],
     backward_name="FusedRmsNormBackward0",
+    batch_kernel="norm_of_batch.rms_norm",
+    batch_backward="norm_of_batch.rms_norm_backward",
     where=(),
 )
 
@@ -540,6 +544,8 @@ _group_norm = op(
     shape=_group_norm_shapes,
     backward_name="NativeGroupNormBackward0",
     format_of=("input",),
+    batch_kernel="norm_of_batch.group_norm",
+    batch_backward="norm_of_batch.group_norm_backward",
     where=(),
 )
 
