@@ -87,6 +87,7 @@ class Tensor(TensorMethods):
     _view: tuple | None
     _hooks: Any
     _requires_grad: Any
+    _sees_rows = False  # of a class that overrides ops: whether it is given the rows' own functions
 
     __array_priority__ = 1000  # `ndarray * tensor` is computed here, not by NumPy
     __hash__ = object.__hash__
@@ -108,8 +109,11 @@ class Tensor(TensorMethods):
 
         It also sees the methods `SEEN`, which are not ops by themselves, unless `only_ops` says otherwise. Results of
         ops on a parameter class are not parameters: subclasses of plain classes are plain, unless they override.
+        With `only_ops`, the functions it sees are the rows', whatever users called.
         """
         super().__init_subclass__(**kwargs)
+        if only_ops:
+            cls._sees_rows = True
         if "__torch_function__" in cls.__dict__ and not only_ops:
             for name in SEEN:
                 if name not in cls.__dict__:

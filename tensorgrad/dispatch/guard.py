@@ -20,6 +20,7 @@ from typing import Any
 from tensorgrad.dispatch import templates
 from tensorgrad.dispatch.autocast_ops import AS_ONE
 from tensorgrad.dispatch.codegen import function_of, take_over
+from tensorgrad.dispatch.function_modes import COMPOSITES
 from tensorgrad.dispatch.other_classes import call as call_other
 from tensorgrad.dispatch.other_classes import overriding
 from tensorgrad.dispatch.switches import LOCAL
@@ -138,6 +139,8 @@ def _guard(FUNCTION, name: str, module: str, numpy_names: bool):
     SELF = update_wrapper(guard, FUNCTION)
     guard.__name__ = guard.__qualname__ = name
     guard.__module__ = module
+    if module == "tensorgrad" or (module == "tensorgrad.nn.functional" and name not in COMPOSITES):
+        COMPOSITES[name] = guard
     return guard
 
 
@@ -208,12 +211,12 @@ def _public_name(guard) -> str:
     return f"{room}_{guard.__name__}" if room in ("fft", "linalg", "special") else guard.__name__
 
 
-def check_tensors(function, guard, values: tuple) -> tuple[type, ...]:
-    """Returns the classes of values that are no tensors and override functions, if there are any.
+def check_tensors(function, guard, values: tuple, arguments: tuple) -> tuple[type, ...]:
+    """Returns the classes of arguments that are no tensors and override functions, if there are any.
 
     Raises: TypeError if one of the values is not a tensor (or a list of them).
     """
-    types = tuple({value.__class__: None for value in overriding(values)})
+    types = tuple({value.__class__: None for value in overriding(arguments)})
     if types:
         return types
     for (position, name, annotation), value in zip(_tensors(function), values, strict=True):

@@ -20,20 +20,20 @@ from tensorgrad.dispatch.switches import LOCAL, OBSERVERS
 from tensorgrad.tensor import PLAIN, Tensor, tensors_in
 
 
-def run(op, args: tuple, out=None):
-    """Runs one op with everything that is switched on."""
+def run(op, args: tuple, out=None, is_operator: bool = False):
+    """Runs one op with everything that is switched on. `is_operator`: the call was `a + b`, not `torch.add(a, b)`."""
     declined = False
     if LOCAL.function_modes:
-        result = function_modes.call_for_op(op, args, out)
+        result = function_modes.call_for_op(op, args, out, is_operator)
         if result is not NotImplemented:
             return result
         declined = True
     if not (LOCAL.inside_override or _ordinary(args)):
         override = _override(args)
         if override is not None:
-            return override(op, args, out)
+            return override(op, args, out, is_operator)
     if declined:
-        raise function_modes.refused(op.compiled.call)
+        raise function_modes.refused(function_modes.users_function(op, is_operator))
     transforms = LOCAL.transforms
     if LOCAL.autocast is not None and out is None and LOCAL.overwritten is None:  # an in-place op keeps the dtype
         args = LOCAL.autocast.cast(op, args)
@@ -55,12 +55,11 @@ def run(op, args: tuple, out=None):
 
 def execute(op, args: tuple):
     """Runs one op, after everything that may replace it or its arguments: records it, and tells observers."""
-    observed = bool(OBSERVERS)
-    start = time.perf_counter() if observed else 0.0
+    start = time.perf_counter() if OBSERVERS else None
     result = unrecorded(op, args) if GRAD.inference else op.compiled.plain(*args)
     if ANOMALY.enabled:
         remember(result)
-    if observed:
+    if start is not None:
         seconds = time.perf_counter() - start
         for observe in OBSERVERS:
             observe(op, args, result, start, seconds)
@@ -116,7 +115,7 @@ class overwriting:
 # --- subclasses ----------------------------------------------------------------------------------------------------
 
 
-_ORDINARY = {int, float, bool, complex, str, type(None)}
+_ORDINARY = {int, float, bool, complex, str, type(None), slice, type(...)}
 
 
 def _ordinary(values) -> bool:
@@ -143,11 +142,11 @@ def _override(args):
         return None
     types.sort(key=lambda c: -len(c.__mro__))  # the most derived first
 
-    def call(op, args, out):
+    def call(op, args, out, is_operator):
         args, kwargs = function_modes.as_written(op, args)
-        return other_classes.call(
-            op.compiled.call, tuple(types), args, kwargs if out is None else {**kwargs, "out": out}
-        )
+        rows = any(issubclass(cls, Tensor) and cls._sees_rows for cls in types)
+        function = op.compiled.call if rows else function_modes.users_function(op, is_operator)
+        return other_classes.call(function, tuple(types), args, kwargs if out is None else {**kwargs, "out": out})
 
     return call
 
