@@ -287,6 +287,7 @@ LIBRARIES = (
             left_out={
                 "*torchscript*": "TorchScript is not included",
                 "*compile*": "compiles",
+                "*test_unwrap_objects?True?": "compiles",
                 "*onnx*": "needs onnx",
                 "*ddp*": "starts processes",
                 "*_collective_calls*": "starts processes",
@@ -433,6 +434,7 @@ LIBRARIES = (
         own=OwnTests(
             "kozistr/pytorch_optimizer",
             tests=("tests",),
+            arguments=("-o", "addopts="),  # without an option of a plugin
             one_in=50,
         ),
     ),
