@@ -435,6 +435,7 @@ LIBRARIES = (
             "kozistr/pytorch_optimizer",
             tests=("tests",),
             arguments=("-o", "addopts="),  # without an option of a plugin
+            left_out={"*compile*": "compiles"},
             one_in=50,
         ),
     ),
