@@ -421,7 +421,7 @@ LIBRARIES = (
         own=OwnTests(
             "KevinMusgrave/pytorch-metric-learning",
             tests=("tests",),
-            requirements=("pytorch-metric-learning==2.8.1", "scikit-learn", "scipy", "faiss-cpu"),
+            requirements=("pytorch-metric-learning==2.8.1", "scikit-learn", "scipy", "faiss-cpu", "torchvision"),
             variables={"TEST_DEVICE": "cpu", "TEST_DTYPES": "float32,float64"},
             one_in=10,
         ),

@@ -150,7 +150,5 @@ _warned: set[str] = set()
 
 def wait() -> None:
     """Waits until every requested kernel is compiled or has failed (for tests and measurements)."""
-    while any(
-        row.ready is None and row not in _failed and _thread is not None and _thread.alive for row in _requested
-    ):
+    while any(row.ready is None and row not in _failed and _thread is not None and _thread.alive for row in _requested):
         time.sleep(0.01)
