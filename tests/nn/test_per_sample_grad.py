@@ -70,9 +70,9 @@ def test_a_batch_that_is_not_first():
 def test_what_is_refused(torch):
     call, layer = of(torch), torch.nn.Linear(2, 2)
     found = [
-        error(call, layer, loss_reduction="none"), error(call, torch.nn.functional.relu), error(call, layer, batch_size=0),
-        error(call, layer, batch_size=2.0), error(call(layer)), error(call(layer), torch.ones(2, 2), torch.ones(3, 2)),
-        error(call(layer, batch_size=3), torch.ones(2, 2)),
+        error(call, layer, loss_reduction="none"), error(call, torch.nn.functional.relu),
+        error(call, layer, batch_size=0), error(call, layer, batch_size=2.0), error(call(layer)),
+        error(call(layer), torch.ones(2, 2), torch.ones(3, 2)), error(call(layer, batch_size=3), torch.ones(2, 2)),
     ]  # fmt: skip
     call(layer)(torch.ones(3, 2)).sum().backward()
     return found, error(call, layer)[:60]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from itertools import pairwise
 from typing import Any
 
 import tensorgrad as torch
@@ -90,7 +91,7 @@ def _number_of_samples(sizes: list[int], batch_size: int | None) -> int:
             "Unable to find a tensor in the passed args and kwargs. They may not be pytree-able and so "
             "ExpandedWeights cannot compute the batch size from the inputs. Please specify it explicitly"
         )
-    for before, size in zip(sizes, sizes[1:]):
+    for before, size in pairwise(sizes):
         if size != before:
             raise RuntimeError(
                 f"When computing batch size, found at least one input with batch size {before} and one with batch "
