@@ -93,7 +93,6 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.chalf": (REFUSES, "kornia", _HALF),
     "torch.classes.load_library": (REFUSES, "torchaudio", "compiled classes need PyTorch's C++ core"),
     "torch.complex32": (REFUSES, "kornia", _HALF),
-    "torch.distributed._tensor.experimental.implicit_replication": (REFUSES, "opacus", "use distribute_tensor"),
     "torch.distributed.fsdp.sharded_grad_scaler.ShardedGradScaler": (REFUSES, "Lightning, accelerate", _FULLY_SHARD),
     "torch.distributed.rpc.RRef": (REFUSES, "Lightning", _RPC),
     "torch.distributed.rpc.init_rpc": (REFUSES, "programs", _RPC),

@@ -56,12 +56,11 @@ def run(op, args: tuple, out=None):
 
 def execute(op, args: tuple):
     """Runs one op, after everything that may replace it or its arguments: records it, and tells observers."""
-    observed = bool(OBSERVERS)
-    start = time.perf_counter() if observed else 0.0
+    start = time.perf_counter() if OBSERVERS else None
     result = unrecorded(op, args) if GRAD.inference else op.compiled.plain(*args)
     if ANOMALY.enabled:
         remember(result)
-    if observed:
+    if start is not None:
         seconds = time.perf_counter() - start
         for observe in OBSERVERS:
             observe(op, args, result, start, seconds)
@@ -117,7 +116,7 @@ class overwriting:
 # --- subclasses ----------------------------------------------------------------------------------------------------
 
 
-_ORDINARY = {int, float, bool, complex, str, type(None)}
+_ORDINARY = {int, float, bool, complex, str, type(None), slice, type(...)}
 
 
 def _ordinary(values) -> bool:

@@ -64,6 +64,30 @@ class _Groups:
 _GROUPS = _Groups()
 
 
+def named_group(name: str) -> ProcessGroup:
+    """The group of this process with a name. Raises: RuntimeError if there is none."""
+    world = GroupMember.WORLD
+    if world is not None and name == world.group_name:
+        return world
+    if name not in _GROUPS.by_name:
+        raise RuntimeError(f"Could not resolve the process group registered under the name {name}")
+    return _GROUPS.by_name[name]
+
+
+def group_of_ranks(ranks: list[Any]) -> ProcessGroup:
+    """A group that has exactly these members; of several lists, the one with this process.
+
+    Raises: ValueError if no such group was made.
+    """
+    world = default_group()
+    if ranks and isinstance(ranks[0], list):
+        ranks = next((line for line in ranks if world.rank() in line), [])
+    for found in (world, *_GROUPS.by_name.values()):
+        if found.ranks == ranks:
+            return found
+    raise ValueError(f"there is no group of the ranks {ranks}: make it by torch.distributed.new_group")
+
+
 def _check_timeout(timeout: Any) -> None:
     if not isinstance(timeout, timedelta):
         raise TypeError(f"Expected timeout argument to be of type datetime.timedelta, got {timeout}")

@@ -27,6 +27,7 @@ from tensorgrad.optim.optimizer import Optimizer, run_hooked
 from tensorgrad.optim.settings import Settings
 from tensorgrad.optim.state import begin, count
 from tensorgrad.settings import SETTINGS
+from tensorgrad.storage.cuda.capture import RUNNING
 from tensorgrad.storage.sparse import SparseArray
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor
@@ -78,6 +79,9 @@ class Elementwise(Optimizer):
     _update: ClassVar[Callable[..., None]]
 
     _count: ClassVar[Callable[..., Any]] = staticmethod(count)  # _count(state, group) counts a step and returns t
+    # _counted_on_device(t, state, group) does the same for arrays, on the device that holds them (capturable.py), where
+    # `t` was counted already; None if it, or `_coefficients`, cannot.
+    _counted_on_device: ClassVar[Callable[..., Any] | None] = staticmethod(lambda t, state, group: t)
     _kernel_name = ""  # of a kernel that does the same for lists (kernels/numba/table.py, kernels/cuda/table.py)
     _refuses_sparse = ""  # the error for sparse gradients, if it says more than that they are not supported
     _complex_as_pairs = True  # whether real and imaginary parts of complex parameters are moved separately
@@ -133,6 +137,10 @@ class Elementwise(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         self._opt_called = True
+        if RUNNING:
+            from tensorgrad.optim import capturable
+
+            capturable.check_capture(self)
         for i, group in enumerate(self.param_groups):
             self._step_group(i, group)
         return loss
@@ -146,6 +154,11 @@ class Elementwise(Optimizer):
                 from tensorgrad.optim.recorded import step_group
 
                 return step_group(self, group, settings)
+            if group.get("capturable") and self._counted_on_device is not None:
+                from tensorgrad.optim import capturable
+
+                capturable.check_capture(self)
+                return capturable.step_group(self, group, settings)
         starts, names, ready = settings.starts, settings.names, settings.ready
         update, needs_t, states = self._update, self._needs_t, self.state
         count = self._count if "step" in starts else None
@@ -237,7 +250,7 @@ class Elementwise(Optimizer):
                 settings.ready[p] = x, temporaries, constants
                 return update(np, x, *arrays, n, *temporaries)
         try:
-            p._storage.guard(_move_large)(update, x, arrays, n, self._temporaries, pairs)
+            p._storage.guard(move_large)(update, x, arrays, n, self._temporaries, pairs)
         except TypeError:
             check_one_device(f"{type(self).__name__}.step", [a for a in (x, *arrays) if a is not None])
             raise
@@ -288,7 +301,8 @@ def _native(dtype: np.dtype, pairs: bool) -> bool:
     return (dtype.kind == "f" and dtype.itemsize > 2) or (dtype.kind == "c" and not pairs)
 
 
-def _move_large(update: Callable, x: Any, arrays: list, n: Any, temporaries: int, pairs: bool) -> None:
+def move_large(update: Callable, x: Any, arrays: list, n: Any, temporaries: int, pairs: bool) -> None:
+    """Runs an update on the arrays of a parameter, its gradient and its state, whatever their size and kind."""
     storage = STORAGES[x.__class__]
     xp = storage.xp
     if xp is None:
@@ -302,7 +316,7 @@ def _move_large(update: Callable, x: Any, arrays: list, n: Any, temporaries: int
         x, *arrays = (None if a is None else a[..., None].view(part) for a in (x, *arrays))
     elif not _native(x.dtype, pairs):
         wide: list[Any] = [None if a is None else a.astype("float32") for a in (x, *arrays)]
-        _move_large(update, wide[0], wide[1:], n, temporaries, pairs)
+        move_large(update, wide[0], wide[1:], n, temporaries, pairs)
         grad = 1
         for i, (narrow, result) in enumerate(zip((x, *arrays), wide, strict=True)):
             if narrow is not None and i != grad:

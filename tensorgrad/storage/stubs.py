@@ -164,6 +164,11 @@ class Storage:
         """Raises an error if the program may not branch on the value of `array`."""
 
     @classmethod
+    def all_samples(cls, array):
+        """Returns the array with the values of all samples, if this one stands for each of them (vmap); else itself."""
+        return array
+
+    @classmethod
     def for_each_sample(cls, array, made):
         """Returns `made`, a new tensor like `array`; one for each sample if the array has a batch (vmap)."""
         return made

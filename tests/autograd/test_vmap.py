@@ -212,6 +212,27 @@ def test_an_ensemble(torch):
 
 
 @alike
+def test_one_input_with_many_weights(torch):
+    """Each sample of the result is contiguous, so that it can be viewed with any shape."""
+    linear, seen = torch.nn.functional.linear, []
+    weight, bias = batch(torch, 2, 5, 4), batch(torch, 2, 5)
+    for shape in (4,), (3, 4), (2, 3, 4), (0, 4):
+        x = batch(torch, *shape)
+
+        def flat(weight, bias, x=x):
+            out = linear(x, weight, bias)
+            return out.view(-1), (out * out).sum()
+
+        for dims in (0, 0), (0, None):
+            b = bias if dims[1] == 0 else bias[0]
+            seen.append(torch.func.vmap(flat, dims)(weight, b))
+            seen.append(
+                torch.func.grad(lambda w, flat=flat, dims=dims, b=b: torch.vmap(flat, dims)(w, b)[1].sum())(weight)
+            )
+    return seen
+
+
+@alike
 def test_derivatives_nest(torch):
     func, x = torch.func, batch(torch, 3, 4)
     vmap, grad, jvp, vjp = func.vmap, func.grad, func.jvp, func.vjp
@@ -364,6 +385,42 @@ def test_checkpoints_and_hooks(torch):
 
 
 # --- custom functions ---
+
+
+@alike
+def test_anomaly_mode(torch):
+    """It sees what is computed on the values of all samples, and finds one wrong gradient among them."""
+    x, func = batch(torch, 3, 2), torch.func
+
+    def root(x):
+        return (x[0] - 1).relu().sqrt()
+
+    def wrong(transform, x):
+        with pytest.warns(UserWarning, match="in test_anomaly_mode"):
+            return error(lambda: transform(x))
+
+    with torch.autograd.set_detect_anomaly(True):
+        seen = [
+            func.vmap(torch.sin)(x),
+            func.vmap(func.grad(lambda x: x.sin().prod()))(x),
+            func.vmap(func.vmap(func.grad(torch.exp)))(x),
+            func.vmap(func.grad(lambda x: func.grad(lambda x: x.sin().prod())(x).prod()))(x),
+            func.vmap(lambda x: func.jvp(torch.sin, (x,), (x,)))(x),
+            func.vmap(func.grad(lambda x: torch.nn.functional.layer_norm(x, (2,)).prod()))(x),
+            func.jacrev(lambda x: x.sin().prod(0))(x),
+            func.jacfwd(lambda x: x.sin().prod(0))(x),
+            func.hessian(lambda x: x.sin().prod())(x),
+            func.jvp(func.grad(lambda x: x.sin().prod()), (x,), (x,)),
+        ]
+        far = torch.tensor([[3.0, 0.0], [1.0, 0.0]])
+        nothing = func.grad(lambda x: root(x) * 0)
+        seen += [
+            wrong(func.vmap(nothing), far),
+            wrong(nothing, far[1]),
+            wrong(func.vmap(func.vmap(nothing)), far[None]),
+        ]
+        seen.append(func.vmap(func.grad(root))(far[:1]))
+    return seen
 
 
 @alike

@@ -29,4 +29,4 @@ def test_fsdp_module_has_all_methods_of_pytorch():
 @needs_mpi
 def test_training_on_gpus():
     """On emulated ones, which communicate by NCCL."""
-    run(2, [HERE / "gpu_cases.py"], timeout=120)
+    run(2, [HERE / "gpu_cases.py"], timeout=120, DEVICE="emulator")

@@ -62,8 +62,8 @@ def _kernel(device: int, name: str, dtype: np.dtype, width: int, **settings):
     """Returns a kernel allowed to use its plan's shared memory on the current device, whose index is `device`."""
     plan = _plan(dtype, width)
     settings |= {"D": plan.d, "KEYS": plan.keys, "HALVES": int(plan.halves)}
-    function = program.function("attention", name, dtype.name, **settings)
-    function.max_dynamic_shared_size_bytes = max(48 * 1024, plan.shared.get(name, 0))
+    function = program.function("attention", name, program.NAME[dtype], **settings)
+    function.raw.max_dynamic_shared_size_bytes = max(48 * 1024, plan.shared.get(name, 0))
     return function
 
 
@@ -114,7 +114,7 @@ def _like(q, lead, width):
 def _accepts(q, k, v) -> bool:
     width = max(q.shape[-1], v.shape[-1])
     return (
-        q.dtype.name in DTYPES
+        program.NAME[q.dtype] in DTYPES
         and 0 < width <= WIDEST
         and q.size * k.size * v.size > 0
         and max(q.shape[-2], k.shape[-2]) < 2**31 - ROWS

@@ -56,13 +56,13 @@ class _Launches:
     def __init__(self, arrays, weight, bias, backward):
         x = arrays[0]
         given = [p for p in (weight, bias) if p is not None]
-        self.dtype = x.dtype.name
-        self.weight = given[0].dtype.name if given else self.dtype
+        self.dtype = program.NAME[x.dtype]
+        self.weight = program.NAME[given[0].dtype] if given else self.dtype
         self.ready = (
             self.dtype in program.NUMBER
             and x.size > 0
             and all(a.dtype == x.dtype and a.shape == x.shape for a in arrays)
-            and all(p.dtype.name == self.weight and p.flags.c_contiguous for p in given)
+            and all(program.NAME[p.dtype] == self.weight and p.flags.c_contiguous for p in given)
             and self.weight in (self.dtype, "float32")
         )
         self.backward, self.far = backward, x.size >= 2**31

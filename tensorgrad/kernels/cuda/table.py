@@ -51,6 +51,8 @@ ROWS = {
     "index_add": "index.index_add", "index": "index.index", "index_grad": "index.index_grad",
     "index_put": "index.index_put",
     "attention": "attention.attention", "attention.backward": "attention.attention_grad",
+    "lstm_layer": "rnn.lstm", "lstm_layer.backward": "rnn.lstm_grad", "gru_layer": "rnn.gru",
+    "gru_layer.backward": "rnn.gru_grad",
     "bernoulli_sample": "random.bernoulli_each", "bernoulli_over": "random.bernoulli_over",
     "normal_both": "random.normal_both", "normal_mean": "random.normal_mean", "normal_std": "random.normal_std",
     "philox_dropout": "random.dropout", "poisson_sample": "random.poisson", "binomial_sample": "random.binomial",

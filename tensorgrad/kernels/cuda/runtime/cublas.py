@@ -106,6 +106,10 @@ class Handle:
             LIBRARY.cublasSetWorkspace_v2(self.address, memory.ptr, size)
         self.stream = stream
 
+    def use_workspaces(self, workspaces: dict) -> None:
+        """Uses other workspaces from now on: a graph's are its own, as it may be replayed in another stream."""
+        self.workspaces, self.stream = workspaces, None
+
     def compute(self, mode: int) -> None:
         """Sets the math mode."""
         if self.math != mode:

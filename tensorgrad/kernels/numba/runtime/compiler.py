@@ -111,10 +111,9 @@ class Compiler:
             if k not in ("DEBUG", "PYTHONINSPECT", "PYTHONSTARTUP")
             and (not k.startswith("NUMBA_") or k in ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"))
         }
-        if "TENSORGRAD_CPU" in os.environ:
-            from tensorgrad.kernels.numba.runtime import native
+        from tensorgrad.kernels.numba.runtime import native
 
-            environment |= zip(("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"), native.cpu(), strict=True)
+        environment |= zip(("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"), native.cpu(), strict=True)
         self.ready, self.errors = False, tempfile.TemporaryFile()  # noqa: SIM115 (closed with the process)
         self.process = subprocess.Popen(
             python("-c", _PROGRAM.format(path=sys.path)),
