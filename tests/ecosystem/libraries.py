@@ -246,7 +246,7 @@ LIBRARIES = (
                 f"tests/{name}"
                 for name in ("augmentation", "color", "enhance", "filters", "geometry", "losses", "metrics")
             ),
-            requirements=("kornia==0.9.0rc1", "scipy"),
+            requirements=("kornia==0.9.0rc1", "scipy", "typing_extensions"),
             left_out={
                 "*dynamo*": "compiles",
                 "*jit*": "TorchScript is not included",
@@ -255,6 +255,7 @@ LIBRARIES = (
             },
             one_in=50,
         ),
+        gaps=("needs the package typing_extensions, which usually comes with torch",),
     ),
     Library(
         "lightning",
@@ -505,7 +506,7 @@ LIBRARIES = (
             tests=("skorch/tests",),
             requirements=("flaky", "pandas", "fire", "pytest-cov", "tensorboard"),
             left_out={"*llm*": "downloads models", "*test_hf*": "downloads models", "*compil*": "compiles"},
-            one_in=10,
+            one_in=4,
         ),
     ),
     Library(
@@ -639,7 +640,14 @@ LIBRARIES = (
                 "pytest-rerunfailures",
                 "cloudpickle",
                 "pandas",
+                "statsmodels",
+                "fairlearn",
+                "nltk",
+                "matplotlib",
+                "pycocotools",
+                "permetrics",
             ),
+            together=4,
             one_in=50,
         ),
         quick=True,
