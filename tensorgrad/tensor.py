@@ -68,8 +68,9 @@ class Tensor(TensorMethods):
     _view: tuple | None
     _hooks: Any
     _requires_grad: Any
-
+    _sees_rows = False  # of a class that overrides ops: whether it is given the rows' own functions
     _sees_functions = False  # does `__torch_function__` see functions and methods that are no ops?
+
     __array_priority__ = 1000  # `ndarray * tensor` is computed here, not by NumPy
     __hash__ = object.__hash__
 
@@ -89,9 +90,12 @@ class Tensor(TensorMethods):
         """A subclass may override ops (`__torch_function__`): calls with its tensors take the slow path.
 
         It also sees the functions and methods that are made of ops, unless `only_ops` says otherwise. Results of ops on
-        a parameter class are not parameters: subclasses of plain classes are plain, unless they override.
+        a parameter class are not parameters: subclasses of plain classes are plain, unless they override. With
+        `only_ops`, the functions that it sees are the rows', whatever users called.
         """
         super().__init_subclass__(**kwargs)
+        if only_ops:
+            cls._sees_rows = True
         override = cls.__torch_function__  # type: ignore[attr-defined]
         if "__torch_function__" in cls.__dict__:
             cls._sees_functions = not only_ops and override is not disabled_torch_function

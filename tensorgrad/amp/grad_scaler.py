@@ -58,6 +58,8 @@ class GradScaler:
     tensor([0.5000, 0.5000])
     """
 
+    _unscales_halves = False  # whether gradients of float16 are accepted
+
     def __init__(
         self,
         device: str = "cuda",
@@ -143,7 +145,9 @@ class GradScaler:
             raise RuntimeError("unscale_() has already been called on this optimizer since the last update().")
         if seen["stage"] is OptState.STEPPED:
             raise RuntimeError("unscale_() is being called after step().")
-        seen["found_inf_per_device"] = self._unscale(optimizer, scale.double().reciprocal().float(), halves=False)
+        seen["found_inf_per_device"] = self._unscale(
+            optimizer, scale.double().reciprocal().float(), self._unscales_halves
+        )
         seen["stage"] = OptState.UNSCALED
 
     @no_grad()

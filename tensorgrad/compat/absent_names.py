@@ -26,7 +26,6 @@ _EXTENSION = "C++ code cannot be compiled against tensorgrad, which is Python"
 _FAKE = 'use tensors of torch.device("meta"), which have a shape and no values'
 _HERE_ANYWAY = contextlib.nullcontext  # under vmap, tensors of one number index as they are
 _HALF = "NumPy has no complex numbers of 16-bit parts"
-_FULLY_SHARD = "use torch.distributed.fsdp.fully_shard"
 _PIPES = "use a Dataset or an IterableDataset with a DataLoader, which shuffles"
 _QUANTIZED = "there are no quantized tensors"
 _RPC = "use the collectives of torch.distributed"
@@ -52,6 +51,7 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._dynamo.disable": (SAME, "transformers, Lightning", _COMPILED),
     "torch._dynamo.disallow_in_graph": (SAME, "programs", _COMPILED),
     "torch._dynamo.eval_frame.OptimizedModule": (REFUSES, "accelerate", _COMPILED),
+    "torch._dynamo.eval_frame.is_dynamo_supported": (NO, "Lightning", _COMPILED),
     "torch._dynamo.explain": (REFUSES, "programs", _COMPILED),
     "torch._dynamo.export": (REFUSES, "transformers", _EXPORT),
     "torch._dynamo.external_utils.is_compiling": (NO, "diffusers", _COMPILED),
@@ -93,7 +93,6 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.chalf": (REFUSES, "kornia", _HALF),
     "torch.classes.load_library": (REFUSES, "torchaudio", "compiled classes need PyTorch's C++ core"),
     "torch.complex32": (REFUSES, "kornia", _HALF),
-    "torch.distributed.fsdp.sharded_grad_scaler.ShardedGradScaler": (REFUSES, "Lightning, accelerate", _FULLY_SHARD),
     "torch.distributed.rpc.RRef": (REFUSES, "Lightning", _RPC),
     "torch.distributed.rpc.init_rpc": (REFUSES, "programs", _RPC),
     "torch.distributed.rpc.rpc_async": (REFUSES, "programs", _RPC),

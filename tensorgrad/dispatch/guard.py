@@ -21,6 +21,7 @@ from tensorgrad.dispatch import templates
 from tensorgrad.dispatch.asking import NUMBERS_AND_NAMES, ask
 from tensorgrad.dispatch.autocast_ops import AS_ONE
 from tensorgrad.dispatch.codegen import function_of, take_over
+from tensorgrad.dispatch.function_modes import COMPOSITES
 from tensorgrad.dispatch.other_classes import call as call_other
 from tensorgrad.dispatch.other_classes import overriding
 from tensorgrad.dispatch.switches import LOCAL
@@ -152,6 +153,8 @@ def _guard(FUNCTION, name: str, module: str, numpy_names: bool):
     SELF = update_wrapper(guard, FUNCTION)
     guard.__name__ = guard.__qualname__ = name
     guard.__module__ = module
+    if module == "tensorgrad" or (module == "tensorgrad.nn.functional" and name not in COMPOSITES):
+        COMPOSITES[name] = guard
     return guard
 
 

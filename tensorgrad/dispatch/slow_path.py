@@ -21,20 +21,20 @@ from tensorgrad.dispatch.switches import LOCAL, OBSERVERS
 from tensorgrad.tensor import PLAIN, Tensor, tensors_in
 
 
-def run(op, args: tuple, out=None):
-    """Runs one op with everything that is switched on."""
+def run(op, args: tuple, out=None, is_operator: bool = False):
+    """Runs one op with everything that is switched on. `is_operator`: the call was `a + b`, not `torch.add(a, b)`."""
     declined = False
     if LOCAL.function_modes:
-        result = function_modes.call_for_op(op, args, out)
+        result = function_modes.call_for_op(op, args, out, is_operator)
         if result is not NotImplemented:
             return result
         declined = True
     if not (LOCAL.inside_override or _ordinary(args)):
         override = _override(args)
         if override is not None:
-            return override(op, args, out)
+            return override(op, args, out, is_operator)
     if declined:
-        raise function_modes.refused(op.compiled.call)
+        raise function_modes.refused(function_modes.users_function(op, is_operator))
     transforms = LOCAL.transforms
     if LOCAL.autocast is not None and out is None and LOCAL.overwritten is None:  # an in-place op keeps the dtype
         args = LOCAL.autocast.cast(op, args)
@@ -145,11 +145,11 @@ def _override(args):
         raise TypeError(f"{args} of {types}: the composite that was called asks them")
     types.sort(key=lambda c: -len(c.__mro__))  # the most derived first
 
-    def call(op, args, out):
+    def call(op, args, out, is_operator):
         args, kwargs = function_modes.as_written(op, args)
-        return other_classes.call(
-            op.compiled.call, tuple(types), args, kwargs if out is None else {**kwargs, "out": out}
-        )
+        rows = any(issubclass(cls, Tensor) and cls._sees_rows for cls in types)
+        function = op.compiled.call if rows else function_modes.users_function(op, is_operator)
+        return other_classes.call(function, tuple(types), args, kwargs if out is None else {**kwargs, "out": out})
 
     return call
 

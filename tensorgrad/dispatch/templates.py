@@ -71,7 +71,7 @@ if SLOW{or_out}:
 
 OTHER_OPERAND = """
 if {b}.__class__ not in OPERANDS:
-    return other_operand(OP, {a}, {b})
+    return {slowly} if overrides({b}) else other_operand(OP, {a}, {b})
 """
 
 
@@ -86,7 +86,7 @@ def forward(op: Op, variant: str = "call", name: str = "call") -> str:
         slow_path = fill(SLOW_PATH, or_out=or_out, slowly=_slowly(op, variant))
     elif variant == "operator":
         taken = op.params[:2]
-        given = fill(OTHER_OPERAND, a=taken[0].name, b=taken[1].name)
+        given = fill(OTHER_OPERAND, a=taken[0].name, b=taken[1].name, slowly=_slowly(op, variant))
         slow_path = fill(SLOW_PATH, or_out="", slowly=_slowly(op, variant))
         defaults = "\n".join(f"{p.name} = {p.default}" for p in op.params[2:] if not p.is_tensor)
     array = "array" if len(op.outputs) == 1 else "*arrays" if op.cache else "arrays"
@@ -137,7 +137,7 @@ def _slowly(op: Op, variant: str) -> str:
     if variant == "operator":
         a, b = op.params[0].name, op.params[1].name
         rest = "".join(f", {p.default}" for p in op.params[2:])
-        return f"slowly(OP, (owner(OP, {a}), {b}{rest},))"
+        return f"slowly(OP, (owner(OP, {a}), {b}{rest},), None, True)"
     names = ", ".join(p.name for p in op.params)
     return f"slowly(OP, ({names},), out)" if has_out(op) else f"slowly(OP, ({names},))"
 

@@ -62,6 +62,7 @@ class _Groups:
 
 
 _GROUPS = _Groups()
+_pg_map: dict[ProcessGroup, tuple[str, Store]] = {}  # PyTorch's name for the groups of this process: libraries read it
 
 
 def named_group(name: str) -> ProcessGroup:
@@ -252,6 +253,7 @@ def _make(
         communicator = MPICommunicator(world, places, crc32(name.encode()))
     result = ProcessGroup(communicator, ranks, store, backend, timeout, name, desc)
     _GROUPS.by_name[name] = result
+    _pg_map[result] = (backend, store)
     return result
 
 
@@ -306,13 +308,14 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
     chosen = GroupMember.WORLD if group is None else group
     if chosen is None:
         raise AssertionError("Process group cannot be None")
-    if chosen not in _GROUPS.by_name.values():
+    if chosen not in _pg_map:
         raise ValueError("Invalid process group specified")
     if chosen is GroupMember.WORLD:
         _GROUPS.by_name.clear()
+        _pg_map.clear()
         GroupMember.WORLD = None
     else:
-        del _GROUPS.by_name[chosen.group_name]
+        del _GROUPS.by_name[chosen.group_name], _pg_map[chosen]
     chosen.free()
 
 
@@ -353,7 +356,7 @@ def _registered(group: ProcessGroup | None) -> ProcessGroup:
     if not_in_group(group):
         raise ValueError("Invalid process group specified")
     chosen = or_default(group)
-    if chosen not in _GROUPS.by_name.values():
+    if chosen not in _pg_map:
         raise ValueError(
             f"Process group {chosen} is not initialized in the world group map. Please initialize the group first."
         )

@@ -131,7 +131,9 @@ def _geometry(size, points, kernel, stride, padding, dilation):
 
 def _launch(name, dtype, count, arguments):
     """Runs a function of conv.cu with one thread per element of `count`; complex numbers count as two."""
-    parts, kind = (2, "float32" if dtype.itemsize == 8 else "float64") if dtype.kind == "c" else (1, program.NAME[dtype])
+    parts, kind = (
+        (2, "float32" if dtype.itemsize == 8 else "float64") if dtype.kind == "c" else (1, program.NAME[dtype])
+    )
     count *= parts
     program.function("conv", name, kind, PARTS=parts, INDEX=program.index_type(count))(
         (-(-count // BLOCK),), (BLOCK,), (*arguments[:2], np.int64(count), *arguments[2:])

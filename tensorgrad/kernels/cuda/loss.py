@@ -142,7 +142,12 @@ def nll(logs, target, weight, ignore_index, reduction):
 
 def nll_grad(g, target, weights, shape, ignore_index):
     """Computes the gradient of the log-likelihoods: `g` is per element, or one for all."""
-    if g.dtype != weights.dtype or program.NAME[g.dtype] not in program.NUMBER or target.dtype != I64 or not math.prod(shape):
+    if (
+        g.dtype != weights.dtype
+        or program.NAME[g.dtype] not in program.NUMBER
+        or target.dtype != I64
+        or not math.prod(shape)
+    ):
         return NotImplemented
     g, target, weights = (cupy.ascontiguousarray(a) for a in (g, target, weights))
     gx = cupy.zeros(shape, g.dtype)

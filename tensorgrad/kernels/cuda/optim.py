@@ -154,7 +154,7 @@ class Step:
         for x, arrays, step in moves:
             job = [x, _laid(arrays[0], x), *(a for a in arrays[1:] if a is not None)]
             if x.size:
-                groups.setdefault((len(job), x.dtype.name, x.data.device_id), []).append((job, step))
+                groups.setdefault((len(job), program.NAME[x.dtype], x.data.device_id), []).append((job, step))
             else:
                 step += 1
         for (arrays, *_), jobs in groups.items():

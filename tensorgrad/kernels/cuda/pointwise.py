@@ -171,9 +171,7 @@ def _wider(strides, d: int, other: int) -> bool | None:
 def _steps(x, shape, order):
     """Returns steps in elements over the dimensions of `shape`, in `order`: 0 where `x` is repeated."""
     missing = len(shape) - x.ndim
-    return [
-        0 if d < missing or x.shape[d - missing] == 1 else x.strides[d - missing] // x.itemsize for d in order
-    ]
+    return [0 if d < missing or x.shape[d - missing] == 1 else x.strides[d - missing] // x.itemsize for d in order]
 
 
 def collapsed(shape, steps):

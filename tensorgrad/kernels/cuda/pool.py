@@ -33,7 +33,9 @@ def _launch(name, dtype, last, even, out, arguments, size, points, windows, thre
     filled = (size, 1), (points, 1), (kernel, 1), (stride, 1), (padding, 0), (dilation, 1)
     geometry = [np.int32(n) for values, fill in filled for n in _three(values, fill)]
     count = max(out.size, prod(size) * out.shape[0] * out.shape[1])
-    launch = program.function("pool", name, program.NAME[dtype], LAST=int(last), EVEN=int(even), INDEX=program.index_type(count))
+    launch = program.function(
+        "pool", name, program.NAME[dtype], LAST=int(last), EVEN=int(even), INDEX=program.index_type(count)
+    )
     launch((-(-out.size * threads // BLOCK),), (BLOCK,), (*arguments, *geometry))
     return out
 

@@ -126,6 +126,8 @@ def _splits(outer: int, n: int, inner: int, some: int) -> int:
 def _pass(name, dtype, way, outer, n, inner, splits, some) -> _Pass:
     """Describes a launch: "_whole" from the array to results, "_split" to tallies, "_join" from tallies to results."""
     some = 1 if way == "_join" else some
+    block: tuple
+    given: tuple
     sizes, pieces = (np.int64(outer), np.int64(n)), (np.int64(splits), np.int64(_piece(n, splits)))
     if inner > 1:
         some = some if inner % some == 0 else 1

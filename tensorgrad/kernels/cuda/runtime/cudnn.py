@@ -332,8 +332,8 @@ def convolve(kind, first, second, shape, stride, padding, dilation, groups):
         out = empty(shape, first.dtype, order)
         shapes = {"forward": (one, two, out), "input": (out, one, two), "weight": (one, out, two)}[kind]
         key = (
-            kind, program.NAME[first.dtype], *(x.shape for x in shapes), order, tuple(stride), tuple(padding), tuple(dilation),
-            groups, switches.cudnn.allow_tf32, same, switches.cudnn.benchmark,
+            kind, program.NAME[first.dtype], *(x.shape for x in shapes), order, tuple(stride), tuple(padding),
+            tuple(dilation), groups, switches.cudnn.allow_tf32, same, switches.cudnn.benchmark,
         )  # fmt: skip
         if use.plan(key).run(use, one, two, out):
             return out

@@ -31,7 +31,6 @@ FLOATING = ("float32", "float64", "float16", "bfloat16")
 WHOLE = ("int64", "int32", "int16", "int8", "uint8", "bool")
 
 
-
 class _Names(dict):
     """dtype -> its name, which NumPy puts together anew at each request, in the time of half a launch."""
 
