@@ -265,3 +265,14 @@ def test_in_place(dtype, device):
         x.sqrt_()
         found.append(x.double().cpu())
     np.testing.assert_allclose(found[0].numpy(), found[1].numpy(), LIMITS[dtype], LIMITS[dtype])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_powers_of_negative_zero_and_infinity(dtype):
+    """By a number some are roots or their reciprocals, as in PyTorch; by an array of numbers they are not."""
+    given = [-0.0, -math.inf, 4.0]
+    x = tensorgrad.tensor(given, dtype=getattr(tensorgrad, dtype), device="cuda")
+    theirs = torch.tensor(given)  # of float16, PyTorch takes roots on a GPU only
+    for exponent in (0.5, -0.5, 2, 3, -1):
+        assert str((x**exponent).tolist()) == str((theirs**exponent).tolist()), exponent
+    assert (x ** tensorgrad.full_like(x, 0.5)).tolist() == [0.0, math.inf, 2.0]
