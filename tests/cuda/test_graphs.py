@@ -599,6 +599,38 @@ def test_other_streams_join_a_capture(device):
             x * 2
 
 
+class Nested(torch.autograd.Function):
+    """Multiplies by 2; its backward runs another one within, and so on."""
+
+    @staticmethod
+    def forward(ctx, x, depth):
+        ctx.depth = depth
+        ctx.save_for_backward(x)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        if not ctx.depth:
+            return g * x, None
+        with torch.enable_grad():
+            inner = x.detach().requires_grad_()
+            Nested.apply(inner, ctx.depth - 1).sum().backward()
+        return inner.grad + 1, None
+
+
+def test_backward_within_backward_stays_in_the_capture(device):
+    """... though another thread continues it, beyond some depth."""
+    x = torch.ones(3, device=device, requires_grad=True)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        (slope,) = torch.autograd.grad(Nested.apply(x, 50).sum(), x)
+    with torch.no_grad():
+        x.fill_(7)
+    graph.replay()
+    assert slope.tolist() == [57] * 3
+
+
 def test_replays_report_indices_out_of_bounds(device):
     table, index = torch.randn(5, 3, device=device), torch.tensor([0, 4], device=device)
     graph = torch.cuda.CUDAGraph()
