@@ -246,7 +246,7 @@ LIBRARIES = (
                 f"tests/{name}"
                 for name in ("augmentation", "color", "enhance", "filters", "geometry", "losses", "metrics")
             ),
-            requirements=("kornia==0.9.0rc1", "scipy"),
+            requirements=("kornia==0.9.0rc1", "scipy", "typing_extensions"),
             left_out={
                 "*dynamo*": "compiles",
                 "*jit*": "TorchScript is not included",
@@ -255,6 +255,7 @@ LIBRARIES = (
             },
             one_in=50,
         ),
+        gaps=("needs the package typing_extensions, which usually comes with torch",),
     ),
     Library(
         "lightning",
@@ -287,6 +288,7 @@ LIBRARIES = (
             left_out={
                 "*torchscript*": "TorchScript is not included",
                 "*compile*": "compiles",
+                "*test_unwrap_objects?True?": "compiles",
                 "*onnx*": "needs onnx",
                 "*ddp*": "starts processes",
                 "*_collective_calls*": "starts processes",
@@ -329,10 +331,11 @@ LIBRARIES = (
         own=OwnTests(
             "Project-MONAI/MONAI",
             tests=("tests/losses", "tests/metrics", "tests/networks", "tests/transforms"),
-            requirements=("monai==1.5.0", "parameterized", "scikit-image", "nibabel"),
+            requirements=("parameterized", "scikit-image", "nibabel"),
             left_out={"*script*": "TorchScript is not included", "*trt*": "needs a GPU", "*onnx*": "needs onnx"},
             one_in=40,
         ),
+        gaps=("own tests: those of version 1.5",),
     ),
     Library(
         "normflows",
@@ -420,7 +423,7 @@ LIBRARIES = (
         own=OwnTests(
             "KevinMusgrave/pytorch-metric-learning",
             tests=("tests",),
-            requirements=("pytorch-metric-learning==2.8.1", "scikit-learn", "scipy", "faiss-cpu"),
+            requirements=("pytorch-metric-learning==2.8.1", "scikit-learn", "scipy", "faiss-cpu", "torchvision"),
             variables={"TEST_DEVICE": "cpu", "TEST_DTYPES": "float32,float64"},
             one_in=10,
         ),
@@ -433,6 +436,8 @@ LIBRARIES = (
         own=OwnTests(
             "kozistr/pytorch_optimizer",
             tests=("tests",),
+            arguments=("-o", "addopts="),  # without an option of a plugin
+            left_out={"*compile*": "compiles"},
             one_in=50,
         ),
     ),
@@ -502,7 +507,7 @@ LIBRARIES = (
             tests=("skorch/tests",),
             requirements=("flaky", "pandas", "fire", "pytest-cov", "tensorboard"),
             left_out={"*llm*": "downloads models", "*test_hf*": "downloads models", "*compil*": "compiles"},
-            one_in=10,
+            one_in=4,
         ),
     ),
     Library(
@@ -637,7 +642,14 @@ LIBRARIES = (
                 "pytest-rerunfailures",
                 "cloudpickle",
                 "pandas",
+                "statsmodels",
+                "fairlearn",
+                "nltk",
+                "matplotlib",
+                "pycocotools",
+                "permetrics",
             ),
+            together=4,
             one_in=50,
         ),
         quick=True,
