@@ -192,44 +192,46 @@ def test_a_step_that_is_not_capturable_raises(device):
 
 
 @pytest.mark.filterwarnings("ignore:This instance was constructed with capturable=True")
-def test_scaled_losses(device):
+@pytest.mark.parametrize("name", ["SGD", "SGD with momentum", "AdamW"])
+def test_scaled_losses(name, device):
     def run(captured):
         w = torch.ones(4, device=device, requires_grad=True)
         x = torch.zeros(4, device=device)
-        optimizer = torch.optim.AdamW([w], lr=0.1, capturable=True)
+        if name == "AdamW":
+            optimizer = torch.optim.AdamW([w], lr=0.1, capturable=True)
+        else:
+            optimizer = torch.optim.SGD([w], lr=0.1, momentum=0.9 if "momentum" in name else 0)
         scaler = torch.amp.GradScaler("cuda", init_scale=8.0, growth_interval=2)
         graph, found = None, []
+
+        def step():
+            optimizer.zero_grad(set_to_none=True)
+            scaler.scale((w * x).sum()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+
         for value in (1.0, 2.0, 3.0, float("inf"), 1.0, 2.0):
             x.fill_(value)
-
-            def step():
-                optimizer.zero_grad(set_to_none=True)
-                scaler.scale((w * x).sum()).backward()
-                scaler.step(optimizer)
-                scaler.update()
-
-            if not captured or len(found) < 2:
-                step()
-            else:
-                if graph is None:
-                    graph = torch.cuda.CUDAGraph()
-                    with torch.cuda.graph(graph):
-                        step()
-                graph.replay()
-            found.append((*w.tolist(), scaler.get_scale(), optimizer.state[w]["step"].item()))
+            if captured and len(found) == 2:
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph):
+                    step()
+            step() if graph is None else graph.replay()
+            counted = [state["step"].item() for state in optimizer.state.values() if "step" in state]
+            found.append((*w.tolist(), scaler.get_scale(), *counted))
         return found
 
     eagerly, replayed = run(False), run(True)
     np.testing.assert_allclose(replayed, eagerly, rtol=1e-6)
     assert eagerly[3][:4] == eagerly[2][:4] and eagerly[3][4] < eagerly[2][4]
-    sgd = torch.optim.SGD([torch.ones(2, device=device, requires_grad=True)], lr=0.1)
-    scaler = torch.amp.GradScaler("cuda")
-    scaler.scale(sgd.param_groups[0]["params"][0].sum()).backward()
-    with (
-        pytest.raises(RuntimeError, match=r"GradScaler\.step waits for the GPU"),
-        recording(),
-    ):
-        scaler.step(sgd)
+
+
+def test_steps_that_cannot_be_skipped_in_a_graph(device):
+    w = torch.ones(2, device=device, requires_grad=True)
+    optimizer, scaler = torch.optim.Adagrad([w], lr=0.1), torch.amp.GradScaler("cuda")
+    scaler.scale(w.sum()).backward()
+    with pytest.raises(RuntimeError, match=r"GradScaler\.step waits for the GPU"), recording():
+        scaler.step(optimizer)
 
 
 # --- models ----------------------------------------------------------------------------------------------------------
