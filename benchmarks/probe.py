@@ -20,7 +20,7 @@ from benchmarks.rows import named
 from benchmarks.worker import COMPILING, library, settle
 
 STEPS = 5
-YOUNG_STEPS, YOUNG_SECONDS = 500, 10  # a young process runs for at least both
+YOUNG_STEPS, YOUNG_SECONDS = 500, 4  # a young process runs for at least both; longer programs are extrapolated
 
 
 def first_step(name: str, threads: int, row) -> dict[str, float]:
