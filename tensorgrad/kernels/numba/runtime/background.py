@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
 import warnings
 from queue import Empty, SimpleQueue
@@ -16,10 +15,10 @@ from typing import Any
 
 from tensorgrad.kernels.numba.runtime import hooks, loading
 from tensorgrad.kernels.numba.runtime.compiler import Compiler, Failed, compiles_here
-from tensorgrad.system import forks
+from tensorgrad.system import forks, threads
 
 _queue: SimpleQueue = SimpleQueue()
-_thread: threading.Thread | None = None
+_thread: threads.Running | None = None
 _child = False  # a forked child compiles nothing: one of the compiler's locks may have been held at the fork
 
 
@@ -119,9 +118,8 @@ def request(row: Any) -> None:
     _requested.append(row)
     _queue.put(row)
     with _starting:
-        if _thread is None or not _thread.is_alive():
-            _thread = threading.Thread(target=_serve, name="tensorgrad compiler", daemon=True)
-            _thread.start()
+        if _thread is None or not _thread.alive:
+            _thread = threads.start("tensorgrad compiler", _serve)
 
 
 _FIRST, _FURTHER = 0.05, 0.005  # seconds that loading the first kernel takes, and every further one
@@ -172,7 +170,5 @@ _warned: set[str] = set()
 
 def wait() -> None:
     """Waits until every requested kernel is compiled or has failed (for tests and measurements)."""
-    while any(
-        row.ready is None and row not in _failed and _thread is not None and _thread.is_alive() for row in _requested
-    ):
+    while any(row.ready is None and row not in _failed and _thread is not None and _thread.alive for row in _requested):
         time.sleep(0.01)
