@@ -105,16 +105,14 @@ class Compiler:
         return ""
 
     def _start(self) -> None:
+        from tensorgrad.kernels.numba.runtime import native
+
         environment = {
             k: v
             for k, v in os.environ.items()
-            if k not in ("DEBUG", "PYTHONINSPECT", "PYTHONSTARTUP")
-            and (not k.startswith("NUMBA_") or k in ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"))
+            if k not in ("DEBUG", "PYTHONINSPECT", "PYTHONSTARTUP") and not k.startswith("NUMBA_")
         }
-        if "TENSORGRAD_CPU" in os.environ:
-            from tensorgrad.kernels.numba.runtime import native
-
-            environment |= zip(("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"), native.cpu(), strict=True)
+        environment |= zip(("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"), native.cpu(), strict=True)  # Numba optimizes, too
         self.ready, self.errors = False, tempfile.TemporaryFile()  # noqa: SIM115 (closed with the process)
         self.process = subprocess.Popen(
             python("-c", _PROGRAM.format(path=sys.path)),
