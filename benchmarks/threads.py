@@ -76,9 +76,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to this file")
     given = parser.parse_args()
     threads, names = sorted({*given.threads}), given.only or list(MODELS)
-    processes = {
-        (library, count): Process(column, count) for count in threads for library, column in LIBRARIES.items()
-    }
+    processes = {(library, count): Process(column, count) for count in threads for library, column in LIBRARIES.items()}
     found: dict[str, Seconds] = {}
     try:
         for key, process in list(processes.items()):

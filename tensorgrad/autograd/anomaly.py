@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from tensorgrad.dispatch.switches import switch
+from tensorgrad.dispatch.switches import LOCAL, switch
 from tensorgrad.errors import warn
+from tensorgrad.storage.stubs import STORAGES
+from tensorgrad.tensor import Tensor, share
 
 
 class _Anomaly:
@@ -111,8 +113,18 @@ def _switch(enabled: bool, check_nan: bool) -> None:
 def check(node, results) -> None:
     """Raises: RuntimeError if a gradient that `node` computed contains nan."""
     for i, grad in enumerate(results):
-        if grad is not None and grad._array.dtype.kind in "fc" and bool(grad.isnan().any()):
+        if grad is not None and grad._array.dtype.kind in "fc" and _has_nan(grad):
             raise RuntimeError(f"Function '{node.name()}' returned nan values in its {i}th output.")
+
+
+def _has_nan(grad: Tensor) -> bool:
+    """Whether a gradient contains nan: within transforms, whether that of any sample does."""
+    array = grad._array
+    before, LOCAL.transforms = LOCAL.transforms, ()
+    try:
+        return bool(share(STORAGES[array.__class__].all_samples(array), None).isnan().any())
+    finally:
+        LOCAL.transforms = before
 
 
 def report(node) -> None:

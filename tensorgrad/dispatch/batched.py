@@ -28,7 +28,7 @@ from tensorgrad.autograd.anomaly import ANOMALY
 from tensorgrad.autograd.function import Function
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import edge_of
-from tensorgrad.dispatch.slow_path import unrecorded
+from tensorgrad.dispatch.slow_path import remember, unrecorded
 from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.dispatch.transforms import Off, Transform, arrays_of
 from tensorgrad.dtypes import from_numpy_dtype
@@ -220,6 +220,12 @@ class BatchedStorage(Storage):
             return array.with_value(array.value.detach())
 
     @classmethod
+    def all_samples(cls, array):
+        while array.__class__ is BatchedArray:
+            array = array.value._array
+        return array
+
+    @classmethod
     def for_each_sample(cls, array, made):
         if not array.mapped:
             return made
@@ -407,8 +413,6 @@ class Batch(Transform):
     def _recorded(self, op: Any, lifted: Any) -> Any:
         result = unrecorded(op, tuple(lifted)) if GRAD.inference else op.compiled.plain(*lifted)
         if ANOMALY.enabled:
-            from tensorgrad.dispatch.slow_path import remember
-
             remember(result)
         return result
 

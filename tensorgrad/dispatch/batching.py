@@ -43,6 +43,7 @@ from tensorgrad.dispatch.promotion import as_array
 from tensorgrad.dispatch.signature import LIST, arguments_of
 from tensorgrad.dispatch.switches import GRAD, LOCAL
 from tensorgrad.dispatch.transforms import run_further_out
+from tensorgrad.layouts import strided
 from tensorgrad.settings import warn_once
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor, share, wrap
@@ -146,7 +147,14 @@ def on_arrays(kernel: str | Callable, whole: Callable, level: Batch, storage: An
     mapped = {name for name, v in named.items() if v.__class__ is BatchedArray and v.mapped}
     given = {name: v.value._array if v.__class__ is BatchedArray else v for name, v in named.items()}
     given |= {"size": level.size, "mapped": mapped, "whole": whole}
-    return array_kernel(kernel, storage.xp)(*[given[name] for name in backward_arguments(kernel)])
+    function, names = _function_of(kernel, storage.xp)
+    return function(*[given[name] for name in names])
+
+
+@functools.cache
+def _function_of(kernel: str | Callable, xp: Any) -> tuple[Callable, tuple[str, ...]]:
+    """The function that a row names, and its parameters."""
+    return array_kernel(kernel, xp), backward_arguments(kernel)
 
 
 def _by_kernel(op: Op, by_twin: Callable, *values: Any) -> Any:
@@ -202,24 +210,20 @@ def expanded(level: Batch, v: Any) -> Any:
     return [expanded(level, x) for x in v] if v.__class__ is list and v and v[0].__class__ is BatchedArray else v
 
 
-def _rank(values: tuple) -> int:
-    """The largest number of dimensions of a sample."""
-    ranks = [v.ndim for v in values if v.__class__ is BatchedArray]
-    return max(ranks)
-
-
 # --- the rules -------------------------------------------------------------------------------------------------------
 
 
 def _aligned(op: Op, level: Batch, values: tuple) -> Any:
     """Operands broadcast: each gets dimensions of size 1 between the batch and its own, as many as it lacks."""
-    rank, given = _rank(values), []
-    for p, v in zip(op.params, values, strict=True):
+    given, rank = list(values), 0
+    for v in values:
+        if v.__class__ is BatchedArray and v.ndim > rank:
+            rank = v.ndim
+    for i, v in enumerate(values):
         if v.__class__ is BatchedArray:
-            v = v.value if v.ndim == rank or not v.mapped else level.aligned(v, rank)
-        elif p.name in DIMS:
-            v = shifted(v)
-        given.append(v)
+            given[i] = v.value if v.ndim == rank or not v.mapped else level.aligned(v, rank)
+    for i in _dims_of(op):
+        given[i] = shifted(given[i])
     return level.run_below(op, tuple(given))
 
 
@@ -255,10 +259,16 @@ def shifted(dim: Any) -> Any:
 DIMS = ("dim", "dims", "dimension", "dim0", "dim1", "dim2")
 
 
+@functools.cache
+def _dims_of(op: Op) -> tuple[int, ...]:
+    """Which parameters of an op are dimensions."""
+    return tuple(i for i, p in enumerate(op.params) if p.name in DIMS)
+
+
 def _leading(op: Op, level: Batch, values: tuple) -> Any:
     """The batch is a further leading dimension."""
     given, scalar = [], False
-    along = any(p.name in DIMS for p in op.params)
+    along = _dims_of(op)
     for p, v in zip(op.params, values, strict=True):
         if p.is_tensor:
             value = expanded(level, v)
@@ -277,28 +287,31 @@ def _leading(op: Op, level: Batch, values: tuple) -> Any:
 
 def _fold(op: Op, level: Batch, values: tuple) -> Any:
     """The batch and the first dimension of the tensors become one, and are two again in the results."""
-    given, first = [], None
-    for p, v in zip(op.params, values, strict=True):
+    given, first = list(values), None
+    for i, (p, v) in enumerate(zip(op.params, values, strict=True)):
         if p.is_tensor and v is not None:
             value = expanded(level, v)
-            first = value.shape[1]
-            value = value.flatten(0, 1)
-            given.append(value)
+            size, first, *rest = value._array.shape
+            given[i] = _with_shape(level, value, (size * first, *rest))
         elif p.name == "shape":
-            given.append((v[0] * level.size, *v[1:]))
-        else:
-            given.append(v)
+            given[i] = (v[0] * level.size, *v[1:])
     result = level.run_below(op, tuple(given))
     if isinstance(result, Tensor):
-        return result.unflatten(0, (level.size, first))
-    return tuple([r.unflatten(0, (level.size, first)) for r in result])
+        return _with_shape(level, result, (level.size, first, *result._array.shape[1:]))
+    return tuple([_with_shape(level, r, (level.size, first, *r._array.shape[1:])) for r in result])
+
+
+def _with_shape(level: Batch, value: Tensor, shape: tuple) -> Tensor:
+    """The value with another shape: a view, unless the first two dimensions are apart in memory."""
+    array = value._array
+    if STORAGES[array.__class__].layout is strided and array.flags.c_contiguous:
+        return level.run_below(OPS["view"], (value, shape))
+    with level.off():
+        return value.reshape(shape)
 
 
 def _stated(op: Op, level: Batch, values: tuple) -> Any:
-    plan = _PLANS.get(op)
-    if plan is None:
-        plan = _PLANS[op] = _plan(op)
-    rule, sources = plan
+    rule, sources, tensors = _plan(op)
     given: list[Any] = []
     for source in sources:
         if source.__class__ is int:
@@ -307,23 +320,24 @@ def _stated(op: Op, level: Batch, values: tuple) -> Any:
         elif source == "size":
             given.append(level.size)
         elif source == "mapped":
-            given.append({p.name for p, v in zip(op.params, values) if _is_mapped(v)})
+            given.append({name for name, i in tensors if _is_mapped(values[i])})
         else:
             given.append([_is_mapped(x) for x in values[source[0]]])
     with level.off():
         return rule(*given)
 
 
-_PLANS: dict[Op, tuple] = {}  # op -> its `batch`, and where the arguments of that come from
+@functools.cache
+def _plan(op: Op) -> tuple[Any, list, list[tuple[str, int]]]:
+    """A row's `batch`, where the arguments of that come from, and the tensors among the op's parameters.
 
-
-def _plan(op: Op) -> tuple[Any, list]:
-    """A row's `batch`, and for each of its parameters: the number of the op's, or ("number of a list",) for which of
-    its tensors have a batch, "size" or "mapped"."""
+    An argument is one of the op's (its number), or for a list which of its tensors have a batch, "size" or "mapped".
+    """
     rule: Any = op.batch
     at: dict[str, Any] = {f"mapped_{p.name}": (i,) for i, p in enumerate(op.params) if p.kind is LIST}
     at |= {"size": "size", "mapped": "mapped"} | {p.name: i for i, p in enumerate(op.params)}
-    return rule, [at[name] for name in arguments_of(rule)]
+    tensors = [(p.name, i) for i, p in enumerate(op.params) if p.is_tensor]
+    return rule, [at[name] for name in arguments_of(rule)], tensors
 
 
 def _is_mapped(v: Any) -> bool:

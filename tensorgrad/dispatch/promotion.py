@@ -135,7 +135,7 @@ def plain_operand(op, i: int, value, first=None):
     """The same after classes had their chance to override: their tensors are unwrapped."""
     if isinstance(value, Tensor):
         return value._array, value._requires_grad
-    if overrides(value):
+    if value.__class__ not in NUMBERS and overrides(value):
         raise_not_a_tensor(op, i, value)
     return operand(op, i, value, first)
 
@@ -207,8 +207,6 @@ def other_operand(op, input, other):
     if isinstance(other, np.ndarray):
         return op.compiled.call(input, input.new_tensor(other, device="cpu"))
     if isinstance(other, bool | int | float | complex):
-        return op.compiled.call(input, other)
-    if overrides(other):
         return op.compiled.call(input, other)
     return NotImplemented
 

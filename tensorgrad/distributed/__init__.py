@@ -31,6 +31,8 @@ from tensorgrad.system.lazy_modules import later as _later
 _later(
     __name__,
     (
+        "_composable",
+        "_functional_collectives",
         "algorithms",
         "checkpoint",
         "distributed_c10d",

@@ -83,22 +83,23 @@ def _run(
         flat, outer = tree_flatten(result)
         places = _places(result, outer, out_dims, func)
         with level.off():
-            out = [_taken(level, v, place, _name(func)) for v, place in zip(flat, places, strict=True)]
+            out = [_taken(level, v, place, func) for v, place in zip(flat, places, strict=True)]
     return out, places, outer
 
 
-def _taken(level: Batch, value: Any, dim: int | None, name: str) -> Any:
+def _taken(level: Batch, value: Any, dim: int | None, func: Callable) -> Any:
     """A result with its batch at `dim`, for use outside of the level."""
     if not isinstance(value, Tensor):
         if dim is None:
             return value
         raise ValueError(
-            f"vmap({name}, ...): `{name}` must only return Tensors, got type {type(value)}. Did you mean to set "
-            "out_dims= to None for output?"
+            f"vmap({_name(func)}, ...): `{_name(func)}` must only return Tensors, got type {type(value)}. Did you mean "
+            "to set out_dims= to None for output?"
         )
     found, mapped = level.value_of(value)
     if dim is None:
         if mapped:
+            name = _name(func)
             raise ValueError(f"vmap({name}, ...): `{name}` can not return a BatchedTensor when out_dim is None")
         return found
     if not mapped:
@@ -111,10 +112,13 @@ def _taken(level: Batch, value: Any, dim: int | None, name: str) -> Any:
 
 def _batch(in_dims: Any, args: tuple, func: Callable) -> tuple[int, list, list, TreeSpec]:
     """The number of samples, and the flattened arguments, each with its batch dimension."""
-    who = f"vmap({_name(func)}, in_dims={in_dims}, ...)(<inputs>)"
+
+    def who() -> str:
+        return f"vmap({_name(func)}, in_dims={in_dims}, ...)(<inputs>)"
+
     if not isinstance(in_dims, int | tuple):
         raise ValueError(
-            f"{who}: expected `in_dims` to be int or a (potentially nested) tuple matching the structure of inputs, "
+            f"{who()}: expected `in_dims` to be int or a (potentially nested) tuple matching the structure of inputs, "
             f"got: {type(in_dims)}."
         )
     if not args:
@@ -126,31 +130,34 @@ def _batch(in_dims: Any, args: tuple, func: Callable) -> tuple[int, list, list, 
     dims = _spread(in_dims, spec)
     if dims is None:
         raise ValueError(
-            f"{who}: in_dims is not compatible with the structure of `inputs`. in_dims has structure "
+            f"{who()}: in_dims is not compatible with the structure of `inputs`. in_dims has structure "
             f"{shown(tree_flatten(in_dims)[1])} but inputs has structure {shown(spec)}."
         )
+    sizes = []
     for i, (value, dim) in enumerate(zip(values, dims, strict=True)):
         if dim is None:
             continue
         if not isinstance(dim, int):
             raise ValueError(
-                f"{who}: Got in_dim={dim} for an input but in_dim must be either an integer dimension or None."
+                f"{who()}: Got in_dim={dim} for an input but in_dim must be either an integer dimension or None."
             )
         if not isinstance(value, Tensor):
             raise ValueError(
-                f"{who}: Got in_dim={dim} for an input but the input is of type {type(value)}. We cannot vmap over "
+                f"{who()}: Got in_dim={dim} for an input but the input is of type {type(value)}. We cannot vmap over "
                 "non-Tensor arguments, please use None as the respective in_dim"
             )
-        if not -value.dim() <= dim < value.dim():
+        shape = value._array.shape
+        rank = len(shape)
+        if not -rank <= dim < rank:
             raise ValueError(
-                f"{who}: Got in_dim={dim} for some input, but that input is a Tensor of dimensionality {value.dim()} "
-                f"so expected in_dim to satisfy -{value.dim()} <= in_dim < {value.dim()}."
+                f"{who()}: Got in_dim={dim} for some input, but that input is a Tensor of dimensionality {rank} "
+                f"so expected in_dim to satisfy -{rank} <= in_dim < {rank}."
             )
-        dims[i] = dim % value.dim()
-    sizes = [value.size(dim) for value, dim in zip(values, dims, strict=True) if dim is not None]
+        dims[i] = dim = dim % rank
+        sizes.append(shape[dim])
     if not sizes:
         raise ValueError("vmap: Expected at least one Tensor to vmap over")
-    if any(size != sizes[0] for size in sizes):
+    if sizes.count(sizes[0]) != len(sizes):
         raise ValueError(
             f"vmap: Expected all tensors to have the same size in the mapped dimension, got sizes {sizes} for the "
             "mapped dimension"
@@ -160,6 +167,8 @@ def _batch(in_dims: Any, args: tuple, func: Callable) -> tuple[int, list, list, 
 
 def _spread(outer: Any, spec: TreeSpec) -> list | None:
     """Expands a prefix of a nested structure to one value for each leaf; None if it is not a prefix."""
+    if outer is None or outer.__class__ is int:
+        return [outer] * spec.num_leaves
     children, mine = tree_flatten(outer, is_leaf=lambda value: value is not outer)
     if mine.is_leaf():
         return [outer] * spec.num_leaves
@@ -186,7 +195,8 @@ def _check_out_dims(out_dims: Any, func: Callable) -> None:
                 "collection of ints representing where in the outputs the vmapped dimension should appear."
             )
 
-    tree_map(check, out_dims)
+    if out_dims.__class__ is not int:
+        tree_map(check, out_dims)
 
 
 def _places(result: Any, spec: TreeSpec, out_dims: Any, func: Callable) -> list:

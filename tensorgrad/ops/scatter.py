@@ -129,33 +129,45 @@ _scatter_add = op("scatter_add(input, dim: int, index, src)", "scatter.scatter_a
                   shape=lambda x, *rest: (x.shape, x.dtype))  # fmt: skip
 
 
-def _reduce_gradients(g, out, input, dim, index, src, reduce, include_self):
-    """Returns the gradients of `scatter_reduce` for `input` and `src`.
+def _reduce_weights(out, input, dim, index, src, reduce, include_self):
+    """Returns the derivatives of `scatter_reduce` by each element of `input` and of the covered part of `src`.
 
-    Equal extrema share the gradient evenly. In a product, a factor's derivative is the product of the others, which is
-    0 if one of them is.
+    Each of these elements contributes to one element of the result. Equal extrema share it evenly. In a product, a
+    factor's derivative is the product of the others, which is 0 if one of them is.
     """
     if reduce == "sum":
-        to_input, to_src = g, g.gather(dim, index)
+        of_input, of_src = 1 if include_self else input.new_ones(input.shape), 1
     elif reduce == "mean":
         count = (input.new_ones if include_self else input.new_zeros)(input.shape)
         count = count.scatter_add(dim, index, src.new_ones(src.shape))
-        to_input = g / count.masked_fill(count == 0, 1)
-        to_src = to_input.gather(dim, index)
+        of_input = 1 / count.masked_fill(count == 0, 1)
+        of_src = of_input.gather(dim, index)
     elif reduce == "prod":
-        to_input = g * input.new_ones(input.shape).scatter_reduce(dim, index, src, "prod")
-        to_src = g.gather(dim, index) * _product_of_others(input, dim, index, src, include_self)
+        of_input = input.new_ones(input.shape).scatter_reduce(dim, index, src, "prod")
+        of_src = _product_of_others(input, dim, index, src, include_self)
     else:
-        from_input = (input == out).to(g.dtype)
+        from_input = (input == out).to(input.dtype)
         if not include_self:
             from_input = from_input.scatter(dim, index, 0)
-        from_src = (_covered(src, index) == out.gather(dim, index)).to(g.dtype)
+        from_src = (_covered(src, index) == out.gather(dim, index)).to(input.dtype)
         count = from_input.scatter_add(dim, index, from_src)
-        shared = g / count.masked_fill(count == 0, 1)
-        to_input, to_src = shared * from_input, shared.gather(dim, index) * from_src
+        count = count.masked_fill(count == 0, 1)
+        of_input, of_src = from_input / count, from_src / count.gather(dim, index)
     if not include_self:
-        to_input = to_input.scatter(dim, index, 0)
-    return to_input, _padded(to_src, src.shape)
+        of_input = of_input.scatter(dim, index, 0)
+    return of_input, of_src
+
+
+def _reduce_gradients(g, out, input, dim, index, src, reduce, include_self):
+    """Returns the gradients of `scatter_reduce` for `input` and `src`."""
+    of_input, of_src = _reduce_weights(out, input, dim, index, src, reduce, include_self)
+    return g * of_input, _padded(g.gather(dim, index) * of_src, src.shape)
+
+
+def _reduce_tangent(out, input, input_t, dim, index, src, src_t, reduce, include_self):
+    """Returns the tangent of `scatter_reduce`."""
+    of_input, of_src = _reduce_weights(out, input, dim, index, src, reduce, include_self)
+    return (input_t * of_input).scatter_add(dim, index, _covered(src_t, index) * of_src)
 
 
 def _product_of_others(input, dim, index, src, include_self):
@@ -181,7 +193,7 @@ _scatter_reduce = op(
     batch=lambda input, dim, index, src, reduce, include_self, size, mapped: _scattered_in_batch(
         _scatter_reduce, input, dim, index, src, size, mapped, reduce, include_self
     ),
-    prepare=_check_scatter, where=(), backward=_reduce_gradients, wrt=("input", "src"),
+    prepare=_check_scatter, where=(), backward=_reduce_gradients, wrt=("input", "src"), jvp=_reduce_tangent,
     shape=lambda x, *rest: (x.shape, x.dtype),
 )  # fmt: skip
 

@@ -27,6 +27,7 @@ from tensorgrad.optim.optimizer import Optimizer, run_hooked
 from tensorgrad.optim.settings import Settings
 from tensorgrad.optim.state import begin, count
 from tensorgrad.settings import SETTINGS
+from tensorgrad.storage.cuda.capture import RUNNING
 from tensorgrad.storage.sparse import SparseArray
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor
@@ -78,6 +79,9 @@ class Elementwise(Optimizer):
     _update: ClassVar[Callable[..., None]]
 
     _count: ClassVar[Callable[..., Any]] = staticmethod(count)  # _count(state, group) counts a step and returns t
+    # _counted_on_device(t, state, group) does the same for arrays, on the device that holds them (capturable.py), where
+    # `t` was counted already; None if it, or `_coefficients`, cannot.
+    _counted_on_device: ClassVar[Callable[..., Any] | None] = staticmethod(lambda t, state, group: t)
     _kernel_name = ""  # of a kernel that does the same for lists (kernels/numba/table.py, kernels/cuda/table.py)
     _refuses_sparse = ""  # the error for sparse gradients, if it says more than that they are not supported
     _complex_as_pairs = True  # whether real and imaginary parts of complex parameters are moved separately
@@ -133,6 +137,10 @@ class Elementwise(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         self._opt_called = True
+        if RUNNING:
+            from tensorgrad.optim import capturable
+
+            capturable.check_capture(self)
         for i, group in enumerate(self.param_groups):
             self._step_group(i, group)
         return loss
@@ -146,6 +154,11 @@ class Elementwise(Optimizer):
                 from tensorgrad.optim.recorded import step_group
 
                 return step_group(self, group, settings)
+            if group.get("capturable") and self._counted_on_device is not None:
+                from tensorgrad.optim import capturable
+
+                capturable.check_capture(self)
+                return capturable.step_group(self, group, settings, _move_large)
         starts, names, ready = settings.starts, settings.names, settings.ready
         update, needs_t, states = self._update, self._needs_t, self.state
         count = self._count if "step" in starts else None

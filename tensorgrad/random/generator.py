@@ -11,7 +11,9 @@ Source: M. Matsumoto and T. Nishimura, "Mersenne Twister", ACM TOMACS 8 (1998), 
 
 from __future__ import annotations
 
+import ctypes
 import os
+from typing import Any
 
 import numpy as np
 
@@ -76,7 +78,9 @@ class Generator:
         RuntimeError: If the device has no generator.
     """
 
-    __slots__ = ("__weakref__", "_bits", "_seed", "_untouched", "device", "lock", "next_float_normal", "next_normal")
+    __slots__ = (
+        "__weakref__", "_bits", "_memory", "_seed", "_untouched", "device", "lock", "next_float_normal", "next_normal",
+    )  # fmt: skip
 
     def __new__(cls, device="cpu"):
         if cls is Generator and Device(device).type in CLASSES:
@@ -93,6 +97,7 @@ class Generator:
         self.lock = forks.lock(whole=True)
         self._bits = np.random.MT19937(0)
         forks.adopt(self._bits.lock)
+        self._memory: Any = False
         self._reseed(DEFAULT_SEED)
 
     # --- seeding -----------------------------------------------------------------------------------------------------
@@ -135,9 +140,13 @@ class Generator:
         """Returns the state as PyTorch writes it: a new array of 5,056 bytes (uint8)."""
         record = np.zeros(1, STATE)
         with self.lock:
-            state = self._bits.state["state"]
-            position = int(state["pos"])
-            record["seed"], record["seeded"], record["words"] = self._seed, 1, state["key"]
+            memory = self.memory()
+            if memory is None:
+                state = self._bits.state["state"]
+                words, position = state["key"], int(state["pos"])
+            else:
+                words, position = memory[:WORDS], int(memory[WORDS])
+            record["seed"], record["seeded"], record["words"] = self._seed, 1, words
             # Unlike NumPy, PyTorch distinguishes "nothing drawn yet" (next = 0) from "all 624 words used" (next = 624).
             record["left"] = WORDS + 1 - position
             record["next"] = 0 if self._untouched else position
@@ -146,6 +155,18 @@ class Generator:
             if self.next_float_normal is not None:
                 record["float_normal"], record["has_float_normal"] = self.next_float_normal, 1
         return record.view(np.uint8)
+
+    def memory(self) -> np.ndarray | None:
+        """Returns the 624 words of the state and the position in them, in NumPy's own memory; None if not found.
+
+        (NumPy's `state` takes 0.1 ms.)
+        """
+        if self._memory is False:
+            words: Any = (ctypes.c_uint32 * (WORDS + 1)).from_address(self._bits.ctypes.state_address)
+            memory, known = np.ctypeslib.as_array(words), self._bits.state["state"]
+            found = (memory[:WORDS] == known["key"]).all() and int(memory[WORDS]) == known["pos"]
+            self._memory = memory if found else None
+        return self._memory
 
     def set_state_bytes(self, state: np.ndarray) -> None:
         """Continues from a state returned by `state_bytes`, or by PyTorch's `Generator.get_state`.

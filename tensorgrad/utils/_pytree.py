@@ -344,6 +344,13 @@ def _get_node_type(tree: Any) -> Any:
     return namedtuple if kind not in SUPPORTED_NODES and is_namedtuple_class(kind) else kind
 
 
+def _row_of(tree: Any) -> NodeDef | None:
+    """Returns the row of the container that a value is; None if it is a leaf."""
+    kind = type(tree)
+    row = SUPPORTED_NODES.get(kind)
+    return _row(_get_node_type(tree)) if row is None and issubclass(kind, tuple) else row
+
+
 def _row(kind: Any) -> NodeDef | None:
     """Returns the row of a kind of container. Named results of ops get theirs when they are first seen."""
     row = SUPPORTED_NODES.get(kind)
@@ -354,7 +361,7 @@ def _row(kind: Any) -> NodeDef | None:
 
 def tree_is_leaf(tree: Any, is_leaf: Callable | None = None) -> bool:
     """Returns whether a value is a leaf: not a container, or one for which `is_leaf` returns True."""
-    return (is_leaf is not None and is_leaf(tree)) or _row(_get_node_type(tree)) is None
+    return (is_leaf is not None and is_leaf(tree)) or _row_of(tree) is None
 
 
 _is_leaf = tree_is_leaf
@@ -393,8 +400,10 @@ class TreeSpec:
     def __init__(self, type: Any, context: Any, children_specs: Iterable[TreeSpec]):
         self.type, self.context, self.children_specs = type, context, list(children_specs)
         self.num_children = len(self.children_specs)
-        self.num_nodes = 1 + sum(child.num_nodes for child in self.children_specs)
-        self.num_leaves = 1 if type is None else sum(child.num_leaves for child in self.children_specs)
+        nodes, leaves = 1, 1 if type is None else 0
+        for child in self.children_specs:
+            nodes, leaves = nodes + child.num_nodes, leaves + child.num_leaves
+        self.num_nodes, self.num_leaves = nodes, leaves
 
     def children(self) -> list[TreeSpec]:
         """Returns the descriptions of the children."""
@@ -606,7 +615,7 @@ def tree_flatten(tree: Any, is_leaf: Callable | None = None) -> tuple[list, Tree
 # Functions that call themselves are not nested: they would hold themselves, and leaves, until the collector runs.
 def _described(tree: Any, is_leaf: Callable | None, leaves: list) -> TreeSpec:
     """Returns the description of a value, and adds its leaves to the list."""
-    row = None if is_leaf is not None and is_leaf(tree) else _row(_get_node_type(tree))
+    row = None if is_leaf is not None and is_leaf(tree) else _row_of(tree)
     if row is None:
         leaves.append(tree)
         return _LEAF
@@ -636,13 +645,13 @@ def _built(spec: TreeSpec, leaves: Iterator) -> Any:
     """Rebuilds what is described, from the next leaves."""
     if spec.type is None:
         return next(leaves)
-    children = [_built(child, leaves) for child in spec.children_specs]
+    children = [next(leaves) if c.type is None else _built(c, leaves) for c in spec.children_specs]
     return SUPPORTED_NODES[spec.type].unflatten_fn(children, spec.context)
 
 
 def tree_iter(tree: Any, is_leaf: Callable | None = None) -> Iterable:
     """Yields the leaves."""
-    row = None if is_leaf is not None and is_leaf(tree) else _row(_get_node_type(tree))
+    row = None if is_leaf is not None and is_leaf(tree) else _row_of(tree)
     if row is None:
         yield tree
     else:
@@ -678,7 +687,7 @@ def tree_leaves_with_path(tree: Any, is_leaf: Callable | None = None) -> list[tu
 
 def _walk(node: Any, is_leaf: Callable | None, path: KeyPath, found: list) -> None:
     """Adds `(way to the leaf, leaf)` of all leaves to the list."""
-    row = None if is_leaf is not None and is_leaf(node) else _row(_get_node_type(node))
+    row = None if is_leaf is not None and is_leaf(node) else _row_of(node)
     if row is None:
         found.append((path, node))
         return

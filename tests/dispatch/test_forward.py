@@ -11,6 +11,7 @@ import pytest
 import tensorgrad
 from tensorgrad.dispatch import tangents
 from tensorgrad.dispatch.forward import Level
+from tensorgrad.dispatch.kernel_tables import OPS
 from tensorgrad.dispatch.switches import LOCAL, SLOW
 from tests.support.alike import alike, error
 from tests.support.kernels import numpy_only
@@ -450,10 +451,13 @@ def test_autocast_and_modes_see_the_function_only():
 # --- rules -----------------------------------------------------------------------------------------------------------
 
 
-def test_what_has_no_rule_is_transposed():
-    """The last resort is right under `no_grad`, and it nests."""
-    torch = tensorgrad
-    assert "scatter_reduce" in tangents.transposed() and len(tangents.transposed()) < 25
+@pytest.mark.parametrize("by_backward", [True, False], ids=["transposed", "by its own rule"])
+def test_what_has_no_rule_is_transposed(by_backward, monkeypatch):
+    """The last resort is right under `no_grad`, and it nests; as a rule does."""
+    torch, op = tensorgrad, OPS["scatter_reduce"]
+    assert op.name not in tangents.transposed() and len(tangents.transposed()) < 25
+    if by_backward:
+        monkeypatch.setitem(tangents._RULES, op, tangents._transposed)
     x, t = torch.tensor(X, dtype=torch.float64), torch.tensor([1.0, 2.0, -1.0], dtype=torch.float64)
     index = torch.tensor([0, 1, 0])
 

@@ -32,12 +32,13 @@ def load() -> type[Storage]:
 def _loaded() -> type[Storage]:
     cupy = _import_cupy()
     memory.install(cupy, _count(cupy))
-    from tensorgrad.kernels.cuda import table
+    from tensorgrad.kernels.cuda import pointwise, table
     from tensorgrad.kernels.cuda.runtime import xp
     from tensorgrad.storage.cuda.storage import CUDAStorage as storage
 
     storage.xp = xp.MODULE
     table.install()
+    State.converted = pointwise.convert
     generate.promote = storage.guard(generate.promote)
     generate.to_floating = storage.guard(generate.to_floating)
     if hasattr(os, "register_at_fork"):

@@ -8,9 +8,7 @@ Source: M. Matsumoto and T. Nishimura, "Mersenne Twister", ACM TOMACS 8 (1998).
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -82,31 +80,19 @@ def _mask() -> Callable:
             _compare(words[:wanted].view(np.uint64), limit, value, out[start:end])
         state[WORDS] = np.uint32(at)
 
-    states: WeakKeyDictionary = WeakKeyDictionary()
-
     def kernel(gen, limit, value, out):
         """Fills `out` with `value` where a number of 53 random bits is below `limit`, with 0 elsewhere."""
         if out.dtype is not F32 or not out.flags.c_contiguous:
             return NotImplemented
         with gen.lock:
-            state = states.get(gen)
+            state = gen.memory()
             if state is None:
-                state = states[gen] = _state(gen._bits)
-            if state is False:
                 return NotImplemented
             gen._untouched = gen._untouched and not out.size
             toss(state, limit, value, out.reshape(-1))
         return out
 
     return kernel
-
-
-def _state(bits):
-    """Returns the words of a NumPy generator, in its own memory, and the position in them; False if not found."""
-    memory = (ctypes.c_uint32 * (WORDS + 1)).from_address(bits.ctypes.state_address)
-    state: np.ndarray = np.ctypeslib.as_array(memory)
-    known = bits.state["state"]
-    return state if (state[:WORDS] == known["key"]).all() and int(state[WORDS]) == known["pos"] else False
 
 
 KERNELS: dict[str, Callable[[], Callable]] = {"mask": _mask}

@@ -14,7 +14,7 @@ from tensorgrad.dispatch import kernel_tables
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array.pool import pool_shape
 from tensorgrad.kernels.numba.functions import F
-from tensorgrad.kernels.numba.pointwise import suits
+from tensorgrad.kernels.numba.layout import suits
 from tensorgrad.kernels.numba.runtime import thread_pool
 from tensorgrad.kernels.numba.runtime.language import inlined, inner
 from tensorgrad.kernels.numba.runtime.launch import shared, with_loops

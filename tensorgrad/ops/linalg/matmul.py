@@ -82,10 +82,8 @@ def _linear_of_batch(input, weight, bias, mapped):
         return linear(input, weight, bias)
     if weight._array.ndim == 1 + ("weight" in mapped):
         product = _matmul_of_batch(input, weight, {"input", "other"} if "weight" in mapped else {"input"})
-    elif "input" not in mapped:  # one large product: all weights below each other
-        rows, width = weight._array.shape[:2]
-        bias, all_of = (None, bias.flatten(0, 1)) if "bias" in mapped and bias._array.ndim == 2 else (bias, None)
-        product = linear(input, weight.flatten(0, 1), all_of).unflatten(-1, (rows, width)).movedim(-2, 0)
+    elif "input" not in mapped:
+        product = _by_all_weights(input, weight)
     else:
         product = _matmul_of_batch(input, weight.mT, {new for old, new in _SIDES if old in mapped})
     if bias is None:
@@ -93,6 +91,16 @@ def _linear_of_batch(input, weight, bias, mapped):
     for _ in range(product._array.ndim - bias._array.ndim if "bias" in mapped else 0):
         bias = bias.unsqueeze(1)
     return product + bias
+
+
+def _by_all_weights(input, weight):
+    """`linear` of one input with a stack of weights: one large product, which reads all of them where they are."""
+    size, width, depth = weight._array.shape
+    lead, weights = input._array.shape[:-1], weight.reshape(size * width, depth)
+    if not lead:
+        return matmul(weights, input).view(size, width)
+    product = nt(weights, _folded(input)).view(size, width, math.prod(lead)).mT.contiguous()
+    return product if len(lead) == 1 else product.view(size, *lead, width)
 
 
 _SIDES = (("input", "input"), ("weight", "other"))

@@ -50,7 +50,6 @@ class _Method(ctypes.Structure):
 
 # Levels of processors that TENSORGRAD_CPU may name instead of this one, for files that other machines can use, too:
 # LLVM's name and features, all of which the machine must have.
-_WHOLE_REGISTERS = "-prefer-256-bit"  # LLVM vectorizes loops for half a register on some processors with AVX-512
 _V2 = "+cx16,+popcnt,+sse3,+sse4.1,+sse4.2,+ssse3"
 _V3 = f"{_V2},+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe"
 LEVELS = {
@@ -67,8 +66,8 @@ def cpu() -> tuple[str, str]:
     Numba's environment variables take precedence.
     """
     name, features = LEVELS.get(os.environ.get("TENSORGRAD_CPU", "")) or internals.host_cpu()
-    if "+avx512f" in features.split(","):
-        features += f",{_WHOLE_REGISTERS}"
+    if "+avx512f" in features.split(","):  # LLVM would use half of each register for what it vectorizes itself
+        features += ",-prefer-256-bit"
     return os.environ.get("NUMBA_CPU_NAME") or name, os.environ.get("NUMBA_CPU_FEATURES", features)
 
 
