@@ -140,6 +140,7 @@ LIBRARIES = (
             requirements=("botorch==0.15.1",),
             one_in=40,
         ),
+        gaps=("a product with one column may differ in the last bit from that with two: NumPy's BLAS rounds so",),
     ),
     Library(
         "captum",
@@ -423,6 +424,7 @@ LIBRARIES = (
             tests=("tests",),
             requirements=("pytorch-metric-learning==2.8.1", "scikit-learn", "scipy", "faiss-cpu", "torchvision"),
             variables={"TEST_DEVICE": "cpu", "TEST_DTYPES": "float32,float64"},
+            left_out={"*large_k*": "takes many minutes"},
             one_in=10,
         ),
     ),
@@ -570,6 +572,7 @@ LIBRARIES = (
         ),
         gaps=(
             "EdgeIndex and Index are tensors with __torch_dispatch__, which is not called: making one raises an error",
+            "TorchScript files are not written; signatures are printed with tensorgrad.Tensor in them",
         ),
     ),
     Library(
