@@ -86,6 +86,7 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._functorch.vmap._maybe_remove_batch_dim": (REFUSES, "tensordict", _OWN_VMAP),
     "torch._functorch.vmap.tree_flatten": (REFUSES, "tensordict", _OWN_VMAP),
     "torch._functorch.vmap.tree_unflatten": (REFUSES, "tensordict", _OWN_VMAP),
+    "torch._guards.active_fake_mode": (NOTHING, "tensordict", _FAKE),
     "torch._guards.detect_fake_mode": (NOTHING, "transformers", _FAKE),
     "torch._higher_order_ops.associative_scan.associative_scan": (REFUSES, "transformers", _COMPILED),
     "torch._higher_order_ops.flex_attention.flex_attention": (REFUSES, "transformers", _COMPILED),
