@@ -77,6 +77,7 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._dynamo.optimize": (REFUSES, "programs", _COMPILED),
     "torch._dynamo.reset": (NOTHING, "programs", _COMPILED),
     "torch._dynamo.run": (SAME, "programs", _COMPILED),
+    "torch._dynamo.testing.CompileCounter": (REFUSES, "pytorch-optimizer", _COMPILED),
     "torch._dynamo.utils.is_compile_supported": (NO, "torchvision", _COMPILED),
     "torch._export.utils.remove_proxy_from_state_dict": (REFUSES, "torchao", _EXPORT),
     "torch._functorch.vmap.Tensor": (REFUSES, "tensordict", _OWN_VMAP),

@@ -7,6 +7,7 @@ Calls take this path if any of these is on, in any thread; each step checks whet
 from __future__ import annotations
 
 import time
+from types import FunctionType
 
 from tensorgrad.autograd.anomaly import ANOMALY
 from tensorgrad.autograd.graph import Node
@@ -116,7 +117,7 @@ class overwriting:
 # --- subclasses ----------------------------------------------------------------------------------------------------
 
 
-_ORDINARY = {int, float, bool, complex, str, type(None), slice, type(...)}
+_ORDINARY = {int, float, bool, complex, str, type(None), slice, type(...), FunctionType}
 
 
 def _ordinary(values) -> bool:

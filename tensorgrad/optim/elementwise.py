@@ -158,7 +158,7 @@ class Elementwise(Optimizer):
                 from tensorgrad.optim import capturable
 
                 capturable.check_capture(self)
-                return capturable.step_group(self, group, settings)
+                return capturable.step_group(self, group, settings, _move_large)
         starts, names, ready = settings.starts, settings.names, settings.ready
         update, needs_t, states = self._update, self._needs_t, self.state
         count = self._count if "step" in starts else None
@@ -250,7 +250,7 @@ class Elementwise(Optimizer):
                 settings.ready[p] = x, temporaries, constants
                 return update(np, x, *arrays, n, *temporaries)
         try:
-            p._storage.guard(move_large)(update, x, arrays, n, self._temporaries, pairs)
+            p._storage.guard(_move_large)(update, x, arrays, n, self._temporaries, pairs)
         except TypeError:
             check_one_device(f"{type(self).__name__}.step", [a for a in (x, *arrays) if a is not None])
             raise
@@ -301,8 +301,7 @@ def _native(dtype: np.dtype, pairs: bool) -> bool:
     return (dtype.kind == "f" and dtype.itemsize > 2) or (dtype.kind == "c" and not pairs)
 
 
-def move_large(update: Callable, x: Any, arrays: list, n: Any, temporaries: int, pairs: bool) -> None:
-    """Runs an update on the arrays of a parameter, its gradient and its state, whatever their size and kind."""
+def _move_large(update: Callable, x: Any, arrays: list, n: Any, temporaries: int, pairs: bool) -> None:
     storage = STORAGES[x.__class__]
     xp = storage.xp
     if xp is None:
@@ -316,7 +315,7 @@ def move_large(update: Callable, x: Any, arrays: list, n: Any, temporaries: int,
         x, *arrays = (None if a is None else a[..., None].view(part) for a in (x, *arrays))
     elif not _native(x.dtype, pairs):
         wide: list[Any] = [None if a is None else a.astype("float32") for a in (x, *arrays)]
-        move_large(update, wide[0], wide[1:], n, temporaries, pairs)
+        _move_large(update, wide[0], wide[1:], n, temporaries, pairs)
         grad = 1
         for i, (narrow, result) in enumerate(zip((x, *arrays), wide, strict=True)):
             if narrow is not None and i != grad:

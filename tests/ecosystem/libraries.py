@@ -288,6 +288,7 @@ LIBRARIES = (
             left_out={
                 "*torchscript*": "TorchScript is not included",
                 "*compile*": "compiles",
+                "*test_unwrap_objects?True?": "compiles",
                 "*onnx*": "needs onnx",
                 "*ddp*": "starts processes",
                 "*_collective_calls*": "starts processes",
@@ -422,7 +423,7 @@ LIBRARIES = (
         own=OwnTests(
             "KevinMusgrave/pytorch-metric-learning",
             tests=("tests",),
-            requirements=("pytorch-metric-learning==2.8.1", "scikit-learn", "scipy", "faiss-cpu"),
+            requirements=("pytorch-metric-learning==2.8.1", "scikit-learn", "scipy", "faiss-cpu", "torchvision"),
             variables={"TEST_DEVICE": "cpu", "TEST_DTYPES": "float32,float64"},
             one_in=10,
         ),
@@ -435,6 +436,8 @@ LIBRARIES = (
         own=OwnTests(
             "kozistr/pytorch_optimizer",
             tests=("tests",),
+            arguments=("-o", "addopts="),  # without an option of a plugin
+            left_out={"*compile*": "compiles"},
             one_in=50,
         ),
     ),

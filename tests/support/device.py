@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 import sys
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -33,7 +34,6 @@ _NAMES = "names the CPU as the device"
 ELSEWHERE = {
     "nn/test_amp.py::*": "is about autocast on the CPU; the same for GPUs is in tests/cuda/test_amp.py",
     "nn/test_modules.py::test_class?nn.Parameter*": _PRINTS,
-    "nn/test_modules.py::test_uninitialized": _PRINTS,
     "nn/test_nn.py::test_containers": _PRINTS,
     "optim/test_optim_api.py::test_averaged_model*": _NAMES,
 }
@@ -45,6 +45,11 @@ def install() -> None:
         from tests import emulator
 
         emulator.install()
+
+
+def as_on_the_cpu(text: str) -> str:
+    """Returns a text with the device's name replaced by the CPU's."""
+    return re.sub(r"\bcuda(:0)?\b", "cpu", text) if ON_DEVICE else text
 
 
 def works() -> bool:

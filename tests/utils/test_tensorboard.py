@@ -99,6 +99,10 @@ STORIES = {
         {"lr": 0.1, "n": 3, "name": "adam", "on": True, "none": None}, {"hparam/loss": 1.5, "acc": lib.tensor(2.0)},
         {"lr": [0.1, 0.2], "name": ["adam", "sgd"]}, run_name="one", global_step=4,
     ),
+    "settings by a logger of its own": lambda lib, w: [
+        w._get_file_writer().add_summary(entry, 2)
+        for entry in importlib.import_module(f"{lib.__name__}.utils.tensorboard.summary").hparams({"a": 1}, {"m": 0.5})
+    ],
     "sounds": lambda lib, w: w.add_audio("s", np.linspace(-1, 1, 400).reshape(1, 400), 1, sample_rate=8000),
     "tensors": lambda lib, w: [
         w.add_tensor("t", lib.arange(6).reshape(2, 3), 1), w.add_tensor("t", lib.tensor([True, False])),

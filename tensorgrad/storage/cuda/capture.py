@@ -63,10 +63,16 @@ def release_unused() -> None:
     """Returns memory that no graph uses any longer to the driver; later, if something is being captured."""
     if RUNNING:
         return
+    import cupy
+
     used = {id(pool.memory) for pool in POOLS.values()}
     for memory in [memory for memory in PRIVATE if id(memory) not in used]:
-        memory.free_all_blocks()
-        if not memory.total_bytes():
+        left = 0
+        for device in range(cupy.cuda.runtime.getDeviceCount()):
+            with cupy.cuda.Device(device):
+                memory.free_all_blocks()
+                left += memory.total_bytes()
+        if not left:
             PRIVATE.remove(memory)
 
 
@@ -93,8 +99,12 @@ class Capture:
     @contextlib.contextmanager
     def unrecorded(self):
         """A context in which work is done at once instead of being recorded. It is finished when the context ends."""
-        with self.side:
+        before = self.cuda.get_current_stream()
+        self.side.use()  # as a context, CuPy's stream would end with the default one
+        try:
             yield
+        finally:
+            before.use()
         self.side.synchronize()
 
     def constant(self, array):

@@ -124,6 +124,12 @@ class CUDAStorage(Storage):
         return _on(device, _in_order, array, _upload)
 
     @classmethod
+    def constant(cls, array, device):
+        if RUNNING and (capture := current()) is not None:
+            return _on(device, capture.constant, array).copy(order="K")  # a replay may write to it
+        return cls.from_host(array, device)
+
+    @classmethod
     def to_host(cls, array):
         if RUNNING:
             refuse("copying values from the GPU to the host, as item(), tolist(), print and `if tensor:` do")
