@@ -71,6 +71,7 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._dynamo.graph_break": (NOTHING, "programs", _COMPILED),
     "torch._dynamo.is_compiling": (NO, "transformers, torchvision", _COMPILED),
     "torch._dynamo.is_dynamo_supported": (NO, "kornia", _COMPILED),
+    "torch._dynamo.list_backends": (VALUE, "kornia", lambda exclude_tags=(): []),
     "torch._dynamo.mark_dynamic": (NOTHING, "transformers", _COMPILED),
     "torch._dynamo.mark_static_address": (NOTHING, "transformers", _COMPILED),
     "torch._dynamo.maybe_mark_dynamic": (NOTHING, "transformers", _COMPILED),
