@@ -243,8 +243,8 @@ def test_a_convolutional_network(device):
         torch.manual_seed(0)
         # A bias before a batch norm has no gradient but rounding errors, which Adam makes as large as any.
         return nn.Sequential(
-            nn.Conv2d(1, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 8, 3),
-            nn.GELU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4),
+            nn.Conv2d(1, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Conv2d(4, 8, 3), nn.GELU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4),
         ).to(device)  # fmt: skip
 
     same_training(make, adamw, batches(5, (4, 1, 8, 8), 4, device), tolerance=1e-4)
