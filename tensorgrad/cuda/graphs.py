@@ -12,6 +12,7 @@ import itertools
 import sys
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 from tensorgrad.cuda.devices import current_device, module
@@ -371,8 +372,8 @@ def _prepare(running: capture.Capture) -> None:
         _restore[:] = [restore]
     undo.callback(lambda: [restore() for restore in _restore[:]])
     driver = libraries.load("cuda")
-    mode = capture.exchange_mode(driver, capture.MODES["relaxed"])
-    undo.callback(capture.exchange_mode, driver, mode)
+    running.relax = partial(capture.exchange_mode, driver, capture.MODES["relaxed"])
+    undo.callback(capture.exchange_mode, driver, running.relax())
 
 
 _restore: list[Callable[[], None]] = []
