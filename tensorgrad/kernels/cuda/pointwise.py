@@ -319,9 +319,8 @@ _POWERS = {2: "square", 3: "cube", 0.5: "sqrt", -1: "reciprocal", -0.5: "rsqrt"}
 def power(x, y):
     """Computes x to the power y."""
     number = y if y.__class__ is float or y.__class__ is int else value_of(y) if y.__class__ is cupy.ndarray else None
-    if number is not None and (name := _POWERS.get(float(number))) is not None:
-        return run(name, x)
-    return run("pow", x, y)
+    name = None if number is None or x.dtype.kind == "c" else _POWERS.get(float(number))
+    return run("pow", x, y) if name is None else run(name, x)
 
 
 def masked_fill(x, mask, value):
