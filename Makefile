@@ -9,7 +9,7 @@ RUN := $(VENV)/bin/python
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --editable
 CLEAN := .venv .venv-smoke-* digits.npz digits.svg out build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
 
-.PHONY: help train test stress conformance check docs clean venv-matches
+.PHONY: help train test stress gpu conformance check docs clean venv-matches
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
@@ -25,6 +25,9 @@ test: $(VENV)/.test ## all tests, with numba and without, in about 25 minutes (A
 
 stress: $(VENV)/.test ## kernels, signals, kills, forks, damaged files, for SECONDS=600 (ARGS="--only signals --seed 7")
 	@$(RUN) -m tests.fuzz stress --seconds $(or $(SECONDS),600) $(ARGS)
+
+gpu: $(VENV)/.test ## all tests on a GPU, then PyTorch's own test databases (ARGS="--device emulator tests/nn")
+	@$(RUN) tools/gpu.py $(ARGS)
 
 conformance: $(VENV)/.test ## run PyTorch's own test databases and write docs/coverage.md (minutes; ARGS="--processes 4")
 	@$(RUN) -m tests.conformance $(ARGS)

@@ -11,6 +11,7 @@ input meanwhile.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import json
 import os
@@ -58,8 +59,9 @@ class Group:
         """Sends a command to all ranks and returns their answers."""
         for process in self.processes:
             assert process.stdin is not None
-            process.stdin.write(json.dumps(command) + "\n")
-            process.stdin.flush()
+            with contextlib.suppress(BrokenPipeError):  # reported below
+                process.stdin.write(json.dumps(command) + "\n")
+                process.stdin.flush()
         answers = []
         for rank, process in enumerate(self.processes):
             assert process.stdout is not None
@@ -75,7 +77,8 @@ class Group:
         """Closes the processes' input, at which they end."""
         for process in self.processes:
             assert process.stdin is not None
-            process.stdin.close()
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.close()
         for process in self.processes:
             try:
                 process.wait(20)

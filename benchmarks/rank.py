@@ -34,7 +34,7 @@ class Rank:
         self.rank, self.size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         if self.size > 1:
             self.dist.init_process_group("gloo")
-        self.models: dict[tuple[str, str], Any] = {}
+        self.models: dict[tuple, Any] = {}
 
     def wait_for_all(self) -> None:
         """A barrier, so that all ranks begin a measurement together."""
@@ -105,16 +105,17 @@ class Rank:
 
     def parameters(self, model: str) -> dict:
         """How many elements the gradients of a model have together."""
-        return {"elements": sum(parameter.numel() for parameter in self._built(model, 1.0)[0].parameters())}
+        return {"elements": sum(parameter.numel() for parameter in self._built(model, 1)[0].parameters())}
 
-    def step(self, model: str, how: str, count: int) -> dict:
+    def step(self, model: str, how: str, count: int, batch: int = 0) -> dict:
         """The seconds of training steps, `count` of them.
 
         Args:
             how: "alone": the whole batch in this process; "ddp": this rank's share, gradients reduced; "local": this
                 rank's share, gradients not reduced.
+            batch: of all ranks together; 0: the model's in BATCH.
         """
-        step, times = self._prepared(model, how), []
+        step, times = self._prepared(model, how, batch or BATCH[model]), []
         for _ in range(WARM_UP + count):
             self.wait_for_all()
             start = time.perf_counter()
@@ -122,7 +123,7 @@ class Rank:
             times.append(time.perf_counter() - start)
         return {"times": times[WARM_UP:]}
 
-    def backward(self, model: str, ranks: int) -> dict:
+    def backward(self, model: str, ranks: int, batch: int = 0) -> dict:
         """What the simulator needs of a model: seconds of forward, of backward, and when each gradient is complete.
 
         The model is in DistributedDataParallel, with this process alone in its group: what that does to gradients
@@ -130,12 +131,13 @@ class Rank:
 
         Args:
             ranks: how many share the batch.
+            batch: of all of them together; 0: the model's in BATCH.
 
         Returns:
             `forward`, `backward` and `update` in seconds, and `ready`: for each parameter, in the order of arrival, its
             bytes and the seconds since backward began. Medians of several steps.
         """
-        network, loss_of, optimizer = self._built(model, 1 / ranks)
+        network, loss_of, optimizer = self._built(model, (batch or BATCH[model]) // ranks)
         alone = [self.dist.new_group([rank]) for rank in range(self.size)][self.rank]
         parameters = list(network.parameters())
         arrivals: dict[int, list[float]] = {number: [] for number in range(len(parameters))}
@@ -201,9 +203,10 @@ class Rank:
 
     # --- models ---
 
-    def _prepared(self, model: str, how: str) -> Any:
-        if (model, how) not in self.models:
-            network, loss_of, optimizer = self._built(model, 1 if how == "alone" else 1 / self.size)
+    def _prepared(self, model: str, how: str, batch: int) -> Any:
+        key = model, how, batch
+        if key not in self.models:
+            network, loss_of, optimizer = self._built(model, batch if how == "alone" else batch // self.size)
             if how == "ddp":
                 network = self.torch.nn.parallel.DistributedDataParallel(network)
 
@@ -215,8 +218,8 @@ class Rank:
             for _ in range(WARM_UP):
                 step()
             self._settle(step)
-            self.models[model, how] = step
-        return self.models[model, how]
+            self.models[key] = step
+        return self.models[key]
 
     def _settle(self, step: Any) -> None:
         """Waits until tensorgrad's kernels are compiled, and runs the step with them. All ranks do it together."""
@@ -227,11 +230,10 @@ class Rank:
             self.wait_for_all()
             step()
 
-    def _built(self, name: str, share: float) -> tuple[Any, Any, Any]:
-        """A model, a function that computes its loss on this rank's share of a batch, and an optimizer."""
+    def _built(self, name: str, batch: int) -> tuple[Any, Any, Any]:
+        """A model, a function that computes its loss on a batch, and an optimizer."""
         torch = self.torch
         torch.manual_seed(0)
-        batch = round(BATCH[name] * share)
         if name == "GPT":
             network = models.gpt(torch)
             x, y = torch.randint(65, (batch, 64)), torch.randint(65, (batch * 64,))

@@ -164,6 +164,7 @@ from tensorgrad.checks import (
 )
 from tensorgrad.compiler import ScriptModule, compile
 from tensorgrad.dispatch.slow_path import DisableTorchFunction, DisableTorchFunctionSubclass
+from tensorgrad.errors import AcceleratorError
 from tensorgrad.futures import Future
 from tensorgrad.ops.pytorch.storage_values import legacy_types as _storage_types
 from tensorgrad.serialization import load, save
@@ -176,7 +177,7 @@ from tensorgrad.sparse import (
     sparse_csc_tensor,
     sparse_csr_tensor,
 )
-from tensorgrad.storage.cuda.memory import AcceleratorError, OutOfMemoryError
+from tensorgrad.storage.cuda.memory import OutOfMemoryError
 from tensorgrad.streams import Event, Stream
 from tensorgrad.tensor_types import types as _tensor_types
 

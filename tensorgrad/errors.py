@@ -99,3 +99,12 @@ def check_number(value, dtype: dtypes.dtype) -> None:
         fits = fits and (not finite or abs(value) <= limit)
     if not fits:
         raise RuntimeError(f"value cannot be converted to type {_C_NAMES[dtype.name]} without overflow")
+
+
+class AcceleratorError(RuntimeError):
+    """An error reported by a device other than the CPU.
+
+    >>> import tensorgrad as torch
+    >>> issubclass(torch.OutOfMemoryError, torch.AcceleratorError)
+    True
+    """

@@ -1,16 +1,21 @@
 """What every test shares: the device under test, one thread each, and property tests that repeat exactly."""
 
+import contextlib
 import importlib.util
 import os
 
 import hypothesis
 import pytest
 
+from tests.support import device as on_device
+
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 
 # Read by the BLAS when NumPy is first imported. Small tests gain nothing from threads, and two pools on few cores lose.
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
+
+on_device.install()
 
 # Derandomized, so that a failure is the change's and not the day's; without a deadline, since machines differ.
 hypothesis.settings.register_profile(
@@ -44,14 +49,65 @@ def pytest_runtest_call(item):
     from tests.support.alike import no_kernel
 
     try:
-        return (yield)
+        result = yield
+        if _runs_on_device(item):
+            on_device.wait()
+        return result
     except RuntimeError as error:
         if no_kernel(error):
             pytest.skip(f"torch cannot do this on this machine: {error}")
         raise
 
 
-@pytest.fixture(scope="session")
-def device():
-    """The device that the tests run on: the environment's DEVICE, or else the CPU."""
-    return os.environ.get("DEVICE", "cpu")
+# --- with DEVICE=cuda or DEVICE=emulator: see tests/support/device.py ------------------------------------------------
+
+
+def pytest_ignore_collect(collection_path):
+    """With DEVICE, the folders whose tests have nothing to do with it are left out."""
+    folder = on_device.folder_of(collection_path)
+    if on_device.ON_DEVICE and folder and folder not in (*on_device.FOLDERS, *on_device.ABOUT_GPUS):
+        return True
+    return None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    """What a module makes when it is imported is on the device, too."""
+    if not on_device.ON_DEVICE or on_device.folder_of(collector.path) not in on_device.FOLDERS:
+        return (yield)
+    with on_device.tensors_there():
+        return (yield)
+
+
+def _runs_on_device(item) -> bool:
+    return on_device.ON_DEVICE and on_device.folder_of(item.path) in on_device.FOLDERS
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    if not _runs_on_device(item):
+        return (yield)
+    reason = on_device.reason_to_skip(item.nodeid)
+    if reason is not None:
+        item.add_marker(pytest.mark.skip(reason=reason))
+    with on_device.tensors_there():
+        result = yield
+        with contextlib.suppress(IndexError):  # of a test that has failed already
+            on_device.wait()
+        return result
+
+
+LOST: list[str] = []  # the test after which the GPU did not work any more
+
+
+def pytest_runtest_logstart(nodeid):
+    """Once an access was out of bounds, nothing works on a GPU in this process; of pytest-xdist's, another goes on."""
+    if LOST and "PYTEST_XDIST_WORKER" in os.environ:
+        os._exit(3)
+    if LOST:
+        pytest.exit(f"the GPU does not work any more since {LOST[0]}")
+
+
+def pytest_runtest_logfinish(nodeid):
+    if on_device.DEVICE == "cuda" and not LOST and not on_device.works():
+        LOST.append(nodeid)

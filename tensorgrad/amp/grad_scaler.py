@@ -20,6 +20,7 @@ from typing import Any
 import tensorgrad as torch
 from tensorgrad.autograd.modes import no_grad
 from tensorgrad.dispatch.kernel_tables import own_part
+from tensorgrad.storage.cuda.capture import RUNNING, current
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor
 
@@ -56,6 +57,8 @@ class GradScaler:
     >>> w.detach()
     tensor([0.5000, 0.5000])
     """
+
+    _unscales_halves = False  # whether gradients of float16 are accepted
 
     def __init__(
         self,
@@ -142,7 +145,9 @@ class GradScaler:
             raise RuntimeError("unscale_() has already been called on this optimizer since the last update().")
         if seen["stage"] is OptState.STEPPED:
             raise RuntimeError("unscale_() is being called after step().")
-        seen["found_inf_per_device"] = self._unscale(optimizer, scale.double().reciprocal().float(), halves=False)
+        seen["found_inf_per_device"] = self._unscale(
+            optimizer, scale.double().reciprocal().float(), self._unscales_halves
+        )
         seen["stage"] = OptState.UNSCALED
 
     @no_grad()
@@ -180,6 +185,10 @@ class GradScaler:
             self.unscale_(optimizer)
         if not seen["found_inf_per_device"]:
             raise AssertionError("No inf checks were recorded for this optimizer.")
+        if RUNNING and current() is not None:
+            result = self._step_in_graph(optimizer, seen["found_inf_per_device"], args, kwargs)
+            seen["stage"] = OptState.STEPPED
+            return result
         result = (
             None
             if sum(found.item() for found in seen["found_inf_per_device"].values())
@@ -187,6 +196,22 @@ class GradScaler:
         )
         seen["stage"] = OptState.STEPPED
         return result
+
+    def _step_in_graph(self, optimizer, found: dict[Any, Tensor], args: tuple, kwargs: dict) -> Any:
+        """Runs a step that is recorded in a CUDA graph: at each replay, the GPU decides whether to skip it.
+
+        Raises: RuntimeError if the optimizer cannot do that.
+        """
+        if len(found) != 1 or not getattr(optimizer, "_skips", False):
+            raise RuntimeError(
+                "GradScaler.step waits for the GPU, so it cannot be captured in a CUDA graph, except for SGD, Adam and "
+                f"AdamW with parameters on one GPU; got {type(optimizer).__name__}"
+            )
+        (optimizer.found_inf,) = found.values()
+        try:
+            return optimizer.step(*args, **kwargs)
+        finally:
+            del optimizer.found_inf
 
     def _step_that_scales(self, optimizer, scale: Tensor, seen: dict[str, Any], args: tuple, kwargs: dict) -> Any:
         """Runs the step of an external optimizer that unscales by itself.

@@ -10,9 +10,9 @@ from collections import OrderedDict
 from typing import Any
 
 from tensorgrad.cuda.devices import index_of, is_initialized, module, module_or_none
-from tensorgrad.errors import warn
-from tensorgrad.storage.cuda import memory
-from tensorgrad.storage.cuda.memory import AcceleratorError, OutOfMemoryError
+from tensorgrad.errors import AcceleratorError, warn
+from tensorgrad.storage.cuda import capture, memory
+from tensorgrad.storage.cuda.memory import OutOfMemoryError
 
 __all__ = [
     "AcceleratorError", "OutOfMemoryError", "caching_allocator_alloc", "caching_allocator_delete", "device_memory_used",
@@ -43,7 +43,7 @@ def memory_stats_as_nested_dict(device=None) -> dict[str, Any]:
         return {}
     memory.release_finished()
     with _pool(device) as (pool, count):
-        used, held, blocks = count.settle(pool), int(pool.total_bytes()), int(pool.n_free_blocks())
+        used, held, blocks = count.settle(pool), memory.reserved(pool), int(pool.n_free_blocks())
     given = count.given - count.forgotten
     in_use = {"current": used, "peak": count.peak, "allocated": given, "freed": given - used}
     reserved = {"current": held, "peak": count.reserved_peak}
@@ -250,6 +250,7 @@ def empty_cache() -> None:
     """
     if is_initialized():
         memory.release_finished()
+        capture.release_unused()
         for index in range(len(memory.COUNTS)):
             with _pool(index) as (pool, count):
                 count.settle(pool)

@@ -56,7 +56,7 @@ def range_start(msg: str) -> int:
     >>> torch.cuda.nvtx.range_end(torch.cuda.nvtx.range_start("loading"))
     """
     nvtx = _nvtx()
-    return 0 if nvtx is None else int(nvtx.RangeStart(msg))
+    return 0 if nvtx is None else int(nvtx.RangeStart(msg, None))  # None: without a color
 
 
 def range_end(range_id: int) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from tensorgrad import devices
 from tensorgrad.cuda.devices import current_device, device, index_of, is_available, module
 from tensorgrad.storage.cuda import State
+from tensorgrad.storage.cuda.capture import refuse
 from tensorgrad.streams import Event as _Event
 from tensorgrad.streams import Stream as _Stream
 
@@ -27,6 +28,7 @@ def synchronize(device=None) -> None:
     >>> if torch.cuda.is_available():
     ...     torch.cuda.synchronize()  # before the clock is read
     """
+    refuse("torch.cuda.synchronize")
     cuda = module().cuda
     with cuda.Device(index_of(device)):
         cuda.runtime.deviceSynchronize()
@@ -93,11 +95,17 @@ class Stream(_Stream):
 
     def synchronize(self) -> None:
         """Waits until all work in the stream is finished."""
+        refuse("torch.cuda.Stream.synchronize")
         self.stream.synchronize()
 
     def query(self) -> bool:
         """Returns whether all work in the stream is finished."""
+        refuse("torch.cuda.Stream.query")
         return bool(self.stream.done)
+
+    def is_capturing(self) -> bool:
+        """Returns whether the stream is being captured in a `torch.cuda.CUDAGraph`."""
+        return bool(module().cuda.runtime.streamIsCapturing(self.stream.ptr))
 
     def record_event(self, event: Event | None = None) -> Event:
         """Records an event (by default a new one) in the stream and returns it."""
@@ -229,11 +237,13 @@ class Event(_Event):
 
     def synchronize(self) -> None:
         """Waits until the event has completed."""
+        refuse("torch.cuda.Event.synchronize")
         if self.event is not None:
             self.event.synchronize()
 
     def query(self) -> bool:
         """Returns whether the event has completed; True if it was not recorded."""
+        refuse("torch.cuda.Event.query")
         return self.event is None or bool(self.event.done)
 
     def elapsed_time(self, end_event: Event) -> float:

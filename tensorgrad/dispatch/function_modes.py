@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
+from inspect import signature
 from typing import Any
 
 from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.tensor import PLAIN, Tensor, tensors_in
+
+COMPOSITES: dict[str, Callable] = {}  # what users call as `torch.name`, or else `torch.nn.functional.name` (guard.py)
 
 
 def call(func: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -20,12 +24,31 @@ def call(func: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
         LOCAL.function_modes = modes
 
 
-def call_for_op(op: Any, args: tuple, out: Any) -> Any:
+def call_for_op(op: Any, args: tuple, out: Any, is_operator: bool) -> Any:
     """Calls the innermost mode in place of an op, with the arguments as users would write them."""
     positional, named = as_written(op, args)
     if out is not None:
         named["out"] = out
-    return call(op.compiled.call, positional, named)
+    return call(users_function(op, is_operator), positional, named)
+
+
+@cache
+def users_function(op: Any, is_operator: bool) -> Callable:
+    """Returns what users know an op by: `torch.add`, or `torch.Tensor.add` if they wrote `a + b`.
+
+    That is the row's own function, or the composite of its name if that has the same parameters, and perhaps more.
+
+    >>> import tensorgrad as torch
+    >>> from tensorgrad.dispatch.function_modes import users_function
+    >>> users_function(torch.mul.op, False) is torch.mul
+    True
+    """
+    own = op.compiled.call
+    found = getattr(Tensor, op.name, None) if is_operator else COMPOSITES.get(op.name)
+    if found is None or found is own:
+        return own
+    names = tuple(p.name for p in op.params)
+    return found if tuple(signature(found).parameters)[: len(names)] == names else own
 
 
 def as_written(op: Any, args: tuple) -> tuple[tuple, dict[str, Any]]:

@@ -22,6 +22,7 @@ from tensorgrad.dispatch.codegen import function_of, take_over
 from tensorgrad.dispatch.kernel_errors import explain
 from tensorgrad.dispatch.kernel_tables import REGISTERED, array_kernel, check_backward, with_own
 from tensorgrad.dispatch.op import Op, backward_arguments
+from tensorgrad.dispatch.other_classes import overrides
 from tensorgrad.dispatch.promotion import (
     OVERRIDDEN,
     as_array,
@@ -51,12 +52,12 @@ new = object.__new__
 MANY = 131_072  # elements of a gradient from which formulas run on tensors
 
 
-def slowly(op: Op, args: tuple, out=None):
+def slowly(op: Op, args: tuple, out=None, is_operator: bool = False):
     """The slow path (dispatch/slow_path.py), loaded when first needed: from then on, this name is its own."""
     from tensorgrad.dispatch import slow_path
 
     globals()["slowly"] = slow_path.run
-    return slow_path.run(op, args, out)
+    return slow_path.run(op, args, out, is_operator)
 
 
 def numbers_first(op: Op, given: tuple, now: tuple) -> tuple:

@@ -15,6 +15,7 @@ import numpy as np
 from tensorgrad import dtypes
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.layouts import strided
+from tensorgrad.storage.cuda import capture
 from tensorgrad.storage.stubs import STORAGES
 
 
@@ -46,6 +47,7 @@ def explain(op, error: Exception, values: tuple, arguments: tuple):
         return op.compiled.kernels[other](*values)
     check_one_device(op.name, [v for value in values for v in (value if isinstance(value, list) else (value,))])
     if isinstance(error, RuntimeError | IndexError) and not isinstance(error, RecursionError):
+        capture.explain(op.name, error)
         raise error
     arrays: list[Any] = [v for v in values if v.__class__ in STORAGES]
     if op.kind == "pointwise" or (isinstance(error, ValueError) and "broadcast" in str(error)):

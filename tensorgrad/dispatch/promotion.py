@@ -208,8 +208,6 @@ def other_operand(op, input, other):
         return op.compiled.call(input, input.new_tensor(other, device="cpu"))
     if isinstance(other, bool | int | float | complex):
         return op.compiled.call(input, other)
-    if overrides(other):
-        return op.compiled.call(input, other)
     return NotImplemented
 
 

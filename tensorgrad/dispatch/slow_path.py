@@ -15,26 +15,27 @@ from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.packing import pack_saved
 from tensorgrad.autograd.refused_views import INFERENCE
 from tensorgrad.dispatch import function_modes, other_classes
+from tensorgrad.dispatch.asking import composite_asks
 from tensorgrad.dispatch.out import refuse_grad, store_out
 from tensorgrad.dispatch.own_dtype import in_dtype_of_out
 from tensorgrad.dispatch.switches import LOCAL, OBSERVERS
 from tensorgrad.tensor import PLAIN, Tensor, tensors_in
 
 
-def run(op, args: tuple, out=None):
-    """Runs one op with everything that is switched on."""
+def run(op, args: tuple, out=None, is_operator: bool = False):
+    """Runs one op with everything that is switched on. `is_operator`: the call was `a + b`, not `torch.add(a, b)`."""
     declined = False
     if LOCAL.function_modes:
-        result = function_modes.call_for_op(op, args, out)
+        result = function_modes.call_for_op(op, args, out, is_operator)
         if result is not NotImplemented:
             return result
         declined = True
     if not (LOCAL.inside_override or _ordinary(args)):
         override = _override(args)
         if override is not None:
-            return override(op, args, out)
+            return override(op, args, out, is_operator)
     if declined:
-        raise function_modes.refused(op.compiled.call)
+        raise function_modes.refused(function_modes.users_function(op, is_operator))
     transforms = LOCAL.transforms
     if LOCAL.autocast is not None and out is None and LOCAL.overwritten is None:  # an in-place op keeps the dtype
         args = LOCAL.autocast.cast(op, args)
@@ -141,13 +142,15 @@ def _override(args):
     types += others
     if not types:
         return None
+    if others and composite_asks(2):
+        raise TypeError(f"{args} of {types}: the composite that was called asks them")
     types.sort(key=lambda c: -len(c.__mro__))  # the most derived first
 
-    def call(op, args, out):
+    def call(op, args, out, is_operator):
         args, kwargs = function_modes.as_written(op, args)
-        return other_classes.call(
-            op.compiled.call, tuple(types), args, kwargs if out is None else {**kwargs, "out": out}
-        )
+        rows = any(issubclass(cls, Tensor) and cls._sees_rows for cls in types)
+        function = op.compiled.call if rows else function_modes.users_function(op, is_operator)
+        return other_classes.call(function, tuple(types), args, kwargs if out is None else {**kwargs, "out": out})
 
     return call
 
@@ -197,8 +200,6 @@ def default_torch_function(cls, func, types, args=(), kwargs=None):
             result = run(op, bind(op, args))
         else:
             result = func(*args, **(kwargs or {}))
-    if isinstance(result, tuple):
-        return type(result)(_as(cls, r) for r in result) if type(result) is tuple else result
     return _as(cls, result)
 
 
@@ -215,7 +216,11 @@ def bind(op, args: tuple) -> tuple:
 
 
 def _as(cls, value):
-    return value.as_subclass(cls) if isinstance(value, Tensor) and not isinstance(value, cls) else value
+    if isinstance(value, Tensor):
+        return value if isinstance(value, cls) else Tensor.as_subclass(value, cls)
+    if isinstance(value, tuple | list) and next(tensors_in(value), None) is not None:
+        return type(value)(_as(cls, item) for item in value)
+    return value
 
 
 Tensor.__torch_function__ = classmethod(default_torch_function)  # type: ignore[attr-defined]

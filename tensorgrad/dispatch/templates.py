@@ -71,7 +71,7 @@ if SLOW{or_out}:
 
 OTHER_OPERAND = """
 if {b}.__class__ not in OPERANDS:
-    return other_operand(OP, {a}, {b})
+    return {slowly} if overrides({b}) else other_operand(OP, {a}, {b})
 """
 
 
@@ -86,7 +86,7 @@ def forward(op: Op, variant: str = "call", name: str = "call") -> str:
         slow_path = fill(SLOW_PATH, or_out=or_out, slowly=_slowly(op, variant))
     elif variant == "operator":
         taken = op.params[:2]
-        given = fill(OTHER_OPERAND, a=taken[0].name, b=taken[1].name)
+        given = fill(OTHER_OPERAND, a=taken[0].name, b=taken[1].name, slowly=_slowly(op, variant))
         slow_path = fill(SLOW_PATH, or_out="", slowly=_slowly(op, variant))
         defaults = "\n".join(f"{p.name} = {p.default}" for p in op.params[2:] if not p.is_tensor)
     array = "array" if len(op.outputs) == 1 else "*arrays" if op.cache else "arrays"
@@ -137,7 +137,7 @@ def _slowly(op: Op, variant: str) -> str:
     if variant == "operator":
         a, b = op.params[0].name, op.params[1].name
         rest = "".join(f", {p.default}" for p in op.params[2:])
-        return f"slowly(OP, (owner(OP, {a}), {b}{rest},))"
+        return f"slowly(OP, (owner(OP, {a}), {b}{rest},), None, True)"
     names = ", ".join(p.name for p in op.params)
     return f"slowly(OP, ({names},), out)" if has_out(op) else f"slowly(OP, ({names},))"
 
@@ -714,12 +714,13 @@ def _arrays_from_kernel(op: Op, arguments: tuple[str, ...], in_format: str | Non
 GUARD = """
 def guard({parameters}):
     {given}
+    {ask}
     try:
         {handler}
         {autocast}
         return FUNCTION({arguments})
     except Exception:
-        types = check_tensors(FUNCTION, SELF, ({tensors}))
+        types = check_tensors(FUNCTION, SELF, ({tensors}), ({values}))
         if types:
             return call_other(SELF, types, ({positional}), dict({named}))
         raise
@@ -729,6 +730,15 @@ AUTOCAST = """
 if LOCAL.autocast is not None:
     return LOCAL.autocast.composite(FUNCTION, {arguments})
 """
+
+ASK = """
+if LOCAL.function_modes or not ({ordinary}):
+    asked = ask(SELF, ({positional}), dict({named}))
+    if asked is not NotImplemented:
+        return asked
+"""
+
+ORDINARY = "({name}.__class__ in PLAIN or {name}.__class__ in NUMBERS_AND_NAMES)"
 
 HANDLER = """
 handled = HANDLER(SELF, {arguments})
@@ -743,18 +753,27 @@ if layout is not None and layout is not strided:
 
 
 def guard(
-    parameters: list[str], arguments: list[str], given: list[str], tensors: list[str], autocast: bool, handler: bool
-) -> str:
+    parameters: list[str], arguments: list[str], given: list[str], tensors: list[str], autocast: bool, handler: bool,
+    asks: bool,
+) -> str:  # fmt: skip
     """The text of the function that guards a composite (guard.py): it checks the `tensors` if the composite fails."""
     call = ", ".join(arguments)
+    values = [a.partition("=")[0] if a[:2] != "**" else f"*{a[2:]}.values()" for a in arguments]
+    positional = "".join(f"{a}, " for a in arguments if "=" not in a and not a.startswith("**"))
+    named = ", ".join(a for a in arguments if "=" in a or a.startswith("**"))
+    ordinary = [
+        fill(ORDINARY, name=value) if value[0] != "*" else f"not {value.partition('.')[0][1:]}" for value in values
+    ]
     return fill(
         GUARD,
         parameters=", ".join(parameters),
         given="\n".join(given),
+        ask=fill(ASK, ordinary=" and ".join(ordinary), positional=positional, named=named) if asks else "",
         handler=fill(HANDLER, arguments=call) if handler else "",
         autocast=fill(AUTOCAST, arguments=call) if autocast else "",
         arguments=call,
         tensors="".join(f"{name}, " for name in tensors),
-        positional="".join(f"{a}, " for a in arguments if "=" not in a and not a.startswith("**")),
-        named=", ".join(a for a in arguments if "=" in a or a.startswith("**")),
+        values="".join(f"{value}, " for value in values),
+        positional=positional,
+        named=named,
     )

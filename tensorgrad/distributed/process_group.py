@@ -62,6 +62,31 @@ class _Groups:
 
 
 _GROUPS = _Groups()
+_pg_map: dict[ProcessGroup, tuple[str, Store]] = {}  # PyTorch's name for the groups of this process: libraries read it
+
+
+def named_group(name: str) -> ProcessGroup:
+    """The group of this process with a name. Raises: RuntimeError if there is none."""
+    world = GroupMember.WORLD
+    if world is not None and name == world.group_name:
+        return world
+    if name not in _GROUPS.by_name:
+        raise RuntimeError(f"Could not resolve the process group registered under the name {name}")
+    return _GROUPS.by_name[name]
+
+
+def group_of_ranks(ranks: list[Any]) -> ProcessGroup:
+    """A group that has exactly these members; of several lists, the one with this process.
+
+    Raises: ValueError if no such group was made.
+    """
+    world = default_group()
+    if ranks and isinstance(ranks[0], list):
+        ranks = next((line for line in ranks if world.rank() in line), [])
+    for found in (world, *_GROUPS.by_name.values()):
+        if found.ranks == ranks:
+            return found
+    raise ValueError(f"there is no group of the ranks {ranks}: make it by torch.distributed.new_group")
 
 
 def _check_timeout(timeout: Any) -> None:
@@ -228,6 +253,7 @@ def _make(
         communicator = MPICommunicator(world, places, crc32(name.encode()))
     result = ProcessGroup(communicator, ranks, store, backend, timeout, name, desc)
     _GROUPS.by_name[name] = result
+    _pg_map[result] = (backend, store)
     return result
 
 
@@ -282,13 +308,14 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
     chosen = GroupMember.WORLD if group is None else group
     if chosen is None:
         raise AssertionError("Process group cannot be None")
-    if chosen not in _GROUPS.by_name.values():
+    if chosen not in _pg_map:
         raise ValueError("Invalid process group specified")
     if chosen is GroupMember.WORLD:
         _GROUPS.by_name.clear()
+        _pg_map.clear()
         GroupMember.WORLD = None
     else:
-        del _GROUPS.by_name[chosen.group_name]
+        del _GROUPS.by_name[chosen.group_name], _pg_map[chosen]
     chosen.free()
 
 
@@ -329,7 +356,7 @@ def _registered(group: ProcessGroup | None) -> ProcessGroup:
     if not_in_group(group):
         raise ValueError("Invalid process group specified")
     chosen = or_default(group)
-    if chosen not in _GROUPS.by_name.values():
+    if chosen not in _pg_map:
         raise ValueError(
             f"Process group {chosen} is not initialized in the world group map. Please initialize the group first."
         )

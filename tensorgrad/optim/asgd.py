@@ -81,6 +81,8 @@ class ASGD(Elementwise):
         }  # fmt: skip
         super().__init__(params, defaults)
 
+    _counted_on_device = None  # a branch depends on the number of steps
+
     def _initial_state(self, group: dict[str, Any]) -> dict[str, Any]:
         lr = as_scalar(group["lr"])
         starts = {"step": 0, "eta": lr, "mu": 1}

@@ -27,6 +27,7 @@ from tensorgrad.optim.optimizer import Optimizer, run_hooked
 from tensorgrad.optim.settings import Settings
 from tensorgrad.optim.state import begin, count
 from tensorgrad.settings import SETTINGS
+from tensorgrad.storage.cuda.capture import RUNNING
 from tensorgrad.storage.sparse import SparseArray
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor
@@ -78,7 +79,11 @@ class Elementwise(Optimizer):
     _update: ClassVar[Callable[..., None]]
 
     _count: ClassVar[Callable[..., Any]] = staticmethod(count)  # _count(state, group) counts a step and returns t
+    # _counted_on_device(t, state, group) does the same for arrays, on the device that holds them (capturable.py), where
+    # `t` was counted already; None if it, or `_coefficients`, cannot.
+    _counted_on_device: ClassVar[Callable[..., Any] | None] = staticmethod(lambda t, state, group: t)
     _kernel_name = ""  # of a kernel that does the same for lists (kernels/numba/table.py, kernels/cuda/table.py)
+    _skips = False  # whether that kernel can leave it to the GPU whether to skip a step
     _refuses_sparse = ""  # the error for sparse gradients, if it says more than that they are not supported
     _complex_as_pairs = True  # whether real and imaginary parts of complex parameters are moved separately
     _flags: ClassVar[flags.Flags] = flags.Flags({}, state_scalars=())
@@ -133,6 +138,10 @@ class Elementwise(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         self._opt_called = True
+        if RUNNING:
+            from tensorgrad.optim import capturable
+
+            capturable.check_capture(self)
         for i, group in enumerate(self.param_groups):
             self._step_group(i, group)
         return loss
@@ -146,6 +155,11 @@ class Elementwise(Optimizer):
                 from tensorgrad.optim.recorded import step_group
 
                 return step_group(self, group, settings)
+            if group.get("capturable") and self._counted_on_device is not None:
+                from tensorgrad.optim import capturable
+
+                capturable.check_capture(self)
+                return capturable.step_group(self, group, settings, _move_large)
         starts, names, ready = settings.starts, settings.names, settings.ready
         update, needs_t, states = self._update, self._needs_t, self.state
         count = self._count if "step" in starts else None
@@ -154,6 +168,7 @@ class Elementwise(Optimizer):
         t: Any = None
         moves: list = []  # the arguments of that kernel
         not_ready: Any = None, (), None
+        skip = self._skip() if RUNNING else None
         for p in group["params"]:
             grad = p._grad
             if grad is None:
@@ -176,6 +191,8 @@ class Elementwise(Optimizer):
             if x.size >= threshold and takes(x, arrays) and row.available():
                 moves.append((x, arrays, settings.coefficients(self, group, t)))
             else:
+                if skip is not None:
+                    self._cannot_skip()
                 array, temporaries, constants = ready.get(p, not_ready)
                 if array is not x:
                     self._move(p, x, arrays, settings, group, t)
@@ -187,8 +204,21 @@ class Elementwise(Optimizer):
             if memory is not None:  # otherwise its version has not been read yet
                 memory.version += 1
         if moves:
-            row.ready(moves)
+            row.ready(moves) if skip is None else row.ready(moves, skip)
         return None
+
+    def _skip(self) -> Any:
+        """Returns the array that prevents the step unless it is 0, or None: GradScaler sets it in a CUDA graph."""
+        found = getattr(self, "found_inf", None)
+        if found is not None and not self._skips:
+            self._cannot_skip()
+        return None if found is None else found._array
+
+    def _cannot_skip(self) -> None:
+        raise NotImplementedError(
+            f"{type(self).__name__}: a step that GradScaler may skip can be captured in a CUDA graph only for SGD, "
+            "Adam and AdamW, and dense parameters"
+        )
 
     def _step_sparse(self, p: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
         """Moves a parameter whose gradient is sparse. Raises: RuntimeError, unless a subclass can do it."""

@@ -107,6 +107,12 @@ class NAdam(Elementwise):
         return t, product._array.item()
 
     @staticmethod
+    def _counted_on_device(t: Any, state: dict[str, Any], group: dict[str, Any]) -> tuple[Any, Any]:
+        product = state["mu_product"]._array
+        product *= _mu(t, group)
+        return t, product.astype(t.dtype)
+
+    @staticmethod
     def _coefficients(group: dict[str, Any], t_and_product: tuple[float, Any]) -> Coefficients:
         (t, product), (beta1, beta2) = t_and_product, group["betas"]
         root = (1 - beta2**t) ** 0.5

@@ -87,6 +87,8 @@ class RAdam(Elementwise):
         }  # fmt: skip
         super().__init__(params, defaults)
 
+    _counted_on_device = None  # a branch depends on the number of steps
+
     def _initial_state(self, group: dict[str, Any]) -> dict[str, Any]:
         return {"step": starts_at(0, group), "exp_avg": torch.zeros_like, "exp_avg_sq": torch.zeros_like}
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensorgrad.profiler.spans import NODE, OP
 from tensorgrad.serialization.archive import replacing
+from tensorgrad.system.threads import NAMES
 
 if TYPE_CHECKING:
     from tensorgrad.profiler.events import Event, EventList
@@ -24,7 +25,7 @@ def write_chrome_trace(events: EventList, path: Any, notes: dict[str, Any]) -> N
     Arrows lead from each op to the step of the backward pass that belongs to it.
     """
     process = os.getpid()
-    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    names = {thread.ident: thread.name for thread in threading.enumerate()} | NAMES
     entries: list[dict] = [_name("process_name", process, 0, "python")]
     for thread in dict.fromkeys(event.thread for event in events):
         entries.append(_name("thread_name", process, thread, f"thread {thread} ({names.get(thread, 'ended')})"))

@@ -17,6 +17,7 @@ import numpy as np
 
 from tensorgrad.devices import device as Device
 from tensorgrad.random.generator import CLASSES, DEFAULT_SEED, Generator, check_seed, entropy
+from tensorgrad.storage.cuda.capture import RUNNING, current
 from tensorgrad.storage.stubs import storage_class
 from tensorgrad.system import forks
 
@@ -45,6 +46,32 @@ def philox(counter, subsequence, seed: int) -> tuple[np.ndarray, np.ndarray, np.
     return tuple(words.astype(np.uint32) for words in (x, y, z, w))
 
 
+class Address(int):
+    """The address of a seed and an offset in the GPU's memory, in the place of a seed: for kernels in a graph."""
+
+
+class Draws:
+    """The random numbers that one graph draws from one generator.
+
+    While the graph is captured, its kernels count their offsets from 0. Before each replay, the generator's seed and
+    offset are written to the GPU's memory, where the kernels read them, and the generator advances by `count`: so each
+    replay draws the numbers that the same program would draw without a graph.
+
+    Attributes:
+        address: Where seed and offset are in the GPU's memory.
+        count: How many words each thread needs in a replay.
+    """
+
+    def __init__(self, address: int):
+        self.address, self.count = Address(address), 0
+
+    def take(self, count: int) -> tuple[Address, int]:
+        """Returns what stands for the seed, and the offset within the graph."""
+        offset = self.count
+        self.count += (count + 3) // 4 * 4
+        return self.address, offset
+
+
 class PhiloxGenerator(Generator):
     """The class of `torch.Generator(device="cuda")`: a seed, and an offset that every kernel advances.
 
@@ -64,26 +91,55 @@ class PhiloxGenerator(Generator):
         self._reseed(DEFAULT_SEED)
 
     def _reseed(self, seed: int) -> None:
+        self._check_not_captured("set_current_seed")
         self._seed, self._offset = seed, 0
 
     def take(self, count: int) -> tuple[int, int]:
         """Returns seed and offset for a kernel whose threads need up to `count` words each, and advances the offset.
 
-        Counts are rounded up to multiples of four.
+        Counts are rounded up to multiples of four. In a graph that is being captured, the seed is an `Address`, and
+        the offset counts from the graph's first draw.
+
+        Raises: RuntimeError if a graph is captured and was not told about this generator.
         """
+        if RUNNING:
+            draws = self._draws()
+            if draws is not None:
+                return draws.take(count)
         with self.lock:
             offset = self._offset
             self._offset = (offset + (count + 3) // 4 * 4) % 2**64
         return self._seed, offset
 
+    def _draws(self) -> Draws | None:
+        """Returns the draws of the graph that the current stream is captured for. Raises: RuntimeError."""
+        capture = current()
+        if capture is None:
+            if any(self in running.draws for running in RUNNING):
+                raise RuntimeError("Offset increment outside graph capture encountered unexpectedly.")
+            return None
+        draws = capture.draws.get(self)
+        if draws is None:
+            raise RuntimeError(
+                "Attempt to increase offset for a CUDA generator not in capture mode. Before the capture, call "
+                "CUDAGraph.register_generator_state with it."
+            )
+        return draws
+
+    def _check_not_captured(self, what: str) -> None:
+        if RUNNING and any(self in capture.draws for capture in RUNNING):
+            raise RuntimeError(f"Cannot call CUDAGeneratorImpl::{what} during stream capture")
+
     def host(self) -> Generator:
         """Returns a generator for samples that have no kernel: they are drawn on the host, seeded by this stream."""
+        self._check_not_captured("host")
         seed, offset = self.take(4)
         low, high, _, _ = philox(offset // 4, 0, seed)
         return Generator().manual_seed(int(high) << 32 | int(low))
 
     def state_bytes(self) -> np.ndarray:
         """Returns the state as PyTorch writes it: 16 bytes, the seed and the offset."""
+        self._check_not_captured("get_state")
         with self.lock:
             return np.array([self._seed, self._offset], "<u8").view(np.uint8)
 
@@ -98,6 +154,7 @@ class PhiloxGenerator(Generator):
             raise TypeError("RNG state must be a torch.ByteTensor")
         if state.size not in (STATE_BYTES, STATE_BYTES // 2):
             raise RuntimeError("RNG state is wrong size")
+        self._check_not_captured("set_state")
         seed, *offset = np.ascontiguousarray(state).reshape(-1).view("<u8").tolist()
         with self.lock:
             if offset:

@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 import time
 from typing import Any
 
-from tensorgrad.system import cgroups, forks
+from tensorgrad.system import cgroups, forks, threads
 
 __all__ = ["KEPT", "memory", "release", "start"]
 
@@ -84,7 +83,7 @@ def _raised() -> int:
     if not (larger and library.mallopt(_TRIM_THRESHOLD, kept)):
         return 0
     with contextlib.suppress(RuntimeError):  # threads cannot be started, or not any longer
-        threading.Thread(target=_watch, args=(library,), name="tensorgrad memory", daemon=True).start()
+        threads.start("tensorgrad memory", _watch, library)
     os.register_at_fork(after_in_child=lambda: library.mallopt(_TRIM_THRESHOLD, min(kept, IN_CHILD)))
     return kept
 

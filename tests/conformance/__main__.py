@@ -4,6 +4,9 @@
     python -m tests.conformance --drop          ... even if records that used to pass no longer do
     python -m tests.conformance --only forward  the records of this section; what is known of the others stays
     python -m tests.conformance --processes 1   (two by default)
+    DEVICE=cuda python -m tests.conformance     the same on a GPU; writes build/conformance-cuda.txt only
+    ... --processes 16 --seconds 120            no further records after two minutes
+    ... --samples 4                             fewer samples of each (20 by default)
 
 Each database is a `Section`. The list of passing records is a ratchet: without `--drop`, nothing is written where a
 record on it was lost. The report follows from that list, from what exists and from the written reasons alone, so a
@@ -13,21 +16,24 @@ test can tell whether it is current without running the records again (tests/ops
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import importlib.util
-import multiprocessing
 import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.conformance import workers
+
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")  # one each, since the records are shared out among processes
 
 PASSING = Path(__file__).with_name("passing.txt")
 REPORT = Path(__file__).parents[2] / "docs" / "coverage.md"
-CHUNK = 8  # records that a process takes at a time
+ON_DEVICE = Path(__file__).parents[2] / "build" / f"conformance-{os.environ.get('DEVICE')}.txt"
+CHUNK = 4  # records that a process takes at a time
 
 
 class Entry(NamedTuple):
@@ -109,31 +115,55 @@ SECTIONS: tuple[Callable[[], Section], ...] = (_ops, _forward, _vmap, _modules, 
 # --- running ---------------------------------------------------------------------------------------------------------
 
 
-def _run(task: tuple[int, list[str]]) -> list[tuple[str, list[str]]]:
-    """In a process of its own: the differences of some records of one section."""
+@functools.cache
+def _section(index: int, samples: int | None) -> Section:
     import torch
 
+    from tests.conformance import opdb
+
     torch.set_num_threads(1)
-    index, names = task
-    section = SECTIONS[index]()
-    return [(name, section.check(name)) for name in names]
+    opdb.MAX_SAMPLES = samples or opdb.MAX_SAMPLES
+    return SECTIONS[index]()
 
 
-def run(processes: int = 2, only: str | None = None) -> dict[str, list[str]]:
-    """The differences of every record that exists here, as {"section: record": differences}."""
-    tasks = []
+def _run(record: tuple[int, str, int | None]) -> tuple[list[str], bool]:
+    """In a process of its own: the differences of a record, and whether the process can go on."""
+    from tests.conformance import opdb_bridge
+
+    index, name, samples = record
+    section = _section(index, samples)
+    if not opdb_bridge.HOME:
+        return section.check(name), True
+    from tensorgrad.kernels.cuda.runtime import switches
+
+    switches.cudnn.allow_tf32 = False
+    problems = section.check(name)
+    try:
+        opdb_bridge.wait()
+    except Exception as error:  # an access to memory out of bounds, say: nothing works on the GPU any more
+        return [*problems, f"{type(error).__name__} of the GPU: {error}"], False
+    return problems, True
+
+
+def run(
+    processes: int = 2, only: str | None = None, samples: int | None = None, seconds: float | None = None
+) -> dict[str, list[str]]:
+    """The differences of every record that exists here, as {"section: record": differences}.
+
+    With `seconds`, some records may not have run: the tasks of each section are spread over the whole time.
+    """
+    tasks, keys = [], {}
     for index, make in enumerate(SECTIONS):
         section = make()
         if only not in (None, section.key):
             continue
+        keys[index] = section.key
         names = [e.name for e in section.entries() if not e.excluded and not e.missing]
-        tasks += [(index, names[i : i + CHUNK]) for i in range(0, len(names), CHUNK)]
-    found = {}
+        groups = [names[i : i + CHUNK] for i in range(0, len(names), CHUNK)]
+        tasks += [(i / len(groups), [(index, name, samples) for name in group]) for i, group in enumerate(groups)]
     by_name = importlib.import_module("tests.conformance.__main__")._run  # in a new process, `__main__` is another
-    with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        for (index, _), results in zip(tasks, pool.imap(by_name, tasks), strict=True):
-            found.update({f"{SECTIONS[index]().key}: {name}": problems for name, problems in results})
-    return found
+    done = workers.share_out(by_name, [task for _, task in sorted(tasks)], processes, seconds)
+    return {f"{keys[index]}: {name}": problems for (index, name, _), problems in done}
 
 
 def passing() -> set[str]:
@@ -256,15 +286,20 @@ def _names(family: str, entries: list[Entry]) -> str:
 # --- the command -----------------------------------------------------------------------------------------------------
 
 
-def unexplained(found: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Of the differences of all records, those that have no written reason; and reasons that no longer hold."""
+def unexplained(found: dict[str, list[str]], more: dict[str, tuple[str, ...]] | None = None) -> dict[str, list[str]]:
+    """Of the differences of all records, those that have no written reason; and reasons that no longer hold.
+
+    Args:
+        more: Further reasons, that may also not hold: those of a device.
+    """
     sections = {section.key: section for section in (make() for make in SECTIONS)}
     left = {}
     for name, problems in found.items():
         key, _, record = name.partition(": ")
         texts = sections[key].known.get(record, ())[1:]
-        others = [p for p in problems if not any(text in p for text in texts)]
-        if texts and not problems:
+        known = (*texts, *(more or {}).get(record, ())[1:])
+        others = [p for p in problems if not any(text in p for text in known)]
+        if texts and not problems and more is None:
             others = ["agrees now: take it out of the known differences"]
         if others:
             left[name] = others
@@ -278,15 +313,46 @@ def write(passed: set[str]) -> None:
     REPORT.write_text(report(passed), encoding="utf-8")
 
 
+def main_on_device(arguments: argparse.Namespace) -> int:
+    """Runs the records on another device, and writes what differs to a file of its own. 1 if anything does."""
+    from tests.cuda.known import ON_GPU
+
+    start = time.perf_counter()
+    found = run(arguments.processes, arguments.only, arguments.samples, arguments.seconds)
+    left = unexplained(found, ON_GPU)
+    sections = [section for section in (make() for make in SECTIONS) if arguments.only in (None, section.key)]
+    total = sum(not e.excluded and not e.missing for section in sections for e in section.entries())
+    agree = sum(not problems for problems in found.values())
+    head = (
+        f"DEVICE={os.environ['DEVICE']}: {len(found)} of {total} records ran, {agree} agree with PyTorch, "
+        f"{len(found) - agree - len(left)} differ in a known way, {len(left)} in another; "
+        f"{time.perf_counter() - start:.0f} s"
+    )
+    lines = [head, ""]
+    for name, problems in sorted(left.items()):
+        lines += [f"{name}: {len(problems)} differences", *(f"    {problem}" for problem in problems[:8])]
+    ON_DEVICE.parent.mkdir(exist_ok=True)
+    ON_DEVICE.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print("\n".join([head, *(f"{name}: {problems[0]:.150}" for name, problems in sorted(left.items()))]))
+    print(f"written: {ON_DEVICE.parent.name}/{ON_DEVICE.name}")
+    return 1 if left else 0
+
+
 def main() -> int:
     """Runs all records, tells what is new, and writes the list and the report. 1 if anything needs attention."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--drop", action="store_true", help="take records that no longer pass off the list")
     parser.add_argument("--only", choices=[make().key for make in SECTIONS], help="run the records of one section")
     parser.add_argument("--processes", type=int, default=2, help="how many to run in (default: 2)")
+    parser.add_argument("--samples", type=int, help="with DEVICE: at most so many samples of a record and dtype")
+    parser.add_argument("--seconds", type=float, help="with DEVICE: begin no further records after so long")
     arguments = parser.parse_args()
     if importlib.util.find_spec("torch") is None:
         parser.error("torch is not installed here, and it is what everything is compared with")
+    if os.environ.get("DEVICE", "cpu") != "cpu":
+        return main_on_device(arguments)
+    if arguments.samples or arguments.seconds:
+        parser.error("--samples and --seconds are for another device: the list of what passes needs everything")
     start = time.perf_counter()
     found = run(arguments.processes, arguments.only)
     known = passing()

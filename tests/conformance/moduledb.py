@@ -133,7 +133,7 @@ def _ours(value: Any, memo: dict | None = None) -> Any:
             value.linear1.bias is not None, dtype=_ours(value.linear1.weight.dtype),
         )  # fmt: skip
         return made.init_from_torch(value).train(value.training)
-    if isinstance(value, torch.nn.LinearCrossEntropyOptions):
+    if isinstance(value, getattr(torch.nn, "LinearCrossEntropyOptions", ())):  # which came with PyTorch 2.13
         fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
         return tg.nn.LinearCrossEntropyOptions(**_ours(fields))
     if callable(value) and not isinstance(value, torch.nn.Module | torch.dtype | type):

@@ -33,6 +33,7 @@ from tests.conformance.opdb_bridge import (
     named,
     numpy_of,
     plain_name,
+    share_memory,
     shown,
     to_tg,
     translate,
@@ -305,7 +306,7 @@ def _sharing(expected, theirs, result, mine) -> list[str]:
 def _shares(a, b) -> bool:
     """Whether two tensors of tensorgrad share memory."""
     same_device = a._array.__class__ is b._array.__class__
-    return a._storage is b._storage or (same_device and bool(np.shares_memory(a._array, b._array)))
+    return a._storage is b._storage or (same_device and share_memory(a._array, b._array))
 
 
 def _weights(results):

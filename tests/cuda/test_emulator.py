@@ -147,6 +147,13 @@ def test_fresh_memory_is_no_zeros():
     assert np.isnan(cupy.empty(3).get()).all() and cupy.empty(3).data.ptr % 512 == 0
 
 
+def test_arrays_without_dimensions_seem_to_share_memory(x):
+    assert cupy.shares_memory(x, x[1:]) and not cupy.shares_memory(x[0], x[1])
+    assert cupy.shares_memory(x.sum(), x.max())  # tests/conformance/opdb_bridge.py has its own function for this reason
+    with pytest.raises(TypeError, match="zero-dimensional arrays cannot be concatenated"):
+        cupy.shares_memory(x.astype(np.complex64).sum(), x.astype(np.complex64).sum())
+
+
 def test_new_arrays_are_in_the_order_of_rows(x):
     assert (x.T + 1).flags.c_contiguous and not x.T.flags.c_contiguous
     assert cupy.empty_like(x.T).strides == x.T.strides and x.T.copy(order="K").strides == x.T.strides

@@ -7,7 +7,8 @@ import sys
 import pytest
 
 import tensorgrad
-from tests.docs.test_examples import CLASSIC, EXAMPLES, SCRIPTS, SMALL, needs_sklearn
+from tests.cuda.conftest import MODE
+from tests.docs.test_examples import CLASSIC, EXAMPLES, OF_DIGITS, SCRIPTS, SMALL, needs_sklearn
 
 LOSSES = re.compile(r"loss (-?\d+\.\d+)")
 
@@ -23,8 +24,16 @@ OTHER = {
     "vae.py": "--epochs 1 --truncate_train 64",
     "gan.py": "--steps 2 --hidden 8 --batch_size 8",
     "diffusion.py": "--epochs 1 --truncate_train 32 --hidden 16 --noise_steps 2",
+    "mnist/vit.py": (
+        "--epochs 1 --batch_size 16 --truncate_train 16 --truncate_test 8 --patch_size 4 --embed 8 --num_heads 2 "
+        "--num_layers 1"
+    ),
+    "rl.py": "--rounds 1 --carts 2",
+    "maml.py": "--steps 1 --tasks 1",
+    "neural_ode.py": "--steps 1 --moments 10",
 }
-OF_DIGITS = {"mnist/cnn.py", "vae.py", "gan.py", "diffusion.py"}
+QUICK = ("classic/sequential.py", "classic/module_parameters.py")  # on the emulator
+REST = {name: options for name, (options, _) in SMALL.items() if name not in {**SAME, **OTHER}}
 
 
 @pytest.fixture
@@ -40,7 +49,10 @@ def run(capsys, monkeypatch, tmp_path):
             tensorgrad.set_default_device(None)
         return capsys.readouterr().out
 
-    return lambda name, options, device: run(name, *options.split(), "--device", device, "--out", str(tmp_path))
+    def at_size(name, options, device, out="--out"):
+        return run(name, *options.split(), "--device", device, *((out, str(tmp_path)) if out else ()))
+
+    return at_size
 
 
 def marked(names):
@@ -59,7 +71,23 @@ def test_an_example_runs_on_the_gpu(name, run):
     assert re.search(r"\d", run(name, OTHER[name], "cuda"))
 
 
-@pytest.mark.parametrize("name", ["classic/sequential.py", "classic/module_parameters.py"])
+@pytest.mark.parametrize("name", marked(REST))
+def test_every_other_example_runs_on_the_gpu(name, run):
+    assert re.search(r"\d", run(name, REST[name], "cuda"))
+
+
+@needs_sklearn
+def test_digits_are_learned_on_the_gpu(run, tmp_path):
+    printed = run("train_digits.py", f"--epochs 1 --save {tmp_path / 'digits.npz'}", "cuda", out="")
+    assert float(re.findall(r"(\d+\.\d+) ?%", printed)[-1]) > 50
+
+
+@needs_sklearn
+def test_a_server_answers_from_the_gpu(run):
+    assert re.search(r"\d", run("inference.py", "--answer", "cuda", out=""))
+
+
+@pytest.mark.parametrize("name", CLASSIC if MODE == "cuda" else QUICK)
 def test_a_classic_runs_on_the_gpu(name, run):
     losses = [float(loss) for loss in LOSSES.findall(run(name, "", "cuda"))]
     assert losses[-1] < 0.5 * losses[0]

@@ -190,6 +190,7 @@ def test_state_is_saved_and_read(device):
     assert_near(made, others)
 
 
+@pytest.mark.filterwarnings("ignore:This instance was constructed with capturable=True")
 @pytest.mark.parametrize("flag", ["fused", "capturable"])
 def test_counts_of_steps_on_the_gpu_are_counted_there(flag, device):
     made, optimizer = trained("Adam", {"lr": 0.01, flag: True}, device)

@@ -4,6 +4,7 @@ import tensorgrad as torch
 import tensorgrad.distributed as dist
 from tensorgrad import nn
 from tensorgrad.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from tensorgrad.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from tensorgrad.distributed.tensor import DTensor
 
 dist.init_process_group("gloo")
@@ -82,6 +83,21 @@ wanted = losses(model(), x, y, OPTIMIZERS["sgd"])
 got = losses(divided(mp_policy=policy), x[mine], y[mine], OPTIMIZERS["sgd"]).float()
 dist.all_reduce(got, dist.ReduceOp.AVG)
 assert torch.allclose(got, wanted, rtol=0.1, atol=0.05), (got, wanted)
+
+# a gradient that overflows on one rank makes all of them skip the step
+torch.set_default_dtype(torch.float32)
+made = divided()
+scaler, optimizer = ShardedGradScaler("cpu", init_scale=8.0), OPTIMIZERS["sgd"](made.parameters())
+before = [p.to_local().clone() for p in made.parameters()]
+for overflows, scale in ((True, 4.0), (False, 4.0)):
+    optimizer.zero_grad()
+    scaler.scale(made(x[mine].float()).square().mean()).backward()
+    if overflows and rank == size - 1:
+        [p.grad.to_local().fill_(float("inf")) for p in made[0].parameters() if p.to_local().numel()]
+    scaler.step(optimizer)
+    scaler.update()
+    assert scaler.get_scale() == scale
+    assert all(torch.equal(p.to_local(), b) for p, b in zip(made.parameters(), before)) is overflows
 
 # two dimensions: copies of divided parameters
 if size == 4:

@@ -1,10 +1,10 @@
-"""Training on emulated GPUs that communicate by NCCL: the losses are those of one process with the whole batch."""
+"""Training on GPUs that communicate by NCCL: the losses are those of one process with the whole batch."""
 
 import os
 
-from tests import emulator
+from tests.distributed import devices
 
-emulator.install()
+devices.install()
 
 import tensorgrad as torch  # noqa: E402
 import tensorgrad.distributed as dist  # noqa: E402
@@ -15,10 +15,10 @@ from tensorgrad.distributed.tensor.parallel import ColwiseParallel, RowwiseParal
 
 dist.init_process_group("nccl")
 rank, size = dist.get_rank(), dist.get_world_size()
-os.environ["LOCAL_RANK"] = str(rank)
+os.environ["LOCAL_RANK"] = str(devices.own_gpu(rank))
 mesh = dist.init_device_mesh("cuda", (size,))
-assert torch.cuda.current_device() == rank and mesh.device_type == "cuda"
-here = torch.device("cuda", rank)
+here = torch.device("cuda", devices.own_gpu(rank))
+assert torch.cuda.current_device() == here.index and mesh.device_type == "cuda"
 torch.manual_seed(1)
 x, y = torch.randn(8, 6, dtype=torch.float64), torch.randn(8, 2, dtype=torch.float64)
 mine = slice(rank * 8 // size, (rank + 1) * 8 // size)

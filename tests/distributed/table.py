@@ -7,13 +7,12 @@ import json
 import os
 import sys
 import warnings
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 if sys.argv[1] == "tensorgrad":
-    if os.environ.get("DEVICE") == "emulator":
-        from tests import emulator
+    from tests.distributed import devices
 
-        emulator.install()
+    devices.install()
     import tensorgrad as torch
     import tensorgrad.distributed as dist
 else:
@@ -24,7 +23,8 @@ warnings.simplefilter("ignore")
 ON_GPU = sys.argv[1] == "tensorgrad" and "DEVICE" in os.environ
 if ON_GPU:
     torch.set_default_device("cuda")
-dist.init_process_group("nccl" if ON_GPU else "gloo", timeout=timedelta(seconds=15))
+PATIENT = os.environ.get("DEVICE") == "cuda"  # on a real GPU, kernels are compiled first
+dist.init_process_group("nccl" if ON_GPU else "gloo", timeout=timedelta(seconds=60 if PATIENT else 15))
 rank, size = dist.get_rank(), dist.get_world_size()
 O = dist.ReduceOp
 BOTH, OWN = {}, {}
@@ -497,10 +497,17 @@ def environment_is_clean():
     assert not [name for name in os.environ if name.startswith("PMI_")]
 
 
-results = {name: plain(function()) for name, function in BOTH.items()}
+def traced(name, function):
+    """Calls a case, and with the variable TRACE says that it begins."""
+    if "TRACE" in os.environ:
+        print(f"{datetime.now():%H:%M:%S.%f} {name}", file=sys.stderr, flush=True)
+    return function()
+
+
+results = {name: plain(traced(name, function)) for name, function in BOTH.items()}
 if sys.argv[1] == "tensorgrad":
-    for function in OWN.values():
-        function()
+    for name, function in OWN.items():
+        traced(name, function)
 dist.destroy_process_group()
 assert not dist.is_initialized()
 if sys.argv[1] == "tensorgrad":  # another group in the same world

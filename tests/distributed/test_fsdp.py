@@ -1,8 +1,12 @@
 """Training with divided parameters."""
 
+import dataclasses
+import importlib
+
 import pytest
 
 from tests.distributed.launch import HERE, needs_mpi, run
+from tests.support.alike import alike
 
 
 @needs_mpi
@@ -29,4 +33,46 @@ def test_fsdp_module_has_all_methods_of_pytorch():
 @needs_mpi
 def test_training_on_gpus():
     """On emulated ones, which communicate by NCCL."""
-    run(2, [HERE / "gpu_cases.py"], timeout=120)
+    run(2, [HERE / "gpu_cases.py"], timeout=120, DEVICE="emulator")
+
+
+@alike
+def test_the_sharded_scaler(torch):
+    dist = torch.distributed
+    scalers = importlib.import_module(f"{torch.__name__}.distributed.fsdp.sharded_grad_scaler")
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    groups = importlib.import_module(f"{torch.__name__}.distributed.distributed_c10d")._pg_map
+    found = [[dist.group.WORLD in groups, len(groups), dist.new_group([0]) in groups, len(groups)]]
+    try:
+        w = torch.nn.Parameter(torch.tensor([1.0, 2.0], dtype=torch.float16))
+        scaler = scalers.ShardedGradScaler("cpu", init_scale=8.0, growth_interval=2)
+        optimizer = torch.optim.SGD([w], lr=0.5)
+        for factor in (1.0, 1e38, 0.5, 0.25, 2.0):
+            optimizer.zero_grad()
+            scaler.scale((w.float() * factor).sum()).backward()
+            scaler.unscale_(optimizer)
+            scaler.step(optimizer)
+            scaler.update()
+            found.append([scaler.get_scale(), w.tolist()])
+        found.append(scaler.state_dict())
+    finally:
+        dist.destroy_process_group()
+    return found, len(groups)
+
+
+@alike
+def test_the_settings_of_the_former_class(torch):
+    fsdp, found = torch.distributed.fsdp, []
+    for name in (
+        "MixedPrecision", "CPUOffload", "StateDictConfig", "FullStateDictConfig", "LocalStateDictConfig",
+        "ShardedStateDictConfig", "OptimStateDictConfig", "FullOptimStateDictConfig", "LocalOptimStateDictConfig",
+        "ShardedOptimStateDictConfig", "StateDictSettings",
+    ):  # fmt: skip
+        kind = getattr(fsdp, name)
+        fields = dataclasses.fields(kind)
+        defaults = [f.default for f in fields if f.default is None or isinstance(f.default, bool)]
+        found.append([name, kind.__mro__[1].__name__, [f.name for f in fields], defaults])
+    made = fsdp.MixedPrecision(param_dtype=torch.float16), fsdp.FullStateDictConfig(rank0_only=True)
+    assert torch.distributed.fsdp.fully_sharded_data_parallel.MixedPrecision is fsdp.MixedPrecision
+    scaled = torch.distributed._make_nccl_premul_sum(2.0) == torch.distributed.ReduceOp.PREMUL_SUM
+    return found, made[0].param_dtype == torch.float16, made[1].offload_to_cpu, scaled

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 
 import numpy as np
 
-from tests.emulator import runtime, table
+from tests.emulator import graphs, runtime, table
+from tests.emulator.graphs import recorded
 from tests.emulator.runtime import MemoryPointer
 
 UFUNCS: dict = {}  # name -> ufunc; filled by ufuncs.py, which needs this file
+
+recorded_copies = functools.partial(recorded, only_copies=True)
 
 NO_CONVERSION = (
     "Implicit conversion to a NumPy array is not allowed. Please use `.get()` to construct a NumPy array explicitly."
@@ -82,8 +86,10 @@ def on_host(value, found: list, allow_host: bool = False):
     if isinstance(value, ndarray):
         found.append(value)
         return host_of(value)
-    if isinstance(value, np.ndarray) and not allow_host:
-        raise TypeError(f"Unsupported type {type(value)}")
+    if isinstance(value, np.ndarray):
+        if not allow_host:
+            raise TypeError(f"Unsupported type {type(value)}")
+        graphs.check_host_waits("H2D transfers")
     if isinstance(value, tuple | list):
         return type(value)([on_host(v, found, allow_host) for v in value])
     return value
@@ -97,6 +103,7 @@ class Flags:
         self.owndata = owns
         self.fnc, self.forc = host.flags.fnc, host.flags.forc
 
+    @recorded_copies
     def __getitem__(self, name):
         return getattr(self, name.lower())
 
@@ -192,6 +199,7 @@ class ndarray:
             raise TypeError("Only numpy.ndarray can be set to cupy.ndarray")
         if arr.dtype != self.dtype or arr.shape != self.shape:
             raise TypeError(f"{arr.dtype.name} array cannot be set to {self.dtype.name} array of shape {self.shape}")
+        graphs.check_host_waits("H2D transfers")
         self._host[...] = arr
 
     def item(self):
@@ -232,6 +240,7 @@ class ndarray:
 
     # --- copies and views ---
 
+    @recorded
     def copy(self, order="C"):
         return fresh(np.array(self._host, order=order))
 
@@ -242,6 +251,7 @@ class ndarray:
         with runtime.Device(self._memory.device_id):
             return self.copy()
 
+    @recorded
     def astype(self, dtype, order="K", casting=None, subok=None, copy=True):
         if subok is not None or casting is not None:
             raise TypeError("casting and subok are not supported yet")
@@ -256,6 +266,7 @@ class ndarray:
             raise TypeError("Type must be a subclass of cupy.ndarray")
         return _made(self._host.view() if dtype is None else self._host.view(np.dtype(dtype)), self._memory)
 
+    @recorded_copies
     def reshape(self, *shape, order="C", copy=None):
         if len(shape) == 1 and isinstance(shape[0], tuple | list):
             shape = tuple(shape[0])
@@ -275,9 +286,11 @@ class ndarray:
         host = self._host.diagonal(offset, axis1, axis2)
         return _view(self, np.lib.stride_tricks.as_strided(host, host.shape, host.strides))
 
+    @recorded
     def flatten(self, order="C"):
         return fresh(self._host.flatten(order))
 
+    @recorded_copies
     def ravel(self, order="C"):
         return fresh(host_of(self).ravel(order), self)
 
@@ -288,6 +301,8 @@ class ndarray:
 
     def __getitem__(self, index):
         index, advanced = self._index(index)
+        if any(isinstance(part, np.ndarray) and part.dtype.kind == "b" for part in index):
+            graphs.check_host_waits("D2H transfers")
         host = host_of(self)[index]
         return fresh(host) if advanced else _view(self, np.asarray(host) if not isinstance(host, np.ndarray) else host)
 
@@ -304,6 +319,8 @@ class ndarray:
             if np.isscalar(part) and not isinstance(part, bool | np.bool_):
                 parts[i] = operator.index(part)
                 continue
+            if not isinstance(part, ndarray):
+                graphs.check_host_waits("H2D transfers")
             part = host_of(part) if isinstance(part, ndarray) else np.asarray(part)
             if part.size == 0 and isinstance(parts[i], list | tuple):
                 part = part.astype(np.int32)
@@ -333,6 +350,7 @@ class ndarray:
             out.append(p)
         return out
 
+    @recorded
     def _scatter_op(self, index, value, op):
         index, advanced = self._index(index)
         target = host_of(self)
@@ -341,6 +359,8 @@ class ndarray:
             if not advanced:
                 check_race(self[index], value)
         elif advanced:
+            if isinstance(value, np.ndarray) and value.ndim:
+                graphs.check_host_waits("H2D transfers")
             source = np.asarray(value, self.dtype)
         elif op == "update" and (not np.isscalar(value) and not (isinstance(value, np.ndarray) and value.ndim == 0)):
             raise ValueError("non-scalar numpy.ndarray cannot be used for fill")
@@ -365,6 +385,7 @@ class ndarray:
     def scatter_min(self, slices, value):
         self._scatter_op(slices, value, "min")
 
+    @recorded
     def fill(self, value):
         if isinstance(value, np.ndarray) and value.ndim:
             raise ValueError("non-scalar numpy.ndarray cannot be used for fill")
@@ -372,11 +393,15 @@ class ndarray:
             value = host_of(value)
         host_of(self).fill(value)
 
+    @recorded
     def take(self, indices, axis=None, out=None):
+        if not isinstance(indices, ndarray) and not np.isscalar(indices):
+            graphs.check_host_waits("H2D transfers")
         indices = host_of(indices) if isinstance(indices, ndarray) else np.asarray(indices)
         result = fresh(np.take(host_of(self), indices.astype(np.int64), axis, mode="wrap"))
         return result if out is None else _into(out, result)
 
+    @recorded
     def put(self, indices, values, mode="wrap"):
         found: list = []
         np.put(host_of(self), on_host(indices, found, True), on_host(values, found, True), mode)
@@ -385,7 +410,9 @@ class ndarray:
         runtime.check_synchronize()
         return tuple(fresh(i) for i in np.nonzero(np.atleast_1d(host_of(self))))
 
+    @recorded
     def sort(self, axis=-1, kind=None):
+        graphs.check_sorted()
         if kind not in (None, "stable"):
             raise ValueError("kind can only be None or 'stable'")
         if not self.ndim:
@@ -394,7 +421,9 @@ class ndarray:
             raise TypeError(f"Sorting arrays with dtype '{self.dtype}' is not supported")
         host_of(self).sort(axis, kind="stable")
 
+    @recorded
     def argsort(self, axis=-1, kind=None):
+        graphs.check_sorted()
         if kind not in (None, "stable"):
             raise ValueError("kind can only be None or 'stable'")
         if not may_sort(self.dtype):

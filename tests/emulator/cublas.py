@@ -12,7 +12,7 @@ import ctypes
 
 import numpy as np
 
-from tests.emulator import runtime
+from tests.emulator import graphs, runtime
 from tests.emulator.library import BFLOAT16, Library, Refuse, as_tf32, memory, wide
 
 NOT_INITIALIZED, INVALID_VALUE, EXECUTION_FAILED, INTERNAL_ERROR, NOT_SUPPORTED = 1, 7, 13, 14, 15
@@ -53,6 +53,7 @@ def context(handle) -> Context:
 
 @LIBRARY.function("p")
 def cublasCreate_v2(handle):
+    check(graphs.current() is None, EXECUTION_FAILED)
     LIBRARY.made(Context(), handle, INVALID_VALUE)
 
 
@@ -135,10 +136,23 @@ def multiply(handle, ops, sizes, alpha, a, b, beta, c, count, compute, algorithm
     check(c[1] == a[1] or (c[1] == R_32F and a[1] in (R_16F, R_16BF) and compute == 68), NOT_SUPPORTED)
     check(not used.on_device, EXECUTION_FAILED)
     alpha, beta = number(alpha, kind, c[1]), number(beta, kind, c[1])
+    if used.workspace[1]:
+        memory(used.workspace[0], np.uint8, (used.workspace[1],), (1,))
+    check(count < 2 or c[3] >= c[2] * (n - 1) + m)
+    workspace = used.workspace
+    graphs.launch(lambda: product(ops, sizes, alpha, a, b, beta, c, count, compute, workspace), used.stream)
+    return {"ops": ops, "sizes": sizes, "count": count, "compute": compute, "math": used.math, "stream": used.stream,
+            "workspace": used.workspace[1]}  # fmt: skip
+
+
+def product(ops, sizes, alpha, a, b, beta, c, count, compute, workspace):
+    """Computes what `multiply` checked, which a graph repeats."""
+    m, n, k = sizes
+    if workspace[1]:
+        memory(workspace[0], np.uint8, (workspace[1],), (1,))
     left = matrices(a[0], a[1], ops[0], m, k, a[2], count, a[3])
     right = matrices(b[0], b[1], ops[1], k, n, b[2], count, b[3])
     result = matrices(c[0], c[1], 0, m, n, c[2], count, c[3])
-    check(count < 2 or c[3] >= c[2] * (n - 1) + m)
     if result.size:
         dtype = result.dtype
         left, right = wide(left), wide(right)
@@ -149,8 +163,6 @@ def multiply(handle, ops, sizes, alpha, a, b, beta, c, count, compute, algorithm
             if beta != 0:  # else nothing of C is read, not even a NaN
                 total = total + wide(result) * left.dtype.type(beta)
         result[...] = total.astype(dtype)
-    return {"ops": ops, "sizes": sizes, "count": count, "compute": compute, "math": used.math, "stream": used.stream,
-            "workspace": used.workspace[1]}  # fmt: skip
 
 
 @LIBRARY.function("piilllppilpilppilii")
@@ -176,11 +188,15 @@ def inner(handle, n, x, xt, incx, y, yt, incy, result, rt, sums, conjugated):
     check(bool(result) and n >= 0 and incx > 0 and incy > 0)
     check(xt in DTYPES and xt == yt == rt and SUMS.get(xt) == sums, NOT_SUPPORTED)
     check(bool(used.on_device), EXECUTION_FAILED)  # our results always lie on the device
-    a, b = memory(x, DTYPES[xt], (n,), (incx,)), memory(y, DTYPES[yt], (n,), (incy,))
-    check(all(p % a.dtype.itemsize == 0 for p in (x, y, result)), EXECUTION_FAILED)
-    a, b = wide(a), wide(b)
-    with np.errstate(all="ignore"):
-        memory(result, DTYPES[rt], (1,), (1,))[0] = np.dot(a.conj() if conjugated else a, b)
+
+    def run():
+        a, b = memory(x, DTYPES[xt], (n,), (incx,)), memory(y, DTYPES[yt], (n,), (incy,))
+        check(all(p % a.dtype.itemsize == 0 for p in (x, y, result)), EXECUTION_FAILED)
+        a, b = wide(a), wide(b)
+        with np.errstate(all="ignore"):
+            memory(result, DTYPES[rt], (1,), (1,))[0] = np.dot(a.conj() if conjugated else a, b)
+
+    graphs.launch(run, used.stream)
     return {"n": n, "stream": used.stream}
 
 

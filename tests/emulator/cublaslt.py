@@ -12,7 +12,7 @@ import ctypes
 
 import numpy as np
 
-from tests.emulator import cublas
+from tests.emulator import cublas, graphs
 from tests.emulator.cublas import COMPUTE, DTYPES, INVALID_VALUE, NOT_SUPPORTED, TF32, check, number
 from tests.emulator.library import Library, as_tf32, memory, wide
 
@@ -22,7 +22,7 @@ NO_ADVICE = False  # whether to say that no algorithm serves
 # attribute -> its C type
 PRODUCT = {3: ctypes.c_int32, 4: ctypes.c_int32, 7: ctypes.c_uint32, 8: ctypes.c_uint64}
 PREFERENCE = {1: ctypes.c_uint64, 5: ctypes.c_uint32, 6: ctypes.c_uint32, 7: ctypes.c_uint32, 8: ctypes.c_uint32}
-BIAS = 4  # CUBLASLT_EPILOGUE_BIAS
+BIAS, SUM_OF_B = 4, 512  # CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_BGRADB
 WORKSPACE = 4096
 
 
@@ -102,7 +102,7 @@ def problem(product, *layouts):
     kind, allowed = COMPUTE[product.compute]
     check(a.code == b.code == c.code == d.code and a.code in allowed, NOT_SUPPORTED)
     check(product.scale == {np.float16: 2, np.float32: 0, np.float64: 1}[kind], NOT_SUPPORTED)
-    check(product.attributes[7] in (1, BIAS))
+    check(product.attributes[7] in (1, BIAS, SUM_OF_B))
     (m, k), (inner, n) = (
         (x.columns, x.rows) if product.attributes[flag] else (x.rows, x.columns) for x, flag in ((a, 3), (b, 4))
     )
@@ -136,19 +136,29 @@ def cublasLtMatmul(handle, product, alpha, a, ad, b, bd, beta, c, cd, d, dd, alg
     advised = Advice.from_address(algorithm)
     check(advised.algo[0] == 0xA190 and size >= advised.workspaceSize and (workspace or not size))
     bias = product.attributes[8]
-    check(product.attributes[7] == BIAS and bias)
+    check(product.attributes[7] in (BIAS, SUM_OF_B) and bias)
     check(all(place % promised == 0 for place, promised in zip((a, b, d, bias), advised.algo[1:5], strict=True)))
     kind, _ = COMPUTE[product.compute]
     check(number(alpha, kind, layouts[2].code) == 1 and number(beta, kind, layouts[2].code) == 0)
-    left, right, result = (
-        memory(at, DTYPES[x.code], (x.rows, x.columns), (1, x.pitch)) for at, x in zip((a, b, d), layouts, strict=True)
-    )
-    added = memory(bias, DTYPES[layouts[2].code], (m, 1), (1, 0))
-    if size:
-        memory(workspace, np.uint8, (size,), (1,))[...] = 0xCD
-    left, right = (wide(x.T if product.attributes[flag] else x) for x, flag in ((left, 3), (right, 4)))
-    if product.compute == TF32:
-        left, right = as_tf32(left), as_tf32(right)
-    with np.errstate(all="ignore"):
-        result[...] = (left @ right + wide(added)).astype(result.dtype)
+    transposed, compute = {flag: product.attributes[flag] for flag in (3, 4)}, product.compute
+    geometry = [
+        (at, DTYPES[x.code], (x.rows, x.columns), (1, x.pitch)) for at, x in zip((a, b, d), layouts, strict=True)
+    ]
+
+    sums = product.attributes[7] == SUM_OF_B
+
+    def run():
+        left, right, result = (memory(*where) for where in geometry)
+        vector = memory(bias, geometry[2][1], (n, 1) if sums else (m, 1), (1, 0))
+        if size:
+            memory(workspace, np.uint8, (size,), (1,))[...] = 0xCD
+        left, right = (wide(x.T if transposed[flag] else x) for x, flag in ((left, 3), (right, 4)))
+        if compute == TF32:
+            left, right = as_tf32(left), as_tf32(right)
+        with np.errstate(all="ignore"):
+            if sums:
+                vector[:, 0] = right.sum(0).astype(vector.dtype)
+            result[...] = (left @ right + (0 if sums else wide(vector))).astype(result.dtype)
+
+    graphs.launch(run, stream)
     return {"sizes": (m, n, k), "compute": product.compute, "stream": stream}

@@ -9,20 +9,21 @@ Source: NVIDIA's headers cudnn_ops.h and cudnn_cnn.h (cuDNN 9).
 
 from __future__ import annotations
 
+import copy
 import ctypes
 from itertools import product
 
 import numpy as np
 
-from tests.emulator import runtime
+from tests.emulator import graphs, runtime
 from tests.emulator.library import BFLOAT16, Library, Refuse, as_tf32, memory, wide
 
 NOT_INITIALIZED, BAD_PARAM, NULL_POINTER, MISALIGNED, SHAPE_MISMATCH = 1001, 2000, 2002, 2003, 2008
-NOT_SUPPORTED, INTERNAL_ERROR = 3000, 4000
+NOT_SUPPORTED, INTERNAL_ERROR, EXECUTION_FAILED = 3000, 4000, 5000
 WORDS = {
     0: "SUCCESS", 1001: "NOT_INITIALIZED", 2000: "BAD_PARAM", 2002: "BAD_PARAM_NULL_POINTER",
     2003: "BAD_PARAM_MISALIGNED_POINTER", 2008: "BAD_PARAM_SHAPE_MISMATCH", 3000: "NOT_SUPPORTED",
-    4000: "INTERNAL_ERROR",
+    4000: "INTERNAL_ERROR", 5000: "EXECUTION_FAILED",
 }  # fmt: skip
 VERSION = 91900
 LIBRARY = Library(INTERNAL_ERROR)
@@ -233,6 +234,7 @@ def _functions_of(kind):
     def trial(handle, first, _1, second, _2, convolution, third, _3, requested, count, results, work, size):
         context(handle)
         check(_1 and _2 and _3 and (work or not size), NULL_POINTER)
+        check(graphs.current() is None, EXECUTION_FAILED)  # it waits for its trials
         return answer(kind, (first, second, third), convolution, requested, count, results)
 
     def run(handle, alpha, first, a, second, b, convolution, algorithm, work, size, beta, third, c):
@@ -248,9 +250,15 @@ def _functions_of(kind):
         check(chosen is not None)
         check(not chosen.status, NOT_SUPPORTED)
         check(size >= chosen.memory and (work or not chosen.memory))
-        if size:
-            memory(work, np.uint8, (size,), (1,))[...] = 0xCD
-        compute(kind, *(memory(at, d.dtype, d.shape, d.steps) for at, d in zip(places, (x, w, y), strict=True)), how)
+        geometry = [(at, d.dtype, d.shape, d.steps) for at, d in zip(places, (x, w, y), strict=True)]
+        now = copy.copy(how)
+
+        def again():
+            if size:
+                memory(work, np.uint8, (size,), (1,))[...] = 0xCD
+            compute(kind, *(memory(*where) for where in geometry), now)
+
+        graphs.launch(again, used.stream)
         return {"kind": kind, "algorithm": algorithm, "math": how.math, "last": last, "stream": used.stream,
                 "work": size, "groups": how.groups}  # fmt: skip
 

@@ -7,7 +7,7 @@ import operator
 
 import numpy as np
 
-from tests.emulator import runtime, table
+from tests.emulator import graphs, runtime, table
 from tests.emulator.arrays import fresh, host_of, may_hold, ndarray, on_host
 
 OWN: dict = {}  # name -> function: where CuPy differs from NumPy
@@ -141,8 +141,45 @@ def into(out, result):
     return out
 
 
+# May return views of their arguments, which is no work.
+VIEWS = {
+    "array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray", "reshape", "ravel", "transpose",
+    "permute_dims", "swapaxes", "moveaxis", "rollaxis", "broadcast_to", "broadcast_arrays", "squeeze", "expand_dims",
+    "atleast_1d", "atleast_2d", "atleast_3d", "diagonal", "flip", "fliplr", "flipud", "rot90", "split", "array_split",
+    "hsplit", "vsplit", "dsplit", "real", "imag", "lib.stride_tricks.as_strided", "diag", "triu_indices",
+}  # fmt: skip
+# Call cuBLAS or cuSOLVER through CuPy, which refuses that in a capture.
+LIBRARIES = {"matmul", "dot", "tensordot", "inner", "vdot"}
+# Wait for their stream in Thrust or CUB.
+WAIT = {"sort", "argsort", "lexsort", "partition", "argpartition", "unique"}
+NO_WORK = {"get_array_module", "asnumpy", "from_dlpack", "empty", "empty_like"}
+
+
 def function(name: str):
     """CuPy's function of that dotted name. Raises: AttributeError where CuPy, or the emulator, has none."""
+    found = _function(name)
+    if not callable(found) or isinstance(found, type) or name in PLAIN | NO_WORK:
+        return found
+    return graphs.recorded(_refused_in_captures(name, found), only_copies=name in VIEWS)
+
+
+def _refused_in_captures(name: str, function):
+    if name in LIBRARIES or name.startswith("linalg."):
+        check = graphs.check_library
+    elif name in WAIT:
+        check = graphs.check_sorted
+    else:
+        return function
+
+    @functools.wraps(function)
+    def run(*args, **kwargs):
+        check()
+        return function(*args, **kwargs)
+
+    return run
+
+
+def _function(name: str):
     kind = table.rows().get(name, ("", ""))[0]
     if not kind:
         raise AttributeError(f"module 'cupy' has no attribute {name!r}")
@@ -169,7 +206,10 @@ def array(obj, dtype=None, copy=True, order="K", subok=False, ndmin=0, *, blocki
         ordered = order in ("K", "A", None) or (order == "C" and obj.flags.c_contiguous)
         if copy is not True and dtype in (None, obj.dtype) and obj.ndim >= ndmin and ordered:
             return obj
-    host = np.array(on_host(obj, found, True), dtype, order=order or "K", ndmin=ndmin)
+    given = on_host(obj, found, True)
+    if not found:
+        graphs.check_host_waits("H2D transfers")
+    host = np.array(given, dtype, order=order or "K", ndmin=ndmin)
     if host.dtype == object or not may_hold(host.dtype):
         raise ValueError(f"Unsupported dtype {host.dtype}")
     return fresh(host)
@@ -181,6 +221,16 @@ def asarray(a, dtype=None, order=None, *, copy=None, blocking=False):
 
 
 OWN["asanyarray"] = asarray
+
+
+@own
+def shares_memory(a, b, max_work=None):
+    """CuPy compares the addresses of the elements, and gives all arrays without dimensions the same one."""
+    if a.ndim == b.ndim == 0:
+        if a.dtype.kind == "c":
+            raise TypeError("zero-dimensional arrays cannot be concatenated")
+        return True
+    return bool(np.shares_memory(a._host, b._host))
 
 
 @own

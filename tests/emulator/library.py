@@ -128,8 +128,11 @@ def wide(x: np.ndarray) -> np.ndarray:
 def install() -> None:
     """Puts the stand-ins where `tensorgrad.kernels.cuda.runtime.libraries` opens libraries."""
     from tensorgrad.kernels.cuda.runtime import libraries
-    from tests.emulator import cublas, cublaslt, cudnn
+    from tests.emulator import cublas, cublaslt, cudnn, graphs
 
-    stand_ins = {"cublas": cublas.LIBRARY, "cublasLt": cublaslt.LIBRARY, "cudnn": cudnn.LIBRARY}
+    stand_ins = {
+        "cublas": cublas.LIBRARY, "cublasLt": cublaslt.LIBRARY, "cudnn": cudnn.LIBRARY, "cuda": graphs.Driver,
+    }  # fmt: skip
     libraries.open_library = stand_ins.__getitem__
+    libraries.driver = lambda: None  # CuPy launches, and checks the arguments
     libraries.load.cache_clear()

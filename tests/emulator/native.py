@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tests.emulator import graphs
 from tests.emulator.runtime import LIVE, _pinned
 
 HERE = Path(__file__).parent
@@ -223,6 +224,9 @@ class Function:
             raise TypeError(f"args must be a tuple, got {type(args)}")
         self._check_sizes(grid, block, shared_mem)
         cells, ranges = _pack(self.name, self._parameters, args)
+        graphs.launch(lambda: self._launch(grid, block, shared_mem, cells, ranges))
+
+    def _launch(self, grid, block, shared_mem, cells, ranges):
         live = sorted((start, start + size) for start, size in (*LIVE.copy().items(), *_pinned.copy().items()))
         known = np.array(ranges + live or [(0, 0)], np.uint64)
         _, shared, stacks = _stacks()
@@ -236,6 +240,8 @@ class Function:
             raise CUDADriverError(f"{self.name}: {message.value.decode()}")
 
     def _check_sizes(self, grid, block, shared_mem):
+        if not all(n.__class__ is int for n in (*grid, *block, shared_mem)):
+            raise TypeError(f"{self.name}: sizes must be ints, got {grid}, {block}, {shared_mem}")
         if not all(0 < n <= most for n, most in zip(grid, (2**31 - 1, 65535, 65535))):
             raise CUDADriverError(f"CUDA_ERROR_INVALID_VALUE: invalid argument: {self.name}, grid {grid}")
         if not all(0 < n <= most for n, most in zip(block, (1024, 1024, 64))) or np.prod(block) > THREADS:

@@ -78,7 +78,10 @@ def errstate(*, divide=None, over=None, under=None, invalid=None, linalg=None):
 
 
 def check_synchronize():
-    """Raises: DeviceSynchronized where the host may not wait for the device."""
+    """Raises: DeviceSynchronized where the host may not wait for the device, RuntimeError in a capture."""
+    from tests.emulator import graphs
+
+    graphs.check_host_waits("D2H transfers")
     if not CURRENT.may_synchronize:
         raise DeviceSynchronized("Device synchronization is not allowed")
 
@@ -108,6 +111,7 @@ class Device:
 
     def synchronize(self):
         """All work is done at once."""
+        device_synchronize()
 
     compute_capability = "90"
     mem_info = property(lambda self: POOL._info(self.id))
@@ -151,23 +155,40 @@ LIVE: dict[int, int] = {}  # address -> bytes of all allocations: kernels may fo
 class Memory:
     """One allocation: host bytes that stand for a GPU's, aligned like those, and at first all ones (nan, -1)."""
 
-    def __init__(self, size: int):
+    def __init__(self, size: int, pool=None):
         self.device_id = CURRENT.device
         self.device = Device(self.device_id)
         self.size = int(size)
-        self._counted = 0
-        POOL._take(self)
-        raw = np.full(self.size + PAGE, 255, np.uint8) if size else np.empty(0, np.uint8)
-        start = -raw.ctypes.data % PAGE
-        self.bytes = raw[start : start + self.size]
+        self._counted, self._pool = 0, pool or POOL
+        self._pool._take(self)
+        self._block = self._pool._block(self) if size else np.empty(0, np.uint8)
+        self.bytes = self._block[: self.size]
         self.ptr = self.bytes.ctypes.data if size else 0
         if size:
-            LIVE[self.ptr] = self.size
+            # A graph may use a block of its pool for several sizes.
+            LIVE[self.ptr] = self.size if self._pool is POOL else self._counted
+            _outside(self.ptr)
 
     def __del__(self):
         if self._counted:
             LIVE.pop(self.ptr, None)
-        POOL._give(self)
+        self._pool._give(self)
+
+
+def _outside(address: int) -> None:
+    """Tells captures of memory that is not theirs, whose content stays."""
+    from tests.emulator import graphs
+
+    if graphs.CAPTURES and graphs.current() is None:
+        for capture in graphs.CAPTURES:
+            capture.outside.add(address)
+
+
+def device_synchronize():
+    """Waits for all work of a device, which cannot be done while one of its streams is captured."""
+    from tests.emulator import graphs
+
+    graphs.check_device()
 
 
 class UnownedMemory(Memory):
@@ -177,7 +198,7 @@ class UnownedMemory(Memory):
         import ctypes
 
         self.owner = owner
-        self.ptr, self.size, self._counted = ptr, size, 0
+        self.ptr, self.size, self._counted, self._pool = ptr, size, 0, POOL
         self.bytes = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(ptr)) if size else np.empty(0, np.uint8)
         self.device_id = CURRENT.device if device_id < 0 else device_id
         self.device = Device(self.device_id)
@@ -202,11 +223,18 @@ class MemoryPointer:
         """Copies from a place in the memory of this or another device."""
         import ctypes
 
-        ctypes.memmove(self.ptr, src.ptr, size)
+        from tests.emulator import graphs
+
+        target, source = self.ptr, src.ptr
+        graphs.launch(lambda: ctypes.memmove(target, source, size) and None)
 
     def copy_to_host_async(self, mem, size, stream=None):
         """Copies to an address of the host's memory."""
         import ctypes
+
+        from tests.emulator import graphs
+
+        graphs.check_host_waits("D2H transfers")
 
         ctypes.memmove(mem if isinstance(mem, int) else mem.value, self.ptr, size)
 
@@ -214,13 +242,22 @@ class MemoryPointer:
         """Copies from an address of the host's memory."""
         import ctypes
 
+        from tests.emulator import graphs
+
+        graphs.check_host_waits("H2D transfers")
+
         ctypes.memmove(self.ptr, mem if isinstance(mem, int) else mem.value, size)
 
 
 class MemoryPool:
-    """Counts what is in use on each device, and what was given back and is kept for later."""
+    """Counts what is in use on each device, and what was given back and is kept for later.
+
+    The default pool gives all memory back, and fails kernels that use it later. Other pools keep it, and give it out
+    again for the same size in the same stream.
+    """
 
     def __init__(self, allocator=None):
+        self._blocks: dict[tuple, list] = {}
         self._used, self._kept, self._limit = [0] * DEVICES, [0] * DEVICES, [0] * DEVICES
 
     def _take(self, memory):
@@ -234,6 +271,9 @@ class MemoryPool:
 
     def _grow(self, device, size):
         """More from the driver: never beyond the limit; if the GPU is full, what is kept is given back first."""
+        from tests.emulator import graphs
+
+        graphs.check_unsafe()
         held, limit = self._used[device] + self._kept[device], self._limit[device]
         if limit and held + size > limit:
             raise OutOfMemoryError(size, held, limit)
@@ -242,15 +282,32 @@ class MemoryPool:
         if self._used[device] + size > TOTAL:
             raise OutOfMemoryError(size, held, limit)
 
+    def _place(self, memory):
+        from tests.emulator import streams
+
+        return memory.device_id, memory._counted, streams.get_current_stream().ptr
+
+    def _block(self, memory):
+        """The bytes for an allocation, aligned as a GPU's, and at first all ones (nan, -1)."""
+        memory._arena = place = self._place(memory)
+        if self._blocks.get(place):
+            return self._blocks[place].pop()
+        raw = np.full(memory._counted + PAGE, 255, np.uint8)
+        start = -raw.ctypes.data % PAGE
+        return raw[start : start + memory._counted]
+
     def _give(self, memory):
         self._used[memory.device_id] -= memory._counted
         self._kept[memory.device_id] += memory._counted
+        if self is not POOL and memory._counted:
+            self._blocks.setdefault(memory._arena, []).append(memory._block)
+            LIVE[memory.ptr] = memory._counted  # a graph may use it
 
     def _info(self, device):
         return TOTAL - self._used[device] - self._kept[device], TOTAL
 
     def malloc(self, size):
-        return MemoryPointer(Memory(size), 0)
+        return MemoryPointer(Memory(size, self), 0)
 
     def used_bytes(self):
         return self._used[CURRENT.device]
@@ -266,6 +323,9 @@ class MemoryPool:
 
     def free_all_blocks(self, stream=None):
         self._kept[CURRENT.device] = 0
+        for place in [place for place in self._blocks if place[0] == CURRENT.device]:
+            for block in self._blocks.pop(place):
+                LIVE.pop(block.ctypes.data, None)
 
     def set_limit(self, size=None, fraction=None):
         if size is not None and fraction is not None:
@@ -290,6 +350,7 @@ def get_allocator():
 
 
 def set_allocator(allocator=None):
+    assert allocator is None or callable(allocator)
     _allocators[-1] = allocator or POOL.malloc
 
 
@@ -312,6 +373,9 @@ def empty_pinned(shape, dtype=float, order="C"):
     """`cupyx.empty_pinned`"""
     import weakref
 
+    from tests.emulator import graphs
+
+    graphs.check_unsafe()
     made = np.empty(shape, dtype, order)
     if made.size:
         _pinned[made.ctypes.data] = made.nbytes
@@ -349,7 +413,7 @@ def pointerGetAttributes(ptr):
 
 def modules() -> dict[str, types.ModuleType]:
     """`cupy.cuda` and its parts."""
-    from tests.emulator import nccl, streams
+    from tests.emulator import graphs, nccl, streams
 
     made = {}
     nvtx: list[str] = []  # what was named, for tests to look at
@@ -367,7 +431,8 @@ def modules() -> dict[str, types.ModuleType]:
         setDevice=lambda device: Device(device).use(),
         getDeviceProperties=getDeviceProperties,
         memGetInfo=lambda: POOL._info(CURRENT.device),
-        deviceSynchronize=lambda: None,
+        deviceSynchronize=device_synchronize,
+        **graphs.RUNTIME,
         streamSynchronize=lambda stream: None,
         runtimeGetVersion=lambda: 13000,
         driverGetVersion=lambda: 13000,
@@ -382,7 +447,7 @@ def modules() -> dict[str, types.ModuleType]:
     module(
         "cupy.cuda.nvtx", available=True, NAMED=nvtx, RangePush=lambda message, id_color=-1: nvtx.append(message),
         RangePop=lambda: nvtx.append("pop"), Mark=lambda message, id_color=-1: nvtx.append(message),
-        RangeStart=lambda message, color=0: nvtx.append(message) or len(nvtx), RangeEnd=lambda number: None,
+        RangeStart=lambda message, color: nvtx.append(message) or len(nvtx), RangeEnd=lambda number: None,
     )  # fmt: skip
     made["cupy.cuda.nccl"] = nccl.module()
     memory = module(

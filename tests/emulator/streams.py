@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import time
 
+from tests.emulator import graphs
 from tests.emulator.runtime import CURRENT, DEVICES, CUDARuntimeError
 
 _handles = itertools.count(0x7000_0000, 16)
@@ -35,19 +36,29 @@ class _Base:
 
     def __enter__(self):
         device = self._check_device()
-        CURRENT.before = [*getattr(CURRENT, "before", []), (device, _streams()[device])]
+        CURRENT.entered = [*getattr(CURRENT, "entered", []), (device, self)]
         return self.use()
 
     def __exit__(self, *_):
-        *CURRENT.before, (device, stream) = CURRENT.before
-        _streams()[device] = stream
+        """Returns to the stream of the block around this one, or else to the default stream, as CuPy does.
+
+        A stream that was made the current one by `use()` before the block is forgotten.
+        """
+        *CURRENT.entered, (device, _) = CURRENT.entered
+        around = [stream for other, stream in CURRENT.entered if other == device]
+        _streams()[device] = around[-1] if around else Stream.null
 
     @property
     def done(self):
+        graphs.check_stream(self.ptr)
         return not self.busy
 
     def synchronize(self):
+        graphs.check_stream(self.ptr)
         self.busy = False
+
+    def is_capturing(self):
+        return graphs.streamIsCapturing(self.ptr)
 
     def record(self, event=None):
         event = event or Event()
@@ -56,6 +67,14 @@ class _Base:
 
     def wait_event(self, event):
         self.waited.append(event)
+        capture = event.capture
+        if capture in graphs.CAPTURES:
+            if self.ptr == capture.stream and event.stream.ptr != self.ptr:
+                capture.streams[event.stream.ptr] = False
+            elif self.ptr not in capture.streams:
+                capture.streams[self.ptr] = True
+        elif graphs.capture_of(self.ptr) is not None and event.stream is not None:
+            raise graphs.invalid(graphs.capture_of(self.ptr))  # an event of work that is not captured
 
     @property
     def is_non_blocking(self):
@@ -117,6 +136,7 @@ class Event:
             raise ValueError("Timing must be disabled for interprocess events")
         self.disable_timing, self.ptr = disable_timing, next(_handles)
         self.time, self.stream, self.device_id = None, None, CURRENT.device
+        self.capture = None
 
     def record(self, stream=None):
         stream = get_current_stream() if stream is None else stream
@@ -124,12 +144,20 @@ class Event:
         if where != self.device_id:
             raise CUDARuntimeError(400, "cudaErrorInvalidResourceHandle: invalid resource handle")
         self.time, self.stream = time.perf_counter(), stream
+        self.capture = graphs.capture_of(stream.ptr)
+
+    def _check(self):
+        if self.capture in graphs.CAPTURES:
+            raise graphs.invalid(self.capture)
+        graphs.check_unsafe()
 
     @property
     def done(self):
+        self._check()
         return self.stream is None or not self.stream.busy
 
     def synchronize(self):
+        self._check()
         if self.stream is not None:
             self.stream.synchronize()
 

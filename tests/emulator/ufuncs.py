@@ -6,6 +6,7 @@ import numpy as np
 
 from tests.emulator import table
 from tests.emulator.arrays import UFUNCS, check_race, fresh, host_of, may_hold, ndarray
+from tests.emulator.graphs import recorded
 
 BFLOAT16 = "E"
 NUMBERS = (bool, int, float, complex)
@@ -89,6 +90,7 @@ class ufunc:
 
     # --- the call ---
 
+    @recorded
     def __call__(self, *args, out=None, dtype=None, where=None, casting="same_kind", **others):
         if others:
             raise TypeError(f"Wrong arguments {others}")
@@ -169,6 +171,7 @@ class ufunc:
             return array.cumprod(axis, dtype, out)
         raise NotImplementedError(f"`{self.name}.accumulate` is not supported yet")
 
+    @recorded
     def reduceat(self, array, indices, axis=0, dtype=None, out=None):
         if self.name != "cupy_add":
             raise NotImplementedError(f"`{self.name}.reduceat` is not supported yet")

@@ -246,12 +246,12 @@ def test_a_thread_that_is_moved_may_run_where_it_could():
 
 
 def test_without_threads_from_the_system_one_does_all(counting, monkeypatch):
-    def start(self):
+    def start(*arguments):
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(thread_pool, "_idle", [])
     monkeypatch.setattr(thread_pool, "_all", [])
-    monkeypatch.setattr(threading.Thread, "start", start)
+    monkeypatch.setattr(thread_pool.threads, "start", start)
     seen = np.zeros(10, np.int64)
     thread_pool.run(counting, 10, (seen,), ALWAYS)
     assert (seen == 1).all() and not thread_pool._all

@@ -107,6 +107,17 @@ def test_other_devices_and_dtypes():
     assert tg.nn.GRU(3, 4, dtype=tg.float16)(tg.randn(5, 2, 3).half())[0].dtype is tg.float16
 
 
+@pytest.mark.parametrize("lib", [torch, tg], ids=["torch", "tensorgrad"])
+def test_lengths_stay_on_the_cpu(lib):
+    """Also where new tensors are made on another device by default."""
+    rnn, x = lib.nn.utils.rnn, lib.ones(4, 2, 3, device="cpu")
+    with lib.device("meta"):
+        packed = rnn.pack_padded_sequence(x, [4, 2])
+        _, lengths = rnn.pad_packed_sequence(packed)
+    assert packed.batch_sizes.device.type == "cpu" and packed.batch_sizes.tolist() == [2, 2, 1, 1]
+    assert packed.data.device.type == "cpu" and lengths.tolist() == [4, 2]
+
+
 CALLS = """
 l.nn.LSTM(3, 4)(l.ones(5, 2, 4)); l.nn.LSTM(3, 4)(l.ones(5)); l.nn.LSTM(3, 4)(l.ones(5, 2, 3, 1))
 l.nn.LSTM(3, 4)(l.ones(5, 2, 3), (l.ones(1, 3, 4), l.ones(1, 2, 4))); l.nn.GRU(3, 4)(l.ones(5, 2, 3), l.ones(1, 3, 4))

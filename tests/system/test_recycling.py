@@ -10,10 +10,11 @@ from tensorgrad.storage import recycling
 from tests.support.processes import environment, output_of
 
 START = """
-    import os, threading, time
+    import os, time
     import numpy as np
     import tensorgrad as torch
     from tensorgrad.storage import recycling
+    from tensorgrad.system import threads
 
     def resident():
         with open("/proc/self/statm") as file:
@@ -30,7 +31,7 @@ START = """
         assert resident() - before > megabytes * 0.8
         return megabytes
 
-    names = [thread.name for thread in threading.enumerate()]
+    names = list(threads.NAMES.values())
     before = resident()
 """
 
@@ -70,7 +71,7 @@ def test_an_idle_process_gives_it_back():
     program = """
         recycling.IDLE = 0.5
         torch.ones(3) * 2
-        assert "tensorgrad memory" in [thread.name for thread in threading.enumerate()]
+        assert "tensorgrad memory" in threads.NAMES.values()
         for _ in range(2):  # it does so each time
             end = time.monotonic() + 1.5
             while time.monotonic() < end:
@@ -84,7 +85,7 @@ def test_an_idle_process_gives_it_back():
 @pytest.mark.parametrize("variable", ["TENSORGRAD_RECYCLE=0", "MALLOC_TRIM_THRESHOLD_=131072"])
 def test_switched_off(variable):
     name, _, value = variable.partition("=")
-    program = ONE_OP + "use(); print(fall(20, 0), recycling.start(), len(threading.enumerate()) - len(names))"
+    program = ONE_OP + "use(); print(fall(20, 0), recycling.start(), len(threads.NAMES) - len(names))"
     assert run(program, **{name: value}) == ["True", "False", "0"]
 
 
@@ -98,8 +99,7 @@ def test_a_forked_child_keeps_little():
         pid = os.fork()
         if pid == 0:
             use(200)
-            os._exit(0 if fall(recycling.IN_CHILD >> 20, 0) and "tensorgrad memory" not in [
-                thread.name for thread in threading.enumerate()] else 1)
+            os._exit(0 if fall(recycling.IN_CHILD >> 20, 0) and not threads.NAMES else 1)
         print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
         use()
         print(fall(80, 0))
@@ -130,7 +130,7 @@ def raised(monkeypatch, memory):
     library = Library()
     monkeypatch.setattr(recycling, "_glibc", lambda: library)
     monkeypatch.setattr(recycling, "memory", lambda: memory)
-    monkeypatch.setattr(recycling.threading.Thread, "start", lambda thread: None)
+    monkeypatch.setattr(recycling.threads, "start", lambda name, serve, *arguments: None)
     monkeypatch.setattr(os, "register_at_fork", lambda **functions: None, raising=False)
     for name in (*recycling._OTHERS, "TENSORGRAD_RECYCLE"):
         monkeypatch.delenv(name, raising=False)

@@ -18,7 +18,7 @@ from tensorgrad.distributed.tensor.ops import run as _run
 from tensorgrad.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard
 from tensorgrad.system.lazy_modules import later as _later
 
-_later(__name__, ("parallel",))
+_later(__name__, ("experimental", "parallel"))
 
 __all__ = [
     "DTensor", "Partial", "Placement", "Replicate", "Shard", "distribute_module", "distribute_tensor", "empty", "full",

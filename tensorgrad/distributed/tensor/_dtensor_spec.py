@@ -33,6 +33,11 @@ class DTensorSpec(NamedTuple):
         """The mesh."""
         return self.mesh
 
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions of the whole."""
+        return len(self.shape)
+
     def local_shape(self) -> tuple[int, ...]:
         """Returns the shape of this rank's piece."""
         return self.local_shape_and_offset()[0]

@@ -93,6 +93,7 @@ class DTensor(Tensor, only_ops=True):
 
     _spec: DTensorSpec
     _run_op: ClassVar[Callable[..., Any]]  # ops/run.py sets it
+    _implicit_replication: ClassVar[bool] = False  # whether ordinary tensors among distributed ones are replicated
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -56,13 +56,13 @@ class _Launches:
     def __init__(self, arrays, weight, bias, backward):
         x = arrays[0]
         given = [p for p in (weight, bias) if p is not None]
-        self.dtype = x.dtype.name
-        self.weight = given[0].dtype.name if given else self.dtype
+        self.dtype = program.NAME[x.dtype]
+        self.weight = program.NAME[given[0].dtype] if given else self.dtype
         self.ready = (
             self.dtype in program.NUMBER
             and x.size > 0
             and all(a.dtype == x.dtype and a.shape == x.shape for a in arrays)
-            and all(p.dtype.name == self.weight and p.flags.c_contiguous for p in given)
+            and all(program.NAME[p.dtype] == self.weight and p.flags.c_contiguous for p in given)
             and self.weight in (self.dtype, "float32")
         )
         self.backward, self.far = backward, x.size >= 2**31
@@ -117,6 +117,21 @@ def _or_none(array) -> Any:
 
 def _contiguous(*arrays):
     return [cupy.ascontiguousarray(a) for a in arrays]
+
+
+def move_running(running_mean, running_var, mean, var, count: int, momentum: float):
+    """Moves the running statistics in place towards those of a batch of `count` elements per channel."""
+    kind, dtype = program.NAME[running_mean.dtype], program.NAME[mean.dtype]
+    number, arrays = program.NUMBER.get(dtype), (running_mean, running_var, mean, var)
+    if number is None or kind not in program.NUMBER or running_var.dtype != running_mean.dtype:
+        return NotImplemented
+    if not all(a.flags.c_contiguous and a.data.device_id == mean.data.device_id for a in arrays):
+        return NotImplemented
+    unbiased = count / (count - 1) if count > 1 else math.inf
+    _function("move_running", dtype, kind, False, False)(
+        (-(-mean.size // THREADS),), (THREADS,), (*arrays, number(unbiased), number(momentum), np.int64(mean.size))
+    )
+    return None
 
 
 # --- batch norm -----------------------------------------------------------------------------------------------------

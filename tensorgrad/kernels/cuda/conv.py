@@ -131,7 +131,9 @@ def _geometry(size, points, kernel, stride, padding, dilation):
 
 def _launch(name, dtype, count, arguments):
     """Runs a function of conv.cu with one thread per element of `count`; complex numbers count as two."""
-    parts, kind = (2, "float32" if dtype.itemsize == 8 else "float64") if dtype.kind == "c" else (1, dtype.name)
+    parts, kind = (
+        (2, "float32" if dtype.itemsize == 8 else "float64") if dtype.kind == "c" else (1, program.NAME[dtype])
+    )
     count *= parts
     program.function("conv", name, kind, PARTS=parts, INDEX=program.index_type(count))(
         (-(-count // BLOCK),), (BLOCK,), (*arguments[:2], np.int64(count), *arguments[2:])
@@ -253,4 +255,4 @@ def _depthwise_weight(g, x, w_shape, stride, padding, dilation):
 
 
 def _program(name, dtype, count):
-    return program.function("conv", name, dtype.name, PARTS=1, INDEX=program.index_type(count))
+    return program.function("conv", name, program.NAME[dtype], PARTS=1, INDEX=program.index_type(count))

@@ -23,11 +23,11 @@ KEPT = {"float": np.float32, "double": np.float64, "int": np.int32, "long long":
 
 def _launch(name: str, dtype: np.dtype, index, pack: int = 1, sums: str = "int", scaled: int = 0):
     kind = "int" if index.dtype.itemsize == 4 else "long long"
-    return program.function("index", name, dtype.name, I=kind, C=sums, PACK=pack, SCALED=scaled)
+    return program.function("index", name, program.NAME[dtype], I=kind, C=sums, PACK=pack, SCALED=scaled)
 
 
 def _indices(index):
-    return cupy.ascontiguousarray(index) if index.dtype.name in ("int64", "int32") else index.astype(np.int64)
+    return cupy.ascontiguousarray(index) if program.NAME[index.dtype] in ("int64", "int32") else index.astype(np.int64)
 
 
 def _sizes(shape, dim: int) -> tuple[int, int, int]:
@@ -159,7 +159,7 @@ def _covers(x, dim, index) -> bool:
 
 
 def _sum_type(dtype: np.dtype):
-    return SUMS.get(dtype.name)
+    return SUMS.get(program.NAME[dtype])
 
 
 def _started(x, sums: str):

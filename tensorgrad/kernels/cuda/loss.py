@@ -33,7 +33,7 @@ class _Rows:
     """Logits (N, C, …) as rows; `ready` is False if the kernels do not support them."""
 
     def __init__(self, x, target, weight):
-        self.dtype = x.dtype.name
+        self.dtype = program.NAME[x.dtype]
         self.ready = self.dtype in program.NUMBER and x.ndim > 0 and x.size > 0 and target.dtype == I64
         if not self.ready:
             return
@@ -142,13 +142,18 @@ def nll(logs, target, weight, ignore_index, reduction):
 
 def nll_grad(g, target, weights, shape, ignore_index):
     """Computes the gradient of the log-likelihoods: `g` is per element, or one for all."""
-    if g.dtype != weights.dtype or g.dtype.name not in program.NUMBER or target.dtype != I64 or not math.prod(shape):
+    if (
+        g.dtype != weights.dtype
+        or program.NAME[g.dtype] not in program.NUMBER
+        or target.dtype != I64
+        or not math.prod(shape)
+    ):
         return NotImplemented
     g, target, weights = (cupy.ascontiguousarray(a) for a in (g, target, weights))
     gx = cupy.zeros(shape, g.dtype)
     classes = shape[1] if len(shape) > 1 else shape[0]
     sizes = [np.int64(v) for v in (target.size, classes, math.prod(shape[2:]), ignore_index)]
-    launch = program.function("loss", "nll_grad", g.dtype.name)
+    launch = program.function("loss", "nll_grad", program.NAME[g.dtype])
     grid = min(-(-target.size // THREADS), MOST_BLOCKS)
     launch((grid,), (THREADS,), (g, target, weights, gx, *sizes, np.bool_(g.size > 1)))
     return gx

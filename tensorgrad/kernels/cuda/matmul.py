@@ -232,19 +232,26 @@ def linear_backward(g, input, weight, bias_shape, needs):
         return NotImplemented
     if any(x is not None and (x.ndim < 2 or x.dtype != g.dtype) for x in (input, weight)):
         return NotImplemented
-    by_bias = column_sum(g) if needs[2] else None
-    if by_bias is NotImplemented:
-        return NotImplemented
-    return (
-        product(g, weight) if needs[0] else None,
-        product(tall(g).T, tall(input)) if needs[1] else None,
-        by_bias,
-    )
+    by_weight = by_bias = None
+    if needs[1]:
+        slopes, rows = tall(g), tall(input)
+        by_weight = cupy.empty((slopes.shape[1], rows.shape[1]), g.dtype)
+        if needs[2] and slopes.size and rows.size and g.data.device_id == cupy.cuda.get_device_id():
+            sums = cupy.empty(slopes.shape[1], g.dtype)
+            if cublaslt.summed(slopes.T, rows, sums, by_weight):
+                by_bias = sums
+        if by_bias is None:
+            cublas.gemm(slopes.T, rows, by_weight)
+    if needs[2] and by_bias is None:
+        by_bias = column_sum(g)
+        if by_bias is NotImplemented:
+            return NotImplemented
+    return product(g, weight) if needs[0] else None, by_weight, by_bias
 
 
 def column_sum(x):
     """Sums over all dimensions but the last: the gradient of a bias."""
-    if x.ndim < 2 or x.dtype.name not in program.NUMBER:
+    if x.ndim < 2 or program.NAME[x.dtype] not in program.NUMBER:
         return NotImplemented
     if not x.size:
         return cupy.zeros(x.shape[-1:], x.dtype)

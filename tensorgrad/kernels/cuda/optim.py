@@ -13,6 +13,7 @@ import cupy
 import numpy as np
 
 from tensorgrad.kernels.cuda.runtime import program
+from tensorgrad.storage.cuda.capture import RUNNING, current
 
 PIECE, THREADS = 16384, 256  # elements per block, as in sources/optim.cu
 ARRAYS = 5  # arrays per job in that file
@@ -38,7 +39,7 @@ def in_step(a, b) -> bool:
 def together(arrays: Any) -> bool:
     """Returns whether arrays (or None) can be one job: of one shape, dtype, GPU and order, without gaps."""
     first = arrays[0]
-    if first.__class__ is not cupy.ndarray or first.dtype.name not in program.NUMBER or not dense(first):
+    if first.__class__ is not cupy.ndarray or program.NAME[first.dtype] not in program.NUMBER or not dense(first):
         return False
     return all(a is None or (alike(a, first) and in_step(a, first)) for a in arrays[1:])
 
@@ -53,36 +54,62 @@ def alike(a, b) -> bool:
     )
 
 
+def _table(sizes: tuple, addresses: tuple, steps: tuple, device: int):
+    """Returns (the jobs in GPU memory, their number of blocks)."""
+    if RUNNING and (capture := current()) is not None:
+        jobs, blocks = _jobs(sizes, addresses, steps)
+        return capture.constant(jobs), blocks
+    return _uploaded(sizes, addresses, steps, device, cupy.cuda.get_current_stream().ptr)
+
+
 @lru_cache(maxsize=64)
-def _table(sizes: tuple, addresses: tuple, device: int, stream: int):
-    """Returns (the jobs in GPU memory, their number of blocks). The tables are cached: addresses rarely change."""
+def _uploaded(sizes: tuple, addresses: tuple, steps: tuple, device: int, stream: int):
+    """Returns `_table`, cached: addresses rarely change."""
+    jobs, blocks = _jobs(sizes, addresses, steps)
+    return cupy.asarray(jobs), blocks
+
+
+def _jobs(sizes: tuple, addresses: tuple, steps: tuple) -> tuple[np.ndarray, int]:
     places = np.array(addresses, np.int64).reshape(len(sizes), -1)
-    table = np.zeros((len(sizes), ARRAYS + 2), np.int64)
+    table = np.zeros((len(sizes), ARRAYS + 3), np.int64)
     table[:, : places.shape[1]] = places
     table[:, ARRAYS] = sizes
     ends = np.cumsum(-(-table[:, ARRAYS] // PIECE))
     table[1:, ARRAYS + 1] = ends[:-1]
-    return cupy.asarray(table), int(ends[-1])
+    if steps:
+        table[:, ARRAYS + 2] = steps
+    return table, int(ends[-1])
 
 
 class _Launch:
-    """The jobs of one launch: lists of arrays of one dtype on one GPU."""
+    """The jobs of one launch: lists of arrays of one dtype on one GPU.
 
-    def __init__(self, jobs: list):
+    `steps`: each job's number of steps, there. `skip`: what prevents the launch on the GPU, or None.
+    """
+
+    def __init__(self, jobs: list, steps: tuple = (), skip=None):
         first = jobs[0][0]
-        self.dtype, self.device = first.dtype.name, first.device
+        self.skip = skip
+        self.dtype, self.device = program.NAME[first.dtype], first.device
         with self.device:
-            stream = cupy.cuda.get_current_stream().ptr
             sizes = tuple(job[0].size for job in jobs)
             addresses = tuple(a.data.ptr for job in jobs for a in job)
-            self.table, self.blocks = _table(sizes, addresses, self.device.id, stream)
+            self.table, self.blocks = _table(sizes, addresses, tuple([step.data.ptr for step in steps]), self.device.id)
         self.count = np.int32(len(jobs))
         self.number = program.NUMBER[self.dtype]
 
     def __call__(self, name: str, *arguments) -> None:
         with self.device:
+            if self.skip is not None:
+                name, arguments = f"{name}_unless", (self.skip, *arguments)
             function = program.function("optim", name, self.dtype)
             function((self.blocks,), (THREADS,), (self.table, self.count, *arguments))
+
+    def count_steps(self, skip) -> None:
+        """Counts a step of each job."""
+        with self.device:
+            function = program.function("optim", "count_steps", self.dtype)
+            function((-(-int(self.count) // THREADS),), (THREADS,), (self.table, self.count, skip))
 
 
 def _launches(arrays: list) -> list[_Launch]:
@@ -90,7 +117,7 @@ def _launches(arrays: list) -> list[_Launch]:
     groups: dict[Any, list] = {}
     for a in arrays:
         if a.size:
-            groups.setdefault((a.dtype.name, a.data.device_id), []).append((a,))
+            groups.setdefault((program.NAME[a.dtype], a.data.device_id), []).append((a,))
     return [_Launch(jobs) for jobs in groups.values()]
 
 
@@ -102,8 +129,8 @@ class Step:
 
     elements = 0  # minimum number of elements: any
 
-    def __init__(self, launch):
-        self.launch = launch
+    def __init__(self, launch, counted=None):
+        self.launch, self.counted = launch, counted
 
     def available(self) -> bool:
         """Always true: it is compiled when it is launched."""
@@ -113,15 +140,42 @@ class Step:
         """Returns whether the kernel supports a parameter with these arrays of gradient and state."""
         return together([x, *arrays[1:]]) and alike(arrays[0], x)
 
-    def ready(self, moves: list) -> None:
-        """Updates the parameters of a list of (parameter, [gradient and state arrays], scalars)."""
+    def ready(self, moves: list, skip=None) -> None:
+        """Updates the parameters of a list of (parameter, [gradient and state arrays], scalars).
+
+        `skip`: a float32 scalar on the GPU that prevents it unless it is 0; only for SGD.
+        """
         groups: dict[Any, list] = {}
         for x, arrays, numbers in moves:
             job = [x, _laid(arrays[0], x), *(a for a in arrays[1:] if a is not None)]
             if x.size:
-                groups.setdefault((numbers, len(job), x.dtype.name, x.data.device_id), []).append(job)
+                groups.setdefault((numbers, len(job), program.NAME[x.dtype], x.data.device_id), []).append(job)
         for (numbers, *_), jobs in groups.items():
-            self.launch(_Launch(jobs), len(jobs[0]), numbers)
+            self.launch(_Launch(jobs, skip=skip), len(jobs[0]), numbers)
+
+    def ready_on_device(self, moves: list, group: dict, skip) -> None:
+        """Updates the parameters of a list of (parameter, [gradient and state arrays], number of steps).
+
+        What changes from step to step is in the GPU's memory: the numbers of steps, and, if they are arrays, the
+        group's learning rate and whether to `skip` the step (else None).
+        """
+        groups: dict[Any, list] = {}
+        for x, arrays, step in moves:
+            job = [x, _laid(arrays[0], x), *(a for a in arrays[1:] if a is not None)]
+            if x.size:
+                groups.setdefault((len(job), program.NAME[x.dtype], x.data.device_id), []).append((job, step))
+            else:
+                step += 1
+        for (arrays, *_), jobs in groups.items():
+            launch = _Launch([job for job, _ in jobs], tuple([step for _, step in jobs]))
+            skipped = _address(skip)
+            launch.count_steps(skipped)
+            self.counted(launch, arrays, group, skipped)
+
+
+def _address(scalar) -> Any:
+    """Returns a float32 scalar on the GPU as an argument of a kernel, or that for none."""
+    return np.uint64(0) if scalar is None else scalar
 
 
 def _laid(g, x):
@@ -150,15 +204,29 @@ def _adam(launch: _Launch, arrays: int, n: Any) -> None:
     launch("adam" if arrays == 4 else "adam_amsgrad", *map(launch.number, given))
 
 
-sgd, adam = Step(_sgd), Step(_adam)
+def _adam_counted(launch: _Launch, arrays: int, group: dict, skip: Any) -> None:
+    rate, lr = (None, group["lr"]) if group["lr"].__class__ is not cupy.ndarray else (group["lr"], 0.0)
+    given = [np.float64(v) for v in (lr, *group["betas"], group["eps"], group["weight_decay"])]
+    sign = launch.number(-1 if group["maximize"] else 1)
+    name = "adam_counted" if arrays == 4 else "adam_amsgrad_counted"
+    launch(name, skip, _address(rate), *given, np.bool_(group["decoupled_weight_decay"]), sign)
+
+
+sgd, adam = Step(_sgd), Step(_adam, _adam_counted)
 
 
 # --- all gradients together ------------------------------------------------------------------------------------------
 
 
-@lru_cache
-def _ended(device: int, stream: int):
+def _ended(device: int):
     """Returns the counter of finished blocks, 0 between launches; launches on one stream run in order."""
+    if RUNNING and current() is not None:
+        return cupy.zeros(1, np.uint32)
+    return _counter(device, cupy.cuda.get_current_stream().ptr)
+
+
+@lru_cache
+def _counter(device: int, stream: int):
     return cupy.zeros(1, np.uint32)
 
 
@@ -170,7 +238,7 @@ def norm(arrays: list):
     with first.device:
         out = cupy.zeros((), first.dtype)
         for launch in _launches(arrays):
-            ended = _ended(launch.device.id, cupy.cuda.get_current_stream().ptr)
+            ended = _ended(launch.device.id)
             launch("total_norm", cupy.empty(launch.blocks, np.float64), ended, out)
     return out
 

@@ -7,8 +7,8 @@ arrays. The result's memory order is that of the first operand, as in CuPy.
 from __future__ import annotations
 
 import math
-from functools import cache, partial
-from typing import Any
+from functools import cache, lru_cache, partial
+from typing import Any, NamedTuple
 
 import cupy
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from tensorgrad.kernels.cuda.expressions import EXPRESSIONS, PLAIN, settings
 from tensorgrad.kernels.cuda.runtime import program
 from tensorgrad.layouts import inverse
+from tensorgrad.storage.cuda.storage import value_of
 
 THREADS = 256
 MOST_BLOCKS = 2**31 - 1
@@ -28,48 +29,116 @@ def _function(name: str, kernel: str, dtype: str):
     return program.function("pointwise", kernel, dtype, **settings(name))
 
 
+class _Form(NamedTuple):
+    """An op on arrays of one dtype: what does not depend on the operands."""
+
+    result: np.dtype
+    kinds: list  # dtype of each operand
+    some: int  # elements per thread
+    number: Any  # the type of its scalars
+    zero: Any
+    rest: tuple  # the arguments of the operands that it does not have
+    numbers: tuple  # three times zero
+    whole: Any  # the function for arrays without gaps
+    plain: bool  # CuPy starts faster where there are few elements
+
+
 @cache
-def _types(name: str, dtype: np.dtype):
-    """Returns (dtype of the result, dtype of each operand, elements per thread) of an op on arrays of a dtype."""
-    row, kinds = EXPRESSIONS[name], {"T": dtype, "b": np.dtype(bool)}
-    return kinds[row.result], [kinds[kind] for kind in row.operands], 16 // dtype.itemsize
+def _form(name: str, dtype: np.dtype) -> _Form | None:
+    """Returns None for a dtype that has no kernel."""
+    number = program.NUMBER.get(dtype.name)
+    if number is None:
+        return None
+    row, kinds, zero = EXPRESSIONS[name], {"T": dtype, "b": np.dtype(bool)}, number(0)
+    return _Form(
+        kinds[row.result], [kinds[kind] for kind in row.operands], 16 // dtype.itemsize, number, zero,
+        (_NOTHING, zero) * (3 - len(row.operands)), (zero,) * 3, _function(name, "whole", dtype.name),
+        name in PLAIN and dtype.itemsize > 2,
+    )  # fmt: skip
 
 
-def run(name: str, *operands: Any, numbers: tuple = ()):
-    """Runs an op on arrays and Python scalars; `numbers` are its parameters. NotImplemented if it has no kernel."""
-    row = EXPRESSIONS[name]
-    dtype = None
-    for kind, x in zip(row.operands, operands):
-        if kind == "T" and x.__class__ is cupy.ndarray:
-            dtype = x.dtype
-            break
-    if dtype is None or dtype.name not in program.NUMBER:
-        return NotImplemented
-    arrays = [x for x in operands if x.__class__ is cupy.ndarray]
-    first = arrays[0]
-    if name in PLAIN and dtype.itemsize > 2 and all(x.size < FEW for x in arrays):
-        return NotImplemented
-    result, kinds, some = _types(name, dtype)
-    for x, kind in zip(operands, kinds):
+def run(name: str, *operands: Any, numbers: tuple = (), out: Any = None):
+    """Runs an op on arrays and Python scalars; `numbers` are its parameters. NotImplemented if it has no kernel.
+
+    `out`, of the result's dtype, receives the result; it may be one of the operands.
+    """
+    dtype, few = None, True
+    arrays = []
+    for kind, x in zip(EXPRESSIONS[name].operands, operands):
         if x.__class__ is cupy.ndarray:
-            if x.dtype != kind or x.device.id != first.device.id:
+            arrays.append(x)
+            if x.size >= FEW:
+                few = False
+            if kind == "T" and dtype is None:
+                dtype = x.dtype
+    form = None if dtype is None else _form(name, dtype)
+    if form is None or (few and form.plain):
+        return NotImplemented
+    first, number, zero = arrays[0], form.number, form.zero
+    shape, device, whole = first.shape, first.data.device_id, True
+    given: list[Any] = []
+    for x, kind in zip(operands, form.kinds):
+        if x.__class__ is cupy.ndarray:
+            if x.dtype != kind or x.data.device_id != device:
                 return NotImplemented
+            if whole:
+                whole = x.flags.c_contiguous and x.shape == shape and not x.data.ptr % 16
+            given += (x, zero)
         elif x.__class__ not in (int, float) or kind != dtype:
             return NotImplemented
-    number = program.NUMBER[dtype.name]
-    given: list[Any] = []
-    for x in (*operands, 0, 0)[:3]:
-        array = x.__class__ is cupy.ndarray
-        given += [x, number(0)] if array else [_NOTHING, number(x)]
-    given += [number(v) for v in (*numbers, 0, 0, 0)[:3]]
-    shape = first.shape
-    if all(x.shape == shape and x.flags.c_contiguous and x.data.ptr % 16 == 0 for x in arrays):
-        out = cupy.empty(shape, result)
-        if n := out.size:
-            grid = min(-(-n // (THREADS * some)), MOST_BLOCKS)
-            _function(name, "whole", dtype.name)((grid,), (THREADS,), (out, np.int64(n), *given))
-        return out
-    return _broadcast(name, arrays, operands, given, result, some, dtype)
+        else:
+            given += (_NOTHING, number(x))
+    given += form.rest
+    given += [*map(number, numbers), zero, zero, zero][:3] if numbers else form.numbers
+    if out is not None and not (whole and _may_write(out, first, form.result, arrays)):
+        return NotImplemented
+    if not whole:
+        return _broadcast(name, operands, given, form, dtype)
+    if out is None:
+        out = cupy.empty(shape, form.result)
+    if n := out.size:
+        form.whole((min(-(-n // (THREADS * form.some)), MOST_BLOCKS),), (THREADS,), (out, np.int64(n), *given))
+    return out
+
+
+def _may_write(out, like, dtype, arrays) -> bool:
+    """Returns whether `out` has the result's form, and lies where an operand lies or apart from it."""
+    if out.shape != like.shape or out.dtype != dtype or not out.flags.c_contiguous or out.data.ptr % 16:
+        return False
+    start, size = out.data.ptr, out.nbytes
+    return all(x.data.ptr == start or not -x.nbytes < x.data.ptr - start < size for x in arrays)
+
+
+# --- conversions -----------------------------------------------------------------------------------------------------
+
+
+@cache
+def _conversion(given: str, wanted: str):
+    out = program.TYPES[wanted][0]
+    return program.function("pointwise", "whole", given, EXPRESSION="a", OPERANDS=1, OUT=out, TA="T")
+
+
+def convert(x, dtype):
+    """Converts between floating-point dtypes, in memory's order. NotImplemented for others, and arrays with gaps."""
+    given, wanted = program.NAME[x.dtype], program.NAME[dtype]
+    if given not in program.NUMBER or wanted not in program.NUMBER or not x.size:
+        return NotImplemented
+    if not x.flags.c_contiguous:
+        order = _order([x], x.ndim)
+        made = x.transpose(order)
+        if not made.flags.c_contiguous:
+            return NotImplemented
+        made = convert(made, dtype)
+        return made if made is NotImplemented else made.transpose(inverse(order))
+    if x.data.ptr % 16:
+        return NotImplemented
+    out, n, number = cupy.empty(x.shape, dtype), x.size, program.NUMBER[given]
+    grid = min(-(-n // (THREADS * (16 // x.dtype.itemsize))), MOST_BLOCKS)
+    nothing = _NOTHING, number(0)
+    _conversion(given, wanted)(
+        (grid,), (THREADS,), (out, np.int64(n), x, number(0), *nothing, *nothing, *[number(0)] * 3)
+    )
+    return out
 
 
 # --- shapes and steps ------------------------------------------------------------------------------------------------
@@ -79,8 +148,6 @@ def _order(arrays, dims: int) -> list[int]:
     """Orders dimensions from the largest stride to the smallest; the first array that distinguishes two decides."""
     order = list(range(dims))
     strides = [[abs(step) for step in x.strides] for x in arrays if x.ndim == dims]
-    if all(x.flags.c_contiguous for x in arrays if x.ndim == dims):
-        return order
     for i in range(1, dims):  # by insertion: repeated dimensions, and those of one element, cannot be compared
         at = i
         for before in range(i - 1, -1, -1):
@@ -105,9 +172,7 @@ def _wider(strides, d: int, other: int) -> bool | None:
 def _steps(x, shape, order):
     """Returns steps in elements over the dimensions of `shape`, in `order`: 0 where `x` is repeated."""
     missing = len(shape) - x.ndim
-    return [
-        0 if d < missing or x.shape[d - missing] == 1 else x.strides[d - missing] // x.dtype.itemsize for d in order
-    ]
+    return [0 if d < missing or x.shape[d - missing] == 1 else x.strides[d - missing] // x.itemsize for d in order]
 
 
 def collapsed(shape, steps):
@@ -132,42 +197,76 @@ def collapsed(shape, steps):
     return kept, rows
 
 
-def _broadcast(name, arrays, operands, given, result, some, dtype):
-    """Computes the result with steps. Returns NotImplemented if four dimensions are not enough."""
+class _Laid(NamedTuple):
+    """Operands as an array of their shape, strides and alignment; what `_order` and `_steps` ask of one."""
+
+    shape: tuple
+    strides: tuple
+    itemsize: int
+    aligned: bool  # its address is a multiple of a pack's size
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+
+@lru_cache(maxsize=4096)
+def _plan(operands: tuple, some: int):
+    """Plans a launch with steps: (the result's shape in memory, how to turn it, kernel, grid, the kernel's sizes).
+
+    `operands` are of _Laid, or None for a scalar; `some` is the number of elements per thread. Returns None if four
+    dimensions are not enough.
+    """
+    arrays = [x for x in operands if x is not None]
     shape = np.broadcast_shapes(*(x.shape for x in arrays))
     order = _order(arrays, len(shape))
-    ordered = [shape[d] for d in order]
-    out = cupy.empty(ordered, result)
-    n = out.size
-    if n:
-        sizes, steps = collapsed(ordered, [_steps(x, shape, order) for x in arrays])
-        if len(sizes) > 4:
-            return NotImplemented
-        missing = 4 - len(sizes)
-        sizes = [1] * missing + sizes
-        by_array = iter([0] * missing + row for row in steps)
-        rows = [next(by_array) if x.__class__ is cupy.ndarray else [0] * 4 for x in (*operands, 0, 0)[:3]]
-        packed = sizes[3] % some == 0 and n < 2**31 and _suits_packs(operands, rows, some, dtype)
-        kernel = "broadcast_packed" if packed else "broadcast" if n < 2**31 else "broadcast_far"
-        count = n // some if packed else n
-        grid = min(-(-count // THREADS), MOST_BLOCKS)
-        places = [np.int64(v) for v in (*sizes[1:], *rows[0], *rows[1], *rows[2])]
-        _function(name, kernel, dtype.name)((grid,), (THREADS,), (out, np.int64(n), *given, *places))
+    ordered = tuple(shape[d] for d in order)
     back = inverse(order)
-    return out if order == back == sorted(order) else out.transpose(back)
+    turn, n = None if order == back == sorted(order) else back, math.prod(shape)
+    if not n:
+        return ordered, turn, None, 0, ()
+    sizes, steps = collapsed(ordered, [_steps(x, shape, order) for x in arrays])
+    if len(sizes) > 4:
+        return None
+    missing = 4 - len(sizes)
+    sizes = [1] * missing + sizes
+    by_array = iter([0] * missing + row for row in steps)
+    rows = [[0] * 4 if x is None else next(by_array) for x in (*operands, None, None)[:3]]
+    packed = sizes[3] % some == 0 and n < 2**31 and _suits_packs(operands, rows, some)
+    kernel = "broadcast_packed" if packed else "broadcast" if n < 2**31 else "broadcast_far"
+    count = n // some if packed else n
+    grid = min(-(-count // THREADS), MOST_BLOCKS)
+    return ordered, turn, kernel, grid, tuple(np.int64(v) for v in (n, *sizes[1:], *rows[0], *rows[1], *rows[2]))
 
 
-def _suits_packs(operands, rows, some, dtype) -> bool:
+def _suits_packs(operands, rows, some) -> bool:
     """Returns whether each operand's memory consists of whole, aligned packs of adjacent elements."""
     for x, row in zip(operands, rows):
-        if x.__class__ is not cupy.ndarray:
+        if x is None:
             continue
         if row[3] == 1:
-            if x.data.ptr % (some * x.dtype.itemsize) or any(step % some for step in row[:3]):
+            if not x.aligned or any(step % some for step in row[:3]):
                 return False
         elif row[3]:
             return False
     return True
+
+
+def _broadcast(name, operands, given, form, dtype):
+    """Computes the result with steps. Returns NotImplemented if four dimensions are not enough."""
+    laid = tuple([
+        _Laid(x.shape, x.strides, x.itemsize, not x.data.ptr % (form.some * x.itemsize))
+        if x.__class__ is cupy.ndarray else None for x in operands
+    ])  # fmt: skip
+    plan = _plan(laid, form.some)
+    if plan is None:
+        return NotImplemented
+    shape, turn, kernel, grid, places = plan
+    out = cupy.empty(shape, form.result)
+    if kernel is not None:
+        given = (out, places[0], *given, *places[1:])
+        _function(name, kernel, program.NAME[dtype])((grid,), (THREADS,), given)
+    return out if turn is None else out.transpose(turn)
 
 
 # --- the ops' kernels ------------------------------------------------------------------------------------------------
@@ -179,8 +278,8 @@ def __getattr__(name: str):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     arrays = len(EXPRESSIONS[name].operands)
 
-    def kernel(*given):
-        return run(name, *given[:arrays], numbers=given[arrays:])
+    def kernel(*given, out=None):
+        return run(name, *given[:arrays], numbers=given[arrays:], out=out)
 
     kernel.__name__ = name
     return kernel
@@ -219,8 +318,9 @@ _POWERS = {2: "square", 3: "cube", 0.5: "sqrt", -1: "reciprocal", -0.5: "rsqrt"}
 
 def power(x, y):
     """Computes x to the power y."""
-    if y.__class__ in (int, float) and y in _POWERS:
-        return run(_POWERS[y], x)
+    number = y if y.__class__ is float or y.__class__ is int else value_of(y) if y.__class__ is cupy.ndarray else None
+    if number is not None and (name := _POWERS.get(float(number))) is not None:
+        return run(name, x)
     return run("pow", x, y)
 
 

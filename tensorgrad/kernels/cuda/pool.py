@@ -33,7 +33,9 @@ def _launch(name, dtype, last, even, out, arguments, size, points, windows, thre
     filled = (size, 1), (points, 1), (kernel, 1), (stride, 1), (padding, 0), (dilation, 1)
     geometry = [np.int32(n) for values, fill in filled for n in _three(values, fill)]
     count = max(out.size, prod(size) * out.shape[0] * out.shape[1])
-    launch = program.function("pool", name, dtype.name, LAST=int(last), EVEN=int(even), INDEX=program.index_type(count))
+    launch = program.function(
+        "pool", name, program.NAME[dtype], LAST=int(last), EVEN=int(even), INDEX=program.index_type(count)
+    )
     launch((-(-out.size * threads // BLOCK),), (BLOCK,), (*arguments, *geometry))
     return out
 
@@ -55,7 +57,7 @@ def _maxima(x, points, windows):
 
 def max_pool(x, kernel, stride, padding, dilation, ceil_mode):
     """Returns the maximum of each window of `x` (N, C, *S), and its index, flat within an image plane."""
-    if x.dtype.name not in ORDERED:
+    if program.NAME[x.dtype] not in ORDERED:
         return NotImplemented
     shape = pool_shape(x.shape, kernel, stride, padding, dilation, ceil_mode)
     return _maxima(x, shape[2:], (kernel, stride, padding, dilation))
@@ -72,7 +74,7 @@ def max_pool_grad(g, indices, x_shape, windows=None):
 
     Declines if the windows over an element are unknown, or if windows may miss the input entirely.
     """
-    if g.dtype.name not in FLOATING or windows is None or g.ndim < 3:
+    if program.NAME[g.dtype] not in FLOATING or windows is None or g.ndim < 3:
         return NotImplemented
     if any(d > 1 and p for d, p in zip(windows[3], windows[2], strict=True)):
         return NotImplemented
@@ -86,7 +88,7 @@ def max_pool_grad(g, indices, x_shape, windows=None):
 
 def adaptive_max_pool(x, output_size):
     """Returns the maxima of `output_size` windows that evenly cover `x` (N, C, *S), and their indices."""
-    if x.dtype.name not in ORDERED:
+    if program.NAME[x.dtype] not in ORDERED:
         return NotImplemented
     return _maxima(x, output_size, None)
 
@@ -107,7 +109,7 @@ def _means(x, points, windows, padded, divisor):
 
 def avg_pool(x, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override):
     """Computes the mean of each window of `x` (N, C, *S); the divisor is as in `kernels/array/pool.py`."""
-    if x.dtype.name not in FLOATING:
+    if program.NAME[x.dtype] not in FLOATING:
         return NotImplemented
     once = (1,) * len(kernel)
     shape = pool_shape(x.shape, kernel, stride, padding, once, ceil_mode)
@@ -116,7 +118,7 @@ def avg_pool(x, kernel, stride, padding, ceil_mode, count_include_pad, divisor_o
 
 def avg_pool_grad(g, x_shape, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override):
     """Computes the gradient of `avg_pool` for its input, of shape `x_shape`."""
-    if g.dtype.name not in FLOATING:
+    if program.NAME[g.dtype] not in FLOATING:
         return NotImplemented
     return _spread(g, x_shape, (kernel, stride, padding, (1,) * len(kernel)), count_include_pad, divisor_override)
 
@@ -132,13 +134,13 @@ def _spread(g, x_shape, windows, padded, divisor):
 
 def adaptive_avg_pool(x, output_size):
     """Computes the means of `output_size` windows that evenly cover `x` (N, C, *S)."""
-    if x.dtype.name not in FLOATING:
+    if program.NAME[x.dtype] not in FLOATING:
         return NotImplemented
     return _means(x, output_size, None, False, None)
 
 
 def adaptive_avg_pool_grad(g, x_shape):
     """Computes the gradient of `adaptive_avg_pool` for its input, of shape `x_shape`."""
-    if g.dtype.name not in FLOATING:
+    if program.NAME[g.dtype] not in FLOATING:
         return NotImplemented
     return _spread(g, x_shape, None, False, None)

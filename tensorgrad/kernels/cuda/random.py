@@ -22,6 +22,7 @@ import numpy as np
 
 from tensorgrad.kernels.array.sample import DIGITS, integer_range
 from tensorgrad.kernels.cuda.runtime import bounds, program
+from tensorgrad.random.philox import Address
 
 THREADS = 256
 FILLED = program.FLOATING + program.WHOLE  # dtypes that kernels write; others are cast
@@ -40,9 +41,23 @@ def policy(gen, n: int, each: int = 4) -> tuple[int, int]:
     return blocks, ((n - 1) // (THREADS * blocks * each) + 1) * 4
 
 
+_CAPTURED: dict = {"CAPTURED": 1}
+_PLAIN: dict = {}
+
+
+def _settings(seed: int) -> dict:
+    """Returns the settings of programs that draw: in a graph, seed and offset are read from memory."""
+    return _CAPTURED if seed.__class__ is Address else _PLAIN
+
+
+def begin(address: int, seed: int, offset: int) -> None:
+    """Writes to the GPU's memory where the random numbers of a graph begin, before it is replayed."""
+    program.function("random", "begin")((1,), (1,), (np.uint64(address), np.uint64(seed), np.uint64(offset)))
+
+
 def _real(dtype: np.dtype) -> type:
     """Returns the C type in which samples of a dtype are computed."""
-    return np.float64 if dtype.name == "float64" else np.float32
+    return np.float64 if program.NAME[dtype] == "float64" else np.float32
 
 
 def _fill(name: str, gen, shape, dtype: np.dtype, *params, each: int = 0, out=None):
@@ -51,9 +66,9 @@ def _fill(name: str, gen, shape, dtype: np.dtype, *params, each: int = 0, out=No
         out = cupy.empty(shape, dtype) if out is None else out
         n = out.size
         if n:
-            blocks, count = policy(gen, n, each or (2 if dtype.name == "float64" else 4))
+            blocks, count = policy(gen, n, each or (2 if program.NAME[dtype] == "float64" else 4))
             seed, offset = gen.take(count)
-            launch = program.function("random", name, dtype.name)
+            launch = program.function("random", name, program.NAME[dtype], **_settings(seed))
             launch((blocks,), (THREADS,), (out, np.int64(n), np.uint64(seed), np.uint64(offset), *params))
     return out
 
@@ -109,14 +124,14 @@ def cauchy(gen, shape, dtype: np.dtype, median: float = 0.0, sigma: float = 1.0,
 
 def geometric(gen, shape, dtype: np.dtype, p: float, out=None):
     """Draws the number of trials up to the first success: ceil(log u / log(1 - p))."""
-    if dtype.name not in FILLED:
+    if program.NAME[dtype] not in FILLED:
         return NotImplemented
     return _fill("geometric", gen, shape, dtype, _real(dtype)(p), out=out)
 
 
 def bernoulli(gen, shape, dtype: np.dtype, p: float, out=None):
     """Draws 1 with probability `p`, else 0."""
-    if dtype.name not in FILLED:
+    if program.NAME[dtype] not in FILLED:
         return NotImplemented
     return _fill("bernoulli", gen, shape, dtype, _real(dtype)(p), out=out)
 
@@ -129,7 +144,7 @@ def _below(gen, shape, dtype: np.dtype, span: int, low: int, wide: bool, out=Non
 
     `span` 2**64 stands for all 64-bit words. Unsigned types of 16 bits and more are cast.
     """
-    if dtype.name not in FILLED:
+    if program.NAME[dtype] not in FILLED:
         return _stored(_below(gen, shape, np.dtype("int64"), span, low, wide).astype(dtype), out)
     signed = low % 2**64 - (2**64 if low % 2**64 >= 2**63 else 0)
     name, each = ("below_64", 2) if wide else ("below_32", 4)
@@ -138,11 +153,11 @@ def _below(gen, shape, dtype: np.dtype, span: int, low: int, wide: bool, out=Non
 
 def random(gen, shape, dtype: np.dtype, out=None):
     """Draws integers over the whole range of `dtype`: `random_()` without bounds."""
-    if dtype.name in DIGITS:
-        span = 2 ** DIGITS[dtype.name] + 1
+    if program.NAME[dtype] in DIGITS:
+        span = 2 ** DIGITS[program.NAME[dtype]] + 1
     else:
         span = 2 if dtype.kind == "b" else int(np.iinfo(dtype).max) + 1
-    return _below(gen, shape, dtype, span, 0, dtype.name in ("float64", "int64"), out)
+    return _below(gen, shape, dtype, span, 0, program.NAME[dtype] in ("float64", "int64"), out)
 
 
 def randint(gen, shape, dtype: np.dtype, low: int, high: int | None, out=None):
@@ -176,7 +191,7 @@ def randperm(gen, shape, dtype: np.dtype):
         order = cupy.argsort(keys)
         values = order.astype(np.int64, copy=False)
         seed, offset = gen.take(n)
-        launch = program.function("random", "shuffle_ties", "int64")
+        launch = program.function("random", "shuffle_ties", "int64", **_settings(seed))
         args = (keys[order], values, np.int64(n), mask, np.uint64(seed), np.uint64(offset))
         launch(((n + 511) // 512,), (512,), args)
         return values.astype(dtype, copy=False)
@@ -191,14 +206,14 @@ def bernoulli_each(p, gen, dtype: np.dtype | None = None):
     Probabilities outside [0, 1] are not checked, which would wait for the GPU. They count as 0 and 1.
     """
     dtype = p.dtype if dtype is None else dtype
-    if dtype.name not in FILLED:
+    if program.NAME[dtype] not in FILLED:
         return NotImplemented
     with cupy.cuda.Device(gen.device.index):
         chances = cupy.ascontiguousarray(p, dtype=_real(dtype))
         out = cupy.empty(p.shape, dtype)
         seed, offset = gen.take(10)
         if out.size:
-            launch = program.function("random", "bernoulli_each", dtype.name)
+            launch = program.function("random", "bernoulli_each", program.NAME[dtype], **_settings(seed))
             args = (chances, out, np.int64(out.size), np.uint64(seed), np.uint64(offset))
             launch(((out.size + 2047) // 2048,), (512,), args)
         return out
@@ -272,7 +287,7 @@ def multinomial(gen, weights, num_samples: int, replacement: bool = False):
 def _check_weights(rows) -> None:
     sums = rows.astype(_real(rows.dtype), copy=False).sum(axis=1)
     for values, least in ((rows, 0), (sums, 1)):
-        launch = program.function("random", "check_weights", values.dtype.name)
+        launch = program.function("random", "check_weights", program.NAME[values.dtype])
         args = (values, np.int64(values.size), np.int32(least), bounds.note("weights"))
         launch((-(-values.size // THREADS),), (THREADS,), args)
 
@@ -285,7 +300,7 @@ def _with_replacement(gen, rows, num_samples: int):
     chosen = cupy.empty((count, num_samples), np.int64)
     across, down = (num_samples + 127) // 128, min(count, 65535)
     seed, offset = gen.take(((count - 1) // down + 1) * 4)
-    launch = program.function("random", "multinomial", rows.dtype.name)
+    launch = program.function("random", "multinomial", program.NAME[rows.dtype], **_settings(seed))
     sizes = (np.int64(count), np.int32(width), np.int32(num_samples))
     launch((across, down), (128,), (sums, shares, chosen, *sizes, np.uint64(seed), np.uint64(offset)))
     return chosen
@@ -299,13 +314,13 @@ MOST_WORDS = 4096  # words per element: enough for every sampler, except once in
 def _rejected(name: str, gen, *parameters):
     """Draws samples with a kernel of `sources/rejection.cu`, from parameter arrays of one shape and dtype."""
     dtype = parameters[0].dtype
-    wide = np.dtype("float64" if dtype.name == "float64" else "float32")
+    wide = np.dtype("float64" if program.NAME[dtype] == "float64" else "float32")
     with cupy.cuda.Device(gen.device.index):
         arrays = [cupy.ascontiguousarray(p, dtype=wide) for p in parameters]
         out = cupy.empty(arrays[0].shape, wide)
         seed, offset = gen.take(MOST_WORDS)
         if out.size:
-            launch = program.function("rejection", name, wide.name)
+            launch = program.function("rejection", name, wide.name, **_settings(seed))
             numbers = (np.int64(out.size), np.uint64(seed), np.uint64(offset))
             launch((-(-out.size // THREADS),), (THREADS,), (*arrays, out, *numbers))
         return out.astype(dtype, copy=False)
@@ -344,7 +359,7 @@ def dropout(x, p: float, place: tuple):
     if there.data.ptr % (pack * there.itemsize):
         there = there.copy()
     out = cupy.empty_like(there)
-    launch = program.function("random", "dropout", x.dtype.name, PACK=pack)
+    launch = program.function("random", "dropout", program.NAME[x.dtype], PACK=pack, **_settings(seed))
     numbers = (np.int64(x.size), np.uint64(seed), np.uint64(offset), _real(x.dtype)(1 - p))
     launch((blocks,), (THREADS,), (there, out, *numbers))
     return out.transpose([order.index(d) for d in range(x.ndim)]) if x.ndim else out.reshape(())

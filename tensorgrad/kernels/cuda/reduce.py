@@ -8,7 +8,7 @@ floats are kept in float32, and no atomics are used: the order of a sum is alway
 from __future__ import annotations
 
 import math
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple
 
 import cupy
@@ -21,6 +21,7 @@ SHORT = 1024  # rows up to this length are reduced by the lanes of one warp
 BLOCKS = 1024  # roughly enough to keep a large GPU busy
 MOST_BLOCKS = 2**31 - 1
 I64 = np.dtype("int64")
+_NOTHING = np.int64(0)  # the address of a result that is not requested
 
 
 class Kind(NamedTuple):
@@ -62,71 +63,88 @@ def _power(n: int) -> int:
     return 1 << (n - 1).bit_length()
 
 
-class _Launches:
-    """The launches of one op on one array (outer, n, inner): straight to results, or through tallies."""
+class _Pass(NamedTuple):
+    """One launch over an array (outer, n, inner), or over tallies of one."""
 
-    def __init__(self, name: str, x, number, results: tuple, count: int):
-        kind, dtype = KINDS[name], x.dtype
-        self.name, self.dtype, self.x = name, dtype.name, x
-        number_type: Any = program.NUMBER.get(dtype.name, np.int64)
-        self.number = number_type(number)
-        self.some = 16 // dtype.itemsize if x.data.ptr % 16 == 0 else 1
-        size = np.dtype(number_type).itemsize * kind.numbers
-        self.tally = -(-size // 8) * 8 + kind.bytes if kind.bytes else size
-        # The address of an array, or 0 if it is not needed.
-        self.results = (*(np.int64(0) if a is None else a for a in results), np.int64(count))
+    function: Any
+    grid: tuple
+    block: tuple
+    tallies: bool  # reads tallies, not the array
+    results: bool  # writes the results, not tallies
+    sizes: tuple
 
-    def _launch(self, kernel, grid, block, *args):
-        _function(self.name, kernel, self.dtype)((min(grid, MOST_BLOCKS),), block, (*args, self.number))
 
-    def _workspace(self, count: int):
-        return cupy.empty(count * self.tally, np.uint8)
+class _Plan(NamedTuple):
+    """The launches of a reduction, and the bytes of the tallies between them."""
 
-    def tallies(self, outer: int, n: int, inner: int):
-        """Computes tallies (outer, inner) of the array."""
-        workspace = self._workspace(outer * inner)
-        self._pass(self.x, "_split", (workspace,), outer, n, inner, 1)
-        return workspace
+    passes: list[_Pass]
+    bytes: int
+    number: Any  # the type of the op's number
+    count: Any  # elements per result, as C's long long
 
-    def finish(self, tallies, outer: int, n: int, inner: int) -> None:
-        """Computes results from tallies (outer, n, inner)."""
-        self._pass(tallies, "_join", self.results, outer, n, inner, 1)
 
-    def whole(self, outer: int, n: int, inner: int) -> None:
-        """Computes results from the array; in two launches if one would leave most of a GPU idle."""
-        some = self.some if inner % self.some == 0 else 1
-        if inner > 1:
-            wide = _wide(inner, some)
-            blocks, least = outer * -(-inner // (wide * some)), 8 * THREADS // wide
+@lru_cache(maxsize=4096)
+def _plan(name: str, dtype: np.dtype, sizes: tuple, aligned: bool) -> _Plan:
+    """Plans a reduction of an array of these sizes: (outer, n, inner), or with two more between (see `_groups`)."""
+    kind = KINDS[name]
+    number: Any = program.NUMBER.get(dtype.name, np.int64)
+    size = np.dtype(number).itemsize * kind.numbers
+    tally = -(-size // 8) * 8 + kind.bytes if kind.bytes else size
+    some = 16 // dtype.itemsize if aligned else 1
+
+    def launch(way, outer, n, inner, splits=1):
+        return _pass(name, dtype.name, way, outer, n, inner, splits, some)
+
+    if len(sizes) == 3:
+        outer, n, inner = sizes
+        splits = _splits(outer, n, inner, some)
+        if splits == 1:
+            passes, tallies = [launch("_whole", outer, n, inner)], 0
         else:
-            blocks, least = outer, 8 * THREADS * self.some
-        splits = min(-(-n // least), -(-BLOCKS // blocks))
-        if splits < 2:
-            self._pass(self.x, "_whole", self.results, outer, n, inner, 1)
-            return
-        splits = -(-n // _piece(n, splits))
-        workspace = self._workspace(outer * splits * inner)
-        self._pass(self.x, "_split", (workspace,), outer, n, inner, splits)
-        self.finish(workspace, outer, splits, inner)
+            passes = [launch("_split", outer, n, inner, splits), launch("_join", outer, splits, inner)]
+            tallies = outer * splits * inner
+        count = n
+    else:
+        outer, n, middle, inner_n, inner = sizes
+        passes = [launch("_split", outer * n * middle, inner_n, inner), launch("_join", outer, n, middle * inner)]
+        tallies, count = outer * n * middle * inner, n * inner_n
+    return _Plan(passes, tallies * tally, number, np.int64(count))
 
-    def _pass(self, x, way, target, outer, n, inner, splits):
-        some = 1 if way == "_join" else self.some
-        sizes, pieces = (np.int64(outer), np.int64(n)), (np.int64(splits), np.int64(_piece(n, splits)))
-        if inner > 1:
-            some = some if inner % some == 0 else 1
-            wide = _wide(inner, some)
-            grid = outer * splits * -(-inner // (wide * some))
-            kernel = f"columns_packed{way}" if some > 1 else f"columns{way}"
-            self._launch(kernel, grid, (wide, THREADS // wide), x, *target, *sizes, np.int64(inner), *pieces)
-            return
+
+def _splits(outer: int, n: int, inner: int, some: int) -> int:
+    """Returns into how many pieces to split what is reduced: more than one if a pass would leave most of a GPU idle."""
+    if inner > 1:
+        some = some if inner % some == 0 else 1
+        wide = _wide(inner, some)
+        blocks, least = outer * -(-inner // (wide * some)), 8 * THREADS // wide
+    else:
+        blocks, least = outer, 8 * THREADS * some
+    splits = min(-(-n // least), -(-BLOCKS // blocks))
+    return 1 if splits < 2 else -(-n // _piece(n, splits))
+
+
+def _pass(name, dtype, way, outer, n, inner, splits, some) -> _Pass:
+    """Describes a launch: "_whole" from the array to results, "_split" to tallies, "_join" from tallies to results."""
+    some = 1 if way == "_join" else some
+    block: tuple
+    given: tuple
+    sizes, pieces = (np.int64(outer), np.int64(n)), (np.int64(splits), np.int64(_piece(n, splits)))
+    if inner > 1:
+        some = some if inner % some == 0 else 1
+        wide = _wide(inner, some)
+        grid, block = outer * splits * -(-inner // (wide * some)), (wide, THREADS // wide)
+        kernel, given = f"columns_packed{way}" if some > 1 else f"columns{way}", (*sizes, np.int64(inner), *pieces)
+    else:
         some = some if n % some == 0 else 1
-        packed = np.bool_(some > 1)
+        packed, block = np.bool_(some > 1), (THREADS,)
         if (n <= SHORT and splits == 1) or way == "_join":
             lanes = min(32, _power(-(-n // some)))
             grid = -(-outer * lanes // THREADS)
-            self._launch(f"short_rows{way}", grid, (THREADS,), x, *target, *sizes, np.int32(lanes), packed)
+            kernel, given = f"short_rows{way}", (*sizes, np.int32(lanes), packed)
         else:
-            self._launch(f"rows{way}", outer * splits, (THREADS,), x, *target, *sizes, *pieces, packed)
+            grid, kernel, given = outer * splits, f"rows{way}", (*sizes, *pieces, packed)
+    function = _function(name, kernel, dtype)
+    return _Pass(function, (min(grid, MOST_BLOCKS),), block, way == "_join", way != "_split", given)
 
 
 def _piece(n: int, splits: int) -> int:
@@ -164,6 +182,16 @@ def _groups(shape, dims) -> list[int]:
     return [*sizes, 1] if reduced else sizes if len(sizes) > 1 else [*sizes, 1, 1]
 
 
+@lru_cache(maxsize=4096)
+def _geometry(shape: tuple, dim: Any, keepdim: bool) -> tuple:
+    """Returns (dimensions to reduce, merged sizes, the results' shape with ones, and as requested) of a plain array."""
+    dims = tuple(range(len(shape))) if dim is None else (dim,) if dim.__class__ is int else tuple(dim)
+    ones = tuple(1 if d in dims else n for d, n in enumerate(shape))
+    return dims, tuple(_groups(shape, dims)), ones, ones if keepdim else tuple(
+        n for d, n in enumerate(shape) if d not in dims
+    )  # fmt: skip
+
+
 def reduce(name: str, x, dim, keepdim: bool, number=0, *, dtype=None, values: bool = True, indices: bool = False):
     """Reduces over `dim`, which is None, an int or a tuple. Returns (results, their indices): None if not requested.
 
@@ -172,36 +200,38 @@ def reduce(name: str, x, dim, keepdim: bool, number=0, *, dtype=None, values: bo
     kind = KINDS[name]
     if not x.ndim or not x.size:
         return NotImplemented
-    if x.dtype.name not in program.NUMBER and not (kind.whole and x.dtype.name in program.WHOLE):
+    if program.NAME[x.dtype] not in program.NUMBER and not (kind.whole and program.NAME[x.dtype] in program.WHOLE):
         return NotImplemented
-    dims = range(x.ndim) if dim is None else (dim,) if dim.__class__ is int else dim
+    if dim.__class__ is list:
+        dim = tuple(dim)
     if indices and dim is None:
         x = cupy.ascontiguousarray(x)  # indices count in row-major order
     y, order = _in_memory_order(x)
-    y_dims = dims if order is None else [order.index(d) for d in dims]
-    sizes = _groups(y.shape, y_dims)
-    kept_shape = [1 if d in y_dims else n for d, n in enumerate(y.shape)]
+    dims, sizes, ones, shape = _geometry(x.shape, dim, keepdim)
+    last = dims
+    if order is not None:
+        last, sizes, ones, shape = _geometry(y.shape, tuple(order.index(d) for d in dims), True)
     if len(sizes) > 5:
-        y = cupy.ascontiguousarray(
-            y.transpose([d for d in range(y.ndim) if d not in y_dims] + [d for d in range(y.ndim) if d in y_dims])
-        )
-        n = math.prod(y.shape) // math.prod(kept_shape)
-        sizes = [y.size // n, n, 1]
-    out = cupy.empty(kept_shape, dtype or kind.out or x.dtype) if values else None
-    at = cupy.empty(kept_shape, I64) if indices else None
-    launches = _Launches(name, y, number, (out, at), y.size // math.prod(kept_shape))
-    if len(sizes) == 3:
-        launches.whole(*sizes)
-    else:
-        outer, n, middle, inner_n, inner = sizes
-        launches.finish(launches.tallies(outer * n * middle, inner_n, inner), outer, n, middle * inner)
+        y = cupy.ascontiguousarray(y.transpose([d for d in range(y.ndim) if d not in last] + list(last)))
+        n = math.prod(y.shape) // math.prod(ones)
+        sizes = (y.size // n, n, 1)
+    out = cupy.empty(shape, dtype or kind.out or x.dtype) if values else None
+    at = cupy.empty(shape, I64) if indices else None
+    plan = _plan(name, y.dtype, sizes, y.data.ptr % 16 == 0)
+    tallies = cupy.empty(plan.bytes, np.uint8) if plan.bytes else None
+    results = _NOTHING if out is None else out, _NOTHING if at is None else at, plan.count
+    number = plan.number(number)
+    for function, grid, block, from_tallies, to_results, given in plan.passes:
+        source, target = tallies if from_tallies else y, results if to_results else (tallies,)
+        function(grid, block, (source, *target, *given, number))
+    if order is None:
+        return out, at
     return tuple(None if a is None else _shaped(a, order, dims, keepdim) for a in (out, at))
 
 
 def _shaped(out, order, dims, keepdim):
     """Restores the input's order of dimensions, with the reduced ones removed or kept as ones."""
-    if order is not None:
-        out = out.transpose([order.index(d) for d in range(out.ndim)])
+    out = out.transpose([order.index(d) for d in range(out.ndim)])
     return out if keepdim else out.reshape([n for d, n in enumerate(out.shape) if d not in dims])
 
 
@@ -214,7 +244,7 @@ def _values(result):
 
 def sum_(x, dim, keepdim, dtype):
     """Computes the sum; integers and booleans in int64."""
-    if x.dtype.name in program.NUMBER:
+    if program.NAME[x.dtype] in program.NUMBER:
         return _values(reduce("sum", x, dim, keepdim))
     if dtype is not None and x.dtype != I64:
         return NotImplemented

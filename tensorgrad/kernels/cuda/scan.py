@@ -16,8 +16,8 @@ I64 = np.dtype("int64")
 
 
 def _running_sum(x, dim, dtype, backwards):
-    floating = x.dtype.name in program.NUMBER
-    if not x.ndim or not x.size or not (floating or x.dtype.name in program.WHOLE):
+    floating = program.NAME[x.dtype] in program.NUMBER
+    if not x.ndim or not x.size or not (floating or program.NAME[x.dtype] in program.WHOLE):
         return NotImplemented
     if not floating and dtype is not None and x.dtype != I64:
         return NotImplemented
@@ -28,7 +28,7 @@ def _running_sum(x, dim, dtype, backwards):
     out = cupy.empty(x.shape, x.dtype if floating else I64)
     settings = {"OUT": "T"} if floating else {"OUT": "long long", "WHOLE": 1}
     name = "rows" if inner == 1 else "columns"
-    launch = program.function("scan", name, x.dtype.name, **settings)
+    launch = program.function("scan", name, program.NAME[x.dtype], **settings)
     grid = min(outer if inner == 1 else -(-outer * inner // THREADS), MOST_BLOCKS)
     sizes = (np.int64(v) for v in ((outer, n) if inner == 1 else (outer, n, inner)))
     launch((grid,), (THREADS,), (x, out, *sizes, np.bool_(backwards)))

@@ -26,7 +26,7 @@ def _function(name: str, dtype: str, rows):
 def _rows(name: str, *arrays, dim: int):
     """Runs a function of the program on the rows along `dim`; all arrays have one shape and dtype."""
     first = arrays[0]
-    if first.dtype.name not in program.NUMBER or not first.size:
+    if program.NAME[first.dtype] not in program.NUMBER or not first.size:
         return NotImplemented
     if any(a.shape != first.shape or a.dtype != first.dtype for a in arrays):
         return NotImplemented
@@ -35,12 +35,12 @@ def _rows(name: str, *arrays, dim: int):
     n = first.shape[dim] if first.ndim else 1
     inner, rows = math.prod(first.shape[dim:][1:]), first.size // n
     if inner > 1:
-        launch = _function(name, first.dtype.name, "columns")
+        launch = _function(name, program.NAME[first.dtype], "columns")
         grid = min(-(-rows // THREADS), MOST_BLOCKS)
         launch((grid,), (THREADS,), (*arrays, out, np.int64(rows), np.int64(n), np.int64(inner)))
         return out
     held = plan(n, [*arrays, out])
-    launch = _function(name, first.dtype.name, held)
+    launch = _function(name, program.NAME[first.dtype], held)
     if held is not None:
         launch((held.blocks(rows),), (held.threads,), (*arrays, out, np.int64(rows), np.int32(n)))
     else:

@@ -51,6 +51,8 @@ ROWS = {
     "index_add": "index.index_add", "index": "index.index", "index_grad": "index.index_grad",
     "index_put": "index.index_put",
     "attention": "attention.attention", "attention.backward": "attention.attention_grad",
+    "lstm_layer": "rnn.lstm", "lstm_layer.backward": "rnn.lstm_grad", "gru_layer": "rnn.gru",
+    "gru_layer.backward": "rnn.gru_grad",
     "bernoulli_sample": "random.bernoulli_each", "bernoulli_over": "random.bernoulli_over",
     "normal_both": "random.normal_both", "normal_mean": "random.normal_mean", "normal_std": "random.normal_std",
     "philox_dropout": "random.dropout", "poisson_sample": "random.poisson", "binomial_sample": "random.binomial",
@@ -67,6 +69,7 @@ PARTS = {
     "dropout_place": "random.dropout_place",
     "sgd_step": "optim.sgd", "adam_step": "optim.adam", "gradient_norm": "optim.norm",
     "clip_gradients": "optim.clip", "unscale_gradients": "optim.unscale", "update_loss_scale": "optim.rescale",
+    "move_running": "channels.move_running",
 }  # fmt: skip
 
 

@@ -19,7 +19,13 @@ from tensorgrad.dtypes import F32
 from tensorgrad.layouts import inverse
 
 _BAND = 32  # rows that are copied in turn: two cache lines of each column
+NEAR = 8  # elements that an element is away from the one before it, so that most of what is fetched is used
 _SMALLEST = 4096  # elements from which copying by blocks is faster
+
+
+def suits(array: Any) -> bool:
+    """Returns whether a compiled kernel supports this array."""
+    return array.__class__ is np.ndarray and array.dtype is F32 and array.flags.c_contiguous
 
 
 def in_rows(array: np.ndarray) -> np.ndarray:
@@ -56,25 +62,6 @@ def order(shape: tuple, strides: tuple) -> tuple[list[int], list[int]] | None:
 
 
 @lru_cache(maxsize=1024)
-def _rows(shape: tuple[int, ...], *strides: tuple[int, ...]) -> tuple[int, tuple[int, ...]] | None:
-    """Returns the length of a row, and each array's step from row to row, in elements; None if there are no rows."""
-    length, steps, rows = 1, [1] * len(strides), 0
-    for d in reversed(range(len(shape))):
-        here = [s[d] // 4 for s in strides]
-        if shape[d] == 1:
-            continue
-        if not rows and here == [length] * len(strides):
-            length *= shape[d]
-        elif not rows:
-            rows, steps = shape[d], here
-        elif here == [rows * s for s in steps]:
-            rows *= shape[d]
-        else:
-            return None
-    return (length, tuple(steps if rows else [0] * len(strides))) if length > 1 else None
-
-
-@lru_cache(maxsize=1024)
 def _span(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
     return 1 + sum([(n - 1) * (s // 4) for n, s in zip(shape, strides, strict=True)])
 
@@ -92,17 +79,9 @@ def flat(array: np.ndarray) -> np.ndarray:
     return as_strided(array, (span,), (4,))  # slower by 8 µs
 
 
-def _whole(array: np.ndarray) -> bool:
+def whole(array: np.ndarray) -> bool:
     """Returns whether the strides are whole elements, and none is negative."""
     return bool(array.size) and all([s >= 0 and not s % 4 for s in array.strides])
-
-
-def spaced(arrays: tuple) -> tuple[tuple, int, tuple] | None:
-    """Returns the memory of arrays of one shape, the length of their rows and their steps from row to row; or None."""
-    if not all(map(_whole, arrays)):
-        return None
-    found = _rows(arrays[0].shape, *[x.strides for x in arrays])
-    return None if found is None else (tuple(map(flat, arrays)), *found)
 
 
 class Together(NamedTuple):
@@ -132,7 +111,7 @@ def together(xs: tuple, x_strides: tuple, ys: tuple, y_strides: tuple) -> Togeth
     turned = _order((shape, shape), tuple(steps))
     dims = range(rank) if turned is None else turned[0]
     pairs = tuple([(steps[0][d], steps[1][d]) for d in reversed(dims)])
-    across = max(next((pair for d, pair in zip(reversed(dims), pairs, strict=True) if shape[d] > 1), (0, 0))) > 1
+    across = max(next((pair for d, pair in zip(reversed(dims), pairs, strict=True) if shape[d] > 1), (0, 0))) > NEAR
     order, back = turned or (None, None)
     return Together(tuple([shape[d] for d in dims]), order, back, pairs, across)
 
@@ -209,7 +188,7 @@ def _clone() -> Callable:
                     turn(x, start + c * apart + r, apart, LANES, out, to + r * row_to + c, row_to, LANES)
 
     def in_rows(array):
-        plan = _plan(array.shape, tuple([s // 4 for s in array.strides]), LANES) if _whole(array) else None
+        plan = _plan(array.shape, tuple([s // 4 for s in array.strides]), LANES) if whole(array) else None
         if plan is None:
             return NotImplemented
         out = np.empty(array.shape, F32)

@@ -14,7 +14,7 @@ from tensorgrad.dtypes import F32, I64
 from tensorgrad.kernels.array.index import extremes
 from tensorgrad.kernels.array.loss import is_small
 from tensorgrad.kernels.numba.functions import F
-from tensorgrad.kernels.numba.pointwise import suits
+from tensorgrad.kernels.numba.layout import suits
 from tensorgrad.kernels.numba.runtime import thread_pool
 from tensorgrad.kernels.numba.runtime.launch import shared
 from tensorgrad.kernels.numba.softmax import MATRIX, row_exps, row_largest

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from tensorgrad.dtypes import F32
-from tensorgrad.kernels.numba import functions, layout
+from tensorgrad.kernels.numba import functions, layout, walk
 from tensorgrad.kernels.numba.functions import F
+from tensorgrad.kernels.numba.layout import suits
 from tensorgrad.kernels.numba.runtime import thread_pool
-from tensorgrad.kernels.numba.runtime.language import inlined, inner
-from tensorgrad.kernels.numba.runtime.launch import shared
+from tensorgrad.kernels.numba.runtime.language import inlined
 
 _DENSITY = F(0.3989422804014327)  # 1/√(2π)
 _SQRT_2_PI, _CUBIC = F(0.7978845608028654), F(0.044715)
@@ -86,86 +85,12 @@ def gelu_tanh_grad(g, x):
     return g * (F(0.5) * (F(1.0) + t) + F(0.5) * x * slope)
 
 
-# --- the loops -------------------------------------------------------------------------------------------------------
-
-
-def _loop(function, operands: int):
-    """Makes the compiled loop over a range, for a scalar function of one or two arguments.
-
-    Each array consists of rows of `length` elements, with its own step from row to row (0 if all are one row).
-    """
-    if operands == 1:
-
-        @inner(fastmath={"contract"})
-        def from_to(a, b):
-            for i in range(a.size):
-                b[i] = function(a[i])
-
-        @inner(fastmath={"contract"})
-        def in_place(b):
-            for i in range(b.size):
-                b[i] = function(b[i])
-
-        @shared("void(float32[::1], float32[::1], int64, int64, int64, int64)")
-        def unary(x, out, length, step, first, last):
-            # Slices that count from 0: an index that could be negative is not vectorized, nor are arrays that may be
-            # the same.
-            if x.ctypes.data == out.ctypes.data:
-                in_place(out[first:last])
-                return
-            at, column = first, first % length
-            p = first // length * step + column
-            while at < last:
-                n = min(length - column, last - at)
-                from_to(x[p : p + n], out[at : at + n])
-                at, p, column = at + n, p - column + step, 0
-
-        return unary
-
-    @inner(fastmath={"contract"})
-    def from_two(a, b, c):
-        for i in range(a.size):
-            c[i] = function(a[i], b[i])
-
-    @shared("void(float32[::1], float32[::1], float32[::1], int64, int64, int64, int64, int64)")
-    def binary(x, y, out, length, x_step, y_step, first, last):
-        at, column = first, first % length
-        p, q = first // length * x_step + column, first // length * y_step + column
-        while at < last:
-            n = min(length - column, last - at)
-            from_two(x[p : p + n], y[q : q + n], out[at : at + n])
-            at, p, q, column = at + n, p - column + x_step, q - column + y_step, 0
-
-    return binary
-
-
-def suits(array: Any) -> bool:
-    """Returns whether a compiled kernel supports this array."""
-    return array.__class__ is np.ndarray and array.dtype is F32 and array.flags.c_contiguous
+# --- the kernels -----------------------------------------------------------------------------------------------------
 
 
 def _elementwise(function, operands: int, cost: float) -> Callable:
     """Makes an op's kernel: arrays in, a new array (or `out`) back. `cost` is relative to that of an addition."""
-    loop = _loop(function, operands)
-    if operands == 1:
-        return partial(_apply, loop, cost)
-
-    def kernel(x, y):
-        shape = x.shape
-        if y.__class__ is not np.ndarray or y.shape != shape or x.dtype is not F32 or y.dtype is not F32:
-            return NotImplemented
-        if x.flags.c_contiguous and y.flags.c_contiguous:
-            a, b, length, a_step, b_step = x.reshape(-1), y.reshape(-1), x.size or 1, 0, 0
-        else:
-            spaced = layout.spaced((x, y))
-            if spaced is None:
-                return NotImplemented
-            (a, b), length, (a_step, b_step) = spaced
-        out = np.empty(x.size, F32)
-        thread_pool.run(loop, out.size, (a, b, out, length, a_step, b_step), int(out.size * cost))
-        return out.reshape(shape)
-
-    return kernel
+    return partial(_apply, walk.loop_of_one(function), cost) if operands == 1 else walk.joint(function, cost)
 
 
 def _apply(loop, cost: float, x, out=None):
@@ -174,12 +99,12 @@ def _apply(loop, cost: float, x, out=None):
         return NotImplemented
     n = x.size
     if x.flags.c_contiguous:
-        given, length, step = x if x.ndim == 1 else x.reshape(-1), n or 1, 0
+        given, numbers = x if x.ndim == 1 else x.reshape(-1), (n or 1, 1, 0, 0, 1)
     else:
-        spaced = layout.spaced((x,)) if out is None else None
-        if spaced is None:
+        found = walk.alone(x.shape, x.strides) if out is None and layout.whole(x) else None
+        if found is None:
             return NotImplemented
-        (given,), length, (step,) = spaced
+        given, numbers = layout.flat(x), found
     if out is None:
         flat = np.empty(n, F32)
         made = flat if x.ndim == 1 else flat.reshape(x.shape)
@@ -187,7 +112,7 @@ def _apply(loop, cost: float, x, out=None):
         return NotImplemented
     else:
         flat, made = out.reshape(-1), out
-    thread_pool.run(loop, n, (given, flat, length, step), int(n * cost))
+    thread_pool.run(loop, n, (given, flat, numbers), int(n * cost))
     return made
 
 

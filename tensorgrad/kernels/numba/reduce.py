@@ -17,16 +17,18 @@ import numpy as np
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba import layout
 from tensorgrad.kernels.numba.functions import F
-from tensorgrad.kernels.numba.pointwise import suits
+from tensorgrad.kernels.numba.layout import suits
 from tensorgrad.kernels.numba.runtime import thread_pool
 from tensorgrad.kernels.numba.runtime.language import inlined, inner
 from tensorgrad.kernels.numba.runtime.launch import Shared, shared
 from tensorgrad.kernels.numba.softmax import ANY_ORDER, MATRIX, joined, together
+from tensorgrad.kernels.numba.walk import taken
 
 _PART = 16384  # adjacent elements that one thread folds
 _RUN = 4096  # of which this many are summed in single precision
 _LINES, _COLUMNS = 256, 2048  # the part of a plane that one thread folds
 _NARROW = 16  # columns for which the loop over planes is not worthwhile
+_WIDE, _FEW = 512, 8  # columns for which it is fast, and lines that it is worthwhile for
 _COST = 0.2
 
 
@@ -53,11 +55,20 @@ class _Loops(NamedTuple):
 def _loops(fold, fold_run, fold_lines, further, start: float) -> _Loops:
     """Makes the loops from functions that fold rows and lines, and one that combines two numbers."""
 
-    @shared("void(float32[::1], float32[::1], int64, int64, float32, int64, int64)")
-    def short(x, out, n, step, divisor, first, last):
+    @shared("void(float32[::1], float32[::1], UniTuple(int64, 5), float32, int64, int64)")
+    def short(x, out, numbers, divisor, first, last):
+        n, rows, plane_step, row_step, step = numbers
+        held = np.empty(0 if step == 1 else n, np.float32)
+        plane, row = first // rows, first % rows
         for k in range(first, last):
-            row = x[k * step : k * step + n]
-            out[k] = F(fold(row) if n <= _RUN else fold_run(row)) / divisor
+            at = plane * plane_step + row * row_step
+            if step != 1:
+                taken(x, at, step, held)
+            these = x[at : at + n] if step == 1 else held
+            out[k] = F(fold(these) if n <= _RUN else fold_run(these)) / divisor
+            row += 1
+            if row == rows:
+                plane, row = plane + 1, 0
 
     @shared("void(float64[:,::1], float32[::1], float32, int64, int64)")
     def join(parts, out, divisor, first, last):
@@ -74,28 +85,32 @@ def _loops(fold, fold_run, fold_lines, further, start: float) -> _Loops:
             at = row * n + part * _PART
             parts[row, part] = fold_run(x[at : min(at + _PART, (row + 1) * n)])
 
-    @shared("void(float32[:,:,::1], float32[:,:,::1], int64, int64)")
-    def lines(x, out, first, last):
-        n, chunks, parts = x.shape[1], -(-x.shape[2] // _COLUMNS), out.shape[1]
+    @shared("void(float32[::1], float32[:,:,::1], UniTuple(int64, 4), int64, int64)")
+    def lines(x, out, numbers, first, last):
+        n, inner, plane_step, step = numbers
+        chunks, parts = -(-inner // _COLUMNS), out.shape[1]
         for k in range(first, last):
             outer, part, column = k // (chunks * parts), k // chunks % parts, k % chunks * _COLUMNS
-            end = min(column + _COLUMNS, x.shape[2])
-            to = out[outer, part, column:end]
-            for c in range(to.size):
+            to = out[outer, part, column : min(column + _COLUMNS, inner)]
+            width = to.size
+            for c in range(width):
                 to[c] = F(start)
             stop = min((part + 1) * _LINES, n)
             four = stop - (stop - part * _LINES) % 4
-            plane = x[outer]
+            plane = outer * plane_step + column
             for i in range(part * _LINES, four, 4):
+                at = plane + i * step
+                second, third, fourth = at + step, at + 2 * step, at + 3 * step
                 fold_lines(
                     to,
-                    plane[i, column:end],
-                    plane[i + 1, column:end],
-                    plane[i + 2, column:end],
-                    plane[i + 3, column:end],
+                    x[at : at + width],
+                    x[second : second + width],
+                    x[third : third + width],
+                    x[fourth : fourth + width],
                 )
             for i in range(four, stop):
-                fold_lines(to, plane[i, column:end], to[:0], to[:0], to[:0])
+                at = plane + i * step
+                fold_lines(to, x[at : at + width], to[:0], to[:0], to[:0])
 
     return _Loops(lines, long, join, short)
 
@@ -209,12 +224,26 @@ def plan(shape: tuple, dim: tuple | None, keepdim: bool):
     return sizes, after, tuple(wanted)
 
 
-def _fold_lines(lines, x, work: int):
-    """Folds (outer, n, inner) to (outer, parts, inner), in parts of so many lines."""
-    outer, n, inner = x.shape
-    parts = -(-n // _LINES)
-    out = np.empty((outer, parts, inner), F32)
-    thread_pool.run(lines, outer * parts * -(-inner // _COLUMNS), (x, out), work)
+def _wider(n: int, inner: int) -> int:
+    """Returns how many adjacent lines to treat as one, so that they are long enough for the loop over columns."""
+    times = 1
+    while inner * times < _WIDE and n % (2 * times) == 0 and n // (2 * times) >= _FEW:
+        times *= 2
+    return times
+
+
+def _fold_lines(lines, again, memory, outer: int, numbers: tuple, work: int):
+    """Folds (outer, n, inner) to (outer, 1, inner), in parts of so many lines. `numbers` are those of the loop."""
+    n, inner, plane_step, step = numbers
+    times = _wider(n, inner) if step == inner else 1
+    parts, width = -(-n // times // _LINES), inner * times
+    out = np.empty((outer, parts, width), F32)
+    chunks = -(-width // _COLUMNS)
+    thread_pool.run(lines, outer * parts * chunks, (memory, out, (n // times, width, plane_step, step * times)), work)
+    left = parts * times
+    if left > 1:
+        flat, numbers = out.reshape(-1), (left, inner, left * inner, inner)
+        out = _fold_lines(again.lines, again, flat, outer, numbers, out.size)
     return out
 
 
@@ -233,17 +262,15 @@ def _fold_all(loops, again, x, dim, keepdim, mean=False):
     if inner == 1:
         parts, out = -(-n // _PART), np.empty(outer, F32)
         if parts == 1:
-            thread_pool.run(loops.short, outer, (x.reshape(-1), out, n, n, divisor), work)
+            thread_pool.run(loops.short, outer, (x.reshape(-1), out, (n, outer, 0, n, 1), divisor), work)
         else:
             folded = np.empty((outer, parts))
             thread_pool.run(loops.long, outer * parts, (x.reshape(-1), folded, n), work)
             thread_pool.run(again.join, outer, (folded, out, divisor), 8 * outer * parts)
-    elif inner < _NARROW:
+    elif inner * _wider(n, inner) < _NARROW:
         return NotImplemented
     else:
-        out = _fold_lines(loops.lines, x.reshape(outer, n, inner), work)
-        while out.shape[1] > 1:
-            out = _fold_lines(again.lines, out, out.size)
+        out = _fold_lines(loops.lines, again, x.reshape(-1), outer, (n, inner, n * inner, inner), work)
         if divisor != 1:
             np.true_divide(out, F32.type(divisor), out)
     out = out.reshape(shape)
@@ -256,34 +283,91 @@ def _fold_all(loops, again, x, dim, keepdim, mean=False):
     return out
 
 
+def _group(shape: tuple, steps: tuple, inside: tuple, end: int, most: float = math.inf) -> tuple[int, int, bool, int]:
+    """Finds the dimensions before `end`, all folded or all kept, that have one step and at most `most` elements.
+
+    Returns the first of them, their size, whether they are folded, and the step.
+    """
+    size, folded, step, first = 1, False, 0, end
+    for d in reversed(range(end)):
+        if shape[d] > 1:
+            if size == 1:
+                folded, step = d in inside, steps[d]
+            elif (d in inside) is not folded or steps[d] != step * size or size * shape[d] > most:
+                break
+            size *= shape[d]
+        first = d
+    return first, size, folded, step
+
+
+@lru_cache(maxsize=512)
+def _spaced_plan(shape: tuple, strides: tuple, inside: tuple):
+    """Plans folding an array with gaps where it is; None if it must be copied first.
+
+    Returns whether it has lines or rows to fold, the dimensions that are folded, and the numbers of the loop.
+    """
+    steps = tuple([s // 4 for s in strides])
+    first, n, folded, within = _group(shape, steps, inside, len(shape), _PART)
+    if n < _NARROW or (within > layout.NEAR if folded else within != 1):
+        return None
+    dims, lines, numbers = range(first, len(shape)), not folded, (n,)
+    step = within
+    if lines:
+        end = first
+        first, count, folded, step = _group(shape, steps, inside, end)
+        if not folded:
+            return None
+        dims, numbers = range(first, end), (count, n)
+    elif n > _PART:
+        return None
+    outer = []  # size and step of the dimensions that remain, the innermost first
+    while first:
+        first, size, _, apart = _group(shape, steps, (), first)
+        if size > 1:
+            outer.append((size, apart))
+    if len(outer) > (1 if lines else 2):
+        return None
+    outer += [(1, 0)] * (2 - len(outer))
+    numbers += (outer[0][1], step) if lines else (outer[0][0], outer[1][1], outer[0][1], within)
+    return lines, dims, numbers
+
+
 def _fold_spaced(loops, again, x, dim, keepdim, mean):
-    """Folds an array that is not row-major, in the order of its memory; it is copied only if its rows are not folded.
+    """Folds an array that is not row-major, in the order of its memory; it is copied if that has no rows or lines.
 
     The result has the order of the dimensions that are left, as PyTorch's.
     """
     if x.__class__ is not np.ndarray or x.dtype is not F32 or not x.size:
         return NotImplemented
     dims = tuple(range(x.ndim)) if dim is None else tuple(dim)
+    if any([s == 0 and n > 1 and d not in dims for d, (n, s) in enumerate(zip(x.shape, x.strides, strict=True))]):
+        # Results that repeat are computed once.
+        once = tuple([slice(None if s or d in dims else 1) for d, s in enumerate(x.strides)])
+        found = _fold_all(loops, again, x[once], dims, True, mean)
+        if found is NotImplemented:
+            return found
+        out = np.empty([1 if d in dims else n for d, n in enumerate(x.shape)], F32)
+        out[...] = found
+        return out if keepdim else out.squeeze(dims)
     turned = layout.order(x.shape, x.strides)
     order = range(x.ndim) if turned is None else turned[0]
     y, inside = x.transpose(*order), tuple([d for d, own in enumerate(order) if own in dims])
-    rows = None if y.flags.c_contiguous else layout.spaced((y,))
-    first = y.ndim
-    while rows is not None and math.prod(y.shape[first:]) < rows[1]:
-        first -= 1
-    if (
-        rows is None
-        or not _NARROW <= rows[1] <= _PART
-        or any(d not in inside and y.shape[d] > 1 for d in range(first, y.ndim))
-    ):
+    planned = _spaced_plan(y.shape, y.strides, inside) if layout.whole(y) and not y.flags.c_contiguous else None
+    if planned is None:
         out = _fold_all(loops, again, layout.in_rows(y), inside, True, mean)
         if out is NotImplemented:
             return out
     else:
-        (memory,), n, (step,) = rows
-        out = np.empty((*y.shape[:first], *[1] * (y.ndim - first)), F32)
-        thread_pool.run(loops.short, out.size, (memory, out.reshape(-1), n, step, 1), int(x.size * _COST))
-        left = tuple([d for d in inside if d < first and y.shape[d] > 1])
+        lines, folded, numbers = planned
+        shape = tuple([1 if d in folded else n for d, n in enumerate(y.shape)])
+        memory, work = layout.flat(y), int(x.size * _COST)
+        if lines:
+            outer = math.prod(shape) // numbers[1]
+            out = _fold_lines(loops.lines, again, memory, outer, numbers, work).reshape(shape)
+        else:
+            out = np.empty(shape, F32)
+            thread_pool.run(loops.short, out.size, (memory, out.reshape(-1), numbers, 1), work)
+        left = tuple([d for d in inside if d not in folded and y.shape[d] > 1])
         out = _fold_all(again, again, out, left, True) if left else out
         if out is NotImplemented:
             return out

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tensorgrad.dtypes import F32
-from tensorgrad.kernels.numba.pointwise import suits
+from tensorgrad.kernels.numba.layout import suits
 from tensorgrad.kernels.numba.runtime import thread_pool
 from tensorgrad.kernels.numba.runtime.launch import shared
 from tensorgrad.kernels.numba.softmax import MATRIX

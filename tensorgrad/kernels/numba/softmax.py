@@ -10,7 +10,7 @@ import numpy as np
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba import functions
 from tensorgrad.kernels.numba.functions import F
-from tensorgrad.kernels.numba.pointwise import suits
+from tensorgrad.kernels.numba.layout import suits
 from tensorgrad.kernels.numba.runtime import thread_pool
 from tensorgrad.kernels.numba.runtime.language import inner
 from tensorgrad.kernels.numba.runtime.launch import shared

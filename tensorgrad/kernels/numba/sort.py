@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tensorgrad.kernels.numba.functions import F
-from tensorgrad.kernels.numba.pointwise import suits
+from tensorgrad.kernels.numba.layout import suits
 from tensorgrad.kernels.numba.reduce import LOWEST, REST_BITS, SIGN_BIT, extreme
 from tensorgrad.kernels.numba.runtime import thread_pool
 from tensorgrad.kernels.numba.runtime.language import inlined, inner

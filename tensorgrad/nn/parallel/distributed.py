@@ -312,13 +312,21 @@ class DistributedDataParallel(Module, UnevenInputs):
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """The module's own result."""
+        inputs, kwargs = self._pre_forward(*inputs, **kwargs)
+        return self._post_forward(self.module(*inputs, **kwargs))
+
+    def _pre_forward(self, *inputs: Any, **kwargs: Any) -> tuple[Any, Any]:
+        """What comes before the module: buffers are sent. Returns its arguments, on its device."""
         self.reducer.divisor = self._announce()
         if torch.is_grad_enabled():
             self.reducer.rebuild()
         self._send_buffers()
         if self.device_ids:
             inputs, kwargs = _apply_to_tensors(lambda tensor: tensor.to(self.device), (inputs, kwargs))
-        output = self.module(*inputs, **kwargs)
+        return inputs, kwargs
+
+    def _post_forward(self, output: Any) -> Any:
+        """What comes after the module: a backward pass is expected. Returns its result."""
         self.require_forward_param_sync = torch.is_grad_enabled() and self.require_backward_grad_sync
         if self.require_forward_param_sync:
             search = self.find_unused_parameters and not self.static_graph

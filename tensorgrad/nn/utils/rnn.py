@@ -133,7 +133,7 @@ def invert_permutation(permutation: Tensor | None) -> Tensor | None:
 def _rows(sizes: list[int], lengths: list[int]) -> Tensor:
     """Returns the index of each row of a packed batch in the flattened padded batch (time, sequence)."""
     width = len(lengths)
-    return torch.tensor([t * width + b for t, n in enumerate(sizes) for b in range(n)], dtype=torch.int64)
+    return torch.tensor([t * width + b for t, n in enumerate(sizes) for b in range(n)], dtype=torch.int64, device="cpu")
 
 
 def pack_padded_sequence(
@@ -172,7 +172,7 @@ def pack_padded_sequence(
     sizes = [sum(n > t for n in found) for t in range(found[0])]
     rows = _rows(sizes, found).to(input.device)
     data = input.reshape(input.shape[0] * input.shape[1], *input.shape[2:]).index_select(0, rows)
-    return PackedSequence(data, torch.tensor(sizes, dtype=torch.int64), sorted_indices, None)
+    return PackedSequence(data, torch.tensor(sizes, dtype=torch.int64, device="cpu"), sorted_indices, None)
 
 
 def _check_lengths(input: Tensor, lengths: list[int]) -> None:
@@ -229,7 +229,7 @@ def pad_packed_sequence(
     lengths = [sum(n > b for n in sizes) for b in range(width)]
     rows = _rows(sizes, lengths).to(data.device)
     whole = data.new_full((time * width, *data.shape[1:]), padding_value).index_copy(0, rows, data)
-    padded, found = whole.reshape(time, width, *data.shape[1:]), torch.tensor(lengths, dtype=torch.int64)
+    padded, found = whole.reshape(time, width, *data.shape[1:]), torch.tensor(lengths, dtype=torch.int64, device="cpu")
     if batch_first:
         padded = padded.transpose(0, 1)
     order = sequence.unsorted_indices
@@ -307,7 +307,7 @@ def pack_sequence(sequences: list[Tensor], enforce_sorted: bool = True) -> Packe
     >>> pack_sequence([torch.tensor([1, 2, 3]), torch.tensor([4, 5])]).batch_sizes
     tensor([2, 2, 1])
     """
-    lengths = torch.as_tensor([len(s) for s in sequences])
+    lengths = torch.as_tensor([len(s) for s in sequences], device="cpu")
     return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
 
 

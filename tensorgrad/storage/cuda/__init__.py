@@ -12,6 +12,7 @@ class State:
     sync_mode = 0  # 0: nothing; 1: a warning; 2: an error (torch.cuda.set_sync_debug_mode)
     forbidden: Any = None  # the active CuPy context manager that forbids synchronization
     forked = False
+    converted: Any = None  # converts an array to another floating-point dtype (kernels/cuda/pointwise.py)
     arrived: Any = None  # called after values were copied to the host (kernels/cuda/runtime/bounds.py)
 
 

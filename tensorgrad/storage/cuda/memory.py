@@ -5,16 +5,10 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+from tensorgrad.errors import AcceleratorError
+from tensorgrad.storage.cuda.capture import PRIVATE, RUNNING, current
+
 UNIT = 512  # CuPy's pool allocates multiples of this many bytes
-
-
-class AcceleratorError(RuntimeError):
-    """An error reported by a device other than the CPU.
-
-    >>> import tensorgrad as torch
-    >>> issubclass(torch.OutOfMemoryError, torch.AcceleratorError)
-    True
-    """
 
 
 class OutOfMemoryError(AcceleratorError):
@@ -48,11 +42,18 @@ class Count:
 
     def settle(self, pool) -> int:
         """Updates the statistics and returns the bytes in use. The GPU must be the current one."""
-        used = int(pool.used_bytes())
+        used = sum(int(each.used_bytes()) for each in (pool, *PRIVATE))
         self.peak = max(self.peak, used)
-        self.reserved_peak = max(self.reserved_peak, int(pool.total_bytes()))
+        self.reserved_peak = max(self.reserved_peak, reserved(pool))
         self.enough = self.given + self.peak - used
         return used
+
+    def counted(self, size: int, pool) -> None:
+        """Counts an allocation."""
+        self.requests += 1
+        self.given += (size + UNIT - 1) & -UNIT
+        if self.given > self.enough:
+            self.settle(pool)
 
     def reset_peak(self, pool) -> None:
         """Resets the peaks to what is in use now."""
@@ -62,6 +63,11 @@ class Count:
     def reset_sums(self) -> None:
         """Resets the statistics that accumulate over time."""
         self.requests, self.failures, self.forgotten = 0, 0, self.given
+
+
+def reserved(pool) -> int:
+    """Returns the bytes that the current GPU's pools hold, used or not."""
+    return sum(int(each.total_bytes()) for each in (pool, *PRIVATE))
 
 
 COUNTS: list[Count] = []  # one for each GPU
@@ -75,6 +81,28 @@ def install(cupy, cards: int) -> None:
     _CUDA = cupy.cuda
     COUNTS[:] = [Count() for _ in range(cards)]
     cupy.cuda.set_allocator(_allocator(cupy, cupy.get_default_memory_pool()))
+
+
+def allocator_of_captures(cupy):
+    """Returns an allocator that takes memory for captured work from the graph's pool, and all other as before.
+
+    It is in use only while something is captured.
+    """
+    before = cupy.cuda.get_allocator()
+
+    def allocate(size: int):
+        found = current()
+        if found is None:
+            return before(size)
+        pool = found.pool.memory
+        try:
+            memory = pool.malloc(size)
+        except cupy.cuda.memory.OutOfMemoryError:
+            memory = _again(cupy, pool, size)
+        COUNTS[memory.device_id].counted(size, cupy.get_default_memory_pool())
+        return memory
+
+    return allocate, before
 
 
 def _allocator(cupy, pool):
@@ -138,6 +166,11 @@ def keep_until_done(thing, stream=None) -> None:
     CuPy reuses freed memory for the next allocation in the stream that it was allocated in: it does not wait for other
     streams, nor for copies from pinned memory.
     """
+    if RUNNING:
+        found = current()
+        if found is not None:
+            found.kept.append(thing)
+            return
     release_finished()
     stream = stream or _CUDA.get_current_stream()
     with _CUDA.Device(None if stream.device_id < 0 else stream.device_id):

@@ -13,6 +13,7 @@ from cupy.cuda import runtime
 from tensorgrad import devices
 from tensorgrad.layouts import dense_order, inverse
 from tensorgrad.storage.cuda import State, synchronizing
+from tensorgrad.storage.cuda.capture import RUNNING, current, refuse
 from tensorgrad.storage.cuda.devices import guarded
 from tensorgrad.storage.cuda.memory import keep_until_done
 from tensorgrad.storage.stubs import Storage, storage_class
@@ -20,6 +21,14 @@ from tensorgrad.storage.stubs import Storage, storage_class
 CARDS = runtime.getDeviceCount()
 _names = tuple(devices.device("cuda", i) for i in range(CARDS))
 _numbers: dict[tuple, Any] = {}  # (dtype, bytes, GPU, stream) -> that scalar on the GPU
+_values: dict[int, np.ndarray] = {}  # the id of such a scalar -> its value
+
+
+def value_of(array) -> np.ndarray | None:
+    """Returns the value of a scalar that `CUDAStorage.number` returned, without waiting for the GPU; None of others."""
+    if RUNNING and (capture := current()) is not None:
+        return next((np.frombuffer(key[1], key[0])[0] for key, a in capture.numbers.items() if a is array), None)
+    return _values.get(id(array))
 
 
 # --- copies to, from and among GPUs ----------------------------------------------------------------------------------
@@ -64,9 +73,14 @@ def _upload(array: np.ndarray):
 def _upload_soon(array: np.ndarray):
     """Queues a copy to the GPU; the pinned memory that it reads is kept alive until then."""
     made = cupy.empty(array.shape, array.dtype)
-    made.data.copy_from_host_async(array.ctypes.data, array.nbytes)
+    _copy_soon(made.data.ptr, array.ctypes.data, array.nbytes, runtime.memcpyHostToDevice)
     keep_until_done(array)
     return made
+
+
+def _copy_soon(target: int, source: int, size: int, kind: int) -> None:
+    """Queues a copy between the GPU and pinned memory. (CuPy's methods refuse to do it in a graph.)"""
+    runtime.memcpyAsync(target, source, size, kind, cuda.get_current_stream().ptr)
 
 
 def _dense(array):
@@ -80,7 +94,7 @@ def _download(array):
 def _download_soon(array):
     made = cupyx.empty_pinned(array.shape, array.dtype)
     array = _dense(array)
-    array.data.copy_to_host_async(made.ctypes.data, made.nbytes)
+    _copy_soon(made.ctypes.data, array.data.ptr, made.nbytes, runtime.memcpyDeviceToHost)
     keep_until_done((array, made))
     return made
 
@@ -113,10 +127,20 @@ class CUDAStorage(Storage):
 
     @classmethod
     def from_host(cls, array, device):
+        if RUNNING:
+            refuse("copying values from the host to the GPU")
         return _on(device, _in_order, array, _upload)
 
     @classmethod
+    def constant(cls, array, device):
+        if RUNNING and (capture := current()) is not None:
+            return _on(device, capture.constant, array).copy(order="K")  # a replay may write to it
+        return cls.from_host(array, device)
+
+    @classmethod
     def to_host(cls, array):
+        if RUNNING:
+            refuse("copying values from the GPU to the host, as item(), tolist(), print and `if tensor:` do")
         if State.sync_mode:
             synchronizing()
         made = _in_order(array, _download)
@@ -144,7 +168,7 @@ class CUDAStorage(Storage):
         rows = target.flags.c_contiguous and array.flags.c_contiguous
         if not (rows and target.__class__ is np.ndarray and target.size and _pinned(target)):
             return False
-        array.data.copy_to_host_async(target.ctypes.data, target.nbytes)
+        _copy_soon(target.ctypes.data, array.data.ptr, target.nbytes, runtime.memcpyDeviceToHost)
         keep_until_done((array, target))
         return True
 
@@ -177,14 +201,26 @@ class CUDAStorage(Storage):
     @classmethod
     def number(cls, value, like):
         """Scalars are cached on the GPU, since programs use the same few repeatedly; each stream has its own."""
+        if RUNNING and (capture := current()) is not None:
+            return capture.number(value)
         card = like.data.device_id
         key = (value.dtype, value.tobytes(), card, cuda.get_current_stream(card).ptr)
         found = _numbers.get(key)
         if found is None:
             if len(_numbers) >= 1024:
                 _numbers.clear()
+                _values.clear()
             found = _numbers[key] = _on(_names[card], cupy.asarray, value)
+            _values[id(found)] = value
         return found
+
+    @classmethod
+    def cast(cls, array, dtype, order="K"):
+        if order == "K" and State.converted is not None:
+            made = State.converted(array, dtype)
+            if made is not NotImplemented:
+                return made
+        return super().cast(array, dtype, order)
 
     @classmethod
     def copy(cls, array):

@@ -100,7 +100,7 @@ def check(name: str, args: Any, options: dict[str, Any]) -> None:
     known = [t._spec for t in tensors if isinstance(t, DTensor)]
     if any(spec.mesh != known[0].mesh for spec in known):
         raise RuntimeError(f"{name}: distributed tensors are on different meshes: {[spec.mesh for spec in known]}")
-    if any(t.ndim and not isinstance(t, DTensor) for t in tensors):
+    if not DTensor._implicit_replication and any(t.ndim and not isinstance(t, DTensor) for t in tensors):
         raise mixed(name, known)
 
 

@@ -21,8 +21,13 @@ class Possibility(NamedTuple):
     """One way to run an op along a dimension of the mesh."""
 
     inputs: tuple[Placement, ...]
-    output: Placement
+    output: Any  # a placement; of a custom operator, one for each of its results
     length: int | None = None
+
+    @property
+    def outputs(self) -> tuple[Placement, ...]:
+        """The placements of all results."""
+        return self.output if isinstance(self.output, tuple) else (self.output,)
 
 
 def pointwise(tensors: Sequence[Any], values: dict[str, Any]) -> list[Possibility]:

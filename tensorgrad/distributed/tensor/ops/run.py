@@ -15,7 +15,7 @@ from tensorgrad.distributed.tensor import transitions
 from tensorgrad.distributed.tensor._dtensor_spec import DTensorSpec
 from tensorgrad.distributed.tensor._redistribute import redistribute_local_tensor
 from tensorgrad.distributed.tensor.dtensor import DTensor, as_dtensor, mixed
-from tensorgrad.distributed.tensor.ops import composites
+from tensorgrad.distributed.tensor.ops import composites, custom
 from tensorgrad.distributed.tensor.ops.rules import RULES, Possibility, pointwise
 from tensorgrad.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard
 from tensorgrad.tensor import Tensor
@@ -30,6 +30,8 @@ def run(function: Any, args: tuple, options: dict[str, Any]) -> Any:
         RuntimeError: some tensors are distributed and others are not, or they are on different meshes.
         NotImplementedError: `out=` is given.
     """
+    if function in custom.WAYS:
+        return run_custom(function, args, options)
     op = getattr(function, "op", None)
     name = op.name if op is not None else getattr(function, "__name__", str(function))
     if op is None or options:
@@ -55,16 +57,7 @@ def run(function: Any, args: tuple, options: dict[str, Any]) -> Any:
     if rule is not None and LIST not in [p.kind for p in op.params]:
         possible += rule(flat, values)
     chosen = [_cheapest(possible, specs, flat, i) for i in range(mesh.ndim)]
-    local = []
-    for number, (tensor, spec) in enumerate(zip(flat, specs)):
-        piece = Tensor.as_subclass(tensor, Tensor)
-        wanted = tuple(way.inputs[number] for way in chosen)
-        if wanted != spec.placements:
-            piece = redistribute_local_tensor(piece, spec, wanted)
-        for i, way in enumerate(chosen):
-            if wanted[i].is_replicate() and not way.output.is_replicate():
-                piece = transitions.add_gradients(piece, mesh.get_group(i))
-        local.append(piece)
+    local = _pieces(flat, specs, chosen)
     given = [
         value if slot is None else [local[n] for n in slot] if isinstance(slot, list) else local[slot]
         for slot, value in zip(slots, args)
@@ -74,6 +67,35 @@ def run(function: Any, args: tuple, options: dict[str, Any]) -> Any:
     if isinstance(result, tuple):
         return tuple(_wrapped(r, mesh, outputs, chosen) if isinstance(r, Tensor) else r for r in result)
     return _wrapped(result, mesh, outputs, chosen)
+
+
+def run_custom(operator: Any, args: tuple, options: dict[str, Any]) -> Any:
+    """Runs an operator of `torch.library` on arguments of which some are distributed."""
+    args, options = operator._schema.bind(args, options)
+    flat = [value for value in (*args, *options.values()) if isinstance(value, Tensor)]
+    specs = _specs(str(operator), flat)
+    mesh = specs[0].mesh
+    ways = [Possibility(inputs, results) for inputs, results in custom.possible(operator, list(args), options, specs)]
+    chosen = [_cheapest(ways, specs, flat, dim) for dim in range(mesh.ndim)]
+    pieces = iter(_pieces(flat, specs, chosen))
+    given = [next(pieces) if isinstance(value, Tensor) else value for value in args]
+    named = {name: next(pieces) if isinstance(value, Tensor) else value for name, value in options.items()}
+    return custom.wrapped(operator(*given, **named), mesh, [(way.inputs, way.output) for way in chosen])
+
+
+def _pieces(tensors: Sequence[Tensor], specs: list[DTensorSpec], chosen: list[Possibility]) -> list[Tensor]:
+    """This rank's pieces of the arguments, moved as the chosen ways demand."""
+    pieces = []
+    for number, (tensor, spec) in enumerate(zip(tensors, specs)):
+        piece = Tensor.as_subclass(tensor, Tensor)
+        wanted = tuple(way.inputs[number] for way in chosen)
+        if wanted != spec.placements:
+            piece = redistribute_local_tensor(piece, spec, wanted)
+        for i, way in enumerate(chosen):
+            if wanted[i].is_replicate() and not all(p.is_replicate() for p in way.outputs):
+                piece = transitions.add_gradients(piece, spec.mesh.get_group(i))
+        pieces.append(piece)
+    return pieces
 
 
 def _wrapped(result: Tensor, mesh: Any, placements: tuple[Placement, ...], chosen: list[Possibility]) -> DTensor:
@@ -95,8 +117,8 @@ def _specs(name: str, tensors: Sequence[Tensor]) -> list[DTensorSpec]:
     for tensor in tensors:
         if isinstance(tensor, DTensor):
             found.append(tensor._spec)
-        elif tensor.ndim == 0:
-            found.append(DTensorSpec(mesh, (Replicate(),) * mesh.ndim, ()))
+        elif tensor.ndim == 0 or DTensor._implicit_replication:
+            found.append(DTensorSpec(mesh, (Replicate(),) * mesh.ndim, tuple(tensor.shape)))
         else:
             raise mixed(name, known)
     return found

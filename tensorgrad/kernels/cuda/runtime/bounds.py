@@ -64,7 +64,7 @@ def check(index, least: int, size: int, dim: int, error: type[Exception] = Index
     if not index.size or index.dtype.kind not in "iu":
         return
     index = cupy.ascontiguousarray(index)
-    if index.dtype.name not in ("int64", "int32"):
+    if program.NAME[index.dtype] not in ("int64", "int32"):
         index = index.astype(np.int64)
     launch = program.function("index", "check", "int32", I="int" if index.dtype.itemsize == 4 else "long long",
                               C="int", PACK=1, SCALED=0)  # fmt: skip

@@ -1,6 +1,7 @@
-"""A matrix product plus a vector added to each row, in one launch by cuBLASLt: what a linear layer computes.
+"""Matrix products with a vector, in one launch by cuBLASLt: what a linear layer computes, and its gradients.
 
-The vector is added to the sums before they are rounded and written, so the result is written once and never read. A
+Forward, a vector is added to each row before the sums are rounded and written, so the result is written once and never
+read. Backward, the sums of the rows of the first factor, which is read anyway, are the gradient of that vector. A
 product's descriptors, and the algorithm that cuBLASLt recommends for it, are cached per combination of shapes and
 types. The handle and the workspace are those of cuBLAS.
 """
@@ -25,7 +26,7 @@ LIBRARY = Functions("cublasLt", SIGNATURES, cublas.LIBRARY.words)
 
 # From cublasLtMatmulDescAttributes_t, cublasLtEpilogue_t, cublasLtMatmulPreferenceAttributes_t.
 TRANSPOSE_A, TRANSPOSE_B, EPILOGUE, BIAS_POINTER = 3, 4, 7, 8
-ADD_BIAS = 4
+ADD_BIAS, SUM_OF_B = 4, 512  # CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_BGRADB
 MOST_WORKSPACE, ALIGNMENT_A, ALIGNMENT_B, ALIGNMENT_C, ALIGNMENT_D = 1, 5, 6, 7, 8
 
 NOT_SUPPORTED = 15
@@ -62,13 +63,13 @@ class Described:
 class Plan:
     """A product for one combination of shapes, types and alignments."""
 
-    def __init__(self, use, kind, compute, transposed, sizes, pitches, alignments):
+    def __init__(self, use, epilogue, kind, compute, transposed, sizes, pitches, alignments):
         m, n, k = sizes
         self.product = Described("MatmulDesc", compute, kind.sums)
         for attribute, flag in zip((TRANSPOSE_A, TRANSPOSE_B), transposed, strict=True):
             self.product.set(attribute, ctypes.c_int32(flag))
-        self.product.set(EPILOGUE, ctypes.c_int32(ADD_BIAS))
-        # The recommendation depends on the alignment of the vector's address; the vector itself is not read.
+        self.product.set(EPILOGUE, ctypes.c_int32(epilogue))
+        # The recommendation depends on the alignment of the vector's address; the vector itself is not used.
         self.product.set(BIAS_POINTER, ctypes.c_void_p(alignments[3]))
         stored = [(k, m) if transposed[0] else (m, k), (n, k) if transposed[1] else (k, n), (m, n)]
         self.layouts = [
@@ -98,6 +99,18 @@ def biased(a, b, bias, out, tf32=None) -> bool:
 
     Raises: RuntimeError with the shapes if cuBLASLt fails.
     """
+    return _product(ADD_BIAS, a, b, bias, out, tf32)
+
+
+def summed(a, b, sums, out, tf32=None) -> bool:
+    """Computes `out = a @ b`, and in `sums` the sum of each row of `a`. Returns False if unsupported.
+
+    Arguments and errors are those of `biased`.
+    """
+    return _product(SUM_OF_B, a, b, sums, out, tf32)
+
+
+def _product(epilogue: int, a, b, vector, out, tf32) -> bool:
     kind = cublas.TYPES[a.dtype]
     compute, math_mode = cublas.computing(kind, tf32)
     if kind.parts > 1 or math_mode:
@@ -107,10 +120,10 @@ def biased(a, b, bias, out, tf32=None) -> bool:
     use = cublas.handle()
     memory, _ = use.workspaces[use.stream]
     # Column-major: outᵀ = bᵀ aᵀ, and the vector is added to every column.
-    places = b.data.ptr, a.data.ptr, out.data.ptr, bias.data.ptr
+    places = b.data.ptr, a.data.ptr, out.data.ptr, vector.data.ptr
     alignments = tuple(min(place & -place, 256) for place in places)
     sizes, pitches = (b.shape[1], a.shape[0], a.shape[1]), (right[1], left[1], max(b.shape[1], 1))
-    key = kind, compute, (right[0], left[0]), sizes, pitches, alignments
+    key = epilogue, kind, compute, (right[0], left[0]), sizes, pitches, alignments
     plan = _plan(use, key)
     if plan.advice is None:
         return False
@@ -120,7 +133,7 @@ def biased(a, b, bias, out, tf32=None) -> bool:
     LIBRARY.cublasLtMatmul(
         use.address, plan.product.address, one, places[0], first, places[1], second, zero, places[2], third,
         places[2], third, ctypes.addressof(plan.advice), memory.ptr if memory else None, plan.advice.workspace,
-        use.stream or None, about=lambda: f"{kind.name} matrices {a.shape} @ {b.shape} + {bias.shape}",
+        use.stream or None, about=lambda: f"{kind.name} matrices {a.shape} @ {b.shape}, vector {vector.shape}",
     )  # fmt: skip
     return True
 

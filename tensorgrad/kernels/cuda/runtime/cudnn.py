@@ -16,9 +16,10 @@ from math import prod
 
 import cupy
 
-from tensorgrad.kernels.cuda.runtime import libraries, switches
+from tensorgrad.kernels.cuda.runtime import libraries, program, switches
 from tensorgrad.kernels.cuda.runtime.calls import Functions, Handles, Refused
 from tensorgrad.settings import SETTINGS
+from tensorgrad.storage.cuda.capture import current
 
 # --- the library ---------------------------------------------------------------------------------------------------
 
@@ -180,7 +181,7 @@ class Plan:
             _ints(dilation), CROSS_CORRELATION, sums,
         )  # fmt: skip
         LIBRARY.cudnnSetConvolutionGroupCount(self.convolution.address, groups)
-        self.math = TENSOR_OP_MATH if name == "float16" else DEFAULT_MATH
+        self.math = TENSOR_OP_MATH if name in ("float16", "bfloat16") else DEFAULT_MATH
         if name == "float32" and not tf32:
             self.math = FMA_MATH
         self._fixed = self.math == FMA_MATH
@@ -203,12 +204,13 @@ class Plan:
     def algorithms(self, use: Handle, first, second, out) -> list[Performance]:
         """Lists the algorithms cuDNN offers here, best first; with `benchmark` it times them on the arrays."""
         if self.found is None:
+            benchmark = self.benchmark and current() is None  # in a graph there is nothing to be timed
             results, count = (Performance * MOST_ALGORITHMS)(), ctypes.c_int()
             one, two, three, how = self.places
             rest = ctypes.addressof(count), ctypes.addressof(results)
             name = KINDS[self.kind]
             try:
-                if self.benchmark:
+                if benchmark:
                     most = min(switches.cudnn.benchmark_limit or MOST_ALGORITHMS, MOST_ALGORITHMS)
                     memory, size = _workspace()
                     getattr(LIBRARY, f"cudnnFindConvolution{name}AlgorithmEx")(
@@ -222,10 +224,13 @@ class Plan:
             except Refused as refused:
                 if not self._cannot(refused):
                     raise
-            self.found = [
+            found = [
                 result for result in results[: count.value]
                 if not result.status and (not self.same or result.determinism == DETERMINISTIC)
             ]  # fmt: skip
+            if benchmark != self.benchmark:
+                return found
+            self.found = found
         return self.found
 
     def run(self, use: Handle, first, second, out) -> bool:
@@ -277,7 +282,7 @@ def _workspace():
 def serves(x) -> bool:
     """Returns whether cuDNN can currently run convolutions of arrays of this dtype and size."""
     return (
-        switches.cudnn.enabled and x.dtype.name in TYPES and x.size <= LARGEST and libraries.present("cudnn")
+        switches.cudnn.enabled and program.NAME[x.dtype] in TYPES and x.size <= LARGEST and libraries.present("cudnn")
     )  # fmt: skip
 
 
@@ -327,8 +332,8 @@ def convolve(kind, first, second, shape, stride, padding, dilation, groups):
         out = empty(shape, first.dtype, order)
         shapes = {"forward": (one, two, out), "input": (out, one, two), "weight": (one, out, two)}[kind]
         key = (
-            kind, first.dtype.name, *(x.shape for x in shapes), order, tuple(stride), tuple(padding), tuple(dilation),
-            groups, switches.cudnn.allow_tf32, same, switches.cudnn.benchmark,
+            kind, program.NAME[first.dtype], *(x.shape for x in shapes), order, tuple(stride), tuple(padding),
+            tuple(dilation), groups, switches.cudnn.allow_tf32, same, switches.cudnn.benchmark,
         )  # fmt: skip
         if use.plan(key).run(use, one, two, out):
             return out

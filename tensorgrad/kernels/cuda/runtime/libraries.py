@@ -27,11 +27,20 @@ class Missing(RuntimeError):
 
 @cache
 def load(name: str):
-    """Opens the library "cublas", "cublasLt" or "cudnn", once.
+    """Opens the library "cublas", "cublasLt", "cudnn" or "cuda" (the driver), once.
 
     Raises: Missing with one line that says what to install.
     """
     return open_library(name)
+
+
+@cache
+def driver():
+    """Opens the driver's library, which comes with the driver. None if the system does not find it."""
+    try:
+        return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError:
+        return None
 
 
 def present(name: str) -> bool:
@@ -45,6 +54,10 @@ def present(name: str) -> bool:
 
 def open_library(name: str):
     """Finds and opens a library. The tests' GPU emulator substitutes its own libraries here."""
+    if name == "cuda":
+        if driver() is None:
+            raise Missing("NVIDIA's driver was not found: install it, or add its folder to LD_LIBRARY_PATH")
+        return driver()
     cuda = _cuda_version()
     if name == "cudnn":  # it looks for them next to itself; they may be elsewhere
         for needed in ("cublasLt", "cublas"):

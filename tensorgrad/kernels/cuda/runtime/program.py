@@ -30,6 +30,17 @@ NUMBER = {"float32": np.float32, "float64": np.float64, "float16": np.float32, "
 FLOATING = ("float32", "float64", "float16", "bfloat16")
 WHOLE = ("int64", "int32", "int16", "int8", "uint8", "bool")
 
+
+class _Names(dict):
+    """dtype -> its name, which NumPy puts together anew at each request, in the time of half a launch."""
+
+    def __missing__(self, dtype: np.dtype) -> str:
+        name = self[dtype] = dtype.name
+        return name
+
+
+NAME = _Names()
+
 SUMS = (
     "sum", "mean", "prod", "amax", "amin", "norm1", "norm2", "norm_p", "norm_max", "argmax", "argmin", "var",
     "logsumexp",
@@ -87,11 +98,12 @@ FAMILIES: dict[str, list[tuple[tuple[str, ...], dict]]] = {
         (("float32", "float16", "bfloat16"), {"I": "long long", "C": "float", "PACK": 1, "SCALED": 1}),
         (("float64",), {"I": "int", "C": "double", "PACK": 1, "SCALED": 0}),
     ],
+    "rnn": [(("float32", "float64"), {"ROWS": 2}), (("float32",), {"ROWS": 1})],
     "optim": [(FLOATING, {})],
-    "rejection": [(("float32", "float64"), {})],
+    "rejection": [(("float32", "float64"), {}), (("float32",), {"CAPTURED": 1})],
     "random": [
         ((*FLOATING, "int64", "uint8", "bool"), {}),
-        (("float32", "float16"), {"PACK": 4}), (("bfloat16",), {"PACK": 8}),
+        (("float32", "float16"), {"PACK": 4}), (("bfloat16",), {"PACK": 8}), (("float32",), {"CAPTURED": 1, "PACK": 4}),
     ],
 }  # fmt: skip
 
@@ -130,11 +142,10 @@ def text(family: str, dtype: str = "float32", **settings) -> str:
 
 @cache
 def function(family: str, name: str, dtype: str = "float32", **settings):
-    """Returns a function of a program, ready for `function(grid, block, arguments, shared_mem=bytes)`.
+    """Returns a function of a program, to be launched (launch.py). It is compiled on first launch."""
+    from tensorgrad.kernels.cuda.runtime.launch import Function  # needs CuPy, which texts do not
 
-    It is compiled on first launch; CuPy caches the result on disk.
-    """
-    return _module(family, dtype, tuple(sorted(settings.items()))).get_function(name)
+    return Function(_module(family, dtype, tuple(sorted(settings.items()))).get_function(name))
 
 
 @cache

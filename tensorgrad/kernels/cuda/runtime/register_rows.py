@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 PACKS = 4  # per thread, as in register_rows.cuh
@@ -30,8 +31,16 @@ class Plan(NamedTuple):
 def plan(n: int, arrays) -> Plan | None:
     """Plans the launch for rows of n elements of the first array's size; None if they are too long for registers."""
     pack = 16 // arrays[0].dtype.itemsize
-    if n % pack or any(a.data.ptr % (pack * a.dtype.itemsize) for a in arrays):
-        pack = 1
+    for a in arrays:
+        if a.data.ptr % (pack * a.dtype.itemsize):
+            pack = 1
+            break
+    return _divided(n, pack)
+
+
+@lru_cache(maxsize=4096)
+def _divided(n: int, pack: int) -> Plan | None:
+    pack = 1 if n % pack else pack
     packs = n // pack
     if packs > 1024 * PACKS:
         return None

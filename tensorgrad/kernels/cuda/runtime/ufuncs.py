@@ -10,6 +10,7 @@ import cupy
 import numpy as np
 
 from tensorgrad.kernels.cuda.index import add_in_order
+from tensorgrad.kernels.cuda.runtime import program
 from tensorgrad.settings import SETTINGS
 
 _REDUCE = {"maximum": "max", "minimum": "min", "logical_and": "all", "logical_or": "any"}
@@ -112,7 +113,7 @@ class _Ufunc:
 
 
 def _add_at(array, indices, values):
-    dtype = array.dtype.name
+    dtype = program.NAME[array.dtype]
     if SETTINGS.deterministic and dtype in ("float32", "float64"):  # the order of atomic sums varies
         add_in_order(array, cupy.arange(array.size).reshape(array.shape)[indices], values)
     elif dtype in _ATOMIC:

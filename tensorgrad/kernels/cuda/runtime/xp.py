@@ -20,6 +20,7 @@ import numpy as np
 from tensorgrad.kernels.cuda.matmul import numpys
 from tensorgrad.kernels.cuda.runtime import bounds
 from tensorgrad.kernels.cuda.runtime.ufuncs import extended
+from tensorgrad.storage.cuda.capture import current
 
 
 def _is_bfloat16(value) -> bool:
@@ -133,6 +134,39 @@ def _said(function):
 _LINALG = ("cholesky", "det", "eig", "eigh", "inv", "lstsq", "norm", "qr", "slogdet", "solve", "svd")
 _VALUES = ("sort", "unique", "partition", "around")
 _PLACES = ("argsort", "lexsort", "searchsorted", "argpartition", "isin")
+
+
+_COPYING = ("asarray", "array")  # functions that copy from the host
+
+
+def _of_graphs(name: str):
+    """Makes a function that copies from the host, for use while a graph is captured.
+
+    It copies values from the host now, once; the graph keeps the result, which its kernels read at each replay.
+    """
+    function = getattr(cupy, name)
+
+    @wraps(function)
+    def run(obj, *args, **kwargs):
+        capture = None if _on_gpu(obj) else current()
+        if capture is None:
+            return function(obj, *args, **kwargs)
+        with capture.unrecorded():
+            made = function(obj, *args, **kwargs)
+        capture.kept.append(made)
+        return made
+
+    return run
+
+
+def _on_gpu(obj) -> bool:
+    """Returns whether an array, or an array in nested lists, is on a GPU."""
+    return any(map(_on_gpu, obj)) if isinstance(obj, list | tuple) else isinstance(obj, cupy.ndarray)
+
+
+def while_captured(captured: bool) -> None:
+    """Makes `MODULE` fit for captured work, or as it was before."""
+    MODULE.__dict__.update({name: _of_graphs(name) if captured else getattr(cupy, name) for name in _COPYING})
 
 
 class _Module:

@@ -8,6 +8,7 @@ struct Job {
     T* array[5];  // the parameter, then the arrays the update reads: gradient and state, if any
     long long size;   // elements of each
     long long first;  // the number of the job's first block
+    float* step;      // the number of the parameter's steps, if it is kept here
 };
 
 const int PIECE = 16384;  // elements; kernels/cuda/optim.py computes the number of blocks from it
@@ -15,15 +16,20 @@ const int LANES = 16 / sizeof(T);
 
 struct alignas(16) Pack { T at[LANES]; };
 
-// Calls each(values) for every element of the block's piece, with its value in the first ARRAYS arrays of the job;
-// those whose bit is set in WRITTEN are then stored.
-template <int ARRAYS, int WRITTEN, class Each> __device__ void over_piece(const Job* jobs, int count, Each each) {
+// The last job that begins at this block or before.
+__device__ inline Job job_of_block(const Job* jobs, int count) {
     int low = 0, high = count - 1;
-    while (low < high) {  // the last job that begins at this block or before
+    while (low < high) {
         int middle = (low + high + 1) / 2;
         if (jobs[middle].first <= (long long)blockIdx.x) low = middle; else high = middle - 1;
     }
-    Job job = jobs[low];
+    return jobs[low];
+}
+
+// Calls each(values) for every element of the block's piece, with its value in the first ARRAYS arrays of the job;
+// those whose bit is set in WRITTEN are then stored.
+template <int ARRAYS, int WRITTEN, class Each> __device__ void over_piece(const Job* jobs, int count, Each each) {
+    Job job = job_of_block(jobs, count);
     long long start = (blockIdx.x - job.first) * PIECE, end = job.size - start < PIECE ? job.size : start + PIECE;
     bool aligned = true;
     for (int k = 0; k < ARRAYS; k++) aligned = aligned && (unsigned long long)job.array[k] % sizeof(Pack) == 0;
@@ -54,11 +60,11 @@ template <int ARRAYS, int WRITTEN, class Each> __device__ void over_piece(const 
 // The gradient to descend along. A decay of 0 must not be multiplied by an infinite parameter.
 __device__ inline A descent(A x, A g, A decay, A sign) { return decay != 0 ? sign * g + decay * x : sign * g; }
 
-extern "C" __global__ void sgd(const Job* jobs, int count, A lr, A decay, A sign) {
+__device__ inline void sgd_of(const Job* jobs, int count, A lr, A decay, A sign) {
     over_piece<2, 1>(jobs, count, [=](A* v) { v[0] -= lr * descent(v[0], v[1], decay, sign); });
 }
 
-extern "C" __global__ void sgd_momentum(
+__device__ inline void sgd_momentum_of(
     const Job* jobs, int count, A lr, A decay, A sign, A momentum, A take, bool fresh, bool nesterov
 ) {
     over_piece<3, 5>(jobs, count, [=](A* v) {
@@ -66,6 +72,27 @@ extern "C" __global__ void sgd_momentum(
         v[2] = fresh ? slope : momentum * v[2] + take * slope;
         v[0] -= lr * (nesterov ? slope + momentum * v[2] : v[2]);
     });
+}
+
+extern "C" __global__ void sgd(const Job* jobs, int count, A lr, A decay, A sign) {
+    sgd_of(jobs, count, lr, decay, sign);
+}
+
+extern "C" __global__ void sgd_momentum(
+    const Job* jobs, int count, A lr, A decay, A sign, A momentum, A take, bool fresh, bool nesterov
+) {
+    sgd_momentum_of(jobs, count, lr, decay, sign, momentum, take, fresh, nesterov);
+}
+
+// The same in a graph, unless a gradient overflowed (`skip`).
+extern "C" __global__ void sgd_unless(const Job* jobs, int count, const float* skip, A lr, A decay, A sign) {
+    if (*skip == 0) sgd_of(jobs, count, lr, decay, sign);
+}
+
+extern "C" __global__ void sgd_momentum_unless(
+    const Job* jobs, int count, const float* skip, A lr, A decay, A sign, A momentum, A take, bool fresh, bool nesterov
+) {
+    if (*skip == 0) sgd_momentum_of(jobs, count, lr, decay, sign, momentum, take, fresh, nesterov);
 }
 
 struct Adam {
@@ -101,6 +128,42 @@ extern "C" __global__ void adam_amsgrad(
         adam.move(v, v[4]);
     });
 }
+
+// Adam for graphs: what changes from step to step is read here, in the GPU's memory, not given by the host. `skip`, if
+// not null, is whether to do nothing (a gradient overflowed); `rate`, if not null, is the learning rate.
+
+extern "C" __global__ void count_steps(const Job* jobs, int count, const float* skip) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count && !(skip && *skip != 0)) *jobs[i].step += 1;
+}
+
+__device__ inline Adam adam_at(float step, const float* rate, double lr, double beta1, double beta2, double eps,
+                               double decay, bool decoupled, A sign) {
+    if (rate) lr = *rate;
+    double root = sqrt(1 - pow(beta2, (double)step));
+    return {(A)(lr * root / (1 - pow(beta1, (double)step))), (A)(eps * root), (A)(decoupled ? 1 - lr * decay : 1),
+            (A)(decoupled ? 0 : decay), (A)(1 - beta1), (A)beta2, (A)(1 - beta2), sign};
+}
+
+#define COUNTED_ADAM(name, arrays, written, square) \
+    extern "C" __global__ void name( \
+        const Job* jobs, int count, const float* skip, const float* rate, double lr, double beta1, double beta2, \
+        double eps, double decay, bool decoupled, A sign \
+    ) { \
+        if (skip && *skip != 0) return; \
+        __shared__ Adam shared; \
+        if (threadIdx.x == 0) \
+            shared = adam_at(*job_of_block(jobs, count).step, rate, lr, beta1, beta2, eps, decay, decoupled, sign); \
+        __syncthreads(); \
+        Adam adam = shared; \
+        over_piece<arrays, written>(jobs, count, [=](A* v) { \
+            adam.average(v); \
+            square; \
+        }); \
+    }
+
+COUNTED_ADAM(adam_counted, 4, 13, adam.move(v, v[3]))
+COUNTED_ADAM(adam_amsgrad_counted, 5, 29, v[4] = Max::of(v[4], v[3]); adam.move(v, v[4]))
 
 // --- all gradients together ------------------------------------------------------------------------------------------
 

@@ -9,6 +9,16 @@ template <> struct Real<double> { typedef double type; };
 typedef Real<T>::type R;  // the type in which samples of T are computed
 typedef unsigned long long Long;
 
+// Where a launch begins in the stream of numbers: as a kernel's parameters, and the first statement of its body. In a
+// graph (CAPTURED), seed and offset are read from memory, since they differ at each replay.
+#ifdef CAPTURED
+#define PLACE const Long *place, Long within
+#define FIND const Long seed = place[0], offset = place[1] + within;
+#else
+#define PLACE Long seed, Long offset
+#define FIND
+#endif
+
 struct Words { unsigned x, y, z, w; };
 
 __device__ inline Words philox(Long counter, Long thread, Long seed) {

@@ -54,7 +54,11 @@ __device__ inline void over_elements(long long n, Long seed, Long offset, Functi
 
 // --- the kernels -----------------------------------------------------------------------------------------------------
 
-extern "C" __global__ void uniform(T* out, long long n, Long seed, Long offset, R low, R high, R range) {
+// Where the random numbers of a graph begin: written before each replay, and read by its kernels (PLACE).
+extern "C" __global__ void begin(Long* place, Long seed, Long offset) { place[0] = seed, place[1] = offset; }
+
+extern "C" __global__ void uniform(T* out, long long n, PLACE, R low, R high, R range) {
+    FIND
     over_elements<Uniform, R>(n, seed, offset, [=](long long i, R u) {
         T value;
         put(&value, u * range + low);
@@ -63,15 +67,18 @@ extern "C" __global__ void uniform(T* out, long long n, Long seed, Long offset, 
     });
 }
 
-extern "C" __global__ void normal(T* out, long long n, Long seed, Long offset, R mean, R deviation) {
+extern "C" __global__ void normal(T* out, long long n, PLACE, R mean, R deviation) {
+    FIND
     over_elements<Normal, R>(n, seed, offset, [=](long long i, R z) { put(out + i, z * deviation + mean); });
 }
 
-extern "C" __global__ void log_normal(T* out, long long n, Long seed, Long offset, R mean, R deviation) {
+extern "C" __global__ void log_normal(T* out, long long n, PLACE, R mean, R deviation) {
+    FIND
     over_elements<Normal, R>(n, seed, offset, [=](long long i, R z) { put(out + i, quick_exp(z * deviation + mean)); });
 }
 
-extern "C" __global__ void exponential(T* out, long long n, Long seed, Long offset, R rate) {
+extern "C" __global__ void exponential(T* out, long long n, PLACE, R rate) {
+    FIND
     const R tiny = sizeof(R) == 8 ? (R)0x1p-53 : (R)0x1p-24;
     over_elements<Uniform, R>(n, seed, offset, [=](long long i, R u) {
         // Near 1 the approximate logarithm may be 0, which is not a valid sample.
@@ -86,14 +93,16 @@ __device__ inline float of_turn(float u) {
 }
 __device__ inline double of_turn(double u) { return tan(3.14159265358979323846 * (u - 0.5)); }
 
-extern "C" __global__ void cauchy(T* out, long long n, Long seed, Long offset, R median, R sigma) {
+extern "C" __global__ void cauchy(T* out, long long n, PLACE, R median, R sigma) {
+    FIND
     over_elements<Uniform, R>(n, seed, offset, [=](long long i, R u) { put(out + i, median + sigma * of_turn(u)); });
 }
 
 // Dropout: x / keep with probability `keep`, else 0. Reads and writes each element once; no mask is kept, since the
 // same call on the gradient, with the same seed and offset, is the derivative. PACK = 1 is the order of
 // `over_elements`. Words are converted to float here, also for T = double.
-extern "C" __global__ void dropout(const T* x, T* out, long long n, Long seed, Long offset, R keep) {
+extern "C" __global__ void dropout(const T* x, T* out, long long n, PLACE, R keep) {
+    FIND
     const R scale = (R)(1.0 / keep);
 #if PACK == 1
     over_elements<Uniform, float>(n, seed, offset, [=](long long i, float u) {
@@ -125,7 +134,8 @@ extern "C" __global__ void check_weights(const T* weights, long long n, int posi
 
 // Indices drawn by their shares: each sample looks up a uniform number in the cumulative sums of its row.
 extern "C" __global__ void multinomial(const T* sums, const T* shares, long long* out, long long rows, int count,
-                                       int samples, Long seed, Long offset) {
+                                       int samples, PLACE) {
+    FIND
     int across = gridDim.x * blockDim.x, mine = blockIdx.x * blockDim.x + threadIdx.x;
     Long thread = (Long)blockIdx.y * across + mine, counter = offset / 4;
     for (long long row = blockIdx.y; row < rows; row += gridDim.y)
@@ -144,24 +154,28 @@ extern "C" __global__ void multinomial(const T* sums, const T* shares, long long
         }
 }
 
-extern "C" __global__ void bernoulli(T* out, long long n, Long seed, Long offset, R p) {
+extern "C" __global__ void bernoulli(T* out, long long n, PLACE, R p) {
+    FIND
     over_elements<Uniform, R>(n, seed, offset, [=](long long i, R u) { put(out + i, (R)(u < p)); });
 }
 
-extern "C" __global__ void geometric(T* out, long long n, Long seed, Long offset, R p) {
+extern "C" __global__ void geometric(T* out, long long n, PLACE, R p) {
+    FIND
     over_elements<Uniform, R>(n, seed, offset, [=](long long i, R u) {
         put(out + i, ceil(quick_log(u) / quick_log((R)1 - p)));
     });
 }
 
 // (word % range) + low, for words of 32 and of 64 bits; a range of 0 (2**32, 2**64) stands for all words.
-extern "C" __global__ void below_32(T* out, long long n, Long seed, Long offset, Long range, long long low) {
+extern "C" __global__ void below_32(T* out, long long n, PLACE, Long range, long long low) {
+    FIND
     unsigned span = (unsigned)range;
     over_elements<Bits, unsigned>(n, seed, offset, [=](long long i, unsigned word) {
         put(out + i, (long long)((Long)(span ? word % span : word) + (Long)low));
     });
 }
-extern "C" __global__ void below_64(T* out, long long n, Long seed, Long offset, Long range, long long low) {
+extern "C" __global__ void below_64(T* out, long long n, PLACE, Long range, long long low) {
+    FIND
     over_elements<Bits, Long>(n, seed, offset, [=](long long i, Long word) {
         put(out + i, (long long)((range ? word % range : word) + (Long)low));
     });
@@ -169,7 +183,8 @@ extern "C" __global__ void below_64(T* out, long long n, Long seed, Long offset,
 
 // Each probability decides one element; a thread takes four adjacent ones.
 extern "C" __global__ void __launch_bounds__(512) bernoulli_each(
-    const R* p, T* out, long long n, Long seed, Long offset) {
+    const R* p, T* out, long long n, PLACE) {
+    FIND
     Long thread = (Long)blockIdx.x * blockDim.x + threadIdx.x;
     float u[4];
     Uniform::draw(philox(offset / 4, thread, seed), u);
@@ -182,7 +197,8 @@ extern "C" __global__ void __launch_bounds__(512) bernoulli_each(
 // Values with equal keys (under `mask`) are adjacent, in their original order: each such run is shuffled. Source: R. A.
 // Fisher and F. Yates, 1938, in the form of R. Durstenfeld, "Algorithm 235", 1964.
 extern "C" __global__ void __launch_bounds__(512) shuffle_ties(
-    const Long* keys, T* values, long long n, Long mask, Long seed, Long offset) {
+    const Long* keys, T* values, long long n, Long mask, PLACE) {
+    FIND
     long long first = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (first >= n - 1 || ((keys[first] ^ keys[first + 1]) & mask)) return;
     if (first && !((keys[first] ^ keys[first - 1]) & mask)) return;

@@ -180,14 +180,30 @@ __device__ inline Tally over_threads(Tally mine) {  // the first thread gets the
     return mine;
 }
 
+// The tally with a pack of elements.
+template <class V> __device__ inline V with_pack(V mine, const Packed<T, SOME>& some, long long i, R p) {
+    for (int k = 0; k < SOME; k++) mine = OP::with(mine, widen(some.of[k]), i + k, p);
+    return mine;
+}
+#ifndef WHOLE
+__device__ inline Spread with_pack(Spread mine, const Packed<T, SOME>& some, long long, R) {  // one division for all
+    Spread pack = {0, 0, SOME};
+    for (int k = 0; k < SOME; k++) pack.mean += widen(some.of[k]) * ((R)1 / SOME);  // of large numbers, too
+    for (int k = 0; k < SOME; k++) {
+        double away = widen(some.of[k]) - pack.mean;
+        pack.squares += away * away;
+    }
+    return var::both(mine, pack);
+}
+#endif
+
 // Elements or tallies, from `first` up to `last`, as visited by one thread of `threads`; `by` is the step in memory.
 __device__ inline Tally gathered(const T* x, long long first, long long last, int thread, int threads, bool packed,
                                  R p) {
     Tally mine = OP::none();
     if (packed) {
         for (long long i = first + thread * SOME; i < last; i += threads * SOME) {
-            Packed<T, SOME> some = load_packed<SOME>(x + i);
-            for (int k = 0; k < SOME; k++) mine = OP::with(mine, widen(some.of[k]), i + k, p);
+            mine = with_pack(mine, load_packed<SOME>(x + i), i, p);
         }
     } else {
         for (long long i = first + thread; i < last; i += threads) mine = OP::with(mine, widen(x[i]), i, p);

@@ -47,7 +47,8 @@ __device__ inline double gamma_variate(double alpha, Stream& stream) {
     }
 }
 
-extern "C" __global__ void standard_gamma(const T* alpha, T* out, long long n, Long seed, Long offset) {
+extern "C" __global__ void standard_gamma(const T* alpha, T* out, long long n, PLACE) {
+    FIND
     long long i = element_of(n);
     if (i < 0) return;
     const T least = sizeof(T) == 8 ? (T)2.2250738585072014e-308 : (T)1.17549435e-38f;  // 0 has no logarithm
@@ -76,7 +77,8 @@ __device__ inline double poisson_variate(double rate, Stream& stream) {
     }
 }
 
-extern "C" __global__ void poisson(const T* rate, T* out, long long n, Long seed, Long offset) {
+extern "C" __global__ void poisson(const T* rate, T* out, long long n, PLACE) {
+    FIND
     long long i = element_of(n);
     if (i < 0) return;
     Stream stream(offset, i, seed);
@@ -107,7 +109,8 @@ __device__ inline double binomial_variate(double count, double p, Stream& stream
     }
 }
 
-extern "C" __global__ void binomial(const T* counts, const T* chances, T* out, long long n, Long seed, Long offset) {
+extern "C" __global__ void binomial(const T* counts, const T* chances, T* out, long long n, PLACE) {
+    FIND
     long long i = element_of(n);
     if (i < 0) return;
     Stream stream(offset, i, seed);

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
 import warnings
 from queue import Empty, SimpleQueue
@@ -16,10 +15,10 @@ from typing import Any
 
 from tensorgrad.kernels.numba.runtime import hooks, loading
 from tensorgrad.kernels.numba.runtime.compiler import Compiler, Failed, compiles_here
-from tensorgrad.system import forks
+from tensorgrad.system import forks, threads
 
 _queue: SimpleQueue = SimpleQueue()
-_thread: threading.Thread | None = None
+_thread: threads.Running | None = None
 _child = False  # a forked child compiles nothing: one of the compiler's locks may have been held at the fork
 
 
@@ -41,6 +40,7 @@ class Unusable(Failed):
 
 def compiled(kernel: str) -> Any:
     """Returns the kernel "family.name" from the cache, compiling it first if it is missing. Raises: Failed."""
+    global _compiling
     from tensorgrad.kernels.numba.runtime import cache, native
 
     if native.unusable():
@@ -55,6 +55,7 @@ def compiled(kernel: str) -> Any:
                 raise Failed(f"it failed before and will be retried in a few days: {reason}", tried=False)
             _announce()
             where = cache.place()
+            _compiling = True
             try:
                 if compiles_here():
                     hooks.compile_here(kernel, where)
@@ -64,6 +65,8 @@ def compiled(kernel: str) -> Any:
                 if failed.tried:
                     cache.remember(family, kernel, str(failed), failed.crash)
                 raise
+            finally:
+                _compiling = False
             with loading.briefly():
                 made = loading.cached(kernel)
         if made is None:
@@ -115,9 +118,24 @@ def request(row: Any) -> None:
     _requested.append(row)
     _queue.put(row)
     with _starting:
-        if _thread is None or not _thread.is_alive():
-            _thread = threading.Thread(target=_serve, name="tensorgrad compiler", daemon=True)
-            _thread.start()
+        if _thread is None or not _thread.alive:
+            _thread = threads.start("tensorgrad compiler", _serve)
+
+
+_FIRST, _FURTHER = 0.05, 0.005  # seconds that loading the first kernel takes, and every further one
+_PATIENCE = 3  # times as long a call waits at most
+_WINK = 2e-4  # seconds between two looks at it
+_compiling = False  # whether the thread is waiting for a kernel to be compiled, which takes longer than any call
+
+
+def hold(row: Any, seconds: float) -> None:
+    """Waits while a requested kernel is being loaded from the cache, if NumPy would take longer: so many seconds."""
+    loading = _FIRST if _failure is None else _FURTHER
+    if seconds < loading:
+        return
+    end = time.perf_counter() + _PATIENCE * loading
+    while row.ready is None and not _child and not _compiling and row not in _failed and time.perf_counter() < end:
+        time.sleep(_WINK)
 
 
 _starting = forks.lock()
@@ -152,7 +170,5 @@ _warned: set[str] = set()
 
 def wait() -> None:
     """Waits until every requested kernel is compiled or has failed (for tests and measurements)."""
-    while any(
-        row.ready is None and row not in _failed and _thread is not None and _thread.is_alive() for row in _requested
-    ):
+    while any(row.ready is None and row not in _failed and _thread is not None and _thread.alive for row in _requested):
         time.sleep(0.01)

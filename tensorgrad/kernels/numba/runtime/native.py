@@ -66,6 +66,8 @@ def cpu() -> tuple[str, str]:
     Numba's environment variables take precedence.
     """
     name, features = LEVELS.get(os.environ.get("TENSORGRAD_CPU", "")) or internals.host_cpu()
+    if "+avx512f" in features.split(","):  # LLVM would use half of each register for what it vectorizes itself
+        features += ",-prefer-256-bit"
     return os.environ.get("NUMBA_CPU_NAME") or name, os.environ.get("NUMBA_CPU_FEATURES", features)
 
 

@@ -42,7 +42,7 @@ from tensorgrad.kernels.numba.runtime.mailbox import (
 from tensorgrad.kernels.numba.runtime.row import WAITING
 from tensorgrad.kernels.numba.runtime.unsuited import Unsuited
 from tensorgrad.settings import get_num_threads
-from tensorgrad.system import forks
+from tensorgrad.system import forks, threads
 
 GRAIN = 24576  # elements (of ordinary cost) that justify a thread
 WAKING = 131072  # elements that justify waking threads
@@ -91,7 +91,7 @@ class _Worker:
         self.work: tuple | None = None  # a kernel's arguments: kept alive while this thread may write to them
         self.call: _Call | None = None
         self.error: BaseException | None = None
-        threading.Thread(target=self.serve, name="tensorgrad kernel", daemon=True).start()
+        threads.start("tensorgrad kernel", self.serve)
 
     def wake(self) -> None:
         """Wakes the thread if it is asleep. It may wake too late and find nothing to do."""
