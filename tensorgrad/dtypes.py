@@ -66,8 +66,8 @@ class dtype:
     def __repr__(self) -> str:
         return f"torch.{self.name}"
 
-    def __reduce__(self):
-        return _by_name, (self.name,)
+    def __reduce__(self) -> str:
+        return self.name  # in this module
 
 
 BOOL, INTEGER, FLOATING, COMPLEX = range(4)
@@ -142,7 +142,7 @@ def c_type(of: Any) -> str:
 
 
 def _by_name(name: str) -> dtype:
-    return BY_NAME[name]
+    return BY_NAME[name]  # for pickles of earlier versions
 
 
 def as_dtype(given, name: str = "") -> dtype:

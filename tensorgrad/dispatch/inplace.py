@@ -14,6 +14,7 @@ from numpy import ndarray
 from tensorgrad.autograd.graph import Node
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import check_writable, rebase
+from tensorgrad.dispatch import other_classes
 from tensorgrad.dispatch.out import check_no_overlap
 from tensorgrad.dispatch.slow_path import overwriting
 from tensorgrad.dispatch.switches import LOCAL, SLOW
@@ -170,6 +171,9 @@ def replace(self: Tensor, function, args, kwargs, overlap: bool = False) -> Tens
     else:
         result = function(self, *args, **kwargs)
     if self.__class__ not in PLAIN or result.__class__ not in PLAIN:
+        if not isinstance(result, Tensor):  # an argument of another class took the call over: it is asked to write
+            types = tuple(dict.fromkeys(map(type, other_classes.overriding((*args, *kwargs.values())))))
+            return other_classes.call(getattr(Tensor, f"{function.__name__}_"), types, (self, *args), kwargs)
         keeper = self if hasattr(self, "_to_store") else result  # a class that has its own layout of memory
         if hasattr(keeper, "_to_store"):
             result = keeper._to_store(self, result)

@@ -173,6 +173,7 @@ def test_a_class_that_is_no_tensor_is_not_given_the_defaults_of_keywords(torch):
 @alike
 def test_classes_and_modes_are_given_the_functions_that_users_know(torch):
     known = {}
+    known[torch.Tensor.add_], known[torch.Tensor.mul_] = "torch.Tensor.add_", "torch.Tensor.mul_"
     for name in ("add", "sub", "mul", "div", "matmul", "pow", "eq", "where", "cat", "gather", "clamp", "flip", "conj"):
         known.setdefault(getattr(torch, name), f"torch.{name}")
         if name in ("add", "sub", "div"):  # functions of rows are the methods, too
@@ -192,6 +193,7 @@ def test_classes_and_modes_are_given_the_functions_that_users_know(torch):
     found = [x + y, x - y, x / y, x.__radd__(y), torch.add(x, y), torch.sub(y, x), torch.div(x, y), torch.mul(x, y)]
     found += [torch.where(x > 0, x, y), torch.cat([x, y]), torch.matmul(x, y), torch.eq(x, y), torch.pow(x, y)]
     found += [torch.clamp(y, 0, 1), torch.flip(y, [0]), torch.conj(y)]
+    found += [x.add_(y), x.mul_(y), x]
     with Mode():
         x + 1, x - x, torch.add(x, 1), torch.div(x, x), torch.flip(x, [0]), torch.cat([x, x]), torch.where(x > 0, x, x)
     return found, [name for name in seen if name != "not known"]

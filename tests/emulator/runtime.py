@@ -350,6 +350,7 @@ def get_allocator():
 
 
 def set_allocator(allocator=None):
+    assert allocator is None or callable(allocator)
     _allocators[-1] = allocator or POOL.malloc
 
 

@@ -36,12 +36,17 @@ class _Base:
 
     def __enter__(self):
         device = self._check_device()
-        CURRENT.before = [*getattr(CURRENT, "before", []), (device, _streams()[device])]
+        CURRENT.entered = [*getattr(CURRENT, "entered", []), (device, self)]
         return self.use()
 
     def __exit__(self, *_):
-        *CURRENT.before, (device, stream) = CURRENT.before
-        _streams()[device] = stream
+        """Returns to the stream of the block around this one, or else to the default stream, as CuPy does.
+
+        A stream that was made the current one by `use()` before the block is forgotten.
+        """
+        *CURRENT.entered, (device, _) = CURRENT.entered
+        around = [stream for other, stream in CURRENT.entered if other == device]
+        _streams()[device] = around[-1] if around else Stream.null
 
     @property
     def done(self):

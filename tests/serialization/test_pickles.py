@@ -13,6 +13,7 @@ import pytest
 import tensorgrad as tg
 from tensorgrad.serialization.names import pytorch_name
 from tests.conformance import pickledb
+from tests.support.alike import alike
 from tests.support.compare import saved
 
 try:
@@ -282,3 +283,10 @@ def test_the_environment_can_force_weights_only(names, given, yes, monkeypatch):
         assert found == ("ReLU" if given is False else "refused", [])
     if torch is not None:
         assert found == outcome(torch)
+
+
+@alike
+def test_dtypes_are_pickled_by_name(torch):
+    kinds = torch.float32, torch.int64, torch.bool, torch.complex64, torch.bfloat16
+    assert all(pickle.loads(pickle.dumps(d)) is d and copy.deepcopy([d])[0] is d for d in kinds)
+    return [d.__reduce_ex__(2) for d in kinds]  # writers of YAML refuse objects that say this

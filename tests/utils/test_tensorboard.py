@@ -99,6 +99,10 @@ STORIES = {
         {"lr": 0.1, "n": 3, "name": "adam", "on": True, "none": None}, {"hparam/loss": 1.5, "acc": lib.tensor(2.0)},
         {"lr": [0.1, 0.2], "name": ["adam", "sgd"]}, run_name="one", global_step=4,
     ),
+    "settings by a logger of its own": lambda lib, w: [
+        w._get_file_writer().add_summary(entry, 2)
+        for entry in importlib.import_module(f"{lib.__name__}.utils.tensorboard.summary").hparams({"a": 1}, {"m": 0.5})
+    ],
     "sounds": lambda lib, w: w.add_audio("s", np.linspace(-1, 1, 400).reshape(1, 400), 1, sample_rate=8000),
     "tensors": lambda lib, w: [
         w.add_tensor("t", lib.arange(6).reshape(2, 3), 1), w.add_tensor("t", lib.tensor([True, False])),
@@ -369,7 +373,7 @@ def test_figures(tmp_path):
 
 @needs_tensorboard
 def test_sounds_that_are_too_loud(tmp_path):
-    with SummaryWriter(tmp_path) as writer, pytest.warns(UserWarning, match="out of range, and clipped"):
+    with SummaryWriter(tmp_path) as writer, pytest.warns(UserWarning, match="are clipped to that range"):
         writer.add_audio("s", tg.tensor([0.0, 2.0]))
 
 
@@ -401,3 +405,15 @@ def test_importing_loads_nothing():
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "False False"
+
+
+def test_hparams_of_the_summary_module():
+    """Loggers of libraries (stable-baselines3's) write them themselves."""
+    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
+    from tensorgrad.utils.tensorboard.summary import hparams as ours
+
+    theirs = pytest.importorskip("torch.utils.tensorboard.summary", reason="torch is not installed").hparams
+    given = {"lr": 0.1, "name": "sgd", "big": True}
+    for mine, other in zip(ours(given, metric_dict={"loss": 0.0}), theirs(given, metric_dict={"loss": 0.0})):
+        assert [v.tag for v in mine.value] == [v.tag for v in other.value]
+        assert mine.value[0].metadata.plugin_data.plugin_name == other.value[0].metadata.plugin_data.plugin_name

@@ -8,13 +8,15 @@ from tensorgrad.tensor import Tensor
 from tensorgrad.utils.tensorboard.messages import messages, metadata
 
 
-def hparams(settings: dict, metrics: dict, domains: dict[str, list] | None = None) -> tuple[Any, Any, Any]:
+def hparams(
+    hparam_dict: dict, metric_dict: dict, hparam_domain_discrete: dict[str, list] | None = None
+) -> tuple[Any, Any, Any]:
     """Returns the three entries that TensorBoard needs: the experiment, this run's settings, and the end of the run.
 
     Args:
-        settings: numbers, strings or one-element tensors; settings that are None are left out.
-        metrics: the results, by name.
-        domains: all possible values of a setting, by name.
+        hparam_dict: settings: numbers, strings or one-element tensors; settings that are None are left out.
+        metric_dict: the results, by name.
+        hparam_domain_discrete: all possible values of a setting, by name.
 
     Raises:
         TypeError: If one of the three is not a dictionary, or a domain does not fit its setting.
@@ -24,9 +26,10 @@ def hparams(settings: dict, metrics: dict, domains: dict[str, list] | None = Non
     from tensorboard.plugins.hparams import metadata as about
     from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionEndInfo, SessionStartInfo
 
-    _check(settings, metrics, domains or {})
+    domains = hparam_domain_discrete or {}
+    _check(hparam_dict, metric_dict, domains)
     start, known = SessionStartInfo(), []
-    for name, value in settings.items():
+    for name, value in hparam_dict.items():
         if value is None:
             continue
         if isinstance(value, Tensor):
@@ -42,11 +45,11 @@ def hparams(settings: dict, metrics: dict, domains: dict[str, list] | None = Non
                 f"value should be one of int, float, str, bool, or torch.Tensor, but {name!r} is {type(value).__name__}"
             )
         info = api.HParamInfo(name=name, type=api.DataType.Value(kind))
-        for choice in (domains or {}).get(name, ()):
+        for choice in domains.get(name, ()):
             setattr(info.domain_discrete.values.add(), field, choice)
         known.append(info)
     experiment = api.Experiment(
-        hparam_infos=known, metric_infos=[api.MetricInfo(name=api.MetricName(tag=name)) for name in metrics]
+        hparam_infos=known, metric_infos=[api.MetricInfo(name=api.MetricName(tag=name)) for name in metric_dict]
     )
     end = SessionEndInfo(status=api.Status.Value("STATUS_SUCCESS"))
 

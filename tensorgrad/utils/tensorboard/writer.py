@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tensorgrad.tensor import Tensor
-from tensorgrad.utils.tensorboard import embedding, graph, hparams, images, summary
+from tensorgrad.utils.tensorboard import embedding, graph, images, summary
 from tensorgrad.utils.tensorboard.messages import messages
 
 
@@ -282,7 +282,7 @@ class SummaryWriter:
             TypeError: If an argument is not a dictionary, or a domain does not fit its hyperparameter.
             ValueError: If a hyperparameter has another type.
         """
-        entries = hparams.hparams(hparam_dict, metric_dict, hparam_domain_discrete)
+        entries = summary.hparams(hparam_dict, metric_dict, hparam_domain_discrete)
         folder = os.path.join(self._get_file_writer().get_logdir(), run_name or str(time.time()))
         with SummaryWriter(folder) as writer:
             for entry in entries:
