@@ -35,7 +35,7 @@ ON_HOST = ("modules", "bandwidth")  # the themes that torch also runs on the CPU
 # The maximum sizes in a rehearsal, if the row has no small sizes: by name, and for all others.
 TINY, OTHERS = {"batch": 4, "rows": 4, "length": 16}, 40
 # The aims of each theme: the ratio ours/torch, and the fraction of the copy's bandwidth.
-AIMS = {"modules": 1.0, "training_large": 1 / 0.95, "bandwidth": 1.0}
+AIMS = {"modules": 1.0, "training_large": 1 / 0.95, "graphs": 0.5, "graphs_both": 1.0, "bandwidth": 1.0}
 COPY_AIM = 0.85
 HOST_AIM = 10.0  # how many times as fast as torch on the CPU, in the largest rows
 

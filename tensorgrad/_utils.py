@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import tensorgrad as torch
 from tensorgrad.dtypes import dtype as _dtype
@@ -36,3 +37,19 @@ def _rebuild_tensor(storage, storage_offset: int, size, stride) -> Tensor:
 def _rebuild_tensor_v2(storage, storage_offset, size, stride, requires_grad, backward_hooks, metadata=None) -> Tensor:
     """Creates a tensor over a typed storage, under the name that PyTorch's files use."""
     return _rebuild_tensor(storage, storage_offset, size, stride).requires_grad_(requires_grad)
+
+
+def _get_available_device_type() -> str | None:
+    """The type of the accelerator that is there; None without one."""
+    found = torch.accelerator.current_accelerator()
+    return None if found is None else found.type
+
+
+def _get_device_module(device_type: str) -> Any:
+    """The module of a type of devices, such as `torch.cuda`. Raises: RuntimeError if there is none."""
+    module = getattr(torch, device_type, None)
+    if module is None:
+        raise RuntimeError(
+            f"Device '{device_type}' does not have a corresponding module registered as 'torch.{device_type}'."
+        )
+    return module

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from tensorgrad.dispatch.guard import ask_first
 from tensorgrad.dispatch.slow_path import DisableTorchFunction, DisableTorchFunctionSubclass
 from tensorgrad.dispatch.switches import LOCAL, switch
 from tensorgrad.tensor import Tensor, disabled_torch_function
@@ -153,9 +154,9 @@ class TorchFunctionMode:
     """A context in which a method of yours is called in place of every op.
 
     Within `__torch_function__` the mode itself is off, and those of enclosing `with` blocks are still on: call the
-    function to run the op, or pass it on to them. Modes see the ops that run and the functions of `torch.nn.init`. A
-    function that is made of several ops (`torch.nn.functional.cross_entropy`) is seen as those; functions that only
-    create a tensor (`torch.zeros`) and attributes (`x.shape`) are not seen.
+    function to run the op, or pass it on to them. Modes see functions as they are called. A method that is made of
+    several ops (`x.norm()`) is seen as those; attributes (`x.shape`) and methods that leave tensors (`x.item()`) are
+    not seen.
 
     >>> import tensorgrad as torch
     >>> class Names(torch.overrides.TorchFunctionMode):
@@ -187,6 +188,7 @@ class TorchFunctionMode:
         raise NotImplementedError
 
     def __enter__(self) -> TorchFunctionMode:
+        ask_first()
         LOCAL.function_modes = (*LOCAL.function_modes, self)
         switch("torch function mode", True)
         return self

@@ -29,7 +29,15 @@ class Size(tuple):
         return Size(item) if isinstance(index, slice) else item
 
     def __add__(self, other):
-        return Size(tuple.__add__(self, tuple(other)))
+        return Size(tuple.__add__(self, other)) if isinstance(other, tuple) else self._not_a_tuple(other)
+
+    def __radd__(self, other):
+        return Size(tuple.__add__(other, self)) if isinstance(other, tuple) else NotImplemented
+
+    def _not_a_tuple(self, other):
+        if hasattr(other, "__array_interface__"):  # NumPy adds arrays and its numbers to each size
+            return NotImplemented
+        raise TypeError(f"can only concatenate tuple (not {type(other).__name__}) to torch.Size")
 
     def __mul__(self, times):
         return Size(tuple.__mul__(self, times))

@@ -2,9 +2,9 @@
 
     python tools/gpu.py [--device cuda|emulator] [--processes N] [--seconds S] [arguments of pytest ...]
 
-In `build/gpu/`: `tests.xml` (JUnit), `tests.log`, `conformance.log`; in `build/`: `conformance-<device>.txt`. With
-pytest-xdist the tests share N processes (by default as many as there are processors). After S seconds (by default 270)
-the tests are interrupted, and after as many again the databases' records.
+In `build/gpu/`, or the folder named by `--out`: `tests.xml` (JUnit), `tests.log`, `conformance.log` and
+`conformance-<device>.txt`. With pytest-xdist the tests share N processes (by default as many as there are processors).
+After S seconds (by default 270) the tests are interrupted, and after as many again the databases' records.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,13 +20,12 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-OUT = ROOT / "build" / "gpu"
 ONE = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
-def run(name: str, command: list[str], device: str, seconds: float) -> int:
+def run(name: str, command: list[str], device: str, seconds: float, log: Path) -> int:
     """Runs a command with its output in a log, and interrupts it when its time is up. Returns its exit status."""
-    began, log = time.monotonic(), OUT / f"{name}.log"
+    began = time.monotonic()
     environment = {**os.environ, **ONE, "DEVICE": device, "PYTHONUNBUFFERED": "1"}
     with open(log, "wb") as file:
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=file, stderr=subprocess.STDOUT)
@@ -40,7 +40,7 @@ def run(name: str, command: list[str], device: str, seconds: float) -> int:
                 process.wait()
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     wanted = ("FAILED ", "ERROR ")
-    print(f"--- {name}: {time.monotonic() - began:.0f} s, exit status {process.returncode}, {log.relative_to(ROOT)}")
+    print(f"--- {name}: {time.monotonic() - began:.0f} s, exit status {process.returncode}, {log}")
     print("\n".join([*[line[:200] for line in lines if line.startswith(wanted)], *lines[-1:]]), flush=True)
     return process.returncode
 
@@ -52,10 +52,12 @@ def main() -> int:
     parser.add_argument("--seconds", type=int, default=270, metavar="S", help="for each of the two")
     parser.add_argument("--only", choices=["tests", "conformance"], help="one of the two")
     parser.add_argument("--samples", type=int, metavar="N", help="samples of a record and dtype (20)")
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / "gpu", metavar="FOLDER")
     arguments, given = parser.parse_known_args()
-    OUT.mkdir(parents=True, exist_ok=True)
+    out = arguments.out.absolute()
+    out.mkdir(parents=True, exist_ok=True)
     several = importlib.util.find_spec("xdist") is not None and arguments.processes > 1
-    tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={OUT / 'tests.xml'}"]
+    tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={out / 'tests.xml'}"]
     tests += ["-n", str(arguments.processes), "--max-worker-restart", "30"] if several else []
     tests += ["-m", "not conformance", *(given or ["tests"])]
     records = [sys.executable, "-m", "tests.conformance", "--processes", str(arguments.processes)]
@@ -64,7 +66,10 @@ def main() -> int:
     status = 0
     for name, command in (("tests", tests), ("conformance", records)):
         if arguments.only in (None, name):
-            status |= run(name, command, arguments.device, arguments.seconds)
+            status |= run(name, command, arguments.device, arguments.seconds, out / f"{name}.log")
+    summary = ROOT / "build" / f"conformance-{arguments.device}.txt"
+    if arguments.only != "tests" and summary.exists():
+        shutil.copy(summary, out)
     return int(bool(status))
 
 

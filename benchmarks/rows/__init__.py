@@ -27,6 +27,8 @@ THEMES = {  # file in this directory -> title of its table
 CUDA_THEMES = {  # the same for the tables of `benchmarks.cuda`
     "modules": "Modules",
     "training_large": "Training steps at the sizes of a GPU",
+    "graphs": "Training steps of small models with a CUDA graph, torch without",
+    "graphs_both": "Training steps of small models with a CUDA graph in both libraries",
     "bandwidth": "Kernels that memory bounds",
 }
 

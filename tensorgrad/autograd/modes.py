@@ -13,7 +13,7 @@ from tensorgrad.system.per_thread import PerThread
 class ModeDecorator:
     """Lets a context manager decorate functions and generators: each call (and each resumption) runs in the mode."""
 
-    def _copy(self):
+    def clone(self):
         return self.__class__()
 
     def __call__(self, function):
@@ -30,19 +30,19 @@ class ModeDecorator:
 
             @functools.wraps(function)
             def generator(*args, **kwargs):
-                with self._copy():
+                with self.clone():
                     running = function(*args, **kwargs)
                 value = error = None
                 while True:
                     try:
-                        with self._copy():
+                        with self.clone():
                             item = running.throw(error) if error is not None else running.send(value)
                     except StopIteration as stop:
                         return stop.value
                     try:
                         value, error = (yield item), None
                     except GeneratorExit:
-                        with self._copy():
+                        with self.clone():
                             running.close()
                         raise
                     except BaseException as thrown:
@@ -52,7 +52,7 @@ class ModeDecorator:
 
         @functools.wraps(function)
         def wrapped(*args, **kwargs):
-            with self._copy():
+            with self.clone():
                 return function(*args, **kwargs)
 
         return wrapped
@@ -105,7 +105,7 @@ class Switch(ModeDecorator):
         self.before, self.mode = getattr(self.modes, self.name), bool(mode)
         self.__enter__()
 
-    def _copy(self):
+    def clone(self):
         return self.__class__(self.mode)
 
     def __call__(self, function):
@@ -167,7 +167,7 @@ class inference_mode(ModeDecorator):
     def __init__(self, mode: bool = True):
         self.mode = bool(mode)
 
-    def _copy(self):
+    def clone(self):
         return inference_mode(self.mode)
 
     def __enter__(self) -> None:

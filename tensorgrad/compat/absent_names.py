@@ -26,11 +26,20 @@ _EXTENSION = "C++ code cannot be compiled against tensorgrad, which is Python"
 _FAKE = 'use tensors of torch.device("meta"), which have a shape and no values'
 _HERE_ANYWAY = contextlib.nullcontext  # under vmap, tensors of one number index as they are
 _HALF = "NumPy has no complex numbers of 16-bit parts"
+_OWN_VMAP = "torch.vmap keeps its batches in its own way: pass it plain tensors, in tuples, lists or dictionaries"
 _PIPES = "use a Dataset or an IterableDataset with a DataLoader, which shuffles"
 _QUANTIZED = "there are no quantized tensors"
 _RPC = "use the collectives of torch.distributed"
 _SYMBOLIC = "sizes are plain numbers"
 _TWO_OF_FOUR = "kernels for two of four elements are NVIDIA's; use to_sparse_csr()"
+
+
+def _is_batched(tensor: Any) -> bool:
+    """Returns whether a tensor is one sample within `torch.vmap`."""
+    from tensorgrad.dispatch.batched import BatchedArray
+
+    return isinstance(tensor._array, BatchedArray)
+
 
 # name -> (what it is, the libraries that import it, what to do or know instead; of a VALUE: the value)
 ABSENT: dict[str, tuple[str, str, Any]] = {
@@ -39,6 +48,10 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.SymInt": (REFUSES, "torchvision, PyTorch Geometric", _SYMBOLIC),
     "torch._C.Graph": (REFUSES, "transformers", _EXPORT),
     "torch._C.Value": (REFUSES, "transformers, snntorch", _EXPORT),
+    "torch._C._functorch._add_batch_dim": (REFUSES, "tensordict", _OWN_VMAP),
+    "torch._C._functorch._remove_batch_dim": (REFUSES, "tensordict", _OWN_VMAP),
+    "torch._C._functorch.get_unwrapped": (REFUSES, "tensordict", _OWN_VMAP),
+    "torch._C._functorch.is_batchedtensor": (VALUE, "tensordict", _is_batched),
     "torch._custom_ops.get_ctx": (REFUSES, "torchvision", _SYMBOLIC),
     "torch._dynamo.OptimizedModule": (REFUSES, "Lightning, accelerate", _COMPILED),
     "torch._dynamo._trace_wrapped_higher_order_op.TransformGetItemToIndex": (VALUE, "transformers", _HERE_ANYWAY),
@@ -67,6 +80,13 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._dynamo.testing.CompileCounter": (REFUSES, "pytorch-optimizer", _COMPILED),
     "torch._dynamo.utils.is_compile_supported": (NO, "torchvision", _COMPILED),
     "torch._export.utils.remove_proxy_from_state_dict": (REFUSES, "torchao", _EXPORT),
+    "torch._functorch.vmap.Tensor": (REFUSES, "tensordict", _OWN_VMAP),
+    "torch._functorch.vmap._add_batch_dim": (REFUSES, "tensordict", _OWN_VMAP),
+    "torch._functorch.vmap._broadcast_to_and_flatten": (REFUSES, "tensordict", _OWN_VMAP),
+    "torch._functorch.vmap._get_name": (REFUSES, "tensordict", _OWN_VMAP),
+    "torch._functorch.vmap._maybe_remove_batch_dim": (REFUSES, "tensordict", _OWN_VMAP),
+    "torch._functorch.vmap.tree_flatten": (REFUSES, "tensordict", _OWN_VMAP),
+    "torch._functorch.vmap.tree_unflatten": (REFUSES, "tensordict", _OWN_VMAP),
     "torch._guards.detect_fake_mode": (NOTHING, "transformers", _FAKE),
     "torch._higher_order_ops.associative_scan.associative_scan": (REFUSES, "transformers", _COMPILED),
     "torch._higher_order_ops.flex_attention.flex_attention": (REFUSES, "transformers", _COMPILED),
@@ -121,6 +141,8 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.onnx.symbolic_opset11.unsqueeze": (REFUSES, "torchvision", _EXPORT_ONNX),
     "torch.package.PackageExporter": (REFUSES, "programs", "use torch.save"),
     "torch.package.PackageImporter": (REFUSES, "programs", "use torch.load"),
+    "torch.qint32": (REFUSES, "tensordict", _QUANTIZED),
+    "torch.qint8": (REFUSES, "tensordict", _QUANTIZED),
     "torch.quantization.DeQuantStub": (REFUSES, "programs", _QUANTIZED),
     "torch.quantization.QuantStub": (REFUSES, "programs", _QUANTIZED),
     "torch.quantization.convert": (REFUSES, "programs", _QUANTIZED),
@@ -128,6 +150,9 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.quantization.get_default_qconfig": (REFUSES, "programs", _QUANTIZED),
     "torch.quantization.prepare": (REFUSES, "programs", _QUANTIZED),
     "torch.quantization.quantize_dynamic": (REFUSES, "programs", _QUANTIZED),
+    "torch.quint2x4": (REFUSES, "tensordict", _QUANTIZED),
+    "torch.quint4x2": (REFUSES, "tensordict", _QUANTIZED),
+    "torch.quint8": (REFUSES, "tensordict", _QUANTIZED),
     "torch.sparse.SparseSemiStructuredTensor": (REFUSES, "torchao", _TWO_OF_FOUR),
     "torch.sparse.SparseSemiStructuredTensorCUSPARSELT": (REFUSES, "torchao", _TWO_OF_FOUR),
     "torch.sparse.SparseSemiStructuredTensorCUTLASS": (REFUSES, "torchao", _TWO_OF_FOUR),

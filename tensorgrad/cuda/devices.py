@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from functools import cache
 from typing import Any, ClassVar
 
 from tensorgrad import devices
@@ -237,8 +238,14 @@ def get_device_properties(device=None) -> _CudaDeviceProperties:
     >>> if torch.cuda.is_available():
     ...     gigabytes = torch.cuda.get_device_properties().total_memory / 2**30
     """
-    runtime = module().cuda.runtime
-    return _CudaDeviceProperties(runtime.getDeviceProperties(checked_index_of(device)))
+    module()
+    return _properties(checked_index_of(device))
+
+
+@cache
+def _properties(index: int) -> _CudaDeviceProperties:
+    """Asks once: the answer takes a millisecond, and autocast needs it at each block."""
+    return _CudaDeviceProperties(module().cuda.runtime.getDeviceProperties(index))
 
 
 def get_device_name(device=None) -> str:

@@ -12,6 +12,7 @@ import itertools
 import sys
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 from tensorgrad.cuda.devices import current_device, module
@@ -74,9 +75,9 @@ class CUDAGraph:
     ...     g = torch.cuda.CUDAGraph()
     ...     with torch.cuda.graph(g):
     ...         y = x * 2
-    ...     x.fill_(5)
+    ...     _ = x.fill_(5)
     ...     g.replay()
-    ...     y.tolist()
+    ...     assert y.tolist() == [10, 10, 10]
     """
 
     def __init__(self, keep_graph: bool = False):
@@ -354,7 +355,7 @@ def _prepare(running: capture.Capture) -> None:
     undo = running.undo
     if libraries.present("cublas"):
         handle = cublas.handle()
-        undo.callback(handle.use_workspaces, handle.workspaces)
+        undo.callback(handle.use_workspaces, None)
         handle.use_workspaces(running.pool.workspaces)
     if not capture.RUNNING:
         cupy = module()
@@ -371,8 +372,8 @@ def _prepare(running: capture.Capture) -> None:
         _restore[:] = [restore]
     undo.callback(lambda: [restore() for restore in _restore[:]])
     driver = libraries.load("cuda")
-    mode = capture.exchange_mode(driver, capture.MODES["relaxed"])
-    undo.callback(capture.exchange_mode, driver, mode)
+    running.relax = partial(capture.exchange_mode, driver, capture.MODES["relaxed"])
+    undo.callback(capture.exchange_mode, driver, running.relax())
 
 
 _restore: list[Callable[[], None]] = []
@@ -408,9 +409,10 @@ class graph:
     ...     g = torch.cuda.CUDAGraph()
     ...     with torch.cuda.graph(g):
     ...         noise = torch.randn(3, device="cuda")
-    ...     for _ in range(2):
-    ...         g.replay()
-    ...         print(noise)
+    ...     g.replay()
+    ...     before = noise.clone()
+    ...     g.replay()
+    ...     assert (noise != before).any().item()
     """
 
     default_capture_stream: ClassVar[Stream | None] = None
@@ -430,7 +432,7 @@ class graph:
         if stream is None and (shared is None or shared.device_index != current_device()):
             shared = graph.default_capture_stream = Stream()
         self.capture_stream = shared if stream is None else stream
-        self.pool = () if pool is None else (pool,)
+        self.pool: tuple[Any, ...] = () if pool is None else (pool,)
         self.stream_ctx = StreamContext(self.capture_stream)
         self.cuda_graph = cuda_graph
         self.capture_error_mode = capture_error_mode
@@ -442,7 +444,7 @@ class graph:
         self.stream_ctx.__enter__()
         try:
             self.cuda_graph.capture_begin(
-                *self.pool, capture_error_mode=self.capture_error_mode, check_input_liveness=self.check_input_liveness
+                self.pool[0] if self.pool else None, self.capture_error_mode, self.check_input_liveness
             )
         except BaseException:
             self.stream_ctx.__exit__()
@@ -602,7 +604,8 @@ class _Part:
 
 def _replaying(part: _Part) -> Callable:
     """Returns the graphs of a part as a differentiable function of its flat arguments and parameters."""
-    from tensorgrad.autograd.function import Function, once_differentiable
+    from tensorgrad.autograd.function import Function
+    from tensorgrad.autograd.once import once_differentiable
 
     class Graphed(Function):
         @staticmethod

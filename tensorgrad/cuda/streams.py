@@ -103,6 +103,10 @@ class Stream(_Stream):
         refuse("torch.cuda.Stream.query")
         return bool(self.stream.done)
 
+    def is_capturing(self) -> bool:
+        """Returns whether the stream is being captured in a `torch.cuda.CUDAGraph`."""
+        return bool(module().cuda.runtime.streamIsCapturing(self.stream.ptr))
+
     def record_event(self, event: Event | None = None) -> Event:
         """Records an event (by default a new one) in the stream and returns it."""
         event = Event() if event is None else event

@@ -8,6 +8,7 @@ if the row says how and no transform is further out.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from tensorgrad.autograd.graph import FREED, Node, Packed, raise_freed, raise_modified
@@ -65,12 +66,17 @@ def _by_kernel(level: Batch, node: Any, g: Tensor) -> Any:
         return NotImplemented
     _check_versions(node)
     named["needs"] = tuple([e is not None for e in node.edges])
-    whole = with_own(f"{op.name}.backward", storage, array_kernel(op.backward_kernel, storage.xp))
-    arrays = on_arrays(op.batch_backward, whole, level, storage, named)
+    arrays = on_arrays(op.batch_backward, _backward_kernel(op, storage), level, storage, named)
     if arrays is NotImplemented:
         return NotImplemented
     arrays = arrays if arrays.__class__ is tuple else (arrays,)
     return [None if a is None else share(BatchedArray(level, wrap(a), True), None) for a in arrays]
+
+
+@functools.cache
+def _backward_kernel(op: Op, storage: Any) -> Any:
+    """The row's `backward_kernel` for arrays of a class, or what the device has in its place."""
+    return with_own(f"{op.name}.backward", storage, array_kernel(op.backward_kernel, storage.xp))
 
 
 def _check_versions(node: Any) -> None:

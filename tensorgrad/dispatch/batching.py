@@ -147,7 +147,14 @@ def on_arrays(kernel: str | Callable, whole: Callable, level: Batch, storage: An
     mapped = {name for name, v in named.items() if v.__class__ is BatchedArray and v.mapped}
     given = {name: v.value._array if v.__class__ is BatchedArray else v for name, v in named.items()}
     given |= {"size": level.size, "mapped": mapped, "whole": whole}
-    return array_kernel(kernel, storage.xp)(*[given[name] for name in backward_arguments(kernel)])
+    function, names = _function_of(kernel, storage.xp)
+    return function(*[given[name] for name in names])
+
+
+@functools.cache
+def _function_of(kernel: str | Callable, xp: Any) -> tuple[Callable, tuple[str, ...]]:
+    """The function that a row names, and its parameters."""
+    return array_kernel(kernel, xp), backward_arguments(kernel)
 
 
 def _by_kernel(op: Op, by_twin: Callable, *values: Any) -> Any:

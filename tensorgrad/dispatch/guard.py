@@ -18,6 +18,7 @@ from types import FunctionType
 from typing import Any
 
 from tensorgrad.dispatch import templates
+from tensorgrad.dispatch.asking import NUMBERS_AND_NAMES, ask
 from tensorgrad.dispatch.autocast_ops import AS_ONE
 from tensorgrad.dispatch.codegen import function_of, take_over
 from tensorgrad.dispatch.function_modes import COMPOSITES
@@ -27,7 +28,7 @@ from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.dtypes import as_dtype, dtype
 from tensorgrad.errors import MISSING, NUMPY_NAMES, missing, typename
 from tensorgrad.layouts import check_strided, strided
-from tensorgrad.tensor import Tensor
+from tensorgrad.tensor import ON_OVERRIDING_CLASS, PLAIN, Tensor
 
 DTYPE = dtype  # the texts have a parameter of that name
 # What an annotation allows, and what PyTorch's message calls it.
@@ -53,6 +54,7 @@ _ALSO = frozenset((
 ))  # fmt: skip
 # What `intercept` was given, and the guards that are compiled, with their functions.
 HANDLER: Any = None
+ASKS = False  # do guards look for modes and for classes that override functions?
 _compiled: list[tuple[Any, Any, bool]] = []
 
 
@@ -90,6 +92,18 @@ def intercept(handler: Any) -> None:
     """
     global HANDLER
     HANDLER = handler
+    _compile_again()
+
+
+def ask_first(_cls: type | None = None) -> None:
+    """From now on guards ask modes and classes that override functions, before anything runs."""
+    global ASKS
+    if not ASKS:
+        ASKS = True
+        _compile_again()
+
+
+def _compile_again() -> None:
     for guard, function, numpy_names in _compiled:
         _compile(guard, function, numpy_names)
 
@@ -191,7 +205,7 @@ def text(function, numpy_names: bool) -> str:
         given.append(templates.fill(templates.CHECK_LAYOUT))
     return templates.guard(
         parameters, arguments, given, [name for _, name, _ in _tensors(function)], function.__name__ in AS_ONE,
-        HANDLER is not None,
+        HANDLER is not None, ASKS,
     )  # fmt: skip
 
 
@@ -211,15 +225,15 @@ def _public_name(guard) -> str:
     return f"{room}_{guard.__name__}" if room in ("fft", "linalg", "special") else guard.__name__
 
 
-def check_tensors(function, guard, values: tuple, arguments: tuple) -> tuple[type, ...]:
-    """Returns the classes of arguments that are no tensors and override functions, if there are any.
+def check_tensors(function, guard, tensors: tuple, values: tuple) -> tuple[type, ...]:
+    """Returns the classes of values that are no tensors and override functions, if there are any.
 
-    Raises: TypeError if one of the values is not a tensor (or a list of them).
+    Raises: TypeError if one of the `tensors` is not a tensor (or a list of them).
     """
-    types = tuple({value.__class__: None for value in overriding(arguments)})
+    types = tuple({value.__class__: None for value in overriding(values)})
     if types:
         return types
-    for (position, name, annotation), value in zip(_tensors(function), values, strict=True):
+    for (position, name, annotation), value in zip(_tensors(function), tensors, strict=True):
         where = f"argument '{'input' if name == 'self' else name}' (position {position})"
         kind = typename(value)
         if annotation in _SINGLE:
@@ -236,3 +250,6 @@ def check_tensors(function, guard, values: tuple, arguments: tuple) -> tuple[typ
                         f"({_public_name(guard)}())"
                     ) from None
     return ()
+
+
+ON_OVERRIDING_CLASS.append(ask_first)

@@ -26,17 +26,8 @@ def overriding(values: Any) -> Iterator[Any]:
 
 
 def call(func: Callable, types: tuple[type, ...], args: tuple, kwargs: dict[str, Any]) -> Any:
-    """Asks the classes one after the other, subclasses first. Raises: TypeError if all return `NotImplemented`.
-
-    Arguments that have their default are left out, positional ones at the end: PyTorch passes on what the caller wrote,
-    and methods of such classes need not know `out=` or `memory_format=`.
-    """
-    defaults = getattr(func, "__kwdefaults__", None) or {}
-    kwargs = {key: value for key, value in kwargs.items() if key not in defaults or value is not defaults[key]}
-    positional = getattr(func, "__defaults__", None) or ()
-    required = func.__code__.co_argcount - len(positional) if positional else len(args)
-    while required < len(args) <= required + len(positional) and args[-1] is positional[len(args) - required - 1]:
-        args = args[:-1]
+    """Asks the classes one after the other, subclasses first. Raises: TypeError if all return `NotImplemented`."""
+    args, kwargs = as_called(func, args, kwargs)
     for cls in sorted(types, key=lambda c: -len(c.__mro__)):
         result = cls.__torch_function__(func, types, args, kwargs)  # type: ignore[attr-defined]
         if result is not NotImplemented:
@@ -45,3 +36,25 @@ def call(func: Callable, types: tuple[type, ...], args: tuple, kwargs: dict[str,
         f"Multiple dispatch failed for 'torch.{func.__name__}'; all __torch_function__ handlers returned "
         f"NotImplemented: {', '.join(c.__name__ for c in types)}"
     )
+
+
+def as_called(func: Callable, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+    """Returns arguments as a caller may have written them: without those that have their default.
+
+    PyTorch passes on what the caller wrote, and methods of such classes need not know `out=` or `memory_format=`. What
+    follows a parameter that was left out is passed by keyword.
+    """
+    defaults = getattr(func, "__kwdefaults__", None) or {}
+    kwargs = {key: value for key, value in kwargs.items() if key not in defaults or value is not defaults[key]}
+    positional = getattr(func, "__defaults__", None) or ()
+    code = getattr(func, "__code__", None)
+    if not positional or code is None or len(args) > code.co_argcount:
+        return args, kwargs
+    first = code.co_argcount - len(positional)  # the first that has a default
+    names = code.co_varnames[: code.co_argcount]
+    left_out = [i >= first and args[i] is positional[i - first] for i in range(len(args))]
+    if True not in left_out:
+        return args, kwargs
+    at = left_out.index(True)
+    late = {names[i]: args[i] for i in range(at, len(args)) if not left_out[i]}
+    return args[:at], {**late, **kwargs}

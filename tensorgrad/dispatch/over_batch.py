@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import numpy as np
+
 from tensorgrad.dispatch import batched_gradients  # noqa: F401  registers itself, and the rules
-from tensorgrad.dispatch.batched import Batch
-from tensorgrad.tensor import Tensor
+from tensorgrad.dispatch.batched import Batch, whole
+from tensorgrad.storage.stubs import STORAGES, Storage
+from tensorgrad.tensor import Tensor, wrap
 
 __all__ = ["Batch", "basis", "over_batch"]
 
@@ -37,6 +41,10 @@ def basis(tensor: Tensor) -> Tensor:
     tensor([[1., 0.],
             [0., 1.]])
     """
-    count = tensor.numel()
-    ones = tensor.detach().new_zeros((count, count))
-    return ones.fill_diagonal_(1).reshape(count, *tensor.shape)
+    array = whole(tensor)._array
+    storage, shape = STORAGES[array.__class__], tensor._array.shape
+    count = math.prod(shape)
+    dtype = array.dtype
+    ones = np.eye(count, dtype=dtype) if dtype.kind in "fc" else Storage.cast(np.eye(count, dtype=np.float32), dtype)
+    ones = ones.reshape(count, *shape)
+    return wrap(ones if array.__class__ is np.ndarray else storage.from_host(ones, storage.device_of(array)))

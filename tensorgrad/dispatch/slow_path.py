@@ -7,6 +7,7 @@ Calls take this path if any of these is on, in any thread; each step checks whet
 from __future__ import annotations
 
 import time
+from types import FunctionType
 
 from tensorgrad.autograd.anomaly import ANOMALY
 from tensorgrad.autograd.graph import Node
@@ -14,6 +15,7 @@ from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.packing import pack_saved
 from tensorgrad.autograd.refused_views import INFERENCE
 from tensorgrad.dispatch import function_modes, other_classes
+from tensorgrad.dispatch.asking import composite_asks
 from tensorgrad.dispatch.out import refuse_grad, store_out
 from tensorgrad.dispatch.own_dtype import in_dtype_of_out
 from tensorgrad.dispatch.switches import LOCAL, OBSERVERS
@@ -115,7 +117,7 @@ class overwriting:
 # --- subclasses ----------------------------------------------------------------------------------------------------
 
 
-_ORDINARY = {int, float, bool, complex, str, type(None), slice, type(...)}
+_ORDINARY = {int, float, bool, complex, str, type(None), slice, type(...), FunctionType}
 
 
 def _ordinary(values) -> bool:
@@ -140,6 +142,8 @@ def _override(args):
     types += others
     if not types:
         return None
+    if others and composite_asks(2):
+        raise TypeError(f"{args} of {types}: the composite that was called asks them")
     types.sort(key=lambda c: -len(c.__mro__))  # the most derived first
 
     def call(op, args, out, is_operator):
@@ -196,8 +200,6 @@ def default_torch_function(cls, func, types, args=(), kwargs=None):
             result = run(op, bind(op, args))
         else:
             result = func(*args, **(kwargs or {}))
-    if isinstance(result, tuple):
-        return type(result)(_as(cls, r) for r in result) if type(result) is tuple else result
     return _as(cls, result)
 
 
@@ -214,7 +216,11 @@ def bind(op, args: tuple) -> tuple:
 
 
 def _as(cls, value):
-    return value.as_subclass(cls) if isinstance(value, Tensor) and not isinstance(value, cls) else value
+    if isinstance(value, Tensor):
+        return value if isinstance(value, cls) else Tensor.as_subclass(value, cls)
+    if isinstance(value, tuple | list) and next(tensors_in(value), None) is not None:
+        return type(value)(_as(cls, item) for item in value)
+    return value
 
 
 Tensor.__torch_function__ = classmethod(default_torch_function)  # type: ignore[attr-defined]

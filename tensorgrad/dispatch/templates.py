@@ -714,6 +714,7 @@ def _arrays_from_kernel(op: Op, arguments: tuple[str, ...], in_format: str | Non
 GUARD = """
 def guard({parameters}):
     {given}
+    {ask}
     try:
         {handler}
         {autocast}
@@ -730,6 +731,15 @@ if LOCAL.autocast is not None:
     return LOCAL.autocast.composite(FUNCTION, {arguments})
 """
 
+ASK = """
+if LOCAL.function_modes or not ({ordinary}):
+    asked = ask(SELF, ({positional}), dict({named}))
+    if asked is not NotImplemented:
+        return asked
+"""
+
+ORDINARY = "({name}.__class__ in PLAIN or {name}.__class__ in NUMBERS_AND_NAMES)"
+
 HANDLER = """
 handled = HANDLER(SELF, {arguments})
 if handled is not NotImplemented:
@@ -743,19 +753,27 @@ if layout is not None and layout is not strided:
 
 
 def guard(
-    parameters: list[str], arguments: list[str], given: list[str], tensors: list[str], autocast: bool, handler: bool
-) -> str:
+    parameters: list[str], arguments: list[str], given: list[str], tensors: list[str], autocast: bool, handler: bool,
+    asks: bool,
+) -> str:  # fmt: skip
     """The text of the function that guards a composite (guard.py): it checks the `tensors` if the composite fails."""
     call = ", ".join(arguments)
+    values = [a.partition("=")[0] if a[:2] != "**" else f"*{a[2:]}.values()" for a in arguments]
+    positional = "".join(f"{a}, " for a in arguments if "=" not in a and not a.startswith("**"))
+    named = ", ".join(a for a in arguments if "=" in a or a.startswith("**"))
+    ordinary = [
+        fill(ORDINARY, name=value) if value[0] != "*" else f"not {value.partition('.')[0][1:]}" for value in values
+    ]
     return fill(
         GUARD,
         parameters=", ".join(parameters),
         given="\n".join(given),
+        ask=fill(ASK, ordinary=" and ".join(ordinary), positional=positional, named=named) if asks else "",
         handler=fill(HANDLER, arguments=call) if handler else "",
         autocast=fill(AUTOCAST, arguments=call) if autocast else "",
         arguments=call,
         tensors="".join(f"{name}, " for name in tensors),
-        values="".join(f"{a.partition('=')[2] or a}, " for a in arguments if not a.startswith("**")),
-        positional="".join(f"{a}, " for a in arguments if "=" not in a and not a.startswith("**")),
-        named=", ".join(a for a in arguments if "=" in a or a.startswith("**")),
+        values="".join(f"{value}, " for value in values),
+        positional=positional,
+        named=named,
     )

@@ -68,7 +68,7 @@ def resolve_shape(size: tuple | list) -> tuple[int, ...]:
     """Returns the shape from `f(2, 3)` or `f((2, 3))`. Raises: TypeError if not integers, RuntimeError if negative."""
     if len(size) == 1 and isinstance(size[0], tuple | list):
         size = size[0]
-    shape = tuple(n if n.__class__ is int else as_integer(n, "size", "tuple of ints") for n in size)
+    shape = tuple([n if n.__class__ is int else as_integer(n, "size", "tuple of ints") for n in size])
     for n in shape:
         if n < 0:
             raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {list(shape)}")
@@ -92,11 +92,15 @@ def check_tensor(name: str, value) -> None:
         raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(value).__name__}")
 
 
-def finish(array, requires_grad: bool, device) -> Tensor:
-    """Wraps a newly made NumPy array as a tensor on `device`; on the CPU without a copy."""
+def finish(array, requires_grad: bool, device, given: bool = False) -> Tensor:
+    """Wraps a newly made NumPy array as a tensor on `device`; on the CPU without a copy.
+
+    `given`: its values are the program's own, not those of a function such as `arange`.
+    """
     device = resolve_device(device)
     if device.type != "cpu":
-        array = storage_class(device).from_host(array, device)
+        storage = storage_class(device)
+        array = (storage.from_host if given else storage.constant)(array, device)
     tensor = wrap(array)
     if requires_grad:
         if array.dtype.kind in "iub":
@@ -371,7 +375,7 @@ def tensor(data, *, dtype=None, device=None, requires_grad: bool = False, pin_me
         return made.requires_grad_() if requires_grad else made
     if requires_grad and dtype is not None and dtype.category < dtypes.FLOATING:
         raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
-    made = finish(_array_of(data, dtype), requires_grad, device)
+    made = finish(_array_of(data, dtype), requires_grad, device, given=True)
     return _pinned(made) if pin_memory else made
 
 
@@ -391,7 +395,7 @@ def as_tensor(data, dtype=None, device=None) -> Tensor:
         return made.to(device=device, dtype=dtype) if dtype is not None or device is not None else made
     if hasattr(data, "__cuda_array_interface__"):
         return _on_gpu(data).to(device=device, dtype=dtype)
-    return finish(_array_of(data, dtype), False, device)
+    return finish(_array_of(data, dtype), False, device, given=True)
 
 
 def _on_gpu(array) -> Tensor:

@@ -7,13 +7,13 @@ the host: they only add, multiply and raise to powers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tensorgrad.dispatch.kernel_tables import own_part
 from tensorgrad.errors import warn
-from tensorgrad.optim import elementwise
 from tensorgrad.optim.settings import Settings, as_scalar
 from tensorgrad.optim.state import begin
 from tensorgrad.storage.cuda import capture
@@ -23,7 +23,10 @@ from tensorgrad.tensor import Tensor
 
 
 def check_capture(optimizer: Any) -> None:
-    """Raises PyTorch's error for a step in a capture that is not capturable, and warns of the reverse."""
+    """Checks a step: one in a capture must be capturable, and PyTorch warns of the reverse.
+
+    Raises: RuntimeError if it is not; NotImplementedError if the optimizer cannot be captured.
+    """
     if "capturable" not in optimizer.defaults:
         return
     capturable = all(group["capturable"] for group in optimizer.param_groups)
@@ -32,6 +35,11 @@ def check_capture(optimizer: Any) -> None:
         raise RuntimeError(
             f"Attempting CUDA graph capture of step() for an instance of {type(optimizer).__name__} but param_groups' "
             "capturable is False."
+        )
+    if capturing and optimizer._counted_on_device is None:
+        raise NotImplementedError(
+            f"{type(optimizer).__name__}.step cannot be captured in a CUDA graph: the host decides by the number of "
+            "steps what to compute"
         )
     if capturable and not capturing and not getattr(optimizer, "_warned_capturable_if_run_uncaptured", False):
         warn(
@@ -42,14 +50,13 @@ def check_capture(optimizer: Any) -> None:
         optimizer._warned_capturable_if_run_uncaptured = True
 
 
-def step_group(optimizer: Any, group: dict[str, Any], settings: Settings) -> None:
-    """Moves a group's parameters.
+def step_group(optimizer: Any, group: dict[str, Any], settings: Settings, move: Callable) -> None:
+    """Moves a group's parameters. `move` runs an update on the arrays of one.
 
-    Raises: NotImplementedError, while a graph is captured, if the optimizer's formulas are not of that kind.
+    Raises: NotImplementedError if GradScaler is to decide whether to skip the step, unless the kernel does that.
     """
     names, starts = settings.names, settings.starts
-    skip = getattr(optimizer, "found_inf", None)
-    skip = None if skip is None else skip._array
+    skip = optimizer._skip()
     there = {**group, **{name: _on_device(group[name]) for name in settings._keys}}
     moves = []
     for p in group["params"]:
@@ -71,24 +78,21 @@ def step_group(optimizer: Any, group: dict[str, Any], settings: Settings) -> Non
             moves.append((x, arrays, step))
         else:
             if skip is not None:
-                raise NotImplementedError(
-                    f"{type(optimizer).__name__}: a step that GradScaler may skip can be captured only for Adam and AdamW "
-                    "with dense parameters of one memory order"
-                )
-            p._storage.guard(_move)(optimizer, x, arrays, there, state)
+                optimizer._cannot_skip()
+            p._storage.guard(_move)(optimizer, x, arrays, there, state, move)
         for tensor in (p, state["step"]):
             tensor._storage.bump()
     if moves:
         row.ready_on_device(moves, there, skip)
 
 
-def _move(optimizer: Any, x: Any, arrays: list, group: dict[str, Any], state: dict[str, Any]) -> None:
+def _move(optimizer: Any, x: Any, arrays: list, group: dict[str, Any], state: dict[str, Any], move: Callable) -> None:
     """Runs the update with coefficients that are computed on the device."""
     step = state["step"]._array
     step += 1
     t = optimizer._counted_on_device(step.astype(np.float64), state, group)
     n = optimizer._coefficients_at(group, t)
-    elementwise.move_large(optimizer._update, x, arrays, n, optimizer._temporaries, optimizer._complex_as_pairs)
+    move(optimizer._update, x, arrays, n, optimizer._temporaries, optimizer._complex_as_pairs)
 
 
 def _on_device(value: Any) -> Any:

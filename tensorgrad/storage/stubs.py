@@ -79,6 +79,11 @@ class Storage:
         raise NotImplementedError(f"{cls.__name__}.from_host: copy a NumPy array to the device")
 
     @classmethod
+    def constant(cls, array: np.ndarray, device: devices.device):
+        """Copies a NumPy array whose values would be the same if the program ran again, such as those of `arange`."""
+        return cls.from_host(array, device)
+
+    @classmethod
     def to_host(cls, array) -> np.ndarray:
         """Returns a NumPy array with the values of `array`, which may share its memory."""
         raise NotImplementedError(f"{cls.__name__}.to_host: copy a device array to NumPy")

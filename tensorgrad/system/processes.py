@@ -6,10 +6,19 @@ processes that it starts must ignore them, too.
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
-__all__ = ["python"]
+__all__ = ["has_python", "python"]
+
+
+def has_python() -> bool:
+    """Returns whether there is an interpreter to start: not in a program that embeds Python, or was frozen into a file.
+
+    >>> from tensorgrad.system.processes import has_python
+    >>> has_python()
+    True
+    """
+    return bool(sys.executable) and not getattr(sys, "frozen", False)
 
 
 def python(*arguments: str) -> list[str]:
@@ -21,8 +30,10 @@ def python(*arguments: str) -> list[str]:
     >>> python("-c", "pass")[-2:]
     ['-c', 'pass']
     """
-    if not sys.executable or getattr(sys, "frozen", False):
+    if not has_python():
         raise RuntimeError("cannot find a Python interpreter to start (sys.executable)")
+    import subprocess
+
     options = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # as multiprocessing does
     if sys.pycache_prefix is not None:  # also affects files, but is not among the flags
         options += ["-X", f"pycache_prefix={sys.pycache_prefix}"]

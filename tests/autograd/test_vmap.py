@@ -9,6 +9,7 @@ import weakref
 import pytest
 
 import tensorgrad
+from tensorgrad.dispatch.switches import observe, unobserve
 from tests.support.alike import alike, error
 
 
@@ -675,7 +676,6 @@ def test_results_are_freed_without_the_garbage_collector():
 
 def test_ops_see_all_samples_at_once():
     torch, calls = tensorgrad, []
-    from tensorgrad.dispatch.switches import observe, unobserve
 
     def count(op, args, result, start, seconds):
         calls.append(op.name)
@@ -736,7 +736,6 @@ def test_writes_to_what_a_gradient_needs_are_noticed():
 
 def test_gradients_per_sample_take_no_more_ops_than_by_hand():
     torch, F, calls = tensorgrad, tensorgrad.nn.functional, []
-    from tensorgrad.dispatch.switches import observe, unobserve
 
     p = {"w": batch(torch, 6, 5), "b": batch(torch, 6), "out": batch(torch, 4, 6)}
     x, y = batch(torch, 3, 5), torch.tensor([0, 1, 3])
@@ -753,8 +752,69 @@ def test_gradients_per_sample_take_no_more_ops_than_by_hand():
         torch.func.vmap(torch.func.grad(loss), (None, 0, 0))(p, x, y)
     finally:
         unobserve(count, "a test")
-    views = ("view", "unsqueeze")
+    views = ("alias", "view", "unsqueeze")
     # On arrays, beside these: cross-entropy, its gradient, and that of relu.
     products = ["linear", "relu", "linear", "matmul", "matmul_tn", "matmul_tn", "sum"]
     assert [name for name in calls if name not in views] == products
     assert len(calls) <= 11
+
+
+def _norm(name, *sizes):
+    def run(functional, x, weight, bias):
+        if name == "group_norm":
+            return functional.group_norm(x, *sizes, weight, bias)
+        if name == "layer_norm":
+            return functional.layer_norm(x, sizes, weight, bias)
+        return functional.rms_norm(x, sizes, weight)
+
+    return run
+
+
+def _attention(functional, query, key, value, mask):
+    if mask is None:
+        return functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+    return functional.scaled_dot_product_attention(query, key, value, mask)
+
+
+ALL_WAYS = [(0, None, None), (0, 0, None), (0, None, 0), (0, 0, 0), (0, "none", None), (0, None, "none")]
+
+
+@pytest.mark.parametrize("function, shapes, dims", [
+    *((_norm("layer_norm", 4), [(4,), (4,), (4,)], d) for d in ALL_WAYS),
+    *((_norm("layer_norm", 40, 16), [(3, 40, 16), (40, 16), (40, 16)], d) for d in ALL_WAYS),
+    *((_norm("rms_norm", 16), [(2, 30, 16), (16,), (16,)], d) for d in ALL_WAYS if d[2] is None),
+    *((_norm("group_norm", 2), [(3, 4, 9, 8), (4,), (4,)], d) for d in ALL_WAYS),
+    (_norm("group_norm", 2), [(3, 4), (4,), (4,)], (0, None, None)),
+    *((_attention, [(2, 30, 16)] * 3 + [(30, 30)], d) for d in [
+        (0, 0, 0, "none"), (0, None, None, "none"), (None, 0, None, None), (None, None, 0, 0), (0, 0, 0, 0),
+    ]),
+    (_attention, [(5, 4), (2, 7, 4), (7, 3), (5, 7)], (0, 0, None, 0)),
+])  # fmt: skip
+def test_fused_ops_and_their_gradients_for_each_sample(function, shapes, dims):
+    """They agree with a loop over the samples. Without parameters of their own, no other op runs in their place."""
+    torch, names = tensorgrad, set()
+    _ = torch.manual_seed(0)
+    given, places = [], [d if d != "none" else None for d in dims]
+    for shape, dim in zip(shapes, dims, strict=True):
+        given.append(None if dim == "none" else torch.randn(*(() if dim is None else (3,)), *shape))
+
+    def loss(*given):
+        out = function(torch.nn.functional, *given)
+        return (out * out.detach().sin() + 2 * out).sum(), out
+
+    wanted = tuple(i for i, x in enumerate(given) if x is not None)
+    gradients = torch.func.grad(loss, wanted, has_aux=True)
+
+    def saw(op, args, result, start, seconds):
+        names.add(op.name)
+
+    observe(saw, "a test")
+    try:
+        found, out = torch.vmap(gradients, tuple(places))(*given)
+    finally:
+        unobserve(saw, "a test")
+    assert not names & {"mean", "rsqrt", "softmax"}
+    one_by_one = [gradients(*[x if d is None else x[i] for x, d in zip(given, places, strict=True)]) for i in range(3)]
+    assert torch.allclose(out, torch.stack([out for _, out in one_by_one]), atol=1e-5)
+    for mine, loop in zip(found, zip(*[g for g, _ in one_by_one], strict=True), strict=True):
+        assert torch.allclose(mine, torch.stack(loop), rtol=1e-4, atol=1e-4)

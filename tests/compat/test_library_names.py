@@ -163,8 +163,7 @@ def test_small_names():
 
         assert FSDPModule is torch.distributed.fsdp.FSDPModule and fully_shard is torch.distributed.fsdp.fully_shard
         assert _overload(len) is len and _overload_method(len) is len and _collate_fn_t and _worker_init_fn_t
-        with pytest.raises(NotImplementedError, match="use distribute_tensor"):
-            implicit_replication()
+        assert implicit_replication is torch.distributed.tensor.experimental.implicit_replication
     finally:
         compat.uninstall()
 

@@ -11,6 +11,7 @@ that overlaps its input raises, where a GPU's threads would race.
     functions.py  all other functions: NumPy's, behind CuPy's parameters
     runtime.py    cupy.cuda: devices and memory
     streams.py    cupy.cuda: streams and events; tests may say that a stream is busy
+    graphs.py     CUDA graphs: what is recorded while a stream is captured, and what cannot be
     nccl.py       cupy.cuda.nccl: several processes
     native.py     cupy.RawModule: CUDA C, compiled for the CPU
     library.py    C functions written in Python, and called as C's are

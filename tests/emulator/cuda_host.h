@@ -501,6 +501,31 @@ template <class E> UNWATCHED inline void multiply_16_8_16(float* sums, const uns
             }
     }
 }
+// Two numbers rounded to 16 bits each, the first in the lower half.
+template <class E> inline unsigned pair_of(float first, float second) {
+    E one, other;
+    store(&one, first), store(&other, second);
+    return one.bits | (unsigned)other.bits << 16;
+}
+// Four 8 by 8 matrices of 16 bits: lane l gives the address of row l % 8 of matrix l / 8, and gets of each matrix the
+// elements 2 (l % 4) and the next of row l / 4, or of column l / 4.
+template <class E> inline void load_matrices(unsigned* to, const E* row) {
+    int lane = threadIdx.x % 32;
+    if ((unsigned long long)row % 16) emulated::fail("a row of a matrix is at no multiple of 16 bytes; " EMULATED_PLACE, EMULATED_WHERE);
+    for (int i = 0; i < 4; i++) {
+        const E* at = (const E*)__shfl_sync(0xffffffffu, (unsigned long long)row, i * 8 + lane / 4);
+        to[i] = at[lane % 4 * 2].bits | (unsigned)at[lane % 4 * 2 + 1].bits << 16;
+    }
+}
+template <class E> inline void load_matrices_turned(unsigned* to, const E* row) {
+    int lane = threadIdx.x % 32;
+    if ((unsigned long long)row % 16) emulated::fail("a row of a matrix is at no multiple of 16 bytes; " EMULATED_PLACE, EMULATED_WHERE);
+    for (int i = 0; i < 4; i++) {
+        const E* first = (const E*)__shfl_sync(0xffffffffu, (unsigned long long)row, i * 8 + lane % 4 * 2);
+        const E* next = (const E*)__shfl_sync(0xffffffffu, (unsigned long long)row, i * 8 + lane % 4 * 2 + 1);
+        to[i] = first[lane / 4].bits | (unsigned)next[lane / 4].bits << 16;
+    }
+}
 inline void __threadfence() {}
 inline void __threadfence_block() {}
 inline void __threadfence_system() {}

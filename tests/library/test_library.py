@@ -367,8 +367,9 @@ def test_one_step_for_modes_classes_and_tracing():
             seen.append(str(func))
             return func(*args, **(kwargs or {}))
 
+    x = tensorgrad.ones(2)
     with Mode():
-        op(tensorgrad.ones(2))
+        op(x)
     assert seen == [str(op._opoverload)]
     traced = tensorgrad.fx.symbolic_trace(lambda x: op(x, 2.0) + 1)
     assert f"torch.ops.{op._namespace}.scale.default(x, 2.0)" in traced.code

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import tensorgrad
+from tests.support.device import as_on_the_cpu
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 ADDRESS = re.compile(r"0x[0-9a-f]+")
@@ -109,8 +110,8 @@ def plain(value):
     if isinstance(value, tuple | list):
         return [plain(v) for v in value]
     if isinstance(value, str):
-        return ADDRESS.sub("0x", value.replace("tensorgrad", "torch"))
-    return value if value is None or isinstance(value, bool | int | float | complex) else str(value)
+        return as_on_the_cpu(ADDRESS.sub("0x", value.replace("tensorgrad", "torch")))
+    return value if value is None or isinstance(value, bool | int | float | complex) else as_on_the_cpu(str(value))
 
 
 def assert_alike(found, expected, tolerance: float, where: str) -> None:

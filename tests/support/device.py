@@ -6,6 +6,7 @@ The tests of `FOLDERS` are written for tensors on the CPU. With DEVICE they run 
 - NumPy arrays become tensors there, and tensors become arrays, by copies;
 - random numbers are the CPU's, copied, so that a seed gives PyTorch's numbers (the device's own are tested in
   tests/cuda/test_random.py);
+- `FloatTensor` and its kin are those of `torch.cuda`;
 - the device is not printed, and convolutions are not rounded to TF32.
 
 What cannot hold on another device is skipped with a reason: `ELSEWHERE`.
@@ -16,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 import sys
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -29,12 +31,18 @@ ABOUT_GPUS = ("cuda",)
 # Tests that cannot hold on another device: pattern of "folder/file::test" -> the reason. (A "?" stands for the "["
 # before a case, which patterns use for something else.)
 _PRINTS = "prints where tensors are"
+_LATE = "on a GPU, the error of an index comes late (docs/cuda.md)"
 _NAMES = "names the CPU as the device"
 ELSEWHERE = {
     "nn/test_amp.py::*": "is about autocast on the CPU; the same for GPUs is in tests/cuda/test_amp.py",
     "nn/test_modules.py::test_class?nn.Parameter*": _PRINTS,
-    "nn/test_modules.py::test_uninitialized": _PRINTS,
     "nn/test_nn.py::test_containers": _PRINTS,
+    "nn/test_rnn.py::test_packing?r.pack_padded_sequence(x, l.tensor*": "lengths must be on the CPU",
+    "ops/test_float8.py::*": "8-bit floating dtypes are not on GPUs (docs/cuda.md)",
+    "ops/test_index_assignment.py::test_assignment_to_whole_index_arrays*": _LATE,
+    "ops/test_linalg_edges.py::test_errors_in_words": "the argument `driver` is for GPUs only",
+    "ops/test_linalg_factor.py::test_errors_of_lu": "LU without pivoting is for GPUs only",
+    "ops/test_interop.py::*": "arrays of NumPy and tensors on a GPU share no memory",
     "optim/test_optim_api.py::test_averaged_model*": _NAMES,
 }
 
@@ -45,6 +53,18 @@ def install() -> None:
         from tests import emulator
 
         emulator.install()
+
+
+def as_on_the_cpu(text: str) -> str:
+    """Returns a text with the device's name replaced by the CPU's; also as a part of kernels' names."""
+    return re.sub(r"(?<![a-z.])cuda(:0)?\b", "cpu", text) if ON_DEVICE else text
+
+
+def wait() -> None:
+    """Waits for the device. Raises: IndexError for an index that was wrong, which a GPU says late."""
+    import tensorgrad
+
+    tensorgrad.cuda.synchronize()
 
 
 def works() -> bool:
@@ -96,7 +116,9 @@ def _replacements() -> list[tuple[object, str, object]]:
     def printed(*values, device="cpu", **options):
         return format_tensor(*values, device="cpu" if device.startswith("cuda") else device, **options)
 
+    kinds = [f"{kind}Tensor" for kind in ("Float", "Double", "Half", "Long", "Int", "Short", "Byte", "Bool")]
     return [
+        *((tensorgrad, name, getattr(tensorgrad.cuda, name)) for name in kinds),
         (tensorgrad.Tensor, "numpy", to_numpy), (tensorgrad, "from_numpy", there), (sample, "stream", stream_of_cpu),
         (printing, "format_tensor", printed), (switches.cudnn, "allow_tf32", False),
     ]  # fmt: skip

@@ -373,7 +373,7 @@ def test_figures(tmp_path):
 
 @needs_tensorboard
 def test_sounds_that_are_too_loud(tmp_path):
-    with SummaryWriter(tmp_path) as writer, pytest.warns(UserWarning, match="out of range, and clipped"):
+    with SummaryWriter(tmp_path) as writer, pytest.warns(UserWarning, match="are clipped to that range"):
         writer.add_audio("s", tg.tensor([0.0, 2.0]))
 
 
@@ -405,3 +405,15 @@ def test_importing_loads_nothing():
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "False False"
+
+
+def test_hparams_of_the_summary_module():
+    """Loggers of libraries (stable-baselines3's) write them themselves."""
+    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
+    from tensorgrad.utils.tensorboard.summary import hparams as ours
+
+    theirs = pytest.importorskip("torch.utils.tensorboard.summary", reason="torch is not installed").hparams
+    given = {"lr": 0.1, "name": "sgd", "big": True}
+    for mine, other in zip(ours(given, metric_dict={"loss": 0.0}), theirs(given, metric_dict={"loss": 0.0})):
+        assert [v.tag for v in mine.value] == [v.tag for v in other.value]
+        assert mine.value[0].metadata.plugin_data.plugin_name == other.value[0].metadata.plugin_data.plugin_name

@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 from string import Template
 
-from tensorgrad.distributed.elastic.multiprocessing import LogsSpecs, Std, to_map
+from tensorgrad.distributed.elastic.output import LogsSpecs, Std, to_map
 
 __all__ = ["Destination", "Logs", "prefix"]
 

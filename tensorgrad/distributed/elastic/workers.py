@@ -56,8 +56,7 @@ class Workers:
     """Starts one process per entry of `environments`; `poll` says how they are.
 
     Args:
-        program: a command (a list of strings), or a function.
-        args: of a function.
+        calls: for each local rank a command (a list of strings) and (), or a function and its arguments.
         environments: the variables of each local rank, in addition to those of the agent.
         logs: where their output goes.
         dog: the agent's watchdog.
@@ -66,8 +65,7 @@ class Workers:
 
     def __init__(
         self,
-        program: list[str] | Callable,
-        args: tuple,
+        calls: list[tuple[list[str] | Callable, tuple]],
         environments: list[dict[str, str]],
         logs: Logs,
         dog: Watchdog,
@@ -76,7 +74,7 @@ class Workers:
         self.logs, self.dog, self.environments = logs, dog, environments
         self.processes: list[Any] = []
         try:
-            for given, to in zip(environments, logs.destinations):
+            for (program, args), given, to in zip(calls, environments, logs.destinations):
                 process = self._start(program, args, given, to, start_method)
                 self.processes.append(process)
                 dog.watch(process.pid)

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tensorgrad.distributed.elastic.agent import Agent
+from tensorgrad.distributed.elastic.local_agent import Agent
 from tensorgrad.distributed.elastic.membership import Settings
 from tensorgrad.distributed.elastic.multiprocessing import LogsSpecs
-from tensorgrad.distributed.elastic.rendezvous import DEFAULT_PORT, split_endpoint
+from tensorgrad.distributed.elastic.rendezvous.meeting import DEFAULT_PORT, split_endpoint
 
 __all__ = ["LaunchConfig", "elastic_launch", "launch_agent"]
 
@@ -37,7 +37,9 @@ class LaunchConfig:
         local_addr: how others reach this machine.
         signals_to_handle: signals that end the job.
         shutdown_timeout: seconds that processes have to end by themselves; None is 30.
-        metrics_cfg, event_log_handler: accepted; there are no metrics and events.
+        event_log_handler: where the agent's events go: "console", "null", or a name among the handlers of
+            `torch.distributed.elastic.events`.
+        metrics_cfg: accepted; the agent publishes no metrics.
         numa_options, virtual_local_rank, duplicate_stdout_filters, duplicate_stderr_filters: not included.
 
     Raises:

@@ -155,3 +155,35 @@ def attention_grad(
     with np.errstate(all="ignore"):
         _backward(xp, g, q, k, v, out, p, dropout_mask, scale, *grads)
     return tuple(None if a is None else a.astype(dtype, copy=False) for a in grads)
+
+
+def attention_of_batch(xp, whole, query, key, value, attn_mask, dropout_mask, is_causal, scale, size, mapped):
+    """`attention` of each sample of a batch (vmap), which is one more leading dimension: `(out, probabilities)`."""
+    if dropout_mask is not None or not mapped & {"query", "key", "value"}:
+        return NotImplemented
+    given = {"query": query, "key": key, "value": value, "attn_mask": attn_mask}
+    query, key, value, attn_mask = _beside(xp, given, size, mapped)
+    return whole(query, key, value, attn_mask, None, is_causal, scale)
+
+
+def attention_of_batch_backward(
+    xp, whole, g, query, key, value, attn_mask, dropout_mask, out, p, is_causal, scale, needs, size, mapped
+):
+    """The gradients of each sample."""
+    given = {"g": g, "out": out, "query": query, "key": key, "value": value, "attn_mask": attn_mask}
+    g, out, query, key, value, attn_mask = _beside(xp, given, size, mapped)
+    return whole(g, query, key, value, attn_mask, None, out, p, is_causal, scale, needs)
+
+
+def _beside(xp, given, size, mapped):
+    """The arrays with the same number of dimensions, the batch first; the mask without one, if it has none."""
+    ndim = 1 + max(x.ndim - (name in mapped) for name, x in given.items() if x is not None)
+    made = []
+    for name, x in given.items():
+        if x is not None and (name in mapped or name != "attn_mask"):
+            lead, own = ((size,), x.shape[1:]) if name in mapped else ((1,), x.shape)
+            x = x.reshape(*lead, *(1,) * (ndim - 1 - len(own)), *own)
+            if name not in mapped:
+                x = xp.ascontiguousarray(xp.broadcast_to(x, (size, *x.shape[1:])))
+        made.append(x)
+    return made

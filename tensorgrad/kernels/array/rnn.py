@@ -31,8 +31,8 @@ def previous(xp, out, h0, sizes, reverse):
     return rows
 
 
-def _projected(x, w_ih, b_ih, b_hh=None):
-    gates = x @ w_ih.T
+def _projected(xp, x, w_ih, b_ih, b_hh=None):
+    gates = xp.matmul(x, w_ih.T)
     if b_ih is not None:
         gates += b_ih if b_hh is None else b_ih + b_hh
     return gates
@@ -71,14 +71,14 @@ def _lstm_scales(xp, hidden, dtype):
 @in_single_precision
 def lstm(xp, x, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr, sizes, reverse):
     """(out, h, c, acts, cells): outputs (N, P), last states (B, P) and (B, H), gates (N, 4H), cell states (N, H)."""
-    acts, hidden = _projected(x, w_ih, b_ih, b_hh), w_hh.shape[0] // 4
+    acts, hidden = _projected(xp, x, w_ih, b_ih, b_hh), w_hh.shape[0] // 4
     scale, offset = _lstm_scales(xp, hidden, acts.dtype)
     out = xp.empty((len(x), h0.shape[1]), acts.dtype)
     cells = xp.empty((len(x), hidden), acts.dtype)
     h, c, weight = h0.copy(), c0.copy(), xp.ascontiguousarray(w_hh.T)
     for start, end, n in steps(sizes, reverse):
         gates = acts[start:end]
-        gates += h[:n] @ weight
+        gates += xp.matmul(h[:n], weight)
         gates *= scale
         xp.tanh(gates, out=gates)
         gates *= scale
@@ -88,7 +88,7 @@ def lstm(xp, x, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr, sizes, reverse):
         cells[start:end] = c[:n] = cell
         xp.tanh(cell, out=cell)
         cell *= gates[:, 3 * hidden :]
-        h[:n] = out[start:end] = cell if w_hr is None else cell @ w_hr.T
+        h[:n] = out[start:end] = cell if w_hr is None else xp.matmul(cell, w_hr.T)
     return out, h, c, acts, cells
 
 
@@ -110,23 +110,23 @@ def lstm_grad(xp, grads, x, h, c, w_ih, w_hh, w_hr, out, acts, cells, sizes, rev
         to_h = g[start:end] + dh[:n]
         if w_hr is not None:
             down[start:end] = to_h
-            to_h = to_h @ w_hr
+            to_h = xp.matmul(to_h, w_hr)
         to_c = to_h * through[start:end]
         to_c += dc[:n]
         gates = slopes[start:end]
         gates[:, : 3 * hidden].reshape(n, 3, hidden)[...] *= to_c[:, None]
         gates[:, 3 * hidden :] *= to_h
-        dh[:n] = gates @ w_hh
+        dh[:n] = xp.matmul(gates, w_hh)
         to_c *= f[start:end]
         dc[:n] = to_c
-    gx, gw_ih, bias = _input_gradients(x, w_ih, slopes)
-    gw_hh = slopes.T @ previous(xp, out, h0, sizes, reverse)
-    gw_hr = None if w_hr is None else down.T @ (o * tanh)
+    gx, gw_ih, bias = _input_gradients(xp, x, w_ih, slopes)
+    gw_hh = xp.matmul(slopes.T, previous(xp, out, h0, sizes, reverse))
+    gw_hr = None if w_hr is None else xp.matmul(down.T, o * tanh)
     return gx, dh, dc, gw_ih, gw_hh, bias, bias.copy(), gw_hr
 
 
-def _input_gradients(x, w_ih, slopes):
-    return slopes @ w_ih, slopes.T @ x, slopes.sum(0)
+def _input_gradients(xp, x, w_ih, slopes):
+    return xp.matmul(slopes, w_ih), xp.matmul(slopes.T, x), slopes.sum(0)
 
 
 # --- GRU -------------------------------------------------------------------------------------------------------------
@@ -136,13 +136,13 @@ def _input_gradients(x, w_ih, slopes):
 @in_single_precision
 def gru(xp, x, h0, w_ih, w_hh, b_ih, b_hh, sizes, reverse):
     """(out, h, acts): acts (N, 4H) are the gates and the hidden state's contribution to the new gate."""
-    gates_x, hidden = _projected(x, w_ih, b_ih), w_hh.shape[0] // 3
+    gates_x, hidden = _projected(xp, x, w_ih, b_ih), w_hh.shape[0] // 3
     half = gates_x.dtype.type(0.5)
     acts = xp.empty((len(x), 4 * hidden), gates_x.dtype)
     out = xp.empty((len(x), hidden), gates_x.dtype)
     h, weight = h0.copy(), xp.ascontiguousarray(w_hh.T)
     for start, end, n in steps(sizes, reverse):
-        gates, inner = acts[start:end], h[:n] @ weight
+        gates, inner = acts[start:end], xp.matmul(h[:n], weight)
         if b_hh is not None:
             inner += b_hh
         both = gates_x[start:end, : 2 * hidden] + inner[:, : 2 * hidden]
@@ -181,9 +181,9 @@ def gru_grad(xp, grads, x, h, w_ih, w_hh, out, acts, sizes, reverse):
         inside[start:end] = gates[start:end]
         inside[start:end, 2 * hidden :] *= r[start:end]
         to_h *= z[start:end]
-        dh[:n] = inside[start:end] @ w_hh + to_h
-    gx, gw_ih, gb_ih = _input_gradients(x, w_ih, gates)
-    return gx, dh, gw_ih, inside.T @ before, gb_ih, inside.sum(0)
+        dh[:n] = xp.matmul(inside[start:end], w_hh) + to_h
+    gx, gw_ih, gb_ih = _input_gradients(xp, x, w_ih, gates)
+    return gx, dh, gw_ih, xp.matmul(inside.T, before), gb_ih, inside.sum(0)
 
 
 # --- the plain recurrence --------------------------------------------------------------------------------------------
@@ -192,11 +192,11 @@ def gru_grad(xp, grads, x, h, w_ih, w_hh, out, acts, sizes, reverse):
 @in_single_precision
 def rnn(xp, x, h0, w_ih, w_hh, b_ih, b_hh, sizes, reverse, relu):
     """(out, h) of h = tanh(W x + U h + b), or max(0, ...)."""
-    out = _projected(x, w_ih, b_ih, b_hh)
+    out = _projected(xp, x, w_ih, b_ih, b_hh)
     h, weight = h0.copy(), xp.ascontiguousarray(w_hh.T)
     for start, end, n in steps(sizes, reverse):
         state = out[start:end]
-        state += h[:n] @ weight
+        state += xp.matmul(h[:n], weight)
         xp.maximum(state, 0, out=state) if relu else xp.tanh(state, out=state)
         h[:n] = state
     return out, h
@@ -210,6 +210,6 @@ def rnn_grad(xp, grads, x, h, w_ih, w_hh, out, sizes, reverse, relu):
     dh = gh.copy()
     for start, end, n in reversed(steps(sizes, reverse)):
         gates[start:end] *= g[start:end] + dh[:n]
-        dh[:n] = gates[start:end] @ w_hh
-    gx, gw_ih, bias = _input_gradients(x, w_ih, gates)
-    return gx, dh, gw_ih, gates.T @ previous(xp, out, h0, sizes, reverse), bias, bias.copy()
+        dh[:n] = xp.matmul(gates[start:end], w_hh)
+    gx, gw_ih, bias = _input_gradients(xp, x, w_ih, gates)
+    return gx, dh, gw_ih, xp.matmul(gates.T, previous(xp, out, h0, sizes, reverse)), bias, bias.copy()

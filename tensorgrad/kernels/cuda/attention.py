@@ -13,14 +13,14 @@ from functools import cache, lru_cache
 import cupy
 import numpy as np
 
-from tensorgrad.kernels.cuda.runtime import program
+from tensorgrad.kernels.cuda.runtime import launch, program
 
 DTYPES = ("float32", "float16", "bfloat16")
 WIDEST = 128
 ROWS, THREADS = 64, 128
 SHAPE = np.dtype(
     [
-        *((name, np.int64, n) for name, n in (("q", 3), ("k", 3), ("v", 3), ("out", 3), ("grad", 3), ("mask", 4))),
+        *((name, np.int64, 3) for name in ("q", "k", "v", "out", "grad", "gq", "gk", "gv")), ("mask", np.int64, 4),
         *((name, np.int32) for name in ("batches", "heads", "queries", "keys", "width", "width_of_values")),
         ("scale", np.float32), ("unused", np.int32),
     ]
@@ -43,12 +43,13 @@ class _Plan:
         self.keys = 64 if self.halves and self.d <= 64 else 32
         pad = 16 // dtype.itemsize
         step, turned = self.d + pad, self.keys + pad
-        rows, some, columns, tile = ROWS * step, self.keys * step, self.d * turned, ROWS * turned
-        size = dtype.itemsize
+        rows, some, size = ROWS * step, self.keys * step, dtype.itemsize
+        # Tensor cores read the tiles as they are, and weights from registers; else there are transposes, and a tile.
+        columns, tile = (0, 0) if self.halves else (self.d * turned, ROWS * turned)
         self.shared = {
-            "attention": (rows + some + columns + tile) * size,
+            "attention": (rows + some + (some if self.halves else columns) + tile) * size,
             "attention_grad_queries": (2 * rows + 2 * some + columns + tile) * size,
-            "attention_grad_keys": (2 * rows + 2 * some + 2 * columns + tile) * size,
+            "attention_grad_keys": (2 * rows + 2 * some + 2 * columns + tile) * size + 2 * self.keys * 4,
         }
 
 
@@ -111,6 +112,13 @@ def _like(q, lead, width):
     return cupy.empty((*lead, q.shape[-2], width), q.dtype)
 
 
+def _grad_like(a, lead):
+    """Allocates the gradient of an input, (*, L, features): in its memory order if it is not broadcast."""
+    if a.shape[:-2] == lead:
+        return _like(a, lead, a.shape[-1])
+    return cupy.empty((*lead, *a.shape[-2:]), a.dtype)
+
+
 def _accepts(q, k, v) -> bool:
     width = max(q.shape[-1], v.shape[-1])
     return (
@@ -122,8 +130,8 @@ def _accepts(q, k, v) -> bool:
     )
 
 
-def _shape(operands: dict, steps_of_mask, scale) -> np.ndarray:
-    """Packs sizes and strides for the kernels: a structure, which CuPy passes by value as an array of length one."""
+def _shape(operands: dict, steps_of_mask, scale) -> launch.Record:
+    """Packs sizes and strides for the kernels, which take them by value."""
     q, k, v = (operands[name] for name in "qkv")
     fields = [(name, tuple(_steps(array))) for name, array in operands.items()]
     fields += zip(("batches", "heads", "queries", "width"), q.shape, strict=True)
@@ -132,11 +140,11 @@ def _shape(operands: dict, steps_of_mask, scale) -> np.ndarray:
 
 
 @lru_cache(maxsize=256)
-def _structure(fields) -> np.ndarray:
+def _structure(fields) -> launch.Record:
     structure = np.zeros((), SHAPE)
     for name, value in fields:
         structure[name] = value
-    return structure
+    return launch.record(structure)
 
 
 def attention(q, k, v, mask, dropout_mask, is_causal, scale):
@@ -153,9 +161,9 @@ def attention(q, k, v, mask, dropout_mask, is_causal, scale):
     drop = cupy.ascontiguousarray(q[:0] if dropout_mask is None else dropout_mask, dtype=q.dtype)
     shape = _shape({"q": four[0], "k": four[1], "v": four[2], "out": whole}, steps, scale)
     width = max(q.shape[-1], v.shape[-1])
-    launch = _kernel(q.data.device_id, "attention", q.dtype, width, GRAD_MASK=0, **settings)
-    blocks = -(-queries // ROWS) * int(shape["batches"]) * int(shape["heads"])
-    launch((blocks,), (THREADS,), (*four, look, drop, whole, logs, shape),
+    function = _kernel(q.data.device_id, "attention", q.dtype, width, GRAD_MASK=0, **settings)
+    blocks = -(-queries // ROWS) * four[0].shape[0] * four[0].shape[1]
+    function((blocks,), (THREADS,), (*four, look, drop, whole, logs, shape),
            shared_mem=_plan(q.dtype, width).shared["attention"])  # fmt: skip
     return out, logs
 
@@ -174,30 +182,32 @@ def attention_grad(g, q, k, v, mask, dropout_mask, out, p, is_causal, scale, nee
     grad, whole = (_four(a.astype(dtype, copy=False), lead) for a in (g, out))
     kind, look, steps = _mask(mask, lead, queries, keys, dtype)
     drop = cupy.ascontiguousarray(q[:0] if dropout_mask is None else dropout_mask, dtype=dtype)
-    shape = _shape({"q": four[0], "k": four[1], "v": four[2], "out": whole, "grad": grad}, steps, scale)
+    gq, gk, gv = (_grad_like(a, lead) if any(wanted) else None
+                  for a, wanted in ((q, (need[0], need[3])), (k, need[1:3]), (v, need[1:3])))  # fmt: skip
+    operands = {"q": four[0], "k": four[1], "v": four[2], "out": whole, "grad": grad}
+    operands |= {name: _four(a, lead) for name, a in (("gq", gq), ("gk", gk), ("gv", gv)) if a is not None}
+    shape = _shape(operands, steps, scale)
     width = max(q.shape[-1], v.shape[-1])
     dropped = int(dropout_mask is not None)
     settings = {"PACK": _pack(*four, grad), "MASK": kind, "CAUSAL": int(is_causal), "DROP": dropped}
-    heads = int(shape["batches"]) * int(shape["heads"])
+    heads = four[0].shape[0] * four[0].shape[1]
     logs, common = cupy.ascontiguousarray(p), cupy.empty(p.shape, np.float32)
-    launch = _kernel(device, "attention_common", dtype, width, GRAD_MASK=0, **settings)
-    launch((-(-heads * queries // 4),), (THREADS,), (grad, whole, common, shape))
-    gq = gk = gv = gm = None
+    function = _kernel(device, "attention_common", dtype, width, GRAD_MASK=0, **settings)
+    function((-(-heads * queries // 4),), (THREADS,), (grad, whole, common, shape))
+    gm = None
     given, plan = (grad, *four, look, drop, logs, common), _plan(dtype, width)
     if need[0] or need[3]:
-        gq = cupy.empty((*lead, queries, q.shape[-1]), dtype)
         gm = cupy.empty((*lead, queries, keys), dtype) if need[3] else None
         name = "attention_grad_queries"
-        launch = _kernel(device, name, dtype, width, GRAD_MASK=int(need[3]), **settings)
-        launch(
+        function = _kernel(device, name, dtype, width, GRAD_MASK=int(need[3]), **settings)
+        function(
             (-(-queries // ROWS) * heads,),
             (THREADS,),
             (*given, gq, gq if gm is None else gm, shape),
             shared_mem=plan.shared[name],
         )
     if need[1] or need[2]:
-        gk, gv = (cupy.empty((*lead, keys, a.shape[-1]), dtype) for a in (k, v))
         name = "attention_grad_keys"
-        launch = _kernel(device, name, dtype, width, GRAD_MASK=0, **settings)
-        launch((-(-keys // ROWS) * heads,), (THREADS,), (*given, gk, gv, shape), shared_mem=plan.shared[name])
+        function = _kernel(device, name, dtype, width, GRAD_MASK=0, **settings)
+        function((-(-keys // ROWS) * heads,), (THREADS,), (*given, gk, gv, shape), shared_mem=plan.shared[name])
     return gq, gk, gv, gm

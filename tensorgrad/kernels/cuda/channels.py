@@ -119,6 +119,21 @@ def _contiguous(*arrays):
     return [cupy.ascontiguousarray(a) for a in arrays]
 
 
+def move_running(running_mean, running_var, mean, var, count: int, momentum: float):
+    """Moves the running statistics in place towards those of a batch of `count` elements per channel."""
+    kind, dtype = program.NAME[running_mean.dtype], program.NAME[mean.dtype]
+    number, arrays = program.NUMBER.get(dtype), (running_mean, running_var, mean, var)
+    if number is None or kind not in program.NUMBER or running_var.dtype != running_mean.dtype:
+        return NotImplemented
+    if not all(a.flags.c_contiguous and a.data.device_id == mean.data.device_id for a in arrays):
+        return NotImplemented
+    unbiased = count / (count - 1) if count > 1 else math.inf
+    _function("move_running", dtype, kind, False, False)(
+        (-(-mean.size // THREADS),), (THREADS,), (*arrays, number(unbiased), number(momentum), np.int64(mean.size))
+    )
+    return None
+
+
 # --- batch norm -----------------------------------------------------------------------------------------------------
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from tensorgrad.kernels.cuda.expressions import EXPRESSIONS, PLAIN, settings
 from tensorgrad.kernels.cuda.runtime import program
 from tensorgrad.layouts import inverse
+from tensorgrad.storage.cuda.storage import value_of
 
 THREADS = 256
 MOST_BLOCKS = 2**31 - 1
@@ -317,8 +318,9 @@ _POWERS = {2: "square", 3: "cube", 0.5: "sqrt", -1: "reciprocal", -0.5: "rsqrt"}
 
 def power(x, y):
     """Computes x to the power y."""
-    if y.__class__ in (int, float) and y in _POWERS:
-        return run(_POWERS[y], x)
+    number = y if y.__class__ is float or y.__class__ is int else value_of(y) if y.__class__ is cupy.ndarray else None
+    if number is not None and (name := _POWERS.get(float(number))) is not None:
+        return run(name, x)
     return run("pow", x, y)
 
 

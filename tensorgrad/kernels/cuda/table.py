@@ -69,6 +69,7 @@ PARTS = {
     "dropout_place": "random.dropout_place",
     "sgd_step": "optim.sgd", "adam_step": "optim.adam", "gradient_norm": "optim.norm",
     "clip_gradients": "optim.clip", "unscale_gradients": "optim.unscale", "update_loss_scale": "optim.rescale",
+    "move_running": "channels.move_running",
 }  # fmt: skip
 
 

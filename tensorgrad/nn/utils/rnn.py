@@ -307,7 +307,7 @@ def pack_sequence(sequences: list[Tensor], enforce_sorted: bool = True) -> Packe
     >>> pack_sequence([torch.tensor([1, 2, 3]), torch.tensor([4, 5])]).batch_sizes
     tensor([2, 2, 1])
     """
-    lengths = torch.as_tensor([len(s) for s in sequences])
+    lengths = torch.as_tensor([len(s) for s in sequences], device="cpu")
     return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
 
 

@@ -65,6 +65,8 @@ _attention = op(
     ),
     shape=_shapes,
     backward_name="ScaledDotProductFlashAttentionForCpuBackward0",
+    batch_kernel="attention.attention_of_batch",
+    batch_backward="attention.attention_of_batch_backward",
     where=(),
 )
 

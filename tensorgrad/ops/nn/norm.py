@@ -9,6 +9,7 @@ import math
 
 from tensorgrad import dtypes
 from tensorgrad.dispatch.batched import BatchedArray, Shared
+from tensorgrad.dispatch.kernel_tables import own_part
 from tensorgrad.dispatch.kinds import FUNCTIONAL, composite, op
 from tensorgrad.dispatch.out import refuse_grad, store_out
 from tensorgrad.dispatch.switches import SLOW
@@ -81,6 +82,8 @@ _layer_norm = op(
     ),
     shape=lambda x, w, b, axes, eps: [(x.shape, x.dtype), *[_per_row(x, axes)] * 2],
     backward_name="NativeLayerNormBackward0",
+    batch_kernel="norm_of_batch.layer_norm",
+    batch_backward="norm_of_batch.layer_norm_backward",
     where=(),
 )
 
@@ -187,6 +190,8 @@ _rms_norm = op(
     ),
     shape=lambda x, w, axes, eps: [(x.shape, x.dtype), _per_row(x, axes)],
     backward_name="FusedRmsNormBackward0",
+    batch_kernel="norm_of_batch.rms_norm",
+    batch_backward="norm_of_batch.rms_norm_backward",
     where=(),
 )
 
@@ -334,8 +339,13 @@ def _update_running(running_mean, running_var, mean, var, count: int, momentum: 
     if running_mean._storage.xp is None:
         return
     old_mean, old_var, new_mean, new_var = (t._array for t in (running_mean, running_var, mean, var))
-    kernel = running_mean._storage.guard(kernels.updated_running)
-    updated = kernel(old_mean, old_var, new_mean, new_var, count, momentum)
+    storage, given = running_mean._storage, (old_mean, old_var, new_mean, new_var, count, momentum)
+    own = own_part("move_running", storage.__class__)
+    if own is not None and storage.guard(own)(*given) is not NotImplemented:
+        running_mean._storage.bump()
+        running_var._storage.bump()
+        return
+    updated = storage.guard(kernels.updated_running)(*given)
     for target, values in zip((running_mean, running_var), updated, strict=True):
         target._storage.write(target._array, values)
         target._storage.bump()
@@ -534,6 +544,8 @@ _group_norm = op(
     shape=_group_norm_shapes,
     backward_name="NativeGroupNormBackward0",
     format_of=("input",),
+    batch_kernel="norm_of_batch.group_norm",
+    batch_backward="norm_of_batch.group_norm_backward",
     where=(),
 )
 

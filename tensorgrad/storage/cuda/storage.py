@@ -21,6 +21,14 @@ from tensorgrad.storage.stubs import Storage, storage_class
 CARDS = runtime.getDeviceCount()
 _names = tuple(devices.device("cuda", i) for i in range(CARDS))
 _numbers: dict[tuple, Any] = {}  # (dtype, bytes, GPU, stream) -> that scalar on the GPU
+_values: dict[int, np.ndarray] = {}  # the id of such a scalar -> its value
+
+
+def value_of(array) -> np.ndarray | None:
+    """Returns the value of a scalar that `CUDAStorage.number` returned, without waiting for the GPU; None of others."""
+    if RUNNING and (capture := current()) is not None:
+        return next((np.frombuffer(key[1], key[0])[0] for key, a in capture.numbers.items() if a is array), None)
+    return _values.get(id(array))
 
 
 # --- copies to, from and among GPUs ----------------------------------------------------------------------------------
@@ -124,6 +132,12 @@ class CUDAStorage(Storage):
         return _on(device, _in_order, array, _upload)
 
     @classmethod
+    def constant(cls, array, device):
+        if RUNNING and (capture := current()) is not None:
+            return _on(device, capture.constant, array).copy(order="K")  # a replay may write to it
+        return cls.from_host(array, device)
+
+    @classmethod
     def to_host(cls, array):
         if RUNNING:
             refuse("copying values from the GPU to the host, as item(), tolist(), print and `if tensor:` do")
@@ -195,7 +209,9 @@ class CUDAStorage(Storage):
         if found is None:
             if len(_numbers) >= 1024:
                 _numbers.clear()
+                _values.clear()
             found = _numbers[key] = _on(_names[card], cupy.asarray, value)
+            _values[id(found)] = value
         return found
 
     @classmethod

@@ -14,7 +14,7 @@ def hparams(
     """Returns the three entries that TensorBoard needs: the experiment, this run's settings, and the end of the run.
 
     Args:
-        hparam_dict: the settings: numbers, strings or one-element tensors; settings that are None are left out.
+        hparam_dict: settings: numbers, strings or one-element tensors; settings that are None are left out.
         metric_dict: the results, by name.
         hparam_domain_discrete: all possible values of a setting, by name.
 
@@ -26,7 +26,8 @@ def hparams(
     from tensorboard.plugins.hparams import metadata as about
     from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionEndInfo, SessionStartInfo
 
-    _check(hparam_dict, metric_dict, hparam_domain_discrete or {})
+    domains = hparam_domain_discrete or {}
+    _check(hparam_dict, metric_dict, domains)
     start, known = SessionStartInfo(), []
     for name, value in hparam_dict.items():
         if value is None:
@@ -44,7 +45,7 @@ def hparams(
                 f"value should be one of int, float, str, bool, or torch.Tensor, but {name!r} is {type(value).__name__}"
             )
         info = api.HParamInfo(name=name, type=api.DataType.Value(kind))
-        for choice in (hparam_domain_discrete or {}).get(name, ()):
+        for choice in domains.get(name, ()):
             setattr(info.domain_discrete.values.add(), field, choice)
         known.append(info)
     experiment = api.Experiment(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tensorgrad.tensor import Tensor
-from tensorgrad.utils.tensorboard.hparams import hparams as hparams
+from tensorgrad.utils.tensorboard.hparams import hparams  # noqa: F401 (PyTorch has it here, and programs import it)
 from tensorgrad.utils.tensorboard.messages import array_of, messages, metadata
 
 THRESHOLDS = 127  # TensorBoard's limit for a precision-recall curve

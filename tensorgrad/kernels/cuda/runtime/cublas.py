@@ -83,6 +83,7 @@ with contextlib.suppress(ImportError):  # without the package ml_dtypes there ar
 
 # Bytes of workspace per stream, as NVIDIA recommends for Hopper; less if memory is short.
 WORKSPACES = (32 << 20, 8 << 20, 1 << 20)
+MOST_WORKSPACES = 4  # per handle, for the streams that it used last
 
 
 class Handle:
@@ -94,21 +95,24 @@ class Handle:
         self.address, self.in_c = made.value, made
         self.stream = self.math = None
         self.plans: OrderedDict = OrderedDict()  # of cublaslt.py
-        self.workspaces = {}  # one per stream: products on two streams may run at the same time
+        # One per stream: products on two streams may run at the same time.
+        self.workspaces = self.own_workspaces = {}
 
     def follow(self, stream: int) -> None:
         """Switches to a stream. Setting the stream resets the workspace, so the workspace is set after it."""
         LIBRARY.cublasSetStream_v2(self.address, stream)
         if stream not in self.workspaces:
+            if self.workspaces is self.own_workspaces and len(self.workspaces) >= MOST_WORKSPACES:
+                del self.workspaces[next(iter(self.workspaces))]  # its stream will allocate another, if it goes on
             self.workspaces[stream] = _workspace()
         memory, size = self.workspaces[stream]
         if memory is not None:
             LIBRARY.cublasSetWorkspace_v2(self.address, memory.ptr, size)
         self.stream = stream
 
-    def use_workspaces(self, workspaces: dict) -> None:
-        """Uses other workspaces from now on: a graph's are its own, as it may be replayed in another stream."""
-        self.workspaces, self.stream = workspaces, None
+    def use_workspaces(self, workspaces: dict | None) -> None:
+        """Uses a graph's workspaces from now on, as it may be replayed in any stream; or its own again (None)."""
+        self.workspaces, self.stream = self.own_workspaces if workspaces is None else workspaces, None
 
     def compute(self, mode: int) -> None:
         """Sets the math mode."""

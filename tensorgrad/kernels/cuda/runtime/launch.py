@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from functools import cache
 from typing import Any
 
 import cupy
@@ -19,6 +20,28 @@ LETTERS: dict[type, str] = {  # a class of arguments -> its C type, as a letter 
     cupy.ndarray: "Q", np.int64: "q", np.uint64: "Q", np.int32: "i", np.uint32: "I", np.float32: "f", np.float64: "d",
     np.bool_: "?",
 }  # fmt: skip
+
+
+class Record(bytes):
+    """A structure that a kernel takes by value; `array` is the same for CuPy."""
+
+    array: np.ndarray
+
+
+@cache
+def _record_class(size: int) -> type:
+    """Returns a class of records of this size, aligned as their largest members are: to eight bytes."""
+    made = type(f"Record{size}", (Record,), {})
+    LETTERS[made] = f"0q{size}s"
+    return made
+
+
+def record(array: np.ndarray) -> Record:
+    """Returns a NumPy structure as an argument of a launch."""
+    made = _record_class(array.nbytes)(array.tobytes())
+    made.array = array
+    return made
+
 
 # From CU_LAUNCH_PARAM_*: what precedes the block's address and its size, and the end of the list.
 _ADDRESS, _SIZE, _END = 1, 2, 0
@@ -92,7 +115,7 @@ class Function:
         except KeyError:
             how = layout(classes)
         if how is None or self._launch is None:
-            self.raw(grid, block, arguments, shared_mem=shared_mem)
+            self._by_cupy(grid, block, arguments, shared_mem)
             return
         device = _current_device()
         address = self._addresses.get(device)
@@ -104,4 +127,8 @@ class Function:
         status = self._launch(address, x, y, z, i, j, k, shared_mem, _current_stream().ptr, None, filled.described)
         how.free.append(filled)
         if status:  # no context in this thread yet, which CuPy makes; or an error, which it names
-            self.raw(grid, block, arguments, shared_mem=shared_mem)
+            self._by_cupy(grid, block, arguments, shared_mem)
+
+    def _by_cupy(self, grid, block, arguments, shared_mem):
+        given = tuple([a.array if isinstance(a, Record) else a for a in arguments])
+        self.raw(grid, block, given, shared_mem=shared_mem)

@@ -36,7 +36,7 @@ const int BLOCKS_OF_D = D / 8, BLOCKS_OF_KEYS = KEYS / 8;
 
 // Sizes, and strides in elements of batch, head and position; the features are contiguous.
 struct Shape {
-    long long q[3], k[3], v[3], out[3], grad[3], mask[4];
+    long long q[3], k[3], v[3], out[3], grad[3], gq[3], gk[3], gv[3], mask[4];
     int batches, heads, queries, keys, width, width_of_values;
     float scale;
     int unused;
@@ -79,14 +79,24 @@ __device__ inline void load_turned(T* to, const T* from, long long step, int cou
     }
 }
 
+#if HALVES
+// Nothing: the tensor cores' loads transpose.
+__device__ inline void load_for_weights(T*, const T*, long long, int, int) {}
+#else
+__device__ inline void load_for_weights(T* turned, const T* from, long long step, int count, int width) {
+    load_turned(turned, from, step, count, width);
+}
+#endif
+
 // --- products --------------------------------------------------------------------------------------------------------
 // A warp multiplies 16 rows of `a` by blocks of 8 rows of `b` (both tiles with `depth` contiguous elements): a b^T. As
 // the tensor cores require, lane l holds rows l / 4 and l / 4 + 8 of each 16 by 8 block, and in them columns 2 (l % 4)
 // and the next: sums[block] = {row, row; row + 8, row + 8}.
 
 #if HALVES
-#ifndef EMULATED
+#ifndef EMULATED  // the tests' emulator of a GPU defines these in C++
 template <class E> __device__ inline void multiply_16_8_16(float* sums, const unsigned* a, unsigned b, unsigned c);
+template <class E> __device__ inline unsigned pair_of(float first, float second);  // as two elements of 16 bits
 #define TENSOR_CORES(type, name)                                                                                \
     template <>                                                                                                 \
     __device__ inline void multiply_16_8_16<type>(float* sums, const unsigned* a, unsigned b, unsigned c) {     \
@@ -94,21 +104,62 @@ template <class E> __device__ inline void multiply_16_8_16(float* sums, const un
             "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                                   \
             : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])                                        \
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(c));                                      \
+    }                                                                                                           \
+    template <> __device__ inline unsigned pair_of<type>(float first, float second) {                           \
+        unsigned pair;                                                                                          \
+        asm("cvt.rn." name "x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));                        \
+        return pair;                                                                                            \
     }
 TENSOR_CORES(half, "f16")
 TENSOR_CORES(bfloat16, "bf16")
+
+// Four 8 by 8 matrices of 16 bits from shared memory: lane l gives the address of row l % 8 of matrix l / 8, and gets
+// of each matrix the elements 2 (l % 4) and the next of row l / 4; `turned`, of the transposed matrices.
+#define LOAD_MATRICES(name, way)                                                                                \
+    __device__ inline void name(unsigned* to, const T* row) {                                                   \
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4" way ".shared.b16 {%0, %1, %2, %3}, [%4];"                  \
+                     : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])                                       \
+                     : "r"((unsigned)__cvta_generic_to_shared(row)) : "memory");                                \
+    }
+LOAD_MATRICES(load_matrices, "")
+LOAD_MATRICES(load_matrices_turned, ".trans")
 #endif
+
 template <int blocks, int depth>
 __device__ void multiply(float (*sums)[4], const T* a, int a_step, const T* b, int b_step) {
-    int row = threadIdx.x % 32 / 4, column = threadIdx.x % 4 * 2;
-    for (int k = column; k < depth; k += 16) {
-        const T *upper = a + row * a_step + k, *lower = upper + 8 * a_step;
-        unsigned left[4] = {*(const unsigned*)upper, *(const unsigned*)lower,
-                            *(const unsigned*)(upper + 8), *(const unsigned*)(lower + 8)};
+    int lane = threadIdx.x % 32, row = lane % 8, matrix = lane / 8;
+    const T* left_at = a + lane % 16 * a_step + lane / 16 * 8;
+    const T* right_at = b + (matrix / 2 * 8 + row) * b_step + matrix % 2 * 8;
 #pragma unroll
-        for (int block = 0; block < blocks; block++) {
-            const T* other = b + (block * 8 + row) * b_step + k;
-            multiply_16_8_16<T>(sums[block], left, *(const unsigned*)other, *(const unsigned*)(other + 8));
+    for (int k = 0; k < depth; k += 16) {
+        unsigned left[4], right[4];
+        load_matrices(left, left_at + k);
+#pragma unroll
+        for (int block = 0; block < blocks; block += 2) {
+            load_matrices(right, right_at + block * 8 * b_step + k);
+            multiply_16_8_16<T>(sums[block], left, right[0], right[1]);
+            multiply_16_8_16<T>(sums[block + 1], left, right[2], right[3]);
+        }
+    }
+}
+
+// 16 rows of weights (KEYS columns), as a product left them in registers, times a tile of rows (KEYS by D): the pairs
+// that a lane holds are those that it needs as the left factor.
+__device__ inline void weigh(float (*sums)[4], const float (*weights)[4], T*, const T* rows, const T*) {
+    int lane = threadIdx.x % 32, matrix = lane / 8;
+    const T* at = rows + (matrix % 2 * 8 + lane % 8) * STEP + matrix / 2 * 8;
+#pragma unroll
+    for (int k = 0; k < KEYS / 16; k++) {
+        unsigned left[4], right[4];
+        for (int i = 0; i < 4; i++) {
+            const float* pair = weights[2 * k + i / 2] + i % 2 * 2;
+            left[i] = pair_of<T>(pair[0], pair[1]);
+        }
+#pragma unroll
+        for (int block = 0; block < BLOCKS_OF_D; block += 2) {
+            load_matrices_turned(right, at + k * 16 * STEP + block * 8);
+            multiply_16_8_16<T>(sums[block], left, right[0], right[1]);
+            multiply_16_8_16<T>(sums[block + 1], left, right[2], right[3]);
         }
     }
 }
@@ -130,6 +181,17 @@ __device__ void multiply(float (*sums)[4], const T* a, int a_step, const T* b, i
             }
     }
 }
+
+// 16 rows of weights times the transpose of `turned` (D by KEYS), by way of the warp's part of a tile.
+__device__ inline void weigh(float (*sums)[4], const float (*weights)[4], T* tile, const T*, const T* turned) {
+    int row = threadIdx.x % 32 / 4, column = threadIdx.x % 4 * 2;
+    for (int block = 0; block < BLOCKS_OF_KEYS; block++)
+        for (int i = 0; i < 4; i++)
+            store(tile + (row + i / 2 * 8) * TURNED + block * 8 + column + i % 2, weights[block][i]);
+    __syncwarp();
+    multiply<BLOCKS_OF_D, KEYS>(sums, tile, TURNED, turned, TURNED);
+    __syncwarp();
+}
 #endif
 
 template <int blocks> __device__ void clear(float (*sums)[4]) {
@@ -137,14 +199,8 @@ template <int blocks> __device__ void clear(float (*sums)[4]) {
         for (int i = 0; i < 4; i++) sums[block][i] = 0;
 }
 
-// The sums of a warp as 16 rows of a tile.
-template <int blocks> __device__ void to_tile(T* to, int step, const float (*sums)[4]) {
-    int row = threadIdx.x % 32 / 4, column = threadIdx.x % 4 * 2;
-    for (int block = 0; block < blocks; block++)
-        for (int i = 0; i < 4; i++) store(to + (row + i / 2 * 8) * step + block * 8 + column + i % 2, sums[block][i]);
-}
-
-// ... and as rows in memory, of which `count` exist: a lane's upper row times one factor, its lower one times another.
+// The sums of a warp as 16 rows in memory, of which `count` exist: a lane's upper row times one factor, its lower one
+// times another.
 __device__ inline void to_memory(T* to, long long step, int count, int width, const float (*sums)[4], float upper,
                                  float lower) {
     int row = threadIdx.x % 32 / 4, column = threadIdx.x % 4 * 2;
@@ -165,8 +221,15 @@ __device__ inline float exponential(float x) { return __expf(x); }
 __device__ inline float exponential(float x) { return expf(x); }
 #endif
 
+// Whether there are all pairs of these queries and keys, and none is masked.
+__device__ inline bool complete(const Shape& s, int query, int queries, int key, int keys) {
+    return !MASK && query + queries <= s.queries && key + keys <= s.keys && !(CAUSAL && key + keys - 1 > query);
+}
+
 // A product of a query and a key as a score: scaled, masked, -inf where there is no such pair.
-__device__ inline float score(const Shape& s, const Place& p, const M* mask, float product, int query, int key) {
+__device__ inline float score(const Shape& s, const Place& p, const M* mask, float product, int query, int key,
+                              bool complete) {
+    if (complete) return product * s.scale;
     if (query >= s.queries || key >= s.keys || (CAUSAL && key > query)) return -infinity();
     float value = product * s.scale;
 #if MASK
@@ -201,7 +264,7 @@ template <class Op> __device__ inline float over_row(float value) {
 extern "C" __global__ void __launch_bounds__(128) attention(
     const T* q, const T* k, const T* v, const M* mask, const T* drop, T* out, float* logs, Shape s) {
     SHARED(T, queries);
-    T *keys = queries + ROWS * STEP, *values = keys + KEYS * STEP, *weights = values + D * TURNED;
+    T *keys = queries + ROWS * STEP, *values = keys + KEYS * STEP, *turned = values, *weights = turned + D * TURNED;
     Place p = place_of(s, s.queries);
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = p.first + warp * 16 + lane / 4, column = lane % 4 * 2;
     load_rows<ROWS>(queries, at(q, s.q, p, p.first), s.q[2], s.queries - p.first, s.width);
@@ -211,8 +274,10 @@ extern "C" __global__ void __launch_bounds__(128) attention(
     for (int first = 0; first < end; first += KEYS) {
         __syncthreads();  // no thread still reads the previous tile
         load_rows<KEYS>(keys, at(k, s.k, p, first), s.k[2], s.keys - first, s.width);
-        load_turned(values, at(v, s.v, p, first), s.v[2], s.keys - first, s.width_of_values);
+        if (HALVES) load_rows<KEYS>(values, at(v, s.v, p, first), s.v[2], s.keys - first, s.width_of_values);
+        load_for_weights(turned, at(v, s.v, p, first), s.v[2], s.keys - first, s.width_of_values);
         __syncthreads();
+        bool all = complete(s, p.first, ROWS, first, KEYS);
         float scores[BLOCKS_OF_KEYS][4];
         clear<BLOCKS_OF_KEYS>(scores);
         multiply<BLOCKS_OF_KEYS, D>(scores, queries + warp * 16 * STEP, STEP, keys, STEP);
@@ -220,7 +285,7 @@ extern "C" __global__ void __launch_bounds__(128) attention(
         for (int block = 0; block < BLOCKS_OF_KEYS; block++)
             for (int i = 0; i < 4; i++) {
                 int key = first + block * 8 + column + i % 2;
-                scores[block][i] = score(s, p, mask, scores[block][i], row + i / 2 * 8, key);
+                scores[block][i] = score(s, p, mask, scores[block][i], row + i / 2 * 8, key, all);
                 highest[i / 2] = Max::of(highest[i / 2], scores[block][i]);
             }
         for (int j = 0; j < 2; j++) {
@@ -238,11 +303,7 @@ extern "C" __global__ void __launch_bounds__(128) attention(
             }
         for (int block = 0; block < BLOCKS_OF_D; block++)
             for (int i = 0; i < 4; i++) sums[block][i] *= rescale[i / 2];
-        T* mine = weights + warp * 16 * TURNED;
-        to_tile<BLOCKS_OF_KEYS>(mine, TURNED, scores);
-        __syncwarp();
-        multiply<BLOCKS_OF_D, KEYS>(sums, mine, TURNED, values, TURNED);
-        __syncwarp();
+        weigh(sums, scores, weights + warp * 16 * TURNED, values, turned);
     }
     float factor[2];
     for (int j = 0; j < 2; j++) {
@@ -294,8 +355,9 @@ extern "C" __global__ void __launch_bounds__(128) attention_grad_queries(
         __syncthreads();
         load_rows<KEYS>(keys, at(k, s.k, p, first), s.k[2], s.keys - first, s.width);
         load_rows<KEYS>(values, at(v, s.v, p, first), s.v[2], s.keys - first, s.width_of_values);
-        load_turned(turned, at(k, s.k, p, first), s.k[2], s.keys - first, s.width);
+        load_for_weights(turned, at(k, s.k, p, first), s.k[2], s.keys - first, s.width);
         __syncthreads();
+        bool all = complete(s, p.first, ROWS, first, KEYS);
         float scores[BLOCKS_OF_KEYS][4], slope[BLOCKS_OF_KEYS][4];
         clear<BLOCKS_OF_KEYS>(scores), clear<BLOCKS_OF_KEYS>(slope);
         multiply<BLOCKS_OF_KEYS, D>(scores, queries + warp * 16 * STEP, STEP, keys, STEP);
@@ -303,22 +365,17 @@ extern "C" __global__ void __launch_bounds__(128) attention_grad_queries(
         for (int block = 0; block < BLOCKS_OF_KEYS; block++)
             for (int i = 0; i < 4; i++) {
                 int query = row + i / 2 * 8, key = first + block * 8 + column + i % 2;
-                float weight = exponential(score(s, p, mask, scores[block][i], query, key) - log_of[i / 2]);
+                float weight = exponential(score(s, p, mask, scores[block][i], query, key, all) - log_of[i / 2]);
                 slope[block][i] = weight * (slope[block][i] * kept(s, p, drop, query, key) - common_of[i / 2]);
 #if GRAD_MASK
                 if (query < s.queries && key < s.keys)
                     store(gmask + (p.lead * s.queries + query) * s.keys + key, slope[block][i]);
 #endif
             }
-        T* mine = slopes + warp * 16 * TURNED;
-        to_tile<BLOCKS_OF_KEYS>(mine, TURNED, slope);
-        __syncwarp();
-        multiply<BLOCKS_OF_D, KEYS>(sums, mine, TURNED, turned, TURNED);
-        __syncwarp();
+        weigh(sums, slope, slopes + warp * 16 * TURNED, keys, turned);
     }
     int first = p.first + warp * 16;
-    T* to = gq + (p.lead * s.queries + first) * s.width;
-    to_memory(to, s.width, s.queries - first, s.width, sums, s.scale, s.scale);
+    to_memory(at(gq, s.gq, p, first), s.gq[2], s.queries - first, s.width, sums, s.scale, s.scale);
 }
 
 // The gradients of keys and values: a block has 64 keys and goes along the queries. Rows are keys here.
@@ -327,7 +384,8 @@ extern "C" __global__ void __launch_bounds__(128) attention_grad_keys(
     const float* common, T* gk, T* gv, Shape s) {
     SHARED(T, keys);
     T *values = keys + ROWS * STEP, *queries = values + ROWS * STEP, *grads = queries + KEYS * STEP;
-    T *queries_turned = grads + KEYS * STEP, *grads_turned = queries_turned + D * TURNED;
+    float *logs_of = (float*)(grads + KEYS * STEP), *commons_of = logs_of + KEYS;
+    T *queries_turned = (T*)(commons_of + KEYS), *grads_turned = queries_turned + D * TURNED;
     T* tile = grads_turned + D * TURNED;
     Place p = place_of(s, s.keys);
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = p.first + warp * 16 + lane / 4, column = lane % 4 * 2;
@@ -340,35 +398,32 @@ extern "C" __global__ void __launch_bounds__(128) attention_grad_keys(
         __syncthreads();
         load_rows<KEYS>(queries, at(q, s.q, p, first), s.q[2], s.queries - first, s.width);
         load_rows<KEYS>(grads, at(grad, s.grad, p, first), s.grad[2], s.queries - first, s.width_of_values);
-        load_turned(queries_turned, at(q, s.q, p, first), s.q[2], s.queries - first, s.width);
-        load_turned(grads_turned, at(grad, s.grad, p, first), s.grad[2], s.queries - first, s.width_of_values);
+        load_for_weights(queries_turned, at(q, s.q, p, first), s.q[2], s.queries - first, s.width);
+        load_for_weights(grads_turned, at(grad, s.grad, p, first), s.grad[2], s.queries - first, s.width_of_values);
+        if (threadIdx.x < KEYS) {
+            int query = first + threadIdx.x;
+            bool there = query < s.queries;
+            logs_of[threadIdx.x] = there ? logs[p.lead * s.queries + query] : infinity();
+            commons_of[threadIdx.x] = there ? common[p.lead * s.queries + query] : 0;
+        }
         __syncthreads();
+        bool all = complete(s, first, KEYS, p.first, ROWS);
         float weights[BLOCKS_OF_KEYS][4], slope[BLOCKS_OF_KEYS][4];
         clear<BLOCKS_OF_KEYS>(weights), clear<BLOCKS_OF_KEYS>(slope);
         multiply<BLOCKS_OF_KEYS, D>(weights, keys + warp * 16 * STEP, STEP, queries, STEP);
         multiply<BLOCKS_OF_KEYS, D>(slope, values + warp * 16 * STEP, STEP, grads, STEP);
         for (int block = 0; block < BLOCKS_OF_KEYS; block++)
             for (int i = 0; i < 4; i++) {
-                int key = row + i / 2 * 8, query = first + block * 8 + column + i % 2;
-                bool there = query < s.queries;
-                float log_of = there ? logs[p.lead * s.queries + query] : infinity();
-                float common_of = there ? common[p.lead * s.queries + query] : 0;
-                float weight = exponential(score(s, p, mask, weights[block][i], query, key) - log_of);
+                int key = row + i / 2 * 8, other = block * 8 + column + i % 2, query = first + other;
+                float weight = exponential(score(s, p, mask, weights[block][i], query, key, all) - logs_of[other]);
                 float part = kept(s, p, drop, query, key);
-                slope[block][i] = weight * (slope[block][i] * part - common_of);
+                slope[block][i] = weight * (slope[block][i] * part - commons_of[other]);
                 weights[block][i] = weight * part;
             }
-        to_tile<BLOCKS_OF_KEYS>(mine, TURNED, weights);
-        __syncwarp();
-        multiply<BLOCKS_OF_D, KEYS>(of_values, mine, TURNED, grads_turned, TURNED);
-        __syncwarp();
-        to_tile<BLOCKS_OF_KEYS>(mine, TURNED, slope);
-        __syncwarp();
-        multiply<BLOCKS_OF_D, KEYS>(of_keys, mine, TURNED, queries_turned, TURNED);
-        __syncwarp();
+        weigh(of_values, weights, mine, grads, grads_turned);
+        weigh(of_keys, slope, mine, queries, queries_turned);
     }
     int first = p.first + warp * 16;
-    long long place = p.lead * s.keys + first;
-    to_memory(gk + place * s.width, s.width, s.keys - first, s.width, of_keys, s.scale, s.scale);
-    to_memory(gv + place * s.width_of_values, s.width_of_values, s.keys - first, s.width_of_values, of_values, 1, 1);
+    to_memory(at(gk, s.gk, p, first), s.gk[2], s.keys - first, s.width, of_keys, s.scale, s.scale);
+    to_memory(at(gv, s.gv, p, first), s.gv[2], s.keys - first, s.width_of_values, of_values, 1, 1);
 }

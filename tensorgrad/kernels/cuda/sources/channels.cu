@@ -155,6 +155,15 @@ extern "C" __global__ void statistics(
     if (var) var[strip] = variance;
 }
 
+// Moves the running statistics towards those of a batch: by `momentum`, the variance times `unbiased`.
+extern "C" __global__ void move_running(W* running_mean, W* running_var, const A* mean, const A* var, A unbiased,
+                                        A momentum, long long channels) {
+    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= channels) return;
+    store(running_mean + i, widen(running_mean[i]) * (1 - momentum) + mean[i] * momentum);
+    store(running_var + i, widen(running_var[i]) * (1 - momentum) + var[i] * unbiased * momentum);
+}
+
 template <int count, int across> __device__ inline void normalised(
     const T* x, const A* mean, const A* rstd, const W* weight, const W* bias, T* out, long long n, long long channels,
     long long length, long long width) {

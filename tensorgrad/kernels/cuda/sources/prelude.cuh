@@ -22,11 +22,14 @@ __device__ inline half as_half(float x) {
 #endif
 
 __device__ inline float widen(bfloat16 x) { return __uint_as_float((unsigned)x.bits << 16); }
-__device__ inline bfloat16 as_bfloat16(float x) {
-    unsigned bits = __float_as_uint(x);
+__device__ inline bfloat16 as_bfloat16(float x) {  // to the nearest, ties to even; a NaN is kept
     bfloat16 value;
-    // To the nearest, ties to even; a NaN is kept.
+#if !defined(EMULATED) && __CUDA_ARCH__ >= 800
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(value.bits) : "f"(x));
+#else
+    unsigned bits = __float_as_uint(x);
     value.bits = x != x ? 0x7fff : (unsigned short)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+#endif
     return value;
 }
 

@@ -40,6 +40,7 @@ class Unusable(Failed):
 
 def compiled(kernel: str) -> Any:
     """Returns the kernel "family.name" from the cache, compiling it first if it is missing. Raises: Failed."""
+    global _compiling
     from tensorgrad.kernels.numba.runtime import cache, native
 
     if native.unusable():
@@ -54,6 +55,7 @@ def compiled(kernel: str) -> Any:
                 raise Failed(f"it failed before and will be retried in a few days: {reason}", tried=False)
             _announce()
             where = cache.place()
+            _compiling = True
             try:
                 if compiles_here():
                     hooks.compile_here(kernel, where)
@@ -63,6 +65,8 @@ def compiled(kernel: str) -> Any:
                 if failed.tried:
                     cache.remember(family, kernel, str(failed), failed.crash)
                 raise
+            finally:
+                _compiling = False
             with loading.briefly():
                 made = loading.cached(kernel)
         if made is None:
@@ -116,6 +120,22 @@ def request(row: Any) -> None:
     with _starting:
         if _thread is None or not _thread.alive:
             _thread = threads.start("tensorgrad compiler", _serve)
+
+
+_FIRST, _FURTHER = 0.05, 0.005  # seconds that loading the first kernel takes, and every further one
+_PATIENCE = 3  # times as long a call waits at most
+_WINK = 2e-4  # seconds between two looks at it
+_compiling = False  # whether the thread is waiting for a kernel to be compiled, which takes longer than any call
+
+
+def hold(row: Any, seconds: float) -> None:
+    """Waits while a requested kernel is being loaded from the cache, if NumPy would take longer: so many seconds."""
+    loading = _FIRST if _failure is None else _FURTHER
+    if seconds < loading:
+        return
+    end = time.perf_counter() + _PATIENCE * loading
+    while row.ready is None and not _child and not _compiling and row not in _failed and time.perf_counter() < end:
+        time.sleep(_WINK)
 
 
 _starting = forks.lock()

@@ -14,10 +14,8 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import stat
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from functools import cache
@@ -140,6 +138,8 @@ _private: list[Path] = []
 def private() -> Path:
     """Returns a folder private to this process, for kernels that cannot be kept elsewhere. It is removed at exit."""
     if not _private:
+        import tempfile  # here and below, since programs that only read the cache need none of it
+
         made = Path(tempfile.mkdtemp(prefix="tensorgrad-"))
         _private.append(made)
         atexit.register(_remove, made, os.getpid())
@@ -148,11 +148,15 @@ def private() -> Path:
 
 def _remove(place: Path, owner: int) -> None:
     if os.getpid() == owner:  # not a fork of it
+        import shutil
+
         shutil.rmtree(place, ignore_errors=True)
 
 
 @cache
 def _writable(place: Path) -> bool:
+    import tempfile
+
     try:
         place.mkdir(mode=0o755, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=place):
@@ -234,6 +238,8 @@ def read(family: str) -> Library:
 
 def store(file: Path, data: bytes) -> None:
     """Writes a file atomically: readers find either all of it or the previous contents. Raises: OSError."""
+    import tempfile
+
     handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.", suffix=".tmp")
     try:
         with open(handle, "wb") as opened:
@@ -353,6 +359,8 @@ def prune(where: Path, most: int = MOST) -> None:
                     file.with_suffix(suffix).unlink(missing_ok=True)
         for entry in list(where.iterdir()):
             if _FORMER.fullmatch(entry.name) and not entry.is_symlink() and now - entry.stat().st_mtime > _OLD:
+                import shutil
+
                 shutil.rmtree(entry, ignore_errors=True)
             elif entry.name.startswith(".") and entry.name.endswith(".tmp") and now - entry.stat().st_mtime > 3600:
                 entry.unlink(missing_ok=True)

@@ -12,13 +12,13 @@ import atexit
 import contextlib
 import json
 import os
-import subprocess
 import sys
-import tempfile
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tensorgrad.system.processes import python
+from tensorgrad.system.processes import has_python, python
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _PROGRAM = "import sys; sys.path[:] = {path!r}; from tensorgrad.kernels.numba.compiling import serve; serve()"
 READY = "ready"  # the first line that the process prints, once it is able to compile
@@ -29,13 +29,7 @@ serving = False  # whether this is the compiler process (compiling.py)
 
 def compiles_here() -> bool:
     """Returns whether kernels are compiled in this process."""
-    if serving:
-        return True
-    try:
-        python()
-    except RuntimeError:
-        return True
-    return False
+    return serving or not has_python()
 
 
 class Failed(Exception):
@@ -105,11 +99,13 @@ class Compiler:
         return ""
 
     def _start(self) -> None:
+        import subprocess  # these and what they import take longer than loading a kernel, which most programs only do
+        import tempfile
+
         environment = {
             k: v
             for k, v in os.environ.items()
-            if k not in ("DEBUG", "PYTHONINSPECT", "PYTHONSTARTUP")
-            and (not k.startswith("NUMBA_") or k in ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"))
+            if k not in ("DEBUG", "PYTHONINSPECT", "PYTHONSTARTUP") and not k.startswith("NUMBA_")
         }
         from tensorgrad.kernels.numba.runtime import native
 

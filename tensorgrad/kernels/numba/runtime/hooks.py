@@ -9,3 +9,6 @@ compile_here: Callable[..., Any]  # (kernel, folder): compiles in this process, 
 
 # Per kernel of a family: the function that calls it with non-contiguous arrays, as (kernel, arguments) -> result.
 layouts: dict[str, Callable] = {}
+
+# Per kernel of a family: the seconds that NumPy takes for an element in a process's first calls.
+first_calls: dict[str, float] = {}

@@ -58,9 +58,10 @@ class Row:
 
     def over(self, general: Callable) -> Callable:
         """Wraps NumPy's kernel of an op: large arrays go to the compiled kernel once it is ready."""
-        from tensorgrad.kernels.numba.runtime.background import request
+        from tensorgrad.kernels.numba.runtime.background import hold, request
 
-        again = hooks.layouts.get(self.kernel.rpartition(".")[0])
+        family = self.kernel.rpartition(".")[0]
+        again, first = hooks.layouts.get(family), hooks.first_calls.get(family)
         sized = self.sized
         always = self.op in kernel_tables.OPS  # the dispatcher has checked the size
 
@@ -68,7 +69,9 @@ class Row:
             if (always or given[sized].size >= self._elements) and not SETTINGS.deterministic:
                 if self.ready is None:
                     request(self)
-                else:
+                    if first:
+                        hold(self, first * given[sized].size)
+                if self.ready is not None:
                     try:
                         made = self.ready(*given, **options)
                         if made is NotImplemented and again is not None and not options:

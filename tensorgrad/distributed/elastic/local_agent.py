@@ -6,6 +6,7 @@ import os
 import secrets
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 import threading
@@ -15,11 +16,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from tensorgrad.distributed.elastic import events
 from tensorgrad.distributed.elastic.logs import Logs, prefix
 from tensorgrad.distributed.elastic.membership import Plan
-from tensorgrad.distributed.elastic.multiprocessing import LogsSpecs, SignalException
 from tensorgrad.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
-from tensorgrad.distributed.elastic.rendezvous import Rendezvous, RendezvousError, RendezvousTimeoutError
+from tensorgrad.distributed.elastic.output import LogsSpecs, SignalException
+from tensorgrad.distributed.elastic.rendezvous.api import RendezvousError, RendezvousTimeoutError
+from tensorgrad.distributed.elastic.rendezvous.meeting import Rendezvous
 from tensorgrad.distributed.elastic.workers import Workers
 from tensorgrad.distributed.stores import wire
 from tensorgrad.system.processors import share
@@ -119,6 +122,7 @@ class Agent:
             raise
         self._stop(signal.SIGTERM)
         meeting.wait_for_others()
+        self._record("SUCCEEDED" if plan.ok else "FAILED", plan.restarts, error=plan.message)
         if not plan.ok:
             self._raise(plan)
 
@@ -170,9 +174,23 @@ class Agent:
             for i in range(local)
         ]
         logs = Logs(self.folder / f"attempt_{plan.round - 1}", self.specs, local)
-        self.workers = Workers(self.program, self.args, environments, logs, self.dog, config.start_method)
+        self._record("RUNNING", plan.restarts, world, group_rank)
+        calls = [(self.program, self.args)] * local
+        self.workers = Workers(calls, environments, logs, self.dog, config.start_method)
         template = config.log_line_prefix_template or os.environ.get("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE")
         logs.start([prefix(template, config.role, i, first + i) for i in range(local)])
+
+    def _record(self, state: str, restarts: int, world: int = 0, group_rank: int = -1, error: str = "") -> None:
+        """Tells the log of events in which state the processes of this machine are."""
+        config = self.config
+        more = {
+            "run_id": config.run_id, "hostname": socket.gethostname(), "pid": os.getpid(), "state": state,
+            "group_rank": group_rank, "group_world_size": world, "role": config.role, "agent_restarts": restarts,
+            "rdzv_backend": config.rdzv_backend, "entry_point": self.name, "raw_error": error,
+        }  # fmt: skip
+        now = int(time.time() * 1000)
+        event = events.Event(f"torchelastic.worker.status.{state}", events.EventSource.AGENT, now, more)
+        events.record(event, config.event_log_handler)
 
     def _stop(self, number: int) -> None:
         workers, self.workers = self.workers, None

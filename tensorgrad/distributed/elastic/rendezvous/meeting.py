@@ -11,43 +11,22 @@ from datetime import timedelta
 from typing import Any
 
 from tensorgrad.distributed.elastic.membership import Membership, Plan, Settings
+from tensorgrad.distributed.elastic.rendezvous.api import RendezvousConnectionError, RendezvousError
 from tensorgrad.distributed.errors import DistNetworkError, DistStoreError, QueueEmptyError
 from tensorgrad.distributed.stores.store import PrefixStore
 from tensorgrad.distributed.stores.tcp_store import TCPStore
 
-__all__ = ["Rendezvous", "RendezvousClosedError", "RendezvousConnectionError", "RendezvousError",
-           "RendezvousTimeoutError"]  # fmt: skip
+__all__ = ["Rendezvous", "is_here", "split_endpoint"]
 
 DEFAULT_PORT = 29400  # of the backend c10d
 PULSE = 0.5  # seconds between two signs of life, unless `keep_alive_interval` is shorter
 PATIENCE = timedelta(seconds=30)  # for an answer of the store
 
 
-class RendezvousError(Exception):
-    """Machines could not be brought together.
-
-    >>> from tensorgrad.distributed.elastic.rendezvous import RendezvousError, RendezvousTimeoutError
-    >>> issubclass(RendezvousTimeoutError, RendezvousError)
-    True
-    """
-
-
-class RendezvousClosedError(RendezvousError):
-    """The job has ended."""
-
-
-class RendezvousTimeoutError(RendezvousError):
-    """Not enough machines came in time."""
-
-
-class RendezvousConnectionError(RendezvousError):
-    """The store cannot be reached, or its port is taken."""
-
-
 def split_endpoint(endpoint: str, default_port: int) -> tuple[str, int]:
     """Host and port of `host`, `host:port` or `[address]:port`. Raises: ValueError.
 
-    >>> from tensorgrad.distributed.elastic.rendezvous import split_endpoint
+    >>> from tensorgrad.distributed.elastic.rendezvous.meeting import split_endpoint
     >>> split_endpoint("node1:29500", 0), split_endpoint("[::1]", 29400)
     (('node1', 29500), ('::1', 29400))
     """
@@ -63,7 +42,7 @@ def split_endpoint(endpoint: str, default_port: int) -> tuple[str, int]:
 def is_here(host: str) -> bool:
     """Whether a host name or address is one of this machine: whether a socket can be bound to it.
 
-    >>> from tensorgrad.distributed.elastic.rendezvous import is_here
+    >>> from tensorgrad.distributed.elastic.rendezvous.meeting import is_here
     >>> is_here("127.0.0.1"), is_here("192.0.2.1")
     (True, False)
     """
