@@ -17,7 +17,7 @@ ON_GPU: dict[str, tuple[str, ...]] = {
         "tensor_indices_or_sections",
     ),
     "to": (
-        "The records move to the CPU, which stands for the GPU here, but not where they do so by an object's attributes.",
+        "Where a record moves a tensor to the CPU, that stands for the GPU here, except in an object's attributes.",
         "shares memory with an input",
         "expected device cuda:0 but got cpu",
         "two devices",
