@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 from operator import index as as_int
+from typing import Any
 
 import numpy as np
 
