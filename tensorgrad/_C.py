@@ -42,6 +42,11 @@ def _are_functorch_transforms_active() -> bool:
     return bool(_LOCAL.transforms)
 
 
+def _is_torch_function_mode_enabled() -> bool:
+    """Returns whether a mode of `torch.overrides` is on."""
+    return bool(_LOCAL.function_modes)
+
+
 def _len_torch_function_stack() -> int:
     """Returns how many modes of `torch.overrides` are on."""
     return len(_LOCAL.function_modes)

@@ -11,10 +11,12 @@ from tensorgrad.size import Size
 from tensorgrad.tensor import Tensor
 
 __all__ = [
-    "TypedStorage", "UntypedStorage", "broadcast_shapes", "compiled_with_cxx11_abi", "get_default_device",
-    "get_device_module", "get_file_path", "is_storage", "is_tensor", "result_type", "set_default_device",
-    "set_default_tensor_type", "typename",
+    "StorageBase", "TypedStorage", "UntypedStorage", "broadcast_shapes", "compiled_with_cxx11_abi",
+    "get_default_device", "get_device_module", "get_file_path", "is_storage", "is_tensor", "result_type",
+    "set_default_device", "set_default_tensor_type", "typename",
 ]  # fmt: skip
+
+StorageBase = UntypedStorage  # in PyTorch the base class of this class only
 
 
 def is_tensor(obj) -> bool:

@@ -85,11 +85,11 @@ def _runs_on_device(item) -> bool:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
-    if not _runs_on_device(item):
-        return (yield)
-    reason = on_device.reason_to_skip(item.nodeid)
+    reason = on_device.reason_to_skip(item.nodeid) if on_device.ON_DEVICE else None
     if reason is not None:
         item.add_marker(pytest.mark.skip(reason=reason))
+    if not _runs_on_device(item):
+        return (yield)
     with on_device.tensors_there():
         result = yield
         with contextlib.suppress(IndexError):  # of a test that has failed already

@@ -11,6 +11,7 @@ import argparse
 import sys
 
 try:
+    import numpy as np
     import timm
     import torch
     from sklearn.datasets import load_digits
@@ -30,6 +31,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=3)
     options = parser.parse_args()
     torch.manual_seed(0)
+    np.random.seed(0)  # which Mixup draws from
     pixels, labels = load_digits(return_X_y=True)
     images = torch.tensor(pixels).float().reshape(-1, 1, 8, 8) / 16
     images = v2.functional.resize(images, [32, 32], antialias=True).repeat(1, 3, 1, 1)

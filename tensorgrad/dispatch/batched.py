@@ -454,12 +454,10 @@ class Batch(Transform):
             if self.randomness == "same":
                 return draw(())
             if one_by_one:
-                made = draw(()).new_empty((self.size, *draw(()).shape)) if not self.size else None
-                if made is None:
-                    rows = [draw(()) for _ in range(self.size)]
-                    made = rows[0].new_empty((self.size, *rows[0].shape))
-                    for place, row in zip(made.unbind(0), rows, strict=True):
-                        place.copy_(row)
+                rows = [draw(()) for _ in range(max(self.size, 1))]  # of no samples: one, for its shape
+                made = rows[0].new_empty((self.size, *rows[0].shape))
+                for place, row in zip(made.unbind(0), rows, strict=False):
+                    place.copy_(row)
             else:
                 made = draw((self.size,))
         return self.made(made, True)

@@ -7,7 +7,7 @@ from tensorgrad.nn.module import Module
 from tensorgrad.tensor import Tensor
 
 
-class _Dropout(Module):
+class _DropoutNd(Module):
     """
     Args:
         p: the probability that an element or a channel is dropped, in [0, 1].
@@ -27,7 +27,7 @@ class _Dropout(Module):
         return f"p={self.p}, inplace={self.inplace}"
 
 
-class Dropout(_Dropout):
+class Dropout(_DropoutNd):
     """In training, sets each element to 0 with probability `p` and divides the others by 1 - p.
 
     This preserves the expected value. In evaluation, the input is returned unchanged. It may have any shape.
@@ -50,7 +50,7 @@ class Dropout(_Dropout):
         return F.dropout(input, self.p, self.training, self.inplace)
 
 
-class Dropout1d(_Dropout):
+class Dropout1d(_DropoutNd):
     """Like `Dropout`, but drops whole channels of (N, C, L) or (C, L) (Tompson et al., 2015).
 
     Neighboring elements of a channel are usually similar, so dropping single elements would have little effect.
@@ -72,7 +72,7 @@ class Dropout1d(_Dropout):
         return F.dropout1d(input, self.p, self.training, self.inplace)
 
 
-class Dropout2d(_Dropout):
+class Dropout2d(_DropoutNd):
     """Like `Dropout`, but drops whole channels of (N, C, H, W) or (N, C, L) (Tompson et al., 2015).
 
     Neighboring elements of a channel are usually similar, so dropping single elements would have little effect.
@@ -91,7 +91,7 @@ class Dropout2d(_Dropout):
         return F.dropout2d(input, self.p, self.training, self.inplace)
 
 
-class Dropout3d(_Dropout):
+class Dropout3d(_DropoutNd):
     """Like `Dropout`, but drops whole channels of (N, C, D, H, W) or (C, D, H, W) (Tompson et al., 2015).
 
     Neighboring elements of a channel are usually similar, so dropping single elements would have little effect.
@@ -110,7 +110,7 @@ class Dropout3d(_Dropout):
         return F.dropout3d(input, self.p, self.training, self.inplace)
 
 
-class AlphaDropout(_Dropout):
+class AlphaDropout(_DropoutNd):
     """Dropout that preserves zero mean and unit variance, for use with SELU (Klambauer et al., 2017).
 
     In training, the result is a·(x, or α' with probability `p`) + b, where α' = -1.7581 is the minimum of SELU,
@@ -130,7 +130,7 @@ class AlphaDropout(_Dropout):
         return F.alpha_dropout(input, self.p, self.training)
 
 
-class FeatureAlphaDropout(_Dropout):
+class FeatureAlphaDropout(_DropoutNd):
     """Like `AlphaDropout`, but drops whole channels of (N, C, *).
 
     `p` is the probability that a channel is dropped, in [0, 1]; `inplace` has no effect, as in PyTorch.

@@ -53,6 +53,9 @@ class Parameter(Tensor, plain=True):
         return done
 
 
+_ParameterMeta = type(Parameter)  # the name of PyTorch's metaclass; here it is an ordinary class's
+
+
 class Buffer(Tensor, plain=True):
     """A tensor that becomes a buffer of the module it is assigned to, as `register_buffer` would make it.
 

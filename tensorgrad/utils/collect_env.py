@@ -10,6 +10,7 @@ import platform
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 
@@ -67,9 +68,9 @@ def run(command: str | list[str]) -> tuple[int, str, str]:
     return done.returncode, done.stdout.strip(), done.stderr.strip()
 
 
-def _found(command: str | list[str], pattern: str = r"(.*)") -> str | None:
+def _found(run_lambda: Callable, command: str | list[str], pattern: str = r"(.*)") -> str | None:
     """Returns what the pattern's group matches in a command's output; None if it fails or nothing matches."""
-    status, output, _ = run(command)
+    status, output, _ = run_lambda(command)
     match = re.search(pattern, output) if status == 0 else None
     return match[1] if match and match[1] else None
 
@@ -88,12 +89,43 @@ def _system() -> str:
     return f"{platform.system()} {platform.release()} ({machine})"
 
 
-def _processor() -> str | None:
+def get_cpu_info(run_lambda: Callable) -> str | None:
+    """Returns a description of the processor. `run_lambda` runs commands, as `run` does."""
     if sys.platform.startswith("linux"):
-        return _found("LC_ALL=C lscpu", r"(?s)(.*)")
+        return _found(run_lambda, "LC_ALL=C lscpu", r"(?s)(.*)")
     if sys.platform == "darwin":
-        return _found(["sysctl", "-n", "machdep.cpu.brand_string"])
+        return _found(run_lambda, ["sysctl", "-n", "machdep.cpu.brand_string"])
     return platform.processor() or None
+
+
+def get_gpu_info(run_lambda: Callable) -> str | None:
+    """Returns the names of NVIDIA's GPUs, one per line. `run_lambda` runs commands, as `run` does."""
+    return _found(run_lambda, "nvidia-smi -L", r"(?s)(.*)")
+
+
+def get_nvidia_driver_version(run_lambda: Callable) -> str | None:
+    """Returns the version of NVIDIA's driver. `run_lambda` runs commands, as `run` does."""
+    return _found(run_lambda, "nvidia-smi", r"Driver Version: (\S+)")
+
+
+def get_gcc_version(run_lambda: Callable) -> str | None:
+    """Returns the version of the compiler GCC. `run_lambda` runs commands, as `run` does."""
+    return _found(run_lambda, "gcc --version", r"gcc (.*)")
+
+
+def get_clang_version(run_lambda: Callable) -> str | None:
+    """Returns the version of the compiler Clang. `run_lambda` runs commands, as `run` does."""
+    return _found(run_lambda, "clang --version", r"clang version (.*)")
+
+
+def get_cmake_version(run_lambda: Callable) -> str | None:
+    """Returns the version of CMake. `run_lambda` runs commands, as `run` does."""
+    return _found(run_lambda, "cmake --version", r"cmake (.*)")
+
+
+def get_running_cuda_version(run_lambda: Callable) -> str | None:
+    """Returns the version of CUDA's compiler. `run_lambda` runs commands, as `run` does."""
+    return _found(run_lambda, "nvcc --version", r"release .+ V(.*)")
 
 
 def _packages() -> str:
@@ -125,18 +157,18 @@ def get_env_info() -> SystemEnv:
         torch_version=f"{torch.__version__} (tensorgrad {torch.version.tensorgrad})",
         is_debug_build=str(bool(torch.version.debug)),
         cuda_compiled_version=torch.version.cuda,
-        gcc_version=_found("gcc --version", r"gcc (.*)"),
-        clang_version=_found("clang --version", r"clang version (.*)"),
-        cmake_version=_found("cmake --version", r"cmake (.*)"),
+        gcc_version=get_gcc_version(run),
+        clang_version=get_clang_version(run),
+        cmake_version=get_cmake_version(run),
         os=_system(),
         libc_version="-".join(platform.libc_ver()) if sys.platform.startswith("linux") else "N/A",
         python_version=f"{sys.version} ({bits}-bit runtime)".replace("\n", " "),
         python_platform=platform.platform(),
         is_cuda_available=str(cuda),
-        cuda_runtime_version=_found("nvcc --version", r"release .+ V(.*)"),
+        cuda_runtime_version=get_running_cuda_version(run),
         cuda_module_loading=os.environ.get("CUDA_MODULE_LOADING", "LAZY") if cuda else "N/A",
-        nvidia_driver_version=_found("nvidia-smi", r"Driver Version: (\S+)"),
-        nvidia_gpu_models=_found("nvidia-smi -L", r"(?s)(.*)"),
+        nvidia_driver_version=get_nvidia_driver_version(run),
+        nvidia_gpu_models=get_gpu_info(run),
         cudnn_version=str(cudnn.version()) if cuda and cudnn.is_available() else None,
         is_xpu_available=str(xpu.is_available()),
         pip_version="pip3",
@@ -147,7 +179,7 @@ def get_env_info() -> SystemEnv:
         miopen_runtime_version="N/A",
         caching_allocator_config=os.environ.get("PYTORCH_CUDA_ALLOC_CONF", "N/A"),
         is_xnnpack_available="False",
-        cpu_info=_processor(),
+        cpu_info=get_cpu_info(run),
     )
 
 

@@ -57,7 +57,7 @@ def share_out(
         target: Returns the differences of a record, and whether its process can go on. A function of a module.
         tasks: Records in groups; a process takes one group at a time.
         processes: How many at the same time.
-        seconds: After which no further task begins, and `GRACE` seconds after which records that still run are given up.
+        seconds: After which no further task begins; `GRACE` seconds later, records that still run are given up.
     """
     waiting, workers = deque(tasks), []
     late = float("inf") if seconds is None else time.monotonic() + seconds

@@ -275,4 +275,5 @@ def test_powers_of_negative_zero_and_infinity(dtype):
     theirs = torch.tensor(given)  # of float16, PyTorch takes roots on a GPU only
     for exponent in (0.5, -0.5, 2, 3, -1):
         assert str((x**exponent).tolist()) == str((theirs**exponent).tolist()), exponent
+    assert (x.to(tensorgrad.complex64) ** 2j).shape == (3,)
     assert (x ** tensorgrad.full_like(x, 0.5)).tolist() == [0.0, math.inf, 2.0]

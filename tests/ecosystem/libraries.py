@@ -531,6 +531,13 @@ LIBRARIES = (
         ),
     ),
     Library(
+        "tensordict",
+        requirements=("tensordict",),
+        imports=("tensordict", "tensordict.nn"),
+        programs=("tensordict_modules",),
+        gaps=("torch.vmap over TensorDicts raises an error: it takes tensors, in tuples, lists and dictionaries",),
+    ),
+    Library(
         "timm",
         requirements=("timm", "torchvision"),
         imports=("timm", "timm.data", "timm.optim", "timm.scheduler"),
@@ -656,6 +663,20 @@ LIBRARIES = (
             one_in=50,
         ),
         quick=True,
+    ),
+    Library(
+        "torchrl",
+        requirements=("torchrl", "typing_extensions"),
+        imports=(
+            "torchrl",
+            "torchrl.collectors",
+            "torchrl.data",
+            "torchrl.envs",
+            "torchrl.modules",
+            "torchrl.objectives",
+        ),
+        programs=("torchrl_agents",),
+        gaps=("what maps modules over TensorDicts by torch.vmap raises an error: GAE needs shifted=True",),
     ),
     Library(
         "torchsde",

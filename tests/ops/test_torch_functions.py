@@ -180,3 +180,20 @@ def test_the_report_of_the_machine():
     assert told[0] == told[1]
     printed = output_of(None, "-m", "tensorgrad.utils.collect_env")
     assert "PyTorch version: 2" in printed and re.search(r"\[pip3\] numpy==", printed)
+
+
+def test_parts_of_the_report_on_the_machine():
+    """Test suites of libraries (kornia's) print them."""
+    from torch.utils import collect_env as theirs
+
+    from tensorgrad.utils import collect_env as ours
+
+    asked = []
+
+    def run(command):
+        asked.append(command)
+        return ours.run(command)
+
+    for name in ("cpu_info", "gcc_version", "nvidia_driver_version", "cmake_version"):
+        assert getattr(ours, f"get_{name}")(run) == getattr(theirs, f"get_{name}")(theirs.run), name
+    assert asked

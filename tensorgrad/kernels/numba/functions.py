@@ -145,23 +145,15 @@ def tanh(x):
 def normal_cdf(x, density):
     """The standard normal distribution's Φ(x), to 1e-7 (not relative to Φ), given `density` = exp(-x²/2).
 
-    Φ(-|x|) / density is a polynomial of |x| up to 6, fitted so that the error of Φ is smallest.
+    Abramowitz & Stegun 7.1.26.
     """
-    a = abs(x)
-    a = a if a < F(6.0) else F(6.0)
-    p = F(-3.1555254054183024e-07)
-    p = p * a + F(7.708975317655131e-06)
-    p = p * a + F(-8.477273513562977e-05)
-    p = p * a + F(0.0005636633350361586)
-    p = p * a + F(-0.002590116811916232)
-    p = p * a + F(0.009003899060189724)
-    p = p * a + F(-0.0254718828946352)
-    p = p * a + F(0.06192398443818092)
-    p = p * a + F(-0.13280580937862396)
-    p = p * a + F(0.24997258186340332)
-    p = p * a + F(-0.3989405930042267)
-    p = p * a + F(0.4999999701976776)
-    tail = p * density
+    t = F(1.0) / (F(1.0) + F(0.23164189) * abs(x))
+    p = F(1.061405429)
+    p = p * t + F(-1.453152027)
+    p = p * t + F(1.421413741)
+    p = p * t + F(-0.284496736)
+    p = p * t + F(0.254829592)
+    tail = F(0.5) * p * t * density
     return tail if x < F(0.0) else F(1.0) - tail
 
 
