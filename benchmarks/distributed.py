@@ -197,6 +197,7 @@ def tables_of_scaling(sizes: tuple[int, ...]) -> list[str]:
     here = scaling.fitted(times, "this machine", cores)
     print(f"latency {duration(here.latency)}, {here.bandwidth / 1e9:.1f} GB/s", flush=True)
     work: dict[str, scaling.Compute] = {}
+    between: dict[str, scaling.Compute] = {}  # with copies to buckets, which are sent to other machines
     for model in MODELS:
         found = [
             (
@@ -206,6 +207,7 @@ def tables_of_scaling(sizes: tuple[int, ...]) -> list[str]:
             for _ in range(3)
         ]
         work[model] = min((compute for compute, _ in found), key=lambda compute: compute.forward + compute.backward)
+        between[model] = scaling.Compute(**group.ask(do="backward", model=model, ranks=2, buckets=True)[0])
         if cores >= 2:
             predicted, _ = scaling.step(work[model], 2, here)
             check.append(checked(model, 2, "real", predicted, min(step for _, step in found)))
@@ -230,7 +232,7 @@ def tables_of_scaling(sizes: tuple[int, ...]) -> list[str]:
         "| step (work of one rank of two) | network | " + " | ".join(f"{count} ranks" for count in ranks) + " |",
         "|---|---|" + "---:|" * len(ranks),
     ]
-    for model, compute in work.items():
+    for model, compute in between.items():
         alone, _ = scaling.step(compute, 1, NETWORKS[0])
         for network in NETWORKS:
             cells = [f"{alone / scaling.step(compute, count, network)[0]:.0%}" for count in ranks]

@@ -87,6 +87,7 @@ class Rank:
                 self.dist.init_process_group("gloo", store=self.dist.HashStore(), rank=0, world_size=1)
             network = emulated.model(torch, [size for size, _ in ready], [at for _, at in ready])
             self.models[key] = torch.nn.parallel.DistributedDataParallel(network)
+            self.models[key].require_backward_grad_sync = self.size > 1  # alone, it would copy gradients to buckets
         network, times, began = self.models[key], [], time.process_time()
         x = torch.zeros(1, requires_grad=True)
         emulated.precise_sleep()
@@ -123,15 +124,15 @@ class Rank:
             times.append(time.perf_counter() - start)
         return {"times": times[WARM_UP:]}
 
-    def backward(self, model: str, ranks: int, batch: int = 0) -> dict:
+    def backward(self, model: str, ranks: int, batch: int = 0, buckets: bool = False) -> dict:
         """What the simulator needs of a model: seconds of forward, of backward, and when each gradient is complete.
 
-        The model is in DistributedDataParallel, with this process alone in its group: what that does to gradients
-        counts, communication does not.
+        The model is in DistributedDataParallel, with this process alone in its group: communication does not count.
 
         Args:
             ranks: how many share the batch.
             batch: of all of them together; 0: the model's in BATCH.
+            buckets: whether copying the gradients to buckets counts, as between machines.
 
         Returns:
             `forward`, `backward` and `update` in seconds, and `ready`: for each parameter, in the order of arrival, its
@@ -147,6 +148,7 @@ class Rank:
                 lambda _, number=number: arrivals[number].append(time.perf_counter() - start[0])
             )
         network = self.torch.nn.parallel.DistributedDataParallel(network, process_group=alone)
+        network.require_backward_grad_sync = buckets
         phases: list[tuple[float, float, float]] = []
         for _ in range(WARM_UP + 20):
             self.wait_for_all()

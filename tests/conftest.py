@@ -1,5 +1,6 @@
 """What every test shares: the device under test, one thread each, and property tests that repeat exactly."""
 
+import contextlib
 import importlib.util
 import os
 
@@ -48,7 +49,10 @@ def pytest_runtest_call(item):
     from tests.support.alike import no_kernel
 
     try:
-        return (yield)
+        result = yield
+        if _runs_on_device(item):
+            on_device.wait()
+        return result
     except RuntimeError as error:
         if no_kernel(error):
             pytest.skip(f"torch cannot do this on this machine: {error}")
@@ -75,15 +79,22 @@ def pytest_make_collect_report(collector):
         return (yield)
 
 
+def _runs_on_device(item) -> bool:
+    return on_device.ON_DEVICE and on_device.folder_of(item.path) in on_device.FOLDERS
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
-    if not on_device.ON_DEVICE or on_device.folder_of(item.path) not in on_device.FOLDERS:
-        return (yield)
-    reason = on_device.reason_to_skip(item.nodeid)
+    reason = on_device.reason_to_skip(item.nodeid) if on_device.ON_DEVICE else None
     if reason is not None:
         item.add_marker(pytest.mark.skip(reason=reason))
-    with on_device.tensors_there():
+    if not _runs_on_device(item):
         return (yield)
+    with on_device.tensors_there():
+        result = yield
+        with contextlib.suppress(IndexError):  # of a test that has failed already
+            on_device.wait()
+        return result
 
 
 LOST: list[str] = []  # the test after which the GPU did not work any more

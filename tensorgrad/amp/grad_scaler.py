@@ -202,10 +202,10 @@ class GradScaler:
 
         Raises: RuntimeError if the optimizer cannot do that.
         """
-        if len(found) > 1 or not all(group.get("capturable") for group in optimizer.param_groups):
+        if len(found) != 1 or not getattr(optimizer, "_skips", False):
             raise RuntimeError(
-                "GradScaler.step waits for the GPU, so it cannot be captured in a CUDA graph, except for Adam and "
-                f"AdamW with capturable=True and parameters on one GPU; got {type(optimizer).__name__}"
+                "GradScaler.step waits for the GPU, so it cannot be captured in a CUDA graph, except for SGD, Adam and "
+                f"AdamW with parameters on one GPU; got {type(optimizer).__name__}"
             )
         (optimizer.found_inf,) = found.values()
         try:

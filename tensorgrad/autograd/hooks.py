@@ -94,6 +94,32 @@ def _retains_grad(self: Tensor) -> bool:
     return reference is not None and reference() is self
 
 
+def _backward_hooks(self: Tensor) -> OrderedDict | None:
+    """The hooks that `register_hook` added, by number; None if there are none. Libraries read it, and set it to none.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.ones(1, requires_grad=True)
+    >>> handle = x.register_hook(print)
+    >>> len(x._backward_hooks)
+    1
+    """
+    edge = edge_of(self)
+    hooks = None if edge is None else edge[0]._hooks if isinstance(edge[0], Tensor) else edge[0].hooks
+    if edge is None or hooks is None:
+        return None
+    return (hooks.on_grad if isinstance(edge[0], Tensor) else hooks.on_output.get(edge[1])) or None
+
+
+def _set_backward_hooks(self: Tensor, hooks: dict | None) -> None:
+    there = _backward_hooks(self)
+    given = list((hooks or {}).values())
+    if there is not None:
+        there.clear()
+    for hook in given:
+        register_hook(self, hook)
+
+
+Tensor._backward_hooks = property(_backward_hooks, _set_backward_hooks)  # type: ignore[attr-defined]
 Tensor.register_hook = register_hook  # type: ignore[assignment]
 Tensor.register_post_accumulate_grad_hook = register_post_accumulate_grad_hook  # type: ignore[assignment]
 Tensor.retain_grad = retain_grad  # type: ignore[assignment]

@@ -12,6 +12,7 @@ import itertools
 import sys
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 from tensorgrad.cuda.devices import current_device, module
@@ -138,6 +139,7 @@ class CUDAGraph:
         draws = {g: philox.Draws(places.data.ptr + 16 * i) for i, g in enumerate(generators)}
         with _lock:
             self._pool = _pool(pool)
+            device_memory.share_limits(module())
             running = capture.Capture(cuda, stream, self._pool, draws)
             running.kept.append(places)
             running.undo = contextlib.ExitStack()
@@ -196,6 +198,7 @@ class CUDAGraph:
             with _lock:
                 capture.RUNNING.remove(running)
                 running.undo.close()
+                device_memory.share_limits(module())
 
     def _give_up(self) -> None:
         """Ends a capture whose `with` block failed."""
@@ -276,6 +279,7 @@ class CUDAGraph:
         if pool is not None:
             with _lock:
                 pool.leave()
+                device_memory.share_limits(module())
 
     def __del__(self, ending=sys.is_finalizing):
         if not ending() and hasattr(self, "_pool") and not State.forked:
@@ -371,8 +375,8 @@ def _prepare(running: capture.Capture) -> None:
         _restore[:] = [restore]
     undo.callback(lambda: [restore() for restore in _restore[:]])
     driver = libraries.load("cuda")
-    mode = capture.exchange_mode(driver, capture.MODES["relaxed"])
-    undo.callback(capture.exchange_mode, driver, mode)
+    running.relax = partial(capture.exchange_mode, driver, capture.MODES["relaxed"])
+    undo.callback(capture.exchange_mode, driver, running.relax())
 
 
 _restore: list[Callable[[], None]] = []

@@ -251,6 +251,7 @@ def empty_cache() -> None:
     if is_initialized():
         memory.release_finished()
         capture.release_unused()
+        memory.share_limits(module())
         for index in range(len(memory.COUNTS)):
             with _pool(index) as (pool, count):
                 count.settle(pool)
@@ -273,9 +274,9 @@ def set_per_process_memory_fraction(fraction: float, device=None) -> None:
         raise TypeError("Invalid type for fraction argument, must be `float`")
     if not 0 <= fraction <= 1:
         raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: 0~1")
-    with _pool(device) as (pool, _):
-        total = mem_get_info(device)[1]
-        pool.set_limit(size=0 if fraction == 1 else max(1, int(fraction * total)))  # 0 means no limit
+    total = mem_get_info(device)[1]
+    memory.LIMITS[index_of(device)] = 0 if fraction == 1 else max(1, int(fraction * total))
+    memory.share_limits(module())
 
 
 def get_per_process_memory_fraction(device=None) -> float:
@@ -289,7 +290,7 @@ def get_per_process_memory_fraction(device=None) -> float:
     ...     part = torch.cuda.get_per_process_memory_fraction()
     """
     with _pool(device) as (pool, _):
-        limit = pool.get_limit()
+        limit = memory.LIMITS.get(index_of(device), pool.get_limit())
     return limit / mem_get_info(device)[1] if limit else 1.0
 
 

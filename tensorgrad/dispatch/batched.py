@@ -28,9 +28,10 @@ from tensorgrad.autograd.anomaly import ANOMALY
 from tensorgrad.autograd.function import Function
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import edge_of
+from tensorgrad.dispatch.kernel_tables import OPS
 from tensorgrad.dispatch.slow_path import remember, unrecorded
 from tensorgrad.dispatch.switches import LOCAL
-from tensorgrad.dispatch.transforms import Off, Transform, arrays_of
+from tensorgrad.dispatch.transforms import Off, Transform, arrays_of, run_further_out
 from tensorgrad.dtypes import from_numpy_dtype
 from tensorgrad.storage.stubs import STORAGES, Storage, storage_class
 from tensorgrad.tensor import Tensor, share, tensors_in
@@ -300,7 +301,7 @@ class Batch(Transform):
     def batched(self, value: Tensor, dim: int = 0) -> Tensor:
         """A tensor that stands for each slice of `value` along `dim`."""
         with self.off():
-            return self.made(value.movedim(dim, 0) if dim else value.view_as(value), True)
+            return self.made(value.movedim(dim, 0) if dim else run_further_out(OPS["alias"], (value,)), True)
 
     def made(self, value: Tensor, mapped: bool) -> Tensor:
         """A tensor of this level over a value; a leaf that requires grad if the value does."""
@@ -453,12 +454,10 @@ class Batch(Transform):
             if self.randomness == "same":
                 return draw(())
             if one_by_one:
-                made = draw(()).new_empty((self.size, *draw(()).shape)) if not self.size else None
-                if made is None:
-                    rows = [draw(()) for _ in range(self.size)]
-                    made = rows[0].new_empty((self.size, *rows[0].shape))
-                    for place, row in zip(made.unbind(0), rows, strict=True):
-                        place.copy_(row)
+                rows = [draw(()) for _ in range(max(self.size, 1))]  # of no samples: one, for its shape
+                made = rows[0].new_empty((self.size, *rows[0].shape))
+                for place, row in zip(made.unbind(0), rows, strict=False):
+                    place.copy_(row)
             else:
                 made = draw((self.size,))
         return self.made(made, True)

@@ -18,7 +18,7 @@ from tensorgrad.distributed.grad_bucket import BuiltinCommHookType, GradBucket
 from tensorgrad.distributed.group import *
 from tensorgrad.distributed.missing import *
 from tensorgrad.distributed.process_group import *
-from tensorgrad.distributed.reduce_op import ReduceOp, supports_complex
+from tensorgrad.distributed.reduce_op import ReduceOp, _make_nccl_premul_sum, supports_complex
 from tensorgrad.distributed.rendezvous import register_rendezvous_handler, rendezvous
 from tensorgrad.distributed.shrinking import shrink_group
 from tensorgrad.distributed.stores.file_store import FileStore

@@ -72,6 +72,11 @@ class ReduceOp:
         return hash(self.op)
 
 
+def _make_nccl_premul_sum(factor: Any) -> ReduceOp:
+    """PyTorch's other name of `ReduceOp.PREMUL_SUM(factor)`."""
+    return RedOpType.PREMUL_SUM(factor)
+
+
 def kind_of(op: Any) -> RedOpType:
     """The operation of a `ReduceOp` or one of its members. Raises: TypeError if it is neither."""
     op = op.op if isinstance(op, ReduceOp) else op

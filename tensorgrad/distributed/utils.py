@@ -9,6 +9,7 @@ import numpy as np
 
 import tensorgrad as torch
 from tensorgrad.distributed import collectives
+from tensorgrad.distributed.collectives.reductions import start_copies
 from tensorgrad.distributed.group import ProcessGroup
 
 __all__: list[str] = []
@@ -91,6 +92,18 @@ def _broadcast_together(group: ProcessGroup, tensors: list[Any], size: int, sour
     if not sends:
         for tensor, part in zip(tensors, parts):
             tensor._array[...] = part
+            tensor._storage.bump()
+
+
+def _copy_in_shared_memory(group: ProcessGroup, tensors: list[Any], source: int) -> None:
+    """What `_sync_params_and_buffers` does, for tensors in main memory and a group for which `sums_in_place`."""
+    arrays = [tensor._array for tensor in tensors]
+    flat = [array if array.flags.carray else np.ascontiguousarray(array) for array in arrays]
+    start_copies([array.reshape(-1).view(np.uint8) for array in flat], source, group)
+    if group.rank() != source:
+        for tensor, array, values in zip(tensors, arrays, flat):
+            if values is not array:
+                array[...] = values
             tensor._storage.bump()
 
 

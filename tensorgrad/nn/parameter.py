@@ -52,6 +52,7 @@ class Parameter(Tensor, plain=True):
             done = memo[id(self)] = type(self)(self.data.clone(), self.requires_grad)
         return done
 
+
 _ParameterMeta = type(Parameter)  # the name of PyTorch's metaclass; here it is an ordinary class's
 
 

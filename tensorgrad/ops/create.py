@@ -68,7 +68,7 @@ def resolve_shape(size: tuple | list) -> tuple[int, ...]:
     """Returns the shape from `f(2, 3)` or `f((2, 3))`. Raises: TypeError if not integers, RuntimeError if negative."""
     if len(size) == 1 and isinstance(size[0], tuple | list):
         size = size[0]
-    shape = tuple(n if n.__class__ is int else as_integer(n, "size", "tuple of ints") for n in size)
+    shape = tuple([n if n.__class__ is int else as_integer(n, "size", "tuple of ints") for n in size])
     for n in shape:
         if n < 0:
             raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {list(shape)}")

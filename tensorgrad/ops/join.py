@@ -42,8 +42,10 @@ def _prepare_cat(arrays, dim):
         at, dtype, kind = wrap_dim(dim, len(shape)), first.dtype, first.__class__
         before, after = shape[:at], shape[at + 1 :]
         for x in arrays:
-            same = x.shape == shape or (len(x.shape) == len(shape) and x.shape[:at] == before)
-            if not same or x.shape[at + 1 :] != after or x.dtype is not dtype or x.__class__ is not kind:
+            own = x.shape
+            if own != shape and (len(own) != len(shape) or own[:at] != before or own[at + 1 :] != after):
+                break
+            if x.dtype is not dtype or x.__class__ is not kind:
                 break
         else:
             return arrays, at

@@ -503,12 +503,12 @@ def _norm_slope(g, input, out, ord, dim, keepdim):
     if ord == 0:
         return None
     shape = input._array.shape
-    size = spread(out, shape, dim, keepdim)
     g = spread(g, shape, dim, keepdim)
     if ord == 1:
         return input.sgn() * g
-    if ord == 2:
-        return (input / size).masked_fill(size == 0, 0) * g  # this order avoids overflow
+    if ord == 2:  # dividing first avoids overflow; where the norm is 0, so is the input
+        return input / spread(out.masked_fill(out == 0, math.inf), shape, dim, keepdim) * g
+    size = spread(out, shape, dim, keepdim)
     if ord in (math.inf, -math.inf):
         hit = (input.abs() == size).logical_or(input.isnan().logical_and(size.isnan()))
         return input.sgn() * hit * (g / spread(sum(hit, dim, keepdim), shape, dim, keepdim))

@@ -33,8 +33,12 @@ def ints(values) -> tuple[int, ...]:
     if values.__class__ is int:
         return (values,)
     if isinstance(values, tuple | list):
-        if len(values) == 1 and isinstance(values[0], tuple | list):
-            values = values[0]
+        if len(values) == 1:
+            first = values[0]
+            if first.__class__ is int:
+                return (first,)
+            if isinstance(first, tuple | list):
+                values = first
         return tuple([n if n.__class__ is int else as_integer(n, "size", "tuple of ints") for n in values])
     return (as_integer(values, "size", "tuple of ints"),)
 
@@ -225,9 +229,12 @@ def _check_bytes(self: Tensor, array, dtype: dtypes.dtype) -> None:
                 raise RuntimeError(f"self.stride({i}) must be divisible by {ratio} to view {names}, but got {s}")
 
 
+_FLAT = (-1,)
+
+
 def _reshape(input: Tensor, size: tuple[int, ...]) -> Tensor:
     array = input._array
-    size = infer_size(size, array.size)
+    size = (array.size,) if size == _FLAT else infer_size(size, array.size)
     if array.flags.c_contiguous or kernels.view_strides(array.shape, array.strides, size, array.itemsize) is not None:
         return _view(input, size)
     return _reshaped_copy(input, size)

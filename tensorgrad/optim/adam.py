@@ -60,6 +60,7 @@ class Adam(Elementwise):
     """
 
     _kernel_name = "adam_step"
+    _skips = True
     _refuses_sparse = "Adam does not support sparse gradients, please consider SparseAdam instead"
     _flags = flags.ADAM
 

@@ -56,8 +56,7 @@ def step_group(optimizer: Any, group: dict[str, Any], settings: Settings, move: 
     Raises: NotImplementedError if GradScaler is to decide whether to skip the step, unless the kernel does that.
     """
     names, starts = settings.names, settings.starts
-    skip = getattr(optimizer, "found_inf", None)
-    skip = None if skip is None else skip._array
+    skip = optimizer._skip()
     there = {**group, **{name: _on_device(group[name]) for name in settings._keys}}
     moves = []
     for p in group["params"]:
@@ -79,10 +78,7 @@ def step_group(optimizer: Any, group: dict[str, Any], settings: Settings, move: 
             moves.append((x, arrays, step))
         else:
             if skip is not None:
-                raise NotImplementedError(
-                    f"{type(optimizer).__name__}: a step that GradScaler may skip can be captured only for Adam and "
-                    "AdamW with dense parameters"
-                )
+                optimizer._cannot_skip()
             p._storage.guard(_move)(optimizer, x, arrays, there, state, move)
         for tensor in (p, state["step"]):
             tensor._storage.bump()

@@ -83,6 +83,7 @@ class Elementwise(Optimizer):
     # `t` was counted already; None if it, or `_coefficients`, cannot.
     _counted_on_device: ClassVar[Callable[..., Any] | None] = staticmethod(lambda t, state, group: t)
     _kernel_name = ""  # of a kernel that does the same for lists (kernels/numba/table.py, kernels/cuda/table.py)
+    _skips = False  # whether that kernel can leave it to the GPU whether to skip a step
     _refuses_sparse = ""  # the error for sparse gradients, if it says more than that they are not supported
     _complex_as_pairs = True  # whether real and imaginary parts of complex parameters are moved separately
     _flags: ClassVar[flags.Flags] = flags.Flags({}, state_scalars=())
@@ -167,6 +168,7 @@ class Elementwise(Optimizer):
         t: Any = None
         moves: list = []  # the arguments of that kernel
         not_ready: Any = None, (), None
+        skip = self._skip() if RUNNING else None
         for p in group["params"]:
             grad = p._grad
             if grad is None:
@@ -189,6 +191,8 @@ class Elementwise(Optimizer):
             if x.size >= threshold and takes(x, arrays) and row.available():
                 moves.append((x, arrays, settings.coefficients(self, group, t)))
             else:
+                if skip is not None:
+                    self._cannot_skip()
                 array, temporaries, constants = ready.get(p, not_ready)
                 if array is not x:
                     self._move(p, x, arrays, settings, group, t)
@@ -200,8 +204,21 @@ class Elementwise(Optimizer):
             if memory is not None:  # otherwise its version has not been read yet
                 memory.version += 1
         if moves:
-            row.ready(moves)
+            row.ready(moves) if skip is None else row.ready(moves, skip)
         return None
+
+    def _skip(self) -> Any:
+        """Returns the array that prevents the step unless it is 0, or None: GradScaler sets it in a CUDA graph."""
+        found = getattr(self, "found_inf", None)
+        if found is not None and not self._skips:
+            self._cannot_skip()
+        return None if found is None else found._array
+
+    def _cannot_skip(self) -> None:
+        raise NotImplementedError(
+            f"{type(self).__name__}: a step that GradScaler may skip can be captured in a CUDA graph only for SGD, "
+            "Adam and AdamW, and dense parameters"
+        )
 
     def _step_sparse(self, p: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
         """Moves a parameter whose gradient is sparse. Raises: RuntimeError, unless a subclass can do it."""

@@ -57,6 +57,7 @@ class SGD(Elementwise):
     """
 
     _kernel_name = "sgd_step"
+    _skips = True
     _complex_as_pairs = False
     _flags = flags.SGD
 

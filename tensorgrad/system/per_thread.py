@@ -15,6 +15,8 @@ from collections.abc import Callable
 from typing import Any
 
 _ALL: list[weakref.ref[PerThread]] = []  # all existing objects: a profiler's end with the profiler
+# State that other libraries keep for each thread: functions that read it, and that take it over in another thread.
+CARRIED: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
 
 
 class PerThread(threading.local):
@@ -33,6 +35,7 @@ class Substitute(threading.Thread):
         super().__init__(daemon=True)
         self.function, self.state = function, _state()
         self.context = contextvars.copy_context()
+        self.carried = [(take_over, read()) for read, take_over in CARRIED]
         starter = threading.current_thread()
         self.line = starter.line if isinstance(starter, Substitute) else []  # all threads waiting for each other now
         self.ended = False  # (after an interrupted `join`, the thread would be considered finished)
@@ -43,6 +46,8 @@ class Substitute(threading.Thread):
         """Runs the function with the waiting thread's state, and stores the outcome."""
         try:
             _become(self.state)
+            for take_over, value in self.carried:
+                take_over(value)
             self.result = self.context.run(self.function)
         except BaseException as error:
             self.error = error

@@ -681,3 +681,21 @@ def test_hooks_of_outputs_without_a_gradient_hear_of_it(torch):
                 )
                 found.append([[grad is None for grad in seen], text, x.grad])
     return found
+
+
+@alike
+def test_the_hooks_of_a_tensor_can_be_read_and_taken_away(torch):
+    x = torch.ones(2, requires_grad=True)
+    y = x * 2
+    found = [t._backward_hooks is None for t in (x, y, torch.ones(1), y.detach())]
+    for t in (x, y):
+        t.register_hook(lambda g: g * 3)
+        t.register_hook(lambda g: g + 1)
+    x.register_post_accumulate_grad_hook(lambda t: None)
+    found += [len(x._backward_hooks), len(y._backward_hooks), (x * 2)._backward_hooks is None]
+    y.sum().backward(retain_graph=True)
+    found.append(x.grad.tolist())
+    x._backward_hooks = None
+    x.grad = None
+    y.sum().backward()
+    return [*found, not x._backward_hooks, x.grad.tolist()]

@@ -11,6 +11,7 @@ from typing import Any
 
 ENDED = "the process ended while this record ran"
 LATE = "this record had not ended when the time was up"
+GRACE = 20  # seconds for the records that run when the time is up
 
 
 class _Worker:
@@ -56,7 +57,7 @@ def share_out(
         target: Returns the differences of a record, and whether its process can go on. A function of a module.
         tasks: Records in groups; a process takes one group at a time.
         processes: How many at the same time.
-        seconds: After which no further task begins, and 20 seconds after which records that still run are given up.
+        seconds: After which no further task begins; `GRACE` seconds later, records that still run are given up.
     """
     waiting, workers = deque(tasks), []
     late = float("inf") if seconds is None else time.monotonic() + seconds
@@ -83,7 +84,7 @@ def share_out(
                         workers[-1].give(waiting.popleft())
                 elif not worker.left and waiting and time.monotonic() < late:
                     worker.give(waiting.popleft())
-            if time.monotonic() > late + 20:
+            if time.monotonic() > late + GRACE:
                 yield from ((worker.left[0], [LATE]) for worker in workers if worker.left)
                 return
     finally:

@@ -1,6 +1,7 @@
 """Where a record of PyTorch's database differs on the GPU on purpose: name -> (reason, texts of its differences)."""
 
 from tests.conformance.opdb_known import KNOWN
+from tests.support.versions import INSTALLED, SPECIFICATION, numbers
 
 _ROWS = (
     "Conjugates of complex numbers are CuPy's, whose new arrays are in the order of rows, whatever that of the input.",
@@ -20,6 +21,9 @@ ON_GPU: dict[str, tuple[str, ...]] = {
         "number of categories cannot exceed",
     ),
 }
+
+# Parts of differences that say where tensors are, and that a PyTorch before 2.13 prints no `bias=`.
+OF_DEVICES = ("torch.cuda.FloatTensor", *((": repr: ",) if numbers(SPECIFICATION) > INSTALLED else ()))
 
 
 def unexplained(name: str, problems: list[str]) -> list[str]:

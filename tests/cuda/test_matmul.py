@@ -10,6 +10,7 @@ import pytest
 import tensorgrad
 from tests.cuda.compare import assert_close_on_gpu
 from tests.cuda.conftest import MODE
+from tests.support.compare import assert_close
 
 torch = pytest.importorskip("torch")
 emulated = pytest.mark.skipif(MODE != "emulator", reason="looks at the calls that the emulator's cuBLAS noted")
@@ -455,3 +456,19 @@ def test_the_stand_in_refuses_what_cublas_refuses(change, status):
     call.argtypes = [LETTERS[letter] for letter in LIBRARY.signatures["cublasGemmEx_64"]]
     assert call(*good.values()) == 0
     assert call(*{**good, **change}.values()) == status
+
+
+@emulated
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_the_gradient_of_a_bias_is_summed_in_the_product_of_weights(dtype, device):
+    x = tensorgrad.randn(3, 5, 16, device=device).to(getattr(tensorgrad, dtype))
+    layer = tensorgrad.nn.Linear(16, 8, device=device, dtype=x.dtype)
+    out = layer(x)
+    noted(), lt_calls()
+    g = tensorgrad.randn(out.shape, device=device).to(out.dtype)
+    out.backward(g)
+    assert [note["sizes"] for note in lt_calls()] == [(16, 8, 15)] and not noted()
+    wide = g.double().reshape(15, 8)
+    tolerance = {"float32": 1e-5, "float64": 1e-12, "float16": 1e-2, "bfloat16": 1e-1}[dtype]
+    assert_close(layer.bias.grad.double(), wide.sum(0), tolerance)
+    assert_close(layer.weight.grad.double(), wide.t() @ x.double().reshape(15, 16), tolerance)

@@ -221,3 +221,59 @@ def test_every_row_names_an_op_and_a_kernel():
     for name in table.EXPRESSIONS:
         assert name in kernel_tables.OPS
         assert callable(getattr(pointwise, name))
+
+
+FLOATS = ["float32", "float64", "float16", "bfloat16"]
+
+
+@pytest.mark.parametrize("given", FLOATS)
+@pytest.mark.parametrize("wanted", FLOATS)
+def test_conversions_between_floats(given, wanted, device):
+    """In memory's order; arrays with gaps, and those at odd addresses, are left to CuPy."""
+    values = (np.arange(-2048, 2048, dtype=np.float64) / 7).reshape(64, 64)
+    values[0, :4] = np.nan, np.inf, -np.inf, -0.0
+    for view in (
+        lambda x: x, lambda x: x.t(), lambda x: x[:, ::2], lambda x: x[1:, 1:], lambda x: x[:0], lambda x: x[3, 5],
+        lambda x: x.reshape(4, 16, 8, 8).permute(0, 3, 1, 2), lambda x: x[:1].expand(3, 64),
+    ):  # fmt: skip
+        ours = view(tensorgrad.tensor(values, device=device).to(getattr(tensorgrad, given))).to(
+            getattr(tensorgrad, wanted)
+        )
+        theirs = view(torch.tensor(values).to(getattr(torch, given))).to(getattr(torch, wanted))
+        assert str(ours.dtype) == str(theirs.dtype) and ours.shape == theirs.shape
+        if ours.numel() and ours.ndim:
+            assert ours.stride() == theirs.stride()
+        np.testing.assert_array_equal(ours.double().cpu().numpy(), theirs.double().numpy())
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_in_place(dtype, device):
+    """What lies apart, or in the same place, is written at once; the rest is copied first."""
+    found = []
+    for library, place in ((tensorgrad, device), (torch, "cpu")):
+        x = (library.arange(1 << 16, dtype=library.float32, device=place) % 100 / 8).to(getattr(library, dtype))
+        x, y = x.reshape(256, 256), x.flip(0).reshape(256, 256)
+        x.mul_(2)
+        x.add_(y)
+        x.sub_(x)
+        x.add_(y[:, :1])
+        x.t().mul_(y)
+        x[1:].add_(x[:-1].clone())
+        x[:, 3:7].div_(4)
+        x.neg_()
+        x.abs_()
+        x.sqrt_()
+        found.append(x.double().cpu())
+    np.testing.assert_allclose(found[0].numpy(), found[1].numpy(), LIMITS[dtype], LIMITS[dtype])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_powers_of_negative_zero_and_infinity(dtype):
+    """By a number some are roots or their reciprocals, as in PyTorch; by an array of numbers they are not."""
+    given = [-0.0, -math.inf, 4.0]
+    x = tensorgrad.tensor(given, dtype=getattr(tensorgrad, dtype), device="cuda")
+    theirs = torch.tensor(given)  # of float16, PyTorch takes roots on a GPU only
+    for exponent in (0.5, -0.5, 2, 3, -1):
+        assert str((x**exponent).tolist()) == str((theirs**exponent).tolist()), exponent
+    assert (x.to(tensorgrad.complex64) ** 2j).shape == (3,)
+    assert (x ** tensorgrad.full_like(x, 0.5)).tolist() == [0.0, math.inf, 2.0]

@@ -186,6 +186,31 @@ def ordinary_tensors_among_distributed_ones():
 
 
 @case
+def rules_for_operators_of_a_library():
+    @torch.library.custom_op("mine::scaled", mutates_args=())
+    def scaled(x: torch.Tensor, y: torch.Tensor, factor: float) -> torch.Tensor:
+        return x * factor + y.sum()
+
+    @scaled.register_fake
+    def _(x, y, factor):
+        return torch.empty_like(x)
+
+    @experimental.register_sharding(torch.ops.mine.scaled.default)
+    def ways(x, y, factor):
+        whole = [tensor.Replicate()]
+        return [(whole, [*whole, *whole, None])] + [([tensor.Shard(d)], [tensor.Shard(d), *whole, None]) for d in
+                                                    range(x.ndim)]  # fmt: skip
+
+    found = []
+    for places in ([tensor.Shard(0)], [tensor.Shard(1)], [tensor.Replicate()]):
+        a = tensor.distribute_tensor(torch.arange(12.0).reshape(4, 3), mesh, places)
+        b = tensor.distribute_tensor(torch.ones(5), mesh, [tensor.Shard(0)])
+        result = torch.ops.mine.scaled(a, b, 2.0)
+        found.append([result.placements, list(result.to_local().shape), result.full_tensor()])
+    return found
+
+
+@case
 def replicated_modules():
     nn = torch.nn
 

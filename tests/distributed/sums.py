@@ -4,7 +4,7 @@ import numpy as np
 
 import tensorgrad as torch
 import tensorgrad.distributed as dist
-from tensorgrad.distributed.collectives.reductions import start_sums, sums_in_place
+from tensorgrad.distributed.collectives.reductions import start_copies, start_sums, sums_in_place
 from tensorgrad.distributed.mpi import shared_sums
 
 dist.init_process_group("gloo")
@@ -47,6 +47,15 @@ if part != dist.GroupMember.NON_GROUP_MEMBER and size > 1:
     assert sums_in_place(part)
     check("f8", [1000, 7], part)
 
+# Copies of one rank's bytes take turns with sums.
+for number, lengths in enumerate(([1], [0, 3], [shared_sums.CHUNK - 1, 5, 0, 3 * shared_sums.CHUNK + 1], [7] * 99) * 3):
+    root = number % size
+    copies = [np.full(length, rank * 50 + number, np.uint8) for length in lengths]
+    start_copies(copies, root, world)
+    assert all((copy == root * 50 + number).all() for copy in copies)
+    if number % 2:
+        check("f4", [5, elements + 1])
+
 # Several sums at once end in the order in which they began, whoever waits.
 tensors = [torch.full((elements + k,), float(rank + k)) for k in range(4)]
 works = [start_sums([t._array], 1.0, world, watched=k == 0) for k, t in enumerate(tensors)]
@@ -65,6 +74,8 @@ class Net(torch.nn.Module):
         self.register_buffer("seen", torch.zeros(3, dtype=torch.int64))
         self.register_buffer("flag", torch.tensor(rank == 0))
         self.register_buffer("brain", torch.full((5,), float(rank), dtype=torch.bfloat16))
+        self.register_buffer("rows", torch.full((3, 4), float(rank)).t())  # not row by row
+        self.register_buffer("later", None, persistent=False)
 
     def forward(self, x, use_c):
         y = self.b(self.a(x).double()).sum() + (self.factor.float() * self.factor.float()).sum()
@@ -82,8 +93,12 @@ for options in ({}, {"bucket_cap_mb": 1e-5}, {"gradient_as_bucket_view": True}, 
         model.zero_grad(set_to_none=step != 2)
         x = torch.randn(2, 7, generator=torch.Generator().manual_seed(10 * step + rank))
         model.module.seen += rank
+        model.module.rows += rank
+        model.module.later = torch.tensor(rank + 7.0)
+        versions = [b._version for b in model.module.buffers()]
         model(x, not unused or (rank == 0 and step > 1)).backward()
-        assert (model.module.seen == 0).all()  # rank 0's
+        assert (model.module.seen == 0).all() and not model.module.rows.any() and model.module.later == 7  # rank 0's
+        assert rank == 0 or all(b._version > v for b, v in zip(model.module.buffers(), versions))
         reference = Net()
         reference.load_state_dict(model.module.state_dict())
         wanted = []

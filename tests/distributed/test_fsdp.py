@@ -1,5 +1,6 @@
 """Training with divided parameters."""
 
+import dataclasses
 import importlib
 
 import pytest
@@ -57,3 +58,21 @@ def test_the_sharded_scaler(torch):
     finally:
         dist.destroy_process_group()
     return found, len(groups)
+
+
+@alike
+def test_the_settings_of_the_former_class(torch):
+    fsdp, found = torch.distributed.fsdp, []
+    for name in (
+        "MixedPrecision", "CPUOffload", "StateDictConfig", "FullStateDictConfig", "LocalStateDictConfig",
+        "ShardedStateDictConfig", "OptimStateDictConfig", "FullOptimStateDictConfig", "LocalOptimStateDictConfig",
+        "ShardedOptimStateDictConfig", "StateDictSettings",
+    ):  # fmt: skip
+        kind = getattr(fsdp, name)
+        fields = dataclasses.fields(kind)
+        defaults = [f.default for f in fields if f.default is None or isinstance(f.default, bool)]
+        found.append([name, kind.__mro__[1].__name__, [f.name for f in fields], defaults])
+    made = fsdp.MixedPrecision(param_dtype=torch.float16), fsdp.FullStateDictConfig(rank0_only=True)
+    assert torch.distributed.fsdp.fully_sharded_data_parallel.MixedPrecision is fsdp.MixedPrecision
+    scaled = torch.distributed._make_nccl_premul_sum(2.0) == torch.distributed.ReduceOp.PREMUL_SUM
+    return found, made[0].param_dtype == torch.float16, made[1].offload_to_cpu, scaled

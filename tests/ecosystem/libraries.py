@@ -138,8 +138,9 @@ LIBRARIES = (
             "pytorch/botorch",
             tests=("test/acquisition", "test/models", "test/optim", "test/posteriors", "test/sampling", "test/utils"),
             requirements=("botorch==0.15.1",),
-            one_in=40,
+            one_in=20,
         ),
+        gaps=("a product with one column may differ in the last bit from that with two: NumPy's BLAS rounds so",),
     ),
     Library(
         "captum",
@@ -149,7 +150,7 @@ LIBRARIES = (
         own=OwnTests(
             "pytorch/captum",
             tests=("tests/attr", "tests/concept", "tests/metrics", "tests/module", "tests/robust", "tests/utils"),
-            requirements=("captum==0.8.0", "parameterized", "scikit-learn"),
+            requirements=("parameterized", "scikit-learn"),
             left_out={
                 "*llm*": "downloads models",
                 "*Test_jit*": "TorchScript is not included",
@@ -225,7 +226,7 @@ LIBRARIES = (
             "cornellius-gp/gpytorch",
             tests=("test",),
             arguments=("--ignore=test/examples",),
-            one_in=30,
+            one_in=10,
         ),
     ),
     Library(
@@ -295,7 +296,7 @@ LIBRARIES = (
                 "*test_default_process_group*": "starts processes",
                 "*spawn*": "starts processes",
             },
-            one_in=10,
+            one_in=5,
         ),
         quick=True,
     ),
@@ -354,7 +355,7 @@ LIBRARIES = (
             arguments=("-o", "python_files=*_test.py"),
             requirements=("hypothesis", "torchvision", "scikit-learn"),
             left_out={"*gpu*": "needs a GPU", "*multigpu*": "needs several GPUs"},
-            one_in=16,
+            one_in=8,
         ),
     ),
     Library(
@@ -425,6 +426,7 @@ LIBRARIES = (
             tests=("tests",),
             requirements=("pytorch-metric-learning==2.8.1", "scikit-learn", "scipy", "faiss-cpu", "torchvision"),
             variables={"TEST_DEVICE": "cpu", "TEST_DTYPES": "float32,float64"},
+            left_out={"*large_k*": "takes many minutes"},
             one_in=10,
         ),
     ),
@@ -438,7 +440,7 @@ LIBRARIES = (
             tests=("tests",),
             arguments=("-o", "addopts="),  # without an option of a plugin
             left_out={"*compile*": "compiles"},
-            one_in=50,
+            one_in=10,
         ),
     ),
     Library(
@@ -580,6 +582,7 @@ LIBRARIES = (
         ),
         gaps=(
             "EdgeIndex and Index are tensors with __torch_dispatch__, which is not called: making one raises an error",
+            "TorchScript files are not written; signatures are printed with tensorgrad.Tensor in them",
         ),
     ),
     Library(

@@ -139,6 +139,7 @@ class ndarray:
     itemsize = property(lambda self: self._host.itemsize)
     nbytes = property(lambda self: self._host.nbytes)
     device = property(lambda self: self._memory.device)
+    _c_contiguous = property(lambda self: self._host.flags.c_contiguous)
     flags = property(lambda self: Flags(self._host, self._memory.bytes.nbytes == self._host.nbytes))
     T = property(lambda self: fresh(self._host.T, self))
     mT = property(lambda self: fresh(np.swapaxes(self._host, -1, -2), self))

@@ -108,6 +108,35 @@ def test_another_processor_is_another_key(filled, variable):
     )
 
 
+@pytest.mark.parametrize(
+    "features, added",
+    [("+avx,+avx2", ""), ("+avx,+avx512f,+avx512vl", ",-prefer-256-bit"), ("+neon", ""), ("", "")],
+    ids=["AVX2", "AVX-512", "NEON", "none known"],
+)
+def test_loops_fill_the_widest_registers(features, added, monkeypatch):
+    """On many processors with AVX-512, LLVM vectorizes loops for half a register unless it is told not to."""
+    for name in ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "TENSORGRAD_CPU"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(native.internals, "host_cpu", lambda: ("some", features))
+    assert native.cpu() == ("some", features + added)
+    monkeypatch.setenv("NUMBA_CPU_FEATURES", "+given")
+    assert native.cpu() == ("some", "+given")
+
+
+@pytest.mark.skipif(not native.has("avx512f"), reason="the processor must have AVX-512")
+def test_the_compiler_process_fills_them_too(filled):
+    code = (
+        "from tensorgrad.kernels.numba.runtime import cache\n"
+        "parts = cache.read('pointwise').parts\n"
+        "[data] = [part.data for name, part in parts.items() if 'relu' in name and 'relu_grad' not in name]\n"
+        "print(data.hex())"
+    )
+    machine_code = bytes.fromhex(run(code, filled).stdout.strip())
+    # EVEX prefix 62, then three bytes, the last with the register's length in bits 5 and 6: 10 for 512 bits.
+    prefixes = [machine_code[at + 3] >> 5 & 3 for at in range(len(machine_code) - 3) if machine_code[at] == 0x62]
+    assert prefixes.count(2) > 8
+
+
 @pytest.mark.skipif(not native.has("avx2"), reason="the processor must be of the level")
 def test_kernels_for_a_level_of_processors_are_found_on_each_of_them(filled, tmp_path):
     level = {"TENSORGRAD_CPU": "x86-64-v3"}

@@ -53,6 +53,11 @@ ON_IMAGES = {
     "group_norm": lambda lib, x: lib.nn.functional.group_norm(x, 2),
     "max_pool2d": lambda lib, x: lib.nn.functional.max_pool2d(x, 2),
     "avg_pool2d": lambda lib, x: lib.nn.functional.avg_pool2d(x, 3, 2, 1),
+    "avg_pool2d of channels": lambda lib, x: lib.nn.functional.avg_pool2d(
+        lib.cat([x, 2 * x], 1), 2, count_include_pad=False
+    ),
+    "interpolate": lambda lib, x: lib.nn.functional.interpolate(x, scale_factor=2),
+    "interpolate, bilinear": lambda lib, x: lib.nn.functional.interpolate(x, size=(9, 50), mode="bilinear"),
     "adaptive_avg_pool2d": lambda lib, x: lib.nn.functional.adaptive_avg_pool2d(x, 3),
     "conv2d": lambda lib, x: lib.nn.functional.conv2d(x, lib.ones(4, x.shape[1], 3, 3), padding=1),
 }

@@ -6,6 +6,7 @@ The tests of `FOLDERS` are written for tensors on the CPU. With DEVICE they run 
 - NumPy arrays become tensors there, and tensors become arrays, by copies;
 - random numbers are the CPU's, copied, so that a seed gives PyTorch's numbers (the device's own are tested in
   tests/cuda/test_random.py);
+- `FloatTensor` and its kin are those of `torch.cuda`;
 - the device is not printed, and convolutions are not rounded to TF32.
 
 What cannot hold on another device is skipped with a reason: `ELSEWHERE`.
@@ -21,6 +22,8 @@ import sys
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from tests.support.versions import INSTALLED, SPECIFICATION, numbers
+
 TESTS = Path(__file__).resolve().parents[1]
 DEVICE = os.environ.get("DEVICE", "cpu")
 ON_DEVICE = DEVICE in ("cuda", "emulator")
@@ -30,12 +33,52 @@ ABOUT_GPUS = ("cuda",)
 # Tests that cannot hold on another device: pattern of "folder/file::test" -> the reason. (A "?" stands for the "["
 # before a case, which patterns use for something else.)
 _PRINTS = "prints where tensors are"
+_LATE = "on a GPU, the error of an index comes late (docs/cuda.md)"
 _NAMES = "names the CPU as the device"
 ELSEWHERE = {
     "nn/test_amp.py::*": "is about autocast on the CPU; the same for GPUs is in tests/cuda/test_amp.py",
     "nn/test_modules.py::test_class?nn.Parameter*": _PRINTS,
     "nn/test_nn.py::test_containers": _PRINTS,
+    "nn/test_rnn.py::test_packing?r.pack_padded_sequence(x, l.tensor*": "lengths must be on the CPU",
+    "ops/test_float8.py::*": "8-bit floating dtypes are not on GPUs (docs/cuda.md)",
+    "ops/test_edge_values.py::test_deviations_are_still_there": "is about the CPU's kernels",
+    "ops/test_magnitudes.py::test_reductions*squares vanish*": "squares below 1.2e-38 are 0 (docs/cuda.md)",
+    "ops/test_ops.py::test_empty_and_zero_dim*": _LATE,
+    "ops/test_ops.py::test_wrong_arguments?l.ones(3)*": _LATE,
+    "ops/test_torch_functions.py::test_the_state_of_autocast*": _NAMES,
+    "ops/test_torch_functions.py::test_copies_of_parameters_*": _NAMES,
+    "ops/test_torch_functions.py::test_names_about_the_process": _NAMES,
+    "ops/test_printing.py::test_device_comes_before_the_dtype": _PRINTS,
+    "ops/test_special.py::test_igamma_in_place*": _PRINTS,
+    "ops/test_storages.py::*": "is about memory of the CPU, its files and processes",
+    "nn/test_nn_utils.py::test_functional_call_says*": _NAMES,
+    "ops/test_linalg_edges.py::test_of_nan": "cuSOLVER gives nan where LAPACK fails",
+    "ops/test_index_assignment.py::test_assignment_to_whole_index_arrays*": _LATE,
+    "ops/test_linalg_edges.py::test_errors_in_words": "the argument `driver` is for GPUs only",
+    "ops/test_linalg_factor.py::test_errors_of_lu": "LU without pivoting is for GPUs only",
+    "ops/test_interop.py::*": "arrays of NumPy and tensors on a GPU share no memory",
     "optim/test_optim_api.py::test_averaged_model*": _NAMES,
+}
+
+
+# The same under a PyTorch before the one that is the specification: what it prints, draws, or lacks.
+NEWER = {
+    "nn/test_nn.py::test_layer?*Norm*": "2.13 prints `bias=`, and takes it",
+    "nn/test_nn.py::test_traversal": "2.13 prints `bias=`",
+    "nn/test_nn.py::test_init*trunc_normal_*": "2.13 draws others",
+    "nn/test_nn.py::test_constructor_errors?HuberLoss*": "2.13 refuses more",
+    "nn/test_modules.py::test_class?nn.*Norm*": "2.13 prints `bias=`",
+    "nn/test_modules.py::test_class?nn.Transformer*": "2.13 prints `bias=`",
+    "nn/test_modules.py::test_lazy_layers*": "2.13 prints `bias=`",
+    "nn/test_modules.py::test_sync_batch_norm": "2.13 takes `bias=`",
+    "nn/test_modules.py::test_deprecated_classes": "2.13 has another text",
+    "nn/test_nn_utils.py::test_parametrize_with_several_tensors": "2.13 prints `bias=`",
+    "nn/test_distributions.py::test_what_does_not_fit_together_is_the_same_error?4?": "2.13 has another text",
+    "cuda/test_nn.py::test_module?*Norm*": "2.13 prints `bias=`",
+    "cuda/test_nn.py::test_module?Transformer*": "2.13 prints `bias=`",
+    "ops/test_random_streams.py::test_uniform?*float16*": "2.13 draws others of 16 bits",
+    "ops/test_random_streams.py::test_normal?*float16*": "2.13 draws others of 16 bits",
+    "ops/test_foreach.py::test_the_*": "2.13 has more of them",
 }
 
 
@@ -48,8 +91,15 @@ def install() -> None:
 
 
 def as_on_the_cpu(text: str) -> str:
-    """Returns a text with the device's name replaced by the CPU's."""
-    return re.sub(r"\bcuda(:0)?\b", "cpu", text) if ON_DEVICE else text
+    """Returns a text with the device's name replaced by the CPU's; also as a part of kernels' names."""
+    return re.sub(r"(?<![a-z.])cuda(:0)?\b", "cpu", text) if ON_DEVICE else text
+
+
+def wait() -> None:
+    """Waits for the device. Raises: IndexError for an index that was wrong, which a GPU says late."""
+    import tensorgrad
+
+    tensorgrad.cuda.synchronize()
 
 
 def works() -> bool:
@@ -72,8 +122,10 @@ def folder_of(path: Path) -> str:
 
 def reason_to_skip(node: str) -> str | None:
     """Returns why a test ("tests/folder/file::test[case]") cannot run on the device, or None."""
-    name = node.removeprefix("tests/")
-    return next((reason for pattern, reason in ELSEWHERE.items() if fnmatchcase(name, pattern)), None)
+    tables, name = [ELSEWHERE], node.removeprefix("tests/")
+    if numbers(SPECIFICATION) > INSTALLED:
+        tables.append(NEWER)
+    return next((why for table in tables for pattern, why in table.items() if fnmatchcase(name, pattern)), None)
 
 
 @functools.cache
@@ -101,7 +153,9 @@ def _replacements() -> list[tuple[object, str, object]]:
     def printed(*values, device="cpu", **options):
         return format_tensor(*values, device="cpu" if device.startswith("cuda") else device, **options)
 
+    kinds = [f"{kind}Tensor" for kind in ("Float", "Double", "Half", "Long", "Int", "Short", "Byte", "Bool")]
     return [
+        *((tensorgrad, name, getattr(tensorgrad.cuda, name)) for name in kinds),
         (tensorgrad.Tensor, "numpy", to_numpy), (tensorgrad, "from_numpy", there), (sample, "stream", stream_of_cpu),
         (printing, "format_tensor", printed), (switches.cudnn, "allow_tf32", False),
     ]  # fmt: skip

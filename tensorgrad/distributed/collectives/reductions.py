@@ -116,6 +116,25 @@ def start_sums(arrays: list[Any], factor: float, group: ProcessGroup, watched: b
     )
 
 
+def start_copies(arrays: list[Any], root: int, group: ProcessGroup) -> None:
+    """Replaces arrays on the host by those of one member of a group for which `sums_in_place`.
+
+    Args:
+        arrays: flat and contiguous, of bytes.
+        root: the member's rank within the group.
+    """
+    begin(
+        group,
+        "broadcast",
+        lambda comm: [comm.copy_in_place(arrays, root)],
+        lambda: None,
+        [],
+        arrays,
+        False,
+        alike=lambda: [f"{sum(array.size for array in arrays)} bytes from rank {group.ranks[root]}"],
+    )
+
+
 def all_reduce_coalesced(
     tensors: list[Any], op: Any = ReduceOp.SUM, group: ProcessGroup | None = None, async_op: bool = False
 ) -> Work | None:

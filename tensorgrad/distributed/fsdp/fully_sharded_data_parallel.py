@@ -1,3 +1,4 @@
-"""`torch.distributed.fsdp.fully_sharded_data_parallel`: names that raise an error when used."""
+"""`torch.distributed.fsdp.fully_sharded_data_parallel`: the settings of that class, which itself is not included."""
 
 from tensorgrad.distributed.fsdp.absent import *  # noqa: F403
+from tensorgrad.distributed.fsdp.api import *  # noqa: F403

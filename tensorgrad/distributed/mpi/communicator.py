@@ -76,6 +76,11 @@ class MPICommunicator:
         assert self._sums is not None
         return self._sums.start(arrays, factor)
 
+    def copy_in_place(self, arrays: list[np.ndarray], root: int) -> SharedSum:
+        """Copies of one rank's arrays of bytes, through the memory of `share`."""
+        assert self._sums is not None
+        return self._sums.copy(arrays, root)
+
     def reduce(self, array: np.ndarray, op: str, root: int) -> Request:
         """The result is in the root's array; the arrays of the others do not change."""
         if self.rank == root:

@@ -1,4 +1,4 @@
-"""Sums over the ranks of one machine, in memory that MPI lets them share (`MPI_Win_allocate_shared`)."""
+"""Sums and copies over the ranks of one machine, in memory that MPI lets them share (`MPI_Win_allocate_shared`)."""
 
 from __future__ import annotations
 
@@ -84,6 +84,18 @@ class SharedSums:
             self._begun.append(begun)
         return begun
 
+    def copy(self, arrays: list[np.ndarray], root: int) -> SharedSum:
+        """Begins to replace the elements of arrays by those of one rank: a request like a sum's.
+
+        Args:
+            arrays: flat and contiguous, of bytes; as many on all ranks.
+            root: whose.
+        """
+        begun = SharedSum(self, arrays, self._copies(arrays, root))
+        with self._lock:
+            self._begun.append(begun)
+        return begun
+
     def advance(self, wanted: SharedSum) -> bool:
         """Moves the sums on, the first one first. Returns whether this one is complete."""
         if self._lock.acquire(blocking=False):  # else another thread moves them
@@ -137,6 +149,25 @@ class SharedSums:
                         low, high = max(start, bounds[rank]), min(start + piece.size, bounds[rank + 1])
                         if low < high:
                             np.copyto(piece[low - start : high - start], values[low:high])
+            self._announce(written + 2)
+
+    def _copies(self, arrays: list[np.ndarray], root: int) -> Iterator[None]:
+        """The work on arrays of which one rank has the values. That rank need not wait until the others have read."""
+        for pieces, _ in _chunks(arrays, CHUNK):
+            number, self._chunks = self._chunks, self._chunks + 1
+            written, slot = STEPS * number + 1, self._slots[root][number % SLOTS]
+            if self.rank == root:
+                while not self._reached(written - 1 - STEPS * (SLOTS - 1)):  # all have read what was in this slot
+                    yield
+                for piece, start in pieces:
+                    slot[start : start + piece.size] = piece
+            else:
+                while self._steps[root][0] < written:
+                    self._window.Sync()
+                    yield
+                self._window.Sync()
+                for piece, start in pieces:
+                    piece[...] = slot[start : start + piece.size]
             self._announce(written + 2)
 
 

@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 
+from tensorgrad.dispatch import kernel_tables
 from tensorgrad.kernels.array import index as scattering
 
 
@@ -60,7 +61,11 @@ def index_grad(xp, g, indices, pattern, shape):
         rows = first.reshape(-1)
         rows = xp.where(rows < 0, rows + shape[0], rows)
         width = math.prod(shape[1:])
-        table = scattering.embedding_grad(xp, xp.ascontiguousarray(g).reshape(rows.size, width), rows, shape[0])
+        g = g.reshape(rows.size, width)
+        compiled = kernel_tables.LARGE.get("embedding_grad") if xp is np else None  # the same sums, as whole rows
+        table = NotImplemented if compiled is None else compiled.attempt(g.size, g, rows, shape[0], -1, False)
+        if table is NotImplemented:
+            table = scattering.embedding_grad(xp, xp.ascontiguousarray(g), rows, shape[0])
         return table.reshape(shape)
     listed = [None if k is None else indices[k] for k in pattern]
     return scattering.index_put(xp, xp.zeros(shape, g.dtype), listed, g, True)

@@ -165,11 +165,16 @@ def interpolate(xp, x, mode, size, align, scales):
     [[[0.0, 1.0, 3.0, 4.0]]]
     """
     mode = _variant(mode, size)
+    # The channels of a point lie together: they stay so, and each step moves whole points.
+    last = not x.flags.c_contiguous and xp.moveaxis(x, 1, -1).flags.c_contiguous
+    x, first = (xp.moveaxis(x, 1, -1), 1) if last else (x, 2)
     if mode.startswith("nearest"):
-        return _nearest(xp, x, mode, size, scales)
-    if x.dtype == np.uint8:
-        return _whole_numbers(xp, x, mode, size, align, scales)
-    return _product(xp, x, mode, x.shape[2:], size, align, scales, False)
+        out = _nearest(xp, x, mode, size, scales, first)
+    elif x.dtype == np.uint8:
+        out = _whole_numbers(xp, x, mode, size, align, scales, first)
+    else:
+        out = _product(xp, x, mode, x.shape[first : first + len(size)], size, align, scales, False, first)
+    return xp.moveaxis(out, -1, 1) if last else out
 
 
 def interpolate_grad(xp, g, shape, mode, align, scales):
@@ -190,10 +195,11 @@ def _variant(mode, size):
     return "nearest-halved" if mode == "nearest" and len(size) == 2 and sum(size) <= 128 else mode
 
 
-def _product(xp, x, mode, size, new_size, align, scales, transposed):
+def _product(xp, x, mode, size, new_size, align, scales, transposed, first=2):
     wide = widen(xp, x)
     if not wide.size:
-        return xp.zeros((*x.shape[:2], *(size if transposed else new_size)), x.dtype)
+        made = size if transposed else new_size
+        return xp.zeros((*x.shape[:first], *made, *x.shape[first + len(made) :]), x.dtype)
     # A block contains zeros as well, and 0 · inf is nan: then every row becomes its own block of neighbors.
     with np.errstate(all="ignore"):
         finite = bool(xp.isfinite(wide.sum()))
@@ -202,7 +208,7 @@ def _product(xp, x, mode, size, new_size, align, scales, transposed):
             scale = None if scales is None or align else scales[axis]
             block = (2 if m >= 2 * n and not transposed else 1) * BLOCK if finite else 1
             bands = _bands(mode, n, m, align, scale, wide.dtype.str, transposed, block)
-            wide = _multiply(xp, wide, bands, axis + 2, n if transposed else m)
+            wide = _multiply(xp, wide, bands, axis + first, n if transposed else m)
     return wide.astype(x.dtype, copy=False)
 
 
@@ -235,14 +241,14 @@ def _nearest_index(mode, n, m, scale, dtype):
     return index, times, bool((np.diff(index) > 0).all())
 
 
-def _nearest(xp, x, mode, size, scales):
+def _nearest(xp, x, mode, size, scales, first):
     dtype = "<f8" if x.dtype == np.float64 else "<f4"
     out = x
-    for axis in _by_growth(x.shape[2:], size, False):
+    for axis in _by_growth(x.shape[first : first + len(size)], size, False):
         scale = None if scales is None else scales[axis]
-        index, times, _ = _nearest_index(mode, x.shape[axis + 2], size[axis], scale, dtype)
+        index, times, _ = _nearest_index(mode, x.shape[axis + first], size[axis], scale, dtype)
         if times != 1:
-            out = xp.take(out, xp.asarray(index), axis + 2)
+            out = xp.take(out, xp.asarray(index), axis + first)
     return out.copy() if out is x else out
 
 
@@ -269,14 +275,14 @@ def _nearest_grad(xp, g, mode, size, scales):
     return wide.astype(g.dtype, copy=False)
 
 
-def _whole_numbers(xp, x, mode, size, align, scales):
+def _whole_numbers(xp, x, mode, size, align, scales, first):
     """uint8: weights are rounded to 16-bit integers, and each dimension's result to uint8."""
     for axis in range(len(size) - 1, -1, -1):
-        n, m = x.shape[axis + 2], size[axis]
+        n, m = x.shape[axis + first], size[axis]
         if n == m:
             continue
         bands, half, shift = _integer_bands(mode, n, m, align, None if scales is None or align else scales[axis])
-        sums = _multiply(xp, x.astype(np.float64), bands, axis + 2, m)  # exact: all is below 2**31
+        sums = _multiply(xp, x.astype(np.float64), bands, axis + first, m)  # exact: all is below 2**31
         x = xp.clip(xp.floor((sums + half) * shift), 0, 255).astype(np.uint8)
     return x.copy()
 

@@ -21,11 +21,11 @@ def matmul(xp, a, b):
 
     Raises: RuntimeError, with PyTorch's message, if shapes or dtypes do not fit.
     """
-    if a.ndim == 2 == b.ndim and a.dtype is b.dtype and a.dtype.char in BLAS_TYPES:
+    if 0 < a.ndim < 3 > b.ndim > 0 and a.dtype is b.dtype and a.dtype.char in BLAS_TYPES:
         try:
             return a.dot(b)  # half the overhead of matmul
         except ValueError:
-            if a.shape[1] == b.shape[0]:
+            if a.shape[-1] == b.shape[-2:][0]:
                 raise  # not about the shapes: raised by a signal handler, which may run at any moment
     matmul_shape(a, b)
     if b.ndim == 2 and a.ndim > 2:  # one large product instead of many small ones
@@ -53,6 +53,8 @@ def multiplied(xp, a, b):
     dtype = a.dtype
     if dtype.itemsize == 2 and dtype.kind not in "iu":
         return xp.asarray(multiplied(xp, a.astype(np.float32), b.astype(np.float32))).astype(dtype)
+    if a.ndim < 3 > b.ndim and dtype is b.dtype and dtype.char in BLAS_TYPES:
+        return a.dot(b)
     with np.errstate(all="ignore"):
         if a.ndim > 2 < b.ndim and a.shape[-1] == 1 and xp is np and dtype.char in BLAS_TYPES:
             return np.einsum("...ij,...jk->...ik", a, b, order="C")  # columns by rows: the BLAS takes one at a time
@@ -61,15 +63,15 @@ def multiplied(xp, a, b):
 
 def linear(xp, x, w, bias):
     """`x @ wᵀ + bias` for `x` (*, in), `w` (out, in) or (in,), and `bias` (out,) or None."""
-    if w.ndim == 2 <= x.ndim and x.dtype is w.dtype and x.dtype.char in BLAS_TYPES:
+    if w.ndim == 2 and x.ndim and x.dtype is w.dtype and x.dtype.char in BLAS_TYPES:
         try:
             lead = x.shape[:-1]
-            out = (x if x.ndim == 2 else x.reshape(math.prod(lead), x.shape[-1])).dot(w.T)
+            out = (x if x.ndim < 3 else x.reshape(math.prod(lead), x.shape[-1])).dot(w.T)
             if bias is not None:
                 if bias.dtype is not out.dtype or bias.ndim != 1:
                     linear_shape(x, w, bias)
                 out += bias
-            return out if x.ndim == 2 else out.reshape(*lead, w.shape[0])
+            return out if x.ndim < 3 else out.reshape(*lead, w.shape[0])
         except ValueError:
             if x.shape[-1] == w.shape[1] and (bias is None or bias.shape == w.shape[:1]):
                 raise

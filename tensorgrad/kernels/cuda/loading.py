@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 from tensorgrad.dispatch import generate
-from tensorgrad.storage.cuda import State, memory
+from tensorgrad.storage.cuda import State, capture, memory
 from tensorgrad.storage.stubs import BY_DEVICE, Storage, register
-from tensorgrad.system import forks
+from tensorgrad.system import forks, per_thread
 
 INSTALL = "device 'cuda' needs CuPy, which is not installed: pip install cupy-cuda13x (or cupy-cuda12x)"
 
@@ -41,6 +41,7 @@ def _loaded() -> type[Storage]:
     State.converted = pointwise.convert
     generate.promote = storage.guard(generate.promote)
     generate.to_floating = storage.guard(generate.to_floating)
+    per_thread.CARRIED.append((capture.place_of_work, capture.work_at))
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_in_child)
     return register(storage)  # last: other threads must find it complete

@@ -82,10 +82,14 @@ def _jobs(sizes: tuple, addresses: tuple, steps: tuple) -> tuple[np.ndarray, int
 
 
 class _Launch:
-    """The jobs of one launch: lists of arrays of one dtype on one GPU. `steps`: each job's number of steps, there."""
+    """The jobs of one launch: lists of arrays of one dtype on one GPU.
 
-    def __init__(self, jobs: list, steps: tuple = ()):
+    `steps`: each job's number of steps, there. `skip`: what prevents the launch on the GPU, or None.
+    """
+
+    def __init__(self, jobs: list, steps: tuple = (), skip=None):
         first = jobs[0][0]
+        self.skip = skip
         self.dtype, self.device = program.NAME[first.dtype], first.device
         with self.device:
             sizes = tuple(job[0].size for job in jobs)
@@ -96,6 +100,8 @@ class _Launch:
 
     def __call__(self, name: str, *arguments) -> None:
         with self.device:
+            if self.skip is not None:
+                name, arguments = f"{name}_unless", (self.skip, *arguments)
             function = program.function("optim", name, self.dtype)
             function((self.blocks,), (THREADS,), (self.table, self.count, *arguments))
 
@@ -134,15 +140,18 @@ class Step:
         """Returns whether the kernel supports a parameter with these arrays of gradient and state."""
         return together([x, *arrays[1:]]) and alike(arrays[0], x)
 
-    def ready(self, moves: list) -> None:
-        """Updates the parameters of a list of (parameter, [gradient and state arrays], scalars)."""
+    def ready(self, moves: list, skip=None) -> None:
+        """Updates the parameters of a list of (parameter, [gradient and state arrays], scalars).
+
+        `skip`: a float32 scalar on the GPU that prevents it unless it is 0; only for SGD.
+        """
         groups: dict[Any, list] = {}
         for x, arrays, numbers in moves:
             job = [x, _laid(arrays[0], x), *(a for a in arrays[1:] if a is not None)]
             if x.size:
                 groups.setdefault((numbers, len(job), program.NAME[x.dtype], x.data.device_id), []).append(job)
         for (numbers, *_), jobs in groups.items():
-            self.launch(_Launch(jobs), len(jobs[0]), numbers)
+            self.launch(_Launch(jobs, skip=skip), len(jobs[0]), numbers)
 
     def ready_on_device(self, moves: list, group: dict, skip) -> None:
         """Updates the parameters of a list of (parameter, [gradient and state arrays], number of steps).

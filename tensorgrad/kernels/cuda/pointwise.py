@@ -16,6 +16,7 @@ import numpy as np
 from tensorgrad.kernels.cuda.expressions import EXPRESSIONS, PLAIN, settings
 from tensorgrad.kernels.cuda.runtime import program
 from tensorgrad.layouts import inverse
+from tensorgrad.storage.cuda.storage import value_of
 
 THREADS = 256
 MOST_BLOCKS = 2**31 - 1
@@ -123,7 +124,7 @@ def convert(x, dtype):
     if given not in program.NUMBER or wanted not in program.NUMBER or not x.size:
         return NotImplemented
     if not x.flags.c_contiguous:
-        order = _order([x], x.ndim)
+        order = order_of([x], x.ndim)
         made = x.transpose(order)
         if not made.flags.c_contiguous:
             return NotImplemented
@@ -143,7 +144,7 @@ def convert(x, dtype):
 # --- shapes and steps ------------------------------------------------------------------------------------------------
 
 
-def _order(arrays, dims: int) -> list[int]:
+def order_of(arrays, dims: int) -> list[int]:
     """Orders dimensions from the largest stride to the smallest; the first array that distinguishes two decides."""
     order = list(range(dims))
     strides = [[abs(step) for step in x.strides] for x in arrays if x.ndim == dims]
@@ -218,7 +219,7 @@ def _plan(operands: tuple, some: int):
     """
     arrays = [x for x in operands if x is not None]
     shape = np.broadcast_shapes(*(x.shape for x in arrays))
-    order = _order(arrays, len(shape))
+    order = order_of(arrays, len(shape))
     ordered = tuple(shape[d] for d in order)
     back = inverse(order)
     turn, n = None if order == back == sorted(order) else back, math.prod(shape)
@@ -317,9 +318,9 @@ _POWERS = {2: "square", 3: "cube", 0.5: "sqrt", -1: "reciprocal", -0.5: "rsqrt"}
 
 def power(x, y):
     """Computes x to the power y."""
-    if y.__class__ in (int, float) and y in _POWERS:
-        return run(_POWERS[y], x)
-    return run("pow", x, y)
+    number = y if y.__class__ is float or y.__class__ is int else value_of(y) if y.__class__ is cupy.ndarray else None
+    name = None if number is None or x.dtype.kind == "c" else _POWERS.get(float(number))
+    return run("pow", x, y) if name is None else run(name, x)
 
 
 def masked_fill(x, mask, value):

@@ -11,20 +11,35 @@ from __future__ import annotations
 import numpy as np
 from llvmlite import ir
 
-from tensorgrad.kernels.numba.runtime.internals import declared
 from tensorgrad.kernels.numba.runtime.language import inlined, intrinsic, types
 
 F = np.float32
 _LOG2E, _LN2_HIGH, _LN2_LOW = F(1.44269504088896341), F(0.693359375), F(-2.12194440e-4)
 
 
+# Adding 1.5·2²³ to a number below 2²² rounds it to a whole number, which is then in the lowest bits of the sum.
+# With 127 more, these bits are the exponent of that power of two. (The functions below allow no reordering of sums.)
+_ROUNDING, _TO_POWER = F(12582912.0), F(12582912.0 + 127.0)
+
+
 @intrinsic
-def _floor(typing, x):
-    """⌊x⌋ of a float32."""
+def _whole(typing, x):
+    """n as an int32, for n + _ROUNDING."""
 
     def code(context, builder, signature, given):
-        kind = ir.FunctionType(ir.FloatType(), [ir.FloatType()])
-        return builder.call(declared(builder.module, kind, "llvm.floor.f32"), given)
+        bits = builder.bitcast(given[0], ir.IntType(32))
+        return builder.sub(bits, ir.Constant(ir.IntType(32), 0x4B400000))
+
+    return types.int32(types.float32), code
+
+
+@intrinsic
+def _power_of(typing, x):
+    """2ⁿ as a float32 for n + _TO_POWER, with n from -127 (0) to 128 (inf)."""
+
+    def code(context, builder, signature, given):
+        bits = builder.bitcast(given[0], ir.IntType(32))
+        return builder.bitcast(builder.shl(bits, ir.Constant(ir.IntType(32), 23)), ir.FloatType())
 
     return types.float32(types.float32), code
 
@@ -46,7 +61,8 @@ def exp(x):
     """eˣ; nan stays nan."""
     y = x if x < F(88.8) else F(88.8)
     y = y if y > F(-104.0) else F(-104.0)
-    n = _floor(y * _LOG2E + F(0.5))
+    z = y * _LOG2E + _ROUNDING
+    n = z - _ROUNDING
     r = y - n * _LN2_HIGH
     r = r - n * _LN2_LOW
     p = F(1.9875691500e-4)
@@ -55,8 +71,9 @@ def exp(x):
     p = p * r + F(4.1665795894e-2)
     p = p * r + F(1.6666665459e-1)
     p = p * r + F(5.0000001201e-1)
-    p = p * (r * r) + r + F(1.0)
-    k = np.int32(n)
+    p = p * r + F(1.0)
+    p = p * r + F(1.0)
+    k = _whole(z)
     half = np.int32(k >> np.int32(1))  # 2ⁿ as two factors, so that tiny results are not flushed
     value = p * _power(half) * _power(np.int32(k - half))
     return value if x == x else x
@@ -67,7 +84,8 @@ def exp_to_add(x):
     """eˣ for sums with 1: results too small to matter may be any tiny number, and from e^88.4 on they are inf."""
     y = x if x < F(89.0) else F(89.0)
     y = y if y > F(-87.0) else F(-87.0)
-    n = _floor(y * _LOG2E + F(0.5))
+    z = y * _LOG2E + _TO_POWER
+    n = z - _TO_POWER
     r = y - n * _LN2_HIGH
     r = r - n * _LN2_LOW
     p = F(1.9875691500e-4)
@@ -76,8 +94,9 @@ def exp_to_add(x):
     p = p * r + F(4.1665795894e-2)
     p = p * r + F(1.6666665459e-1)
     p = p * r + F(5.0000001201e-1)
-    p = p * (r * r) + r + F(1.0)
-    value = p * _power(np.int32(n))
+    p = p * r + F(1.0)
+    p = p * r + F(1.0)
+    value = p * _power_of(z)
     return value if x == x else x
 
 
@@ -85,7 +104,8 @@ def exp_to_add(x):
 def exp_below(x):
     """eˣ for x ≤ 0; exactly 0 below -87.7, where `exp` still returns numbers of fewer digits."""
     y = F(-88.0) if x < F(-88.0) else x
-    n = _floor(y * _LOG2E + F(0.5))
+    z = y * _LOG2E + _TO_POWER
+    n = z - _TO_POWER
     r = y - n * _LN2_HIGH
     r = r - n * _LN2_LOW
     p = F(1.9875691500e-4)
@@ -94,8 +114,9 @@ def exp_below(x):
     p = p * r + F(4.1665795894e-2)
     p = p * r + F(1.6666665459e-1)
     p = p * r + F(5.0000001201e-1)
-    p = p * (r * r) + r + F(1.0)
-    return p * _power(np.int32(n))
+    p = p * r + F(1.0)
+    p = p * r + F(1.0)
+    return p * _power_of(z)
 
 
 @inlined
@@ -158,7 +179,7 @@ def erf(x):
     q = q * b + F(0.6332724140689128)
     q = q * b + F(1.1295520410424462)
     q = q * b + F(-0.00018246007199529402)
-    far = F(1.0) - exp(-q)
+    far = F(1.0) - exp_below(-q)
     far = -far if x < F(0.0) else far
     value = x * p if a < F(1.0) else far
     return value if x == x else x

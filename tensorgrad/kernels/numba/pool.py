@@ -25,6 +25,7 @@ from tensorgrad.kernels.numba.simd.vectors import LANES, NO, ONE, TWO, largest_o
 _ROW, _PLANES, _IMAGES = "float32[::1]", "float32[:,::1]", "float32[:,:,:,::1]"
 _ANY_ORDER = {"contract", "reassoc"}
 _LARGE = 2**30  # indices within a plane are 32-bit
+_TOGETHER = 8  # channels from which on whole points are added, if they lie together
 _NONE = np.int32(-(2**31))
 _NO_PLACES = np.empty(0, np.int64)  # placeholder when indices are not needed
 _FOUR = ((2, 2), (2, 2), (0, 0), (1, 1))  # the most common windows: each point is in one of them, none crosses the edge
@@ -260,6 +261,21 @@ def _add(total, to, apart, source, at, step, count):
 
 
 @inner
+def _add_points(total, source, met, step, channels):
+    """Adds points of several adjacent channels to windows of them: those that one tap meets."""
+    for j in range(met[2]):
+        _added(total, (met[0] + j) * channels, ONE, source, (met[1] + j * step) * channels, ONE, channels)
+
+
+@inner
+def _point_quotients(source, over, divisors, channels, out, to):
+    for j in range(divisors.size):
+        divisor, at, goal = over * divisors[j], np.uint64(j * channels), np.uint64(to + j * channels)
+        for c in range(np.uint64(channels)):
+            out[goal + c] = source[at + c] / divisor
+
+
+@inner
 def _quotients(source, at, over, divisors, out, to):
     at, to = np.uint64(at), np.uint64(to)
     for j in range(np.uint64(divisors.size)):
@@ -310,41 +326,57 @@ def _met(size, points, kernel, stride, padding):
 
 
 _MEANS = f"void({_ROW}, {_ROW}, {_ROW}, {_ROW}, int64[:,::1], UniTuple(int64, 8), int64, int64)"
+_MEANS_OF_POINTS = f"void({_ROW}, {_ROW}, {_ROW}, {_ROW}, int64[:,::1], UniTuple(int64, 9), int64, int64)"
 
 
 def _avg_pool():
     means = _means()
 
-    @shared(_MEANS)
+    @shared(_MEANS_OF_POINTS)
     def loop(x, out, down, across, met, sizes, first, last):
-        size_y, size_x, points_y, points_x, kernel_y, step_y, step_x, pad_y = sizes
-        column, sums = np.empty(size_x, np.float32), np.empty(points_x, np.float32)
-        for n in range(first, last):
-            for i in range(points_y):
-                # Down the rows first: they are contiguous, and only one row remains to be read several times.
-                column[:] = 0
-                for y in range(max(0, i * step_y - pad_y), min(size_y, i * step_y - pad_y + kernel_y)):
-                    _add(column, 0, 1, x, (n * size_y + y) * size_x, 1, size_x)
-                sums[:] = 0
+        """Computes rows of windows, of planes that have one channel each, or of images whose channels lie together."""
+        channels, size_y, size_x, points_y, points_x, kernel_y, step_y, step_x, pad_y = sizes
+        width = size_x * channels
+        column, sums = np.empty(width, np.float32), np.empty(points_x * channels, np.float32)
+        for row in range(first, last):
+            n, i = row // points_y, row % points_y
+            # Down the rows first: they are contiguous, and only one row remains to be read several times.
+            column[:] = 0
+            for y in range(max(0, i * step_y - pad_y), min(size_y, i * step_y - pad_y + kernel_y)):
+                _add(column, 0, 1, x, (n * size_y + y) * width, 1, width)
+            sums[:] = 0
+            if channels == 1:
                 for h in range(met.shape[0]):
                     _add(sums, met[h, 0], 1, column, met[h, 1], step_x, met[h, 2])
-                _quotients(sums, 0, down[i], across, out, (n * points_y + i) * points_x)
+                _quotients(sums, 0, down[i], across, out, row * points_x)
+            else:
+                for h in range(met.shape[0]):
+                    _add_points(sums, column, met[h], step_x, channels)
+                _point_quotients(sums, down[i], across, channels, out, row * points_x * channels)
 
     def kernel(x, kernel, stride, padding, ceil_mode, include, divisor):
-        if not (suits(x) and _fits(x.shape, len(kernel))):
+        if x.__class__ is not np.ndarray or x.dtype is not F32 or not _fits(x.shape, len(kernel)):
+            return NotImplemented
+        turned = x.transpose(0, 2, 3, 1)
+        together = x.shape[1] >= _TOGETHER and turned.flags.c_contiguous and not x.flags.c_contiguous
+        if not together and not x.flags.c_contiguous:
             return NotImplemented
         size, planes = x.shape[2:], x.shape[0] * x.shape[1]
         shape = pool_shape(x.shape, kernel, stride, padding, (1, 1), ceil_mode)
-        out = np.empty(shape, F32)
-        if tuple(kernel) == size and not any(padding):
+        if together:
+            x, planes, channels = turned, x.shape[0], x.shape[1]
+            out = np.empty((shape[0], *shape[2:], channels), F32)
+        else:
+            out, channels = np.empty(shape, F32), 1
+        if tuple(kernel) == size and not any(padding) and not together:
             thread_pool.run(means, planes, (_planes(x), out.reshape(-1), F(divisor or kernel[0] * kernel[1])), x.size)
             return out
         divisors = _divisors(size, shape[2:], kernel, stride, padding, include, divisor)
         met = _met(size[1], shape[3], kernel[1], stride[1], padding[1])
-        sizes = (*size, *shape[2:], kernel[0], *stride, padding[0])
+        sizes = (channels, *size, *shape[2:], kernel[0], *stride, padding[0])
         work = x.size + out.size * kernel[0] * kernel[1]
-        thread_pool.run(loop, planes, (x.reshape(-1), out.reshape(-1), *divisors, met, sizes), work)
-        return out
+        thread_pool.run(loop, planes * shape[2], (x.reshape(-1), out.reshape(-1), *divisors, met, sizes), work)
+        return out.transpose(0, 3, 1, 2) if together else out
 
     return kernel
 

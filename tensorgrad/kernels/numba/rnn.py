@@ -57,6 +57,20 @@ def _previous(out, h0, sizes, reverse):
     return np.concatenate((out[len(h0) :], h0) if reverse else (h0, out[: -len(h0)]))
 
 
+def _inputs(out, h0, x, sizes, reverse):
+    """Returns for every row the state that its step began with, and beside it the row of x."""
+    hidden, first = out.shape[1], len(h0)
+    both = np.empty((len(x), hidden + x.shape[1]), F32)
+    both[:, hidden:] = x
+    if sizes[-1] != sizes[0]:
+        both[:, :hidden] = general.previous(np, out, h0, sizes, reverse)
+    elif reverse:
+        both[:-first, :hidden], both[-first:, :hidden] = out[first:], h0
+    else:
+        both[:first, :hidden], both[first:, :hidden] = h0, out[:-first]
+    return both
+
+
 def _together(batch: int) -> int:
     """Returns how many sequences a thread takes at a time: fewer if other threads would have none."""
     return max(_FEWEST, min(_SEQUENCES, -(-batch // get_num_threads())))
@@ -192,8 +206,9 @@ def _lstm_grad():
         sums, several = np.zeros((len(dh), acts.shape[1]), F32), _together(len(dh))
         args = (g, dh, dc, acts, cells, c0, _padded(w_hh), slopes, sums, *_schedule(sizes, reverse), several)
         thread_pool.run(loop, -(-len(dh) // several), args, acts.size * (out.shape[1] + 64) // 16)
-        gw_hh, bias = _times(matmul.tn, slopes, _previous(out, h0, sizes, reverse)), sums.sum(0)
-        gx, gw_ih = _times(matmul.mm, slopes, w_ih), _times(matmul.tn, slopes, x)
+        gx, bias, hidden = _times(matmul.mm, slopes, w_ih), sums.sum(0), out.shape[1]
+        weights = _times(matmul.tn, slopes, _inputs(out, h0, x, sizes, reverse))  # one product: slopes are read once
+        gw_hh, gw_ih = weights[:, :hidden].copy(), weights[:, hidden:].copy()
         return gx, dh, dc, gw_ih, gw_hh, bias, bias.copy(), None
 
     return kernel

@@ -9,11 +9,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 import tensorgrad as torch
 from tensorgrad.distributed.grad_bucket import BuiltinCommHookType
 from tensorgrad.distributed.group import GroupMember, default_group
 from tensorgrad.distributed.utils import (
     _apply_to_tensors,
+    _copy_in_shared_memory,
     _sync_module_states,
     _sync_params_and_buffers,
     _verify_param_shape_across_processes,
@@ -165,7 +168,7 @@ class DistributedDataParallel(Module, UnevenInputs):
             )
         self.device_ids, self.output_device = device_ids or None, output_device
         self.dim, self.module, self.device = dim, module, self._module_parameters[0].device
-        self._has_buffers = any(True for _ in module.buffers())  # to look for them costs as much as a small layer
+        self._has_buffers = any(True for _ in module.buffers())
         at_start = True if broadcast_buffers is None or forward_sync_buffers is not None else broadcast_buffers
         self.forward_sync_buffers = at_start if forward_sync_buffers is None else forward_sync_buffers
         self.find_unused_parameters, self.gradient_as_bucket_view = find_unused_parameters, gradient_as_bucket_view
@@ -195,6 +198,7 @@ class DistributedDataParallel(Module, UnevenInputs):
         return [(n, p) for n, p in named if p.requires_grad and n not in self.parameters_to_ignore]
 
     def _make_reducer(self) -> None:
+        self._modules_inside = list(self.module.modules())  # to go through the tree costs as much as a small layer
         names, parameters = zip(*self._trained())
         self.reducer = Reducer(
             list(parameters),
@@ -248,7 +252,11 @@ class DistributedDataParallel(Module, UnevenInputs):
                 "DDP Pickling/Unpickling are only supported when using DDP with the default process group. That is, "
                 "when you have called init_process_group and have not passed process_group argument to DDP constructor"
             )
-        return {name: value for name, value in self.__dict__.items() if name not in ("process_group", "reducer")}
+        return {
+            name: value
+            for name, value in self.__dict__.items()
+            if name not in ("process_group", "reducer", "_modules_inside")
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -304,11 +312,18 @@ class DistributedDataParallel(Module, UnevenInputs):
 
     def _send_buffers(self, has_inputs: bool = True) -> None:
         if self._has_buffers and self.require_forward_param_sync and self.forward_sync_buffers:
-            named = self.module.named_buffers()
-            buffers = [b.detach() for name, b in named if name not in self.parameters_to_ignore]
+            if self.parameters_to_ignore:
+                named = self.module.named_buffers()
+                buffers = [b for name, b in named if name not in self.parameters_to_ignore]
+            else:
+                buffers = [b for m in self._modules_inside for b in m._buffers.values() if b is not None]
             if buffers:
                 source = self._common_rank(has_inputs) if self._join_config.enable else 0
-                _sync_params_and_buffers(self.process_group, buffers, self.broadcast_bucket_size, source)
+                if self.reducer.in_place and all([b._array.__class__ is np.ndarray for b in buffers]):
+                    _copy_in_shared_memory(self.process_group, buffers, source)
+                else:
+                    buffers = [b.detach() for b in buffers]
+                    _sync_params_and_buffers(self.process_group, buffers, self.broadcast_bucket_size, source)
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """The module's own result."""

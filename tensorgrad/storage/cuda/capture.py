@@ -16,6 +16,7 @@ import threading
 from typing import Any
 
 from tensorgrad.errors import AcceleratorError
+from tensorgrad.storage.cuda import State
 
 NOT_PERMITTED = "CUDA error: operation not permitted when stream is capturing"
 MODES = {"global": 0, "thread_local": 1, "relaxed": 2}  # cudaStreamCaptureMode
@@ -89,6 +90,7 @@ class Capture:
         self.cuda, self.stream, self.pool, self.draws = cuda, stream, pool, draws
         self.kept: list[Any] = []
         self.undo: Any = None  # what ends the capture's changes
+        self.relax: Any = None  # allows unsafe calls in the calling thread; returns the mode before
         self.numbers: dict[tuple, Any] = {}
         self.thread = threading.get_ident()
         device = cuda.get_device_id()
@@ -158,6 +160,27 @@ def explain(name: str, error: Exception) -> None:
         raise AcceleratorError(said.replace("\n(", f"\n({name}: ", 1)) from None
     if "captur" in said.lower() and not isinstance(error, AcceleratorError) and current() is not None:
         raise AcceleratorError(f"{NOT_PERMITTED}\n({name}: {said})") from error
+
+
+def place_of_work() -> Any:
+    """Returns the calling thread's GPU and stream, for a thread that continues its work; None after a fork."""
+    if State.forked:
+        return None
+    import cupy
+
+    return cupy.cuda.Device(), cupy.cuda.get_current_stream()
+
+
+def work_at(place: Any) -> None:
+    """Continues another thread's work: on its GPU, in its stream, and in its capture."""
+    if place is None:
+        return
+    device, stream = place
+    device.use()
+    stream.use()
+    found = current()
+    if found is not None:
+        found.relax()
 
 
 # --- the driver's mode of this thread --------------------------------------------------------------------------------

@@ -65,6 +65,19 @@ class Count:
         self.requests, self.failures, self.forgotten = 0, 0, self.given
 
 
+LIMITS: dict[int, int] = {}  # GPU -> the most bytes that all pools together may hold
+
+
+def share_limits(cupy) -> None:
+    """Divides each GPU's limit among CuPy's pools: each may grow into what the others do not hold."""
+    for index, limit in LIMITS.items():
+        with cupy.cuda.Device(index):
+            pools = [cupy.get_default_memory_pool(), *PRIVATE]
+            held = [int(pool.total_bytes()) for pool in pools]
+            for pool, own in zip(pools, held, strict=True):
+                pool.set_limit(size=max(1, limit - sum(held) + own) if limit else 0)  # 0: none
+
+
 def reserved(pool) -> int:
     """Returns the bytes that the current GPU's pools hold, used or not."""
     return sum(int(each.total_bytes()) for each in (pool, *PRIVATE))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Callable
 from typing import Any
 
 import cupy
 
 from tensorgrad.kernels.cuda.runtime import libraries
+from tensorgrad.system.per_thread import PerThread
 
 # The letters of signatures. "p": any pointer or handle; "i", "l", "z": int, 64-bit int, size_t; "d": double.
 LETTERS: dict[str, Any] = {
@@ -50,7 +50,7 @@ class Functions:
         return call
 
 
-class Handles(threading.local):
+class Handles(PerThread):
     """A library's handles in this thread, one per device, made on first use.
 
     A handle has a `stream` (initially None), and `follow(stream)` switches it to another.

@@ -55,7 +55,9 @@ def present(name: str) -> bool:
 def open_library(name: str):
     """Finds and opens a library. The tests' GPU emulator substitutes its own libraries here."""
     if name == "cuda":
-        return _driver()
+        if driver() is None:
+            raise Missing("NVIDIA's driver was not found: install it, or add its folder to LD_LIBRARY_PATH")
+        return driver()
     cuda = _cuda_version()
     if name == "cudnn":  # it looks for them next to itself; they may be elsewhere
         for needed in ("cublasLt", "cublas"):
@@ -70,13 +72,6 @@ def open_library(name: str):
         f"{_file(name, version)} was not found: pip install {packages.get(cuda, packages[13])} (CUDA {cuda}), or add "
         f"the folder that contains it to {'PATH' if os.name == 'nt' else 'LD_LIBRARY_PATH'}"
     )
-
-
-def _driver():
-    library = _opened("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
-    if library is None:
-        raise Missing("NVIDIA's driver was not found: install it, or add its folder to LD_LIBRARY_PATH")
-    return library
 
 
 def _cuda_version() -> int:

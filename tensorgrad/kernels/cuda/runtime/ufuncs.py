@@ -1,7 +1,7 @@
 """Methods of NumPy's ufuncs that CuPy lacks: `at` for every dtype, `accumulate`, `reduce` and `reduceat`.
 
-Calls go straight to CuPy. Scans double the distance at which they combine elements in each pass, so they take log2(n)
-passes over the data (Hillis and Steele, "Data parallel algorithms", 1986).
+Calls go to CuPy, through `order.py`. Scans double the distance at which they combine elements in each pass, so they
+take log2(n) passes over the data (Hillis and Steele, "Data parallel algorithms", 1986).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import numpy as np
 
 from tensorgrad.kernels.cuda.index import add_in_order
 from tensorgrad.kernels.cuda.runtime import program
+from tensorgrad.kernels.cuda.runtime.order import keeping
 from tensorgrad.settings import SETTINGS
 
 _REDUCE = {"maximum": "max", "minimum": "min", "logical_and": "all", "logical_or": "any"}
@@ -26,9 +27,9 @@ _WIDER = {
 
 
 def extended(name: str):
-    """Returns CuPy's ufunc of this name, with the methods that it lacks."""
+    """Returns CuPy's ufunc of this name with the methods that it lacks; it keeps the memory order of its operands."""
     ufunc = getattr(cupy, name)
-    made = type(name, (_Ufunc,), {"__slots__": (), "__call__": staticmethod(ufunc)})
+    made = type(name, (_Ufunc,), {"__slots__": (), "__call__": staticmethod(keeping(ufunc, ufunc.nin))})
     return made(name, ufunc)
 
 

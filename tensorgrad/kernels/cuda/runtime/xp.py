@@ -3,7 +3,7 @@
 `MODULE.name` is `cupy.name` for every name that is not replaced at the end of this file. Functions are replaced if they
 
 - lack bfloat16 in CuPy: `where` and `clip` would return float32, sorting and scanning refuse it;
-- have methods in NumPy that they lack in CuPy (`ufuncs.py`);
+- are ufuncs: NumPy's have methods that CuPy's lack (`ufuncs.py`), and keep the order of memory (`order.py`);
 - multiply matrices, which is done by our own calls of cuBLAS (`matmul.py`);
 - check indices without waiting for the GPU (`bounds.py`);
 - must raise if they fail: CuPy's linear algebra checks cuSOLVER's status only if configured to.
@@ -19,6 +19,7 @@ import numpy as np
 
 from tensorgrad.kernels.cuda.matmul import numpys
 from tensorgrad.kernels.cuda.runtime import bounds
+from tensorgrad.kernels.cuda.runtime.order import keeping
 from tensorgrad.kernels.cuda.runtime.ufuncs import extended
 from tensorgrad.storage.cuda.capture import current
 
@@ -132,7 +133,7 @@ def _said(function):
 
 
 _LINALG = ("cholesky", "det", "eig", "eigh", "inv", "lstsq", "norm", "qr", "slogdet", "solve", "svd")
-_VALUES = ("sort", "unique", "partition", "around")
+_VALUES = ("sort", "unique", "partition")
 _PLACES = ("argsort", "lexsort", "searchsorted", "argpartition", "isin")
 
 
@@ -174,17 +175,19 @@ class _Module:
 
     def __getattr__(self, name: str):
         found = getattr(cupy, name)
+        if found.__class__ is cupy.ufunc:
+            found = extended(name)
         setattr(self, name, found)
         return found
 
 
 MODULE = _Module()
 MODULE.__dict__.update(
-    {name: extended(name) for name in ("add", "multiply", "maximum", "minimum", "logaddexp")},
-    **{name: _running(name) for name in ("cumsum", "cumprod")},
-    check_indices=bounds.check, where=where, clip=clip, tril=tril, triu=triu, matmul=numpys,
-    **{name: _of_truth(name) for name in ("logical_not", "logical_and", "logical_or", "logical_xor")},
+    {name: _running(name) for name in ("cumsum", "cumprod")},
+    check_indices=bounds.check, where=keeping(where, 3), clip=keeping(clip, 3), tril=tril, triu=triu, matmul=numpys,
+    **{name: keeping(_of_truth(name), 2) for name in ("logical_not", "logical_and", "logical_or", "logical_xor")},
     **{name: _by_float32(name) for name in _VALUES},
+    around=keeping(_by_float32("around"), 1),
     **{name: _by_float32(name, keeps=False) for name in _PLACES},
     linalg=SimpleNamespace(**{name: _said(getattr(cupy.linalg, name)) for name in _LINALG}),
 )  # fmt: skip

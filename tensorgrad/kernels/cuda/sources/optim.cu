@@ -60,11 +60,11 @@ template <int ARRAYS, int WRITTEN, class Each> __device__ void over_piece(const 
 // The gradient to descend along. A decay of 0 must not be multiplied by an infinite parameter.
 __device__ inline A descent(A x, A g, A decay, A sign) { return decay != 0 ? sign * g + decay * x : sign * g; }
 
-extern "C" __global__ void sgd(const Job* jobs, int count, A lr, A decay, A sign) {
+__device__ inline void sgd_of(const Job* jobs, int count, A lr, A decay, A sign) {
     over_piece<2, 1>(jobs, count, [=](A* v) { v[0] -= lr * descent(v[0], v[1], decay, sign); });
 }
 
-extern "C" __global__ void sgd_momentum(
+__device__ inline void sgd_momentum_of(
     const Job* jobs, int count, A lr, A decay, A sign, A momentum, A take, bool fresh, bool nesterov
 ) {
     over_piece<3, 5>(jobs, count, [=](A* v) {
@@ -72,6 +72,27 @@ extern "C" __global__ void sgd_momentum(
         v[2] = fresh ? slope : momentum * v[2] + take * slope;
         v[0] -= lr * (nesterov ? slope + momentum * v[2] : v[2]);
     });
+}
+
+extern "C" __global__ void sgd(const Job* jobs, int count, A lr, A decay, A sign) {
+    sgd_of(jobs, count, lr, decay, sign);
+}
+
+extern "C" __global__ void sgd_momentum(
+    const Job* jobs, int count, A lr, A decay, A sign, A momentum, A take, bool fresh, bool nesterov
+) {
+    sgd_momentum_of(jobs, count, lr, decay, sign, momentum, take, fresh, nesterov);
+}
+
+// The same in a graph, unless a gradient overflowed (`skip`).
+extern "C" __global__ void sgd_unless(const Job* jobs, int count, const float* skip, A lr, A decay, A sign) {
+    if (*skip == 0) sgd_of(jobs, count, lr, decay, sign);
+}
+
+extern "C" __global__ void sgd_momentum_unless(
+    const Job* jobs, int count, const float* skip, A lr, A decay, A sign, A momentum, A take, bool fresh, bool nesterov
+) {
+    if (*skip == 0) sgd_momentum_of(jobs, count, lr, decay, sign, momentum, take, fresh, nesterov);
 }
 
 struct Adam {

@@ -26,6 +26,7 @@ _POINTER, _VOID = _I8.as_pointer(), ir.VoidType()
 _ROOM = 8 * (SIZE - ARGUMENTS)  # bytes of a mailbox for arguments
 _HEAD = object.__basicsize__
 _HEADER = 64  # bytes before the data of an array that a kernel allocates
+_LINE = 64  # bytes of a cache line: a register as long would otherwise be read from two
 _SIGNATURES = {
     "PyBool_FromLong": (_POINTER, _I64), "PyBytes_FromStringAndSize": (_POINTER, _POINTER, _I64),
     "PyErr_Clear": (_VOID,), "PyErr_Occurred": (_POINTER,), "PyErr_SetString": (_VOID, _POINTER, _POINTER),
@@ -348,6 +349,7 @@ class _Entry:
         function = self.begin(ir.FunctionType(_POINTER, [_I64, _I32]), "NRT_MemInfo_alloc_aligned", internal=False)
         builder, (size, align) = self.builder, function.args
         align = builder.zext(align, _I64)
+        align = builder.select(builder.icmp_unsigned(">", align, _i64(_LINE)), align, _i64(_LINE))
         space = self.call("PyMem_RawMalloc", builder.add(builder.add(size, align), _i64(_HEADER)))
         with builder.if_then(builder.icmp_unsigned("==", space, ir.Constant(_POINTER, None)), likely=False):
             builder.ret(space)

@@ -105,8 +105,7 @@ class Compiler:
         environment = {
             k: v
             for k, v in os.environ.items()
-            if k not in ("DEBUG", "PYTHONINSPECT", "PYTHONSTARTUP")
-            and (not k.startswith("NUMBA_") or k in ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"))
+            if k not in ("DEBUG", "PYTHONINSPECT", "PYTHONSTARTUP") and not k.startswith("NUMBA_")
         }
         from tensorgrad.kernels.numba.runtime import native
 
