@@ -16,6 +16,12 @@ ON_GPU: dict[str, tuple[str, ...]] = {
         "As in PyTorch, a tensor of the places to split at must be on the CPU; here all are on the GPU.",
         "tensor_indices_or_sections",
     ),
+    "to": (
+        "Where a record moves a tensor to the CPU, that stands for the GPU here, except in an object's attributes.",
+        "shares memory with an input",
+        "expected device cuda:0 but got cpu",
+        "two devices",
+    ),
     "multinomial": (
         "The limit on categories is that of the CPU's way of drawing; on a GPU there is none.",
         "number of categories cannot exceed",

@@ -30,7 +30,7 @@ OTHER = {
     ),
     "rl.py": "--rounds 1 --carts 2",
     "maml.py": "--steps 1 --tasks 1",
-    "neural_ode.py": "--steps 1 --moments 12",
+    "neural_ode.py": "--steps 1 --moments 50",
 }
 QUICK = ("classic/sequential.py", "classic/module_parameters.py")  # on the emulator
 REST = {name: options for name, (options, _) in SMALL.items() if name not in {**SAME, **OTHER}}
