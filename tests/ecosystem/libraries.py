@@ -226,7 +226,7 @@ LIBRARIES = (
             "cornellius-gp/gpytorch",
             tests=("test",),
             arguments=("--ignore=test/examples",),
-            one_in=10,
+            one_in=5,
         ),
     ),
     Library(
@@ -427,7 +427,7 @@ LIBRARIES = (
             requirements=("pytorch-metric-learning==2.8.1", "scikit-learn", "scipy", "faiss-cpu", "torchvision"),
             variables={"TEST_DEVICE": "cpu", "TEST_DTYPES": "float32,float64"},
             left_out={"*large_k*": "takes many minutes"},
-            one_in=10,
+            one_in=5,
         ),
     ),
     Library(
