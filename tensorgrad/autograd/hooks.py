@@ -119,7 +119,7 @@ def _set_backward_hooks(self: Tensor, hooks: dict | None) -> None:
         register_hook(self, hook)
 
 
-Tensor._backward_hooks = property(_backward_hooks, _set_backward_hooks)  # type: ignore[attr-defined]
+Tensor._backward_hooks = property(_backward_hooks, _set_backward_hooks)  # type: ignore[assignment]
 Tensor.register_hook = register_hook  # type: ignore[assignment]
 Tensor.register_post_accumulate_grad_hook = register_post_accumulate_grad_hook  # type: ignore[assignment]
 Tensor.retain_grad = retain_grad  # type: ignore[assignment]

@@ -145,7 +145,7 @@ def gradient(input: Tensor, *, spacing=None, dim=None, edge_order: int = 1) -> t
     >>> torch.gradient(torch.tensor([0.0, 1.0, 9.0]), spacing=(torch.tensor([0.0, 1.0, 3.0]),), edge_order=2)
     (tensor([0., 2., 6.]),)
     """
-    dims = tuple(range(input.ndim)) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+    dims = tuple(range(input.ndim)) if dim is None else tuple(dim) if isinstance(dim, list | tuple) else (dim,)
     if isinstance(spacing, Tensor):
         if spacing.ndim:
             raise TypeError(
@@ -512,7 +512,7 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out=None) -> Te
 def _check_hash(x, dim, keepdim, mode):
     if mode != 0:
         raise RuntimeError(f"Unknown hash_tensor mode: {mode}")
-    dims = None if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+    dims = None if dim is None else tuple(dim) if isinstance(dim, list | tuple) else (dim,)
     if dims:
         dims = wrap_dims(dims, x.ndim) if x.ndim else (wrap_dims(dims, 0) and ())
     elif not x.size and x.ndim:

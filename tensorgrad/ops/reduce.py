@@ -328,7 +328,7 @@ def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out=
 
 
 def _degrees(x, dim, correction, keepdim, name: str, of: str = "std and var"):
-    dims = None if dim is None else wrap_dims((dim,) if isinstance(dim, int) else tuple(dim), x.ndim)
+    dims = None if dim is None else wrap_dims(dim if isinstance(dim, list | tuple) else (dim,), x.ndim)
     if dims is not None:
         dims = (dims if x.ndim else ()) if dims else None
     if x.dtype.kind in "iub":
@@ -493,7 +493,7 @@ def _norm_arguments(x, ord, dim, keepdim, dtype):
             )
         x = STORAGES[x.__class__].cast(x, dtype.numpy)
     if dim is not None:
-        dim = wrap_dims((dim,) if isinstance(dim, int) else tuple(dim), x.ndim)
+        dim = wrap_dims(tuple(dim) if isinstance(dim, list | tuple) else (dim,), x.ndim)
         dim = (dim if x.ndim else ()) if dim else None
     return x, ord, dim, keepdim, dtype
 

@@ -153,7 +153,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out
     values=tensor(2.),
     indices=tensor(2))
     """
-    return KthValue(_kthvalue(input, dim, keepdim, k, out=out))
+    return KthValue(_kthvalue(input, dim, keepdim, as_integer(k, "k"), out=out))
 
 
 @composite()
@@ -496,6 +496,7 @@ def histc(input: Tensor, bins: int = 100, min=0, max=0, *, out=None) -> Tensor:
     >>> torch.tensor([1.0, 2.0, 1.0]).histc(bins=4, min=0, max=3)
     tensor([0., 2., 1., 0.])
     """
+    bins = as_integer(bins, "bins")
     if bins > 0 and min > max:
         raise RuntimeError("torch.histc: max must be larger than min")
     _check_histogram(input, bins)

@@ -156,7 +156,7 @@ LIBRARIES = (
                 "*Test_jit*": "TorchScript is not included",
                 "*test_jit*": "TorchScript is not included",
             },
-            one_in=20,
+            one_in=8,
         ),
     ),
     Library(

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tensorgrad as tg
+from tests.support.alike import alike
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle of these tests and is not installed")
 
@@ -66,3 +67,13 @@ def test_dtypes_without_an_order(name, dtype):
             return type(error), str(error)
 
     assert story(tg) == story(torch)
+
+
+@alike
+def test_integers_may_be_tensors_of_one_element(torch):
+    v, x, one = torch.arange(5.0), torch.arange(24.0).reshape(2, 3, 4), torch.tensor(1)
+    return [
+        torch.kthvalue(v, one)[0], v.kthvalue(torch.tensor([2]))[0], torch.topk(v, one)[0], torch.histc(v, one + 2),
+        x.var(one), x.std(one, keepdim=True), torch.var_mean(x, one), x.sum(one), x.logsumexp(one), x.norm(2, one),
+        torch.linalg.vector_norm(x, 2, one), x.amax(one), x.mean(one), torch.count_nonzero(x, one), x.nansum(one),
+    ]  # fmt: skip

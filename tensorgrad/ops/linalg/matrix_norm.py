@@ -78,7 +78,7 @@ def norm(input: Tensor, ord=None, dim=None, keepdim: bool = False, *, out=None, 
     >>> torch.linalg.norm(torch.tensor([3.0, 4.0]))
     tensor(5.)
     """
-    dims = None if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+    dims = None if dim is None else tuple(dim) if isinstance(dim, list | tuple) else (dim,)
     if ord is not None and dims is None and input.ndim not in (1, 2):
         raise RuntimeError(
             f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {input.ndim}D."

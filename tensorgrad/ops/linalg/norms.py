@@ -51,7 +51,7 @@ def frobenius_norm(input: Tensor, dim, keepdim: bool = False, *, out=None) -> Te
     >>> torch.frobenius_norm(torch.tensor([[3.0, 4.0]]), dim=(0, 1))
     tensor(5.)
     """
-    dims = (dim,) if isinstance(dim, int) else tuple(dim)
+    dims = tuple(dim) if isinstance(dim, list | tuple) else (dim,)
     if len(dims) > 2:
         raise RuntimeError(f"Expected at most 2 dimensions, but got {len(dims)} dimensions instead.")
     _check_norm_dtype(input)
@@ -84,7 +84,7 @@ def nuclear_norm(input: Tensor, dim=None, keepdim: bool = False, *, out=None) ->
         )
     if input.ndim < 2:
         raise RuntimeError("linalg.matrix_norm: The input tensor A must have at least 2 dimensions.")
-    dims = (-2, -1) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+    dims = (-2, -1) if dim is None else tuple(dim) if isinstance(dim, list | tuple) else (dim,)
     if len(dims) != 2:
         raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {', '.join(map(str, dims))}")
     result = _nuclear_norm(input, dims, keepdim)
