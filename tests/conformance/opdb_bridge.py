@@ -253,7 +253,11 @@ class _Places:
 
 def share_memory(a, b) -> bool:
     """Whether two arrays of one device share memory. (CuPy's own answer is wrong for those without dimensions.)"""
-    return bool(a.size and b.size and np.shares_memory(np.asarray(_Places(a)), np.asarray(_Places(b))))
+    if not a.size or not b.size:
+        return False
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return np.shares_memory(a, b)
+    return np.shares_memory(np.asarray(_Places(a)), np.asarray(_Places(b)))
 
 
 def plain_name(value) -> str:
