@@ -67,13 +67,21 @@ def program(run: Run, steps: int) -> float:
     return run[-1] + (steps + 1 - len(run)) * statistics.mean(tail)
 
 
+def reached(run: Run, seconds: float) -> float:
+    """Returns the number of steps that end within so many seconds; missing time is extrapolated as in `program`."""
+    if seconds <= run[-1]:
+        return bisect.bisect(run, seconds) - 1
+    tail = lengths(run)[-max(len(run) // 10, 1) :]
+    return len(run) - 1 + (seconds - run[-1]) / statistics.mean(tail)
+
+
 def table(found: dict[str, list[Run]]) -> str:
     """Formats one model, with a line for each column and medians of the runs."""
 
     def middle(values) -> float:
         return statistics.median(values)
 
-    steps = [max(int(middle(bisect.bisect(run, s) for run in found["torch"])) - 1, 1) for s in PROGRAMS]
+    steps = [max(int(middle(reached(run, s) for run in found["torch"])), 1) for s in PROGRAMS]
     heads = ["", "`import` to first step", "first 10 steps, each", "slowest later step in 3 s", "steps in 3 s"]
     heads += [f"{count:,} steps (torch: {s} s)" for s, count in zip(PROGRAMS, steps, strict=True)]
     lines = ["| " + " | ".join(heads) + " |", "|---" + "|---:" * (len(heads) - 1) + "|"]

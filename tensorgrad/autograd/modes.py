@@ -14,6 +14,12 @@ class ModeDecorator:
     """Lets a context manager decorate functions and generators: each call (and each resumption) runs in the mode."""
 
     def clone(self):
+        """Returns a mode like this one, for a further `with` block.
+
+        >>> import tensorgrad as torch
+        >>> type(torch.no_grad().clone()).__name__
+        'no_grad'
+        """
         return self.__class__()
 
     def __call__(self, function):
@@ -106,6 +112,13 @@ class Switch(ModeDecorator):
         self.__enter__()
 
     def clone(self):
+        """Returns a mode like this one, for a further `with` block.
+
+        >>> import tensorgrad as torch
+        >>> mode = torch.set_grad_enabled(True)
+        >>> type(mode.clone()).__name__
+        'set_grad_enabled'
+        """
         return self.__class__(self.mode)
 
     def __call__(self, function):
@@ -168,6 +181,13 @@ class inference_mode(ModeDecorator):
         self.mode = bool(mode)
 
     def clone(self):
+        """Returns a mode like this one, for a further `with` block.
+
+        >>> import tensorgrad as torch
+        >>> with torch.inference_mode().clone():
+        ...     torch.is_inference_mode_enabled()
+        True
+        """
         return inference_mode(self.mode)
 
     def __enter__(self) -> None:

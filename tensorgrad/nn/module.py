@@ -254,11 +254,6 @@ class Module(Hooked, Stateful, Convertible):
             members = own.get(table)
             if members is not None and name in members:
                 return members[name]
-        if name in hooks.CALL_TABLES or name in hooks.STATE_TABLES:
-            own[name] = OrderedDict()
-            if name in hooks.CALL_TABLES:
-                own["_hooked"] = True
-            return own[name]
         hint = ""
         if name in ("save", "save_to_buffer"):  # methods of what torch.jit.script returns in PyTorch
             hint = " (TorchScript files cannot be written: use torch.save(module.state_dict(), file))"

@@ -2,7 +2,7 @@
 
 `Module.__call__` comes here only if the module has ever had a hook, or if a global hook has ever been registered: the
 flag `_hooked`, on the instance or on the class, records this. A module's hook tables are created on first access
-(`Module.__getattr__`), so a module without hooks stores none of them and pays for one test per call.
+(`_OnFirstAccess`), so a module without hooks stores none of them and pays for one test per call.
 """
 
 from __future__ import annotations
@@ -45,6 +45,22 @@ class _Global(_Tables):
 
 
 GLOBAL_HOOKS = _Global()
+
+
+class _OnFirstAccess:
+    """A table that a module does not have yet. Not `__getattr__`, which subclasses may define without calling ours."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, module: Any, cls: type) -> Any:
+        if module is None:
+            raise AttributeError(f"type object '{cls.__name__}' has no attribute '{self.name}'")
+        own = module.__dict__
+        own[self.name] = table = OrderedDict[int, Any]()
+        if self.name in CALL_TABLES:
+            own["_hooked"] = True
+        return table
 
 
 class Hooked(_Tables):
@@ -123,6 +139,10 @@ class Hooked(_Tables):
         ):  # fmt: skip
             return self.forward(*args, **kwargs)
         return _HookedCall(self, args, kwargs).run()
+
+
+for _name in (*CALL_TABLES, *STATE_TABLES):
+    setattr(Hooked, _name, _OnFirstAccess(_name))
 
 
 class _HookedCall:

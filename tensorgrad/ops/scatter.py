@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from operator import index as as_int
+from typing import Any
 
 import numpy as np
 
@@ -135,6 +136,8 @@ def _reduce_weights(out, input, dim, index, src, reduce, include_self):
     Each of these elements contributes to one element of the result. Equal extrema share it evenly. In a product, a
     factor's derivative is the product of the others, which is 0 if one of them is.
     """
+    of_input: Any
+    of_src: Any
     if reduce == "sum":
         of_input, of_src = 1 if include_self else input.new_ones(input.shape), 1
     elif reduce == "mean":

@@ -145,7 +145,7 @@ def _own(library: Library, programs: tuple[str, ...], options: argparse.Namespac
         result["own"] = told | ({"version": version} if version != result["version"] else {})
         if library.own.one_in > 1:
             result["own"]["one in"] = library.own.one_in
-        done = own.done(parts, own.read(ours))
+        done = own.done(parts, ours)
         if done < len(parts):
             result["own"]["parts"] = [done, len(parts)]
         write_results(library, result)

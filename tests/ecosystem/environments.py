@@ -19,7 +19,7 @@ import sys
 import venv
 from pathlib import Path
 
-from tests.ecosystem.libraries import Library
+from tests.ecosystem.libraries import LIBRARIES, Library
 from tests.support.processes import ROOT
 
 TORCH = "torch==2.13.0"
@@ -96,9 +96,24 @@ def environment(library: Library, *, own: bool = False) -> Environment:
         Unavailable: If it cannot be made.
     """
     extra = library.own.requirements if own and library.own else ()
-    wanted = [*ALWAYS, *library.requirements, *extra]
+    return _made(library.name, (*library.requirements, *extra))
+
+
+def quick_environment() -> Environment:
+    """Returns the one environment with all `quick` libraries, and what the examples need: continuous integration has
+    no time for ten.
+
+    Raises:
+        Unavailable: If it cannot be made.
+    """
+    needed = (requirement for library in LIBRARIES if library.quick for requirement in library.requirements)
+    return _made("quick", tuple(dict.fromkeys((*needed, "scikit-learn"))))
+
+
+def _made(name: str, requirements: tuple[str, ...]) -> Environment:
+    wanted = [*ALWAYS, *requirements]
     key = hashlib.sha256(json.dumps([wanted, sys.version_info[:2]]).encode()).hexdigest()[:8]
-    folder = cache() / f"{library.name}-{key}"
+    folder = cache() / f"{name}-{key}"
     made = Environment(folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python"))
     if (folder / "complete").exists():
         return made

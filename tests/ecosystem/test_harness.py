@@ -76,7 +76,7 @@ def test_slow(): assert False
     }  # fmt: skip
     theirs = {test: ("passed", "") for test in ours if test[-1] in "abcd"}
     told = own.summary(ours, theirs, ("tests/test_it.py", "tests/test_other.py"))
-    assert told["by part"] == {"it": [2, 4]} and own.done(("tests/test_it.py", "tests/test_other.py"), ours) == 1
+    assert told["by part"] == {"it": [2, 4]} and own.done(("tests/test_it.py", "tests/test_other.py"), file) == 1
     assert (told["passed"], told["passed under torch"]) == (2, 4)
     assert sorted(told["reasons"]) == [["crashed: the process ended", 1], ["failed: AssertionError: not here", 1]]
     written = file.read_text()

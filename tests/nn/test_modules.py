@@ -484,3 +484,27 @@ def test_replicas_share_all_but_the_parameters(torch):
     shared = replica.running_mean is norm.running_mean
     assert shared and not hasattr(replica, "weight") and norm.weight is not None
     return list(replica._parameters), list(replica._buffers), replica._is_replica, type(replica).__name__
+
+
+@alike
+def test_hook_tables_of_a_class_with_its_own_getattr(torch):
+    """It need not call ours: tensordict's modules do not for names that begin with an underscore."""
+
+    class Own(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(2, 2)
+
+        def forward(self, x):
+            return self.layer(x)
+
+        def __getattr__(self, name):
+            if name in self.__dict__["_modules"]:
+                return self.__dict__["_modules"][name]
+            raise AttributeError(name)
+
+    module, seen = Own(), []
+    told = [len(module._forward_hooks), len(module._state_dict_hooks)]
+    module.register_forward_hook(lambda *given: seen.append(len(given)))
+    module(torch.ones(1, 2))
+    return told, seen, len(module._forward_hooks), hasattr(torch.nn.Module, "_forward_hooks")

@@ -497,3 +497,13 @@ def test_mixed_calls_keep_in_step():
         assert_same_draws(sample.normal(ours, (3,), F32), torch.randn(3, generator=theirs), ours, theirs, 0)
         expected = torch.empty(n, dtype=torch.bool).bernoulli_(0.3, generator=theirs)
         assert_same_draws(sample.bernoulli(ours, (n,), np.dtype("bool"), 0.3), expected, ours, theirs, 0)
+
+
+def test_the_state_is_the_same_where_numpys_memory_is_not_known():
+    """A generator's state is read from NumPy's memory; with another layout of that, from its `state`."""
+    known, unknown = Generator().manual_seed(3), Generator().manual_seed(3)
+    unknown._memory = None
+    for count in (0, 5, 700):
+        assert (known.random32(count) == unknown.random32(count)).all()
+        assert (known.state_bytes() == unknown.state_bytes()).all()
+    assert known.memory() is not None and unknown.memory() is None

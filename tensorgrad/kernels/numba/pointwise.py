@@ -99,7 +99,8 @@ def _apply(loop, cost: float, x, out=None):
         return NotImplemented
     n = x.size
     if x.flags.c_contiguous:
-        given, numbers = x if x.ndim == 1 else x.reshape(-1), (n or 1, 1, 0, 0, 1)
+        given = x if x.ndim == 1 else x.reshape(-1)
+        numbers: tuple[int, ...] = (n or 1, 1, 0, 0, 1)
     else:
         found = walk.alone(x.shape, x.strides) if out is None and layout.whole(x) else None
         if found is None:

@@ -310,7 +310,8 @@ def _spaced_plan(shape: tuple, strides: tuple, inside: tuple):
     first, n, folded, within = _group(shape, steps, inside, len(shape), _PART)
     if n < _NARROW or (within > layout.NEAR if folded else within != 1):
         return None
-    dims, lines, numbers = range(first, len(shape)), not folded, (n,)
+    dims, lines = range(first, len(shape)), not folded
+    numbers: tuple[int, ...] = (n,)
     step = within
     if lines:
         end = first
