@@ -12,8 +12,14 @@ from tensorgrad.tensor import Tensor
 
 
 def overrides(value: Any) -> bool:
-    """Returns whether a value is no tensor, and its class defines `__torch_function__`."""
-    return hasattr(type(value), "__torch_function__") and not isinstance(value, Tensor | type)
+    """Returns whether a value is no tensor, and its class defines `__torch_function__`.
+
+    PyTorch's own tensors, where it is installed beside this library, override nothing: theirs calls the function again.
+    """
+    override = getattr(type(value), "__torch_function__", None)
+    if override is None or isinstance(value, Tensor | type):
+        return False
+    return getattr(override, "__module__", None) not in ("torch._tensor", "torch._C")
 
 
 def overriding(values: Any) -> Iterator[Any]:

@@ -57,7 +57,8 @@ class _OnFirstAccess:
         if module is None:
             raise AttributeError(f"type object '{cls.__name__}' has no attribute '{self.name}'")
         own = module.__dict__
-        own[self.name] = table = OrderedDict[int, Any]()
+        table: OrderedDict[int, Any] = OrderedDict()
+        own[self.name] = table
         if self.name in CALL_TABLES:
             own["_hooked"] = True
         return table

@@ -8,6 +8,7 @@ from operator import index as as_int
 from typing import Any
 
 from tensorgrad import dtypes
+from tensorgrad.autograd.modes import GRAD
 from tensorgrad.dispatch.batched import whole
 from tensorgrad.dispatch.kinds import composite, op, reduction, view
 from tensorgrad.dispatch.out import store_out
@@ -506,9 +507,11 @@ def _norm_slope(g, input, out, ord, dim, keepdim):
     g = spread(g, shape, dim, keepdim)
     if ord == 1:
         return input.sgn() * g
-    if ord == 2:  # dividing first avoids overflow; where the norm is 0, so is the input
+    if ord == 2 and not GRAD.enabled:  # dividing first avoids overflow; where the norm is 0, so is the input
         return input / spread(out.masked_fill(out == 0, math.inf), shape, dim, keepdim) * g
     size = spread(out, shape, dim, keepdim)
+    if ord == 2:  # the same, but with PyTorch's derivative where the norm is 0: nan
+        return (input / size).masked_fill(size == 0, 0) * g
     if ord in (math.inf, -math.inf):
         hit = (input.abs() == size).logical_or(input.isnan().logical_and(size.isnan()))
         return input.sgn() * hit * (g / spread(sum(hit, dim, keepdim), shape, dim, keepdim))

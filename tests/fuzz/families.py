@@ -623,7 +623,7 @@ FAMILIES: dict[str, Family] = {
         special=INFINITE,
     ),
     "batch_norms": Family(  # a mean with infinities is infinite or NaN, depending on the order of the sum
-        batch_norms, ("batch_norm", "batch_norm.backward"), loose=8, special=()
+        batch_norms, ("batch_norm", "batch_norm.backward"), ("move_running",), loose=8, special=()
     ),
     "group_norms": Family(group_norms, ("group_norm", "group_norm.backward"), loose=8, special=INFINITE),
     "matrices": Family(

@@ -47,6 +47,7 @@ ALLOWED = {
     "futures.py: Condition",  # over a lock of forks.lock
     "distributed/work.py: Lock",  # adopted by forks.adopt
     "distributed/work.py: SimpleQueue",  # of the thread that polls; a child starts its own
+    "system/threads.py: allocate_lock",  # held by the thread that starts another, until that runs
     "utils/data/worker.py: SimpleQueue",  # made in the worker process
     "warmup.py: SimpleQueue",  # a command, which does not fork
     "warmup.py: ThreadPoolExecutor",
