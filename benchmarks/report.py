@@ -62,7 +62,8 @@ def facts(answers: dict[str, dict], arguments) -> dict[str, Any]:
 def facts_text(facts: dict[str, Any]) -> str:
     """Formats the facts as a sentence."""
     versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
-    text = f"{facts['date']}, {facts['processor']}, {facts['cores']} cores, {facts['threads']} threads; {versions}"
+    threads = "one thread" if facts["threads"] == 1 else f"{facts['threads']} threads"
+    text = f"{facts['date']}, {facts['processor']}, {facts['cores']} cores, {threads}; {versions}"
     if facts["clock"] != "wall":
         text += f"; {facts['clock']} time, not wall-clock time"
     if facts["quick"]:
