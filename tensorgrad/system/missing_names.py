@@ -84,7 +84,7 @@ ONLY_IN_TORCH: dict[str, str] = {
     "utils": """
         ThroughputBenchmark backcompat backend_registration cpp_backtrace
         generate_methods_for_privateuse1_backend get_cpp_backtrace rename_privateuse1_backend set_module
-        throughput_benchmark weak
+        throughput_benchmark
     """,
     "utils.data": """
         DFIterDataPipe DataChunk IterDataPipe MapDataPipe argument_validation datapipes functional_datapipe graph

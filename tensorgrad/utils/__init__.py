@@ -11,6 +11,7 @@ from tensorgrad.system.lazy_modules import whole
 _PARTS = (
     "_pytree", "benchmark", "checkpoint", "collect_env", "data", "deterministic", "dlpack", "flop_counter", "hooks",
     "model_zoo", "module_tracker", "swap", "tensorboard",
+    "weak",
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         model_zoo,
         module_tracker,
         tensorboard,
+        weak,
     )
     from tensorgrad.utils.swap import swap_tensors
 else:  # hidden from type checkers, which would otherwise accept misspelled names
