@@ -15,7 +15,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.cuda import HEAD, line, tables
-from benchmarks.gpu_worker import allow_tf32
+from benchmarks.gpu_worker import allow_tf32, seconds_per_step
 from benchmarks.rows import CUDA_THEMES, Place, Row, all_rows, matching
 
 SECONDS, ROUNDS, WARM = 0.05, 3, 3
@@ -31,16 +31,7 @@ def times(library: Any, step: Any) -> list[float]:
     step()
     cuda.synchronize()
     count = max(3, min(200, int(SECONDS / (time.perf_counter() - start))))
-    found = []
-    for _ in range(ROUNDS):
-        first, last = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
-        first.record()
-        for _ in range(count):
-            step()
-        last.record()
-        last.synchronize()
-        found.append(first.elapsed_time(last) / 1000 / count)
-    return found
+    return [seconds_per_step(cuda, step, count) for _ in range(ROUNDS)]
 
 
 def measured(row: Row, libraries: dict[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,17 @@ def allow_tf32(torch, allowed: bool) -> None:
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
 
 
+def seconds_per_step(cuda, step, count: int) -> float:
+    """Returns the mean time of `count` steps between two events, by the GPU's clock."""
+    first, last = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
+    first.record()
+    for _ in range(count):
+        step()
+    last.record()
+    last.synchronize()
+    return first.elapsed_time(last) / 1000 / count
+
+
 class Worker(worker.Worker):
     """Runs the current row on a device."""
 
@@ -59,15 +70,8 @@ class Worker(worker.Worker):
         """Measures the mean time of `count` steps that run without waiting in between, by the GPU's clock."""
         if not self.on_gpu:
             return super().time(count)
-        cuda, step, repeat = self.torch.cuda, self.step, range(count)
-        first, last = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
         self.wait()
-        first.record()
-        for _ in repeat:
-            step()
-        last.record()
-        last.synchronize()
-        return {"seconds": first.elapsed_time(last) / 1000 / count}
+        return {"seconds": seconds_per_step(self.torch.cuda, self.step, count)}
 
     def wait(self) -> None:
         """Waits until all launched work is done."""

@@ -52,6 +52,8 @@ def in_single_precision(kernel):
         if dtype.itemsize > 2:
             return kernel(xp, *given)
         results = kernel(xp, *[_wide(a) if a.__class__ is list else _wide([a])[0] for a in given])
+        if results is NotImplemented:
+            return results
         return tuple(None if r is None else r.astype(dtype) for r in results)
 
     return wrapped

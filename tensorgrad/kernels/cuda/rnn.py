@@ -7,11 +7,12 @@ in float32, as there.
 
 from __future__ import annotations
 
-from functools import cache, wraps
+from functools import cache, partial, wraps
 
 import cupy
 import numpy as np
 
+from tensorgrad.kernels.array import rnn as general
 from tensorgrad.kernels.cuda import matmul
 from tensorgrad.kernels.cuda.reduce import sum_
 from tensorgrad.kernels.cuda.runtime import cublas, program
@@ -28,21 +29,8 @@ def _function(name: str, dtype: str, rows: int):
 
 
 def in_single_precision(kernel):
-    """Makes a kernel compute 16-bit arrays in float32."""
-
-    @wraps(kernel)
-    def wrapped(*given):
-        dtype = (given[0][0] if given[0].__class__ is list else given[0]).dtype
-        if dtype.itemsize > 2:
-            return kernel(*given)
-        made = kernel(*[_wide(a) if a.__class__ is list else _wide([a])[0] for a in given])
-        return made if made is NotImplemented else tuple(None if a is None else a.astype(dtype) for a in made)
-
-    return wrapped
-
-
-def _wide(arrays):
-    return [a.astype(np.float32) if a.__class__ is cupy.ndarray and a.dtype.itemsize == 2 else a for a in arrays]
+    """Makes a kernel compute 16-bit arrays in float32, as the general ones do."""
+    return wraps(kernel)(partial(general.in_single_precision(lambda _, *given: kernel(*given)), cupy))
 
 
 class _Layer:

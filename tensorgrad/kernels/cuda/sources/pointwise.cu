@@ -17,7 +17,6 @@ const int SOME = 16 / sizeof(T);  // elements per thread
 template <class E> struct Wide { typedef A type; };
 template <> struct Wide<bool> { typedef bool type; };
 
-__device__ inline A sigmoid(A x) { return 1 / (1 + exp(-x)); }
 __device__ inline A limited(A x, A low, A high) {  // a nan is kept, and the upper limit takes precedence
     A raised = x < low ? low : x;
     return raised > high ? high : raised;

@@ -63,6 +63,8 @@ template <int count, class E> __device__ inline void store_packed(E* to, const P
     *(Packed<E, count>*)to = values;
 }
 
+template <class V> __device__ inline V sigmoid(V x) { return 1 / (1 + exp(-x)); }
+
 const unsigned ALL_LANES = 0xffffffffu;
 
 struct Sum {

@@ -5,8 +5,6 @@
 // The input's part of the gates, and the gradients of weights and input, are matrix products for all steps, outside.
 // Arrays of gates have G * hidden columns, gate after gate.
 
-__device__ inline A sigmoid(A x) { return 1 / (1 + exp(-x)); }
-
 // state[r] (hidden) times a matrix (hidden, columns): adds each product to the sums of a column. Adjacent threads have
 // adjacent columns, so each line of the matrix is read whole.
 __device__ inline void multiply(const T* matrix, const A* state, int hidden, int columns, int column, A* sums) {
