@@ -183,14 +183,14 @@ class Result(NamedTuple):
     error: BaseException | None
 
 
-def run(case: Case, device: str = "cpu", wide: bool = False, jitter: float = 0.0) -> Result:
+def run(case: Case, device: str = "cpu", wide: bool = False, jitter: float = 0.0, axis: int | None = None) -> Result:
     """Evaluates a case, with gradients where possible.
 
-    With `wide`, it runs in double precision, with its values changed by the relative amount `jitter`.
+    With `wide`, it runs in double precision, with its values changed as `widened` says.
     """
     made = {name: array.make(device) for name, array in case.arrays.items()}
     if wide:
-        made = {k: widened(t, whole, jitter) for k, (t, whole) in made.items()}
+        made = {k: widened(t, whole, jitter, axis) for k, (t, whole) in made.items()}
     torch.manual_seed(case.seed)
     values: list = []
     try:
@@ -214,12 +214,18 @@ def run(case: Case, device: str = "cpu", wide: bool = False, jitter: float = 0.0
         return Result([], [], error)
 
 
-def widened(tensor: torch.Tensor, whole: torch.Tensor, jitter: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """Converts a tensor and the memory around it to double precision."""
+def widened(
+    tensor: torch.Tensor, whole: torch.Tensor, jitter: float, axis: int | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Converts a tensor and the memory around it to double precision, and changes it by the relative amount `jitter`.
+
+    All elements change independently, or with `axis` all those that have the same index there change alike.
+    """
     if not tensor.dtype.is_floating_point:
         return tensor, whole
     numbers = tensor.detach().double().numpy()
-    numbers = numbers * (1 + jitter * np.random.default_rng(numbers.size).standard_normal(numbers.shape))
+    form = numbers.shape if axis is None else tuple(n if i == axis else 1 for i, n in enumerate(numbers.shape))
+    numbers = numbers * (1 + jitter * np.random.default_rng(numbers.size).standard_normal(form))
     return torch.from_numpy(np.asarray(numbers)).requires_grad_(tensor.requires_grad), whole
 
 
@@ -270,7 +276,7 @@ def compare(case: Case, family: Family, device: str = "cpu") -> str:
     dtypes = {a.dtype for a in case.arrays.values()}
     least = next((name for name in ("bfloat16", "float16", "float32", "float64") if name in dtypes), "float32")
     rounding, largest = ROUNDING[least]
-    wide = moved = None
+    wide, moved = None, []
     pairs = [*zip(fast.values, slow.values, strict=True), *zip(fast.memories, slow.memories, strict=True)]
     for n, (a, b) in enumerate(pairs):
         what = f"result or gradient {n}" if n < len(slow.values) else f"memory of array {n - len(slow.values)}"
@@ -285,9 +291,13 @@ def compare(case: Case, family: Family, device: str = "cpu") -> str:
             continue
         if wide is None:  # how much of it is rounding, according to double precision
             with thresholds(_NEVER):
-                wide, moved = run(case, wide=True), run(case, wide=True, jitter=rounding)
-        known = wide is not None and moved.error is wide.error is None and n < len(slow.values) == len(wide.values)
-        if not known or not excused(a, b, wide.values[n], moved.values[n], limit, largest, _SHARE * top(wide)):
+                wide = run(case, wide=True)
+                # Equal numbers have equal rounding errors, which add up, so some changes are alike along an axis.
+                axes = (None, *range(max(len(array.shape) for array in case.arrays.values())))
+                moved = [run(case, wide=True, jitter=rounding, axis=axis) for axis in axes]
+        known = all(r.error is None for r in (wide, *moved)) and n < len(slow.values) == len(wide.values)
+        others = [r.values[n] for r in moved] if known else []
+        if not known or not excused(a, b, wide.values[n], others, limit, largest, _SHARE * top(wide)):
             exactly = f", exactly {short(wide.values[n])}" if known else ""
             raise Wrong(f"{what}: {short(a)}, expected {short(b)}{exactly}")
     return "same"
@@ -314,9 +324,9 @@ def top(result: Result) -> float:
 
 
 def excused(
-    a: np.ndarray, b: np.ndarray, true: np.ndarray, moved: np.ndarray, limit: float, largest: float, floor: float
+    a: np.ndarray, b: np.ndarray, true: np.ndarray, moved: list, limit: float, largest: float, floor: float
 ) -> bool:
-    """Returns whether a difference is due to rounding, judged by the exact result and that of slightly changed inputs.
+    """Returns whether a difference is due to rounding, judged by the exact result and those of slightly changed inputs.
 
     `largest` is the dtype's largest number, and `floor` the smallest scale, since small results may come from
     cancellation. Where NumPy's kernel overflows, the exact result counts; where both kernels overflow on the way to a
@@ -333,9 +343,9 @@ def excused(
     finite = np.isfinite(a) & ~beyond
     if not finite.any():
         return True
-    a, b, true, moved = (v[finite].astype(np.float64) for v in (a, b, true, moved))
+    a, b, true, *moved = (v[finite].astype(np.float64) for v in (a, b, true, *moved))
     ours, theirs = np.abs(a - true).max(), np.abs(b - true)[np.isfinite(b)].max(initial=0.0)
-    spread = np.abs(moved - true)[np.isfinite(moved)].max(initial=0.0)
+    spread = max(np.abs(m - true)[np.isfinite(m)].max(initial=0.0) for m in moved)
     return bool(ours <= 8 * theirs + 8 * spread + limit * max(np.abs(true).max(), _FLOOR, floor))
 
 
