@@ -45,19 +45,6 @@ def test_a_class_may_disable_torch_function(torch):
     return type(one + 1).__name__, type(one.sum()).__name__, type(both).__name__, (one + 1).tolist()
 
 
-def test_a_class_with_torch_dispatch_can_be_defined_and_making_its_tensors_says_that_it_is_not_called():
-    class Wrapper(tg.Tensor):
-        __torch_function__ = tg._C._disabled_torch_function_impl
-
-        @classmethod
-        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
-            raise AssertionError
-
-    for make in (tg.Tensor._make_wrapper_subclass, tg.Tensor._make_subclass):
-        with pytest.raises(NotImplementedError, match="Wrapper defines __torch_dispatch__, which is not called"):
-            make(Wrapper, tg.ones(2))
-
-
 @alike
 def test_operators_that_users_write_in_another_way(torch):
     x, aten = torch.arange(12.0).reshape(3, 4), torch.ops.aten
