@@ -259,7 +259,6 @@ LIBRARIES = (
             },
             one_in=50,
         ),
-        gaps=("needs the package typing_extensions, which usually comes with torch",),
     ),
     Library(
         "lightning",
@@ -377,7 +376,7 @@ LIBRARIES = (
     ),
     Library(
         "peft",
-        requirements=("peft", "jinja2"),
+        requirements=("peft",),
         imports=("peft",),
         programs=("peft_lora",),
         own=OwnTests(
@@ -400,7 +399,6 @@ LIBRARIES = (
             requirements=("peft==0.20.0", "parameterized", "datasets", "scipy", "diffusers", "attrs"),
         ),
         quick=True,
-        gaps=("save_pretrained needs the package jinja2, which usually comes with torch",),
     ),
     Library(
         "pyro-ppl",
@@ -462,9 +460,10 @@ LIBRARIES = (
     ),
     Library(
         "pytorch-tabnet",
-        requirements=("pytorch-tabnet",),
+        requirements=("pytorch-tabnet", "pandas"),
         imports=("pytorch_tabnet.tab_model", "pytorch_tabnet.pretraining"),
         programs=("pytorch_tabnet_tables",),
+        gaps=("needs the package pandas, for which it does not ask",),
     ),
     Library(
         "rotary-embedding-torch",
@@ -718,7 +717,7 @@ LIBRARIES = (
     ),
     Library(
         "torchrl",
-        requirements=("torchrl", "typing_extensions"),
+        requirements=("torchrl",),
         imports=(
             "torchrl",
             "torchrl.collectors",
