@@ -70,6 +70,18 @@ def is_available() -> bool:
     return module_or_none() is not None
 
 
+def _is_in_bad_fork() -> bool:
+    """Returns whether this process cannot use GPUs, since it was forked from one that did.
+
+    >>> import tensorgrad as torch
+    >>> torch.cuda._is_in_bad_fork()
+    False
+    """
+    from tensorgrad.storage.cuda import State
+
+    return State.forked
+
+
 def device_count() -> int:
     """Returns the number of usable GPUs.
 

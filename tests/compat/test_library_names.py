@@ -12,6 +12,28 @@ from tests.support.alike import alike, error
 from tests.support.processes import output_of
 
 
+def test_modes_know_initializers_by_their_module():
+    program = """
+        from tensorgrad import compat
+        compat.install()
+        import torch
+        class Without(torch.overrides.TorchFunctionMode):
+            def __torch_function__(self, func, types, args=(), kwargs=None):
+                if func.__module__ == "torch.nn.init":
+                    return (kwargs or {}).get("tensor", args[0] if args else None)
+                return func(*args, **(kwargs or {}))
+        torch.manual_seed(0)
+        before = torch.get_rng_state()
+        with Without():
+            torch.nn.Linear(3, 3)
+        print(torch.equal(before, torch.get_rng_state()), torch.nn.init.ones_.__module__)
+        compat.uninstall()
+        from tensorgrad.nn import init
+        print(init.ones_.__module__)
+    """
+    assert output_of(inspect.cleandoc(program)).split() == ["True", "torch.nn.init", "tensorgrad.nn.init"]
+
+
 def test_torch_is_called_torch_after_install_only():
     program = """
         import tensorgrad
