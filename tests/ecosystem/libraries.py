@@ -815,7 +815,8 @@ LIBRARIES = (
         ),
         quick=True,
         gaps=(
-            "own tests: those of version 0.25; test_ops needs torch.testing._internal; TorchScript files are not written",
+            "own tests: those of version 0.25; test_ops needs torch.testing._internal",
+            "TorchScript files are not written",
             "the operators for quantized tensors and for boxes with an angle raise an error",
             "colors of 16 bits in PNG files are not read, nor videos",
         ),
