@@ -83,6 +83,7 @@ PARTS = (
     Row("sparse_product", "sparse.product", 4096), Row("sparse_sample", "sparse.sample", 4096),
     Row("sparse_order", "sparse.order", 4096), Row("sparse_argsort", "sparse.argsort", 4096),
     Row("sparse_sums", "sparse.sums", 4096), Row("sparse_add_rows", "sparse.add_rows", 4096),
+    Row("outer_products", "matmul.outer", 4096),
 )  # fmt: skip
 ALL = (*ROWS, *PARTS)
 
