@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any
 
 from tensorgrad.dispatch import batching_views
@@ -42,7 +43,7 @@ from tensorgrad.dispatch.kernel_tables import FALLBACKS, OPS, array_kernel, run_
 from tensorgrad.dispatch.op import Op, backward_arguments
 from tensorgrad.dispatch.promotion import as_array
 from tensorgrad.dispatch.signature import LIST, arguments_of
-from tensorgrad.dispatch.switches import GRAD, LOCAL
+from tensorgrad.dispatch.switches import GRAD, LOCAL, OBSERVERS
 from tensorgrad.dispatch.transforms import run_further_out
 from tensorgrad.layouts import strided
 from tensorgrad.settings import warn_once
@@ -163,14 +164,24 @@ def _by_kernel(op: Op, on_values: Callable, by_rule: Callable, *values: Any) -> 
     level, mapped = _level_among(values)
     storage = storage_of(level, values) if mapped else None
     if storage is not None:
+        start = perf_counter() if OBSERVERS else None
         made = on_values(op, level, storage, values)
         if made is not NotImplemented:
             made, count = made if made.__class__ is tuple else (made,), len(op.outputs)
-            arrays = [
-                BatchedArray(level, wrap(a if a.__class__ in STORAGES else as_array(a)), True) for a in made[:count]
-            ]
+            results = [wrap(a if a.__class__ in STORAGES else as_array(a)) for a in made[:count]]
+            if start is not None:
+                _observed(op, values, results, start)
+            arrays = [BatchedArray(level, result, True) for result in results]
             return (*arrays, *made[count:]) if len(made) > 1 else arrays[0]
     return by_rule(*values)
+
+
+def _observed(op: Op, values: tuple, results: list, start: float) -> None:
+    """Tells observers of an op that ran on arrays what they would see of one on values."""
+    seconds = perf_counter() - start
+    args, result = tuple([_value(v) for v in values]), results[0] if len(results) == 1 else tuple(results)
+    for observe in OBSERVERS:
+        observe(op, args, result, start, seconds)
 
 
 def _named(op: Op, level: Batch, storage: Any, values: tuple) -> Any:
