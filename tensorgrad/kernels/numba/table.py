@@ -35,7 +35,7 @@ ROWS = (
     Row("topk_", "sort.topk", 2048),
     Row("exp", "pointwise.exp", 8192),
     Row("sigmoid", "pointwise.sigmoid", 1024), Row("silu", "pointwise.silu", 512),
-    Row("relu", "pointwise.relu", 4096), Row("erf", "pointwise.erf", 4096),
+    Row("relu", "pointwise.relu", 4096), Row("clamp", "pointwise.clamp", 4096), Row("erf", "pointwise.erf", 4096),
     Row("gelu", "pointwise.gelu", 512), Row("gelu.backward", "pointwise.gelu_grad", 512),
     Row("silu.backward", "pointwise.silu_grad", 4096), Row("sigmoid.backward", "pointwise.sigmoid_grad", 16384),
     Row("softmax_", "softmax.softmax", 1024), Row("log_softmax_", "softmax.log_softmax", 1024),

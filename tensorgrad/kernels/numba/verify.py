@@ -306,8 +306,12 @@ def _pointwise() -> list[Any]:
     from tensorgrad.kernels.numba.table import ROWS
 
     ops = dict.fromkeys(row.op.partition(".")[0] for row in ROWS if row.kernel.startswith("pointwise."))
-    x = _normal(11, 37)
-    return _each(" ".join(ops), (11, 37))() + _back(torch.nn.functional.gelu(x, approximate="tanh"), x)
+    del ops["clamp"]
+    found = _each(" ".join(ops), (11, 37))()
+    for function in (lambda x: torch.nn.functional.gelu(x, approximate="tanh"), lambda x: x.clamp(-0.5, 1.0)):
+        x = _normal(11, 37)
+        found += _back(function(x), x)
+    return found
 
 
 def _copies() -> list[Any]:
