@@ -46,18 +46,10 @@ _MANY_ROWS = 48  # rows from which on blocks of fewer rows and more columns wast
 _FEW = 1 << 18  # multiplications below which calling the BLAS costs less
 _FEW_ALONE = 1 << 20  # the same for two matrices, neither of which is transposed for the BLAS
 _ALONE = 1 << 18  # multiplications per matrix of a stack up to which the BLAS uses no threads, and we do
+_NONE = np.int64(-1)  # no number for each row: sums begin with what is in an array
 _THIN = 4  # rows of the result below which the right factor is hardly read twice: the BLAS does not copy it
 
 _ROW = "float32[::1]"
-
-
-@inner
-def _begun(bias, start, out, to, pitch, rows, columns):
-    """Fills rows of the result with the bias before the first product."""
-    for r in range(rows):
-        at = np.uint64(to + r * pitch)
-        for i in range(np.uint64(columns)):
-            out[at + i] = bias[np.uint64(start) + i]
 
 
 @inner
@@ -69,26 +61,29 @@ def _copied(source, at, step, out, to, pitch, rows, columns):
 
 
 @inner
-def _block(left, w, step, row, last, right, at, depth, registers, table, zeros, s, out, to, pitch):
+def _block(left, w, step, row, last, right, at, depth, registers, table, held, h, held_pitch, out, to, pitch):
     apart = depth * LANES
     if registers == 4:
-        runs_4(left, w, step, row, last, right, at, apart, table, 0, 1, zeros, s, out, to, pitch, LANES)
+        runs_4(left, w, step, row, last, right, at, apart, table, NO, ONE, held, _NONE, held, h, held_pitch, out, to,
+               pitch, LANES)  # fmt: skip
     elif registers == 3:
-        runs_3(left, w, step, row, last, right, at, apart, table, 0, 1, zeros, s, out, to, pitch, LANES)
+        runs_3(left, w, step, row, last, right, at, apart, table, NO, ONE, held, _NONE, held, h, held_pitch, out, to,
+               pitch, LANES)  # fmt: skip
     elif registers == 2:
-        runs_2(left, w, step, row, last, right, at, apart, table, 0, 1, zeros, s, out, to, pitch, LANES)
+        runs_2(left, w, step, row, last, right, at, apart, table, NO, ONE, held, _NONE, held, h, held_pitch, out, to,
+               pitch, LANES)  # fmt: skip
     else:
-        runs_1(left, w, step, row, last, right, at, apart, table, 0, 1, zeros, s, out, to, pitch, LANES)
+        runs_1(left, w, step, row, last, right, at, apart, table, NO, ONE, held, _NONE, held, h, held_pitch, out, to,
+               pitch, LANES)  # fmt: skip
 
 
 @inner
-def _blocks(left, at_left, row, right, table, zeros, bias, bias_at, fresh, rows, columns, out, to, width, edge):
-    """Adds a product to `rows` and `columns` of the result (`fresh`: it begins with the bias).
+def _blocks(left, at_left, row, right, table, first, first_at, fresh, rows, columns, out, to, width, edge):
+    """Adds a product to `rows` and `columns` of the result. If `fresh`, each row begins with `first` instead.
 
     `right` is in panels, and so is `left` if `row` is 1; otherwise its rows are contiguous, and so far apart.
     """
     panels, deep = -(-columns // LANES), table[0, 2]
-    s = 0 if fresh and not bias.size else -1
     count, threes = -(-panels // 3), panels
     if MANY and row > 1 and panels % 3 and rows >= _MANY_ROWS and -panels % 4 * 3 <= panels:
         threes = -panels % 4 * 3  # panels in blocks of three, the others in blocks of four
@@ -101,22 +96,23 @@ def _blocks(left, at_left, row, right, table, zeros, bias, bias_at, fresh, rows,
             panel = block * panels // count
             registers = (block + 1) * panels // count - panel
         full, at = registers * LANES, panel * deep * LANES
-        wide, start = min(full, columns - panel * LANES), bias_at + panel * LANES
+        wide, start = min(full, columns - panel * LANES), first_at + panel * LANES
         step = LANES if registers == 1 else WIDE_ROWS if registers == 4 else ROWS
         for r in range(0, rows, step):
             goal, high = to + r * width + panel * LANES, min(step, rows - r)
             whole = wide == full and high == step
             target, place, pitch = (out, goal, width) if whole else (edge, 0, full)
-            if fresh and s < 0:
-                _begun(bias, start, target, place, pitch, high, wide)
-            elif s < 0 and not whole:
+            held, h, held_pitch = (first, start, 0) if fresh else (target, place, pitch)
+            if not fresh and not whole:
                 _copied(out, goal, width, edge, NO, full, high, wide)
             if row > 1:
                 w = at_left + r * row
-                _block(left, w, ONE, row, high - 1, right, at, deep, registers, table, zeros, s, target, place, pitch)
+                _block(left, w, ONE, row, high - 1, right, at, deep, registers, table, held, h, held_pitch,
+                       target, place, pitch)  # fmt: skip
             else:
                 w = at_left + r // LANES * LANES * deep + r % LANES
-                _block(left, w, LANES, ONE, LAST, right, at, deep, registers, table, zeros, s, target, place, pitch)
+                _block(left, w, LANES, ONE, LAST, right, at, deep, registers, table, held, h, held_pitch,
+                       target, place, pitch)  # fmt: skip
             if not whole:
                 _copied(edge, NO, full, out, goal, width, high, wide)
 
@@ -126,6 +122,12 @@ def _even(total, most):
     """Returns the size of a part when `total` is divided into the fewest equal parts of at most `most`."""
     parts = (total + most - 1) // most
     return (total + parts - 1) // parts
+
+
+@inner
+def _initial(columns):
+    """Returns the zeros that rows of the result begin with, in whole registers."""
+    return np.zeros((columns + LANES - 1) // LANES * LANES, np.float32)
 
 
 @lru_cache(maxsize=1)
@@ -141,7 +143,8 @@ def product_loop():
         in_place = a_row > 1
         left = np.empty(0 if in_place else min(-(-rows // LANES) * LANES, _TALL) * deepest, np.float32)
         right = np.empty(min(-(-columns // LANES) * LANES, _WIDE) * deepest, np.float32)
-        edge, zeros = np.empty(max(3 * ROWS, LANES, 4 * WIDE_ROWS) * LANES, np.float32), np.zeros(LANES, np.float32)
+        edge, initial = np.empty(max(3 * ROWS, LANES, 4 * WIDE_ROWS) * LANES, np.float32), _initial(columns)
+        initial[: bias.size] = bias
         table = np.zeros((1, 3), np.int64)
         while first < last:
             n, unit = first // units, first % units
@@ -161,12 +164,12 @@ def product_loop():
                         tall, at = min(_TALL, end - r), n * a_next + r * a_row + k * a_step
                         to = (n * rows + r) * columns + c
                         if in_place:
-                            _blocks(a, at, a_row, right, table, zeros, bias, c, k == 0, tall, wide, out, to,
-                                    columns, edge)  # fmt: skip
+                            _blocks(a, at, a_row, right, table, initial, c, k == 0, tall, wide, out, to, columns,
+                                    edge)  # fmt: skip
                             continue
                         into_panels(a, at, a_row, a_step, tall, deep, left, NO)
-                        _blocks(left, NO, ONE, right, table, zeros, bias, c, k == 0, tall, wide, out, to,
-                                columns, edge)  # fmt: skip
+                        _blocks(left, NO, ONE, right, table, initial, c, k == 0, tall, wide, out, to, columns,
+                                edge)  # fmt: skip
 
     return loop
 
@@ -196,11 +199,7 @@ def stack_loop():
         in_place = step == 1 and row > 1
         left = np.empty(0 if in_place else -(-rows // LANES) * LANES * depth, np.float32)
         right = np.empty(-(-columns // LANES) * LANES * depth, np.float32)
-        edge, zeros, none = (
-            np.empty(max(3 * ROWS, LANES, 4 * WIDE_ROWS) * LANES, np.float32),
-            np.zeros(LANES, np.float32),
-            np.empty(0, np.float32),
-        )
+        edge, zeros = np.empty(max(3 * ROWS, LANES, 4 * WIDE_ROWS) * LANES, np.float32), _initial(columns)
         table = np.zeros((1, 3), np.int64)
         table[0, 2] = depth
         all_a = flat(a)
@@ -210,11 +209,11 @@ def stack_loop():
             into_panels(flat(b), at_b, b.strides[2] // 4, b.strides[3] // 4, columns, depth, right, NO)
             to = n * rows * columns
             if in_place:
-                _blocks(all_a, at_a, row, right, table, zeros, none, 0, True, rows, columns, out, to, columns,
+                _blocks(all_a, at_a, row, right, table, zeros, 0, True, rows, columns, out, to, columns,
                         edge)  # fmt: skip
                 continue
             into_panels(all_a, at_a, row, step, rows, depth, left, NO)
-            _blocks(left, NO, ONE, right, table, zeros, none, 0, True, rows, columns, out, to, columns, edge)
+            _blocks(left, NO, ONE, right, table, zeros, 0, True, rows, columns, out, to, columns, edge)
 
     return loop
 

@@ -275,18 +275,19 @@ def _runs(rows: int, registers: int):
 
     out[to + r pitch + n beside + p] = first + Σ over runs (a, b, count) of Σₖ left[w + a + k step + r row] ·
     right[start + b + k LANES + n apart + p], for `rows` rows r, `registers` n and LANES lanes p, over the runs `begin`
-    ... `end` - 1 (at least one, none empty). `first` is shift[s + r], or if s is negative, what `out` holds. Of `left`
-    only the rows up to `last` are read, that one again for those beyond. Nothing checks bounds.
+    ... `end` - 1 (at least one, none empty). `first` is shift[s + r], or if s is negative, held[h + r held_pitch + n
+    beside + p]. Of `left` only the rows up to `last` are read, that one again for those beyond. Nothing checks bounds.
     """
 
     @intrinsic
     def runs(
-        typing, left, w, step, row, last, right, start, apart, table, begin, end, shift, s, out, to, pitch, beside
-    ):
+        typing, left, w, step, row, last, right, start, apart, table, begin, end, shift, s, held, h, held_pitch, out,
+        to, pitch, beside
+    ):  # fmt: skip
         index = types.int64
         signature = types.void(
-            left, index, index, index, index, right, index, index, table, index, index, shift, index, out, index, index,
-            index,
+            left, index, index, index, index, right, index, index, table, index, index, shift, index, held, index,
+            index, out, index, index, index,
         )  # fmt: skip
 
         def code(context, builder, signature, given):
@@ -295,7 +296,8 @@ def _runs(rows: int, registers: int):
             lanes = pointer_of(context, builder, kinds[5], given[5], given[6])
             entries = pointer_of(context, builder, kinds[8], given[8], builder.mul(given[9], ir.Constant(I64, 3)))
             shifts = pointer_of(context, builder, kinds[11], given[11])
-            target = pointer_of(context, builder, kinds[13], given[13], given[14])
+            begun = pointer_of(context, builder, kinds[13], given[13], given[14])
+            target = pointer_of(context, builder, kinds[16], given[16], given[17])
             fused = multiply_add(builder)
             steps = [builder.mul(given[7], ir.Constant(I64, n)) for n in range(registers)]
             lines = []
@@ -303,11 +305,15 @@ def _runs(rows: int, registers: int):
                 line = ir.Constant(I64, r)
                 line = builder.select(builder.icmp_signed("<", line, given[4]), line, given[4])
                 lines.append(builder.mul(line, given[3]))
-            places = [
-                builder.add(builder.mul(given[15], ir.Constant(I64, r)), builder.mul(given[16], ir.Constant(I64, n)))
-                for r in range(rows)
-                for n in range(registers)
-            ]
+
+            def places_of(pitch):
+                return [
+                    builder.add(builder.mul(pitch, ir.Constant(I64, r)), builder.mul(given[19], ir.Constant(I64, n)))
+                    for r in range(rows)
+                    for n in range(registers)
+                ]
+
+            places = places_of(given[18])
 
             for place in places:
                 expect_write(builder, pointer_at(builder, target, place))
@@ -344,12 +350,12 @@ def _runs(rows: int, registers: int):
                     ]
                     from_shift = builder.block
                 with no:
-                    held = [load_vector(builder, target, place) for place in places]
-                    from_out = builder.block
+                    held = [load_vector(builder, begun, place) for place in places_of(given[15])]
+                    from_held = builder.block
             for n, old in enumerate(held):
                 phi = builder.phi(VECTOR)
                 phi.add_incoming(spread[n // registers], from_shift)
-                phi.add_incoming(old, from_out)
+                phi.add_incoming(old, from_held)
                 starts.append(phi)
             sums = accumulate(builder, builder.sub(given[10], given[9]), starts, run)
             for place, total in zip(places, sums, strict=True):
