@@ -79,7 +79,8 @@ ROWS = (
 PARTS = (
     WAITING,
     Row("sgd_step", "optim.sgd", 16384), Row("adam_step", "optim.adam", 512),
-    Row("gradient_norm", "optim.squares", 4096), Row("bernoulli_mask", "dropout.mask", 2048),
+    Row("gradient_norm", "optim.squares", 4096), Row("bernoulli_mask", "random.mask", 2048),
+    Row("uniform_numbers", "random.uniform", 16384),
     Row("sparse_product", "sparse.product", 4096), Row("sparse_sample", "sparse.sample", 4096),
     Row("sparse_order", "sparse.order", 4096), Row("sparse_argsort", "sparse.argsort", 4096),
     Row("sparse_sums", "sparse.sums", 4096), Row("sparse_add_rows", "sparse.add_rows", 4096),
