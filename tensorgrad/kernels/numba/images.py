@@ -150,14 +150,14 @@ def convolve_loop():
                                     s + i - r
                                 ]
                     elif registers == 3:
-                        runs_3(weights, w, LANES, ONE, LAST, x, at, apart, table, low, high,
-                               shift, s, made, here, pitch, beside)  # fmt: skip
+                        runs_3(weights, w, LANES, ONE, LAST, x, at, LANES, apart, table, low, high,
+                               shift, s, made, here, pitch, made, here, pitch, beside)  # fmt: skip
                     elif registers == 2:
-                        runs_2(weights, w, LANES, ONE, LAST, x, at, apart, table, low, high,
-                               shift, s, made, here, pitch, beside)  # fmt: skip
+                        runs_2(weights, w, LANES, ONE, LAST, x, at, LANES, apart, table, low, high,
+                               shift, s, made, here, pitch, made, here, pitch, beside)  # fmt: skip
                     else:
-                        runs_1(weights, w, LANES, ONE, LAST, x, at, apart, table, low, high,
-                               shift, s, made, here, pitch, beside)  # fmt: skip
+                        runs_1(weights, w, LANES, ONE, LAST, x, at, LANES, apart, table, low, high,
+                               shift, s, made, here, pitch, made, here, pitch, beside)  # fmt: skip
             channels, first_channel = min(LANES, outs - block * LANES), group * outs + block * LANES
             goal = (panel * LANES * groups * outs + first_channel) * points + begin
             _back(
@@ -270,14 +270,14 @@ def correlate_loop():
                     for r in range(0, min(LANES, outs - block * LANES) if low < high else 0, rows):
                         w, to = left + r, (tap * LANES + r) * pitch
                         if registers == 3:
-                            runs_3(g, w, LANES, ONE, LAST, x, at, apart, table, low, high,
-                                   g, -1, made, to, pitch, LANES)  # fmt: skip
+                            runs_3(g, w, LANES, ONE, LAST, x, at, LANES, apart, table, low, high,
+                                   g, -1, made, to, pitch, made, to, pitch, LANES)  # fmt: skip
                         elif registers == 2:
-                            runs_2(g, w, LANES, ONE, LAST, x, at, apart, table, low, high,
-                                   g, -1, made, to, pitch, LANES)  # fmt: skip
+                            runs_2(g, w, LANES, ONE, LAST, x, at, LANES, apart, table, low, high,
+                                   g, -1, made, to, pitch, made, to, pitch, LANES)  # fmt: skip
                         else:
-                            runs_1(g, w, LANES, ONE, LAST, x, at, apart, table, low, high,
-                                   g, -1, made, to, pitch, LANES)  # fmt: skip
+                            runs_1(g, w, LANES, ONE, LAST, x, at, LANES, apart, table, low, high,
+                                   g, -1, made, to, pitch, made, to, pitch, LANES)  # fmt: skip
             for o in range(min(LANES, outs - block * LANES)):
                 to = (((part * groups + group) * outs + block * LANES + o) * ins + panel * LANES) * taps
                 for c in range(min(registers * LANES, ins - panel * LANES)):

@@ -19,7 +19,7 @@ from tensorgrad.kernels.numba import layout
 from tensorgrad.kernels.numba.functions import F
 from tensorgrad.kernels.numba.layout import suits
 from tensorgrad.kernels.numba.runtime import thread_pool
-from tensorgrad.kernels.numba.runtime.language import inlined, inner
+from tensorgrad.kernels.numba.runtime.language import MEMORY, inlined, inner
 from tensorgrad.kernels.numba.runtime.launch import Shared, shared
 from tensorgrad.kernels.numba.softmax import ANY_ORDER, MATRIX, joined, together
 from tensorgrad.kernels.numba.walk import taken
@@ -55,7 +55,7 @@ class _Loops(NamedTuple):
 def _loops(fold, fold_run, fold_lines, further, start: float) -> _Loops:
     """Makes the loops from functions that fold rows and lines, and one that combines two numbers."""
 
-    @shared("void(float32[::1], float32[::1], UniTuple(int64, 5), float32, int64, int64)")
+    @shared(f"void({MEMORY}, float32[::1], UniTuple(int64, 5), float32, int64, int64)")
     def short(x, out, numbers, divisor, first, last):
         n, rows, plane_step, row_step, step = numbers
         held = np.empty(0 if step == 1 else n, np.float32)
@@ -85,7 +85,7 @@ def _loops(fold, fold_run, fold_lines, further, start: float) -> _Loops:
             at = row * n + part * _PART
             parts[row, part] = fold_run(x[at : min(at + _PART, (row + 1) * n)])
 
-    @shared("void(float32[::1], float32[:,:,::1], UniTuple(int64, 4), int64, int64)")
+    @shared(f"void({MEMORY}, float32[:,:,::1], UniTuple(int64, 4), int64, int64)")
     def lines(x, out, numbers, first, last):
         n, inner, plane_step, step = numbers
         chunks, parts = -(-inner // _COLUMNS), out.shape[1]
@@ -361,7 +361,7 @@ def _fold_spaced(loops, again, x, dim, keepdim, mean):
     else:
         lines, folded, numbers = planned
         shape = tuple([1 if d in folded else n for d, n in enumerate(y.shape)])
-        memory, work = layout.flat(y), int(x.size * _COST)
+        memory, work = y, int(x.size * _COST)
         if lines:
             outer = math.prod(shape) // numbers[1]
             out = _fold_lines(loops.lines, again, memory, outer, numbers, work).reshape(shape)
