@@ -190,6 +190,9 @@ def _pools() -> list[Any]:
             x = _normal(3, 5, 12, 14)
             found += _back(function(x, size, **options), x)
         found.append(F.max_pool2d(_normal(3, 5, 12, 14, grad=False), size, **options))
+        x = _normal(3, 9, 12, 14)
+        points = x.contiguous(memory_format=torch.channels_last)
+        found += [*_back(F.max_pool2d(points, size, **options), x), F.max_pool2d(points.detach(), size, **options)]
     for shape in (1, (4, 7)):
         x = _normal(3, 5, 12, 14)
         found += _back(F.adaptive_avg_pool2d(x, shape), x)
@@ -211,6 +214,14 @@ def _norms() -> list[Any]:
     for shape, groups in (((4, 6, 5, 3), 3), ((4, 6), 2)):
         x, w, b = _normal(*shape), _normal(6, seed=1), _normal(6, seed=2)
         found += _back(F.group_norm(x, groups, w, b), x, w, b)
+    for shape in ((4, 16, 6, 5), (3, 72, 3, 3)):  # channels innermost of each point
+        x, w, b = _normal(*shape), _normal(shape[1], seed=1), _normal(shape[1], seed=2)
+        points, mean, var = x.contiguous(memory_format=torch.channels_last), torch.zeros(shape[1]), torch.ones(shape[1])
+        for result in (
+            F.batch_norm(points, mean, var, w, b, True), F.batch_norm(points, mean, var, w, b),
+            F.group_norm(points, 8, w, b),
+        ):  # fmt: skip
+            found += _back(result, x, w, b)
     return found
 
 
