@@ -12,6 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from tensorgrad.dtypes import c_type, scalar_type
+from tensorgrad.system.float_errors import ignored
 
 BLAS_TYPES = frozenset("fdFD")
 
@@ -55,7 +56,7 @@ def multiplied(xp, a, b):
         return xp.asarray(multiplied(xp, a.astype(np.float32), b.astype(np.float32))).astype(dtype)
     if a.ndim < 3 > b.ndim and dtype is b.dtype and dtype.char in BLAS_TYPES:
         return a.dot(b)
-    with np.errstate(all="ignore"):
+    with ignored():
         if a.ndim > 2 < b.ndim and a.shape[-1] == 1 and xp is np and dtype.char in BLAS_TYPES:
             return np.einsum("...ij,...jk->...ik", a, b, order="C")  # columns by rows: the BLAS takes one at a time
         return xp.matmul(a, b)
@@ -131,7 +132,7 @@ def added(xp, c, product, beta, alpha):
     check_expands(c.shape, product.shape)
     if product.dtype.kind in "iu":
         alpha, beta = int(alpha), int(beta)
-    with np.errstate(all="ignore"):
+    with ignored():
         if alpha != 1:
             product = product * product.dtype.type(alpha)
         if beta == 1:

@@ -176,6 +176,11 @@ def _products() -> list[Any]:
     for x in ((70, 130), (5, 14, 130)):
         given = _normal(*x), _normal(135, 130, seed=1), _normal(135, seed=2)
         found += _back(torch.nn.functional.linear(*given), *given)
+    for rows in (2, 7):  # few rows, and weights that are not copied
+        given = _normal(rows, 530), _normal(603, 530, seed=1), _normal(603, seed=2)
+        found += _back(torch.nn.functional.linear(*given), *given)
+        inputs = _normal(rows, 1030), _normal(1030, 603, seed=1)
+        found += _back(inputs[0] @ inputs[1], *inputs) + _back(torch.mm(*inputs), *inputs)
     three = _normal(135, seed=3), _normal(70, 130), _normal(130, 135, seed=1)
     return found + _back(torch.addmm(*three), *three)
 
