@@ -140,6 +140,16 @@ def make_composite(name: str, function, row=None):
     return method
 
 
+def readable(x: Tensor) -> bool:
+    """Whether NumPy may use the tensor's array: nothing is recorded, observed or overridden."""
+    return x._array.__class__ is ndarray and x.__class__ in PLAIN and not is_recorded(x) and not SLOW
+
+
+def writable(x: Tensor) -> bool:
+    """Whether NumPy may write directly into the tensor's array."""
+    return readable(x) and 0 not in x._array.strides
+
+
 def _tracked(self, args) -> bool:
     """Whether the write must be recorded, or be seen by a transform."""
     return bool(SLOW and LOCAL.transforms) or _recorded(self, args)
