@@ -262,6 +262,12 @@ def _reads(kernel, padding, dilation):
     )
 
 
+@lru_cache(maxsize=64)
+def _places(kernel, padding, dilation):
+    """Returns (y, x) of each tap."""
+    return tuple(t[1:] for t in _reads(kernel, padding, dilation))
+
+
 class _Plan(NamedTuple):
     """How a convolution, or the gradient of its input, is computed."""
 
@@ -515,7 +521,7 @@ def conv_grad_weight(g, x, w_shape, stride, padding, dilation, groups):
     g, x = _planar(g), _planar(x)
     stride, padding, dilation = _pairs(stride, 1), _pairs(padding, 0), _pairs(dilation, 1)
     batch, points, outs, ins = x.shape[0], g.shape[2:], w_shape[0] // groups, w_shape[1]
-    taps = tuple(t[1:] for t in _reads(_pairs(w_shape[2:], 1), padding, dilation))
+    taps = _places(_pairs(w_shape[2:], 1), padding, dilation)
     innermost, by_tiles = _correlate_costs(batch, x.shape[2:], points, taps, stride, groups, ins, outs)
     shape = (_pairs(w_shape[2:], 1), stride, dilation, groups)
     if shape == _OF_WINOGRAD and winograd.cost(batch, points, ins, outs) < min(innermost, by_tiles):
