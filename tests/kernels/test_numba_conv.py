@@ -103,7 +103,9 @@ def innermost(monkeypatch):
 
 @pytest.mark.parametrize("kernel", [(1, 1), (3, 3), (2, 3), (5, 5)])
 @pytest.mark.parametrize("stride", [(1, 1), (2, 2), (1, 3)])
-@pytest.mark.parametrize(("channels", "outs", "groups"), [(3, 16, 1), (17, 9, 1), (4, 4, 4), (40, 36, 2), (1, 70, 1), (22, 40, 2)])
+@pytest.mark.parametrize(
+    ("channels", "outs", "groups"), [(3, 16, 1), (17, 9, 1), (4, 4, 4), (40, 36, 2), (1, 70, 1), (22, 40, 2)]
+)
 def test_images_innermost(innermost, kernel, stride, channels, outs, groups):
     rng = np.random.default_rng(13)
     for size in ((7, 7), (9, 21), (2, 2), (4, 4)):
