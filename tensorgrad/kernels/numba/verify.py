@@ -97,11 +97,12 @@ def _clipped() -> list[Any]:
     return [torch.nn.utils.clip_grad_norm_([x], 1.0), x.grad]
 
 
-def _dropped() -> list[Any]:
+def _random() -> list[Any]:
     import tensorgrad as torch
 
     torch.manual_seed(3)
-    return [torch.nn.functional.dropout(_normal(50, 60, grad=False), 0.3) for _ in range(2)]
+    dropped = [torch.nn.functional.dropout(_normal(50, 60, grad=False), 0.3) for _ in range(2)]
+    return [*dropped, torch.rand(5003), torch.empty(71, 72).uniform_(-0.7, 0.2), torch.randn(70, 71)]
 
 
 def _rows() -> list[Any]:
@@ -166,7 +167,8 @@ def _products() -> list[Any]:
     import tensorgrad as torch
 
     found = []
-    for a, b in (((70, 130), (130, 135)), ((5, 67, 65), (5, 65, 69)), ((5, 67, 65), (65, 69))):
+    shapes = ((70, 130), (130, 135)), ((5, 67, 65), (5, 65, 69)), ((5, 67, 65), (65, 69)), ((5, 40, 1), (5, 1, 30))
+    for a, b in shapes:
         inputs = _normal(*a), _normal(*b, seed=1)
         found += _back(inputs[0] @ inputs[1], *inputs)
     inputs = _normal(140, 130), _normal(130, 135, seed=1)
@@ -176,6 +178,11 @@ def _products() -> list[Any]:
     for x in ((70, 130), (5, 14, 130)):
         given = _normal(*x), _normal(135, 130, seed=1), _normal(135, seed=2)
         found += _back(torch.nn.functional.linear(*given), *given)
+    for rows in (2, 7):  # few rows, and weights that are not copied
+        given = _normal(rows, 530), _normal(603, 530, seed=1), _normal(603, seed=2)
+        found += _back(torch.nn.functional.linear(*given), *given)
+        inputs = _normal(rows, 1030), _normal(1030, 603, seed=1)
+        found += _back(inputs[0] @ inputs[1], *inputs) + _back(torch.mm(*inputs), *inputs)
     three = _normal(135, seed=3), _normal(70, 130), _normal(130, 135, seed=1)
     return found + _back(torch.addmm(*three), *three)
 
@@ -335,7 +342,7 @@ def _copies() -> list[Any]:
 # By family, or by kernel if a family's kernels have little in common: a program, which returns tensors.
 PROGRAMS: dict[str, Callable[[], list[Any]]] = {
     "runtime.spin": lambda: [], "ufuncs": _ufuncs, "broadcast": _choices, "optim.sgd": _steps("SGD", momentum=0.9),
-    "optim.adam": _steps("Adam", weight_decay=0.1), "optim.squares": _clipped, "dropout": _dropped, "sort": _top,
+    "optim.adam": _steps("Adam", weight_decay=0.1), "optim.squares": _clipped, "random": _random, "sort": _top,
     "pointwise": _pointwise, "softmax": _rows, "index": _places, "attention": _attention, "conv": _convolutions,
     "matmul": _products, "pool": _pools, "norm": _norms, "loss": _losses, "reduce": _folds, "embedding": _tables,
     "rnn": _recurrent, "scan": _sums, "layout": _copies, "sparse": _sparse,

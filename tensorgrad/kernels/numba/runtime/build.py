@@ -158,8 +158,7 @@ class _Entry:
     def value(self, kind: Any, leaves: Any) -> Any:
         """Builds an argument for Numba's functions from its numbers, consuming as many as it needs.
 
-        References to its arrays are not counted: the caller keeps them alive. (A kernel that takes a row of an array
-        does count them, which is an atomic instruction.)
+        References to its arrays are not counted: the caller keeps them alive.
         """
         builder = self.builder
         if isinstance(kind, types.BaseTuple):
@@ -370,6 +369,26 @@ class _Entry:
         self.call("PyMem_RawFree", function.args[0])
         self.builder.ret_void()
 
+    def counting(self) -> None:
+        """Defines how references to a kernel's own arrays are counted; other arrays have no counter.
+
+        Only one thread sees these arrays. Numba's functions count with atomic instructions, which wait until all that
+        was stored before is in the cache: a tenth of a matrix product's time.
+        """
+        for name, change in (("NRT_incref", 1), ("NRT_decref", -1)):
+            function = self.begin(ir.FunctionType(_VOID, [_POINTER]), name, internal=False)
+            function.attributes.add("noinline")  # Numba removes pairs of calls
+            builder, (array,) = self.builder, function.args
+            with builder.if_then(builder.icmp_unsigned("!=", array, ir.Constant(_POINTER, None))):
+                counter = builder.bitcast(array, _I64.as_pointer())
+                left = builder.add(builder.load(counter), _i64(change))
+                builder.store(left, counter)
+                if change < 0:
+                    with builder.if_then(builder.icmp_signed("==", left, _i64(0)), likely=False):
+                        free = ir.FunctionType(_VOID, [_POINTER])
+                        builder.call(internals.declared(self.module, free, "NRT_MemInfo_call_dtor"), [array])
+            builder.ret_void()
+
 
 def undefined(data: bytes) -> list[str]:
     """Returns the names that an object file (ELF, 64 bits) uses but does not define."""
@@ -396,6 +415,7 @@ def built(function: Callable, signature: str, kind: str, entry: str, **options: 
     writing = _Entry(compiled, function.__name__, entry)
     getattr(writing, kind)()
     writing.memory()
+    writing.counting()
     writing.reshape()
     data, declared = compiled.linked(writing.module, entry, *native.cpu())
     return data, undefined(data) or sorted({*declared, "memcpy", "memmove", "memset"})
