@@ -370,16 +370,16 @@ def _walk(shape: tuple, strides: tuple, dim: tuple | None) -> _Walk:
         times = math.prod([shape[d] for d in repeated if d in dims])
         alone = all([shape[d] == 1 or d in repeated for d in dims])
         return _Walk(once, times, alone, kept, dims, None, None, (), None, (), ())
-    turned = layout.order(shape, strides)
-    order = range(len(shape)) if turned is None else turned[0]
-    size, steps = tuple([shape[d] for d in order]), tuple([strides[d] for d in order])
-    inside = tuple([d for d, own in enumerate(order) if own in dims])
+    order, back = layout.order(shape, strides) or (None, None)
+    own = range(len(shape)) if order is None else order
+    size, steps = tuple([shape[d] for d in own]), tuple([strides[d] for d in own])
+    inside = tuple([n for n, d in enumerate(own) if d in dims])
     dense = all(n == 1 or s == 4 * math.prod(size[d + 1 :]) for d, (n, s) in enumerate(zip(size, steps, strict=True)))
     spaced = None if dense or any([s < 0 or s % 4 for s in steps]) else _spaced_plan(size, steps, inside)
     folded = () if spaced is None else spaced[1]
     left = tuple([d for d in inside if d not in folded and size[d] > 1])
     after = tuple([1 if d in folded else n for d, n in enumerate(size)])
-    return _Walk(None, 1, False, kept, dims, *(turned or (None, None)), inside, spaced, after, left)
+    return _Walk(None, 1, False, kept, dims, order, back, inside, spaced, after, left)
 
 
 def _fold_spaced(loops, again, x, dim, keepdim, mean):
