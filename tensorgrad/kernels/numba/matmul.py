@@ -51,8 +51,8 @@ _MANY_ROWS = 48  # rows from which on blocks of fewer rows and more columns wast
 _FEW = 1 << 18  # multiplications below which calling the BLAS costs less
 _FEW_ALONE = 1 << 20  # the same for two matrices, neither of which is transposed for the BLAS
 _ALONE = 1 << 18  # multiplications per matrix of a stack up to which the BLAS uses no threads, and we do
-_NONE = np.int64(-1)  # no number for each row: sums begin with what is in an array
 _FEW_ALONG = 300_000  # the same for a few rows and a matrix whose inner dimension is contiguous
+_NONE = np.int64(-1)  # no number for each row: sums begin with what is in an array
 _THIN = 4  # columns of the result below which the left factor is hardly read twice: the BLAS does not copy it
 _FEW_ROWS = 24  # up to which reading the right factor where it is costs less than copying it into panels
 
