@@ -3,6 +3,7 @@
     python -m benchmarks.distributed                    prints the tables, in about five minutes
     python -m benchmarks.distributed --write            also writes them to BENCHMARK.md
     python -m benchmarks.distributed --only all-reduce  one part: all-reduce, training, memory, scaling
+    python -m benchmarks.distributed --only training --models GPT
 
 Each process has one thread. tensorgrad (MPI) and torch (Gloo) take turns; the processes of the other library wait for
 input meanwhile.
@@ -20,14 +21,18 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from typing import Any
 
 from benchmarks import scaling
 from benchmarks.processes import COLUMNS, ROOT, environment
+from benchmarks.rank import BATCH
 from benchmarks.report import duration
 
 SIZES = [4**k * 4 for k in range(13)]  # bytes: 4 B to 64 MB
-MODELS = ("MLP", "wide MLP", "ConvNet", "GPT")
+MODELS = ("MLP", "wide MLP", "ConvNet", "GPT")  # small: what communication costs is seen best
+LARGE = ("ResNet-18", "GPT, 5 M")  # of a size for which programs use several processes
+LIBRARIES = ("tensorgrad", "torch")
 PARTS = ("all-reduce", "training", "memory", "scaling")
 NETWORKS = [
     scaling.Network("100 Gbit/s, 5 µs", 5e-6, 12.5e9),
@@ -112,35 +117,45 @@ def table_of_all_reduce(ours: Group, torchs: Group, rounds: int) -> list[str]:
     return lines
 
 
-def table_of_training(groups: dict[str, Group], alone: dict[str, Group], rounds: int) -> list[str]:
+def table_of_training(
+    groups: dict[str, Group], alone: dict[str, Group], models: Sequence[str], rounds: int
+) -> list[str]:
     """The lines of the table of training steps: one process with the whole batch, two with half of it each.
 
     "At best" is what "faster by" would be if averaging the gradients took the time that adding up as many numbers takes
     by itself, and nothing else. On one machine with as many ranks as cores it cannot be hidden: the cores themselves
-    move the data. "Exposed" is the part of a step with communication that one without does not have.
+    move the data. "Exposed" is the part of a step with communication that one without does not have. "With as much
+    each" compares samples in a second when each of the two has the batch that one process had.
     """
     lines = [
-        "| step | library | one process | two, DDP | quartiles | faster by | two, no communication | exposed | "
-        "adding up | at best |",
-        "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|",
+        "| step | library | one process | two, DDP | quartiles | faster by | with as much each | "
+        "two, no communication | exposed | adding up | at best |",
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    for model in MODELS:
+    for model in models:
+        count = 3 if model in LARGE else 20
+        commands: dict[str, dict[str, Any]] = {
+            "alone": {"how": "alone"},
+            "ddp": {"how": "ddp"},
+            "local": {"how": "local"},
+            "twice": {"how": "ddp", "batch": 2 * BATCH[model]},
+        }
         for library, group in groups.items():
-            times: dict[str, list[float]] = {"alone": [], "ddp": [], "local": [], "reduce": []}
             [elements, *_] = (answer["elements"] for answer in group.ask(do="parameters", model=model))
+            times: dict[str, list[float]] = {how: [] for how in (*commands, "reduce")}
             for _ in range(rounds):
                 for how, values in times.items():
-                    chosen = alone[library] if how == "alone" else group
-                    command = {"do": "step", "model": model, "how": how}
-                    if how == "reduce":
-                        command = {"do": "sums", "elements": elements}
-                    answers = chosen.ask(**command, count=20)
+                    command = {"do": "sums", "elements": elements}
+                    if how != "reduce":
+                        command = {"do": "step", "model": model, **commands[how]}
+                    answers = (alone[library] if how == "alone" else group).ask(**command, count=count)
                     values += [max(each) for each in zip(*(answer["times"] for answer in answers))]
             middle = {how: statistics.median(values) for how, values in times.items()}
             least = middle["local"] + middle["reduce"]
             lines.append(
                 f"| {model} | {library} | {duration(middle['alone'])} | {duration(middle['ddp'])} | "
-                f"{spread(times['ddp'])} | {middle['alone'] / middle['ddp']:.2f} | {duration(middle['local'])} | "
+                f"{spread(times['ddp'])} | {middle['alone'] / middle['ddp']:.2f} | "
+                f"{2 * middle['alone'] / middle['twice']:.2f} | {duration(middle['local'])} | "
                 f"{1 - middle['local'] / middle['ddp']:.0%} | {duration(middle['reduce'])} | "
                 f"{middle['alone'] / least:.2f} |"
             )
@@ -169,6 +184,11 @@ def slowest(group: Group, **command: Any) -> float:
     return statistics.median([max(each) for each in zip(*(answer["times"] for answer in answers))])
 
 
+def asleep(work: scaling.Compute) -> dict[str, Any]:
+    """What the command `slept` is told."""
+    return {name: value for name, value in work._asdict().items() if name != "own"}
+
+
 def checked(model: str, size: int, way: str, predicted: float, measured: float) -> str:
     """A line of the table that checks the simulator."""
     line = f"| {model} | {size} | {way} | {duration(predicted)} | {duration(measured)} | {predicted / measured:.2f} |"
@@ -176,56 +196,68 @@ def checked(model: str, size: int, way: str, predicted: float, measured: float) 
     return line
 
 
+def fitted(group: Group) -> scaling.Machine:
+    """This machine, measured by a group of two; at the end its processes share a core, if the system allows that."""
+
+    def sums(elements: int) -> float:
+        answers = group.ask(do="sums", elements=elements, count=40 if elements == 1 else 20)
+        return statistics.median(answers[0]["times"])
+
+    cores = os.cpu_count() or 1
+    times, together = [(4, sums(1)), (4 << 20, sums(1 << 20))], 0.0
+    if hasattr(os, "sched_setaffinity"):
+        for process in group.processes:
+            os.sched_setaffinity(process.pid, [min(os.sched_getaffinity(0))])
+        together = sums(1)
+    here = scaling.fitted(times, "this machine", cores, together)
+    speed, turn = f"{here.bandwidth / 1e9:.1f} GB/s", duration(here.turn)
+    print(f"latency {duration(here.latency)}, {speed}, a turn {turn}", flush=True)
+    return here
+
+
 def tables_of_scaling(sizes: tuple[int, ...]) -> list[str]:
     """The lines of the tables of the simulator: checked against processes here, and its predictions.
 
-    What it is told is measured with two processes. It is checked with two that compute, and with more that sleep for as
-    long as one of two computes. What a step costs that sleeps in one process alone is measured, not predicted; the
-    processor time in it (Python's) is taken in turns if there are more processes than cores. Of three medians the
-    lowest counts: whatever else runs on the machine can only add to them.
+    What it is told is measured with one process and with two: their work, how fast they add up, what a turn costs if
+    they share a core, and, by steps in which they sleep, what DistributedDataParallel does besides. It is checked with
+    two that compute, and with more that sleep for as long as one of two computes. Of three medians the lowest counts:
+    whatever else runs on the machine can only add to them.
     """
     check = [
         "| step | processes | computing | predicted | measured | predicted / measured |",
         "|---|---:|---|---:|---:|---:|",
     ]
     group = Group("tensorgrad", 2)
-    times = []
-    for elements in (1, 1 << 20):
-        answers = group.ask(do="sums", elements=elements, count=40 if elements == 1 else 20)
-        times.append((4 * elements, statistics.median(answers[0]["times"])))
-    cores = os.cpu_count() or 1
-    here = scaling.fitted(times, "this machine", cores)
-    print(f"latency {duration(here.latency)}, {here.bandwidth / 1e9:.1f} GB/s", flush=True)
     work: dict[str, scaling.Compute] = {}
     between: dict[str, scaling.Compute] = {}  # with copies to buckets, which are sent to other machines
+    measured: dict[str, tuple[float, float]] = {}  # of two: steps that compute, and steps that sleep
     for model in MODELS:
-        found = [
-            (
-                scaling.Compute(**group.ask(do="backward", model=model, ranks=2)[0]),
-                slowest(group, do="step", model=model, how="ddp"),
-            )
-            for _ in range(3)
-        ]
-        work[model] = min((compute for compute, _ in found), key=lambda compute: compute.forward + compute.backward)
+        found = [scaling.Compute(**group.ask(do="backward", model=model, ranks=2)[0]) for _ in range(3)]
+        work[model] = min(found, key=lambda compute: compute.forward + compute.backward)
         between[model] = scaling.Compute(**group.ask(do="backward", model=model, ranks=2, buckets=True)[0])
-        if cores >= 2:
-            predicted, _ = scaling.step(work[model], 2, here)
-            check.append(checked(model, 2, "real", predicted, min(step for _, step in found)))
+        measured[model] = (
+            min(slowest(group, do="step", model=model, how="ddp") for _ in range(3)),
+            min(slowest(group, do="slept", **asleep(work[model])) for _ in range(3)),
+        )
+    here = fitted(group)
     group.end()
     group = Group("tensorgrad", 1)
     alone = {}
     for model in MODELS:
-        slept = [group.ask(do="slept", count=20, **work[model]._asdict())[0] for _ in range(3)]
+        slept = [group.ask(do="slept", count=20, **asleep(work[model]))[0] for _ in range(3)]
         alone[model] = min(statistics.median(each["times"]) for each in slept), min(each["busy"] for each in slept)
     group.end()
+    for model, (real, together) in measured.items():
+        own = together - scaling.slept(work[model], *alone[model], 2, here)
+        work[model] = work[model]._replace(own=max(0.0, own))
+        if here.cores >= 2:
+            check.append(checked(model, 2, "real", scaling.step(work[model], 2, here)[0], real))
     for size in sizes:
         group = Group("tensorgrad", size)
         for model in MODELS:
-            _, exposed = scaling.step(work[model], size, here)
-            step, busy = alone[model]
-            predicted = step + busy * max(0.0, size / cores - 1) + exposed
-            measured = min(slowest(group, do="slept", **work[model]._asdict()) for _ in range(3))
-            check.append(checked(model, size, "slept", predicted, measured))
+            predicted = scaling.slept(work[model], *alone[model], size, here)
+            step = min(slowest(group, do="slept", **asleep(work[model])) for _ in range(3))
+            check.append(checked(model, size, "slept", predicted, step))
         group.end()
     ranks = (2, 8, 64, 256, 1024)
     table = [
@@ -233,9 +265,9 @@ def tables_of_scaling(sizes: tuple[int, ...]) -> list[str]:
         "|---|---|" + "---:|" * len(ranks),
     ]
     for model, compute in between.items():
-        alone, _ = scaling.step(compute, 1, NETWORKS[0])
+        one, _ = scaling.step(compute, 1, NETWORKS[0])
         for network in NETWORKS:
-            cells = [f"{alone / scaling.step(compute, count, network)[0]:.0%}" for count in ranks]
+            cells = [f"{one / scaling.step(compute, count, network)[0]:.0%}" for count in ranks]
             table.append(f"| {model} | {network.name} | {' | '.join(cells)} |")
     print("\n".join(table), flush=True)
     return [
@@ -251,20 +283,23 @@ def main() -> None:
     """Measures and prints the tables, and stores them with --write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=PARTS, nargs="+", default=list(PARTS), help="these parts (default: all)")
+    parser.add_argument("--models", choices=MODELS + LARGE, nargs="+", default=MODELS + LARGE, help="to train")
+    parser.add_argument("--libraries", choices=LIBRARIES, nargs="+", default=LIBRARIES, help="to measure")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each library")
     parser.add_argument("--write", action="store_true", help="write the tables to BENCHMARK.md")
     given = parser.parse_args()
     load, text = os.getloadavg()[0], []
     groups, alone = {}, {}
     if {"all-reduce", "training"} & set(given.only):
-        groups = {library: Group(library, 2) for library in ("tensorgrad", "torch")}
+        libraries = LIBRARIES if "all-reduce" in given.only else given.libraries
+        groups = {library: Group(library, 2) for library in libraries}
     if "all-reduce" in given.only:
         text += ["### All-reduce of float32, 2 processes", ""]
         text += [*table_of_all_reduce(groups["tensorgrad"], groups["torch"], given.rounds), ""]
     if "training" in given.only:
         alone = {library: Group(library, 1) for library in groups}
         text += ["### Training steps with DistributedDataParallel, 2 processes", ""]
-        text += [*table_of_training(groups, alone, given.rounds), ""]
+        text += [*table_of_training(groups, alone, given.models, given.rounds), ""]
     for group in (*groups.values(), *alone.values()):
         group.end()
     if "memory" in given.only:
@@ -272,7 +307,7 @@ def main() -> None:
         text += [*table_of_memory(), ""]
     if "scaling" in given.only:
         text += ["### The simulator (`benchmarks/scaling.py`) against processes here, and its predictions", ""]
-        text += [*tables_of_scaling((2, 3, 4, 8)), ""]
+        text += [*tables_of_scaling((3, 4, 8)), ""]
     if given.write:
         from benchmarks import report
 

@@ -21,7 +21,7 @@ from benchmarks import emulated
 from benchmarks.rows import models
 
 WARM_UP = 3  # repetitions before the measured ones
-BATCH = {"MLP": 256, "wide MLP": 256, "ConvNet": 64, "GPT": 12}  # of all ranks together
+BATCH = {"MLP": 256, "wide MLP": 256, "ConvNet": 64, "GPT": 12, "ResNet-18": 64, "GPT, 5 M": 16}  # of all ranks
 
 
 class Rank:
@@ -117,12 +117,13 @@ class Rank:
             batch: of all ranks together; 0: the model's in BATCH.
         """
         step, times = self._prepared(model, how, batch or BATCH[model]), []
-        for _ in range(WARM_UP + count):
+        warm_up = WARM_UP if count > WARM_UP else 1
+        for _ in range(warm_up + count):
             self.wait_for_all()
             start = time.perf_counter()
             step()
             times.append(time.perf_counter() - start)
-        return {"times": times[WARM_UP:]}
+        return {"times": times[warm_up:]}
 
     def backward(self, model: str, ranks: int, batch: int = 0, buckets: bool = False) -> dict:
         """What the simulator needs of a model: seconds of forward, of backward, and when each gradient is complete.
@@ -236,12 +237,15 @@ class Rank:
         """A model, a function that computes its loss on a batch, and an optimizer."""
         torch = self.torch
         torch.manual_seed(0)
-        if name == "GPT":
-            network = models.gpt(torch)
-            x, y = torch.randint(65, (batch, 64)), torch.randint(65, (batch * 64,))
+        if name in ("GPT", "GPT, 5 M"):
+            size = {"context": 64} if name == "GPT" else {"layers": 6, "width": 256, "heads": 8, "context": 128}
+            network, shape = models.gpt(torch, **size), (batch, size["context"])
+            x, y = torch.randint(65, shape), torch.randint(65, (shape[0] * shape[1],))
         else:
             if name == "ConvNet":
                 network, x = models.convnet(torch), torch.randn(batch, 1, 28, 28)
+            elif name == "ResNet-18":
+                network, x = models.resnet18(torch), torch.randn(batch, 3, 32, 32)
             else:
                 network, x = models.mlp(torch, hidden=1024 if name == "wide MLP" else 128), torch.randn(batch, 784)
             y = torch.randint(10, (batch,))

@@ -10,12 +10,17 @@ Gropp, "Optimization of collective communication operations in MPICH", 2005).
 
 On one machine the ranks add up gradients in memory that they share (`sums`). That takes a time for each byte that a
 rank reads and writes, and a latency whenever ranks wait for each other. The cores themselves move this data: a rank
-computes or moves, so nothing is hidden behind the backward pass, and more ranks than cores take turns at moving.
+computes or moves, so nothing is hidden behind the backward pass.
+
+More ranks than cores take turns: the fullest core counts, which has `turns` of them. A rank that waits looks whether it
+can go on, and gives its core to another rank. The system cannot know which of them has work, so it may choose one that
+waits, too. If it chooses at random, all k ranks of a core have had a turn after k (1 + 1/2 + ... + 1/k) of them on
+average (the coupon collector's problem).
 
 Assumptions:
-- Ranks are equally fast, and each computes as if it had a core of its own.
+- Ranks are equally fast, and each computes as if it had a core of its own, except for what is measured in turns.
 - Between machines, data moves while a rank computes, and all connections are equally fast at all times.
-- Waiting for a rank costs the latency; that the system may run something else meanwhile is not modelled.
+- Waiting for a rank with a core of its own costs the latency; no other programs run.
 """
 
 from __future__ import annotations
@@ -44,6 +49,7 @@ class Machine(NamedTuple):
     latency: float  # seconds until a rank sees that another one has written
     bandwidth: float  # bytes per second that a core reads and writes
     cores: int
+    turn: float = 0.0  # seconds in which a rank looks whether it can go on, and gives its core to another one
 
 
 class Compute(NamedTuple):
@@ -53,6 +59,7 @@ class Compute(NamedTuple):
     backward: float
     update: float
     ready: Sequence[tuple[int, float]]  # bytes of each gradient, and when it is complete, since backward began
+    own: float = 0.0  # what DistributedDataParallel itself does, besides adding up
 
 
 def all_reduce(size: int, ranks: int, network: Network) -> float:
@@ -82,19 +89,41 @@ def touched(ranks: int) -> float:
     return 5.0 if ranks == 2 else 4.0 + 3.0 * (ranks - 1) / ranks
 
 
+def turns(ranks: int, machine: Machine) -> int:
+    """How many ranks the fullest core of a machine has.
+
+    >>> from benchmarks.scaling import Machine, turns
+    >>> turns(3, Machine("here", 5e-6, 10e9, 2))
+    2
+    """
+    return math.ceil(ranks / machine.cores)
+
+
+def wait(ranks: int, machine: Machine) -> float:
+    """Seconds until all ranks of a machine know that all have come to the same place.
+
+    >>> from benchmarks.scaling import Machine, wait
+    >>> here = Machine("here", 5e-6, 10e9, cores=2, turn=10e-6)
+    >>> round(wait(2, here) * 1e6, 1), round(wait(4, here) * 1e6, 1)
+    (5.0, 30.0)
+    """
+    count = turns(ranks, machine)
+    taken = machine.turn * count * sum(1 / number for number in range(1, count + 1))
+    return machine.latency if count == 1 else max(machine.latency, taken)
+
+
 def sums(size: int, ranks: int, machine: Machine) -> float:
     """Seconds until the ranks of one machine have added up `size` bytes of each.
 
     >>> from benchmarks.scaling import Machine, sums
-    >>> here = Machine("here", 5e-6, 10e9, 2)
+    >>> here = Machine("here", 5e-6, 10e9, cores=2, turn=10e-6)
     >>> round(sums(4 << 20, 2, here) * 1e3, 2), round(sums(4 << 20, 4, here) * 1e3, 2)
-    (2.18, 5.48)
+    (2.18, 5.96)
     """
     if ranks == 1:
         return 0.0
-    turns = max(1.0, ranks / machine.cores)
     waits = (2 if ranks == 2 else 3) * math.ceil(size / CHUNK)
-    return turns * (waits * machine.latency + touched(ranks) * size / machine.bandwidth)
+    return waits * wait(ranks, machine) + turns(ranks, machine) * touched(ranks) * size / machine.bandwidth
 
 
 def buckets(ready: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
@@ -115,7 +144,7 @@ def buckets(ready: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
 
 
 def step(compute: Compute, ranks: int, network: Network | Machine) -> tuple[float, float]:
-    """Seconds of a step, and of the part of them in which a rank waits for gradients, or moves them.
+    """Seconds of a step, and of the part of them that only several ranks have: they wait for gradients, or move them.
 
     Args:
         compute: the work of a rank.
@@ -135,19 +164,47 @@ def step(compute: Compute, ranks: int, network: Network | Machine) -> tuple[floa
     for size, at in buckets(compute.ready):
         took = sums(size, ranks, network) if isinstance(network, Machine) else all_reduce(size, ranks, network)
         free, moving = max(free, at) + took, moving + took
-    exposed = moving if on_one_machine else max(0.0, free - compute.backward)
+    exposed = compute.own + moving if on_one_machine else max(0.0, free - compute.backward)
     return compute.forward + compute.backward + compute.update + exposed, exposed
 
 
-def fitted(times: Sequence[tuple[int, float]], name: str, cores: int) -> Machine:
-    """The latency and bandwidth that explain measured sums of two ranks: (bytes, seconds) of a small and a large one.
+def slept(compute: Compute, alone: float, busy: float, ranks: int, machine: Machine) -> float:
+    """Seconds of a step in which ranks sleep for as long as they would compute, and so need less of their cores.
+
+    Args:
+        compute: the work that they sleep instead of.
+        alone: seconds of such a step of one rank.
+        busy: seconds of processor time in it. Some of it is spent while the rank need not be awake yet.
+        ranks, machine: how many there are, and where.
+
+    >>> from benchmarks.scaling import Compute, Machine, slept
+    >>> work, here = Compute(1.0, 2.0, 0.5, [(1_000_000, 2.0)]), Machine("here", 0.0, 5e6, 2)
+    >>> round(slept(work, 3.6, 0.3, 2, here), 3), round(slept(work, 3.6, 0.3, 4, here), 3)
+    (4.6, 6.2)
+    """
+    count = turns(ranks, machine)
+    awake = alone - (compute.forward + compute.backward + compute.update)
+    moving = sum(sums(size, ranks, machine) for size, _ in buckets(compute.ready))
+    return max(alone + (count - 1) * awake, count * busy) + count * compute.own + moving
+
+
+def fitted(times: Sequence[tuple[int, float]], name: str, cores: int, together: float = 0.0) -> Machine:
+    """The figures of a machine that explain measured sums of two ranks.
+
+    Args:
+        times: (bytes, seconds) of a small and a large sum.
+        name, cores: of the machine.
+        together: seconds of the small one if both ranks share a core.
 
     >>> from benchmarks.scaling import Machine, fitted, sums
     >>> true = Machine("m", 1e-5, 1e9, 2)
-    >>> found = fitted([(size, sums(size, 2, true)) for size in (4, 4_000_000)], "m", 2)
-    >>> round(found.latency * 1e6, 1), round(found.bandwidth / 1e9, 2)
-    (10.0, 1.0)
+    >>> found = fitted([(size, sums(size, 2, true)) for size in (4, 4_000_000)], "m", 2, together=6e-5)
+    >>> round(found.latency * 1e6, 1), round(found.bandwidth / 1e9, 2), round(found.turn * 1e6, 1)
+    (10.0, 1.0, 10.0)
     """
     (_, short), (large, long) = min(times), max(times)
     latency = short / 2
-    return Machine(name, latency, touched(2) * large / max(long - 2 * latency * math.ceil(large / CHUNK), 1e-9), cores)
+    moving = max(long - 2 * latency * math.ceil(large / CHUNK), 1e-9)
+    one_core = Machine(name, latency, touched(2) * large / moving, 1, 1.0)
+    turn = together / (2 * wait(2, one_core))
+    return one_core._replace(cores=cores, turn=turn)

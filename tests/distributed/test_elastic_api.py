@@ -122,8 +122,8 @@ def test_a_static_rendezvous():
         thread.join(30)
     assert [found[rank][:3] for rank in range(2)] == [(b"1", 0, 2), (b"0", 1, 2)]
     assert found[0][3] == found[1][3]
-    with pytest.raises(NotImplementedError, match="elastic_launch"):
-        rendezvous_handler_registry.create_handler(RendezvousParameters("c10d", endpoint, "job", 1, 1))
+    with pytest.raises(NotImplementedError, match="use 'c10d'"):
+        rendezvous_handler_registry.create_handler(RendezvousParameters("etcd", endpoint, "job", 1, 1))
 
 
 def slow(queue, seconds):

@@ -64,6 +64,10 @@ class SharedSums:
         parts = [np.frombuffer(self._window.Shared_query(rank)[0], np.uint8) for rank in range(self.size)]
         self._steps = [part[:8].view(np.int64) for part in parts]
         self._slots = [part[PAGE:].reshape(SLOTS, CHUNK) for part in parts]
+        self._typed = {
+            dtype: [[slots[number].view(dtype) for slots in self._slots] for number in range(SLOTS)]
+            for dtype in (np.dtype(np.float32), np.dtype(np.float64))
+        }
         self._steps[self.rank][0] = 0
         self._window.Sync()
         comm.Barrier()
@@ -118,23 +122,27 @@ class SharedSums:
     def _moves(self, arrays: list[np.ndarray], factor: float) -> Iterator[None]:
         """The work on some arrays. It pauses where it has to wait for another rank."""
         dtype = arrays[0].dtype
-        scale = dtype.type(factor)
+        scale, two = dtype.type(factor), self.size == 2
         for pieces, length in _chunks(arrays, CHUNK // dtype.itemsize):
             number, self._chunks = self._chunks, self._chunks + 1
             written = STEPS * number + 1
-            slots = [slots[number % SLOTS].view(dtype) for slots in self._slots]
+            slots = self._typed[dtype][number % SLOTS]
             own = slots[self.rank]
             while not self._reached(written - 1 - STEPS * (SLOTS - 1)):  # all have read what was in this slot
                 yield
             for piece, start in pieces:
-                np.multiply(piece, scale, out=own[start : start + piece.size])
+                if two:
+                    np.multiply(piece, scale, out=piece)
+                    own[start : start + piece.size] = piece
+                else:
+                    np.multiply(piece, scale, out=own[start : start + piece.size])
             self._announce(written)
             while not self._reached(written):
                 yield
-            if self.size == 2:  # then to wait once more takes longer than to add up everything twice
-                first, second = slots
-                for piece, start in pieces:
-                    np.add(first[start : start + piece.size], second[start : start + piece.size], out=piece)
+            if two:  # then to wait once more takes longer than to add up everything twice
+                other = slots[1 - self.rank]
+                for piece, start in pieces:  # which is still in the core's cache; the own slot is being read, so slow
+                    np.add(piece, other[start : start + piece.size], out=piece)
             else:
                 bounds = [length * rank // self.size for rank in range(self.size + 1)]
                 part = slice(bounds[self.rank], bounds[self.rank + 1])

@@ -20,7 +20,6 @@ import numpy as np
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array.matmul import added, column_sum
-from tensorgrad.kernels.numba import broadcast
 from tensorgrad.kernels.numba.layout import in_rows
 from tensorgrad.kernels.numba.runtime import thread_pool
 from tensorgrad.kernels.numba.runtime.language import inner
@@ -232,10 +231,40 @@ def stack_loop():
 _NO_BIAS = np.empty(0, F32)
 
 
+@inner
+def _scaled(factor, source, at, out, to, count):
+    at, to = np.uint64(at), np.uint64(to)
+    for i in range(np.uint64(count)):
+        out[to + i] = factor * source[at + i]
+
+
 @lru_cache(maxsize=1)
-def outer_products():
-    """Returns the kernel of `a * b` for arrays that broadcast."""
-    return broadcast.KERNELS["mul"]()
+def outer_loop():
+    @shared(f"void({_ROW}, {_ROW}, {_ROW}, int64, int64, int64, int64)")
+    def loop(a, b, out, rows, columns, first, last):
+        """Computes out[n, r, c] = a[n, r] b[n, c], for rows of all n: every number is written once, and not read."""
+        while first < last:
+            n, begin = first // rows, first % rows
+            stop = min(rows, begin + last - first)
+            for r in range(begin, stop):
+                row = n * rows + r
+                _scaled(a[row], b, n * columns, out, row * columns, columns)
+            first += stop - begin
+
+    return loop
+
+
+def outer(a, b):
+    """Computes `a @ b` of two stacks of the same shape, one of columns and one of rows."""
+    if a.dtype is not F32 or b.dtype is not F32 or a.shape[-1] != 1 or b.shape[-2] != 1 or a.shape[:-2] != b.shape[:-2]:
+        return NotImplemented
+    rows, columns = a.shape[-2], b.shape[-1]
+    if columns < LANES:
+        return NotImplemented
+    out = np.empty((*a.shape[:-1], columns), F32)
+    given = (in_rows(a).reshape(-1), in_rows(b).reshape(-1), out.reshape(-1), rows, columns)
+    thread_pool.run(outer_loop(), a.size, given, out.size)
+    return out
 
 
 def _product(a, b, stack, rows, columns, depth, out, bias=_NO_BIAS):
@@ -273,8 +302,7 @@ def _stacked(a, b, inner_a, inner_b):
         return NotImplemented
     rows, depth, columns = a.shape[-3 - inner_a], a.shape[inner_a], b.shape[-3 - inner_b]
     if depth == 1 == b.shape[inner_b] and a.ndim > 2:  # products of columns and rows: nothing is read twice
-        a, b = (a if inner_a == -1 else a.swapaxes(-1, -2)), (b if inner_b == -2 else b.swapaxes(-1, -2))
-        return outer_products()(in_rows(a), in_rows(b))
+        return outer(a if inner_a == -1 else a.swapaxes(-1, -2), b if inner_b == -2 else b.swapaxes(-1, -2))
     lead, own = a.shape[:-2], b.shape[:-2]
     if b.shape[inner_b] != depth or (own and own != lead) or min(rows, columns, depth) < _THIN:
         return NotImplemented
@@ -385,5 +413,6 @@ def linear_backward(g, input, weight, bias_shape, needs):
 
 KERNELS: dict[str, Callable[[], Callable]] = {
     **{kernel.__name__: with_loops(kernel, product_loop) for kernel in (mm, linear, linear_backward, addmm)},
-    **{k.__name__: with_loops(k, product_loop, stack_loop, outer_products) for k in (matmul, bmm, nt, tn)},
+    **{k.__name__: with_loops(k, product_loop, stack_loop, outer_loop) for k in (matmul, bmm, nt, tn)},
+    "outer": with_loops(outer, outer_loop),
 }

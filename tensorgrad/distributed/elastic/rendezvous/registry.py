@@ -9,26 +9,33 @@ from tensorgrad.distributed.elastic.rendezvous.api import (
     RendezvousParameters,
     rendezvous_handler_registry,
 )
+from tensorgrad.distributed.elastic.rendezvous.c10d_rendezvous_backend import create_backend
+from tensorgrad.distributed.elastic.rendezvous.dynamic_rendezvous import create_handler
 from tensorgrad.distributed.elastic.rendezvous.static_tcp_rendezvous import create_rdzv_handler
 
 __all__ = ["get_rendezvous_handler"]
 
 
-def _only_with_an_agent(params: RendezvousParameters) -> NoReturn:
+def _refuse(params: RendezvousParameters) -> NoReturn:
     raise NotImplementedError(
-        f"a handler of the rendezvous {params.backend!r} is not included: start the job by "
-        "torch.distributed.launcher.elastic_launch or python -m tensorgrad.distributed.run, which meet by c10d"
+        f"a handler of the rendezvous {params.backend!r} is not included: use 'c10d', whose store needs no server of "
+        "its own"
     )
+
+
+def _c10d(params: RendezvousParameters) -> RendezvousHandler:
+    backend, store = create_backend(params)
+    return create_handler(store, backend, params)
 
 
 def get_rendezvous_handler(params: RendezvousParameters) -> RendezvousHandler:
     """Returns a handler of the registry.
 
     Args:
-        params: what it is made of; its backend is "static", or what a program has registered.
+        params: what it is made of; its backend is "static", "c10d", or what a program has registered.
 
     Raises:
-        NotImplementedError: the backend is "c10d" or "etcd".
+        NotImplementedError: the backend is "etcd".
         ValueError: there is no handler of that name.
 
     >>> from tensorgrad.distributed.elastic.rendezvous import RendezvousParameters
@@ -40,5 +47,6 @@ def get_rendezvous_handler(params: RendezvousParameters) -> RendezvousHandler:
 
 
 rendezvous_handler_registry.register("static", create_rdzv_handler)
-for _backend in ("c10d", "etcd", "etcd-v2"):
-    rendezvous_handler_registry.register(_backend, _only_with_an_agent)
+rendezvous_handler_registry.register("c10d", _c10d)
+for _backend in ("etcd", "etcd-v2"):
+    rendezvous_handler_registry.register(_backend, _refuse)

@@ -1,5 +1,8 @@
 """Compiles one kernel to an object file: its loop with Numba, and an entry that unpacks arguments from Python objects.
 
+A kernel that does not write to an array may ask for its memory instead (`MEMORY` in language.py): it then gets a row
+that begins at the array's first element, whatever its shape and strides, and walks through it by numbers of its own.
+
 This runs in the process that compiles. The entry calls Python's C API and reads NumPy's arrays in place. Every name it
 uses is resolved when the object is loaded (native.py), so the program itself does not need Numba.
 
@@ -26,6 +29,7 @@ _POINTER, _VOID = _I8.as_pointer(), ir.VoidType()
 _ROOM = 8 * (SIZE - ARGUMENTS)  # bytes of a mailbox for arguments
 _HEAD = object.__basicsize__
 _HEADER = 64  # bytes before the data of an array that a kernel allocates
+_ENDLESS = 1 << 56  # elements of an array of which only the address is known
 _LINE = 64  # bytes of a cache line: a register as long would otherwise be read from two
 _SIGNATURES = {
     "PyBool_FromLong": (_POINTER, _I64), "PyBytes_FromStringAndSize": (_POINTER, _POINTER, _I64),
@@ -126,8 +130,9 @@ class _Entry:
         letter = {types.Boolean: "b", types.Float: "f"}.get(type(kind.dtype)) or ("i" if kind.dtype.signed else "u")
         is_array = self.call("PyObject_IsInstance", given, self.object("ndarray"))
         self.require(builder.icmp_signed("==", is_array, ir.Constant(_I32, 1)))
-        dims = self.load(given, _HEAD + 8, _I32)
-        self.require(builder.icmp_signed("==", dims, ir.Constant(_I32, kind.ndim)))
+        if kind.mutable:
+            dims = self.load(given, _HEAD + 8, _I32)
+            self.require(builder.icmp_signed("==", dims, ir.Constant(_I32, kind.ndim)))
         dtype = self.load(given, _HEAD + 40, _POINTER)
         order = self.load(dtype, _HEAD + 10, _I8)
         foreign = ">" if sys.byteorder == "little" else "<"
@@ -136,9 +141,11 @@ class _Entry:
         size = _i64(self.compiled.itemsize(kind))
         same = builder.and_(same, builder.icmp_signed("==", self.load(dtype, _HEAD + 24, _I64), size))
         self.require(builder.and_(same, native_order))
-        mask = ir.Constant(_I32, 0x100 | (0x400 if kind.mutable else 0) | (1 if kind.layout == "C" else 0))
+        mask = ir.Constant(_I32, 0x100 | (0x400 | (kind.layout == "C") if kind.mutable else 0))
         flags = self.load(given, _HEAD + 48, _I32)
         self.require(builder.icmp_unsigned("==", builder.and_(flags, mask), mask))
+        if not kind.mutable:
+            return [self.load(given, _HEAD, _I64), _i64(_ENDLESS), size]
         shape, strides = (self.load(given, _HEAD + at, _POINTER) for at in (16, 24))
         return [
             self.load(given, _HEAD, _I64),
