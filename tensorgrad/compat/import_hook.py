@@ -60,6 +60,7 @@ class ImportHook:
             module.__spec__, module.__loader__ = spec.loader_state
         if module.__name__ == OURS:
             module.__name__ = "torch"  # as programs that patch torch's functions by their names expect
+            name_initializers("torch")
 
     def get_code(self, fullname: str) -> Any:
         """Returns the code of a module, which `-m torch.distributed.run` runs as the main program."""
@@ -79,6 +80,15 @@ class ImportHook:
         if (name is None or name.lower() == "torch") and not set(sys.path).isdisjoint(folders):
             return [PathDistribution(Path(_HERE, "distribution"))]
         return []
+
+
+def name_initializers(package: str) -> None:
+    """Says that the functions of `torch.nn.init` are in `package`: by that, modes over functions know them."""
+    from tensorgrad.nn import init
+
+    for function in vars(init).values():
+        if callable(function) and getattr(function, "__module__", "").endswith(".nn.init"):
+            function.__module__ = f"{package}.nn.init"
 
 
 def is_torchs(name: str) -> bool:

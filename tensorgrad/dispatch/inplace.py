@@ -17,7 +17,7 @@ from tensorgrad.autograd.views import check_writable, is_recorded, rebase
 from tensorgrad.dispatch import other_classes
 from tensorgrad.dispatch.out import check_no_overlap
 from tensorgrad.dispatch.slow_path import overwriting
-from tensorgrad.dispatch.switches import LOCAL, SLOW
+from tensorgrad.dispatch.switches import DISPATCH, LOCAL, SLOW
 from tensorgrad.dtypes import F32, F64, scalar_type
 from tensorgrad.tensor import PLAIN, Tensor
 
@@ -140,6 +140,16 @@ def make_composite(name: str, function, row=None):
     return method
 
 
+def readable(x: Tensor) -> bool:
+    """Whether NumPy may use the tensor's array: nothing is recorded, observed or overridden."""
+    return x._array.__class__ is ndarray and x.__class__ in PLAIN and not is_recorded(x) and not SLOW
+
+
+def writable(x: Tensor) -> bool:
+    """Whether NumPy may write directly into the tensor's array."""
+    return readable(x) and 0 not in x._array.strides
+
+
 def _tracked(self, args) -> bool:
     """Whether the write must be recorded, or be seen by a transform."""
     return bool(SLOW and LOCAL.transforms) or _recorded(self, args)
@@ -161,6 +171,10 @@ def replace(self: Tensor, function, args, kwargs, overlap: bool = False) -> Tens
 
     With `overlap` an expanded tensor may be written to as well: all its elements get the same value.
     """
+    if DISPATCH:
+        taken = DISPATCH[0](getattr(Tensor, f"{function.__name__}_"), (self, *args), kwargs)
+        if taken is not NotImplemented:
+            return taken
     tracked = GRAD.enabled and _recorded(self, (*args, *kwargs.values()))
     if tracked:
         check_writable(self)

@@ -12,7 +12,6 @@ from operator import index as as_int
 import numpy as np
 
 from tensorgrad import dtypes
-from tensorgrad.autograd.views import is_recorded
 from tensorgrad.dispatch import inplace
 from tensorgrad.dispatch.batched import BatchedArray, whole
 from tensorgrad.dispatch.kinds import composite, op
@@ -21,7 +20,7 @@ from tensorgrad.dispatch.switches import SLOW
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import check_number, warn
 from tensorgrad.kernels.array import advanced as kernels
-from tensorgrad.kernels.array.shape import at, raise_index_error
+from tensorgrad.kernels.array.shape import raise_index_error
 from tensorgrad.layouts import inverse
 from tensorgrad.ops.create import arange, tensor, wrapped
 from tensorgrad.ops.shape import Tensor, alias_of, expand, new_axes_at, select_at, slice_at, unsqueeze_view
@@ -409,7 +408,7 @@ def _setitem(self: Tensor, index, value) -> None:
     if cls is Tensor and _is_number(index._array):
         index, cls = index._array.item(), int
     plain = (index,) if cls is int else None if cls is bool else _simple(index if cls is tuple else (index,))
-    if _writable(self) and (number or _readable(value)) and _written(self, index, plain, value, number):
+    if inplace.writable(self) and (number or inplace.readable(value)) and _written(self, index, plain, value, number):
         return
     if isinstance(self._array, SparseArray):
         raise TypeError("Cannot assign to a sparse tensor")
@@ -475,16 +474,6 @@ def _written(x: Tensor, index, plain, value, number: bool) -> bool:
         kernels.check_indices(array.shape, index, tuple(range(len(index))))
         raise
     return True
-
-
-def _readable(x: Tensor) -> bool:
-    """Returns whether NumPy may use the tensor's array, since nothing is recorded."""
-    return x._array.__class__ is np.ndarray and x.__class__ in PLAIN and not is_recorded(x) and not SLOW
-
-
-def _writable(x: Tensor) -> bool:
-    """Returns whether NumPy may write directly into the tensor."""
-    return _readable(x) and 0 not in x._array.strides
 
 
 def _without_leading_ones(value: Tensor, ndim: int) -> Tensor:

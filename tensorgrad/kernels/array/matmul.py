@@ -13,6 +13,7 @@ import numpy as np
 
 from tensorgrad.dispatch.kernel_tables import by_part, run_kernel
 from tensorgrad.dtypes import c_type, scalar_type
+from tensorgrad.system.float_errors import ignored
 
 BLAS_TYPES = frozenset("fdFD")
 
@@ -56,7 +57,7 @@ def multiplied(xp, a, b):
         return xp.asarray(multiplied(xp, a.astype(np.float32), b.astype(np.float32))).astype(dtype)
     if a.ndim < 3 > b.ndim and dtype is b.dtype and dtype.char in BLAS_TYPES:
         return a.dot(b)
-    with np.errstate(all="ignore"):
+    with ignored():
         if a.ndim > 2 < b.ndim and a.shape[-1] == 1 and xp is np and dtype.char in BLAS_TYPES:
             made = by_part("outer_products", a.size * b.shape[-1], a, b)
             if made is not NotImplemented:
@@ -161,7 +162,7 @@ def added(xp, c, product, beta, alpha):
     check_expands(c.shape, product.shape)
     if product.dtype.kind in "iu":
         alpha, beta = int(alpha), int(beta)
-    with np.errstate(all="ignore"):
+    with ignored():
         if alpha != 1:
             product = product * product.dtype.type(alpha)
         if beta == 1:

@@ -250,11 +250,14 @@ def convolve(x, weights, bias, out, taps, steps, over):
 @inner(forceinline=True)  # the steps in panels are constants, which the addresses then contain
 def _sums(registers, left, w, step, row, last, right, at, apart, table, low, end, made, to, pitch):
     if registers == 3:
-        runs_3(left, w, step, row, last, right, at, LANES, apart, table, low, end, left, -1, made, to, pitch, LANES)
+        runs_3(left, w, step, row, last, right, at, LANES, apart, table, low, end,
+               left, -1, made, to, pitch, made, to, pitch, LANES)  # fmt: skip
     elif registers == 2:
-        runs_2(left, w, step, row, last, right, at, LANES, apart, table, low, end, left, -1, made, to, pitch, LANES)
+        runs_2(left, w, step, row, last, right, at, LANES, apart, table, low, end,
+               left, -1, made, to, pitch, made, to, pitch, LANES)  # fmt: skip
     else:
-        runs_1(left, w, step, row, last, right, at, LANES, apart, table, low, end, left, -1, made, to, pitch, LANES)
+        runs_1(left, w, step, row, last, right, at, LANES, apart, table, low, end,
+               left, -1, made, to, pitch, made, to, pitch, LANES)  # fmt: skip
 
 
 @lru_cache(maxsize=1)

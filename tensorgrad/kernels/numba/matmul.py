@@ -20,6 +20,7 @@ import numpy as np
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array.matmul import added, column_sum
+from tensorgrad.kernels.numba import thin
 from tensorgrad.kernels.numba.layout import in_rows
 from tensorgrad.kernels.numba.runtime import thread_pool
 from tensorgrad.kernels.numba.runtime.language import inner
@@ -50,7 +51,9 @@ _FEW = 1 << 18  # multiplications below which calling the BLAS costs less
 _FEW_ALONE = 1 << 20  # the same for two matrices, neither of which is transposed for the BLAS
 _ALONE = 1 << 18  # multiplications per matrix of a stack up to which the BLAS uses no threads, and we do
 _NONE = np.int64(-1)  # no number for each row: sums begin with what is in an array
-_THIN = 4  # rows of the result below which the right factor is hardly read twice: the BLAS does not copy it
+_FEW_ALONG = 300_000  # the same for a few rows and a matrix whose inner dimension is contiguous
+_THIN = 4  # columns of the result below which the left factor is hardly read twice: the BLAS does not copy it
+_FEW_ROWS = 24  # up to which reading the right factor where it is costs less than copying it into panels
 
 _ROW = "float32[::1]"
 
@@ -189,11 +192,11 @@ def product_loop():
 
 
 def beside(make: Callable[[], Callable]) -> Callable[[], Callable]:
-    """Wraps the maker of another family's kernel that calls these: that family's library needs their loop, too."""
+    """Wraps the maker of another family's kernel that calls these: that family's library needs their loops, too."""
 
     def made() -> Callable:
-        loop = product_loop.__wrapped__ if product_loop.cache_info().currsize else product_loop
-        loop()
+        for loop in _LOOPS:
+            (loop.__wrapped__ if loop.cache_info().currsize else loop)()
         return make()
 
     return made
@@ -267,11 +270,18 @@ def outer(a, b):
     return out
 
 
+def _are_few(rows, depth) -> bool:
+    """Whether there are so few rows that the matrix they are multiplied with is not copied (thin.py)."""
+    return 1 < rows <= _FEW_ROWS and depth >= LANES
+
+
 def _product(a, b, stack, rows, columns, depth, out, bias=_NO_BIAS):
     """Computes the product of `a` and (transposed) `b`, over a stack of matrices, into `out`.
 
     Each factor is a triple: its numbers as one row, the steps from row to row and along the inner dimension.
     """
+    if stack == 1 and a[2] == 1 and _are_few(rows, depth):
+        return thin.product(a[0], b[0], b[2] == 1, rows, columns, depth, out, bias)
     by_rows = rows > columns
     units = -(-(rows if by_rows else columns) // LANES)
     sizes = (rows * depth, columns * depth, a[1], a[2], b[1], b[2], rows, columns, depth, by_rows, units)
@@ -304,7 +314,7 @@ def _stacked(a, b, inner_a, inner_b):
     if depth == 1 == b.shape[inner_b] and a.ndim > 2:  # products of columns and rows: nothing is read twice
         return outer(a if inner_a == -1 else a.swapaxes(-1, -2), b if inner_b == -2 else b.swapaxes(-1, -2))
     lead, own = a.shape[:-2], b.shape[:-2]
-    if b.shape[inner_b] != depth or (own and own != lead) or min(rows, columns, depth) < _THIN:
+    if b.shape[inner_b] != depth or (own and own != lead) or min(columns, depth) < _THIN:
         return NotImplemented
     stack = 1
     shape = (*lead, rows, columns)
@@ -316,7 +326,11 @@ def _stacked(a, b, inner_a, inner_b):
         else:
             return NotImplemented
     work = rows * columns * depth
-    if work * stack < (_FEW if stack > 1 else _FEW_ALONE):
+    few = stack == 1 and inner_a == -1 and a.flags.c_contiguous and _are_few(rows, depth)
+    if rows < _THIN and not few:
+        return NotImplemented
+    along = few and b.flags.c_contiguous is (inner_b == -1)
+    if work * stack < (_FEW_ALONG if along else _FEW if stack > 1 else _FEW_ALONE):
         return NotImplemented
     if stack > 1 and work <= _ALONE and inner_b == -2 and b.flags.c_contiguous and (a.ndim < 4 or a.flags.c_contiguous):
         a, b, out = a.reshape(stack, *a.shape[-2:]), b.reshape(stack, *b.shape[-2:]), np.empty(shape, F32)
@@ -369,7 +383,11 @@ def linear(x, w, bias):
     if w.ndim != 2 or x.ndim < 2:
         return NotImplemented
     (columns, depth), shape = w.shape, x.shape
-    if x.size * columns < _FEW or shape[-1] != depth or min(columns, x.size // max(depth, 1)) < _THIN:
+    if x.size * columns < _FEW or shape[-1] != depth or columns < _THIN:
+        return NotImplemented
+    rows = x.size // depth
+    few = _are_few(rows, depth)
+    if (rows < _THIN and not few) or (few and x.size * columns < _FEW_ALONG):
         return NotImplemented
     if x.dtype is not F32 or w.dtype is not F32:
         return NotImplemented
@@ -381,7 +399,7 @@ def linear(x, w, bias):
     if right is None:
         return NotImplemented
     out = np.empty((*shape[:-1], columns), F32)
-    return _product((in_rows(x).reshape(-1), depth, 1), right, 1, x.size // depth, columns, depth, out, bias)
+    return _product((in_rows(x).reshape(-1), depth, 1), right, 1, rows, columns, depth, out, bias)
 
 
 def addmm(c, a, b, beta, alpha):
@@ -389,7 +407,10 @@ def addmm(c, a, b, beta, alpha):
     if a.ndim != 2 or b.ndim != 2 or a.dtype is not F32 or b.dtype is not F32 or c.dtype is not F32:
         return NotImplemented
     (rows, depth), columns = a.shape, b.shape[1]
-    if b.shape[0] != depth or min(rows, columns, depth) < _THIN or rows * columns * depth < _FEW_ALONE:
+    few = a.flags.c_contiguous and _are_few(rows, depth)
+    if b.shape[0] != depth or min(columns, depth) < _THIN or (rows < _THIN and not few):
+        return NotImplemented
+    if rows * columns * depth < _FEW_ALONE:
         return NotImplemented
     left, right = _memory(a, -1), _memory(b, -2)
     if left is None or right is None or c.ndim > 2:
@@ -411,8 +432,9 @@ def linear_backward(g, input, weight, bias_shape, needs):
     return gx, gw, column_sum(np, g) if needs[2] else None
 
 
+_LOOPS = (product_loop, thin.dots_loop, thin.rows_loop)
 KERNELS: dict[str, Callable[[], Callable]] = {
-    **{kernel.__name__: with_loops(kernel, product_loop) for kernel in (mm, linear, linear_backward, addmm)},
-    **{k.__name__: with_loops(k, product_loop, stack_loop, outer_loop) for k in (matmul, bmm, nt, tn)},
+    **{k.__name__: with_loops(k, *_LOOPS) for k in (mm, linear, linear_backward, addmm)},
+    **{k.__name__: with_loops(k, *_LOOPS, stack_loop, outer_loop) for k in (matmul, bmm, nt, tn)},
     "outer": with_loops(outer, outer_loop),
 }

@@ -167,7 +167,8 @@ def _products() -> list[Any]:
     import tensorgrad as torch
 
     found = []
-    for a, b in (((70, 130), (130, 135)), ((5, 67, 65), (5, 65, 69)), ((5, 67, 65), (65, 69)), ((5, 40, 1), (5, 1, 30))):
+    shapes = ((70, 130), (130, 135)), ((5, 67, 65), (5, 65, 69)), ((5, 67, 65), (65, 69)), ((5, 40, 1), (5, 1, 30))
+    for a, b in shapes:
         inputs = _normal(*a), _normal(*b, seed=1)
         found += _back(inputs[0] @ inputs[1], *inputs)
     inputs = _normal(140, 130), _normal(130, 135, seed=1)
@@ -177,6 +178,11 @@ def _products() -> list[Any]:
     for x in ((70, 130), (5, 14, 130)):
         given = _normal(*x), _normal(135, 130, seed=1), _normal(135, seed=2)
         found += _back(torch.nn.functional.linear(*given), *given)
+    for rows in (2, 7):  # few rows, and weights that are not copied
+        given = _normal(rows, 530), _normal(603, 530, seed=1), _normal(603, seed=2)
+        found += _back(torch.nn.functional.linear(*given), *given)
+        inputs = _normal(rows, 1030), _normal(1030, 603, seed=1)
+        found += _back(inputs[0] @ inputs[1], *inputs) + _back(torch.mm(*inputs), *inputs)
     three = _normal(135, seed=3), _normal(70, 130), _normal(130, 135, seed=1)
     return found + _back(torch.addmm(*three), *three)
 

@@ -303,7 +303,7 @@ def _library_class() -> Any:
             self._finalized = True
 
         def whole(self, entry: Any, name: str) -> Any:
-            """Returns one optimized module: an entry (a module; its function `name`), this library, and all it needs."""
+            """Returns one optimized module: an entry (a module; its function `name`), this library, what it needs."""
             self._ensure_finalized()
             module = llvm.parse_assembly(str(entry))
             for library in reversed(_by_need(self, [], set())):  # only what is needed by then is linked

@@ -29,6 +29,7 @@ BLOCK, LINE = ((8, 3) if MANY else (4, 3)), (1, 8)
 ROWS = min(LANES, 8 if MANY else 4)
 # The same for sums over pixels: (rows, columns), and for one row alone.
 DOTS, DOTS_LINE = ((4, 6) if MANY else (3, 3)), (1, 9)
+DOTS_PAIR = (2, 12 if MANY else 6)  # for two rows; the columns of two blocks
 
 # For the arguments of compiled functions: Numba compiles a function again for each plain number passed to it.
 NO, ONE, TWO = np.int64(0), np.int64(1), np.int64(2)
@@ -525,7 +526,7 @@ def _places_of_four(builder, at, given):
 # In the module, not in a closure: Numba's cache inspects what a closure holds, and would find these new every time.
 block_products, line_products = _products(*BLOCK), _products(*LINE)
 block_products_2, block_products_1 = _products(BLOCK[0], 2), _products(BLOCK[0], 1)
-block_dots, line_dots = _dots(*DOTS), _dots(*DOTS_LINE)
+block_dots, line_dots, pair_dots = _dots(*DOTS), _dots(*DOTS_LINE), _dots(*DOTS_PAIR)
 largest_of_four, largest_of_four_only = _largest_of_four(True), _largest_of_four(False)
 # One register of four rows would wait for each sum: a processor starts eight before the first is done.
 runs_1, runs_2, runs_3 = _runs(LANES, 1), _runs(ROWS, 2), _runs(ROWS, 3)
