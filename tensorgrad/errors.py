@@ -85,6 +85,8 @@ _C_NAMES = {
 
 def check_number(value, dtype: dtypes.dtype) -> None:
     """Raises: RuntimeError unless the Python scalar fits into an element of `dtype`. (Fractions may be lost.)"""
+    if -100 < value.real < 100 and dtype.category == dtypes.FLOATING and value.__class__ is not complex:
+        return  # fits into every floating-point type
     fits = True
     if value.__class__ is complex:
         fits = dtype.category == dtypes.COMPLEX or value.imag == 0

@@ -393,13 +393,16 @@ def owned(references: int, grad: Tensor, leaf: Tensor) -> Tensor:
     `references` is the tensor's reference count; that of its storage reveals views and saved values that share it. A
     copy has the leaf's memory order, or is row-major if the leaf has gaps, since users call `.grad.view(...)`.
     """
-    alone = grad._memory is None or getrefcount(grad._memory) <= ALONE_IN_SLOT
-    in_rows = leaf._array.flags.c_contiguous
-    if alone and references <= ALONE and grad._array.flags.c_contiguous and (in_rows or leaf._array.ndim < 2):
+    array, like, order = grad._array, leaf._array, None
+    alone = references <= ALONE and (grad._memory is None or getrefcount(grad._memory) <= ALONE_IN_SLOT)
+    fits = array.flags.c_contiguous
+    if not like.flags.c_contiguous and like.ndim > 1 and STORAGES[array.__class__].layout is strided:
+        order = dense_order(like)
+        fits = fits if order is None else array.strides == like.strides
+    if alone and fits:
         grad._edge, grad._requires_grad, grad._view = None, False, None
         return grad
-    array, storage = grad._array, grad._storage.__class__
-    order = None if in_rows or storage.layout is not strided else dense_order(leaf._array)
+    storage = grad._storage.__class__
     if order is None and (array.ndim < 2 or array.flags.c_contiguous):
         copied = storage.copy(array)
     else:

@@ -111,7 +111,19 @@ def view_requires_grad(view: Tensor) -> bool:
     """Whether a differentiable view requires grad: as its base does, except for views of inference tensors."""
     if view._storage.version is None:
         return False
-    return view._edge is not None or view._view[0].requires_grad  # type: ignore[index]
+    if view._edge is not None:
+        return True
+    base = view._view[0]  # type: ignore[index]
+    requires = base._requires_grad
+    return view_requires_grad(base) if requires is VIEW else requires
+
+
+def is_recorded(tensor: Tensor) -> bool:
+    """Whether ops on `tensor` are recorded now: `tensor.requires_grad`, while grad mode is on."""
+    requires = tensor._requires_grad
+    if requires is False or not GRAD.enabled:
+        return False
+    return view_requires_grad(tensor) if requires is VIEW else requires
 
 
 def check_writable(tensor: Tensor) -> None:

@@ -75,7 +75,9 @@ def _by_kernel(level: Batch, node: Any, g: Tensor) -> Any:
 
 @functools.cache
 def _backward_kernel(op: Op, storage: Any) -> Any:
-    """The row's `backward_kernel` for arrays of a class, or what the device has in its place."""
+    """The row's `backward_kernel` for arrays of a class, or what the device has in its place; None if it has none."""
+    if not op.backward_kernel:
+        return None
     return with_own(f"{op.name}.backward", storage, array_kernel(op.backward_kernel, storage.xp))
 
 

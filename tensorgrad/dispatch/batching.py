@@ -23,7 +23,8 @@ the row (`rule_of`):
   results, with the batch first; or `Shared` for one that is the same for all samples.
 
 Rules are ordinary code over tensors: they are recorded if the values are. Where they are not, and no transform is
-further out, a row's `batch_kernel` computes the results on arrays instead, and its `batch_backward` the gradients.
+further out, a row's `batch_kernel` computes the results on arrays instead, and its `batch_backward` the gradients; to
+fold dimensions takes no tensors then either.
 Their parameters are named as those of the op or of its `backward_kernel`; arrays with a batch have it first. There may
 be `size`, `mapped`, and `whole`: the row's own kernel, or backward kernel, for arrays. What is left runs in a loop over
 the samples, with a warning. `looped()` lists these ops.
@@ -33,15 +34,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any
 
 from tensorgrad.dispatch import batching_views
 from tensorgrad.dispatch.batched import Batch, BatchedArray, BatchedStorage, Shared
-from tensorgrad.dispatch.kernel_tables import FALLBACKS, OPS, array_kernel
+from tensorgrad.dispatch.kernel_tables import FALLBACKS, OPS, array_kernel, run_kernel
 from tensorgrad.dispatch.op import Op, backward_arguments
 from tensorgrad.dispatch.promotion import as_array
 from tensorgrad.dispatch.signature import LIST, arguments_of
-from tensorgrad.dispatch.switches import GRAD, LOCAL
+from tensorgrad.dispatch.switches import GRAD, LOCAL, OBSERVERS
 from tensorgrad.dispatch.transforms import run_further_out
 from tensorgrad.layouts import strided
 from tensorgrad.settings import warn_once
@@ -85,21 +87,21 @@ def batched_kernel(op: Op, storage: Any) -> Callable | None:
     if storage is not BatchedStorage:
         return None
     rule = rule_of(op)
-    if rule is None:
-        by_twin = functools.partial(_by_twin, op)
-        return functools.partial(_by_kernel, op, by_twin) if op.batch_kernel else by_twin
+    by_rule = functools.partial(_by_twin, op) if rule is None else functools.partial(_by_rule, op, rule)
+    on_values = _named if op.batch_kernel else _ON_ARRAYS.get(op.batch)
+    return by_rule if on_values is None else functools.partial(_by_kernel, op, on_values, by_rule)
 
-    def kernel(*values: Any) -> Any:
-        level, mapped = _level_among(values)
-        result = rule(op, level, values) if mapped else level.run_below(op, tuple([_value(v) for v in values]))
-        if isinstance(result, Tensor):
-            return BatchedArray(level, result, mapped)
-        return tuple([
-            BatchedArray(level, r.value, False) if r.__class__ is Shared else BatchedArray(level, r, mapped)
-            for r in result
-        ])  # fmt: skip
 
-    return kernel
+def _by_rule(op: Op, rule: Rule, *values: Any) -> Any:
+    """Runs an op's rule on the values."""
+    level, mapped = _level_among(values)
+    result = rule(op, level, values) if mapped else level.run_below(op, tuple([_value(v) for v in values]))
+    if isinstance(result, Tensor):
+        return BatchedArray(level, result, mapped)
+    return tuple([
+        BatchedArray(level, r.value, False) if r.__class__ is Shared else BatchedArray(level, r, mapped)
+        for r in result
+    ])  # fmt: skip
 
 
 def _by_twin(op: Op, *values: Any) -> Any:
@@ -157,25 +159,54 @@ def _function_of(kernel: str | Callable, xp: Any) -> tuple[Callable, tuple[str, 
     return array_kernel(kernel, xp), backward_arguments(kernel)
 
 
-def _by_kernel(op: Op, by_twin: Callable, *values: Any) -> Any:
+def _by_kernel(op: Op, on_values: Callable, by_rule: Callable, *values: Any) -> Any:
+    """Runs an op on the arrays of the values, if these may be used; else by its rule."""
     level, mapped = _level_among(values)
     storage = storage_of(level, values) if mapped else None
     if storage is not None:
-        kernels = op.compiled.kernels
-
-        def whole(*arrays: Any) -> Any:
-            table: Any = kernels if arrays[0].size < kernels.few else kernels.large
-            return table[arrays[0].__class__](*arrays)
-
-        named = dict(zip([p.name for p in op.params], values, strict=True))
-        made = on_arrays(op.batch_kernel, whole, level, storage, named)
+        start = perf_counter() if OBSERVERS else None
+        made = on_values(op, level, storage, values)
         if made is not NotImplemented:
             made, count = made if made.__class__ is tuple else (made,), len(op.outputs)
-            arrays = [
-                BatchedArray(level, wrap(a if a.__class__ in STORAGES else as_array(a)), True) for a in made[:count]
-            ]
+            results = [wrap(a if a.__class__ in STORAGES else as_array(a)) for a in made[:count]]
+            if start is not None:
+                _observed(op, values, results, start)
+            arrays = [BatchedArray(level, result, True) for result in results]
             return (*arrays, *made[count:]) if len(made) > 1 else arrays[0]
-    return by_twin(*values)
+    return by_rule(*values)
+
+
+def _observed(op: Op, values: tuple, results: list, start: float) -> None:
+    """Tells observers of an op that ran on arrays what they would see of one on values."""
+    seconds = perf_counter() - start
+    args, result = tuple([_value(v) for v in values]), results[0] if len(results) == 1 else tuple(results)
+    for observe in OBSERVERS:
+        observe(op, args, result, start, seconds)
+
+
+def _named(op: Op, level: Batch, storage: Any, values: tuple) -> Any:
+    """The results as arrays, by the row's `batch_kernel`."""
+    named = dict(zip([p.name for p in op.params], values, strict=True))
+    return on_arrays(op.batch_kernel, functools.partial(run_kernel, op.name), level, storage, named)
+
+
+def _folded(op: Op, level: Batch, storage: Any, values: tuple) -> Any:
+    """The results as arrays, for `"fold"`."""
+    given, size = list(values), level.size
+    for i, (p, v) in enumerate(zip(op.params, values, strict=True)):
+        if p.is_tensor and v is not None:
+            array = v.value._array if v.__class__ is BatchedArray and v.mapped else None
+            if array is None or op.prepare is not None or not size or not array.flags.c_contiguous:
+                return NotImplemented
+            given[i] = array.reshape(array.shape[0] * array.shape[1], *array.shape[2:])
+        elif p.name == "shape":
+            given[i] = (v[0] * size, *v[1:])
+    made = run_kernel(op.name, *given)
+    made, count = made if made.__class__ is tuple else (made,), len(op.outputs)
+    return (*[a.reshape(size, a.shape[0] // size, *a.shape[1:]) for a in made[:count]], *made[count:])
+
+
+_ON_ARRAYS: dict[Any, Callable] = {"fold": _folded}
 
 
 FALLBACKS.insert(0, batched_kernel)

@@ -13,7 +13,7 @@ from numpy import ndarray
 
 from tensorgrad.autograd.graph import Node
 from tensorgrad.autograd.modes import GRAD
-from tensorgrad.autograd.views import check_writable, rebase
+from tensorgrad.autograd.views import check_writable, is_recorded, rebase
 from tensorgrad.dispatch import other_classes
 from tensorgrad.dispatch.out import check_no_overlap
 from tensorgrad.dispatch.slow_path import overwriting
@@ -56,7 +56,7 @@ def _unary(op):
     def method(self):
         array = self._array
         if (
-            SLOW or self.__class__ not in PLAIN or (self._requires_grad and _tracked(self, ()))
+            SLOW or self.__class__ not in PLAIN or (self._requires_grad and is_recorded(self))
             or (floats_only and array.dtype.kind not in "fc")
         ):  # fmt: skip
             return replace(self, call, (), {})
@@ -88,11 +88,13 @@ def _binary(op):
             if other.__class__ in PLAIN:
                 y = other._array
                 direct = y.dtype is array.dtype and y.__class__ is array.__class__
-                direct = direct and not ((self._requires_grad or other._requires_grad) and _tracked(self, (other,)))
+                direct = direct and not (
+                    (self._requires_grad and is_recorded(self)) or (other._requires_grad and is_recorded(other))
+                )
             else:
                 y = other
                 direct = (array.dtype is F32 or array.dtype is F64) and (y.__class__ is float or y.__class__ is int)
-                direct = direct and not (self._requires_grad and _tracked(self, ()))
+                direct = direct and not (self._requires_grad and is_recorded(self))
             if direct:
                 if 0 in array.strides:
                     check_no_overlap(self)
@@ -138,6 +140,16 @@ def make_composite(name: str, function, row=None):
     return method
 
 
+def readable(x: Tensor) -> bool:
+    """Whether NumPy may use the tensor's array: nothing is recorded, observed or overridden."""
+    return x._array.__class__ is ndarray and x.__class__ in PLAIN and not is_recorded(x) and not SLOW
+
+
+def writable(x: Tensor) -> bool:
+    """Whether NumPy may write directly into the tensor's array."""
+    return readable(x) and 0 not in x._array.strides
+
+
 def _tracked(self, args) -> bool:
     """Whether the write must be recorded, or be seen by a transform."""
     return bool(SLOW and LOCAL.transforms) or _recorded(self, args)
@@ -146,10 +158,10 @@ def _tracked(self, args) -> bool:
 def _recorded(self, args) -> bool:
     if not GRAD.enabled:
         return False
-    if self._requires_grad and self.requires_grad:  # of a view the attribute means "compute it"
+    if is_recorded(self):
         return True
     for a in args:  # noqa: SIM110 - a generator costs as much as a small write
-        if isinstance(a, Tensor) and a._requires_grad and a.requires_grad:
+        if isinstance(a, Tensor) and a._requires_grad and is_recorded(a):
             return True
     return False
 

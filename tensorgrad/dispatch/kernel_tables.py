@@ -134,6 +134,13 @@ class KernelTable(dict):
         return self.setdefault(array_type, storage.guard(kernel))
 
 
+def run_kernel(name: str, *given: Any) -> Any:
+    """The results of an op as arrays: its kernel's for the first array's class and size."""
+    kernels, first = OPS[name].compiled.kernels, given[0]
+    table = kernels if first.size < kernels.few else kernels.large
+    return table[first.__class__](*given)
+
+
 def check_backward(op, backward):
     """Returns a registered backward, which may use what the row's formulas save. Raises: TypeError if it needs more."""
 

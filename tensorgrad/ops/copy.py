@@ -17,7 +17,8 @@ from tensorgrad.layouts import made_in_order, memory_strides
 from tensorgrad.ops.create import resolve_device, tensor, wrapped
 from tensorgrad.storage.sparse import CompressedArray
 from tensorgrad.storage.stubs import STORAGES, Storage, storage_class
-from tensorgrad.tensor import Tensor, wrap
+from tensorgrad.system.float_errors import ignored
+from tensorgrad.tensor import PLAIN, Tensor, wrap
 
 
 def _copied(xp, x, memory_format):
@@ -297,7 +298,7 @@ def type(self: Tensor, dtype=None, non_blocking=False):
 def _broadcast_copy(xp, x, src):
     out = xp.empty_like(x)
     src = src.real if src.dtype.kind == "c" and x.dtype.kind not in "cb" else src
-    with np.errstate(all="ignore"):
+    with ignored():
         out[...] = src
     return out
 
@@ -328,6 +329,12 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     tensor([[1., 2.],
             [1., 2.]])
     """
+    if src.__class__ in PLAIN and inplace.writable(self) and inplace.readable(src):
+        array, values = self._array, src._array
+        if values.dtype is array.dtype and values.shape == array.shape:
+            self._storage.bump()
+            self._storage.write(array, values)
+            return self
     if src.__class__ in dtypes.NUMBERS:
         src = tensor(src)
     if not isinstance(src, Tensor):
@@ -350,7 +357,7 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     if array.dtype.kind == "c" and self._array.dtype.kind not in "cb":
         array = array.real
     self._storage.bump()
-    with np.errstate(all="ignore"):
+    with ignored():
         self._storage.write(self._array, array)
     return self
 
@@ -440,6 +447,10 @@ def _fill_in_place(self: Tensor, value) -> Tensor:
         inplace.check_no_overlap(self)
         value = value.item()
     check_number(value, self.dtype)
+    if self._array.dtype.kind == "f" and inplace.readable(self) and value.__class__ is not complex:
+        self._storage.bump()
+        self._array.fill(value)
+        return self
     value = wrapped(value, self.dtype)
     if inplace._tracked(self, ()) or self._storage.version is None:
         from tensorgrad.ops.create import tensor
@@ -448,7 +459,7 @@ def _fill_in_place(self: Tensor, value) -> Tensor:
         return inplace.replace(self, _fill, (value,), {}, overlap=True)
     self._storage.bump()
     array = self._array
-    with np.errstate(all="ignore"):
+    with ignored():
         if isinstance(array, CompressedArray):  # PyTorch fills what is stored
             array.values[...] = value
         else:
@@ -467,9 +478,10 @@ def zero_(self: Tensor) -> Tensor:
     >>> x
     tensor([0., 2.])
     """
-    if isinstance(self._array, CompressedArray) and not self.requires_grad:  # then it stores nothing
+    array = self._array
+    if array.__class__ is not np.ndarray and isinstance(array, CompressedArray) and not self.requires_grad:
         self._storage.bump()
-        self._array.take(self._array.zeros())
+        array.take(array.zeros())  # nothing is stored then
         return self
     return _fill_in_place(self, 0)
 

@@ -513,6 +513,12 @@ def _filled(maker, value, shape, dtype, device, requires_grad, pin_memory) -> Te
     return _pinned(made) if pin_memory else made
 
 
+def _of_ones(shape, dtype):
+    array = np.empty(shape, dtype)
+    array.fill(1)
+    return array
+
+
 def unset(dtype: dtypes.dtype):
     """Returns the fill value of uninitialized memory where results must be deterministic."""
     if dtype.category >= dtypes.FLOATING:
@@ -575,7 +581,7 @@ def ones(
     shape = resolve_shape(given_size("ones", size, named))
     if layout is not None and layout is not layouts.strided:
         return without_elements("ones", shape, layout, dtype, device, requires_grad)
-    return _out("ones", out, _filled(np.ones, 1, shape, dtype, device, requires_grad, pin_memory))
+    return _out("ones", out, _filled(_of_ones, 1, shape, dtype, device, requires_grad, pin_memory))
 
 
 @composite("function")
@@ -683,13 +689,24 @@ def full(
     )
 
 
-def _like(name: str, function, fills: bool):
-    """Makes `zeros_like` from `zeros`: with the shape, dtype and device of a tensor and, if dense, its strides."""
+def _like(name: str, function, fills: bool, maker=None):
+    """Makes `zeros_like` from `zeros`: with the shape, dtype and device of a tensor and, if dense, its strides.
+
+    `maker` is NumPy's function, for calls without anything special.
+    """
 
     def like(
         input: Tensor, *fill, dtype=None, layout: AnyLayout = None, device=None, requires_grad=False,
         memory_format=None, **kw
     ) -> Tensor:  # fmt: skip
+        if (
+            maker is not None
+            and input.__class__ in PLAIN
+            and not (fill or kw or dtype or layout or device or requires_grad or memory_format)
+        ):
+            array = input._array
+            if array.__class__ is np.ndarray and array.flags.c_contiguous:
+                return wrap(maker(array.shape, array.dtype))
         check_tensor(name, input)
         own = STORAGES[input._array.__class__].layout
         if own is not layouts.strided or (layout is not None and layout is not layouts.strided):
@@ -731,8 +748,8 @@ def _like(name: str, function, fills: bool):
     return composite("function", name=name)(like)
 
 
-zeros_like = _like("zeros_like", zeros, False)
-ones_like = _like("ones_like", ones, False)
+zeros_like = _like("zeros_like", zeros, False, np.zeros)
+ones_like = _like("ones_like", ones, False, _of_ones)
 empty_like = _like("empty_like", empty, False)
 full_like = _like("full_like", full, True)
 

@@ -12,7 +12,6 @@ from operator import index as as_int
 import numpy as np
 
 from tensorgrad import dtypes
-from tensorgrad.autograd.modes import GRAD
 from tensorgrad.dispatch import inplace
 from tensorgrad.dispatch.batched import BatchedArray, whole
 from tensorgrad.dispatch.kinds import composite, op
@@ -21,7 +20,7 @@ from tensorgrad.dispatch.switches import SLOW
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import check_number, warn
 from tensorgrad.kernels.array import advanced as kernels
-from tensorgrad.kernels.array.shape import at, raise_index_error
+from tensorgrad.kernels.array.shape import raise_index_error
 from tensorgrad.layouts import inverse
 from tensorgrad.ops.create import arange, tensor, wrapped
 from tensorgrad.ops.shape import Tensor, alias_of, expand, new_axes_at, select_at, slice_at, unsqueeze_view
@@ -406,8 +405,10 @@ def _setitem(self: Tensor, index, value) -> None:
             raise TypeError(f"can't assign a {module}{type(value).__name__} to a {self.type()}")
         value, number = int(value), True
     cls = index.__class__
-    plain = _simple(index if cls is tuple else (index,)) if cls is not bool else None
-    if _untracked(self) and (number or _untracked(value)) and _written(self, index, plain, value, number):
+    if cls is Tensor and _is_number(index._array):
+        index, cls = index._array.item(), int
+    plain = (index,) if cls is int else None if cls is bool else _simple(index if cls is tuple else (index,))
+    if inplace.writable(self) and (number or inplace.readable(value)) and _written(self, index, plain, value, number):
         return
     if isinstance(self._array, SparseArray):
         raise TypeError("Cannot assign to a sparse tensor")
@@ -433,7 +434,11 @@ def _written(x: Tensor, index, plain, value, number: bool) -> bool:
     array = x._array
     mask = False
     if plain is not None:
-        part = at(np, array, plain if Ellipsis in plain else (*plain, Ellipsis))
+        plain = plain if Ellipsis in plain else (*plain, Ellipsis)
+        try:
+            part = array[plain]
+        except IndexError:
+            raise_index_error(array.shape, plain)
         shape = part.shape
     else:
         part, index = None, index if index.__class__ is tuple else (index,)
@@ -453,7 +458,13 @@ def _written(x: Tensor, index, plain, value, number: bool) -> bool:
         value = value._array
         if mask or value.dtype is not array.dtype or (value.shape != shape and value.ndim):
             return False
-    x._storage.bump()
+    storage = x._memory
+    if storage is None:
+        storage = x._storage
+    if storage.version is None:
+        storage.check_writable()
+    else:
+        storage.version += 1
     if part is not None:
         part[...] = value
         return True
@@ -463,17 +474,6 @@ def _written(x: Tensor, index, plain, value, number: bool) -> bool:
         kernels.check_indices(array.shape, index, tuple(range(len(index))))
         raise
     return True
-
-
-def _untracked(x: Tensor) -> bool:
-    """Returns whether NumPy may write directly into the tensor."""
-    return (
-        (x._requires_grad is False or not (GRAD.enabled and x.requires_grad))
-        and x._array.__class__ is np.ndarray
-        and not SLOW
-        and x.__class__ in PLAIN
-        and 0 not in x._array.strides
-    )
 
 
 def _without_leading_ones(value: Tensor, ndim: int) -> Tensor:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from tensorgrad import dtypes
 from tensorgrad.dispatch import inplace
 from tensorgrad.dispatch.kinds import alias, composite, export, pointwise
@@ -70,6 +72,7 @@ def _limit(value, dtype):
     return int(value) if dtype.is_signed or value >= 0 else int(value) % (dtypes.iinfo(dtype).max + 1)
 
 
+_FEW = 4096  # elements of which several passes cost less than finding the function that makes one
 _REAL_OR_NONE = {float, int, type(None)}
 _clamp = pointwise("clamp(input, min: number = None, max: number = None)", "pointwise.clamp", where=(), in_place=False,
                    prepare=_prepare_clamp,
@@ -103,6 +106,15 @@ def clamp(input: Tensor, min=None, max=None, *, out=None) -> Tensor:
 @composite("method", "function")
 def clamp_(self: Tensor, min=None, max=None) -> Tensor:
     """Limits this tensor to [min, max] in place."""
+    array = self._array
+    real = min.__class__ in _REAL_OR_NONE and max.__class__ in _REAL_OR_NONE and (min is not None or max is not None)
+    if real and array.dtype is dtypes.F32 and inplace.writable(self) and array.size < _FEW:
+        self._storage.bump()
+        if min is not None:  # the limit first: of equal zeros the second is taken
+            np.maximum(float(min), array, out=array)
+        if max is not None:
+            np.minimum(float(max), array, out=array)
+        return self
     return inplace.replace(self, clamp, (min, max), {})
 
 

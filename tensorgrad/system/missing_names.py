@@ -106,9 +106,30 @@ def no_attribute(module: str, name: str) -> AttributeError:
     >>> no_attribute("tensorgrad.nn", "Lineer")
     AttributeError("module 'tensorgrad.nn' has no attribute 'Lineer'; did you mean 'Linear'?")
     """
-    no_advice = name[:1] in ("", "_") or is_file(module, name)
-    hint = "" if no_advice else advice(module.removeprefix("tensorgrad").lstrip("."), name)
-    return AttributeError(f"module {module!r} has no attribute {name!r}{hint}", name=name)
+    text = f"module {module!r} has no attribute {name!r}"
+    return AttributeError(text if name[:1] in ("", "_") else _WithAdvice(text, module, name), name=name)
+
+
+class _WithAdvice(str):
+    """The text of an error, to which advice is added when it is read: most of these errors only answer `hasattr`."""
+
+    def __new__(cls, text: str, module: str, name: str) -> _WithAdvice:
+        made = super().__new__(cls, text)
+        made._missing = module, name
+        return made
+
+    _missing: tuple[str, str]
+
+    def __str__(self) -> str:
+        module, name = self._missing
+        no_advice = is_file(module, name)
+        return super().__str__() + ("" if no_advice else advice(module.removeprefix("tensorgrad").lstrip("."), name))
+
+    def __repr__(self) -> str:
+        return repr(str(self))
+
+    def __reduce__(self) -> tuple:
+        return str, (str(self),)
 
 
 def is_file(module: str, name: str) -> bool:

@@ -244,6 +244,32 @@ def test_grads_share_memory_with_nothing(steps):
     assert gradient.tolist() == torch_.ones(2, 3).tolist()
 
 
+LIE = {  # leaves that do not lie in rows, and the strides of their gradients
+    "transposed": (lambda t: t.ones(5, 4).t(), (1, 4)),
+    "channels_last": (lambda t: t.ones(2, 3, 4, 5).to(memory_format=t.channels_last), (60, 1, 15, 3)),
+    "every other": (lambda t: t.ones(4, 10)[:, ::2], (5, 1)),
+    "expanded": (lambda t: t.ones(5).expand(4, 5), (5, 1)),
+}
+
+
+@pytest.mark.parametrize("name", LIE)
+def test_a_gradient_that_lies_right_is_not_copied(name, monkeypatch):
+    """It becomes the leaf's; if two leaves receive it, one of them has a copy."""
+    from tensorgrad.autograd import engine
+
+    copies = []
+    monkeypatch.setattr(engine, "share", lambda *given, share=engine.share: copies.append(given) or share(*given))
+    make, strides = LIE[name]
+    a, b, c = (make(torch_).requires_grad_() for _ in range(3))
+    exponential = a.detach().exp()  # in the leaf's order, unless it repeats or skips elements
+    a.exp().backward(torch_.ones_like(exponential))
+    assert a.grad.stride() == exponential.stride() == strides and a.grad.tolist() == exponential.tolist()
+    assert not copies
+    (b + c).backward(exponential * 2)
+    assert b.grad.stride() == c.grad.stride() == strides
+    assert not np.shares_memory(b.grad.numpy(), c.grad.numpy())
+
+
 def test_a_grad_can_be_written():
     for shape in ((), (1,), (1, 1), (2, 3)):
         x = torch_.ones(shape, requires_grad=True)

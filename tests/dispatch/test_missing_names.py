@@ -4,9 +4,11 @@ import ast
 import importlib
 import importlib.util
 import os
+import pickle
 import re
 import subprocess
 import sys
+import traceback
 import types
 from pathlib import Path
 
@@ -147,7 +149,7 @@ def test_a_reader_may_stop_reading(command):
 
 
 def test_advice_is_for_people_and_loads_nothing():
-    """The package's own imports (`from tensorgrad.viz import svg`) ask for none, and a misspelt name loads no file."""
+    """The package's own imports (`from tensorgrad.viz import svg`) and `hasattr` ask for none; it loads no file."""
     program = """
 import sys
 import tensorgrad.system.missing_names as names
@@ -162,7 +164,25 @@ modules = torch, torch.nn, torch.optim, torch.viz, torch.utils, torch.nn.utils
 before = set(sys.modules)
 for module in modules:
     assert not hasattr(module, "colours")
+assert not asked, asked
+for module in modules:
+    try:
+        module.colours
+    except AttributeError as error:
+        assert type(error) is AttributeError and "has no attribute 'colours'" in str(error)
 print(len(asked), *(name for name in set(sys.modules) - before if name.startswith("tensorgrad")))
 """
     done = run_python(program)
     assert done.stdout.split() == ["6"], done.stdout + done.stderr
+
+
+def test_the_advice_is_the_same_however_the_error_is_read():
+    with pytest.raises(AttributeError, match="did you mean 'Linear'") as caught:
+        tensorgrad.nn.Lineer
+    error = caught.value
+    expected = "module 'tensorgrad.nn' has no attribute 'Lineer'; did you mean 'Linear'?"
+    assert f"{error}" == str(error) == expected and repr(error) == f"AttributeError({expected!r})"
+    assert error.name == "Lineer" and "has no attribute 'Lineer'" in error.args[0]
+    assert traceback.format_exception_only(error)[-1].strip() == f"AttributeError: {expected}"
+    copied = pickle.loads(pickle.dumps(error))
+    assert copied.args == (expected,) and type(copied.args[0]) is str

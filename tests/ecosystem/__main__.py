@@ -1,6 +1,7 @@
 """Runs libraries built on PyTorch with tensorgrad in place of torch, and writes the table of docs/ecosystem.md.
 
-python -m tests.ecosystem                     each library: environment, import, programs (those not done before)
+python -m tests.ecosystem                     each library: import and programs in a new environment of its own, which
+                                              is deleted afterwards (those not done before)
 python -m tests.ecosystem own --sources DIR   their own tests, in checkouts that you have in DIR
 python -m tests.ecosystem record              the programs under torch: writes tests/ecosystem/expected/
 python -m tests.ecosystem exchange            what a program saves under torch is loaded under tensorgrad, and back
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.ecosystem import own, running, table
-from tests.ecosystem.environments import Unavailable, environment, real_torch
+from tests.ecosystem.environments import Unavailable, alone, environment, real_torch
 from tests.ecosystem.libraries import LIBRARIES, Library
 
 RESULTS = Path(__file__).resolve().parent / "results.json"
@@ -75,26 +76,27 @@ def _run(library: Library, programs: tuple[str, ...], options: argparse.Namespac
     before = read_results().get(library.name, {})
     if library.name in read_results() and not (options.only or options.again) and _is_done(library, before):
         return []
-    python = environment(library)
-    result = before | {"version": python.version(library.name), "imports": "yes"}
-    result["trains"] = {name: told for name, told in before.get("trains", {}).items() if name in library.programs}
-    try:
-        running.imports(python, library)
-    except running.Failed as error:
-        result["imports"] = str(error)
-    for name in programs:
+    with alone(library) as python:
+        result = before | {"version": python.version(library.name), "imports": "yes"}
+        result["packages"] = ", ".join(python.packages())
+        result["trains"] = {name: told for name, told in before.get("trains", {}).items() if name in library.programs}
         try:
-            running.compare(name, running.run_program(python, name))
-            result["trains"][name] = "yes"
+            running.imports(python, library)
         except running.Failed as error:
-            result["trains"][name] = str(error).removeprefix(f"{name}: ")
+            result["imports"] = str(error)
+        for name in programs:
+            try:
+                running.compare(name, running.run_program(python, name))
+                result["trains"][name] = "yes"
+            except running.Failed as error:
+                result["trains"][name] = str(error).removeprefix(f"{name}: ")
     write_results(library, result)
     outcomes = {"import": result["imports"], **{n: result["trains"][n] for n in programs}}
     return [f"{library.name}: {what}: {told}" for what, told in outcomes.items() if told != "yes"]
 
 
 def _is_done(library: Library, result: dict[str, Any]) -> bool:
-    return set(result.get("trains", {})) == set(library.programs)
+    return "packages" in result and set(result.get("trains", {})) == set(library.programs)
 
 
 def _record(library: Library, programs: tuple[str, ...], options: argparse.Namespace) -> list[str]:

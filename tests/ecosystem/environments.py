@@ -1,22 +1,30 @@
-"""A Python environment for each library, without torch, made once and kept.
+"""A Python environment for each library, without torch.
+
+Those in which a library's import and programs are measured (`alone`) are made as docs/ecosystem.md tells users to, have
+nothing else in them, and are deleted afterwards. Those for recording and for own tests are made once and kept:
 
 Requirements may demand torch. pip runs with tensorgrad's import hook, which answers that torch 2.13.0 is installed, and
 with the constraint that it stays so: pip chooses the newest versions that go with it, and installs no torch. To run the
 same environment with the real torch, the folder with torch is appended to `sys.path` (by `WITH_TORCH`): all other
 packages are the same files.
 
-The environments do not contain tensorgrad: the hook finds it in the checkout that these tests are part of.
+These environments do not contain tensorgrad: the hook finds it in the checkout that these tests are part of.
 """
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import venv
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache as once
 from pathlib import Path
 
 from tests.ecosystem.libraries import LIBRARIES, Library
@@ -43,10 +51,12 @@ class Environment:
 
     Args:
         python: Its interpreter.
+        enabled: Whether `python -m tensorgrad.compat enable` has run in it.
     """
 
-    def __init__(self, python: Path):
+    def __init__(self, python: Path, enabled: bool = False):
         self.python = python
+        self.enabled = enabled
 
     def run(
         self, arguments: list[str], *, torch: Path | None = None, timeout: float = 600, cwd: Path | None = None, **more
@@ -76,6 +86,8 @@ class Environment:
         variables |= {"MKL_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1"}
         if torch is not None:
             return variables | {WITH_TORCH: str(torch)}
+        if self.enabled:
+            return variables
         return variables | {"TENSORGRAD_COMPAT": "1", "PYTHONPATH": str(STARTUP)}
 
     def version(self, name: str) -> str:
@@ -83,6 +95,44 @@ class Environment:
         ask = "import importlib.metadata as m, sys; print(m.version(sys.argv[1]))"
         done = self.run(["-c", ask, name])
         return done.stdout.strip() or "?"
+
+    def packages(self) -> list[str]:
+        """Returns its packages with their versions, but for pip, what comes with it, and the torch that is none."""
+        ask = "import importlib.metadata as m, json; "
+        ask += "print(json.dumps([(d.name, d.version) for d in m.distributions()]))"
+        found = {name: version for name, version in json.loads(self.run(["-c", ask]).stdout)}
+        return [f"{name} {found[name]}" for name in sorted({*found} - {"pip", "setuptools", "torch"}, key=str.lower)]
+
+
+@contextmanager
+def alone(library: Library) -> Iterator[Environment]:
+    """Yields a new environment, made as docs/ecosystem.md tells users to, with the library and what it asks for only.
+
+    Args:
+        library: The library.
+
+    Raises:
+        Unavailable: If it cannot be made, or torch came with it.
+    """
+    with tempfile.TemporaryDirectory(prefix=f"{library.name}-") as folder:
+        made = Environment(_python(Path(folder)), enabled=True)
+        venv.create(folder, with_pip=True)
+        _pip(made.python, ["install", f"{_wheel()}[bfloat16]"])
+        done = made.run(["-m", "tensorgrad.compat", "enable"])
+        if done.returncode:
+            raise Unavailable(done.stderr.strip())
+        _pip(made.python, ["install", TORCH, *library.requirements])
+        _refuse_torch(made)
+        yield made
+
+
+@once
+def _wheel() -> Path:
+    """Returns this checkout's wheel, built once by a process that needs it."""
+    folder = Path(tempfile.mkdtemp(prefix="tensorgrad-wheel-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    _pip(Path(sys.executable), ["wheel", "--no-deps", "--wheel-dir", str(folder), str(ROOT)])
+    return next(folder.glob("*.whl"))
 
 
 def environment(library: Library, *, own: bool = False) -> Environment:
@@ -114,7 +164,7 @@ def _made(name: str, requirements: tuple[str, ...]) -> Environment:
     wanted = [*ALWAYS, *requirements]
     key = hashlib.sha256(json.dumps([wanted, sys.version_info[:2]]).encode()).hexdigest()[:8]
     folder = cache() / f"{name}-{key}"
-    made = Environment(folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python"))
+    made = Environment(_python(folder))
     if (folder / "complete").exists():
         return made
     shutil.rmtree(folder, ignore_errors=True)
@@ -122,14 +172,23 @@ def _made(name: str, requirements: tuple[str, ...]) -> Environment:
     constraints = folder / "constraints.txt"
     constraints.write_text(TORCH + "\n")
     _pip(made.python, ["install", "-c", str(constraints), *wanted], PYTHONPATH=str(STARTUP), TENSORGRAD_COMPAT="1")
+    (_refuse_torch(made) / "ecosystem.pth").write_text(_LINE)
+    (folder / "complete").write_text("\n".join(wanted) + "\n")
+    return made
+
+
+def _python(folder: Path) -> Path:
+    return folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+
+
+def _refuse_torch(made: Environment) -> Path:
+    """Returns the folder of an environment's packages. Raises: Unavailable if torch is among them."""
     site = subprocess.run(
         [made.python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], capture_output=True, text=True
     )
     if Path(site.stdout.strip(), "torch").exists():
         raise Unavailable("pip installed torch, in whose place tensorgrad runs")
-    Path(site.stdout.strip(), "ecosystem.pth").write_text(_LINE)
-    (folder / "complete").write_text("\n".join(wanted) + "\n")
-    return made
+    return Path(site.stdout.strip())
 
 
 def real_torch() -> Path:

@@ -536,6 +536,29 @@ LIBRARIES = (
         requirements=("tensordict",),
         imports=("tensordict", "tensordict.nn"),
         programs=("tensordict_modules",),
+        own=OwnTests(
+            "pytorch/tensordict",
+            tests=tuple(
+                f"test/{name}"
+                for name in (
+                    "nn/test_nn.py",
+                    "tensorclass/test_tensorclass.py",
+                    "tensordict/test_errors.py",
+                    "tensordict/test_generic.py",
+                    "tensordict/test_lazy.py",
+                    "tensordict/test_methods.py",
+                    "tensordict/test_misc.py",
+                    "tensordict/test_nameddims.py",
+                    "tensordict/test_nontensor.py",
+                    "tensordict/test_repr.py",
+                    "utils/test_utils.py",
+                )
+            ),
+            requirements=("tensordict==0.14.0", "h5py"),
+            left_out={"*compile*": "compiles", "*vmap*": "torch.vmap takes no TensorDicts"},
+            together=20,
+            one_in=40,
+        ),
         gaps=("torch.vmap over TensorDicts raises an error: it takes tensors, in tuples, lists and dictionaries",),
     ),
     Library(
@@ -677,6 +700,25 @@ LIBRARIES = (
             "torchrl.objectives",
         ),
         programs=("torchrl_agents",),
+        own=OwnTests(
+            "pytorch/rl",
+            tests=(
+                "test/modules",
+                "test/objectives/test_dqn.py",
+                "test/objectives/test_ppo.py",
+                "test/objectives/test_values.py",
+                "test/rb",
+                "test/test_distributions.py",
+                "test/test_exploration.py",
+                "test/test_postprocs.py",
+                "test/test_specs.py",
+                "test/transforms",
+            ),
+            requirements=("torchrl==0.14.0", "scipy", "gymnasium"),
+            left_out={"*compile*": "compiles"},
+            together=20,
+            one_in=80,
+        ),
         gaps=("what maps modules over TensorDicts by torch.vmap raises an error: GAE needs shifted=True",),
     ),
     Library(

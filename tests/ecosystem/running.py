@@ -22,8 +22,9 @@ class Failed(Exception):
 
 
 def imports(environment: Environment, library: Library) -> None:
-    """Imports a library's modules. Raises: Failed."""
-    _output(environment, ["-c", "\n".join(f"import {name}" for name in library.imports)])
+    """Imports a library's modules, in the folder of its environment: not in this checkout. Raises: Failed."""
+    program = "\n".join(f"import {name}" for name in library.imports)
+    _output(environment, ["-c", program], cwd=environment.python.parent)
 
 
 def run_program(environment: Environment, name: str, torch: Path | None = None, folder: str = "") -> dict[str, Any]:

@@ -9,8 +9,8 @@ from tests.support.processes import ROOT
 
 PAGE = ROOT / "docs" / "ecosystem.md"
 BEGIN, END = "<!-- the table: written by python -m tests.ecosystem -->", "<!-- end of the table -->"
-HEAD = """| library | version | imports | trains | files both ways | own tests passed / passed under torch |
-|---|---|---|---|---|---|"""
+HEAD = """| library | version | packages | imports | trains | files both ways | own tests passed / passed under torch |
+|---|---|---|---|---|---|---|"""
 
 
 def write(results: dict[str, dict[str, Any]]) -> None:
@@ -35,8 +35,8 @@ def table(results: dict[str, dict[str, Any]]) -> str:
         trains = result.get("trains", {})
         exchanges = result.get("exchanges", {})
         cells = (
-            library.name, result["version"], result["imports"], _all_of(trains), _all_of(exchanges),
-            _own(result.get("own")),
+            library.name, result["version"], _count(result.get("packages")), result["imports"], _all_of(trains),
+            _all_of(exchanges), _own(result.get("own")),
         )  # fmt: skip
         lines.append("| " + " | ".join(_short(cell) for cell in cells) + " |")
         told = [f"{name}: {outcome}" for name, outcome in trains.items() if outcome != "yes"]
@@ -50,6 +50,11 @@ def table(results: dict[str, dict[str, Any]]) -> str:
     if parts:
         lines += ["", "Own tests part by part, passed/passed under torch:", "", *parts]
     return "\n".join([*lines, "", "Known gaps:", "", *(gaps or ["- none"])])
+
+
+def _count(packages: str | None) -> str:
+    """Returns how many packages its environment has; a dash where it was not measured in one of its own."""
+    return "–" if packages is None else str(packages.count(",") + 1)
 
 
 def _all_of(outcomes: dict[str, str]) -> str:

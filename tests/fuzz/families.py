@@ -598,8 +598,8 @@ FAMILIES: dict[str, Family] = {
               "hardsigmoid_grad hardswish.backward"),
     ),
     "settings": Family(
-        settings, words("gelu gelu.backward"),
-        words("clamp threshold leaky_relu hardshrink softshrink softplus elu hardtanh threshold_grad leaky_relu_grad "
+        settings, words("gelu gelu.backward clamp"),
+        words("threshold leaky_relu hardshrink softshrink softplus elu hardtanh threshold_grad leaky_relu_grad "
               "hardtanh_grad clamp_grad shrink_grad softplus.backward elu.backward"),
     ),
     "power": Family(power, ("pow",)),

@@ -279,6 +279,17 @@ def test_dropout_takes_the_same_bits(n, p):
     check(with_gradient(lambda x: (tg.manual_seed(0), F.dropout(x, p))[1]), normal(n), rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("n", [4097, 16384, 16385, 100_001])
+@pytest.mark.parametrize("low, high", [(0, 1), (-0.3, 0.2), (0, 0.7), (-0.5, 0.5), (5, 5), (1e-20, 1)])
+def test_uniforms_and_normals_take_the_same_bits(n, low, high):
+    def run(x):
+        tg.manual_seed(n)
+        made = tg.rand(n), tg.empty(n).uniform_(low, high), tg.randn(n), x.normal_(low, 1 + high)
+        return *made, tg.rand(3), tg.get_rng_state()
+
+    check(run, normal(n), rtol=0, atol=0)
+
+
 # --- optimizers ------------------------------------------------------------------------------------------------------
 
 STEPS = [

@@ -56,6 +56,11 @@ ON_IMAGES = {
     "avg_pool2d of channels": lambda lib, x: lib.nn.functional.avg_pool2d(
         lib.cat([x, 2 * x], 1), 2, count_include_pad=False
     ),
+    "max_pool2d of channels": lambda lib, x: lib.nn.functional.max_pool2d(lib.cat([x, 2 * x], 1), 2),
+    "max_pool2d of channels, beyond the edge": lambda lib, x: lib.nn.functional.max_pool2d(
+        lib.cat([x, 2 * x], 1), 3, 2, 1, ceil_mode=True
+    ),
+    "interpolate of channels": lambda lib, x: lib.nn.functional.interpolate(lib.cat([x, 2 * x, x], 1), size=(30, 51)),
     "interpolate": lambda lib, x: lib.nn.functional.interpolate(x, scale_factor=2),
     "interpolate, bilinear": lambda lib, x: lib.nn.functional.interpolate(x, size=(9, 50), mode="bilinear"),
     "adaptive_avg_pool2d": lambda lib, x: lib.nn.functional.adaptive_avg_pool2d(x, 3),
@@ -155,3 +160,75 @@ def test_convolutions_of_points(gradient, bias):
 
     for found, expected in zip(_settled(lambda: run(True)), run(False), strict=True):
         np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-4, atol=1e-3)
+
+
+NORMS = {
+    "batch_norm": lambda lib, x, w, b: lib.nn.functional.batch_norm(x, None, None, w, b, True),
+    "batch_norm, running": lambda lib, x, w, b: lib.nn.functional.batch_norm(x, w.detach(), b.detach() ** 2 + 1, w, b),
+    "group_norm": lambda lib, x, w, b: lib.nn.functional.group_norm(x, x.shape[1] // 4, w, b),
+    "group_norm of all": lambda lib, x, w, b: lib.nn.functional.group_norm(x, 1, w, b),
+}
+
+
+@pytest.mark.parametrize("gradient", ["channels_last", "rows", "one number"])
+@pytest.mark.parametrize("name", NORMS)
+@pytest.mark.parametrize("shape", [(3, 64, 7, 5), (4, 12, 8, 16), (2, 8, 3, 4, 6), (1, 520, 3, 3), (2, 4, 15, 17)])
+def test_norms_of_points(shape, name, gradient):
+    """Images whose channels lie together: results, their strides, and gradients as PyTorch's in double precision."""
+
+    def run(lib):
+        layout = lib.channels_last if len(shape) == 4 else lib.channels_last_3d
+        dtype = lib.float64 if lib is pytorch else lib.float32
+        x, w, b = (lib.tensor(_values(s), dtype=dtype) for s in (shape, shape[1], shape[1]))
+        x[:, :2] += 20  # far from zero beside their deviation
+        x = x.contiguous(memory_format=layout)
+        for leaf in (x, w, b):
+            leaf.requires_grad_()
+        y = NORMS[name](lib, x, w, b)
+        g = lib.tensor(_values(shape)[::-1].copy(), dtype=dtype)
+        if gradient == "channels_last":
+            g = g.contiguous(memory_format=layout)
+        y.backward(lib.ones((), dtype=dtype).expand(shape) if gradient == "one number" else g)
+        return y, x.grad, w.grad, b.grad
+
+    results, expected = _settled(lambda: run(torch)), run(pytorch)
+    for got, want in zip(results, expected, strict=True):
+        assert got.stride() == want.stride()
+        scale = max(1.0, float(want.detach().abs().max()))
+        np.testing.assert_allclose(got.detach().numpy(), want.detach().numpy(), rtol=2e-3, atol=1e-3 * scale)
+
+
+def test_norms_of_points_far_from_zero():
+    """Channels of one number, of huge and of tiny numbers, and of nan, each among others."""
+    values = np.random.default_rng(1).standard_normal((3, 32, 9, 8)).astype(np.float32)
+    values[:, 0], values[:, 1], values[0, 2, 3, 3] = 7.0, values[:, 1] * 3e18, np.nan
+    values[:, 3] *= 1e-20
+    values[:, 4] = values[:, 4] * 1e-3 + 1000
+    x = torch.tensor(values).contiguous(memory_format=torch.channels_last)
+    _settled(lambda: torch.nn.functional.batch_norm(x, None, None, training=True))
+    y, mean, rstd = torch.native_batch_norm(x, None, None, None, None, True, 0.1, 1e-5)
+    exact = values.astype(np.float64).transpose(1, 0, 2, 3).reshape(32, -1)
+    np.testing.assert_allclose(mean.numpy(), exact.mean(1), rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(rstd.numpy(), 1 / np.sqrt(exact.var(1) + 1e-5), rtol=1e-4)
+    wanted = (exact - exact.mean(1, keepdims=True)) / np.sqrt(exact.var(1, keepdims=True) + 1e-5)
+    found = y.numpy().transpose(1, 0, 2, 3).reshape(32, -1)
+    np.testing.assert_allclose(np.delete(found, 2, 0), np.delete(wanted, 2, 0), rtol=1e-3, atol=0.05)
+    assert np.isnan(found[2]).all()
+
+
+@pytest.mark.parametrize("padding, dilation", [(0, 1), (1, 1), (0, 2)])
+def test_maxima_of_points(padding, dilation):
+    """Values, strides, indices and gradients, with ties, nan and windows of -inf only."""
+
+    def run(lib):
+        values = np.round(_values((3, 16, 13, 17)))
+        values[0, :, :4, :5], values[1, 3, 5, 6], values[1, 3, 6, 6] = -np.inf, np.nan, np.nan
+        x = lib.tensor(values).contiguous(memory_format=lib.channels_last).requires_grad_()
+        options = {"padding": padding, "dilation": dilation, "return_indices": True}
+        y, indices = lib.nn.functional.max_pool2d(x, 3, 2, **options)
+        y.backward(lib.tensor(_values(tuple(y.shape))).contiguous(memory_format=lib.channels_last))
+        return y, indices, x.grad, lib.nn.functional.max_pool2d(x.detach(), 3, 2, padding, dilation)
+
+    for got, want in zip(_settled(lambda: run(torch)), run(pytorch), strict=True):
+        assert got.stride() == want.stride()
+        np.testing.assert_allclose(got.detach().numpy(), want.detach().numpy(), rtol=1e-6, atol=1e-6)

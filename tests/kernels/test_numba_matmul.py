@@ -22,11 +22,11 @@ SHAPES = [(4, 4, 4), (5, 70, 9), (33, 17, 50), (300, 600, 70), (16, 1030, 500), 
 @pytest.fixture(scope="module", autouse=True)
 def compiled():
     """Uses the kernels of this file for products of any size."""
-    kept = matmul._FEW, matmul._FEW_ALONE, matmul._ALONE
-    matmul._FEW = matmul._FEW_ALONE = matmul._ALONE = 0
+    kept = matmul._FEW, matmul._FEW_ALONE, matmul._ALONE, matmul._FEW_ALONG
+    matmul._FEW = matmul._FEW_ALONE = matmul._ALONE = matmul._FEW_ALONG = 0
     with used_for_any_size(OURS):
         yield
-    matmul._FEW, matmul._FEW_ALONE, matmul._ALONE = kept
+    matmul._FEW, matmul._FEW_ALONE, matmul._ALONE, matmul._FEW_ALONG = kept
 
 
 def turned(x):
@@ -87,6 +87,24 @@ def test_linear(shape):
         ):
             assert_near(ours, wanted)
     assert matmul.linear_backward(g, None, w, None, (True, False, False))[1:] == (None, None)
+
+
+@pytest.mark.parametrize("rows", [2, 3, 4, 5, 6, 7, 8, 9, 23, 24, 25])
+@pytest.mark.parametrize(("inner", "columns"), [(16, 4), (31, 13), (70, 600), (1100, 513), (2053, 48)])
+def test_few_rows(rows, inner, columns):
+    rng = np.random.default_rng(3)
+    x, w, bias = normal(rows, inner, seed=rng), normal(inner, columns, seed=rng), normal(columns, seed=rng)
+    expected = (x.astype(np.float64) @ w.astype(np.float64)).astype(np.float32)
+    for right in (w, turned(w)):
+        assert_near(matmul.matmul(x, right), expected)
+        assert_near(matmul.mm(x, right), expected)
+        assert_near(matmul.linear(x, right.T, None), expected)
+        assert_near(matmul.linear(x[None], right.T, bias), expected[None] + bias)
+        assert_near(matmul.addmm(bias, x, right, 1, 1), expected + bias)
+        right = right.copy("K")
+        right[inner - 1, columns - 1] = np.inf  # reaches its own column only
+        finite = np.isfinite(matmul.matmul(x, right))
+        assert finite[:, :-1].all() and not finite[:, -1].any()
 
 
 @pytest.mark.parametrize(("beta", "alpha"), [(1, 1), (0, 1), (0.5, -2.0), (1, 3)])
@@ -156,7 +174,7 @@ def test_what_is_declined():
     assert matmul.linear(a, b, None) is NotImplemented
     assert matmul.linear(a, b.T.copy(), np.zeros(5, np.float32)) is NotImplemented
     assert matmul.addmm(b, a, b[:5], 1, 1) is NotImplemented
-    for shape in ((0, 12), (3, 12)):  # empty, or with too few rows to be worth copies
+    for shape in ((0, 12), (1, 12)):  # empty, or one row, for which the BLAS copies nothing
         assert matmul.matmul(normal(*shape, seed=rng), b) is NotImplemented
         assert tg.matmul(tg.from_numpy(normal(*shape, seed=rng)), tg.from_numpy(b)).shape == (shape[0], 6)
     with pytest.raises(RuntimeError, match="cannot be multiplied"):
@@ -168,13 +186,15 @@ def test_what_is_declined():
 def test_results_do_not_depend_on_the_threads():
     rng = np.random.default_rng(6)
     x, w, bias = (tg.from_numpy(normal(*s, seed=rng)).requires_grad_() for s in ((130, 300), (190, 300), (190,)))
+    few, wide = tg.from_numpy(normal(5, 300, seed=rng)), tg.from_numpy(normal(300, 1700, seed=rng))
     stack = tg.from_numpy(normal(9, 20, 21, seed=rng))
     before, results = tg.get_num_threads(), []
     try:
         for threads in (1, 2, 5):
             tg.set_num_threads(threads)
             out = tg.nn.functional.linear(x, w, bias)
-            results.append([out.detach(), stack @ stack.mT, *tg.autograd.grad((out * out).sum(), [x, w, bias])])
+            both = few @ wide, tg.nn.functional.linear(few, w.detach())
+            results.append([out.detach(), *both, stack @ stack.mT, *tg.autograd.grad((out * out).sum(), [x, w, bias])])
     finally:
         tg.set_num_threads(before)
     for other in results[1:]:

@@ -157,3 +157,23 @@ def test_the_third_power_of_large_arrays():
         expected = (x.numpy().astype(np.float64) ** 3).astype(np.float32)
         np.testing.assert_allclose((x**3).numpy(), expected, rtol=1e-6)
         np.testing.assert_allclose(x.clone().pow_(3).numpy(), expected, rtol=1e-6)
+
+
+def test_square_roots_as_powers():
+    """A power of 0.5 given as a tensor is 0 at -0 and inf at -inf; given as a number, it is the square root."""
+    numbers = [0.0, -0.0, -1.0, -np.inf, np.inf, 2.0, np.nan]
+    exponents = (0.5, -0.5, [0.5], [[0.5], [2.0], [3.0]], [0.5] * 7, [0.5, 2.0, 0.5, 1.0, 0.5, 3.0, -0.5])
+
+    def powers(l, dtype):
+        x = l.tensor(numbers, dtype=dtype)
+        given = [l.tensor(e, dtype=dtype) for e in exponents]
+        found = [x**0.5, x**-0.5, x**2, x**1.5, *(x**e for e in given), x ** given[0].expand(7), x[1] ** given[0]]
+        found += [x[1:2] ** given[2], x.reshape(7, 1) ** l.tensor([0.5, 2.0], dtype=dtype), x.clone().pow_(given[0])]
+        return [f.double().numpy() for f in found]
+
+    for name in ("float32", "float64", "float16"):
+        found, expected = (powers(l, getattr(l, name)) for l in (tensorgrad, torch))
+        for a, b in zip(found, expected, strict=True):
+            np.testing.assert_allclose(a, b, rtol=2e-3 if name == "float16" else 1e-6)
+            a, b = np.where(np.isnan(b), 0, a), np.where(np.isnan(b), 0, b)
+            np.testing.assert_array_equal(np.signbit(a), np.signbit(b))

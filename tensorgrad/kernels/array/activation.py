@@ -8,6 +8,8 @@ import math
 
 import numpy as np
 
+from tensorgrad.system.float_errors import ignored
+
 from .blocks import as_float32, in_blocks, select, table
 from .erf import TINY, erf, phi_argument
 from .special import expit
@@ -135,7 +137,7 @@ def hardswish(xp, x):
     """`x * clip(x + 3, 0, 6) / 6`."""
     if _two_byte(x):
         return as_float32(hardswish, xp, x)
-    with np.errstate(all="ignore"):
+    with ignored():
         return xp.clip(x + 3, 0, 6) * x / 6
 
 
@@ -143,7 +145,7 @@ def hardswish_grad(xp, g, input):
     """Gradient of `hardswish`: 0 up to -3, `g` from 3, `g * (x / 3 + 1/2)` between."""
     if _two_byte(g):
         return as_float32(hardswish_grad, xp, g, input)
-    with np.errstate(all="ignore"):
+    with ignored():
         between = select(xp, input >= 3, g, (input / 3 + 0.5) * g)
     return clear_where(xp, input <= -3, between)
 

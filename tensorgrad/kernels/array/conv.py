@@ -23,6 +23,7 @@ from math import prod
 
 import numpy as np
 
+from tensorgrad.dispatch.kernel_tables import run_kernel
 from tensorgrad.kernels.array import depthwise
 
 # Measured: pieces of 1 to 4 MiB are equally fast; below 0.5 MiB the matrix products are too small to be efficient.
@@ -441,3 +442,49 @@ def _named(name, values, fill, joint):
 
 def _times(sizes):
     return " x ".join(map(str, sizes))
+
+
+# --- the samples of a batch (vmap) -----------------------------------------------------------------------------------
+
+
+def _plain(*arrays):
+    """Whether arrays are floating-point numbers row by row: other memory orders are to be kept in the result."""
+    return all(a is None or (a.dtype.char in "fd" and a.flags.c_contiguous) for a in arrays)
+
+
+def conv_of_batch(xp, whole, input, weight, bias, stride, padding, dilation, groups, size, mapped):
+    """The convolution of the images of all samples, if they have the weights in common."""
+    if mapped != {"input"} or not size or not _plain(input, weight):
+        return NotImplemented
+    images = input.reshape(input.shape[0] * input.shape[1], *input.shape[2:])
+    made = whole(images, weight, bias, stride, padding, dilation, groups)
+    return made.reshape(size, input.shape[1], *made.shape[1:])
+
+
+def conv_of_batch_backward(
+    xp, g, input, weight, input_shape, weight_shape, bias_shape, stride, padding, dilation, groups, size, mapped, needs
+):
+    """The gradients of `conv_of_batch`: in that of the weights, each sample is a group of channels of its own."""
+    if "g" not in mapped or "weight" in mapped or not size or not _plain(g, input, weight):
+        return NotImplemented
+    if (needs[1] and "input" not in mapped) or (needs[2] and bias_shape != g.shape[2:3]):
+        return NotImplemented
+    count, slopes = g.shape[1], g.reshape(size * g.shape[1], *g.shape[2:])
+    of_input = of_weight = of_bias = None
+    if needs[0]:
+        shape = (size * count, *input_shape[1:])
+        of_input = run_kernel("conv_grad_input", slopes, weight, shape, stride, padding, dilation, groups)
+        of_input = of_input.reshape(size, *input_shape)
+    if needs[1]:
+        shape = (size * weight_shape[0], *weight_shape[1:])
+        given = (_beside(g), _beside(input), shape, stride, padding, dilation, size * groups)
+        of_weight = run_kernel("conv_grad_weight", *given).reshape(size, *weight_shape)
+    if needs[2]:
+        of_bias = g.sum((1, *range(3, g.ndim))).reshape(size, *bias_shape)
+    return of_input, of_weight, of_bias
+
+
+def _beside(x):
+    """The channels (N, C, ...) of all samples beside each other: (N, size · C, ...)."""
+    size, count, channels, *rest = x.shape
+    return (x if count == 1 else x.swapaxes(0, 1)).reshape(count, size * channels, *rest)

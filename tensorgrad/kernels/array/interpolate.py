@@ -20,6 +20,7 @@ import numpy as np
 
 from .conv import widen
 
+_WIDE_POINT = 64  # bytes of a point from which on all dimensions are resized at once
 BLOCK = 16  # rows per block; measured: 16 to 32 are best, fewer cost more calls
 
 # --- the matrices --------------------------------------------------------------------------------------------------
@@ -241,8 +242,22 @@ def _nearest_index(mode, n, m, scale, dtype):
     return index, times, bool((np.diff(index) > 0).all())
 
 
+@lru_cache(maxsize=64)
+def _nearest_points(mode, old, size, scales, dtype):
+    """Returns the index of the input point that each point of the result is, both counted row by row."""
+    points = np.zeros((), np.int64)
+    for axis, (n, m) in enumerate(zip(old, size, strict=True)):
+        index, _, _ = _nearest_index(mode, n, m, None if scales is None else scales[axis], dtype)
+        points = points[..., None] * n + index
+    return points.reshape(-1)
+
+
 def _nearest(xp, x, mode, size, scales, first):
     dtype = "<f8" if x.dtype == np.float64 else "<f4"
+    if first == 1 and len(size) > 1 and x.size and x.shape[-1] * x.dtype.itemsize >= _WIDE_POINT:
+        points = _nearest_points(mode, x.shape[1:-1], tuple(size), scales and tuple(scales), dtype)
+        out = xp.take(x.reshape(x.shape[0], -1, x.shape[-1]), xp.asarray(points), 1)
+        return out.reshape(x.shape[0], *size, x.shape[-1])
     out = x
     for axis in _by_growth(x.shape[first : first + len(size)], size, False):
         scale = None if scales is None else scales[axis]

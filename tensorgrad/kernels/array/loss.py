@@ -13,6 +13,7 @@ from tensorgrad.dtypes import F32, scalar_type
 from tensorgrad.kernels.array import softmax
 from tensorgrad.kernels.array.index import extremes
 from tensorgrad.kernels.array.reduce import sum_, two_bytes
+from tensorgrad.system.float_errors import ignored
 
 _FEW = 2048  # logits up to which all of cross-entropy costs less than its bookkeeping
 
@@ -128,7 +129,7 @@ def bce(xp, x, y, weight, reduction):
         lifted = bce(xp, x.astype(np.float32), y.astype(np.float32), weight, reduction)
         return xp.asarray(lifted).astype(x.dtype)
     kind = x.dtype.type
-    with np.errstate(all="ignore"):
+    with ignored():
         loss = (y - kind(1)) * xp.maximum(xp.log1p(-x), kind(-100)) - y * xp.maximum(xp.log(x), kind(-100))
         return reduced(xp, xp.asarray(loss if weight is None else loss * weight), reduction)
 
@@ -136,7 +137,7 @@ def bce(xp, x, y, weight, reduction):
 def bce_grad(xp, g, x, y, weight, reduction):
     """(x - y) / (x (1 - x)) g, with the divisor at least 1e-12."""
     kind = x.dtype.type
-    with np.errstate(all="ignore"):
+    with ignored():
         slope = (x - y) / xp.maximum((kind(1) - x) * x, kind(1e-12)) * _share(g, x.size, reduction)
     return slope if weight is None else slope * weight
 
@@ -146,7 +147,7 @@ def bce_backward(xp, g, input, target, weight, reduction, needs):
     to_target = None
     if needs[1]:
         low = input.dtype.type(-100)
-        with np.errstate(all="ignore"):
+        with ignored():
             to_target = xp.maximum(xp.log1p(-input), low) - xp.maximum(xp.log(input), low)
             to_target = to_target * _share(g, input.size, reduction)
         to_target = to_target if weight is None else to_target * weight
@@ -159,7 +160,7 @@ def bce_with_logits(xp, x, y, weight, pos_weight, reduction):
         single = (None if a is None else a.astype(np.float32) for a in (x, y, weight, pos_weight))
         return xp.asarray(bce_with_logits(xp, *single, reduction)).astype(x.dtype)  # type: ignore[call-arg]
     kind = x.dtype.type
-    with np.errstate(all="ignore"):
+    with ignored():
         tail = xp.log1p(xp.exp(-xp.abs(x))) + xp.maximum(-x, kind(0))  # -log σ(x)
         if pos_weight is not None:
             tail = tail * ((pos_weight - kind(1)) * y + kind(1))
@@ -173,7 +174,7 @@ def bce_with_logits_grad(xp, g, x, y, weight, pos_weight, reduction):
         single = (None if a is None else a.astype(np.float32) for a in (g, x, y, weight, pos_weight))
         return bce_with_logits_grad(xp, *single, reduction).astype(g.dtype)  # type: ignore[call-arg]
     kind = x.dtype.type
-    with np.errstate(all="ignore"):
+    with ignored():
         e = xp.exp(-xp.abs(x))
         share = xp.where(x >= 0, kind(1), e) / (e + kind(1))  # σ(x)
         if pos_weight is None:
@@ -240,7 +241,7 @@ def cross_entropy(xp, x, target, weight, ignore_index, smoothing, reduction):
                 return loss, cache
     losses, exps, sums, total = softmax.cross_entropy(xp, x, target, weight, ignore_index, smoothing)
     loss = losses = xp.asarray(losses)
-    with np.errstate(all="ignore"):
+    with ignored():
         if reduction != "none":
             loss = xp.asarray(reduced(xp, losses, "sum"))
             if reduction == "mean":
@@ -294,7 +295,7 @@ def cross_entropy_backward(xp, g, input, shares, target, weight, ignore_index, l
     if g.dtype.itemsize > 2 and is_small(xp, shares, weight, label_smoothing, reduction):  # (of bfloat16 float32)
         return np.multiply(shares, g.item() / (len(shares) or 1) if reduction == "mean" else g)
     if reduction == "mean":
-        with np.errstate(all="ignore"):
+        with ignored():
             lifted = g.astype(shares.dtype)
             g = xp.asarray(lifted / _total_weight(xp, target, weight, ignore_index, shares.dtype)).astype(g.dtype)
     one = xp.ones((), shares.dtype)  # the shares are already divided by their sums
@@ -310,7 +311,7 @@ def cross_entropy_of_batch(xp, whole, input, target, weight, ignore_index, label
     each, shares = whole(_joined(input), _all(target), weight, ignore_index, label_smoothing, "none")
     if reduction == "none":
         return each.reshape(target.shape), shares
-    with np.errstate(all="ignore"):
+    with ignored():
         total = each.reshape(size, -1).sum(1)
         if reduction == "mean":
             total = total / _weights_of_batch(xp, target, weight, ignore_index, size, input.dtype)
@@ -326,7 +327,7 @@ def cross_entropy_of_batch_backward(
     if "g" not in mapped:
         g = xp.broadcast_to(g, (size, *g.shape))
     if reduction == "mean":
-        with np.errstate(all="ignore"):
+        with ignored():
             g = g / _weights_of_batch(xp, target, weight, ignore_index, size, input.dtype)
     g = xp.broadcast_to(g.reshape(size, *(1,) * (target.ndim - 1)) if reduction != "none" else g, target.shape)
     found = whole(_all(g), _joined(input), shares, _all(target), weight, ignore_index, label_smoothing, "none")
@@ -358,7 +359,7 @@ def nll(xp, logp, target, weight, ignore_index, reduction):
     if reduction == "none":
         return losses, weights
     total = xp.asarray(reduced(xp, losses, "sum"))
-    with np.errstate(all="ignore"):
+    with ignored():
         return total if reduction == "sum" else xp.true_divide(total, weights.sum(dtype=weights.dtype)), weights
 
 

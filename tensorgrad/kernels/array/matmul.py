@@ -11,7 +11,9 @@ from functools import lru_cache
 
 import numpy as np
 
+from tensorgrad.dispatch.kernel_tables import by_part, run_kernel
 from tensorgrad.dtypes import c_type, scalar_type
+from tensorgrad.system.float_errors import ignored
 
 BLAS_TYPES = frozenset("fdFD")
 
@@ -55,8 +57,11 @@ def multiplied(xp, a, b):
         return xp.asarray(multiplied(xp, a.astype(np.float32), b.astype(np.float32))).astype(dtype)
     if a.ndim < 3 > b.ndim and dtype is b.dtype and dtype.char in BLAS_TYPES:
         return a.dot(b)
-    with np.errstate(all="ignore"):
+    with ignored():
         if a.ndim > 2 < b.ndim and a.shape[-1] == 1 and xp is np and dtype.char in BLAS_TYPES:
+            made = by_part("outer_products", a.size * b.shape[-1], a, b)
+            if made is not NotImplemented:
+                return made
             return np.einsum("...ij,...jk->...ik", a, b, order="C")  # columns by rows: the BLAS takes one at a time
         return xp.matmul(a, b)
 
@@ -100,6 +105,32 @@ def linear_backward(xp, g, input, weight, bias_shape, needs):
     )
 
 
+def linear_of_batch(xp, whole, input, weight, bias, size, mapped):
+    """`linear` of the inputs of all samples, if they have the weights in common."""
+    if mapped != {"input"} or input.ndim < 2 or not input.flags.c_contiguous:
+        return NotImplemented
+    made = whole(input.reshape(math.prod(input.shape[:-1]), input.shape[-1]), weight, bias)
+    return made.reshape(*input.shape[:-1], *made.shape[1:])
+
+
+def linear_of_batch_backward(xp, g, input, weight, weight_shape, bias_shape, size, mapped, needs):
+    """The gradients of `linear_of_batch`: those of the weights are a product for each sample."""
+    if "g" not in mapped or "weight" in mapped or g.dtype.char not in "fd" or len(weight_shape) != 2 or not size:
+        return NotImplemented
+    if (needs[1] and "input" not in mapped) or (needs[2] and bias_shape != g.shape[-1:]):
+        return NotImplemented
+    rows = g.reshape(size, math.prod(g.shape[1:-1]), g.shape[-1])
+    of_input = of_weight = of_bias = None
+    if needs[0]:
+        of_input = run_kernel("matmul", rows.reshape(size * rows.shape[1], g.shape[-1]), weight)
+        of_input = of_input.reshape(*g.shape[:-1], weight_shape[1])
+    if needs[1]:
+        of_weight = run_kernel("matmul_tn", rows, input.reshape(size, rows.shape[1], weight_shape[1]))
+    if needs[2]:
+        of_bias = rows[:, 0] if rows.shape[1] == 1 else rows.sum(1)
+    return of_input, of_weight, of_bias
+
+
 def widened(array):
     """Returns 16-bit floats as float32, anything else unchanged."""
     if array is not None and array.dtype.itemsize == 2 and array.dtype.kind not in "iu":
@@ -131,7 +162,7 @@ def added(xp, c, product, beta, alpha):
     check_expands(c.shape, product.shape)
     if product.dtype.kind in "iu":
         alpha, beta = int(alpha), int(beta)
-    with np.errstate(all="ignore"):
+    with ignored():
         if alpha != 1:
             product = product * product.dtype.type(alpha)
         if beta == 1:

@@ -9,6 +9,8 @@ import math
 
 import numpy as np
 
+from tensorgrad.system.float_errors import ignored
+
 from .blocks import long_rows
 from .softmax import _row_blocks, _row_sum
 
@@ -74,7 +76,7 @@ def _row_norm(xp, x, axes, weight, bias, eps, centred):
     mean = xp.empty((rows.shape[0], 1), rows.dtype) if centred else None
     rstd = xp.empty((rows.shape[0], 1), rows.dtype)
     weight, bias = (None if p is None else _wide(p).reshape(-1) for p in (weight, bias))
-    with np.errstate(all="ignore"):
+    with ignored():
         long_rows(xp, rows.shape[1])
         for block in _row_blocks(xp, rows, 1, BLOCK) if rows.size or not rows.shape[1] else ():
             _centre_rows(xp, rows[block], eps, out[block], None if mean is None else mean[block], rstd[block])
@@ -99,7 +101,7 @@ def _row_norm_grad(xp, g, x, mean, rstd, weight, axes, need):
     gx = xp.empty((n, m), x_rows.dtype) if need[0] else None
     gw = xp.zeros(m, x_rows.dtype) if need[1] else None
     gb = xp.zeros(m, x_rows.dtype) if need[2] else None
-    with np.errstate(all="ignore"):
+    with ignored():
         long_rows(xp, m)
         for block in _row_blocks(xp, x_rows, 1, BLOCK) if x_rows.size else ():
             centre = None if mean is None else mean[block]
@@ -149,7 +151,7 @@ def row_norm_tangent(xp, x, weight, x_t, weight_t, bias_t, axes, eps, centred):
     weight, weight_t, bias_t = (None if p is None else _wide(p).reshape(-1) for p in (weight, weight_t, bias_t))
     n, m = rows.shape
     out = xp.empty((n, m), rows.dtype)
-    with np.errstate(all="ignore"):
+    with ignored():
         long_rows(xp, m)
         for block in _row_blocks(xp, rows, 1, BLOCK) if rows.size else ():
             normal, t = xp.empty(rows[block].shape, rows.dtype), out[block]
@@ -252,7 +254,7 @@ def batch_norm(xp, x, weight, bias, running_mean, running_var, training, eps=1e-
     if x.dtype.itemsize == 2:
         weight, bias, running_mean, running_var = (_wide(p) for p in (weight, bias, running_mean, running_var))
     out = xp.empty(flat.shape, flat.dtype)
-    with np.errstate(all="ignore"):
+    with ignored():
         if training:
             mean, rstd, var = _batch_statistics_and_norm(xp, flat, length, weight, bias, eps, out)
         else:
@@ -307,7 +309,7 @@ def batch_norm_grad(xp, g, x, mean, rstd, weight, training, need=_ALL):
     scale = rstd if weight is None else rstd * _wide(weight)
     gx = xp.empty(x_flat.shape, x_flat.dtype) if need[0] else None
     gw, gb = xp.empty_like(rstd), xp.empty_like(rstd)
-    with np.errstate(all="ignore"):
+    with ignored():
         for c, columns in _channel_blocks(xp, x_flat, length):
             part = None if gx is None else gx[:, columns]
             gw[c], gb[c] = _batch_norm_grad_block(
@@ -353,7 +355,7 @@ def group_norm(xp, x, groups, weight=None, bias=None, eps=1e-5):
     images = _wide(x).reshape(n, c, length)
     out = xp.empty(images.shape, images.dtype)
     mean, rstd = (xp.empty((n, groups), images.dtype) for _ in range(2))
-    with np.errstate(all="ignore"):
+    with ignored():
         long_rows(xp, length)
         for some in _row_blocks(xp, images, 2, BLOCK) if images.size or not c * length else ():
             part = out[some]
@@ -384,7 +386,7 @@ def group_norm_grad(xp, g, x, mean, rstd, weight, groups, need=_ALL):
     gx = xp.empty(shape, x3.dtype) if need[0] else None
     gw, gb = xp.zeros(c, x3.dtype), xp.zeros(c, x3.dtype)
     mean, rstd = mean.reshape(n, groups), rstd.reshape(n, groups)
-    with np.errstate(all="ignore"):
+    with ignored():
         long_rows(xp, length)
         for some in _row_blocks(xp, x3, 2, BLOCK) if x3.size else ():
             part = None if gx is None else gx[some]

@@ -12,6 +12,7 @@ import numpy as np
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array import activation, special
 from tensorgrad.kernels.array.special import as_float32
+from tensorgrad.system.float_errors import ignored
 
 _SMALL = 1024  # elements up to which the number of calls dominates
 _ZERO, _ONE = np.zeros((), np.float32), np.ones((), np.float32)  # NumPy takes an array faster than a Python number
@@ -43,7 +44,7 @@ def _check_divisor(xp, x, y) -> None:
 def floor_divide(xp, x, y):
     """Floor of the quotient. Raises: RuntimeError (with ZeroDivisionError's text) for integers divided by zero."""
     _check_divisor(xp, x, y)
-    with np.errstate(all="ignore"):
+    with ignored():
         return xp.floor_divide(x, y)
 
 
@@ -54,7 +55,7 @@ def trunc_divide(xp, x, y):
         quotient = xp.floor_divide(x, y)
         inexact = xp.logical_and(xp.less(xp.bitwise_xor(x, y), 0), xp.not_equal(xp.multiply(quotient, y), x))
         return xp.add(quotient, inexact.astype(quotient.dtype))
-    with np.errstate(all="ignore"):
+    with ignored():
         return xp.trunc(xp.true_divide(x, y))
 
 
@@ -64,7 +65,7 @@ def remainder(xp, x, y):
     Raises: RuntimeError for integers modulo zero.
     """
     _check_divisor(xp, x, y)
-    with np.errstate(all="ignore"):
+    with ignored():
         rest = xp.remainder(x, y)
         if _integers(rest) or (zero := rest == 0).sum() == 0:
             return rest
@@ -74,7 +75,7 @@ def remainder(xp, x, y):
 def fmod(xp, x, y):
     """C's modulus: the result has the dividend's sign. Raises: RuntimeError for integers modulo zero."""
     _check_divisor(xp, x, y)
-    with np.errstate(all="ignore"):
+    with ignored():
         return xp.fmod(x, y)
 
 
@@ -117,17 +118,32 @@ def power(xp, x, y):
         if y == -1:
             return xp.reciprocal(x)
         if y == -0.5 and x.dtype.kind == "f" and x.dtype.itemsize > 2:
-            with np.errstate(all="ignore"):
+            with ignored():
                 return xp.reciprocal(xp.sqrt(x))  # of a negative zero, unlike power, -inf
     elif _integers(x):
         _refuse(x, "b")
         return _integer_power(xp, x, y)
     if _two_byte_float(x):
-        if not y.shape:  # a scalar; arrays of these dtypes can represent it only so
+        half = x.dtype.kind == "f" and abs(y) == 0.5 if not y.shape else True  # the roots that PyTorch computes by pow
+        if not half:  # a scalar; arrays of these dtypes can represent it only so
             return as_float32(lambda xp, x: power(xp, x, float(y)), xp, x)
         return as_float32(power, xp, x, y)
-    with np.errstate(all="ignore"):
+    with ignored():
+        if xp is np and x.dtype.kind == "f" and y.__class__ is np.ndarray and _is_root(x, y):
+            # Of many numbers with the exponent 0.5 NumPy takes the square root: -0 of -0 and nan of -inf, where a power
+            # is 0 and inf. It does not when each has an exponent of its own in memory.
+            shape = x.shape if y.size == 1 and y.ndim <= x.ndim else np.broadcast_shapes(x.shape, y.shape)
+            own = np.empty(shape or (1,), y.dtype)
+            own[...] = y
+            return np.power(x, own).reshape(shape)
         return xp.power(x, y)
+
+
+def _is_root(x, y) -> bool:
+    """Whether one of the exponents is 0.5, and NumPy may use it for several numbers."""
+    if y.size == 1:
+        return y.item() == 0.5
+    return (y.shape != x.shape or 0 in y.strides) and bool((y == 0.5).any())
 
 
 def power_of(xp, x, y):
@@ -161,7 +177,7 @@ def rsqrt(xp, x):
     """1 / sqrt(x)."""
     if _two_byte_float(x):
         return as_float32(rsqrt, xp, x)
-    with np.errstate(all="ignore"):
+    with ignored():
         return xp.reciprocal(xp.sqrt(x))
 
 
@@ -233,7 +249,7 @@ def sgn(xp, x):
     if x.dtype.kind != "c":
         return sign(xp, x)
     size = xp.abs(x)
-    with np.errstate(all="ignore"):
+    with ignored():
         return xp.where(size == 0, xp.zeros_like(x), x / xp.where(size == 0, xp.ones_like(size), size))
 
 
@@ -273,7 +289,7 @@ def round_decimals(xp, x, decimals):
     if _two_byte_float(x):
         return as_float32(lambda xp, x: round_decimals(xp, x, decimals), xp, x)
     scale = x.dtype.type(10.0 ** abs(decimals))
-    with np.errstate(all="ignore"):
+    with ignored():
         return xp.rint(x * scale) / scale if decimals > 0 else xp.rint(x / scale) * scale
 
 
@@ -408,7 +424,7 @@ def masked_fill(xp, x, mask, value):
     """x with a scalar where the mask is true."""
     if value == 0 and x.dtype.kind == "f" and mask.shape == x.shape and math.copysign(1, value) > 0:
         return activation.clear_where(xp, mask, x)
-    with np.errstate(all="ignore"):
+    with ignored():
         return xp.where(mask, np.asarray(value).astype(x.dtype) if xp is np else x.dtype.type(value), x)
 
 
@@ -449,7 +465,7 @@ def sigmoid(xp, x):
     if x.dtype is F32 and x.size < _SMALL and xp is np:
         return xp.reciprocal(xp.add(xp.exp(xp.negative(x)), _ONE))
     if x.dtype.kind == "c":
-        with np.errstate(all="ignore"):
+        with ignored():
             return xp.reciprocal(xp.exp(-x) + 1)
     return special.expit(xp, x)
 
@@ -530,7 +546,7 @@ def logaddexp(xp, x, y, base=math.e):
     _refuse(x, "biu")
     if x.dtype.kind != "c":
         return xp.logaddexp(x, y) if base == math.e else xp.logaddexp2(x, y)
-    with np.errstate(all="ignore"):  # factors out the exponential of the one with the larger real part
+    with ignored():  # factors out the exponential of the one with the larger real part
         swap = xp.logical_or(x.real < y.real, xp.isnan(y.real))
         big, small = xp.where(swap, y, x), xp.where(swap, x, y)
         result = big + xp.log1p(xp.exp(small - big))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tensorgrad.dtypes import F32, scalar_type
+from tensorgrad.system.float_errors import ignored
 
 I64 = np.dtype("int64")
 _SMALL = 1024  # elements below which one product sums everything
@@ -117,7 +118,7 @@ def mean(xp, x, dim, keepdim, dtype):
     n = count(x.shape, dim)
     if n:
         return xp.true_divide(total, x.dtype.type(n))
-    with np.errstate(all="ignore"):
+    with ignored():
         return xp.true_divide(total, x.dtype.type(0))
 
 
@@ -244,8 +245,7 @@ def _arg(xp, name, x, dim, keepdim):
         x = x.astype(np.float32)
     found = x.argmin(dim) if name.endswith("min") else x.argmax(dim)
     if keepdim:
-        found = xp.asarray(found)
-        found = found.reshape((1,) * x.ndim) if dim is None else xp.expand_dims(found, dim)
+        found = xp.asarray(found).reshape([1 if dim is None or d == dim else n for d, n in enumerate(x.shape)])
     return found
 
 
@@ -336,7 +336,7 @@ def var(xp, x, dim, correction, keepdim, root=False):
     if two_bytes(x):
         return xp.asarray(var(xp, x.astype(np.float32), dim, correction, keepdim, root)).astype(x.dtype)
     kind = x.real.dtype.type
-    with np.errstate(all="ignore"):
+    with ignored():
         total = _squares_around_mean(xp, x, dim, keepdim)
         if kind is np.float32 and (xp is not np or not _in_full_precision(total)):
             wide = x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
@@ -381,7 +381,7 @@ def vector_norm(xp, x, ord, dim, keepdim, dtype):
     if not x.size and (ord < 0 or ord == np.inf):
         _norm_of_nothing(x, ord, dim)
     kind = x.real.dtype.type
-    with np.errstate(all="ignore"):
+    with ignored():
         if ord == 2:
             if dim is None and not keepdim and xp is np and x.dtype.kind != "c" and x.size < 4 * _ROW:
                 flat = x.ravel()

@@ -87,6 +87,8 @@ def fill(array: np.ndarray, sampler, gen: Generator, *args) -> np.ndarray:
     if array.flags.c_contiguous:
         if sampler is normal and args == (0.0, 1.0) and _is_few(array.dtype, array.size):
             _box_muller_few(gen, array.reshape(-1))
+        elif (sampler is uniform or sampler is normal) and array.dtype.kind != "c":
+            sampler(gen, array.shape, array.dtype, *args, out=array)
         else:
             array[...] = sampler(gen, array.shape, array.dtype, *args)
         return array
@@ -103,6 +105,10 @@ def fill(array: np.ndarray, sampler, gen: Generator, *args) -> np.ndarray:
 
 def unit32(gen: Generator, n: int, out: np.ndarray | None = None) -> np.ndarray:
     """`n` float32 uniforms in [0, 1): the low 24 bits of a word each. Written to `out` if given."""
+    if n > FEW:
+        out = np.empty(n, F32) if out is None else out
+        if by_part("uniform_numbers", n, gen, 2.0**-24, 0.0, out) is not NotImplemented:
+            return out
     words = gen.words(n)
     words &= LOW_24
     numbers = words.view(I64)  # signed integers convert faster; the value is below 2**24, so exactly
@@ -112,6 +118,23 @@ def unit32(gen: Generator, n: int, out: np.ndarray | None = None) -> np.ndarray:
         out[...] = numbers
     out *= _UNIT_24
     return out
+
+
+def _scaled32(gen: Generator, out: np.ndarray, extent: float, term: float) -> None:
+    """Writes `u * extent + term` to `out`, rounded once, for the uniforms u of `unit32`; `extent` is a float32."""
+    if extent == 1.0:
+        unit32(gen, out.size, out)
+        if term:
+            out += F32.type(term)
+        return
+    factor = extent * 2.0**-24
+    if out.size > FEW and by_part("uniform_numbers", out.size, gen, factor, term, out) is not NotImplemented:
+        return
+    words = gen.words(out.size)
+    words &= LOW_24
+    wide = words.view(I64) * np.float64(factor)  # exact, like any product of numbers of 24 bits in float64
+    wide += term
+    out[...] = wide
 
 
 def mantissas(gen: Generator, n: int) -> np.ndarray:
@@ -169,32 +192,42 @@ def _scale(x: np.ndarray, factor: float, term: float) -> np.ndarray:
     return wide.astype(F32)
 
 
-def uniform(gen: Generator, shape, dtype: np.dtype, low: float = 0.0, high: float = 1.0) -> np.ndarray:
+def uniform(
+    gen: Generator, shape, dtype: np.dtype, low: float = 0.0, high: float = 1.0, out: np.ndarray | None = None
+) -> np.ndarray:
     """Uniform samples in [low, high): `rand`, `uniform_`. Complex dtypes get real and imaginary parts in turn.
+
+    `out` is a C-contiguous array of real numbers to write to.
 
     Source: u * (high - low) + low with u = the low 24 (float64: 53) bits of a word (two words), as a fraction.
     """
     if dtype.kind == "c":
         return _complex(uniform, gen, shape, dtype, low, high)
-    if dtype is F32 and low == 0 and high == 1 and (n := math.prod(shape)) <= FEW:
+    if out is None and dtype is F32 and low == 0 and high == 1 and (n := math.prod(shape)) <= FEW:
         return unit32(gen, n).reshape(shape)
     work = _work(dtype)
-    draw = unit64 if work == F64 else unit32
-    out = np.empty(shape, dtype)
+    out = np.empty(shape, dtype) if out is None else out
     flat = out.reshape(-1)
     if low == 0 and high == 1 and dtype == work:
+        draw = unit64 if work == F64 else unit32
         with gen.lock:
             for block in _blocks(flat.size):
                 draw(gen, block.stop - block.start, flat[block])
         return out
     with gen.lock, np.errstate(all="ignore"):
         least, most = work.type(low), work.type(high)
-        extent = float(most - least)
+        extent, term = float(most - least), float(least)
         first, last = least.astype(dtype), most.astype(dtype)
         for block in _blocks(flat.size):
-            values = _scale(draw(gen, block.stop - block.start), extent, float(least)).astype(dtype, copy=False)
-            values[values == last] = first  # rounding may reach `high`, which is not in the interval
-            flat[block] = values
+            values = flat[block]
+            if dtype == F32:
+                _scaled32(gen, values, extent, term)
+            elif dtype == F64:
+                values[...] = _scale(unit64(gen, values.size), extent, term)
+            else:
+                values[...] = _scale(unit32(gen, values.size), extent, term)
+            if values.max() == last:  # rounding may reach `high`, which is not in the interval
+                values[values == last] = first
     return out
 
 
@@ -207,27 +240,29 @@ def _complex(sampler, gen: Generator, shape, dtype: np.dtype, *args) -> np.ndarr
 
 
 def normal(
-    gen: Generator, shape, dtype: np.dtype, mean: float = 0.0, std: float = 1.0, contiguous: bool = True
-) -> np.ndarray:
+    gen: Generator, shape, dtype: np.dtype, mean: float = 0.0, std: float = 1.0, contiguous: bool = True,
+    out: np.ndarray | None = None,
+) -> np.ndarray:  # fmt: skip
     """Normal samples: `randn`, `normal_`. Complex dtypes split the variance between real and imaginary part.
 
     16 numbers or more come in blocks of 16: eight uniforms for the radii, eight for the angles. A remainder at the end
     is covered by a new block over the last 16. Fewer than 16 (or `contiguous=False`: the destination has gaps or is
     transposed) come in pairs in double precision, and half a pair may be kept in the generator for the next call.
+    `out` is a C-contiguous array of real numbers to write to.
 
     Source: G. E. P. Box and M. E. Muller, "A note on the generation of random normal deviates", 1958.
     """
     if dtype.kind == "c":
         real = np.dtype("float32" if dtype.itemsize == 8 else "float64")
         return normal(gen, (*shape, 2), real, mean, std / math.sqrt(2), contiguous).view(dtype).reshape(shape)
-    out = np.empty(shape, dtype)
+    out = np.empty(shape, dtype) if out is None else out
     flat = out.reshape(-1)
     n = flat.size
     if contiguous and _is_few(dtype, n):
         _box_muller_few(gen, flat)
-        if std == 1 and mean == 0:
-            return out
-        return _scale(out, float(F32.type(std)), float(F32.type(mean)))
+        if std != 1 or mean != 0:
+            out[...] = _scale(out, float(F32.type(std)), float(F32.type(mean)))
+        return out
     if n < 16 or not contiguous:
         if n:
             flat[...] = to_dtype(_scale(normal_pairs(gen, n), std, mean), dtype)

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from tensorgrad.system.float_errors import ignored
+
 from .blocks import BLOCK, as_float32, long_rows, select
 from .index import extremes
 
@@ -84,13 +86,13 @@ def softmax(xp, x, dim):
     if not x.flags.c_contiguous:  # the result is row-major, whatever the input's order
         x = xp.ascontiguousarray(x)
     if xp is np and x.size < _LARGE:
-        with np.errstate(all="ignore"):
+        with ignored():
             out = x - _max_over(x, dim, None, None, True)
             np.exp(out, out)
             return np.divide(out, _sum_over(out, dim, None, None, True), out)
     rows, axis = _as_rows(x, dim)
     out = xp.empty_like(rows)
-    with np.errstate(all="ignore"):
+    with ignored():
         long_rows(xp, rows.shape[-1])
         for block in _row_blocks(xp, rows, axis):
             e = out[block]
@@ -105,7 +107,7 @@ def softmax_grad(xp, g, out, dim):
         return as_float32(softmax_grad, xp, g, out, dim=dim)
     if not g.ndim:
         return xp.zeros_like(g)
-    with np.errstate(all="ignore"):
+    with ignored():
         long_rows(xp, g.shape[-1])
         if xp is np and dim == g.ndim - 1:
             result = g - np.vecdot(g, out)[..., None]
@@ -125,13 +127,13 @@ def log_softmax(xp, x, dim):
     if not x.flags.c_contiguous:  # the result is row-major, whatever the input's order
         x = xp.ascontiguousarray(x)
     if xp is np and x.size < _LARGE:
-        with np.errstate(all="ignore"):
+        with ignored():
             out = x - _max_over(x, dim, None, None, True)
             total = _sum_over(np.exp(out), dim, None, None, True)
             return np.subtract(out, np.log(total, total), out)
     rows, axis = _as_rows(x, dim)
     out = xp.empty_like(rows)
-    with np.errstate(all="ignore"):
+    with ignored():
         long_rows(xp, rows.shape[-1])
         for block in _row_blocks(xp, rows, axis):
             part, d = rows[block], out[block]
@@ -149,7 +151,7 @@ def log_softmax_grad(xp, g, out, dim):
         return as_float32(log_softmax_grad, xp, g, out, dim=dim)
     if not g.ndim:
         return xp.zeros_like(g)
-    with np.errstate(all="ignore"):
+    with ignored():
         long_rows(xp, g.shape[-1])
         result = xp.exp(out)
         xp.multiply(result, _row_sum(xp, g, dim, True), result)
@@ -161,7 +163,7 @@ def logsumexp(xp, x, dims, keepdim=False):
     if x.dtype.itemsize == 2:
         return as_float32(logsumexp, xp, x, dims=dims, keepdim=keepdim)
     dims = tuple(dims)
-    with np.errstate(all="ignore"):
+    with ignored():
         if not x.size:
             return xp.log(x.sum(axis=dims, keepdims=keepdim))
         top = x.max(axis=dims, keepdims=True)
@@ -240,7 +242,7 @@ def cross_entropy(xp, x, target, weight=None, ignore_index=-100, label_smoothing
     exps = xp.empty(x.shape, x.dtype)
     sums = xp.empty(target.shape, x.dtype)
     losses = xp.empty(target.shape, x.dtype)
-    with np.errstate(all="ignore"):
+    with ignored():
         long_rows(xp, classes)
         for block in _row_blocks(xp, x, 1):
             _cross_entropy_block(
@@ -293,7 +295,7 @@ def cross_entropy_grad(xp, g, exps, sums, target, weight=None, ignore_index=-100
     if dtype.itemsize == 2:
         g = g.astype(np.float32)
         weight = None if weight is None else weight.astype(np.float32)
-    with np.errstate(all="ignore"):
+    with ignored():
         if g.shape != target.shape:
             g = xp.broadcast_to(g, target.shape)
         if valid is not None:
@@ -325,7 +327,7 @@ def nll(xp, logp, target, weight=None, ignore_index=-100):
     weights = xp.ones(target.shape, logp.dtype) if w is None else w.astype(logp.dtype, copy=False)
     at = _positions(xp, logp.shape)
     losses = logp[(at[0], target) + at[1:]]
-    with np.errstate(all="ignore"):
+    with ignored():
         losses = xp.negative(losses, losses) if w is None else losses * -weights
     if valid is not None:
         losses = xp.where(valid, losses, losses.dtype.type(0))
@@ -345,6 +347,6 @@ def nll_grad(xp, g, shape, target, weights, ignore_index=-100):
 
 def masked_softmax(xp, x, dim, drop):
     """`softmax` without the elements where `drop` is true; rows without any element left give 0."""
-    with np.errstate(all="ignore"):
+    with ignored():
         p = softmax(xp, xp.where(drop, x.dtype.type(-np.inf), x), dim)
     return select(xp, xp.broadcast_to(drop.all(axis=dim, keepdims=True), p.shape), xp.zeros_like(p), p)

@@ -150,14 +150,14 @@ def convolve_loop():
                                     s + i - r
                                 ]
                     elif registers == 3:
-                        runs_3(weights, w, LANES, ONE, LAST, x, at, apart, table, low, high,
-                               shift, s, made, here, pitch, beside)  # fmt: skip
+                        runs_3(weights, w, LANES, ONE, LAST, x, at, LANES, apart, table, low, high,
+                               shift, s, made, here, pitch, made, here, pitch, beside)  # fmt: skip
                     elif registers == 2:
-                        runs_2(weights, w, LANES, ONE, LAST, x, at, apart, table, low, high,
-                               shift, s, made, here, pitch, beside)  # fmt: skip
+                        runs_2(weights, w, LANES, ONE, LAST, x, at, LANES, apart, table, low, high,
+                               shift, s, made, here, pitch, made, here, pitch, beside)  # fmt: skip
                     else:
-                        runs_1(weights, w, LANES, ONE, LAST, x, at, apart, table, low, high,
-                               shift, s, made, here, pitch, beside)  # fmt: skip
+                        runs_1(weights, w, LANES, ONE, LAST, x, at, LANES, apart, table, low, high,
+                               shift, s, made, here, pitch, made, here, pitch, beside)  # fmt: skip
             channels, first_channel = min(LANES, outs - block * LANES), group * outs + block * LANES
             goal = (panel * LANES * groups * outs + first_channel) * points + begin
             _back(
@@ -247,42 +247,62 @@ def convolve(x, weights, bias, out, taps, steps, over):
 # --- the gradient of the weights -------------------------------------------------------------------------------------
 
 
+@inner(forceinline=True)  # the steps in panels are constants, which the addresses then contain
+def _sums(registers, left, w, step, row, last, right, at, apart, table, low, end, made, to, pitch):
+    if registers == 3:
+        runs_3(left, w, step, row, last, right, at, LANES, apart, table, low, end,
+               left, -1, made, to, pitch, made, to, pitch, LANES)  # fmt: skip
+    elif registers == 2:
+        runs_2(left, w, step, row, last, right, at, LANES, apart, table, low, end,
+               left, -1, made, to, pitch, made, to, pitch, LANES)  # fmt: skip
+    else:
+        runs_1(left, w, step, row, last, right, at, LANES, apart, table, low, end,
+               left, -1, made, to, pitch, made, to, pitch, LANES)  # fmt: skip
+
+
 @lru_cache(maxsize=1)
 def correlate_loop():
-    @shared(f"void({_ROW}, {_ROW}, {_TABLE}, int64[::1], {_ROW}, UniTuple(int64, 9), int64, int64)")
-    def loop(g, x, table, starts, out, sizes, first, last):
-        images, groups, outs, ins, in_blocks, size, points, strips, parts = sizes
-        blocks, panels, taps = -(-outs // LANES), -(-ins // LANES), (starts.size - 1) // strips
+    @shared(f"void({_ROW}, {_ROW}, {_TABLE}, int64[::1], {_ROW}, UniTuple(int64, 12), int64, int64)")
+    def loop(left, right, table, starts, out, sizes, first, last):
+        """Sums products of `rows` channels of the left array and `columns` of the right one; see `correlate`.
+
+        `row`: the step from one channel of the left array to the next. If it is 1, that is in panels, too.
+        """
+        images, groups, rows, columns, column_blocks, row, area, span, strips, parts, row_step, column_step = sizes
+        blocks, panels, taps = -(-rows // LANES), -(-columns // LANES), (starts.size - 1) // strips
         made = np.empty(taps * LANES * 3 * LANES, np.float32)
-        apart = size * images * LANES
+        apart = span * images * LANES
         for item in range(first, last):
             block, rest = item % blocks, item // blocks
-            in_block, group, part = rest % in_blocks, rest // in_blocks % groups, rest // in_blocks // groups
-            panel = in_block * panels // in_blocks
-            registers = (in_block + 1) * panels // in_blocks - panel
+            column_block, rest = rest % column_blocks, rest // column_blocks
+            group, part = rest % groups, rest // groups
+            panel = column_block * panels // column_blocks
+            registers = (column_block + 1) * panels // column_blocks - panel
             at, pitch = (group * panels + panel) * apart, registers * LANES
-            left = (group * blocks + block) * points * images * LANES
-            rows = LANES if registers == 1 else ROWS
+            if row > 1:
+                begin = (group * rows + block * LANES) * row
+            else:
+                begin = (group * blocks + block) * area * images * LANES
+            present = min(LANES, rows - block * LANES)
+            high = LANES if registers == 1 else ROWS
             made[:] = 0
             for strip in range(part * strips // parts, (part + 1) * strips // parts):
                 for tap in range(taps):
-                    low, high = starts[strip * taps + tap], starts[strip * taps + tap + 1]
-                    for r in range(0, min(LANES, outs - block * LANES) if low < high else 0, rows):
-                        w, to = left + r, (tap * LANES + r) * pitch
-                        if registers == 3:
-                            runs_3(g, w, LANES, ONE, LAST, x, at, apart, table, low, high,
-                                   g, -1, made, to, pitch, LANES)  # fmt: skip
-                        elif registers == 2:
-                            runs_2(g, w, LANES, ONE, LAST, x, at, apart, table, low, high,
-                                   g, -1, made, to, pitch, LANES)  # fmt: skip
+                    low, end = starts[strip * taps + tap], starts[strip * taps + tap + 1]
+                    for r in range(0, min(LANES, rows - block * LANES) if low < end else 0, high):
+                        w, last_row, to = begin + r * row, present - 1 - r, (tap * LANES + r) * pitch
+                        if row > 1:
+                            _sums(registers, left, w, ONE, row, last_row, right, at, apart, table, low, end, made, to,
+                                  pitch)  # fmt: skip
                         else:
-                            runs_1(g, w, LANES, ONE, LAST, x, at, apart, table, low, high,
-                                   g, -1, made, to, pitch, LANES)  # fmt: skip
-            for o in range(min(LANES, outs - block * LANES)):
-                to = (((part * groups + group) * outs + block * LANES + o) * ins + panel * LANES) * taps
-                for c in range(min(registers * LANES, ins - panel * LANES)):
+                            _sums(registers, left, w, LANES, ONE, LAST, right, at, apart, table, low, end, made, to,
+                                  pitch)  # fmt: skip
+            start = (part * groups + group) * rows * columns * taps
+            for r in range(min(LANES, rows - block * LANES)):
+                to = start + (block * LANES + r) * row_step + panel * LANES * column_step
+                for c in range(min(registers * LANES, columns - panel * LANES)):
                     for tap in range(taps):
-                        out[np.uint64(to + c * taps + tap)] = made[np.uint64((tap * LANES + o) * pitch + c)]
+                        out[np.uint64(to + c * column_step + tap)] = made[np.uint64((tap * LANES + r) * pitch + c)]
 
     return loop
 
@@ -304,7 +324,12 @@ def _weight_table(size, points, taps, steps, images):
             if 0 <= down < size[0] and met.size:
                 base, source = i * points[1], down * size[1]
                 if steps[1] == 1:
-                    table.append((base + met[0], source + across[met[0]], len(met)))
+                    run = base + met[0], source + across[met[0]], len(met)
+                    before = table[-1] if len(table) > starts[-1] else (-1, -1, 0)
+                    if (before[0] + before[2], before[1] + before[2]) == run[:2]:  # whole rows follow each other
+                        table[-1] = (*before[:2], before[2] + len(met))
+                    else:
+                        table.append(run)
                 else:
                     table += [(base + q, source + across[q], 1) for q in met]
         starts.append(len(table))
@@ -312,14 +337,33 @@ def _weight_table(size, points, taps, steps, images):
     return runs, np.array(starts, np.int64), strips, int(runs[:, 2].sum())
 
 
+@lru_cache(maxsize=64)
+def _runs_of(swapped, *shape):
+    """The runs of `_weight_table`, those of one image with the index in the left array counted in points.
+
+    `swapped`: the left array is the input.
+    """
+    runs = _weight_table(*shape)[0][:, [1, 0, 2] if swapped else [0, 1, 2]]
+    images = shape[-1]
+    return np.ascontiguousarray(runs // (LANES, 1, 1) if images == 1 else runs)
+
+
+def _inputs_inside(outs, ins):
+    """Returns whether the sums of one input channel are the rows of a block, and those of the outputs its vectors.
+
+    A block of one vector reads a number for each product, which takes longer than the product.
+    """
+    return ins <= LANES < outs and _up(ins, ROWS) * _up(outs, LANES) <= _up(ins, LANES) * _up(outs, ROWS)
+
+
 def correlate_cost(images, size, points, taps, steps, groups, ins, outs):
     """Estimates the cycles that `correlate` takes; infinite for what it does not support."""
     if points[0] * points[1] > _MOST_POINTS or outs < ROWS:
         return math.inf
     count = _weight_table(size, points, taps, steps, images)[3]
-    ins, outs = _up(ins, LANES), _up(outs, ROWS)
-    moved = images * groups * (ins * size[0] * size[1] + _up(outs, LANES) * points[0] * points[1])
-    return ins // LANES * outs * groups * count + _turning(moved)
+    rows, columns = (ins, outs) if _inputs_inside(outs, ins) else (outs, ins)
+    moved = images * groups * (_up(ins, LANES) * size[0] * size[1] + _up(outs, LANES) * points[0] * points[1])
+    return _up(rows, ROWS) * (_up(columns, LANES) // LANES) * groups * count + _turning(moved)
 
 
 def correlate(g, x, w_shape, taps, steps, groups):
@@ -327,16 +371,24 @@ def correlate(g, x, w_shape, taps, steps, groups):
     images, size, points = x.shape[0], x.shape[2:], g.shape[2:]
     outs, ins = w_shape[0] // groups, w_shape[1]
     area, span = size[0] * size[1], points[0] * points[1]
-    runs, starts, strips, count = _weight_table(size, points, taps, steps, images)
-    left, right = _channels_innermost(g, groups), _channels_innermost(x, groups)
-    in_panels = -(-ins // LANES)
-    in_blocks, blocks = -(-in_panels // 3), -(-outs // LANES)
+    _, starts, strips, count = _weight_table(size, points, taps, steps, images)
+    left, right, rows, columns, row_step, column_step = g, x, outs, ins, ins * len(taps), len(taps)
+    swapped = _inputs_inside(outs, ins)
+    if swapped:
+        left, right, rows, columns, row_step, column_step = x, g, ins, outs, column_step, row_step
+        area, span = span, area  # points of the right array, and of the left one
+    runs = _runs_of(swapped, size, points, taps, steps, images)
+    # The numbers of the left array are read one by one: those of one image where they are.
+    left, row = (left.reshape(-1), span) if images == 1 and span > 1 else (_channels_innermost(left, groups), 1)
+    right = _channels_innermost(right, groups)
+    panels = -(-columns // LANES)
+    column_blocks, blocks = -(-panels // 3), -(-rows // LANES)
     # Independent of the number of threads, as results must be.
     items = max(_ITEMS, min(_MOST_ITEMS, count * outs * ins * groups // _ITEM))
-    parts = min(strips, max(1, items // (groups * blocks * in_blocks)))
+    parts = min(strips, max(1, items // (groups * blocks * column_blocks)))
     out = np.empty((parts, *w_shape), F32)
-    sizes = (images, groups, outs, ins, in_blocks, area, span, strips, parts)
+    sizes = (images, groups, rows, columns, column_blocks, row, span, area, strips, parts, row_step, column_step)
     given = (left, right, runs, starts, out.reshape(-1), sizes)
     work = count * outs * ins * groups
-    thread_pool.run(correlate_loop(), parts * groups * in_blocks * blocks, given, work // 16)
+    thread_pool.run(correlate_loop(), parts * groups * column_blocks * blocks, given, work // 16)
     return out[0] if parts == 1 else out.sum(0)

@@ -12,7 +12,6 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from tensorgrad.dispatch import kernel_tables
 from tensorgrad.dtypes import F32
@@ -59,24 +58,6 @@ def _order(shapes: tuple[tuple, ...], strides: tuple[tuple, ...]) -> tuple[list[
 def order(shape: tuple, strides: tuple) -> tuple[list[int], list[int]] | None:
     """Returns the memory order of one array's dimensions, and its inverse; None if it is row-major."""
     return _order((shape,), (strides,))
-
-
-@lru_cache(maxsize=1024)
-def _span(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
-    return 1 + sum([(n - 1) * (s // 4) for n, s in zip(shape, strides, strict=True)])
-
-
-def flat(array: np.ndarray) -> np.ndarray:
-    """Views the memory from an array's first element to its last."""
-    if array.flags.c_contiguous:
-        return array.reshape(-1)
-    span = _span(array.shape, array.strides)
-    base = array.base
-    if base.__class__ is np.ndarray and base.dtype is F32 and base.flags.c_contiguous and base.flags.writeable:
-        offset = array.ctypes.data - base.ctypes.data
-        if 0 <= offset <= 4 * (base.size - span):
-            return np.ndarray((span,), F32, base, offset)
-    return as_strided(array, (span,), (4,))  # slower by 8 µs
 
 
 def whole(array: np.ndarray) -> bool:
@@ -171,10 +152,11 @@ def _plan(shape: tuple[int, ...], strides: tuple[int, ...], lanes: int) -> tuple
 
 def _clone() -> Callable:
     from tensorgrad.kernels.numba.runtime import thread_pool
+    from tensorgrad.kernels.numba.runtime.language import MEMORY
     from tensorgrad.kernels.numba.runtime.launch import shared
     from tensorgrad.kernels.numba.simd.vectors import LANES, turn
 
-    @shared("void(float32[::1], float32[::1], UniTuple(int64, 7), int64, int64)")
+    @shared(f"void({MEMORY}, float32[::1], UniTuple(int64, 7), int64, int64)")
     def copy(x, out, numbers, first, last):
         _, height, width, batch, apart, batch_to, row_to = numbers
         bands = -(-height // _BAND)
@@ -192,7 +174,7 @@ def _clone() -> Callable:
         if plan is None:
             return NotImplemented
         out = np.empty(array.shape, F32)
-        thread_pool.run(copy, plan[0] * -(-plan[1] // _BAND), (flat(array), out.reshape(-1), plan), 2 * array.size)
+        thread_pool.run(copy, plan[0] * -(-plan[1] // _BAND), (array, out.reshape(-1), plan), 2 * array.size)
         return out
 
     def kernel(array, memory_format):

@@ -1,10 +1,12 @@
-"""Matrix products of float32, shared by threads without the BLAS: both factors are copied into panels, then blocks.
+"""Matrix products of float32, shared by threads without the BLAS, in blocks that stay in registers.
 
-The right factor is copied once for each stretch of the inner dimension, into panels whose memory order is that of the
-innermost loop (`vectors.runs_3`), whichever of its dimensions is contiguous: no transposed copy is ever made. So is the
-left one, unless its inner dimension is contiguous: then it is read where it is, which saves 4 to 9 % of the time. A
-column of the result belongs to one thread, and its sums run over the inner dimension in order, so results do not depend
-on the number of threads.
+The innermost loop (`vectors.runs_3`) reads numbers of the left factor anywhere in memory, and of the right one whole
+registers. So the left factor is read where it is. The right one, too, if it has few rows and columns to be read with,
+and its columns are contiguous; otherwise each stretch of its inner dimension is copied once, into panels in the memory
+order of the loop. The left one is copied if its rows are contiguous and many columns are computed with them. A copy
+costs as much as computing with a dozen rows or columns; reading distant numbers, a twentieth. A column of the result
+belongs to one thread, and its sums run over the inner dimension in order, so results do not depend on the number of
+threads, nor on what is copied.
 
 Source: Goto, van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008.
 """
@@ -19,7 +21,7 @@ import numpy as np
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array.matmul import added, column_sum
-from tensorgrad.kernels.numba import broadcast
+from tensorgrad.kernels.numba import thin
 from tensorgrad.kernels.numba.layout import in_rows
 from tensorgrad.kernels.numba.runtime import thread_pool
 from tensorgrad.kernels.numba.runtime.language import inner
@@ -27,7 +29,6 @@ from tensorgrad.kernels.numba.runtime.launch import shared, with_loops
 from tensorgrad.kernels.numba.simd.panels import flat, into_panels
 from tensorgrad.kernels.numba.simd.vectors import (
     LANES,
-    LAST,
     MANY,
     NO,
     ONE,
@@ -43,22 +44,19 @@ _DEPTH = 512  # of the inner dimension at a time: a panel of the left factor the
 _TALL = 192  # rows of the left factor at a time: they stay in a second-level cache
 _WIDE = 480  # columns of the right factor at a time: these panels are in the last-level cache, if not in the second
 _BLOCK = 3 * LANES  # columns of a block
+_NEAR = 512  # the steps of an inner dimension up to which a factor is read where it is
+_REACH = 1 << 16  # numbers over which such reading extends at a time: their pages are known to the processor
+_MANY_LINES, _MANY_COLUMNS = 512, 256  # rows of the left and columns of the right factor that are worth a copy
 _MANY_ROWS = 48  # rows from which on blocks of fewer rows and more columns waste little of the last one
 _FEW = 1 << 18  # multiplications below which calling the BLAS costs less
 _FEW_ALONE = 1 << 20  # the same for two matrices, neither of which is transposed for the BLAS
 _ALONE = 1 << 18  # multiplications per matrix of a stack up to which the BLAS uses no threads, and we do
-_THIN = 4  # rows of the result below which the right factor is hardly read twice: the BLAS does not copy it
+_NONE = np.int64(-1)  # no number for each row: sums begin with what is in an array
+_FEW_ALONG = 300_000  # the same for a few rows and a matrix whose inner dimension is contiguous
+_THIN = 4  # columns of the result below which the left factor is hardly read twice: the BLAS does not copy it
+_FEW_ROWS = 24  # up to which reading the right factor where it is costs less than copying it into panels
 
 _ROW = "float32[::1]"
-
-
-@inner
-def _begun(bias, start, out, to, pitch, rows, columns):
-    """Fills rows of the result with the bias before the first product."""
-    for r in range(rows):
-        at = np.uint64(to + r * pitch)
-        for i in range(np.uint64(columns)):
-            out[at + i] = bias[np.uint64(start) + i]
 
 
 @inner
@@ -69,29 +67,33 @@ def _copied(source, at, step, out, to, pitch, rows, columns):
             out[b + i] = source[a + i]
 
 
-@inner
-def _block(left, w, step, row, last, right, at, depth, registers, table, zeros, s, out, to, pitch):
-    apart = depth * LANES
+@inner(forceinline=True)
+def _block(left, w, step, row, last, right, at, pace, apart, registers, table, held, h, held_pitch, out, to, pitch):
     if registers == 4:
-        runs_4(left, w, step, row, last, right, at, apart, table, 0, 1, zeros, s, out, to, pitch, LANES)
+        runs_4(left, w, step, row, last, right, at, pace, apart, table, NO, ONE, held, _NONE, held, h, held_pitch, out,
+               to, pitch, LANES)  # fmt: skip
     elif registers == 3:
-        runs_3(left, w, step, row, last, right, at, apart, table, 0, 1, zeros, s, out, to, pitch, LANES)
+        runs_3(left, w, step, row, last, right, at, pace, apart, table, NO, ONE, held, _NONE, held, h, held_pitch, out,
+               to, pitch, LANES)  # fmt: skip
     elif registers == 2:
-        runs_2(left, w, step, row, last, right, at, apart, table, 0, 1, zeros, s, out, to, pitch, LANES)
+        runs_2(left, w, step, row, last, right, at, pace, apart, table, NO, ONE, held, _NONE, held, h, held_pitch, out,
+               to, pitch, LANES)  # fmt: skip
     else:
-        runs_1(left, w, step, row, last, right, at, apart, table, 0, 1, zeros, s, out, to, pitch, LANES)
+        runs_1(left, w, step, row, last, right, at, pace, apart, table, NO, ONE, held, _NONE, held, h, held_pitch, out,
+               to, pitch, LANES)  # fmt: skip
 
 
 @inner
-def _blocks(left, at_left, row, right, table, zeros, bias, bias_at, fresh, rows, columns, out, to, width, edge):
-    """Adds a product to `rows` and `columns` of the result (`fresh`: it begins with the bias).
+def _blocks(left, left_panels, at_left, row, step, right, right_panels, at_right, pace, table, first, first_at, fresh,
+            rows, columns, out, to, width, edge):  # fmt: skip
+    """Adds a product to `rows` and `columns` of the result. If `fresh`, each row begins with `first` instead.
 
-    `right` is in panels, and so is `left` if `row` is 1; otherwise its rows are contiguous, and so far apart.
+    A factor is in panels, or where it was: then rows of `left` are `row` apart, their numbers `step`, and columns of
+    `right` are adjacent, its rows `pace` apart.
     """
     panels, deep = -(-columns // LANES), table[0, 2]
-    s = 0 if fresh and not bias.size else -1
     count, threes = -(-panels // 3), panels
-    if MANY and row > 1 and panels % 3 and rows >= _MANY_ROWS and -panels % 4 * 3 <= panels:
+    if MANY and not left_panels and panels % 3 and rows >= _MANY_ROWS and -panels % 4 * 3 <= panels:
         threes = -panels % 4 * 3  # panels in blocks of three, the others in blocks of four
         count = threes // 3 + (panels - threes) // 4
     for block in range(count):
@@ -101,23 +103,23 @@ def _blocks(left, at_left, row, right, table, zeros, bias, bias_at, fresh, rows,
         else:
             panel = block * panels // count
             registers = (block + 1) * panels // count - panel
-        full, at = registers * LANES, panel * deep * LANES
-        wide, start = min(full, columns - panel * LANES), bias_at + panel * LANES
-        step = LANES if registers == 1 else WIDE_ROWS if registers == 4 else ROWS
-        for r in range(0, rows, step):
-            goal, high = to + r * width + panel * LANES, min(step, rows - r)
-            whole = wide == full and high == step
+        full, at, place_step, apart = registers * LANES, at_right + panel * LANES, pace, LANES
+        if right_panels:
+            at, place_step, apart = panel * deep * LANES, LANES, deep * LANES
+        wide, start = min(full, columns - panel * LANES), first_at + panel * LANES
+        high_step = LANES if registers == 1 else WIDE_ROWS if registers == 4 else ROWS
+        for r in range(0, rows, high_step):
+            goal, high = to + r * width + panel * LANES, min(high_step, rows - r)
+            whole = wide == full and high == high_step
             target, place, pitch = (out, goal, width) if whole else (edge, 0, full)
-            if fresh and s < 0:
-                _begun(bias, start, target, place, pitch, high, wide)
-            elif s < 0 and not whole:
+            held, h, held_pitch = (first, start, 0) if fresh else (target, place, pitch)
+            if not fresh and not whole:
                 _copied(out, goal, width, edge, NO, full, high, wide)
-            if row > 1:
-                w = at_left + r * row
-                _block(left, w, ONE, row, high - 1, right, at, deep, registers, table, zeros, s, target, place, pitch)
-            else:
-                w = at_left + r // LANES * LANES * deep + r % LANES
-                _block(left, w, LANES, ONE, LAST, right, at, deep, registers, table, zeros, s, target, place, pitch)
+            w, number_step, line = at_left + r * row, step, row
+            if left_panels:
+                w, number_step, line = r // LANES * LANES * deep + r % LANES, LANES, 1
+            _block(left, w, number_step, line, high - 1, right, at, place_step, apart, registers, table, held, h,
+                   held_pitch, target, place, pitch)  # fmt: skip
             if not whole:
                 _copied(edge, NO, full, out, goal, width, high, wide)
 
@@ -129,6 +131,23 @@ def _even(total, most):
     return (total + parts - 1) // parts
 
 
+@inner
+def _is_near(step, depth):
+    return step <= _NEAR or step * depth <= _REACH
+
+
+@inner
+def _in_place(column, step, rows, columns, depth):
+    """Returns whether to read a right factor where it is: its columns are adjacent and fill registers."""
+    return column == 1 and columns % LANES == 0 and _is_near(step, depth) and rows < _MANY_LINES
+
+
+@inner
+def _initial(columns):
+    """Returns the zeros that rows of the result begin with, in whole registers."""
+    return np.zeros((columns + LANES - 1) // LANES * LANES, np.float32)
+
+
 @lru_cache(maxsize=1)
 def product_loop():
     @shared(f"void({_ROW}, {_ROW}, {_ROW}, {_ROW}, UniTuple(int64, 11), int64, int64)")
@@ -138,11 +157,10 @@ def product_loop():
         A unit is LANES rows or columns.
         """
         a_next, b_next, a_row, a_step, b_column, b_step, rows, columns, depth, by_rows, units = sizes
-        deepest = _even(depth, _DEPTH)
-        in_place = a_row > 1
-        left = np.empty(0 if in_place else min(-(-rows // LANES) * LANES, _TALL) * deepest, np.float32)
-        right = np.empty(min(-(-columns // LANES) * LANES, _WIDE) * deepest, np.float32)
-        edge, zeros = np.empty(max(3 * ROWS, LANES, 4 * WIDE_ROWS) * LANES, np.float32), np.zeros(LANES, np.float32)
+        left = right = np.empty(0, np.float32)
+        edge, initial = np.empty(max(3 * ROWS, LANES, 4 * WIDE_ROWS) * LANES, np.float32), _initial(columns)
+        for i in range(bias.size):
+            initial[i] = bias[i]
         table = np.zeros((1, 3), np.int64)
         while first < last:
             n, unit = first // units, first % units
@@ -151,33 +169,40 @@ def product_loop():
             top, end, begin, border = 0, rows, unit * LANES, min(stop * LANES, columns)
             if by_rows:
                 top, end, begin, border = unit * LANES, min(stop * LANES, rows), 0, columns
+            left_panels = a_step > 1 and not (_is_near(a_step, depth) and border - begin < _MANY_COLUMNS)
+            right_panels = not _in_place(b_column, b_step, end - top, border - begin, depth)
+            if left_panels and not left.size:
+                left = np.empty(min(-(-rows // LANES) * LANES, _TALL) * min(depth, _DEPTH), np.float32)
+            if right_panels and not right.size:
+                right = np.empty(min(-(-columns // LANES) * LANES, _WIDE) * min(depth, _DEPTH), np.float32)
+            step = max(1 if left_panels else a_step, 1 if right_panels else b_step)
+            deepest = _even(depth, min(_DEPTH, max(_REACH // step, LANES)))
             widest = (_even(border - begin, _WIDE) + _BLOCK - 1) // _BLOCK * _BLOCK
             for c in range(begin, border, widest):
                 wide = min(widest, border - c)
                 for k in range(0, depth, deepest):
                     deep = min(deepest, depth - k)
                     table[0, 2] = deep
-                    into_panels(b, n * b_next + c * b_column + k * b_step, b_column, b_step, wide, deep, right, NO)
+                    at_right = n * b_next + c * b_column + k * b_step
+                    if right_panels:
+                        into_panels(b, at_right, b_column, b_step, wide, deep, right, NO)
                     for r in range(top, end, _TALL):
                         tall, at = min(_TALL, end - r), n * a_next + r * a_row + k * a_step
-                        to = (n * rows + r) * columns + c
-                        if in_place:
-                            _blocks(a, at, a_row, right, table, zeros, bias, c, k == 0, tall, wide, out, to,
-                                    columns, edge)  # fmt: skip
-                            continue
-                        into_panels(a, at, a_row, a_step, tall, deep, left, NO)
-                        _blocks(left, NO, ONE, right, table, zeros, bias, c, k == 0, tall, wide, out, to,
-                                columns, edge)  # fmt: skip
+                        if left_panels:
+                            into_panels(a, at, a_row, a_step, tall, deep, left, NO)
+                        _blocks(left if left_panels else a, left_panels, at, a_row, a_step,
+                                right if right_panels else b, right_panels, at_right, b_step, table, initial, c, k == 0,
+                                tall, wide, out, (n * rows + r) * columns + c, columns, edge)  # fmt: skip
 
     return loop
 
 
 def beside(make: Callable[[], Callable]) -> Callable[[], Callable]:
-    """Wraps the maker of another family's kernel that calls these: that family's library needs their loop, too."""
+    """Wraps the maker of another family's kernel that calls these: that family's library needs their loops, too."""
 
     def made() -> Callable:
-        loop = product_loop.__wrapped__ if product_loop.cache_info().currsize else product_loop
-        loop()
+        for loop in _LOOPS:
+            (loop.__wrapped__ if loop.cache_info().currsize else loop)()
         return make()
 
     return made
@@ -194,28 +219,20 @@ def stack_loop():
         several, rows, depth = a.shape[1:]
         columns = b.shape[2]
         row, step = a.strides[2] // 4, a.strides[3] // 4
-        in_place = step == 1 and row > 1
-        left = np.empty(0 if in_place else -(-rows // LANES) * LANES * depth, np.float32)
-        right = np.empty(-(-columns // LANES) * LANES * depth, np.float32)
-        edge, zeros, none = (
-            np.empty(max(3 * ROWS, LANES, 4 * WIDE_ROWS) * LANES, np.float32),
-            np.zeros(LANES, np.float32),
-            np.empty(0, np.float32),
-        )
+        column, pace = b.strides[2] // 4, b.strides[3] // 4
+        right_panels = not _in_place(column, pace, rows, columns, depth)
+        right = np.empty(-(-columns // LANES) * LANES * depth if right_panels else 0, np.float32)
+        edge, zeros = np.empty(max(3 * ROWS, LANES, 4 * WIDE_ROWS) * LANES, np.float32), _initial(columns)
         table = np.zeros((1, 3), np.int64)
         table[0, 2] = depth
-        all_a = flat(a)
+        all_a, all_b = flat(a), flat(b)
         for n in range(first, last):
             at_a = (n // several * a.strides[0] + n % several * a.strides[1]) // 4
             at_b = (n // several * b.strides[0] + n % several * b.strides[1]) // 4
-            into_panels(flat(b), at_b, b.strides[2] // 4, b.strides[3] // 4, columns, depth, right, NO)
-            to = n * rows * columns
-            if in_place:
-                _blocks(all_a, at_a, row, right, table, zeros, none, 0, True, rows, columns, out, to, columns,
-                        edge)  # fmt: skip
-                continue
-            into_panels(all_a, at_a, row, step, rows, depth, left, NO)
-            _blocks(left, NO, ONE, right, table, zeros, none, 0, True, rows, columns, out, to, columns, edge)
+            if right_panels:
+                into_panels(all_b, at_b, column, pace, columns, depth, right, NO)
+            _blocks(all_a, False, at_a, row, step, right if right_panels else all_b, right_panels, at_b, pace, table,
+                    zeros, 0, True, rows, columns, out, n * rows * columns, columns, edge)  # fmt: skip
 
     return loop
 
@@ -223,10 +240,45 @@ def stack_loop():
 _NO_BIAS = np.empty(0, F32)
 
 
+@inner
+def _scaled(factor, source, at, out, to, count):
+    at, to = np.uint64(at), np.uint64(to)
+    for i in range(np.uint64(count)):
+        out[to + i] = factor * source[at + i]
+
+
 @lru_cache(maxsize=1)
-def outer_products():
-    """Returns the kernel of `a * b` for arrays that broadcast."""
-    return broadcast.KERNELS["mul"]()
+def outer_loop():
+    @shared(f"void({_ROW}, {_ROW}, {_ROW}, int64, int64, int64, int64)")
+    def loop(a, b, out, rows, columns, first, last):
+        """Computes out[n, r, c] = a[n, r] b[n, c], for rows of all n: every number is written once, and not read."""
+        while first < last:
+            n, begin = first // rows, first % rows
+            stop = min(rows, begin + last - first)
+            for r in range(begin, stop):
+                row = n * rows + r
+                _scaled(a[row], b, n * columns, out, row * columns, columns)
+            first += stop - begin
+
+    return loop
+
+
+def outer(a, b):
+    """Computes `a @ b` of two stacks of the same shape, one of columns and one of rows."""
+    if a.dtype is not F32 or b.dtype is not F32 or a.shape[-1] != 1 or b.shape[-2] != 1 or a.shape[:-2] != b.shape[:-2]:
+        return NotImplemented
+    rows, columns = a.shape[-2], b.shape[-1]
+    if columns < LANES:
+        return NotImplemented
+    out = np.empty((*a.shape[:-1], columns), F32)
+    given = (in_rows(a).reshape(-1), in_rows(b).reshape(-1), out.reshape(-1), rows, columns)
+    thread_pool.run(outer_loop(), a.size, given, out.size)
+    return out
+
+
+def _are_few(rows, depth) -> bool:
+    """Whether there are so few rows that the matrix they are multiplied with is not copied (thin.py)."""
+    return 1 < rows <= _FEW_ROWS and depth >= LANES
 
 
 def _product(a, b, stack, rows, columns, depth, out, bias=_NO_BIAS):
@@ -234,6 +286,8 @@ def _product(a, b, stack, rows, columns, depth, out, bias=_NO_BIAS):
 
     Each factor is a triple: its numbers as one row, the steps from row to row and along the inner dimension.
     """
+    if stack == 1 and a[2] == 1 and _are_few(rows, depth):
+        return thin.product(a[0], b[0], b[2] == 1, rows, columns, depth, out, bias)
     by_rows = rows > columns
     units = -(-(rows if by_rows else columns) // LANES)
     sizes = (rows * depth, columns * depth, a[1], a[2], b[1], b[2], rows, columns, depth, by_rows, units)
@@ -264,10 +318,9 @@ def _stacked(a, b, inner_a, inner_b):
         return NotImplemented
     rows, depth, columns = a.shape[-3 - inner_a], a.shape[inner_a], b.shape[-3 - inner_b]
     if depth == 1 == b.shape[inner_b] and a.ndim > 2:  # products of columns and rows: nothing is read twice
-        a, b = (a if inner_a == -1 else a.swapaxes(-1, -2)), (b if inner_b == -2 else b.swapaxes(-1, -2))
-        return outer_products()(in_rows(a), in_rows(b))
+        return outer(a if inner_a == -1 else a.swapaxes(-1, -2), b if inner_b == -2 else b.swapaxes(-1, -2))
     lead, own = a.shape[:-2], b.shape[:-2]
-    if b.shape[inner_b] != depth or (own and own != lead) or min(rows, columns, depth) < _THIN:
+    if b.shape[inner_b] != depth or (own and own != lead) or min(columns, depth) < _THIN:
         return NotImplemented
     stack = 1
     shape = (*lead, rows, columns)
@@ -279,7 +332,11 @@ def _stacked(a, b, inner_a, inner_b):
         else:
             return NotImplemented
     work = rows * columns * depth
-    if work * stack < (_FEW if stack > 1 else _FEW_ALONE):
+    few = stack == 1 and inner_a == -1 and a.flags.c_contiguous and _are_few(rows, depth)
+    if rows < _THIN and not few:
+        return NotImplemented
+    along = few and b.flags.c_contiguous is (inner_b == -1)
+    if work * stack < (_FEW_ALONG if along else _FEW if stack > 1 else _FEW_ALONE):
         return NotImplemented
     if stack > 1 and work <= _ALONE and inner_b == -2 and b.flags.c_contiguous and (a.ndim < 4 or a.flags.c_contiguous):
         a, b, out = a.reshape(stack, *a.shape[-2:]), b.reshape(stack, *b.shape[-2:]), np.empty(shape, F32)
@@ -332,7 +389,11 @@ def linear(x, w, bias):
     if w.ndim != 2 or x.ndim < 2:
         return NotImplemented
     (columns, depth), shape = w.shape, x.shape
-    if x.size * columns < _FEW or shape[-1] != depth or min(columns, x.size // max(depth, 1)) < _THIN:
+    if x.size * columns < _FEW or shape[-1] != depth or columns < _THIN:
+        return NotImplemented
+    rows = x.size // depth
+    few = _are_few(rows, depth)
+    if (rows < _THIN and not few) or (few and x.size * columns < _FEW_ALONG):
         return NotImplemented
     if x.dtype is not F32 or w.dtype is not F32:
         return NotImplemented
@@ -344,7 +405,7 @@ def linear(x, w, bias):
     if right is None:
         return NotImplemented
     out = np.empty((*shape[:-1], columns), F32)
-    return _product((in_rows(x).reshape(-1), depth, 1), right, 1, x.size // depth, columns, depth, out, bias)
+    return _product((in_rows(x).reshape(-1), depth, 1), right, 1, rows, columns, depth, out, bias)
 
 
 def addmm(c, a, b, beta, alpha):
@@ -352,7 +413,10 @@ def addmm(c, a, b, beta, alpha):
     if a.ndim != 2 or b.ndim != 2 or a.dtype is not F32 or b.dtype is not F32 or c.dtype is not F32:
         return NotImplemented
     (rows, depth), columns = a.shape, b.shape[1]
-    if b.shape[0] != depth or min(rows, columns, depth) < _THIN or rows * columns * depth < _FEW_ALONE:
+    few = a.flags.c_contiguous and _are_few(rows, depth)
+    if b.shape[0] != depth or min(columns, depth) < _THIN or (rows < _THIN and not few):
+        return NotImplemented
+    if rows * columns * depth < _FEW_ALONE:
         return NotImplemented
     left, right = _memory(a, -1), _memory(b, -2)
     if left is None or right is None or c.ndim > 2:
@@ -374,7 +438,9 @@ def linear_backward(g, input, weight, bias_shape, needs):
     return gx, gw, column_sum(np, g) if needs[2] else None
 
 
+_LOOPS = (product_loop, thin.dots_loop, thin.rows_loop)
 KERNELS: dict[str, Callable[[], Callable]] = {
-    **{kernel.__name__: with_loops(kernel, product_loop) for kernel in (mm, linear, linear_backward, addmm)},
-    **{k.__name__: with_loops(k, product_loop, stack_loop, outer_products) for k in (matmul, bmm, nt, tn)},
+    **{k.__name__: with_loops(k, *_LOOPS) for k in (mm, linear, linear_backward, addmm)},
+    **{k.__name__: with_loops(k, *_LOOPS, stack_loop, outer_loop) for k in (matmul, bmm, nt, tn)},
+    "outer": with_loops(outer, outer_loop),
 }

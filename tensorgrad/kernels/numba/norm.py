@@ -13,6 +13,7 @@ from functools import lru_cache
 import numpy as np
 
 from tensorgrad.dtypes import F32
+from tensorgrad.kernels.numba import norm_of_points
 from tensorgrad.kernels.numba.functions import F
 from tensorgrad.kernels.numba.layout import suits
 from tensorgrad.kernels.numba.runtime import thread_pool
@@ -153,6 +154,7 @@ def _by_running(x, weight, bias, mean, var, eps):
 
 def _batch_norm():
     _running_loops()
+    norm_of_points.forward_loops()
 
     @shared(f"void({_IMAGES}, {_VECTOR}, {_VECTOR}, float64, {_IMAGES}, {_VECTOR}, {_VECTOR}, {_VECTOR}, int64, int64)")
     def long_rows(x, weight, bias, eps, out, means, rstds, variances, first, last):
@@ -174,7 +176,8 @@ def _batch_norm():
             channels = min(step, last - start)
             left, right = start * length, (start + channels) * length
             totals = np.zeros(right - left)
-            mean, scale, shift = np.empty((3, right - left), np.float32)
+            table = np.empty((3, right - left), np.float32)
+            mean, scale, shift = table[0], table[1], table[2]  # (unpacked, they would not be known to be contiguous)
             for k in range(x.shape[0]):
                 row = x[k, left:right]
                 for i in range(totals.size):
@@ -199,6 +202,17 @@ def _batch_norm():
                     to[i] = (row[i] - mean[i]) * scale[i] + shift[i]
 
     def kernel(x, weight, bias, running_mean, running_var, training, eps):
+        points = None if x.flags.c_contiguous else norm_of_points.points_of(x, weight, bias, running_mean, running_var)
+        if points is not None:
+            if training:
+                made = norm_of_points.forward(points, weight, bias, points.shape[-1], eps, False)
+                if made is NotImplemented:
+                    return made
+                out, mean, rstd, var = made
+                return out, mean[0], var[0], mean[0], rstd[0]
+            rows = points.reshape(-1, points.shape[-1])
+            out, *rest = _by_running(rows, weight, bias, running_mean, running_var, eps)
+            return norm_of_points.as_images(out.reshape(points.shape)), *rest
         if not training:
             return _by_running(x, weight, bias, running_mean, running_var, eps)
         shape = _per_channel(x, weight, bias, running_mean, running_var)
@@ -215,6 +229,8 @@ def _batch_norm():
 
 
 def _batch_norm_grad():
+    norm_of_points.backward_loops()
+
     @shared(
         f"void({_IMAGES}, {_IMAGES}, {_VECTOR}, {_VECTOR}, {_VECTOR}, {_IMAGES}, {_VECTOR}, {_VECTOR}, boolean, "
         "boolean, boolean, int64, int64)"
@@ -250,7 +266,8 @@ def _batch_norm_grad():
             channels = min(step, last - start)
             left, right = start * length, (start + channels) * length
             plain, along = np.zeros(right - left), np.zeros(right - left)
-            mean, scale, shift, tilt = np.zeros((4, right - left), np.float32)
+            table = np.zeros((4, right - left), np.float32)
+            mean, scale, shift, tilt = table[0], table[1], table[2], table[3]
             for c in range(channels):
                 mean[c * length : (c + 1) * length] = means[start + c]
             if sums:
@@ -279,6 +296,10 @@ def _batch_norm_grad():
                             to[i] = slope[i] * scale[i]
 
     def kernel(g, x, weight, mean, rstd, training, need):
+        points = None if x.flags.c_contiguous else norm_of_points.points_of(x, weight, mean, rstd)
+        if points is not None and g.shape == x.shape:
+            statistics = mean.reshape(1, -1), rstd.reshape(1, -1)
+            return norm_of_points.backward(g, points, weight, *statistics, bool(need[0] and training), need, False)
         shape = _per_channel(x, g, weight, mean, rstd)
         if shape is None or g.shape != x.shape:
             return NotImplemented
@@ -299,6 +320,8 @@ def _batch_norm_grad():
 
 
 def _group_norm():
+    norm_of_points.forward_loops()
+
     @shared(f"void({_IMAGES}, {MATRIX}, {MATRIX}, float64, {_IMAGES}, {MATRIX}, {MATRIX}, int64, int64)")
     def short_rows(x, weight, bias, eps, out, means, rstds, first, last):
         groups = means.shape[1]
@@ -326,6 +349,10 @@ def _group_norm():
                 _normalise(x[n, at], F(mean), rstd * weight[group, c], bias[group, c], out[n, at])
 
     def kernel(x, weight, bias, groups, eps):
+        points = None if x.flags.c_contiguous else norm_of_points.points_of(x, weight, bias)
+        if points is not None and groups:
+            made = norm_of_points.forward(points, weight, bias, groups, eps, True)
+            return made if made is NotImplemented else made[:3]
         shape = _per_channel(x, weight, bias)
         if shape is None or not groups:
             return NotImplemented
@@ -354,6 +381,8 @@ def _weighted(g, row, weight, mean):
 
 
 def _group_norm_grad():
+    norm_of_points.backward_loops()
+
     @shared(
         f"void({_IMAGES}, {_IMAGES}, {MATRIX}, {MATRIX}, {MATRIX}, {_IMAGES}, {_IMAGES}, {_IMAGES}, boolean, int64, "
         "int64, int64)"
@@ -401,6 +430,10 @@ def _group_norm_grad():
                     _slopes(g[n, at], x[n, at], mean, rstd * weight[group, c], F(along), F(plain), gx[n, at])
 
     def kernel(g, x, weight, mean, rstd, groups, need):
+        points = None if x.flags.c_contiguous else norm_of_points.points_of(x, weight, mean, rstd)
+        if points is not None and g.shape == x.shape and groups:
+            statistics = mean.reshape(len(x), groups), rstd.reshape(len(x), groups)
+            return norm_of_points.backward(g, points, weight, *statistics, bool(need[0]), need, True)
         shape = _per_channel(x, g, weight, mean, rstd)
         if shape is None or g.shape != x.shape or not groups:
             return NotImplemented

@@ -5,6 +5,7 @@ GELU: x Φ(x) with the normal distribution's Φ (Hendrycks & Gimpel, 2016), or i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 
@@ -85,27 +86,34 @@ def gelu_tanh_grad(g, x):
     return g * (F(0.5) * (F(1.0) + t) + F(0.5) * x * slope)
 
 
+@inlined
+def within(x, limits):
+    """x limited to [low, high]; nan kept, and the upper limit takes precedence."""
+    low, high = limits
+    y = low if x < low else x
+    return high if y > high else y
+
+
 # --- the kernels -----------------------------------------------------------------------------------------------------
 
 
 def _elementwise(function, operands: int, cost: float) -> Callable:
     """Makes an op's kernel: arrays in, a new array (or `out`) back. `cost` is relative to that of an addition."""
-    return partial(_apply, walk.loop_of_one(function), cost) if operands == 1 else walk.joint(function, cost)
+    return partial(_apply, walk.loop_of_one(function), cost, ()) if operands == 1 else walk.joint(function, cost)
 
 
-def _apply(loop, cost: float, x, out=None):
+def _apply(loop, cost: float, options: tuple, x, out=None):
     """Runs `loop` on each element of x. (Arrays of a few thousand elements reach this: each NumPy call matters.)"""
     if x.__class__ is not np.ndarray or x.dtype is not F32:
         return NotImplemented
     n = x.size
     if x.flags.c_contiguous:
-        given = x if x.ndim == 1 else x.reshape(-1)
         numbers: tuple[int, ...] = (n or 1, 1, 0, 0, 1)
     else:
         found = walk.alone(x.shape, x.strides) if out is None and layout.whole(x) else None
         if found is None:
             return NotImplemented
-        given, numbers = layout.flat(x), found
+        numbers = found
     if out is None:
         flat = np.empty(n, F32)
         made = flat if x.ndim == 1 else flat.reshape(x.shape)
@@ -113,8 +121,18 @@ def _apply(loop, cost: float, x, out=None):
         return NotImplemented
     else:
         flat, made = out.reshape(-1), out
-    thread_pool.run(loop, n, (given, flat, numbers), int(n * cost))
+    thread_pool.run(loop, n, (x, flat, numbers, options), int(n * cost))
     return made
+
+
+def _clamp() -> Callable:
+    loop = walk.loop_of_one(within, 2)
+
+    def kernel(x, low, high):
+        low, high = -math.inf if low is None else low, math.inf if high is None else high
+        return _apply(loop, 0.5, (low, high), x)
+
+    return kernel
 
 
 def _gelu(exact, approximate, operands: int) -> Callable:
@@ -136,6 +154,7 @@ KERNELS: dict[str, Callable[[], Callable]] = {
     "sigmoid": partial(_elementwise, functions.sigmoid, 1, 4),
     "erf": partial(_elementwise, functions.erf, 1, 6),
     "relu": partial(_elementwise, relu, 1, 0.5),
+    "clamp": _clamp,
     "silu": partial(_elementwise, silu, 1, 4),
     "relu_grad": partial(_elementwise, relu_grad, 2, 0.75),
     "silu_grad": partial(_elementwise, silu_grad, 2, 4),

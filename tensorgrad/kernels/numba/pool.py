@@ -14,7 +14,7 @@ from tensorgrad.dispatch import kernel_tables
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array.pool import pool_shape
 from tensorgrad.kernels.numba.functions import F
-from tensorgrad.kernels.numba.layout import suits
+from tensorgrad.kernels.numba.layout import in_rows, suits
 from tensorgrad.kernels.numba.runtime import thread_pool
 from tensorgrad.kernels.numba.runtime.language import inlined, inner
 from tensorgrad.kernels.numba.runtime.launch import shared, with_loops
@@ -193,8 +193,88 @@ def _max_of_windows():
     return loop
 
 
+@inner
+def _larger_points(best, at, to, source, start, apart, count, channels, place, step):
+    """Takes one tap of `count` windows of adjacent channels; `place` is the index of the first point."""
+    for j in range(count):
+        here, there = np.uint64((to + j) * channels), np.uint64(start + j * apart)
+        index = place + np.int32(j) * step
+        for c in range(np.uint64(channels)):
+            value, held = source[there + c], best[here + c]
+            better = (value > held) | (value != value)
+            best[here + c] = value if better else held
+            at[here + c] = index if better else at[here + c]
+
+
+@inner
+def _larger_points_only(best, to, source, start, apart, count, channels):
+    for j in range(count):
+        here, there = np.uint64((to + j) * channels), np.uint64(start + j * apart)
+        for c in range(np.uint64(channels)):
+            value, held = source[there + c], best[here + c]
+            best[here + c] = value if (value > held) | (value != value) else held
+
+
+@lru_cache(maxsize=1)
+def _max_of_points():
+    @shared(f"void({_ROW}, {_ROW}, int64[::1], int64[:,::1], UniTuple(int64, 11), int64, int64)")
+    def loop(x, out, indices, met, sizes, first, last):
+        """Processes rows of windows of images whose channels lie together."""
+        channels, size_y, size_x, points_y, points_x, kernel_y, step_y, step_x, pad_y, pad_x, apart_y = sizes
+        width, pitch = size_x * channels, points_x * channels
+        at = np.empty(pitch, np.int32)
+        for row in range(first, last):
+            n, i = row // points_y, row % points_y
+            best = out[row * pitch : (row + 1) * pitch]
+            best[:] = -np.inf
+            at[:] = _NONE
+            for k in range(kernel_y):
+                y = i * step_y - pad_y + k * apart_y
+                if y < 0 or y >= size_y:
+                    continue
+                for h in range(met.shape[0]):
+                    window, point, count = met[h, 0], met[h, 1], met[h, 2]
+                    start, apart = (n * size_y + y) * width + point * channels, step_x * channels
+                    if indices.size:
+                        place = np.int32(y * size_x + point)
+                        _larger_points(best, at, window, x, start, apart, count, channels, place, np.int32(step_x))
+                    else:
+                        _larger_points_only(best, window, x, start, apart, count, channels)
+            if indices.size:
+                top = max(i * step_y - pad_y, 0) * size_x
+                for j in range(points_x):
+                    corner = top + max(j * step_x - pad_x, 0)
+                    for c in range(j * channels, (j + 1) * channels):
+                        indices[row * pitch + c] = at[c] if at[c] != _NONE else corner
+
+    return loop
+
+
+def _maxima_of_points(x, windows, places: bool):
+    """The same as `_maxima` for images whose channels lie together: the results lie so, too."""
+    kernel, stride, padding, dilation, ceil_mode = windows
+    turned = x.transpose(0, 2, 3, 1) if x.ndim == 4 else x
+    channels, size = x.shape[1], x.shape[2:]
+    if not turned.flags.c_contiguous or channels < _TOGETHER or not _fits(x.shape, len(kernel)):
+        return NotImplemented
+    if max(dilation) > 1 and (any(padding) or ceil_mode):  # a window may miss the input entirely
+        return NotImplemented
+    shape = pool_shape(x.shape, kernel, stride, padding, dilation, ceil_mode)
+    points = shape[0], *shape[2:], channels
+    out = np.empty(points, F32)
+    indices = np.empty(points, np.int64) if places else _NO_PLACES
+    met = _met(size[1], shape[3], kernel[1], stride[1], padding[1], dilation[1])
+    sizes = (channels, *size, *shape[2:], kernel[0], *stride, *padding, dilation[0])
+    given = (turned.reshape(-1), out.reshape(-1), indices.reshape(-1), met, sizes)
+    thread_pool.run(_max_of_points(), points[0] * points[1], given, x.size + out.size * kernel[0] * kernel[1])
+    made = out.transpose(0, 3, 1, 2)
+    return (made, indices.transpose(0, 3, 1, 2)) if places else made
+
+
 def _maxima(x, windows, places: bool):
     """Returns the largest value of each window, and its index if `places` is true."""
+    if x.__class__ is np.ndarray and x.dtype is F32 and not x.flags.c_contiguous:
+        return _maxima_of_points(x, windows, places)
     plan = _max_plan(x.shape, *windows) if suits(x) else None
     if plan is None:
         return NotImplemented
@@ -225,7 +305,30 @@ def _max_pool_grad():
             for i in range(slopes.size):
                 to[np.uint64(places[i])] += slopes[i]
 
+    @shared(f"void({_ROW}, int64[::1], {_ROW}, UniTuple(int64, 3), int64, int64)")
+    def loop_of_points(g, indices, out, sizes, first, last):
+        """The same for images whose channels lie together."""
+        channels, points, size = sizes
+        out[first * size * channels : last * size * channels] = 0
+        for n in range(first, last):
+            for point in range(n * points, (n + 1) * points):
+                at, base = np.uint64(point * channels), n * size * channels
+                for c in range(np.uint64(channels)):
+                    out[np.uint64(base + indices[at + c] * channels) + c] += g[at + c]
+
+    def of_points(g, indices, x_shape):
+        channels, turned = x_shape[1], indices.transpose(0, 2, 3, 1)
+        if g.__class__ is not np.ndarray or g.dtype is not F32 or not turned.flags.c_contiguous:
+            return NotImplemented
+        out = np.empty((x_shape[0], *x_shape[2:], channels), F32)
+        given = in_rows(g.transpose(0, 2, 3, 1)).reshape(-1), turned.reshape(-1), out.reshape(-1)
+        sizes = channels, prod(g.shape[2:]), prod(x_shape[2:])
+        thread_pool.run(loop_of_points, x_shape[0], (*given, sizes), out.size + 2 * g.size)
+        return out.transpose(0, 3, 1, 2)
+
     def kernel(g, indices, x_shape, windows=None):
+        if len(x_shape) == 4 and g.size and not indices.flags.c_contiguous:
+            return of_points(g, indices, x_shape)
         if not suits(g) or len(x_shape) != 4 or not g.size or not indices.flags.c_contiguous:
             return NotImplemented
         out = np.empty(x_shape, F32)
@@ -315,10 +418,10 @@ def _means():
     return loop
 
 
-def _met(size, points, kernel, stride, padding):
+def _met(size, points, kernel, stride, padding, apart=1):
     """Returns for each tap along a row the first window whose point is in the input, that point, and their number."""
     met = []
-    for shift in range(-padding, kernel - padding):
+    for shift in range(-padding, kernel * apart - padding, apart):
         first, last = max(0, -(shift // stride)), min(points, (size - 1 - shift) // stride + 1)
         if first < last:
             met.append((first, first * stride + shift, last - first))
@@ -445,8 +548,8 @@ def _adaptive_avg_pool_grad():
 
 
 KERNELS: dict[str, Callable[[], Callable]] = {
-    "max_pool": with_loops(_max_pool, _max_of_four, _max_of_windows),
-    "max_pool_values": with_loops(_max_pool_values, _max_of_four, _max_of_windows),
+    "max_pool": with_loops(_max_pool, _max_of_four, _max_of_windows, _max_of_points),
+    "max_pool_values": with_loops(_max_pool_values, _max_of_four, _max_of_windows, _max_of_points),
     "max_pool_grad": _max_pool_grad,
     "avg_pool": _avg_pool,
     "avg_pool_grad": _avg_pool_grad,

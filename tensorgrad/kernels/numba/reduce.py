@@ -19,7 +19,7 @@ from tensorgrad.kernels.numba import layout
 from tensorgrad.kernels.numba.functions import F
 from tensorgrad.kernels.numba.layout import suits
 from tensorgrad.kernels.numba.runtime import thread_pool
-from tensorgrad.kernels.numba.runtime.language import inlined, inner
+from tensorgrad.kernels.numba.runtime.language import MEMORY, inlined, inner
 from tensorgrad.kernels.numba.runtime.launch import Shared, shared
 from tensorgrad.kernels.numba.softmax import ANY_ORDER, MATRIX, joined, together
 from tensorgrad.kernels.numba.walk import taken
@@ -46,16 +46,18 @@ def _product(row):
 class _Loops(NamedTuple):
     """Compiled loops; the last two divide the result (by 1 except for means)."""
 
+    adds: bool  # whether n equal numbers fold to n times the number, not to the number
+
     lines: Shared
     long: Shared  # rows of adjacent elements, in parts
     join: Shared  # the parts of each row
     short: Shared  # rows that are a single part
 
 
-def _loops(fold, fold_run, fold_lines, further, start: float) -> _Loops:
+def _loops(adds: bool, fold, fold_run, fold_lines, further, start: float) -> _Loops:
     """Makes the loops from functions that fold rows and lines, and one that combines two numbers."""
 
-    @shared("void(float32[::1], float32[::1], UniTuple(int64, 5), float32, int64, int64)")
+    @shared(f"void({MEMORY}, float32[::1], UniTuple(int64, 5), float32, int64, int64)")
     def short(x, out, numbers, divisor, first, last):
         n, rows, plane_step, row_step, step = numbers
         held = np.empty(0 if step == 1 else n, np.float32)
@@ -85,34 +87,44 @@ def _loops(fold, fold_run, fold_lines, further, start: float) -> _Loops:
             at = row * n + part * _PART
             parts[row, part] = fold_run(x[at : min(at + _PART, (row + 1) * n)])
 
-    @shared("void(float32[::1], float32[:,:,::1], UniTuple(int64, 4), int64, int64)")
+    @inner
+    def fold_four(to, x, at, step):
+        """Folds four lines that are `step` apart."""
+        second, third, fourth, width = at + step, at + 2 * step, at + 3 * step, to.size
+        fold_lines(
+            to, x[at : at + width], x[second : second + width], x[third : third + width], x[fourth : fourth + width]
+        )
+
+    @shared(f"void({MEMORY}, float32[:,:,::1], UniTuple(int64, 5), int64, int64)")
     def lines(x, out, numbers, first, last):
-        n, inner, plane_step, step = numbers
+        """Folds lines `step` apart; each consists of several `times` those of the result, which are folded last."""
+        n, inner, plane_step, step, times = numbers
         chunks, parts = -(-inner // _COLUMNS), out.shape[1]
+        held = np.empty(inner if times > 1 else 0, np.float32)
         for k in range(first, last):
             outer, part, column = k // (chunks * parts), k // chunks % parts, k % chunks * _COLUMNS
-            to = out[outer, part, column : min(column + _COLUMNS, inner)]
-            width = to.size
-            for c in range(width):
+            result = out[outer, part, column : min(column + _COLUMNS, out.shape[2])]
+            to = held if times > 1 else result
+            for c in range(to.size):
                 to[c] = F(start)
             stop = min((part + 1) * _LINES, n)
             four = stop - (stop - part * _LINES) % 4
             plane = outer * plane_step + column
             for i in range(part * _LINES, four, 4):
-                at = plane + i * step
-                second, third, fourth = at + step, at + 2 * step, at + 3 * step
-                fold_lines(
-                    to,
-                    x[at : at + width],
-                    x[second : second + width],
-                    x[third : third + width],
-                    x[fourth : fourth + width],
-                )
+                fold_four(to, x, plane + i * step, step)
             for i in range(four, stop):
                 at = plane + i * step
-                fold_lines(to, x[at : at + width], to[:0], to[:0], to[:0])
+                fold_lines(to, x[at : at + to.size], to[:0], to[:0], to[:0])
+            if times > 1:
+                for c in range(result.size):
+                    result[c] = F(start)
+                four = times - times % 4
+                for i in range(0, four, 4):
+                    fold_four(result, held, i * result.size, result.size)
+                for i in range(four, times):
+                    fold_lines(result, held[i * result.size : (i + 1) * result.size], held[:0], held[:0], held[:0])
 
-    return _Loops(lines, long, join, short)
+    return _Loops(adds, lines, long, join, short)
 
 
 @cache
@@ -147,7 +159,7 @@ def _sum_loops(square: bool) -> _Loops:
     def plus(a, b):
         return a + b
 
-    return _loops(fold, fold_run, fold_lines, plus, 0.0)
+    return _loops(True, fold, fold_run, fold_lines, plus, 0.0)
 
 
 SIGN_BIT, REST_BITS = np.int32(31), np.int32(0x7FFFFFFF)
@@ -198,7 +210,7 @@ def _extreme_loops(largest: bool) -> _Loops:
             for i in range(to.size):
                 to[i] = further(to[i], a[i])
 
-    return _loops(fold, fold, fold_lines, further, -math.inf if largest else math.inf)
+    return _loops(False, fold, fold, fold_lines, further, -math.inf if largest else math.inf)
 
 
 # --- kernels ---------------------------------------------------------------------------------------------------------
@@ -237,13 +249,12 @@ def _fold_lines(lines, again, memory, outer: int, numbers: tuple, work: int):
     n, inner, plane_step, step = numbers
     times = _wider(n, inner) if step == inner else 1
     parts, width = -(-n // times // _LINES), inner * times
-    out = np.empty((outer, parts, width), F32)
+    out = np.empty((outer, parts, inner), F32)
     chunks = -(-width // _COLUMNS)
-    thread_pool.run(lines, outer * parts * chunks, (memory, out, (n // times, width, plane_step, step * times)), work)
-    left = parts * times
-    if left > 1:
-        flat, numbers = out.reshape(-1), (left, inner, left * inner, inner)
-        out = _fold_lines(again.lines, again, flat, outer, numbers, out.size)
+    numbers = n // times, width, plane_step, step * times, times
+    thread_pool.run(lines, outer * parts * chunks, (memory, out, numbers), work)
+    if parts > 1:
+        out = _fold_lines(again.lines, again, out, outer, (parts, inner, parts * inner, inner), out.size)
     return out
 
 
@@ -333,6 +344,44 @@ def _spaced_plan(shape: tuple, strides: tuple, inside: tuple):
     return lines, dims, numbers
 
 
+class _Walk(NamedTuple):
+    """How an array that is not row-major is folded."""
+
+    once: tuple | None  # the index that takes repeated elements once
+    times: int  # how often each of them is folded
+    alone: bool  # whether nothing is left to fold then
+    kept: tuple[int, ...]  # the shape of the result with dimensions of size 1 for those that are folded
+    dims: tuple[int, ...]
+    order: list[int] | None  # that of memory, if it is another
+    back: list[int] | None
+    inside: tuple[int, ...]  # the dimensions that are folded, in that order
+    spaced: tuple | None  # `_spaced_plan`
+    shape: tuple[int, ...]  # after folding the first group of dimensions, in the order of memory
+    left: tuple[int, ...]  # the dimensions that are folded after that
+
+
+@lru_cache(maxsize=512)
+def _walk(shape: tuple, strides: tuple, dim: tuple | None) -> _Walk:
+    dims = tuple(range(len(shape))) if dim is None else tuple([d % len(shape) for d in dim])
+    kept = tuple([1 if d in dims else n for d, n in enumerate(shape)])
+    repeated = [d for d, (n, s) in enumerate(zip(shape, strides, strict=True)) if s == 0 and n > 1]
+    if repeated:
+        once = tuple([slice(1 if d in repeated else None) for d in range(len(shape))])
+        times = math.prod([shape[d] for d in repeated if d in dims])
+        alone = all([shape[d] == 1 or d in repeated for d in dims])
+        return _Walk(once, times, alone, kept, dims, None, None, (), None, (), ())
+    turned = layout.order(shape, strides)
+    order = range(len(shape)) if turned is None else turned[0]
+    size, steps = tuple([shape[d] for d in order]), tuple([strides[d] for d in order])
+    inside = tuple([d for d, own in enumerate(order) if own in dims])
+    dense = all(n == 1 or s == 4 * math.prod(size[d + 1 :]) for d, (n, s) in enumerate(zip(size, steps, strict=True)))
+    spaced = None if dense or any([s < 0 or s % 4 for s in steps]) else _spaced_plan(size, steps, inside)
+    folded = () if spaced is None else spaced[1]
+    left = tuple([d for d in inside if d not in folded and size[d] > 1])
+    after = tuple([1 if d in folded else n for d, n in enumerate(size)])
+    return _Walk(None, 1, False, kept, dims, *(turned or (None, None)), inside, spaced, after, left)
+
+
 def _fold_spaced(loops, again, x, dim, keepdim, mean):
     """Folds an array that is not row-major, in the order of its memory; it is copied if that has no rows or lines.
 
@@ -340,41 +389,43 @@ def _fold_spaced(loops, again, x, dim, keepdim, mean):
     """
     if x.__class__ is not np.ndarray or x.dtype is not F32 or not x.size:
         return NotImplemented
-    dims = tuple(range(x.ndim)) if dim is None else tuple(dim)
-    if any([s == 0 and n > 1 and d not in dims for d, (n, s) in enumerate(zip(x.shape, x.strides, strict=True))]):
-        # Results that repeat are computed once.
-        once = tuple([slice(None if s or d in dims else 1) for d, s in enumerate(x.strides)])
-        found = _fold_all(loops, again, x[once], dims, True, mean)
+    once, times, alone, kept, dims, order, back, inside, spaced, shape, left = _walk(x.shape, x.strides, dim)
+    if once is not None:
+        part = x[once]
+        if alone:
+            numbers = 1, part.size, part.size, part.size
+            found = _fold_lines(loops.lines, again, layout.in_rows(part), 1, numbers, part.size).reshape(part.shape)
+        else:
+            found = _fold_all(loops, again, part, dims, True, mean)
         if found is NotImplemented:
             return found
-        out = np.empty([1 if d in dims else n for d, n in enumerate(x.shape)], F32)
-        out[...] = found
-        return out if keepdim else out.squeeze(dims)
-    turned = layout.order(x.shape, x.strides)
-    order = range(x.ndim) if turned is None else turned[0]
-    y, inside = x.transpose(*order), tuple([d for d, own in enumerate(order) if own in dims])
-    planned = _spaced_plan(y.shape, y.strides, inside) if layout.whole(y) and not y.flags.c_contiguous else None
-    if planned is None:
+        if times > 1 and loops.adds and not mean:
+            np.multiply(found, F32.type(times), found)
+        if found.shape != kept:
+            out = np.empty(kept, F32)
+            out[...] = found
+            found = out
+        return found if keepdim else found.squeeze(dims)
+    y = x if order is None else x.transpose(order)
+    if spaced is None:
         out = _fold_all(loops, again, layout.in_rows(y), inside, True, mean)
         if out is NotImplemented:
             return out
     else:
-        lines, folded, numbers = planned
-        shape = tuple([1 if d in folded else n for d, n in enumerate(y.shape)])
-        memory, work = layout.flat(y), int(x.size * _COST)
+        lines, _, numbers = spaced
+        work = int(x.size * _COST)
         if lines:
             outer = math.prod(shape) // numbers[1]
-            out = _fold_lines(loops.lines, again, memory, outer, numbers, work).reshape(shape)
+            out = _fold_lines(loops.lines, again, y, outer, numbers, work).reshape(shape)
         else:
             out = np.empty(shape, F32)
-            thread_pool.run(loops.short, out.size, (memory, out.reshape(-1), numbers, 1), work)
-        left = tuple([d for d in inside if d not in folded and y.shape[d] > 1])
+            thread_pool.run(loops.short, out.size, (y, out.reshape(-1), numbers, 1), work)
         out = _fold_all(again, again, out, left, True) if left else out
         if out is NotImplemented:
             return out
         if mean:
             np.true_divide(out, F32.type(x.size // out.size), out)
-    out = out if turned is None else out.transpose(turned[1])
+    out = out if back is None else out.transpose(back)
     return out if keepdim else out.squeeze(dims)
 
 

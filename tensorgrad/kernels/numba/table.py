@@ -35,7 +35,7 @@ ROWS = (
     Row("topk_", "sort.topk", 2048),
     Row("exp", "pointwise.exp", 8192),
     Row("sigmoid", "pointwise.sigmoid", 1024), Row("silu", "pointwise.silu", 512),
-    Row("relu", "pointwise.relu", 4096), Row("erf", "pointwise.erf", 4096),
+    Row("relu", "pointwise.relu", 4096), Row("clamp", "pointwise.clamp", 4096), Row("erf", "pointwise.erf", 4096),
     Row("gelu", "pointwise.gelu", 512), Row("gelu.backward", "pointwise.gelu_grad", 512),
     Row("silu.backward", "pointwise.silu_grad", 4096), Row("sigmoid.backward", "pointwise.sigmoid_grad", 16384),
     Row("softmax_", "softmax.softmax", 1024), Row("log_softmax_", "softmax.log_softmax", 1024),
@@ -47,8 +47,8 @@ ROWS = (
     Row("attention", "attention.attention", 512), Row("attention.backward", "attention.attention_grad", 512),
     Row("conv", "conv.conv", 512), Row("conv_transpose", "conv.conv_transpose", 2048),
     Row("conv_grad_input", "conv.conv_grad_input", 2048), Row("conv_grad_weight", "conv.conv_grad_weight", 32768),
-    Row("linear", "matmul.linear", 1024), Row("linear.backward", "matmul.linear_backward", 2048),
-    Row("matmul", "matmul.matmul", 2048), Row("mm", "matmul.mm", 2048), Row("bmm", "matmul.bmm", 2048),
+    Row("linear", "matmul.linear", 512), Row("linear.backward", "matmul.linear_backward", 2048),
+    Row("matmul", "matmul.matmul", 1024), Row("mm", "matmul.mm", 1024), Row("bmm", "matmul.bmm", 2048),
     Row("matmul_nt", "matmul.nt", 2048), Row("matmul_tn", "matmul.tn", 2048),
     Row("addmm", "matmul.addmm", 2048, 1),
     Row("max_pool", "pool.max_pool", 1024), Row("max_pool_values", "pool.max_pool_values", 1024),
@@ -79,10 +79,12 @@ ROWS = (
 PARTS = (
     WAITING,
     Row("sgd_step", "optim.sgd", 16384), Row("adam_step", "optim.adam", 512),
-    Row("gradient_norm", "optim.squares", 4096), Row("bernoulli_mask", "dropout.mask", 2048),
+    Row("gradient_norm", "optim.squares", 4096), Row("bernoulli_mask", "random.mask", 2048),
+    Row("uniform_numbers", "random.uniform", 16384),
     Row("sparse_product", "sparse.product", 4096), Row("sparse_sample", "sparse.sample", 4096),
     Row("sparse_order", "sparse.order", 4096), Row("sparse_argsort", "sparse.argsort", 4096),
     Row("sparse_sums", "sparse.sums", 4096), Row("sparse_add_rows", "sparse.add_rows", 4096),
+    Row("outer_products", "matmul.outer", 4096),
 )  # fmt: skip
 ALL = (*ROWS, *PARTS)
 

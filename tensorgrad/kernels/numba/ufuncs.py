@@ -33,6 +33,7 @@ BINARY: dict[str, tuple[Any, float]] = {
     "logical_and": (np.logical_and, 0.125), "logical_or": (np.logical_or, 0.125),
 }  # fmt: skip
 _STRETCH = 8192  # elements that stay in the first-level cache between two functions
+_LARGEST = 3e38  # numbers below are finite in float32
 _WORTH = 65536  # elements of two arrays from which on two threads are faster than one (measured)
 _TRUTHS = {"eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_not"}
 
@@ -88,13 +89,15 @@ def _binary(name: str, function, cost: float) -> Callable:
     truth, joined = name in _TRUTHS, broadcast.KERNELS[name]() if name in broadcast.KERNELS else None
 
     def kernel(x, y, out=None):
-        if joined is not None and out is None and x.dtype is F32 and y.__class__ is np.ndarray:
+        number = y.__class__ is float or y.__class__ is int
+        if number and joined is not None and out is None and not x.flags.c_contiguous and abs(y) < _LARGEST:
+            y, number = np.array(y, F32), False  # the compiled loop passes from row to row at less cost
+        if joined is not None and out is None and x.dtype is F32 and not number:
             # Compiled code shares at less cost; if there is nothing to share, NumPy's is as good.
             few = x.shape == y.shape and (x.size < _WORTH or get_num_threads() == 1) and x.strides == y.strides
             return NotImplemented if few else joined(x, y)
         if not real(x):
             return NotImplemented
-        number = y.__class__ is float or y.__class__ is int
         if number:
             share = _range_with_number
         elif y.shape == x.shape and y.dtype is x.dtype and real(y):

@@ -15,7 +15,7 @@ import numpy as np
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba import layout
 from tensorgrad.kernels.numba.runtime import thread_pool
-from tensorgrad.kernels.numba.runtime.language import inner
+from tensorgrad.kernels.numba.runtime.language import MEMORY, inner
 from tensorgrad.kernels.numba.runtime.launch import shared
 
 _SHORTEST = 8  # elements of a row: NumPy is no slower for shorter ones
@@ -95,25 +95,28 @@ def taken(x, at, step, to):
             to[i] = source[i * np.uint64(step)]
 
 
-def loop_of_one(function):
-    """Makes the compiled loop of a scalar function over a range of the elements of an array."""
+def loop_of_one(function, options: int = 0):
+    """Makes the compiled loop of a scalar function over a range of the elements of an array.
+
+    The function takes an element and a tuple of so many `options`, all float32; only the element if there are none.
+    """
 
     @inner(fastmath={"contract"})
-    def from_to(a, b):
+    def from_to(a, b, given):
         for i in range(b.size):
-            b[i] = function(a[i])
+            b[i] = function(a[i], given) if options else function(a[i])
 
     @inner(fastmath={"contract"})
-    def in_place(b):
+    def in_place(b, given):
         for i in range(b.size):
-            b[i] = function(b[i])
+            b[i] = function(b[i], given) if options else function(b[i])
 
-    @shared("void(float32[::1], float32[::1], UniTuple(int64, 5), int64, int64)")
-    def unary(x, out, numbers, first, last):
+    @shared(f"void({MEMORY}, float32[::1], UniTuple(int64, 5), UniTuple(float32, {options}), int64, int64)")
+    def unary(x, out, numbers, given, first, last):
         # Slices that count from 0: an index that could be negative is not vectorized, nor are arrays that may be
         # the same.
         if x.ctypes.data == out.ctypes.data:
-            in_place(out[first:last])
+            in_place(out[first:last], given)
             return
         length, rows, plane_step, row_step, step = numbers
         held = np.empty(0 if step == 1 else min(length, _STRETCH), np.float32)
@@ -125,7 +128,7 @@ def loop_of_one(function):
             p = plane * plane_step + row * row_step + column * step
             if step != 1:
                 taken(x, p, step, held[:n])
-            from_to(x[p : p + n] if step == 1 else held, out[at : at + n])
+            from_to(x[p : p + n] if step == 1 else held, out[at : at + n], given)
             at, column = at + n, column + n
             if column == length:
                 column, row = 0, row + 1
@@ -143,7 +146,7 @@ def loop_of_two(function):
         for i in range(c.size):
             c[i] = function(a[i], b[i])
 
-    @shared("void(float32[::1], float32[::1], float32[::1], UniTuple(int64, 8), int64, int64)")
+    @shared(f"void({MEMORY}, {MEMORY}, float32[::1], UniTuple(int64, 8), int64, int64)")
     def binary(x, y, out, numbers, first, last):
         length, rows, x_plane, x_row, x_step, y_plane, y_row, y_step = numbers
         most = length if x_step == 1 and y_step == 1 else min(length, _STRETCH)
@@ -188,7 +191,7 @@ def joint(function: Callable, cost: float) -> Callable:
             return NotImplemented
         shape, numbers = planned
         out = np.empty(shape, F32)
-        thread_pool.run(loop, out.size, (x.reshape(-1), y.reshape(-1), out.reshape(-1), numbers), int(out.size * cost))
+        thread_pool.run(loop, out.size, (x, y, out.reshape(-1), numbers), int(out.size * cost))
         return out
 
     def in_order(x, y):
@@ -209,8 +212,7 @@ def joint(function: Callable, cost: float) -> Callable:
             if numbers is None:
                 return NotImplemented
             out = np.empty(found.shape, F32)
-            memory = layout.flat(x), layout.flat(y), out.reshape(-1)
-            thread_pool.run(loop, out.size, (*memory, numbers), int(out.size * cost))
+            thread_pool.run(loop, out.size, (x, y, out.reshape(-1), numbers), int(out.size * cost))
         return out if found.back is None or out is NotImplemented else out.transpose(found.back)
 
     return kernel

@@ -209,6 +209,8 @@ linear = op(
     "matmul.linear",
     linear="input * weight + bias",
     batch=_linear_of_batch,
+    batch_kernel="matmul.linear_of_batch",
+    batch_backward="matmul.linear_of_batch_backward",
     input=_linear_input,
     weight=_linear_weight,
     bias=lambda g, bias_shape: column_sum(g) if len(bias_shape) == 1 else g,

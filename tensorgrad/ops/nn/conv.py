@@ -126,6 +126,8 @@ _conv = op(
     batch=lambda input, weight, bias, stride, padding, dilation, groups, size, mapped: _on_batch(
         _conv, input, weight, bias, (stride, padding, dilation), groups, size, mapped
     ),
+    batch_kernel="conv.conv_of_batch",
+    batch_backward="conv.conv_of_batch_backward",
     prepare=_conv_prepare,
     input=lambda g, weight, input_shape, stride, padding, dilation, groups: _grad_input(
         g, conj(weight), input_shape, stride, padding, dilation, groups

@@ -90,19 +90,37 @@ class Library:
 
 def texts(family: str) -> dict[str, bytes]:
     """Returns the sources that a family's code depends on, by name: its file, its imports, the compiler's files."""
-    folder, found = Path(__file__).parent.parent, {_PYTHON_ONLY: b""}
+    found = {_PYTHON_ONLY: b""}
     open_names = [family, "runtime.build", "runtime.launch", "runtime.native"]
     while open_names:
         name = open_names.pop()
-        file = folder / (name.replace(".", "/") + ".py")
-        if name not in found and file.exists():
-            found[name] = file.read_bytes().replace(b"\r\n", b"\n")
-            for package, names in _IMPORT.findall(found[name].decode()):
-                package = package.removeprefix(".")
-                open_names += [package, *(f"{package}.{n}".removeprefix(".") for n in re.findall(r"\w+", names))]
+        if name not in found:
+            text, imports = _source(name)
+            if text is not None:
+                found[name] = text
+                open_names += imports
     return found
 
 
+@cache
+def _source(name: str) -> tuple[bytes | None, list[str]]:
+    """Returns a file's text (None if there is none) and the names that it imports, files or not.
+
+    Families share most of their files, and a program loads many families when it starts.
+    """
+    try:
+        with open(os.path.join(_FOLDER, *name.split(".")) + ".py", "rb") as file:
+            text = file.read().replace(b"\r\n", b"\n")
+    except OSError:
+        return None, []
+    imports: list[str] = []
+    for package, names in _IMPORT.findall(text.decode()):
+        package = package.removeprefix(".")
+        imports += [package, *(f"{package}.{n}".removeprefix(".") for n in re.findall(r"\w+", names))]
+    return text, imports
+
+
+_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _PYTHON_ONLY = "runtime.thread_pool"  # imported by every family, but no machine code depends on it
 _IMPORT = re.compile(r"from tensorgrad\.kernels\.numba((?:\.\w+)*) import (\([^)]*\)|.*)")
 

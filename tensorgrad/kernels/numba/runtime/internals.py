@@ -162,6 +162,80 @@ def fixed_tuple() -> Any:
     return to_fixed_tuple
 
 
+# --- faster compilation ---
+
+
+def _remembering_types(get_call_type: Callable) -> Callable:
+    """Keeps the types of calls of built-in functions, which Numba infers anew each time it looks at a statement."""
+    known: dict[Any, Any] = {}
+
+    def get_call_type_once(self: Any, context: Any, args: Any, kws: Any) -> Any:
+        try:
+            key = (self, args, tuple(sorted(kws.items())))
+            found = known.get(key)
+        except TypeError:
+            return get_call_type(self, context, args, kws)
+        if found is None:
+            found = get_call_type(self, context, args, kws)
+            if self._impl_keys.get(found.args) == self.typing_key:  # not compiled by the options of one caller
+                known[key] = found
+        return found
+
+    return get_call_type_once
+
+
+def _remembering_sizes(get_abi_sizeof: Callable) -> Callable:
+    """Keeps the sizes of LLVM types, for each of which Numba makes a module."""
+    known: dict[str, int] = {}
+
+    def get_abi_sizeof_once(self: Any, kind: Any) -> int:
+        name = str(kind)
+        if "%" in name:  # it names another type
+            return get_abi_sizeof(self, kind)
+        if name not in known:
+            known[name] = get_abi_sizeof(self, kind)
+        return known[name]
+
+    return get_abi_sizeof_once
+
+
+def _same_options(compare: Callable) -> Callable:
+    def equal(self: Any, other: Any) -> Any:
+        return True if self is other or self._values == getattr(other, "_values", None) else compare(self, other)
+
+    return equal
+
+
+def _without_lifetimes(run: Callable) -> Callable:
+    """Leaves out what only generators and loops to be lifted out of a function need: which variables live where."""
+    from numba.core import postproc, transforms
+
+    def run_shortly(self: Any, emit_dels: bool = False, extend_lifetimes: bool = False) -> None:
+        if emit_dels or self.func_ir.is_generator:
+            run(self, emit_dels, extend_lifetimes)
+            return
+        self.func_ir.blocks = transforms.canonicalize_cfg(self.func_ir.blocks)
+        self.func_ir.variable_lifetime = postproc.VariableLifetime(self.func_ir.blocks)
+        self.func_ir.generator_info = None
+
+    return run_shortly
+
+
+@cache
+def _shortcuts() -> list[tuple[Any, str, Any]]:
+    """Returns functions that replace Numba's while kernels are compiled: class, name, function."""
+    from numba.core import base, postproc, targetconfig
+    from numba.core.types import functions
+
+    return [
+        (functions.BaseFunction, "get_call_type", _remembering_types(functions.BaseFunction.get_call_type)),
+        (base.BaseContext, "get_abi_sizeof", _remembering_sizes(base.BaseContext.get_abi_sizeof)),
+        (targetconfig.TargetConfig, "__eq__", _same_options(targetconfig.TargetConfig.__eq__)),
+        (targetconfig.TargetConfig, "__hash__", lambda self: hash(type(self))),
+        (postproc.PostProcessor, "run", _without_lifetimes(postproc.PostProcessor.run)),
+    ]
+
+
 # --- compiled functions ---
 
 STAGES: dict[str, float] = defaultdict(float)  # processor seconds that compilation has taken in this process, by stage
@@ -210,6 +284,16 @@ def _library_class() -> Any:
     from numba.core.codegen import JITCodeLibrary
 
     class IntermediateLibrary(JITCodeLibrary):
+        def _optimize_functions(self, module: Any) -> None:
+            """Simplifies functions only a little: what they are inlined into is optimized as a whole."""
+            module.data_layout = self._codegen._data_layout
+            manager = llvm.create_new_module_pass_manager()
+            manager.add_sroa_pass()
+            manager.add_simplify_cfg_pass()
+            manager.add_instruction_combine_pass()
+            manager.add_simplify_cfg_pass()
+            manager.run(module, self._codegen._pass_builder())
+
         def finalize(self) -> None:
             self._raise_if_finalized()
             for function in self._final_module.functions:
@@ -218,12 +302,15 @@ def _library_class() -> Any:
             self._shared_module = self._final_module
             self._finalized = True
 
-        def whole(self, entry: Any) -> Any:
-            """Returns one optimized module: an entry (a module), this library, and the libraries that it needs."""
+        def whole(self, entry: Any, name: str) -> Any:
+            """Returns one optimized module: an entry (a module; its function `name`), this library, what it needs."""
             self._ensure_finalized()
             module = llvm.parse_assembly(str(entry))
             for library in reversed(_by_need(self, [], set())):  # only what is needed by then is linked
                 module.link_in(library._get_module_for_linking(), preserve=True)
+            for function in entry.functions:  # what the entry defines for others is used here alone, or not at all
+                if function.blocks and function.name != name:
+                    module.get_function(function.name).linkage = "internal"
             self._final_module = module
             self._optimize_final_module()
             return self._final_module
@@ -253,10 +340,15 @@ def intermediate() -> Iterator[None]:
     with global_compiler_lock:
         before = codegen._library_class
         codegen._library_class = _library_class()
+        replaced = [(holder, name, getattr(holder, name)) for holder, name, _ in _shortcuts()]
+        for holder, name, function in _shortcuts():
+            setattr(holder, name, function)
         context.get_executable = lambda *given: [].copy  # a new key of the right type for each function
         try:
             yield
         finally:
+            for holder, name, function in replaced:
+                setattr(holder, name, function)
             codegen._library_class = before
             del context.get_executable
 
@@ -307,7 +399,7 @@ class Compiled:
         Everything but the entry's own name is hidden, as two objects may use one name for different things.
         """
         with stage("optimization"):
-            module = self._compiled.library.whole(entry)
+            module = self._compiled.library.whole(entry, name)
         for defined in (*module.functions, *module.global_variables):
             if not defined.is_declaration and defined.name != name:
                 defined.linkage = "internal"

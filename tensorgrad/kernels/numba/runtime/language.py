@@ -48,4 +48,7 @@ inner = partial(njit, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wra
 # type and translate them again for every call.
 inlined = partial(inner, forceinline=True, fastmath={"contract"})
 
-__all__ = ["COMPILING", "inlined", "inner", "intrinsic", "to_fixed_tuple", "types"]
+# In the signature of a kernel: a float32 array of any shape and strides, as the memory from its first element on.
+MEMORY = "Array(float32, 1, 'C', True)"
+
+__all__ = ["COMPILING", "MEMORY", "inlined", "inner", "intrinsic", "to_fixed_tuple", "types"]

@@ -77,13 +77,14 @@ def layout(size, out, steps, taps, channels, batch, items=ITEMS):
     points = ((images - 1) * height + rows) * pitch
     widest = max(BLOCK[1], LINE[1]) * LANES
     plane = odd(max(images * height * pitch, up(points, widest) + reach[0] * pitch + reach[1]))
-    offsets = [
-        (c * len(rests) + rests.index((tap[0] % steps[0], tap[1] % steps[1]))) * plane
-        + (shift[0] - low[0]) * pitch + shift[1] - low[1]
-        for c in range(channels) for tap, shift in zip(taps, shifts, strict=True)
-    ]  # fmt: skip
+    places = {rest: place for place, rest in enumerate(rests)}
+    of_taps = [
+        places[tap[0] % steps[0], tap[1] % steps[1]] * plane + (shift[0] - low[0]) * pitch + shift[1] - low[1]
+        for tap, shift in zip(taps, shifts, strict=True)
+    ]
+    offsets = np.add.outer(np.arange(channels, dtype=np.int64) * (len(rests) * plane), np.array(of_taps, np.int64))
     made = Layout(images, rows, strips, height, pitch, filled, plane, points, *low, *steps, *size, *out)
-    return made, np.array(offsets, np.int64), np.array(rests, np.int64)
+    return made, offsets.reshape(-1), np.array(rests, np.int64)
 
 
 def _blocks(points):

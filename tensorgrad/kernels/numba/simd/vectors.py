@@ -29,6 +29,7 @@ BLOCK, LINE = ((8, 3) if MANY else (4, 3)), (1, 8)
 ROWS = min(LANES, 8 if MANY else 4)
 # The same for sums over pixels: (rows, columns), and for one row alone.
 DOTS, DOTS_LINE = ((4, 6) if MANY else (3, 3)), (1, 9)
+DOTS_PAIR = (2, 12 if MANY else 6)  # for two rows; the columns of two blocks
 
 # For the arguments of compiled functions: Numba compiles a function again for each plain number passed to it.
 NO, ONE, TWO = np.int64(0), np.int64(1), np.int64(2)
@@ -274,40 +275,46 @@ def _runs(rows: int, registers: int):
     """Makes the function that computes a block of a product whose inner dimension consists of runs.
 
     out[to + r pitch + n beside + p] = first + Σ over runs (a, b, count) of Σₖ left[w + a + k step + r row] ·
-    right[start + b + k LANES + n apart + p], for `rows` rows r, `registers` n and LANES lanes p, over the runs `begin`
-    ... `end` - 1 (at least one, none empty). `first` is shift[s + r], or if s is negative, what `out` holds. Of `left`
-    only the rows up to `last` are read, that one again for those beyond. Nothing checks bounds.
+    right[start + b + k pace + n apart + p], for `rows` rows r, `registers` n and LANES lanes p, over the runs `begin`
+    ... `end` - 1 (at least one, none empty). `first` is shift[s + r], or if s is negative, held[h + r held_pitch + n
+    beside + p]. Of `left` only the rows up to `last` are read, that one again for those beyond. Nothing checks bounds.
     """
 
     @intrinsic
     def runs(
-        typing, left, w, step, row, last, right, start, apart, table, begin, end, shift, s, out, to, pitch, beside
-    ):
+        typing, left, w, step, row, last, right, start, pace, apart, table, begin, end, shift, s, held, h, held_pitch,
+        out, to, pitch, beside
+    ):  # fmt: skip
         index = types.int64
         signature = types.void(
-            left, index, index, index, index, right, index, index, table, index, index, shift, index, out, index, index,
-            index,
+            left, index, index, index, index, right, index, index, index, table, index, index, shift, index, held,
+            index, index, out, index, index, index,
         )  # fmt: skip
 
         def code(context, builder, signature, given):
             kinds = signature.args
             factors = pointer_of(context, builder, kinds[0], given[0], given[1])
             lanes = pointer_of(context, builder, kinds[5], given[5], given[6])
-            entries = pointer_of(context, builder, kinds[8], given[8], builder.mul(given[9], ir.Constant(I64, 3)))
-            shifts = pointer_of(context, builder, kinds[11], given[11])
-            target = pointer_of(context, builder, kinds[13], given[13], given[14])
+            entries = pointer_of(context, builder, kinds[9], given[9], builder.mul(given[10], ir.Constant(I64, 3)))
+            shifts = pointer_of(context, builder, kinds[12], given[12])
+            begun = pointer_of(context, builder, kinds[14], given[14], given[15])
+            target = pointer_of(context, builder, kinds[17], given[17], given[18])
             fused = multiply_add(builder)
-            steps = [builder.mul(given[7], ir.Constant(I64, n)) for n in range(registers)]
+            steps = [builder.mul(given[8], ir.Constant(I64, n)) for n in range(registers)]
             lines = []
             for r in range(rows):
                 line = ir.Constant(I64, r)
                 line = builder.select(builder.icmp_signed("<", line, given[4]), line, given[4])
                 lines.append(builder.mul(line, given[3]))
-            places = [
-                builder.add(builder.mul(given[15], ir.Constant(I64, r)), builder.mul(given[16], ir.Constant(I64, n)))
-                for r in range(rows)
-                for n in range(registers)
-            ]
+
+            def places_of(pitch):
+                return [
+                    builder.add(builder.mul(pitch, ir.Constant(I64, r)), builder.mul(given[20], ir.Constant(I64, n)))
+                    for r in range(rows)
+                    for n in range(registers)
+                ]
+
+            places = places_of(given[19])
 
             for place in places:
                 expect_write(builder, pointer_at(builder, target, place))
@@ -320,7 +327,7 @@ def _runs(rows: int, registers: int):
 
                 def step_of(k, held):
                     at = builder.mul(k, given[2])
-                    place = pointer_at(builder, row, builder.mul(k, ir.Constant(I64, LANES)))
+                    place = pointer_at(builder, row, builder.mul(k, given[7]))
                     loaded = [load_vector(builder, place, n) for n in steps]
                     made = []
                     for r in range(rows):
@@ -331,27 +338,27 @@ def _runs(rows: int, registers: int):
 
                 return accumulate(builder, builder.load(pointer_at(builder, entry, 2)), sums, step_of)
 
-            anew = builder.icmp_signed(">=", given[12], ir.Constant(I64, 0))
+            anew = builder.icmp_signed(">=", given[13], ir.Constant(I64, 0))
             starts = []
             with builder.if_else(anew) as (yes, no):
                 with yes:
                     spread = [
                         spread_out(
                             builder,
-                            builder.load(pointer_at(builder, shifts, builder.add(given[12], ir.Constant(I64, r)))),
+                            builder.load(pointer_at(builder, shifts, builder.add(given[13], ir.Constant(I64, r)))),
                         )
                         for r in range(rows)
                     ]
                     from_shift = builder.block
                 with no:
-                    held = [load_vector(builder, target, place) for place in places]
-                    from_out = builder.block
+                    held = [load_vector(builder, begun, place) for place in places_of(given[16])]
+                    from_held = builder.block
             for n, old in enumerate(held):
                 phi = builder.phi(VECTOR)
                 phi.add_incoming(spread[n // registers], from_shift)
-                phi.add_incoming(old, from_out)
+                phi.add_incoming(old, from_held)
                 starts.append(phi)
-            sums = accumulate(builder, builder.sub(given[10], given[9]), starts, run)
+            sums = accumulate(builder, builder.sub(given[11], given[10]), starts, run)
             for place, total in zip(places, sums, strict=True):
                 store_vector(builder, total, target, place)
             return nothing(context)
@@ -519,7 +526,7 @@ def _places_of_four(builder, at, given):
 # In the module, not in a closure: Numba's cache inspects what a closure holds, and would find these new every time.
 block_products, line_products = _products(*BLOCK), _products(*LINE)
 block_products_2, block_products_1 = _products(BLOCK[0], 2), _products(BLOCK[0], 1)
-block_dots, line_dots = _dots(*DOTS), _dots(*DOTS_LINE)
+block_dots, line_dots, pair_dots = _dots(*DOTS), _dots(*DOTS_LINE), _dots(*DOTS_PAIR)
 largest_of_four, largest_of_four_only = _largest_of_four(True), _largest_of_four(False)
 # One register of four rows would wait for each sum: a processor starts eight before the first is done.
 runs_1, runs_2, runs_3 = _runs(LANES, 1), _runs(ROWS, 2), _runs(ROWS, 3)

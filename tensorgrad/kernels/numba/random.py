@@ -1,7 +1,7 @@
-"""Dropout masks, drawn from PyTorch's stream of random bits.
+"""Uniform numbers and dropout masks, drawn from PyTorch's stream of random bits.
 
 The stream is that of the Mersenne Twister (`random/generator.py`). NumPy returns its words one by one; here a block of
-them is generated and compared with vector instructions. The words and the generator's final state are the same.
+them is generated and used with vector instructions. The results and the generator's final state are the same.
 
 Source: M. Matsumoto and T. Nishimura, "Mersenne Twister", ACM TOMACS 8 (1998).
 """
@@ -24,6 +24,7 @@ _UPPER, _LOWER, MATRIX = _U(0x80000000), _U(0x7FFFFFFF), _U(0x9908B0DF)
 _B, _C = _U(0x9D2C5680), _U(0xEFC60000)
 _ONE, _S7, _S11, _S15, _S18 = _U(1), _U(7), _U(11), _U(15), _U(18)
 _TOP, _HALF = np.uint64(0x1FFFFF), np.uint64(32)  # 53 of 64 bits count, the first word's on top
+_LOW_24 = _U(0xFFFFFF)
 _BLOCK = 2048  # draws at a time
 
 
@@ -54,6 +55,21 @@ def _temper(words, out):
 
 
 @inner
+def _draw(state, words):
+    """Fills an array with the next words of the stream."""
+    key, at, have = state[:WORDS], int(state[WORDS]), 0
+    while have < words.size:
+        if at == WORDS:
+            _twist(key)
+            at = 0
+        n = min(WORDS - at, words.size - have)
+        _temper(key[at : at + n], words[have : have + n])
+        at += n
+        have += n
+    state[WORDS] = np.uint32(at)
+
+
+@inner
 def _compare(pairs, limit, value, out):
     for i in range(out.size):
         pair = pairs[i]
@@ -61,24 +77,43 @@ def _compare(pairs, limit, value, out):
         out[i] = value if number < limit else F(0.0)
 
 
+@inner
+def _scale(words, factor, term, out):
+    for i in range(out.size):
+        out[i] = F(np.float64(np.int32(words[i] & _LOW_24)) * factor + term)
+
+
+def _uniform() -> Callable:
+    @plain("void(uint32[::1], float64, float64, float32[::1])")
+    def spread(state, factor, term, out):
+        words = np.empty(_BLOCK, np.uint32)
+        for start in range(0, out.size, _BLOCK):
+            end = min(start + _BLOCK, out.size)
+            _draw(state, words[: end - start])
+            _scale(words, factor, term, out[start:end])
+
+    def kernel(gen, factor, term, out):
+        """Fills `out` with the low 24 bits of a word each, times `factor`, plus `term`, in float64, rounded once."""
+        with gen.lock:
+            state = gen.memory()
+            if state is None:
+                return NotImplemented
+            gen._untouched = gen._untouched and not out.size
+            spread(state, factor, term, out)
+        return out
+
+    return kernel
+
+
 def _mask() -> Callable:
     @plain("void(uint32[::1], uint64, float32, float32[::1])")
     def toss(state, limit, value, out):
-        key, at = state[:WORDS], int(state[WORDS])
         words = np.empty(2 * _BLOCK, np.uint32)
         for start in range(0, out.size, _BLOCK):
             end = min(start + _BLOCK, out.size)
-            wanted, have = 2 * (end - start), 0
-            while have < wanted:
-                if at == WORDS:
-                    _twist(key)
-                    at = 0
-                n = min(WORDS - at, wanted - have)
-                _temper(key[at : at + n], words[have : have + n])
-                at += n
-                have += n
-            _compare(words[:wanted].view(np.uint64), limit, value, out[start:end])
-        state[WORDS] = np.uint32(at)
+            drawn = words[: 2 * (end - start)]
+            _draw(state, drawn)
+            _compare(drawn.view(np.uint64), limit, value, out[start:end])
 
     def kernel(gen, limit, value, out):
         """Fills `out` with `value` where a number of 53 random bits is below `limit`, with 0 elsewhere."""
@@ -95,4 +130,4 @@ def _mask() -> Callable:
     return kernel
 
 
-KERNELS: dict[str, Callable[[], Callable]] = {"mask": _mask}
+KERNELS: dict[str, Callable[[], Callable]] = {"uniform": _uniform, "mask": _mask}
