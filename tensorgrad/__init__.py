@@ -144,8 +144,8 @@ if "DEBUG" in _os.environ:
     _debug_from_environment()
 
 _LAZY = (  # modules that are loaded on first use
-    "_C", "__config__", "__future__", "_jit_internal", "_tensor_str", "_utils", "accelerator", "backends", "compat",
-    "cpu", "cuda", "distributed", "distributions", "fft", "func", "functional", "futures", "fx", "hub", "jit",
+    "_C", "__config__", "__future__", "_jit_internal", "_tensor", "_tensor_str", "_utils", "accelerator", "backends",
+    "compat", "cpu", "cuda", "distributed", "distributions", "fft", "func", "functional", "futures", "fx", "hub", "jit",
     "library", "linalg", "masked", "mps", "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler",
     "quasirandom", "signal", "special", "testing", "types", "utils", "viz", "xpu",
 )  # fmt: skip

@@ -44,6 +44,15 @@ def _rebuild_parameter(data: Tensor, requires_grad: bool, backward_hooks: Any) -
     return torch.nn.Parameter(data, requires_grad)
 
 
+def _set_obj_state(obj: Any, state: Any) -> Any:
+    """Sets the attributes of an object: a dictionary, or a pair of one and the values of slots. Returns the object."""
+    attributes, slots = state if isinstance(state, tuple) else (state, None)
+    obj.__dict__.update(attributes or {})
+    for name, value in (slots or {}).items():
+        setattr(obj, name, value)
+    return obj
+
+
 def _get_available_device_type() -> str | None:
     """The type of the accelerator that is there; None without one."""
     found = torch.accelerator.current_accelerator()

@@ -61,6 +61,13 @@ def _contiguous_strides(shape: Any, row_major: bool = True) -> tuple[int, ...]:
     return tuple(strides)
 
 
+def _opcheck(*args: Any, **kwargs: Any) -> Any:
+    """`torch.library.opcheck`, by another name."""
+    from tensorgrad.library import opcheck
+
+    return opcheck(*args, **kwargs)
+
+
 def _warn_once(message: str, *_: Any, **__: Any) -> None:
     """Warns; Python shows a warning of one place once."""
     warnings.warn(message, stacklevel=2)
@@ -197,6 +204,8 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.sparse._triton_ops_meta.get_meta": (REFUSES, "torchao", _TRITON),
     "torch.sparse._triton_ops_meta.minimize": (REFUSES, "torchao", _TRITON),
     "torch.sparse._triton_ops_meta.update": (REFUSES, "torchao", _TRITON),
+    "torch.testing._internal.optests.generate_opcheck_tests": (NOTHING, "torchvision's tests", _COMPILED),
+    "torch.testing._internal.optests.opcheck": (VALUE, "torchvision's tests", _opcheck),
     "torch.uint1": (REFUSES, "diffusers, torchao", _BITS),
     "torch.uint2": (REFUSES, "diffusers, torchao", _BITS),
     "torch.uint3": (REFUSES, "diffusers, torchao", _BITS),

@@ -215,3 +215,12 @@ def test_samples_of_wishart_as_peft_draws_them(torch):
     torch.manual_seed(0)
     wishart = torch.distributions.Wishart(torch.tensor(4.0), torch.eye(3))
     return wishart._bartlett_sampling(torch.Size()), wishart._bartlett_sampling(torch.Size((2,)))
+
+
+@alike
+def test_tensors_of_subclasses_are_rebuilt_as_files_say(torch):
+    class Named(torch.Tensor):
+        pass
+
+    made = torch._tensor._rebuild_from_type_v2(torch.zeros, Named, (2,), ({"name_": "a"}, None))
+    return type(made).__name__, made.name_, made.tolist(), torch._tensor.Tensor is torch.Tensor

@@ -620,7 +620,7 @@ LIBRARIES = (
         programs=("torch_geometric_convs",),
         own=OwnTests(
             "pyg-team/pytorch_geometric",
-            tests=("test/nn/aggr", "test/nn/conv", "test/nn/norm"),
+            tests=("test/nn/aggr", "test/nn/conv", "test/nn/norm", "test/test_edge_index.py", "test/test_index.py"),
             requirements=("torch-geometric==2.8.0.post1",),
         ),
         gaps=(
