@@ -117,12 +117,10 @@ def _loops(adds: bool, fold, fold_run, fold_lines, further, start: float) -> _Lo
                 fold_lines(to, x[at : at + to.size], to[:0], to[:0], to[:0])
             if times > 1:
                 for c in range(result.size):
-                    result[c] = F(start)
-                four = times - times % 4
-                for i in range(0, four, 4):
-                    fold_four(result, held, i * result.size, result.size)
-                for i in range(four, times):
-                    fold_lines(result, held[i * result.size : (i + 1) * result.size], held[:0], held[:0], held[:0])
+                    result[c] = held[c]
+                for i in range(1, times):
+                    for c in range(result.size):
+                        result[c] = further(result[c], held[i * result.size + c])
 
     return _Loops(adds, lines, long, join, short)
 
