@@ -95,6 +95,14 @@ def _loops(adds: bool, fold, fold_run, fold_lines, further, start: float) -> _Lo
             to, x[at : at + width], x[second : second + width], x[third : third + width], x[fourth : fourth + width]
         )
 
+    @inner
+    def join_held(to, held):
+        """Combines the lines of which `held`, already folded, consists."""
+        for at in range(0, held.size, to.size):
+            here = held[at : at + to.size]
+            for c in range(to.size):
+                to[c] = further(to[c], here[c])
+
     @shared(f"void({MEMORY}, float32[:,:,::1], UniTuple(int64, 5), int64, int64)")
     def lines(x, out, numbers, first, last):
         """Folds lines `step` apart; each consists of several `times` those of the result, which are folded last."""
@@ -117,10 +125,8 @@ def _loops(adds: bool, fold, fold_run, fold_lines, further, start: float) -> _Lo
                 fold_lines(to, x[at : at + to.size], to[:0], to[:0], to[:0])
             if times > 1:
                 for c in range(result.size):
-                    result[c] = held[c]
-                for i in range(1, times):
-                    for c in range(result.size):
-                        result[c] = further(result[c], held[i * result.size + c])
+                    result[c] = F(start)
+                join_held(result, held)
 
     return _Loops(adds, lines, long, join, short)
 
