@@ -21,6 +21,7 @@ THEMES = {  # file in this directory -> title of its table
     "training": "Training steps",
     "inference": "Inference, one example",
     "data": "Loading data",
+    "programs": "Programs of small tensors",
 }
 
 

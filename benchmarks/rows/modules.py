@@ -36,7 +36,7 @@ ROWS = [
     for rows in (
         *(
             both(f"Linear {n}×{i}→{o}", linear, {"batch": n, "inputs": i, "outputs": o})
-            for n, i, o in ((32, 64, 128), (64, 1024, 2048), (128, 2048, 4096))
+            for n, i, o in ((4, 1024, 1024), (32, 64, 128), (64, 1024, 2048), (128, 2048, 4096))
         ),
         *(
             both(

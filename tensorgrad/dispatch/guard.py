@@ -61,7 +61,7 @@ _compiled: list[tuple[Any, Any, bool]] = []
 # Written in Python in PyTorch, too: these know only their own names.
 _NO_NUMPY_NAMES = frozenset(f"tensorgrad.{name}" for name in ("norm", "split", "unique", "unique_consecutive"))
 _BARE_METHODS = frozenset(
-    ("norm", "size", "split", "stride", "to", "type", "unflatten", "unique", "unique_consecutive")
+    ("norm", "size", "split", "stride", "to", "type", "unflatten", "unique", "unique_consecutive", "view")
 )
 
 

@@ -69,14 +69,16 @@ def resolve_shape(size: tuple | list) -> tuple[int, ...]:
     if len(size) == 1 and isinstance(size[0], tuple | list):
         size = size[0]
     shape = tuple([n if n.__class__ is int else as_integer(n, "size", "tuple of ints") for n in size])
-    for n in shape:
-        if n < 0:
-            raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {list(shape)}")
+    if shape and min(shape) < 0:
+        n = next(n for n in shape if n < 0)
+        raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {list(shape)}")
     return shape
 
 
 def given_size(name: str, size: tuple, named: dict) -> tuple:
     """Returns `size`, given by position or keyword. Raises: TypeError if it is missing or a keyword is unknown."""
+    if size and not named:
+        return size
     if "size" in named and not size:
         size = (named.pop("size"),)
     elif not size:
@@ -135,6 +137,8 @@ def _array_of(data, dtype: dtypes.dtype | None) -> np.ndarray:
 
     Without `dtype`, the dtype is inferred as in PyTorch.
     """
+    if dtype is None and (data.__class__ is float or data.__class__ is int) and -10000 < data < 10000:
+        return np.array(data, np.int64 if data.__class__ is int else dtypes.DEFAULT.floating.numpy)
     if data.__class__ not in _COMMON:
         memory = over_storage(data, dtype)
         data = data if memory is None else memory
@@ -820,14 +824,17 @@ def arange(
     """
     if end is None:
         start, end = 0, start
-    start, end, step = (v.item() if isinstance(v, Tensor | np.generic) else v for v in (start, end, step))
+    whole = start.__class__ is int and end.__class__ is int and step.__class__ is int
+    if not whole:
+        start, end, step = (v.item() if isinstance(v, Tensor | np.generic) else v for v in (start, end, step))
     if step == 0:
         raise RuntimeError("step must be nonzero")
     if (step > 0 and start > end) or (step < 0 and start < end):
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
-    if any(not math.isfinite(v) for v in (start, end)):
-        raise RuntimeError(f"unsupported range: {start} -> {end}")
-    whole = all(isinstance(v, int) for v in (start, end, step))
+    if not whole:
+        if any(not math.isfinite(v) for v in (start, end)):
+            raise RuntimeError(f"unsupported range: {start} -> {end}")
+        whole = all(isinstance(v, int) for v in (start, end, step))
     if out is not None:
         dtype = _dtype_of(out, dtype)
     if dtype is None:

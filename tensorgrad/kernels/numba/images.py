@@ -315,7 +315,8 @@ def _weight_table(size, points, taps, steps, images):
     """
     rows = max(1, min(points[0], _SUMMED // (images * points[1])))
     strips = -(-points[0] // rows)
-    table, starts = [], [0]
+    table: list[tuple[int, int, int]] = []
+    starts = [0]
     for strip, (y, x) in product(range(strips), taps):
         across = _met(size[1], points[1], steps[1], x, 1)
         met = np.flatnonzero(across >= 0)

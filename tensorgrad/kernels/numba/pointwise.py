@@ -17,6 +17,7 @@ from tensorgrad.kernels.numba.functions import F
 from tensorgrad.kernels.numba.layout import suits
 from tensorgrad.kernels.numba.runtime import thread_pool
 from tensorgrad.kernels.numba.runtime.language import inlined
+from tensorgrad.storage.fresh import fresh
 
 _DENSITY = F(0.3989422804014327)  # 1/√(2π)
 _SQRT_2_PI, _CUBIC = F(0.7978845608028654), F(0.044715)
@@ -115,7 +116,7 @@ def _apply(loop, cost: float, options: tuple, x, out=None):
             return NotImplemented
         numbers = found
     if out is None:
-        flat = np.empty(n, F32)
+        flat = fresh(n, F32)
         made = flat if x.ndim == 1 else flat.reshape(x.shape)
     elif not suits(out) or out.shape != x.shape or (out is not x and np.may_share_memory(x, out)):
         return NotImplemented

@@ -15,6 +15,7 @@ import numpy as np
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba.runtime import thread_pool
 from tensorgrad.settings import get_num_threads
+from tensorgrad.storage.fresh import LARGE, fresh
 
 _BOOL = np.dtype(bool)
 
@@ -63,7 +64,7 @@ def real(array: Any) -> bool:
 def _output(x, out, truth: bool):
     """Returns the flat array that receives the results; None if there is none."""
     if out is None:
-        return np.empty(x.size, _BOOL if truth else x.dtype)
+        return fresh(x.size, _BOOL if truth else x.dtype)
     if out is x or (out.shape == x.shape and out.dtype is x.dtype and out.flags.c_contiguous and not truth):
         return out.reshape(-1)
     return None
@@ -95,6 +96,8 @@ def _binary(name: str, function, cost: float) -> Callable:
         if joined is not None and out is None and x.dtype is F32 and not number:
             # Compiled code shares at less cost; if there is nothing to share, NumPy's is as good.
             few = x.shape == y.shape and (x.size < _WORTH or get_num_threads() == 1) and x.strides == y.strides
+            if few and x.size >= LARGE and x.flags.c_contiguous:
+                return function(x, y, out=fresh(x.size, F32).reshape(x.shape))
             return NotImplemented if few else joined(x, y)
         if not real(x):
             return NotImplemented

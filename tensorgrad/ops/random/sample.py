@@ -92,7 +92,7 @@ def check_shape(name: str, size: tuple) -> tuple[int, ...]:
     if len(size) == 1 and isinstance(size[0], tuple | list):
         size = tuple(size[0])
     for n in size:
-        if not hasattr(n, "__index__"):
+        if n.__class__ is not int and not hasattr(n, "__index__"):
             raise TypeError(f"{name}(): argument 'size' (position 1) must be tuple of ints, not {type(n).__name__}")
     return create.resolve_shape(size)
 
