@@ -6,6 +6,7 @@ python -m benchmarks --only conv2d gelu   rows whose theme or name contains one 
 python -m benchmarks --quick              fewer and shorter rounds
 python -m benchmarks --list               lists the rows
 python -m benchmarks --ecosystem          models of transformers, timm, torchvision and peft instead
+python -m benchmarks --ecosystem --starts    of these only the cold starts; the rest stays as it was measured before
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ def options() -> argparse.Namespace:
         "--peers", action="store_true", help="also run a few rows in JAX, tinygrad, autograd and MyGrad"
     )
     parser.add_argument("--ecosystem", action="store_true", help="measure models of libraries built on PyTorch instead")
+    parser.add_argument("--starts", action="store_true", help="with --ecosystem: only the cold starts")
     parser.add_argument("--list", action="store_true", help="print the names of the rows")
     arguments = parser.parse_args()
     if arguments.write and not arguments.ecosystem and (arguments.only or arguments.columns):

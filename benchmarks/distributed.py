@@ -1,6 +1,6 @@
 """Measures several processes: all-reduce, training with DistributedDataParallel, memory; and predicts more processes.
 
-    python -m benchmarks.distributed                    prints the tables, in about five minutes
+    python -m benchmarks.distributed                    prints the tables, in about ten minutes
     python -m benchmarks.distributed --write            also writes them to BENCHMARK.md
     python -m benchmarks.distributed --only all-reduce  one part: all-reduce, training, memory, scaling
     python -m benchmarks.distributed --only training --models GPT

@@ -65,7 +65,7 @@ def available(rows: list[Row]) -> list[Row]:
 def probe(kind: str, column: Column, threads: int, row: Row, clock: str = "wall") -> tuple[float, dict[str, Any]]:
     """Runs `benchmarks.probe` in a new process. Returns the seconds until its answer, and that. Raises: Failure.
 
-    By another clock than the wall's, they are the processor time of the process.
+    By another clock than the wall's, they are the processor time that the process had used by then.
     """
     command = [sys.executable, "-m", "benchmarks.probe", kind, column.library, str(threads), f"{row.theme}: {row.name}"]
     with tempfile.TemporaryFile("w+") as log:
@@ -76,12 +76,11 @@ def probe(kind: str, column: Column, threads: int, row: Row, clock: str = "wall"
         line = process.stdout.readline()  # type: ignore[union-attr]
         passed = time.perf_counter() - start
         process.stdout.close()  # type: ignore[union-attr]
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode:
+        if process.wait():
             log.seek(0)
             raise Failure(log.read().strip().rpartition("\n")[2] or f"exit status {process.returncode}")
-    return passed if clock == "wall" else used.ru_utime + used.ru_stime, json.loads(line)
+    answer = json.loads(line)
+    return passed if clock == "wall" else answer["processor seconds"], answer
 
 
 def starts(row: Row, threads: int, runs: int, clock: str) -> dict[str, Any]:
@@ -117,6 +116,20 @@ def measure_row(row: Row, arguments, weights_from: str = "torch") -> dict[str, A
     except Failure as failure:
         found["wrong"]["fresh processes"] = str(failure)
     return found
+
+
+def measured_before() -> dict[str, dict[str, Any]]:
+    """Returns the stored rows by their names."""
+    rows = json.loads(RESULTS.read_text(encoding="utf-8"))["rows"] if RESULTS.exists() else []
+    return {each["name"]: each for each in rows}
+
+
+def measure_starts(row: Row, arguments) -> dict[str, Any]:
+    """Measures a row's cold starts. Times and memory are those that were measured before."""
+    found = measured_before().get(row.name) or {"name": row.name, "theme": row.theme, "wrong": {}, "without kernel": {}}
+    probe("first-result", COLUMNS["torch"], arguments.threads, row)  # makes the files with the weights
+    runs = QUICK_STARTS if arguments.quick else STARTS
+    return found | {"cold start": starts(row, arguments.threads, runs, arguments.clock)}
 
 
 def ratio_text(ratio: dict[str, float], limit: float) -> str:
@@ -168,8 +181,7 @@ def table(found: list[dict[str, Any]]) -> str:
 
 def store(facts: dict[str, Any], new: list[dict[str, Any]], order: list[str]) -> None:
     """Writes rows to the results and to BENCHMARK.md; those that were measured before stay."""
-    before = json.loads(RESULTS.read_text(encoding="utf-8"))["rows"] if RESULTS.exists() else []
-    rows = {each["name"]: each for each in [*before, *new]}
+    rows = measured_before() | {each["name"]: each for each in new}
     found = [rows[name] for name in order if name in rows]
     RESULTS.write_text(json.dumps({"facts": facts, "rows": found}, indent=1, ensure_ascii=False) + "\n")
     title = "## Libraries built on PyTorch: `python -m benchmarks --ecosystem`"
@@ -198,7 +210,7 @@ def main(arguments) -> None:
     with tempfile.TemporaryDirectory(prefix="benchmarks-weights-") as folder:
         os.environ.setdefault("BENCHMARK_WEIGHTS", folder)
         for row in rows:
-            found.append(measure_row(row, arguments))
+            found.append((measure_starts if arguments.starts else measure_row)(row, arguments))
             print(line(found[-1]), flush=True)
             if arguments.write:
                 store(facts, found[-1:], [each.name for each in every])

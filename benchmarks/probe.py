@@ -9,12 +9,14 @@ Started by `benchmarks.fresh`, `benchmarks.young` and `benchmarks.ecosystem`.
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import statistics
 import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 from benchmarks.rows import named
 from benchmarks.worker import COMPILING, library, settle
@@ -103,11 +105,57 @@ def memory(name: str, threads: int, row) -> dict[str, float]:
 
 
 def first_result(name: str, threads: int, row) -> dict[str, float]:
-    """Runs a row's first step; a row that generates tokens generates one. Who started this process took the time."""
+    """Runs a row's first step; a row that generates tokens generates one. Who started this process takes the time.
+
+    Returns the processor time of this process until the result, without that of its end.
+    """
     torch = library(name, threads)
     step, _ = row.build(torch, **{**row.sizes, **({"tokens": 1} if "tokens" in row.sizes else {})})
     step()
-    return {}
+    return {"processor seconds": time.process_time()}
+
+
+# What comes with either library; all other modules are the libraries' or Python's own.
+TORCHS = (
+    "tensorgrad", "torch", "functorch", "torchgen", "numpy", "ml_dtypes", "llvmlite", "sympy", "mpmath", "networkx",
+)  # fmt: skip
+
+
+class Imports:
+    """Measures the processor time of each import, without those within it and without Python's collector of cycles."""
+
+    def __init__(self) -> None:
+        self.seconds = {"libraries": 0.0, "torch": 0.0}
+        self.inner = [0.0]  # for each import that is in progress: the time of what is not its own
+        self.collecting = 0.0
+        self.find_and_load = importlib._bootstrap._find_and_load  # type: ignore[attr-defined]
+        importlib._bootstrap._find_and_load = self.measured  # type: ignore[attr-defined]
+        gc.callbacks.append(self.collected)
+
+    def measured(self, name: str, import_) -> Any:
+        """Imports a module as Python does."""
+        if name in sys.modules or threading.current_thread() is not threading.main_thread():
+            return self.find_and_load(name, import_)
+        start = time.thread_time()
+        self.inner.append(0.0)
+        try:
+            return self.find_and_load(name, import_)
+        finally:
+            passed = time.thread_time() - start
+            self.seconds["torch" if name.partition(".")[0] in TORCHS else "libraries"] += passed - self.inner.pop()
+            self.inner[-1] += passed
+
+    def collected(self, phase: str, info: dict) -> None:
+        """Keeps the collector's time apart."""
+        if threading.current_thread() is threading.main_thread():
+            self.collecting = time.thread_time() - (self.collecting if phase == "stop" else 0.0)
+            self.inner[-1] += self.collecting if phase == "stop" else 0.0
+
+
+def parts(name: str, threads: int, row) -> dict[str, float]:
+    """Measures the processor seconds of a row's first result, and of its imports by whom they belong to."""
+    imports = Imports()
+    return {"all": first_result(name, threads, row)["processor seconds"], **imports.seconds}
 
 
 def young(name: str, threads: int, row) -> list[float]:
@@ -122,7 +170,7 @@ def young(name: str, threads: int, row) -> list[float]:
     return ends
 
 
-KINDS = {"first-step": first_step, "memory": memory, "first-result": first_result, "young": young}
+KINDS = {"first-step": first_step, "memory": memory, "first-result": first_result, "parts": parts, "young": young}
 
 
 def main() -> None:

@@ -52,6 +52,13 @@ def _len_torch_function_stack() -> int:
     return len(_LOCAL.function_modes)
 
 
+def _get_default_device() -> str:
+    """Returns the type of the default device."""
+    import tensorgrad
+
+    return tensorgrad.get_default_device().type
+
+
 _DISPATCH = ("DispatchKey", "DispatchKeySet", "_AutoDispatchBelowAutograd", "_ExcludeDispatchKeyGuard")
 
 
@@ -72,6 +79,10 @@ def __getattr__(name: str):
         from tensorgrad.library import dispatch_keys
 
         return getattr(dispatch_keys, name)
+    if name == "Tag":
+        from tensorgrad.library.tags import Tag
+
+        return Tag
     if name == "_functions":
         from tensorgrad.autograd import named_nodes
 
@@ -89,6 +100,7 @@ def __dir__() -> list[str]:
             *globals(),
             *_DISPATCH,
             "PyTorchFileReader",
+            "Tag",
             "_VariableFunctions",
             "_VariableFunctionsClass",
             "_autograd",

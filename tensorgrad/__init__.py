@@ -74,6 +74,7 @@ from tensorgrad.layouts import (
 )
 from tensorgrad.printing import set_printoptions
 from tensorgrad.size import Size
+from tensorgrad.tensor import ON_DISPATCHING_CLASS as _ON_DISPATCHING_CLASS
 from tensorgrad.tensor import Tensor
 
 # NumPy warns about overflow and division by zero; PyTorch does not. (If the user turns these warnings into exceptions,
@@ -133,6 +134,8 @@ globals().pop("ops")  # the package; `torch.ops` is PyTorch's registry of operat
 if _wanted():  # numba is installed: large arrays use its kernels, which are loaded on first use
     _install(lambda *given: _importlib.import_module("tensorgrad.kernels.numba.compiling").compile_into(*given))
 
+_ON_DISPATCHING_CLASS.append(lambda cls: _importlib.import_module("tensorgrad.library.operator_classes").see(cls))
+
 _gradients.OVER_BATCH = lambda *given: _importlib.import_module("tensorgrad.dispatch.over_batch").over_batch(*given)
 
 if "DEBUG" in _os.environ:
@@ -141,8 +144,8 @@ if "DEBUG" in _os.environ:
     _debug_from_environment()
 
 _LAZY = (  # modules that are loaded on first use
-    "_C", "__config__", "__future__", "_jit_internal", "_tensor_str", "_utils", "accelerator", "backends", "compat",
-    "cpu", "cuda", "distributed", "distributions", "fft", "func", "functional", "futures", "fx", "hub", "jit",
+    "_C", "__config__", "__future__", "_jit_internal", "_tensor", "_tensor_str", "_utils", "accelerator", "backends",
+    "compat", "cpu", "cuda", "distributed", "distributions", "fft", "func", "functional", "futures", "fx", "hub", "jit",
     "library", "linalg", "masked", "mps", "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler",
     "quasirandom", "signal", "special", "testing", "types", "utils", "viz", "xpu",
 )  # fmt: skip
@@ -194,6 +197,8 @@ if not _typing.TYPE_CHECKING:  # otherwise type checkers would accept every miss
     def __getattr__(name: str):
         if name == "torch":  # PyTorch has it, too
             return _importlib.import_module("tensorgrad")
+        if name == "Tag":
+            return _importlib.import_module("tensorgrad.library.tags").Tag
         if name == "vmap":  # transforms are loaded on first use
             globals()["vmap"] = _importlib.import_module("tensorgrad.func").vmap
             return globals()["vmap"]

@@ -13,10 +13,12 @@ from types import ModuleType
 from typing import Any
 
 import tensorgrad
+from tensorgrad.dispatch.switches import DISPATCH
 
 # PyTorch's operators that exist here: overloads -> the operators with exactly these.
 _OVERLOADS: dict[str, str] = {
     "default out": """
+        _int_mm
         abs absolute acos acosh adaptive_avg_pool1d addbmm addcdiv addcmul addmv addr affine_grid_generator alias_copy
         amax amin aminmax angle arccos arccosh arcsin arcsinh arctan arctan2 arctanh argmax argmin as_strided_copy
         as_strided_scatter asin asinh atan atan2 atanh avg_pool1d avg_pool2d avg_pool3d
@@ -227,7 +229,22 @@ _WRITTEN_OTHERWISE: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "index": (_index, ("Tensor",)),
     "slice": (_slice, ("Tensor",)),
 }
+# PyTorch's operators that libraries name when they are imported, such as torchao's tables of what its quantized tensors
+# do: they do not exist here, and say so when they are called.
+_NAMED_ONLY: dict[str, str] = {
+    "_c10d_functional::_wrap_tensor_autograd": "default",
+    "_c10d_functional::all_gather_into_tensor": "default",
+    "_c10d_functional::wait_tensor": "default",
+    "aten::_grouped_mm": "default",
+    "c10d::scatter_": "default",
+    "c10d_functional::all_gather_into_tensor": "default",
+    "c10d_functional::wait_tensor": "default",
+}
 _NAMESPACES = ("special", "linalg", "fft")  # `aten.linalg_det` is `torch.linalg.det`
+
+
+def _refuse(name: str, *args: Any, **kwargs: Any) -> Any:
+    raise NotImplementedError(f"{name}: tensorgrad does not have this operator of PyTorch's")
 
 
 @functools.cache
@@ -264,6 +281,10 @@ class OpOverload:
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Runs the operator."""
+        if DISPATCH:
+            result = DISPATCH[0](self, args, kwargs)
+            if result is not NotImplemented:
+                return result
         return self.overloadpacket(*args, **kwargs)
 
     @property
@@ -304,10 +325,16 @@ class OpOverloadPacket:
         """Runs the operator. The first argument may be passed as `self`, its name in the registry."""
         if "self" in kwargs and not args:
             args = (kwargs.pop("self"),)
+        if DISPATCH:
+            result = DISPATCH[0](self, args, kwargs)
+            if result is not NotImplemented:
+                return result
         return self.op(*args, **kwargs)
 
     def overloads(self) -> list[str]:
         """The names of the overloads."""
+        if self._qualified_op_name in _NAMED_ONLY:
+            return _NAMED_ONLY[self._qualified_op_name].split()
         return list(_overloads()[self.__name__]) if self._namespace == "aten" else ["default"]
 
     def __getattr__(self, name: str) -> Any:
@@ -350,6 +377,10 @@ class _OpNamespace(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         namespace = self.__dict__["name"]
+        full = f"{namespace}::{name}"
+        if full in _NAMED_ONLY:
+            made = self.__dict__[name] = OpOverloadPacket(name, functools.partial(_refuse, full), namespace)
+            return made
         if namespace != "aten" or name not in _overloads():
             raise AttributeError(f"'_OpNamespace' '{namespace}' object has no attribute '{name}'")
         made = self.__dict__[name] = _packet(name)

@@ -31,12 +31,26 @@ def _unflatten_dense_tensors(flat: Tensor, tensors: Iterable[Tensor]) -> tuple[T
 
 def _rebuild_tensor(storage, storage_offset: int, size, stride) -> Tensor:
     """Creates a tensor over a typed storage; offset and strides are in elements."""
-    return torch.empty(0, dtype=storage.dtype).set_(storage, storage_offset, size, stride)
+    return torch.empty(0, dtype=storage.dtype, device=storage.device).set_(storage, storage_offset, size, stride)
 
 
 def _rebuild_tensor_v2(storage, storage_offset, size, stride, requires_grad, backward_hooks, metadata=None) -> Tensor:
     """Creates a tensor over a typed storage, under the name that PyTorch's files use."""
     return _rebuild_tensor(storage, storage_offset, size, stride).requires_grad_(requires_grad)
+
+
+def _rebuild_parameter(data: Tensor, requires_grad: bool, backward_hooks: Any) -> Tensor:
+    """Creates a parameter that shares the memory of a tensor, under the name that PyTorch's files use."""
+    return torch.nn.Parameter(data, requires_grad)
+
+
+def _set_obj_state(obj: Any, state: Any) -> Any:
+    """Sets the attributes of an object: a dictionary, or a pair of one and the values of slots. Returns the object."""
+    attributes, slots = state if isinstance(state, tuple) else (state, None)
+    obj.__dict__.update(attributes or {})
+    for name, value in (slots or {}).items():
+        setattr(obj, name, value)
+    return obj
 
 
 def _get_available_device_type() -> str | None:

@@ -5,7 +5,7 @@ Everything here works on plain arrays, in three steps:
 1. `_shown` copies the few elements that a summary (`...`) leaves visible. No other elements are read, so
    printing a tensor of a billion elements costs as much as printing one of a thousand.
 2. `_cells` formats those elements at one width and in one notation (`1.`, `1.5000` or `1.5000e+00`).
-3. `_layout` arranges the strings in brackets and lines, and `_suffixed` appends what the values do not show.
+3. `_layout` arranges the strings in brackets and lines, and `suffixed` appends what the values do not show.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def format_tensor(
     if tangent is not None:
         suffixes.append(f"tangent={tangent}")
     body = "..." if is_meta else "[]" if empty else _body(array, shape, indent)
-    return _suffixed(prefix + body, suffixes, indent)
+    return suffixed(prefix + body, suffixes, indent)
 
 
 def format_scalar_spec(item, spec: str) -> str:
@@ -307,11 +307,12 @@ def _layout(cells: Iterator[str], shape: tuple[int, ...], gaps: list[bool], inde
     return "[" + (",\n" + margin).join(lines) + "]"
 
 
-def _suffixed(text: str, suffixes: list[str], indent: int) -> str:
+def suffixed(text: str, suffixes: list[str], indent: int, on_a_new_line: bool = False) -> str:
     """Appends the suffixes to `text`, each on the last line if it fits there, else on a new one, and the bracket."""
     used = len(text) - text.rfind("\n") + 1  # two more than the actual length: the margin that PyTorch leaves
     for suffix in suffixes:
-        if used + len(suffix) + 2 > PRINT_OPTIONS.linewidth:
+        if on_a_new_line or used + len(suffix) + 2 > PRINT_OPTIONS.linewidth:
+            on_a_new_line = False
             text += ",\n" + " " * indent + suffix
             used = indent + len(suffix)
         else:
@@ -338,8 +339,8 @@ def _of_parts(tensor, prefix: str, grad_fn: str | None) -> str:
         suffixes.append("requires_grad=True")
     text = prefix + (",\n" + " " * indent).join(parts)
     if array.title == "Sparse":  # PyTorch begins a new line only in this layout
-        return _suffixed(text + ",\n" + " " * indent + suffixes[0], suffixes[1:], indent)
-    return _suffixed(text, suffixes, indent)
+        return suffixed(text + ",\n" + " " * indent + suffixes[0], suffixes[1:], indent)
+    return suffixed(text, suffixes, indent)
 
 
 def _of_batch(array: BatchedArray) -> str:

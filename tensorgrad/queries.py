@@ -11,9 +11,9 @@ from tensorgrad.size import Size
 from tensorgrad.tensor import Tensor
 
 __all__ = [
-    "StorageBase", "TypedStorage", "UntypedStorage", "broadcast_shapes", "compiled_with_cxx11_abi",
-    "get_default_device", "get_device_module", "get_file_path", "is_storage", "is_tensor", "result_type",
-    "set_default_device", "set_default_tensor_type", "typename",
+    "StorageBase", "TypedStorage", "UntypedStorage", "_has_compatible_shallow_copy_type", "broadcast_shapes",
+    "compiled_with_cxx11_abi", "get_default_device", "get_device_module", "get_file_path", "is_storage", "is_tensor",
+    "result_type", "set_default_device", "set_default_tensor_type", "typename",
 ]  # fmt: skip
 
 StorageBase = UntypedStorage  # in PyTorch the base class of this class only
@@ -123,6 +123,16 @@ def get_default_device():
 
     device = DEFAULT_DEVICE.device
     return storage_class(device).current_device() if device.type == "cuda" and device.index is None else device
+
+
+def _has_compatible_shallow_copy_type(input, from_) -> bool:
+    """Returns whether `input.data = from_` may give a tensor the memory of another one: of the same device and layout.
+
+    >>> import tensorgrad as torch
+    >>> torch._has_compatible_shallow_copy_type(torch.ones(2), torch.ones(3))
+    True
+    """
+    return input._array.__class__ is from_._array.__class__
 
 
 @functools.cache

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensorgrad import devices, dtypes
-from tensorgrad.dispatch.switches import GRAD, LOCAL
+from tensorgrad.dispatch.switches import DISPATCH, GRAD, LOCAL
 from tensorgrad.size import Size
+from tensorgrad.storage.elsewhere import NoMemory
 from tensorgrad.storage.stubs import INFERENCE, STORAGES, Storage
 from tensorgrad.system import forks
 
@@ -32,8 +33,10 @@ VIEW: Any = "ask the base"
 _NEW_STORAGE = forks.lock()
 
 
-# Called with every class that defines a `__torch_function__` that sees more than ops (dispatch/asking.py).
+# Called with every class that defines a `__torch_function__` that sees more than ops (dispatch/asking.py), and with
+# every class that has a `__torch_dispatch__` (library/operator_classes.py).
 ON_OVERRIDING_CLASS: list[Callable[[type], None]] = []
+ON_DISPATCHING_CLASS: list[Callable[[type], None]] = []
 
 
 class Tensor(TensorMethods):
@@ -77,14 +80,42 @@ class Tensor(TensorMethods):
     @staticmethod
     def _make_subclass(cls, data: Tensor, require_grad: bool = False) -> Any:
         """Returns `data`, detached, as a tensor of the class `cls`."""
-        if hasattr(cls, "__torch_dispatch__"):
-            raise no_dispatch(cls)
         return data.detach().as_subclass(cls).requires_grad_(require_grad)
 
     @staticmethod
-    def _make_wrapper_subclass(cls, *args: Any, **options: Any) -> Any:
-        """Raises: NotImplementedError. Only `__torch_dispatch__` gives a tensor without memory a meaning."""
-        raise no_dispatch(cls)
+    def _make_wrapper_subclass(
+        cls: Any,
+        size: Any,
+        strides: Any = None,
+        storage_offset: Any = None,
+        memory_format: Any = None,
+        dtype: Any = None,
+        layout: Any = None,
+        device: Any = None,
+        pin_memory: bool = False,
+        requires_grad: bool = False,
+        **_: Any,
+    ) -> Any:
+        """Returns a tensor of the class `cls` that has a shape and no memory: `cls.__torch_dispatch__` runs its ops.
+
+        Args:
+            cls: the class.
+            size: the shape.
+            strides: in elements; by default those of a contiguous tensor.
+            storage_offset: accepted for compatibility, as are `memory_format`, `layout` and `pin_memory`.
+            dtype: by default the default dtype.
+            device: where the tensor says it is; by default the CPU.
+            requires_grad: of the tensor.
+
+        Raises:
+            TypeError: If the class has no `__torch_dispatch__`.
+        """
+        if not hasattr(cls, "__torch_dispatch__"):
+            raise TypeError(f"{cls.__name__} must define __torch_dispatch__")
+        numbers = (dtype or dtypes.get_default_dtype()).numpy
+        steps = None if strides is None else tuple(n * numbers.itemsize for n in strides)
+        where = devices.device("cpu") if device is None else devices.device(device)
+        return share(NoMemory.like(tuple(size), steps, numbers, where), None, cls).requires_grad_(requires_grad)
 
     def __init_subclass__(cls, plain: bool = False, only_ops: bool = False, **kwargs):
         """A subclass may override ops (`__torch_function__`): calls with its tensors take the slow path.
@@ -101,7 +132,11 @@ class Tensor(TensorMethods):
             cls._sees_functions = not only_ops and override is not disabled_torch_function
             for tell in ON_OVERRIDING_CLASS if cls._sees_functions else ():
                 tell(cls)
-        if override is disabled_torch_function:
+        if hasattr(cls, "__torch_dispatch__"):
+            cls._sees_functions, plain = True, False
+            for tell in (*ON_OVERRIDING_CLASS, *ON_DISPATCHING_CLASS):
+                tell(cls)
+        elif override is disabled_torch_function:
             plain = True
         elif getattr(override, "__func__", None) is Tensor.__torch_function__.__func__:  # type: ignore[attr-defined]
             plain = plain or any(base in PLAIN for base in cls.__mro__ if base is not Tensor)
@@ -506,6 +541,10 @@ class Tensor(TensorMethods):
         >>> (x * 2).detach().requires_grad
         False
         """
+        if DISPATCH and self.__class__ not in PLAIN:
+            result = DISPATCH[0](Tensor.detach, (self,), {})
+            if result is not NotImplemented:
+                return result
         made = share(_apart(self), self._storage)
         return made if self.__class__ in PLAIN or LOCAL.inside_override else made.as_subclass(self.__class__)
 
@@ -555,6 +594,8 @@ class Tensor(TensorMethods):
     def __deepcopy__(self, memo: dict) -> Tensor:
         if id(self) in memo:
             return memo[id(self)]
+        if self._array.__class__ is NoMemory:
+            return DISPATCH[0](Tensor.__deepcopy__, (self, memo), {})
         if not self.is_leaf:
             raise RuntimeError(
                 "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the "
@@ -581,6 +622,9 @@ class Tensor(TensorMethods):
         return new
 
     def __reduce_ex__(self, protocol):
+        if self._array.__class__ is NoMemory:
+            made = self.shape, self.stride(), self.dtype, self.device, self.requires_grad
+            return _restore_without_memory, (type(self), *made, dict(self.__dict__))
         storage, array = self._storage, self._array
         return _restore, (
             type(self), storage, storage.geometry(array), self.dtype, self.requires_grad, dict(self.__dict__)
@@ -595,22 +639,21 @@ def disabled_torch_function(func: Any, types: Any, args: tuple = (), kwargs: Any
     """The `__torch_function__` of classes that every op treats as plain tensors: runs the function itself."""
     before, LOCAL.inside_override = LOCAL.inside_override, True
     try:
-        return func(*args, **(kwargs or {}))
+        result = DISPATCH[0](func, args, kwargs or {}) if DISPATCH else NotImplemented
+        return func(*args, **(kwargs or {})) if result is NotImplemented else result
     finally:
         LOCAL.inside_override = before
-
-
-def no_dispatch(cls: type) -> NotImplementedError:
-    """Returns the error for making a tensor of a class whose ops PyTorch would run by `__torch_dispatch__`."""
-    return NotImplementedError(
-        f"{cls.__name__} defines __torch_dispatch__, which is not called: use __torch_function__, or "
-        "torch.overrides.TorchFunctionMode"
-    )
 
 
 def _restore(cls, storage, geometry, dtype, requires_grad, attributes):
     tensor = share(storage.view(geometry, dtype.numpy), storage, cls)
     tensor._requires_grad = requires_grad
+    tensor.__dict__.update(attributes)
+    return tensor
+
+
+def _restore_without_memory(cls, shape, stride, dtype, device, requires_grad, attributes):
+    tensor = Tensor._make_wrapper_subclass(cls, shape, stride, dtype=dtype, device=device, requires_grad=requires_grad)
     tensor.__dict__.update(attributes)
     return tensor
 

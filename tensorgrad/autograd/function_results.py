@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from tensorgrad.autograd import modes
-from tensorgrad.autograd.graph import save
+from tensorgrad.autograd.graph import Original, save
 from tensorgrad.autograd.packing import pack_one
 from tensorgrad.autograd.refused_views import CUSTOM, MULTI
 from tensorgrad.autograd.views import check_writable, keep_retaining, rebase
 from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.errors import warn
 from tensorgrad.storage.stubs import STORAGES
-from tensorgrad.tensor import VIEW, Tensor, differentiable
+from tensorgrad.tensor import PLAIN, VIEW, Tensor, differentiable
 
 
 def link_results(ctx: Any, args: tuple, results: list, tracked: bool) -> list:
@@ -133,6 +133,8 @@ def keep_saved(ctx: Any, args: tuple, outputs: list, tracked: bool) -> None:
         value = None if tensor is None else save(tensor)
         if LOCAL.saved_hooks and tensor is not None:
             value = pack_one(tensor.detach())
+        elif tensor is not None and tensor.__class__ not in PLAIN and not any(t is tensor for t in outputs):
+            value = Original(tensor, ctx)
         saved.append(value)
         edges.append(edge)
     ctx.saved = tuple(saved)

@@ -226,7 +226,7 @@ def unpack(node: Node, saved, edge):
     if saved.__class__ is not tuple:
         if saved.__class__ is list:
             return [unpack(node, s, e) for s, e in zip(saved, edge, strict=True)]
-        return saved.unpack(edge) if saved.__class__ is Packed else saved
+        return saved.unpack(edge) if saved.__class__ is Packed or saved.__class__ is Original else saved
     array, storage, version = saved
     if storage.version != version:
         raise_modified(node, array, storage, version, edge)
@@ -241,6 +241,25 @@ def unpack(node: Node, saved, edge):
     tensor._grad = tensor._view = tensor._hooks = None
     tensor._edge, tensor._requires_grad = edge, edge is not None
     return tensor
+
+
+class Original:
+    """A tensor of a subclass that a custom function saved: `backward` finds it again, with its class and attributes."""
+
+    __slots__ = ("node_name", "tensor", "version")
+
+    def __init__(self, tensor: Tensor, node: Node):
+        self.tensor, self.version, self.node_name = tensor, tensor._version, node.name()
+
+    def unpack(self, edge) -> Tensor:
+        """Returns the tensor. Raises: RuntimeError if it has been written in place since."""
+        if self.tensor._version != self.version:
+            raise RuntimeError(
+                f"one of the variables needed for gradient computation has been modified by an inplace operation: a "
+                f"{type(self.tensor).__name__} saved by {self.node_name} is at version {self.tensor._version}; "
+                f"expected version {self.version} instead."
+            )
+        return self.tensor
 
 
 class Packed:

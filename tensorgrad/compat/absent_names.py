@@ -14,6 +14,8 @@ One name a line, in alphabetical order. What a name is instead of PyTorch's:
 from __future__ import annotations
 
 import contextlib
+import math
+import warnings
 from typing import Any
 
 REFUSES, SAME, NOTHING, NO, VALUE = "REFUSES", "SAME", "NOTHING", "NO", "VALUE"
@@ -25,12 +27,14 @@ _EXPORT_ONNX = "torch.onnx.export is not included"
 _EXTENSION = "C++ code cannot be compiled against tensorgrad, which is Python"
 _FAKE = 'use tensors of torch.device("meta"), which have a shape and no values'
 _HERE_ANYWAY = contextlib.nullcontext  # under vmap, tensors of one number index as they are
+_HERE_COMPILED = "integers are multiplied without saturation on every processor"
 _HALF = "NumPy has no complex numbers of 16-bit parts"
 _OWN_VMAP = "torch.vmap keeps its batches in its own way: pass it plain tensors, in tuples, lists or dictionaries"
 _PIPES = "use a Dataset or an IterableDataset with a DataLoader, which shuffles"
 _QUANTIZED = "there are no quantized tensors"
 _RPC = "use the collectives of torch.distributed"
 _SYMBOLIC = "sizes are plain numbers"
+_TRITON = "there are no kernels in Triton"
 _TWO_OF_FOUR = "kernels for two of four elements are NVIDIA's; use to_sparse_csr()"
 
 
@@ -41,6 +45,34 @@ def _is_batched(tensor: Any) -> bool:
     return isinstance(tensor._array, BatchedArray)
 
 
+def _infer_schema(*args: Any, **kwargs: Any) -> str:
+    """`torch.library.infer_schema`, by another name."""
+    from tensorgrad.library import infer_schema
+
+    return infer_schema(*args, **kwargs)
+
+
+def _contiguous_strides(shape: Any, row_major: bool = True) -> tuple[int, ...]:
+    """Returns the strides of a contiguous tensor, or of matrices that are stored column by column."""
+    sizes = [max(n, 1) for n in shape]
+    strides = [math.prod(sizes[i:]) for i in range(1, len(sizes) + 1)]
+    if not row_major and len(sizes) > 1:
+        strides[-2:] = [1, sizes[-2]]
+    return tuple(strides)
+
+
+def _opcheck(*args: Any, **kwargs: Any) -> Any:
+    """`torch.library.opcheck`, by another name."""
+    from tensorgrad.library import opcheck
+
+    return opcheck(*args, **kwargs)
+
+
+def _warn_once(message: str, *_: Any, **__: Any) -> None:
+    """Warns; Python shows a warning of one place once."""
+    warnings.warn(message, stacklevel=2)
+
+
 # name -> (what it is, the libraries that import it, what to do or know instead; of a VALUE: the value)
 ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.SymBool": (REFUSES, "transformers", _SYMBOLIC),
@@ -48,6 +80,7 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.SymInt": (REFUSES, "torchvision, PyTorch Geometric", _SYMBOLIC),
     "torch._C.Graph": (REFUSES, "transformers", _EXPORT),
     "torch._C.Value": (REFUSES, "transformers, snntorch", _EXPORT),
+    "torch._C._cpu._init_amx": (NO, "torchao", _HERE_COMPILED),
     "torch._C._functorch._add_batch_dim": (REFUSES, "tensordict", _OWN_VMAP),
     "torch._C._functorch._remove_batch_dim": (REFUSES, "tensordict", _OWN_VMAP),
     "torch._C._functorch.get_unwrapped": (REFUSES, "tensordict", _OWN_VMAP),
@@ -80,6 +113,7 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._dynamo.run": (SAME, "programs", _COMPILED),
     "torch._dynamo.testing.CompileCounter": (REFUSES, "pytorch-optimizer", _COMPILED),
     "torch._dynamo.utils.is_compile_supported": (NO, "torchvision", _COMPILED),
+    "torch._dynamo.utils.warn_once": (VALUE, "torchao", _warn_once),
     "torch._export.utils.remove_proxy_from_state_dict": (REFUSES, "torchao", _EXPORT),
     "torch._functorch.vmap.Tensor": (REFUSES, "tensordict", _OWN_VMAP),
     "torch._functorch.vmap._add_batch_dim": (REFUSES, "tensordict", _OWN_VMAP),
@@ -92,9 +126,14 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._guards.detect_fake_mode": (NOTHING, "transformers", _FAKE),
     "torch._higher_order_ops.associative_scan.associative_scan": (REFUSES, "transformers", _COMPILED),
     "torch._higher_order_ops.flex_attention.flex_attention": (REFUSES, "transformers", _COMPILED),
+    "torch._higher_order_ops.out_dtype.out_dtype": (REFUSES, "torchao", _COMPILED),
     "torch._inductor.config.fallback_random": (VALUE, "programs, which set it", False),
     "torch._inductor.config.triton": (REFUSES, "programs", _COMPILED),
+    "torch._inductor.decomposition.register_decomposition": (SAME, "torchao", _COMPILED),
+    "torch._library.infer_schema.infer_schema": (VALUE, "torchao", _infer_schema),
     "torch._prims_common.is_contiguous_or_false": (REFUSES, "transformers", _SYMBOLIC),
+    "torch._prims_common.make_contiguous_strides_for": (VALUE, "torchao", _contiguous_strides),
+    "torch._prims_common.suggest_memory_format": (REFUSES, "torchao", _COMPILED),
     "torch._subclasses.FakeTensor": (REFUSES, "transformers, safetensors", _FAKE),
     "torch._subclasses.FakeTensorMode": (REFUSES, "transformers, torchvision", _FAKE),
     "torch._subclasses.fake_tensor.FakeTensor": (REFUSES, "transformers, accelerate", _FAKE),
@@ -116,6 +155,8 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.chalf": (REFUSES, "kornia", _HALF),
     "torch.classes.load_library": (REFUSES, "torchaudio", "compiled classes need PyTorch's C++ core"),
     "torch.complex32": (REFUSES, "kornia", _HALF),
+    "torch.cpu._is_amx_tile_supported": (NO, "torchao", _HERE_COMPILED),
+    "torch.cpu._is_vnni_supported": (NO, "torchao", _HERE_COMPILED),
     "torch.distributed.rpc.RRef": (REFUSES, "Lightning", _RPC),
     "torch.distributed.rpc.init_rpc": (REFUSES, "programs", _RPC),
     "torch.distributed.rpc.rpc_async": (REFUSES, "programs", _RPC),
@@ -136,6 +177,8 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.int5": (REFUSES, "diffusers, torchao", _BITS),
     "torch.int6": (REFUSES, "diffusers, torchao", _BITS),
     "torch.int7": (REFUSES, "diffusers, torchao", _BITS),
+    "torch.nn.functional.ScalingType": (REFUSES, "torchao", _COMPILED),
+    "torch.nn.functional.scaled_grouped_mm": (REFUSES, "torchao", _COMPILED),
     "torch.onnx.register_custom_op_symbolic": (NOTHING, "torchvision", _EXPORT_ONNX),
     "torch.onnx.symbolic_helper.parse_args": (SAME, "torchvision", _EXPORT_ONNX),
     "torch.onnx.symbolic_opset11.select": (REFUSES, "torchvision", _EXPORT_ONNX),
@@ -158,6 +201,11 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.sparse.SparseSemiStructuredTensor": (REFUSES, "torchao", _TWO_OF_FOUR),
     "torch.sparse.SparseSemiStructuredTensorCUSPARSELT": (REFUSES, "torchao", _TWO_OF_FOUR),
     "torch.sparse.SparseSemiStructuredTensorCUTLASS": (REFUSES, "torchao", _TWO_OF_FOUR),
+    "torch.sparse._triton_ops_meta.get_meta": (REFUSES, "torchao", _TRITON),
+    "torch.sparse._triton_ops_meta.minimize": (REFUSES, "torchao", _TRITON),
+    "torch.sparse._triton_ops_meta.update": (REFUSES, "torchao", _TRITON),
+    "torch.testing._internal.optests.generate_opcheck_tests": (NOTHING, "torchvision's tests", _COMPILED),
+    "torch.testing._internal.optests.opcheck": (VALUE, "torchvision's tests", _opcheck),
     "torch.uint1": (REFUSES, "diffusers, torchao", _BITS),
     "torch.uint2": (REFUSES, "diffusers, torchao", _BITS),
     "torch.uint3": (REFUSES, "diffusers, torchao", _BITS),

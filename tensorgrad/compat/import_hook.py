@@ -53,13 +53,15 @@ class ImportHook:
         from tensorgrad.compat import stand_ins
 
         stand_ins.start(module.__name__)
-        for name in [n for n in sys.modules if n.startswith(f"{module.__name__}.")]:
+        inside = f"{module.__name__}."
+        for name in [n for n in sys.modules if n.startswith(inside)]:
             sys.modules.setdefault("torch" + name.removeprefix(OURS), sys.modules[name])
         spec = module.__spec__
         if spec is not None and spec.loader is self:
             module.__spec__, module.__loader__ = spec.loader_state
         if module.__name__ == OURS:
             module.__name__ = "torch"  # as programs that patch torch's functions by their names expect
+            name_initializers("torch")
 
     def get_code(self, fullname: str) -> Any:
         """Returns the code of a module, which `-m torch.distributed.run` runs as the main program."""
@@ -79,6 +81,15 @@ class ImportHook:
         if (name is None or name.lower() == "torch") and not set(sys.path).isdisjoint(folders):
             return [PathDistribution(Path(_HERE, "distribution"))]
         return []
+
+
+def name_initializers(package: str) -> None:
+    """Says that the functions of `torch.nn.init` are in `package`: by that, modes over functions know them."""
+    from tensorgrad.nn import init
+
+    for function in vars(init).values():
+        if callable(function) and getattr(function, "__module__", "").endswith(".nn.init"):
+            function.__module__ = f"{package}.nn.init"
 
 
 def is_torchs(name: str) -> bool:

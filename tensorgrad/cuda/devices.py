@@ -10,8 +10,8 @@ from tensorgrad import devices
 from tensorgrad.storage.stubs import BY_DEVICE, storage_class
 
 __all__ = [
-    "CudaError", "can_device_access_peer", "check_error", "cudaStatus", "current_device", "device", "device_count",
-    "device_of", "get_arch_list", "get_device_capability", "get_device_name", "get_device_properties",
+    "CudaError", "_is_in_bad_fork", "can_device_access_peer", "check_error", "cudaStatus", "current_device", "device",
+    "device_count", "device_of", "get_arch_list", "get_device_capability", "get_device_name", "get_device_properties",
     "get_gencode_flags", "get_sync_debug_mode", "init", "is_available", "is_bf16_supported", "is_initialized",
     "is_tf32_supported", "set_device", "set_sync_debug_mode",
 ]  # fmt: skip
@@ -68,6 +68,18 @@ def is_available() -> bool:
     >>> device = "cuda" if torch.cuda.is_available() else "cpu"
     """
     return module_or_none() is not None
+
+
+def _is_in_bad_fork() -> bool:
+    """Returns whether this process cannot use GPUs, since it was forked from one that did.
+
+    >>> import tensorgrad as torch
+    >>> torch.cuda._is_in_bad_fork()
+    False
+    """
+    from tensorgrad.storage.cuda import State
+
+    return State.forked
 
 
 def device_count() -> int:

@@ -14,7 +14,7 @@ from types import FrameType, FunctionType
 from typing import Any
 
 from tensorgrad.dispatch import function_modes, other_classes
-from tensorgrad.dispatch.switches import LOCAL
+from tensorgrad.dispatch.switches import DISPATCH, LOCAL
 from tensorgrad.tensor import ON_OVERRIDING_CLASS, PLAIN, Tensor, tensors_in
 
 # Arguments of these classes override nothing. (Of tensors, those of `PLAIN`.)
@@ -49,6 +49,10 @@ def ask(func: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     types = () if LOCAL.inside_override else tuple(_overriding((*args, *kwargs.values())))
     if types:
         return other_classes.call(func, types, args, kwargs)
+    if DISPATCH:
+        result = DISPATCH[0](func, args, kwargs)
+        if result is not NotImplemented:
+            return result
     if declined:
         raise function_modes.refused(func)
     return NotImplemented
@@ -68,7 +72,7 @@ def see_methods(cls: type) -> None:
     for name, method in list(vars(Tensor).items()):
         seen = isinstance(method, FunctionType) and not (hasattr(method, "op") or name in _UNSEEN) and _is_public(name)
         if seen and getattr(cls, name) is method:  # it has no such method of its own
-            setattr(cls, name, _asking(method))
+            setattr(cls, name, asking(method))
 
 
 def _is_public(name: str) -> bool:
@@ -76,7 +80,9 @@ def _is_public(name: str) -> bool:
 
 
 @cache
-def _asking(method: Any) -> Any:
+def asking(method: Any) -> Any:
+    """Returns a method that asks before it runs."""
+
     @wraps(method)
     def call(self: Tensor, *args: Any, **kwargs: Any) -> Any:
         asked = ask(method, (self, *args), kwargs)

@@ -146,9 +146,14 @@ def storage_of(level: Batch, arrays: tuple) -> Any:
 
 def on_arrays(kernel: str | Callable, whole: Callable, level: Batch, storage: Any, named: dict[str, Any]) -> Any:
     """Runs a row's `batch_kernel` or `batch_backward`, whose arguments are given by name."""
-    mapped = {name for name, v in named.items() if v.__class__ is BatchedArray and v.mapped}
-    given = {name: v.value._array if v.__class__ is BatchedArray else v for name, v in named.items()}
-    given |= {"size": level.size, "mapped": mapped, "whole": whole}
+    mapped: set[str] = set()
+    given: dict[str, Any] = {"size": level.size, "mapped": mapped, "whole": whole}
+    for name, v in named.items():
+        if v.__class__ is BatchedArray:
+            if v.mapped:
+                mapped.add(name)
+            v = v.value._array
+        given[name] = v
     function, names = _function_of(kernel, storage.xp)
     return function(*[given[name] for name in names])
 

@@ -17,7 +17,7 @@ from tensorgrad.autograd.views import check_writable, is_recorded, rebase
 from tensorgrad.dispatch import other_classes
 from tensorgrad.dispatch.out import check_no_overlap
 from tensorgrad.dispatch.slow_path import overwriting
-from tensorgrad.dispatch.switches import LOCAL, SLOW
+from tensorgrad.dispatch.switches import DISPATCH, LOCAL, SLOW
 from tensorgrad.dtypes import F32, F64, scalar_type
 from tensorgrad.tensor import PLAIN, Tensor
 
@@ -171,6 +171,10 @@ def replace(self: Tensor, function, args, kwargs, overlap: bool = False) -> Tens
 
     With `overlap` an expanded tensor may be written to as well: all its elements get the same value.
     """
+    if DISPATCH:
+        taken = DISPATCH[0](getattr(Tensor, f"{function.__name__}_"), (self, *args), kwargs)
+        if taken is not NotImplemented:
+            return taken
     tracked = GRAD.enabled and _recorded(self, (*args, *kwargs.values()))
     if tracked:
         check_writable(self)

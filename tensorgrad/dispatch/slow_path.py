@@ -18,7 +18,7 @@ from tensorgrad.dispatch import function_modes, other_classes
 from tensorgrad.dispatch.asking import composite_asks
 from tensorgrad.dispatch.out import refuse_grad, store_out
 from tensorgrad.dispatch.own_dtype import in_dtype_of_out
-from tensorgrad.dispatch.switches import LOCAL, OBSERVERS
+from tensorgrad.dispatch.switches import DISPATCH, LOCAL, OBSERVERS
 from tensorgrad.tensor import PLAIN, Tensor, tensors_in
 
 
@@ -34,6 +34,11 @@ def run(op, args: tuple, out=None, is_operator: bool = False):
         override = _override(args)
         if override is not None:
             return override(op, args, out, is_operator)
+    if DISPATCH and not _ordinary(args):
+        positional, named = function_modes.as_written(op, args)
+        result = DISPATCH[0](op.compiled.call, positional, named if out is None else {**named, "out": out})
+        if result is not NotImplemented:
+            return result
     if declined:
         raise function_modes.refused(function_modes.users_function(op, is_operator))
     transforms = LOCAL.transforms
@@ -196,7 +201,10 @@ def default_torch_function(cls, func, types, args=(), kwargs=None):
     if not all(issubclass(cls, t) for t in types) or (op is None and LOCAL.inside_override):
         return NotImplemented
     with DisableTorchFunctionSubclass():
-        if op is not None and not kwargs:
+        dispatched = DISPATCH[0](func, args, kwargs or {}) if DISPATCH else NotImplemented
+        if dispatched is not NotImplemented:
+            result = dispatched
+        elif op is not None and not kwargs:
             result = run(op, bind(op, args))
         else:
             result = func(*args, **(kwargs or {}))

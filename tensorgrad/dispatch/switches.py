@@ -12,6 +12,10 @@ from tensorgrad.system.per_thread import PerThread
 
 SLOW: list[str] = []  # what is on, by name, once for each time that it was switched on
 
+# (function, arguments, keywords) -> what classes with a `__torch_dispatch__` make of a call, or `NotImplemented`: one
+# function, from the definition of the first such class on (library/operator_classes.py).
+DISPATCH: list = []
+
 OBSERVERS: list = []  # functions (op, args, result, start, seconds) called after every op
 
 

@@ -231,14 +231,27 @@ def grad(func: Callable, argnums: ArgNums = 0, has_aux: bool = False) -> Callabl
     >>> torch.func.grad(lambda p: p["w"] * p["b"])({"w": torch.tensor(2.0), "b": torch.tensor(3.0)})
     {'w': tensor(3.), 'b': tensor(2.)}
     """
-    with_value = grad_and_value(func, argnums, has_aux)
 
     @functools.wraps(func, updated=())
     def gradient(*args: Any, **kwargs: Any) -> Any:
-        found, value = with_value(*args, **kwargs)
-        return (found, value[1]) if has_aux else found
+        run, found = _gradients(func, args, kwargs, argnums, has_aux)
+        return (found, run.out(run.aux)) if has_aux else found
 
     return gradient
+
+
+def _gradients(func: Callable, args: tuple, kwargs: dict, argnums: ArgNums, has_aux: bool) -> tuple[_Run, Any]:
+    """Runs a scalar-valued function, and returns that run and the gradients."""
+    run = _Run(_GRAD, func, args, kwargs, argnums, has_aux)
+    value = run.result
+    if not isinstance(value, Tensor):
+        raise RuntimeError(f"{_GRAD}: Expected f(*args) to return a Tensor, got {type(value)}")
+    if value.dim() != 0:
+        raise RuntimeError(
+            f"{_GRAD}: Expected f(*args) to return a scalar Tensor, got tensor with {value.dim()} dims. Maybe you "
+            "wanted to use the vjp or jacrev APIs instead?"
+        )
+    return run, run.out(tree_unflatten(run.pulled([None], run.keep), run.points_spec))
 
 
 def grad_and_value(func: Callable, argnums: ArgNums = 0, has_aux: bool = False) -> Callable:
@@ -251,17 +264,8 @@ def grad_and_value(func: Callable, argnums: ArgNums = 0, has_aux: bool = False) 
 
     @functools.wraps(func, updated=())
     def both(*args: Any, **kwargs: Any) -> Any:
-        run = _Run(_GRAD, func, args, kwargs, argnums, has_aux)
-        value = run.result
-        if not isinstance(value, Tensor):
-            raise RuntimeError(f"{_GRAD}: Expected f(*args) to return a Tensor, got {type(value)}")
-        if value.dim() != 0:
-            raise RuntimeError(
-                f"{_GRAD}: Expected f(*args) to return a scalar Tensor, got tensor with {value.dim()} dims. Maybe you "
-                "wanted to use the vjp or jacrev APIs instead?"
-            )
-        found = run.out(tree_unflatten(run.pulled([None], run.keep), run.points_spec))
-        value = run.out(value)
+        run, found = _gradients(func, args, kwargs, argnums, has_aux)
+        value = run.out(run.result)
         return (found, (value, run.out(run.aux))) if has_aux else (found, value)
 
     return both

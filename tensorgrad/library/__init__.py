@@ -62,15 +62,15 @@ def get_kernel(op: Any, dispatch_key: Any) -> Any:
 
 
 def register_torch_dispatch(op: Any, torch_dispatch_class: Any, func: Any = None, /, *, lib: Any = None) -> Any:
-    """Raises: NotImplementedError. There is no `__torch_dispatch__`; `__torch_function__` sees operators.
+    """Raises: NotImplementedError. A class defines its `__torch_dispatch__` itself, and modes see no operators.
 
     >>> import tensorgrad as torch
     >>> torch.library.register_torch_dispatch("ns::f", None)
     Traceback (most recent call last):
-    NotImplementedError: library.register_torch_dispatch: there is no __torch_dispatch__; ...
+    NotImplementedError: library.register_torch_dispatch: classes define ...
     """
     raise NotImplementedError(
-        "library.register_torch_dispatch: there is no __torch_dispatch__; operators call __torch_function__"
+        "library.register_torch_dispatch: classes define their __torch_dispatch__; a rule for one operator is not kept"
     )
 
 

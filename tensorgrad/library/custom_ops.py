@@ -136,9 +136,10 @@ class CustomOpDef:
         definitions.register_autocast(self._qualname, device_type, cast_inputs)
 
     def register_torch_dispatch(self, torch_dispatch_class: Any, fn: Callable | None = None, /) -> Any:
-        """Raises: NotImplementedError. There is no `__torch_dispatch__`; `__torch_function__` sees operators."""
+        """Raises: NotImplementedError. A class defines its `__torch_dispatch__` itself."""
         raise NotImplementedError(
-            f"{self!r}.register_torch_dispatch: there is no __torch_dispatch__; operators call __torch_function__"
+            f"{self!r}.register_torch_dispatch: classes define their __torch_dispatch__; a rule for one operator is "
+            "not kept"
         )
 
     @contextmanager

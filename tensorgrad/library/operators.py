@@ -16,7 +16,7 @@ import tensorgrad
 from tensorgrad._ops import OpOverload, OpOverloadPacket, ops
 from tensorgrad.autograd.modes import is_grad_enabled, no_grad
 from tensorgrad.dispatch import function_modes, other_classes
-from tensorgrad.dispatch.switches import LOCAL
+from tensorgrad.dispatch.switches import DISPATCH, LOCAL
 from tensorgrad.library import derivatives
 from tensorgrad.library.dispatch_keys import EXCLUDED, name_of
 from tensorgrad.library.schema import FunctionSchema
@@ -74,6 +74,10 @@ class Operator(OpOverload):
             classes.update({value.__class__: None for value in other_classes.overriding(values)})
             if classes:
                 return other_classes.call(self, tuple(classes), args, kwargs)
+        if DISPATCH:
+            result = DISPATCH[0](self, args, kwargs)
+            if result is not NotImplemented:
+                return result
         return self.run(*self._schema.bind(args, kwargs))
 
     def run(self, args: list[Any], kwargs: dict[str, Any]) -> Any:

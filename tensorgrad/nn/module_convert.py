@@ -34,7 +34,7 @@ class Convertible:
                 if new is not parameter:
                     grad = parameter._grad  # removed first: its dtype must never differ from the parameter's
                     parameter._grad = None
-                    if new.is_meta != parameter.is_meta:
+                    if new.is_meta != parameter.is_meta or hasattr(parameter, "__torch_dispatch__"):
                         parameter = self._parameters[name] = Parameter(new, parameter.requires_grad)
                     else:
                         parameter.data = new

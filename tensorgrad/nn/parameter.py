@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import tensorgrad as torch
 from tensorgrad.system.lazy_modules import whole as _whole
 from tensorgrad.tensor import Tensor, share
 
 
-class Parameter(Tensor, plain=True):
+class _ParameterMeta(type):
+    """As in PyTorch: parameters made of tensors of other classes keep their class, and are instances of `Parameter`."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return type.__instancecheck__(cls, instance) or (
+            cls is Parameter and isinstance(instance, Tensor) and getattr(instance, "_is_param", False)
+        )
+
+
+class Parameter(Tensor, plain=True, metaclass=_ParameterMeta):
     """A tensor that is registered in `parameters()` when it is assigned to a `tensorgrad.nn.Module`.
 
     Args:
@@ -35,6 +44,17 @@ class Parameter(Tensor, plain=True):
             data = torch.empty(0)
         elif not isinstance(data, Tensor):
             raise TypeError(f"Parameter data has to be a Tensor, but got {type(data).__name__}")
+        elif hasattr(data, "__torch_dispatch__"):  # a class that says what its ops do
+            made: Any = data.detach().requires_grad_(requires_grad)
+            if made.__class__ is not data.__class__:
+                raise RuntimeError(
+                    f"Creating a Parameter from an instance of type {type(data).__name__} requires that detach() "
+                    f"returns an instance of the same type, but return type {type(made).__name__} was found instead. "
+                    "To use the type as a Parameter, please correct the detach() semantics defined by its "
+                    "__torch_dispatch__() implementation."
+                )
+            made.__dict__["_is_param"] = True
+            return cast("Parameter", made)
         elif hasattr(data, "_as_parameter"):  # a class of tensors with a class of parameters of its own
             return data._as_parameter(requires_grad)
         self: Any = share(data._array, data._storage, cls)
@@ -51,9 +71,6 @@ class Parameter(Tensor, plain=True):
         if done is None:
             done = memo[id(self)] = type(self)(self.data.clone(), self.requires_grad)
         return done
-
-
-_ParameterMeta = type(Parameter)  # the name of PyTorch's metaclass; here it is an ordinary class's
 
 
 class Buffer(Tensor, plain=True):

@@ -18,6 +18,7 @@ FAMILIES = (
         "parts", "composed", "convert", "matmul", "reduce", "resize", "invariants", "construct", "row_pointers",
     )),
     *("pytorch." + name for name in (
-        "removed", "native", "storage_values", "external_memory", "absent", "callables", "view_copy", "examples",
+        "removed", "native", "integer_products", "storage_values", "external_memory", "absent", "callables",
+        "view_copy", "examples",
     )),
 )  # fmt: skip

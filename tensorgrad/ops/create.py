@@ -289,6 +289,8 @@ def _element(x, kinds: set, dtype: dtypes.dtype | None):
         if dtype is not None and dtype.category < dtypes.FLOATING and x.dtype.category >= dtypes.FLOATING:
             raise TypeError("only integer tensors of a single element can be converted to an index")
         if x._array.size != 1:
+            if x.dtype.category < dtypes.FLOATING and (dtype is None or dtype.category < dtypes.FLOATING):
+                raise TypeError("only integer tensors of a single element can be converted to an index")
             raise ValueError("only one element tensors can be converted to Python scalars")
         x = x.item()
         if dtype is not None and dtype.category < dtypes.COMPLEX and isinstance(x, complex):

@@ -188,7 +188,7 @@ class Elementwise(Optimizer):
             arrays = [grad._array]
             for name in names:
                 arrays.append(state[name]._array if name else None)
-            if x.size >= threshold and takes(x, arrays) and row.available():
+            if x.size >= threshold and takes(x, arrays) and row.available(x.size):
                 moves.append((x, arrays, settings.coefficients(self, group, t)))
             else:
                 if skip is not None:

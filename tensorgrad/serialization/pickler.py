@@ -14,6 +14,7 @@ from tensorgrad.serialization.names import pytorch_name
 from tensorgrad.serialization.sparse import layout_named, parts_of
 from tensorgrad.serialization.tables import STORAGE_NAMES, Global, named
 from tensorgrad.size import Size
+from tensorgrad.storage.elsewhere import NoMemory
 from tensorgrad.storage.stubs import Storage
 from tensorgrad.tensor import Tensor
 
@@ -104,6 +105,12 @@ def _tensor(tensor: Tensor) -> tuple:
     if tensor._edge is not None and type(tensor) is not Tensor:
         raise RuntimeError("a subclass of Tensor with a history cannot be saved: detach() it first")
     dtype, hooks = tensor.dtype, OrderedDict()  # type: ignore[var-annotated]
+    if tensor._array.__class__ is NoMemory:
+        made = type(tensor), dtype, tuple(tensor.shape), tensor.stride(), 0, tensor.layout, tensor.device
+        function = named("torch._utils", "_rebuild_wrapper_subclass")
+        return named("torch._tensor", "_rebuild_from_type_v2"), (
+            function, type(tensor), (*made, tensor.requires_grad), dict(tensor.__dict__),
+        )  # fmt: skip
     if isinstance(tensor, Parameter):
         data = _tensor(tensor.detach())
         if tensor.__dict__:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorgrad import dtypes
+from tensorgrad import devices, dtypes
 from tensorgrad.ops.pytorch.storage_values import TypedStorage, UntypedStorage, memory_of, shown
 from tensorgrad.serialization.describe import described
 from tensorgrad.storage.meta import MetaArray
@@ -156,6 +156,18 @@ def _rebuild_meta_tensor_no_storage(dtype, size, stride, requires_grad) -> Tenso
     return wrap(MetaArray.empty(size, dtype.numpy, strides)).requires_grad_(requires_grad is True)
 
 
+def _rebuild_wrapper_subclass(cls, dtype, size, stride, offset, layout, device, requires_grad) -> Tensor:
+    """A tensor without memory of its own. (Its class can only be one that the file may name.)"""
+    if not (isinstance(cls, type) and issubclass(cls, Tensor) and hasattr(cls, "__torch_dispatch__")):
+        raise ValueError(f"expected a class of tensors with __torch_dispatch__, but the file contains {described(cls)}")
+    if not (isinstance(dtype, dtypes.dtype) and isinstance(device, devices.device)):
+        raise ValueError(f"expected a dtype and a device, but the file contains {described((dtype, device))}")
+    size, stride = _geometry(size, stride, dtype.itemsize)
+    return Tensor._make_wrapper_subclass(
+        cls, size, stride, dtype=dtype, device=device, requires_grad=requires_grad is True
+    )
+
+
 def _rebuild_sparse_tensor(layout, data) -> Tensor:
     from tensorgrad.serialization.sparse import rebuild
 
@@ -195,9 +207,14 @@ def set_state(tensor: Tensor, state) -> Tensor:
     """Sets attributes that a program added to a tensor. (Never those of the class: a file must not replace methods.)"""
     if isinstance(state, dict):
         for name, value in state.items():
-            if type(name) is str and not hasattr(type(tensor), name):
+            if type(name) is str and not _is_method(getattr(type(tensor), name, None)):
                 tensor.__dict__[name] = value
     return tensor
+
+
+def _is_method(attribute) -> bool:
+    """Whether an attribute of a class is more than a plain value that its instances may replace."""
+    return callable(attribute) or hasattr(type(attribute), "__get__")
 
 
 def _layout(name):
@@ -215,6 +232,7 @@ REBUILD: dict[str, Any] = {
     "torch._utils._rebuild_tensor_v3": _rebuild_tensor_v3,
     "torch._utils._rebuild_meta_tensor_no_storage": _rebuild_meta_tensor_no_storage,
     "torch._utils._rebuild_sparse_tensor": _rebuild_sparse_tensor,
+    "torch._utils._rebuild_wrapper_subclass": _rebuild_wrapper_subclass,
     "torch._utils._rebuild_parameter": _rebuild_parameter,
     "torch._utils._rebuild_parameter_with_state": _rebuild_parameter_with_state,
     "torch._tensor._rebuild_from_type_v2": _rebuild_from_type_v2,

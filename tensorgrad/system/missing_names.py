@@ -23,7 +23,7 @@ ONLY_IN_TORCH: dict[str, str] = {
         QUInt8Storage RRefType SUM ScriptClass ScriptClassFunction ScriptDict ScriptDictIterator
         ScriptDictKeyIterator ScriptFunction ScriptList ScriptListIterator ScriptMethod
         ScriptModuleSerializer ScriptObject ScriptObjectProperty SerializationStorageContext StaticModule
-        Storage StorageBase Stream StreamObjType StringType SymBool SymBoolType SymFloat SymInt SymIntType Tag
+        Storage StorageBase Stream StreamObjType StringType SymBool SymBoolType SymFloat SymInt SymIntType
         TensorType ThroughputBenchmark TracingState TupleType Type UnionType Use Value ao
         batch_norm_backward_elemt batch_norm_backward_reduce batch_norm_elemt batch_norm_gather_stats
         batch_norm_gather_stats_with_counts batch_norm_stats batch_norm_update_stats bit bits16 bits1x8 bits2x4

@@ -1,4 +1,4 @@
-"""`torch.utils._python_dispatch`: there is no `__torch_dispatch__`; its names exist, and a mode cannot be entered."""
+"""`torch.utils._python_dispatch`: classes may have a `__torch_dispatch__`; a mode with one cannot be entered."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class TorchDispatchMode:
     >>> with TorchDispatchMode():
     ...     pass
     Traceback (most recent call last):
-    NotImplementedError: TorchDispatchMode: there is no __torch_dispatch__; a torch.overrides.TorchFunctionMode ...
+    NotImplementedError: TorchDispatchMode: operators do not call modes; a torch.overrides.TorchFunctionMode ...
     """
 
     supports_higher_order_operators = False
@@ -33,7 +33,7 @@ class TorchDispatchMode:
 
     def __enter__(self) -> Any:
         raise NotImplementedError(
-            f"{type(self).__name__}: there is no __torch_dispatch__; a torch.overrides.TorchFunctionMode sees the ops "
+            f"{type(self).__name__}: operators do not call modes; a torch.overrides.TorchFunctionMode sees the ops "
             "that run"
         )
 

@@ -775,7 +775,12 @@ def _attention(functional, query, key, value, mask):
     return functional.scaled_dot_product_attention(query, key, value, mask)
 
 
+def _layer(name, **options):
+    return lambda functional, *given: getattr(functional, name)(*given, **options)
+
+
 ALL_WAYS = [(0, None, None), (0, 0, None), (0, None, 0), (0, 0, 0), (0, "none", None), (0, None, "none")]
+WITH_WEIGHTS = [d for d in ALL_WAYS if d[1] != "none"]
 
 
 @pytest.mark.parametrize("function, shapes, dims", [
@@ -788,6 +793,16 @@ ALL_WAYS = [(0, None, None), (0, 0, None), (0, None, 0), (0, 0, 0), (0, "none", 
         (0, 0, 0, "none"), (0, None, None, "none"), (None, 0, None, None), (None, None, 0, 0), (0, 0, 0, 0),
     ]),
     (_attention, [(5, 4), (2, 7, 4), (7, 3), (5, 7)], (0, 0, None, 0)),
+    *((_layer("linear"), [(5,), (3, 5), (3,)], d) for d in WITH_WEIGHTS),
+    *((_layer("linear"), [(*lead, 40), (70, 40), (70,)], d) for lead in ((1,), (2, 4)) for d in ALL_WAYS[::5]),
+    *((_layer("conv2d", stride=2, padding=1, groups=2), [(2, 4, 7, 6), (6, 2, 3, 3), (6,)], d)
+      for d in WITH_WEIGHTS),
+    *((_layer("conv2d", padding=1), [(n, 5, 9, 8), (20, 5, 3, 3), (20,)], ALL_WAYS[0]) for n in (1, 3)),
+    (_layer("conv2d", padding="same"), [(3, 7, 6), (4, 3, 3, 3), (4,)], ALL_WAYS[0]),
+    (_layer("conv1d", dilation=2), [(2, 3, 9), (4, 3, 3), (4,)], ALL_WAYS[5]),
+    (_layer("conv3d"), [(1, 2, 4, 5, 6), (3, 2, 2, 2, 2), (3,)], ALL_WAYS[0]),
+    *((_layer(f"{kind}_pool2d", kernel_size=size), [shape], (0,))
+      for kind in ("max", "avg") for size in (2, 3) for shape in ((2, 3, 7, 8), (3, 7, 8))),
 ])  # fmt: skip
 def test_fused_ops_and_their_gradients_for_each_sample(function, shapes, dims):
     """They agree with a loop over the samples. Without parameters of their own, no other op runs in their place."""

@@ -23,6 +23,11 @@ def installed():
     compat.uninstall()
 
 
+def test_metadata_asks_for_what_libraries_expect_of_torch(installed):
+    """pip brings these beside libraries, which use them without asking for them themselves."""
+    assert importlib.metadata.requires("torch") == ["jinja2", "typing-extensions>=4.10.0"]
+
+
 def test_metadata_says_the_version_that_is_followed(installed):
     assert importlib.metadata.version("torch") == tg.__version__ == importlib.metadata.distribution("Torch").version
     assert importlib.metadata.metadata("torch")["Name"] == "torch"

@@ -89,7 +89,8 @@ def test_machines_come_late_and_the_job_ends(library, monkeypatch):
     assert sorted(meeting.result() for meeting in meetings) == [(0, 3), (1, 3), (2, 3)]
     assert first.num_nodes_waiting() == 0
     waits = Meeting(never)
-    assert first.shutdown() and second.is_closed()
+    assert first.shutdown()
+    until(second.is_closed)  # PyTorch's may still know what was there before
     with pytest.raises(of(library, "").RendezvousClosedError):
         waits.result()
     assert all(handler.shutdown() for handler in (second, late, never))

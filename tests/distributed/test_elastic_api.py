@@ -153,6 +153,9 @@ def test_a_process_that_takes_too_long_is_killed():
 def test_timers_need_a_client():
     from tensorgrad.distributed.elastic.timer import api
 
+    with pytest.raises(NotImplementedError, match="use LocalTimerClient"):
+        timer.FileTimerServer("path", "job")
+
     class Client(timer.TimerClient):
         requests = []  # noqa: RUF012
 

@@ -97,9 +97,9 @@ class Environment:
         return done.stdout.strip() or "?"
 
     def packages(self) -> list[str]:
-        """Returns the packages in it with their versions, without pip, what comes with it, and the torch that is none."""
-        ask = "import importlib.metadata as m, json; print(json.dumps([(d.name, d.version) for d in m.distributions()]))"
-        found = {name: version for name, version in json.loads(self.run(["-c", ask]).stdout)}
+        """Returns the packages in it with their versions, without pip and the torch that is none."""
+        ask = "import importlib.metadata as m, json; print(json.dumps({d.name: d.version for d in m.distributions()}))"
+        found = json.loads(self.run(["-c", ask]).stdout)
         return [f"{name} {found[name]}" for name in sorted({*found} - {"pip", "setuptools", "torch"}, key=str.lower)]
 
 

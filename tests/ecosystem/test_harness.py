@@ -89,9 +89,10 @@ def test_slow(): assert False
 
 def test_the_table():
     results = {"einops": {"version": "1.0", "imports": "yes", "trains": {"a": "yes", "b": "Error: x | y"}}}
+    results["einops"]["packages"] = "einops 1.0, numpy 2.0, tensorgrad 0.1"
     results["einops"]["own"] = {"passed": 9, "passed under torch": 10, "reasons": []}
     text = table.table(results)
-    assert "| einops | 1.0 | yes | 1 of 2 programs | – | 9 / 10 (90.0 %) |" in text
+    assert "| einops | 1.0 | 3 | yes | 1 of 2 programs | – | 9 / 10 (90.0 %) |" in text
     assert "- einops: b: Error: x \\| y" in text
 
 

@@ -1,5 +1,7 @@
 """Compiled matrix products against NumPy's: odd shapes, memory orders, stacks, bias, nan, threads."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -52,6 +54,39 @@ def test_all_orders(shape, stack):
             assert_near(matmul.matmul(left, right), expected)
             assert_near(matmul.nt(left, right.swapaxes(-1, -2)), expected)
             assert_near(matmul.tn(left.swapaxes(-1, -2), right), expected)
+
+
+# Factors that are read where they are, or not: few and many columns, many rows, an inner dimension in several parts.
+PLACES = [(70, 40, 48), (32, 50, 288), (528, 30, 32), (1024, 128, 32), (24, 600, 224), (18, 300, 320)]
+
+
+@pytest.mark.parametrize("shape", PLACES)
+def test_results_do_not_depend_on_memory_order(shape):
+    rng, (rows, inner, columns) = np.random.default_rng(7), shape
+    a, b, bias = normal(rows, inner, seed=rng), normal(inner, columns, seed=rng), normal(columns, seed=rng)
+    found = [matmul.mm(left, right) for left in (a, turned(a)) for right in (b, turned(b))]
+    found += [matmul.tn(left.T, right) for left in (a, turned(a)) for right in (b, turned(b))]
+    assert_near(found[0], (a.astype(np.float64) @ b.astype(np.float64)).astype(np.float32))
+    for other in found[1:]:
+        np.testing.assert_array_equal(other, found[0])
+    begun = [matmul.linear(a, weight.T, bias) for weight in (b, turned(b))]
+    np.testing.assert_array_equal(begun[0], begun[1])
+    assert_near(begun[0], found[0] + bias)
+
+
+def test_kernels_free_their_own_arrays():
+    a, b = normal(40, 300, seed=8), normal(300, 100, seed=9)
+    matmul.mm(a, b)
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(20):
+            matmul.mm(a, b)
+        after, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < 20_000
+    assert most - before > 100_000  # these arrays are traced
 
 
 @pytest.mark.parametrize("stack", [(3,), (2, 3)])

@@ -212,3 +212,11 @@ def test_only_memory_of_the_cpu_is_shared(lib, tmp_path):
     with pytest.raises(RuntimeError, match="only available on CPU"):
         x.share_memory_()
     assert not x.is_shared() and not lib.ones(1).untyped_storage().is_shared()
+
+
+@LIBRARIES
+def test_a_tensor_over_an_empty_storage_of_the_meta_device(lib):
+    storage = lib.storage.TypedStorage(dtype=lib.float32, device="meta")
+    tensor = lib._utils._rebuild_tensor(storage, 1, (2, 3), (3, 1))
+    assert (tensor.device.type, tensor.shape, tensor.stride(), tensor.storage_offset()) == ("meta", (2, 3), (3, 1), 1)
+    assert storage._untyped_storage.nbytes() == tensor.untyped_storage().nbytes() == 28

@@ -95,6 +95,10 @@ REAL_ARGUMENTS = {
     "torch._utils._rebuild_meta_tensor_no_storage": [
         named("torch.float32"), tuple_of(b"K\x04"), tuple_of(b"K\x01"), b"\x89",
     ],
+    "torch._utils._rebuild_wrapper_subclass": [
+        named("torch.nn.parameter.Parameter"), named("torch.float32"), tuple_of(b"K\x04"), tuple_of(b"K\x01"), b"K\x00",
+        b"N", b"N", b"\x89",
+    ],
     "torch._utils._rebuild_sparse_tensor": [
         named("torch.serialization._get_layout") + tuple_of(text("torch.sparse_coo")) + b"R",
         tuple_of(a_tensor(), a_tensor(), tuple_of(b"K\x04"), b"\x89"),

@@ -24,7 +24,6 @@ from math import prod
 import numpy as np
 
 from tensorgrad.dispatch.kernel_tables import run_kernel
-
 from tensorgrad.kernels.array import depthwise
 
 # Measured: pieces of 1 to 4 MiB are equally fast; below 0.5 MiB the matrix products are too small to be efficient.

@@ -87,7 +87,7 @@ def fill(array: np.ndarray, sampler, gen: Generator, *args) -> np.ndarray:
     if array.flags.c_contiguous:
         if sampler is normal and args == (0.0, 1.0) and _is_few(array.dtype, array.size):
             _box_muller_few(gen, array.reshape(-1))
-        elif (sampler is uniform or sampler is normal) and array.dtype.kind != "c":
+        elif sampler in (uniform, normal) and array.dtype.kind != "c":
             sampler(gen, array.shape, array.dtype, *args, out=array)
         else:
             array[...] = sampler(gen, array.shape, array.dtype, *args)

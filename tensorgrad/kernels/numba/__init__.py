@@ -2,8 +2,8 @@
 
     table.py      which ops have a kernel, and from how many elements on
     <family>.py   the kernels of a family, named as in `ops/` and in the other backends
-    layout.py, broadcast.py, functions.py, ufuncs.py   shared by many families: non-contiguous arrays, broadcasting,
-                  exp and similar functions as polynomials, NumPy's own functions divided among threads
+    walk.py, layout.py, broadcast.py, functions.py, ufuncs.py   shared by many families: non-contiguous arrays,
+                  broadcasting, exp and similar functions as polynomials, NumPy's own functions divided among threads
     simd/         inner loops in vector registers (vectors.py, panels.py), and their operands' layout (tiles.py)
     compiling.py, verify.py   the process that compiles kernels, and compares each with NumPy's in small programs
     runtime/      how kernels are cached, loaded and run; imports nothing above it

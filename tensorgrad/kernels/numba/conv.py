@@ -262,6 +262,12 @@ def _reads(kernel, padding, dilation):
     )
 
 
+@lru_cache(maxsize=64)
+def _places(kernel, padding, dilation):
+    """Returns (y, x) of each tap."""
+    return tuple(t[1:] for t in _reads(kernel, padding, dilation))
+
+
 class _Plan(NamedTuple):
     """How a convolution, or the gradient of its input, is computed."""
 
@@ -515,7 +521,7 @@ def conv_grad_weight(g, x, w_shape, stride, padding, dilation, groups):
     g, x = _planar(g), _planar(x)
     stride, padding, dilation = _pairs(stride, 1), _pairs(padding, 0), _pairs(dilation, 1)
     batch, points, outs, ins = x.shape[0], g.shape[2:], w_shape[0] // groups, w_shape[1]
-    taps = tuple(t[1:] for t in _reads(_pairs(w_shape[2:], 1), padding, dilation))
+    taps = _places(_pairs(w_shape[2:], 1), padding, dilation)
     innermost, by_tiles = _correlate_costs(batch, x.shape[2:], points, taps, stride, groups, ins, outs)
     shape = (_pairs(w_shape[2:], 1), stride, dilation, groups)
     if shape == _OF_WINOGRAD and winograd.cost(batch, points, ins, outs) < min(innermost, by_tiles):
@@ -528,16 +534,14 @@ def conv_grad_weight(g, x, w_shape, stride, padding, dilation, groups):
     rows, columns = DOTS_LINE if line else DOTS
     out_chunk, in_chunk = up(_even(outs, _CHUNK), rows), _even(ins, _CHUNK)
     out_chunks, in_chunks = -(-outs // out_chunk), -(-ins // in_chunk)
-    form, offsets, rests = layout(x.shape[2:], points, stride, taps, in_chunk, batch)
-    depth = offsets.size
-    offsets = np.append(offsets, np.full(-depth % columns, offsets[0]))
+    form, own, depth, offsets, rests = _summed(x.shape[2:], points, stride, taps, in_chunk, batch, columns)
     tiles = -(-batch // form.images) * form.strips
     # Parts of the sum, as many as the shape allows (not the threads: results must not depend on them).
     chunks, height = groups * in_chunks, out_chunks * out_chunk
     parts = min(tiles, -(-ITEMS // chunks), max(1, _STRAY // (4 * chunks * height * offsets.size)))
     total = np.zeros((parts, groups, in_chunks, height, offsets.size), F32)
     sizes = (batch, groups, outs, out_chunk, out_chunks, ins, in_chunk, in_chunks, tiles, parts)
-    given = (x.reshape(-1), g.reshape(-1), offsets, rests, total.reshape(-1), tuple(form), tuple(_own_layout(form)))
+    given = (x.reshape(-1), g.reshape(-1), offsets, rests, total.reshape(-1), tuple(form), own)
     thread_pool.run(
         _correlate(line), parts * chunks, (*given, sizes), batch * prod(points) * groups * outs * ins * len(taps) // 8
     )
@@ -551,6 +555,17 @@ def conv_grad_weight(g, x, w_shape, stride, padding, dilation, groups):
 def _even(total, most):
     """Returns the size of a part when `total` is split into the fewest nearly equal parts of at most `most`."""
     return -(-total // -(-total // most))
+
+
+@lru_cache(maxsize=64)
+def _summed(size, points, stride, taps, ins, batch, columns):
+    """Returns the layout of the input's tiles and of the output's gradient, and where the taps read.
+
+    Their number, without those that fill up the last block of `columns`, is the third.
+    """
+    form, offsets, rests = layout(size, points, stride, taps, ins, batch)
+    padded = np.append(offsets, np.full(-offsets.size % columns, offsets[0]))
+    return form, tuple(_own_layout(form)), offsets.size, padded, rests
 
 
 def _own_layout(form: Layout) -> Layout:

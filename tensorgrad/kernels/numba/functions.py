@@ -2,8 +2,9 @@
 
 Errors against the true value (in units of the last place, over all finite inputs): exp 1, tanh 2, σ 2, erf 2.
 
-Sources: argument reduction of exp by Cody & Waite, *Software Manual for the Elementary Functions* (1980); its polynomial
-has the least relative error for its degree, 0.06 units of the last place before rounding. erf: Abramowitz & Stegun 7.1 for the series, with refitted coefficients.
+Sources: argument reduction of exp by Cody & Waite, *Software Manual for the Elementary Functions* (1980); its
+polynomial has the least relative error for its degree, 0.06 units of the last place before rounding. erf: Abramowitz &
+Stegun 7.1 for the series, with refitted coefficients.
 """
 
 from __future__ import annotations

@@ -250,11 +250,14 @@ def convolve(x, weights, bias, out, taps, steps, over):
 @inner(forceinline=True)  # the steps in panels are constants, which the addresses then contain
 def _sums(registers, left, w, step, row, last, right, at, apart, table, low, end, made, to, pitch):
     if registers == 3:
-        runs_3(left, w, step, row, last, right, at, LANES, apart, table, low, end, left, -1, made, to, pitch, LANES)
+        runs_3(left, w, step, row, last, right, at, LANES, apart, table, low, end,
+               left, -1, made, to, pitch, made, to, pitch, LANES)  # fmt: skip
     elif registers == 2:
-        runs_2(left, w, step, row, last, right, at, LANES, apart, table, low, end, left, -1, made, to, pitch, LANES)
+        runs_2(left, w, step, row, last, right, at, LANES, apart, table, low, end,
+               left, -1, made, to, pitch, made, to, pitch, LANES)  # fmt: skip
     else:
-        runs_1(left, w, step, row, last, right, at, LANES, apart, table, low, end, left, -1, made, to, pitch, LANES)
+        runs_1(left, w, step, row, last, right, at, LANES, apart, table, low, end,
+               left, -1, made, to, pitch, made, to, pitch, LANES)  # fmt: skip
 
 
 @lru_cache(maxsize=1)
@@ -312,7 +315,8 @@ def _weight_table(size, points, taps, steps, images):
     """
     rows = max(1, min(points[0], _SUMMED // (images * points[1])))
     strips = -(-points[0] // rows)
-    table, starts = [], [0]
+    table: list[tuple[int, int, int]] = []
+    starts = [0]
     for strip, (y, x) in product(range(strips), taps):
         across = _met(size[1], points[1], steps[1], x, 1)
         met = np.flatnonzero(across >= 0)

@@ -1,12 +1,11 @@
 """Matrix products of float32, shared by threads without the BLAS, in blocks that stay in registers.
 
 The innermost loop (`vectors.runs_3`) reads numbers of the left factor anywhere in memory, and of the right one whole
-registers. So the left factor is read where it is. The right one, too, if it has few rows and columns to be read with,
-and its columns are contiguous; otherwise each stretch of its inner dimension is copied once, into panels in the memory
-order of the loop. The left one is copied if its rows are contiguous and many columns are computed with them. A copy
-costs as much as computing with a dozen rows or columns; reading distant numbers, a twentieth. A column of the result
-belongs to one thread, and its sums run over the inner dimension in order, so results do not depend on the number of
-threads, nor on what is copied.
+registers. So a left factor whose inner dimension is contiguous is read where it is, and so are other factors if they
+are small and computed with few rows or columns. Otherwise each stretch of the inner dimension is copied once, into
+panels in the memory order of the loop: that takes as long as computing with a dozen rows or columns, while reading
+numbers that are far apart takes a twentieth more. A column of the result belongs to one thread, and its sums run over
+the inner dimension in order, so results depend neither on the number of threads nor on what is copied.
 
 Source: Goto, van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008.
 """
@@ -44,8 +43,8 @@ _DEPTH = 512  # of the inner dimension at a time: a panel of the left factor the
 _TALL = 192  # rows of the left factor at a time: they stay in a second-level cache
 _WIDE = 480  # columns of the right factor at a time: these panels are in the last-level cache, if not in the second
 _BLOCK = 3 * LANES  # columns of a block
-_NEAR = 512  # the steps of an inner dimension up to which a factor is read where it is
-_REACH = 1 << 16  # numbers over which such reading extends at a time: their pages are known to the processor
+_SMALL = 1 << 17  # the numbers over which a factor that is read where it is extends: it stays in a second-level cache
+_REACH = 1 << 16  # the numbers over which such reading extends at a time: the processor keeps that many pages in mind
 _MANY_LINES, _MANY_COLUMNS = 512, 256  # rows of the left and columns of the right factor that are worth a copy
 _MANY_ROWS = 48  # rows from which on blocks of fewer rows and more columns waste little of the last one
 _FEW = 1 << 18  # multiplications below which calling the BLAS costs less
@@ -132,14 +131,9 @@ def _even(total, most):
 
 
 @inner
-def _is_near(step, depth):
-    return step <= _NEAR or step * depth <= _REACH
-
-
-@inner
 def _in_place(column, step, rows, columns, depth):
     """Returns whether to read a right factor where it is: its columns are adjacent and fill registers."""
-    return column == 1 and columns % LANES == 0 and _is_near(step, depth) and rows < _MANY_LINES
+    return column == 1 and columns % LANES == 0 and step * depth <= _SMALL and rows < _MANY_LINES
 
 
 @inner
@@ -169,7 +163,7 @@ def product_loop():
             top, end, begin, border = 0, rows, unit * LANES, min(stop * LANES, columns)
             if by_rows:
                 top, end, begin, border = unit * LANES, min(stop * LANES, rows), 0, columns
-            left_panels = a_step > 1 and not (_is_near(a_step, depth) and border - begin < _MANY_COLUMNS)
+            left_panels = a_step > 1 and (a_step * depth > _SMALL or border - begin >= _MANY_COLUMNS)
             right_panels = not _in_place(b_column, b_step, end - top, border - begin, depth)
             if left_panels and not left.size:
                 left = np.empty(min(-(-rows // LANES) * LANES, _TALL) * min(depth, _DEPTH), np.float32)
@@ -198,11 +192,11 @@ def product_loop():
 
 
 def beside(make: Callable[[], Callable]) -> Callable[[], Callable]:
-    """Wraps the maker of another family's kernel that calls these: that family's library needs their loop, too."""
+    """Wraps the maker of another family's kernel that calls these: that family's library needs their loops, too."""
 
     def made() -> Callable:
-        loop = product_loop.__wrapped__ if product_loop.cache_info().currsize else product_loop
-        loop()
+        for loop in _LOOPS:
+            (loop.__wrapped__ if loop.cache_info().currsize else loop)()
         return make()
 
     return made

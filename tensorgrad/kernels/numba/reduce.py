@@ -95,6 +95,14 @@ def _loops(adds: bool, fold, fold_run, fold_lines, further, start: float) -> _Lo
             to, x[at : at + width], x[second : second + width], x[third : third + width], x[fourth : fourth + width]
         )
 
+    @inner
+    def join_held(to, held):
+        """Combines the lines of which `held`, already folded, consists."""
+        for at in range(0, held.size, to.size):
+            here = held[at : at + to.size]
+            for c in range(to.size):
+                to[c] = further(to[c], here[c])
+
     @shared(f"void({MEMORY}, float32[:,:,::1], UniTuple(int64, 5), int64, int64)")
     def lines(x, out, numbers, first, last):
         """Folds lines `step` apart; each consists of several `times` those of the result, which are folded last."""
@@ -118,11 +126,7 @@ def _loops(adds: bool, fold, fold_run, fold_lines, further, start: float) -> _Lo
             if times > 1:
                 for c in range(result.size):
                     result[c] = F(start)
-                four = times - times % 4
-                for i in range(0, four, 4):
-                    fold_four(result, held, i * result.size, result.size)
-                for i in range(four, times):
-                    fold_lines(result, held[i * result.size : (i + 1) * result.size], held[:0], held[:0], held[:0])
+                join_held(result, held)
 
     return _Loops(adds, lines, long, join, short)
 
@@ -370,16 +374,16 @@ def _walk(shape: tuple, strides: tuple, dim: tuple | None) -> _Walk:
         times = math.prod([shape[d] for d in repeated if d in dims])
         alone = all([shape[d] == 1 or d in repeated for d in dims])
         return _Walk(once, times, alone, kept, dims, None, None, (), None, (), ())
-    turned = layout.order(shape, strides)
-    order = range(len(shape)) if turned is None else turned[0]
-    size, steps = tuple([shape[d] for d in order]), tuple([strides[d] for d in order])
-    inside = tuple([d for d, own in enumerate(order) if own in dims])
+    order, back = layout.order(shape, strides) or (None, None)
+    own = range(len(shape)) if order is None else order
+    size, steps = tuple([shape[d] for d in own]), tuple([strides[d] for d in own])
+    inside = tuple([n for n, d in enumerate(own) if d in dims])
     dense = all(n == 1 or s == 4 * math.prod(size[d + 1 :]) for d, (n, s) in enumerate(zip(size, steps, strict=True)))
     spaced = None if dense or any([s < 0 or s % 4 for s in steps]) else _spaced_plan(size, steps, inside)
     folded = () if spaced is None else spaced[1]
     left = tuple([d for d in inside if d not in folded and size[d] > 1])
     after = tuple([1 if d in folded else n for d, n in enumerate(size)])
-    return _Walk(None, 1, False, kept, dims, *(turned or (None, None)), inside, spaced, after, left)
+    return _Walk(None, 1, False, kept, dims, order, back, inside, spaced, after, left)
 
 
 def _fold_spaced(loops, again, x, dim, keepdim, mean):

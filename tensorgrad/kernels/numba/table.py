@@ -110,7 +110,9 @@ LAYOUTS = {
 
 # How long NumPy takes for an element while kernels are being loaded beside it (about four times as long as later), for
 # the families whose kernels gain so much that waiting for them can be better. Measured on two cores.
-FIRST_CALLS = {"conv": 6e-8, "attention": 6e-8, "rnn": 2.5e-7, "norm": 5e-9, "pool": 5e-9}
+FIRST_CALLS = {
+    "conv": 6e-8, "attention": 6e-8, "rnn": 2.5e-7, "norm": 5e-9, "pool": 5e-9, "loss": 8e-9, "optim": 1e-8,
+}  # fmt: skip
 
 
 def wanted() -> bool:

@@ -167,7 +167,8 @@ def _products() -> list[Any]:
     import tensorgrad as torch
 
     found = []
-    for a, b in (((70, 130), (130, 135)), ((5, 67, 65), (5, 65, 69)), ((5, 67, 65), (65, 69)), ((5, 40, 1), (5, 1, 30))):
+    shapes = ((70, 130), (130, 135)), ((5, 67, 65), (5, 65, 69)), ((5, 67, 65), (65, 69)), ((5, 40, 1), (5, 1, 30))
+    for a, b in shapes:
         inputs = _normal(*a), _normal(*b, seed=1)
         found += _back(inputs[0] @ inputs[1], *inputs)
     inputs = _normal(140, 130), _normal(130, 135, seed=1)

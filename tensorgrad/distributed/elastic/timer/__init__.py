@@ -18,8 +18,14 @@ from tensorgrad.distributed.elastic.timer.local_timer import (
     LocalTimerServer,
     MultiprocessingRequestQueue,
 )
+from tensorgrad.system.not_included import stand_in as _stand_in
+
+_ADVICE = "use LocalTimerClient and LocalTimerServer"
+FileTimerClient = _stand_in("FileTimerClient", _ADVICE, __name__)
+FileTimerRequest = _stand_in("FileTimerRequest", _ADVICE, __name__)
+FileTimerServer = _stand_in("FileTimerServer", _ADVICE, __name__)
 
 __all__ = [
-    "LocalTimerClient", "LocalTimerServer", "MultiprocessingRequestQueue", "RequestQueue", "TimerClient",
-    "TimerRequest", "TimerServer", "configure", "expires",
+    "FileTimerClient", "FileTimerRequest", "FileTimerServer", "LocalTimerClient", "LocalTimerServer",
+    "MultiprocessingRequestQueue", "RequestQueue", "TimerClient", "TimerRequest", "TimerServer", "configure", "expires",
 ]  # fmt: skip

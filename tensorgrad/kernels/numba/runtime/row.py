@@ -36,12 +36,16 @@ class Row:
         if self.op in kernel_tables.OPS:  # the dispatcher reads it there
             kernel_tables.OPS[self.op].compiled.kernels.few = elements
 
-    def available(self) -> bool:
-        """Returns whether the kernel is compiled, requesting it if not."""
+    def available(self, elements: int = 0) -> bool:
+        """Returns whether the kernel is compiled, requesting it if not.
+
+        While it is being loaded this waits a moment, if NumPy would take longer for so many elements.
+        """
         if self.ready is None:
-            from tensorgrad.kernels.numba.runtime.background import request
+            from tensorgrad.kernels.numba.runtime.background import hold, request
 
             request(self)
+            hold(self, elements * hooks.first_calls.get(self.kernel.rpartition(".")[0], 0.0))
         return self.ready is not None
 
     def attempt(self, elements: int, *given: Any) -> Any:
@@ -49,7 +53,7 @@ class Row:
 
         NumPy should do it if the work is small, the kernel is not compiled yet, or it does not take the arrays.
         """
-        if elements < self._elements or SETTINGS.deterministic or not self.available():
+        if elements < self._elements or SETTINGS.deterministic or not self.available(elements):
             return NotImplemented
         try:
             return self.ready(*given)
