@@ -93,8 +93,8 @@ def _elementwise(function, operands: int, cost: float) -> Callable:
     return partial(_apply, walk.loop_of_one(function), cost) if operands == 1 else walk.joint(function, cost)
 
 
-def _apply(loop, cost: float, x, out=None):
-    """Runs `loop` on each element of x. (Arrays of a few thousand elements reach this: each NumPy call matters.)"""
+def _apply(walked, cost: float, x, out=None):
+    """Runs a walk with its loop on each element of x. (Arrays of a few thousand elements: each NumPy call matters.)"""
     if x.__class__ is not np.ndarray or x.dtype is not F32:
         return NotImplemented
     n = x.size
@@ -113,7 +113,8 @@ def _apply(loop, cost: float, x, out=None):
         return NotImplemented
     else:
         flat, made = out.reshape(-1), out
-    thread_pool.run(loop, n, (given, flat, numbers), int(n * cost))
+    loop, code = walked
+    thread_pool.run(loop, n, (given, flat, numbers, code), int(n * cost))
     return made
 
 

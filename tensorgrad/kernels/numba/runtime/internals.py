@@ -284,16 +284,6 @@ def _library_class() -> Any:
     from numba.core.codegen import JITCodeLibrary
 
     class IntermediateLibrary(JITCodeLibrary):
-        def _optimize_functions(self, module: Any) -> None:
-            """Simplifies functions only a little: what they are inlined into is optimized as a whole."""
-            module.data_layout = self._codegen._data_layout
-            manager = llvm.create_new_module_pass_manager()
-            manager.add_sroa_pass()
-            manager.add_simplify_cfg_pass()
-            manager.add_instruction_combine_pass()
-            manager.add_simplify_cfg_pass()
-            manager.run(module, self._codegen._pass_builder())
-
         def finalize(self) -> None:
             self._raise_if_finalized()
             for function in self._final_module.functions:
@@ -303,7 +293,7 @@ def _library_class() -> Any:
             self._finalized = True
 
         def whole(self, entry: Any, name: str) -> Any:
-            """Returns one optimized module: an entry (a module; its function `name`), this library, and all it needs."""
+            """Returns one optimized module: an entry (a module; its function `name`), this library and all it needs."""
             self._ensure_finalized()
             module = llvm.parse_assembly(str(entry))
             for library in reversed(_by_need(self, [], set())):  # only what is needed by then is linked
