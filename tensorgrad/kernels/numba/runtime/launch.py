@@ -27,6 +27,7 @@ class Missing(Unsuited):
 
 _library: Library | None = None
 COMPILED: list[str] = []  # the functions that this process has compiled
+_made: dict[str, Part] = {}  # the same, for other families that need them, too
 
 
 @contextmanager
@@ -73,9 +74,12 @@ def _address(function: Any, signature: str, kind: str, **options: Any) -> int:
             raise Missing(name)
         from tensorgrad.kernels.numba.runtime import build
 
+        if name in _made:
+            part = _library.parts[name] = _made[name]
+            return native.load(part.data, part.entry, part.names)
         entry = f"tensorgrad_{hashlib.sha256((_library.key + name).encode()).hexdigest()[:24]}"
         data, names = build.built(function, signature, kind, entry, **options)
-        part = _library.parts[name] = Part(entry, names, data)
+        part = _library.parts[name] = _made[name] = Part(entry, names, data)
         COMPILED.append(name)
     return native.load(part.data, part.entry, part.names)
 

@@ -27,6 +27,7 @@ PYTHON = (
 )  # fmt: skip
 _FASTCALL = 0x80
 _lock = forks.lock()
+_addresses: dict[str, int] = {}  # of the entries loaded so far
 _kept: list[Any] = []  # objects whose addresses machine code holds
 
 
@@ -122,13 +123,19 @@ def _loader() -> internals.Loader:
 
 
 def load(data: bytes, entry: str, names: list[str]) -> int:
-    """Loads an object and returns its entry's address. Raises: RuntimeError if it uses a name that is not there."""
+    """Loads an object and returns its entry's address. Raises: RuntimeError if it uses a name that is not there.
+
+    The name of an entry stands for what it was compiled from: it is loaded once.
+    """
     with _lock:
+        if entry in _addresses:
+            return _addresses[entry]
         loader = _loader()
         missing = loader.missing(names)
         if missing:
             raise RuntimeError(f"names missing from this process: {', '.join(missing)}")
-        return loader.load(data, entry)
+        _addresses[entry] = loader.load(data, entry)
+        return _addresses[entry]
 
 
 def function(address: int, name: str) -> Any:
