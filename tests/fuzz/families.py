@@ -211,7 +211,11 @@ def group_norms(d: Draw) -> str:
 def matrices(d: Draw) -> str:
     n, k, m, b = (d.size(0 if d.chance(0.05) else 1, 70) for _ in range(4))
     b = min(b, 6)
-    d.ways = {"matmul._FEW": 0, "matmul._FEW_ALONE": 0, "matmul._ALONE": d.one(0, 1 << 18), "matmul._THIN": d.one(1, 4)}
+    k = 1 if d.chance(0.05) else k
+    d.ways = {
+        "matmul._FEW": 0, "matmul._FEW_ALONE": 0, "matmul._FEW_ALONG": 0, "matmul._ALONE": d.one(0, 1 << 18),
+        "matmul._THIN": d.one(1, 4), "matmul._FEW_ROWS": d.one(0, 24),
+    }  # fmt: skip
 
     def factor(*shape):  # stored directly, or as the transpose of its storage
         if d.chance(0.35):
@@ -511,9 +515,11 @@ def scaling(d: Draw) -> str:
 def bernoulli(d: Draw) -> str:
     """Random draws; on the CPU both kernels draw the same values."""
     x, p = d.array(d.any_shape()), round(d.random.uniform(0.05, 0.95), 2)
+    n = d.random.randint(4097, 9000)  # fewer numbers are made in one pass
     return d.one(
-        f"F.dropout({x}, {p})", f"seen(torch.empty({d.any_shape()}).bernoulli_({p}))", f"F.alpha_dropout({x}, {p})"
-    )
+        f"F.dropout({x}, {p})", f"seen(torch.empty({d.any_shape()}).bernoulli_({p}))", f"F.alpha_dropout({x}, {p})",
+        f"torch.rand({n})", f"seen(torch.empty({n}).uniform_(-{p}, 2))", f"torch.randn({n})",
+    )  # fmt: skip
 
 
 SAMPLES = {
@@ -627,7 +633,7 @@ FAMILIES: dict[str, Family] = {
     ),
     "group_norms": Family(group_norms, ("group_norm", "group_norm.backward"), loose=8, special=INFINITE),
     "matrices": Family(
-        matrices, words("linear linear.backward matmul mm bmm matmul_nt matmul_tn addmm"),
+        matrices, words("linear linear.backward matmul mm bmm matmul_nt matmul_tn addmm outer_products"),
         words("mv dot vdot addmv baddbmm addbmm column_sum"), sums=True, special=INFINITE,
     ),
     "convolutions": Family(
@@ -656,7 +662,7 @@ FAMILIES: dict[str, Family] = {
     "optimizers": Family(optimizers, ("sgd_step", "adam_step"), loose=4, special=()),
     "clipping": Family(clipping, ("gradient_norm",), ("clip_gradients",), loose=4),
     "scaling": Family(scaling, (), ("unscale_gradients", "update_loss_scale")),
-    "bernoulli": Family(bernoulli, ("bernoulli_mask", "spin_wait")),
+    "bernoulli": Family(bernoulli, ("bernoulli_mask", "uniform_numbers", "spin_wait")),
     "samples": Family(
         samples, (),
         ("uniform", "normal", "log_normal", "exponential", "cauchy",

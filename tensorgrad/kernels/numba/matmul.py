@@ -383,9 +383,9 @@ def linear(x, w, bias):
     if w.ndim != 2 or x.ndim < 2:
         return NotImplemented
     (columns, depth), shape = w.shape, x.shape
-    if x.size * columns < _FEW or shape[-1] != depth or columns < _THIN:
+    if x.size * columns < _FEW or shape[-1] != depth or min(columns, depth) < _THIN:
         return NotImplemented
-    rows = x.size // depth
+    rows = math.prod(shape[:-1])
     few = _are_few(rows, depth)
     if (rows < _THIN and not few) or (few and x.size * columns < _FEW_ALONG):
         return NotImplemented
