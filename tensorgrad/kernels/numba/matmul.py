@@ -383,7 +383,7 @@ def linear(x, w, bias):
     if w.ndim != 2 or x.ndim < 2:
         return NotImplemented
     (columns, depth), shape = w.shape, x.shape
-    if x.size * columns < _FEW or shape[-1] != depth or min(columns, depth) < _THIN:
+    if x.size * columns < _FEW or shape[-1] != depth or columns < _THIN or not depth:
         return NotImplemented
     rows = math.prod(shape[:-1])
     few = _are_few(rows, depth)
