@@ -198,7 +198,8 @@ if not _typing.TYPE_CHECKING:  # otherwise type checkers would accept every miss
         if name == "torch":  # PyTorch has it, too
             return _importlib.import_module("tensorgrad")
         if name == "Tag":
-            return _importlib.import_module("tensorgrad.library.tags").Tag
+            globals()["Tag"] = _importlib.import_module("tensorgrad.library.tags").Tag
+            return globals()["Tag"]
         if name == "vmap":  # transforms are loaded on first use
             globals()["vmap"] = _importlib.import_module("tensorgrad.func").vmap
             return globals()["vmap"]

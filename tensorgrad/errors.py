@@ -85,8 +85,9 @@ _C_NAMES = {
 
 def check_number(value, dtype: dtypes.dtype) -> None:
     """Raises: RuntimeError unless the Python scalar fits into an element of `dtype`. (Fractions may be lost.)"""
-    if -100 < value.real < 100 and dtype.category == dtypes.FLOATING and value.__class__ is not complex:
-        return  # fits into every floating-point type
+    real = value.__class__ is float or value.__class__ is int
+    if real and -100 < value < 100 and dtype.category == dtypes.FLOATING:
+        return  # it fits into each of them
     fits = True
     if value.__class__ is complex:
         fits = dtype.category == dtypes.COMPLEX or value.imag == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tensorgrad.autograd import modes
-from tensorgrad.autograd.graph import Original, save
+from tensorgrad.autograd.graph import _Original, save
 from tensorgrad.autograd.packing import pack_one
 from tensorgrad.autograd.refused_views import CUSTOM, MULTI
 from tensorgrad.autograd.views import check_writable, keep_retaining, rebase
@@ -134,7 +134,7 @@ def keep_saved(ctx: Any, args: tuple, outputs: list, tracked: bool) -> None:
         if LOCAL.saved_hooks and tensor is not None:
             value = pack_one(tensor.detach())
         elif tensor is not None and tensor.__class__ not in PLAIN and not any(t is tensor for t in outputs):
-            value = Original(tensor, ctx)
+            value = _Original(tensor, ctx)
         saved.append(value)
         edges.append(edge)
     ctx.saved = tuple(saved)

@@ -226,7 +226,7 @@ def unpack(node: Node, saved, edge):
     if saved.__class__ is not tuple:
         if saved.__class__ is list:
             return [unpack(node, s, e) for s, e in zip(saved, edge, strict=True)]
-        return saved.unpack(edge) if saved.__class__ is Packed or saved.__class__ is Original else saved
+        return saved.unpack(edge) if saved.__class__ is Packed or saved.__class__ is _Original else saved
     array, storage, version = saved
     if storage.version != version:
         raise_modified(node, array, storage, version, edge)
@@ -243,7 +243,7 @@ def unpack(node: Node, saved, edge):
     return tensor
 
 
-class Original:
+class _Original:
     """A tensor of a subclass that a custom function saved: `backward` finds it again, with its class and attributes."""
 
     __slots__ = ("node_name", "tensor", "version")

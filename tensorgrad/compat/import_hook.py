@@ -84,7 +84,16 @@ class ImportHook:
 
 
 def name_initializers(package: str) -> None:
-    """Says that the functions of `torch.nn.init` are in `package`: by that, modes over functions know them."""
+    """Says that the functions of `torch.nn.init` are in `package`: by that, modes over functions know them.
+
+    >>> from tensorgrad.compat.import_hook import name_initializers
+    >>> from tensorgrad.nn.init import zeros_
+    >>> before = zeros_.__module__.removesuffix(".nn.init")
+    >>> name_initializers("torch")
+    >>> zeros_.__module__
+    'torch.nn.init'
+    >>> name_initializers(before)
+    """
     from tensorgrad.nn import init
 
     for function in vars(init).values():

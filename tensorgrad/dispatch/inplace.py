@@ -171,8 +171,9 @@ def replace(self: Tensor, function, args, kwargs, overlap: bool = False) -> Tens
 
     With `overlap` an expanded tensor may be written to as well: all its elements get the same value.
     """
-    if DISPATCH:
-        taken = DISPATCH[0](getattr(Tensor, f"{function.__name__}_"), (self, *args), kwargs)
+    method = getattr(Tensor, f"{function.__name__}_", None) if DISPATCH else None
+    if method is not None:
+        taken = DISPATCH[0](method, (self, *args), kwargs)
         if taken is not NotImplemented:
             return taken
     tracked = GRAD.enabled and _recorded(self, (*args, *kwargs.values()))

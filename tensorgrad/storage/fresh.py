@@ -1,7 +1,7 @@
 """New memory for results. Large ones begin at a cache line, which the C library's blocks do not.
 
 Otherwise every other store of a vector register touches two lines: sums of two arrays of a million numbers then take
-1.12 times as long, of ten million 1.25 times (`python -m benchmarks --only "add 1 m" "add 10 m"`).
+1.12 times as long, of ten million 1.25 times.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ class Step:
     def __init__(self, launch, counted=None):
         self.launch, self.counted = launch, counted
 
-    def available(self) -> bool:
+    def available(self, elements: int = 0) -> bool:
         """Always true: it is compiled when it is launched."""
         return True
 

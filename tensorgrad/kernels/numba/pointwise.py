@@ -131,6 +131,8 @@ def _clamp() -> Callable:
 
     def kernel(x, low, high):
         low, high = -math.inf if low is None else low, math.inf if high is None else high
+        if low != low or high != high:  # then the result is nan, whatever x is
+            return NotImplemented
         return _apply(loop, 0.5, (low, high), x)
 
     return kernel
