@@ -91,7 +91,8 @@ def test_machines_come_late_and_the_job_ends(library, monkeypatch):
     waits = Meeting(never)
     assert first.shutdown()
     until(second.is_closed)  # PyTorch's may still know what was there before
-    with pytest.raises(of(library, "").RendezvousClosedError):
+    # There is no room for it: that is no error if it waited already, which depends on who is faster.
+    with pytest.raises((of(library, "").RendezvousClosedError, of(library, "").RendezvousGracefulExitError)):
         waits.result()
     assert all(handler.shutdown() for handler in (second, late, never))
 
@@ -109,6 +110,17 @@ def test_a_machine_that_is_lost_makes_room():
     assert sorted([again.result(), waits.result()]) == [(0, 2), (1, 2)]
     for handler in (first, lost, spare):
         handler.shutdown()
+
+
+def test_a_machine_without_room_is_told_that_the_job_has_ended_well():
+    first, second, spare = handlers(3, 2, 2, last_call_timeout=1, keep_alive_interval=1)
+    meetings = [Meeting(first), Meeting(second)]
+    assert sorted(meeting.result() for meeting in meetings) == [(0, 2), (1, 2)]
+    waits = Meeting(spare)
+    until(lambda: spare._node in first._change(lambda state: None)[0].spare)
+    assert first.shutdown()
+    with pytest.raises(of("tensorgrad", "").RendezvousGracefulExitError):
+        waits.result()
 
 
 def test_signs_of_life_end_with_the_handler():

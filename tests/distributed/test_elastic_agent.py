@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import signal
 import threading
 import time
 from importlib import import_module
@@ -16,6 +17,16 @@ from tests.distributed import agents
 from tests.distributed.launch import free_port
 
 LIBRARIES = ("tensorgrad", "torch")
+SIGNALS = signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT
+
+
+@pytest.fixture(autouse=True)
+def signals_as_before():
+    """PyTorch's agent leaves its handlers of signals behind."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def agent_of(library, entrypoint, args, processes=2, nodes=(1, 1), endpoint=None, **more):

@@ -42,6 +42,7 @@ ALLOWED = {
     "kernels/numba/runtime/background.py: SimpleQueue",  # of kernels to compile; a child compiles nothing
     "distributed/checkpoint/state_dict_saver.py: ThreadPoolExecutor",  # dropped in a child
     "distributed/elastic/logs.py: Event",  # of the launcher, which copies its children's output
+    "distributed/elastic/rendezvous/dynamic_rendezvous.py: Event",  # ends the thread that gives signs of life
     "distributed/mpi/shared_sums.py: Lock",  # adopted by forks.adopt
     "distributed/stores/store.py: Condition",  # over a lock of forks.lock
     "futures.py: Condition",  # over a lock of forks.lock

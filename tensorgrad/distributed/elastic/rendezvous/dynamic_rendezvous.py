@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from tensorgrad.distributed.elastic.rendezvous.api import (
     RendezvousClosedError,
     RendezvousError,
+    RendezvousGracefulExitError,
     RendezvousHandler,
     RendezvousInfo,
     RendezvousParameters,
@@ -28,6 +29,7 @@ from tensorgrad.distributed.elastic.rendezvous.api import (
 from tensorgrad.distributed.elastic.rendezvous.rounds import Round
 from tensorgrad.distributed.stores.store import PrefixStore, Store
 from tensorgrad.distributed.stores.tcp_store import TCPStore
+from tensorgrad.system import forks
 
 __all__ = [
     "DynamicRendezvousHandler", "RendezvousBackend", "RendezvousSettings", "RendezvousTimeout", "Token",
@@ -176,7 +178,7 @@ class DynamicRendezvousHandler(RendezvousHandler):
         self._settings, self._backend, self._store = settings, backend, store
         self._address = local_addr or socket.getfqdn()
         self._node = f"{self._address} {os.getpid():010} {next(_NUMBERS):06}"
-        self._lock = threading.RLock()  # the thread that gives signs of life changes the state, too
+        self._lock = forks.lock()  # the thread that gives signs of life changes the state, too
         self._heard: dict[str, tuple[int, float]] = {}  # each machine's counter, and when it was seen to change
         self._looked = time.monotonic()
         self._stop_beating: Callable[[], None] = lambda: None
@@ -242,6 +244,7 @@ class DynamicRendezvousHandler(RendezvousHandler):
 
         Raises:
             RendezvousClosedError: the job has ended.
+            RendezvousGracefulExitError: the job has ended, and there was no room for this machine in it.
             RendezvousTimeoutError: there were not enough machines in time.
             RendezvousConnectionError: what machines know of each other cannot be reached.
         """
@@ -316,6 +319,10 @@ class DynamicRendezvousHandler(RendezvousHandler):
 
     def _join(self, state: Round, last_call_over: bool) -> bool:
         if state.closed:
+            if self._node in state.spare:
+                raise RendezvousGracefulExitError(
+                    f"the rendezvous {self._settings.run_id!r} is closed: no other machine had to be replaced"
+                )
             state.remove(self._node)
             return False
         settings = self._settings
