@@ -10,10 +10,6 @@ import typing as _typing
 import warnings as _warnings
 from math import e, inf, nan, pi
 
-from tensorgrad.system.collector import Paused as _Paused
-
-_paused = _Paused()
-
 from tensorgrad.system.processors import divide_among_local_ranks as _divide
 
 _divide()  # before NumPy is loaded
@@ -189,8 +185,6 @@ from tensorgrad.streams import Event, Stream
 from tensorgrad.tensor_types import types as _tensor_types
 
 globals().update(_storage_types(), **_tensor_types())  # FloatStorage, FloatTensor, ...
-_paused.end()
-del _paused
 
 if not _typing.TYPE_CHECKING:  # otherwise type checkers would accept every misspelled name
 
