@@ -56,10 +56,10 @@ def test_a_fault_is_seen(workers, fault, loops):
 
 
 def test_without_another_thread_it_runs_alone(loops, monkeypatch):
-    def start(self):
+    def start(*_):
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(self_test.threading.Thread, "start", start)
+    monkeypatch.setattr(self_test.threads, "start", start)
     assert self_test.failure(loops) == ""
 
 

@@ -7,12 +7,13 @@ results are visible.
 
 from __future__ import annotations
 
-import threading
+import time
 from typing import Any
 
 import numpy as np
 
 from tensorgrad.kernels.numba.runtime import mailbox
+from tensorgrad.system import threads
 
 _SIZE = 64
 _PATIENCE = 100_000  # nanoseconds that the second thread waits for its first task, and then for another
@@ -34,14 +35,13 @@ def failure(loops: Any) -> str:
     def serve() -> None:
         loops.serve(box.ctypes.data, _PATIENCE, 0)  # it also keeps that memory alive
 
-    thread = threading.Thread(target=serve, name="tensorgrad test", daemon=True)
     try:
-        thread.start()
+        thread = threads.start("tensorgrad test", serve)
     except RuntimeError:  # the system has no threads left: then none will share kernels
         return ""
     happened = probe.launch(probe.address, arguments, _SIZE, address, 1)
-    if happened & mailbox.LATE:
-        thread.join()
+    while happened & mailbox.LATE and thread.alive:
+        time.sleep(0.001)
     if happened & mailbox.WRONG or not np.array_equal(out, x + x):
         return "a small kernel on two threads and NumPy gave different results"
     return ""
