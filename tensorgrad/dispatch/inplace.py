@@ -171,6 +171,7 @@ def replace(self: Tensor, function, args, kwargs, overlap: bool = False) -> Tens
 
     With `overlap` an expanded tensor may be written to as well: all its elements get the same value.
     """
+    # Some rows have no method of their name (`uniform_fill`): classes then see the row itself, as any other op.
     method = getattr(Tensor, f"{function.__name__}_", None) if DISPATCH else None
     if method is not None:
         taken = DISPATCH[0](method, (self, *args), kwargs)

@@ -520,6 +520,7 @@ def _filled(maker, value, shape, dtype, device, requires_grad, pin_memory) -> Te
 
 
 def _of_ones(shape, dtype):
+    """`np.ones`, whose checks of arguments take longer than filling a small array."""
     array = np.empty(shape, dtype)
     array.fill(1)
     return array
