@@ -6,6 +6,7 @@ python -m tensorgrad.distributed.elastic.worker -m module [arguments ...]
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -30,6 +31,9 @@ def main(arguments: list[str]) -> int:
     from tensorgrad import run
 
     sys.excepthook = _show
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # `-u` writes a line and its end apart: ranks would share lines
+            stream.reconfigure(line_buffering=True, write_through=False)
     if os.environ.pop("TENSORGRAD_PASS_LOCAL_RANK", "0") == "1":  # started by `launch`
         place = 2 if arguments[0] == "-m" else 1
         arguments = [*arguments[:place], f"--local-rank={os.environ['LOCAL_RANK']}", *arguments[place:]]
