@@ -11,6 +11,7 @@ from tensorgrad.nn.module import PYTORCHS_STATE, Module
 from tensorgrad.nn.parameter import Buffer, Parameter, is_lazy
 from tensorgrad.ops.pytorch.storage_values import TypedStorage, UntypedStorage
 from tensorgrad.serialization.names import pytorch_name
+from tensorgrad.serialization.nested import parts_of as parts_of_nested
 from tensorgrad.serialization.sparse import layout_named, parts_of
 from tensorgrad.serialization.tables import STORAGE_NAMES, Global, named
 from tensorgrad.size import Size
@@ -102,6 +103,8 @@ def _tensor(tensor: Tensor) -> tuple:
     """The call that rebuilds a tensor."""
     from collections import OrderedDict
 
+    if tensor.is_nested:
+        return _nested(tensor)
     if tensor._edge is not None and type(tensor) is not Tensor:
         raise RuntimeError("a subclass of Tensor with a history cannot be saved: detach() it first")
     dtype, hooks = tensor.dtype, OrderedDict()  # type: ignore[var-annotated]
@@ -137,6 +140,16 @@ def _tensor(tensor: Tensor) -> tuple:
     if tensor.__dict__ or type(tensor) is not Tensor:
         return named("torch._tensor", "_rebuild_from_type_v2"), (function, type(tensor), args, dict(tensor.__dict__))
     return function, args
+
+
+def _nested(tensor: Any) -> tuple:
+    """The call that rebuilds a nested tensor."""
+    module, name, args = parts_of_nested(tensor)
+    attributes, function = tensor._attributes(), named(module, name)
+    if tensor.layout is layouts.strided and not attributes:
+        return function, args
+    cls = named(module, "NestedTensor") if tensor.layout is layouts.jagged else CLASSES[Tensor]
+    return named("torch._tensor", "_rebuild_from_type_v2"), (function, cls, args, attributes)
 
 
 def with_pytorchs_state(made: Any) -> Any:

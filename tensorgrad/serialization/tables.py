@@ -190,7 +190,7 @@ def _rebuild_from_type_v2(function, cls, args, state):
     if not inner or type(args) is not tuple:
         raise ValueError(f"a tensor cannot be rebuilt by {described(function)} from {described(args)}")
     tensor = _tensor(function(*args))
-    if isinstance(cls, type) and issubclass(cls, Tensor) and type(tensor) is not cls:
+    if isinstance(cls, type) and issubclass(cls, Tensor) and type(tensor) is not cls and not tensor.is_nested:
         made = share(tensor._array, tensor._storage, cls)
         made._requires_grad = tensor._requires_grad
         tensor = made
@@ -204,10 +204,12 @@ def _tensor(value) -> Tensor:
 
 
 def set_state(tensor: Tensor, state) -> Tensor:
-    """Sets attributes that a program added to a tensor. (Never those of the class: a file must not replace methods.)"""
+    """Sets attributes that a program added to a tensor. (Never those of the class: a file must not replace methods, nor
+    the parts of a nested tensor.)"""
     if isinstance(state, dict):
+        own = getattr(type(tensor), "_own", ())
         for name, value in state.items():
-            if type(name) is str and not _is_method(getattr(type(tensor), name, None)):
+            if type(name) is str and name not in own and not _is_method(getattr(type(tensor), name, None)):
                 tensor.__dict__[name] = value
     return tensor
 
@@ -226,12 +228,26 @@ def _layout(name):
     return found
 
 
+def _rebuild_njt(parts) -> Tensor:
+    from tensorgrad.serialization.nested import rebuild_jagged
+
+    return rebuild_jagged(parts)
+
+
+def _rebuild_nested_tensor(values, sizes, strides, offsets) -> Tensor:
+    from tensorgrad.serialization.nested import rebuild_strided
+
+    return rebuild_strided(values, sizes, strides, offsets)
+
+
 REBUILD: dict[str, Any] = {
     "torch._utils._rebuild_tensor": _rebuild_tensor,
     "torch._utils._rebuild_tensor_v2": _rebuild_tensor_v2,
     "torch._utils._rebuild_tensor_v3": _rebuild_tensor_v3,
     "torch._utils._rebuild_meta_tensor_no_storage": _rebuild_meta_tensor_no_storage,
     "torch._utils._rebuild_sparse_tensor": _rebuild_sparse_tensor,
+    "torch._utils._rebuild_nested_tensor": _rebuild_nested_tensor,
+    "torch.nested._internal.nested_tensor._rebuild_njt": _rebuild_njt,
     "torch._utils._rebuild_wrapper_subclass": _rebuild_wrapper_subclass,
     "torch._utils._rebuild_parameter": _rebuild_parameter,
     "torch._utils._rebuild_parameter_with_state": _rebuild_parameter_with_state,

@@ -23,8 +23,9 @@ from tensorgrad import devices, dtypes, layouts
 from tensorgrad.nn.parameter import Buffer, Parameter
 from tensorgrad.ops.pytorch.storage_values import TypedStorage, UntypedStorage
 from tensorgrad.serialization.describe import described, problem
+from tensorgrad.serialization.nested import JAGGED, Ignored
 from tensorgrad.serialization.sparse import rebuild as rebuild_sparse
-from tensorgrad.serialization.tables import REBUILD, STORAGE_TYPES, NoPlace, set_state
+from tensorgrad.serialization.tables import REBUILD, STORAGE_TYPES, NoPlace, named, set_state
 from tensorgrad.size import Size
 from tensorgrad.storage.stubs import Storage
 from tensorgrad.tensor import Tensor
@@ -230,7 +231,7 @@ class Restricted:
                 return key
         elif kind is tuple:
             self._count(key, HASHED)
-        elif not isinstance(key, int):
+        elif kind is not Ignored and not isinstance(key, int):
             raise UnpicklingError(f"{described(key)} is not allowed as a key")
         if inside:
             return key
@@ -343,6 +344,8 @@ class Restricted:
             target.__dict__.update(state)
         elif isinstance(target, Tensor):
             set_state(target, state)
+        elif type(target) is Ignored:
+            pass
         else:
             raise UnpicklingError(f"the pickle sets the state of {described(target)}, which was refused")
 
@@ -514,6 +517,23 @@ def _rebuilt(name: str, function: Callable) -> Callable:
     return rebuild
 
 
+def _nested(rebuild: Callable, each: int) -> Callable:
+    """A function that makes a nested tensor; `each` byte of its sizes and offsets becomes so many."""
+
+    def nested(m: Restricted, *args: Any) -> Tensor:
+        named_parts = args[0] if len(args) == 1 and isinstance(args[0], dict) else {}
+        parts = [named_parts.get("offsets"), named_parts.get("lengths"), *args[1:]]
+        m.take(REBUILT + sum(each * part._array.nbytes for part in parts if isinstance(part, Tensor)))
+        return rebuild(*args)
+
+    return nested
+
+
+def _ignored(m: Restricted, *args: Any) -> Ignored:
+    m.take(CALL)
+    return Ignored()
+
+
 _BUILTINS = {"set": (set, _set), "bytearray": (bytearray, _bytearray), "complex": (complex, _complex)}
 
 NAMES: dict[str, Any] = {
@@ -526,6 +546,8 @@ NAMES: dict[str, Any] = {
     "torch._tensor.Tensor": Tensor,
     "torch.nn.parameter.Parameter": Parameter,
     "torch.nn.parameter.Buffer": Buffer,
+    f"{JAGGED}.NestedTensor": named(JAGGED, "NestedTensor"),
+    "torch._dynamo.decorators._DimRange": Ignored,
     **{f"{module}.{name}": value for name, (value, _) in _BUILTINS.items() for module in ("builtins", "__builtin__")},
     **{f"torch.{name}": value for name, value in dtypes.BY_NAME.items()},
     **{f"torch.{value.name}": value for value in vars(layouts).values() if isinstance(value, layouts.memory_format)},
@@ -540,9 +562,12 @@ CALLS: dict[int, Callable] = {
     id(codecs.encode): _encode,
     id(Size): _size,
     id(devices.device): _device,
+    id(Ignored): _ignored,
     **{id(value): checked for value, checked in _BUILTINS.values()},  # type: ignore[misc]
     **{id(function): _rebuilt(name, function) for name, function in REBUILD.items()},
     id(REBUILD["torch._utils._rebuild_sparse_tensor"]): _sparse,
+    id(REBUILD["torch._utils._rebuild_nested_tensor"]): _nested(REBUILD["torch._utils._rebuild_nested_tensor"], 6),
+    id(REBUILD[f"{JAGGED}._rebuild_njt"]): _nested(REBUILD[f"{JAGGED}._rebuild_njt"], 1),
 }
 
 
