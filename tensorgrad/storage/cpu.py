@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tensorgrad import devices
+from tensorgrad.storage.fresh import copied, empty
 from tensorgrad.storage.stubs import Storage, register
 
 
@@ -40,7 +41,7 @@ class CPUStorage(Storage):
 
     @classmethod
     def from_host(cls, array, device):
-        return np.array(array, order="K")
+        return copied(array)
 
     @classmethod
     def to_host(cls, array):
@@ -48,11 +49,11 @@ class CPUStorage(Storage):
 
     @classmethod
     def empty(cls, shape, dtype, device):
-        return np.empty(shape, dtype)
+        return empty(shape, dtype)
 
     @classmethod
     def copy(cls, array):
-        return np.array(array, order="K")
+        return copied(array)
 
     @classmethod
     def write(cls, target, values):

@@ -48,7 +48,7 @@ class Storage:
 
     array: Any
     version: Any
-    shown: Any  # a weak reference to the `UntypedStorage` handed to the program, if any (ops/storage_values.py)
+    shown: Any  # a weak reference to the `UntypedStorage` handed to the program, if any (ops/pytorch/storage_values.py)
     device_type: ClassVar[str]  # "cpu", "cuda", ...
     layout: ClassVar[layouts.layout] = layouts.strided
     backend: ClassVar[str]  # the name that kernels are registered for: the device type, or that of another layout

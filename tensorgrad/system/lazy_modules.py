@@ -32,7 +32,9 @@ class _ByName(ModuleType):
         return import_module, (self.__name__,)
 
 
-class _Whole(_ByName):
+class Whole(_ByName):
+    """A module that loads all its names when its dictionary is accessed: those that its `__dir__` returns."""
+
     def __dir__(self) -> list[str]:
         return loaded(self)["__dir__"]()
 
@@ -58,7 +60,7 @@ def whole(name: str) -> None:
     >>> "Adagrad" in vars(torch.optim)
     True
     """
-    sys.modules[name].__class__ = _Whole
+    sys.modules[name].__class__ = Whole
 
 
 class _Later(_ByName):

@@ -23,7 +23,7 @@ ONLY_IN_TORCH: dict[str, str] = {
         QUInt8Storage RRefType SUM ScriptClass ScriptClassFunction ScriptDict ScriptDictIterator
         ScriptDictKeyIterator ScriptFunction ScriptList ScriptListIterator ScriptMethod
         ScriptModuleSerializer ScriptObject ScriptObjectProperty SerializationStorageContext StaticModule
-        Storage StorageBase Stream StreamObjType StringType SymBool SymBoolType SymFloat SymInt SymIntType
+        Storage StorageBase Stream StreamObjType StringType SymBool SymBoolType SymFloat SymIntType
         TensorType ThroughputBenchmark TracingState TupleType Type UnionType Use Value ao
         batch_norm_backward_elemt batch_norm_backward_reduce batch_norm_elemt batch_norm_gather_stats
         batch_norm_gather_stats_with_counts batch_norm_stats batch_norm_update_stats bit bits16 bits1x8 bits2x4
@@ -41,7 +41,7 @@ ONLY_IN_TORCH: dict[str, str] = {
         merge_type_from_type_comment miopen_batch_norm miopen_convolution miopen_convolution_add_relu
         miopen_convolution_relu miopen_convolution_transpose miopen_ctc_loss miopen_depthwise_convolution
         miopen_rnn mkldnn_adaptive_avg_pool2d mkldnn_convolution mkldnn_linear_backward_weights
-        mkldnn_max_pool2d mkldnn_max_pool3d mkldnn_rnn_layer monitor mtia native_norm nested package parse_ir
+        mkldnn_max_pool2d mkldnn_max_pool3d mkldnn_rnn_layer monitor mtia native_norm package parse_ir
         parse_schema parse_type_comment prepare_multiprocessing_environment
         profiler_allow_cudagraph_cupti_lazy_reinit_cuda12 q_per_channel_axis q_per_channel_scales
         q_per_channel_zero_points q_scale q_zero_point qint32 qint8 qscheme quantization quantize_per_channel
@@ -56,7 +56,7 @@ ONLY_IN_TORCH: dict[str, str] = {
     "autograd": """
         DeviceType NestedIOFunction ProfilerActivity ProfilerConfig ProfilerEvent ProfilerState
         anomaly_mode enforce_grad_layout_policy handle_torch_function has_torch_function is_tensor_like
-        kineto_available profiler_legacy profiler_util
+        profiler_legacy profiler_util
     """,
     "cuda": """
         BFloat16Storage BoolStorage ByteStorage CUDAPluggableAllocator CharStorage ComplexDoubleStorage

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 __all__ = ["stand_in"]
 
 
-def stand_in(name: str, advice: str, module: str, shown: str | None = None) -> Any:
+def stand_in(name: str, advice: str, module: str, shown: str | None = None, base: type = object) -> Any:
     """Returns a class that can be imported and passed to `isinstance`, and raises NotImplementedError when called.
 
     Args:
@@ -15,6 +15,7 @@ def stand_in(name: str, advice: str, module: str, shown: str | None = None) -> A
         advice: what to do or know instead.
         module: the module that has it.
         shown: how the error calls it, if not by `name`.
+        base: the class that PyTorch's is a subclass of.
 
     >>> from tensorgrad.system.not_included import stand_in
     >>> shrink = stand_in("shrink_group", "start the job again", "tensorgrad.distributed")
@@ -38,4 +39,4 @@ def stand_in(name: str, advice: str, module: str, shown: str | None = None) -> A
         ...
     NotImplementedError: {message}
     """
-    return type(name, (), {"__new__": refuse, "__module__": module, "__doc__": doc})
+    return type(name, (base,), {"__new__": refuse, "__module__": module, "__doc__": doc})

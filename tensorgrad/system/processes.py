@@ -1,4 +1,4 @@
-"""Starts Python processes with the options that this process was started with.
+"""Starts Python processes with the options that this process was started with, and with variables of their own.
 
 With `python -I` the user has disabled the PYTHON* variables and user site packages for the whole program, so the
 processes that it starts must ignore them, too.
@@ -6,9 +6,19 @@ processes that it starts must ignore them, too.
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
-__all__ = ["has_python", "python"]
+from tensorgrad.system import forks
+
+__all__ = ["environment", "has_python", "python", "started_with"]
+
+_CHANGES = forks.lock()  # of the environment: without it, a process would start with the variables of another thread's
+if hasattr(os, "register_at_fork"):
+    # A process that is forked within `started_with` never leaves it, but its other threads may start processes, too.
+    os.register_at_fork(after_in_child=_CHANGES._at_fork_reinit)
 
 
 def has_python() -> bool:
@@ -38,3 +48,46 @@ def python(*arguments: str) -> list[str]:
     if sys.pycache_prefix is not None:  # also affects files, but is not among the flags
         options += ["-X", f"pycache_prefix={sys.pycache_prefix}"]
     return [sys.executable, *options, *arguments]
+
+
+def environment() -> dict[str, str]:
+    """Returns a copy of the environment, without what another thread gives to its processes at this moment.
+
+    >>> from tensorgrad.system.processes import environment
+    >>> "PATH" in environment()
+    True
+    """
+    with _CHANGES:
+        return dict(os.environ)
+
+
+@contextmanager
+def started_with(given: Mapping[str, str]) -> Iterator[None]:
+    """Adds variables to the environment of the processes that `multiprocessing` starts within, as it takes none itself.
+
+    One thread at a time is within. Afterwards these variables are as before; no other one is touched.
+
+    >>> import os
+    >>> from tensorgrad.system.processes import started_with
+    >>> with started_with({"ANSWER": "42"}):
+    ...     os.environ["ANSWER"]
+    '42'
+    >>> "ANSWER" in os.environ
+    False
+    """
+    process = os.getpid()
+    _CHANGES.acquire()
+    try:
+        before = {name: os.environ.get(name) for name in given}
+        try:
+            os.environ.update(given)
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
+    finally:
+        if os.getpid() == process:  # not held in a fork
+            _CHANGES.release()

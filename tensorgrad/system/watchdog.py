@@ -150,7 +150,9 @@ class Watchdog:
         except RuntimeError:
             return  # a program that embeds Python: there is no interpreter to run it
         # The marks and the secret of a job are for its own processes.
-        environment = {name: value for name, value in os.environ.items() if name not in (MARK, "TENSORGRAD_JOB_SECRET")}
+        environment = processes.environment()
+        for name in (MARK, "TENSORGRAD_JOB_SECRET"):
+            environment.pop(name, None)
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment, start_new_session=os.name == "posix",

@@ -253,6 +253,20 @@ def test_the_scaler_does_what_pytorchs_does():
     assert [str(each).replace("tensorgrad", "torch") for each in ours] == [str(each) for each in theirs]
 
 
+def test_gradients_of_several_dtypes_and_equal_sizes_are_unscaled():
+    """Each dtype is a launch, with a table of its own."""
+    l = tensorgrad
+    dtypes = (l.float32, l.bfloat16, l.float64)
+    for _ in range(2):
+        parameters = [l.nn.Parameter(l.ones(5, 2, device="cuda", dtype=dtype)) for dtype in dtypes]
+        scaler, optimizer = l.amp.GradScaler("cuda", init_scale=4.0), l.optim.SGD(parameters, lr=1.0)
+        scaler.scale(l.zeros((), device="cuda"))
+        for p in parameters:
+            p.grad = l.full_like(p, 8.0)
+        scaler.unscale_(optimizer)
+        assert all((p.grad.cpu() == 2).all() for p in parameters)
+
+
 def test_half_gradients_are_refused():
     l = tensorgrad
     w = l.nn.Parameter(l.ones(2, dtype=l.float16, device="cuda"))
@@ -282,3 +296,22 @@ def test_only_the_step_waits(launched):  # noqa: F811
     with cupyx.allow_synchronize(False):
         scaler.update()
     assert launched == ["optim.rescale"]
+
+
+def test_in_place_ops_ignore_autocast(device, monkeypatch):
+    """They write straight into their tensor; an observer, or a mode that sees ops, still gets to see them."""
+    import tensorgrad as torch
+    from tensorgrad.dispatch import inplace
+
+    seen = []
+    replace = inplace.replace
+    monkeypatch.setattr(inplace, "replace", lambda self, *rest: seen.append(self) or replace(self, *rest))
+    counter, x = torch.zeros((), dtype=torch.int64, device=device), torch.ones(3, device=device)
+    with torch.autocast(device, dtype=torch.bfloat16):
+        counter.add_(1)
+        x.mul_(2.0).add_(x)
+        assert not seen
+        with torch.profiler.profile():
+            counter.add_(1)
+        assert len(seen) == 1
+    assert counter.item() == 2 and x.dtype == torch.float32 and x.tolist() == [4.0] * 3

@@ -183,14 +183,38 @@ def test_columns_are_made_in_pieces(monkeypatch):
 # --- how cuDNN is asked --------------------------------------------------------------------------------------------
 
 
-def noted(word="cudnnConvolution"):
+RUNS = ("cudnnConvolution", "cudnnBackendExecute")
+
+
+def noted(*words):
     from tests.emulator.cudnn import LIBRARY
 
-    return [(name, note) for name, note in LIBRARY.take_calls() if word in name]
+    return [(name, note) for name, note in LIBRARY.take_calls() if any(word in name for word in words or RUNS)]
+
+
+@pytest.fixture
+def older(monkeypatch):
+    """cuDNN without its graph interface."""
+    from tensorgrad.kernels.cuda.runtime import cudnn, cudnn_graph
+
+    monkeypatch.setattr(cudnn_graph, "TYPES", {})
+    cudnn.handle().plans.clear()
+    yield
+    cudnn.handle().plans.clear()
+
+
+@pytest.fixture
+def fresh():
+    """No plans of other tests."""
+    from tensorgrad.kernels.cuda.runtime import cudnn
+
+    cudnn.handle().plans.clear()
+    yield
+    cudnn.handle().plans.clear()
 
 
 @emulated
-def test_tf32_is_allowed_by_default_and_can_be_forbidden():
+def test_tf32_is_allowed_by_default_and_can_be_forbidden(older):
     assert tensorgrad.backends.cudnn.allow_tf32 is switches.cudnn.allow_tf32
     (a, x), (b, w) = pair((2, 8, 6, 6)), pair((4, 8, 3, 3))
     exact = run("conv2d", a, b, None, {})
@@ -205,7 +229,7 @@ def test_tf32_is_allowed_by_default_and_can_be_forbidden():
 
 
 @emulated
-def test_a_plan_is_made_once_for_its_shapes():
+def test_a_plan_is_made_once_for_its_shapes(older):
     (_, x), (_, w) = pair((2, 3, 6, 5)), pair((4, 3, 3, 3))
     noted()
     for _ in range(3):
@@ -218,7 +242,7 @@ def test_a_plan_is_made_once_for_its_shapes():
 
 
 @emulated
-def test_determinism_excludes_algorithms():
+def test_determinism_excludes_algorithms(older):
     (_, x), (_, w) = pair((2, 3, 6, 6)), pair((4, 3, 3, 3))
     w.requires_grad_()
     chosen = []
@@ -250,7 +274,7 @@ def test_benchmark_tries_the_algorithms(monkeypatch):
 
 
 @emulated
-def test_without_an_algorithm_columns_serve(monkeypatch):
+def test_without_an_algorithm_columns_serve(older, monkeypatch):
     from tests.emulator import cudnn
 
     (a, x), (b, w) = pair((2, 3, 9, 6)), pair((4, 3, 3, 3))
@@ -262,7 +286,7 @@ def test_without_an_algorithm_columns_serve(monkeypatch):
 
 
 @emulated
-def test_short_memory_takes_an_algorithm_that_needs_less(monkeypatch):
+def test_short_memory_takes_an_algorithm_that_needs_less(older, monkeypatch):
     import cupy
 
     (a, x), (b, w) = pair((2, 3, 8, 6)), pair((4, 3, 3, 3))
@@ -319,16 +343,113 @@ def test_a_refusal_names_the_call_and_the_shapes(monkeypatch):
     (_, x), (_, w) = pair((3, 3, 6, 6)), pair((4, 3, 3, 3))
     run("conv2d", x, w, None, {})
     monkeypatch.setattr(cudnn.handle(), "in_c", 4)
-    with pytest.raises(RuntimeError, match=r"cudnnConvolutionForward of float32 with input \(3, 3, 6, 6\).*NOT_INIT"):
+    with pytest.raises(RuntimeError, match=r"cudnnBackendExecute of float32 with input \(3, 3, 6, 6\).*NOT_INIT"):
         run("conv2d", x, w, None, {})
 
 
 @emulated
-def test_the_signatures_are_those_of_the_header():
+def test_a_refusal_of_the_older_interface(older, monkeypatch):
     from tensorgrad.kernels.cuda.runtime import cudnn
+
+    (_, x), (_, w) = pair((3, 3, 6, 6)), pair((4, 3, 3, 3))
+    run("conv2d", x, w, None, {})
+    monkeypatch.setattr(cudnn.handle(), "in_c", 4)
+    with pytest.raises(RuntimeError, match=r"cudnnConvolutionForward of float32 with input \(3, 3, 6, 6\).*NOT_INIT"):
+        run("conv2d", x, w, None, {})
+
+
+# --- the graph interface -------------------------------------------------------------------------------------------
+
+
+def engines(step):
+    """The engines that a step's convolutions ran on, or the older interface's function."""
+    noted()
+    step()
+    return [note.get("engine", name) for name, note in noted()]
+
+
+@emulated
+def test_an_execution_plan_is_made_once(fresh):
+    (_, x), (_, w) = pair((2, 3, 6, 5)), pair((4, 3, 3, 3))
+    noted()
+    for _ in range(3):
+        run("conv2d", x, w, None, {})
+    names = [name for name, _ in noted("cudnn")]
+    assert names.count("cudnnBackendExecute") == 3 and not [name for name in names if "cudnnConvolution" in name]
+    run("conv2d", x, w, None, {})
+    again = [name for name, _ in noted("cudnn")]
+    assert again.count("cudnnBackendCreateDescriptor") == again.count("cudnnBackendDestroyDescriptor") == 1
+    assert len(again) == 7  # one pack of addresses, three attributes
+
+
+@emulated
+def test_engines_suit_the_precision_and_determinism(fresh):
+    (a, x), (b, w) = pair((2, 3, 6, 6)), pair((4, 3, 3, 3))
+    for t in (x, w):
+        t.requires_grad_()
+    step = lambda: run("conv2d", x, w, None, {}).sum().backward()
+    flags = tensorgrad.backends.cudnn.flags
+    with flags(enabled=True, allow_tf32=True):
+        assert engines(step) == [61, 67, 20]
+        away = run("conv2d", x, w, None, {}).detach().cpu().numpy() - run("conv2d", a, b, None, {}).numpy()
+        assert 1e-5 < np.abs(away).max() < 2e-2
+    with flags(enabled=True, allow_tf32=False):
+        assert engines(step) == [28, 58, 20]
+        close(run("conv2d", x, w, None, {}), run("conv2d", a, b, None, {}), scale=3)
+    with flags(enabled=True, allow_tf32=False, deterministic=True):
+        assert engines(step) == [28, 58, 7]  # the last is what serves otherwise
+    with flags(enabled=True, allow_tf32=True, deterministic=True):
+        assert engines(step) == [61, 67, 65]
+    with flags(enabled=True, allow_tf32=False, benchmark=True):
+        assert all(name.startswith("cudnnConvolution") for name in engines(step))
+
+
+@emulated
+def test_an_engine_that_does_not_serve_is_left_out(fresh):
+    """The emulated engine 67 does not take channels that lie last, which shows when its plan is made."""
+    (_, x), (_, w) = pair((2, 3, 6, 6)), pair((4, 3, 3, 3))
+    x, w = (t.to(memory_format=tensorgrad.channels_last).requires_grad_() for t in (x, w))
+    with tensorgrad.backends.cudnn.flags(enabled=True, allow_tf32=True):
+        assert engines(lambda: run("conv2d", x, w, None, {}).sum().backward()) == [61, 58, 20]
+
+
+@emulated
+def test_the_older_interface_serves_what_the_graphs_do_not(fresh, monkeypatch):
+    import cupy
+
+    from tests.emulator import cudnn as stand_in
+
+    (a, x), (b, w) = pair((2, 3, 6, 6)), pair((4, 3, 3, 3))
+    odd = tensorgrad.zeros(x.numel() + 1, device="cuda")[1:].view(x.shape).copy_(x)  # no multiple of 16 bytes
+    forward = ["cudnnConvolutionForward"]
+    with tensorgrad.backends.cudnn.flags(enabled=True, allow_tf32=False):
+        exact = run("conv2d", a, b, None, {})
+        assert engines(lambda: close(run("conv2d", odd, w, None, {}), exact, scale=3)) == forward
+        assert engines(lambda: run("conv2d", x.double(), w.double(), None, {})) == forward
+        alloc, asked = cupy.cuda.alloc, []
+
+        def tight(size):
+            asked.append(size)
+            if len(asked) == 2:  # after the result
+                raise cupy.cuda.memory.OutOfMemoryError(size, 0)
+            return alloc(size)
+
+        assert engines(lambda: run("conv2d", x, w, None, {})) == [28]
+        monkeypatch.setattr(cupy.cuda, "alloc", lambda size: tight(size))
+        asked.append(0)
+        assert engines(lambda: close(run("conv2d", x, w, None, {}), exact, scale=3)) == forward
+        monkeypatch.setattr(cupy.cuda, "alloc", alloc)
+        monkeypatch.setitem(stand_in.ENGINES, "Forward", ())
+        assert engines(lambda: close(run("conv2d", x[:1], w, None, {}), exact[:1], scale=3)) == forward
+
+
+@emulated
+def test_the_signatures_are_those_of_the_header():
+    from tensorgrad.kernels.cuda.runtime import cudnn, cudnn_graph
     from tests.emulator.cudnn import LIBRARY
 
-    assert {name: LIBRARY.signatures[name] for name in cudnn.SIGNATURES} == cudnn.SIGNATURES
+    declared = cudnn.SIGNATURES | cudnn_graph.SIGNATURES
+    assert {name: LIBRARY.signatures[name] for name in declared} == declared
 
 
 @emulated

@@ -55,16 +55,22 @@ class Raw:
         self.calls.append((grid, block, given, shared_mem))
 
 
-@pytest.mark.parametrize("status", [0, 201])
-def test_the_driver_launches(status, monkeypatch):
+def packed_at(described):
+    """The bytes of the arguments that the driver is told of."""
+    _, address, _, size, end = (ctypes.c_void_p * 5).from_address(described)
+    assert not end
+    return ctypes.string_at(address, ctypes.c_size_t.from_address(size).value)
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+def test_the_driver_launches(refuses, monkeypatch):
     """... and if it refuses, CuPy does, which makes a context or names the error."""
     seen = []
 
     def driver(*given):
-        address, size = given[-1][1], given[-1][3]
-        count = ctypes.c_size_t.from_address(size).value
-        seen.append((*given[:9], ctypes.string_at(address, count)))
-        return status
+        seen.append((*given[:10], packed_at(given[10])))
+        if refuses:
+            raise RuntimeError("CUDA_ERROR_INVALID_CONTEXT")
 
     raw = Raw()
     monkeypatch.setattr(launch, "_launcher", lambda: driver)
@@ -72,8 +78,8 @@ def test_the_driver_launches(status, monkeypatch):
     function((3,), (64, 2), (np.int64(5), np.float32(0.5)), shared_mem=16)
     stream = cupy.cuda.get_current_stream().ptr
     packed = bytes(ctypes.c_int64(5)) + bytes(ctypes.c_float(0.5))
-    assert seen == [(77, 3, 1, 1, 64, 2, 1, 16, stream, packed)]
-    assert len(raw.calls) == bool(status)
+    assert seen == [(77, 3, 1, 1, 64, 2, 1, 16, stream, 0, packed)]
+    assert len(raw.calls) == refuses
 
 
 def test_cupy_launches_what_has_no_layout(monkeypatch):
@@ -107,3 +113,59 @@ def test_a_structure_is_passed_by_value():
     for name, size in (("first", 4), ("inner", 16), ("last", 1)):
         start = getattr(Expected, name).offset
         assert found[start : start + size] == wanted[start : start + size], name
+
+
+def test_prepared_launches_differ_in_their_arrays(monkeypatch):
+    seen = []
+
+    monkeypatch.setattr(launch, "_launcher", lambda: lambda *given: seen.append((*given[:10], packed_at(given[10]))))
+    x, y = cupy.zeros(3, np.float32), cupy.zeros(5, np.float32)
+    numbers = np.float32(0.5), np.bool_(True)
+    arguments = numbers[0], launch.ARRAY, numbers[1], launch.ARRAY, np.int64(0)
+    function = launch.Function(Raw())
+    prepared = function.prepared((3,), (64, 2), arguments, 16)
+    for a, b in ((x, y), (y, x), (x, x)):  # the first compiles
+        prepared(a, b)
+        function((3,), (64, 2), (numbers[0], a, numbers[1], b, np.int64(0)), shared_mem=16)
+        assert seen[-1] == seen[-2]
+
+
+def test_prepared_launches_where_cupy_launches(monkeypatch):
+    """Without CuPy's binding, and for arguments that have no layout: CuPy gets the arrays in their places."""
+    x = cupy.zeros(3, np.float32)
+    for launcher, number in ((None, np.int64(3)), (lambda *given: pytest.fail("called"), np.complex64(1))):
+        monkeypatch.setattr(launch, "_launcher", lambda launcher=launcher: launcher)
+        raw = Raw()
+        prepared = launch.Function(raw).prepared((1,), (32,), (number, launch.ARRAY))
+        prepared(x)
+        prepared(x)
+        assert [given[2][1] is x and given[2][0] == number for given in raw.calls] == [True, True]
+
+
+def test_a_refused_prepared_launch_is_left_to_cupy(monkeypatch):
+    calls = []
+
+    def driver(*given):
+        calls.append(given)
+        if len(calls) > 1:
+            raise RuntimeError("CUDA_ERROR_INVALID_CONTEXT")
+
+    monkeypatch.setattr(launch, "_launcher", lambda: driver)
+    x, raw = cupy.zeros(3, np.float32), Raw()
+    prepared = launch.Function(raw).prepared((1,), (32,), (launch.ARRAY, np.int64(2)))
+    prepared(x)
+    assert not raw.calls
+    prepared(x)
+    assert [given[2] for given in raw.calls] == [(x, np.int64(2))]
+
+
+def test_parts_of_temporary_arrays(monkeypatch):
+    x, seen, raw = cupy.arange(10, dtype=np.float32), [], Raw()
+    monkeypatch.setattr(launch, "_launcher", lambda: lambda *given: seen.append(packed_at(given[10])))
+    prepared = launch.Function(raw).prepared((1,), (32,), (launch.ARRAY, launch.ARRAY))
+    for _ in range(2):  # the first compiles
+        prepared(x, launch.Part(x, 4, 3))
+    assert seen[0] == seen[1] == bytes(ctypes.c_uint64(x.data.ptr)) + bytes(ctypes.c_uint64(x.data.ptr + 16))
+    monkeypatch.setattr(launch, "_launcher", lambda: None)
+    launch.Function(raw).prepared((1,), (32,), (launch.ARRAY,))(launch.Part(x, 4, 3))
+    assert raw.calls[0][2][0].get().tolist() == [4.0, 5.0, 6.0]

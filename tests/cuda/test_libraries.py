@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tensorgrad.kernels.array.conv import conv_points
-from tensorgrad.kernels.cuda.runtime import calls, cudnn, libraries
+from tensorgrad.kernels.cuda.runtime import calls, cudnn, cudnn_graph, libraries
 from tests.cuda.conftest import MODE
 
 _ctypes = importlib.import_module("_ctypes")
@@ -65,8 +65,8 @@ def test_descriptors_agree_with_the_real_cudnn(finder, monkeypatch):
     except finder.Missing as missing:
         pytest.skip(str(missing))
     monkeypatch.setattr(libraries, "load", lambda name: real)
-    monkeypatch.setattr(cudnn, "LIBRARY", calls.Functions("cudnn", cudnn.SIGNATURES, cudnn._words))
-    assert cudnn.version() >= 90000 and cudnn._words(2000) == "CUDNN_STATUS_BAD_PARAM"
+    monkeypatch.setattr(cudnn, "LIBRARY", calls.Functions("cudnn", cudnn.SIGNATURES, cudnn_graph.words))
+    assert cudnn.version() >= 90000 and cudnn_graph.words(2000) == "CUDNN_STATUS_BAD_PARAM"
     with pytest.raises(RuntimeError, match=r"cudnnSetTensorNdDescriptor of .*\(0, 3, 4, 4\).*BAD_PARAM"):
         cudnn.tensor(0, (0, 3, 4, 4), False)
     ask = real.cudnnGetConvolutionNdForwardOutputDim
@@ -80,8 +80,8 @@ def test_descriptors_agree_with_the_real_cudnn(finder, monkeypatch):
         w = (groups * numbers.randint(1, 3), x[1] // groups, *kernel)
         y = (x[0], w[0], *conv_points(x[2:], kernel, stride, padding, dilation))
         kind, name = numbers.choice(("forward", "input", "weight")), numbers.choice(tuple(cudnn.TYPES))
-        plan = cudnn.Plan(kind, name, x, w, y, dims > 1 and numbers.random() < 0.5, stride, padding, dilation, groups,
-                          True, False, False)  # fmt: skip
+        last = dims > 1 and numbers.random() < 0.5
+        plan = cudnn.Plan(None, kind, name, x, w, y, last, stride, padding, dilation, groups, True, False, False)
         parts = dict(zip({"forward": "xwy", "input": "wyx", "weight": "xyw"}[kind], plan.descriptors, strict=True))
         found = (ctypes.c_int * max(4, dims + 2))()
         assert not ask(plan.convolution.address, parts["x"].address, parts["w"].address, len(found), found)

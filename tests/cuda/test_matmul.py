@@ -225,6 +225,23 @@ def test_without_advice_cublas_adds_the_bias(monkeypatch):
 
 
 @emulated
+def test_a_stream_whose_workspace_is_smaller_gets_another_algorithm(monkeypatch):
+    """As where memory was short when the stream was first used."""
+    import cupy
+
+    from tensorgrad.kernels.cuda.runtime import cublas
+
+    (a, x), (w, v), (c, d) = pair((6, 11)), pair((5, 11)), pair((5,))
+    expected = torch.nn.functional.linear(a, w, c)
+    close(tensorgrad.nn.functional.linear(x, v, d), expected)
+    for sizes in ((1 << 10,), ()):
+        monkeypatch.setattr(cublas, "WORKSPACES", sizes)
+        stream = cupy.cuda.Stream(non_blocking=True)
+        with stream:
+            close(tensorgrad.nn.functional.linear(x, v, d), expected)
+
+
+@emulated
 def test_a_bias_follows_precision_and_stream():
     import cupy
 

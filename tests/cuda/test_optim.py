@@ -2,12 +2,13 @@
 
 import copy
 import os
+import threading
 
 import numpy as np
 import pytest
 
 import tensorgrad as torch
-from tensorgrad.kernels.cuda.runtime import program
+from tensorgrad.kernels.cuda.runtime import launch, program
 
 cupy = pytest.importorskip("cupy")
 SHAPES = [(3,), (129, 130), (), (1, 7, 5), (0, 4)]  # one of them more than one block, one empty
@@ -57,20 +58,26 @@ def assert_near(here, there, dtype="float32"):
         )
 
 
+class Names(list):
+    told = 0
+
+
 @pytest.fixture
 def launched(monkeypatch):
-    """The names of the kernels that were launched, in their order."""
-    names = []
+    """The names of the kernels that were launched, in their order; `told` counts launches that only carry addresses."""
+    names = Names()
     function = program.function
 
     def watched(family, name, *rest, **settings):
-        kernel = function(family, name, *rest, **settings)
+        class Watched(launch.Function):
+            def __call__(self, *given, **options):
+                if (family, name) == ("optim", "tell"):
+                    names.told += 1
+                else:
+                    names.append(f"{family}.{name}")
+                super().__call__(*given, **options)
 
-        def launch(*given, **options):
-            names.append(f"{family}.{name}")
-            return kernel(*given, **options)
-
-        return launch
+        return Watched(function(family, name, *rest, **settings).raw)
 
     monkeypatch.setattr(program, "function", watched)
     return names
@@ -331,3 +338,66 @@ def test_a_step_and_clipping_copy_nothing_to_the_host(device):
             p.grad = torch.ones_like(p)
         torch.nn.utils.clip_grad_norm_(made, 1.0)
         optimizer.step()
+
+
+def test_addresses_of_gradients_are_told_when_they_change(device, launched):
+    x, y = (torch.nn.Parameter(torch.ones(3, device=device)) for _ in range(2))
+    optimizer = torch.optim.SGD([x, y], lr=0.5)
+    x.grad, y.grad = torch.full_like(x, 1.0), torch.full_like(y, 2.0)
+    optimizer.step()
+    optimizer.step()
+    assert launched == ["optim.sgd"] * 2 and launched.told == 1
+    x.grad, y.grad = y.grad, x.grad
+    optimizer.step()
+    assert launched.told == 2
+    assert x.tolist() == [-1.0] * 3 and y.tolist() == [-1.5] * 3
+
+
+def test_more_parameters_than_addresses_in_a_launch(device, launched):
+    from tensorgrad.kernels.cuda import optim
+
+    count = optim.TOLD + 3
+    made = [torch.nn.Parameter(torch.full((2,), float(i), device=device)) for i in range(count)]
+    for i, p in enumerate(made):
+        p.grad = torch.full_like(p, float(i))
+    torch.optim.SGD(made, lr=1.0).step()
+    assert launched == ["optim.sgd"] and launched.told == 2
+    assert all(p.tolist() == [0.0, 0.0] for p in made)
+    total = torch.nn.utils.clip_grad_norm_(made, 1.0)
+    assert float(total) == pytest.approx((2 * sum(i * i for i in range(count))) ** 0.5, rel=1e-6)
+
+
+def test_threads_tell_tables_of_their_own(device):
+    """Gradients of the same sizes in several threads: between telling addresses and clipping there may be others'."""
+    wrong = []
+
+    def work(scale):
+        p = torch.nn.Parameter(torch.ones(4, device=device))
+        for _ in range(20):
+            p.grad = torch.full_like(p, scale)
+            if float(torch.nn.utils.clip_grad_norm_([p], 1e9)) != pytest.approx(2 * scale):
+                wrong.append(scale)
+
+    threads = [threading.Thread(target=work, args=(float(i + 1),)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_an_error_between_two_launches_changes_no_later_step(monkeypatch):
+    """The gradients' addresses reach the GPU's table by a launch that may fail, as when memory is short."""
+    from tensorgrad.kernels.cuda import optim
+
+    p = torch.zeros(7, device="cuda", requires_grad=True)
+    optimizer = torch.optim.SGD([p], lr=1.0)
+    p.grad = torch.ones_like(p)
+    optimizer.step()
+    first, p.grad = p.grad, torch.full_like(p, 2.0)  # the first is kept, so that it has another address
+    with monkeypatch.context() as patch:
+        patch.setattr(optim.program, "function", lambda *given: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            optimizer.step()
+    optimizer.step()
+    assert first.cpu().tolist() == [1.0] * 7 and p.detach().cpu().tolist() == [-3.0] * 7

@@ -8,7 +8,7 @@ import pytest
 
 import tensorgrad
 from tensorgrad.kernels.cuda import expressions, pointwise, table
-from tensorgrad.kernels.cuda.runtime import program
+from tensorgrad.kernels.cuda.runtime import launch, program
 from tests.cuda.conftest import MODE
 
 torch = pytest.importorskip("torch")
@@ -63,8 +63,9 @@ def together(monkeypatch):
     """All expressions of a dtype in one program, where g++ compiles: seventy calls would take long."""
     if MODE == "emulator":
         monkeypatch.setattr(
-            pointwise, "_function", lambda name, kernel, dtype: _all(dtype).get_function(f"{name}_{kernel}")
-        )
+            pointwise, "_function",
+            lambda name, kernel, dtype: launch.Function(_all(dtype).get_function(f"{name}_{kernel}")),
+        )  # fmt: skip
 
 
 _MADE: dict = {}
@@ -133,8 +134,7 @@ def check(name, dtype, shapes, rng):
     )
 
 
-def test_every_expression_against_torch(together, monkeypatch):
-    monkeypatch.setattr(pointwise, "FEW", 0)
+def test_every_expression_against_torch(together):
     rng = np.random.default_rng(0)
     for name, row in expressions.EXPRESSIONS.items():
         check(name, "float32", [(5, 27)] * len(row.operands), rng)
@@ -185,7 +185,6 @@ def test_views(view):
 
 
 def test_numbers_in_any_place(monkeypatch):
-    monkeypatch.setattr(pointwise, "FEW", 0)
     x = cupy.asarray(np.array([1.0, -2.0, 3.0], np.float32))
     assert pointwise.run("where", x > 0, x, 0.5).get().tolist() == [1.0, 0.5, 3.0]
     assert pointwise.run("where", x > 0, 0.5, x).get().tolist() == [0.5, -2.0, 0.5]
@@ -206,11 +205,10 @@ def test_nan_and_infinity():
 
 def test_declines_what_it_was_not_made_for():
     whole, wide = cupy.arange(4), cupy.zeros(4, np.float64)
-    assert pointwise.run("add", whole, whole) is NotImplemented
+    assert pointwise.run("div", whole, whole) is NotImplemented
     assert pointwise.run("gelu", whole) is NotImplemented
     assert pointwise.run("addcmul", wide, wide.astype(np.float32), wide) is NotImplemented
     assert pointwise.run("gelu", cupy.zeros(4, np.complex64)) is NotImplemented
-    assert pointwise.run("add", wide, wide) is NotImplemented  # few elements: CuPy's own starts sooner
     deep = cupy.zeros((2,) * 5, np.float32)  # five dimensions that do not merge
     assert pointwise.run("addcmul", deep, cupy.zeros((2, 1, 2, 1, 2), np.float32), deep) is NotImplemented
 
@@ -277,3 +275,38 @@ def test_powers_of_negative_zero_and_infinity(dtype):
         assert str((x**exponent).tolist()) == str((theirs**exponent).tolist()), exponent
     assert (x.to(tensorgrad.complex64) ** 2j).shape == (3,)
     assert (x ** tensorgrad.full_like(x, 0.5)).tolist() == [0.0, math.inf, 2.0]
+
+
+@pytest.mark.parametrize("shape", [(), (3, 5)])
+def test_counters(shape):
+    x = tensorgrad.zeros(shape, dtype=tensorgrad.int64, device="cuda")
+    array = x._array
+    for _ in range(3):
+        assert x.add_(2) is x and x._array is array
+    x.mul_(x).sub_(1)
+    assert x.dtype == tensorgrad.int64 and (x.cpu() == 35).all()
+    assert pointwise.run("add", array, 1.5) is NotImplemented  # the result is not of this dtype
+    assert pointwise.run("div", array, 2) is NotImplemented
+    with pytest.raises(RuntimeError, match="can't be cast"):
+        x.add_(1.5)
+    assert (x + 1.5).dtype == tensorgrad.float32
+
+
+def test_numbers_that_change():
+    """A launch with numbers is kept for the next call with the same ones, and only for them."""
+    x = tensorgrad.arange(6.0, device="cuda")
+    for number in (0.5, 2, -1.0, 0.5, True, 1):
+        assert ((x * number).cpu() == tensorgrad.arange(6.0) * number).all()
+        assert ((number - x).cpu() == number - tensorgrad.arange(6.0)).all() if number is not True else True
+    assert (x.clamp(1, 2).cpu() == tensorgrad.tensor([1.0, 1, 2, 2, 2, 2])).all()
+    assert x.clamp(float("nan"), 1).isnan().all() and x.clamp(0, float("nan")).isnan().all()
+    assert (x.clamp(0, 4).cpu() == tensorgrad.tensor([0.0, 1, 2, 3, 4, 4])).all()
+
+
+def test_the_sign_of_zero_is_kept_among_launches():
+    """0.0 and -0.0 are equal, so that a cache takes them for one."""
+    x = tensorgrad.ones(8, device="cuda")
+    for zero in (0.0, -0.0, 0.0):
+        sign = bool(np.signbit(zero))
+        assert ((x * zero).signbit().cpu() == sign).all()
+        assert (tensorgrad.nn.functional.threshold(-x, 0.5, zero).signbit().cpu() == sign).all()

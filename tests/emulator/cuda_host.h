@@ -419,7 +419,8 @@ template <class P> struct Describe {
     UNWATCHED static void into(char*& to) {
         *to++ = Letter<P>::kind;
         int size = sizeof(P);
-        if (size >= 100) *to++ = '0' + size / 100;
+        if (size >= 1000) *to++ = '0' + size / 1000;
+        if (size >= 100) *to++ = '0' + size / 100 % 10;
         if (size >= 10) *to++ = '0' + size / 10 % 10;
         *to++ = '0' + size % 10;
     }

@@ -91,8 +91,13 @@ EMULATED_UNARY(lgamma) EMULATED_UNARY(tgamma)
     inline float name(float x, float y) { return __builtin_##name##f(x, y); } \
     inline double name(double x, double y) { return __builtin_##name(x, y); } \
     inline float name##f(float x, float y) { return __builtin_##name##f(x, y); }
-EMULATED_BINARY(pow) EMULATED_BINARY(fmod) EMULATED_BINARY(remainder) EMULATED_BINARY(atan2) EMULATED_BINARY(hypot)
+EMULATED_BINARY(pow) EMULATED_BINARY(fmod) EMULATED_BINARY(remainder) EMULATED_BINARY(atan2)
 EMULATED_BINARY(copysign) EMULATED_BINARY(nextafter) EMULATED_BINARY(fmax) EMULATED_BINARY(fmin)
+inline float hypot(float x, float y) { return __builtin_hypotf(x, y); }
+inline double hypot(double x, double y) {  // CUDA's is infinite next to the largest number
+    double found = __builtin_hypot(x, y);
+    return found > 0x1p1023 ? __builtin_inf() : found;
+}
 inline float fma(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
 inline double fma(double x, double y, double z) { return __builtin_fma(x, y, z); }
 inline float fmaf(float x, float y, float z) { return __builtin_fmaf(x, y, z); }

@@ -1,10 +1,10 @@
-"""A stand-in for libcudnn's older interface: convolutions on the memory that it is given.
+"""A stand-in for libcudnn: convolutions on the memory that it is given, by the older and by the graph interface.
 
 What descriptors refuse was tried on cuDNN 9.28, which makes descriptors without a GPU. Which algorithms there are, what
 they need and which of them repeat their bits is made up after cuDNN's documentation: some want working memory, some
 are not deterministic, some do not serve channels that lie last. Working memory is overwritten.
 
-Source: NVIDIA's headers cudnn_ops.h and cudnn_cnn.h (cuDNN 9).
+Source: NVIDIA's headers cudnn_ops.h, cudnn_cnn.h and cudnn_graph.h (cuDNN 9).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from tests.emulator import graphs, runtime
 from tests.emulator.library import BFLOAT16, Library, Refuse, as_tf32, memory, wide
 
-NOT_INITIALIZED, BAD_PARAM, NULL_POINTER, MISALIGNED, SHAPE_MISMATCH = 1001, 2000, 2002, 2003, 2008
+NOT_INITIALIZED, BAD_PARAM, NULL_POINTER, MISALIGNED = 1001, 2000, 2002, 2003
 NOT_SUPPORTED, INTERNAL_ERROR, EXECUTION_FAILED = 3000, 4000, 5000
 WORDS = {
     0: "SUCCESS", 1001: "NOT_INITIALIZED", 2000: "BAD_PARAM", 2002: "BAD_PARAM_NULL_POINTER",
@@ -272,6 +272,180 @@ def _functions_of(kind):
 
 for _kind in KINDS:
     _functions_of(_kind)
+
+
+# --- the graph interface -------------------------------------------------------------------------------------------
+
+# cudnnBackendAttributeType_t
+ATTRIBUTES = {
+    0: ctypes.c_void_p, 1: ctypes.c_int, 2: ctypes.c_bool, 3: ctypes.c_int64, 4: ctypes.c_float, 5: ctypes.c_double,
+    6: ctypes.c_void_p, 7: ctypes.c_int, 8: ctypes.c_int, 11: ctypes.c_int, 15: ctypes.c_void_p,
+}  # fmt: skip
+# cudnnBackendDescriptorType_t -> the attributes it must have
+BACKEND = {
+    1: (100, 101, 102, 103, 104, 105, 106), 2: (), 3: (), 4: (200, 201), 5: (400, 401), 10: range(700, 706),
+    11: range(712, 718), 12: range(706, 712), 15: (800, 801), 16: (1000, 1001), 17: (900, 901, 902, 903, 906),
+}  # fmt: skip
+# An operation's kind, and where it keeps (input, weights, output).
+OPERATIONS = {10: ("Forward", (704, 703, 705)), 12: ("BackwardData", (710, 709, 711)),
+              11: ("BackwardFilter", (716, 715, 717))}  # fmt: skip
+TENSOR_CORE, DOWN_CONVERTED, NONDETERMINISTIC = 0, 1, 4  # cudnnBackendNumericalNote_t
+# kind -> (index, working memory for each element of the result, notes, serves channels last), the best first; the last
+# is found by the mode that serves otherwise.
+ENGINES = {
+    "Forward": ((61, 8, (TENSOR_CORE,), True), (28, 1, (), True), (7, 0, (), True)),
+    "BackwardData": ((67, 2, (TENSOR_CORE, DOWN_CONVERTED), False), (58, 0, (), True), (7, 0, (), True)),
+    "BackwardFilter": ((20, 0, (NONDETERMINISTIC,), True), (65, 4, (TENSOR_CORE,), False), (7, 0, (), True)),
+}
+
+
+class Described:
+    """A descriptor of the graph interface."""
+
+    def __init__(self, kind):
+        self.kind, self.values, self.complete = kind, {}, False
+        self.engine = self.graph = None  # of an engine, its configuration, or an execution plan
+
+    def one(self, name):
+        return self.values[name][0]
+
+
+def described(number, *kinds, complete=True) -> Described:
+    found = LIBRARY.found(number, Described, BAD_PARAM)
+    check(found.kind in kinds if kinds else True)
+    check(found.complete or not complete)
+    return found
+
+
+@LIBRARY.function("ip")
+def cudnnBackendCreateDescriptor(kind, at):
+    check(kind in BACKEND, NOT_SUPPORTED)
+    LIBRARY.made(Described(kind), at, NULL_POINTER)
+
+
+@LIBRARY.function("p")
+def cudnnBackendDestroyDescriptor(number):
+    described(number, complete=False)
+    del LIBRARY.objects[number]
+
+
+@LIBRARY.function("piilp")
+def cudnnBackendSetAttribute(number, name, kind, count, values):
+    found = described(number, complete=False)
+    check(not found.complete and count >= 1 and values and kind in ATTRIBUTES)
+    given = list((ATTRIBUTES[kind] * count).from_address(values))
+    if kind == 15:
+        given = [described(each) for each in given]
+    found.values[name] = given
+
+
+@LIBRARY.function("p")
+def cudnnBackendFinalize(number):
+    found = described(number, complete=False)
+    check(all(name in found.values for name in BACKEND[found.kind]) and not found.complete)
+    if found.kind == 15:
+        check(len(found.values[801]) == 1 and found.values[801][0].kind in OPERATIONS, NOT_SUPPORTED)
+        context(found.one(800))
+    if found.kind == 5:
+        context(found.one(400))
+        chosen = found.one(401)
+        found.engine, found.graph = chosen.engine, chosen.graph
+        check(found.engine[3] or not parts(found.graph)[-1], NOT_SUPPORTED)
+    found.complete = True
+
+
+def parts(graph):
+    """(kind, input, weights, output, convolution, whether channels lie last) of a graph, checked."""
+    operation = graph.one(801)
+    kind, places = OPERATIONS[operation.kind]
+    first = min(BACKEND[operation.kind])
+    check(operation.one(first) == 1 and operation.one(first + 1) == 0)
+    tensors, how = [operation.one(place) for place in places], operation.one(first + 2)
+    x, w, y = (Tensor() for _ in tensors)
+    for made, given in zip((x, w, y), tensors, strict=True):
+        check(given.kind == 17 and not any(given.values.get(907, [False])))
+        made.dtype, made.shape, made.steps = DTYPES[given.one(901)], tuple(given.values[902]), tuple(given.values[903])
+    check(len({given.one(906) for given in tensors}) == 3)
+    found = Convolution()
+    found.padding, found.stride, found.dilation = (tuple(how.values[name]) for name in (105, 103, 102))
+    check(tuple(how.values[104]) == found.padding and how.one(106) == len(found.padding))
+    found.mode, found.sums, found.groups = how.one(101), how.one(100), x.shape[1] // w.shape[1]
+    check(x.dtype == w.dtype == y.dtype and len(x.shape) == len(w.shape) == len(y.shape) == len(found.padding) + 2)
+    check(found.sums == 0 and x.dtype != np.float64, NOT_SUPPORTED)
+    check(x.shape[1] == w.shape[1] * found.groups and w.shape[0] % found.groups == 0)
+    points = [
+        (n + 2 * p - d * (k - 1) - 1) // s + 1
+        for n, k, p, s, d in zip(x.shape[2:], w.shape[2:], found.padding, found.stride, found.dilation, strict=True)
+    ]
+    check((x.shape[0], w.shape[0], *points) == y.shape)
+    last = packed(x.shape, True) == x.steps and packed(x.shape, False) != x.steps
+    check(all(each.steps == packed(each.shape, last) for each in (x, w, y)), NOT_SUPPORTED)
+    return kind, x, w, y, found, last
+
+
+@LIBRARY.function("piilpp")
+def cudnnBackendGetAttribute(number, name, kind, requested, count, values):
+    found = described(number, complete=False)
+    check(count and requested >= 1 and values)
+
+    def write(given):
+        (ATTRIBUTES[kind] * len(given)).from_address(values)[:] = given
+
+    if (found.kind, name) == (4, 202) and kind == 15:
+        check(found.complete)
+        graph, mode = found.one(201), found.one(200)
+        engines = ENGINES[parts(graph)[0]]
+        engines = engines[:-1] if mode == 3 else engines[-1:]
+        targets = (ctypes.c_void_p * requested).from_address(values)
+        for target, engine in zip(targets, engines):
+            made = described(target, 3, complete=False)
+            made.engine, made.graph, made.complete = engine, graph, True
+        number = len(engines)
+    elif (found.kind, name) == (3, 300) and kind == 15:
+        check(found.complete)
+        made = described((ctypes.c_void_p * 1).from_address(values)[0], 2, complete=False)
+        made.engine, made.complete, number = found.engine, True, 1
+    elif (found.kind, name) == (2, 1303) and kind == 11:
+        check(found.complete)
+        write(found.engine[2][:requested])
+        number = len(found.engine[2])
+    elif (found.kind, name) == (5, 402) and kind == 3:
+        check(found.complete)
+        write([work_of(found)])
+        number = 1
+    else:
+        raise Refuse(BAD_PARAM)
+    ctypes.c_int64.from_address(count).value = number
+
+
+def work_of(plan):
+    kind, x, w, y, *_ = parts(plan.graph)
+    out = {"Forward": y, "BackwardData": x, "BackwardFilter": w}[kind]
+    return plan.engine[1] * int(np.prod(out.shape))
+
+
+@LIBRARY.function("ppp")
+def cudnnBackendExecute(handle, plan, pack):
+    used, plan, pack = context(handle), described(plan, 5), described(pack, 16)
+    kind, x, w, y, how, last = parts(plan.graph)
+    names = [plan.graph.one(801).one(place).one(906) for place in OPERATIONS[plan.graph.one(801).kind][1]]
+    places = dict(zip(pack.values[1000], pack.values[1001], strict=True))
+    places = [places[name] for name in names]
+    check(all(places), NULL_POINTER)
+    check(not any(place % 16 for place in places), MISALIGNED)
+    size, work = work_of(plan), pack.values.get(1003, [None])[0]
+    check(work or not size, NULL_POINTER)
+    geometry = [(at, d.dtype, d.shape, d.steps) for at, d in zip(places, (x, w, y), strict=True)]
+    how.math = 0 if TENSOR_CORE in plan.engine[2] else FMA_MATH
+
+    def again():
+        if size:
+            memory(work, np.uint8, (size,), (1,))[...] = 0xCD
+        compute(kind, *(memory(*where) for where in geometry), how)
+
+    graphs.launch(again, used.stream)
+    return {"kind": kind, "engine": plan.engine[0], "last": last, "stream": used.stream, "work": size,
+            "groups": how.groups}  # fmt: skip
 
 
 def compute(kind, x, w, y, how):

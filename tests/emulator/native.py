@@ -1,12 +1,13 @@
 """Kernels in CUDA C, compiled by g++ and run on the CPU: the emulator's RawModule and RawKernel.
 
-A program is compiled once, together with cuda_host.h, into a library in a folder for temporary files; its name is a
+A program is compiled once, together with cuda_host.h, into a library in build/emulator; its name is a
 hash of everything that went in. What the machine checks while it runs is said there. Arguments are checked here: their
 number, and each one's type, which a GPU takes on trust.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import mmap
@@ -14,7 +15,7 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
+import time
 from functools import cache
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from tests.emulator import graphs
 from tests.emulator.runtime import LIVE, _pinned
 
 HERE = Path(__file__).parent
+UNUSED = 7 * 86400.0  # seconds after which a compiled program is removed
 COMPILER = shutil.which("g++")
 FLAGS = (
     "-std=c++17", "-O1", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-strict-aliasing", "-fno-exceptions",
@@ -64,9 +66,15 @@ class Launch(ctypes.Structure):
 # --- compiling -----------------------------------------------------------------------------------------------------
 
 
+@cache
 def _folder() -> Path:
-    folder = Path(tempfile.gettempdir()) / f"tensorgrad-emulator-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
+    """The folder of compiled programs, from which those that no run of the last days has used are removed."""
+    folder = HERE.parents[1] / "build" / "emulator"
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in folder.iterdir():
+        with contextlib.suppress(OSError):  # another process has removed it
+            if time.time() - file.stat().st_mtime > UNUSED:
+                file.unlink()
     return folder
 
 
@@ -80,7 +88,9 @@ def compiled(code: str) -> ctypes.PyDLL:
     """The library that g++ makes of a program. Raises: CompileError with the compiler's words."""
     key = hashlib.sha256("\0".join((code, _headers(), *FLAGS)).encode()).hexdigest()[:32]
     library = _folder() / f"{key}.so"
-    if not library.exists():
+    try:
+        os.utime(library)  # it is used
+    except FileNotFoundError:
         kernels = "\n".join(f"EMULATED_KERNEL({name}, {most})" for name, most in kernels_of(code))
         made = library.with_suffix(f".{os.getpid()}")
         _compiler(f'#include "cuda_host.h"\n#line 1 "program"\n{code}\n{kernels}', *FLAGS, "-o", str(made))
@@ -228,6 +238,9 @@ class Function:
 
     def _launch(self, grid, block, shared_mem, cells, ranges):
         live = sorted((start, start + size) for start, size in (*LIVE.copy().items(), *_pinned.copy().items()))
+        for low, high in ranges:  # a graph replays the launch, and keeps nothing alive
+            if low < high and not any(start <= low and high <= end for start, end in live):
+                raise RuntimeError("emulator: a graph uses memory that was freed")
         known = np.array(ranges + live or [(0, 0)], np.uint64)
         _, shared, stacks = _stacks()
         message = ctypes.create_string_buffer(512)

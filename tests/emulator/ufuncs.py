@@ -200,6 +200,20 @@ def inner(name: str) -> ufunc:
     return ufunc(table.rows()[f"{name}.loops"][1], getattr(np, name))
 
 
+def _floor_divide(x, y):
+    """CUDA's floor of the quotient, which is infinite where Python's is nan, and may be one too large."""
+    return np.floor_divide(x, y) if x.dtype.kind not in "fV" else np.floor(np.true_divide(x, y))
+
+
+def _hypot(x, y):
+    """CUDA's: infinite near the largest number of double precision."""
+    found = np.hypot(x, y)
+    return np.where(found > 2.0**1023, np.inf, found) if found.dtype == np.float64 else found
+
+
+OWN = {"floor_divide": _floor_divide, "hypot": _hypot}  # where CUDA's differ from NumPy's
+
+
 def load() -> dict[str, ufunc]:
     """All of CuPy's ufuncs by name; synonyms are one object."""
     if not ALL:
@@ -207,6 +221,6 @@ def load() -> dict[str, ufunc]:
         for name, (kind, row) in table.rows().items():
             if kind == "ufunc":
                 if row not in objects:
-                    objects[row] = ufunc(row)
+                    objects[row] = ufunc(row, OWN.get(row.split(" ")[0]))
                 ALL[name] = objects[row]
     return ALL

@@ -38,19 +38,23 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def only(given: argparse.Namespace) -> tuple[str, ...]:
+    """Returns the requested families of kernels; empty for all."""
+    return tuple(filter(None, given.family.split(",")))
+
+
 def chosen(given: argparse.Namespace) -> dict[str, Loop]:
     """Returns the requested loops. Raises: SystemExit for an unknown name."""
     if given.what == "kernels":
         name = "kernels" if given.device == "cpu" else "cuda"
-        only = tuple(filter(None, given.family.split(",")))
         return {name: LOOPS[name]._replace(
-            run=partial(loops.kernel_case, given.device, only),
-            details=partial(loops.kernel_details, given.device, only),
+            run=partial(loops.kernel_case, given.device, only(given)),
+            details=partial(loops.kernel_details, given.device, only(given)),
         )}  # fmt: skip
-    only = [name for name in given.only.split(",") if name] or list(LOOPS)
-    if unknown := set(only) - set(LOOPS):
+    names = [name for name in given.only.split(",") if name] or list(LOOPS)
+    if unknown := set(names) - set(LOOPS):
         raise SystemExit(f"no such loop: {', '.join(sorted(unknown))}; there are {', '.join(LOOPS)}")
-    return {name: LOOPS[name] for name in only}
+    return {name: LOOPS[name] for name in names}
 
 
 def repeat(given: argparse.Namespace, name: str, seed: int) -> str:
@@ -97,7 +101,7 @@ def main() -> int:
     with tqdm(total=total, bar_format=form, disable=None if sys.stderr.isatty() else True) as bar:
         for name, loop in wanted.items():
             if name in ("kernels", "cuda"):
-                loops.names("cpu" if name == "kernels" else "cuda")  # its preparation
+                loops.families("cpu" if name == "kernels" else "cuda", only(given))  # its preparation
             seconds = given.seconds * loop.share / whole
             results[name], failed = run(name, loop, seed, seconds, given.cases, given, bar)
             failures += failed

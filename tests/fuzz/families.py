@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import prod
 from typing import NamedTuple
 
 import tensorgrad as torch
@@ -69,6 +70,16 @@ def settings(d: Draw) -> str:
 def power(d: Draw) -> str:
     x = d.array(d.any_shape(), values=d.one("normal", "positive", "whole"))
     return f"{x} ** {d.one(2, 0.5, 3, -1, -0.5, 2, 0.5, 1.5, -2, 0, 1)}"
+
+
+def quotients(d: Draw) -> str:
+    """What is not smooth, or needs care at the largest numbers; the divisors are not 0."""
+    name = d.one("remainder", "floor_divide", "floor", "copysign", "hypot")
+    smooth = name in ("copysign", "hypot")
+    shape = d.any_shape()
+    x = d.array(shape, grad=smooth)
+    y = d.array(d.like(shape), values=d.one("normal", "whole") if smooth else "positive", grad=smooth)
+    return f"torch.div({x}, {y}, rounding_mode='floor')" if name == "floor" else f"torch.{name}({x}, {y})"
 
 
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
@@ -214,6 +225,7 @@ def matrices(d: Draw) -> str:
     k = 1 if d.chance(0.05) else k
     d.ways = {
         "matmul._FEW": 0, "matmul._FEW_ALONE": 0, "matmul._FEW_ALONG": 0, "matmul._ALONE": d.one(0, 1 << 18),
+        "matmul._TINY": d.one(-1, 1 << 16),
         "matmul._THIN": d.one(1, 4), "matmul._FEW_ROWS": d.one(0, 24),
     }  # fmt: skip
 
@@ -339,6 +351,13 @@ def attentions(d: Draw) -> str:
     if d.chance(0.05):
         length, source = 70, d.one(250, 65)
     dims = (lead, heads) if d.chance(0.8) else (lead,)
+    if d.chance(0.2):  # as layers call it, with parts of one projection, whose gradients lie in one array, too
+        x = d.array((lead, length, 3 * heads * width), values=d.one("normal", "normal", "whole", "ones"))
+        parts = d.one(
+            f"p.reshape({lead}, {length}, {heads}, {width}).transpose(1, 2) for p in {x}.split({heads * width}, 2)",
+            f"{x}.reshape({lead}, {length}, 3, {heads}, {width}).permute(2, 0, 3, 1, 4).unbind()",
+        )
+        return f"F.scaled_dot_product_attention(*({parts}), None, 0.0, {d.chance(0.5)})"
     # Values of about one: with others, one key gets all the weight and the rest is rounding error.
     q, k, v = (
         d.array((*dims, *form), values=d.one("normal", "normal", "whole", "ones"))
@@ -355,8 +374,9 @@ def attentions(d: Draw) -> str:
 
 def recurrent(d: Draw) -> str:
     kind, gates = d.one(("lstm", 4), ("gru", 3))
-    steps, batch, width, hidden = d.size(1, 7), d.size(1, 20), d.size(1, 12), d.size(1, 12)
+    steps, batch, width, hidden = d.size(1, 7), d.size(1, 20), d.size(1, d.one(12, 40)), d.size(1, d.one(12, 40))
     layers, ways, first, biases = d.one(1, 1, 2), d.one(1, 2), d.one(True, False), d.chance(0.7)
+    d.ways = {"rnn._ROWS_AT_ONCE": d.one(1, 20, 256), "rnn._JOINT": d.one(0, 1 << 17)}
     parameters: list[str] = []
 
     # The slope of a gate that is nearly 1 is the difference of two nearly equal numbers: mostly rounding. So weights
@@ -398,6 +418,11 @@ def losses(d: Draw) -> str:
     target = (
         d.indices((batch, *rest), classes) if d.chance(0.8) else d.array((batch, classes, *rest), values="positive")
     )
+    if not rest and d.chance(0.3):  # samples of a batch, each with its own reduction
+        x, target = d.array((batch, 3, classes), grad=False), d.indices((batch, 3), classes)
+        more = f"ignore_index={ignored}, reduction={reduction!r}, label_smoothing={smoothing}"
+        loss = f"lambda x, t: F.cross_entropy(x, t, {more})"
+        return f"torch.func.vmap({loss if reduction == 'none' else f'torch.func.grad({loss})'})({x}, {target})"
     return (
         f"F.cross_entropy({x}, {target}, {weight}, ignore_index={ignored}, reduction={reduction!r}, "
         f"label_smoothing={smoothing})"
@@ -592,7 +617,17 @@ def copies(d: Draw) -> str:
     order = d.random.sample(range(len(shape)), len(shape))
     if len(shape) == 4 and d.chance(0.5):
         return f"{x}.permute({order}).clone(memory_format=torch.channels_last)"
+    if d.chance(0.3):
+        return f"{x}.permute({order}).reshape({prod(shape)})"
     return f"{x}.permute({order}).clone(memory_format=torch.contiguous_format)"
+
+
+def joins(d: Draw) -> str:
+    """Arrays of other sizes along one dimension, joined there."""
+    shape = d.shape(d.one(1, 2, 2, 3), most=3000)
+    dim = d.random.randrange(len(shape))
+    arrays = [d.array((*shape[:dim], d.size(), *shape[dim + 1 :])) for _ in range(d.random.randint(1, 4))]
+    return f"torch.cat([{', '.join(arrays)}], {dim - d.one(0, len(shape))})"
 
 
 FAMILIES: dict[str, Family] = {
@@ -609,12 +644,14 @@ FAMILIES: dict[str, Family] = {
               "hardtanh_grad clamp_grad shrink_grad softplus.backward elu.backward"),
     ),
     "power": Family(power, ("pow",)),
-    "copies": Family(copies, ("clone_copy",)),
+    "copies": Family(copies, ("clone_copy", "reshape")),
+    "joins": Family(joins, ("joined",)),
     "sparse": Family(
         sparse, words("sparse_product sparse_sample sparse_order sparse_argsort sparse_sums sparse_add_rows"),
         special=(), loose=8,
     ),
     "binary": Family(binary, ("add", "sub", "mul", "div", "maximum", "minimum", *COMPARISONS), ("rsub", "rdiv")),
+    "quotients": Family(quotients, (), words("remainder floor_divide div_floor copysign hypot"), special=INFINITE),
     "truth": Family(truth, ("logical_and", "logical_or")),
     "choices": Family(choices, ("where", "masked_fill")),
     "ternary": Family(ternary, (), words("addcmul addcdiv lerp lerp_by_number clamp_between")),
@@ -633,8 +670,8 @@ FAMILIES: dict[str, Family] = {
     ),
     "group_norms": Family(group_norms, ("group_norm", "group_norm.backward"), loose=8, special=INFINITE),
     "matrices": Family(
-        matrices, words("linear linear.backward matmul mm bmm matmul_nt matmul_tn addmm outer_products"),
-        words("mv dot vdot addmv baddbmm addbmm column_sum"), sums=True, special=INFINITE,
+        matrices, words("linear linear.backward matmul mm bmm matmul_nt matmul_tn addmm outer_products column_sum"),
+        words("mv dot vdot addmv baddbmm addbmm"), sums=True, special=INFINITE,
     ),
     "convolutions": Family(
         convolutions, words("conv conv_transpose conv_grad_input conv_grad_weight"), loose=4, sums=True,
@@ -643,14 +680,16 @@ FAMILIES: dict[str, Family] = {
     "poolings": Family(
         poolings,
         words("max_pool max_pool_values max_pool_grad avg_pool avg_pool_grad adaptive_avg_pool adaptive_avg_pool_grad"),
-        ("adaptive_max_pool",), sums=True, special=INFINITE,
+        ("adaptive_max_pool", "max_pool_indices"), sums=True, special=INFINITE,
     ),
     "attentions": Family(attentions, ("attention", "attention.backward"), loose=4, special=()),
     "recurrent": Family(
         recurrent, words("lstm_layer lstm_layer.backward gru_layer gru_layer.backward"), loose=4, special=()
     ),
     "losses": Family(
-        losses, words("cross_entropy_ cross_entropy_.backward"), ("nll_", "nll_grad"), loose=4
+        losses,
+        words("cross_entropy_ cross_entropy_.backward cross_entropy_of_batch cross_entropy_of_batch_backward"),
+        ("nll_", "nll_grad"), loose=4,
     ),
     "tables": Family(
         tables, words("embedding embedding_grad bag_sum bag_lookup bag_lookup_grad"), sums=True, special=INFINITE
@@ -660,7 +699,7 @@ FAMILIES: dict[str, Family] = {
         loose=4,
     ),
     "optimizers": Family(optimizers, ("sgd_step", "adam_step"), loose=4, special=()),
-    "clipping": Family(clipping, ("gradient_norm",), ("clip_gradients",), loose=4),
+    "clipping": Family(clipping, ("gradient_norm", "gradient_scale"), ("clip_gradients",), loose=4),
     "scaling": Family(scaling, (), ("unscale_gradients", "update_loss_scale")),
     "bernoulli": Family(bernoulli, ("bernoulli_mask", "uniform_numbers", "spin_wait")),
     "samples": Family(

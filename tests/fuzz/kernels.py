@@ -60,11 +60,6 @@ class Used(Counter):
 USED = Used()
 
 
-def family_of(row: str) -> str | None:
-    """Returns the family of a row of the tables."""
-    return next((name for name, family in FAMILIES.items() if row in family.rows or row in family.cuda), None)
-
-
 _loaded: dict[str, Any] = {}  # the kernels by row, without the counting wrapper
 
 

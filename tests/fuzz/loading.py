@@ -692,6 +692,10 @@ def watched():
             tg.load(io.BytesIO(data))
         for x in (tg.ones(2), tg.ones(2, dtype=tg.complex64), tg.ones(2, device="meta")):
             (-x.conj()).contiguous().as_strided((2,), (1,)).detach().requires_grad_()
+        for layout in (tg.jagged, tg.strided):
+            tg.save(tg.nested.nested_tensor([tg.ones(2), tg.ones(3)], layout=layout), nested := io.BytesIO())
+            nested.seek(0)
+            tg.load(nested)
         with contextlib.suppress(ImportError):
             safetensors.load(safetensors.save({"a": tg.ones(2)}))
         executed.clear()

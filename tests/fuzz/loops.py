@@ -54,11 +54,27 @@ def names(device: str) -> list[str]:
     return [name for name in kernels.FAMILIES if kernels.fits(name, device)]
 
 
+def families(device: str, only: tuple[str, ...]) -> list[str]:
+    """Returns the families of kernels to try: all that the device has, or those in `only`.
+
+    Raises: SystemExit for a name that is unknown, or of kernels that the device does not have.
+    """
+    from tests.fuzz.families import FAMILIES
+
+    if unknown := set(only) - set(FAMILIES):
+        raise SystemExit(f"no such family: {', '.join(sorted(unknown))}; there are {', '.join(FAMILIES)}")
+    there = names(device)
+    if absent := set(only) - set(there):
+        needs = "needs a GPU: add --device cuda" if device == "cpu" else "is for processors only"
+        raise SystemExit(f"{', '.join(sorted(absent))}: {needs}")
+    return [name for name in there if not only or name in only]
+
+
 def kernel_case(device: str, only: tuple[str, ...], seed: int) -> str:
     """Runs the case for a seed."""
     from tests.fuzz import kernels
 
-    chosen = [name for name in names(device) if not only or name in only]
+    chosen = families(device, only)
     name = chosen[seed % len(chosen)]
     return f"{name}{' (refused)' if kernels.check(name, seed, device) == 'refused' else ''}"
 
@@ -67,7 +83,7 @@ def kernel_details(device: str, only: tuple[str, ...], seed: int) -> str:
     """Returns a program that reproduces a small case with the same failure."""
     from tests.fuzz import kernels
 
-    chosen = [name for name in names(device) if not only or name in only]
+    chosen = families(device, only)
     name = chosen[seed % len(chosen)]
     case, wrong = kernels.shrink(name, seed, device)
     return f"{wrong}\n{kernels.snippet(name, case, device)}"

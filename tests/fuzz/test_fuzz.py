@@ -146,6 +146,15 @@ def test_the_command_counts_and_names_its_seed():
     assert command("stress", "--only", "nothing").returncode != 0
 
 
+def test_families_that_cannot_run_are_named(monkeypatch):
+    monkeypatch.setattr(loops, "names", lambda device: [name for name in FAMILIES if kernels.fits(name, device)])
+    assert loops.families("cpu", ("joins", "unary")) == ["unary", "joins"]
+    with pytest.raises(SystemExit, match=r"^quotients, scaling: needs a GPU"):
+        loops.families("cpu", ("quotients", "unary", "scaling"))
+    with pytest.raises(SystemExit, match=r"^no such family: nothing; there are unary"):
+        loops.families("cpu", ("unary", "nothing"))
+
+
 def test_a_case_that_fails_is_named(monkeypatch, capsys):
     from tests.fuzz import __main__ as program
 

@@ -49,7 +49,7 @@ def run(program: str, tmp_path: Path, cupy: str | None) -> str:
         (tmp_path / "cupy").mkdir()
         (tmp_path / "cupy" / "__init__.py").write_text(cupy)
     given = environment(PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
-    return output_of(before + program, env=given, timeout=60).strip()
+    return output_of(before + program, env=given).strip()
 
 
 ASK = """

@@ -1,5 +1,7 @@
 """Attention by tiles against NumPy's kernel, which makes the whole matrix of scores, and against the twin."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -12,23 +14,12 @@ if not table.wanted():
     pytest.skip("TENSORGRAD_FAST=0 switches compiled kernels off", allow_module_level=True)
 
 from tests.support.compare import assert_close, normal
-from tests.support.kernels import numpy_only, record_used, results_and_gradients, used_for_any_size
+from tests.support.kernels import fixtures, numpy_only, results_and_gradients
 
 attention = tg.nn.functional.scaled_dot_product_attention
+split = sys.modules["tensorgrad.ops.split"]
 ROWS = [row for row in table.ROWS if row.kernel.startswith("attention.")]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def compiled():
-    """Uses the kernels of this file for arrays of any size."""
-    with used_for_any_size(ROWS):
-        yield
-
-
-@pytest.fixture
-def used(monkeypatch):
-    """Collects the ops whose compiled kernel has returned a result."""
-    return record_used(monkeypatch, ROWS)
+compiled, used = fixtures(ROWS)
 
 
 def attend(arrays, options):
@@ -76,6 +67,85 @@ def test_heads_beside_one_another(used):
     tg.use_deterministic_algorithms(False)
     for a, b in zip(fast, slow, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=2e-5)
+
+
+PARTS = {
+    "split": lambda x: [t.view(2, 40, 4, 16).transpose(1, 2) for t in x.split(64, 2)],
+    "chunk": lambda x: [t.view(2, 40, 4, 16).permute(0, 2, 1, 3) for t in x.chunk(3, -1)],
+    "unbind": lambda x: x.view(2, 40, 3, 4, 16).permute(2, 0, 3, 1, 4).unbind(),
+    "three dimensions": lambda x: x.view(80, 3, 4, 16).permute(1, 2, 0, 3).unbind(),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize("kept", [False, True])
+def test_gradients_of_parts_of_one_array(name, kept, used, monkeypatch):
+    """They are written where the parts' gradient belongs, and not copied, unless a hook has kept one of them."""
+    numbers, seen, whole, joined, whole_of = normal(2, 40, 3 * 4 * 16), [], [], [], split._whole
+    monkeypatch.setattr(split, "_whole", lambda *given: (joined.append(whole_of(*given)), joined[-1])[1])
+
+    def call():
+        seen.clear()
+        whole.clear()
+        x = tg.from_numpy(numbers).requires_grad_()
+        y = x * 1
+        y.register_hook(whole.append)
+        q, k, v = PARTS[name](y)
+        if kept:
+            k.register_hook(seen.append)
+        attention(q, k, v, is_causal=True).square().sum().backward()
+        return x.grad.numpy()
+
+    with numpy_only():
+        slow = call()
+    used.clear()
+    np.testing.assert_allclose(call(), slow, rtol=1e-4, atol=2e-5)
+    assert used == {"attention", "attention.backward"}
+    assert [x is None for x in joined] == [True, kept]
+    for gradient in seen:
+        before = gradient.clone()
+        whole[0].zero_()
+        assert gradient.equal(before)
+
+
+@pytest.mark.parametrize("name", ["split", "unbind"])
+def test_the_gradient_of_a_leaf_is_its_own(name):
+    x, seen = tg.from_numpy(normal(2, 40, 3 * 4 * 16)).requires_grad_(), []
+    parts = PARTS[name](x)
+    parts[0].register_hook(seen.append)
+    attention(*parts).square().sum().backward()
+    before = seen[0].clone()
+    x.grad.zero_()
+    assert seen[0].equal(before)
+    assert x.grad.is_contiguous()
+
+
+@pytest.mark.parametrize("same", [(0, 0, 0), (0, 1, 0), (1, 0, 2), (2, 1, 0)])
+def test_parts_in_any_order_and_the_same_twice(same):
+    """Their gradients must not share memory where the parts do, and come in the parts' order."""
+
+    def call():
+        x = tg.from_numpy(normal(2, 40, 3 * 4 * 16)).requires_grad_()
+        parts = PARTS["split"](x)
+        attention(*(parts[i] for i in same)).square().sum().backward()
+        return x.grad.numpy()
+
+    with numpy_only():
+        slow = call()
+    np.testing.assert_allclose(call(), slow, rtol=1e-4, atol=2e-5)
+
+
+def test_windows_that_overlap():
+    """Keys and values share half of their memory, so that their gradients must not."""
+
+    def call():
+        x = tg.from_numpy(normal(1, 2, 60, 16)).requires_grad_()
+        attention(x[:, :, :20], x[:, :, 10:30], x[:, :, 20:40]).square().sum().backward()
+        return x.grad.numpy()
+
+    with numpy_only():
+        slow = call()
+    np.testing.assert_allclose(call(), slow, rtol=1e-4, atol=2e-5)
 
 
 def test_gaps_between_features(used):

@@ -162,8 +162,9 @@ def test_beside_a_level_that_the_processor_lacks_numpy_serves(level, features, w
     code = f"""
     import warnings
     import tensorgrad as torch
-    from tensorgrad.kernels.numba.runtime import background, internals
+    from tensorgrad.kernels.numba.runtime import background, internals, native
     if {features!r}:
+        native._described = lambda: ""
         internals.host_cpu = lambda: ("some", {features!r})
     x = torch.full((9000,), 2.0)
     with warnings.catch_warnings(record=True) as caught:
@@ -180,14 +181,14 @@ def test_beside_a_level_that_the_processor_lacks_numpy_serves(level, features, w
 def test_all_kernels_have_names_that_last(tmp_path):
     """Closures over what has no lasting name would miss the cache for ever; making every kernel finds them."""
     code = """
-    from tensorgrad.kernels.numba.runtime import launch, native
+    from tensorgrad.kernels.numba.runtime import launch
     from tensorgrad.kernels.numba import table
     import importlib
     names = []
     def address(function, signature, kind, **options):
         names.append(launch.identity(function) + signature)
         return 0
-    launch._address, native.function = address, lambda address, name: None
+    launch._address, launch._launcher = address, lambda: (print, print)
     for kernel in dict.fromkeys(row.kernel for row in table.ALL):
         family, _, name = kernel.rpartition(".")
         importlib.import_module("tensorgrad.kernels.numba." + family).KERNELS[name]()
@@ -339,6 +340,18 @@ def test_the_process_goes_on_after_a_failure_and_ends_when_told(tmp_path, monkey
         compiler.close()
     assert process.poll() is not None
     compiler.close()  # once more does nothing
+
+
+@pytest.mark.skipif(not hasattr(os, "getpriority"), reason="this system's processes have no niceness")
+@pytest.mark.parametrize("aside", [True, False])
+def test_the_process_has_low_priority_unless_it_is_waited_for(aside, tmp_path):
+    compiler, own = Compiler(aside), os.getpriority(os.PRIO_PROCESS, 0)
+    try:
+        with pytest.raises(Failed, match="no_such_family"):
+            compiler.compile("no_such_family.relu", tmp_path)
+        assert os.getpriority(os.PRIO_PROCESS, compiler.process.pid) == min(own + 10 * aside, 19)
+    finally:
+        compiler.close()
 
 
 @pytest.mark.parametrize("executable", ["/no/such/python"])
@@ -520,9 +533,9 @@ def test_versions_are_found_without_the_slow_module(name, monkeypatch):
     expected = importlib.metadata.version(name)
     asked = []
     monkeypatch.setattr(importlib.metadata, "version", lambda name: asked.append(name) or "1.2.3")
-    assert internals.version.__wrapped__(name) == expected and not asked
+    assert internals._installed.__wrapped__(name) == expected and not asked
     monkeypatch.setattr(os, "listdir", lambda folder: [])  # installed in another way
-    assert internals.version.__wrapped__(name) == "1.2.3" and asked == [name]
+    assert internals._installed.__wrapped__(name) == "1.2.3" and asked == [name]
 
 
 @pytest.mark.parametrize(
@@ -559,11 +572,11 @@ def test_beside_an_untried_numba_numpy_serves_with_one_warning(tmp_path):
     assert done.stdout.strip().endswith("2.718") and list(tmp_path.iterdir()) == []
 
 
-def test_only_one_file_uses_what_numba_and_llvmlite_do_not_document():
+def test_only_three_files_use_what_numba_and_llvmlite_do_not_document():
     folder = ROOT / "tensorgrad" / "kernels" / "numba"
     inside = re.compile(
         r"numba\.(core|np|targets|typed)\b|llvmlite\.binding|cgutils|sigutils|call_conv|populate_array|make_array|"
         r"get_dummy_value|get_data_type|target_context|overloads|_defn|create_mcjit|create_target_machine"
     )
     found = {p.name for p in folder.rglob("*.py") if inside.search(p.read_text())}
-    assert found == {"internals.py"}
+    assert found == {"internals.py", "lean.py", "shortcuts.py"}

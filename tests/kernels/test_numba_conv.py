@@ -88,12 +88,22 @@ def test_tiles(shape):
     check_conv(rng, *shape, (3, 3), (2, 2), (1, 1), (1, 1), 1)
 
 
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("outs", [2, 3, 8, 25, 64, 65])
+def test_windows_of_one_point(outs, groups):
+    """Rows of whole vectors are read where they are: in images of one tile and of several, and with groups."""
+    rng = np.random.default_rng(5)
+    for batch, size in ((1, (8, 8)), (2, (32, 32)), (1, (64, 64)), (2, (48, 96)), (3, (7, 9))):
+        check_conv(rng, batch, 5 * groups, outs * groups, size, (1, 1), (1, 1), (0, 0), (1, 1), groups)
+
+
 @pytest.fixture
 def innermost(monkeypatch):
     """Images (or channels, for a weight's gradient) lie innermost whatever it costs."""
     monkeypatch.setattr(images, "convolve_cost", lambda *shape: 0.0)
     monkeypatch.setattr(images, "correlate_cost", lambda *shape: 0.0)
-    plans = (conv_loops._plan, conv_loops._forwards, conv_loops._correlate_costs)
+    plans = (conv_loops._plan, conv_loops._forwards, conv_loops._backwards, conv_loops._correlate_costs,
+             conv_loops._correlation)  # fmt: skip
     for each in plans:
         each.cache_clear()
     yield
@@ -290,26 +300,71 @@ def test_max_pool():
             values, places = pool_arrays.max_pool(np, x, *windows, ceil_mode)
         except RuntimeError:
             continue  # does not fit
-        found, at = kernel_of["max_pool"](x, *windows, ceil_mode)
+        found, taps = kernel_of["max_pool"](x, *windows, ceil_mode)
+        assert taps.dtype == np.uint8
+        at = pool_arrays.indices_of(np, taps, x.shape, windows)
         np.testing.assert_array_equal(found, values, err_msg=str((x.shape, windows)))
         np.testing.assert_array_equal(at, places, err_msg=str((x.shape, windows)))
         alone = kernel_of["max_pool_values"](x, *windows, ceil_mode)
         np.testing.assert_array_equal(alone, values, err_msg=str((x.shape, windows)))
         g = normal(*values.shape, seed=rng)
-        assert_near(
-            kernel_of["max_pool_grad"](g, places, x.shape, windows),
-            pool_arrays.max_pool_grad(np, g, places, x.shape, windows),
-            str(windows),
-        )
+        wanted = pool_arrays.max_pool_grad(np, g, places, x.shape, windows)
+        for given in (places, taps):
+            assert_near(kernel_of["max_pool_grad"](g, given, x.shape, windows), wanted, str(windows))
+        np.testing.assert_array_equal(pool_arrays.max_pool_grad(np, g, taps, x.shape, windows), wanted)
         done += 1
     assert done > 200
+
+
+def test_max_pool_whose_taps_have_no_numbers():
+    """With more taps than uint8 counts, NumPy finds indices."""
+    x = normal(2, 3, 40, 40, seed=3)
+    windows = (17, 16), (3, 4), (5, 0), (1, 1)
+    kernel, alone = (next(row.ready for row in OURS if row.op == op) for op in ("max_pool", "max_pool_values"))
+    assert kernel(x, *windows, False) is NotImplemented
+    np.testing.assert_array_equal(alone(x, *windows, False), pool_arrays.max_pool(np, x, *windows, False)[0])
+    y = tg.tensor(x, requires_grad=True)
+    out = F.max_pool2d(y, *windows)
+    out.backward(out.detach())
+    indices = pool_arrays.max_pool(np, x, *windows, False)[1]
+    expected = pool_arrays.max_pool_grad(np, out.detach().numpy(), indices, x.shape, windows)
+    assert_near(y.grad.numpy(), expected, "")
+
+
+@pytest.mark.parametrize("windows", [(2,), (3, 2, 1)])
+def test_max_pool_under_transforms(windows):
+    """Second derivatives, tangents, batches and indices from numbers of taps are those from NumPy's indices."""
+    x, t = (tg.tensor(normal(3, 2, 4, 20, 22, seed=seed)) for seed in (4, 5))
+
+    def cubes(image):
+        return (F.max_pool2d(image, *windows) ** 3).sum()
+
+    def run():
+        point = x[0].detach().requires_grad_()
+        (slope,) = tg.autograd.grad(cubes(point), point, create_graph=True)
+        (second,) = tg.autograd.grad(slope.sum(), point)
+        values, tangents = tg.func.jvp(lambda image: F.max_pool2d(image, *windows), (x[0],), (t[0],))
+        each, twice = tg.func.vmap(tg.func.grad(cubes))(x), tg.func.jvp(tg.func.grad(cubes), (x[0],), (t[0],))
+        indices = F.max_pool2d(x[0], *windows, return_indices=True)[1]
+        assert indices.dtype is tg.int64
+        return [slope.detach(), second, values, tangents, each, *twice, indices]
+
+    fast = run()
+    tg.use_deterministic_algorithms(True)
+    try:
+        slow = run()
+    finally:
+        tg.use_deterministic_algorithms(False)
+    for a, b in zip(fast, slow, strict=True):
+        assert_near(a.numpy(), b.numpy(), str(windows))
 
 
 @pytest.mark.parametrize("size", [(2, 2), (3, 5), (8, 30), (14, 14), (7, 64), (40, 33), (5, 70)])
 def test_max_pool_of_four(size):
     """Windows of 2x2 points: rows shorter and longer than vectors, edges left over, nan, equal values, threads."""
     rng, windows = np.random.default_rng(17), ((2, 2), (2, 2), (0, 0), (1, 1))
-    kernel, alone = (next(row.ready for row in OURS if row.op == op) for op in ("max_pool", "max_pool_values"))
+    ops = ("max_pool", "max_pool_values", "max_pool_grad")
+    kernel, alone, backward = (next(row.ready for row in OURS if row.op == op) for op in ops)
     x = rng.integers(-2, 3, (5, 7, *size)).astype(np.float32)
     x[rng.random(x.shape) < 0.1] = np.nan
     x[rng.random(x.shape) < 0.2] = -np.inf
@@ -318,9 +373,15 @@ def test_max_pool_of_four(size):
     try:
         for threads in (1, 3):
             tg.set_num_threads(threads)
-            for found, wanted in zip(kernel(x, *windows, False), expected, strict=True):
-                np.testing.assert_array_equal(found, wanted)
+            values, places = kernel(x, *windows, False)
+            np.testing.assert_array_equal(values, expected[0])
+            np.testing.assert_array_equal(pool_arrays.indices_of(np, places, x.shape, windows), expected[1])
             np.testing.assert_array_equal(alone(x, *windows, False), expected[0])
+            g = np.where(np.isfinite(values), values, 3).astype(np.float32)
+            np.testing.assert_array_equal(
+                backward(g, places, x.shape, windows),
+                pool_arrays.max_pool_grad(np, g, expected[1], x.shape, windows),
+            )
     finally:
         tg.set_num_threads(before)
 

@@ -62,6 +62,43 @@ def attended():
     return lambda: with_gradients(F.scaled_dot_product_attention(q, k, v, is_causal=True), (q, k, v))
 
 
+def products(rows, columns, depth):
+    x, w, b = leaf(rows, depth), leaf(columns, depth, seed=1), leaf(columns)
+    return lambda: with_gradients(F.linear(x, w, b), (x, w, b))
+
+
+def joined(batch=9):
+    a, b, c = leaf(batch, 90, 128), leaf(batch, 90, 64, seed=1), leaf(batch, 64, 90, seed=2)
+    return lambda: with_gradients(tg.cat([a, b, c.transpose(1, 2)], 2), (a, b, c))
+
+
+def rearranged(rows=40):
+    x = leaf(rows, 50, 64)
+    return lambda: [x.detach().transpose(0, 1).contiguous(), x.detach()[:, 3:, 5:].reshape(-1)]
+
+
+def summed():
+    x, y = leaf(3000, 40), leaf(5, 300, 70)
+    return lambda: [*with_gradients(x.sum(0), (x,)), *with_gradients(y.mean((0, 1)), (y,))]
+
+
+def optimized(kind, rows=300, **options):
+    """Steps with clipped gradients; one parameter has none, one is empty."""
+
+    def program():
+        x = [leaf(rows, 200), leaf(7), leaf(0), leaf(1), leaf(64, 65), leaf(40_000), leaf(3, 5, 7)]
+        steps = kind(x, **options)
+        norms = []
+        for n in range(3):
+            for k, p in enumerate(x[:-1]):
+                p.grad = tg.tensor(normal(*p.shape, seed=10 * n + k))
+            norms.append(tg.nn.utils.clip_grad_norm_(x, 1.0))
+            steps.step()
+        return [*x, *norms]
+
+    return program
+
+
 PROGRAMS = {
     "convolution": lambda: convolution(64, 8, 16, 14, 3, 1),
     "convolution of large images": lambda: convolution(3, 5, 16, 90, 3, 1),
@@ -75,6 +112,16 @@ PROGRAMS = {
     "embedding, wide": lambda: table_of(300),
     "bags": lambda: bags(40),
     "attention": attended,
+    "products": lambda: products(300, 200, 130),
+    "products, few rows": lambda: products(70, 1000, 300),
+    "products, few columns": lambda: products(3000, 33, 70),
+    "joined": joined,
+    "rearranged": rearranged,
+    "sums": summed,
+    "Adam": lambda: optimized(tg.optim.Adam, amsgrad=True, weight_decay=0.1),
+    "AdamW": lambda: optimized(tg.optim.AdamW),
+    "SGD": lambda: optimized(tg.optim.SGD, lr=0.1),
+    "SGD with momentum": lambda: optimized(tg.optim.SGD, lr=0.1, momentum=0.9, nesterov=True),
 }
 NUMBERS = 1, 2, 3, 5, 16, 64
 
@@ -82,17 +129,20 @@ NUMBERS = 1, 2, 3, 5, 16, 64
 @pytest.fixture(scope="module", autouse=True)
 def compiled():
     """Compiles the kernels of these families."""
-    families = {"conv", "rnn", "matmul", "softmax", "embedding", "attention"}
+    families = {"conv", "rnn", "matmul", "softmax", "embedding", "attention", "join", "layout", "reduce", "optim"}
     compile_kernels(row for row in table.ALL if row.kernel.partition(".")[0] in families)
 
 
 def shared(threads, program):
-    """What a program computes with so many threads, and the ranges that each kernel was divided into."""
+    """What a program computes with so many threads, and the most ranges that each kernel was divided into."""
     settle(program)
     launches = cores.Launches(thread_pool, threads)
     with cores.in_place(launches):
         results = [t.detach().numpy().copy() for t in program()]
-    return results, {name: len(times) for name, times in launches.ranges}
+    most: dict = {}
+    for name, times in launches.ranges:
+        most[name] = max(len(times), most.get(name, 0))
+    return results, most
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -113,8 +163,12 @@ def test_the_number_of_threads_changes_no_bit(name):
         (lambda: recurrent(tg.nn.GRU, 64), "_gru _gru_grad"),
         (lambda: table_of(128), "_embedding _embedding_grad"),
         (normed, "_layer_norm _layer_norm_grad"),
+        (lambda: products(7000, 256, 100), "_product _gradients_at_once"),
+        (lambda: joined(60), "_cat"),
+        (lambda: rearranged(300), "_clone"),
+        (lambda: optimized(tg.optim.Adam, 10_000), "_over_all _scale"),
     ],
-    ids=["convolution", "LSTM", "GRU", "embedding", "layer norm"],
+    ids=["convolution", "LSTM", "GRU", "embedding", "layer norm", "products", "joined", "rearranged", "optimizer"],
 )
 def test_there_is_work_for_many_threads(program, kernels):
     _, ranges = shared(16, program())

@@ -232,3 +232,18 @@ def test_maxima_of_points(padding, dilation):
     for got, want in zip(_settled(lambda: run(torch)), run(pytorch), strict=True):
         assert got.stride() == want.stride()
         np.testing.assert_allclose(got.detach().numpy(), want.detach().numpy(), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(4099,), (70, 61), (5, 1000), (17, 5, 64)])
+def test_where_an_array_begins_changes_no_sum(shape):
+    """Vectors begin at cache lines, which are elsewhere in each of these copies."""
+    memory, size = np.empty(6000, np.float32), int(np.prod(shape))
+    found = []
+    for first in range(17):
+        x = torch.from_numpy(memory[first : first + size].reshape(shape))
+        x.copy_(torch.tensor(_values(shape)))
+        given = _settled(lambda x=x: [(x.sum(d), x.norm(dim=d), x.mean(d)) for d in (*range(x.ndim), None)])
+        found.append([v.numpy() for some in given for v in some])
+    for some in found[1:]:
+        for got, want in zip(some, found[0], strict=True):
+            np.testing.assert_array_equal(got, want)

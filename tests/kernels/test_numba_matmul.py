@@ -24,11 +24,12 @@ SHAPES = [(4, 4, 4), (5, 70, 9), (33, 17, 50), (300, 600, 70), (16, 1030, 500), 
 @pytest.fixture(scope="module", autouse=True)
 def compiled():
     """Uses the kernels of this file for products of any size."""
-    kept = matmul._FEW, matmul._FEW_ALONE, matmul._ALONE, matmul._FEW_ALONG
+    kept = matmul._FEW, matmul._FEW_ALONE, matmul._ALONE, matmul._FEW_ALONG, matmul._TINY
     matmul._FEW = matmul._FEW_ALONE = matmul._ALONE = matmul._FEW_ALONG = 0
+    matmul._TINY = -1  # test_numba_small.py has the kernels of few numbers
     with used_for_any_size(OURS):
         yield
-    matmul._FEW, matmul._FEW_ALONE, matmul._ALONE, matmul._FEW_ALONG = kept
+    matmul._FEW, matmul._FEW_ALONE, matmul._ALONE, matmul._FEW_ALONG, matmul._TINY = kept
 
 
 def turned(x):
@@ -121,6 +122,16 @@ def test_linear(shape):
             found, arrays.linear_backward(np, g, x, weight, bias.shape, (True, True, True)), strict=True
         ):
             assert_near(ours, wanted)
+        stacks = matmul.linear_backward(g[None], x[None], weight, bias.shape, (True, True, True))
+        for ours, wanted in zip(
+            stacks, arrays.linear_backward(np, g[None], x[None], weight, bias.shape, (True, True, True)), strict=True
+        ):
+            assert_near(ours, wanted)
+        assert stacks[0].shape == (1, *x.shape)
+        some = matmul.linear_backward(g, x, None, bias.shape, (False, True, True))
+        assert some[0] is None
+        assert_near(some[1], found[1])
+        assert_near(some[2], found[2])
     assert matmul.linear_backward(g, None, w, None, (True, False, False))[1:] == (None, None)
 
 

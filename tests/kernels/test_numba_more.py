@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 import tensorgrad as tg
 from tensorgrad.kernels.numba import table
@@ -11,25 +12,13 @@ if not table.wanted():
     pytest.skip("TENSORGRAD_FAST=0 switches compiled kernels off", allow_module_level=True)
 
 from tests.support.compare import normal
-from tests.support.kernels import assert_like_numpy, record_used, used_for_any_size
+from tests.support.kernels import assert_like_numpy, fixtures
 
 F = tg.nn.functional
 FILES = ("norm", "loss", "embedding", "scan", "rnn", "reduce", "pointwise", "index")
 ROWS = [row for row in table.ALL if row.kernel.partition(".")[0] in FILES]
 OF_THE_LOSS = {"sum"}  # these ops make one number of the results (see `with_gradients`)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def compiled():
-    """Uses the kernels of this file for arrays of any size."""
-    with used_for_any_size(ROWS):
-        yield
-
-
-@pytest.fixture
-def used(monkeypatch):
-    """Collects the ops whose compiled kernel has returned a result."""
-    return record_used(monkeypatch, ROWS, OF_THE_LOSS)
+compiled, used = fixtures(ROWS, OF_THE_LOSS)
 
 
 def check(call, *arrays, rtol=1e-4, atol=2e-5):
@@ -121,6 +110,34 @@ def test_cross_entropy(shape, reduction, ignored, used):
     call = lambda x: F.cross_entropy(x, tg.from_numpy(target), reduction=reduction)
     check(call, 4 * normal(*shape), rtol=1e-5, atol=1e-6)
     assert used == {"cross_entropy_", "cross_entropy_.backward"}
+
+
+@pytest.mark.parametrize("shape", [(6, 3, 10), (5, 1, 40), (4, 7)])
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("ignored", ["none", "some", "all"])
+def test_cross_entropy_of_samples(shape, reduction, ignored, used):
+    """Within vmap each sample has its own sum or mean; `g` differs from sample to sample."""
+    target = np.random.default_rng(3).integers(0, shape[-1], shape[:-1])
+    if ignored != "none":
+        target[:: 2 if ignored == "some" else 1] = -100
+    found = []
+    for lib in (tg, torch):
+        x, t, g = (lib.tensor(a) for a in (4 * normal(*shape), target, normal(shape[0])))
+
+        def loss(x, t, g, lib=lib):
+            return g * lib.nn.functional.cross_entropy(x, t, reduction=reduction)
+
+        slopes, losses = lib.func.vmap(lib.func.grad_and_value(loss))(x, t, g)
+        same = lib.func.vmap(lib.func.grad(loss), in_dims=(0, 0, None))(x, t, lib.tensor(0.5))
+        found.append([made.numpy() for made in (losses, slopes, same)])
+    for mine, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
+    assert {"cross_entropy_of_batch", "cross_entropy_of_batch_backward"} <= used
+
+
+def test_cross_entropy_of_samples_with_a_wrong_class():
+    with pytest.raises(IndexError, match="Target 7 is out of bounds"):
+        tg.func.vmap(F.cross_entropy)(tg.zeros(20, 2, 7), tg.full((20, 2), 7))
 
 
 def test_cross_entropy_ignores_a_class_that_exists():
@@ -279,9 +296,16 @@ def test_gru(lengths, options, used):
     assert {"gru_layer", "gru_layer.backward"} <= used
 
 
+SIZES_OF_LAYERS = [  # steps, sequences, features, hidden units
+    (5, 37, 5, 33), (5, 1, 1, 3), (5, 16, 20, 64), (5, 5, 128, 128), (5, 3, 140, 128),
+    (30, 37, 5, 33), (70, 5, 48, 16), (3, 300, 7, 24), (600, 1, 3, 5),  # the gradients of the weights in stretches
+]  # fmt: skip
+
+
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
-@pytest.mark.parametrize(("batch", "inside", "hidden"), [(37, 5, 33), (1, 3, 1), (16, 20, 64)])
-def test_recurrent_layers_of_other_sizes(kind, batch, inside, hidden, used):
+@pytest.mark.parametrize(("steps", "batch", "inside", "hidden"), SIZES_OF_LAYERS)
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_recurrent_layers_of_other_sizes(kind, steps, batch, inside, hidden, batch_first, used):
     tg.manual_seed(1)
     net = getattr(tg.nn, kind)(inside, hidden)
     weights = [p.detach().numpy() for p in net.parameters()]
@@ -290,9 +314,10 @@ def test_recurrent_layers_of_other_sizes(kind, batch, inside, hidden, used):
     def call(x, *rest):
         h = rest[: len(states)]
         given = h if kind == "LSTM" else h[0]
-        return getattr(tg, kind.lower())(x, given, rest[len(states) :], True, 1, 0.0, False, False, False)
+        return getattr(tg, kind.lower())(x, given, rest[len(states) :], True, 1, 0.0, False, False, batch_first)
 
-    check(call, normal(5, batch, inside), *states, *weights, rtol=3e-4, atol=1e-4)
+    x = normal(batch, steps, inside) if batch_first else normal(steps, batch, inside)
+    check(call, x, *states, *weights, rtol=3e-4, atol=1e-4 * max(1, steps * batch / 200))
     assert f"{kind.lower()}_layer.backward" in used
 
 
@@ -305,6 +330,25 @@ def test_products(shape, used):
     x[..., 0] = np.nan
     check(lambda t: t.prod(-1), x)
     assert used == {"prod_"}
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 1e30])
+def test_recurrent_layers_of_infinite_inputs(kind, value, used):
+    def gradients(library):
+        net = getattr(library.nn, kind)(32, 64)
+        with library.no_grad():
+            for k, p in enumerate(net.parameters()):
+                p.copy_(library.from_numpy(0.1 * normal(*p.shape, seed=k)))
+        x = library.ones(6, 16, 32)
+        x[0, 0, 0] = value
+        out, _ = net(x.requires_grad_())
+        out.sum().backward()
+        return [out, x.grad, *(p.grad for p in net.parameters())]
+
+    for ours, theirs in zip(gradients(tg), gradients(torch), strict=True):
+        np.testing.assert_allclose(ours.detach().numpy(), theirs.detach().numpy(), rtol=1e-3, atol=1e-4)
+    assert f"{kind.lower()}_layer.backward" in used
 
 
 @pytest.mark.parametrize("name", ["relu", "tanh"])

@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -34,8 +35,13 @@ def waiting(request, monkeypatch):
     assert table.WAITING.ready is not None
     if request.param == "asleep":
         monkeypatch.setattr(thread_pool, "SPIN_TIME", 0)
+        for worker in thread_pool._all:
+            worker.box[mailbox.PATIENCE] = 0
     elif request.param == "without":
         monkeypatch.setattr(table.WAITING, "ready", None)
+    yield
+    for worker in thread_pool._all:
+        worker.box[mailbox.PATIENCE] = 200_000
 
 
 @pytest.fixture(autouse=True, params=[2, 5])
@@ -127,9 +133,32 @@ def test_a_worker_on_the_publishers_processor_is_to_move():
         memory[mailbox.PUBLISHER] = here
         assert loops.serve(memory.ctypes.data, 16_000, 1) == mailbox.CROWDED
         assert memory[mailbox.MOVED] > 0
+        stays = memory[mailbox.STAYS]
+        memory[mailbox.MOVED] = time.monotonic_ns() - 2 * stays  # that did not help for long: the next time is later
+        assert loops.serve(memory.ctypes.data, 16_000, 1) == mailbox.CROWDED
+        assert memory[mailbox.STAYS] == 2 * stays > 0
         memory[mailbox.MOVED] = 1 << 62  # just now: it does not move again and again
         assert loops.serve(memory.ctypes.data, 16_000, 1) == mailbox.IDLE
     finally:
+        os.sched_setaffinity(0, all_of_them)
+
+
+@pytest.mark.skipif(not _CAN_TELL, reason="the system does not tell a thread's processor")
+def test_a_waiting_thread_yields_once_its_processor_is_taken_often():
+    memory, all_of_them = np.zeros(mailbox.SIZE, np.int64), os.sched_getaffinity(0)
+    memory[mailbox.PLACE] = -1  # the thread that it waits for is elsewhere: no reason to yield
+    loops = background.compiled(table.WAITING.kernel)
+    taken = memory[mailbox.WAITER :][: mailbox.SPAN + 1]
+    os.sched_setaffinity(0, {min(all_of_them)})
+    competitor = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        start = time.monotonic_ns()
+        while not taken[mailbox.SPAN] and time.monotonic_ns() < start + 60 * 10**9:
+            assert not loops.done(memory.ctypes.data, 10_000_000)
+        assert start < taken[mailbox.TAKEN] - taken[mailbox.SPAN] < taken[mailbox.TAKEN]
+    finally:
+        competitor.kill()
+        competitor.wait()
         os.sched_setaffinity(0, all_of_them)
 
 
@@ -208,6 +237,24 @@ def test_a_thread_that_failed_before_and_gets_nothing_has_not_failed_again():
     seen = np.zeros(6, np.int64)  # of five threads, six numbers take three
     thread_pool.run(in_machine_code("count"), 6, (seen,), ALWAYS)
     assert (seen == 1).all()
+
+
+def test_threads_that_sleep_without_the_lock_are_woken(threads):
+    if table.WAITING.ready is None or not table.WAITING.ready.sleeps:
+        pytest.skip("threads sleep in Python here")
+    for _ in range(20):
+        thread_pool.run(in_machine_code("count"), 1000, (np.zeros(1000, np.int64),), ALWAYS)
+        workers = list(thread_pool._idle)
+        assert len(workers) >= threads - 1 and all(worker.sleeps for worker in workers)
+        end = time.monotonic() + 30
+        while not all(worker.asleep for worker in workers) and time.monotonic() < end:
+            time.sleep(0.001)
+        assert all(worker.asleep for worker in workers)
+        for worker in workers:  # with nothing to do it sleeps on
+            worker.wake()
+        seen = np.zeros(1000, np.int64)
+        thread_pool.run(in_machine_code("count"), 1000, (seen,), ALWAYS)
+        assert (seen == 1).all()
 
 
 def test_an_interruption_waits_for_what_has_begun(counting, monkeypatch):
@@ -349,7 +396,7 @@ def test_exceptions_of_signal_handlers_keep_their_type(kind, monkeypatch):
     try:
         for turn in range(turns):
             with pytest.raises(kind, match="time is up"):
-                signal.setitimer(signal.ITIMER_REAL, 1e-3 + turn * 1e-4, 1)
+                signal.setitimer(signal.ITIMER_REAL, 1e-3 + turn * 1e-4, 5)
                 while True:
                     step()
     finally:
@@ -368,7 +415,7 @@ def test_nothing_is_kept_alive():
     gone = weakref.ref(held)
     thread_pool.run(lambda held, first, last: None, 10, (held,), ALWAYS)
     del held
-    until = time.monotonic() + 5  # a thread that came too late may still be about to put it down
+    until = time.monotonic() + 60  # a thread that came too late may still be about to put it down
     while gone() is not None and time.monotonic() < until:
         time.sleep(0.001)
     assert gone() is None
@@ -389,7 +436,7 @@ def test_an_error_keeps_nothing_alive():
         thread_pool.run(fail, 10, (held,), ALWAYS)
     del held
     gc.collect()  # pytest's own record of the error
-    until = time.monotonic() + 5
+    until = time.monotonic() + 60
     while gone() is not None and time.monotonic() < until:
         time.sleep(0.001)
     assert gone() is None
@@ -421,7 +468,7 @@ def test_threads_that_sleep_are_woken_by_each_other(count):
 
     sleepers = [Sleeper(n) for n in range(count)]
     thread_pool._wake(sleepers, -1)
-    assert len(order) <= 2 * thread_pool._EACH  # by the first: three, and those that are another's who was awake
+    assert len(order) <= 2 * mailbox.EACH  # by the first: three, and those that are another's who was awake
     for sleeper in order:  # it grows
         thread_pool._wake(*sleeper.sleepers)
     assert sorted(s.number for s in order) == [n for n in range(count) if n != 2]
@@ -444,7 +491,7 @@ def test_work_of_little_is_not_shared_with_a_thread_that_sleeps(monkeypatch):
     thread_pool.run(in_python, 10, (np.zeros(10, np.int64),), ALWAYS)
     monkeypatch.setattr(thread_pool, "SPIN_TIME", 0)
     ranges = []
-    until = time.monotonic() + 5  # the threads must have seen that there is nothing to do
+    until = time.monotonic() + 60  # the threads must have seen that there is nothing to do
     while len(ranges) != 1 and time.monotonic() < until:
         time.sleep(0.05)
         ranges.clear()

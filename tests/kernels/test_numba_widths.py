@@ -34,7 +34,10 @@ for kernel in {kernels}:
 print("right")
 """
 # Each kernel whose blocks depend on it, once.
-KERNELS = ["matmul.matmul", "conv.conv", "conv.conv_grad_weight", "attention.attention", "rnn.gru", "pool.max_pool"]
+KERNELS = [
+    "matmul.matmul", "conv.conv", "conv.conv_grad_weight", "attention.attention", "rnn.gru", "pool.max_pool",
+    "reduce.sum", "reduce.vector_norm",
+]  # fmt: skip
 BASELINE = {"NUMBA_CPU_NAME": "x86-64-v2", "NUMBA_CPU_FEATURES": ""}
 AVX2 = {"NUMBA_CPU_NAME": "x86-64-v3", "NUMBA_CPU_FEATURES": "+avx,+avx2,+fma,+bmi,+bmi2,+lzcnt,+movbe,+f16c"}
 # Features (None: what is found), the machine's name, the variables of the environment, lanes and whether there are 32.

@@ -41,10 +41,11 @@ def always(monkeypatch):
     for name in ("convolve", "correlate"):
         monkeypatch.setattr(winograd, name, partial(_noted, taken, getattr(winograd, name)))
     monkeypatch.setattr(winograd, "cost", lambda *shape: -1.0)
-    for plans in (conv_loops._plan, conv_loops._forwards):
+    made = (conv_loops._plan, conv_loops._forwards, conv_loops._backwards, conv_loops._correlation)
+    for plans in made:
         plans.cache_clear()
     yield taken
-    for plans in (conv_loops._plan, conv_loops._forwards):
+    for plans in made:
         plans.cache_clear()
 
 
@@ -79,6 +80,19 @@ def test_sizes(always, channels, outs, padding):
     for batch, size in ((1, (3, 3)), (2, (7, 5)), (3, (4, 8)), (1, (17, 30)), (5, (14, 14))):
         check(rng, batch, channels, outs, size, padding, bias=batch % 2 == 1)
     assert len(always) == 15
+
+
+@pytest.mark.parametrize(("groups", "ins", "outs"), [(2, 3, 5), (5, 16, 32), (3, 20, 70), (32, 16, 17)])
+def test_groups_of_channels(always, groups, ins, outs):
+    """The gradient of the weights; groups are also how that of each sample is computed (vmap)."""
+    rng = np.random.default_rng(groups)
+    for batch, size, padding in ((1, (14, 14), (1, 1)), (2, (7, 5), (0, 0)), (9, (12, 9), (2, 1))):
+        x, shape = normal(batch, groups * ins, *size, seed=rng), (groups * outs, ins, 3, 3)
+        points = [n + 2 * p - 2 for n, p in zip(size, padding, strict=True)]
+        g, rest = normal(batch, groups * outs, *points, seed=rng), ((1, 1), padding, (1, 1), groups)
+        exact = conv_arrays.conv_grad_weight(np, g.astype(np.float64), x.astype(np.float64), shape, *rest)
+        assert error(conv_loops.conv_grad_weight(g, x, shape, *rest), exact) < BOUND, (batch, size)
+    assert len(always) == 3
 
 
 def test_many_rows_and_parts():

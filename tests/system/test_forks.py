@@ -99,6 +99,7 @@ def test_locks_of_generators_are_known_and_forgotten_with_them():
     gc.collect()
     before = len(forks._locks)
     made = [torch.Generator() for _ in range(20)]
+    assert all(g.words(1).size == 1 for g in made)  # which makes NumPy's generators, with locks of their own
     known = {id(reference()) for reference in list(forks._locks)}
     assert all({id(g.lock), id(g._bits.lock)} <= known for g in made)
     del made
@@ -154,6 +155,12 @@ def held(locks, seconds=3600.0):
         thread.join()
 
 
+@pytest.fixture
+def patient(monkeypatch):
+    """Forks wait as long as it takes, also on a busy machine."""
+    monkeypatch.setattr(forks, "PATIENCE", float(forking.LIMIT))
+
+
 def every_lock():
     return [lock for reference in list(forks._locks) if (lock := reference()) is not None]
 
@@ -206,7 +213,7 @@ def test_what_the_forking_thread_holds_it_holds_in_both(whole):
 
 
 @needs_fork
-def test_a_fork_waits_for_what_must_be_whole():
+def test_a_fork_waits_for_what_must_be_whole(patient):
     lock, done = forks.lock(whole=True), []
 
     def change():
@@ -248,7 +255,7 @@ def test_two_that_wait_for_each_other_do_not_for_ever(monkeypatch):
 
 
 @needs_fork
-def test_random_numbers_are_whole_in_the_child():
+def test_random_numbers_are_whole_in_the_child(patient):
     generator = torch.Generator().manual_seed(3)
     expected = torch.rand(600, generator=generator).reshape(6, 100)
     generator.manual_seed(3)
@@ -287,7 +294,7 @@ class SlowModule:
 
 
 @needs_fork
-def test_a_module_that_another_thread_imports(monkeypatch):
+def test_a_module_that_another_thread_imports(patient, monkeypatch):
     """In the child nothing would finish the import, and the child would wait for it."""
     finder = SlowModule("tensorgrad._slow")
     monkeypatch.setattr(sys, "meta_path", [finder, *sys.meta_path])

@@ -4,6 +4,7 @@ import ast
 import os
 import sys
 import textwrap
+import threading
 from pathlib import Path
 
 import pytest
@@ -114,3 +115,46 @@ def test_python_is_started_by_one_function():
             elif isinstance(node, ast.ImportFrom) and node.module in STARTERS:  # this test would not see its functions
                 wrong.append(f"{name}:{node.lineno}")
     assert not wrong, f"start processes by tensorgrad.system.processes.python: {wrong}"
+
+
+def test_threads_that_start_processes_do_not_see_each_others_variables():
+    """A process with the mark of another thread's job would be killed with that job."""
+    wrong = []
+
+    def start(name):
+        for _ in range(500):
+            with processes.started_with({"TENSORGRAD_TEST": name}):
+                if os.environ["TENSORGRAD_TEST"] != name:
+                    wrong.append(name)
+            if "TENSORGRAD_TEST" in processes.environment():
+                wrong.append("left")
+
+    threads = [threading.Thread(target=start, args=(name,)) for name in "abc"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == [] and "TENSORGRAD_TEST" not in os.environ
+
+
+@pytest.mark.skipif(os.name != "posix", reason="forks")
+def test_threads_of_a_process_forked_meanwhile_can_start_others():
+    program = """
+        import os, threading
+        from tensorgrad.system import processes
+        with processes.started_with({"TENSORGRAD_TEST": "1"}):
+            if not (child := os.fork()):
+                thread = threading.Thread(target=processes.environment, daemon=True)
+                thread.start()
+                thread.join(60)
+                print(thread.is_alive(), os.environ["TENSORGRAD_TEST"], flush=True)
+                os._exit(0)
+            os.waitpid(child, 0)
+        if not (child := os.fork()):
+            with processes.started_with({}):
+                pass
+            print("TENSORGRAD_TEST" in os.environ, flush=True)
+            os._exit(0)
+        os.waitpid(child, 0)
+    """
+    assert output_of(program, timeout=120).split() == ["False", "1", "False"]

@@ -124,6 +124,18 @@ def test_no_files_import_each_other_in_a_circle():
     assert not found, "files that import each other:\n" + "\n".join(found)
 
 
+def test_importing_loads_no_array_kernels_and_no_random_numbers():
+    program = (
+        "import sys; import tensorgrad, tensorgrad.kernels.array as kernels; "
+        "print(*[m for m in sys.modules if m.startswith((kernels.__name__ + '.', 'numpy.random'))]); "
+        "print(*[n for n in vars(kernels) if n[:2] != '__'])"
+    )
+    loaded, named = output_of(program).split("\n")[:2]
+    assert not loaded
+    files = {file.stem for file in (ROOT / "kernels" / "array").glob("*.py")} - {"__init__"}
+    assert set(named.split()) - {"later"} == files, "kernels/array/__init__.py names its files"
+
+
 def test_importing_brings_no_optional_package():
     program = (
         "import sys, numpy; before = set(sys.modules); import tensorgrad; "

@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 
+from tensorgrad.dtypes import F32
 from tensorgrad.system.float_errors import ignored
 
 from .blocks import as_float32, in_blocks, select, table
@@ -16,6 +17,7 @@ from .special import expit
 
 sigmoid = expit
 
+_ZERO = np.zeros((), np.float32)
 _SQRT_HALF = math.sqrt(0.5)
 _INV_SQRT_2PI = 1 / math.sqrt(2 * math.pi)
 _TANH_SLOPE = math.sqrt(2 / math.pi)  # gelu's tanh form: tanh(slope * (x + cubic * x^3))
@@ -79,6 +81,8 @@ def threshold_grad(xp, g, out, limit=0.0):
 
 def relu_backward(xp, g, out):
     """The gradient of `relu`: `g` where the output is positive."""
+    if xp is np and g.size < _LARGE and g.dtype is F32 is out.dtype:
+        return np.where(np.less_equal(out, _ZERO), _ZERO, g)
     return threshold_grad(xp, g, out)
 
 

@@ -449,7 +449,7 @@ def _times(sizes):
 
 def _plain(*arrays):
     """Whether arrays are floating-point numbers row by row: other memory orders are to be kept in the result."""
-    return all(a is None or (a.dtype.char in "fd" and a.flags.c_contiguous) for a in arrays)
+    return all([a is None or (a.dtype.char in "fd" and a.flags.c_contiguous) for a in arrays])
 
 
 def conv_of_batch(xp, whole, input, weight, bias, stride, padding, dilation, groups, size, mapped):

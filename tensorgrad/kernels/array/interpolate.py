@@ -18,6 +18,9 @@ from math import prod
 
 import numpy as np
 
+from tensorgrad.dispatch import kernel_tables
+from tensorgrad.storage.fresh import fresh
+
 from .conv import widen
 
 _WIDE_POINT = 64  # bytes of a point from which on all dimensions are resized at once
@@ -167,15 +170,16 @@ def interpolate(xp, x, mode, size, align, scales):
     """
     mode = _variant(mode, size)
     # The channels of a point lie together: they stay so, and each step moves whole points.
-    last = not x.flags.c_contiguous and xp.moveaxis(x, 1, -1).flags.c_contiguous
-    x, first = (xp.moveaxis(x, 1, -1), 1) if last else (x, 2)
+    turned = x.transpose(0, *range(2, x.ndim), 1)
+    last = not x.flags.c_contiguous and turned.flags.c_contiguous
+    x, first = (turned, 1) if last else (x, 2)
     if mode.startswith("nearest"):
         out = _nearest(xp, x, mode, size, scales, first)
     elif x.dtype == np.uint8:
         out = _whole_numbers(xp, x, mode, size, align, scales, first)
     else:
         out = _product(xp, x, mode, x.shape[first : first + len(size)], size, align, scales, False, first)
-    return xp.moveaxis(out, -1, 1) if last else out
+    return out.transpose(0, x.ndim - 1, *range(1, x.ndim - 1)) if last else out
 
 
 def interpolate_grad(xp, g, shape, mode, align, scales):
@@ -242,10 +246,10 @@ def _nearest_index(mode, n, m, scale, dtype):
     return index, times, bool((np.diff(index) > 0).all())
 
 
-@lru_cache(maxsize=64)
-def _nearest_points(mode, old, size, scales, dtype):
-    """Returns the index of the input point that each point of the result is, both counted row by row."""
-    points = np.zeros((), np.int64)
+@lru_cache(maxsize=8)
+def _nearest_points(mode, images, old, size, scales, dtype):
+    """Returns the index of the input point that each point of the result is, both counted through all images."""
+    points = np.arange(images)
     for axis, (n, m) in enumerate(zip(old, size, strict=True)):
         index, _, _ = _nearest_index(mode, n, m, None if scales is None else scales[axis], dtype)
         points = points[..., None] * n + index
@@ -255,9 +259,16 @@ def _nearest_points(mode, old, size, scales, dtype):
 def _nearest(xp, x, mode, size, scales, first):
     dtype = "<f8" if x.dtype == np.float64 else "<f4"
     if first == 1 and len(size) > 1 and x.size and x.shape[-1] * x.dtype.itemsize >= _WIDE_POINT:
-        points = _nearest_points(mode, x.shape[1:-1], tuple(size), scales and tuple(scales), dtype)
-        out = xp.take(x.reshape(x.shape[0], -1, x.shape[-1]), xp.asarray(points), 1)
-        return out.reshape(x.shape[0], *size, x.shape[-1])
+        points = _nearest_points(mode, x.shape[0], x.shape[1:-1], tuple(size), scales and tuple(scales), dtype)
+        source, shape = x.reshape(-1, x.shape[-1]), (x.shape[0], *size, x.shape[-1])
+        if xp is not np:
+            return xp.take(source, xp.asarray(points), 0).reshape(shape)
+        compiled = kernel_tables.LARGE.get("embedding")  # it looks up rows, as here
+        out = NotImplemented if compiled is None else compiled.attempt(prod(shape), source, points, None, False)
+        if out is NotImplemented:
+            out = fresh(prod(shape), x.dtype).reshape(-1, x.shape[-1])
+            np.take(source, points, 0, out, "clip")  # all are inside: "clip" needs no other buffer
+        return out.reshape(shape)
     out = x
     for axis in _by_growth(x.shape[first : first + len(size)], size, False):
         scale = None if scales is None else scales[axis]

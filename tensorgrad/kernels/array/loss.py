@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 import numpy as np
 
+from tensorgrad.dispatch.kernel_tables import by_part
 from tensorgrad.dtypes import F32, scalar_type
 from tensorgrad.kernels.array import softmax
 from tensorgrad.kernels.array.index import extremes
@@ -105,7 +107,7 @@ def huber_grad(xp, g, x, y, knee, reduction):
     return xp.multiply(xp.clip(away, kind(-knee), kind(knee)), _share(g, away.size, reduction))
 
 
-def of_difference(gradient):
+def _of_difference(gradient):
     """Makes the backward kernel of such a loss from its function for the gradient of x: that of y is its negative."""
 
     def backward(xp, g, input, target, knee, reduction, needs):
@@ -113,6 +115,10 @@ def of_difference(gradient):
         return found if needs[0] else None, -found if needs[1] else None
 
     return backward
+
+
+mse_backward, l1_backward = _of_difference(mse_grad), _of_difference(l1_grad)
+smooth_l1_backward, huber_backward = _of_difference(smooth_l1_grad), _of_difference(huber_grad)
 
 
 # --- binary cross-entropy ------------------------------------------------------------------------------------------
@@ -211,13 +217,6 @@ def _of_targets(xp, g, x, weight, pos_weight, reduction):
 # --- classes -------------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=64)
-def _unit_rows(classes, dtype):
-    rows = np.eye(classes, dtype=dtype)
-    rows.flags.writeable = False
-    return rows
-
-
 def is_small(xp, x, weight, smoothing, reduction):
     """Returns whether the gradient is computed in the forward pass, where it costs less than a second pass."""
     return (
@@ -237,7 +236,7 @@ def cross_entropy(xp, x, target, weight, ignore_index, smoothing, reduction):
         low, high = extremes(np, target)
         if low >= 0 and high < x.shape[1] and not low <= ignore_index <= high:
             loss, cache = _few_cross_entropies(x, target, reduction)
-            if loss < np.inf:  # else a logit is infinite or nan, or far above its target's
+            if loss.item() < math.inf:  # else a logit is infinite or nan, or far above its target's
                 return loss, cache
     losses, exps, sums, total = softmax.cross_entropy(xp, x, target, weight, ignore_index, smoothing)
     loss = losses = xp.asarray(losses)
@@ -263,23 +262,25 @@ def _few_cross_entropies(x, target, reduction):
     have one shape: NumPy takes three times as long to broadcast so few numbers.
     """
     n, classes = x.shape
-    units = _unit_rows(classes, x.dtype).take(target, 0)
-    spread = _filled((classes, classes), x.dtype, 1.0)
+    rows, spread, shares = _constants_of_few(n, classes, x.dtype, reduction)
+    units = rows.take(target, 0)
     cache = x - (x * units).dot(spread)
     np.exp(cache, cache)
     sums = cache.dot(spread)
     cache /= sums
     cache -= units
     np.log(sums, sums)
-    share = 1.0 / classes if reduction == "sum" else 1.0 / (n * classes)
-    return sums.ravel().dot(_filled((n * classes,), x.dtype, share)), cache
+    return sums.ravel().dot(shares, np.empty((), x.dtype)), cache
 
 
 @lru_cache(maxsize=64)
-def _filled(shape, dtype, value):
-    filled = np.full(shape, value, dtype)
-    filled.flags.writeable = False
-    return filled
+def _constants_of_few(n, classes, dtype, reduction):
+    """The unit vectors of the classes, ones that spread a sum over the classes, and each number's share of the loss."""
+    share = 1.0 / classes if reduction == "sum" else 1.0 / (n * classes)
+    made = np.eye(classes, dtype=dtype), np.ones((classes, classes), dtype), np.full(n * classes, share, dtype)
+    for constant in made:
+        constant.flags.writeable = False
+    return made
 
 
 def _total_weight(xp, target, weight, ignore_index, dtype):
@@ -308,6 +309,10 @@ def cross_entropy_of_batch(xp, whole, input, target, weight, ignore_index, label
         return NotImplemented
     if "target" not in mapped:
         target = xp.broadcast_to(target, (size, *target.shape))
+    if weight is None and not label_smoothing and reduction != "none":
+        made = by_part("cross_entropy_of_batch", input.size, input, target, ignore_index, reduction)
+        if made is not NotImplemented:
+            return made
     each, shares = whole(_joined(input), _all(target), weight, ignore_index, label_smoothing, "none")
     if reduction == "none":
         return each.reshape(target.shape), shares
@@ -324,6 +329,11 @@ def cross_entropy_of_batch_backward(
     """The gradient of the logits."""
     if "target" not in mapped:
         target = xp.broadcast_to(target, (size, *target.shape))
+    if weight is None and not label_smoothing and reduction != "none":
+        given = (g, input, shares, target, ignore_index, reduction)
+        made = by_part("cross_entropy_of_batch_backward", input.size, *given)
+        if made is not NotImplemented:
+            return made
     if "g" not in mapped:
         g = xp.broadcast_to(g, (size, *g.shape))
     if reduction == "mean":

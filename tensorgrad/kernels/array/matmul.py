@@ -91,17 +91,19 @@ def linear(xp, x, w, bias):
 
 
 def linear_backward(xp, g, input, weight, bias_shape, needs):
-    """The gradients of `linear` for a batch of rows: g·w, gᵀ·x and the column sums of g; declines other shapes."""
-    if g.ndim != 2 or g.dtype.char not in "fd":
+    """The gradients of `linear` for rows: g·w, gᵀ·x and the column sums of g; declines other shapes."""
+    if g.ndim < 2 or g.dtype.char not in "fd":
         return NotImplemented
-    if (input is not None and (input.ndim != 2 or input.dtype is not g.dtype)) or (
+    lead = g.shape[:-1]
+    if (input is not None and (input.shape[:-1] != lead or input.dtype is not g.dtype)) or (
         weight is not None and (weight.ndim != 2 or weight.dtype is not g.dtype)
     ):
         return NotImplemented
+    rows = g if g.ndim == 2 else g.reshape(math.prod(lead), g.shape[-1])
     return (
-        g.dot(weight) if needs[0] else None,
-        g.T.dot(input) if needs[1] else None,
-        column_sum(xp, g) if needs[2] and len(bias_shape) == 1 else g.copy() if needs[2] else None,
+        rows.dot(weight).reshape(*lead, weight.shape[1]) if needs[0] else None,
+        rows.T.dot(input.reshape(len(rows), input.shape[-1])) if needs[1] else None,
+        column_sum(xp, rows) if needs[2] and len(bias_shape) == 1 else g.copy() if needs[2] else None,
     )
 
 

@@ -125,6 +125,8 @@ def power(xp, x, y):
         return _integer_power(xp, x, y)
     if _two_byte_float(x):
         half = x.dtype.kind == "f" and abs(y) == 0.5 if not y.shape else True  # the roots that PyTorch computes by pow
+        if x.dtype.kind == "V" and not y.shape and y == 3:  # bfloat16 is rounded after each product
+            return xp.multiply(xp.multiply(x, x), x)
         if not half:  # a scalar; arrays of these dtypes can represent it only so
             return as_float32(lambda xp, x: power(xp, x, float(y)), xp, x)
         return as_float32(power, xp, x, y)
@@ -269,14 +271,17 @@ def heaviside(xp, x, values):
 # --- rounding ------------------------------------------------------------------------------------------------------
 
 
-def whole(name: str):
-    """Makes `floor`, `ceil` or `trunc`, which leave integers unchanged."""
+def _whole(name: str):
+    """Makes a kernel that leaves integers unchanged."""
 
     def kernel(xp, x):
         _refuse(x, "bc")
         return xp.array(x) if _integers(x) else getattr(xp, name)(x)
 
     return kernel
+
+
+floor, ceil, trunc = _whole("floor"), _whole("ceil"), _whole("trunc")
 
 
 def round_decimals(xp, x, decimals):
@@ -472,7 +477,7 @@ def sigmoid(xp, x):
 
 def relu(xp, x):
     """max(x, 0); nan is kept. Raises: RuntimeError for booleans."""
-    if x.dtype is F32 and x.size < _LARGE and xp is np:
+    if x.dtype is F32 and x.size < 4 * _LARGE and xp is np:
         return xp.maximum(_ZERO, x)  # x second: of equal zeros the second is taken, as in PyTorch
     if x.dtype.kind == "b":
         raise RuntimeError("Boolean inputs not supported for relu")
@@ -531,14 +536,17 @@ def _within(xp, x, limit):
 # --- functions of floats that NumPy would also apply to integers, in float64 -----------------------------------------
 
 
-def floats_only(name: str):
-    """Makes a function of two arrays that does not support integers."""
+def _floats_only(name: str):
+    """Makes a kernel of two arrays that does not support integers."""
 
     def kernel(xp, x, y):
         _refuse(x, "biu")
         return getattr(xp, name)(x, y)
 
     return kernel
+
+
+hypot, nextafter = _floats_only("hypot"), _floats_only("nextafter")
 
 
 def logaddexp(xp, x, y, base=math.e):

@@ -17,6 +17,8 @@ from math import prod
 
 import numpy as np
 
+from tensorgrad.dispatch.kernel_tables import run_kernel
+
 from .conv import widen
 
 BLOCK_BYTES = 512 << 10  # measured: input planes of this size, with their results, fit a 1 MiB second-level cache
@@ -80,13 +82,16 @@ def max_pool_grad(xp, g, indices, x_shape, windows=None):
     """Computes the gradient of a max pooling for its input of `x_shape`: `g` (N, C, *P) added up at `indices`.
 
     `windows` is `(kernel, stride, padding, dilation)`; if it shows that windows do not overlap, no two gradients
-    share an element and they are just written. None (adaptive pooling) assumes that they may.
+    share an element and they are just written. None (adaptive pooling) assumes that they may. `indices` may also be
+    numbers of taps, as `indices_of` takes them.
 
     >>> import numpy as np
     >>> max_pool_grad(np, np.array([[[1.0, 2.0]]]), np.array([[[1, 1]]]), (1, 1, 3)).tolist()
     [[[0.0, 3.0, 0.0]]]
     """
     total = xp.zeros(x_shape, widen(xp, g[..., :0]).dtype)
+    if indices.dtype == xp.uint8:
+        indices = indices_of(xp, indices, x_shape, windows)
     if windows is not None and all(d * (k - 1) + 1 <= s for k, s, _, d in zip(*windows)):
         planes, slopes = prod(x_shape[:2]), g.reshape(-1)
         at = indices.reshape(planes, prod(indices.shape[2:]))
@@ -99,6 +104,31 @@ def max_pool_grad(xp, g, indices, x_shape, windows=None):
         positions = _flat_places(xp, indices, prod(x_shape[2:])).reshape(-1)
         xp.add.at(total.reshape(-1), positions, g.reshape(-1).astype(total.dtype, copy=False))  # as fast as bincount
     return total.astype(g.dtype, copy=False)
+
+
+def indices_of(xp, places, x_shape, windows):
+    """Returns the indices in an image plane of `x_shape` for `places` (N, C, *P): the number of a tap of each window.
+
+    Numbers count the taps of a window row by row, and are of type uint8.
+
+    >>> import numpy as np
+    >>> places = np.array([[[1, 0]]], np.uint8)
+    >>> indices_of(np, places, (1, 1, 4), ((2,), (2,), (0,), (1,))).tolist()
+    [[[1, 2]]]
+    """
+    size, points = tuple(x_shape[2:]), places.shape[2:]
+    _, table, corner = _geometry(size, points, *map(tuple, windows))
+    return xp.asarray(table)[places] + xp.asarray(corner)
+
+
+def max_pool_of_batch_backward(xp, g, indices, input_shape, kernel_size, stride, padding, dilation, size, mapped):
+    """The gradient of the max pooling of the images of all samples (vmap)."""
+    if mapped != {"g", "indices"} or not size or not g.flags.c_contiguous or not indices.flags.c_contiguous:
+        return NotImplemented
+    count, shape = g.shape[1], (size * input_shape[0], *input_shape[1:])
+    g, indices = (a.reshape(size * count, *a.shape[2:]) for a in (g, indices))
+    made = run_kernel("max_pool_grad", g, indices, shape, (kernel_size, stride, padding, dilation))
+    return made.reshape(size, *input_shape)
 
 
 def max_pool_gather(xp, gg, indices):

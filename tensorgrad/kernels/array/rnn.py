@@ -1,8 +1,9 @@
 """Recurrent layers over plain arrays: one direction of one layer, all time steps.
 
 Sequences are packed: `sizes[t]` rows of `x` belong to step t, and these numbers never grow, since longer sequences come
-first. (In a batch of equal lengths they are all the same.) Whatever does not depend on the previous step is one matrix
-product for all steps; the loop over time does the rest.
+first. (In a batch of equal lengths they are all the same.) With `batch_first`, which needs equal lengths, the rows of
+`x`, of the output and of their gradients are ordered by sequence instead; those of `acts` and `cells` never are.
+Whatever does not depend on the previous step is one matrix product for all steps; the loop over time does the rest.
 """
 
 from __future__ import annotations
@@ -19,6 +20,20 @@ def steps(sizes, reverse):
         found.append((start, start + n, n))
         start += n
     return found[::-1] if reverse else found
+
+
+def by_step(rows, sizes, batch_first):
+    """Returns rows (of an array or a tensor) in the order of steps."""
+    if not batch_first or not sizes:
+        return rows
+    return rows.reshape(sizes[0], len(sizes), rows.shape[1]).swapaxes(0, 1).reshape(rows.shape)
+
+
+def by_sequence(rows, sizes, batch_first):
+    """Returns rows that are in the order of steps as the caller has them."""
+    if not batch_first or not sizes:
+        return rows
+    return rows.reshape(len(sizes), sizes[0], rows.shape[1]).swapaxes(0, 1).reshape(rows.shape)
 
 
 def previous(xp, out, h0, sizes, reverse):
@@ -71,8 +86,9 @@ def _lstm_scales(xp, hidden, dtype):
 
 
 @in_single_precision
-def lstm(xp, x, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr, sizes, reverse):
+def lstm(xp, x, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr, sizes, reverse, batch_first):
     """(out, h, c, acts, cells): outputs (N, P), last states (B, P) and (B, H), gates (N, 4H), cell states (N, H)."""
+    x = by_step(x, sizes, batch_first)
     acts, hidden = _projected(xp, x, w_ih, b_ih, b_hh), w_hh.shape[0] // 4
     scale, offset = _lstm_scales(xp, hidden, acts.dtype)
     out = xp.empty((len(x), h0.shape[1]), acts.dtype)
@@ -91,13 +107,14 @@ def lstm(xp, x, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr, sizes, reverse):
         xp.tanh(cell, out=cell)
         cell *= gates[:, 3 * hidden :]
         h[:n] = out[start:end] = cell if w_hr is None else xp.matmul(cell, w_hr.T)
-    return out, h, c, acts, cells
+    return by_sequence(out, sizes, batch_first), h, c, acts, cells
 
 
 @in_single_precision
-def lstm_grad(xp, grads, x, h, c, w_ih, w_hh, w_hr, out, acts, cells, sizes, reverse):
+def lstm_grad(xp, grads, x, h, c, w_ih, w_hh, w_hr, out, acts, cells, sizes, reverse, batch_first):
     """Gradients of x, h, c, w_ih, w_hh, the biases and w_hr from those of the outputs and of the last h and c."""
     (g, gh, gc), h0, c0 = grads, h, c
+    g, x, out = (by_step(rows, sizes, batch_first) for rows in (g, x, out))
     hidden, one = w_hh.shape[0] // 4, acts.dtype.type(1)
     i, f, cell, o = (acts[:, k * hidden : (k + 1) * hidden] for k in range(4))
     tanh = xp.tanh(cells)
@@ -124,7 +141,7 @@ def lstm_grad(xp, grads, x, h, c, w_ih, w_hh, w_hr, out, acts, cells, sizes, rev
     gx, gw_ih, bias = _input_gradients(xp, x, w_ih, slopes)
     gw_hh = xp.matmul(slopes.T, previous(xp, out, h0, sizes, reverse))
     gw_hr = None if w_hr is None else xp.matmul(down.T, o * tanh)
-    return gx, dh, dc, gw_ih, gw_hh, bias, bias.copy(), gw_hr
+    return by_sequence(gx, sizes, batch_first), dh, dc, gw_ih, gw_hh, bias, bias.copy(), gw_hr
 
 
 def _input_gradients(xp, x, w_ih, slopes):
@@ -136,8 +153,9 @@ def _input_gradients(xp, x, w_ih, slopes):
 
 
 @in_single_precision
-def gru(xp, x, h0, w_ih, w_hh, b_ih, b_hh, sizes, reverse):
+def gru(xp, x, h0, w_ih, w_hh, b_ih, b_hh, sizes, reverse, batch_first):
     """(out, h, acts): acts (N, 4H) are the gates and the hidden state's contribution to the new gate."""
+    x = by_step(x, sizes, batch_first)
     gates_x, hidden = _projected(xp, x, w_ih, b_ih), w_hh.shape[0] // 3
     half = gates_x.dtype.type(0.5)
     acts = xp.empty((len(x), 4 * hidden), gates_x.dtype)
@@ -159,13 +177,14 @@ def gru(xp, x, h0, w_ih, w_hh, b_ih, b_hh, sizes, reverse):
         xp.tanh(new, out=new)
         gates[:, 2 * hidden : 3 * hidden] = new
         h[:n] = out[start:end] = new + both[:, hidden:] * (h[:n] - new)
-    return out, h, acts
+    return by_sequence(out, sizes, batch_first), h, acts
 
 
 @in_single_precision
-def gru_grad(xp, grads, x, h, w_ih, w_hh, out, acts, sizes, reverse):
+def gru_grad(xp, grads, x, h, w_ih, w_hh, out, acts, sizes, reverse, batch_first):
     """Gradients of x, h, w_ih, w_hh, b_ih and b_hh from those of the outputs and of the last h."""
     (g, gh), h0 = grads, h
+    g, x, out = (by_step(rows, sizes, batch_first) for rows in (g, x, out))
     hidden, one = w_hh.shape[0] // 3, acts.dtype.type(1)
     r, z, new, inner = (acts[:, k * hidden : (k + 1) * hidden] for k in range(4))
     before = previous(xp, out, h0, sizes, reverse)
@@ -185,33 +204,35 @@ def gru_grad(xp, grads, x, h, w_ih, w_hh, out, acts, sizes, reverse):
         to_h *= z[start:end]
         dh[:n] = xp.matmul(inside[start:end], w_hh) + to_h
     gx, gw_ih, gb_ih = _input_gradients(xp, x, w_ih, gates)
-    return gx, dh, gw_ih, xp.matmul(inside.T, before), gb_ih, inside.sum(0)
+    return by_sequence(gx, sizes, batch_first), dh, gw_ih, xp.matmul(inside.T, before), gb_ih, inside.sum(0)
 
 
 # --- the plain recurrence --------------------------------------------------------------------------------------------
 
 
 @in_single_precision
-def rnn(xp, x, h0, w_ih, w_hh, b_ih, b_hh, sizes, reverse, relu):
+def rnn(xp, x, h0, w_ih, w_hh, b_ih, b_hh, sizes, reverse, relu, batch_first):
     """(out, h) of h = tanh(W x + U h + b), or max(0, ...)."""
-    out = _projected(xp, x, w_ih, b_ih, b_hh)
+    out = _projected(xp, by_step(x, sizes, batch_first), w_ih, b_ih, b_hh)
     h, weight = h0.copy(), xp.ascontiguousarray(w_hh.T)
     for start, end, n in steps(sizes, reverse):
         state = out[start:end]
         state += xp.matmul(h[:n], weight)
         xp.maximum(state, 0, out=state) if relu else xp.tanh(state, out=state)
         h[:n] = state
-    return out, h
+    return by_sequence(out, sizes, batch_first), h
 
 
 @in_single_precision
-def rnn_grad(xp, grads, x, h, w_ih, w_hh, out, sizes, reverse, relu):
+def rnn_grad(xp, grads, x, h, w_ih, w_hh, out, sizes, reverse, relu, batch_first):
     """Gradients of x, h, w_ih, w_hh and the biases from those of the outputs and of the last h."""
     (g, gh), h0 = grads, h
+    g, x, out = (by_step(rows, sizes, batch_first) for rows in (g, x, out))
     gates = (out > 0).astype(out.dtype) if relu else out.dtype.type(1) - out * out
     dh = gh.copy()
     for start, end, n in reversed(steps(sizes, reverse)):
         gates[start:end] *= g[start:end] + dh[:n]
         dh[:n] = xp.matmul(gates[start:end], w_hh)
     gx, gw_ih, bias = _input_gradients(xp, x, w_ih, gates)
-    return gx, dh, gw_ih, xp.matmul(gates.T, previous(xp, out, h0, sizes, reverse)), bias, bias.copy()
+    gw_hh = xp.matmul(gates.T, previous(xp, out, h0, sizes, reverse))
+    return by_sequence(gx, sizes, batch_first), dh, gw_ih, gw_hh, bias, bias.copy()

@@ -516,7 +516,7 @@ def bernoulli(gen: Generator, shape, dtype: np.dtype, p: float) -> np.ndarray:
 def dropout_mask(gen: Generator, shape, dtype: np.dtype, p: float) -> np.ndarray:
     """The factors of `dropout(x, p)` in training: 0 with probability `p`, else 1 / (1 - p); 0 < p < 1.
 
-    PyTorch draws nothing for p = 0, p = 1 or an empty input. `native_dropout` draws the same.
+    PyTorch draws nothing for p = 0, p = 1 or an empty input.
     """
     keep = 1 - p
     with np.errstate(all="ignore"):

@@ -335,13 +335,18 @@ def nll(xp, logp, target, weight=None, ignore_index=-100):
 
 
 def nll_grad(xp, g, shape, target, weights, ignore_index=-100):
-    """Gradient of `nll`'s losses with respect to log-probabilities of `shape`: `-g weights` at the targets."""
+    """Gradient of `nll`'s losses with respect to log-probabilities of `shape`: `-g weights` at the targets.
+
+    It is 0 at an ignored target, also where `g` is infinite: the gradient of a mean over nothing.
+    """
     if len(shape) == 1:
         return nll_grad(xp, g.reshape(1), (1,) + tuple(shape), target.reshape(1), weights.reshape(1), ignore_index)[0]
-    target, _ = _checked_target(xp, target, shape[1], ignore_index)
+    target, valid = _checked_target(xp, target, shape[1], ignore_index)
+    with ignored():
+        slopes = -(g * weights)
     result = xp.zeros(shape, g.dtype)
     at = _positions(xp, shape)
-    result[(at[0], target) + at[1:]] = -(g * weights)
+    result[(at[0], target) + at[1:]] = slopes if valid is None else xp.where(valid, slopes, slopes.dtype.type(0))
     return result
 
 

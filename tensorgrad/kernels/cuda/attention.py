@@ -9,11 +9,13 @@ products.
 from __future__ import annotations
 
 from functools import cache, lru_cache
+from typing import Any, NamedTuple
 
 import cupy
 import numpy as np
 
 from tensorgrad.kernels.cuda.runtime import launch, program
+from tensorgrad.kernels.cuda.runtime.launch import ARRAY
 
 DTYPES = ("float32", "float16", "bfloat16")
 WIDEST = 128
@@ -75,6 +77,11 @@ def _four(a, lead):
     if len(lead) != 2:
         batches = int(np.prod(lead[:-1], dtype=np.int64)) if lead else 1
         a = a.reshape(batches, lead[-1] if lead else 1, *a.shape[-2:])
+    return _last(a)
+
+
+def _last(a):
+    """Returns an array whose features are contiguous."""
     return a if a.strides[-1] == a.itemsize or a.shape[-1] < 2 else cupy.ascontiguousarray(a)
 
 
@@ -147,10 +154,138 @@ def _structure(fields) -> launch.Record:
     return launch.record(structure)
 
 
+# --- plain attention: without a mask, all leading dimensions alike -------------------------------------------------
+
+_NOTHING = np.int64(0)  # the address of a mask, or of dropout
+
+
+class _Form(NamedTuple):
+    """An array as (batch, head, position, feature): what launches depend on."""
+
+    shape: tuple
+    strides: tuple
+    aligned: bool
+
+
+def _form(a) -> _Form:
+    return _Form(a.shape, a.strides, not a.data.ptr % 16)
+
+
+def _plain(q, k, v, mask, dropout_mask) -> bool:
+    """Returns whether the launches are those of `_forward` and `_backward`."""
+    if mask is not None or dropout_mask is not None or not q.ndim == k.ndim == v.ndim == 4:
+        return False
+    return q.shape[:2] == k.shape[:2] == v.shape[:2] and all(
+        a.strides[-1] == a.itemsize or a.shape[-1] < 2 for a in (q, k, v)
+    )
+
+
+def _packs(dtype: np.dtype, *forms: _Form) -> int:
+    """`_pack` of arrays of these forms."""
+    size = dtype.itemsize
+    whole = all(
+        form.aligned and form.shape[-1] * size % 16 == 0 and all(stride % 16 == 0 for stride in form.strides[:3])
+        for form in forms
+    )
+    return 16 // size if whole else 1
+
+
+def _result(like: _Form, lead: tuple, width: int) -> tuple:
+    """Returns the shape of `_like`'s memory, and whether positions come before heads in it."""
+    if like.strides[1] < like.strides[2] and like.strides[2] <= like.strides[0]:
+        return (lead[0], like.shape[2], lead[1], width), True
+    return (*lead, like.shape[2], width), False
+
+
+def _made(place: tuple, dtype: np.dtype):
+    """Allocates a result."""
+    shape, turned = place
+    made = cupy.empty(shape, dtype)
+    return made.transpose(0, 2, 1, 3) if turned else made
+
+
+def _steps_of(form: _Form, size: int) -> tuple:
+    return tuple([stride // size for stride in form.strides[:3]])
+
+
+def _steps_in(place: tuple) -> tuple:
+    (_, a, b, width), turned = place
+    whole = a * b * width, b * width, width
+    return (whole[0], whole[2], whole[1]) if turned else whole
+
+
+def _described(q: _Form, k: _Form, v: _Form, size: int, scale: float, **others: tuple) -> launch.Record:
+    fields: list = [(name, _steps_of(form, size)) for name, form in zip("qkv", (q, k, v))]
+    fields += others.items()
+    fields += zip(("batches", "heads", "queries", "width"), q.shape, strict=True)
+    fields += ("mask", (0, 0, 0, 0)), ("keys", k.shape[2]), ("width_of_values", v.shape[3]), ("scale", scale)
+    return _structure(tuple(fields))
+
+
+@lru_cache(maxsize=1024)
+def _forward(device: int, dtype: np.dtype, q: _Form, k: _Form, v: _Form, causal: bool, scale: float) -> tuple:
+    """Returns where the result lies, and the launch on (q, k, v, result, logarithms)."""
+    width = max(q.shape[3], v.shape[3])
+    place = _result(q, q.shape[:2], v.shape[3])
+    shape = _described(q, k, v, dtype.itemsize, scale, out=_steps_in(place))
+    settings = {"PACK": _packs(dtype, q, k, v), "MASK": 0, "CAUSAL": int(causal), "DROP": 0, "GRAD_MASK": 0}
+    function = _kernel(device, "attention", dtype, width, **settings)
+    blocks = -(-q.shape[2] // ROWS) * q.shape[0] * q.shape[1]
+    given = ARRAY, ARRAY, ARRAY, _NOTHING, _NOTHING, ARRAY, ARRAY, shape
+    return place, function.prepared((blocks,), (THREADS,), given, _plan(dtype, width).shared["attention"])
+
+
+class _Backward(NamedTuple):
+    """Where the gradients lie, or None, and the launches."""
+
+    places: tuple
+    common: Any
+    queries: Any
+    keys: Any
+
+
+@lru_cache(maxsize=1024)
+def _backward(
+    device: int, dtype: np.dtype, q: _Form, k: _Form, v: _Form, out: _Form, grad: _Form, causal: bool, scale: float,
+    need: tuple,
+) -> _Backward:  # fmt: skip
+    width, lead = max(q.shape[3], v.shape[3]), q.shape[:2]
+    queries, heads = q.shape[2], q.shape[0] * q.shape[1]
+    both = need[1] or need[2]
+    places = (
+        _result(q, lead, q.shape[3]) if need[0] else None, _result(k, lead, k.shape[3]) if both else None,
+        _result(v, lead, v.shape[3]) if both else None,
+    )  # fmt: skip
+    steps = {"out": _steps_of(out, dtype.itemsize), "grad": _steps_of(grad, dtype.itemsize)}
+    steps |= {name: _steps_in(place) for name, place in zip(("gq", "gk", "gv"), places) if place is not None}
+    shape, plan = _described(q, k, v, dtype.itemsize, scale, **steps), _plan(dtype, width)
+    settings = {"PACK": _packs(dtype, q, k, v, grad), "MASK": 0, "CAUSAL": int(causal), "DROP": 0, "GRAD_MASK": 0}
+
+    def made(name, blocks, *given):
+        function = _kernel(device, name, dtype, width, **settings)
+        return function.prepared((blocks,), (THREADS,), (*given, shape), plan.shared.get(name, 0))
+
+    given = ARRAY, ARRAY, ARRAY, ARRAY, _NOTHING, _NOTHING, ARRAY, ARRAY
+    return _Backward(
+        places,
+        made("attention_common", -(-heads * queries // 4), ARRAY, ARRAY, ARRAY),
+        made("attention_grad_queries", -(-queries // ROWS) * heads, *given, ARRAY, _NOTHING) if need[0] else None,
+        made("attention_grad_keys", -(-k.shape[2] // ROWS) * heads, *given, ARRAY, ARRAY) if both else None,
+    )
+
+
+# --- the ops' kernels ----------------------------------------------------------------------------------------------
+
+
 def attention(q, k, v, mask, dropout_mask, is_causal, scale):
     """Returns `softmax(scale q k^T + mask) v`, and the logarithms of the sums of weights (float32)."""
     if not _accepts(q, k, v):
         return NotImplemented
+    if _plain(q, k, v, mask, dropout_mask):
+        place, start = _forward(q.data.device_id, q.dtype, _form(q), _form(k), _form(v), bool(is_causal), float(scale))
+        out, logs = _made(place, q.dtype), cupy.empty(q.shape[:3], np.float32)
+        start(q, k, v, out, logs)
+        return out, logs
     lead = np.broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
     queries, keys = q.shape[-2], k.shape[-2]
     out = _like(q, lead, v.shape[-1])
@@ -176,6 +311,19 @@ def attention_grad(g, q, k, v, mask, dropout_mask, out, p, is_causal, scale, nee
     if p.ndim == out.ndim:  # forward returned the weights themselves
         return NotImplemented
     dtype = q.dtype
+    if _plain(q, k, v, mask, dropout_mask) and not need[3]:
+        grad, whole = (_last(a if a.dtype == dtype else a.astype(dtype)) for a in (g, out))
+        logs, common = cupy.ascontiguousarray(p), cupy.empty(p.shape, np.float32)
+        forms = [_form(a) for a in (q, k, v, whole, grad)]
+        wanted = tuple([bool(each) for each in need[:3]])
+        how = _backward(q.data.device_id, dtype, *forms, bool(is_causal), float(scale), wanted)
+        gq, gk, gv = (None if place is None else _made(place, dtype) for place in how.places)
+        how.common(grad, whole, common)
+        if gq is not None:
+            how.queries(grad, q, k, v, logs, common, gq)
+        if gk is not None:
+            how.keys(grad, q, k, v, logs, common, gk, gv)
+        return gq, gk, gv, None
     lead, device = out.shape[:-2], q.data.device_id
     queries, keys = q.shape[-2], k.shape[-2]
     four = [_four(a, lead) for a in (q, k, v)]

@@ -35,7 +35,7 @@ EXPRESSIONS: dict[str, Expression] = {
         relu="a < 0 ? 0 : a",  # keeps nan and negative zero
         gelu=f"N(0.5) * a * (1 + erf(a * {SQRT_HALF}))",
         gelu_tanh=f"N(0.5) * a * (1 + tanh({TANH_SLOPE} * (a + {TANH_CUBIC} * a * a * a)))",
-        mish="a * mish_gate(a)",
+        mish="a < -60 ? a * exp(a + 30) * N(9.3576229688401746e-14) : a * mish_gate(a)",  # exp(a) may be flushed to 0
         log_sigmoid="Min::of(a, N(0)) - log1p(exp(-fabs(a)))",
         hardsigmoid="limited(a + 3, 0, 6) / 6", hardswish="a * limited(a + 3, 0, 6) / 6",
         clamp="limited(a, p, q)",
@@ -50,6 +50,8 @@ EXPRESSIONS: dict[str, Expression] = {
         "TT",
         add="a + b", sub="a - b", mul="a * b", div="a / b", pow="pow(a, b)", rsub="b - a", rdiv="b / a",
         maximum="Max::of(a, b)", minimum="Min::of(a, b)",
+        floor_divide="floor_divided(a, b)", remainder="floor_rest(fmod(a, b), b)", copysign="copysign(a, b)",
+        hypot="hypotenuse(a, b)",
         lerp_by_number="fabs(p) < N(0.5) ? a + p * (b - a) : b - (b - a) * (1 - p)",
         # Gradients: `a` is that of the result; `b` is the input, or the result where noted below.
         sigmoid_grad="a * (1 - b) * b",  # the result
@@ -79,17 +81,14 @@ EXPRESSIONS: dict[str, Expression] = {
     **_of("Tb", masked_fill="b ? p : a"),
 }  # fmt: skip
 
-# A single CuPy array function does the same: for few elements of its own dtypes it starts faster.
-PLAIN = {
-    "neg", "abs", "reciprocal", "sqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tanh",
-    "add", "sub", "mul", "div", "pow", "square", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge", "where",
-}  # fmt: skip
+WHOLE = {"add", "sub", "mul"}  # also for int64
 
 
-def settings(name: str) -> dict:
+def settings(name: str, dtype: str = "float32") -> dict:
     """Returns the settings of `program.text("pointwise", …)` for an op."""
     row = EXPRESSIONS[name]
     types = {f"T{letter}": "T" if kind == "T" else "bool" for letter, kind in zip("ABC", row.operands)}
     return {
         "EXPRESSION": row.text, "OPERANDS": len(row.operands), "OUT": "T" if row.result == "T" else "bool", **types,
+        **({"WHOLE": 1} if dtype == "int64" else {}),
     }  # fmt: skip

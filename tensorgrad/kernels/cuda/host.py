@@ -37,7 +37,7 @@ def on_host(kernel, storage):
                 return found
         return None
 
-    @wraps(getattr(kernel, "func", kernel))
+    @wraps(kernel)
     def run(*values, **params):
         device = storage.device_of(first(values))
         result = kernel(*map(to_host, values), **params)

@@ -7,6 +7,7 @@ range cannot raise here: its loss is nan.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import cupy
@@ -14,6 +15,7 @@ import numpy as np
 
 from tensorgrad.kernels.cuda.reduce import sum_
 from tensorgrad.kernels.cuda.runtime import program
+from tensorgrad.kernels.cuda.runtime.launch import ARRAY
 
 THREADS = 256
 SHORT = 1024  # classes up to which one warp takes a row
@@ -45,8 +47,10 @@ class _Rows:
         self.ready = target.size == self.n and (weight is None or weight.size == self.classes)
         self.weight: Any = None if weight is None else cupy.ascontiguousarray(weight.astype(self.number, copy=False))
 
-    def launch(self, name, grid, block, *args):
-        program.function("loss", name, self.dtype)((min(grid, MOST_BLOCKS),), (block,), args)
+    def launch(self, name, grid, block, arrays, *numbers):
+        """Runs a function of loss.cu on arrays (or None), then numbers."""
+        given = [a for a in arrays if a is not None]
+        _prepared(name, self.dtype, grid, block, tuple([a is not None for a in arrays]), numbers)(*given)
 
     def workspace(self, *shape):
         return cupy.empty(shape, self.number)
@@ -57,8 +61,11 @@ class _Rows:
         return -(-self.n // THREADS)
 
 
-def _address(array) -> Any:
-    return np.int64(0) if array is None else array
+@lru_cache(maxsize=4096)
+def _prepared(name, dtype, grid, block, there: tuple, numbers: tuple):
+    """Prepares a launch on arrays, which may be missing, and these numbers."""
+    given = *[ARRAY if each else np.int64(0) for each in there], *numbers
+    return program.function("loss", name, dtype).prepared((min(grid, MOST_BLOCKS),), (block,), given)
 
 
 def _threads(classes: int) -> int:
@@ -72,7 +79,8 @@ def _total(rows: _Rows, losses, weights, mean: bool):
         losses, weights = (sum_(a, None, False, None).reshape(1) for a in (losses, weights))
     out, divisor = cupy.empty((), rows.x.dtype), rows.workspace(1)
     n = np.int64(losses.size)
-    rows.launch("total", 1, 1024 if losses.size > 32 else 32, losses, weights, out, divisor, n, n, np.bool_(mean))
+    threads = 1024 if losses.size > 32 else 32
+    rows.launch("total", 1, threads, (losses, weights, out, divisor), n, n, np.bool_(mean))
     return out, divisor
 
 
@@ -85,17 +93,18 @@ def cross_entropy(x, target, weight, ignore_index, smoothing, reduction):
     if not rows.ready or (smoothing and weight is not None):  # that needs the sum of all weights, from the GPU
         return NotImplemented
     losses, weights, logsums = rows.workspace(rows.n), rows.workspace(rows.n), rows.workspace(rows.n)
-    arrays = (rows.x, rows.target, _address(rows.weight), losses, weights, logsums, np.int64(rows.n))
+    arrays = rows.x, rows.target, rows.weight, losses, weights, logsums
     numbers = (np.int64(ignore_index), rows.number(smoothing), rows.number(rows.classes))
     if rows.length > 1:
-        sizes = (np.int64(rows.classes), np.int64(rows.length))
-        rows.launch("columns", rows.elementwise, THREADS, *arrays, *sizes, *numbers)
+        sizes = (np.int64(rows.n), np.int64(rows.classes), np.int64(rows.length))
+        rows.launch("columns", rows.elementwise, THREADS, arrays, *sizes, *numbers)
     else:
         short = rows.classes <= SHORT
         threads = THREADS if short else _threads(rows.classes)
         lanes = 32 if short else threads
         grid = -(-rows.n * lanes // threads)
-        rows.launch("rows", grid, threads, *arrays, np.int64(rows.classes), *numbers, np.int32(lanes))
+        two = np.int64(rows.n), np.int64(rows.classes)
+        rows.launch("rows", grid, threads, arrays, *two, *numbers, np.int32(lanes))
     if reduction == "none":
         return losses.reshape(target.shape).astype(x.dtype, copy=False), Kept(logsums, None)
     loss, divisor = _total(rows, losses, weights, reduction == "mean")
@@ -107,16 +116,16 @@ def cross_entropy_backward(g, x, kept, target, weight, ignore_index, label_smoot
     if kept.__class__ is not Kept:
         return NotImplemented
     rows = _Rows(x, target, weight)
-    gx, g = cupy.empty_like(rows.x), cupy.ascontiguousarray(g.astype(rows.x.dtype, copy=False))
-    arrays = (
-        g, rows.x, kept.logsums, rows.target, _address(rows.weight), _address(kept.divisor), gx, np.int64(rows.n),
-        np.int64(rows.classes),
+    gx = cupy.empty(rows.x.shape, rows.x.dtype)
+    g = cupy.ascontiguousarray(g if g.dtype == gx.dtype else g.astype(gx.dtype))
+    arrays, sizes = (g, rows.x, kept.logsums, rows.target, rows.weight, kept.divisor, gx), (
+        np.int64(rows.n), np.int64(rows.classes)
     )  # fmt: skip
     numbers = (np.int64(ignore_index), rows.number(label_smoothing), rows.number(rows.classes), np.bool_(g.size > 1))
     if rows.length > 1:
-        rows.launch("columns_grad", rows.elementwise, THREADS, *arrays, np.int64(rows.length), *numbers)
+        rows.launch("columns_grad", rows.elementwise, THREADS, arrays, *sizes, np.int64(rows.length), *numbers)
     else:
-        rows.launch("rows_grad", rows.n, _threads(rows.classes), *arrays, *numbers)
+        rows.launch("rows_grad", rows.n, _threads(rows.classes), arrays, *sizes, *numbers)
     return gx
 
 
@@ -131,10 +140,8 @@ def nll(logs, target, weight, ignore_index, reduction):
     losses, weights = (cupy.empty(target.shape, logs.dtype) for _ in range(2))
     wide = rows.workspace(2, rows.n)
     sizes = (np.int64(v) for v in (rows.n, rows.classes, rows.length, ignore_index))
-    rows.launch(
-        "nll", rows.elementwise, THREADS, rows.x, rows.target, _address(rows.weight), losses, weights, wide[0], wide[1],
-        *sizes,
-    )  # fmt: skip
+    arrays = rows.x, rows.target, rows.weight, losses, weights, wide[0], wide[1]
+    rows.launch("nll", rows.elementwise, THREADS, arrays, *sizes)
     if reduction == "none":
         return losses, weights
     return _total(rows, wide[0], wide[1], reduction == "mean")[0], weights

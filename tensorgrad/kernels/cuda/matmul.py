@@ -215,9 +215,9 @@ def linear(x, w, bias):
         return out if bias is None else out + bias
     w = w[:, None] if w.ndim == 1 else w.T
     rows = tall(x)
-    out = cupy.empty((len(rows), w.shape[1]), x.dtype)
+    out = cupy.empty((rows.shape[0], w.shape[1]), x.dtype)
     if _with_vector(rows, w, bias, out):
-        return out.reshape(shape)
+        return out if x.ndim == 2 else out.reshape(shape)
     if bias is not None:  # has more than one dimension if it is given for every row
         out.reshape(shape)[...] = bias
     return cublas.gemm(rows, w, out, 1, int(bias is not None)).reshape(shape)

@@ -15,6 +15,7 @@ import numpy as np
 
 from tensorgrad.kernels.cuda.reduce import sum_
 from tensorgrad.kernels.cuda.runtime import program
+from tensorgrad.kernels.cuda.runtime.launch import ARRAY
 from tensorgrad.kernels.cuda.runtime.register_rows import Plan, plan
 
 F32 = np.dtype("float32")
@@ -25,37 +26,38 @@ THREADS_AT_ONCE = 132 * 512
 
 
 class _Rows(NamedTuple):
-    """How rows are divided among threads: their number and length, the shape of their statistics, and the launch."""
+    """How rows are divided among threads: their number and length, the shape of their statistics, and the program."""
 
     rows: Any
     n: Any
     statistics: tuple
     number: Any  # the type of sums
     plan: Plan
-    blocks: int
     launches: dict[str, Any]  # the program's functions
 
 
-@lru_cache(maxsize=4096)
 def _divided(shape: tuple, dims: int, dtype: np.dtype, weight: np.dtype, plan: Plan, centred: bool) -> _Rows:
     lead = shape[: len(shape) - dims]
     rows, name = math.prod(lead), dtype.name
     settings = {**plan.settings, "W": program.TYPES[weight.name][0], **({"CENTRED": 1} if centred else {})}
     launches = {way: program.function("norm", way, name, **settings) for way in ("forward", "backward")}
     n, number = math.prod(shape[len(lead) :]), program.NUMBER[name]
-    return _Rows(np.int64(rows), np.int32(n), lead + (1,) * dims, number, plan, plan.blocks(rows), launches)
+    return _Rows(np.int64(rows), np.int32(n), lead + (1,) * dims, number, plan, launches)
 
 
-def _rows(arrays, axes, parameters, centred) -> _Rows | None:
-    """Divides the rows of arrays of one shape, with these parameters; None if the kernels do not support them."""
+def _rows(arrays, axes, parameters) -> tuple[Plan, np.dtype] | None:
+    """Divides the rows of arrays of one shape, with these parameters, which have the second result's dtype.
+
+    Returns None if the kernels do not support them.
+    """
     x = arrays[0]
-    dtype, shape, dims, weight = x.dtype, x.shape, len(axes), None
+    dtype, shape, weight = x.dtype, x.shape, None
     if program.NAME[dtype] not in program.NUMBER or not x.size:
         return None
     for a in arrays[1:]:
         if a.shape != shape or a.dtype != dtype:
             return None
-    n = math.prod(shape[len(shape) - dims :])
+    n = shape[-1] if len(axes) == 1 else math.prod(shape[len(shape) - len(axes) :])
     given = list(arrays)
     for p in parameters:
         if p is not None:
@@ -66,40 +68,79 @@ def _rows(arrays, axes, parameters, centred) -> _Rows | None:
     if weight is not None and weight != dtype and weight != F32:
         return None
     how = plan(n, given)
-    return None if how is None else _divided(shape, dims, dtype, weight or dtype, how, centred)
+    return None if how is None else (how, weight or dtype)
 
 
-def _or_none(array) -> Any:
-    return _NOTHING if array is None else array
+def _place(there: bool) -> Any:
+    return ARRAY if there else _NOTHING
+
+
+class _Forward(NamedTuple):
+    """A forward pass: its launch, and the shape and dtype of the statistics."""
+
+    launch: Any
+    statistics: tuple
+    number: Any
+
+
+@lru_cache(maxsize=4096)
+def _forward_of(shape, dims, dtype, weight, plan, centred: bool, weighted: bool, biased: bool, eps) -> _Forward:
+    rows = _divided(shape, dims, dtype, weight, plan, centred)
+    places = ARRAY, _place(weighted), _place(biased), ARRAY, _place(centred), ARRAY
+    given = *places, rows.rows, rows.n, rows.number(eps)
+    launch = rows.launches["forward"].prepared((plan.blocks(int(rows.rows)),), (plan.threads,), given)
+    return _Forward(launch, rows.statistics, rows.number)
 
 
 def _forward(x, weight, bias, axes, eps, centred):
     x = cupy.ascontiguousarray(x)
-    rows = _rows([x], axes, (weight, bias), centred)
-    if rows is None:
+    found = _rows([x], axes, (weight, bias))
+    if found is None:
         return NotImplemented
-    out, rstd = cupy.empty(x.shape, x.dtype), cupy.empty(rows.statistics, rows.number)
-    mean = cupy.empty(rows.statistics, rows.number) if centred else None
-    given = x, _or_none(weight), _or_none(bias), out, _or_none(mean), rstd, rows.rows, rows.n, rows.number(eps)
-    rows.launches["forward"]((rows.blocks,), (rows.plan.threads,), given)
+    shape, dtype, weighted, biased = x.shape, x.dtype, weight is not None, bias is not None
+    how = _forward_of(shape, len(axes), dtype, found[1], found[0], centred, weighted, biased, eps)
+    out, rstd = cupy.empty(shape, dtype), cupy.empty(how.statistics, how.number)
+    mean = cupy.empty(how.statistics, how.number) if centred else None
+    how.launch(*[a for a in (x, weight, bias, out, mean, rstd) if a is not None])
     return out, mean, rstd
+
+
+class _Backward(NamedTuple):
+    """A backward pass: its launch, and the partial sums of the parameters' gradients."""
+
+    launch: Any
+    lines: tuple  # their shape
+    number: Any
+
+
+@lru_cache(maxsize=4096)
+def _backward_of(shape, dims, dtype, weight, plan, centred: bool, weighted: bool, need: tuple) -> _Backward | None:
+    """Returns None if the kernel does not support such long rows (sources/norm.cu)."""
+    if plan.threads > (256 if dtype.itemsize < 4 else 512):
+        return None
+    rows = _divided(shape, dims, dtype, weight, plan, centred)
+    blocks = min(plan.blocks(int(rows.rows)), THREADS_AT_ONCE // plan.threads)
+    places = ARRAY, ARRAY, _place(weighted), _place(centred), ARRAY, *[_place(each) for each in need]
+    given = *places, rows.rows, rows.n
+    launch = rows.launches["backward"].prepared((blocks,), (plan.threads,), given)
+    return _Backward(launch, (blocks * plan.groups, int(rows.n)), rows.number)
 
 
 def _backward(g, x, weight, mean, rstd, axes, need, centred):
     g, x = cupy.ascontiguousarray(g), cupy.ascontiguousarray(x)
-    rows = _rows([g, x], axes, (weight,), centred)
-    if rows is None or rows.plan.threads > (256 if g.dtype.itemsize < 4 else 512):  # as in sources/norm.cu
+    found = _rows([g, x], axes, (weight,))
+    if found is None:
         return NotImplemented
-    gx = cupy.empty(x.shape, x.dtype) if need[0] else None
-    blocks = min(rows.blocks, THREADS_AT_ONCE // rows.plan.threads)
-    lines = [
-        cupy.empty((blocks * rows.plan.groups, int(rows.n)), rows.number) if wanted else None for wanted in need[1:3]
-    ]
-    sums_of = [_or_none(a) for a in (*lines, None)[:2]]
-    given = g, x, _or_none(weight), _or_none(mean), rstd, _or_none(gx), *sums_of, rows.rows, rows.n
-    rows.launches["backward"]((blocks,), (rows.plan.threads,), given)
-    shape = x.shape[x.ndim - len(axes) :]
-    sums = [a if a is None else _summed(a, shape, g.dtype) for a in lines]
+    wanted = bool(need[0]), bool(need[1]), len(need) > 2 and bool(need[2])
+    shape, dtype = x.shape, x.dtype
+    how = _backward_of(shape, len(axes), dtype, found[1], found[0], centred, weight is not None, wanted)
+    if how is None:
+        return NotImplemented
+    gx = cupy.empty(shape, dtype) if wanted[0] else None
+    lines = [cupy.empty(how.lines, how.number) if each else None for each in wanted[1 : len(need)]]
+    how.launch(*[a for a in (g, x, weight, mean, rstd, gx, *lines) if a is not None])
+    tail = shape[x.ndim - len(axes) :]
+    sums = [a if a is None else _summed(a, tail, dtype) for a in lines]
     return gx, *sums
 
 

@@ -6,13 +6,15 @@ These take lists of arrays, so they are not kernels of ops: `optim/elementwise.p
 
 from __future__ import annotations
 
-from functools import lru_cache
+import struct
+from functools import lru_cache, partial
+from threading import get_ident
 from typing import Any
 
 import cupy
 import numpy as np
 
-from tensorgrad.kernels.cuda.runtime import program
+from tensorgrad.kernels.cuda.runtime import launch, program
 from tensorgrad.storage.cuda.capture import RUNNING, current
 
 PIECE, THREADS = 16384, 256  # elements per block, as in sources/optim.cu
@@ -54,23 +56,9 @@ def alike(a, b) -> bool:
     )
 
 
-def _table(sizes: tuple, addresses: tuple, steps: tuple, device: int):
-    """Returns (the jobs in GPU memory, their number of blocks)."""
-    if RUNNING and (capture := current()) is not None:
-        jobs, blocks = _jobs(sizes, addresses, steps)
-        return capture.constant(jobs), blocks
-    return _uploaded(sizes, addresses, steps, device, cupy.cuda.get_current_stream().ptr)
-
-
-@lru_cache(maxsize=64)
-def _uploaded(sizes: tuple, addresses: tuple, steps: tuple, device: int, stream: int):
-    """Returns `_table`, cached: addresses rarely change."""
-    jobs, blocks = _jobs(sizes, addresses, steps)
-    return cupy.asarray(jobs), blocks
-
-
-def _jobs(sizes: tuple, addresses: tuple, steps: tuple) -> tuple[np.ndarray, int]:
-    places = np.array(addresses, np.int64).reshape(len(sizes), -1)
+def _jobs(sizes: tuple, addresses: list[tuple], steps: tuple) -> tuple[np.ndarray, int]:
+    """Returns the table of jobs and their number of blocks."""
+    places = np.array(addresses, np.int64)
     table = np.zeros((len(sizes), ARRAYS + 3), np.int64)
     table[:, : places.shape[1]] = places
     table[:, ARRAYS] = sizes
@@ -81,8 +69,51 @@ def _jobs(sizes: tuple, addresses: tuple, steps: tuple) -> tuple[np.ndarray, int
     return table, int(ends[-1])
 
 
+class _Table:
+    """Jobs in the GPU's memory, whose gradients differ from step to step: a launch tells it their addresses.
+
+    (Copying a table takes ten times as long. A launch carries 4 KiB of arguments.)
+    """
+
+    def __init__(self, sizes: tuple, addresses: list[tuple], steps: tuple):
+        jobs, self.blocks = _jobs(sizes, addresses, steps)
+        self.memory = cupy.asarray(jobs)
+        self.known: tuple = ()  # the addresses of the gradients that it has
+
+    def tell(self, gradients: tuple, column: int, dtype: str) -> None:
+        """Puts the gradients' addresses into a column of the jobs."""
+        if gradients == self.known:
+            return
+        self.known = ()  # an error or an interrupt may end this half-way
+        function = program.function("optim", "tell", dtype)
+        for first in range(0, len(gradients), TOLD):
+            some = gradients[first : first + TOLD]
+            packed = struct.pack(f"{len(some)}Q", *some).ljust(8 * TOLD, b"\0")
+            told = launch.record(np.frombuffer(packed, ADDRESSES).reshape(()))
+            numbers = np.int32(first), np.int32(len(some)), np.int32(column)
+            function((-(-len(some) // THREADS),), (THREADS,), (self.memory, *numbers, told))
+        self.known = gradients
+
+
+TOLD = 448  # addresses per launch, as in sources/optim.cu
+ADDRESSES = np.dtype([("at", np.uint64, TOLD)])
+
+
+@lru_cache(maxsize=64)
+def _table(sizes: tuple, fixed: tuple, steps: tuple, arrays: int, device: int, stream: int, thread: int) -> _Table:
+    """Returns the table of jobs of so many arrays, of which all but the gradients are at `fixed` addresses.
+
+    Each thread has its own: between telling it addresses and the launch that reads it there may be another's.
+    """
+    others = arrays - 1
+    rows = [(0,)] if not others else [fixed[i : i + others] for i in range(0, len(fixed), others)]
+    if not others:
+        return _Table(sizes, rows * len(sizes), steps)
+    return _Table(sizes, [(row[0], 0, *row[1:]) for row in rows], steps)
+
+
 class _Launch:
-    """The jobs of one launch: lists of arrays of one dtype on one GPU.
+    """The jobs of one launch: lists of arrays of one dtype on one GPU, the gradient alone or after the parameter.
 
     `steps`: each job's number of steps, there. `skip`: what prevents the launch on the GPU, or None.
     """
@@ -91,10 +122,21 @@ class _Launch:
         first = jobs[0][0]
         self.skip = skip
         self.dtype, self.device = program.NAME[first.dtype], first.device
+        arrays = len(jobs[0])
+        column = int(arrays > 1)
         with self.device:
-            sizes = tuple(job[0].size for job in jobs)
-            addresses = tuple(a.data.ptr for job in jobs for a in job)
-            self.table, self.blocks = _table(sizes, addresses, tuple([step.data.ptr for step in steps]), self.device.id)
+            sizes = tuple([job[0].size for job in jobs])
+            steps = tuple([step.data.ptr for step in steps])
+            if RUNNING and (capture := current()) is not None:
+                whole, self.blocks = _jobs(sizes, [tuple([a.data.ptr for a in job]) for job in jobs], steps)
+                self.memory, self.tell = capture.constant(whole), None
+            else:
+                fixed = tuple([a.data.ptr for job in jobs for i, a in enumerate(job) if i != column])
+                where = self.device.id, cupy.cuda.get_current_stream().ptr, get_ident()
+                table = _table(sizes, fixed, steps, arrays, *where)
+                gradients = tuple([job[column].data.ptr for job in jobs])
+                self.memory, self.blocks = table.memory, table.blocks
+                self.tell = partial(table.tell, gradients, column, self.dtype)
         self.count = np.int32(len(jobs))
         self.number = program.NUMBER[self.dtype]
 
@@ -102,14 +144,17 @@ class _Launch:
         with self.device:
             if self.skip is not None:
                 name, arguments = f"{name}_unless", (self.skip, *arguments)
-            function = program.function("optim", name, self.dtype)
-            function((self.blocks,), (THREADS,), (self.table, self.count, *arguments))
+            self._run(name, self.blocks, arguments)
 
     def count_steps(self, skip) -> None:
         """Counts a step of each job."""
         with self.device:
-            function = program.function("optim", "count_steps", self.dtype)
-            function((-(-int(self.count) // THREADS),), (THREADS,), (self.table, self.count, skip))
+            self._run("count_steps", -(-int(self.count) // THREADS), (skip,))
+
+    def _run(self, name: str, blocks: int, arguments: tuple) -> None:
+        if self.tell is not None:  # only now: another launch, of another dtype, may have the same table
+            self.tell()
+        program.function("optim", name, self.dtype)((blocks,), (THREADS,), (self.memory, self.count, *arguments))
 
 
 def _launches(arrays: list) -> list[_Launch]:
@@ -127,31 +172,40 @@ def _launches(arrays: list) -> list[_Launch]:
 class Step:
     """An optimizer's update, with the interface of a row of the CPU's compiled kernels (kernels/numba/table.py)."""
 
-    elements = 0  # minimum number of elements: any
-
-    def __init__(self, launch, counted=None):
-        self.launch, self.counted = launch, counted
-
-    def available(self, elements: int = 0) -> bool:
-        """Always true: it is compiled when it is launched."""
-        return True
+    def __init__(self, update, counted=None):
+        self.update, self.counted = update, counted
 
     def takes(self, x, arrays) -> bool:
         """Returns whether the kernel supports a parameter with these arrays of gradient and state."""
-        return together([x, *arrays[1:]]) and alike(arrays[0], x)
+        dtype, shape, strides, device = x.dtype, x.shape, x.strides, x.data.device_id
+        if x.__class__ is not cupy.ndarray or program.NAME[dtype] not in program.NUMBER:
+            return False
+        if not x._c_contiguous and not dense(x):
+            return False
+        for i, a in enumerate(arrays):
+            if a is None:
+                continue
+            if a.__class__ is not cupy.ndarray or a.dtype != dtype or a.shape != shape or a.data.device_id != device:
+                return False
+            if i and a.strides != strides and not in_step(a, x):  # the gradient may be copied
+                return False
+        return True
 
-    def ready(self, moves: list, skip=None) -> None:
-        """Updates the parameters of a list of (parameter, [gradient and state arrays], scalars).
+    def ready(self, arrays: list, scalars: list, skip=None) -> tuple:
+        """Updates parameters. `arrays`: one after another, each parameter's, its gradient's and those of its state.
 
-        `skip`: a float32 scalar on the GPU that prevents it unless it is 0; only for SGD.
+        `skip`: a float32 scalar on the GPU that prevents it unless it is 0; only for SGD. Returns which are left: none.
         """
         groups: dict[Any, list] = {}
-        for x, arrays, numbers in moves:
-            job = [x, _laid(arrays[0], x), *(a for a in arrays[1:] if a is not None)]
+        width = len(arrays) // len(scalars)
+        for n, numbers in enumerate(scalars):
+            x, g, *state = arrays[n * width : (n + 1) * width]
+            job = [x, _laid(g, x), *(a for a in state if a is not None)]
             if x.size:
                 groups.setdefault((numbers, len(job), program.NAME[x.dtype], x.data.device_id), []).append(job)
         for (numbers, *_), jobs in groups.items():
-            self.launch(_Launch(jobs, skip=skip), len(jobs[0]), numbers)
+            self.update(_Launch(jobs, skip=skip), len(jobs[0]), numbers)
+        return ()
 
     def ready_on_device(self, moves: list, group: dict, skip) -> None:
         """Updates the parameters of a list of (parameter, [gradient and state arrays], number of steps).
@@ -167,10 +221,10 @@ class Step:
             else:
                 step += 1
         for (arrays, *_), jobs in groups.items():
-            launch = _Launch([job for job, _ in jobs], tuple([step for _, step in jobs]))
+            made = _Launch([job for job, _ in jobs], tuple([step for _, step in jobs]))
             skipped = _address(skip)
-            launch.count_steps(skipped)
-            self.counted(launch, arrays, group, skipped)
+            made.count_steps(skipped)
+            self.counted(made, arrays, group, skipped)
 
 
 def _address(scalar) -> Any:
@@ -188,28 +242,28 @@ def _laid(g, x):
     return made
 
 
-def _sgd(launch: _Launch, arrays: int, n: Any) -> None:
-    number = launch.number
+def _sgd(made: _Launch, arrays: int, n: Any) -> None:
+    number = made.number
     step = number(n.lr), number(n.decay or 0), number(-1 if n.maximize else 1)
     if arrays == 2:
-        launch("sgd", *step)
+        made("sgd", *step)
     else:
         take = 1 if n.take is None else n.take
-        launch("sgd_momentum", *step, number(n.momentum), number(take), np.bool_(n.first), np.bool_(n.nesterov))
+        made("sgd_momentum", *step, number(n.momentum), number(take), np.bool_(n.first), np.bool_(n.nesterov))
 
 
-def _adam(launch: _Launch, arrays: int, n: Any) -> None:
+def _adam(made: _Launch, arrays: int, n: Any) -> None:
     shrink, sign = 1 if n.shrink is None else n.shrink, -1 if n.maximize else 1
     given = n.rate, n.eps, shrink, n.decay or 0, n.take1, n.beta2, n.take2, sign
-    launch("adam" if arrays == 4 else "adam_amsgrad", *map(launch.number, given))
+    made("adam" if arrays == 4 else "adam_amsgrad", *map(made.number, given))
 
 
-def _adam_counted(launch: _Launch, arrays: int, group: dict, skip: Any) -> None:
+def _adam_counted(made: _Launch, arrays: int, group: dict, skip: Any) -> None:
     rate, lr = (None, group["lr"]) if group["lr"].__class__ is not cupy.ndarray else (group["lr"], 0.0)
     given = [np.float64(v) for v in (lr, *group["betas"], group["eps"], group["weight_decay"])]
-    sign = launch.number(-1 if group["maximize"] else 1)
+    sign = made.number(-1 if group["maximize"] else 1)
     name = "adam_counted" if arrays == 4 else "adam_amsgrad_counted"
-    launch(name, skip, _address(rate), *given, np.bool_(group["decoupled_weight_decay"]), sign)
+    made(name, skip, _address(rate), *given, np.bool_(group["decoupled_weight_decay"]), sign)
 
 
 sgd, adam = Step(_sgd), Step(_adam, _adam_counted)
@@ -230,16 +284,28 @@ def _counter(device: int, stream: int):
     return cupy.zeros(1, np.uint32)
 
 
+def _served(arrays: list, dtype: np.dtype, device: int) -> bool:
+    """Returns whether each array is a job by itself, of this dtype and GPU."""
+    if program.NAME[dtype] not in program.NUMBER:
+        return False
+    for a in arrays:
+        if a.__class__ is not cupy.ndarray or a.dtype != dtype or a.data.device_id != device:
+            return False
+        if not a._c_contiguous and not dense(a):
+            return False
+    return True
+
+
 def norm(arrays: list):
     """Computes the Euclidean norm of all arrays as one vector, on the GPU; all are of one dtype there."""
     first = arrays[0]
-    if not all(together([a]) and a.dtype == first.dtype and a.data.device_id == first.data.device_id for a in arrays):
+    if first.__class__ is not cupy.ndarray or not _served(arrays, first.dtype, first.data.device_id):
         return NotImplemented
     with first.device:
         out = cupy.zeros((), first.dtype)
-        for launch in _launches(arrays):
-            ended = _ended(launch.device.id)
-            launch("total_norm", cupy.empty(launch.blocks, np.float64), ended, out)
+        for each in _launches(arrays):
+            ended = _ended(each.device.id)
+            each("total_norm", cupy.empty(each.blocks, np.float64), ended, out)
     return out
 
 
@@ -247,10 +313,10 @@ def clip(arrays: list, total, limit: float):
     """Scales arrays in place, whose norm is `total` (on the same GPU), so that it is at most `limit`."""
     if total.__class__ is not cupy.ndarray or not total.flags.c_contiguous:
         return NotImplemented
-    if not all(together([a]) and a.dtype == total.dtype and a.data.device_id == total.data.device_id for a in arrays):
+    if not _served(arrays, total.dtype, total.data.device_id):
         return NotImplemented
-    for launch in _launches(arrays):
-        launch("clip", total, launch.number(limit))
+    for each in _launches(arrays):
+        each("clip", total, each.number(limit))
     return None
 
 
@@ -261,8 +327,8 @@ def unscale(arrays: list, inverse, found):
     """
     if not all(together([a]) for a in arrays):
         return NotImplemented
-    for launch in _launches(arrays):
-        launch("unscale", inverse, found)
+    for each in _launches(arrays):
+        each("unscale", inverse, found)
     return None
 
 

@@ -1,7 +1,7 @@
 """Pointwise ops, each a kernel built from its expression (`expressions.py`); operands broadcast with strides of 0.
 
-Bytes per element: those of the operands and of the result, once each. Floating-point arrays only; scalars may replace
-arrays. The result's memory order is that of the first operand, as in CuPy.
+Bytes per element: those of the operands and of the result, once each. Floating-point arrays only, and int64 in sums and
+products, as of counters; scalars may replace arrays. The result's memory order is that of the first operand, as CuPy's.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from typing import Any, NamedTuple
 import cupy
 import numpy as np
 
-from tensorgrad.kernels.cuda.expressions import EXPRESSIONS, PLAIN, settings
+from tensorgrad.kernels.cuda.expressions import EXPRESSIONS, WHOLE, settings
 from tensorgrad.kernels.cuda.runtime import program
+from tensorgrad.kernels.cuda.runtime.launch import ARRAY
 from tensorgrad.layouts import inverse
-from tensorgrad.storage.cuda.storage import value_of
+from tensorgrad.storage.cuda.storage import CARDS, value_of
 
 THREADS = 256
 MOST_BLOCKS = 2**31 - 1
-FEW = 1 << 16  # elements from which wide loads matter
 _NOTHING = np.int64(0)  # the address of an operand that is a scalar
 
 
 @cache
 def _function(name: str, kernel: str, dtype: str):
-    return program.function("pointwise", kernel, dtype, **settings(name))
+    return program.function("pointwise", kernel, dtype, **settings(name, dtype))
 
 
 class _Form(NamedTuple):
@@ -40,21 +40,53 @@ class _Form(NamedTuple):
     rest: tuple  # the arguments of the operands that it does not have
     numbers: tuple  # three times zero
     whole: Any  # the function for arrays without gaps
-    plain: bool  # CuPy starts faster where there are few elements
 
 
 @cache
 def _form(name: str, dtype: np.dtype) -> _Form | None:
     """Returns None for a dtype that has no kernel."""
-    number = program.NUMBER.get(dtype.name)
+    number = np.int64 if dtype.name == "int64" and name in WHOLE else program.NUMBER.get(dtype.name)
     if number is None:
         return None
     row, kinds, zero = EXPRESSIONS[name], {"T": dtype, "b": np.dtype(bool)}, number(0)
     return _Form(
         kinds[row.result], [kinds[kind] for kind in row.operands], 16 // dtype.itemsize, number, zero,
         (_NOTHING, zero) * (3 - len(row.operands)), (zero,) * 3, _function(name, "whole", dtype.name),
-        name in PLAIN and dtype.itemsize > 2,
     )  # fmt: skip
+
+
+class _Whole(NamedTuple):
+    """An op on arrays of one size without gaps, and perhaps numbers."""
+
+    kinds: list  # dtype of each array
+    result: np.dtype
+    launch: Any  # of the result and the arrays
+
+
+@lru_cache(maxsize=4096)
+def _whole(name: str, dtype: np.dtype, size: int, scalars: tuple, numbers: tuple) -> _Whole | None:
+    """Returns None if there is no kernel, or nothing to launch.
+
+    `scalars` are the operands that are numbers, None for arrays; or it is empty if there are none.
+    """
+    form = _form(name, dtype)
+    if form is None or not size:
+        return None
+    number = form.number
+    kinds: list = []
+    given: list = []
+    for kind, x in zip(form.kinds, scalars or (None,) * len(form.kinds)):
+        if x is None:
+            kinds.append(kind)
+            given += ARRAY, form.zero
+        elif kind == dtype:
+            given += _NOTHING, number(x)
+        else:
+            return None
+    three = (*map(number, numbers), *form.numbers)[:3]
+    grid = min(-(-size // (THREADS * form.some)), MOST_BLOCKS)
+    arguments = ARRAY, np.int64(size), *given, *form.rest, *three
+    return _Whole(kinds, form.result, form.whole.prepared((grid,), (THREADS,), arguments))
 
 
 def run(name: str, *operands: Any, numbers: tuple = (), out: Any = None):
@@ -62,17 +94,56 @@ def run(name: str, *operands: Any, numbers: tuple = (), out: Any = None):
 
     `out`, of the result's dtype, receives the result; it may be one of the operands.
     """
-    dtype, few = None, True
+    arrays: Any = operands
+    scalars: tuple = ()
+    for x in operands:
+        if x.__class__ is not cupy.ndarray:
+            arrays = [x for x in operands if x.__class__ is cupy.ndarray]
+            scalars = tuple([None if x.__class__ is cupy.ndarray else x for x in operands])
+            if not arrays or not all(x is None or x.__class__ in _scalars(arrays[0].dtype) for x in scalars):
+                return NotImplemented
+            break
+    if (scalars or numbers) and _has_negative_zero(scalars, numbers):
+        return _run(name, operands, numbers, out)
+    first = arrays[0]
+    how, shape = _whole(name, first.dtype, first.size, scalars, numbers), first.shape
+    if how is not None:
+        for x, kind in zip(arrays, how.kinds):
+            if x.dtype != kind or x.shape != shape or x.data.ptr % 16 or not x._c_contiguous:
+                break
+            if CARDS > 1 and x.data.device_id != first.data.device_id:
+                break
+        else:
+            if out is None:
+                out = cupy.empty(shape, how.result)
+            elif not _may_write(out, first, how.result, arrays):
+                return NotImplemented
+            how.launch(out, *arrays)
+            return out
+    return _run(name, operands, numbers, out)
+
+
+def _has_negative_zero(scalars: tuple, numbers: tuple) -> bool:
+    """Whether a number is -0.0, which a cache takes for 0.0."""
+    return any([x == 0 and math.copysign(1, x) < 0 for x in (*scalars, *numbers)])
+
+
+def _scalars(dtype: np.dtype) -> tuple:
+    """Returns the classes of numbers that may stand for an array of this dtype."""
+    return (int, float) if dtype.kind != "i" else (int,)
+
+
+def _run(name: str, operands: tuple, numbers: tuple, out: Any):
+    """Runs an op on operands of any kind."""
+    dtype = None
     arrays = []
     for kind, x in zip(EXPRESSIONS[name].operands, operands):
         if x.__class__ is cupy.ndarray:
             arrays.append(x)
-            if x.size >= FEW:
-                few = False
             if kind == "T" and dtype is None:
                 dtype = x.dtype
     form = None if dtype is None else _form(name, dtype)
-    if form is None or (few and form.plain):
+    if form is None:
         return NotImplemented
     first, number, zero = arrays[0], form.number, form.zero
     shape, device, whole = first.shape, first.data.device_id, True
@@ -84,7 +155,7 @@ def run(name: str, *operands: Any, numbers: tuple = (), out: Any = None):
             if whole:
                 whole = x.flags.c_contiguous and x.shape == shape and not x.data.ptr % 16
             given += (x, zero)
-        elif x.__class__ not in (int, float) or kind != dtype:
+        elif kind != dtype:
             return NotImplemented
         else:
             given += (_NOTHING, number(x))
@@ -112,18 +183,27 @@ def _may_write(out, like, dtype, arrays) -> bool:
 # --- conversions -----------------------------------------------------------------------------------------------------
 
 
-@cache
-def _conversion(given: str, wanted: str):
-    out = program.TYPES[wanted][0]
-    return program.function("pointwise", "whole", given, EXPRESSION="a", OPERANDS=1, OUT=out, TA="T")
+@lru_cache(maxsize=4096)
+def _conversion(given: np.dtype, wanted: np.dtype, size: int):
+    """Returns the launch that converts an array of this size; None if there is no kernel, or nothing to launch."""
+    if given.name not in program.NUMBER or wanted.name not in program.NUMBER or not size:
+        return None
+    number = program.NUMBER[given.name](0)
+    function = program.function(
+        "pointwise", "whole", given.name, EXPRESSION="a", OPERANDS=1, OUT=program.TYPES[wanted.name][0], TA="T"
+    )
+    nothing = _NOTHING, number
+    grid = min(-(-size // (THREADS * (16 // given.itemsize))), MOST_BLOCKS)
+    arguments = ARRAY, np.int64(size), ARRAY, number, *nothing, *nothing, *[number] * 3
+    return function.prepared((grid,), (THREADS,), arguments)
 
 
 def convert(x, dtype):
     """Converts between floating-point dtypes, in memory's order. NotImplemented for others, and arrays with gaps."""
-    given, wanted = program.NAME[x.dtype], program.NAME[dtype]
-    if given not in program.NUMBER or wanted not in program.NUMBER or not x.size:
+    launch = _conversion(x.dtype, dtype, x.size)
+    if launch is None:
         return NotImplemented
-    if not x.flags.c_contiguous:
+    if not x._c_contiguous:
         order = order_of([x], x.ndim)
         made = x.transpose(order)
         if not made.flags.c_contiguous:
@@ -132,12 +212,8 @@ def convert(x, dtype):
         return made if made is NotImplemented else made.transpose(inverse(order))
     if x.data.ptr % 16:
         return NotImplemented
-    out, n, number = cupy.empty(x.shape, dtype), x.size, program.NUMBER[given]
-    grid = min(-(-n // (THREADS * (16 // x.dtype.itemsize))), MOST_BLOCKS)
-    nothing = _NOTHING, number(0)
-    _conversion(given, wanted)(
-        (grid,), (THREADS,), (out, np.int64(n), x, number(0), *nothing, *nothing, *[number(0)] * 3)
-    )
+    out = cupy.empty(x.shape, dtype)
+    launch(out, x)
     return out
 
 
@@ -305,7 +381,9 @@ def _limits(low, high):
 def clamp(x, low, high):
     """Limits x to [low, high]; either may be None."""
     low, high = _limits(low, high)
-    return NotImplemented if math.isnan(low) or math.isnan(high) else run("clamp", x, numbers=(low, high))
+    if math.isnan(low) or math.isnan(high):  # CuPy's own ignores it
+        return cupy.full(x.shape, math.nan, x.dtype) if x.dtype.name in program.NUMBER else NotImplemented
+    return run("clamp", x, numbers=(low, high))
 
 
 def clamp_grad(g, x, low, high):

@@ -5,6 +5,7 @@ Channels-last arrays stay channels-last.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
 
 import cupy
@@ -13,6 +14,7 @@ import numpy as np
 from tensorgrad.kernels.array.pool import pool_shape
 from tensorgrad.kernels.cuda.runtime import program
 from tensorgrad.kernels.cuda.runtime.cudnn import empty, laid, lies_last
+from tensorgrad.kernels.cuda.runtime.launch import ARRAY
 
 FLOATING = ("float32", "float64", "float16", "bfloat16")
 ORDERED = (*FLOATING, "int64", "int32", "int16", "int8", "uint8")
@@ -24,24 +26,33 @@ def _three(values, fill):
     return (fill,) * (3 - len(values)) + tuple(values)
 
 
-def _launch(name, dtype, last, even, out, arguments, size, points, windows, threads=1):
+@lru_cache(maxsize=4096)
+def _prepared(name, dtype, last, even, arrays: int, numbers: tuple, shape, size, points, windows, threads):
+    """Prepares a function of pool.cu with one thread (or several) per element of a result of this shape."""
+    kernel, stride, padding, dilation = windows or ((), (), (), ())
+    filled = (size, 1), (points, 1), (kernel, 1), (stride, 1), (padding, 0), (dilation, 1)
+    geometry = [np.int32(n) for values, fill in filled for n in _three(values, fill)]
+    elements = prod(shape)
+    count = max(elements, prod(size) * shape[0] * shape[1])
+    function = program.function(
+        "pool", name, program.NAME[dtype], LAST=int(last), EVEN=int(even), INDEX=program.index_type(count)
+    )
+    given = *[ARRAY] * arrays, np.int64(elements), np.int32(shape[1]), *numbers, *geometry
+    return function.prepared((-(-elements * threads // BLOCK),), (BLOCK,), given)
+
+
+def _launch(name, dtype, last, even, out, arrays, size, points, windows, numbers=(), threads=1):
     """Runs a function of pool.cu with one thread (or several) per element of `out`.
 
     `windows` is (kernel, stride, padding, dilation), or None if they evenly cover the input.
     """
-    kernel, stride, padding, dilation = windows or ((), (), (), ())
-    filled = (size, 1), (points, 1), (kernel, 1), (stride, 1), (padding, 0), (dilation, 1)
-    geometry = [np.int32(n) for values, fill in filled for n in _three(values, fill)]
-    count = max(out.size, prod(size) * out.shape[0] * out.shape[1])
-    launch = program.function(
-        "pool", name, program.NAME[dtype], LAST=int(last), EVEN=int(even), INDEX=program.index_type(count)
+    if windows is not None:
+        windows = tuple([tuple(each) for each in windows])
+    how = _prepared(
+        name, dtype, last, even, len(arrays), numbers, out.shape, tuple(size), tuple(points), windows, threads
     )
-    launch((-(-out.size * threads // BLOCK),), (BLOCK,), (*arguments, *geometry))
+    how(*arrays)
     return out
-
-
-def _count(out):
-    return np.int64(out.size), np.int32(out.shape[1])
 
 
 def _maxima(x, points, windows):
@@ -50,8 +61,8 @@ def _maxima(x, points, windows):
     x, shape = laid(x, last), (*x.shape[:2], *points)
     values, places = empty(shape, x.dtype, last), empty(shape, np.dtype(np.int64), last)
     if values.size:
-        arguments = (x, values, places, *_count(values))
-        _launch("max_pool", x.dtype, last, windows is None, values, arguments, x.shape[2:], points, windows)
+        arrays = x, values, places
+        _launch("max_pool", x.dtype, last, windows is None, values, arrays, x.shape[2:], points, windows)
     return values, places
 
 
@@ -82,8 +93,8 @@ def max_pool_grad(g, indices, x_shape, windows=None):
     g, indices, out = laid(g, last), laid(indices, last), empty(tuple(x_shape), g.dtype, last)
     if not out.size:
         return out
-    arguments = (g, indices, out, *_count(out))
-    return _launch("max_pool_grad", g.dtype, last, False, out, arguments, x_shape[2:], g.shape[2:], windows)
+    arrays = g, indices, out
+    return _launch("max_pool_grad", g.dtype, last, False, out, arrays, x_shape[2:], g.shape[2:], windows)
 
 
 def adaptive_max_pool(x, output_size):
@@ -100,10 +111,9 @@ def _means(x, points, windows, padded, divisor):
         return out
     count = prod(windows[0]) if windows else prod(-(-n // p) for n, p in zip(x.shape[2:], points, strict=True))
     wide = not last and count >= WIDE
-    arguments = (x, out, *_count(out), np.int32(padded), np.int64(divisor or 0))
     return _launch(
-        "avg_pool_wide" if wide else "avg_pool", x.dtype, last, windows is None, out, arguments, x.shape[2:], points,
-        windows, 32 if wide else 1,
+        "avg_pool_wide" if wide else "avg_pool", x.dtype, last, windows is None, out, (x, out), x.shape[2:], points,
+        windows, (np.int32(padded), np.int64(divisor or 0)), 32 if wide else 1,
     )  # fmt: skip
 
 
@@ -128,8 +138,9 @@ def _spread(g, x_shape, windows, padded, divisor):
     g, out = laid(g, last), empty(tuple(x_shape), g.dtype, last)
     if not g.size or not out.size:
         return cupy.zeros(x_shape, g.dtype)
-    arguments = (g, out, *_count(out), np.int32(padded), np.int64(divisor or 0))
-    return _launch("avg_pool_grad", g.dtype, last, windows is None, out, arguments, x_shape[2:], g.shape[2:], windows)
+    numbers = np.int32(padded), np.int64(divisor or 0)
+    sizes = x_shape[2:], g.shape[2:]
+    return _launch("avg_pool_grad", g.dtype, last, windows is None, out, (g, out), *sizes, windows, numbers)
 
 
 def adaptive_avg_pool(x, output_size):

@@ -15,6 +15,7 @@ import cupy
 import numpy as np
 
 from tensorgrad.kernels.cuda.runtime import program
+from tensorgrad.kernels.cuda.runtime.launch import ARRAY
 
 THREADS = 256
 SHORT = 1024  # rows up to this length are reduced by the lanes of one warp
@@ -63,52 +64,46 @@ def _power(n: int) -> int:
     return 1 << (n - 1).bit_length()
 
 
-class _Pass(NamedTuple):
-    """One launch over an array (outer, n, inner), or over tallies of one."""
-
-    function: Any
-    grid: tuple
-    block: tuple
-    tallies: bool  # reads tallies, not the array
-    results: bool  # writes the results, not tallies
-    sizes: tuple
-
-
 class _Plan(NamedTuple):
-    """The launches of a reduction, and the bytes of the tallies between them."""
+    """The launches of a reduction: one from the array to the results, or two with tallies between them."""
 
-    passes: list[_Pass]
-    bytes: int
-    number: Any  # the type of the op's number
-    count: Any  # elements per result, as C's long long
+    launches: list
+    bytes: int  # of the tallies, or 0
 
 
 @lru_cache(maxsize=4096)
-def _plan(name: str, dtype: np.dtype, sizes: tuple, aligned: bool) -> _Plan:
-    """Plans a reduction of an array of these sizes: (outer, n, inner), or with two more between (see `_groups`)."""
-    kind = KINDS[name]
-    number: Any = program.NUMBER.get(dtype.name, np.int64)
-    size = np.dtype(number).itemsize * kind.numbers
+def _plan(name: str, dtype: np.dtype, sizes: tuple, aligned: bool, number, values: bool, indices: bool) -> _Plan:
+    """Plans a reduction of an array of these sizes: (outer, n, inner), or with two more between (see `_groups`).
+
+    `number` is the op's; `values` and `indices` say which results are requested.
+    """
+    kind, passes = KINDS[name], []
+    kept: Any = program.NUMBER.get(dtype.name, np.int64)
+    size = np.dtype(kept).itemsize * kind.numbers
     tally = -(-size // 8) * 8 + kind.bytes if kind.bytes else size
     some = 16 // dtype.itemsize if aligned else 1
+    count = sizes[1] if len(sizes) == 3 else sizes[1] * sizes[3]  # elements per result
+    results = [ARRAY if values else _NOTHING, ARRAY if indices else _NOTHING, np.int64(count)]
 
-    def launch(way, outer, n, inner, splits=1):
-        return _pass(name, dtype.name, way, outer, n, inner, splits, some)
+    def add(way, outer, n, inner, splits=1):
+        passes.append(_pass(name, dtype.name, way, outer, n, inner, splits, some, results, kept(number)))
 
     if len(sizes) == 3:
         outer, n, inner = sizes
         splits = _splits(outer, n, inner, some)
         if splits == 1:
-            passes, tallies = [launch("_whole", outer, n, inner)], 0
+            add("_whole", outer, n, inner)
+            tallies = 0
         else:
-            passes = [launch("_split", outer, n, inner, splits), launch("_join", outer, splits, inner)]
+            add("_split", outer, n, inner, splits)
+            add("_join", outer, splits, inner)
             tallies = outer * splits * inner
-        count = n
     else:
         outer, n, middle, inner_n, inner = sizes
-        passes = [launch("_split", outer * n * middle, inner_n, inner), launch("_join", outer, n, middle * inner)]
-        tallies, count = outer * n * middle * inner, n * inner_n
-    return _Plan(passes, tallies * tally, number, np.int64(count))
+        add("_split", outer * n * middle, inner_n, inner)
+        add("_join", outer, n, middle * inner)
+        tallies = outer * n * middle * inner
+    return _Plan(passes, tallies * tally)
 
 
 def _splits(outer: int, n: int, inner: int, some: int) -> int:
@@ -123,8 +118,8 @@ def _splits(outer: int, n: int, inner: int, some: int) -> int:
     return 1 if splits < 2 else -(-n // _piece(n, splits))
 
 
-def _pass(name, dtype, way, outer, n, inner, splits, some) -> _Pass:
-    """Describes a launch: "_whole" from the array to results, "_split" to tallies, "_join" from tallies to results."""
+def _pass(name, dtype, way, outer, n, inner, splits, some, results, number):
+    """Prepares a launch: "_whole" from the array to results, "_split" to tallies, "_join" from tallies to results."""
     some = 1 if way == "_join" else some
     block: tuple
     given: tuple
@@ -143,8 +138,9 @@ def _pass(name, dtype, way, outer, n, inner, splits, some) -> _Pass:
             kernel, given = f"short_rows{way}", (*sizes, np.int32(lanes), packed)
         else:
             grid, kernel, given = outer * splits, f"rows{way}", (*sizes, *pieces, packed)
-    function = _function(name, kernel, dtype)
-    return _Pass(function, (min(grid, MOST_BLOCKS),), block, way == "_join", way != "_split", given)
+    target = [ARRAY] if way == "_split" else results
+    arguments = (ARRAY, *target, *given, number)
+    return _function(name, kernel, dtype).prepared((min(grid, MOST_BLOCKS),), block, arguments)
 
 
 def _piece(n: int, splits: int) -> int:
@@ -217,13 +213,14 @@ def reduce(name: str, x, dim, keepdim: bool, number=0, *, dtype=None, values: bo
         sizes = (y.size // n, n, 1)
     out = cupy.empty(shape, dtype or kind.out or x.dtype) if values else None
     at = cupy.empty(shape, I64) if indices else None
-    plan = _plan(name, y.dtype, sizes, y.data.ptr % 16 == 0)
-    tallies = cupy.empty(plan.bytes, np.uint8) if plan.bytes else None
-    results = _NOTHING if out is None else out, _NOTHING if at is None else at, plan.count
-    number = plan.number(number)
-    for function, grid, block, from_tallies, to_results, given in plan.passes:
-        source, target = tallies if from_tallies else y, results if to_results else (tallies,)
-        function(grid, block, (source, *target, *given, number))
+    launches, size = _plan(name, y.dtype, sizes, y.data.ptr % 16 == 0, number, values, indices)
+    results = (out,) if at is None else (at,) if out is None else (out, at)
+    if size:
+        tallies = cupy.empty(size, np.uint8)
+        launches[0](y, tallies)
+        launches[1](tallies, *results)
+    else:
+        launches[0](y, *results)
     if order is None:
         return out, at
     return tuple(None if a is None else _shaped(a, order, dims, keepdim) for a in (out, at))

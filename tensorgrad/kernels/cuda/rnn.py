@@ -76,56 +76,60 @@ def _plain(*arrays):
 
 
 @in_single_precision
-def lstm(x, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr, sizes, reverse):
+def lstm(x, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr, sizes, reverse, batch_first):
     """Runs an LSTM layer: (out, h, c, acts, cells)."""
     layer = _Layer(x.dtype, sizes, c0, 6)
     if w_hr is not None or not layer.ready:
         return NotImplemented
-    acts = _projected(x, w_ih, b_ih if b_hh is None else b_ih + b_hh)
+    acts = _projected(general.by_step(x, sizes, batch_first), w_ih, b_ih if b_hh is None else b_ih + b_hh)
     weight, h0, c0 = _plain(w_hh.T, h0, c0)
     out, cells = (cupy.empty((len(x), layer.hidden), x.dtype) for _ in range(2))
     h, c = cupy.empty_like(h0), cupy.empty_like(c0)
     layer.launch("lstm", 4, acts, weight, h0, c0, out, cells, h, c, reverse=reverse)
-    return out, h, c, acts, cells
+    return general.by_sequence(out, sizes, batch_first), h, c, acts, cells
 
 
 @in_single_precision
-def lstm_grad(grads, x, h, c, w_ih, w_hh, w_hr, out, acts, cells, sizes, reverse):
+def lstm_grad(grads, x, h, c, w_ih, w_hh, w_hr, out, acts, cells, sizes, reverse, batch_first):
     """Computes the gradients of x, h, c, w_ih, w_hh, the biases and w_hr."""
     layer = _Layer(x.dtype, sizes, c, 10)
     if w_hr is not None or not layer.ready:
         return NotImplemented
-    g, h0, c0, weight, acts, cells, out = _plain(grads[0], h, c, w_hh, acts, cells, out)
+    g, x, out = (general.by_step(rows, sizes, batch_first) for rows in (grads[0], x, out))
+    g, h0, c0, weight, acts, cells, out = _plain(g, h, c, w_hh, acts, cells, out)
     dh, dc, slopes = grads[1].copy(), grads[2].copy(), cupy.empty_like(acts)
     layer.launch("lstm_grad", 4, g, dh, dc, acts, cells, c0, weight, slopes, reverse=reverse)
     bias = sum_(slopes, 0, False, None)
     gw_hh = _against_states(slopes, out, h0, layer.batch, reverse)
-    return matmul.product(slopes, w_ih), dh, dc, matmul.product(slopes.T, x), gw_hh, bias, bias.copy(), None
+    gx = general.by_sequence(matmul.product(slopes, w_ih), sizes, batch_first)
+    return gx, dh, dc, matmul.product(slopes.T, x), gw_hh, bias, bias.copy(), None
 
 
 @in_single_precision
-def gru(x, h0, w_ih, w_hh, b_ih, b_hh, sizes, reverse):
+def gru(x, h0, w_ih, w_hh, b_ih, b_hh, sizes, reverse, batch_first):
     """Runs a GRU layer: (out, h, acts)."""
     layer = _Layer(x.dtype, sizes, h0, 4)
     if not layer.ready:
         return NotImplemented
-    gates, (weight, h0) = _projected(x, w_ih, b_ih), _plain(w_hh.T, h0)
+    gates, (weight, h0) = _projected(general.by_step(x, sizes, batch_first), w_ih, b_ih), _plain(w_hh.T, h0)
     out, acts = cupy.empty((len(x), layer.hidden), x.dtype), cupy.empty((len(x), 4 * layer.hidden), x.dtype)
     bias, h = np.int64(0) if b_hh is None else cupy.ascontiguousarray(b_hh), cupy.empty_like(h0)
     layer.launch("gru", 3, gates, weight, bias, h0, out, acts, h, reverse=reverse)
-    return out, h, acts
+    return general.by_sequence(out, sizes, batch_first), h, acts
 
 
 @in_single_precision
-def gru_grad(grads, x, h, w_ih, w_hh, out, acts, sizes, reverse):
+def gru_grad(grads, x, h, w_ih, w_hh, out, acts, sizes, reverse, batch_first):
     """Computes the gradients of x, h, w_ih, w_hh, b_ih and b_hh."""
     layer = _Layer(x.dtype, sizes, h, 7)
     if not layer.ready:
         return NotImplemented
-    g, h0, weight, acts, out = _plain(grads[0], h, w_hh, acts, out)
+    g, x, out = (general.by_step(rows, sizes, batch_first) for rows in (grads[0], x, out))
+    g, h0, weight, acts, out = _plain(g, h, w_hh, acts, out)
     dh = grads[1].copy()
     gates, inside = (cupy.empty((len(x), 3 * layer.hidden), x.dtype) for _ in range(2))
     layer.launch("gru_grad", 3, g, dh, acts, out, h0, weight, gates, inside, reverse=reverse)
     gw_hh = _against_states(inside, out, h0, layer.batch, reverse)
-    gx, gw_ih = matmul.product(gates, w_ih), matmul.product(gates.T, x)
+    gx = general.by_sequence(matmul.product(gates, w_ih), sizes, batch_first)
+    gw_ih = matmul.product(gates.T, x)
     return gx, dh, gw_ih, gw_hh, sum_(gates, 0, False, None), sum_(inside, 0, False, None)

@@ -12,7 +12,7 @@ EXPRESSIONS = (
     "clamp", "threshold", "leaky_relu", "hardshrink", "softshrink", "softplus", "elu", "add", "sub", "mul", "div",
     "rsub", "rdiv", "maximum", "minimum", "lerp_by_number", "threshold_grad", "leaky_relu_grad", "hardtanh_grad",
     "clamp_grad", "hardsigmoid_grad", "shrink_grad", "eq", "ne", "lt", "le", "gt", "ge", "addcmul", "addcdiv",
-    "clamp_between", "lerp", "where", "masked_fill",
+    "clamp_between", "lerp", "where", "masked_fill", "floor_divide", "remainder", "copysign", "hypot",
 )  # fmt: skip
 
 # Ops whose backward kernel is the expression of that name plus "_grad".
@@ -21,7 +21,8 @@ BACKWARD = ("sigmoid", "tanh", "silu", "gelu", "mish", "log_sigmoid", "hardswish
 ROWS = {
     **{name: f"pointwise.{name}" for name in EXPRESSIONS},
     **{f"{name}.backward": f"pointwise.{name}_grad" for name in BACKWARD},
-    "hardtanh": "pointwise.clamp", "pow": "pointwise.power", "relu.backward": "pointwise.relu_backward",
+    "hardtanh": "pointwise.clamp", "div_floor": "pointwise.floor_divide", "pow": "pointwise.power",
+    "relu.backward": "pointwise.relu_backward",
     "softmax_": "softmax.softmax", "log_softmax_": "softmax.log_softmax",
     "softmax_.backward": "softmax.softmax_grad", "log_softmax_.backward": "softmax.log_softmax_grad",
     "sum": "reduce.sum_", "mean": "reduce.mean", "prod_": "reduce.prod", "any_": "reduce.any_", "all_": "reduce.all_",

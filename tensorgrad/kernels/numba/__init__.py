@@ -2,8 +2,9 @@
 
     table.py      which ops have a kernel, and from how many elements on
     <family>.py   the kernels of a family, named as in `ops/` and in the other backends
-    walk.py, layout.py, broadcast.py, functions.py, ufuncs.py   shared by many families: non-contiguous arrays,
-                  broadcasting, exp and similar functions as polynomials, NumPy's own functions divided among threads
+    walk.py, layout.py, broadcast.py, lists.py, functions.py, ufuncs.py   shared by many families: non-contiguous
+                  arrays, broadcasting, lists of arrays in one launch, exp and similar functions as polynomials, NumPy's
+                  own functions divided among threads
     simd/         inner loops in vector registers (vectors.py, panels.py), and their operands' layout (tiles.py)
     compiling.py, verify.py   the process that compiles kernels, and compares each with NumPy's in small programs
     runtime/      how kernels are cached, loaded and run; imports nothing above it
@@ -16,8 +17,10 @@ In `runtime/`:
     compiler.py     the program's handle to the process that compiles them
     build.py        compiles a kernel to an object with Numba, with an entry that Python can call
     cache.py        where the objects are stored: keys, checksums, locks, failures, limits
+    carried.py      folders of kernels that a wheel or an image carries
     loading.py      loads kernels from there
-    native.py       loads objects into this process, without Numba
+    native.py       makes Python functions of objects, without Numba
+    objects.py      loads objects into this process, on Linux with x86-64 without LLVM
     internals.py    every use of undocumented parts of Numba and llvmlite, and the versions they were tested with
     launch.py       the decorators of kernels, which load their machine code from the cache or compile it
     language.py     Numba's names for the process that compiles, and their placeholders in the program

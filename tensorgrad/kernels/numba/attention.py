@@ -17,16 +17,20 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from tensorgrad.dtypes import F32
+from tensorgrad.kernels.array.join import beside
 from tensorgrad.kernels.numba.functions import F, exp_below
 from tensorgrad.kernels.numba.layout import in_rows
 from tensorgrad.kernels.numba.runtime import thread_pool
 from tensorgrad.kernels.numba.runtime.language import inner
 from tensorgrad.kernels.numba.runtime.launch import shared
 from tensorgrad.kernels.numba.simd.panels import EVEN, LANES, PAD, across, along, flat
+from tensorgrad.kernels.numba.simd.vectors import turn
 
 _HEADS = "float32[:,:,:,:]"  # batch, head, position, feature, in any memory order with features last
 _FEW = 4  # queries that are computed one by one: a tile's rows are LANES queries
 _QUERIES, _KEYS = 64, 240  # per tile: its scores stay in the second-level cache; keys a multiple of EVEN
+_CAUSAL, _SHORT = 32, 256  # queries per tile if later keys are hidden, so that fewer of those are computed; up to when
+_CAUSAL_GRAD = 2 * EVEN  # the same for gradients, whose blocks of keys are multiples of EVEN
 
 
 @inner
@@ -36,12 +40,22 @@ def _even(n, step):
 
 @inner
 def _turn(x, at, step, count, features, scale, out, pitch):
-    """out[e, i] = scale · x[i, e], with zeros up to `pitch`; row i of x begins at `at + i step`."""
-    out[: features * pitch] = F(0.0)
-    for i in range(count):
-        row = x[at + i * step : at + i * step + features]
-        for e in range(features):
-            out[e * pitch + i] = row[e] * scale
+    """out[e, i] = scale · x[i, e], with zeros up to `pitch`, whole registers; row i of x begins at `at + i step`."""
+    if features < LANES:
+        for i in range(count):
+            for e in range(features):
+                out[e * pitch + i] = x[at + i * step + e]
+    else:
+        for i in range(0, count, LANES):
+            for e in range(0, features, LANES):
+                e = min(e, features - LANES)  # the last block begins earlier, and writes some numbers again
+                turn(x, at + i * step + e, step, min(LANES, count - i), out, e * pitch + i, pitch, LANES)
+    for e in range(features):
+        row = out[e * pitch : (e + 1) * pitch]
+        if scale != F(1.0):
+            for i in range(count):
+                row[i] *= scale
+        row[count:] = F(0.0)
 
 
 @inner
@@ -273,26 +287,26 @@ def _attention():
         mask4 = _mask(mask, (batch, heads, length, source))
         if mask4 is None:
             return NotImplemented
-        out4, out = _result(q, q4, width)
+        out4 = _result(q4, width)
         logs = np.empty((batch, heads, length), F32)
-        tile = _tile_of(length)
+        tile = _tile_of(length, _CAUSAL if is_causal and length <= _SHORT else _QUERIES)
         parts = max(1, min(-(-length // tile), thread_pool.parts(16) // (batch * heads)))
         work = batch * heads * length * source * (features + width + 16) // 16
         args = (q4, k4, v4, mask is not None, mask4, is_causal, F(scale), tile, parts, out4, logs)
         thread_pool.run(loop, batch * heads * parts, args, work)
-        return out, logs.reshape(q.shape[:-1])
+        return _without_lead(out4, q), logs.reshape(q.shape[:-1])
 
     return kernel
 
 
-def _tile_of(length: int) -> int:
+def _tile_of(length: int, most: int = _QUERIES) -> int:
     """Returns the queries per tile, so that tiles are about equal."""
-    tiles = -(-length // _QUERIES)
+    tiles = -(-length // most)
     return -(-length // (tiles * LANES)) * LANES
 
 
-def _result(x, like, width):
-    """Allocates a result (four dimensions, and x's shape) in the memory order of `like`.
+def _result(like, width):
+    """Allocates a result in the memory order of `like`.
 
     If that is row-major, the heads of one position are stored side by side, which makes joining them free.
     """
@@ -301,8 +315,12 @@ def _result(x, like, width):
     if order == [0, 1, 2]:
         order = [0, 2, 1]
     made = np.empty([*(shape[d] for d in order), width], F32)
-    made = made.transpose(*(order.index(d) for d in range(3)), 3)
-    return made, made if x.ndim == 4 else made.reshape(*x.shape[:-1], width)
+    return made.transpose(*(order.index(d) for d in range(3)), 3)
+
+
+def _without_lead(x, like):
+    """Returns `x` without the leading dimensions that `_four` added to `like`."""
+    return x if like.ndim == 4 else x.reshape(*like.shape[:-2], *x.shape[2:])
 
 
 def _four(x):
@@ -471,14 +489,16 @@ def _attention_grad():
         mask4 = _mask(mask, (batch, heads, length, source))
         if mask4 is None:
             return NotImplemented
-        (gq4, gq), (gk4, gk), (gv4, gv) = (
-            _result(x, four, n) for x, four, n in zip((q, k, v), given[1:], (features, features, width), strict=False)
-        )
+        made = beside(given[1:4])
+        if made is None:
+            made = [_result(x, n) for x, n in zip(given[1:4], (features, features, width), strict=True)]
+        gq4, gk4, gv4 = made
         logs = np.ascontiguousarray(kept).reshape(batch, heads, length)
         work = batch * heads * length * source * (3 * features + 2 * width + 32) // 16
-        args = (*given, logs, mask is not None, mask4, is_causal, F(scale), _tile_of(length), gq4, gk4, gv4)
+        tile = min(_tile_of(length), _CAUSAL_GRAD) if is_causal else _tile_of(length)
+        args = (*given, logs, mask is not None, mask4, is_causal, F(scale), tile, gq4, gk4, gv4)
         thread_pool.run(loop, batch * heads, args, work)
-        return gq, gk, gv, None
+        return *(_without_lead(x, q) for x in made), None
 
     return kernel
 

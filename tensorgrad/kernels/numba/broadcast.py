@@ -20,11 +20,6 @@ from tensorgrad.kernels.numba.walk import joint, plan
 _COST = 0.75
 
 
-@inlined
-def _start(row, rows, plane_step, row_step):
-    return row // rows * plane_step + row % rows * row_step
-
-
 def _joined(function) -> Callable:
     return joint(inlined(function), _COST)
 
@@ -63,15 +58,16 @@ def _chosen() -> Callable:
             for i in range(to.size):
                 to[i] = x[i]
 
-    @shared("void(boolean[::1], float32[::1], float32[::1], float32[::1], UniTuple(int64, 8), int64, int64)")
+    @shared("void(boolean[::1], float32[::1], float32[::1], float32[::1], UniTuple(int64, 11), int64, int64)")
     def walk(condition, x, y, out, numbers, first, last):
         """`numbers` are those of the result and the condition."""
-        length, rows, _, _, _, c_plane, c_row, c_step = numbers
+        length, rows, planes, _, _, _, _, c_block, c_plane, c_row, c_step = numbers
         at = first
         while at < last:
             row, column = at // length, at % length
             n = min(length - column, last - at)
-            q = _start(row, rows, c_plane, c_row) + column * c_step
+            plane = row // rows
+            q = plane // planes * c_block + plane % planes * c_plane + row % rows * c_row + column * c_step
             to, p = out[at : at + n], at
             if c_step == 0:
                 here = x if condition[q] else y

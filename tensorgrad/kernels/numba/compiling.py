@@ -52,14 +52,14 @@ def _other_kernel(library: Any, kernel: str) -> Any:
     return loading.loaded.get(kernel) or loading.load(kernel, library)
 
 
-def serve() -> None:
-    """Runs the process: compiles each requested kernel, at low priority, and responds.
+def serve(aside: bool) -> None:
+    """Runs the process: compiles each requested kernel, at low priority if that is `aside`, and responds.
 
     A request is a line of JSON, {"kernel": "softmax.softmax", "where": a folder}; a response is {"error": None or a
     message, "tried": whether the same would fail again}. A line READY comes first.
     """
     compiler.serving = True
-    if hasattr(os, "nice"):
+    if aside and hasattr(os, "nice"):
         os.nice(10)
     warnings.simplefilter("ignore")  # nobody would see them here, and `-W error` is not meant for the compiler
     gc.set_threshold(200_000)  # the compiler makes very many objects that are not garbage

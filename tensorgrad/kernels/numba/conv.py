@@ -48,8 +48,10 @@ from tensorgrad.kernels.numba.simd.vectors import (
 _DEEP, _USEFUL = 1 << 15, 0.7  # products of channels from which on NumPy is faster if fewer points are useful
 _CHUNK = 64  # input and output channels of a weight's gradient that are processed at a time
 _START = 4  # cycles to begin and end a vector of sums
-_MOVING = 1.0  # cycles to copy a number to or from a tile (measured), where a product of vectors takes one
+# Cycles to copy a number to or from a tile, where a product of vectors takes one (measured): up to _MANY, and above.
+_MOVING, _MANY, _MOVING_MANY = 0.6, 1 << 21, 1.0
 _FILLS = 144  # taps times outputs that justify filling a tile: the product then takes ten times as long
+_IN_PLACE = 64  # outputs up to which windows of one point are read where they are: they are not read often
 _PACKED = 1024  # points of the result from which on weights are packed, that is, copied in the order of the product
 _STRAY = 8 << 20  # maximum bytes of the parts of a weight's gradient
 
@@ -126,20 +128,23 @@ def _convolve(line: bool):
         x, out = x.reshape(-1), out.reshape(-1)
         form, place, sizes = to_fixed_tuple(numbers[:16], 16), to_fixed_tuple(numbers[16:], 6), numbers[22:]
         # Channels of a group; a chunk is a number of blocks of them.
-        total, groups, ins, outs, chunks, chunk = to_fixed_tuple(sizes, 6)
+        total, groups, ins, outs, chunks, chunk, in_place = to_fixed_tuple(sizes, 7)
         images, _, strips, _, _, _, plane, points = form[:8]
         blocks, panels, depth = -(-outs // rows), -(-outs // lanes), offsets.size
         step, next_row = (lanes, 1) if packed else (1, depth)  # from a weight to that of the next tap, the next output
         pitch, plane_out = -(-points // wide) * wide, place[0] * place[1]
         direct = images == 1 and form[4] == form[15] == place[1] and place[3] == 1 and place[2] == 1
-        buffer = np.empty(ins * rests.shape[0] * plane, np.float32)
+        buffer = np.empty(0 if in_place else ins * rests.shape[0] * plane, np.float32)
+        source, origin = x if in_place else buffer, 0
         made = np.empty(rows * pitch, np.float32)
         held, before = -1, (-1, -1)
         for item in range(first, last):
             part, tile = item % chunks, item // chunks
             group, image, row = tile % groups, tile // groups // strips * images, tile // groups % strips * form[1]
             now = (row, min(images, total - image))
-            if tile != held:
+            if in_place:
+                origin = (image * groups + group) * ins * form[12] * form[13] + row * form[4]
+            elif tile != held:
                 fill(x, image, total, group * ins, ins, row, rests, form, _ZERO, now != before, buffer)
                 held, before = tile, now
             # Where the points have the output's layout, whole blocks of them are written there directly.
@@ -156,13 +161,21 @@ def _convolve(line: bool):
                 for at in range(0, pitch, wide):
                     target, to, apart = (out, first_out + at, plane_out) if at < done else (made, at, pitch)
                     if line:
-                        line_products(weights, w, step, next_row, buffer, offsets, at, shift, s, target, to, apart)
+                        line_products(
+                            weights, w, step, next_row, source, offsets, origin + at, shift, s, target, to, apart
+                        )
                     elif points - at > 2 * LANES:
-                        block_products(weights, w, step, next_row, buffer, offsets, at, shift, s, target, to, apart)
+                        block_products(
+                            weights, w, step, next_row, source, offsets, origin + at, shift, s, target, to, apart
+                        )
                     elif points - at > LANES:
-                        block_products_2(weights, w, step, next_row, buffer, offsets, at, shift, s, target, to, apart)
+                        block_products_2(
+                            weights, w, step, next_row, source, offsets, origin + at, shift, s, target, to, apart
+                        )
                     else:
-                        block_products_1(weights, w, step, next_row, buffer, offsets, at, shift, s, target, to, apart)
+                        block_products_1(
+                            weights, w, step, next_row, source, offsets, origin + at, shift, s, target, to, apart
+                        )
                 _spill(made, pitch, out, image, total, channel, groups * outs, count, row, form, place, done)
 
     return loop
@@ -204,7 +217,15 @@ def _tiling(size, points, steps, taps, batch, groups, ins, outs, place, all_chos
     chunks = max(1, min(-(-items // tiles), blocks // least))
     chunk = -(-blocks // chunks)
     chunks = -(-blocks // chunk)
-    sizes, chosen = (batch, groups, ins, outs, chunks, chunk), np.array([t[0] for t in taps], np.int64)
+    # One tap, of which point i reads point i, needs no tile if its rows are whole vectors: nothing is read beyond them.
+    in_place = (
+        taps == ((0, 0, 0),) and steps == (1, 1) and size == points and 2 < outs <= _IN_PLACE
+        and form.images == 1 and not points[0] % form.rows and not form.rows * form.pitch % LANES
+    )  # fmt: skip
+    if in_place:
+        offsets = np.arange(ins, dtype=np.int64) * prod(size)
+    sizes = batch, groups, ins, outs, chunks, chunk, in_place
+    chosen = np.array([t[0] for t in taps], np.int64)
     none = np.zeros(groups * blocks * rows, F32)
     work = batch * prod(points) * groups * outs * offsets.size // 8
     few = batch * prod(points) <= _PACKED and not outs % rows
@@ -237,7 +258,7 @@ def _planar(array):
     """Views an array of one spatial dimension (or a parameter of it) as one of two."""
     if array.ndim == 3:
         array = array.reshape(*array.shape[:2], 1, array.shape[2])
-    return in_rows(array)
+    return array if array.flags.c_contiguous else in_rows(array)
 
 
 def _pairs(parameters, fill):
@@ -316,7 +337,8 @@ def _plan(backwards, batch, size, points, kernel, stride, padding, dilation, gro
             rows = (LINE if outs <= 2 else BLOCK)[0]
             tiles = -(-batch // form.images) * form.strips
             by_tiles += tiles * (up(form.points, LANES) // LANES) * (offsets.size + _START) * up(outs, rows) * groups
-    by_tiles += _MOVING * batch * groups * (ins * prod(size) + outs * prod(points))
+    moved = batch * groups * (ins * prod(size) + outs * prod(points))
+    by_tiles += moved * (_MOVING if moved < _MANY else _MOVING_MANY)
     whole = batch - batch % LANES
 
     def cost(n):
@@ -389,7 +411,7 @@ def _pixels(x):
 
 def _of_points(kernel, stride, padding, groups):
     """Returns whether a convolution treats each point separately: then it is a product of rows of channels."""
-    return groups == 1 and len(kernel) == 2 and {*kernel, *stride} == {1} and not any(padding)
+    return groups == 1 == kernel[-1] and len(kernel) == 2 and {*kernel, *stride} == {1} and not any(padding)
 
 
 def _product(name, *factors):
@@ -429,18 +451,23 @@ def conv_grad_input(g, w, x_shape, stride, padding, dilation, groups, bias=None)
         made = _product("matmul", pixels, in_rows(w).reshape(w.shape[:2]))
         if made is not NotImplemented:
             return _as_images(made, x_shape)
-    g, w = _planar(g), _planar(w)
-    stride, padding, dilation = _pairs(stride, 1), _pairs(padding, 0), _pairs(dilation, 1)
-    size = _pairs(x_shape[2:], 1)
-    weights = w.reshape(groups, w.shape[0] // groups, w.shape[1], -1).swapaxes(1, 2)
-    channels = (groups, weights.shape[2], weights.shape[1])
-    plan = _plan(
-        True, len(g), g.shape[2:], size, w.shape[2:], stride, padding, dilation, *channels, thread_pool.parts(ITEMS)
-    )
+    g, w, items = _planar(g), _planar(w), thread_pool.parts(ITEMS)
+    plan, weights, shape = _backwards(g.shape, w.shape, tuple(x_shape), stride, padding, dilation, groups, items)
     if plan is None:
         return NotImplemented
-    out = np.empty((*x_shape[:2], *size), F32)
-    return out.reshape(x_shape) if _carry_out(plan, g, weights, bias, out) else NotImplemented
+    out = np.empty(shape, F32)
+    if not _carry_out(plan, g, w.reshape(weights).swapaxes(1, 2), bias, out):
+        return NotImplemented
+    return out if len(x_shape) == 4 else out.reshape(x_shape)
+
+
+@lru_cache(maxsize=256)
+def _backwards(g_shape, w_shape, x_shape, stride, padding, dilation, groups, items):
+    """Returns the `_Plan` of the gradient of the input (or None), and the shapes of weights and result it uses."""
+    stride, padding, dilation = _pairs(stride, 1), _pairs(padding, 0), _pairs(dilation, 1)
+    size, outs, ins = _pairs(x_shape[2:], 1), w_shape[0] // groups, w_shape[1]
+    given = (g_shape[2:], size, w_shape[2:], stride, padding, dilation, groups, outs, ins, items)
+    return _plan(True, g_shape[0], *given), (groups, outs, ins, prod(w_shape[2:])), (*x_shape[:2], *size)
 
 
 def conv_transpose(x, w, bias, stride, padding, output_padding, dilation, groups):
@@ -503,7 +530,7 @@ def _correlate_costs(batch, size, points, taps, stride, groups, ins, outs):
     tiles = -(-batch // form.images) * form.strips
     places = up(outs, rows) * up(ins * len(taps), columns) * groups
     by_tiles = tiles * (-(-form.points // LANES) + 2 * _START) * places
-    by_tiles += _MOVING * batch * groups * (ins * prod(size) + outs * prod(points))
+    by_tiles += _MOVING_MANY * batch * groups * (ins * prod(size) + outs * prod(points))
     return images.correlate_cost(batch, size, points, taps, stride, groups, ins, outs), by_tiles
 
 
@@ -519,17 +546,41 @@ def conv_grad_weight(g, x, w_shape, stride, padding, dilation, groups):
             if made is not NotImplemented:
                 return made.reshape(w_shape)
     g, x = _planar(g), _planar(x)
-    stride, padding, dilation = _pairs(stride, 1), _pairs(padding, 0), _pairs(dilation, 1)
-    batch, points, outs, ins = x.shape[0], g.shape[2:], w_shape[0] // groups, w_shape[1]
-    taps = _places(_pairs(w_shape[2:], 1), padding, dilation)
-    innermost, by_tiles = _correlate_costs(batch, x.shape[2:], points, taps, stride, groups, ins, outs)
-    shape = (_pairs(w_shape[2:], 1), stride, dilation, groups)
-    if shape == _OF_WINOGRAD and winograd.cost(batch, points, ins, outs) < min(innermost, by_tiles):
-        made = winograd.correlate(g, x, w_shape, padding)
-        if np.isfinite(made).all():
+    plan = _correlation(g.shape[2:], x.shape, tuple(w_shape), stride, padding, dilation, groups)
+    if plan.padding is not None:
+        made = winograd.correlate(g, x, w_shape, plan.padding, groups)
+        if made is not None:
             return made
-    if innermost < by_tiles:
-        return images.correlate(g, x, w_shape, taps, stride, groups)
+    if plan.innermost:
+        return images.correlate(g, x, w_shape, plan.taps, plan.steps, groups)
+    return _by_tiles(g, x, w_shape, plan.taps, plan.steps, groups)
+
+
+class _Correlation(NamedTuple):
+    """How the gradient of a convolution's weights is computed."""
+
+    taps: tuple  # (y, x)
+    steps: tuple[int, int]
+    innermost: bool  # with channels innermost (images.py), or by tiles
+    padding: tuple[int, int] | None  # for Winograd's method, if that is the fastest
+
+
+@lru_cache(maxsize=256)
+def _correlation(points, x_shape, w_shape, stride, padding, dilation, groups):
+    """Returns the `_Correlation` for an input of `x_shape` and an output of `points`."""
+    kernel, stride = _pairs(w_shape[2:], 1), _pairs(stride, 1)
+    padding, dilation = _pairs(padding, 0), _pairs(dilation, 1)
+    batch, outs, ins = x_shape[0], w_shape[0] // groups, w_shape[1]
+    taps = _places(kernel, padding, dilation)
+    innermost, by_tiles = _correlate_costs(batch, x_shape[2:], points, taps, stride, groups, ins, outs)
+    least = winograd.correlate_cost(batch, points, groups, ins, outs)
+    suits = (kernel, stride, dilation, 1) == _OF_WINOGRAD and least < min(innermost, by_tiles)
+    return _Correlation(taps, stride, innermost < by_tiles, padding if suits else None)
+
+
+def _by_tiles(g, x, w_shape, taps, stride, groups):
+    """Computes the gradient of the weights by tiles."""
+    batch, points, outs, ins = x.shape[0], g.shape[2:], w_shape[0] // groups, w_shape[1]
     line = outs <= 2
     rows, columns = DOTS_LINE if line else DOTS
     out_chunk, in_chunk = up(_even(outs, _CHUNK), rows), _even(ins, _CHUNK)

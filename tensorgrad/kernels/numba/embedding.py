@@ -17,6 +17,7 @@ from tensorgrad.kernels.numba.runtime import thread_pool
 from tensorgrad.kernels.numba.runtime.language import inner
 from tensorgrad.kernels.numba.runtime.launch import shared
 from tensorgrad.kernels.numba.softmax import MATRIX
+from tensorgrad.storage.fresh import fresh
 
 _COLUMNS = 32  # two cache lines: threads rarely write to the same one
 
@@ -42,7 +43,7 @@ def _embedding():
         flat = _numbers(rows, len(table)) if suits(table) and table.ndim == 2 and rows.size else None
         if flat is None:
             return NotImplemented
-        out = np.empty((*rows.shape, table.shape[1]), F32)
+        out = fresh(flat.size * table.shape[1], F32).reshape(*rows.shape, table.shape[1])
         thread_pool.run(loop, flat.size, (table, flat, out.reshape(flat.size, -1)), out.size)
         return out
 

@@ -88,9 +88,9 @@ def _channels_innermost(x, groups):
 def packed(weights):
     """Copies weights (groups, outs, ins, taps) into panels (groups, outs / LANES, taps, ins, LANES)."""
     groups, outs, ins, taps = weights.shape
-    group_step, out_step, in_step, _ = (step // weights.itemsize for step in weights.strides)
+    group_step, out_step, in_step, _ = weights.strides
     memory = weights if out_step > in_step else weights.swapaxes(1, 2)
-    return _panels(memory, groups, group_step, outs, out_step, ins, in_step, taps)
+    return _panels(memory, groups, group_step // 4, outs, out_step // 4, ins, in_step // 4, taps)
 
 
 def _turning(numbers):
@@ -123,7 +123,9 @@ def _back(made, registers, strip, count, channels, out, to, channel_step, image_
 
 @lru_cache(maxsize=1)
 def convolve_loop():
-    @shared(f"void({_ROW}, {_ROW}, {_TABLE}, int64[::1], {_ROW}, {_ROW}, UniTuple(int64, 9), int64, int64)")
+    @shared(
+        f"void({_ROW}, {_ROW}, {_TABLE}, int64[::1], {_ROW}, {_ROW}, UniTuple(int64, 9), int64, int64)", product=True
+    )
     def loop(weights, x, table, starts, shift, out, sizes, first, last):
         images, image_panels, image_blocks, groups, outs, ins, size, strip, strips = sizes
         points, blocks = starts.size - 1, -(-outs // LANES)
@@ -222,26 +224,32 @@ def convolve(x, weights, bias, out, taps, steps, over):
     """
     groups, outs, ins, _ = weights.shape
     panels = packed(weights)
-    images, size, points = x.shape[0], x.shape[2:], out.shape[2:]
+    size, points = x.shape[2:], out.shape[2:]
     table, starts, count = _forward_table(size, points, taps, steps, over, ins, groups * ins)
+    sizes, items = _strips_of(len(x), size, points, groups, ins, outs, thread_pool.parts())
     x = _images_innermost(x)
-    blocks = -(-outs // LANES)
-    shift = np.zeros((groups, blocks * LANES), F32)
+    shift = np.zeros((groups, _up(outs, LANES)), F32)
     if bias is not None:
         shift[:, :outs] = bias.reshape(groups, outs)
+    given = (panels, x, table, starts, shift.reshape(-1), out.reshape(-1), sizes)
+    thread_pool.run(convolve_loop(), items, given, count * sizes[0] * outs * groups // 16)
+
+
+@lru_cache(maxsize=64)
+def _strips_of(images, size, points, groups, ins, outs, parts):
+    """Returns the sizes that `convolve_loop` takes, and the number of its items."""
+    blocks = -(-outs // LANES)
     image_panels = -(-images // LANES)
     image_blocks = -(-image_panels // 3)
     # Rows of output points whose source, including the rows that the taps reach beyond, fits the cache.
     row = 4 * LANES * -(-image_panels // image_blocks) * ins * size[1]
     rows = max(1, min(points[0], int(_STRIP / row * points[0] / size[0])))
-    strips = max(-(-points[0] // rows), min(points[0], thread_pool.parts() // (image_blocks * groups * blocks)))
+    strips = max(-(-points[0] // rows), min(points[0], parts // (image_blocks * groups * blocks)))
     rows = -(-points[0] // strips)
     strip = rows * points[1]
     strips = -(-points[0] // rows)
     sizes = (images, image_panels, image_blocks, groups, outs, ins, size[0] * size[1], strip, strips)
-    given = (panels, x, table, starts, shift.reshape(-1), out.reshape(-1), sizes)
-    work = count * images * outs * groups
-    thread_pool.run(convolve_loop(), image_blocks * strips * groups * blocks, given, work // 16)
+    return sizes, image_blocks * strips * groups * blocks
 
 
 # --- the gradient of the weights -------------------------------------------------------------------------------------
@@ -262,7 +270,7 @@ def _sums(registers, left, w, step, row, last, right, at, apart, table, low, end
 
 @lru_cache(maxsize=1)
 def correlate_loop():
-    @shared(f"void({_ROW}, {_ROW}, {_TABLE}, int64[::1], {_ROW}, UniTuple(int64, 12), int64, int64)")
+    @shared(f"void({_ROW}, {_ROW}, {_TABLE}, int64[::1], {_ROW}, UniTuple(int64, 12), int64, int64)", product=True)
     def loop(left, right, table, starts, out, sizes, first, last):
         """Sums products of `rows` channels of the left array and `columns` of the right one; see `correlate`.
 

@@ -2,7 +2,7 @@
 
 Elementwise kernels walk through memory in order: dimensions are permuted until the array is row-major, perhaps with
 gaps, and the result is permuted back. All other kernels get copies. A transposed copy is made in blocks that stay in
-the first-level cache, whereas NumPy's strides widely through memory.
+the first-level cache, whereas NumPy's strides widely through memory; threads share the copy of rows that lie apart.
 """
 
 from __future__ import annotations
@@ -16,10 +16,13 @@ import numpy as np
 from tensorgrad.dispatch import kernel_tables
 from tensorgrad.dtypes import F32
 from tensorgrad.layouts import inverse
+from tensorgrad.settings import get_num_threads
+from tensorgrad.storage.fresh import fresh
 
 _BAND = 32  # rows that are copied in turn: two cache lines of each column
 NEAR = 8  # elements that an element is away from the one before it, so that most of what is fetched is used
 _SMALLEST = 4096  # elements from which copying by blocks is faster
+_LONG, _SHARED = 16, 49152  # elements of a row, and of an array, that threads are worth to copy
 
 
 def suits(array: Any) -> bool:
@@ -128,10 +131,9 @@ def by_rows(kernel: Callable, given: tuple) -> Any:
 # --- copies ---
 
 
-@lru_cache(maxsize=512)
-def _plan(shape: tuple[int, ...], strides: tuple[int, ...], lanes: int) -> tuple[int, ...] | None:
-    """Plans a copy by blocks: the numbers of the loop, in elements; None if NumPy does as well."""
-    dims: list[list[int]] = []  # size, stride, and stride of the copy; the innermost first
+def _merged(shape: tuple[int, ...], strides: tuple[int, ...]) -> list[list[int]]:
+    """Joins dimensions that follow each other in memory: size, stride, and stride of the copy; the innermost first."""
+    dims: list[list[int]] = []
     step = 1
     for size, stride in zip(reversed(shape), reversed(strides), strict=True):
         if size == 1:
@@ -141,6 +143,13 @@ def _plan(shape: tuple[int, ...], strides: tuple[int, ...], lanes: int) -> tuple
         else:
             dims.append([size, stride, step])
         step *= size
+    return dims
+
+
+@lru_cache(maxsize=512)
+def _plan(shape: tuple[int, ...], strides: tuple[int, ...], lanes: int) -> tuple[int, ...] | None:
+    """Plans a copy by blocks: the numbers of the loop, in elements; None if NumPy does as well."""
+    dims = _merged(shape, strides)
     rows = [dim for dim in dims[1:] if dim[1] == 1]
     if len(dims) > 3 or len(rows) != 1 or dims[0][1] <= 1 or min(dims[0][0], rows[0][0]) < lanes:
         return None
@@ -148,6 +157,17 @@ def _plan(shape: tuple[int, ...], strides: tuple[int, ...], lanes: int) -> tuple
     rest.remove(rows[0])
     (count, batch, batch_to), (height, _, row_to) = (rest or [[1, 0, 0]])[0], rows[0]
     return count, height, inner[0], batch, inner[1], batch_to, row_to
+
+
+@lru_cache(maxsize=512)
+def _rows_plan(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Plans a copy by rows: their length, and the sizes and strides of up to three dimensions; None for others."""
+    dims = _merged(shape, strides)
+    if not 2 <= len(dims) <= 4 or dims[0][1] != 1 or dims[0][0] < _LONG:
+        return None
+    (width, _, _), *rest = dims
+    rest += [[1, 0, 0]] * (3 - len(rest))
+    return (width, *[number for size, stride, _ in rest for number in (size, stride)])
 
 
 def _clone() -> Callable:
@@ -169,11 +189,29 @@ def _clone() -> Callable:
                     r = min(row, height - LANES)
                     turn(x, start + c * apart + r, apart, LANES, out, to + r * row_to + c, row_to, LANES)
 
+    @shared(f"void({MEMORY}, float32[::1], UniTuple(int64, 7), int64, int64)")
+    def copy_rows(x, out, numbers, first, last):
+        width, near, near_step, far, far_step, _, farthest_step = numbers
+        for n in range(first, last):
+            block = n // near
+            start = n % near * near_step + block % far * far_step + block // far * farthest_step
+            row, to = x[start : start + width], out[n * width : (n + 1) * width]
+            for i in range(width):
+                to[i] = row[i]
+
     def in_rows(array):
-        plan = _plan(array.shape, tuple([s // 4 for s in array.strides]), LANES) if whole(array) else None
-        if plan is None:
+        if not whole(array):
             return NotImplemented
-        out = np.empty(array.shape, F32)
+        steps = tuple([s // 4 for s in array.strides])
+        plan = _plan(array.shape, steps, LANES)
+        if plan is None:
+            rows = _rows_plan(array.shape, steps) if array.size >= _SHARED and get_num_threads() > 1 else None
+            if rows is None:
+                return NotImplemented
+            out = fresh(array.size, F32).reshape(array.shape)
+            thread_pool.run(copy_rows, array.size // rows[0], (array, out.reshape(-1), rows), array.size)
+            return out
+        out = fresh(array.size, F32).reshape(array.shape)
         thread_pool.run(copy, plan[0] * -(-plan[1] // _BAND), (array, out.reshape(-1), plan), 2 * array.size)
         return out
 
@@ -189,4 +227,9 @@ def _clone() -> Callable:
     return kernel
 
 
-KERNELS: dict[str, Callable[[], Callable]] = {"clone": _clone}
+def reshaped(x, size):
+    """Copies an array to another shape."""
+    return in_rows(x).reshape(size) if x.__class__ is np.ndarray and x.dtype is F32 else NotImplemented
+
+
+KERNELS: dict[str, Callable[[], Callable]] = {"clone": _clone, "reshaped": lambda: reshaped}

@@ -18,9 +18,11 @@ from functools import lru_cache
 
 import numpy as np
 
+from tensorgrad.dispatch.kernel_tables import run_kernel
 from tensorgrad.dtypes import F32
-from tensorgrad.kernels.array.matmul import added, column_sum
+from tensorgrad.kernels.array.matmul import added
 from tensorgrad.kernels.numba import thin
+from tensorgrad.kernels.numba.functions import F
 from tensorgrad.kernels.numba.layout import in_rows
 from tensorgrad.kernels.numba.runtime import thread_pool
 from tensorgrad.kernels.numba.runtime.language import inner
@@ -51,11 +53,14 @@ _FEW = 1 << 18  # multiplications below which calling the BLAS costs less
 _FEW_ALONE = 1 << 20  # the same for two matrices, neither of which is transposed for the BLAS
 _ALONE = 1 << 18  # multiplications per matrix of a stack up to which the BLAS uses no threads, and we do
 _FEW_ALONG = 300_000  # the same for a few rows and a matrix whose inner dimension is contiguous
+_COPYING = 12  # rows or columns that can be computed in the time of copying one of the other factor into panels
 _NONE = np.int64(-1)  # no number for each row: sums begin with what is in an array
 _THIN = 4  # columns of the result below which the left factor is hardly read twice: the BLAS does not copy it
 _FEW_ROWS = 24  # up to which reading the right factor where it is costs less than copying it into panels
 
-_ROW = "float32[::1]"
+_TINY = 1 << 16  # multiplications of a layer up to which simple loops take less time than calls of the BLAS
+
+_ROW, _MATRIX, _SIZES = "float32[::1]", "float32[:,::1]", "UniTuple(int64, 14)"
 
 
 @inner
@@ -142,51 +147,95 @@ def _initial(columns):
     return np.zeros((columns + LANES - 1) // LANES * LANES, np.float32)
 
 
+@inner
+def _sum_along(a, at, step, count, deep, sums, to, fresh):
+    """Adds Σₖ a[at + k step + i] to sums[to + i], for i < count and k < deep; if `fresh`, to 0."""
+    count, to = np.uint64(count), np.uint64(to)  # an index that could be negative is not vectorized
+    if fresh:
+        for i in range(count):
+            sums[to + i] = np.float32(0)
+    whole = deep - deep % 4
+    for k in range(0, whole, 4):
+        p, q = np.uint64(at + k * step), np.uint64(at + (k + 1) * step)
+        r, s = np.uint64(at + (k + 2) * step), np.uint64(at + (k + 3) * step)
+        for i in range(count):
+            sums[to + i] += (a[p + i] + a[q + i]) + (a[r + i] + a[s + i])
+    for k in range(whole, deep):
+        p = np.uint64(at + k * step)
+        for i in range(count):
+            sums[to + i] += a[p + i]
+
+
+@inner
+def _product_of(a, b, bias, out, sums, sizes, first, last):
+    """Computes out[n, r, c] = bias[c] + Σₖ a[n, r, k] b[n, c, k], over the units of all strips of all n.
+
+    A unit is `size` rows (or columns if not `by_rows`), a strip `breadth` of the other dimension. If there are `sums`,
+    sums[r] = Σₖ a[r, k], too: then n is 0, rows of `a` are adjacent in memory, and what is last of the inner dimension
+    comes first, since a product of `a` that was computed before ended with it.
+    """
+    a_next, b_next, a_row, a_step, b_column, b_step, rows, columns, depth = sizes[:9]
+    by_rows, units, size, strips, breadth = sizes[9:]
+    left = right = np.empty(0, np.float32)
+    edge, initial = np.empty(max(3 * ROWS, LANES, 4 * WIDE_ROWS) * LANES, np.float32), _initial(columns)
+    for i in range(bias.size):
+        initial[i] = bias[i]
+    table = np.zeros((1, 3), np.int64)
+    while first < last:
+        n, strip, unit = first // units // strips, first // units % strips, first % units
+        stop = min(units, unit + last - first)
+        first += stop - unit
+        top, begin = strip * breadth, unit * size
+        end, border = min(top + breadth, rows), min(stop * size, columns)
+        if by_rows:
+            top, begin = begin, top
+            end, border = min(stop * size, rows), min(begin + breadth, columns)
+        high, broad = end - top, border - begin
+        if sums.size:  # the order of these sums depends on the stretches, so they must not depend on the part
+            high, broad = rows, columns
+        left_panels = a_step > 1 and (a_step * depth > _SMALL or broad >= _MANY_COLUMNS)
+        right_panels = not _in_place(b_column, b_step, high, broad, depth)
+        if left_panels and not left.size:
+            left = np.empty(min(-(-rows // LANES) * LANES, _TALL) * min(depth, _DEPTH), np.float32)
+        if right_panels and not right.size:
+            right = np.empty(min(-(-columns // LANES) * LANES, _WIDE) * min(depth, _DEPTH), np.float32)
+        step = max(1 if left_panels else a_step, 1 if right_panels else b_step)
+        deepest = _even(depth, min(_DEPTH, max(_REACH // step, LANES)))
+        widest = (_even(border - begin, _WIDE) + _BLOCK - 1) // _BLOCK * _BLOCK
+        for c in range(begin, border, widest):
+            wide = min(widest, border - c)
+            for done in range(0, depth, deepest):
+                k = (depth - 1) // deepest * deepest - done if sums.size else done
+                deep = min(deepest, depth - k)
+                table[0, 2] = deep
+                at_right = n * b_next + c * b_column + k * b_step
+                if right_panels:
+                    into_panels(b, at_right, b_column, b_step, wide, deep, right, NO)
+                for r in range(top, end, _TALL):
+                    tall, at = min(_TALL, end - r), n * a_next + r * a_row + k * a_step
+                    if sums.size and c == 0:
+                        _sum_along(a, at, a_step, tall, deep, sums, r, done == 0)
+                    if left_panels:
+                        into_panels(a, at, a_row, a_step, tall, deep, left, NO)
+                    _blocks(left if left_panels else a, left_panels, at, a_row, a_step,
+                            right if right_panels else b, right_panels, at_right, b_step, table, initial, c, done == 0,
+                            tall, wide, out, (n * rows + r) * columns + c, columns, edge)  # fmt: skip
+
+
 @lru_cache(maxsize=1)
 def product_loop():
-    @shared(f"void({_ROW}, {_ROW}, {_ROW}, {_ROW}, UniTuple(int64, 11), int64, int64)")
-    def loop(a, b, bias, out, sizes, first, last):
-        """Computes out[n, r, c] = bias[c] + Σₖ a[n, r, k] b[n, c, k], over the units of all n.
+    @shared(f"void({_ROW}, {_ROW}, {_ROW}, {_ROW}, {_ROW}, {_SIZES}, {_ROW}, {_ROW}, {_SIZES}, int64, int64, int64)")
+    def loop(a, b, bias, out, sums, sizes, b_before, out_before, sizes_before, total, first, last):
+        """Computes a product, and if `out_before` is not empty, another one of the same left factor before it.
 
-        A unit is LANES rows or columns.
+        Threads divide both into `total` parts.
         """
-        a_next, b_next, a_row, a_step, b_column, b_step, rows, columns, depth, by_rows, units = sizes
-        left = right = np.empty(0, np.float32)
-        edge, initial = np.empty(max(3 * ROWS, LANES, 4 * WIDE_ROWS) * LANES, np.float32), _initial(columns)
-        for i in range(bias.size):
-            initial[i] = bias[i]
-        table = np.zeros((1, 3), np.int64)
-        while first < last:
-            n, unit = first // units, first % units
-            stop = min(units, unit + last - first)
-            first += stop - unit
-            top, end, begin, border = 0, rows, unit * LANES, min(stop * LANES, columns)
-            if by_rows:
-                top, end, begin, border = unit * LANES, min(stop * LANES, rows), 0, columns
-            left_panels = a_step > 1 and (a_step * depth > _SMALL or border - begin >= _MANY_COLUMNS)
-            right_panels = not _in_place(b_column, b_step, end - top, border - begin, depth)
-            if left_panels and not left.size:
-                left = np.empty(min(-(-rows // LANES) * LANES, _TALL) * min(depth, _DEPTH), np.float32)
-            if right_panels and not right.size:
-                right = np.empty(min(-(-columns // LANES) * LANES, _WIDE) * min(depth, _DEPTH), np.float32)
-            step = max(1 if left_panels else a_step, 1 if right_panels else b_step)
-            deepest = _even(depth, min(_DEPTH, max(_REACH // step, LANES)))
-            widest = (_even(border - begin, _WIDE) + _BLOCK - 1) // _BLOCK * _BLOCK
-            for c in range(begin, border, widest):
-                wide = min(widest, border - c)
-                for k in range(0, depth, deepest):
-                    deep = min(deepest, depth - k)
-                    table[0, 2] = deep
-                    at_right = n * b_next + c * b_column + k * b_step
-                    if right_panels:
-                        into_panels(b, at_right, b_column, b_step, wide, deep, right, NO)
-                    for r in range(top, end, _TALL):
-                        tall, at = min(_TALL, end - r), n * a_next + r * a_row + k * a_step
-                        if left_panels:
-                            into_panels(a, at, a_row, a_step, tall, deep, left, NO)
-                        _blocks(left if left_panels else a, left_panels, at, a_row, a_step,
-                                right if right_panels else b, right_panels, at_right, b_step, table, initial, c, k == 0,
-                                tall, wide, out, (n * rows + r) * columns + c, columns, edge)  # fmt: skip
+        if out_before.size:
+            units = out_before.size // (sizes_before[6] * sizes_before[7]) * sizes_before[10] * sizes_before[12]
+            _product_of(a, b_before, bias[:0], out_before, sums[:0], sizes_before, first * units // total,
+                        last * units // total)  # fmt: skip
+        units = out.size // (sizes[6] * sizes[7]) * sizes[10] * sizes[12]
+        _product_of(a, b, bias, out, sums, sizes, first * units // total, last * units // total)
 
     return loop
 
@@ -231,7 +280,89 @@ def stack_loop():
     return loop
 
 
-_NO_BIAS = np.empty(0, F32)
+_NO_BIAS = _NONE_OF_THEM = np.empty(0, F32)
+_NO_MATRIX = np.empty((0, 0), F32)
+
+
+# --- layers of few numbers: plain loops, without panels ---------------------------------------------------------------
+
+
+@inner(fastmath={"reassoc", "contract", "nsz"})
+def _dot(a, at, b, place, count):
+    at, place, total = np.uint64(at), np.uint64(place), F(0.0)
+    for i in range(np.uint64(count)):
+        total += a[at + i] * b[place + i]
+    return total
+
+
+@inner(fastmath={"contract"})
+def _add_scaled(factor, a, at, out, to, count):
+    at, to = np.uint64(at), np.uint64(to)
+    for i in range(np.uint64(count)):
+        out[to + i] += factor * a[at + i]
+
+
+@lru_cache(maxsize=1)
+def tiny_layer():
+    @shared(f"void({_MATRIX}, {_MATRIX}, {_ROW}, {_MATRIX}, int64, int64)")
+    def loop(x, w, bias, out, first, last):
+        """Computes out = x wᵀ + bias."""
+        rows, columns, depth = x.shape[0], w.shape[0], x.shape[1]
+        a, b, to = x.ravel(), w.ravel(), out.ravel()
+        for r in range(rows):
+            for c in range(columns):
+                to[r * columns + c] = _dot(a, r * depth, b, c * depth, depth) + (bias[c] if bias.size else F(0.0))
+
+    return loop
+
+
+@lru_cache(maxsize=1)
+def tiny_gradients():
+    @shared(f"void({_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_ROW}, int64, int64)")
+    def loop(g, x, w, gx, gw, gb, first, last):
+        """Computes gx = g w, gw = gᵀ x and gb, the sums of the columns of g, as far as these are not empty."""
+        rows, columns = g.shape
+        a, into_x, into_w, into_b = g.ravel(), gx.ravel(), gw.ravel(), gb
+        numbers, weights, depth = x.ravel(), w.ravel(), max(gx.shape[1], gw.shape[1])
+        into_x[:] = F(0.0)
+        into_w[:] = F(0.0)
+        into_b[:] = F(0.0)
+        for r in range(rows):
+            for c in range(columns):
+                slope = a[r * columns + c]
+                if gx.size:
+                    _add_scaled(slope, weights, c * depth, into_x, r * depth, depth)
+                if gw.size:
+                    _add_scaled(slope, numbers, r * depth, into_w, c * depth, depth)
+                if gb.size:
+                    into_b[c] += slope
+
+    return loop
+
+
+def _tiny_linear(x, w, bias):
+    """Computes `x @ wᵀ + bias` of few numbers. The launcher looks at the memory."""
+    columns, depth = w.shape
+    if x.dtype is not F32 or w.dtype is not F32 or x.ndim != 2 or x.shape[1] != depth:
+        return NotImplemented
+    if bias is not None and (bias.dtype is not F32 or bias.shape != (columns,)):
+        return NotImplemented
+    out = np.empty((len(x), columns), F32)
+    thread_pool.run(tiny_layer(), 1, (x, w, _NO_BIAS if bias is None else bias, out), 0)
+    return out
+
+
+def _tiny_gradients(g, input, weight, needs):
+    """Computes the gradients of `linear` of few numbers."""
+    to_input, to_weight, to_bias = needs
+    columns = g.shape[1]
+    gx = np.empty((len(g), weight.shape[1]), F32) if to_input else None
+    gw = np.empty((columns, input.shape[1]), F32) if to_weight else None
+    gb = np.empty(columns, F32) if to_bias else None
+    given = (g, input if to_weight else _NO_MATRIX, weight if to_input else _NO_MATRIX, gx if to_input else _NO_MATRIX,
+             gw if to_weight else _NO_MATRIX, gb if to_bias else _NO_BIAS)  # fmt: skip
+    thread_pool.run(tiny_gradients(), 1, given, 0)
+    return gx, gw, gb
 
 
 @inner
@@ -282,12 +413,42 @@ def _product(a, b, stack, rows, columns, depth, out, bias=_NO_BIAS):
     """
     if stack == 1 and a[2] == 1 and _are_few(rows, depth):
         return thin.product(a[0], b[0], b[2] == 1, rows, columns, depth, out, bias)
-    by_rows = rows > columns
-    units = -(-(rows if by_rows else columns) // LANES)
-    sizes = (rows * depth, columns * depth, a[1], a[2], b[1], b[2], rows, columns, depth, by_rows, units)
     work = stack * rows * columns * depth // 8
-    thread_pool.run(product_loop(), stack * units, (a[0], b[0], bias, out.reshape(-1), sizes), work)
+    threads = thread_pool.shares(False, work, work)
+    sizes = _sizes(a, b, rows, columns, depth, threads if stack == 1 else 1)
+    units = stack * sizes[10] * sizes[12]
+    given = (a[0], b[0], bias, out.reshape(-1), _NONE_OF_THEM, sizes, _NONE_OF_THEM, _NONE_OF_THEM, sizes, units)
+    thread_pool.run(product_loop(), units, given, work)
     return out
+
+
+def _sizes(a, b, rows, columns, depth, threads):
+    """Returns the sizes of a product, as the compiled loop takes them."""
+    division = _division(rows, columns, a[2] > 1, threads)
+    return (rows * depth, columns * depth, a[1], a[2], b[1], b[2], rows, columns, depth, *division)
+
+
+@lru_cache(maxsize=1024)
+def _division(rows, columns, across, threads):
+    """Divides a product: by rows or not, units, rows or columns of a unit, strips of the other dimension, their size.
+
+    Few threads share the longer dimension. More of them divide both, so that each copies less into panels, and all get
+    equal parts; `across`: the left factor is copied, too.
+    """
+    by_rows = rows > columns
+    high, wide = -(-rows // LANES), -(-columns // LANES)
+    if threads <= 2:
+        return (1, high, LANES, 1, columns) if by_rows else (0, wide, LANES, 1, rows)
+    best: tuple = (math.inf,)
+    for beside in range(1, min(threads, wide) + 1):
+        down = min(threads // beside, high)
+        tall, broad = -(-high // down), -(-wide // beside)
+        products = tall * broad * (1.25 if broad == 1 else 1.1 if broad == 2 else 1.0) * LANES
+        cost = products + _COPYING * (broad + (tall if across else 0)), down, beside, tall * LANES, broad * LANES
+        best = min(best, cost)
+    _, down, beside, tall, broad = best
+    down, beside = -(-rows // tall), -(-columns // broad)
+    return (1, down, tall, beside, broad) if by_rows else (0, beside, broad, down, tall)
 
 
 def _memory(x, inner):
@@ -383,6 +544,8 @@ def linear(x, w, bias):
     if w.ndim != 2 or x.ndim < 2:
         return NotImplemented
     (columns, depth), shape = w.shape, x.shape
+    if x.size * columns <= _TINY:
+        return _tiny_linear(x, w, bias)
     if x.size * columns < _FEW or shape[-1] != depth or columns < _THIN or not depth:
         return NotImplemented
     rows = math.prod(shape[:-1])
@@ -422,17 +585,58 @@ def addmm(c, a, b, beta, alpha):
 
 
 def linear_backward(g, input, weight, bias_shape, needs):
-    """Computes the gradients of `linear` for a batch of rows."""
-    if g.ndim != 2 or g.dtype is not F32 or (needs[2] and len(bias_shape) != 1):
+    """Computes the gradients of `linear` for rows."""
+    if g.ndim < 2 or g.dtype is not F32 or not g.size or (needs[2] and len(bias_shape) != 1):
         return NotImplemented
-    gx = _stacked(g, weight, -1, -2) if needs[0] else None
-    gw = _stacked(g, input, -2, -2) if needs[1] else None
-    if gx is NotImplemented or gw is NotImplemented:
+    rows, lead = g, g.shape[:-1]
+    if input is not None and input.shape[:-1] != lead:
         return NotImplemented
-    return gx, gw, column_sum(np, g) if needs[2] else None
+    if g.ndim == 2 and (needs[0] or needs[1]) and g.size * (weight if needs[0] else input).shape[-1] <= _TINY:
+        return _tiny_gradients(g, input, weight, needs)
+    if g.ndim > 2:
+        rows = in_rows(g).reshape(-1, g.shape[-1])
+        input = input if input is None else in_rows(input).reshape(len(rows), -1)
+    found = _gradients_at_once(rows, input, weight, needs) if needs[1] else NotImplemented
+    if found is NotImplemented:
+        gx = _stacked(rows, weight, -1, -2) if needs[0] else None
+        gw = _stacked(rows, input, -2, -2) if needs[1] else None
+        if gx is NotImplemented or gw is NotImplemented:
+            return NotImplemented
+        found = gx, gw, run_kernel("column_sum", rows) if needs[2] else None
+    gx, gw, gb = found
+    return gx if gx is None or g.ndim == 2 else gx.reshape(*lead, gx.shape[-1]), gw, gb
 
 
-_LOOPS = (product_loop, thin.dots_loop, thin.rows_loop)
+def _gradients_at_once(g, input, weight, needs):
+    """Computes the same in one launch, which reads the gradient `g` of the result while it is in a cache."""
+    (rows, columns), depth = g.shape, input.shape[-1]
+    if input.dtype is not F32 or input.ndim != 2 or len(input) != rows or not g.flags.c_contiguous:
+        return NotImplemented
+    if min(rows, columns, depth) < _THIN or _are_few(rows, columns) or rows * columns * depth < _FEW_ALONE:
+        return NotImplemented
+    right, flat = _memory(input, -2), g.reshape(-1)
+    if right is None:
+        return NotImplemented
+    before, gx = right, None
+    if needs[0]:
+        before = _memory(weight, -2) if weight.dtype is F32 and weight.shape == (columns, depth) else None
+        if before is None:
+            return NotImplemented
+        gx = np.empty((rows, depth), F32)
+    gw, sums = np.empty((columns, depth), F32), np.empty(columns if needs[2] else 0, F32)
+    work = rows * columns * depth // 8 * (2 if needs[0] else 1)
+    threads = thread_pool.shares(False, work, work)
+    left = flat, 1, columns
+    sizes = _sizes(left, right, columns, depth, rows, threads)
+    sizes_before = _sizes((flat, columns, 1), before, rows, depth, columns, threads) if needs[0] else sizes
+    total = max(sizes[10] * sizes[12], sizes_before[10] * sizes_before[12])
+    given = (flat, right[0], _NO_BIAS, gw.reshape(-1), sums, sizes, before[0],
+             _NONE_OF_THEM if gx is None else gx.reshape(-1), sizes_before, total)  # fmt: skip
+    thread_pool.run(product_loop(), total, given, work)
+    return gx, gw, sums if needs[2] else None
+
+
+_LOOPS = (product_loop, thin.dots_loop, thin.rows_loop, tiny_layer, tiny_gradients)
 KERNELS: dict[str, Callable[[], Callable]] = {
     **{k.__name__: with_loops(k, *_LOOPS) for k in (mm, linear, linear_backward, addmm)},
     **{k.__name__: with_loops(k, *_LOOPS, stack_loop, outer_loop) for k in (matmul, bmm, nt, tn)},

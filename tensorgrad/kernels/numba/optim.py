@@ -5,53 +5,80 @@ The formulas are those of `optim/sgd.py` and `optim/adam.py`, in the same order 
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable
-from itertools import accumulate
 
 import numpy as np
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba.functions import F
+from tensorgrad.kernels.numba.lists import KNOWN, array_of, found, identities, items_of, measured, starts, word_at
 from tensorgrad.kernels.numba.runtime import thread_pool
 from tensorgrad.kernels.numba.runtime.language import inner
-from tensorgrad.kernels.numba.runtime.launch import plain
+from tensorgrad.kernels.numba.runtime.launch import shared
 from tensorgrad.kernels.numba.softmax import row_dot
 
-_ARRAY = "float32[::1]"
 _BLOCK = 2048  # elements that stay in the first-level cache from one loop over them to the next
-_PART = 65536  # elements whose squares are one sum: fixed, so that results do not depend on threads
+_KNOWN = "UniTuple(int64, 3)"
+_PART = 16384  # elements whose squares are one sum: fixed, so that results do not depend on threads
 
 
-def _over_all(step: Callable, arrays: int, absent: dict[str, int], cost: float) -> Callable:
-    """Makes the function that updates many parameters.
+def _over_all(step: Callable, width: int, absent: dict[str, int], cost: float) -> Callable:
+    """Makes the function that updates many parameters with the compiled function `step`.
 
-    It takes a list of (parameter, gradient and state arrays, scalars).
-
-    `arrays` is how many arrays `step` takes; the parameter replaces any that is None. `absent` maps the names of its
-    scalars, in its order, to the value that replaces None.
+    It takes a list of arrays, `width` for each parameter (its own, its gradient's and those of its state, or `None`),
+    and a list of scalars for each parameter. It returns the indices of the parameters that are left, since kernels do
+    not take their arrays. `absent` maps the names of the scalars, in the order of `step`, to the value that replaces
+    None.
     """
 
-    def part(jobs, starts, first, last):
-        for k in range(bisect_right(starts, first) - 1, len(jobs)):
-            start, job = starts[k], jobs[k]
-            if start >= last:
-                break
-            step(*job, max(first - start, 0), min(last - start, job[0].size))
+    @inner
+    def move(items, numbers, rows, starts, known, first, last):
+        k = found(starts, first)
+        while first < last:
+            begin, size = first - starts[k], starts[k + 1] - starts[k]
+            end = min(last - starts[k], size)
+            if begin < end:
+                row = numbers[rows[k] if rows.size > 1 else 0]
+                step(items + 8 * width * k, size, row, known, begin, end)
+            first += end - begin
+            k += 1
 
-    def advance(moves):
-        jobs: list[tuple] = []
-        made: dict[tuple, np.ndarray] = {}
-        for x, others, values in moves:
-            numbers = made.get(values)
-            if numbers is None:
-                given = [(getattr(values, name), otherwise) for name, otherwise in absent.items()]
-                numbers = made[values] = np.array([o if value is None else value for value, o in given], F32)
-            flat = [x if a is None else a for a in (x, *others)]
-            flat += [x] * (arrays - len(flat))
-            jobs.append((*(a if a.ndim == 1 else a.reshape(-1) for a in flat), numbers))
-        *starts, total = accumulate((job[0].size for job in jobs), initial=0)
-        thread_pool.run(part, total, (jobs, starts), int(total * cost))
+    @shared(f"void(int64, float32[:,::1], int64[::1], int64[::1], {_KNOWN}, int64, int64, int64)")
+    def begin(arrays, numbers, rows, ends, known, alone, first, last):
+        """Looks at the arrays, and updates the parameters if they have no more than so many elements."""
+        items = items_of(arrays)
+        measured(items, width, known, ends)
+        total = ends[ends.size - 2]
+        if total <= alone:
+            move(items, numbers, rows, ends, known, 0, total)
+
+    @shared(f"void(int64, float32[:,::1], int64[::1], int64[::1], {_KNOWN}, int64, int64)")
+    def loop(arrays, numbers, rows, starts, known, first, last):
+        move(items_of(arrays), numbers, rows, starts, known, first, last)
+
+    def as_arrays(scalars: list) -> tuple[np.ndarray, np.ndarray]:
+        """Returns different scalars as rows, and the row of each parameter (only one if they have it in common)."""
+        places: dict[tuple, int] = {}
+        rows = [places.setdefault(values, len(places)) for values in scalars]
+        found = [[getattr(values, name) for name in absent] for values in places]
+        numbers = [[otherwise if v is None else v for v, otherwise in zip(row, absent.values())] for row in found]
+        return np.array(numbers, F32), np.array(rows if len(places) > 1 else rows[:1], np.int64)
+
+    kept: tuple = [], None, None  # the last scalars, which are often the next
+    alone = int(thread_pool.GRAIN / cost)  # elements that one thread updates
+
+    def advance(arrays, scalars):
+        nonlocal kept
+        before, numbers, rows = kept
+        if scalars != before:
+            numbers, rows = as_arrays(scalars)
+            kept = scalars, numbers, rows
+        ends = np.empty(len(scalars) + 2, np.int64)
+        begin.launch(begin.address, (id(arrays), numbers, rows, ends, KNOWN, alone), 1, 0, 0)
+        total = ends.item(-2)
+        if total > alone:
+            thread_pool.run(loop, total, (id(arrays), numbers, rows, ends, KNOWN), int(total * cost), arrays)
+        return np.flatnonzero(ends[:-2] == ends[1:-1]).tolist() if ends.item(-1) else ()
 
     return advance
 
@@ -86,15 +113,16 @@ def _sgd() -> Callable:
             buffer[i] = moved
             x[i] -= lr * (slope + momentum * moved if nesterov else moved)
 
-    @plain(f"void({_ARRAY}, {_ARRAY}, {_ARRAY}, {_ARRAY}, int64, int64)")
-    def step(x, g, buffer, numbers, first, last):
-        if buffer.ctypes.data == x.ctypes.data:  # there is no buffer
+    @inner
+    def step(job, size, numbers, known, first, last):
+        x, g = array_of(word_at(job), size)[first:last], array_of(word_at(job + 8), size)[first:last]
+        if word_at(job + 16) == known[2]:  # there is no buffer
             sign = F(1.0) - F(2.0) * numbers[MAXIMIZE]
-            without_buffer(x[first:last], g[first:last], numbers[LR], numbers[DECAY], sign)
+            without_buffer(x, g, numbers[LR], numbers[DECAY], sign)
         else:
-            with_buffer(x[first:last], g[first:last], buffer[first:last], numbers)
+            with_buffer(x, g, array_of(word_at(job + 16), size)[first:last], numbers)
 
-    return _over_all(step, 3, absent, 0.5)
+    return _over_all(step, 3, absent, 0.2)  # for 200,000 numbers two threads take no less time than one
 
 
 # --- Adam ------------------------------------------------------------------------------------------------------------
@@ -131,9 +159,11 @@ def _adam() -> Callable:
         for i in range(x.size):
             x[i] = x[i] * shrink - rate * (m[i] / (np.sqrt(v[i]) + eps))
 
-    @plain(f"void({', '.join([_ARRAY] * 6)}, int64, int64)")
-    def step(x, g, m, v, largest, numbers, first, last):
-        has_largest = largest.ctypes.data != x.ctypes.data
+    @inner
+    def step(job, size, numbers, known, first, last):
+        x, g, m = array_of(word_at(job), size), array_of(word_at(job + 8), size), array_of(word_at(job + 16), size)
+        v, has_largest = array_of(word_at(job + 24), size), word_at(job + 32) != known[2]
+        largest = array_of(word_at(job + 32 if has_largest else job), size)
         for start in range(first, last, _BLOCK):
             end = min(start + _BLOCK, last)
             here, averages, squares = x[start:end], m[start:end], v[start:end]
@@ -152,25 +182,52 @@ def _adam() -> Callable:
 def _squares() -> Callable:
     """Computes the sum of the squares of each array of a list, in double precision."""
 
-    @plain(f"void({_ARRAY}, float64[::1], int64, int64, int64)")
-    def loop(x, sums, at, first, last):
-        part = x[first:last]
-        sums[at] = row_dot(part, part)
-
-    def part(parts, sums, first, last):
+    @shared("void(int64[::1], int64[::1], int64[::1], float64[::1], int64, int64)")
+    def loop(arrays, ends, parts, sums, first, last):
+        """`parts`: where each array's parts start."""
+        k = found(parts, first) if first < last else 0
         for at in range(first, last):
-            x, start = parts[at]
-            loop(x, sums, at, start, min(start + _PART, x.size))
+            while at >= parts[k + 1]:
+                k += 1
+            size = ends[k + 1] - ends[k]
+            begin = (at - parts[k]) * _PART
+            part = array_of(arrays[k], size)[begin : min(begin + _PART, size)]
+            sums[at] = row_dot(part, part)
 
     def kernel(arrays):
-        flat = [a if a.ndim == 1 else a.reshape(-1) for a in arrays]
-        parts = [(x, start) for x in flat for start in range(0, x.size, _PART)]
-        sums = np.zeros(len(parts))
-        if parts:
-            thread_pool.run(part, len(parts), (parts, sums), sum(x.size for x in flat) // 4)
+        sizes = [a.size for a in arrays]
+        ends, parts = starts(sizes), starts([-(-size // _PART) for size in sizes])
+        sums = np.zeros(parts[-1])
+        given = (identities(arrays, len(arrays)), ends, parts, sums)
+        thread_pool.run(loop, len(sums), given, int(ends[-1]) // 4, arrays)
         return sums
 
     return kernel
 
 
-KERNELS: dict[str, Callable[[], Callable]] = {"sgd": _sgd, "adam": _adam, "squares": _squares}
+def _scale() -> Callable:
+    """Multiplies all arrays of a list by a number."""
+
+    @inner
+    def multiplied(x, factor):
+        for i in range(x.size):
+            x[i] *= factor
+
+    @shared("void(int64[::1], int64[::1], float32, int64, int64)")
+    def loop(arrays, ends, factor, first, last):
+        k = found(ends, first)
+        while first < last:
+            end = min(last, ends[k + 1])
+            multiplied(array_of(arrays[k], ends[k + 1] - ends[k])[first - ends[k] : end - ends[k]], factor)
+            first = max(first, end)
+            k += 1
+
+    def kernel(arrays, factor):
+        ends = starts([a.size for a in arrays])
+        given = (identities(arrays, len(arrays)), ends, factor)
+        thread_pool.run(loop, int(ends[-1]), given, int(ends[-1]) // 4, arrays)
+
+    return kernel
+
+
+KERNELS: dict[str, Callable[[], Callable]] = {"sgd": _sgd, "adam": _adam, "squares": _squares, "scale": _scale}

@@ -19,6 +19,7 @@ from tensorgrad.kernels.numba.runtime import thread_pool
 from tensorgrad.kernels.numba.runtime.language import inlined, inner
 from tensorgrad.kernels.numba.runtime.launch import shared, with_loops
 from tensorgrad.kernels.numba.simd.panels import flat
+from tensorgrad.kernels.numba.simd.points import add_points, divide_points
 from tensorgrad.kernels.numba.simd.tiles import FORM, WIDEST, fill, layout, move
 from tensorgrad.kernels.numba.simd.vectors import LANES, NO, ONE, TWO, largest_of_four, largest_of_four_only
 
@@ -26,8 +27,8 @@ _ROW, _PLANES, _IMAGES = "float32[::1]", "float32[:,::1]", "float32[:,:,:,::1]"
 _ANY_ORDER = {"contract", "reassoc"}
 _LARGE = 2**30  # indices within a plane are 32-bit
 _TOGETHER = 8  # channels from which on whole points are added, if they lie together
-_NONE = np.int32(-(2**31))
-_NO_PLACES = np.empty(0, np.int64)  # placeholder when indices are not needed
+_NONE = np.uint8(255)  # no tap of the window yet: more taps than this have no numbers
+_NO_PLACES = np.empty(0, np.uint8)  # placeholder when places are not needed
 _FOUR = ((2, 2), (2, 2), (0, 0), (1, 1))  # the most common windows: each point is in one of them, none crosses the edge
 
 
@@ -69,34 +70,37 @@ def _larger_only(best, source):
 
 
 @inner
-def _write_places(found, at, row, step, pad, top, out, to, count):
-    """Writes flat indices for a row of windows; for windows in which all are -inf, the first point."""
+def _write_places(found, at, beyond, pad, step, kernel, out, to, count):
+    """Writes the taps of a row of windows; for windows in which all are -inf, the first tap that is in the image.
+
+    `beyond`: how many rows of taps are above the image.
+    """
     at, to = np.uint64(at), np.uint64(to)
     for j in range(np.uint64(count)):
-        here, across = found[at + j], np.int32(j) * step
-        first = top + max(across - pad, np.int32(0))
-        out[to + j] = here + row + across if here != _NONE else first
+        here = found[at + j]
+        first = beyond * kernel + max(pad - np.int32(j) * step, np.int32(0))
+        out[to + j] = here if here != _NONE else np.uint8(first)
 
 
 @inner
-def _largest_of_four(x, top, bottom, first, out, indices, to, count):
-    """Takes 2x2 windows in two rows that begin at `top` and `bottom`; `first` is the index of the first point."""
-    top, bottom, to, width = np.uint64(top), np.uint64(bottom), np.uint64(to), np.int64(bottom - top)
+def _largest_of_four(x, top, bottom, out, places, to, count):
+    """Takes 2x2 windows in two rows that begin at `top` and `bottom`."""
+    top, bottom, to = np.uint64(top), np.uint64(bottom), np.uint64(to)
     for j in range(np.uint64(count)):
         i = j + j
-        best, at = x[top + i], np.int64(0)
+        best, at = x[top + i], np.uint8(0)
         value = x[top + i + np.uint64(1)]
         better = (value > best) | (value != value)
-        best, at = value if better else best, np.int64(1) if better else at
+        best, at = value if better else best, np.uint8(1) if better else at
         value = x[bottom + i]
         better = (value > best) | (value != value)
-        best, at = value if better else best, width if better else at
+        best, at = value if better else best, np.uint8(2) if better else at
         value = x[bottom + i + np.uint64(1)]
         better = (value > best) | (value != value)
-        best, at = value if better else best, width + np.int64(1) if better else at
+        best, at = value if better else best, np.uint8(3) if better else at
         out[to + j] = best
-        if indices.size:
-            indices[to + j] = at + np.int64(i) + first
+        if places.size:
+            places[to + j] = at
 
 
 class _Plan(NamedTuple):
@@ -121,15 +125,14 @@ def _max_plan(x_shape, kernel, stride, padding, dilation, ceil_mode):
         return _Plan(shape, True, (), 0, prod(x_shape) + 3 * prod(shape))
     taps, planes = _taps(kernel, padding, dilation), x_shape[0] * x_shape[1]
     form, offsets, rests = layout(x_shape[2:], shape[2:], stride, taps, 1, planes)
-    places = np.array([y * x_shape[3] + x for y, x in taps], np.int32)
-    rest = (offsets, places, rests, tuple(form), planes, *padding)
+    rest = (offsets, rests, tuple(form), planes, *padding, kernel[1])
     return _Plan(shape, False, rest, -(-planes // form.images) * form.strips, prod(x_shape) + prod(shape) * len(taps))
 
 
 @lru_cache(maxsize=1)
 def _max_of_four():
-    @shared(f"void({_IMAGES}, {_IMAGES}, int64[::1], int64, int64)")
-    def loop(x, out, indices, first, last):
+    @shared(f"void({_IMAGES}, {_IMAGES}, uint8[::1], int64, int64)")
+    def loop(x, out, places, first, last):
         """Processes 2x2 windows that do not overlap, plane by plane."""
         height, width, points_y, points_x = x.shape[2], x.shape[3], out.shape[2], out.shape[3]
         x, out = flat(x), flat(out)
@@ -140,15 +143,15 @@ def _max_of_four():
                 to, done = (n * points_y + y) * points_x, 0
                 # Whole vectors may pass the end of a row, as the next one is written later, except in the last row.
                 while done < points_x and to + done + LANES <= end and top + width + 2 * (done + LANES) <= border:
-                    at, place = top + 2 * done, 2 * (y * width + done)
-                    if indices.size:
-                        largest_of_four(x, at, at + width, place, out, indices, to + done)
+                    at = top + 2 * done
+                    if places.size:
+                        largest_of_four(x, at, at + width, out, places, to + done)
                     else:
-                        largest_of_four_only(x, at, at + width, place, out, indices, to + done)
+                        largest_of_four_only(x, at, at + width, out, places, to + done)
                     done += LANES
                 if done < points_x:
-                    at, place = top + 2 * done, 2 * (y * width + done)
-                    _largest_of_four(x, at, at + width, place, out, indices, to + done, points_x - done)
+                    at = top + 2 * done
+                    _largest_of_four(x, at, at + width, out, places, to + done, points_x - done)
 
     return loop
 
@@ -156,15 +159,15 @@ def _max_of_four():
 @lru_cache(maxsize=1)
 def _max_of_windows():
     @shared(
-        f"void({_IMAGES}, {_IMAGES}, int64[::1], int64[::1], int32[::1], int64[:,::1], {FORM}, int64, int64, int64, "
-        "int64, int64)"
+        f"void({_IMAGES}, {_IMAGES}, uint8[::1], int64[::1], int64[:,::1], {FORM}, int64, int64, int64, int64, int64, "
+        "int64)"
     )
-    def loop(x, out, indices, offsets, places, rests, form, total, pad_y, pad_x, first, last):
+    def loop(x, out, places, offsets, rests, form, total, pad_y, pad_x, kernel_x, first, last):
         """Processes any windows, tile by tile."""
-        images, rows, strips, height, pitch, _, plane, points, _, _, step_y, step_x, _, size_x, out_y, out_x = form
+        images, rows, strips, height, pitch, _, plane, points, _, _, step_y, step_x, _, _, out_y, out_x = form
         x, out = x.reshape(-1), out.reshape(-1)
         buffer = np.empty(rests.shape[0] * plane, np.float32)
-        best, at = np.empty(points, np.float32), np.empty(points, np.int32)
+        best, at = np.empty(points, np.float32), np.empty(points, np.uint8)
         before = (-1, -1)
         for tile in range(first, last):
             image, row = tile // strips * images, tile % strips * rows
@@ -174,8 +177,8 @@ def _max_of_windows():
             best[:] = -np.inf
             at[:] = _NONE
             for t in range(offsets.size):
-                if indices.size:
-                    _larger(best, at, buffer[offsets[t] :], places[t])
+                if places.size:
+                    _larger(best, at, buffer[offsets[t] :], np.uint8(t))
                 else:
                     _larger_only(best, buffer[offsets[t] :])
             for m in range(min(images, total - image)):
@@ -183,27 +186,26 @@ def _max_of_windows():
                     start = (m * height + i) * pitch
                     to = ((image + m) * out_y + row + i) * out_x
                     move(best, start, ONE, out, to, ONE, out_x)
-                    if indices.size:
-                        y = (row + i) * step_y
+                    if places.size:
+                        beyond = max(pad_y - (row + i) * step_y, 0)
                         _write_places(
-                            at, start, np.int32(y * size_x), np.int32(step_x), np.int32(pad_x),
-                            np.int32(max(y - pad_y, 0) * size_x), indices, to, out_x,
+                            at, start, np.int32(beyond), np.int32(pad_x), np.int32(step_x), np.int32(kernel_x), places,
+                            to, out_x,
                         )  # fmt: skip
 
     return loop
 
 
 @inner
-def _larger_points(best, at, to, source, start, apart, count, channels, place, step):
-    """Takes one tap of `count` windows of adjacent channels; `place` is the index of the first point."""
+def _larger_points(best, at, to, source, start, apart, count, channels, place):
+    """Takes one tap of `count` windows of adjacent channels."""
     for j in range(count):
         here, there = np.uint64((to + j) * channels), np.uint64(start + j * apart)
-        index = place + np.int32(j) * step
         for c in range(np.uint64(channels)):
             value, held = source[there + c], best[here + c]
             better = (value > held) | (value != value)
             best[here + c] = value if better else held
-            at[here + c] = index if better else at[here + c]
+            at[here + c] = place if better else at[here + c]
 
 
 @inner
@@ -217,12 +219,12 @@ def _larger_points_only(best, to, source, start, apart, count, channels):
 
 @lru_cache(maxsize=1)
 def _max_of_points():
-    @shared(f"void({_ROW}, {_ROW}, int64[::1], int64[:,::1], UniTuple(int64, 11), int64, int64)")
-    def loop(x, out, indices, met, sizes, first, last):
+    @shared(f"void({_ROW}, {_ROW}, uint8[::1], int64[:,::1], UniTuple(int64, 12), int64, int64)")
+    def loop(x, out, places, met, sizes, first, last):
         """Processes rows of windows of images whose channels lie together."""
-        channels, size_y, size_x, points_y, points_x, kernel_y, step_y, step_x, pad_y, pad_x, apart_y = sizes
+        channels, size_y, size_x, points_y, points_x, kernel_y, kernel_x, step_y, step_x, pad_y, pad_x, apart_y = sizes
         width, pitch = size_x * channels, points_x * channels
-        at = np.empty(pitch, np.int32)
+        at = np.empty(pitch, np.uint8)
         for row in range(first, last):
             n, i = row // points_y, row % points_y
             best = out[row * pitch : (row + 1) * pitch]
@@ -235,22 +237,22 @@ def _max_of_points():
                 for h in range(met.shape[0]):
                     window, point, count = met[h, 0], met[h, 1], met[h, 2]
                     start, apart = (n * size_y + y) * width + point * channels, step_x * channels
-                    if indices.size:
-                        place = np.int32(y * size_x + point)
-                        _larger_points(best, at, window, x, start, apart, count, channels, place, np.int32(step_x))
+                    if places.size:
+                        place = np.uint8(k * kernel_x + met[h, 3])
+                        _larger_points(best, at, window, x, start, apart, count, channels, place)
                     else:
                         _larger_points_only(best, window, x, start, apart, count, channels)
-            if indices.size:
-                top = max(i * step_y - pad_y, 0) * size_x
+            if places.size:
+                beyond = max(pad_y - i * step_y, 0) * kernel_x
                 for j in range(points_x):
-                    corner = top + max(j * step_x - pad_x, 0)
+                    corner = np.uint8(beyond + max(pad_x - j * step_x, 0))
                     for c in range(j * channels, (j + 1) * channels):
-                        indices[row * pitch + c] = at[c] if at[c] != _NONE else corner
+                        places[row * pitch + c] = at[c] if at[c] != _NONE else corner
 
     return loop
 
 
-def _maxima_of_points(x, windows, places: bool):
+def _maxima_of_points(x, windows, asked: bool):
     """The same as `_maxima` for images whose channels lie together: the results lie so, too."""
     kernel, stride, padding, dilation, ceil_mode = windows
     turned = x.transpose(0, 2, 3, 1) if x.ndim == 4 else x
@@ -262,30 +264,32 @@ def _maxima_of_points(x, windows, places: bool):
     shape = pool_shape(x.shape, kernel, stride, padding, dilation, ceil_mode)
     points = shape[0], *shape[2:], channels
     out = np.empty(points, F32)
-    indices = np.empty(points, np.int64) if places else _NO_PLACES
+    places = np.empty(points, np.uint8) if asked else _NO_PLACES
     met = _met(size[1], shape[3], kernel[1], stride[1], padding[1], dilation[1])
-    sizes = (channels, *size, *shape[2:], kernel[0], *stride, *padding, dilation[0])
-    given = (turned.reshape(-1), out.reshape(-1), indices.reshape(-1), met, sizes)
+    sizes = (channels, *size, *shape[2:], *kernel, *stride, *padding, dilation[0])
+    given = (turned.reshape(-1), out.reshape(-1), places.reshape(-1), met, sizes)
     thread_pool.run(_max_of_points(), points[0] * points[1], given, x.size + out.size * kernel[0] * kernel[1])
     made = out.transpose(0, 3, 1, 2)
-    return (made, indices.transpose(0, 3, 1, 2)) if places else made
+    return (made, places.transpose(0, 3, 1, 2)) if asked else made
 
 
-def _maxima(x, windows, places: bool):
-    """Returns the largest value of each window, and its index if `places` is true."""
+def _maxima(x, windows, asked: bool):
+    """Returns the largest value of each window, and its place if `asked`: the number of the tap, row by row."""
+    if asked and prod(windows[0]) > int(_NONE):
+        return NotImplemented
     if x.__class__ is np.ndarray and x.dtype is F32 and not x.flags.c_contiguous:
-        return _maxima_of_points(x, windows, places)
+        return _maxima_of_points(x, windows, asked)
     plan = _max_plan(x.shape, *windows) if suits(x) else None
     if plan is None:
         return NotImplemented
     out = np.empty(plan.shape, F32)
-    indices = np.empty(plan.shape, np.int64) if places else _NO_PLACES
-    given = (x, out, indices.reshape(-1) if places else indices, *plan.rest)
+    places = np.empty(plan.shape, np.uint8) if asked else _NO_PLACES
+    given = (x, out, places.reshape(-1), *plan.rest)
     if plan.four:
         thread_pool.run(_max_of_four(), x.shape[0] * x.shape[1], given, plan.work)
     else:
         thread_pool.run(_max_of_windows(), plan.tiles, given, plan.work)
-    return (out, indices) if places else out
+    return (out, places) if asked else out
 
 
 def _max_pool(x, *windows):
@@ -296,48 +300,77 @@ def _max_pool_values(x, *windows):
     return _maxima(x, windows, False)
 
 
-def _max_pool_grad():
+@lru_cache(maxsize=1)
+def _max_of_windows_grad():
+    @shared(f"void({_ROW}, uint8[::1], {_ROW}, int64[::1], UniTuple(int64, 9), int64, int64)")
+    def loop(g, places, out, table, sizes, first, last):
+        """Processes any windows, of planes that have one channel each, or of images whose channels lie together."""
+        channels, size_y, size_x, points_y, points_x, step_y, step_x, pad_y, pad_x = sizes
+        size = size_y * size_x
+        for n in range(first, last):
+            out[n * size * channels : (n + 1) * size * channels] = 0
+            for i in range(points_y):
+                at = np.uint64((n * points_y + i) * points_x * channels)
+                corner = n * size + (i * step_y - pad_y) * size_x - pad_x
+                if channels == 1:
+                    for j in range(np.uint64(points_x)):
+                        out[np.uint64(corner + table[np.uint64(places[at + j])])] += g[at + j]
+                        corner += step_x
+                    continue
+                for _ in range(points_x):
+                    for c in range(np.uint64(channels)):
+                        point = corner + table[np.uint64(places[at + c])]
+                        out[np.uint64(point * channels) + c] += g[at + c]
+                    at, corner = at + np.uint64(channels), corner + step_x
+
+    return loop
+
+
+@lru_cache(maxsize=1)
+def _max_at_indices_grad():
     @shared(f"void({_PLANES}, int64[:,::1], {_PLANES}, int64, int64)")
     def loop(g, indices, out, first, last):
+        """Adds up gradients at indices within a plane."""
         for n in range(first, last):
             slopes, places, to = g[n], indices[n], out[n]
             to[:] = 0
             for i in range(slopes.size):
                 to[np.uint64(places[i])] += slopes[i]
 
-    @shared(f"void({_ROW}, int64[::1], {_ROW}, UniTuple(int64, 3), int64, int64)")
-    def loop_of_points(g, indices, out, sizes, first, last):
-        """The same for images whose channels lie together."""
-        channels, points, size = sizes
-        out[first * size * channels : last * size * channels] = 0
-        for n in range(first, last):
-            for point in range(n * points, (n + 1) * points):
-                at, base = np.uint64(point * channels), n * size * channels
-                for c in range(np.uint64(channels)):
-                    out[np.uint64(base + indices[at + c] * channels) + c] += g[at + c]
+    return loop
 
-    def of_points(g, indices, x_shape):
-        channels, turned = x_shape[1], indices.transpose(0, 2, 3, 1)
-        if g.__class__ is not np.ndarray or g.dtype is not F32 or not turned.flags.c_contiguous:
-            return NotImplemented
-        out = np.empty((x_shape[0], *x_shape[2:], channels), F32)
-        given = in_rows(g.transpose(0, 2, 3, 1)).reshape(-1), turned.reshape(-1), out.reshape(-1)
-        sizes = channels, prod(g.shape[2:]), prod(x_shape[2:])
-        thread_pool.run(loop_of_points, x_shape[0], (*given, sizes), out.size + 2 * g.size)
-        return out.transpose(0, 3, 1, 2)
 
-    def kernel(g, indices, x_shape, windows=None):
-        if len(x_shape) == 4 and g.size and not indices.flags.c_contiguous:
-            return of_points(g, indices, x_shape)
-        if not suits(g) or len(x_shape) != 4 or not g.size or not indices.flags.c_contiguous:
+@lru_cache(maxsize=128)
+def _places_of_taps(kernel, dilation, width):
+    """Returns for each tap how far its point is from that of the first one, in a plane of rows of `width`."""
+    return np.array([y * width + x for y, x in _taps(kernel, (0, 0), dilation)], np.int64)
+
+
+def _max_pool_grad(g, indices, x_shape, windows=None):
+    """Adds up the gradients `g` at the maxima of windows, which are numbers of taps (uint8), or indices."""
+    if len(x_shape) != 4 or not g.size or g.__class__ is not np.ndarray or g.dtype is not F32:
+        return NotImplemented
+    planes, size, points = x_shape[0] * x_shape[1], tuple(x_shape[2:]), g.shape[2:]
+    if indices.dtype == np.int64:
+        if not (g.flags.c_contiguous and indices.flags.c_contiguous):
             return NotImplemented
         out = np.empty(x_shape, F32)
-        thread_pool.run(
-            loop, x_shape[0] * x_shape[1], (_planes(g), _planes(indices), _planes(out)), out.size + 2 * g.size
-        )
+        given = _planes(g), _planes(indices), _planes(out)
+        thread_pool.run(_max_at_indices_grad(), planes, given, out.size + 2 * g.size)
         return out
-
-    return kernel
+    kernel, stride, padding, dilation = windows
+    channels, count, shape = 1, planes, x_shape
+    together = not indices.flags.c_contiguous
+    if together:
+        channels, count, shape = x_shape[1], x_shape[0], (x_shape[0], *size, x_shape[1])
+        g, indices = in_rows(g.transpose(0, 2, 3, 1)), np.ascontiguousarray(indices.transpose(0, 2, 3, 1))
+    elif not g.flags.c_contiguous:
+        return NotImplemented
+    out, table = np.empty(shape, F32), _places_of_taps(kernel, dilation, size[1])
+    sizes = (channels, *size, *points, *stride, *padding)
+    places = (g.reshape(-1), indices.reshape(-1), out.reshape(-1), table, sizes)
+    thread_pool.run(_max_of_windows_grad(), count, places, out.size + 2 * g.size)
+    return out.transpose(0, 3, 1, 2) if together else out
 
 
 # --- means -----------------------------------------------------------------------------------------------------------
@@ -364,21 +397,6 @@ def _add(total, to, apart, source, at, step, count):
 
 
 @inner
-def _add_points(total, source, met, step, channels):
-    """Adds points of several adjacent channels to windows of them: those that one tap meets."""
-    for j in range(met[2]):
-        _added(total, (met[0] + j) * channels, ONE, source, (met[1] + j * step) * channels, ONE, channels)
-
-
-@inner
-def _point_quotients(source, over, divisors, channels, out, to):
-    for j in range(divisors.size):
-        divisor, at, goal = over * divisors[j], np.uint64(j * channels), np.uint64(to + j * channels)
-        for c in range(np.uint64(channels)):
-            out[goal + c] = source[at + c] / divisor
-
-
-@inner
 def _quotients(source, at, over, divisors, out, to):
     at, to = np.uint64(at), np.uint64(to)
     for j in range(np.uint64(divisors.size)):
@@ -402,6 +420,7 @@ def _counts(size, points, kernel, stride, padding, include):
     return (last - first).astype(F32)
 
 
+@lru_cache(maxsize=128)
 def _divisors(size, points, kernel, stride, padding, include, divisor):
     """Returns the divisors of the windows' sums: a number for each row of windows times one for each column."""
     if divisor is not None:
@@ -418,14 +437,17 @@ def _means():
     return loop
 
 
+@lru_cache(maxsize=128)
 def _met(size, points, kernel, stride, padding, apart=1):
-    """Returns for each tap along a row the first window whose point is in the input, that point, and their number."""
+    """Returns for each tap along a row that meets the input the first window whose point is in it, that point, their
+    number, and the tap's."""
     met = []
-    for shift in range(-padding, kernel * apart - padding, apart):
+    for tap in range(kernel):
+        shift = tap * apart - padding
         first, last = max(0, -(shift // stride)), min(points, (size - 1 - shift) // stride + 1)
         if first < last:
-            met.append((first, first * stride + shift, last - first))
-    return np.array(met, np.int64).reshape(-1, 3)
+            met.append((first, first * stride + shift, last - first, tap))
+    return np.array(met, np.int64).reshape(-1, 4)
 
 
 _MEANS = f"void({_ROW}, {_ROW}, {_ROW}, {_ROW}, int64[:,::1], UniTuple(int64, 8), int64, int64)"
@@ -454,8 +476,9 @@ def _avg_pool():
                 _quotients(sums, 0, down[i], across, out, row * points_x)
             else:
                 for h in range(met.shape[0]):
-                    _add_points(sums, column, met[h], step_x, channels)
-                _point_quotients(sums, down[i], across, channels, out, row * points_x * channels)
+                    to, at, apart = met[h, 0] * channels, met[h, 1] * channels, step_x * channels
+                    add_points(sums, to, column, at, apart, met[h, 2], channels)
+                divide_points(sums, down[i], across, points_x, channels, out, row * points_x * channels)
 
     def kernel(x, kernel, stride, padding, ceil_mode, include, divisor):
         if x.__class__ is not np.ndarray or x.dtype is not F32 or not _fits(x.shape, len(kernel)):
@@ -550,7 +573,7 @@ def _adaptive_avg_pool_grad():
 KERNELS: dict[str, Callable[[], Callable]] = {
     "max_pool": with_loops(_max_pool, _max_of_four, _max_of_windows, _max_of_points),
     "max_pool_values": with_loops(_max_pool_values, _max_of_four, _max_of_windows, _max_of_points),
-    "max_pool_grad": _max_pool_grad,
+    "max_pool_grad": with_loops(_max_pool_grad, _max_of_windows_grad, _max_at_indices_grad),
     "avg_pool": _avg_pool,
     "avg_pool_grad": _avg_pool_grad,
     "adaptive_avg_pool": _adaptive_avg_pool,

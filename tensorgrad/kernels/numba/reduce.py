@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cache, lru_cache, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,12 +21,16 @@ from tensorgrad.kernels.numba.layout import suits
 from tensorgrad.kernels.numba.runtime import thread_pool
 from tensorgrad.kernels.numba.runtime.language import MEMORY, inlined, inner
 from tensorgrad.kernels.numba.runtime.launch import Shared, shared
+from tensorgrad.kernels.numba.simd import sums
 from tensorgrad.kernels.numba.softmax import ANY_ORDER, MATRIX, joined, together
 from tensorgrad.kernels.numba.walk import taken
 
 _PART = 16384  # adjacent elements that one thread folds
 _RUN = 4096  # of which this many are summed in single precision
-_LINES, _COLUMNS = 256, 2048  # the part of a plane that one thread folds
+_COLUMNS = 2048  # that one thread folds at a time
+_LINES, _FEWEST_LINES = 256, 8  # that one thread folds: at most, and at least
+_ALONE = 1 << 15  # results of parts that one thread quickly folds
+_PARTS, _WORTH = 64, 65536  # parts of an array, for as many threads, and elements that are worth one
 _NARROW = 16  # columns for which the loop over planes is not worthwhile
 _WIDE, _FEW = 512, 8  # columns for which it is fast, and lines that it is worthwhile for
 _COST = 0.2
@@ -54,10 +58,10 @@ class _Loops(NamedTuple):
     short: Shared  # rows that are a single part
 
 
-def _loops(adds: bool, fold, fold_run, fold_lines, further, start: float) -> _Loops:
-    """Makes the loops from functions that fold rows and lines, and one that combines two numbers."""
+def _loops(adds: bool, fold, fold_run, fold_lines, further) -> _Loops:
+    """Makes the loops from functions that fold a row and lines, and one that combines two numbers."""
 
-    @shared(f"void({MEMORY}, float32[::1], UniTuple(int64, 5), float32, int64, int64)")
+    @shared(f"void({MEMORY}, float32[::1], UniTuple(int64, 5), float32, int64, int64)", calls=(fold, fold_run))
     def short(x, out, numbers, divisor, first, last):
         n, rows, plane_step, row_step, step = numbers
         held = np.empty(0 if step == 1 else n, np.float32)
@@ -72,7 +76,7 @@ def _loops(adds: bool, fold, fold_run, fold_lines, further, start: float) -> _Lo
             if row == rows:
                 plane, row = plane + 1, 0
 
-    @shared("void(float64[:,::1], float32[::1], float32, int64, int64)")
+    @shared("void(float64[:,::1], float32[::1], float32, int64, int64)", calls=(further,))
     def join(parts, out, divisor, first, last):
         for k in range(first, last):
             whole = parts[k, 0]
@@ -80,65 +84,48 @@ def _loops(adds: bool, fold, fold_run, fold_lines, further, start: float) -> _Lo
                 whole = further(whole, parts[k, i])
             out[k] = F(whole) / divisor
 
-    @shared("void(float32[::1], float64[:,::1], int64, int64, int64)")
+    @shared(f"void({MEMORY}, float64[:,::1], int64, int64, int64)", calls=(fold_run,))
     def long(x, parts, n, first, last):
         for k in range(first, last):
             row, part = k // parts.shape[1], k % parts.shape[1]
             at = row * n + part * _PART
             parts[row, part] = fold_run(x[at : min(at + _PART, (row + 1) * n)])
 
-    @inner
-    def fold_four(to, x, at, step):
-        """Folds four lines that are `step` apart."""
-        second, third, fourth, width = at + step, at + 2 * step, at + 3 * step, to.size
-        fold_lines(
-            to, x[at : at + width], x[second : second + width], x[third : third + width], x[fourth : fourth + width]
-        )
+    signature = f"void({MEMORY}, float32[:,:,::1], UniTuple(int64, 6), float32, int64, int64)"
 
-    @inner
-    def join_held(to, held):
-        """Combines the lines of which `held`, already folded, consists."""
-        for at in range(0, held.size, to.size):
-            here = held[at : at + to.size]
-            for c in range(to.size):
-                to[c] = further(to[c], here[c])
+    @shared(signature, calls=(fold_lines, further))
+    def lines(x, out, numbers, divisor, first, last):
+        """Folds lines `step` apart; each consists of several `times` those of the result, which are folded last.
 
-    @shared(f"void({MEMORY}, float32[:,:,::1], UniTuple(int64, 5), int64, int64)")
-    def lines(x, out, numbers, first, last):
-        """Folds lines `step` apart; each consists of several `times` those of the result, which are folded last."""
-        n, inner, plane_step, step, times = numbers
+        `several` of them are a part.
+        """
+        n, inner, plane_step, step, times, several = numbers
         chunks, parts = -(-inner // _COLUMNS), out.shape[1]
         held = np.empty(inner if times > 1 else 0, np.float32)
         for k in range(first, last):
             outer, part, column = k // (chunks * parts), k // chunks % parts, k % chunks * _COLUMNS
             result = out[outer, part, column : min(column + _COLUMNS, out.shape[2])]
-            to = held if times > 1 else result
-            for c in range(to.size):
-                to[c] = F(start)
-            stop = min((part + 1) * _LINES, n)
-            four = stop - (stop - part * _LINES) % 4
-            plane = outer * plane_step + column
-            for i in range(part * _LINES, four, 4):
-                fold_four(to, x, plane + i * step, step)
-            for i in range(four, stop):
-                at = plane + i * step
-                fold_lines(to, x[at : at + to.size], to[:0], to[:0], to[:0])
+            at = outer * plane_step + part * several * step + column
+            fold_lines(held if times > 1 else result, x, at, min(several, n - part * several), step)
             if times > 1:
                 for c in range(result.size):
-                    result[c] = F(start)
-                join_held(result, held)
+                    result[c] = held[c]
+                for start in range(result.size, held.size, result.size):
+                    here = held[start : start + result.size]
+                    for c in range(result.size):
+                        result[c] = further(result[c], here[c])
+            if divisor != F(1.0):
+                for c in range(result.size):
+                    result[c] /= divisor
 
     return _Loops(adds, lines, long, join, short)
 
 
 @cache
 def _sum_loops(square: bool) -> _Loops:
-    @inner(fastmath=ANY_ORDER)
+    @inner
     def fold(row):
-        total = F(0.0)
-        for i in range(row.size):
-            total += row[i] * row[i] if square else row[i]
-        return total
+        return sums.row_of_squares(row, 0, row.size) if square else sums.row(row, 0, row.size)
 
     @inner
     def fold_run(row):
@@ -147,23 +134,11 @@ def _sum_loops(square: bool) -> _Loops:
             total += fold(row[at : min(at + _RUN, row.size)])
         return total
 
-    @inner(fastmath={"contract"})
-    def fold_lines(to, a, b, c, d):
-        if b.size:
-            for i in range(to.size):
-                if square:
-                    to[i] += (a[i] * a[i] + b[i] * b[i]) + (c[i] * c[i] + d[i] * d[i])
-                else:
-                    to[i] += (a[i] + b[i]) + (c[i] + d[i])
-        else:
-            for i in range(to.size):
-                to[i] += a[i] * a[i] if square else a[i]
-
     @inlined
     def plus(a, b):
         return a + b
 
-    return _loops(True, fold, fold_run, fold_lines, plus, 0.0)
+    return _loops(True, fold, fold_run, sums.lines_of_squares if square else sums.lines, plus)
 
 
 SIGN_BIT, REST_BITS = np.int32(31), np.int32(0x7FFFFFFF)
@@ -206,15 +181,32 @@ def _extreme_loops(largest: bool) -> _Loops:
         return b if beyond or b != b else a
 
     @inner
-    def fold_lines(to, a, b, c, d):
-        if b.size:
-            for i in range(to.size):
-                to[i] = further(further(to[i], further(a[i], b[i])), further(c[i], d[i]))
-        else:
-            for i in range(to.size):
-                to[i] = further(to[i], a[i])
+    def fold_one(to, a):
+        for i in range(to.size):
+            to[i] = further(to[i], a[i])
 
-    return _loops(False, fold, fold, fold_lines, further, -math.inf if largest else math.inf)
+    @inner
+    def fold_four(to, a, b, c, d):
+        for i in range(to.size):
+            to[i] = further(further(to[i], further(a[i], b[i])), further(c[i], d[i]))
+
+    @inner
+    def fold_lines(to, x, at, count, step):
+        width = to.size
+        for c in range(width):
+            to[c] = x[at + c]
+        i = 1
+        while i + 4 <= count:
+            p = at + i * step
+            q, r, s = p + step, p + 2 * step, p + 3 * step
+            fold_four(to, x[p : p + width], x[q : q + width], x[r : r + width], x[s : s + width])
+            i += 4
+        while i < count:
+            p = at + i * step
+            fold_one(to, x[p : p + width])
+            i += 1
+
+    return _loops(False, fold, fold, fold_lines, further)
 
 
 # --- kernels ---------------------------------------------------------------------------------------------------------
@@ -248,54 +240,15 @@ def _wider(n: int, inner: int) -> int:
     return times
 
 
-def _fold_lines(lines, again, memory, outer: int, numbers: tuple, work: int):
-    """Folds (outer, n, inner) to (outer, 1, inner), in parts of so many lines. `numbers` are those of the loop."""
-    n, inner, plane_step, step = numbers
-    times = _wider(n, inner) if step == inner else 1
-    parts, width = -(-n // times // _LINES), inner * times
-    out = np.empty((outer, parts, inner), F32)
-    chunks = -(-width // _COLUMNS)
-    numbers = n // times, width, plane_step, step * times, times
-    thread_pool.run(lines, outer * parts * chunks, (memory, out, numbers), work)
-    if parts > 1:
-        out = _fold_lines(again.lines, again, out, outer, (parts, inner, parts * inner, inner), out.size)
-    return out
+@lru_cache(maxsize=512)
+def _lines_of_part(outer: int, n: int, width: int) -> int:
+    """Returns how many of `n` lines are one part: few if there would be too few parts for many threads.
 
-
-def _fold_all(loops, again, x, dim, keepdim, mean=False):
-    """Folds x over `dim` with `loops`, and the results of its parts with `again`; a `mean` divides by their number.
-
-    Returns NotImplemented if NumPy is no slower.
+    It depends on the shape alone, as results do.
     """
-    if not suits(x):
-        return _fold_spaced(loops, again, x, dim, keepdim, mean)
-    planned = plan(x.shape, dim, keepdim) if x.size else None
-    if planned is None:
-        return NotImplemented
-    (outer, n, inner), shape, left = planned
-    divisor, work = n if mean and not left else 1, int(x.size * _COST)
-    if inner == 1:
-        parts, out = -(-n // _PART), np.empty(outer, F32)
-        if parts == 1:
-            thread_pool.run(loops.short, outer, (x.reshape(-1), out, (n, outer, 0, n, 1), divisor), work)
-        else:
-            folded = np.empty((outer, parts))
-            thread_pool.run(loops.long, outer * parts, (x.reshape(-1), folded, n), work)
-            thread_pool.run(again.join, outer, (folded, out, divisor), 8 * outer * parts)
-    elif inner * _wider(n, inner) < _NARROW:
-        return NotImplemented
-    else:
-        out = _fold_lines(loops.lines, again, x.reshape(-1), outer, (n, inner, n * inner, inner), work)
-        if divisor != 1:
-            np.true_divide(out, F32.type(divisor), out)
-    out = out.reshape(shape)
-    if left:
-        out = _fold_all(again, again, out, left, True)
-        if out is not NotImplemented and mean:
-            np.true_divide(out, F32.type(x.size // out.size), out)
-        if out is not NotImplemented and not keepdim:
-            out = out.reshape([n for d, n in enumerate(x.shape) if dim is not None and d not in dim])
-    return out
+    others = outer * -(-width // _COLUMNS)
+    parts = max(1, min(-(-_PARTS // others), outer * n * width // (_WORTH * others)))
+    return max(_FEWEST_LINES, min(_LINES, -(-n // (4 * parts)) * 4))
 
 
 def _group(shape: tuple, steps: tuple, inside: tuple, end: int, most: float = math.inf) -> tuple[int, int, bool, int]:
@@ -348,89 +301,188 @@ def _spaced_plan(shape: tuple, strides: tuple, inside: tuple):
     return lines, dims, numbers
 
 
-class _Walk(NamedTuple):
-    """How an array that is not row-major is folded."""
+class _Pass(NamedTuple):
+    """One launch of a loop: over `length`, with the loop's numbers, to a new array of these sizes."""
 
-    once: tuple | None  # the index that takes repeated elements once
+    loop: int
+    length: int
+    numbers: Any
+    sizes: tuple[int, ...]
+    divisor: int
+    work: int
+
+
+_BY_ROWS, _BY_PARTS, _JOINING, _BY_LINES = range(4)  # the loops of a pass
+
+
+def _lines_passes(outer: int, numbers: tuple, work: int) -> list[_Pass]:
+    """Folds (outer, n, inner) to (outer, 1, inner), in parts of so many lines. `numbers` are those of the loop."""
+    n, inner, plane_step, step = numbers
+    times = _wider(n, inner) if step == inner else 1
+    width, several = inner * times, _lines_of_part(outer, n // times, inner * times)
+    parts, chunks = -(-n // times // several), -(-width // _COLUMNS)
+    numbers = n // times, width, plane_step, step * times, times, several
+    passes = [_Pass(_BY_LINES, outer * parts * chunks, numbers, (outer, parts, inner), 1, work)]
+    left = outer * parts * inner
+    if parts > 1 and left < _ALONE:
+        numbers = parts, inner, parts * inner, inner, 1, parts
+        passes.append(_Pass(_BY_LINES, outer * -(-inner // _COLUMNS), numbers, (outer, 1, inner), 1, 0))
+    elif parts > 1:
+        passes += _lines_passes(outer, (parts, inner, parts * inner, inner), left)
+    return passes
+
+
+def _row_passes(outer: int, n: int, work: int) -> list[_Pass]:
+    """Folds rows that follow each other."""
+    parts = -(-n // _PART)
+    if parts == 1:
+        return [_Pass(_BY_ROWS, outer, (n, outer, 0, n, 1), (outer,), 1, work)]
+    long = _Pass(_BY_PARTS, outer * parts, n, (outer, parts), 1, work)
+    return [long, _Pass(_JOINING, outer, (), (outer,), 1, 8 * outer * parts)]
+
+
+def _passes(shape: tuple, dims: tuple) -> list[_Pass] | None:
+    """Folds these dimensions of an array without gaps; None if NumPy is no slower."""
+    passes: list[_Pass] = []
+    left: tuple[int, ...] = dims
+    while left:
+        planned = plan(shape, left, True)
+        if planned is None:
+            return passes or None
+        (outer, n, inner), after, left = planned
+        work = int(math.prod(shape) * _COST)
+        if inner == 1:
+            passes += _row_passes(outer, n, work)
+        elif inner * _wider(n, inner) < _NARROW:
+            return None
+        else:
+            passes += _lines_passes(outer, (n, inner, n * inner, inner), work)
+        shape = after
+    return passes
+
+
+class _Recipe(NamedTuple):
+    """How an array is folded in the order of its memory."""
+
+    order: list[int] | None  # in which the dimensions are copied to rows; None if it is folded where it is
+    passes: list[_Pass]
+    shape: tuple[int, ...]  # of the result, in that order
+    back: list[int] | None  # the permutation that restores it
+
+
+class _Repeated(NamedTuple):
+    """How an array that repeats elements is folded."""
+
+    once: tuple  # the index that takes repeated elements once
     times: int  # how often each of them is folded
     alone: bool  # whether nothing is left to fold then
     kept: tuple[int, ...]  # the shape of the result with dimensions of size 1 for those that are folded
     dims: tuple[int, ...]
-    order: list[int] | None  # that of memory, if it is another
-    back: list[int] | None
-    inside: tuple[int, ...]  # the dimensions that are folded, in that order
-    spaced: tuple | None  # `_spaced_plan`
-    shape: tuple[int, ...]  # after folding the first group of dimensions, in the order of memory
-    left: tuple[int, ...]  # the dimensions that are folded after that
 
 
 @lru_cache(maxsize=512)
-def _walk(shape: tuple, strides: tuple, dim: tuple | None) -> _Walk:
-    dims = tuple(range(len(shape))) if dim is None else tuple([d % len(shape) for d in dim])
-    kept = tuple([1 if d in dims else n for d, n in enumerate(shape)])
+def _recipe(shape: tuple, strides: tuple, dim: tuple | None, keepdim: bool, mean: bool) -> _Recipe | _Repeated | None:
+    """Plans how to fold an array over `dim`, after that dividing by the number of elements for a `mean`.
+
+    Returns None if NumPy is no slower.
+    """
+    rank = len(shape)
+    dims = tuple(range(rank)) if dim is None else tuple([d % rank for d in dim]) if rank else ()
+    if 0 in shape or all(shape[d] == 1 for d in dims):
+        return None
     repeated = [d for d, (n, s) in enumerate(zip(shape, strides, strict=True)) if s == 0 and n > 1]
     if repeated:
-        once = tuple([slice(1 if d in repeated else None) for d in range(len(shape))])
+        once = tuple([slice(1 if d in repeated else None) for d in range(rank)])
         times = math.prod([shape[d] for d in repeated if d in dims])
         alone = all([shape[d] == 1 or d in repeated for d in dims])
-        return _Walk(once, times, alone, kept, dims, None, None, (), None, (), ())
+        return _Repeated(once, times, alone, tuple([1 if d in dims else n for d, n in enumerate(shape)]), dims)
     order, back = layout.order(shape, strides) or (None, None)
-    own = range(len(shape)) if order is None else order
+    own = range(rank) if order is None else order
     size, steps = tuple([shape[d] for d in own]), tuple([strides[d] for d in own])
     inside = tuple([n for n, d in enumerate(own) if d in dims])
     dense = all(n == 1 or s == 4 * math.prod(size[d + 1 :]) for d, (n, s) in enumerate(zip(size, steps, strict=True)))
     spaced = None if dense or any([s < 0 or s % 4 for s in steps]) else _spaced_plan(size, steps, inside)
-    folded = () if spaced is None else spaced[1]
-    left = tuple([d for d in inside if d not in folded and size[d] > 1])
-    after = tuple([1 if d in folded else n for d, n in enumerate(size)])
-    return _Walk(None, 1, False, kept, dims, order, back, inside, spaced, after, left)
-
-
-def _fold_spaced(loops, again, x, dim, keepdim, mean):
-    """Folds an array that is not row-major, in the order of its memory; it is copied if that has no rows or lines.
-
-    The result has the order of the dimensions that are left, as PyTorch's.
-    """
-    if x.__class__ is not np.ndarray or x.dtype is not F32 or not x.size:
-        return NotImplemented
-    once, times, alone, kept, dims, order, back, inside, spaced, shape, left = _walk(x.shape, x.strides, dim)
-    if once is not None:
-        part = x[once]
-        if alone:
-            numbers = 1, part.size, part.size, part.size
-            found = _fold_lines(loops.lines, again, layout.in_rows(part), 1, numbers, part.size).reshape(part.shape)
-        else:
-            found = _fold_all(loops, again, part, dims, True, mean)
-        if found is NotImplemented:
-            return found
-        if times > 1 and loops.adds and not mean:
-            np.multiply(found, F32.type(times), found)
-        if found.shape != kept:
-            out = np.empty(kept, F32)
-            out[...] = found
-            found = out
-        return found if keepdim else found.squeeze(dims)
-    y = x if order is None else x.transpose(order)
+    passes: list[_Pass] | None = None
     if spaced is None:
-        out = _fold_all(loops, again, layout.in_rows(y), inside, True, mean)
-        if out is NotImplemented:
-            return out
+        passes = _passes(size, inside)
     else:
-        lines, _, numbers = spaced
-        work = int(x.size * _COST)
+        lines, folded, numbers = spaced
+        after, work = tuple([1 if d in folded else n for d, n in enumerate(size)]), int(math.prod(size) * _COST)
         if lines:
-            outer = math.prod(shape) // numbers[1]
-            out = _fold_lines(loops.lines, again, y, outer, numbers, work).reshape(shape)
+            passes = _lines_passes(math.prod(after) // numbers[1], numbers, work)
         else:
-            out = np.empty(shape, F32)
-            thread_pool.run(loops.short, out.size, (y, out.reshape(-1), numbers, 1), work)
-        out = _fold_all(again, again, out, left, True) if left else out
-        if out is NotImplemented:
-            return out
-        if mean:
-            np.true_divide(out, F32.type(x.size // out.size), out)
-    out = out if back is None else out.transpose(back)
-    return out if keepdim else out.squeeze(dims)
+            passes = [_Pass(_BY_ROWS, math.prod(after), numbers, (math.prod(after),), 1, work)]
+        left = tuple([d for d in inside if d not in folded and size[d] > 1])
+        more = _passes(after, left) if left else []
+        passes = None if more is None else passes + more
+    if passes is None:
+        return None
+    if mean:
+        passes[-1] = passes[-1]._replace(divisor=math.prod([shape[d] for d in dims]))
+    if keepdim:
+        after = tuple([1 if n in inside else size[n] for n in range(rank)])
+    else:
+        kept = [d for d in own if d not in dims]
+        after = tuple([shape[d] for d in kept])
+        back = [kept.index(d) for d in sorted(kept)]
+        back = None if back == sorted(back) else back
+    copied = (list(own) if spaced is None else None) if not dense else None
+    return _Recipe(copied, passes, after, back)
+
+
+def _run(loops, again, memory, passes):
+    """Folds an array with `loops`, and the results of its parts with `again`."""
+    for loop, length, numbers, sizes, divisor, work in passes:
+        if loop == _BY_PARTS:
+            out = np.empty(sizes)
+            thread_pool.run(loops.long, length, (memory, out, numbers), work)
+        else:
+            out = np.empty(sizes, F32)
+            if loop == _JOINING:
+                thread_pool.run(loops.join, length, (memory, out, divisor), work)
+            else:
+                chosen = loops.lines if loop == _BY_LINES else loops.short
+                thread_pool.run(chosen, length, (memory, out, numbers, divisor), work)
+        memory, loops = out, again
+    return memory
+
+
+def _fold_all(loops, again, x, dim, keepdim, mean=False):
+    """Folds x over `dim` with `loops`, and the results of its parts with `again`; a `mean` divides by their number.
+
+    The result has the order of the dimensions that are left, as PyTorch's. Returns NotImplemented if NumPy is no
+    slower.
+    """
+    if x.__class__ is not np.ndarray or x.dtype is not F32:
+        return NotImplemented
+    recipe = _recipe(x.shape, x.strides, dim, keepdim, mean)
+    if recipe is None:
+        return NotImplemented
+    if isinstance(recipe, _Repeated):
+        return _fold_repeated(loops, again, x, recipe, keepdim, mean)
+    order, passes, shape, back = recipe
+    out = _run(loops, again, x if order is None else layout.in_rows(x.transpose(order)), passes).reshape(shape)
+    return out if back is None else out.transpose(back)
+
+
+def _fold_repeated(loops, again, x, recipe, keepdim, mean):
+    """The same for an array that repeats elements: each is folded once."""
+    once, times, alone, kept, dims = recipe
+    part = x[once]
+    if alone:
+        passes = _lines_passes(1, (1, part.size, part.size, part.size), part.size)
+        found = _run(loops, again, layout.in_rows(part), passes).reshape(part.shape)
+    else:
+        found = _fold_all(loops, again, part, dims, True, mean)
+    if found is NotImplemented:
+        return found
+    if times > 1 and loops.adds and not mean:
+        np.multiply(found, F32.type(times), found)
+    if found.shape != kept:
+        out = np.empty(kept, F32)
+        out[...] = found
+        found = out
+    return found if keepdim else found.squeeze(dims)
 
 
 def _sum() -> Callable:
@@ -447,6 +499,16 @@ def _mean() -> Callable:
 
     def kernel(x, dim, keepdim, dtype):
         return _fold_all(loops, loops, x, dim, keepdim, mean=True)
+
+    return kernel
+
+
+def _column_sum() -> Callable:
+    """Sums over all dimensions but the last: the gradient of a bias."""
+    loops = _sum_loops(False)
+
+    def kernel(x):
+        return _fold_all(loops, loops, x, tuple(range(x.ndim - 1)), False) if x.ndim > 1 else NotImplemented
 
     return kernel
 
@@ -599,8 +661,8 @@ def _prod():
 
 
 KERNELS: dict[str, Callable[[], Callable]] = {
-    "sum": _sum, "mean": _mean, "vector_norm": _norm, "prod": _prod, "amax": partial(_extreme, True),
-    "amin": partial(_extreme, False),
+    "sum": _sum, "column_sum": _column_sum, "mean": _mean, "vector_norm": _norm, "prod": _prod,
+    "amax": partial(_extreme, True), "amin": partial(_extreme, False),
     "var": partial(_var, False), "std": partial(_var, True), "var_mean": partial(_with_mean, False),
     "std_mean": partial(_with_mean, True), "extreme_dim": _places, "arg_extreme": _arg_extreme,
 }  # fmt: skip

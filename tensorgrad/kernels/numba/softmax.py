@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tensorgrad.dtypes import F32
+from tensorgrad.kernels.array.matmul import column_sum
 from tensorgrad.kernels.numba import functions
 from tensorgrad.kernels.numba.functions import F
 from tensorgrad.kernels.numba.layout import suits
@@ -65,6 +66,17 @@ def row_exps(row, top, out):
     return total
 
 
+@inner
+def row_shares(row, out):
+    """Writes the softmax of a row; returns its largest number and the sum of the exponentials."""
+    top = row_largest(row)
+    total = row_exps(row, top, out)
+    scale = F(1.0) / total
+    for i in range(row.size):
+        out[i] *= scale
+    return top, total
+
+
 # --- softmax ---------------------------------------------------------------------------------------------------------
 
 
@@ -73,16 +85,13 @@ def _softmax(logarithm: bool):
     def loop(x, out, first, last):
         for n in range(first, last):
             row, to = x[n], out[n]
-            top = row_largest(row)
-            total = row_exps(row, top, to)
             if logarithm:
-                shift = F(math.log(total))
+                top = row_largest(row)
+                shift = F(math.log(row_exps(row, top, to)))
                 for i in range(row.size):
                     to[i] = (row[i] - top) - shift
             else:
-                scale = F(1.0) / total
-                for i in range(row.size):
-                    to[i] *= scale
+                row_shares(row, to)
 
     def kernel(x, dim):
         if not suits(x) or dim != x.ndim - 1 or not x.shape[-1]:
@@ -221,13 +230,13 @@ _BLOCKS = 64  # of rows, in which the gradients of the parameters are summed
 
 def _layer_norm_grad():
     @shared(
-        f"void({MATRIX}, {MATRIX}, float32[::1], float32[::1], float32[::1], {MATRIX}, {MATRIX}, {MATRIX}, int64, "
+        f"void({MATRIX}, {MATRIX}, float32[::1], float32[::1], float32[::1], {MATRIX}, float32[:,:,::1], int64, "
         "int64, int64)",
     )
-    def loop(g, x, means, rstds, weight, gx, gw, gb, part, first, last):
+    def loop(g, x, means, rstds, weight, gx, sums, part, first, last):
         # The parts of the parameters' gradients are blocks of rows, determined by the shape and not by the threads.
         for block in range(first, last):
-            dw, db = gw[block], gb[block]
+            dw, db = sums[block, 0], sums[block, 1]
             for n in range(block * part, min((block + 1) * part, x.shape[0])):
                 slopes, row, to = g[n], x[n], gx[n]
                 mean, rstd = means[n], rstds[n]
@@ -249,16 +258,13 @@ def _layer_norm_grad():
         blocks = max(1, min(_BLOCKS, rows // 16))
         part = -(-rows // blocks)
         gx = np.empty(x.shape, F32)
-        gw, gb = np.zeros((blocks, width), F32), np.zeros((blocks, width), F32)
+        sums = np.zeros((blocks, 2, width), F32)
         scale = np.ones(width, F32) if weight is None else weight.reshape(-1)
         flat = (g.reshape(rows, width), x.reshape(rows, width), mean.reshape(-1), rstd.reshape(-1), scale)
-        thread_pool.run(loop, blocks, (*flat, gx.reshape(rows, width), gw, gb, part), 4 * x.size)
+        thread_pool.run(loop, blocks, (*flat, gx.reshape(rows, width), sums, part), 4 * x.size)
         shape = x.shape[x.ndim - len(axes) :]
-        return (
-            gx if need[0] else None,
-            gw.sum(0).reshape(shape) if need[1] else None,
-            gb.sum(0).reshape(shape) if need[2] else None,
-        )
+        gw, gb = [column_sum(np, sums[:, n]).reshape(shape) if need[n + 1] else None for n in range(2)]
+        return gx if need[0] else None, gw, gb
 
     return kernel
 

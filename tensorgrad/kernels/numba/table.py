@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from tensorgrad.dispatch import kernel_tables
-from tensorgrad.kernels.numba.runtime import hooks
+from tensorgrad.kernels.numba.runtime import carried, hooks
 from tensorgrad.kernels.numba.runtime.row import WAITING, Row
 
 if TYPE_CHECKING:
@@ -28,14 +28,14 @@ UFUNCS = (
 )  # fmt: skip
 
 ROWS = (
-    Row("clone_copy", "layout.clone", 4096),
+    Row("clone_copy", "layout.clone", 4096), Row("reshape", "layout.reshaped", 32768),
     *(Row(name, f"ufuncs.{name}", 131072) for name in UFUNCS),
     *(Row(name, f"ufuncs.{name}", 32768) for name in ARITHMETIC),
     Row("where", "broadcast.where", 2048), Row("masked_fill", "broadcast.masked_fill", 2048),
     Row("topk_", "sort.topk", 2048),
     Row("exp", "pointwise.exp", 8192),
     Row("sigmoid", "pointwise.sigmoid", 1024), Row("silu", "pointwise.silu", 512),
-    Row("relu", "pointwise.relu", 4096), Row("clamp", "pointwise.clamp", 4096), Row("erf", "pointwise.erf", 4096),
+    Row("relu", "pointwise.relu", 8192), Row("clamp", "pointwise.clamp", 4096), Row("erf", "pointwise.erf", 4096),
     Row("gelu", "pointwise.gelu", 512), Row("gelu.backward", "pointwise.gelu_grad", 512),
     Row("silu.backward", "pointwise.silu_grad", 4096), Row("sigmoid.backward", "pointwise.sigmoid_grad", 16384),
     Row("softmax_", "softmax.softmax", 1024), Row("log_softmax_", "softmax.log_softmax", 1024),
@@ -47,7 +47,7 @@ ROWS = (
     Row("attention", "attention.attention", 512), Row("attention.backward", "attention.attention_grad", 512),
     Row("conv", "conv.conv", 512), Row("conv_transpose", "conv.conv_transpose", 2048),
     Row("conv_grad_input", "conv.conv_grad_input", 2048), Row("conv_grad_weight", "conv.conv_grad_weight", 32768),
-    Row("linear", "matmul.linear", 512), Row("linear.backward", "matmul.linear_backward", 2048),
+    Row("linear", "matmul.linear", 512, loaded=1), Row("linear.backward", "matmul.linear_backward", 2048, loaded=1),
     Row("matmul", "matmul.matmul", 1024), Row("mm", "matmul.mm", 1024), Row("bmm", "matmul.bmm", 2048),
     Row("matmul_nt", "matmul.nt", 2048), Row("matmul_tn", "matmul.tn", 2048),
     Row("addmm", "matmul.addmm", 2048, 1),
@@ -58,9 +58,10 @@ ROWS = (
     Row("adaptive_avg_pool_grad", "pool.adaptive_avg_pool_grad", 2048),
     Row("batch_norm", "norm.batch_norm", 1024), Row("batch_norm.backward", "norm.batch_norm_grad", 1024),
     Row("group_norm", "norm.group_norm", 1024), Row("group_norm.backward", "norm.group_norm_grad", 1024),
-    Row("cross_entropy_", "loss.cross_entropy", 2048),
+    Row("cross_entropy_", "loss.cross_entropy", 2048, loaded=1),
     Row("cross_entropy_.backward", "loss.cross_entropy_backward", 2048, 1),
-    Row("sum", "reduce.sum", 4096), Row("mean", "reduce.mean", 4096), Row("vector_norm_", "reduce.vector_norm", 4096),
+    Row("sum", "reduce.sum", 4096), Row("column_sum", "reduce.column_sum", 16384),
+    Row("mean", "reduce.mean", 4096), Row("vector_norm_", "reduce.vector_norm", 4096),
     Row("amax", "reduce.amax", 4096), Row("amin", "reduce.amin", 4096), Row("max_all", "reduce.amax", 4096),
     Row("min_all", "reduce.amin", 4096), Row("extreme_dim", "reduce.extreme_dim", 4096),
     Row("arg_extreme", "reduce.arg_extreme", 4096),
@@ -78,13 +79,15 @@ ROWS = (
 # Kernels that belong to no op: optimizers, samplers and the thread pool look them up by name.
 PARTS = (
     WAITING,
-    Row("sgd_step", "optim.sgd", 16384), Row("adam_step", "optim.adam", 512),
-    Row("gradient_norm", "optim.squares", 4096), Row("bernoulli_mask", "random.mask", 2048),
-    Row("uniform_numbers", "random.uniform", 16384),
+    Row("sgd_step", "optim.sgd", 16384, loaded=1), Row("adam_step", "optim.adam", 512, loaded=1),
+    Row("gradient_norm", "optim.squares", 4096), Row("gradient_scale", "optim.scale", 4096),
+    Row("bernoulli_mask", "random.mask", 2048), Row("uniform_numbers", "random.uniform", 16384),
     Row("sparse_product", "sparse.product", 4096), Row("sparse_sample", "sparse.sample", 4096),
     Row("sparse_order", "sparse.order", 4096), Row("sparse_argsort", "sparse.argsort", 4096),
     Row("sparse_sums", "sparse.sums", 4096), Row("sparse_add_rows", "sparse.add_rows", 4096),
-    Row("outer_products", "matmul.outer", 4096),
+    Row("outer_products", "matmul.outer", 4096), Row("joined", "join.cat", 65536),
+    Row("cross_entropy_of_batch", "loss.of_batch", 64),
+    Row("cross_entropy_of_batch_backward", "loss.of_batch_backward", 64),
 )  # fmt: skip
 ALL = (*ROWS, *PARTS)
 
@@ -116,11 +119,11 @@ FIRST_CALLS = {
 
 
 def wanted() -> bool:
-    """Returns whether compiled kernels are enabled: numba is installed, and TENSORGRAD_FAST is not 0.
+    """Returns whether compiled kernels are enabled: TENSORGRAD_FAST is not 0, and numba is installed or not needed.
 
     They do not support Python without the GIL: threads rely on it for each other's mailboxes (thread_pool.py).
     """
-    if os.environ.get("TENSORGRAD_FAST", "1") == "0" or find_spec("numba") is None:
+    if os.environ.get("TENSORGRAD_FAST", "1") == "0" or not (find_spec("numba") or carried.use()):
         return False
     if "t" in getattr(sys, "abiflags", ""):
         warnings.warn("tensorgrad: no compiled kernels in a free-threaded Python; NumPy is used instead", stacklevel=3)
@@ -133,6 +136,7 @@ def install(compile_here: Callable[[str, Path], None]) -> None:
     from tensorgrad.kernels.numba.runtime import blas
 
     blas.wait_briefly()
+    carried.use()
     hooks.compile_here = compile_here
     hooks.layouts.update(LAYOUTS)
     hooks.first_calls.update(FIRST_CALLS)
@@ -140,3 +144,11 @@ def install(compile_here: Callable[[str, Path], None]) -> None:
         kernel_tables.LARGE[row.op], row.elements = row, row.elements
     for row in PARTS:
         kernel_tables.PARTS[row.op] = row
+    kernel_tables.AFTER_MANY_PASSES.append(_load_for_small_arrays)
+
+
+def _load_for_small_arrays() -> None:
+    """Requests the kernels that are worthwhile for small arrays, too, once they are loaded."""
+    for row in ALL:
+        if row.loaded is not None:
+            row.available()

@@ -39,7 +39,7 @@ def _rest_of_dots(x, w, table, rows, start, depth, sums):
 
 @lru_cache(maxsize=1)
 def dots_loop():
-    @shared(f"void({_ROW}, {_ROW}, {_ROW}, {_ROW}, UniTuple(int64, 3), int64, int64)")
+    @shared(f"void({_ROW}, {_ROW}, {_ROW}, {_ROW}, UniTuple(int64, 3), int64, int64)", product=True)
     def loop(x, w, bias, out, sizes, first, last):
         """Computes out[r, c] = bias[c] + Σₖ x[r, k] w[c, k] for blocks of columns; `x` has `_padded(rows)` rows."""
         rows, columns, depth = sizes
@@ -86,7 +86,7 @@ def _add_row(factor, w, at, out, to, count):
 
 @lru_cache(maxsize=1)
 def rows_loop():
-    @shared(f"void({_ROW}, {_ROW}, {_ROW}, {_ROW}, UniTuple(int64, 3), int64, int64)")
+    @shared(f"void({_ROW}, {_ROW}, {_ROW}, {_ROW}, UniTuple(int64, 3), int64, int64)", product=True)
     def loop(x, w, bias, out, sizes, first, last):
         """Computes out[r, c] = bias[c] + Σₖ x[r, k] w[k, c] for stretches of columns."""
         rows, columns, depth = sizes

@@ -6,6 +6,7 @@ kept, a small program runs with it and with NumPy's kernel; a kernel whose resul
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,11 +18,15 @@ from tensorgrad.kernels.numba.runtime import loading
 from tensorgrad.settings import SETTINGS
 
 
+@functools.cache
+def _numbers(shape: tuple[int, ...], seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
 def _normal(*shape: int, seed: int = 0, grad: bool = True) -> Any:
     import tensorgrad as torch
 
-    values = np.random.default_rng(seed + sum(shape)).standard_normal(shape).astype(np.float32)
-    return torch.tensor(values, requires_grad=grad)
+    return torch.tensor(_numbers(shape, seed + sum(shape)), requires_grad=grad)
 
 
 def _whole(high: int, *shape: int) -> Any:
@@ -140,6 +145,9 @@ def _attention() -> list[Any]:
     for causal in (False, True):
         q, k, v = (_normal(2, 3, 19, 8, seed=n) for n in range(3))
         found += _back(torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal), q, k, v)
+    x = _normal(2, 19, 3 * 24)
+    parts = [part.view(2, 19, 3, 8).transpose(1, 2) for part in x.split(24, 2)]
+    found += _back(torch.nn.functional.scaled_dot_product_attention(*parts), x)
     q, k, v, mask = (_normal(2, 3, 19, 8, seed=n) for n in range(4))
     seen = (mask[:, :1, :1, :1] + torch.arange(19.0)).expand(2, 3, 19, 19)
     for mask in (seen < 9, seen):
@@ -175,6 +183,9 @@ def _products() -> list[Any]:
     found += _back(torch.mm(*inputs), *inputs)
     inputs = _normal(5, 67, 65), _normal(5, 65, 69, seed=1)
     found += _back(torch.bmm(*inputs), *inputs)
+    for bias in ((), (_normal(10, seed=2),)):  # few numbers
+        given = _normal(6, 37), _normal(10, 37, seed=1), *bias
+        found += _back(torch.nn.functional.linear(*given), *given)
     for x in ((70, 130), (5, 14, 130)):
         given = _normal(*x), _normal(135, 130, seed=1), _normal(135, seed=2)
         found += _back(torch.nn.functional.linear(*given), *given)
@@ -202,6 +213,7 @@ def _pools() -> list[Any]:
     for shape in (1, (4, 7)):
         x = _normal(3, 5, 12, 14)
         found += _back(F.adaptive_avg_pool2d(x, shape), x)
+        found += _back(F.adaptive_max_pool2d(x, shape), x)
     return found
 
 
@@ -243,6 +255,12 @@ def _losses() -> list[Any]:
         found += [loss, x.grad]
         loss = torch.nn.functional.cross_entropy(x, target, reduction=reduction)
         found += torch.autograd.grad(loss.sum(), x, create_graph=True)
+    for reduction in ("mean", "sum"):
+        x, target = _normal(9, 10), _whole(10, 9)
+        loss = torch.nn.functional.cross_entropy(x, target, reduction=reduction, ignore_index=int(target[2]))
+        found += _back(loss, x)
+        slopes = torch.func.grad(functools.partial(torch.nn.functional.cross_entropy, reduction=reduction))
+        found.append(torch.func.vmap(slopes)(_normal(7, 3, 10, grad=False), _whole(10, 7, 3)))
     return found
 
 
@@ -257,6 +275,9 @@ def _folds() -> list[Any]:
             found += [*torch.var_mean(x, dim), *torch.std_mean(x, dim)]
         found += [x.sum(), x.mean(), x.max(), x.min(), x.argmax(), x.norm(), x.prod(), x.var(), x.std()]
         found += [*torch.var_mean(x), *torch.std_mean(x)]
+        bias = _normal(x.shape[-1])  # its gradient is a sum of columns, as an op of its own in a graph of gradients
+        made = torch.nn.functional.linear(x, _normal(x.shape[-1], x.shape[-1], grad=False), bias)
+        found += torch.autograd.grad((made * x).sum(), bias, create_graph=True)
     return found
 
 
@@ -280,9 +301,10 @@ def _recurrent() -> list[Any]:
     found: list[Any] = []
     for kind in (torch.nn.LSTM, torch.nn.GRU):
         torch.manual_seed(0)
-        net, x = kind(9, 16), _normal(5, 18, 9)
-        found += _back(net(x)[0], x)
-        found += [p.grad for p in net.parameters()]
+        for batch_first in (False, True):
+            net, x = kind(9, 21, batch_first=batch_first), _normal(17, 18, 9)
+            found += _back(net(x)[0], x)
+            found += [p.grad for p in net.parameters()]
     return found
 
 
@@ -336,16 +358,26 @@ def _copies() -> list[Any]:
     """Copies of matrices and images in memory orders other than row-major."""
     wide, images = _normal(70, 90, grad=False), _normal(3, 17, 20, 21, grad=False)
     turned = (wide.t(), wide[3:, 5:].t(), images.permute(0, 2, 3, 1), images.transpose(2, 3), images.movedim(0, -1))
-    return [x.contiguous() for x in turned]
+    rows, long = _normal(30, 40, 60, grad=False), _normal(3, 5, 7, 650, grad=False)
+    apart = (rows.transpose(0, 1), rows[:, 3:, 5:].transpose(0, 1), long.permute(2, 0, 1, 3))
+    return [x.contiguous() for x in (*turned, *apart)] + [x.reshape(-1) for x in (*turned, *apart)]
+
+
+def _joined() -> list[Any]:
+    import tensorgrad as torch
+
+    wide, high = _normal(90, 130, grad=False), _normal(130, 90, grad=False)
+    return [torch.cat([wide, wide[:, :7], high.t()], 1), torch.cat([wide, high.view(90, 130)])]
 
 
 # By family, or by kernel if a family's kernels have little in common: a program, which returns tensors.
 PROGRAMS: dict[str, Callable[[], list[Any]]] = {
     "runtime.spin": lambda: [], "ufuncs": _ufuncs, "broadcast": _choices, "optim.sgd": _steps("SGD", momentum=0.9),
-    "optim.adam": _steps("Adam", weight_decay=0.1), "optim.squares": _clipped, "random": _random, "sort": _top,
+    "optim.adam": _steps("Adam", weight_decay=0.1), "optim.squares": _clipped, "optim.scale": _clipped,
+    "random": _random, "sort": _top,
     "pointwise": _pointwise, "softmax": _rows, "index": _places, "attention": _attention, "conv": _convolutions,
     "matmul": _products, "pool": _pools, "norm": _norms, "loss": _losses, "reduce": _folds, "embedding": _tables,
-    "rnn": _recurrent, "scan": _sums, "layout": _copies, "sparse": _sparse,
+    "rnn": _recurrent, "scan": _sums, "layout": _copies, "join": _joined, "sparse": _sparse,
 }  # fmt: skip
 
 
@@ -374,12 +406,19 @@ def _results(program: Callable[[], list[Any]]) -> list[np.ndarray]:
     return [np.asarray(t.detach().numpy() if hasattr(t, "detach") else t) for t in program()]
 
 
+@functools.cache
+def _expected(program: Callable[[], list[Any]]) -> list[np.ndarray]:
+    """Returns NumPy's results of a program, which many kernels of a family are compared with."""
+    with only({}):
+        return _results(program)
+
+
 def uses(kernel: str, made: Any, other: Callable[[str], Any] = loading.loaded.get) -> int:
     """Returns how many calls of its program a kernel runs. `other` returns another kernel that it needs.
 
     Raises: ArithmeticError if results differ from NumPy's.
     """
-    program = PROGRAMS.get(kernel) or PROGRAMS.get(kernel.rpartition(".")[0]) or (lambda: [])
+    program = PROGRAMS.get(kernel) or PROGRAMS.get(kernel.rpartition(".")[0]) or list
     count = 0
 
     def counted(*given: Any, **options: Any) -> Any:
@@ -388,8 +427,7 @@ def uses(kernel: str, made: Any, other: Callable[[str], Any] = loading.loaded.ge
         count += result is not NotImplemented
         return result
 
-    with only({}):
-        expected = _results(program)
+    expected = _expected(program)
     beside = _AFTER.get(kernel)
     with only({kernel: counted} | ({beside: other(beside)} if beside else {})):
         found = _results(program)

@@ -6,6 +6,7 @@ in an expanded gradient) are copied, a stretch that stays in the first-level cac
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from itertools import zip_longest
@@ -17,6 +18,7 @@ from tensorgrad.kernels.numba import layout
 from tensorgrad.kernels.numba.runtime import thread_pool
 from tensorgrad.kernels.numba.runtime.language import MEMORY, inner
 from tensorgrad.kernels.numba.runtime.launch import shared
+from tensorgrad.storage.fresh import fresh
 
 _SHORTEST = 8  # elements of a row: NumPy is no slower for shorter ones
 _STRETCH = 2048  # elements that stay in the first-level cache together with others
@@ -26,8 +28,8 @@ _STRETCH = 2048  # elements that stay in the first-level cache together with oth
 def plan(xs: tuple, ys: tuple):
     """Plans a joint walk over two arrays without gaps: the result's shape, and `walk`'s numbers; else None.
 
-    The numbers are: elements per row, rows per plane, and for each array its step from plane to plane, from row to row,
-    and within a row.
+    The numbers are: elements per row, rows per plane, planes per block, and for each array its step from block to
+    block, from plane to plane, from row to row, and within a row.
     """
     shape: list[int] = []
     steps: list[tuple] = []
@@ -53,31 +55,37 @@ def walked(shape: tuple[int, ...], steps: tuple[tuple[int, int], ...]) -> tuple[
             dims[-1] = (dims[-1][0] * longer, *dims[-1][1:])  # it continues the inner dimension
         else:
             dims.append((longer, *here))
-    if 0 in shape or not dims or len(dims) > 3 or dims[0][0] < _SHORTEST or not 0 < max(dims[0][1:]) <= layout.NEAR:
+    if 0 in shape or not dims or len(dims) > 4 or dims[0][0] < _SHORTEST or not 0 < max(dims[0][1:]) <= layout.NEAR:
         return None
-    row, *outer = dims
-    outer += [(1, 0, 0)] * (2 - len(outer))
-    (rows, *in_plane), (_, *planes) = outer
-    return row[0], rows, planes[0], in_plane[0], row[1], planes[1], in_plane[1], row[2]
+    dims += [(1, 0, 0)] * (4 - len(dims))
+    sizes, *own = zip(*dims, strict=True)
+    return (*sizes[:3], *[step for steps in own for step in reversed(steps)])
 
 
 @lru_cache(maxsize=512)
-def alone(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Returns the numbers of a walk through one array (as `plan` does); None if it has to be copied."""
-    if layout.order(shape, strides) is not None:
+def alone(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[tuple, tuple, list[int] | None] | None:
+    """Plans a walk through one array in the order of its memory; None if it has to be copied.
+
+    Returns the numbers (as `plan` does, of up to three dimensions), the result's shape in that order, and the
+    permutation that restores it.
+    """
+    if 0 in shape or any([s < 0 or s % 4 for s in strides]):
         return None
+    order, back = layout.order(shape, strides) or (range(len(shape)), None)
+    inside = tuple([shape[d] for d in order])
     dims: list[tuple[int, int]] = []  # size and step, the innermost first
-    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+    for d in reversed(order):
+        size, stride = shape[d], strides[d]
         if size == 1:
             continue
         if dims and stride // 4 == dims[-1][0] * dims[-1][1]:
             dims[-1] = (dims[-1][0] * size, dims[-1][1])
         else:
             dims.append((size, stride // 4))
-    if 0 in shape or not dims or len(dims) > 3 or dims[0][0] < _SHORTEST or dims[0][1] > layout.NEAR:
+    if not dims or len(dims) > 3 or dims[0][0] < _SHORTEST or dims[0][1] > layout.NEAR:
         return None
     (length, step), (rows, row_step), (_, plane_step) = (*dims, (1, 0), (1, 0))[:3]
-    return length, rows, plane_step, row_step, step
+    return (length, rows, plane_step, row_step, step), inside, back
 
 
 @inner
@@ -95,23 +103,37 @@ def taken(x, at, step, to):
             to[i] = source[i * np.uint64(step)]
 
 
-def loop_of_one(function, options: int = 0):
+def loop_of_one(function, options: int = 0, each: Callable | None = None):
     """Makes the compiled loop of a scalar function over a range of the elements of an array.
 
     The function takes an element and a tuple of so many `options`, all float32; only the element if there are none.
+    `each(x, to)` does the same for adjacent elements, if there is a faster way than the compiler's.
     """
+    if each is None:
 
-    @inner(fastmath={"contract"})
-    def from_to(a, b, given):
-        for i in range(b.size):
-            b[i] = function(a[i], given) if options else function(a[i])
+        @inner(fastmath={"contract"})
+        def from_to(a, b, given):
+            for i in range(b.size):
+                b[i] = function(a[i], given) if options else function(a[i])
 
-    @inner(fastmath={"contract"})
-    def in_place(b, given):
-        for i in range(b.size):
-            b[i] = function(b[i], given) if options else function(b[i])
+        @inner(fastmath={"contract"})
+        def in_place(b, given):
+            for i in range(b.size):
+                b[i] = function(b[i], given) if options else function(b[i])
 
-    @shared(f"void({MEMORY}, float32[::1], UniTuple(int64, 5), UniTuple(float32, {options}), int64, int64)")
+    else:
+
+        @inner
+        def from_to(a, b, given):
+            each(a, b)
+
+        @inner
+        def in_place(b, given):
+            each(b, b)
+
+    signature = f"void({MEMORY}, float32[::1], UniTuple(int64, 5), UniTuple(float32, {options}), int64, int64)"
+
+    @shared(signature, calls=(from_to, in_place))
     def unary(x, out, numbers, given, first, last):
         # Slices that count from 0: an index that could be negative is not vectorized, nor are arrays that may be
         # the same.
@@ -146,19 +168,20 @@ def loop_of_two(function):
         for i in range(c.size):
             c[i] = function(a[i], b[i])
 
-    @shared(f"void({MEMORY}, {MEMORY}, float32[::1], UniTuple(int64, 8), int64, int64)")
+    @shared(f"void({MEMORY}, {MEMORY}, float32[::1], UniTuple(int64, 11), int64, int64)", calls=(from_two,))
     def binary(x, y, out, numbers, first, last):
-        length, rows, x_plane, x_row, x_step, y_plane, y_row, y_step = numbers
+        length, rows, planes, x_block, x_plane, x_row, x_step, y_block, y_plane, y_row, y_step = numbers
         most = length if x_step == 1 and y_step == 1 else min(length, _STRETCH)
         held = np.empty(0 if x_step == 1 else most, np.float32)
         other = np.empty(0 if y_step == 1 else most, np.float32)
         x_before, y_before = -1, -1  # the number that is repeated
         at, column, row = first, first % length, first // length
         plane, row = row // rows, row % rows
+        block, plane = plane // planes, plane % planes
         while at < last:
             n = min(length - column, last - at, most)
-            p = plane * x_plane + row * x_row + column * x_step
-            q = plane * y_plane + row * y_row + column * y_step
+            p = block * x_block + plane * x_plane + row * x_row + column * x_step
+            q = block * y_block + plane * y_plane + row * y_row + column * y_step
             if x_step > 1 or (x_step == 0 and p != x_before):
                 taken(x, p, x_step, held if x_step == 0 else held[:n])
                 x_before = p
@@ -172,6 +195,8 @@ def loop_of_two(function):
                 column, row = 0, row + 1
                 if row == rows:
                     plane, row = plane + 1, 0
+                    if plane == planes:
+                        block, plane = block + 1, 0
 
     return binary
 
@@ -190,9 +215,9 @@ def joint(function: Callable, cost: float) -> Callable:
         if planned is None:
             return NotImplemented
         shape, numbers = planned
-        out = np.empty(shape, F32)
-        thread_pool.run(loop, out.size, (x, y, out.reshape(-1), numbers), int(out.size * cost))
-        return out
+        flat = fresh(math.prod(shape), F32)
+        thread_pool.run(loop, flat.size, (x, y, flat, numbers), int(flat.size * cost))
+        return flat.reshape(shape)
 
     def in_order(x, y):
         """The same for arrays with gaps, repeated elements, or other memory orders."""
@@ -211,8 +236,9 @@ def joint(function: Callable, cost: float) -> Callable:
             numbers = walked(found.shape[::-1], found.steps)
             if numbers is None:
                 return NotImplemented
-            out = np.empty(found.shape, F32)
-            thread_pool.run(loop, out.size, (x, y, out.reshape(-1), numbers), int(out.size * cost))
+            flat = fresh(math.prod(found.shape), F32)
+            thread_pool.run(loop, flat.size, (x, y, flat, numbers), int(flat.size * cost))
+            out = flat.reshape(found.shape)
         return out if found.back is None or out is NotImplemented else out.transpose(found.back)
 
     return kernel

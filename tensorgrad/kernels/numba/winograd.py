@@ -20,13 +20,12 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba.images import packed
 from tensorgrad.kernels.numba.runtime import thread_pool
 from tensorgrad.kernels.numba.runtime.internals import nothing
-from tensorgrad.kernels.numba.runtime.language import inner, intrinsic, types
+from tensorgrad.kernels.numba.runtime.language import inner, intrinsic, ir, types
 from tensorgrad.kernels.numba.runtime.launch import shared
 from tensorgrad.kernels.numba.simd.panels import PAD, across, along
 from tensorgrad.kernels.numba.simd.tiles import up
@@ -35,6 +34,7 @@ from tensorgrad.kernels.numba.simd.vectors import (
     LANES,
     NO,
     VECTOR,
+    carry,
     carry_few,
     load_vector,
     multiply_add,
@@ -42,18 +42,22 @@ from tensorgrad.kernels.numba.simd.vectors import (
     store_vector,
     turn,
 )
+from tensorgrad.settings import get_num_threads
 
 TILE, _READ = 4, 6  # points of a tile, and of the source that it reads, along one dimension
 PLACES = _READ * _READ
 _TOGETHER = 64  # output channels of one product
 _NUMBERS = 1 << 18  # of the transformed source of one chunk of tiles: it stays in a second-level cache
 _FEWEST, _MOST = 24, 128  # tiles of a chunk: fewer would read the weights too often
+_LARGEST = max(LANES, 9) * LANES  # numbers of a square of lanes, or of the weights of as many channels
+_LEAST = 8  # tiles of a chunk, if that keeps more threads busy
 _ITEMS = 16  # parts of the sum of a weight's gradient where possible; results must not depend on the threads
 _PARTIAL = 16 << 20  # maximum bytes of these parts
 # Cycles to transform and transpose a tile of LANES channels, and the weights of LANES channels, where a product of
 # vectors takes one (measured). Weights beyond a cache cost twice as much.
 _TRANSFORM, _WEIGHTS, _CACHED = 400, 300, 1 << 21
 
+_SHARES_OF_INS = 4  # parts of the input channels, whose weights different threads transform
 _ROW = "float32[::1]"
 _A, _B = 5 / 8, 3 / 2  # the places other than 0 and infinity, with both signs
 _AA, _BB = _A * _A, _B * _B
@@ -169,12 +173,13 @@ slope_plane, to_weight_plane = _plane(_of_result, 4), _plane(_to_weights, 6)
 
 
 @inner
-def _read(x, image, channels, height, width, top, left, rows, line, pitch, channel):
+def _read(x, image, channels, height, width, top, left, rows, line, pitch, channel, present):
     """Copies `rows` rows of LANES channels to a line buffer (row, column, lane), which begins at (top, left).
 
-    Its border is zeros already; points of it that are outside now become zeros.
+    Only `present` of the channels are there. The border of the buffer is zeros already; points of it that are outside
+    now become zeros.
     """
-    present, area = min(LANES, channels - channel), height * width
+    area = height * width
     base, begin = (image * channels + channel) * area, max(0, -left)
     count = min(width - max(0, left), pitch - begin)
     for i in range(rows):
@@ -238,8 +243,9 @@ def weights_loop():
         """Transforms weights (outs / LANES, 9, ins, LANES) to (groups of outs, places, ins, outs of a group)."""
         ins, wide, backwards = sizes
         blocks, apart = wide // LANES, ins * wide
-        for item in range(first, last):
-            for c in range(ins):
+        for n in range(first, last):
+            item, part = n // _SHARES_OF_INS, n % _SHARES_OF_INS
+            for c in range(part * ins // _SHARES_OF_INS, (part + 1) * ins // _SHARES_OF_INS):
                 at, to = (item * 9 * ins + c) * LANES, (item // blocks * PLACES * ins + c) * wide
                 row, column = 3 * ins * LANES, ins * LANES
                 if backwards:
@@ -256,7 +262,7 @@ def _transformed(weights, backwards, wide):
     panels = packed(weights)
     out = np.empty(groups * PLACES * ins * wide, F32)
     sizes = (ins, wide, int(backwards))
-    thread_pool.run(weights_loop(), -(-outs // LANES), (panels, out, sizes), out.size)
+    thread_pool.run(weights_loop(), -(-outs // LANES) * _SHARES_OF_INS, (panels, out, sizes), out.size)
     return out
 
 
@@ -285,7 +291,7 @@ def convolve_loop():
                 for row in range(begin, end):
                     for c in range(0, ins, LANES):
                         _read(x, row // down, ins, height, width, row % down * TILE - pad_y, -pad_x, _READ, line,
-                              pitch, c)  # fmt: skip
+                              pitch, c, min(LANES, ins - c))  # fmt: skip
                         to = (row - begin) * beside * deep + c
                         for tile in range(beside):
                             source_plane(line, tile * TILE * LANES, pitch * LANES, LANES, source, to + tile * deep,
@@ -335,6 +341,11 @@ def cost(images, points, ins, outs):
     return tiles * (PLACES * ins * outs_up + _TRANSFORM * (ins_up + outs_up)) + weights
 
 
+def correlate_cost(images, points, sets, ins, outs):
+    """Estimates the cycles that `correlate` takes."""
+    return sets * cost(images, points, ins, outs)
+
+
 def convolve(x, weights, bias, out, padding, backwards=False) -> bool:
     """Convolves `x` (N, C, H, W) into `out` (N, O, P, Q). Returns whether that succeeded.
 
@@ -342,29 +353,64 @@ def convolve(x, weights, bias, out, padding, backwards=False) -> bool:
     turned by half.
     """
     _, outs, ins, _ = weights.shape
-    points, wide = out.shape[2:], _wide(outs)
+    sizes, wide, items, work = _chunks_of(len(x), out.shape[2:], x.shape[2:], padding, ins, outs, get_num_threads())
+    shift, failed = _NO_SHIFT, np.zeros(1, F32)
+    if bias is not None:
+        shift = np.zeros(up(outs, wide), F32)
+        shift[:outs] = bias
+    given = (x.reshape(-1), _transformed(weights, backwards, wide), shift, out.reshape(-1), failed, sizes)
+    thread_pool.run(convolve_loop(), items, given, work)
+    return not failed[0]
+
+
+_NO_SHIFT = np.zeros(0, F32)
+
+
+@lru_cache(maxsize=64)
+def _chunks_of(images, points, size, padding, ins, outs, threads):
+    """Returns the sizes that `convolve_loop` takes, the outputs of one product, the number of items, and the work."""
+    wide = _wide(outs)
     down, beside = _tiles(points)
-    total, groups = len(x) * down, -(-outs // wide)
-    rows = _rows(total, beside, ins)
+    total, groups = images * down, -(-outs // wide)
+    shared = max(-(-_LEAST // beside), -(-total // threads))
+    rows = min(_rows(total, beside, ins), shared)
     chunks = -(-total // rows)
     splits = min(groups, -(-thread_pool.parts() // chunks))
-    shift, failed = np.zeros(0 if bias is None else groups * wide, F32), np.zeros(1, F32)
-    if bias is not None:
-        shift[:outs] = bias
-    sizes = (ins, outs, wide, *x.shape[2:], *points, *padding, rows, splits, total)
-    given = (x.reshape(-1), _transformed(weights, backwards, wide), shift, out.reshape(-1), failed, sizes)
-    thread_pool.run(convolve_loop(), chunks * splits, given, total * beside * PLACES * ins * outs // 16)
-    return not failed[0]
+    sizes = (ins, outs, wide, *size, *points, *padding, rows, splits, total)
+    return sizes, wide, chunks * splits, total * beside * PLACES * ins * outs // 16
 
 
 # --- the gradient of the weights -------------------------------------------------------------------------------------
 
 
+@inner
+def _back(sums, at, apart, k, ins, deep, out, failed, made, square):
+    """Transforms the sums of output channel `k`, `apart` from one place to the next, to its weights (ins, 9)."""
+    for c in range(0, ins, LANES):
+        to_weight_plane(sums, at + c, _READ * apart, apart, made, NO, 3 * LANES, np.int64(LANES))
+        if not _finite(made, NO, 9 * LANES):
+            failed[0] = np.float32(1)
+        to, last = (k * ins + c) * 9, min(LANES, ins - c) - 1
+        if LANES >= 9:
+            turn(made, NO, LANES, LANES, square, NO, LANES, LANES)
+            carry(square, NO, LANES, out, to, np.int64(9), last)  # what is too much is overwritten by the next
+            for tap in range(np.uint64(9)):
+                out[np.uint64(to + last * 9) + tap] = square[np.uint64(last * LANES) + tap]
+        else:
+            for lane in range(last + 1):
+                for tap in range(np.uint64(9)):
+                    out[np.uint64(to + lane * 9) + tap] = made[tap * np.uint64(LANES) + np.uint64(lane)]
+
+
 @lru_cache(maxsize=1)
 def correlate_loop():
-    @shared(f"void({_ROW}, {_ROW}, {_ROW}, UniTuple(int64, 13), int64, int64)")
-    def loop(x, g, out, sizes, first, last):
-        ins, outs, wide, height, width, points_y, points_x, pad_y, pad_x, rows, parts, total, groups = sizes
+    @shared(f"void({_ROW}, {_ROW}, {_ROW}, {_ROW}, UniTuple(int64, 14), int64, int64)")
+    def loop(x, g, out, failed, sizes, first, last):
+        """Sums products for a range of items (part of the sum, set of channels, group of a set's outputs).
+
+        Of one part, the sums are transformed here, to weights (outs, ins, 9). Of several, `out` has them all.
+        """
+        ins, outs, wide, height, width, points_y, points_x, pad_y, pad_x, rows, parts, total, sets, groups = sizes
         down, beside = -(-points_y // TILE), -(-points_x // TILE)
         many, deep = rows * beside, -(-ins // LANES) * LANES
         apart, slopes_apart, out_apart = many * deep + LANES, many * wide + LANES, (wide + PAD) * deep
@@ -372,15 +418,20 @@ def correlate_loop():
         slopes = np.empty(PLACES * slopes_apart + PAD, np.float32)
         pitch, pitch_g = beside * TILE + 2, beside * TILE
         line, line_g = np.zeros(_READ * pitch * LANES, np.float32), np.zeros(TILE * pitch_g * LANES, np.float32)
+        single = np.empty(PLACES * out_apart if parts == 1 else 1, np.float32)
+        made, square = np.zeros(_LARGEST, np.float32), np.empty(_LARGEST, np.float32)
+        sums = single if parts == 1 else out
         for item in range(first, last):
-            part, group = item // groups, item % groups
+            group, this, part = item % groups, item // groups % sets, item // (groups * sets)
+            place_of_sums = 0 if parts == 1 else item * PLACES
             stop = (part + 1) * total // parts
             for begin in range(part * total // parts, stop, rows):
                 end = min(begin + rows, stop)
                 for row in range(begin, end):
                     image, y = row // down, row % down * TILE
                     for c in range(0, ins, LANES):
-                        _read(x, image, ins, height, width, y - pad_y, -pad_x, _READ, line, pitch, c)
+                        _read(x, image, sets * ins, height, width, y - pad_y, -pad_x, _READ, line, pitch,
+                              this * ins + c, min(LANES, ins - c))  # fmt: skip
                         to = (row - begin) * beside * deep + c
                         for tile in range(beside):
                             source_plane(line, tile * TILE * LANES, pitch * LANES, LANES, source, to + tile * deep,
@@ -389,61 +440,77 @@ def correlate_loop():
                         channel = group * wide + k
                         to = (row - begin) * beside * wide + k
                         if channel < outs:
-                            _read(g, image, outs, points_y, points_x, y, NO, TILE, line_g, pitch_g, channel)
+                            _read(g, image, sets * outs, points_y, points_x, y, NO, TILE, line_g, pitch_g,
+                                  this * outs + channel, min(LANES, outs - channel))  # fmt: skip
                         for tile in range(beside):
                             slope_plane(line_g, tile * TILE * LANES, pitch_g * LANES, LANES, slopes, to + tile * wide,
                                         _READ * slopes_apart, slopes_apart)  # fmt: skip
                 for place in range(PLACES):
-                    along(slopes, place * slopes_apart, wide, source, place * apart, deep, (end - begin) * beside, out,
-                          (item * PLACES + place) * out_apart, deep, begin == part * total // parts, wide,
+                    along(slopes, place * slopes_apart, wide, source, place * apart, deep, (end - begin) * beside,
+                          sums, (place_of_sums + place) * out_apart, deep, begin == part * total // parts, wide,
                           deep)  # fmt: skip
+            if parts == 1:
+                for k in range(min(wide, outs - group * wide)):
+                    _back(single, k * deep, out_apart, this * outs + group * wide + k, ins, deep, out, failed, made,
+                          square)  # fmt: skip
 
     return loop
 
 
 @lru_cache(maxsize=1)
 def back_loop():
-    @shared(f"void({_ROW}, {_ROW}, UniTuple(int64, 4), int64, int64)")
-    def loop(sums, out, sizes, first, last):
+    @shared(f"void({_ROW}, {_ROW}, {_ROW}, UniTuple(int64, 6), int64, int64)")
+    def loop(sums, out, failed, sizes, first, last):
         """Adds the parts and transforms them to weights (outs, ins, 9), for a range of outputs."""
-        ins, wide, parts, groups = sizes
+        ins, outs, wide, parts, sets, groups = sizes
         deep = -(-ins // LANES) * LANES
         apart = (wide + PAD) * deep
-        held, made = np.empty(PLACES * deep, np.float32), np.empty(9 * LANES, np.float32)
+        held, made = np.empty(PLACES * deep, np.float32), np.zeros(_LARGEST, np.float32)
+        square = np.empty(_LARGEST, np.float32)
         for k in range(first, last):
-            group, row = k // wide, k % wide
+            this, group, row = k // outs, k % outs // wide, k % outs % wide
             for part in range(parts):
                 for place in range(PLACES):
-                    at = ((part * groups + group) * PLACES + place) * apart + row * deep
+                    at = (((part * sets + this) * groups + group) * PLACES + place) * apart + row * deep
                     for c in range(np.uint64(deep)):
                         value = sums[np.uint64(at) + c]
                         to = np.uint64(place * deep) + c
                         held[to] = value if part == 0 else held[to] + value
-            for c in range(0, ins, LANES):
-                to_weight_plane(held, c, _READ * deep, deep, made, NO, 3 * LANES, np.int64(LANES))
-                for lane in range(min(LANES, ins - c)):
-                    to = (k * ins + c + lane) * 9
-                    for tap in range(9):
-                        out[np.uint64(to + tap)] = made[np.uint64(tap * LANES + lane)]
+            _back(held, NO, deep, k, ins, deep, out, failed, made, square)
 
     return loop
 
 
-def correlate(g, x, w_shape, padding):
-    """Computes the gradient for a convolution's weights, of `w_shape`, from its output's gradient and its input."""
-    outs, ins = w_shape[:2]
-    points, wide, deep = g.shape[2:], _wide(outs), up(ins, LANES)
+@lru_cache(maxsize=64)
+def _sums_of(images, points, size, padding, sets, outs, ins):
+    """Returns how the sums are divided: the sizes that `correlate_loop` and `back_loop` take."""
+    wide, deep = _wide(outs), up(ins, LANES)
     down, beside = _tiles(points)
-    total, groups = len(x) * down, -(-outs // wide)
+    total, groups = images * down, -(-outs // wide)
     rows = max(1, min(total, max(_FEWEST, min(_MOST, ins // 2)) // beside))
-    one = groups * PLACES * (wide + PAD) * deep
-    parts = max(1, min(-(-total // rows), -(-_ITEMS // groups), _PARTIAL // (4 * one)))
-    sums, out = np.empty(parts * one, F32), np.empty(w_shape, F32)
-    sizes = (ins, outs, wide, *x.shape[2:], *points, *padding, rows, parts, total, groups)
-    given = (x.reshape(-1), g.reshape(-1), sums, sizes)
-    thread_pool.run(correlate_loop(), parts * groups, given, total * beside * PLACES * ins * outs // 16)
-    thread_pool.run(back_loop(), outs, (sums, out.reshape(-1), (ins, wide, parts, groups)), sums.size)
-    return out
+    one = sets * groups * PLACES * (wide + PAD) * deep
+    parts = max(1, min(-(-total // rows), -(-_ITEMS // (sets * groups)), _PARTIAL // (4 * one)))
+    sizes = (ins, outs, wide, *size, *points, *padding, rows, parts, total, sets, groups)
+    return sizes, parts, parts * one, total * beside * PLACES * ins * outs * sets // 16
+
+
+def correlate(g, x, w_shape, padding, sets=1):
+    """Computes the gradient for a convolution's weights, of `w_shape`, from its output's gradient and its input.
+
+    The channels are in so many `sets`, each a convolution of its own. Returns None if a sum is not finite: it may be
+    wrong then.
+    """
+    outs, ins = w_shape[0] // sets, w_shape[1]
+    sizes, parts, numbers, work = _sums_of(len(x), g.shape[2:], x.shape[2:], padding, sets, outs, ins)
+    wide, groups = sizes[2], sizes[-1]
+    out, failed = np.empty(w_shape, F32), np.zeros(1, F32)
+    weights = out.reshape(-1)
+    sums = weights if parts == 1 else np.empty(numbers, F32)
+    thread_pool.run(correlate_loop(), parts * sets * groups, (x.reshape(-1), g.reshape(-1), sums, failed, sizes), work)
+    if parts > 1:
+        given = (sums, weights, failed, (ins, outs, wide, parts, sets, groups))
+        thread_pool.run(back_loop(), w_shape[0], given, numbers)
+    return None if failed[0] else out
 
 
 LOOPS = (weights_loop, convolve_loop)

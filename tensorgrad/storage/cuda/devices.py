@@ -31,7 +31,7 @@ def guarded(function):
                 raise_two_devices({devices.device("cuda", card), devices.device("cuda", other)})
         return card
 
-    @wraps(getattr(function, "func", function))
+    @wraps(function)
     def run(*values, **options):
         card = card_of(values if not options else (*values, *options.values()))
         if card is None or card == current():

@@ -26,7 +26,7 @@ class Refused(RuntimeError):
 
 
 class Functions:
-    """The functions of one library by name, made on first use.
+    """The functions of one library by name, made on first use. `in_c` of one is the C function, which returns a status.
 
     `signatures` are strings of LETTERS; every function returns a status, where 0 is success. `words` describes a
     status.
@@ -46,6 +46,7 @@ class Functions:
                 shown = about() if callable(about) else about
                 raise Refused(f"{name}{f' of {shown}' if shown else ''}: {words(status)}", status)
 
+        call.in_c = function  # type: ignore[attr-defined]
         setattr(self, name, call)
         return call
 

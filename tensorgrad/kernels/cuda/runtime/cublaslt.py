@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections import OrderedDict
 
 from tensorgrad.kernels.cuda.runtime import cublas
 from tensorgrad.kernels.cuda.runtime.calls import Functions, Refused
@@ -61,9 +60,9 @@ class Described:
 
 
 class Plan:
-    """A product for one combination of shapes, types and alignments."""
+    """A product for one combination of shapes, types and alignments, with `room` bytes of workspace."""
 
-    def __init__(self, use, epilogue, kind, compute, transposed, sizes, pitches, alignments):
+    def __init__(self, use, epilogue, kind, compute, room, transposed, sizes, pitches, alignments):
         m, n, k = sizes
         self.product = Described("MatmulDesc", compute, kind.sums)
         for attribute, flag in zip((TRANSPOSE_A, TRANSPOSE_B), transposed, strict=True):
@@ -76,7 +75,7 @@ class Plan:
             Described("MatrixLayout", kind.code, *shape, pitch) for shape, pitch in zip(stored, pitches, strict=True)
         ]
         wishes = Described("MatmulPreference")
-        wishes.set(MOST_WORKSPACE, ctypes.c_uint64(use.workspaces[use.stream][1]))
+        wishes.set(MOST_WORKSPACE, ctypes.c_uint64(room))
         for attribute, which in ((ALIGNMENT_A, 0), (ALIGNMENT_B, 1), (ALIGNMENT_C, 2), (ALIGNMENT_D, 2)):
             wishes.set(attribute, ctypes.c_uint32(alignments[which]))
         a, b, out = (layout.address for layout in self.layouts)
@@ -90,6 +89,14 @@ class Plan:
             if refused.status != NOT_SUPPORTED:
                 raise
         self.advice = advice if count.value and not advice.state else None
+        # What each call passes, as C numbers, which ctypes takes faster than Python's.
+        self.in_c = [ctypes.c_void_p(each.address) for each in (self.product, *self.layouts)]
+        self.algorithm = ctypes.c_void_p(ctypes.addressof(advice)), ctypes.c_size_t(advice.workspace)
+        self.vector = ctypes.c_void_p()
+        self.bias = (
+            self.in_c[0], ctypes.c_int(BIAS_POINTER), ctypes.c_void_p(ctypes.addressof(self.vector)),
+            ctypes.c_size_t(ctypes.sizeof(self.vector)),
+        )  # fmt: skip
 
 
 def biased(a, b, bias, out, tf32=None) -> bool:
@@ -113,39 +120,49 @@ def summed(a, b, sums, out, tf32=None) -> bool:
 def _product(epilogue: int, a, b, vector, out, tf32) -> bool:
     kind = cublas.TYPES[a.dtype]
     compute, math_mode = cublas.computing(kind, tf32)
-    if kind.parts > 1 or math_mode:
+    if math_mode:
         return False
-    a, b = cublas.readable(a), cublas.readable(b)
-    left, right = (cublas.layout(x.shape, x.strides, x.itemsize) for x in (a, b))
     use = cublas.handle()
-    memory, _ = use.workspaces[use.stream]
     # Column-major: outᵀ = bᵀ aᵀ, and the vector is added to every column.
-    places = b.data.ptr, a.data.ptr, out.data.ptr, vector.data.ptr
-    alignments = tuple(min(place & -place, 256) for place in places)
-    sizes, pitches = (b.shape[1], a.shape[0], a.shape[1]), (right[1], left[1], max(b.shape[1], 1))
-    key = epilogue, kind, compute, (right[0], left[0]), sizes, pitches, alignments
-    plan = _plan(use, key)
+    first, second, third, fourth = b.data.ptr, a.data.ptr, out.data.ptr, vector.data.ptr
+    alignments = _LARGEST
+    if (first | second | third | fourth) & 255:
+        alignments = tuple([min(place & -place, 256) for place in (first, second, third, fourth)])
+    memory, room = use.workspaces[use.stream]  # of the stream: smaller where memory was short
+    key = epilogue, kind, compute, room, a.shape, a.strides, b.shape, b.strides, alignments
+    plan = use.plans.get(key)
+    if plan is None:
+        if kind.parts > 1:
+            return False
+        readable = cublas.readable(a), cublas.readable(b)
+        if readable[0] is not a or readable[1] is not b:
+            return _product(epilogue, *readable, vector, out, tf32)
+        plan = _planned(use, key, a, b)
+    else:
+        use.plans.move_to_end(key)
     if plan.advice is None:
         return False
-    plan.product.set(BIAS_POINTER, ctypes.c_void_p(places[3]))
-    one, zero = cublas.factor(1, kind, compute), cublas.factor(0, kind, compute)
-    first, second, third = (layout.address for layout in plan.layouts)
+    plan.vector.value = fourth
+    LIBRARY.cublasLtMatmulDescSetAttribute(*plan.bias)
+    product, left, right, result = plan.in_c
     LIBRARY.cublasLtMatmul(
-        use.address, plan.product.address, one, places[0], first, places[1], second, zero, places[2], third,
-        places[2], third, ctypes.addressof(plan.advice), memory.ptr if memory else None, plan.advice.workspace,
-        use.stream or None, about=lambda: f"{kind.name} matrices {a.shape} @ {b.shape}, vector {vector.shape}",
+        use.in_c, product, cublas.factor(1, kind, compute), first, left, second, right,
+        cublas.factor(0, kind, compute), third, result, third, result, plan.algorithm[0],
+        memory.ptr if memory else None, plan.algorithm[1], use.stream or None,
+        about=lambda: f"{kind.name} matrices {a.shape} @ {b.shape}, vector {vector.shape}",
     )  # fmt: skip
     return True
 
 
-def _plan(use, key) -> Plan:
-    """Returns the handle's plan for a product; a new plan evicts the least recently used one."""
-    plans: OrderedDict = use.plans
-    found = plans.get(key)
-    if found is None:
-        found = plans[key] = Plan(use, *key)
-        if len(plans) > MOST_PLANS:
-            plans.popitem(last=False)
-    else:
-        plans.move_to_end(key)
-    return found
+_LARGEST = (256,) * 4  # alignments
+
+
+def _planned(use, key, a, b) -> Plan:
+    """Makes the handle's plan for a product; a new plan evicts the least recently used one."""
+    epilogue, kind, compute, room, *_, alignments = key
+    left, right = (cublas.layout(x.shape, x.strides, x.itemsize) for x in (a, b))
+    sizes, pitches = (b.shape[1], a.shape[0], a.shape[1]), (right[1], left[1], max(b.shape[1], 1))
+    made = use.plans[key] = Plan(use, epilogue, kind, compute, room, (right[0], left[0]), sizes, pitches, alignments)
+    if len(use.plans) > MOST_PLANS:
+        use.plans.popitem(last=False)
+    return made

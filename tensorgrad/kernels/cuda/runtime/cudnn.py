@@ -1,4 +1,4 @@
-"""Convolutions by cuDNN 9, through its older API, which needs nothing but the library.
+"""Convolutions by cuDNN 9: by its graph interface (cudnn_graph.py) if that serves, else by its older one.
 
 A convolution, its gradient with respect to the input and that with respect to the weights are three calls of one form:
 two input tensors, one output, an algorithm and a workspace. The *descriptors* of the shapes and the recommended
@@ -16,7 +16,7 @@ from math import prod
 
 import cupy
 
-from tensorgrad.kernels.cuda.runtime import libraries, program, switches
+from tensorgrad.kernels.cuda.runtime import cudnn_graph, libraries, program, switches
 from tensorgrad.kernels.cuda.runtime.calls import Functions, Handles, Refused
 from tensorgrad.settings import SETTINGS
 from tensorgrad.storage.cuda.capture import current
@@ -39,13 +39,7 @@ SIGNATURES = {
 }  # fmt: skip
 
 
-def _words(status: int) -> str:
-    function = libraries.load("cudnn").cudnnGetErrorString
-    function.restype, function.argtypes = ctypes.c_char_p, [ctypes.c_int]
-    return function(status).decode()
-
-
-LIBRARY = Functions("cudnn", SIGNATURES, _words)
+LIBRARY = Functions("cudnn", SIGNATURES, cudnn_graph.words)
 
 # From cudnnDataType_t; cudnnTensorFormat_t; cudnnConvolutionMode_t; cudnnMathType_t; cudnnDeterminism_t.
 TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 9}
@@ -99,7 +93,7 @@ class Handle:
         """Returns the plan for a combination of shapes and settings; a new plan evicts the least recently used one."""
         found = self.plans.get(key)
         if found is None:
-            found = self.plans[key] = Plan(*key)
+            found = self.plans[key] = Plan(self, *key)
             if len(self.plans) > MOST_PLANS:
                 self.plans.popitem(last=False)
         else:
@@ -160,16 +154,24 @@ def lengthened(values, fill, least=2) -> tuple[int, ...]:
 
 
 class Plan:
-    """Descriptors and algorithms for one kind of convolution and one combination of shapes and settings."""
+    """Descriptors and algorithms for one kind of convolution and one combination of shapes and settings.
+
+    Timed algorithms (`benchmark`) are the older interface's. Without a handle (`use`) there is nothing else.
+    """
 
     def __init__(
-        self, kind, name, x_shape, w_shape, y_shape, last, stride, padding, dilation, groups, tf32, same, benchmark
+        self, use, kind, name, x_shape, w_shape, y_shape, last, stride, padding, dilation, groups, tf32, same, benchmark
     ):  # fmt: skip
         code = TYPES[name]
         self.kind, self.name, self.last, self.same, self.benchmark = kind, name, last, same, benchmark
         self.shapes = {"input": x_shape, "weight": w_shape, "output": y_shape}
         x_shape, w_shape, y_shape = (lengthened(shape, 1, 4) for shape in (x_shape, w_shape, y_shape))
         stride, padding, dilation = lengthened(stride, 1), lengthened(padding, 0), lengthened(dilation, 1)
+        self.graph = None
+        if use is not None and name in cudnn_graph.TYPES and not benchmark:
+            shapes = x_shape, w_shape, y_shape
+            given = kind, name, shapes, last, stride, padding, dilation, tf32, same
+            self.graph = cudnn_graph.Plan(use.address, *given)
         x, y = tensor(code, x_shape, last), tensor(code, y_shape, last)
         w = Descriptor("Filter", "cudnnSetFilterNdDescriptor", code, CHANNELS_LAST if last else CHANNELS_FIRST,
                        len(w_shape), _ints(w_shape))  # fmt: skip
@@ -238,6 +240,8 @@ class Plan:
 
         An algorithm that lacks workspace memory, or turns out to be unsupported, is replaced by the next.
         """
+        if self.graph is not None and self.graph.run(use, first, second, out, self.about):
+            return True
         one, two, three, how = self.places
         begin, end = self.factors
         candidates = self.algorithms(use, first, second, out)
@@ -288,7 +292,7 @@ def serves(x) -> bool:
 
 def lies_last(x) -> bool:
     """Returns whether an array (N, C, H, W) or (N, C, D, H, W) is channels-last in memory and not contiguous."""
-    return x.ndim > 3 and not x.flags.c_contiguous and _turned(x).flags.c_contiguous
+    return x.ndim > 3 and not x._c_contiguous and _turned(x).flags.c_contiguous
 
 
 def _turned(x):
@@ -298,7 +302,7 @@ def _turned(x):
 def laid(x, last: bool):
     """Returns `x` contiguous, or contiguous in channels-last order; copied if needed."""
     if not last:
-        return x if x.flags.c_contiguous else cupy.ascontiguousarray(x)
+        return x if x._c_contiguous else cupy.ascontiguousarray(x)
     return cupy.ascontiguousarray(_turned(x)).transpose(0, x.ndim - 1, *range(1, x.ndim - 1))
 
 
@@ -330,10 +334,15 @@ def convolve(kind, first, second, shape, stride, padding, dilation, groups):
     for order in (True, False) if last else (False,):
         one, two = laid(first, order), laid(second, order)
         out = empty(shape, first.dtype, order)
-        shapes = {"forward": (one, two, out), "input": (out, one, two), "weight": (one, out, two)}[kind]
+        if kind == "forward":
+            shapes = one.shape, two.shape, out.shape
+        elif kind == "input":
+            shapes = out.shape, one.shape, two.shape
+        else:
+            shapes = one.shape, out.shape, two.shape
         key = (
-            kind, program.NAME[first.dtype], *(x.shape for x in shapes), order, tuple(stride), tuple(padding),
-            tuple(dilation), groups, switches.cudnn.allow_tf32, same, switches.cudnn.benchmark,
+            kind, program.NAME[first.dtype], *shapes, order, tuple(stride), tuple(padding), tuple(dilation),
+            groups, switches.cudnn.allow_tf32, same, switches.cudnn.benchmark,
         )  # fmt: skip
         if use.plan(key).run(use, one, two, out):
             return out

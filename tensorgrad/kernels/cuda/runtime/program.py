@@ -64,7 +64,7 @@ FAMILIES: dict[str, list[tuple[tuple[str, ...], dict]]] = {
     "pointwise": [  # all expressions are compiled together, by the same test
         (("float32", "bfloat16", "float64"), expressions.settings("elu_grad")),
         (("float16",), expressions.settings("where")), (("bfloat16",), expressions.settings("masked_fill")),
-        (("float32",), expressions.settings("lt")),
+        (("float32",), expressions.settings("lt")), (("int64",), expressions.settings("add", "int64")),
     ],
     "reduce": [
         *((("float32",), {"OP": name, "OUT": "T"}) for name in SUMS),

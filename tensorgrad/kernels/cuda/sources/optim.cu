@@ -11,6 +11,14 @@ struct Job {
     float* step;      // the number of the parameter's steps, if it is kept here
 };
 
+struct Addresses { T* at[448]; };
+
+// Puts the addresses of gradients into one column of `count` jobs: they differ from step to step.
+extern "C" __global__ void tell(Job* jobs, int first, int count, int column, Addresses gradients) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count) jobs[first + i].array[column] = gradients.at[i];
+}
+
 const int PIECE = 16384;  // elements; kernels/cuda/optim.py computes the number of blocks from it
 const int LANES = 16 / sizeof(T);
 

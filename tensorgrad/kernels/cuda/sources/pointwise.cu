@@ -2,7 +2,7 @@
 // if memory allows. An operand is an array, or a scalar (then its address is 0).
 //
 // EXPRESSION is computed from a, b, c and p, q, r; OPERANDS is the number of operands, TA, TB, TC are their types in
-// memory, OUT is the type of the result.
+// memory, OUT is the type of the result. WHOLE: T is an integer.
 
 #define N(number) ((A)(number))
 #ifndef TB
@@ -17,6 +17,7 @@ const int SOME = 16 / sizeof(T);  // elements per thread
 template <class E> struct Wide { typedef A type; };
 template <> struct Wide<bool> { typedef bool type; };
 
+#ifndef WHOLE
 __device__ inline A limited(A x, A low, A high) {  // a nan is kept, and the upper limit takes precedence
     A raised = x < low ? low : x;
     return raised > high ? high : raised;
@@ -25,10 +26,27 @@ __device__ inline A mish_gate(A x) {  // tanh(softplus(x)) without a logarithm, 
     A e = exp(x > 40 ? (A)40 : x), n = e * (e + 2);
     return n / (n + 2);
 }
+__device__ inline A floor_rest(A rest, A y) {  // of C's remainder: with the divisor's sign, but a zero has the dividend's
+    return rest != 0 && (y < 0) != (rest < 0) ? rest + y : rest;
+}
+__device__ inline A floor_divided(A x, A y) {  // without the error of the quotient, which may round up to the next number
+    if (y == 0) return x / y;
+    A rest = fmod(x, y), quotient = (x - rest) / y;
+    if (rest != 0 && (y < 0) != (rest < 0)) quotient -= 1;
+    if (quotient == 0) return copysign(N(0), x / y);
+    A below = floor(quotient);
+    return quotient - below > N(0.5) ? below + 1 : below;
+}
+__device__ inline A hypotenuse(A x, A y) {  // CUDA's of the largest numbers is infinite
+    const A large = N(1267650600228229401496703205376.0);  // 2^100
+    if (fabs(x) > large || fabs(y) > large) return large * hypot(x / large, y / large);
+    return hypot(x, y);
+}
 __device__ inline A gelu_tanh_slope(A x, A slope, A cubic) {
     A t = tanh(slope * (x + cubic * x * x * x));
     return N(0.5) * (1 + t) + N(0.5) * x * (1 - t * t) * slope * (1 + 3 * cubic * x * x);
 }
+#endif
 
 // COMPUTED: up to here is what expressions may use.
 __device__ inline auto computed(Wide<TA>::type a, Wide<TB>::type b, Wide<TC>::type c, A p, A q, A r) {

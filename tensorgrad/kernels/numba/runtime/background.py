@@ -152,7 +152,7 @@ def _serve() -> None:
             row = _queue.get()
         try:
             _check()
-            row.ready = compiled(row.kernel)
+            row.use(compiled(row.kernel))
         except Exception as error:  # NumPy keeps serving
             if _compiler.ended:  # the program is exiting: nothing has failed
                 return

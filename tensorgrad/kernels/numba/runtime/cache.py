@@ -125,14 +125,23 @@ _PYTHON_ONLY = "runtime.thread_pool"  # imported by every family, but no machine
 _IMPORT = re.compile(r"from tensorgrad\.kernels\.numba((?:\.\w+)*) import (\([^)]*\)|.*)")
 
 
-@cache
 def key(family: str) -> str:
-    """Hashes what a family's code depends on: sources, versions and the processor."""
-    from tensorgrad.kernels.numba.runtime import internals, native
+    """Hashes what a family's code depends on: sources, versions and the processor that kernels are for."""
+    from tensorgrad.kernels.numba.runtime import native
 
+    return _key(family, native.processor(native.level()), _versions())
+
+
+def _versions() -> tuple[str, ...]:
+    from tensorgrad.kernels.numba.runtime import internals
+
+    return tuple([f"{name} {internals.version(name)}" for name in ("numba", "llvmlite", "numpy")])
+
+
+@cache
+def _key(family: str, processor: tuple[str, ...], versions: tuple[str, ...]) -> str:
     lanes = [sys.implementation.cache_tag, sys.platform, getattr(sys, "abiflags", ""), str(object.__basicsize__)]
-    versions = [f"{name} {internals.version(name)}" for name in ("numba", "llvmlite", "numpy")]
-    made = hashlib.sha256("\0".join([family, *lanes, *versions, *native.cpu()]).encode())
+    made = hashlib.sha256("\0".join([family, *lanes, *versions, *processor]).encode())
     for name, text in sorted(texts(family).items()):
         made.update(f"\0{name} {len(text)}\0".encode() + text)
     return made.hexdigest()
@@ -194,13 +203,19 @@ def use(where: Path) -> None:
     _private.append(where)
 
 
+CARRIED: list[Path] = []  # folders that are only read (carried.py)
+
+
 def places() -> list[Path]:
+    """Returns the folders to read from: what is carried along, the cache, and those of this process."""
     found = folder()
-    return ([] if found is None else [found]) + _private
+    return CARRIED + ([] if found is None else [found]) + _private
 
 
-def path(where: Path, family: str, suffix: str = SUFFIX) -> Path:
-    return where / f"{family}-{key(family)[:20]}{suffix}"
+def path(where: Path, family: str, processor: tuple[str, ...] | None = None, suffix: str = SUFFIX) -> Path:
+    """Returns a family's file, for the processor that kernels are for, or for another one."""
+    found = key(family) if processor is None else _key(family, processor, _versions())
+    return where / f"{family}-{found[:20]}{suffix}"
 
 
 # --- reading and writing ---
@@ -248,6 +263,8 @@ def read(family: str) -> Library:
         made.parts.update(found.parts)
         made.proven |= found.proven
         made.seconds = made.seconds or found.seconds
+        if where in CARRIED:
+            continue
         with contextlib.suppress(OSError):
             if time.time() - file.stat().st_mtime > 86400:
                 os.utime(file)  # mark it as used, so it does not count as old
@@ -279,7 +296,7 @@ def write(library: Library, where: Path) -> None:
 @contextlib.contextmanager
 def lock(where: Path, family: str, patience: float = 600.0) -> Iterator[bool]:
     """Holds a family's lock, which ends with the process. Yields false after a timeout or if locks do not exist."""
-    file = path(where, family, ".lock")
+    file = path(where, family, suffix=".lock")
     try:
         handle = os.open(file, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o644)
     except OSError:
@@ -321,7 +338,7 @@ def _taken(handle: int, until: float) -> bool:
 
 def failures(family: str, where: Path) -> list[dict[str, Any]]:
     """Returns a family's failures: each has "kernel", "reason", "crash" (whether it ended the process) and "time"."""
-    data = trusted(path(where, family, ".failed"), 1 << 20)
+    data = trusted(path(where, family, suffix=".failed"), 1 << 20)
     try:
         found = json.loads(data or b"[]")
         return [dict(f) for f in found if isinstance(f["time"], int | float) and f["kernel"] and f["reason"]]
@@ -335,7 +352,7 @@ def remember(family: str, kernel: str, reason: str, crash: bool) -> None:
     where = place()
     with contextlib.suppress(OSError):
         found = [*failures(family, where), new][-20:]
-        store(path(where, family, ".failed"), json.dumps(found, indent=1).encode())
+        store(path(where, family, suffix=".failed"), json.dumps(found, indent=1).encode())
 
 
 def refused(family: str, kernel: str) -> str | None:

@@ -20,7 +20,7 @@ from tensorgrad.system.processes import has_python, python
 if TYPE_CHECKING:
     from pathlib import Path
 
-_PROGRAM = "import sys; sys.path[:] = {path!r}; from tensorgrad.kernels.numba.compiling import serve; serve()"
+_PROGRAM = "import sys; sys.path[:] = {path!r}; from tensorgrad.kernels.numba.compiling import serve; serve({aside})"
 READY = "ready"  # the first line that the process prints, once it is able to compile
 _SIGNALLED = 128  # from this status on a signal has ended a process, in shells; on Windows, an exception
 _CRASHES = 3  # crashes of the process after which it is not started again
@@ -41,9 +41,13 @@ class Failed(Exception):
 
 
 class Compiler:
-    """The program's handle to the compiler process. It is started on first use, and ended by `close` or at exit."""
+    """The program's handle to the compiler process. It is started on first use, and ended by `close` or at exit.
 
-    def __init__(self) -> None:
+    `aside`: it compiles beside other work, and gives way to it; False if nothing is done until it is ready.
+    """
+
+    def __init__(self, aside: bool = True) -> None:
+        self.aside = aside
         self.process: Any = None
         self.errors: Any = None  # a file with what the process prints of errors
         self.ready = False  # whether the process has begun to work
@@ -102,20 +106,22 @@ class Compiler:
         import subprocess  # these and what they import take longer than loading a kernel, which most programs only do
         import tempfile
 
+        from tensorgrad.kernels.numba.runtime import native
+
         environment = {
             k: v
             for k, v in os.environ.items()
-            if k not in ("DEBUG", "PYTHONINSPECT", "PYTHONSTARTUP") and not k.startswith("NUMBA_")
+            if k not in ("DEBUG", "PYTHONINSPECT", "PYTHONSTARTUP")
+            and (not k.startswith("NUMBA_") or k in ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"))
         }
-        from tensorgrad.kernels.numba.runtime import native
-
-        environment |= zip(("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"), native.cpu(), strict=True)
+        if native.level():  # the process need not look for it
+            environment["TENSORGRAD_CPU"] = native.level()
         self.ready, self.errors = False, tempfile.TemporaryFile()  # noqa: SIM115 (closed with the process)
         self.process = subprocess.Popen(
-            python("-c", _PROGRAM.format(path=sys.path)),
+            python("-c", _PROGRAM.format(path=sys.path, aside=self.aside)),
             env=environment | {"OMP_NUM_THREADS": "1"}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=self.errors, text=True, encoding="utf-8",
-            creationflags=getattr(subprocess, "BELOW_NORMAL_PRIORITY_CLASS", 0),
+            creationflags=getattr(subprocess, "BELOW_NORMAL_PRIORITY_CLASS", 0) if self.aside else 0,
         )  # fmt: skip
         self.owner = os.getpid()
         atexit.register(self.end)

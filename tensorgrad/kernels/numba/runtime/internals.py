@@ -1,10 +1,12 @@
-"""Every use of undocumented parts of Numba and llvmlite, and the versions they were tested with.
+"""All uses of undocumented parts of Numba and llvmlite, and the versions they were tested with.
 
-Numba's internals may change in any version, and a changed memory layout would crash rather than raise an error. So no
-other file uses its compiler contexts, data models or the loader of machine code. `untried` reports whether the
-installed version is one that the tests ran with; with any other version no kernel is used.
+Numba's internals may change in any version, and a changed memory layout would crash rather than raise an error. So only
+this file uses its compiler contexts, data models or the loader of machine code, with two that replace functions of
+Numba's to compile faster (lean.py, shortcuts.py). `untried` reports whether the installed version is one that the tests
+ran with; with any other version no kernel is used.
 
-The program needs only llvmlite, and only the part of this file above `Compiled`. The rest imports Numba when called.
+Functions import llvmlite and Numba when they are called. A program that only runs kernels needs neither on Linux with
+x86-64 (objects.py), and elsewhere llvmlite alone, for `Loader`.
 """
 
 from __future__ import annotations
@@ -19,16 +21,23 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
-import llvmlite.binding as llvm
-from llvmlite import ir
-
 # The first version that was tested, and the first that was not (pyproject.toml has the same).
 TESTED = {"numba": ("0.61", "0.69"), "llvmlite": ("0.44", "0.51")}
-_I64, _I32 = ir.IntType(64), ir.IntType(32)
+
+
+MADE_WITH: dict[str, str] = {}  # the versions that made the kernels which are carried along, if none is installed
+
+
+def version(name: str) -> str:
+    """Returns the version of an installed package, or the one that made the kernels which are carried along.
+
+    Raises: PackageNotFoundError if there is neither.
+    """
+    return MADE_WITH.get(name) or _installed(name)
 
 
 @cache
-def version(name: str) -> str:
+def _installed(name: str) -> str:
     """Returns the version of an installed package. Raises: PackageNotFoundError if it is not installed.
 
     The version is in the name of a folder next to the package. importlib.metadata also finds other locations, but is
@@ -62,16 +71,22 @@ def untried() -> str:
 
 def host_cpu() -> tuple[str, str]:
     """Returns the processor's name and features, as LLVM calls them."""
+    import llvmlite.binding as llvm
+
     return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
 
 
 def triple() -> str:
     """Returns LLVM's name for the system and processor of this process."""
+    import llvmlite.binding as llvm
+
     return llvm.get_process_triple()
 
 
 def machine(name: str, features: str) -> Any:
     """Returns the LLVM target machine for this process."""
+    import llvmlite.binding as llvm
+
     with contextlib.suppress(Exception):  # newer versions need no such call, and raise
         llvm.initialize()
     llvm.initialize_native_target()
@@ -87,17 +102,19 @@ class Loader:
     """Loads objects into this process and resolves their functions. `symbols`: addresses of the names that they use."""
 
     def __init__(self, name: str, features: str, symbols: dict[str, int]):
+        import llvmlite.binding as llvm
+
         for symbol, address in symbols.items():
             llvm.add_symbol(symbol, address)
-        self.engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine(name, features))
+        self.llvm, self.engine = llvm, llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine(name, features))
 
     def missing(self, names: list[str]) -> list[str]:
         """Returns the names that do not exist in this process."""
-        return [name for name in names if not llvm.address_of_symbol(name)]
+        return [name for name in names if not self.llvm.address_of_symbol(name)]
 
     def load(self, data: bytes, entry: str) -> int:
         """Loads an object and returns the address of its entry."""
-        self.engine.add_object_file(llvm.ObjectFileRef.from_data(data))
+        self.engine.add_object_file(self.llvm.ObjectFileRef.from_data(data))
         self.engine.finalize_object()
         return self.engine.get_function_address(entry)
 
@@ -112,6 +129,8 @@ def python_function(value: Any) -> Any:
 
 def declared(module: Any, kind: Any, name: str) -> Any:
     """Returns the function of this name in a module, declaring it if needed."""
+    from llvmlite import ir
+
     return module.globals.get(name) or ir.Function(module, kind, name)
 
 
@@ -162,80 +181,6 @@ def fixed_tuple() -> Any:
     return to_fixed_tuple
 
 
-# --- faster compilation ---
-
-
-def _remembering_types(get_call_type: Callable) -> Callable:
-    """Keeps the types of calls of built-in functions, which Numba infers anew each time it looks at a statement."""
-    known: dict[Any, Any] = {}
-
-    def get_call_type_once(self: Any, context: Any, args: Any, kws: Any) -> Any:
-        try:
-            key = (self, args, tuple(sorted(kws.items())))
-            found = known.get(key)
-        except TypeError:
-            return get_call_type(self, context, args, kws)
-        if found is None:
-            found = get_call_type(self, context, args, kws)
-            if self._impl_keys.get(found.args) == self.typing_key:  # not compiled by the options of one caller
-                known[key] = found
-        return found
-
-    return get_call_type_once
-
-
-def _remembering_sizes(get_abi_sizeof: Callable) -> Callable:
-    """Keeps the sizes of LLVM types, for each of which Numba makes a module."""
-    known: dict[str, int] = {}
-
-    def get_abi_sizeof_once(self: Any, kind: Any) -> int:
-        name = str(kind)
-        if "%" in name:  # it names another type
-            return get_abi_sizeof(self, kind)
-        if name not in known:
-            known[name] = get_abi_sizeof(self, kind)
-        return known[name]
-
-    return get_abi_sizeof_once
-
-
-def _same_options(compare: Callable) -> Callable:
-    def equal(self: Any, other: Any) -> Any:
-        return True if self is other or self._values == getattr(other, "_values", None) else compare(self, other)
-
-    return equal
-
-
-def _without_lifetimes(run: Callable) -> Callable:
-    """Leaves out what only generators and loops to be lifted out of a function need: which variables live where."""
-    from numba.core import postproc, transforms
-
-    def run_shortly(self: Any, emit_dels: bool = False, extend_lifetimes: bool = False) -> None:
-        if emit_dels or self.func_ir.is_generator:
-            run(self, emit_dels, extend_lifetimes)
-            return
-        self.func_ir.blocks = transforms.canonicalize_cfg(self.func_ir.blocks)
-        self.func_ir.variable_lifetime = postproc.VariableLifetime(self.func_ir.blocks)
-        self.func_ir.generator_info = None
-
-    return run_shortly
-
-
-@cache
-def _shortcuts() -> list[tuple[Any, str, Any]]:
-    """Returns functions that replace Numba's while kernels are compiled: class, name, function."""
-    from numba.core import base, postproc, targetconfig
-    from numba.core.types import functions
-
-    return [
-        (functions.BaseFunction, "get_call_type", _remembering_types(functions.BaseFunction.get_call_type)),
-        (base.BaseContext, "get_abi_sizeof", _remembering_sizes(base.BaseContext.get_abi_sizeof)),
-        (targetconfig.TargetConfig, "__eq__", _same_options(targetconfig.TargetConfig.__eq__)),
-        (targetconfig.TargetConfig, "__hash__", lambda self: hash(type(self))),
-        (postproc.PostProcessor, "run", _without_lifetimes(postproc.PostProcessor.run)),
-    ]
-
-
 # --- compiled functions ---
 
 STAGES: dict[str, float] = defaultdict(float)  # processor seconds that compilation has taken in this process, by stage
@@ -256,11 +201,13 @@ def pipeline() -> Any:
     """Returns Numba's compiler with only the passes that kernels need: no object mode, no expressions of arrays."""
     from numba.core import compiler, compiler_machinery, typed_passes, untyped_passes
 
+    from tensorgrad.kernels.numba.runtime import lean
+
     passes = (
         untyped_passes.TranslateByteCode, untyped_passes.FixupArgs, untyped_passes.IRProcessing,
         untyped_passes.DeadBranchPrune, untyped_passes.GenericRewrites, untyped_passes.ReconstructSSA,
-        typed_passes.NopythonTypeInference, typed_passes.PreLowerStripPhis, typed_passes.IRLegalization,
-        typed_passes.NativeLowering, typed_passes.NoPythonBackend,
+        typed_passes.NopythonTypeInference, typed_passes.PreLowerStripPhis, lean.ownership(),
+        lean.lowering(), typed_passes.NoPythonBackend,
     )  # fmt: skip
 
     class KernelCompiler(compiler.CompilerBase):
@@ -281,6 +228,7 @@ def _library_class() -> Any:
     Numba makes machine code of each function, and again inside every function that calls it. Here only whole kernels
     become machine code, once, together with what they call.
     """
+    import llvmlite.binding as llvm
     from numba.core.codegen import JITCodeLibrary
 
     class IntermediateLibrary(JITCodeLibrary):
@@ -318,6 +266,14 @@ def _by_need(library: Any, found: list[Any], seen: set[Any]) -> list[Any]:
     return found
 
 
+@cache
+def _replacements() -> list[tuple[Any, str, Any]]:
+    """Returns the functions that replace Numba's while kernels are compiled: class or module, name, function."""
+    from tensorgrad.kernels.numba.runtime import lean, shortcuts
+
+    return [*lean.replacements(), *shortcuts.replacements()]
+
+
 @contextlib.contextmanager
 def intermediate() -> Iterator[None]:
     """Makes Numba's compiler stop at LLVM IR. Other threads that compile wait until the block ends."""
@@ -330,8 +286,8 @@ def intermediate() -> Iterator[None]:
     with global_compiler_lock:
         before = codegen._library_class
         codegen._library_class = _library_class()
-        replaced = [(holder, name, getattr(holder, name)) for holder, name, _ in _shortcuts()]
-        for holder, name, function in _shortcuts():
+        replaced = [(holder, name, holder.__dict__[name]) for holder, name, _ in _replacements()]
+        for holder, name, function in _replacements():
             setattr(holder, name, function)
         context.get_executable = lambda *given: [].copy  # a new key of the right type for each function
         try:
@@ -343,19 +299,69 @@ def intermediate() -> Iterator[None]:
             del context.get_executable
 
 
-class Compiled:
-    """A function compiled by Numba, for an entry that calls it (build.py)."""
+_compiled_before: dict[Any, list[tuple[Any, tuple]]] = {}  # and the functions that they call, by what remains the same
 
-    def __init__(self, function: Callable, signature: str, options: dict[str, Any]):
+
+def _like_before(same: Any, calls: tuple) -> Any:
+    """Returns a function like one that was compiled before, but for the functions it calls; None if there is none.
+
+    Their types must be the same, and whether they can fail, as nothing else of them is in the LLVM IR of the caller.
+    """
+    from numba.core.registry import cpu_target
+
+    for compiled, called in _compiled_before.get(same, ()):
+        module = compiled.library._get_module_for_linking().clone()
+        defined = {function.name: function for function in module.functions}
+        exchanged, alike = {}, True
+        for old, new in zip(called, calls, strict=True):
+            for takes, was in list(old.overloads.items()) if new is not old else ():
+                if was.fndesc.mangled_name in defined:
+                    new.compile(takes)
+                    now = new.overloads[takes]
+                    fails = [_fails(each) for each in (was, now)]
+                    alike = alike and was.signature.return_type == now.signature.return_type and len(set(fails)) == 1
+                    defined[was.fndesc.mangled_name].name = now.fndesc.mangled_name
+                    exchanged[was.library] = now.library
+        if alike:
+            library = cpu_target.target_context.codegen().create_library(compiled.library.name)
+            library._final_module = module
+            for needed in compiled.library._linking_libraries:
+                library.add_linking_library(exchanged.get(needed, needed))
+            library.finalize()
+            return compiled._replace(library=library)
+    return None
+
+
+def _fails(compiled: Any) -> bool:
+    """Returns whether a function can fail, as its callers see it."""
+    from tensorgrad.kernels.numba.runtime import lean
+
+    return not lean._never_fails(compiled.library, compiled.fndesc.mangled_name)
+
+
+class Compiled:
+    """A function compiled by Numba, for an entry that calls it (build.py).
+
+    `calls`: functions in its closure that it does nothing with but call them. One that differs from another only in
+    these is not compiled again.
+    """
+
+    def __init__(self, function: Callable, signature: str, options: dict[str, Any], calls: tuple = ()):
         from numba import njit, types
         from numba.core import sigutils
 
         given, back = sigutils.normalize_signature(signature)
         back = types.none if back is None or back == types.void else back
+        others = [cell.cell_contents for cell in function.__closure__ or () if cell.cell_contents not in calls]
+        same = function.__code__, signature, tuple([(type(each), each) for each in others])
         with stage("types and IR"), intermediate():
-            options = options | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": pipeline()}
-            dispatcher = njit(back(*given), **options)(function)
-        [self._compiled] = dispatcher.overloads.values()
+            self._compiled: Any = _like_before(same, calls) if calls else None
+            if self._compiled is None:
+                options = options | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": pipeline()}
+                dispatcher = njit(back(*given), **options)(function)
+                [self._compiled] = dispatcher.overloads.values()
+                if calls:
+                    _compiled_before.setdefault(same, []).append((self._compiled, calls))
         self._context = self._compiled.target_context
         self.returns, self.takes = self._compiled.signature.return_type, self._compiled.signature.args
 
@@ -371,7 +377,9 @@ class Compiled:
 
     def itemsize(self, kind: Any) -> int:
         """Returns the size of an array's element in bytes."""
-        return self._context.get_abi_sizeof(self._context.get_data_type(kind.dtype))
+        from numba.np.numpy_support import as_dtype  # LLVM would be asked by a module of its own
+
+        return as_dtype(kind.dtype).itemsize
 
     def tuple_of(self, builder: Any, kind: Any, values: list[Any]) -> Any:
         """Builds a tuple of values in the form that the function takes."""
@@ -379,21 +387,39 @@ class Compiled:
 
     def array_at(self, builder: Any, kind: Any, address: Any, shape: list, strides: list) -> Any:
         """Builds an array at an address (a number) in the form that the function takes."""
+        from llvmlite import ir
+
         data = builder.inttoptr(address, self._context.get_data_type(kind.dtype).as_pointer())
-        itemsize = ir.Constant(_I64, self.itemsize(kind))
+        itemsize = ir.Constant(ir.IntType(64), self.itemsize(kind))
         return array_at(self._context, builder, kind, data, shape, strides, itemsize)
 
-    def linked(self, entry: Any, name: str, cpu: str, features: str) -> tuple[bytes, list[str]]:
-        """Links the function with its entry, a module. Returns the object for a processor, and names it declares.
+    @property
+    def library(self) -> Any:
+        """The function's LLVM IR, for `linked`."""
+        return self._compiled.library
 
-        Everything but the entry's own name is hidden, as two objects may use one name for different things.
-        """
-        with stage("optimization"):
-            module = self._compiled.library.whole(entry, name)
-        for defined in (*module.functions, *module.global_variables):
-            if not defined.is_declaration and defined.name != name:
-                defined.linkage = "internal"
-        module.verify()
-        with stage("machine code"):
-            data = machine(cpu, features).emit_object(module)
-        return data, [f.name for f in module.functions if f.is_declaration and not f.name.startswith("llvm.")]
+
+def linked(entry: Any, name: str, cpu: tuple[str, str], library: Any, reduced: bool) -> tuple[bytes, list[str]]:
+    """Compiles a module for a processor, linked with a library. Returns the object, and the names it declares.
+
+    Everything but the module's own name is hidden, as two objects may use one name for different things. `reduced`:
+    with loop strength reduction, which takes longer than all else that makes machine code.
+    """
+    import llvmlite.binding as llvm
+
+    if library is None:
+        from numba.core.registry import cpu_target
+
+        with intermediate():
+            library = cpu_target.target_context.codegen().create_library(name)
+            library.finalize()
+    with stage("optimization"):
+        module = library.whole(entry, name)
+    for defined in (*module.functions, *module.global_variables):
+        if not defined.is_declaration and defined.name != name:
+            defined.linkage = "internal"
+    module.verify()
+    with stage("machine code"):
+        llvm.set_option("tensorgrad", f"-disable-lsr={'false' if reduced else 'true'}")
+        data = machine(*cpu).emit_object(module)
+    return data, [f.name for f in module.functions if f.is_declaration and not f.name.startswith("llvm.")]

@@ -1,6 +1,6 @@
 """What kernels are written with: Numba's decorators and types where kernels are compiled, placeholders in the program.
 
-The program takes finished machine code from the cache (cache.py) and never imports Numba: that import alone takes
+The program takes finished machine code from the cache (cache.py) and never imports Numba or LLVM: that alone takes
 longer than reading every kernel. There the decorators return functions unchanged, and the functions to be compiled are
 never called.
 """
@@ -10,11 +10,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from tensorgrad.kernels.numba.runtime import compiler, internals
+from tensorgrad.kernels.numba.runtime import compiler, internals, native
 
 
 class _Nothing:
-    """A placeholder for a part of Numba in the program, which only names it."""
+    """A placeholder for a part of Numba or LLVM in the program, which only names it."""
 
     def __getattr__(self, name: str) -> _Nothing:
         return self
@@ -31,14 +31,16 @@ def _left(function: Any = None, **options: Any) -> Any:
 COMPILING = compiler.compiles_here()
 if COMPILING:
     import numba
+    from llvmlite import ir
     from numba import types
     from numba.extending import intrinsic
 
+    numba.config.CPU_NAME, numba.config.CPU_FEATURES = native.cpu()
     njit: Any = partial(numba.njit, pipeline_class=internals.pipeline())
     to_fixed_tuple = internals.fixed_tuple()
 else:
     njit = intrinsic = _left
-    types = to_fixed_tuple = _Nothing()
+    ir = types = to_fixed_tuple = _Nothing()
 
 # For functions that only kernels call: it omits the Python wrappers, which take time to compile. Division by zero gives
 # inf, as in NumPy.
@@ -51,4 +53,4 @@ inlined = partial(inner, forceinline=True, fastmath={"contract"})
 # In the signature of a kernel: a float32 array of any shape and strides, as the memory from its first element on.
 MEMORY = "Array(float32, 1, 'C', True)"
 
-__all__ = ["COMPILING", "MEMORY", "inlined", "inner", "intrinsic", "to_fixed_tuple", "types"]
+__all__ = ["COMPILING", "MEMORY", "inlined", "inner", "intrinsic", "ir", "to_fixed_tuple", "types"]

@@ -10,17 +10,28 @@ from __future__ import annotations
 import numpy as np
 
 MOST = 256  # threads for a kernel, besides the one that starts it
+EACH = 3  # sleeping threads that each thread wakes
 
 # Offsets, in numbers from the beginning. A task fills one cache line: the task itself; the mailbox of the first worker,
-# which has the kernel's arguments; the range; the processor of the thread that publishes it.
-TASK, LEADER, FIRST, LAST, PUBLISHER = range(5)
-CLOCK, MOVED = 8, 10  # the thread's clock (two numbers), and when it last found its processor shared
+# which has the kernel's arguments; the range; the processor of the thread that publishes it. Whether the worker sleeps:
+# whoever clears that wakes it. In the first worker's, how many workers share the kernel. And whether the worker sleeps
+# in machine code, without the GIL.
+TASK, LEADER, FIRST, LAST, PUBLISHER, ASLEEP, COUNT, SLEEPS = range(8)
+# What a waiting thread knows: its clock (two numbers), when another one last took its processor (in the future: until
+# when it yields the processor), and how long it does so (nanoseconds). The worker also remembers when it last found its
+# processor shared, and how long it then waits until it moves again.
+WORKER = 8
+TAKEN, SPAN = 2, 3  # after the clock
+MOVED, STAYS = 12, 13
 DONE = 16  # the task's outcome, in another cache line
-WAITER_CLOCK = 24  # the clock of the thread that waits for the outcome (two numbers)
+WAITER = 24  # the same of the thread that waits for the outcome
+PLACE = 28  # the processor on which the worker began the task
+SEMAPHORE = 29  # the system's, for a worker that sleeps in machine code (four numbers)
 # A thread that starts a kernel also uses these of its first worker's: the compiled function that divides the work, how
-# long that waits for workers (nanoseconds), the addresses of all their mailboxes, the kernel's address, the arguments.
-DIVIDE, PATIENCE, WORKERS = 32, 33, 34
-KERNEL, ARGUMENTS, SIZE = WORKERS + MOST, WORKERS + MOST + 2, 1024
+# long that waits for workers (nanoseconds; a worker that SLEEPS waits as long for work), the addresses of all their
+# mailboxes, an error, the arguments.
+DIVIDE, PATIENCE, WORKERS = 34, 35, 36
+ARGUMENTS, SIZE = WORKERS + MOST + 2, 1024  # a kernel stores a pointer to its error before the arguments
 
 # Tasks; any other value is the address of a function to call with the address of the arguments and a range.
 NOTHING, IN_PYTHON = 0, 1
@@ -38,5 +49,6 @@ def allocate(divide: int, patience: int) -> np.ndarray:
     start = -memory.ctypes.data % 128 // 8  # cache lines are 64 or 128 bytes
     mailbox = memory[start : start + SIZE]
     mailbox[WORKERS] = mailbox.ctypes.data
-    mailbox[DONE], mailbox[DIVIDE], mailbox[PATIENCE], mailbox[PUBLISHER] = FINISHED, divide, patience, -1
+    mailbox[DONE], mailbox[DIVIDE], mailbox[PATIENCE] = FINISHED, divide, patience
+    mailbox[PUBLISHER] = mailbox[PLACE] = -1
     return mailbox

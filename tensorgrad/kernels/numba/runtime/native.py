@@ -1,6 +1,7 @@
 """Turns object files compiled elsewhere (build.py) into Python functions of this process.
 
-LLVM ends the process if an object uses a name that cannot be found, so every name is looked up first.
+On Linux with x86-64 they are loaded by objects.py, elsewhere by LLVM. LLVM ends the process if an object uses a name
+that cannot be found, so every name is looked up first.
 """
 
 from __future__ import annotations
@@ -8,12 +9,13 @@ from __future__ import annotations
 import ctypes
 import os
 import pickle
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from tensorgrad.kernels.numba.runtime import internals
+from tensorgrad.kernels.numba.runtime import internals, objects
 from tensorgrad.system import forks
 
 # Functions of Python's C API that entry points call (build.py); LLVM has each of them as PREFIX + name.
@@ -50,7 +52,7 @@ class _Method(ctypes.Structure):
 
 
 # Levels of processors that TENSORGRAD_CPU may name instead of this one, for files that other machines can use, too:
-# LLVM's name and features, all of which the machine must have.
+# LLVM's name and features, all of which the machine must have. The lowest first.
 _V2 = "+cx16,+popcnt,+sse3,+sse4.1,+sse4.2,+ssse3"
 _V3 = f"{_V2},+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe"
 LEVELS = {
@@ -61,15 +63,34 @@ LEVELS = {
 }
 
 
+LEVEL = ""  # of the kernels that are carried along (carried.py)
+
+
+def level() -> str:
+    """Returns the level of processors that kernels are for; "" if they are for this very processor."""
+    return os.environ.get("TENSORGRAD_CPU") or LEVEL
+
+
 def cpu() -> tuple[str, str]:
-    """Returns the processor's name and features, as LLVM calls them, or those of the level that TENSORGRAD_CPU names.
+    """Returns the name and features of the processor that kernels are for, as LLVM calls them.
 
     Numba's environment variables take precedence.
     """
-    name, features = LEVELS.get(os.environ.get("TENSORGRAD_CPU", "")) or internals.host_cpu()
+    return _cpu(level())
+
+
+def _cpu(level: str) -> tuple[str, str]:
+    name, features = LEVELS.get(level) or internals.host_cpu()
     if "+avx512f" in features.split(","):  # LLVM would use half of each register for what it vectorizes itself
         features += ",-prefer-256-bit"
     return os.environ.get("NUMBA_CPU_NAME") or name, os.environ.get("NUMBA_CPU_FEATURES", features)
+
+
+def lacking(level: str) -> list[str]:
+    """Returns the features of a level that this processor lacks."""
+    found = _described() or internals.host_cpu()[1].replace("+", "").replace(",", " ")
+    wanted = LEVELS[level][1].replace("+", "").split(",")
+    return [feature for feature in wanted if not {feature, _IN_LINUX.get(feature)} & set(found.split(" "))]
 
 
 def unusable() -> str:
@@ -77,28 +98,60 @@ def unusable() -> str:
     level = os.environ.get("TENSORGRAD_CPU", "")
     if level and level not in LEVELS:
         return f"TENSORGRAD_CPU={level} is none of {', '.join(LEVELS)}"
-    if level:
-        here = set(internals.host_cpu()[1].split(","))
-        lacking = [feature[1:] for feature in LEVELS[level][1].split(",") if feature not in here]
-        if lacking:
-            return f"this processor is not of the level TENSORGRAD_CPU={level}: it lacks {', '.join(lacking)}"
+    if level and lacking(level):
+        return f"this processor is not of the level TENSORGRAD_CPU={level}: it lacks {', '.join(lacking(level))}"
     return internals.untried()
 
 
+_IN_LINUX = {"sse3": "pni", "sse4.1": "sse4_1", "sse4.2": "sse4_2", "lzcnt": "abm", "bmi": "bmi1"}  # of LLVM's features
+GIVEN = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")  # variables that name another processor
+
+
+@cache
+def _described() -> str:
+    """Returns what Linux says of an x86-64 processor: its maker, its model and its features. Elsewhere ""."""
+    if not objects.USABLE:
+        return ""
+    lines = []
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            for line in file:
+                if not line.strip():  # what follows is the next one
+                    break
+                name, _, value = line.partition(":")
+                if name.strip() in ("vendor_id", "cpu family", "model", "stepping", "flags"):
+                    lines.append(f"{name.strip()}: {' '.join(sorted(value.split()))}")
+    except OSError:
+        return ""
+    return "\n".join(lines) if len(lines) == 5 else ""
+
+
+def _by_system(level: str) -> str:
+    return "" if level or any(name in os.environ for name in GIVEN) else _described()
+
+
+def processor(level: str) -> tuple[str, ...]:
+    """Returns what tells the processors of a level from others, or for "" this very one: what the system says of it,
+    since LLVM need not be imported for that, or else its name and features."""
+    found = _by_system(level)
+    return (found,) if found else _cpu(level)
+
+
 def has(feature: str) -> bool:
-    """Returns whether the processor that code is compiled for has a feature ("avx")."""
-    return f"+{feature}" in cpu()[1].split(",")
+    """Returns whether the processor that kernels are for has a feature ("avx")."""
+    found = _by_system(level())
+    return feature in found.split(" ") if found else f"+{feature}" in cpu()[1].split(",")
 
 
 def arrays_are_known() -> bool:
-    """Returns whether NumPy's arrays have the memory layout that entry points read."""
+    """Returns whether NumPy's arrays, and lists of them, have the memory layout that entry points and kernels read."""
     probe = np.arange(6, dtype=np.float32).reshape(2, 3)
     start = id(probe) + object.__basicsize__
 
     def word(place: int, kind: Any = ctypes.c_int64) -> int:
         return kind.from_address(place).value
 
-    descr = word(start + 40) + object.__basicsize__
+    descr, listed = word(start + 40) + object.__basicsize__, [None, probe]
     return (
         word(start) == probe.ctypes.data
         and word(start + 8, ctypes.c_int32) == 2
@@ -108,18 +161,26 @@ def arrays_are_known() -> bool:
         and bytes((ctypes.c_char * 3).from_address(descr + 8)) == b"ff="
         and word(descr + 24) == 4
         and word(start + 48, ctypes.c_int32) & 0x501 == 0x501
+        and word(id(probe) + 8) == id(np.ndarray)
+        and word(word(id(listed) + object.__basicsize__ + 8) + 8) == id(probe)
     )
 
 
 @cache
-def _loader() -> internals.Loader:
-    """Returns the one loader of this process."""
+def _symbols() -> dict[str, int]:
+    """Returns the addresses of the names that begin with PREFIX."""
     if ctypes.sizeof(ctypes.c_void_p) != 8 or not arrays_are_known():
         raise RuntimeError("NumPy's arrays are not laid out as compiled kernels expect")
     symbols = {name: id(held) for name, held in OBJECTS.items()}
     for name in PYTHON:
         symbols[name] = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
-    return internals.Loader(*cpu(), {PREFIX + name: address for name, address in symbols.items()})
+    return {PREFIX + name: address for name, address in symbols.items()}
+
+
+@cache
+def _loader() -> internals.Loader:
+    """Returns LLVM's loader, of which a process has one."""
+    return internals.Loader(*cpu(), _symbols())
 
 
 def load(data: bytes, entry: str, names: list[str]) -> int:
@@ -130,12 +191,24 @@ def load(data: bytes, entry: str, names: list[str]) -> int:
     with _lock:
         if entry in _addresses:
             return _addresses[entry]
-        loader = _loader()
-        missing = loader.missing(names)
+        if objects.USABLE:
+            addresses = {name: _symbols().get(name) or objects.address_of(name) for name in names}
+            missing = [name for name, address in addresses.items() if not address]
+        else:
+            missing = _loader().missing(names)
         if missing:
             raise RuntimeError(f"names missing from this process: {', '.join(missing)}")
-        _addresses[entry] = loader.load(data, entry)
+        if objects.USABLE:
+            with suppress(objects.Unknown):
+                _addresses[entry] = objects.load(data, entry, addresses)
+        if entry not in _addresses:
+            _addresses[entry] = _loader().load(data, entry)
         return _addresses[entry]
+
+
+def words(address: int, count: int) -> list[int]:
+    """Returns the 64-bit numbers at an address."""
+    return list((ctypes.c_int64 * count).from_address(address))
 
 
 def function(address: int, name: str) -> Any:

@@ -16,25 +16,32 @@ class Row:
     """An op, its compiled kernel as "file.name" of kernels/numba/, and the least size of its first array, in elements.
 
     `op` may also be the name of a kernel that belongs to no op. `sized` is the index of the argument that is measured,
-    if it is not the first. "name.backward" is the kernel of an op's `backward_kernel`.
+    if it is not the first. "name.backward" is the kernel of an op's `backward_kernel`. `loaded`: the least size once
+    the kernel is loaded, if smaller arrays gain as well, but not enough to load it for them.
     """
 
-    __slots__ = ("_elements", "asked", "kernel", "op", "ready", "sized")
+    __slots__ = ("asked", "few", "kernel", "loaded", "op", "ready", "sized")
 
-    def __init__(self, op: str, kernel: str, elements: int, sized: int = 0):
-        self.op, self.kernel, self._elements, self.sized = op, kernel, elements, sized
+    def __init__(self, op: str, kernel: str, elements: int, sized: int = 0, loaded: int | None = None):
+        self.op, self.kernel, self.few, self.sized, self.loaded = op, kernel, elements, sized, loaded
         self.ready: Any = None  # the kernel, once it is compiled
         self.asked = False
 
     @property
     def elements(self) -> int:
-        return self._elements
+        return self.few
 
     @elements.setter
     def elements(self, elements: int) -> None:
-        self._elements = elements
+        self.few = elements
         if self.op in kernel_tables.OPS:  # the dispatcher reads it there
-            kernel_tables.OPS[self.op].compiled.kernels.few = elements
+            kernel_tables.OPS[self.op].compiled.kernels.split_at(elements)
+
+    def use(self, kernel: Any) -> None:
+        """Uses a kernel from now on."""
+        self.ready = kernel
+        if self.loaded is not None:
+            self.elements = self.loaded
 
     def available(self, elements: int = 0) -> bool:
         """Returns whether the kernel is compiled, requesting it if not.
@@ -53,7 +60,7 @@ class Row:
 
         NumPy should do it if the work is small, the kernel is not compiled yet, or it does not take the arrays.
         """
-        if elements < self._elements or SETTINGS.deterministic or not self.available(elements):
+        if elements < self.few or SETTINGS.deterministic or not self.available(elements):
             return NotImplemented
         try:
             return self.ready(*given)
@@ -70,7 +77,7 @@ class Row:
         always = self.op in kernel_tables.OPS  # the dispatcher has checked the size
 
         def kernel(*given, **options):
-            if (always or given[sized].size >= self._elements) and not SETTINGS.deterministic:
+            if (always or given[sized].size >= self.few) and not SETTINGS.deterministic:
                 if self.ready is None:
                     request(self)
                     if first:
@@ -86,7 +93,7 @@ class Row:
                         return made
             return general(*given, **options)
 
-        return update_wrapper(kernel, getattr(general, "func", general))
+        return update_wrapper(kernel, general)
 
 
 WAITING = Row("spin_wait", "runtime.spin.wait", 0)  # what the pool's threads run until there is work (thread_pool.py)

@@ -22,7 +22,7 @@ _PATIENCE = 100_000  # nanoseconds that the second thread waits for its first ta
 def failure(loops: Any) -> str:
     """Returns what is wrong as a sentence; "" if nothing. `loops` are those of spin.py."""
     x = np.arange(_SIZE, dtype=np.float32)
-    out, gate = np.zeros_like(x), np.zeros(4, np.int64)
+    out, gate = np.zeros_like(x), np.zeros(5, np.int64)
     arguments, probe = (x, out, gate.ctypes.data), loops.probe
     probe.launch(probe.address, arguments, _SIZE, 0, 0)
     if not np.array_equal(out, x + x):

@@ -1,8 +1,10 @@
 """How the pool's threads wait and divide work: briefly, in loops that hold no lock.
 
 Waking a sleeping thread takes the system tens of microseconds, as long as many kernels run, and so does taking the GIL
-from a thread that holds it. The loops yield their processor every few microseconds to anything else that wants to run.
-They go by the clock, because the pause between two reads is ten times as long on some processors as on others.
+from a thread that holds it. The loops yield their processor every few microseconds if the thread that they wait for, or
+one that takes the processor by itself, wants to run there. Otherwise they do not: programs of low priority would then
+run for milliseconds at a time. They go by the clock, because the pause between two reads is ten times as long on some
+processors as on others.
 """
 
 from __future__ import annotations
@@ -10,20 +12,23 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import sys
 import time
 from typing import Any, NamedTuple
 
 import numpy as np
-from llvmlite import ir
 
 from tensorgrad.kernels.numba.runtime.internals import nothing
-from tensorgrad.kernels.numba.runtime.language import inner, intrinsic, types
+from tensorgrad.kernels.numba.runtime.language import inner, intrinsic, ir, types
 from tensorgrad.kernels.numba.runtime.launch import of_numbers, plain, shared
 from tensorgrad.kernels.numba.runtime.mailbox import (
+    ARGUMENTS,
+    ASLEEP,
     CALLED,
-    CLOCK,
+    COUNT,
     CROWDED,
     DONE,
+    EACH,
     FAILED,
     FINISHED,
     FIRST,
@@ -35,22 +40,34 @@ from tensorgrad.kernels.numba.runtime.mailbox import (
     MOVED,
     NOTHING,
     PATIENCE,
+    PLACE,
     PUBLISHER,
+    SEMAPHORE,
+    SLEEPS,
+    SPAN,
+    STAYS,
+    TAKEN,
     TASK,
-    WAITER_CLOCK,
+    WAITER,
+    WORKER,
     WORKERS,
     WRONG,
 )  # fmt: skip
 
-_TASK, _DONE, _WORKERS = 8 * TASK, 8 * DONE, 8 * WORKERS  # in bytes
+_TASK, _DONE, _WORKERS, _ARGUMENTS = 8 * TASK, 8 * DONE, 8 * WORKERS, 8 * ARGUMENTS  # in bytes
 _CAN_YIELD = os.name == "posix"
 _CAN_TELL = _CAN_YIELD and hasattr(ctypes.CDLL(None), "sched_getcpu")
-_LOST, _AGAIN = 20_000, 10_000_000  # nanoseconds another thread has run on our processor; between two moves
+# A semaphore in memory that is filled by `sem_init`; elsewhere a thread sleeps in Python (thread_pool.py).
+_CAN_SLEEP = _CAN_YIELD and sys.platform == "linux" and hasattr(ctypes.CDLL(None), "sem_wait")
+# Nanoseconds another thread has run on our processor; between two moves, at least and at most.
+_LOST, _AGAIN, _LATEST = 20_000, 10_000_000, 1_000_000_000
 _TURN = 4_000  # nanoseconds after which the processor is yielded
+_SHORT, _LONG = 20_000_000, 640_000_000  # nanoseconds for which a thread yields it, at least and at most
+_RARE = 32  # times as long between two losses as a loss takes: others have a small share of the processor
 _NAP = np.uint32(50)  # microseconds
 _PROBED = 2_000_000  # nanoseconds that one range of the small kernel waits for the other
-_LOOKS = 16  # reads before the clock is checked
-_LOOK = 250  # nanoseconds that a read takes, where there is no clock to measure it
+_LOOKS, _PAUSES = 48, 2  # reads before the clock is checked, and pauses before a read
+_LOOK = 80  # nanoseconds that a read takes, where there is no clock to measure it
 _I64 = ir.IntType(64)
 
 
@@ -86,6 +103,17 @@ def exchange(typing, address, value):
         return builder.atomic_rmw("xchg", pointer, arguments[1], "acq_rel")
 
     return types.int64(types.int64, types.int64), generate
+
+
+@intrinsic
+def fence(typing):
+    """Waits until what this thread has written is visible to the others, before it reads on."""
+
+    def generate(context, builder, signature, arguments):
+        builder.fence("seq_cst")
+        return nothing(context)
+
+    return types.void(), generate
 
 
 @intrinsic
@@ -156,6 +184,54 @@ else:
         return before + looks * _LOOK
 
 
+if _CAN_SLEEP:
+    _sem_wait = types.ExternalFunction("sem_wait", types.int32(types.int64))
+    _sem_post = types.ExternalFunction("sem_post", types.int32(types.int64))
+
+    @inner
+    def _rest(mailbox):
+        """Sleeps until there is a task."""
+        write(mailbox + 8 * ASLEEP, 1)
+        fence()
+        if read(mailbox + _TASK) and exchange(mailbox + 8 * ASLEEP, 0):
+            return
+        while _sem_wait(mailbox + 8 * SEMAPHORE):  # a signal interrupted it
+            pass
+
+    @inner
+    def _rouse(mailbox):
+        """Wakes a thread if it sleeps. Returns whether it did."""
+        if read(mailbox + 8 * SLEEPS) and read(mailbox + 8 * ASLEEP) and exchange(mailbox + 8 * ASLEEP, 0):
+            _sem_post(mailbox + 8 * SEMAPHORE)
+            return True
+        return False
+
+else:
+
+    @inner
+    def _rest(mailbox):
+        pass
+
+    @inner
+    def _rouse(mailbox):
+        return False
+
+
+@inner
+def _rouse_some(place, count):
+    """Wakes some of the workers that sleep though they have a task; each of them wakes others in turn.
+
+    Waking one takes microseconds, too long for the thread that starts a kernel to wake them all.
+    """
+    woken = 0
+    for i in range(count):
+        mailbox = read(place + _WORKERS + 8 * i)
+        if read(mailbox + 8 * ASLEEP) and read(mailbox + _TASK) and _rouse(mailbox):
+            woken += 1
+            if woken == EACH:
+                break
+
+
 if _CAN_TELL:
     _sched_getcpu = types.ExternalFunction("sched_getcpu", types.int32())
 
@@ -186,29 +262,53 @@ def _seen(address, looks):
     for _ in range(looks):
         if read(address):
             return True
-        for _ in range(8):
+        for _ in range(_PAUSES):
             _pause()
     return False
 
 
 @inner
-def spin_until(address, limit, clock):
+def _taken(waiter, since, now):
+    """Takes note that another thread had this one's processor from `since` to `now`. Returns whether that is often.
+
+    If so, this thread yields it for some time, and longer each time: the other has a right to a large share, and this
+    one is only waiting. A program of low priority gets a small one, but would run for milliseconds after each yield.
+    """
+    before = read(waiter + 8 * TAKEN)
+    span: Any = np.int64(0)
+    often = since - before < _RARE * (now - since)
+    if often:
+        span = min(max(2 * read(waiter + 8 * SPAN), _SHORT), _LONG)
+    write(waiter + 8 * SPAN, span)
+    write(waiter + 8 * TAKEN, now + span)
+    return often
+
+
+@inner
+def spin_until(address, limit, waiter, beside):
     """Waits up to `limit` nanoseconds for the number at an address to become nonzero. Returns whether it did.
 
-    Time in which other threads use the processor does not count. `clock` is memory for the time.
+    Time in which other threads use the processor does not count. `waiter` is memory for what a waiting thread knows.
+    `beside` is the address of the processor that it yields, as the thread that it waits for runs there.
     """
     if limit <= 0 or read(address):
         return read(address) != 0
     waited = turn = np.int64(0)
-    since = _now(clock, np.int64(0), 0)
+    since = _now(waiter, np.int64(0), 0)
     while waited < limit:
         if _seen(address, _LOOKS):
             return True
-        now = _now(clock, since, _LOOKS)
-        waited, turn, since = waited + now - since, turn + now - since, now
+        now = _now(waiter, since, _LOOKS)
+        if now - since > _LOST:
+            _taken(waiter, since, now)
+        else:
+            waited, turn = waited + now - since, turn + now - since
+        since = now
         if turn >= _TURN:
-            _yield_processor()
-            turn, since = np.int64(0), _now(clock, now, 0)
+            turn = np.int64(0)
+            if now < read(waiter + 8 * TAKEN) or _processor() == read(beside):
+                _yield_processor()
+                since = _now(waiter, now, 0)
     return read(address) != 0
 
 
@@ -224,11 +324,16 @@ def _pause_for(grace, clock):
 
 @inner
 def _may_move(mailbox, now):
-    """Returns whether a thread that shares its processor should be moved; not again soon, if that did not help."""
-    again = now - read(mailbox + 8 * MOVED) > _AGAIN
-    if again:
-        write(mailbox + 8 * MOVED, now)
-    return again
+    """Returns whether a thread that shares its processor should be moved.
+
+    Not again soon, and each time later, if that did not help: on a busy machine every processor is shared.
+    """
+    since, stays = now - read(mailbox + 8 * MOVED), max(read(mailbox + 8 * STAYS), _AGAIN)
+    if since <= stays:
+        return False
+    write(mailbox + 8 * STAYS, _AGAIN if since > 16 * stays else min(2 * stays, _LATEST))
+    write(mailbox + 8 * MOVED, now)
+    return True
 
 
 @inner
@@ -238,22 +343,30 @@ def _spin(mailbox, limit):
     A thread that shares its processor with another asks to be moved. If moving it did not help, it sleeps for a moment:
     on a busy machine it would be in the way.
     """
-    waited, turn, clock = np.int64(0), np.int64(0), mailbox + 8 * CLOCK
-    since = _now(clock, np.int64(0), 0)
+    waited, turn, waiter = np.int64(0), np.int64(0), mailbox + 8 * WORKER
+    since = _now(waiter, np.int64(0), 0)
     while waited < limit:
         if _seen(mailbox + _TASK, _LOOKS):
             return CALLED
-        now = _now(clock, since, _LOOKS)
-        waited, turn, since = waited + now - since, turn + now - since, now
-        if turn >= _TURN:
-            _yield_processor()
-            turn, since = np.int64(0), _now(clock, now, 0)
-            lost = since - now > _LOST
-            if (lost or _beside_publisher(mailbox)) and _may_move(mailbox, since):
+        now = _now(waiter, since, _LOOKS)
+        lost = False
+        if now - since > _LOST:
+            lost = _taken(waiter, since, now)
+        else:
+            waited, turn = waited + now - since, turn + now - since
+        since = now
+        if lost or turn >= _TURN:
+            turn = np.int64(0)
+            beside = _beside_publisher(mailbox)
+            if beside or now < read(waiter + 8 * TAKEN):
+                _yield_processor()
+                since = _now(waiter, now, 0)
+                lost |= since - now > _LOST
+            if (lost or beside) and _may_move(mailbox, since):
                 return CROWDED
             if lost:
                 _sleep()
-                since = _now(clock, since, 0)
+                since = _now(waiter, since, 0)
     return CALLED if read(mailbox + _TASK) else IDLE
 
 
@@ -263,32 +376,51 @@ def _serve():
         """Runs the tasks that arrive in a mailbox, and returns why it stopped.
 
         IDLE: none arrived for `limit` nanoseconds; CALLED: a call in Python arrived `grace` nanoseconds ago; or
-        CROWDED.
+        CROWDED. If it may sleep here, it does so instead of returning IDLE.
         """
+        sleeps = read(mailbox + 8 * SLEEPS) != 0
         while True:
-            what = _spin(mailbox, limit)
+            what = _spin(mailbox, read(mailbox + 8 * PATIENCE) if sleeps else limit)
+            if what == IDLE and sleeps:
+                _rest(mailbox)
+                leader = read(mailbox + 8 * LEADER)
+                if leader:
+                    _rouse_some(leader, read(leader + 8 * COUNT))
+                continue
             if what != CALLED:
                 return what
             if read(mailbox + _TASK) == IN_PYTHON:
-                _pause_for(grace, mailbox + 8 * CLOCK)
+                _pause_for(grace, mailbox + 8 * WORKER)
                 return CALLED
             task = exchange(mailbox + _TASK, NOTHING)
             if task == IN_PYTHON:
                 return CALLED
             if task:
                 place, first, last = read(mailbox + 8 * LEADER), read(mailbox + 8 * FIRST), read(mailbox + 8 * LAST)
-                write(mailbox + _DONE, FAILED if _run_range(task, place, first, last) else FINISHED)
-                if _beside_publisher(mailbox) and _may_move(mailbox, _now(mailbox + 8 * CLOCK, np.int64(0), 0)):
+                write(mailbox + 8 * PLACE, _processor())
+                failed = _run_range(task, place + _ARGUMENTS, first, last)
+                write(mailbox + _DONE, FAILED if failed else FINISHED)
+                if _beside_publisher(mailbox) and _may_move(mailbox, _now(mailbox + 8 * WORKER, np.int64(0), 0)):
                     return CROWDED
 
     return serve
+
+
+def _wake():
+    @plain("boolean(int64)")
+    def wake(mailbox):
+        """Wakes the thread of a mailbox, in which a task was just written, if it sleeps. Returns whether it did."""
+        fence()
+        return _rouse(mailbox)
+
+    return wake
 
 
 def _done():
     @plain("boolean(int64, int64)")
     def done(mailbox, limit):
         """Waits up to `limit` nanoseconds for a task to be done. Returns whether it is."""
-        return spin_until(mailbox + _DONE, limit, mailbox + 8 * WAITER_CLOCK)
+        return spin_until(mailbox + _DONE, limit, mailbox + 8 * WAITER, mailbox + 8 * PLACE)
 
     return done
 
@@ -311,16 +443,19 @@ def _divide():
                 write(mailbox + 8 * LAST, min(first + step, last))
                 write(mailbox + 8 * PUBLISHER, here)
                 write(mailbox + _TASK, task)
-        happened = WRONG if _run_range(task, place, 0, step) else 0
+        write(place + 8 * COUNT, workers)
+        fence()
+        _rouse_some(place, workers)
+        happened = WRONG if _run_range(task, place + _ARGUMENTS, 0, step) else 0
         for i in range(workers):
             mailbox, first = read(place + _WORKERS + 8 * i), (i + 1) * step
             if first < last and exchange(mailbox + _TASK, NOTHING):  # stolen: its worker had not begun it
                 write(mailbox + _DONE, FINISHED)
-                if _run_range(task, place, first, min(first + step, last)):
+                if _run_range(task, place + _ARGUMENTS, first, min(first + step, last)):
                     happened = WRONG
         for i in range(workers):
             mailbox = read(place + _WORKERS + 8 * i)
-            if not spin_until(mailbox + _DONE, read(place + 8 * PATIENCE), mailbox + 8 * WAITER_CLOCK):
+            if not spin_until(mailbox + _DONE, read(place + 8 * PATIENCE), mailbox + 8 * WAITER, mailbox + 8 * PLACE):
                 happened |= LATE
             elif read(mailbox + _DONE) == FAILED:
                 happened |= WRONG
@@ -338,18 +473,21 @@ def _probe():
         if first:
             write(gate, 1)
         elif last < len(x):
-            spin_until(gate, _PROBED, gate + 8)
+            spin_until(gate, _PROBED, gate + 8, gate)
 
     return probe
 
 
 class Loops(NamedTuple):
-    """The compiled loops: one waits for work, one waits for another thread, one divides work."""
+    """The compiled loops: one waits for work, one wakes the thread that does, one waits for another thread, one
+    divides work."""
 
     serve: Any
+    wake: Any
     done: Any
     divide: Any  # a C function, by its address
     probe: Any  # a small kernel with which self_test.py checks the others
+    sleeps: bool = _CAN_SLEEP  # whether `serve` can sleep
 
 
-KERNELS = {"wait": lambda: Loops(_serve(), _done(), _divide(), _probe())}
+KERNELS = {"wait": lambda: Loops(_serve(), _wake(), _done(), _divide(), _probe())}

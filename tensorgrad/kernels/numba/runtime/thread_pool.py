@@ -2,8 +2,10 @@
 
 A call of a kernel runs one range of its work while workers run the others. Each worker is a thread with a mailbox
 (mailbox.py). An idle worker spins briefly (spin.py) before it sleeps, so publishing a range takes a microsecond if
-kernels follow each other closely; waking a sleeping worker takes tens of microseconds. A range that its worker has not
-begun is stolen back: on a busy machine the worker may take long to arrive. Only work above a certain size is shared.
+kernels follow each other closely; waking a sleeping worker takes tens of microseconds. Where the system has semaphores
+for it, workers sleep without ever taking the GIL: many of them would wait for each other, and for the program. A range
+that its worker has not begun is stolen back: on a busy machine the worker may take long to arrive. Only work above a
+certain size is shared.
 
 Compiled kernels (launch.py) are started by compiled code, without the GIL. Python functions that call NumPy can be
 shared as well; they are called as `function(*arguments, first, last)`.
@@ -27,22 +29,26 @@ import numpy as np
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba.runtime import mailbox
 from tensorgrad.kernels.numba.runtime.mailbox import (
+    ASLEEP,
     CALLED,
     CROWDED,
     DONE,
+    EACH,
     FAILED,
     FINISHED,
     IN_PYTHON,
     MOST,
     NOTHING,
+    SEMAPHORE,
+    SLEEPS,
     TASK,
     WORKERS,
     WRONG,
 )  # fmt: skip
 from tensorgrad.kernels.numba.runtime.row import WAITING
 from tensorgrad.kernels.numba.runtime.unsuited import Unsuited
-from tensorgrad.settings import get_num_threads
-from tensorgrad.system import forks, threads
+from tensorgrad.settings import SETTINGS, get_num_threads
+from tensorgrad.system import forks, processors, threads
 
 GRAIN = 24576  # elements (of ordinary cost) that justify a thread
 WAKING = 131072  # elements that justify waking threads
@@ -50,6 +56,7 @@ _FEW = 4  # threads among which few parts are divided well enough
 IN_PYTHON_MOST = 8  # threads for a Python function: more would wait for the GIL longer than they compute
 _SOON = 1e-3  # seconds after another kernel: waking threads is worthwhile here too, as more work is likely to follow
 SPIN_TIME = 200_000  # nanoseconds that a worker spins before it sleeps
+_MORE_SPINNING = 5  # times as long with many threads on as many processors: waking all of them takes longer
 _GRACE = 4_000  # nanoseconds until the thread that published a call in Python has released the GIL
 _LIBRARY = ctypes.CDLL(None) if os.name == "posix" else None  # the C library
 _NAP = 5e-5  # seconds between checks of a task that takes long
@@ -78,25 +85,37 @@ class _Call:
 class _Worker:
     """A thread that runs ranges of work for the thread that has taken it, and its mailbox."""
 
-    __slots__ = ("address", "alarm", "asleep", "call", "done", "error", "loops", "sleepers", "task", "work", "workers")
+    __slots__ = (
+        "address", "alarm", "box", "call", "done", "error", "loops", "sleepers", "sleeps", "task", "team", "work",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.loops = WAITING.ready
-        box = mailbox.allocate(self.loops.divide.address, SPIN_TIME)
-        self.task, self.done, self.workers = box[TASK : TASK + 1], box[DONE : DONE + 1], box[WORKERS : WORKERS + MOST]
+        many = _FEW < get_num_threads() <= processors.processors()
+        box = self.box = mailbox.allocate(self.loops.divide.address, SPIN_TIME * (_MORE_SPINNING if many else 1))
+        self.task, self.done = box[TASK : TASK + 1], box[DONE : DONE + 1]
         self.address = box.ctypes.data
-        self.alarm: SimpleQueue = SimpleQueue()
-        self.asleep = False
+        place = ctypes.c_void_p(self.address + 8 * SEMAPHORE)
+        self.sleeps = _LIBRARY is not None and self.loops.sleeps and _LIBRARY.sem_init(place, 0, 0) == 0
+        box[SLEEPS] = self.sleeps
+        self.alarm: SimpleQueue = SimpleQueue()  # for a thread that sleeps in Python
         self.sleepers: tuple[list[_Worker], int] | None = None  # the workers it is to wake in turn, and its index there
-        self.work: tuple | None = None  # a kernel's arguments: kept alive while this thread may write to them
+        self.team: list[_Worker] = []  # those whose addresses are in its mailbox
+        self.work: tuple | None = None  # a kernel's arguments: kept alive while threads may write to them
         self.call: _Call | None = None
         self.error: BaseException | None = None
         threads.start("tensorgrad kernel", self.serve)
 
+    @property
+    def asleep(self) -> bool:
+        return bool(self.box[ASLEEP])
+
     def wake(self) -> None:
         """Wakes the thread if it is asleep. It may wake too late and find nothing to do."""
-        if self.asleep:
-            self.asleep = False
+        if self.sleeps:
+            self.loops.wake(self.address)
+        elif self.box[ASLEEP]:
+            self.box[ASLEEP] = 0
             self.alarm.put(None)
 
     def publish(self, call: _Call) -> None:
@@ -133,10 +152,10 @@ class _Worker:
             if why == CROWDED:
                 _change_processor()
                 continue
-            self.asleep = True
+            self.box[ASLEEP] = 1
             if self.task[0] == NOTHING:
                 self.alarm.get()
-            self.asleep = False
+            self.box[ASLEEP] = 0
             sleepers, self.sleepers = self.sleepers, None
             if sleepers is not None:
                 _wake(*sleepers)
@@ -155,15 +174,14 @@ class _Worker:
         self.done[0] = FINISHED
 
 
-_EACH = 3  # sleepers that each thread wakes
-
-
 def _wake(sleepers: list[_Worker], number: int) -> None:
-    """Wakes the first of the sleeping workers, which wake the others: worker n wakes those from index _EACH (n + 1) on.
+    """Wakes the first of the workers that sleep in Python, which wake the others.
+
+    Worker n wakes those from index EACH (n + 1) on.
 
     Waking one takes microseconds, too long for the thread that starts a kernel to wake them all.
     """
-    for n in range(_EACH * (number + 1), min(_EACH * (number + 2), len(sleepers))):
+    for n in range(EACH * (number + 1), min(EACH * (number + 2), len(sleepers))):
         sleeper = sleepers[n]
         if sleeper.work is None:  # too late: its work is done
             continue
@@ -218,6 +236,9 @@ def _take(held: list[_Worker], wanted: int, asleep: bool) -> list[_Worker]:
     if WAITING.ready is None:
         WAITING.available()
         return []
+    if asleep and wanted > 0:
+        held += idle[-wanted:]  # no function call before they are removed
+        del idle[-wanted:]
     while len(held) < base + wanted:
         if idle:
             worker = idle[-1]  # the one that worked last
@@ -286,12 +307,11 @@ def _release(held: list[_Worker], base: int) -> bool:
 
 def _release_idle(held: list[_Worker], base: int) -> None:
     """Frees workers that have nothing left to do."""
-    idle = _idle
-    while len(held) > base:
-        worker = held[-1]
+    idle, free = _idle, held[base:]
+    for worker in free[:1] if free and free[0].sleeps else free:  # the others have none
         worker.work = None
-        del held[-1]
-        idle += (worker,)
+    idle += free  # no function call before they are removed
+    del held[base:]
 
 
 def _inside() -> bool:
@@ -318,18 +338,21 @@ def parts(fewest: int = 1) -> int:
     return max(fewest, 2 * threads if threads > _FEW else threads)
 
 
-def run(kernel: Any, length: int, arguments: tuple, elements: int) -> None:
+def run(kernel: Any, length: int, arguments: tuple, elements: int, alive: Any = None) -> None:
     """Runs `kernel` over 0 ... length, in as many threads as `elements` (the total work) justify.
 
-    `kernel` is a compiled kernel (launch.py) or a Python function. Raises: what it raises, in any thread; Unsuited if
-    an array must not be written, has gaps, or has a dtype that compiled kernels do not support.
+    `kernel` is a compiled kernel (launch.py) or a Python function. `alive` are arrays that it finds by numbers in its
+    arguments (lists.py): like the arguments, they are kept for threads that an exception left running.
+
+    Raises: what it raises, in any thread; Unsuited if an array must not be written, has gaps, or has a dtype that
+    compiled kernels do not support.
     """
     global _last
     held, base = _NONE, 0
     try:
         workers: Any = ()
         address = getattr(kernel, "address", None)
-        if elements >= 2 * GRAIN:
+        if elements >= 2 * GRAIN and SETTINGS.threads > 1:
             now = time.perf_counter()
             asleep, _last = elements >= WAKING or now - _last < _SOON, now
             me = threading.get_ident()
@@ -341,7 +364,7 @@ def run(kernel: Any, length: int, arguments: tuple, elements: int) -> None:
         if address is None:
             _share(kernel, length, arguments, workers, held, base)
         elif workers:
-            _launch(kernel, length, arguments, workers, held, base)
+            _launch(kernel, length, arguments, workers, held, base, alive)
         else:
             kernel.launch(address, arguments, length, 0, 0)
     except BaseException as error:
@@ -359,19 +382,25 @@ def _unsuited(argument: Any) -> bool:
     if isinstance(argument, tuple):
         return any(map(_unsuited, argument))
     return isinstance(argument, np.ndarray) and (
-        not argument.flags.carray or (argument.dtype.kind == "f" and argument.dtype != F32)
+        not argument.flags.carray or not (argument.dtype.kind in "iub" or argument.dtype == F32)
     )  # fmt: skip
 
 
-def _launch(kernel: Any, length: int, arguments: tuple, workers: list[_Worker], held: list[_Worker], base: int) -> None:
+def _launch(
+    kernel: Any, length: int, arguments: tuple, workers: list[_Worker], held: list[_Worker], base: int, alive: Any
+) -> None:
     """Runs a compiled kernel in this thread and in the workers."""
-    lead, sleepers = workers[0], []
-    for i, worker in enumerate(workers):
-        lead.workers[i], worker.work = worker.address, arguments
-        if worker.asleep:
-            sleepers.append(worker)
-    if sleepers:
-        _wake(sleepers, -1)
+    lead = workers[0]
+    lead.work = work = arguments if alive is None else (arguments, alive)
+    if lead.team != workers:
+        lead.box[WORKERS : WORKERS + len(workers)] = [worker.address for worker in workers]
+        lead.team = workers
+    if not lead.sleeps:
+        for worker in workers:
+            worker.work = work
+        sleepers = [worker for worker in workers if worker.asleep]
+        if sleepers:
+            _wake(sleepers, -1)
     happened = kernel.launch(kernel.address, arguments, length, lead.address, len(workers))
     if not happened:
         _release_idle(held, base)

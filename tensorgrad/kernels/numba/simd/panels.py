@@ -8,10 +8,9 @@ accessed.
 from __future__ import annotations
 
 import numpy as np
-from llvmlite import ir
 
 from tensorgrad.kernels.numba.runtime.internals import array_at, nothing, truth
-from tensorgrad.kernels.numba.runtime.language import inner, intrinsic, types
+from tensorgrad.kernels.numba.runtime.language import inner, intrinsic, ir, types
 from tensorgrad.kernels.numba.simd.vectors import (
     I64,
     LANES,

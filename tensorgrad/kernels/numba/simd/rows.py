@@ -6,10 +6,8 @@ a matrix.
 
 from __future__ import annotations
 
-from llvmlite import ir
-
 from tensorgrad.kernels.numba.runtime.internals import counted, nothing
-from tensorgrad.kernels.numba.runtime.language import intrinsic, types
+from tensorgrad.kernels.numba.runtime.language import intrinsic, ir, types
 from tensorgrad.kernels.numba.simd.vectors import (
     I64,
     LANES,

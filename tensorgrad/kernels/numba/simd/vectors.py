@@ -13,10 +13,9 @@ from __future__ import annotations
 import platform
 
 import numpy as np
-from llvmlite import ir
 
 from tensorgrad.kernels.numba.runtime.internals import counted, data_of, declared, length_of, nothing
-from tensorgrad.kernels.numba.runtime.language import intrinsic, types
+from tensorgrad.kernels.numba.runtime.language import intrinsic, ir, types
 from tensorgrad.kernels.numba.runtime.native import has
 
 LANES = 16 if has("avx512f") else 8 if has("avx") else 4  # float32 numbers per register
@@ -37,6 +36,7 @@ LAST = np.int64(LANES - 1)  # the last row of any block
 
 _F32, _I32, I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 VECTOR = ir.VectorType(_F32, LANES)
+_NUMBERS = ir.VectorType(ir.IntType(8), LANES)
 BYTES = ir.IntType(8).as_pointer()
 ZERO_VECTOR = ir.Constant(VECTOR, [0.0] * LANES)
 
@@ -90,22 +90,28 @@ def spread_out(builder, number):
     return builder.shuffle_vector(first, empty, ir.Constant(ir.VectorType(_I32, LANES), [0] * LANES))
 
 
-def accumulate(builder, count, sums, step):
-    """Runs `step(k, sums) -> sums` for k = 0 ... count - 1 (at least once), with the sums in registers."""
+def accumulate(builder, count, sums, step, moving=()):
+    """Runs `step(k, sums) -> sums` for k = 0 ... count - 1 (at least once), with the sums in registers.
+
+    With `moving`, numbers that are added to at each step, it is `step(*places, sums)`: places[i] = k moving[i].
+    """
     before, body, after = builder.block, builder.append_basic_block("body"), builder.append_basic_block("after")
     builder.branch(body)
     builder.position_at_end(body)
-    k = builder.phi(I64)
-    k.add_incoming(ir.Constant(I64, 0), before)
+    counters = []
+    for _ in (count, *moving):
+        counters.append(builder.phi(I64))
+        counters[-1].add_incoming(ir.Constant(I64, 0), before)
     held = [builder.phi(VECTOR) for _ in sums]
     for phi, start in zip(held, sums, strict=True):
         phi.add_incoming(start, before)
-    made = step(k, held)
-    following = builder.add(k, ir.Constant(I64, 1))
-    k.add_incoming(following, builder.block)
+    made = step(*(counters[1:] or counters), held)
+    following = [builder.add(k, by) for k, by in zip(counters, (ir.Constant(I64, 1), *moving), strict=True)]
+    for k, new in zip(counters, following, strict=True):
+        k.add_incoming(new, builder.block)
     for phi, new in zip(held, made, strict=True):
         phi.add_incoming(new, builder.block)
-    builder.cbranch(builder.icmp_signed("<", following, count), body, after)
+    builder.cbranch(builder.icmp_signed("<", following[0], count), body, after)
     builder.position_at_end(after)
     return made
 
@@ -203,7 +209,7 @@ def _dots(rows: int, columns: int):
     return dots
 
 
-def _shuffle(builder, a, b, order):
+def shuffle(builder, a, b, order):
     return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(_I32, LANES), order))
 
 
@@ -221,7 +227,7 @@ def _totals(builder, vectors):
             low = [i for block in blocks for i in block] + [i + LANES for block in blocks for i in block]
             high = [i + part for i in low]
             pairs = zip(held[::2], held[1::2], strict=True)
-            held = [builder.fadd(_shuffle(builder, a, b, low), _shuffle(builder, a, b, high)) for a, b in pairs]
+            held = [builder.fadd(shuffle(builder, a, b, low), shuffle(builder, a, b, high)) for a, b in pairs]
         found += [builder.extract_element(held[0], ir.Constant(_I32, n)) for n in range(count)]
     return found
 
@@ -244,7 +250,7 @@ def largest(typing, row, count):
         part = LANES
         while part > 1:
             part //= 2
-            held = larger(held, _shuffle(builder, held, held, [(n + part) % LANES for n in range(LANES)]))
+            held = larger(held, shuffle(builder, held, held, [(n + part) % LANES for n in range(LANES)]))
         return builder.extract_element(held, ir.Constant(_I32, 0))
 
     return types.float32(row, types.int64), code
@@ -265,7 +271,7 @@ def every_other(typing, source, at, out, to, blocks):
             place = pointer_at(builder, data, builder.mul(at, ir.Constant(I64, 2)))
             # The second half overlaps, so that it ends with the last number needed.
             halves = load_vector(builder, place, 0), load_vector(builder, place, LANES - 1)
-            store_vector(builder, _shuffle(builder, *halves, order), target, at)
+            store_vector(builder, shuffle(builder, *halves, order), target, at)
         return nothing(context)
 
     return signature, code
@@ -325,9 +331,8 @@ def _runs(rows: int, registers: int):
                 numbers = [pointer_at(builder, column, line) for line in lines]
                 row = pointer_at(builder, lanes, builder.load(pointer_at(builder, entry, 1)))
 
-                def step_of(k, held):
-                    at = builder.mul(k, given[2])
-                    place = pointer_at(builder, row, builder.mul(k, given[7]))
+                def step_of(at, along, held):
+                    place = pointer_at(builder, row, along)
                     loaded = [load_vector(builder, place, n) for n in steps]
                     made = []
                     for r in range(rows):
@@ -336,7 +341,8 @@ def _runs(rows: int, registers: int):
                             made.append(builder.call(fused, [factor, loaded[n], held[r * registers + n]]))
                     return made
 
-                return accumulate(builder, builder.load(pointer_at(builder, entry, 2)), sums, step_of)
+                count = builder.load(pointer_at(builder, entry, 2))
+                return accumulate(builder, count, sums, step_of, (given[2], given[7]))
 
             anew = builder.icmp_signed(">=", given[13], ir.Constant(I64, 0))
             starts = []
@@ -397,8 +403,8 @@ def turn(typing, source, at, apart, present, out, to, step, kept):
             new = list(held)
             for i in range(LANES):
                 if not i & part:
-                    new[i] = _shuffle(builder, held[i], held[i + part], low)
-                    new[i + part] = _shuffle(builder, held[i], held[i + part], high)
+                    new[i] = shuffle(builder, held[i], held[i + part], low)
+                    new[i + part] = shuffle(builder, held[i], held[i + part], high)
             held, part = new, part * 2
         # In reverse, so that of rows written to the same address the intended one is last.
         for vector, row in reversed(list(zip(held, rows(given[7], given[6]), strict=True))):
@@ -459,26 +465,25 @@ def carry_few(typing, source, at, apart, out, to, step, count, width):
 
 
 def _largest_of_four(asked: bool):
-    """Makes the function that finds the largest of each 2x2 points of two rows, and with `asked` also its index."""
+    """Makes the function that finds the largest of each 2x2 points of two rows, and with `asked` also its number."""
 
     @intrinsic
-    def largest_of_four(typing, source, top, bottom, first, out, places, to):
+    def largest_of_four(typing, source, top, bottom, out, places, to):
         """Finds the largest of each 2x2 points of two rows that begin at `top` and `bottom`, for LANES of them.
 
-        out[to + j] is the largest, places[to + j] its index, where `first` is the index of source[top]. Of equal values
-        the first wins, of several nan the last. Nothing checks bounds.
+        out[to + j] is the largest, places[to + j] its number among the four (uint8). Of equal values the first wins,
+        of several nan the last. Nothing checks bounds.
         """
         index = types.int64
-        signature = types.void(source, index, index, index, out, places, index)
+        signature = types.void(source, index, index, out, places, index)
 
         def code(context, builder, signature, given):
             best, at = _best_of_four(context, builder, signature.args[0], given)
-            target = pointer_of(context, builder, signature.args[4], given[4])
-            store_vector(builder, best, target, given[6])
+            target = pointer_of(context, builder, signature.args[3], given[3])
+            store_vector(builder, best, target, given[5])
             if asked:
-                goal = pointer_at(builder, pointer_of(context, builder, signature.args[5], given[5]), given[6])
-                place = _places_of_four(builder, at, given)
-                builder.store(place, builder.bitcast(goal, place.type.as_pointer()), align=8)
+                goal = pointer_at(builder, pointer_of(context, builder, signature.args[4], given[4]), given[5])
+                builder.store(builder.trunc(at, _NUMBERS), builder.bitcast(goal, _NUMBERS.as_pointer()), align=1)
             return nothing(context)
 
         return signature, code
@@ -494,7 +499,7 @@ def _best_of_four(context, builder, kind, given):
         data = pointer_of(context, builder, kind, given[0], start)
         halves = load_vector(builder, data, 0), load_vector(builder, data, LANES)
         for column in range(2):
-            values = _shuffle(builder, *halves, list(range(column, 2 * LANES, 2)))
+            values = shuffle(builder, *halves, list(range(column, 2 * LANES, 2)))
             if best is None:
                 best, at = values, ir.Constant(flags, [0] * LANES)
                 continue
@@ -505,22 +510,6 @@ def _best_of_four(context, builder, kind, given):
             best = builder.select(better, values, best)
             at = builder.select(better, ir.Constant(flags, [2 * row + column] * LANES), at)
     return best, at
-
-
-def _places_of_four(builder, at, given):
-    """Returns the index in the plane of the value with that number."""
-    wide, flags = ir.VectorType(I64, LANES), ir.VectorType(_I32, LANES)
-    at = builder.zext(at, wide)
-
-    def each(number):
-        empty = ir.Constant(wide, ir.Undefined)
-        one = builder.insert_element(empty, number, ir.Constant(_I32, 0))
-        return builder.shuffle_vector(one, empty, ir.Constant(flags, [0] * LANES))
-
-    down = builder.mul(builder.lshr(at, ir.Constant(wide, [1] * LANES)), each(builder.sub(given[2], given[1])))
-    across = builder.and_(at, ir.Constant(wide, [1] * LANES))
-    across = builder.add(across, ir.Constant(wide, list(range(0, 2 * LANES, 2))))
-    return builder.add(builder.add(down, across), each(given[3]))
 
 
 # In the module, not in a closure: Numba's cache inspects what a closure holds, and would find these new every time.
