@@ -25,24 +25,25 @@ _OVERLOADS: dict[str, str] = {
         binary_cross_entropy_with_logits bincount binomial bitwise_not block_diag cat ceil celu chain_matmul
         channel_shuffle cholesky cholesky_inverse cholesky_solve clone column_stack complex concat concatenate
         conj_physical constant_pad_nd conv_tbc convolution cos cosh cross cummax cummin cumprod cumsum deg2rad
-        detach_copy diag diag_embed diagonal_copy diagonal_scatter diff digamma dist dot dstack embedding empty_like
+        detach_copy diag diag_embed diagonal_copy diagonal_scatter diff digamma dist dot dstack elu embedding empty_like
         empty_permuted empty_strided erf erfc erfinv exp exp2 expand_copy expm1 fft_fft fft_fft2 fft_fftfreq fft_fftn
         fft_hfft fft_hfft2 fft_hfftn fft_ifft fft_ifft2 fft_ifftn fft_ihfft fft_ihfft2 fft_ihfftn fft_irfft fft_irfft2
         fft_irfftn fft_rfft fft_rfft2 fft_rfftfreq fft_rfftn fix flip floor fmax fmin frac from_file full full_like
-        gather gcd gelu ger grid_sampler_2d grid_sampler_3d hardshrink hash_tensor heaviside histc hstack hypot i0
+        gather gcd gelu ger grid_sampler_2d grid_sampler_3d hardshrink hardsigmoid hardswish hardtanh
+        hash_tensor heaviside histc hstack hypot i0
         igamma igammac index_add index_copy index_reduce index_select inner inverse isinf isnan isneginf isposinf kron
-        lcm lgamma linalg_cholesky linalg_cross linalg_det linalg_eig linalg_eigvals linalg_eigvalsh
+        lcm leaky_relu lgamma linalg_cholesky linalg_cross linalg_det linalg_eig linalg_eigvals linalg_eigvalsh
         linalg_householder_product linalg_inv linalg_ldl_factor linalg_ldl_factor_ex linalg_ldl_solve linalg_lstsq
         linalg_lu linalg_lu_factor linalg_lu_factor_ex linalg_lu_solve linalg_matmul linalg_matrix_exp
         linalg_matrix_power linalg_multi_dot linalg_qr linalg_slogdet linalg_solve linalg_solve_ex
         linalg_solve_triangular linalg_svdvals linalg_tensorinv linalg_tensorsolve linalg_vecdot linalg_vector_norm
         linear log log10 log1p log2 logaddexp logaddexp2 logcumsumexp logical_and logical_not logical_or logical_xor
-        logit logsumexp lu_solve lu_unpack masked_scatter masked_select matmul matrix_power maximum minimum msort
+        logit logsumexp lu_solve lu_unpack masked_scatter masked_select matmul matrix_power maximum minimum mish msort
         multinomial mv mvlgamma nan_to_num nanmean nansum narrow_copy native_batch_norm native_dropout
         native_group_norm native_layer_norm neg negative new_empty new_empty_strided new_full new_ones new_zeros
         nextafter nonzero nonzero_static ones ones_like orgqr ormqr outer permute_copy pixel_shuffle pixel_unshuffle
         poisson polar polygamma put rad2deg reciprocal relu renorm repeat roll rot90 row_stack rsqrt scalar_tensor
-        scatter_add segment_reduce select_scatter sgn sigmoid sign signbit sin sinc sinh slice_scatter slogdet
+        scatter_add segment_reduce select_scatter sgn sigmoid sign signbit silu sin sinc sinh slice_scatter slogdet
         softplus softshrink special_airy_ai special_bessel_j0 special_bessel_j1 special_bessel_y0 special_bessel_y1
         special_digamma special_entr special_erf special_erfc special_erfcx special_erfinv special_exp2 special_expit
         special_expm1 special_gammainc special_gammaincc special_gammaln special_i0 special_i0e special_i1 special_i1e
@@ -217,8 +218,123 @@ def _to_copy(self: Any, *, layout: Any = None, pin_memory: Any = None, **to: Any
     return copy.pin_memory() if pin_memory else copy
 
 
+def _convolution_backward(
+    grad_output: Any, input: Any, weight: Any, bias_sizes: Any, stride: Any, padding: Any, dilation: Any,
+    transposed: bool, output_padding: Any, groups: int, output_mask: Any,
+) -> tuple:  # fmt: skip
+    """The gradients of `convolution`: those of its row, or None where the mask says that they are not needed."""
+    from tensorgrad.dispatch.kernel_tables import OPS
+    from tensorgrad.dispatch.signature import arguments_of
+
+    dims = weight.ndim - 2
+    known = {"stride": stride, "padding": padding, "dilation": dilation, "output_padding": output_padding}
+    known = {name: tuple(value) * (dims // len(value)) for name, value in known.items()}
+    known |= {"g": grad_output, "input": input, "weight": weight, "groups": groups}
+    known |= {
+        f"{name}_{what}": getattr(known[name], what) for name in ("input", "weight") for what in ("shape", "dtype")
+    }
+    known |= {"bias_shape": tuple(bias_sizes or ()), "bias_dtype": weight.dtype}
+    formulas = OPS["conv_transpose" if transposed else "conv"].formulas
+    return tuple(
+        formulas[name](**{given: known[given] for given in arguments_of(formulas[name])}) if wanted else None
+        for name, wanted in zip(("input", "weight", "bias"), output_mask, strict=True)
+    )
+
+
+_REDUCTIONS = ("none", "mean", "sum")  # as the registry numbers them
+
+
+def _loss(name: str) -> tuple[Callable[..., Any], tuple[str, ...]]:
+    """A loss of `torch.nn.functional` whose reduction is a number."""
+
+    def loss(self: Any, target: Any, *args: Any, reduction: int = 1, **kwargs: Any) -> Any:
+        more = dict(zip(_LOSSES[name], args[1:], strict=False)) | kwargs
+        reduction = args[0] if args else reduction
+        return getattr(tensorgrad.nn.functional, name)(self, target, reduction=_REDUCTIONS[reduction], **more)
+
+    return loss, ("default", "out")
+
+
+# Losses, and what their operators take after the reduction.
+_LOSSES = {"huber_loss": ("delta",), "mse_loss": (), "smooth_l1_loss": ("beta",)}
+
+
+def _nll_loss_forward(self: Any, target: Any, weight: Any, reduction: int, ignore_index: int) -> tuple:
+    """The loss, and the sum of the weights of the targets that count."""
+    loss = tensorgrad.nn.functional.nll_loss(
+        self, target, weight, ignore_index=ignore_index, reduction=_REDUCTIONS[reduction]
+    )
+    counts = target != ignore_index
+    total = self.new_zeros(())
+    if reduction:
+        total = counts.sum().to(self.dtype) if weight is None else weight.detach()[target[counts]].sum()
+    return loss, total
+
+
+def _adaptive_avg_pool(dims: int) -> tuple[Callable[..., Any], tuple[str, ...]]:
+    function = f"adaptive_avg_pool{dims}d"
+    return lambda self, output_size: getattr(tensorgrad.nn.functional, function)(self, output_size), ("default", "out")
+
+
+def _max_pool(dims: int) -> tuple[Callable[..., Any], tuple[str, ...]]:
+    def pool(
+        self: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+    ) -> Any:
+        function = getattr(tensorgrad.nn.functional, f"max_pool{dims}d_with_indices")
+        return function(self, kernel_size, stride or None, padding, dilation, ceil_mode)
+
+    return pool, ("default", "out")
+
+
+def _embedding_dense_backward(
+    grad_output: Any, indices: Any, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
+) -> Any:
+    from tensorgrad.dispatch.kernel_tables import OPS
+
+    row = OPS["embedding_grad"].compiled.call
+    return row(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq)
+
+
+def _elu(self: Any, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:
+    """`elu`, of which `selu` is a form."""
+    from tensorgrad.dispatch.kernel_tables import OPS
+
+    return OPS["elu"].compiled.call(self, alpha, scale, input_scale)
+
+
+def _slice_backward(grad_output: Any, input_sizes: Any, dim: int, start: int, end: int, step: int) -> Any:
+    return tensorgrad.slice_scatter(grad_output.new_zeros(input_sizes), grad_output, dim, start, end, step)
+
+
+def _threshold_backward(grad_output: Any, self: Any, threshold: float) -> Any:
+    return tensorgrad.where(self <= threshold, tensorgrad.zeros_like(grad_output), grad_output)
+
+
+def _unsafe_view(self: Any, size: Any) -> Any:
+    """`self.view(size)` that autograd does not take for a view."""
+    return self.reshape(size)
+
+
 # Operators that users of `torch` write in another way.
 _WRITTEN_OTHERWISE: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
+    "_adaptive_avg_pool2d": _adaptive_avg_pool(2),
+    "_adaptive_avg_pool3d": _adaptive_avg_pool(3),
+    "_log_softmax": (
+        lambda self, dim, half_to_float: tensorgrad.nn.functional.log_softmax(
+            self, dim, dtype=tensorgrad.float32 if half_to_float else None
+        ),
+        ("default", "out"),
+    ),
+    "_softmax": (
+        lambda self, dim, half_to_float: tensorgrad.nn.functional.softmax(
+            self, dim, dtype=tensorgrad.float32 if half_to_float else None
+        ),
+        ("default", "out"),
+    ),
+    "_unsafe_view": (_unsafe_view, ("default", "out")),
+    "block_diag": (lambda tensors: tensorgrad.block_diag(*tensors), ("default",)),
+    "convolution_backward": (_convolution_backward, ("default", "out")),
+    "_local_scalar_dense": (lambda self: self.item(), ("default",)),
     "_pin_memory": (lambda self, device=None: self.pin_memory(), ("default",)),
     "_sparse_addmm": (
         lambda self, mat1, mat2, *, beta=1, alpha=1: tensorgrad.sparse.addmm(self, mat1, mat2, beta=beta, alpha=alpha),
@@ -227,7 +343,28 @@ _WRITTEN_OTHERWISE: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "_to_copy": (_to_copy, ("default",)),
     "alias": (lambda self: self.view_as(self), ("default",)),
     "index": (_index, ("Tensor",)),
+    "diagonal_backward": (
+        lambda grad_output, input_sizes, offset, dim1, dim2: tensorgrad.diagonal_scatter(
+            grad_output.new_zeros(input_sizes), grad_output, offset, dim1, dim2
+        ),
+        ("default", "out"),
+    ),
+    "elu": (_elu, ("default", "out")),
+    "embedding_dense_backward": (_embedding_dense_backward, ("default", "out")),
+    "max_pool2d_with_indices": _max_pool(2),
+    "max_pool3d_with_indices": _max_pool(3),
+    "nll_loss_forward": (_nll_loss_forward, ("default", "output")),
+    "nll_loss2d_forward": (_nll_loss_forward, ("default", "output")),
+    "select_backward": (
+        lambda grad_output, input_sizes, dim, index: tensorgrad.select_scatter(
+            grad_output.new_zeros(input_sizes), grad_output, dim, index
+        ),
+        ("default", "out"),
+    ),
     "slice": (_slice, ("Tensor",)),
+    "slice_backward": (_slice_backward, ("default", "out")),
+    "threshold_backward": (_threshold_backward, ("default", "grad_input")),
+    **{name: _loss(name) for name in _LOSSES},
 }
 # PyTorch's operators that libraries name when they are imported, such as torchao's tables of what its quantized tensors
 # do: they do not exist here, and say so when they are called.

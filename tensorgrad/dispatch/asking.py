@@ -1,6 +1,6 @@
 """Modes and classes with a `__torch_function__` are asked about the function that was called, not about its ops.
 
-Ops ask by themselves (slow_path.py). Composites and methods that are no ops ask from the moment on when there is
+Functions of ops ask by themselves (slow_path.py). Composites and methods ask from the moment on when there is
 anyone to ask: a class that overrides functions was defined, or a mode was entered. Until then they have no trace of it.
 """
 
@@ -13,12 +13,21 @@ from itertools import chain
 from types import FrameType, FunctionType
 from typing import Any
 
-from tensorgrad.dispatch import function_modes, other_classes
+from tensorgrad.dispatch import function_modes, other_classes, written
 from tensorgrad.dispatch.switches import DISPATCH, LOCAL
 from tensorgrad.tensor import ON_OVERRIDING_CLASS, PLAIN, Tensor, tensors_in
 
 # Arguments of these classes override nothing. (Of tensors, those of `PLAIN`.)
 NUMBERS_AND_NAMES = frozenset((bool, bytes, complex, float, int, str, type(None)))
+
+# `a += b` and the like.
+_IN_PLACE = frozenset(
+    f"__i{name}__"
+    for name in ("add", "and", "floordiv", "lshift", "mod", "mul", "or", "pow", "rshift", "sub", "truediv", "xor")
+)
+
+# Properties that subclasses see, as `Tensor.grad.__get__`: those that are tensors.
+_SEEN = ("H", "T", "_base", "data", "grad", "imag", "mH", "mT", "real")
 
 # Methods that subclasses do not see: they read what a tensor is, or are no functions of tensors.
 _UNSEEN = frozenset((
@@ -32,24 +41,27 @@ _UNSEEN = frozenset((
 ))  # fmt: skip
 
 
-def ask(func: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+def ask(func: Callable, args: tuple, kwargs: dict[str, Any], as_written: bool = False) -> Any:
     """Returns what the modes, and then the classes of the arguments, make of a call of a function.
 
-    Returns `NotImplemented` if there are none: then the function runs.
+    Returns `NotImplemented` if there are none: then the function runs. `as_written`: the arguments are those that the
+    caller wrote, not all that the function has.
 
     Raises:
         TypeError: If all decline.
     """
     declined = False
+    types = () if LOCAL.inside_override else tuple(_overriding((*args, *kwargs.values())))
+    if (LOCAL.function_modes or types) and not as_written:
+        args, kwargs = other_classes.as_called(func, args, kwargs)
     if LOCAL.function_modes:
-        result = function_modes.call(func, *other_classes.as_called(func, args, kwargs))
+        result = function_modes.call(func, args, kwargs)
         if result is not NotImplemented:
             return result
         declined = True
-    types = () if LOCAL.inside_override else tuple(_overriding((*args, *kwargs.values())))
     if types:
         return other_classes.call(func, types, args, kwargs)
-    if DISPATCH:
+    if DISPATCH and not hasattr(func, "op"):  # ops ask for it themselves
         result = DISPATCH[0](func, args, kwargs)
         if result is not NotImplemented:
             return result
@@ -68,27 +80,43 @@ def _overriding(values: tuple) -> Iterator[type]:
 
 
 def see_methods(cls: type) -> None:
-    """Lets a subclass of Tensor see the methods that are no ops, as they are called. Other classes do not pay."""
+    """Lets a subclass of Tensor see its methods as they are called. Other classes do not pay."""
     for name, method in list(vars(Tensor).items()):
-        seen = isinstance(method, FunctionType) and not (hasattr(method, "op") or name in _UNSEEN) and _is_public(name)
+        seen = isinstance(method, FunctionType) and name not in _UNSEEN and _is_public(name)
         if seen and getattr(cls, name) is method:  # it has no such method of its own
             setattr(cls, name, asking(method))
+    for name in _SEEN:
+        if getattr(cls, name) is vars(Tensor)[name]:
+            setattr(cls, name, asking_property(vars(Tensor)[name]))
 
 
 def _is_public(name: str) -> bool:
-    return name[0] != "_" or name in ("__getitem__", "__setitem__")
+    return name[0] != "_" or name in ("__getitem__", "__setitem__") or name in _IN_PLACE
 
 
 @cache
 def asking(method: Any) -> Any:
     """Returns a method that asks before it runs."""
+    in_python = written.is_in_python(method)
 
     @wraps(method)
     def call(self: Tensor, *args: Any, **kwargs: Any) -> Any:
-        asked = ask(method, (self, *args), kwargs)
+        given: tuple[tuple, dict[str, Any]] = (self, *args), kwargs
+        asked = ask(method, *(written.completed_method(method, *given) if in_python else given), as_written=True)
         return method(self, *args, **kwargs) if asked is NotImplemented else asked
 
     return call
+
+
+@cache
+def asking_property(seen: property) -> property:
+    """Returns a property that asks before it is read."""
+
+    def read(self: Tensor) -> Any:
+        asked = ask(seen.__get__, (self,), {}, as_written=True)
+        return seen.__get__(self) if asked is NotImplemented else asked
+
+    return property(read, seen.fset, seen.fdel, seen.__doc__)
 
 
 def composite_asks(depth: int) -> bool:

@@ -34,7 +34,7 @@ from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.dispatch.transforms import Off, Transform, arrays_of, run_further_out
 from tensorgrad.dtypes import from_numpy_dtype
 from tensorgrad.storage.stubs import STORAGES, Storage, storage_class
-from tensorgrad.tensor import Tensor, share, tensors_in
+from tensorgrad.tensor import PLAIN, Tensor, share, tensors_in
 
 
 class BatchedArray:
@@ -141,7 +141,9 @@ class BatchedStorage(Storage):
     @property
     def version(self):
         """The version of the value's memory."""
-        return self.array.value._storage.version
+        value = self.array.value
+        memory = value._memory
+        return value._storage.version if memory is None else memory.version
 
     @version.setter
     def version(self, version) -> None:
@@ -272,6 +274,9 @@ def whole(tensor: Tensor) -> Tensor:
     return tensor
 
 
+_NUMBERS = {int, float, bool, str, type(None)}  # classes of values that are no tensors, and have none inside
+
+
 class Batch(Transform):
     """One level of `vmap`, on within a `with` block: `size` samples.
 
@@ -389,15 +394,21 @@ class Batch(Transform):
         """Whether some of the tensors among these values are of this level, and whether all of them are."""
         some, every = False, True
         for value in args:
-            if isinstance(value, Tensor):
+            cls = value.__class__
+            if cls in _NUMBERS:
+                continue
+            if cls in PLAIN or isinstance(value, Tensor):
                 array = value._array
                 if array.__class__ is BatchedArray and array.level is self:
                     some = True
                 else:
                     every = False
-            elif value.__class__ is list or value.__class__ is tuple:
-                inside = self._owned(value)
-                some, every = some or inside[0], every and inside[1]
+            elif cls is list or cls is tuple:
+                for inner in value:
+                    if inner.__class__ is not int:
+                        inside = self._owned(value)
+                        some, every = some or inside[0], every and inside[1]
+                        break
         return some, every
 
     def _all_lifted(self, args: tuple) -> list:

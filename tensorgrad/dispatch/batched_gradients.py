@@ -14,7 +14,7 @@ from typing import Any
 from tensorgrad.autograd.graph import FREED, Node, Packed, raise_freed, raise_modified
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.dispatch.batched import Batch, BatchedArray
-from tensorgrad.dispatch.batching import DIMS, on_arrays, shifted
+from tensorgrad.dispatch.batching import DIMS, behind, on_arrays, shifted
 from tensorgrad.dispatch.kernel_tables import array_kernel, with_own
 from tensorgrad.dispatch.op import Op
 from tensorgrad.tensor import Tensor, share, wrap
@@ -43,7 +43,10 @@ def gradients(level: Batch, node: Any, grads: list) -> list:
                     found = op.compiled.on_tensors(of_values, [g])  # the kernel may not know that arrays broadcast
                 else:
                     found = op.compiled.backward(of_values, [g])
-                return [None if r is None else grads[0] if r is g else _sample(level, r, rank) for r in found]
+                results: list[Tensor | None] = []
+                for r in found:
+                    results.append(None if r is None else grads[0] if r is g else _sample(level, r, rank))
+                return results
     elif op.batch_backward and not GRAD.enabled:
         found = _by_kernel(level, node, grads[0])
         if found is not NotImplemented:
@@ -56,21 +59,29 @@ def _by_kernel(level: Batch, node: Any, g: Tensor) -> Any:
     op = node.op
     if node.saved is FREED:
         raise_freed()
-    named = dict(zip(op.kept, node.args, strict=True)) | {"g": g._array}
+    values = [*node.args, g._array]
     for name, entry in zip(op.saved, node.saved, strict=True):
-        if (name in op.cache and entry is None) or entry.__class__ is Packed:
+        if (entry is None and name in op.cache) or entry.__class__ is Packed:
             return NotImplemented  # it was not the `batch_kernel` that ran
-        named[name] = entry[0] if entry.__class__ is tuple else entry
-    storage = level.storage_of(tuple(named.values()))
-    if storage is None:
+        values.append(entry[0] if entry.__class__ is tuple else entry)
+    found = behind(level, values)
+    if found is None:
         return NotImplemented
     _check_versions(node)
-    named["needs"] = tuple([e is not None for e in node.edges])
-    arrays = on_arrays(op.batch_backward, _backward_kernel(op, storage), level, storage, named)
+    found[0].append(tuple([e is not None for e in node.edges]))
+    arrays = on_arrays(op.batch_backward, _backward_kernel(op, found[2]), level, found, _names(op))
     if arrays is NotImplemented:
         return NotImplemented
-    arrays = arrays if arrays.__class__ is tuple else (arrays,)
-    return [None if a is None else share(BatchedArray(level, wrap(a), True), None) for a in arrays]
+    results: list[Tensor | None] = []
+    for a in arrays if arrays.__class__ is tuple else (arrays,):
+        results.append(None if a is None else share(BatchedArray(level, wrap(a), True), None))
+    return results
+
+
+@functools.cache
+def _names(op: Op) -> tuple[str, ...]:
+    """The names of what a `batch_backward` may use of a node, in the order of the values."""
+    return (*op.kept, "g", *op.saved, "needs")
 
 
 @functools.cache
@@ -92,7 +103,7 @@ def _check_versions(node: Any) -> None:
 def _broadcasts(node: Any, g: Tensor) -> bool:
     """Whether what the node saved has other shapes than the gradient."""
     shape = g._array.shape
-    return any(entry[0].shape != shape for entry in node.saved if entry.__class__ is tuple)
+    return any([entry.__class__ is tuple and entry[0].shape != shape for entry in node.saved])
 
 
 def _on_values(level: Batch, node: Any, g: Tensor) -> tuple[int, Tensor, Any] | None:

@@ -122,61 +122,81 @@ def _by_twin(op: Op, *values: Any) -> Any:
     return arrays if len(arrays) > 1 else arrays[0]
 
 
-def storage_of(level: Batch, arrays: tuple) -> Any:
-    """The class of storage of all values, if these may be used as arrays; else None.
+def behind(level: Batch, values: Any) -> tuple[list, list[int], Any] | None:
+    """The arrays of all samples behind an op's arrays, the places of those with a batch, and their class of storage.
 
-    That is if nothing further out has to know: no transform, and no graph of the values.
+    Other values are as they are. None if these may not be used as arrays: if something further out has to know, a
+    transform or the graph of the values; or if they are of several classes, or of one without arrays.
     """
     if level.around:
         return None
-    found = None
-    for array in arrays:
+    storage = seen = None
+    arrays, mapped, recorded = list(values), [], GRAD.enabled
+    for i, array in enumerate(values):
         if array.__class__ is BatchedArray:
             value = array.value
-            if GRAD.enabled and value._requires_grad and value.requires_grad:
+            if recorded and value._requires_grad and value.requires_grad:
                 return None
-            array = value._array
-        if array.__class__ in STORAGES:
-            storage = STORAGES[array.__class__]
-            if storage.xp is None or found not in (None, storage):
+            if array.mapped:
+                mapped.append(i)
+            arrays[i] = array = value._array
+        if array.__class__ is not seen and array.__class__ in STORAGES:
+            seen, found = array.__class__, STORAGES[array.__class__]
+            if found.xp is None or storage not in (None, found):
                 return None
-            found = storage
-    return found
+            storage = found
+    return None if storage is None else (arrays, mapped, storage)
 
 
-def on_arrays(kernel: str | Callable, whole: Callable, level: Batch, storage: Any, named: dict[str, Any]) -> Any:
-    """Runs a row's `batch_kernel` or `batch_backward`, whose arguments are given by name."""
-    mapped: set[str] = set()
-    given: dict[str, Any] = {"size": level.size, "mapped": mapped, "whole": whole}
-    for name, v in named.items():
-        if v.__class__ is BatchedArray:
-            if v.mapped:
-                mapped.add(name)
-            v = v.value._array
-        given[name] = v
-    function, names = _function_of(kernel, storage.xp)
-    return function(*[given[name] for name in names])
+def storage_of(level: Batch, values: Any) -> Any:
+    """The class of storage of all values, if these may be used as arrays; else None."""
+    found = behind(level, values)
+    return None if found is None else found[2]
+
+
+def on_arrays(
+    kernel: str | Callable, whole: Callable, level: Batch, found: tuple[list, list[int], Any], names: tuple[str, ...]
+) -> Any:
+    """Runs a row's `batch_kernel` or `batch_backward` on what is `behind` the values of these names."""
+    arrays, mapped, storage = found
+    function, places = _function_of(kernel, storage.xp, names)
+    given: list[Any] = []
+    for place in places:
+        if place.__class__ is int:
+            given.append(arrays[place])
+        elif place == "size":
+            given.append(level.size)
+        else:
+            given.append(whole if place == "whole" else {names[i] for i in mapped})
+    return function(*given)
 
 
 @functools.cache
-def _function_of(kernel: str | Callable, xp: Any) -> tuple[Callable, tuple[str, ...]]:
-    """The function that a row names, and its parameters."""
-    return array_kernel(kernel, xp), backward_arguments(kernel)
+def _function_of(kernel: str | Callable, xp: Any, names: tuple[str, ...]) -> tuple[Callable, list]:
+    """The function that a row names, and where its arguments come from: from these places, or what they are."""
+    at = {"size": "size", "mapped": "mapped", "whole": "whole"} | {name: i for i, name in enumerate(names)}
+    return array_kernel(kernel, xp), [at[name] for name in backward_arguments(kernel)]
 
 
 def _by_kernel(op: Op, on_values: Callable, by_rule: Callable, *values: Any) -> Any:
     """Runs an op on the arrays of the values, if these may be used; else by its rule."""
-    level, mapped = _level_among(values)
-    storage = storage_of(level, values) if mapped else None
-    if storage is not None:
+    level: Any = None
+    for v in values:
+        if v.__class__ is BatchedArray:
+            level = v.level
+            break
+    found = None if level is None else behind(level, values)
+    if found is not None and found[1]:
         start = perf_counter() if OBSERVERS else None
-        made = on_values(op, level, storage, values)
+        made = on_values(op, level, found)
         if made is not NotImplemented:
             made, count = made if made.__class__ is tuple else (made,), len(op.outputs)
-            results = [wrap(a if a.__class__ in STORAGES else as_array(a)) for a in made[:count]]
+            arrays: list[Any] = []
+            for array in made[:count]:
+                value = wrap(array if array.__class__ in STORAGES else as_array(array))
+                arrays.append(BatchedArray(level, value, True))
             if start is not None:
-                _observed(op, values, results, start)
-            arrays = [BatchedArray(level, result, True) for result in results]
+                _observed(op, values, [a.value for a in arrays], start)
             return (*arrays, *made[count:]) if len(made) > 1 else arrays[0]
     return by_rule(*values)
 
@@ -189,26 +209,50 @@ def _observed(op: Op, values: tuple, results: list, start: float) -> None:
         observe(op, args, result, start, seconds)
 
 
-def _named(op: Op, level: Batch, storage: Any, values: tuple) -> Any:
+def _named(op: Op, level: Batch, found: tuple) -> Any:
     """The results as arrays, by the row's `batch_kernel`."""
-    named = dict(zip([p.name for p in op.params], values, strict=True))
-    return on_arrays(op.batch_kernel, functools.partial(run_kernel, op.name), level, storage, named)
+    return on_arrays(op.batch_kernel, _whole(op), level, found, _names(op))
 
 
-def _folded(op: Op, level: Batch, storage: Any, values: tuple) -> Any:
+@functools.cache
+def _whole(op: Op) -> Callable:
+    """The row's own kernel."""
+    return functools.partial(run_kernel, op.name)
+
+
+@functools.cache
+def _names(op: Op) -> tuple[str, ...]:
+    return tuple(p.name for p in op.params)
+
+
+@functools.cache
+def _to_fold(op: Op) -> tuple[list[int], list[int]]:
+    """Which parameters are tensors, and which are the shape of the result."""
+    tensors = [i for i, p in enumerate(op.params) if p.is_tensor]
+    return tensors, [i for i, p in enumerate(op.params) if p.name == "shape"]
+
+
+def _folded(op: Op, level: Batch, found: tuple) -> Any:
     """The results as arrays, for `"fold"`."""
-    given, size = list(values), level.size
-    for i, (p, v) in enumerate(zip(op.params, values, strict=True)):
-        if p.is_tensor and v is not None:
-            array = v.value._array if v.__class__ is BatchedArray and v.mapped else None
-            if array is None or op.prepare is not None or not size or not array.flags.c_contiguous:
+    if op.prepare is not None or not level.size:
+        return NotImplemented
+    (given, mapped, _), size = found, level.size
+    tensors, shapes = _to_fold(op)
+    for i in tensors:
+        array = given[i]
+        if array is not None:
+            if i not in mapped or not array.flags.c_contiguous:
                 return NotImplemented
             given[i] = array.reshape(array.shape[0] * array.shape[1], *array.shape[2:])
-        elif p.name == "shape":
-            given[i] = (v[0] * size, *v[1:])
+    for i in shapes:
+        given[i] = (given[i][0] * size, *given[i][1:])
     made = run_kernel(op.name, *given)
-    made, count = made if made.__class__ is tuple else (made,), len(op.outputs)
-    return (*[a.reshape(size, a.shape[0] // size, *a.shape[1:]) for a in made[:count]], *made[count:])
+    if made.__class__ is not tuple:
+        return made.reshape(size, made.shape[0] // size, *made.shape[1:])
+    apart = []
+    for i, a in enumerate(made):
+        apart.append(a.reshape(size, a.shape[0] // size, *a.shape[1:]) if i < len(op.outputs) else a)
+    return tuple(apart)
 
 
 _ON_ARRAYS: dict[Any, Callable] = {"fold": _folded}

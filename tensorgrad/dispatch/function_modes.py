@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import cache
 from inspect import signature
 from typing import Any
 
+from tensorgrad.dispatch import written
 from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.tensor import PLAIN, Tensor, tensors_in
 
@@ -25,11 +27,21 @@ def call(func: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
 
 
 def call_for_op(op: Any, args: tuple, out: Any, is_operator: bool) -> Any:
-    """Calls the innermost mode in place of an op, with the arguments as users would write them."""
-    positional, named = as_written(op, args)
-    if out is not None:
-        named["out"] = out
-    return call(users_function(op, is_operator), positional, named)
+    """Calls the innermost mode in place of an op, with the arguments as its caller wrote them."""
+    return call(users_function(op, is_operator), *as_called(op, args, out, is_operator))
+
+
+def as_called(op: Any, args: tuple, out: Any, is_operator: bool) -> tuple[tuple, dict[str, Any]]:
+    """Returns the arguments of an op whose function is running as its caller wrote them."""
+    function, through = op.compiled.call, users_function(op, False)
+    if not is_operator and function.__kwdefaults__:  # it has `out=`, if not more
+        ordered = tuple(value for p, value in zip(op.params, args) if not p.keyword)
+        named = {p.name: value for p, value in zip(op.params, args) if p.keyword}
+        found = written.arguments(function, (function.__code__, through.__code__), ordered, {**named, "out": out})
+        if found is not None:
+            return found
+    positional, rest = as_written(op, args)
+    return positional, rest if out is None else {**rest, "out": out}
 
 
 @cache
@@ -45,10 +57,15 @@ def users_function(op: Any, is_operator: bool) -> Callable:
     """
     own = op.compiled.call
     found = getattr(Tensor, op.name, None) if is_operator else COMPOSITES.get(op.name)
-    if found is None or found is own:
+    if found is None or found is own or (not is_operator and _users().get(op.name) is own):
         return own
     names = tuple(p.name for p in op.params)
     return found if tuple(signature(found).parameters)[: len(names)] == names else own
+
+
+def _users() -> dict[str, Any]:
+    """Returns what users call as `torch.name`."""
+    return vars(sys.modules["tensorgrad"])
 
 
 def as_written(op: Any, args: tuple) -> tuple[tuple, dict[str, Any]]:

@@ -12,6 +12,7 @@ What is usually off (hooks on saved tensors, DEBUG, profiling, anomaly and infer
 
 from __future__ import annotations
 
+from contextlib import suppress
 from types import FunctionType
 
 from tensorgrad.autograd.graph import FREED, Node, Packed, next_sequence_nr, raise_freed, raise_modified, save, unpack
@@ -20,8 +21,8 @@ from tensorgrad.autograd.views import edge_of, view_edge
 from tensorgrad.dispatch import kernel_tables, templates
 from tensorgrad.dispatch.codegen import function_of, take_over
 from tensorgrad.dispatch.kernel_errors import explain
-from tensorgrad.dispatch.kernel_tables import REGISTERED, array_kernel, check_backward, with_own
-from tensorgrad.dispatch.op import Op, backward_arguments
+from tensorgrad.dispatch.kernel_tables import LARGE, REGISTERED, array_kernel, check_backward, with_own
+from tensorgrad.dispatch.op import BUILD, Op, backward_arguments
 from tensorgrad.dispatch.other_classes import overrides
 from tensorgrad.dispatch.promotion import (
     OVERRIDDEN,
@@ -43,6 +44,7 @@ from tensorgrad.dtypes import dtype as DTYPE
 from tensorgrad.errors import MISSING, missing
 from tensorgrad.storage import recycling
 from tensorgrad.storage.stubs import STORAGES
+from tensorgrad.system import collector
 from tensorgrad.tensor import OPERANDS, PLAIN, VIEW, Tensor, share, wrap
 
 new = object.__new__
@@ -109,6 +111,8 @@ class ArrayBackwards(dict):
         op, storage = self.op, STORAGES[array_type]
         function = getattr(REGISTERED.get((op.name, storage.backend)), "backward", None)
         arguments: tuple[str, ...] | None = None
+        more: dict = {}  # for large arrays
+        sized = None
         if function is not None:
             arguments = arguments_of(check_backward(op, function))
             function = _counted(op, function)
@@ -118,9 +122,14 @@ class ArrayBackwards(dict):
         elif op.backward_kernel:
             function = array_kernel(op.backward_kernel, storage.xp)
             arguments = backward_arguments(op.backward_kernel)
-            function = with_own(f"{op.name}.backward", storage, function)
-        cells = {"BACKWARD": function, **{f"D_{name}": formula for name, formula in op.formulas.items()}}
-        made = function_of(templates.array_backward(op, arguments), cells, globals())
+            general, function = function, with_own(f"{op.name}.backward", storage, function)
+            row = LARGE.get(f"{op.name}.backward") if storage.backend == "cpu" else None
+            if row is not None:
+                sized, more = row.sized, {"ROW": row, "LARGE_BACKWARD": function}
+                function = general
+        formulas = {f"D_{name}": formula for name, formula in op.formulas.items()}
+        text = templates.array_backward(op, arguments, sized)
+        made = function_of(text, {"BACKWARD": function, **more, **formulas}, globals())
         self[array_type] = storage.guard(made)
         return self[array_type]
 
@@ -137,6 +146,7 @@ def of_several_classes(node: Node, array_type: type) -> bool:
 def build(op: Op, variant: str) -> FunctionType:
     """The function of an op, from its text; texts that differ only in the op's name are compiled once."""
     recycling.start()  # here, so that a program which calls no op keeps its allocator
+    collector.impatient()
     if variant in ("backward", "on_tensors"):
         text, name = templates.backward(op, on_arrays=variant == "backward"), op.backward_name
         formulas = {f"D_{input}": formula for input, formula in op.formulas.items()}
@@ -147,37 +157,29 @@ def build(op: Op, variant: str) -> FunctionType:
     return function_of(text, cells, globals(), name)
 
 
-class _Later:
-    """Stands for a function of an op until it is first needed: `backward`, `on_tensors` or `plain`."""
-
-    __slots__ = ("op", "variant")
-
-    def __init__(self, op: Op, variant: str):
-        self.op, self.variant = op, variant
-
-    def __call__(self, *arguments):
-        made = build(self.op, self.variant)
-        setattr(self.op.compiled, self.variant, made)
-        return made(*arguments)
-
-
-def _placeholders(KERNELS, OP, PREPARE):
-    """What stands for an op's functions until they are first called. They have the cells of the real ones."""
+def _call(KERNELS, OP, PREPARE):
+    """What stands for an op's function until it is first called. It has the cells of the real one."""
 
     def call(*args, **kwargs):
         KERNELS, PREPARE  # noqa: B018
         return take_over(OP.compiled.call, build(OP, "call"))(*args, **kwargs)
 
+    return call
+
+
+def _operator(KERNELS, OP, PREPARE):
+    """The same for `a + b`."""
+
     def operator(*args, **kwargs):
         KERNELS, PREPARE  # noqa: B018
         return take_over(OP.compiled.operator, build(OP, "operator"))(*args, **kwargs)
 
-    return {"call": call, "operator": operator}
+    return operator
 
 
 def promise(op: Op, variant: str):
     """The function of an op (`call`: what users call; `operator`: for `a + b`), compiled when it is first called."""
-    function = _placeholders(op.compiled.kernels, op, op.prepare)[variant]
+    function = (_call if variant == "call" else _operator)(op.compiled.kernels, op, op.prepare)
     function.__name__ = function.__qualname__ = op.name
     function.__module__ = "tensorgrad"
     signature = f"{op.name}({templates.parameters(op, variant)})".replace("*old", "*")
@@ -189,19 +191,23 @@ def promise(op: Op, variant: str):
 
 def declare(op: Op):
     """Makes what users call, from the row."""
-    forget_backward(op)
-    op.compiled.plain = _Later(op, "plain")
     return promise(op, "call")
 
 
 def forget_backward(op: Op) -> None:
     """The op's backward is made again when next needed: a kernel was registered, or taken out."""
-    op.compiled.array_backwards = ArrayBackwards(op)
-    op.compiled.backward = _Later(op, "backward") if op.wrt else None
-    op.compiled.on_tensors = _Later(op, "on_tensors") if op.wrt else None
+    for name in ("array_backwards", "backward", "on_tensors"):
+        with suppress(AttributeError):  # it was not made yet
+            delattr(op.compiled, name)
 
 
 kernel_tables.ON_CHANGE = forget_backward
+BUILD.update(
+    array_backwards=ArrayBackwards,
+    plain=lambda op: build(op, "plain"),
+    backward=lambda op: build(op, "backward") if op.wrt else None,
+    on_tensors=lambda op: build(op, "on_tensors") if op.wrt else None,
+)
 
 
 # --- what the texts use beside the kernels -------------------------------------------------------------------------
@@ -211,6 +217,16 @@ def refuse_integers(array) -> None:
     """Raises: RuntimeError for a result of `dtype=` that has no gradient, of inputs that require one."""
     if array.dtype.kind in "biu":
         raise RuntimeError(f"Autograd not support dtype: {scalar_type(from_numpy_dtype(array.dtype))}")
+
+
+def save_result(tensor: Tensor) -> tuple:
+    """The form in which a node saves a result of its own: `save`, for a tensor that no other thread can know yet."""
+    array, memory = tensor._array, tensor._memory
+    if memory is None:
+        memory = tensor._memory = STORAGES[array.__class__].of(array)
+    elif memory.version is None:
+        return save(tensor)
+    return array, memory, memory.version
 
 
 def attribute_of(value, name: str):
@@ -271,4 +287,14 @@ def as_grad(array, g: Tensor) -> Tensor:
     tensor._array = array if array.__class__ in STORAGES else as_array(array)
     tensor._requires_grad = False
     tensor._memory = tensor._edge = tensor._grad = tensor._view = tensor._hooks = None
+    return tensor
+
+
+def as_view_of(array, g: Tensor) -> Tensor:
+    """A gradient that is another view of the memory of `g`, as a tensor."""
+    tensor = new(Tensor)
+    tensor._array = array
+    tensor._requires_grad = False
+    tensor._memory = g._storage if g._memory is None else g._memory
+    tensor._edge = tensor._grad = tensor._view = tensor._hooks = None
     return tensor

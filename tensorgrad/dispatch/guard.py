@@ -12,7 +12,8 @@ do methods that have no `dim`.
 from __future__ import annotations
 
 import inspect
-from functools import update_wrapper
+from collections.abc import Mapping
+from functools import lru_cache, update_wrapper
 from numbers import Number
 from types import FunctionType
 from typing import Any
@@ -22,8 +23,8 @@ from tensorgrad.dispatch.asking import NUMBERS_AND_NAMES, ask
 from tensorgrad.dispatch.autocast_ops import AS_ONE
 from tensorgrad.dispatch.codegen import function_of, take_over
 from tensorgrad.dispatch.function_modes import COMPOSITES
+from tensorgrad.dispatch.other_classes import as_called, overriding
 from tensorgrad.dispatch.other_classes import call as call_other
-from tensorgrad.dispatch.other_classes import overriding
 from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.dtypes import as_dtype, dtype
 from tensorgrad.errors import MISSING, NUMPY_NAMES, missing, typename
@@ -167,38 +168,44 @@ def _become(guard, function, numpy_names: bool):
 def _compile(guard, function, numpy_names: bool):
     cells = {"FUNCTION": function, "SELF": guard, "numpy_names": numpy_names}
     made = function_of(text(function, numpy_names), cells, globals(), guard.__name__)
-    late, renamed = _late(function, numpy_names), _renamed(function, numpy_names)
+    parameters = _parameters(function)
+    late, renamed = _late(parameters, numpy_names), _renamed(parameters, numpy_names)
     made.__defaults__ = (*(MISSING for _ in late), *(function.__defaults__ or ()))
     made.__kwdefaults__ = {**(function.__kwdefaults__ or {}), **{NUMPY_NAMES[name]: None for name in renamed}}
     return take_over(guard, made)
 
 
-def _renamed(function, numpy_names: bool) -> list[str]:
+@lru_cache(1)  # it is needed several times in a row
+def _parameters(function) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(function).parameters
+
+
+def _renamed(parameters: Mapping[str, inspect.Parameter], numpy_names: bool) -> list[str]:
     """Which of a function's parameters also go by NumPy's names."""
-    return [name for name in inspect.signature(function).parameters if numpy_names and name in NUMPY_NAMES]
+    return [name for name in parameters if numpy_names and name in NUMPY_NAMES]
 
 
-def _late(function, numpy_names: bool) -> list[str]:
+def _late(parameters: Mapping[str, inspect.Parameter], numpy_names: bool) -> list[str]:
     """The required parameters that the function's guard must check itself."""
-    positional = [p for p in inspect.signature(function).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    positional = [p for p in parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
     return templates.late({p.name: p.default is p.empty for p in positional}) if numpy_names else []
 
 
 def text(function, numpy_names: bool) -> str:
     """The text of the guard of a function (without defaults, which `_become` sets)."""
     parameters, arguments, star = [], [], False
-    for p in inspect.signature(function).parameters.values():
+    for p in _parameters(function).values():
         stars = "*" * (p.kind is p.VAR_POSITIONAL) + "**" * (p.kind is p.VAR_KEYWORD)
         if p.kind is p.KEYWORD_ONLY and not star:
             parameters.append("*")
         star = star or p.kind in (p.KEYWORD_ONLY, p.VAR_POSITIONAL)
         parameters.append(stars + p.name)
         arguments.append(f"{p.name}={p.name}" if p.kind is p.KEYWORD_ONLY else stars + p.name)
-    renamed = _renamed(function, numpy_names)
+    renamed = _renamed(_parameters(function), numpy_names)
     if renamed:
         at = len(parameters) - parameters[-1].startswith("**")
         parameters[at:at] = [*([] if star else ["*"]), *(NUMPY_NAMES[name] for name in renamed)]
-    given = templates.numpy_names(renamed, _late(function, numpy_names), "SELF.__name__")
+    given = templates.numpy_names(renamed, _late(_parameters(function), numpy_names), "SELF.__name__")
     if _takes(function, "dtype"):
         given.append(templates.dtype_of("dtype", "SELF.__name__"))
     if _takes(function, "layout") and function.__annotations__.get("layout") != "AnyLayout":
@@ -212,7 +219,7 @@ def text(function, numpy_names: bool) -> str:
 def _tensors(function) -> list[tuple[int, str, str]]:
     """Position, name and annotation of the parameters that are tensors or lists of them."""
     found = []
-    for i, p in enumerate(inspect.signature(function).parameters.values()):
+    for i, p in enumerate(_parameters(function).values()):
         annotation = _NAMES.get(p.name, "") if p.annotation is p.empty else str(p.annotation)
         if annotation in _KNOWN:
             found.append((i + 1, p.name, "Sequence[Tensor]" if p.kind is p.VAR_POSITIONAL else annotation))

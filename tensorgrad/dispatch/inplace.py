@@ -17,8 +17,8 @@ from tensorgrad.autograd.views import check_writable, is_recorded, rebase
 from tensorgrad.dispatch import other_classes
 from tensorgrad.dispatch.out import check_no_overlap
 from tensorgrad.dispatch.slow_path import overwriting
-from tensorgrad.dispatch.switches import DISPATCH, LOCAL, SLOW
-from tensorgrad.dtypes import F32, F64, scalar_type
+from tensorgrad.dispatch.switches import AUTOCAST, DISPATCH, LOCAL, SLOW
+from tensorgrad.dtypes import F32, F64, I64, scalar_type
 from tensorgrad.tensor import PLAIN, Tensor
 
 # (name, tensor, arguments, result) -> the result in the tensor's layout (ops/sparse/convert.py).
@@ -83,7 +83,7 @@ def _binary(op):
     kernels, call = op.compiled.kernels, op.compiled.call
 
     def method(self, other):
-        if not SLOW and self.__class__ in PLAIN:
+        if (not SLOW or SLOW == AUTOCAST) and self.__class__ in PLAIN:
             array = self._array
             if other.__class__ in PLAIN:
                 y = other._array
@@ -93,7 +93,11 @@ def _binary(op):
                 )
             else:
                 y = other
-                direct = (array.dtype is F32 or array.dtype is F64) and (y.__class__ is float or y.__class__ is int)
+                kind = array.dtype
+                direct = (
+                    ((kind is F32 or kind is F64) and (y.__class__ is float or y.__class__ is int))
+                    or (kind is I64 and y.__class__ is int)
+                )  # fmt: skip
                 direct = direct and not (self._requires_grad and is_recorded(self))
             if direct:
                 if 0 in array.strides:
@@ -138,6 +142,11 @@ def make_composite(name: str, function, row=None):
     method.__name__ = method.__qualname__ = f"{name}_"
     method.__doc__ = f"In-place version of `{name}`: writes the result into this tensor and returns it."
     return method
+
+
+def asked(method, self: Tensor, *args) -> Any:
+    """What the `TorchDispatchMode`s that are on make of a method that no row has; `NotImplemented` if none are."""
+    return DISPATCH[0](method, (self, *args), {}) if LOCAL.dispatch_modes else NotImplemented
 
 
 def readable(x: Tensor) -> bool:

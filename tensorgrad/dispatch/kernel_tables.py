@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import importlib
 import sys
-from functools import partial, wraps
+from functools import wraps
+from types import MethodType
 from typing import Any
 
 from tensorgrad.devices import TYPES
@@ -82,8 +83,10 @@ def put_around(around: Any) -> None:
 def _changed(name: str) -> None:
     """Forgets an op's kernels, so that they are looked up again."""
     if name in OPS:
-        OPS[name].compiled.kernels.clear()
-        OPS[name].compiled.kernels.large.clear()
+        kernels = OPS[name].compiled.kernels
+        for table in (kernels, kernels.large):
+            if table is not None:
+                table.clear()
         ON_CHANGE(OPS[name])
 
 
@@ -100,6 +103,11 @@ PARTS: dict[str, Any] = {}
 OWN_PARTS: dict[str, dict[str, str]] = {}
 
 
+# Functions that are called once, when a process has run so many backward passes: what only pays in the long run.
+MANY_PASSES = 300
+AFTER_MANY_PASSES: list = []
+
+
 def by_part(name: str, elements: int, *given: Any) -> Any:
     """The result of a compiled kernel that belongs to no op; `NotImplemented` if NumPy should do this much work."""
     row = PARTS.get(name)
@@ -108,18 +116,24 @@ def by_part(name: str, elements: int, *given: Any) -> Any:
 
 class KernelTable(dict):
     """The kernels of one op by array class, found when first needed; `large` are those for arrays of `few` elements
-    and more (kernels/numba/)."""
+    and more (kernels/numba/), if there are any."""
 
-    __slots__ = ("few", "large", "op")
+    __slots__ = ("few", "for_large", "large", "op")
 
     def __init__(self, op, for_large: bool = False):
-        self.op, self.few = op, sys.maxsize
-        self.large: KernelTable | None = None if for_large else KernelTable(op, for_large=True)
+        self.op, self.few, self.for_large = op, sys.maxsize, for_large
+        self.large: KernelTable | None = None
+
+    def split_at(self, few: int) -> None:
+        """Arrays of so many elements and more have kernels of their own from now on."""
+        self.few = few
+        if self.large is None:
+            self.large = KernelTable(self.op, for_large=True)
 
     def __missing__(self, array_type):
         op, storage = self.op, STORAGES[array_type]
         given = REGISTERED.get((op.name, storage.backend))
-        general = with_own(op.name, storage, general_kernel(op, storage), self.large is None)
+        general = with_own(op.name, storage, general_kernel(op, storage), self.for_large)
         kernel = first_that_accepts(op.name, getattr(given, "forward", given), general)
         if kernel is None:
             kind = "device" if storage.backend == storage.device_type else "layout"
@@ -159,7 +173,7 @@ def first_that_accepts(name, override, general):
     if override is None or general is None:
         return override or general
 
-    @wraps(getattr(override, "func", override))
+    @wraps(override)
     def kernel(*arrays, **params):
         result = override(*arrays, **params)
         if result is NotImplemented:
@@ -215,10 +229,18 @@ def without_cache(op, kernel):
 
 
 def array_kernel(kernel, xp):
-    """Resolves a row's `kernel`: the name of a function of `xp`, "family.function" of kernels/array, or a function."""
-    if callable(kernel):
-        return partial(kernel, xp)
-    return partial(_found("array", kernel), xp) if "." in kernel else getattr(xp, kernel)
+    """Resolves a row's `kernel`: the name of a function of `xp`, "family.function" of kernels/array, or a function.
+
+    `xp` is the first argument of the latter two. (As that of a method: Python calls one for less than a `partial`.)
+    """
+    if not callable(kernel) and "." not in kernel:
+        return getattr(xp, kernel)
+    return MethodType(kernel if callable(kernel) else array_function(kernel), xp)
+
+
+def array_function(path: str):
+    """Returns a function of kernels/array by its "family.function"."""
+    return _found("array", path)
 
 
 def _found(folder: str, path: str):

@@ -51,8 +51,14 @@ def in_format_of(inputs: tuple, results):
 
 def in_channels_last(array):
     """The array in channels_last: itself if it is already, else a copy."""
-    steps = memory_strides(array.shape, channels_last if array.ndim == 4 else channels_last_3d)
-    if array.strides == tuple([s * array.dtype.itemsize for s in steps]):
+    if array.strides == _strides_in_channels_last(array.shape, array.dtype.itemsize):
         return array
     kernels = OPS["clone_copy"].compiled.kernels
     return (kernels if array.size < kernels.few else kernels.large)[array.__class__](array, "channels_last")
+
+
+@lru_cache(maxsize=256)
+def _strides_in_channels_last(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """NumPy's strides of an array in channels_last."""
+    steps = memory_strides(shape, channels_last if len(shape) == 4 else channels_last_3d)
+    return tuple([s * itemsize for s in steps])

@@ -27,13 +27,29 @@ from collections.abc import Callable
 from inspect import unwrap
 from typing import Any
 
-from tensorgrad.dispatch.kernel_tables import OPS, KernelTable, array_kernel
+from tensorgrad.dispatch.kernel_tables import OPS, KernelTable, array_function
 from tensorgrad.dispatch.signature import Param, arguments_of, parse
 
 LINEAR_KINDS = ("view", "views", "cast")  # linear in their first input, all of them
 
 # Variables of the generated functions.
-RESERVED = re.compile(r"made|arrays?|steps|node|saved|storage|view|error|[xre]\d+")
+RESERVED = r"made|arrays?|steps|node|saved|storage|view|error|[xrems]\d+|d_.*"
+
+
+class WhenAsked:
+    """An attribute that is worked out when it is first read. (With a `__getattr__`, Python reads every attribute of the
+    class several times as slowly.)"""
+
+    def __init__(self, work_out: Callable[[Any], Any]) -> None:
+        self.work_out = work_out
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        if instance is None:
+            return self
+        return vars(instance).setdefault(self.name, self.work_out(instance))
 
 
 class Op:
@@ -47,24 +63,25 @@ class Op:
     rule            of pointwise ops: "same" computes in the promoted dtype, "float" makes floats of integers first
     takes_number    for each tensor parameter, whether a Python number may be given for it
     prepare         a function over the arrays and plain values before the kernel: checks, normalized arguments
-    shape           the results' shapes (and dtypes) from those of the inputs, for the meta device
+    shape           the results' shapes (and dtypes) from those of the inputs, for the meta device: a function, or the
+                    name of one, "family.function" of kernels/array
     outputs         names of the results; the first `differentiable_outputs` of them have gradients
     format_of       inputs whose memory format the results take on; `format_ranks`: only with so many dimensions
     formulas        input -> its derivative; or `backward`: one function for the gradients of all inputs `wrt`
     twin            the same in simpler ops
     backward_kernel gradients on arrays; `cache`: what the kernel computes for it besides its outputs
-    linear          the result as a sum of products of inputs, such as "input * weight + bias": what it is linear in
+    linear_in       the result as a sum of products of inputs, such as "input * weight + bias"
     jvp             the tangents of the results, if neither the kind nor `linear` says them (dispatch/tangents.py)
     jvp_kernel      the tangent on arrays, if an op of one result has something better than `jvp` or its twin
     batch           how it runs on a batch, if the kind does not say it (dispatch/batching.py)
     batch_kernel    the same on arrays, and `batch_backward` its gradients, if that is better than `batch` or the twin
-    on_arrays       the formulas are plain arithmetic, which works on arrays as on tensors
+    on_arrays       the formulas are plain arithmetic or reshape the gradient, which works on arrays as on tensors
     backward_name   of its nodes in the graph (`grad_fn`)
     doc             for users
 
     What follows from it: `wrt` (the inputs that can have a gradient), `saved` (tensor -> the inputs whose gradient
-    needs it), `kept` (plain values that formulas need) and `through_twin` (gradients come from the twin). `compiled` is
-    what is made of the row when it is used.
+    needs it), `kept` (plain values that formulas need), `linear` (the terms of `linear_in`) and `through_twin`
+    (gradients come from the twin). `compiled` is what is made of the row when it is used.
     """
 
     signature: str
@@ -75,7 +92,7 @@ class Op:
     rule: str
     takes_number: tuple[bool, ...]
     prepare: Callable | None
-    shape: Callable | None
+    shape: str | Callable | None
     outputs: tuple[str, ...]
     differentiable_outputs: int
     format_of: tuple[str, ...]
@@ -87,18 +104,20 @@ class Op:
     through_twin: bool
     backward_kernel: str | Callable
     cache: tuple[str, ...]
-    linear: tuple[tuple[str, ...], ...]
+    linear_in: str
     jvp: Callable | None
     jvp_kernel: str | Callable
     batch: str | Callable
     batch_kernel: str | Callable
     batch_backward: str | Callable
     on_arrays: bool
-    saved: dict[str, set[str]]
-    kept: tuple[str, ...]
     backward_name: str
     doc: str
     compiled: Compiled
+
+    linear: Any = WhenAsked(lambda op: _terms(op))  # tuple[tuple[str, ...], ...]
+    saved: Any = WhenAsked(lambda op: _needed(op)[0])  # dict[str, set[str]]
+    kept: Any = WhenAsked(lambda op: _needed(op)[1])  # tuple[str, ...]
 
     def __init__(self, **fields: Any) -> None:
         vars(self).update(fields)
@@ -113,18 +132,22 @@ class Op:
 class Compiled:
     """What is made of a row when it is used: kernels by class of array, and functions (dispatch/generate.py)."""
 
-    __slots__ = ("array_backwards", "backward", "call", "kernels", "on_tensors", "operator", "plain")
-
+    op: Op
     kernels: KernelTable  # class of array -> kernel
     call: Any  # what users call
     operator: Any  # what `a + b` calls
-    plain: Any  # the same for the slow path
-    backward: Any  # (node, grads) -> gradients
-    on_tensors: Any  # the same, never on arrays: for transforms, which see ops only
-    array_backwards: Any  # class of array -> the same on arrays
+    plain: Any = WhenAsked(lambda own: BUILD["plain"](own.op))  # the same for the slow path
+    backward: Any = WhenAsked(lambda own: BUILD["backward"](own.op))  # (node, grads) -> gradients
+    # The same, never on arrays (for transforms, which see ops only), and always on them (by class of array).
+    on_tensors: Any = WhenAsked(lambda own: BUILD["on_tensors"](own.op))
+    array_backwards: Any = WhenAsked(lambda own: BUILD["array_backwards"](own.op))
 
-    def __init__(self) -> None:
-        self.call = self.operator = self.plain = self.backward = self.on_tensors = self.array_backwards = None
+    def __init__(self, op: Op) -> None:
+        self.op, self.kernels = op, KernelTable(op)
+        self.call = self.operator = None
+
+
+BUILD: dict[str, Callable[[Op], Any]] = {}  # name of a function in `Compiled` -> what makes it (dispatch/generate.py)
 
 
 def row(
@@ -137,7 +160,7 @@ def row(
     wrt: tuple[str, ...] = (),
     twin: Callable | None = None,
     prepare: Callable | None = None,
-    shape: Callable | None = None,
+    shape: str | Callable | None = None,
     rule: str = "same",
     numbers: tuple[str, ...] | str | None = None,
     outputs: tuple[str, ...] = ("out",),
@@ -164,61 +187,86 @@ def row(
     name, params = parse(signature)
     if name in OPS:
         raise ValueError(f"op {name!r} is declared twice")
-    taken = [given for given in (*(p.name for p in params), *cache) if RESERVED.fullmatch(given)]
-    if taken:
-        raise NameError(f"op {name}: nothing can be called {taken[0]!r}, as the generated code uses it")
-    unknown = set(formulas or ()) - {p.name for p in params}
-    if unknown:
-        raise NameError(f"op {name}: formulas for {sorted(unknown)}, which are not among its parameters")
+    formulas = formulas or {}
     tensors = [p.name for p in params if p.is_tensor]
     if numbers is None:
         numbers = tuple(tensors[1:]) if kind == "pointwise" else ()
     if any(p.name == "out" for p in params):  # a derivative that takes an op's output: it has no `out=`
         outputs = tuple("result" if output == "out" else output for output in outputs)
-    formulas = formulas or {}
     through_twin = twin is not None and not formulas and backward is None
     if through_twin and not wrt:
         wrt = tuple(tensors)
-    camel = "".join(word.title() for word in name.strip("_").split("_"))
-    fields: dict[str, Any] = dict(
+    op = Op(
         signature=signature, name=name, params=params, kind=kind, kernel=kernel, rule=rule, prepare=prepare,
-        shape=shape, takes_number=tuple(numbers == "all" or tensor in numbers for tensor in tensors), outputs=outputs,
+        shape=shape, takes_number=tuple([numbers == "all" or tensor in numbers for tensor in tensors]), outputs=outputs,
         differentiable_outputs=differentiable_outputs, format_of=format_of, format_ranks=format_ranks,
-        formulas=formulas, backward=backward, wrt=tuple(p.name for p in params if p.name in formulas or p.name in wrt),
-        twin=twin, through_twin=through_twin, backward_kernel=backward_kernel, cache=cache, on_arrays=on_arrays,
-        linear=_terms(name, linear or (params[0].name if kind in LINEAR_KINDS else ""), tensors), jvp=jvp,
+        formulas=formulas, backward=backward, twin=twin,
+        wrt=tuple([p.name for p in params if p.name in formulas or p.name in wrt]), through_twin=through_twin,
+        backward_kernel=backward_kernel, cache=cache, on_arrays=on_arrays, linear_in=linear, jvp=jvp,
         jvp_kernel=jvp_kernel, batch=batch, batch_kernel=batch_kernel, batch_backward=batch_backward,
-        backward_name=backward_name or f"{camel}Backward0", doc=doc, compiled=Compiled(),
+        backward_name=backward_name or f"{_camel(name)}Backward0", doc=doc,
     )  # fmt: skip
-    fields["saved"], fields["kept"] = _needed(fields)
-    op = OPS[name] = Op(**fields)
-    op.compiled.kernels = KernelTable(op)
+    if CHECKED:
+        check(op)
+    vars(op)["compiled"] = Compiled(op)
+    OPS[name] = op
     return op
 
 
-def _terms(name: str, linear: str, tensors: list[str]) -> tuple[tuple[str, ...], ...]:
+# Whether rows are checked when they are declared. It is turned on once the package has been imported: its own rows are
+# checked by a test instead (tests/dispatch/test_rows.py).
+CHECKED = False
+
+
+def check_from_now_on() -> None:
+    """Mistakes in rows are found when these are declared."""
+    global CHECKED
+    CHECKED = True
+
+
+def check(op: Op) -> None:
+    """Raises: NameError if a row has a name that the generated code uses, or a formula what the op does not have."""
+    names = [p.name for p in op.params]
+    taken = [given for given in (*names, *op.cache) if re.fullmatch(RESERVED, given)]
+    if taken:
+        raise NameError(f"op {op.name}: nothing can be called {taken[0]!r}, as the generated code uses it")
+    unknown = set(op.formulas) - set(names)
+    if unknown:
+        raise NameError(f"op {op.name}: formulas for {sorted(unknown)}, which are not among its parameters")
+    op.linear, op.saved  # noqa: B018  which raise the others
+
+
+def _camel(name: str) -> str:
+    return "".join([word.title() for word in name.strip("_").split("_")])
+
+
+def _terms(op: Op) -> tuple[tuple[str, ...], ...]:
     """`"input * weight + bias"` as `(("input", "weight"), ("bias",))`."""
+    linear = op.linear_in or (op.params[0].name if op.kind in LINEAR_KINDS else "")
     terms = tuple(tuple(factor.strip() for factor in term.split("*")) for term in linear.split("+") if linear)
+    tensors = [p.name for p in op.params if p.is_tensor]
     for term in terms:
         for factor in term:
             if factor not in tensors:
-                raise NameError(f"op {name}: it is said to be linear in {factor!r}, which is no tensor parameter of it")
+                raise NameError(
+                    f"op {op.name}: it is said to be linear in {factor!r}, which is no tensor parameter of it"
+                )
     return terms
 
 
-def _needed(fields: dict[str, Any]) -> tuple[dict[str, set[str]], tuple[str, ...]]:
+def _needed(op: Op) -> tuple[dict[str, set[str]], tuple[str, ...]]:
     """From the parameter names of the formulas and the backward kernel: the tensors that are saved (each with the
     inputs whose gradient needs it), and the plain values."""
-    tensors = [p.name for p in fields["params"] if p.is_tensor]
-    plain = [p.name for p in fields["params"] if not p.is_tensor]
-    every = set(fields["wrt"])
-    readers = [(f"formula for {name}", {name}, arguments_of(f)) for name, f in fields["formulas"].items()]
-    if fields["backward"] is not None:
-        readers.append(("derivative", every, arguments_of(fields["backward"])))
-    if fields["through_twin"]:
+    tensors = [p.name for p in op.params if p.is_tensor]
+    plain = [p.name for p in op.params if not p.is_tensor]
+    every = set(op.wrt)
+    readers = [(f"formula for {name}", {name}, arguments_of(f)) for name, f in op.formulas.items()]
+    if op.backward is not None:
+        readers.append(("derivative", every, arguments_of(op.backward)))
+    if op.through_twin:
         readers.append(("twin", every, (*tensors, *plain)))
-    if fields["backward_kernel"]:
-        readers.append(("backward kernel", every, backward_arguments(fields["backward_kernel"])))
+    if op.backward_kernel:
+        readers.append(("backward kernel", every, backward_arguments(op.backward_kernel)))
     saved: dict[str, set[str]] = {}
     kept: list[str] = []
     for reader, inputs, names in readers:
@@ -227,16 +275,16 @@ def _needed(fields: dict[str, Any]) -> tuple[dict[str, set[str]], tuple[str, ...
                 continue
             if name in saved and reader == "backward kernel":
                 continue  # it makes do with what the formulas of the inputs in question save
-            if name in tensors or name in fields["outputs"] or name in fields["cache"]:
+            if name in tensors or name in op.outputs or name in op.cache:
                 saved.setdefault(name, set()).update(inputs)
             elif name in plain or name.rpartition("_")[0] in tensors:
                 if name not in kept:
                     kept.append(name)
             else:
-                raise NameError(f"op {fields['name']}: the {reader} needs {name!r}, which the op does not have")
+                raise NameError(f"op {op.name}: the {reader} needs {name!r}, which the op does not have")
     return saved, tuple(kept)
 
 
 def backward_arguments(kernel: str | Callable) -> tuple[str, ...]:
     """The names of a backward kernel's parameters, without the array module."""
-    return arguments_of(unwrap(array_kernel(kernel, None).func))[1:]
+    return arguments_of(unwrap(kernel if callable(kernel) else array_function(kernel)))[1:]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tensorgrad.dispatch import written
 from tensorgrad.tensor import Tensor
 
 
@@ -33,7 +34,6 @@ def overriding(values: Any) -> Iterator[Any]:
 
 def call(func: Callable, types: tuple[type, ...], args: tuple, kwargs: dict[str, Any]) -> Any:
     """Asks the classes one after the other, subclasses first. Raises: TypeError if all return `NotImplemented`."""
-    args, kwargs = as_called(func, args, kwargs)
     for cls in sorted(types, key=lambda c: -len(c.__mro__)):
         result = cls.__torch_function__(func, types, args, kwargs)  # type: ignore[attr-defined]
         if result is not NotImplemented:
@@ -45,11 +45,25 @@ def call(func: Callable, types: tuple[type, ...], args: tuple, kwargs: dict[str,
 
 
 def as_called(func: Callable, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-    """Returns arguments as a caller may have written them: without those that have their default.
+    """Returns all arguments of a function that is running as its caller wrote them, as PyTorch passes them on.
 
-    PyTorch passes on what the caller wrote, and methods of such classes need not know `out=` or `memory_format=`. What
-    follows a parameter that was left out is passed by keyword.
+    Methods of such classes need not know `out=` or `memory_format=`. Where the caller cannot be asked, what has its
+    default counts as not written.
+
+    Args:
+        func: The function.
+        args: Those that it has by position, also the defaults.
+        kwargs: Those that it has by keyword.
     """
+    if written.is_in_python(func):
+        return written.completed(func, args, kwargs)
+    codes = [func.__code__] if hasattr(func, "__code__") else []
+    found = written.arguments(func, codes, args, kwargs)
+    return without_defaults(func, args, kwargs) if found is None else found
+
+
+def without_defaults(func: Callable, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+    """Returns the arguments that differ from their default. What follows one that was left out is passed by keyword."""
     defaults = getattr(func, "__kwdefaults__", None) or {}
     kwargs = {key: value for key, value in kwargs.items() if key not in defaults or value is not defaults[key]}
     positional = getattr(func, "__defaults__", None) or ()

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorgrad.dispatch.kernel_tables import array_kernel
+from tensorgrad.dispatch.kernel_tables import array_function, array_kernel
 from tensorgrad.storage.meta import MetaArray
 
 
 def rule_for(op):
     """A kernel for meta arrays; None if neither the op nor its kind has a rule."""
     if op.shape is not None:
-        return lambda *values: _made(op.shape(*values), values)
+        shape = op.shape if callable(op.shape) else array_function(op.shape)
+        return lambda *values: _made(shape(*values), values)
     if op.kind == "view":
         return lambda x, *params: MetaArray(_host(op)(x.phantom, *params))
     if op.kernel is None:

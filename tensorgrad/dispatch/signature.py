@@ -7,6 +7,7 @@ any other annotation marks a plain value, which is passed to the kernel unchange
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 TENSOR, OPTIONAL, LIST, PLAIN_VALUE = "tensor", "optional tensor", "list of tensors", "plain value"
@@ -29,6 +30,11 @@ class Param(NamedTuple):
 def parse(signature: str) -> tuple[str, tuple[Param, ...]]:
     """The name and parameters of `"name(a, b=None, dim: int = 0, *, flag: bool = False)"`."""
     name, _, inside = signature[:-1].partition("(")
+    return name, _params(inside)
+
+
+@cache  # every second op has the parameters of another one
+def _params(inside: str) -> tuple[Param, ...]:
     params, keyword = [], False
     for part in split_outside_brackets(inside):
         if part == "*":
@@ -40,12 +46,14 @@ def parse(signature: str) -> tuple[str, tuple[Param, ...]]:
         if annotation == "tensors":
             kind = LIST
         params.append(Param(param, kind, annotation, default.strip(), keyword))
-    return name, tuple(params)
+    return tuple(params)
 
 
 def split_outside_brackets(text: str) -> list[str]:
     """`"a, b=(1, 2)"` as `["a", "b=(1, 2)"]`."""
     parts, depth, start = [], 0, 0
+    if "(" not in text and "[" not in text:
+        return [part.strip() for part in text.split(",")] if text else []
     for i, character in enumerate(text):
         depth += (character in "([") - (character in ")]")
         if character == "," and not depth:

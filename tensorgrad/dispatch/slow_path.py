@@ -18,12 +18,15 @@ from tensorgrad.dispatch import function_modes, other_classes
 from tensorgrad.dispatch.asking import composite_asks
 from tensorgrad.dispatch.out import refuse_grad, store_out
 from tensorgrad.dispatch.own_dtype import in_dtype_of_out
-from tensorgrad.dispatch.switches import DISPATCH, LOCAL, OBSERVERS
+from tensorgrad.dispatch.switches import AUTOCAST, DISPATCH, LOCAL, OBSERVERS, SLOW
+from tensorgrad.dtypes import dtype
 from tensorgrad.tensor import PLAIN, Tensor, tensors_in
 
 
 def run(op, args: tuple, out=None, is_operator: bool = False):
     """Runs one op with everything that is switched on. `is_operator`: the call was `a + b`, not `torch.add(a, b)`."""
+    if SLOW == AUTOCAST and out is None and _ordinary(args):  # nothing else can apply
+        return op.compiled.plain(*_cast(op, args))
     declined = False
     if LOCAL.function_modes:
         result = function_modes.call_for_op(op, args, out, is_operator)
@@ -34,7 +37,7 @@ def run(op, args: tuple, out=None, is_operator: bool = False):
         override = _override(args)
         if override is not None:
             return override(op, args, out, is_operator)
-    if DISPATCH and not _ordinary(args):
+    if DISPATCH and (LOCAL.dispatch_modes or not _ordinary(args)):
         positional, named = function_modes.as_written(op, args)
         result = DISPATCH[0](op.compiled.call, positional, named if out is None else {**named, "out": out})
         if result is not NotImplemented:
@@ -42,9 +45,9 @@ def run(op, args: tuple, out=None, is_operator: bool = False):
     if declined:
         raise function_modes.refused(function_modes.users_function(op, is_operator))
     transforms = LOCAL.transforms
-    if LOCAL.autocast is not None and out is None and LOCAL.overwritten is None:  # an in-place op keeps the dtype
-        args = LOCAL.autocast.cast(op, args)
-    if out is not None:  # before anything is computed
+    if out is None:
+        args = _cast(op, args)
+    else:  # before anything is computed
         if op.wrt or op.twin:
             refuse_grad(op.name, (args, out))
         args = in_dtype_of_out(op, args, out)
@@ -58,6 +61,14 @@ def run(op, args: tuple, out=None, is_operator: bool = False):
     if out is None:
         return result
     return store_out(op.name, out, result, tensors_in(args), pointwise=op.kind == "pointwise")
+
+
+def _cast(op, args: tuple) -> tuple:
+    """The arguments as `autocast` wants them; an in-place op keeps the dtype."""
+    state = LOCAL.autocast
+    if state is None or op.name not in state.listed or LOCAL.overwritten is not None:
+        return args
+    return state.cast(op, args)
 
 
 def execute(op, args: tuple):
@@ -122,7 +133,7 @@ class overwriting:
 # --- subclasses ----------------------------------------------------------------------------------------------------
 
 
-_ORDINARY = {int, float, bool, complex, str, type(None), slice, type(...), FunctionType}
+_ORDINARY = {int, float, bool, complex, str, type(None), slice, type(...), FunctionType, dtype}
 
 
 def _ordinary(values) -> bool:
@@ -131,8 +142,12 @@ def _ordinary(values) -> bool:
         cls = value.__class__
         if cls in PLAIN or cls in _ORDINARY:
             continue
-        if not (isinstance(value, list | tuple) and _ordinary(value)):
+        if not isinstance(value, list | tuple):
             return False
+        for inner in value:  # most often numbers or tensors: no call for these
+            cls = inner.__class__
+            if cls not in _ORDINARY and cls not in PLAIN and not _ordinary((inner,)):
+                return False
     return True
 
 
@@ -152,10 +167,12 @@ def _override(args):
     types.sort(key=lambda c: -len(c.__mro__))  # the most derived first
 
     def call(op, args, out, is_operator):
-        args, kwargs = function_modes.as_written(op, args)
-        rows = any(issubclass(cls, Tensor) and cls._sees_rows for cls in types)
-        function = op.compiled.call if rows else function_modes.users_function(op, is_operator)
-        return other_classes.call(function, tuple(types), args, kwargs if out is None else {**kwargs, "out": out})
+        if any(issubclass(cls, Tensor) and cls._sees_rows for cls in types):
+            args, kwargs = function_modes.as_written(op, args)
+            kwargs |= {} if out is None else {"out": out}
+            return other_classes.call(op.compiled.call, tuple(types), args, kwargs)
+        args, kwargs = function_modes.as_called(op, args, out, is_operator)
+        return other_classes.call(function_modes.users_function(op, is_operator), tuple(types), args, kwargs)
 
     return call
 
@@ -201,14 +218,9 @@ def default_torch_function(cls, func, types, args=(), kwargs=None):
     if not all(issubclass(cls, t) for t in types) or (op is None and LOCAL.inside_override):
         return NotImplemented
     with DisableTorchFunctionSubclass():
-        dispatched = DISPATCH[0](func, args, kwargs or {}) if DISPATCH else NotImplemented
-        if dispatched is not NotImplemented:
-            result = dispatched
-        elif op is not None and not kwargs:
-            result = run(op, bind(op, args))
-        else:
-            result = func(*args, **(kwargs or {}))
-    return _as(cls, result)
+        dispatched = DISPATCH[0](func, args, kwargs or {}) if DISPATCH and op is None else NotImplemented
+        result = func(*args, **(kwargs or {})) if dispatched is NotImplemented else dispatched
+    return result if func in (Tensor.grad.__get__, Tensor._base.__get__) else _as(cls, result)
 
 
 def bind(op, args: tuple) -> tuple:

@@ -12,8 +12,12 @@ from tensorgrad.system.per_thread import PerThread
 
 SLOW: list[str] = []  # what is on, by name, once for each time that it was switched on
 
-# (function, arguments, keywords) -> what classes with a `__torch_dispatch__` make of a call, or `NotImplemented`: one
-# function, from the definition of the first such class on (library/operator_classes.py).
+# `SLOW` while nothing but `torch.autocast` is on, in one thread: in-place ops, which keep their dtype, ignore that.
+AUTOCAST = ["autocast"]
+
+# (function, arguments, keywords) -> what modes and classes with a `__torch_dispatch__` make of a call, or
+# `NotImplemented`: one function (library/operator_classes.py), from the definition of the first such class on, and
+# once more for each `TorchDispatchMode` that is on in any thread.
 DISPATCH: list = []
 
 OBSERVERS: list = []  # functions (op, args, result, start, seconds) called after every op
@@ -28,6 +32,7 @@ class _Local(PerThread):
     overwritten: Any = None  # the storage that the current in-place op is about to write to
     inside_override = False
     function_modes: tuple = ()  # the `TorchFunctionMode`s of enclosing `with` blocks, the innermost last
+    dispatch_modes: tuple = ()  # the `TorchDispatchMode`s, likewise
     transforms: tuple = ()  # what interprets ops in a way of its own (dispatch/transforms.py), the innermost last
 
 

@@ -10,9 +10,11 @@ What the texts call is in generate.py, where they are compiled.
 
 from __future__ import annotations
 
+from functools import cache
+
 from tensorgrad.dispatch.kernel_tables import LARGE, REGISTERED
 from tensorgrad.dispatch.op import Op
-from tensorgrad.dispatch.signature import LIST, OPTIONAL, Param, arguments_of
+from tensorgrad.dispatch.signature import LIST, OPTIONAL, TENSOR, Param, arguments_of
 from tensorgrad.errors import NUMPY_NAMES
 
 
@@ -28,15 +30,23 @@ def fill(template: str, **parts: str) -> str:
         x = 0
         y = 1
     """
-    lines = []
+    lines: list[str] = []
+    for indent, slot, line in _lines(template):
+        if slot in parts:
+            lines += [indent + each for each in parts[slot].splitlines()]
+        else:
+            lines.append(line.format_map(parts) if "{" in line else line)
+    return "\n".join(lines)
+
+
+@cache
+def _lines(template: str) -> list[tuple[str, str, str]]:
+    """The lines of a template, each with its indentation and the name of the slot that it consists of, if it does."""
+    found = []
     for line in template.strip("\n").split("\n"):
         slot = line.strip()
-        if slot.startswith("{") and slot[1:-1] in parts:
-            indent = line[: -len(slot)]
-            lines += [indent + each for each in parts[slot[1:-1]].splitlines()]
-        else:
-            lines.append(line.format(**parts))
-    return "\n".join(lines)
+        found.append((line[: -len(slot)] if slot else "", slot[1:-1] if slot.startswith("{") else "", line))
+    return found
 
 
 # --- forward -------------------------------------------------------------------------------------------------------
@@ -113,20 +123,26 @@ def forward(op: Op, variant: str = "call", name: str = "call") -> str:
 
 def has_out(op: Op) -> bool:
     """Whether the op takes `out=` (all do, but for derivatives that have a parameter of that name)."""
-    return all(p.name != "out" for p in op.params)
+    return all([p.name != "out" for p in op.params])
 
 
 def parameters(op: Op, variant: str) -> str:
     """The parameters of an op's function, as its `def` lists them."""
+    return _parameters(op.params, variant)
+
+
+@cache
+def _parameters(params: tuple[Param, ...], variant: str) -> str:
     parts, star = [], False
-    for p in op.params[:2] if variant == "operator" else op.params:
+    missing = _late(params)
+    for p in params[:2] if variant == "operator" else params:
         if p.keyword and not star and variant != "plain":
-            parts.append("*old" if variant == "call" and _scalars_first(op) else "*")
+            parts.append("*old" if variant == "call" and _scalars_first(params) else "*")
             star = True
-        default = p.default or ("MISSING" if p.name in _late(op) else "")
+        default = p.default or ("MISSING" if p.name in missing else "")
         parts.append(f"{p.name}={default}" if default and variant == "call" else p.name)
-    last = ["out=None"] if has_out(op) else []
-    last += [f"{NUMPY_NAMES[p.name]}=None" for p in op.params if p.name in NUMPY_NAMES]
+    last = [] if any([p.name == "out" for p in params]) else ["out=None"]
+    last += [f"{NUMPY_NAMES[p.name]}=None" for p in params if p.name in NUMPY_NAMES]
     if variant == "call" and last:
         parts += last if star else ["*", *last]
     return ", ".join(parts)
@@ -168,10 +184,10 @@ if {name} is not None and {name}.__class__ is not DTYPE:
 def given_otherwise(op: Op) -> str:
     """Lines that bring the arguments of a call into the form that the row has them in."""
     parts = []
-    if _scalars_first(op):
+    if _scalars_first(op.params):
         tensors = ", ".join(p.name for p in op.params if p.is_tensor)
         parts.append(fill(SCALARS_FIRST, tensors=tensors, scalars=", ".join(p.name for p in op.params if p.keyword)))
-    parts += numpy_names([p.name for p in op.params], _late(op), repr(op.name))
+    parts += numpy_names([p.name for p in op.params], _late(op.params), repr(op.name))
     parts += [dtype_of(p.name, repr(op.name)) for p in op.params if p.annotation == "dtype"]
     return "\n".join(parts)
 
@@ -191,15 +207,15 @@ def dtype_of(name: str, function: str) -> str:
     return fill(DTYPE_OF, name=name, function=function)
 
 
-def _scalars_first(op: Op) -> bool:
+def _scalars_first(params: tuple[Param, ...]) -> bool:
     """Whether the op's scalars, now keywords, once came before the last tensors (dispatch/legacy_calls.py)."""
-    keywords = [p for p in op.params if p.keyword]
-    tensors = [p for p in op.params if p.is_tensor]
-    return bool(keywords) and all(p.annotation == "number" for p in keywords) and op.params == (*tensors, *keywords)
+    keywords = [p for p in params if p.keyword]
+    tensors = [p for p in params if p.is_tensor]
+    return bool(keywords) and all(p.annotation == "number" for p in keywords) and params == (*tensors, *keywords)
 
 
-def _late(op: Op) -> list[str]:
-    return late({p.name: not p.default for p in op.params})
+def _late(params: tuple[Param, ...]) -> list[str]:
+    return late({p.name: not p.default for p in params})
 
 
 def late(required: dict[str, bool]) -> list[str]:
@@ -436,6 +452,7 @@ if ({tracked}) and GRAD.enabled:
     {find_edges}
     if {needed}:
         {refuse_integers}
+        {memories}
         node = new(Node)
         node.op = OP
         node.edges = ({edges},)
@@ -473,7 +490,8 @@ def _record(op: Op, tensors: list[Param]) -> str:
     if op.kind == "cast":  # integers have no gradients
         needed = f"({needed}) and array.dtype.kind not in 'biu'"
     integers = op.kind != "cast" and any(p.name == "dtype" for p in op.params)
-    saved = [_saved(op, name, users, tensors) for name, users in op.saved.items()]
+    memories = [f"m{k} = {name}._memory" for k, name in enumerate(op.saved) if _is_tensor(op, tensors, name)]
+    saved = [_saved(op, k, name, users, tensors) for k, (name, users) in enumerate(op.saved.items())]
     attach = "attach(OP, node, made)"
     if len(op.outputs) == 1:
         attach = fill(ATTACH, requires_grad="" if op.kind == "view" else "made._requires_grad = True")
@@ -483,6 +501,7 @@ def _record(op: Op, tensors: list[Param]) -> str:
         find_edges="\n".join(find),
         needed=needed,
         refuse_integers="refuse_integers(array)" if integers else "",
+        memories="\n".join(memories),
         edges=", ".join(edges),
         saved=", ".join(saved) + "," * bool(saved),
         args="".join(_argument(op, tensors, name) + ", " for name in op.kept).rstrip(),
@@ -490,17 +509,28 @@ def _record(op: Op, tensors: list[Param]) -> str:
     )
 
 
-def _saved(op: Op, name: str, users: set[str], tensors: list[Param]) -> str:
-    """The expression that saves a tensor for backward, if an input whose formula needs it requires grad."""
+def _is_tensor(op: Op, tensors: list[Param], name: str) -> bool:
+    """Whether a name is that of an argument which is always one tensor."""
+    return any([p.name == name and p.kind is TENSOR and not op.takes_number[i] for i, p in enumerate(tensors)])
+
+
+def _saved(op: Op, k: int, name: str, users: set[str], tensors: list[Param]) -> str:
+    """The expression that saves a tensor for backward, the k-th, if an input whose formula needs it requires grad."""
     if name in op.cache:
         return name
     if name in op.outputs:
-        name = "made" if len(op.outputs) == 1 else f"made[{op.outputs.index(name)}]"
+        saves = "save_result(made)" if len(op.outputs) == 1 else f"save(made[{op.outputs.index(name)}])"
+    elif _is_tensor(op, tensors, name):  # what `save` does, without a call
+        saves = f"(save({name}) if m{k} is None or m{k}.version is None else ({name}._array, m{k}, m{k}.version))"
+    elif any([p.name == name and p.kind is OPTIONAL for p in op.params]):
+        saves = f"(None if {name} is None else save({name}))"
+    else:
+        saves = f"save({name})"
     if users == set(op.wrt):
-        return f"save({name})"
+        return saves
     index = {p.name: i for i, p in enumerate(tensors)}
     needed = " or ".join(f"e{index[user]} is not None" for user in op.wrt if user in users)
-    return f"save({name}) if {needed} else None"
+    return f"{saves} if {needed} else None"
 
 
 def _argument(op: Op, tensors: list[Param], name: str) -> str:
@@ -510,6 +540,8 @@ def _argument(op: Op, tensors: list[Param], name: str) -> str:
             if name == p.name + suffix:
                 if p.kind is LIST:
                     return f"[t._array.{attribute} for t in {p.name}]"
+                if p.kind is OPTIONAL and not any(op.takes_number):
+                    return f"None if {p.name} is None else {p.name}._array.{attribute}"
                 if op.kind == "pointwise" or p.kind is OPTIONAL:  # may be a scalar or None
                     return f"attribute_of({p.name}, '{attribute}')"
                 return f"{p.name}._array.{attribute}"
@@ -624,15 +656,28 @@ ARRAY_BACKWARD = """
 def on_arrays(node, grads):
     g = grads[0]
     {declines}
-    saved = node.saved
     {edges}
     {saved}
     {arguments}
     {gradients}
 """
 
+SAVED_ARRAY = """
+if s{k}.__class__ is tuple and s{k}[1].version == s{k}[2]:
+    {name} = s{k}[0]
+elif s{k} is None:
+    {name} = None
+else:
+    {name} = saved_array(node, s{k}, {edge})
+"""
+
 DECLINES_OTHER_OUTPUTS = """
 if g is None or grads.count(None) < len(grads) - 1:
+    return NotImplemented
+"""
+
+DECLINES_COPY = """
+if not g._array.flags.c_contiguous:
     return NotImplemented
 """
 
@@ -644,13 +689,14 @@ if g._array.size >= MANY:
 FROM_KERNEL = """
 {needs}
 {all_grads}
-arrays = BACKWARD({arguments})
+arrays = {kernel}({arguments})
 if arrays is NotImplemented:
     return NotImplemented
 if arrays.__class__ is not tuple:
     arrays = (arrays,)
 {in_format}
-return [None if a is None else as_grad(a, g) for a in arrays]
+{found}, = arrays
+return [{gradients}]
 """
 
 ALL_GRADS = """
@@ -665,25 +711,40 @@ def has_array_backward(op: Op) -> bool:
     return bool(op.on_arrays or op.backward_kernel or (registered and op.differentiable_outputs == 1))
 
 
-def array_backward(op: Op, arguments: tuple[str, ...] | None) -> str:
-    """The text of a backward on arrays: of a kernel with these arguments, or (None) of the formulas."""
+def array_backward(op: Op, arguments: tuple[str, ...] | None, sized: int | None = None) -> str:
+    """The text of a backward on arrays: of a kernel with these arguments, or (None) of the formulas.
+
+    `sized`: there is another kernel for large arrays; the index of the argument whose size decides.
+    """
     wanted = _differentiated(op)
     in_format = op.format_of[0] if op.format_of and op.through_twin else None
     declines = ""
     if op.differentiable_outputs > 1 and arguments is not None and "grads" not in arguments:  # one output's alone
         declines = fill(DECLINES_OTHER_OUTPUTS)
-    if arguments is None and LARGE:  # the ops have kernels for large arrays, which plain arithmetic has not
+    if arguments is None and op.kind == "view":  # the gradient is a view of that of the output
+        declines = fill(DECLINES_COPY)
+    elif arguments is None and LARGE:  # the ops have kernels for large arrays, which plain arithmetic has not
         declines = fill(DECLINES_LARGE)
     used = {*op.saved, *op.kept} if arguments is None else {*arguments, in_format}
-    saved = [f"{name} = saved_array(node, saved[{k}], {f'e_{name}' if name in op.wrt else None})"
-             for k, name in enumerate(op.saved) if name in used]  # fmt: skip
+    unpacked = [
+        f"{name} = saved_array(node, s{k}, None) if s{k}.__class__ is Packed else s{k}"
+        if name in op.cache
+        else fill(SAVED_ARRAY, name=name, k=str(k), edge=f"e_{name}" if name in op.wrt else "None")
+        for k, name in enumerate(op.saved)
+        if name in used
+    ]
+    if unpacked:
+        unpacked.insert(0, f"{', '.join(f's{k}' for k in range(len(op.saved)))}, = node.saved")
     kept = [f"{name} = node.args[{k}]" for k, name in enumerate(op.kept) if name in used]
-    gradients = _arrays_from_formulas(op) if arguments is None else _arrays_from_kernel(op, arguments, in_format)
+    if arguments is None:
+        gradients = _arrays_from_formulas(op)
+    else:
+        gradients = _arrays_from_kernel(op, arguments, in_format, sized)
     text = fill(
         ARRAY_BACKWARD,
         declines=declines,
         edges=f"{', '.join(f'e_{p.name}' for p in wanted)}, = node.edges",
-        saved="\n".join(saved),
+        saved="\n".join(unpacked),
         arguments="\n".join(kept),
         gradients=gradients,
     )
@@ -694,18 +755,25 @@ def _arrays_from_formulas(op: Op) -> str:
     results = []
     for p in _differentiated(op):
         given = ", ".join("g._array" if name == "g" else name for name in arguments_of(op.formulas[p.name]))
-        results.append(f"as_grad(D_{p.name}({given}), g) if e_{p.name} is not None else None")
+        made = "as_view_of" if op.kind == "view" else "as_grad"
+        results.append(f"{made}(D_{p.name}({given}), g) if e_{p.name} is not None else None")
     return f"return [{', '.join(results)}]"
 
 
-def _arrays_from_kernel(op: Op, arguments: tuple[str, ...], in_format: str | None) -> str:
-    given = {"g": "g._array", "grads": "[g._array for g in grads]"}
+def _arrays_from_kernel(op: Op, arguments: tuple[str, ...], in_format: str | None, sized: int | None) -> str:
+    given = [{"g": "g._array", "grads": "[g._array for g in grads]"}.get(name, name) for name in arguments]
+    kernel, wanted = "BACKWARD", _differentiated(op)
+    if sized is not None:
+        kernel = f"(BACKWARD if {given[sized]}.size < ROW.few else LARGE_BACKWARD)"
     return fill(
         FROM_KERNEL,
-        needs=_needs(_differentiated(op)) if "needs" in arguments else "",
+        needs=_needs(wanted) if "needs" in arguments else "",
         all_grads=fill(ALL_GRADS) if "grads" in arguments else "",
-        arguments=", ".join(given.get(name, name) for name in arguments),
+        kernel=kernel,
+        arguments=", ".join(given),
         in_format=f"arrays = gradients_in_format_of({in_format}, arrays)" if in_format else "",
+        found=", ".join(f"d_{p.name}" for p in wanted),
+        gradients=", ".join(f"None if d_{p.name} is None else as_grad(d_{p.name}, g)" for p in wanted),
     )
 
 
@@ -722,7 +790,7 @@ def guard({parameters}):
     except Exception:
         types = check_tensors(FUNCTION, SELF, ({tensors}), ({values}))
         if types:
-            return call_other(SELF, types, ({positional}), dict({named}))
+            return call_other(SELF, types, *as_called(SELF, ({positional}), dict({named})))
         raise
 """
 
@@ -732,7 +800,7 @@ if LOCAL.autocast is not None:
 """
 
 ASK = """
-if LOCAL.function_modes or not ({ordinary}):
+if LOCAL.function_modes or LOCAL.dispatch_modes or not ({ordinary}):
     asked = ask(SELF, ({positional}), dict({named}))
     if asked is not NotImplemented:
         return asked

@@ -1,4 +1,4 @@
-"""`torch.utils._python_dispatch`: classes may have a `__torch_dispatch__`; a mode with one cannot be entered."""
+"""`torch.utils._python_dispatch`: modes that are given the operators of PyTorch's registry, as classes are."""
 
 from __future__ import annotations
 
@@ -6,20 +6,32 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tensorgrad.dispatch.switches import LOCAL
+from tensorgrad.library import dispatch_modes
+
 __all__ = ["BaseTorchDispatchMode", "TorchDispatchMode", "is_traceable_wrapper_subclass"]
 
 
 class TorchDispatchMode:
-    """PyTorch's context in which a method sees every operator of its C++ core. Here operators are Python.
+    """A context in which a method of yours is called in place of every operator of PyTorch's registry.
 
-    Raises:
-        NotImplementedError: When it is entered.
+    Within `__torch_dispatch__` the mode itself is off, and those of enclosing `with` blocks are still on: call the
+    operator to run it, or to pass it on to them. Modes see what the functions that are called are made of
+    (`torch.nn.functional.linear` as `aten.t` and `aten.addmm`), and the operators of a backward pass that runs
+    meanwhile. What PyTorch's registry does not know is not seen.
 
+    >>> import tensorgrad as torch
     >>> from tensorgrad.utils._python_dispatch import TorchDispatchMode
-    >>> with TorchDispatchMode():
-    ...     pass
-    Traceback (most recent call last):
-    NotImplementedError: TorchDispatchMode: operators do not call modes; a torch.overrides.TorchFunctionMode ...
+    >>> class Names(TorchDispatchMode):
+    ...     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    ...         print(func)
+    ...         return func(*args, **(kwargs or {}))
+    >>> x, w = torch.ones(2, 3), torch.ones(1, 3)
+    >>> with Names():
+    ...     y = torch.nn.functional.linear(x, w) + 1
+    aten.t.default
+    aten.mm.default
+    aten.add.Tensor
     """
 
     supports_higher_order_operators = False
@@ -28,24 +40,32 @@ class TorchDispatchMode:
         self._dispatch_key = _dispatch_key
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Would be called in place of an operator. Raises: NotImplementedError if a mode does not define it."""
+        """Called in place of `func(*args, **kwargs)`; returns the result, or `NotImplemented`.
+
+        Args:
+            func: the operator, `torch.ops.aten.add.Tensor`.
+            types: the classes of the arguments that have a `__torch_dispatch__`.
+            args: its positional arguments.
+            kwargs: its keyword arguments.
+
+        Raises:
+            NotImplementedError: If a mode does not define it.
+        """
         raise NotImplementedError
 
     def __enter__(self) -> Any:
-        raise NotImplementedError(
-            f"{type(self).__name__}: operators do not call modes; a torch.overrides.TorchFunctionMode sees the ops "
-            "that run"
-        )
+        dispatch_modes.enter(self)
+        return self
 
     def __exit__(self, *exception: Any) -> None:
-        pass
+        dispatch_modes.leave()
 
 
 class BaseTorchDispatchMode(TorchDispatchMode):
-    """A mode that changes nothing, which cannot be entered either."""
+    """A mode that changes nothing."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Calls the function."""
+        """Calls the operator."""
         return func(*args, **(kwargs or {}))
 
 
@@ -69,33 +89,38 @@ def is_traceable_wrapper_subclass_type(t: type) -> bool:
 
 
 def is_in_torch_dispatch_mode(include_infra_modes: bool = True) -> bool:
-    """Returns False: no such mode is ever on."""
-    return False
+    """Returns whether such a mode is on in this thread."""
+    return bool(LOCAL.dispatch_modes)
 
 
 def is_in_any_mode_without_ignore_compile_internals() -> bool:
-    """Returns False: no such mode is ever on."""
-    return False
+    """Returns whether such a mode is on in this thread: none of them ignores anything."""
+    return bool(LOCAL.dispatch_modes)
 
 
-def _get_current_dispatch_mode() -> None:
-    """Returns None: no such mode is ever on."""
+def _get_current_dispatch_mode() -> TorchDispatchMode | None:
+    """Returns the innermost mode that is on, or None."""
+    return LOCAL.dispatch_modes[-1] if LOCAL.dispatch_modes else None
 
 
 def _get_current_dispatch_mode_stack() -> list[TorchDispatchMode]:
-    """Returns an empty list: no such mode is ever on."""
-    return []
+    """Returns the modes that are on, the innermost last."""
+    return list(LOCAL.dispatch_modes)
 
 
 def _len_torch_dispatch_stack() -> int:
-    """Returns 0: no such mode is ever on."""
-    return 0
+    """Returns how many modes are on."""
+    return len(LOCAL.dispatch_modes)
 
 
 @contextmanager
 def _disable_current_modes() -> Iterator[list[TorchDispatchMode]]:
-    """A context without such modes, of which there are none."""
-    yield []
+    """A context in which no such mode is on: it yields those that were."""
+    modes, LOCAL.dispatch_modes = LOCAL.dispatch_modes, ()
+    try:
+        yield list(modes)
+    finally:
+        LOCAL.dispatch_modes = modes
 
 
 def return_and_correct_aliasing(func: Any, args: Any, kwargs: Any, out: Any) -> Any:

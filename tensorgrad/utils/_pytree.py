@@ -19,7 +19,8 @@ UnflattenFn = Callable[[Iterable, Any], Any]
 # --- keys: the steps of the way to a leaf ----------------------------------------------------------------------------
 
 
-class SequenceKey(NamedTuple):
+@dataclasses.dataclass(frozen=True, slots=True)
+class SequenceKey:
     """The step to an item of a list or tuple."""
 
     idx: int
@@ -32,7 +33,8 @@ class SequenceKey(NamedTuple):
         return sequence[self.idx]
 
 
-class MappingKey(NamedTuple):
+@dataclasses.dataclass(frozen=True, slots=True)
+class MappingKey:
     """The step to a value of a dict."""
 
     key: Any
@@ -45,7 +47,8 @@ class MappingKey(NamedTuple):
         return mapping[self.key]
 
 
-class GetAttrKey(NamedTuple):
+@dataclasses.dataclass(frozen=True, slots=True)
+class GetAttrKey:
     """The step to an attribute."""
 
     name: str
@@ -344,7 +347,7 @@ def _get_node_type(tree: Any) -> Any:
     return namedtuple if kind not in SUPPORTED_NODES and is_namedtuple_class(kind) else kind
 
 
-def _row_of(tree: Any) -> NodeDef | None:
+def row_of(tree: Any) -> NodeDef | None:
     """Returns the row of the container that a value is; None if it is a leaf."""
     kind = type(tree)
     row = SUPPORTED_NODES.get(kind)
@@ -361,7 +364,7 @@ def _row(kind: Any) -> NodeDef | None:
 
 def tree_is_leaf(tree: Any, is_leaf: Callable | None = None) -> bool:
     """Returns whether a value is a leaf: not a container, or one for which `is_leaf` returns True."""
-    return (is_leaf is not None and is_leaf(tree)) or _row_of(tree) is None
+    return (is_leaf is not None and is_leaf(tree)) or row_of(tree) is None
 
 
 _is_leaf = tree_is_leaf
@@ -615,12 +618,20 @@ def tree_flatten(tree: Any, is_leaf: Callable | None = None) -> tuple[list, Tree
 # Functions that call themselves are not nested: they would hold themselves, and leaves, until the collector runs.
 def _described(tree: Any, is_leaf: Callable | None, leaves: list) -> TreeSpec:
     """Returns the description of a value, and adds its leaves to the list."""
-    row = None if is_leaf is not None and is_leaf(tree) else _row_of(tree)
+    row = None if is_leaf is not None and is_leaf(tree) else row_of(tree)
     if row is None:
         leaves.append(tree)
         return _LEAF
     children, context = row.flatten_fn(tree)
-    return TreeSpec(row.type, context, [_described(child, is_leaf, leaves) for child in children])
+    specs = []
+    for child in children:
+        kind = child.__class__
+        if is_leaf is None and kind not in SUPPORTED_NODES and not issubclass(kind, tuple):  # no call for most leaves
+            leaves.append(child)
+            specs.append(_LEAF)
+        else:
+            specs.append(_described(child, is_leaf, leaves))
+    return TreeSpec(row.type, context, specs)
 
 
 def tree_unflatten(leaves: Iterable, treespec: TreeSpec) -> Any:
@@ -651,7 +662,7 @@ def _built(spec: TreeSpec, leaves: Iterator) -> Any:
 
 def tree_iter(tree: Any, is_leaf: Callable | None = None) -> Iterable:
     """Yields the leaves."""
-    row = None if is_leaf is not None and is_leaf(tree) else _row_of(tree)
+    row = None if is_leaf is not None and is_leaf(tree) else row_of(tree)
     if row is None:
         yield tree
     else:
@@ -687,7 +698,7 @@ def tree_leaves_with_path(tree: Any, is_leaf: Callable | None = None) -> list[tu
 
 def _walk(node: Any, is_leaf: Callable | None, path: KeyPath, found: list) -> None:
     """Adds `(way to the leaf, leaf)` of all leaves to the list."""
-    row = None if is_leaf is not None and is_leaf(node) else _row_of(node)
+    row = None if is_leaf is not None and is_leaf(node) else row_of(node)
     if row is None:
         found.append((path, node))
         return

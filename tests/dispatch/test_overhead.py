@@ -13,15 +13,17 @@ PROGRAMS = {
     "add, no graph": ("plain + plain", 1),
     "add a number": ("a + 2.0", 1),
     "mul": ("a * b", 3),  # keeps two factors
-    "exp": ("a.exp()", 4),  # keeps its result, with a storage for it
-    "matmul": ("a @ b", 4),
-    "relu": ("F.relu(a)", 7),
-    "ReLU": ("relu(a)", 9),
-    "linear": ("F.linear(a, layer.weight, layer.bias)", 5),
-    "Linear": ("layer(a)", 7),
+    "exp": ("a.exp()", 3),  # keeps its result, with a storage for it
+    "matmul": ("a @ b", 2),
+    "relu": ("F.relu(a)", 6),
+    "ReLU": ("relu(a)", 8),
+    "linear": ("F.linear(a, layer.weight, layer.bias)", 2),
+    "Linear": ("layer(a)", 4),
     "index": ("a[1]", 3),
     "transpose": ("a.t()", 3),
     "sum": ("a.sum()", 5),
+    "gradients": ("layer(a).sum().backward()", 42),
+    "step": ("optimizer.step()", 11),
 }
 COUNT = """
     import json, sys
@@ -30,6 +32,7 @@ COUNT = """
 
     a, b = (torch.randn(4, 4, requires_grad=True) for _ in range(2))
     plain, layer, relu = torch.randn(4, 4), torch.nn.Linear(4, 8), torch.nn.ReLU()
+    optimizer = torch.optim.SGD(layer.parameters(), 0.1)
     counts, seen = {}, []
 
     def note(frame, event, _):

@@ -9,6 +9,7 @@ import tensorgrad as torch
 from tensorgrad.dispatch.codegen import function_of
 from tensorgrad.dispatch.kernel_tables import OPS
 from tensorgrad.dispatch.kinds import FUNCTIONS, export, op
+from tensorgrad.dispatch.op import check
 from tensorgrad.dispatch.templates import fill
 
 
@@ -37,6 +38,11 @@ def test_a_mistake_in_a_row_leaves_no_op_behind(signature, given, error):
     with pytest.raises((NameError, ValueError), match=error):
         op(signature, "exp", **given)
     assert before == OPS
+
+
+def test_the_rows_of_the_package_have_no_mistakes():  # while it is imported, they are not checked
+    for row in list(OPS.values()):
+        check(row)
 
 
 def test_an_unknown_place_is_an_error():

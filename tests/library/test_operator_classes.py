@@ -111,6 +111,35 @@ def test_shapes_and_products(torch):
 
 
 @alike
+def test_values_are_read_by_an_operator(torch):
+    return outcomes(torch, (
+        lambda t, w, x: w.sum().item(), lambda t, w, x: bool(w.any()), lambda t, w, x: float(w[0, 0]),
+        lambda t, w, x: int(w[0, 1]), lambda t, w, x: bool((w == 1).all()), lambda t, w, x: complex(w.max()),
+        lambda t, w, x: "more" if w.sum() > x.sum() else "less",
+    ))  # fmt: skip
+
+
+@alike
+def test_values_of_several_elements_are_refused(torch):
+    w, _, _ = scaled(torch)
+    return error(w.item)
+
+
+@alike
+def test_operators_with_arguments_of_their_own(torch):
+    return outcomes(torch, (
+        lambda t, w, x: t.block_diag(w, w), lambda t, w, x: t.cross(w, w, dim=1),
+        lambda t, w, x: t.linalg.qr(w)[1].abs(),
+        lambda t, w, x: t.nn.functional.grid_sample(w[None, None], t.zeros(1, 2, 2, 2), align_corners=False),
+        lambda t, w, x: t.nn.functional.grid_sample(
+            w[None, None], t.zeros(1, 2, 2, 2), "nearest", "border", align_corners=True
+        ),
+        lambda t, w, x: t.nn.functional.grid_sample(w[None, None, None], t.zeros(1, 1, 2, 2, 3), align_corners=True),
+        lambda t, w, x: w.take(t.tensor([0, 5])), lambda t, w, x: w.put(t.tensor([0]), t.tensor([7.0])),
+    ))  # fmt: skip
+
+
+@alike
 def test_what_such_a_tensor_is(torch):
     w, x, _ = scaled(torch)
     module = torch.nn.Linear(3, 4)
@@ -195,17 +224,6 @@ def test_memory_that_is_not_there_is_never_read():
     for read in (kept.tolist, kept.numpy, lambda: Kept.__torch_function__(tensorgrad.Tensor.tolist, (), (kept,))):
         with pytest.raises((NotImplementedError, TypeError), match=r"no memory of its own|Kept"):
             read()
-
-
-def test_gradients_are_not_recorded_through_the_class():
-    kept = Kept(tensorgrad.ones(2)).requires_grad_()
-    with pytest.raises(NotImplementedError, match=r"aten.mul.Tensor: a tensor of class Kept requires grad"):
-        kept * 2
-    with tensorgrad.no_grad():
-        assert (kept * 2).tolist() == [2.0, 2.0]
-    x = tensorgrad.ones(2, requires_grad=True)
-    (Kept(tensorgrad.ones(2)) * x).sum().backward()  # what the class calls on other tensors is recorded
-    assert x.grad.tolist() == [1.0, 1.0]
 
 
 @alike

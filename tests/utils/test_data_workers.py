@@ -26,7 +26,7 @@ from tensorgrad.utils.data import channel, crew
 FORKS = "fork" in multiprocessing.get_all_start_methods()
 fork = {"multiprocessing_context": "fork"}
 needs_fork = pytest.mark.skipif(not FORKS, reason="this system starts processes otherwise than by fork")
-LIMIT = 30  # seconds after which a hanging test is stopped
+LIMIT = 90  # seconds after which a hanging test is stopped
 
 
 def descriptors():

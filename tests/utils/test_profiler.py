@@ -11,6 +11,7 @@ from tensorgrad.autograd import profiler as legacy
 from tensorgrad.dispatch import switches
 from tensorgrad.profiler import ProfilerAction, profile, record_function, schedule, tensorboard_trace_handler
 from tests.conftest import HAS_TORCH
+from tests.support.alike import alike
 
 
 def recorded():
@@ -377,3 +378,34 @@ def test_a_recording_may_begin_and_end_by_hand():
     tg.ones(1).exp()
     prof.stop_trace()
     assert [e.name for e in prof.events()] == ["exp"]
+
+
+@alike
+def test_profiles_that_lightning_begins_and_ends(torch):
+    """Its callbacks replace the schedule while the profile runs, and end one that was left open."""
+    told = [torch.profiler.kineto_available(), torch.autograd.kineto_available(), torch.autograd._profiler_enabled()]
+    traced = []
+    schedule = torch.profiler.schedule(wait=1, warmup=1, active=3)
+    with torch.profiler.profile(schedule=schedule, activities=[torch.profiler.ProfilerActivity.CPU]) as prof:
+        told.append(torch.autograd._profiler_enabled())
+        prof.schedule, prof.on_trace_ready = torch.profiler.profiler._default_schedule_fn, traced.append
+        for _ in range(2):
+            torch.ones(2).exp()
+            prof.step()
+        told.append(torch.autograd._profiler_enabled())
+    told += [len(traced), torch.autograd._profiler_enabled(), str(torch.profiler.profiler._default_schedule_fn(7))]
+    averages = prof.key_averages(group_by_overload_name=True), prof.events().key_averages(group_by_input_shapes=True)
+    return told, [[(e.key, e.count) for e in each if e.key.startswith("ProfilerStep")] for each in averages]
+
+
+def test_a_profile_that_was_left_open_is_ended():
+    left = tg.profiler.profile()
+    left.start()
+    tg.ones(2).exp()
+    tg.autograd._disable_profiler()
+    assert not tg.autograd._profiler_enabled()
+    tg.ones(2).log()
+    left.stop()
+    assert [e.name for e in left.events() if e.name in ("exp", "log")] == ["exp"]
+    with pytest.raises(RuntimeError, match="when it's not running"):
+        tg.autograd._disable_profiler()

@@ -163,3 +163,17 @@ def test_dataclasses_and_constants():
     assert [str(x).replace("test_dataclasses", "") for x in story(ours)] == [
         str(x).replace("test_dataclasses", "") for x in story(theirs)
     ]
+
+
+def test_the_steps_of_ways_are_no_tuples():
+    """Libraries tell ways from steps by that: torchrl names files after them."""
+
+    def story(p):
+        for (key,), _ in p.tree_leaves_with_path([1]) + p.tree_leaves_with_path({"a": 1}):
+            yield isinstance(key, tuple), hash(key) == hash(type(key)(*[getattr(key, n) for n in key.__slots__]))
+            try:
+                setattr(key, key.__slots__[0], 2)
+            except AttributeError as refused:
+                yield type(refused).__name__, str(refused)
+
+    assert list(story(ours)) == list(story(theirs))

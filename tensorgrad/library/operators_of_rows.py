@@ -1,0 +1,379 @@
+"""What operators of PyTorch's registry the rows of ops are made of.
+
+Only those are here whose arguments are not those of the operator of their name, or that have none, as the rows by which
+gradients are computed. Each takes the row's arguments and calls the operators; it returns `NotImplemented` if the row
+has to run by its twin.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import tensorgrad
+from tensorgrad._ops import ops
+from tensorgrad.dispatch.switches import LOCAL
+from tensorgrad.library.operators_of_functions import converted, dimensions_of, indexed, nll_loss, split
+from tensorgrad.ops.nn.grid import MODES, PADDINGS
+from tensorgrad.tensor import Tensor
+
+
+def _index(self: Tensor, indices: Any, pattern: Any) -> Any:
+    return ops.aten.index.Tensor(self, [None if place is None else indices[place] for place in pattern])
+
+
+def _matmul(input: Tensor, other: Tensor) -> Any:
+    """`input @ other`, as PyTorch makes it of products of two matrices, or of batches of them."""
+    aten, ranks = ops.aten, (input.ndim, other.ndim)
+    form = {(2, 2): aten.mm, (2, 1): aten.mv, (1, 1): aten.dot}.get(ranks)
+    if form is not None:
+        return form.default(input, other)
+    if ranks == (1, 2):
+        return aten.squeeze.dim(aten.mm.default(aten.unsqueeze.default(input, 0), other), 0)
+    if 0 in ranks or 1 in ranks:
+        return aten.matmul.default(input, other)
+    *batch, n, k = input.shape
+    *others, _, m = other.shape
+    if not others:
+        product = aten.mm.default(_view(input, [math.prod(batch) * n, k]), other)
+        return aten._unsafe_view.default(product, [*batch, n, m])
+    size = list(tensorgrad.broadcast_shapes(batch, others))
+    left, right = (
+        _view(aten.expand.default(x, [*size, *x.shape[-2:]]), [math.prod(size), *x.shape[-2:]]) for x in (input, other)
+    )
+    return aten._unsafe_view.default(aten.bmm.default(left, right), [*size, n, m])
+
+
+def _linear(input: Tensor, weight: Tensor, bias: Any = None) -> Any:
+    aten, (*batch, k) = ops.aten, input.shape
+    if bias is None or len(batch) not in (1, 2):
+        product = _matmul(input, aten.t.default(weight))
+        return product if bias is None else aten.add_.Tensor(product, bias)
+    if len(batch) == 1:
+        return aten.addmm.default(bias, input, aten.t.default(weight))
+    rows = _view(input, [math.prod(batch), k])
+    product = aten.addmm.default(bias, rows, aten.t.default(weight))
+    return aten.view.default(product, [*batch, weight.shape[0]])
+
+
+def _turned(matrices: Tensor) -> Any:
+    return ops.aten.t.default(matrices) if matrices.ndim == 2 else ops.aten.transpose.int(matrices, -2, -1)
+
+
+def _view(self: Tensor, shape: Any) -> Any:
+    """`self.reshape(shape)`: a view if the strides allow it, or else of a copy."""
+    shape = list(shape)
+    modes, LOCAL.dispatch_modes = LOCAL.dispatch_modes, ()
+    try:
+        tensorgrad.empty_strided(self.shape, self.stride(), device="meta").view(shape)
+    except RuntimeError:  # the strides do not allow it
+        viewed = False
+    else:
+        viewed = True
+    finally:
+        LOCAL.dispatch_modes = modes
+    if viewed:
+        return ops.aten.view.default(self, shape)
+    copied = ops.aten.clone.default(self, memory_format=tensorgrad.contiguous_format)
+    return ops.aten._unsafe_view.default(copied, shape)
+
+
+def _conv(
+    input: Tensor, weight: Tensor, bias: Any = None, stride: Any = (), padding: Any = (), dilation: Any = (),
+    groups: int = 1, output_padding: Any = (), transposed: bool = False,
+) -> Any:  # fmt: skip
+    windows = (stride, 1), (padding, 0), (dilation, 1)
+    stride, padding, dilation = (list(given) or [default] * (weight.ndim - 2) for given, default in windows)
+    extra = list(output_padding) or [0] * (weight.ndim - 2)
+    return ops.aten.convolution.default(input, weight, bias, stride, padding, dilation, transposed, extra, groups)
+
+
+def _conv_transpose(
+    input: Tensor, weight: Tensor, bias: Any = None, stride: Any = (), padding: Any = (), output_padding: Any = (),
+    dilation: Any = (), groups: int = 1,
+) -> Any:  # fmt: skip
+    return _conv(input, weight, bias, stride, padding, dilation, groups, output_padding, True)
+
+
+def _layer_norm(input: Tensor, weight: Any = None, bias: Any = None, axes: Any = (), eps: float = 1e-5) -> Any:
+    return ops.aten.native_layer_norm.default(input, list(input.shape[-len(axes) :]), weight, bias, eps)[0]
+
+
+def _max_pool(input: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> Any:
+    """The row of `max_pool2d_with_indices`. For one dimension PyTorch makes it of that."""
+    dims = len(kernel_size)
+    if dims == 1:
+        flat = ops.aten.unsqueeze.default(input, -2)
+        made = _max_pool(flat, (1, *kernel_size), (1, *stride), (0, *padding), (1, *dilation), ceil_mode)
+        return tuple([ops.aten.squeeze.dim(part, -2) for part in made])
+    given: list[Any] = [(list(stride), list(kernel_size)), (list(padding), [0] * dims), (list(dilation), [1] * dims)]
+    given += [(ceil_mode, False)]
+    while given and given[-1][0] == given[-1][1]:  # left out, as by callers
+        given.pop()
+    operator = getattr(ops.aten, f"max_pool{dims}d_with_indices").default
+    return operator(input, list(kernel_size), *(value for value, _ in given))
+
+
+def _adaptive_avg_pool(input: Tensor, output_size: Any) -> Any:
+    dims = len(output_size)
+    if set(output_size) == {1}:
+        return ops.aten.mean.dim(input, [*range(-1, -dims - 1, -1)], True)
+    if dims == 1:
+        flat = ops.aten.unsqueeze.default(input, -2)
+        return ops.aten.squeeze.dim(ops.aten._adaptive_avg_pool2d.default(flat, [1, *output_size]), -2)
+    return getattr(ops.aten, f"_adaptive_avg_pool{dims}d").default(input, list(output_size))
+
+
+def _rdiv(input: Tensor, other: Any) -> Any:
+    """`other / input`."""
+    return ops.aten.mul.Tensor(ops.aten.reciprocal.default(input), other)
+
+
+def _rows(input: Tensor, dim: int, sizes: Any) -> Any:
+    """The row of `split`: into equal parts, but for the last one, if they are."""
+    first, last = sizes[0], sizes[-1]
+    if all(size == first for size in sizes[:-1]) and 0 < last <= first:
+        return split(input, first, dim)
+    return split(input, list(sizes), dim)
+
+
+def _embedding_row(weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False) -> Any:
+    late = (padding_idx, True) if scale_grad_by_freq else (padding_idx,) if padding_idx != -1 else ()
+    return ops.aten.embedding.default(weight, indices, *late)
+
+
+def _vector_norm(input: Tensor, ord: Any = 2.0, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+    dim = (dim,) if isinstance(dim, int) else dim
+    late: list[Any] = [True] if keepdim else []
+    whole = not dim or len(dim) == input.ndim
+    if late or not whole:
+        late = [list(dim) if dim else None, *late]
+    if late or ord != 2:
+        late = [ord, *late]
+    return ops.aten.linalg_vector_norm.default(input, *late, **({} if dtype is None else {"dtype": dtype}))
+
+
+def _spread(input: Tensor, shape: Any, dim: Any, keepdim: bool) -> Any:
+    """The gradient of a sum over `dim`."""
+    rank = len(shape)
+    for d in sorted(d % rank for d in dim or ()) if not keepdim else ():
+        input = ops.aten.unsqueeze.default(input, d)
+    return ops.aten.expand.default(input, list(shape))
+
+
+def _place(input: Tensor, index: Tensor, shape: Any, dim: int, folded: bool, repeats: bool) -> Any:
+    """The gradient of `gather` and the like."""
+    aten = ops.aten
+    if folded:
+        input, index = aten.unsqueeze.default(input, dim), aten.unsqueeze.default(index, dim)
+    return aten.scatter_add.default(aten.new_zeros.default(input, list(shape)), dim, index, input)
+
+
+def _pick(input: Tensor, index: Tensor, dim: int, folded: bool) -> Any:
+    if not folded:
+        return ops.aten.gather.default(input, dim, index)
+    return ops.aten.squeeze.dim(ops.aten.gather.default(input, dim, ops.aten.unsqueeze.default(index, dim)), dim)
+
+
+def _embed_view(g: Tensor, shape: Any, shown: Any, args: tuple) -> Any:
+    """The gradient of a view that takes elements: those of its steps, the last one first."""
+    if shown.op.name == "diagonal":
+        return ops.aten.diagonal_backward.default(g, list(shape), *args)
+    if shown.op.name not in ("select", "slice", "new_axes"):
+        return NotImplemented
+    for back, *given in reversed(_steps(shape, args[0])):
+        g = getattr(ops.aten, back)(g, *given) if back != "squeeze" else ops.aten.squeeze.dim(g, *given)
+    return g
+
+
+def _steps(shape: Any, indices: Any) -> list[tuple]:
+    """For each step of `_getitem` by plain indices the operator that is its derivative, with its arguments."""
+    sizes, dim = list(shape), 0
+    steps: list[tuple] = []
+    given = list(indices) if isinstance(indices, tuple) else [indices]
+    taken = sum(dimensions_of(index) for index in given)
+    for index in given:
+        if index is Ellipsis:
+            dim += len(shape) - taken
+        elif index is None:
+            sizes.insert(dim, 1)
+            steps += [("squeeze", dim)]
+            dim += 1
+        elif isinstance(index, slice):
+            start, stop, step = index.indices(sizes[dim])
+            if (start, step) != (0, 1) or stop < sizes[dim]:
+                steps += [("slice_backward", list(sizes), dim, start, max(stop, start), step)]
+                sizes[dim] = len(range(start, max(stop, start), step))
+            dim += 1
+        else:
+            steps += [("select_backward", list(sizes), dim, index)]
+            del sizes[dim]
+    return steps
+
+
+def _elu(self: Tensor, *numbers: float) -> Any:
+    given = list(numbers)  # alpha, scale, input_scale
+    while given and given[-1] == 1:  # left out, as by callers
+        given.pop()
+    return ops.aten.elu.default(self, *given)
+
+
+def _as_strided(input: Tensor, size: Any, stride: Any, delta: int, geometry: Any) -> Any:
+    """The row of `as_strided`, which counts the offset from the tensor's own."""
+    late = (input.storage_offset() + delta,) if delta else ()
+    return ops.aten.as_strided.default(input, list(size), list(stride), *late)
+
+
+def _index_put(input: Tensor, indices: Any, values: Tensor, pattern: Any, accumulate: bool) -> Any:
+    places = [None if place is None else indices[place] for place in pattern]
+    return ops.aten.index_put.default(input, places, values, *([True] if accumulate else []))
+
+
+def _index_grad(g: Tensor, indices: Any, pattern: Any, shape: Any) -> Any:
+    places = [None if place is None else indices[place] for place in pattern]
+    return ops.aten.index_put.default(ops.aten.new_zeros.default(g, list(shape)), places, g, True)
+
+
+def _nll(input: Tensor, target: Tensor, weight: Any = None, ignore_index: int = -100, reduction: str = "mean") -> Any:
+    """The row of `nll_loss`, whose second result is the weight of each target."""
+    loss = nll_loss(input, target, weight, ignore_index=ignore_index, reduction=reduction)
+    if loss is NotImplemented:
+        return NotImplemented
+    weights = (target != ignore_index).to(input.dtype)
+    return loss, weights if weight is None else weights * weight[target.masked_fill(target == ignore_index, 0)]
+
+
+def _nll_grad(g: Tensor, target: Tensor, weights: Tensor, shape: Any, ignore_index: int) -> Any:
+    dim, aten, ignored = min(1, len(shape) - 1), ops.aten, target == ignore_index
+    index = target.masked_fill(ignored, 0).unsqueeze(dim)
+    zeros = aten.new_zeros.default(g, list(shape))
+    slopes = (g * weights).neg().masked_fill(ignored, 0)  # of a mean over no targets at all, g is nan
+    return aten.scatter.src(zeros, dim, index, aten.unsqueeze.default(slopes, dim))
+
+
+def _clamp_grad(grad: Tensor, input: Tensor, low: Any, high: Any) -> Any:
+    inside = [] if low is None else [ops.aten.ge.Scalar(input, low)]
+    inside += [] if high is None else [ops.aten.le.Scalar(input, high)]
+    mask = inside[0] if len(inside) == 1 else ops.aten.logical_and.default(*inside)
+    return ops.aten.where.self(mask, grad, ops.aten.zeros_like.default(grad))
+
+
+def _reduced(name: str, *, lists: bool = True) -> Callable:
+    """A reduction whose row has a name of its own: over all dimensions, or some."""
+
+    def form(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+        packet, more = getattr(ops.aten, name), {} if dtype is None else {"dtype": dtype}
+        dim = (dim,) if isinstance(dim, int) else dim
+        if not dim:
+            whole = not keepdim and "default" in packet.overloads() and name != "logsumexp"
+            if whole:
+                return packet.default(input, **more)
+            dim = tuple(range(input.ndim))
+        if not lists and len(dim) > 1:
+            return NotImplemented
+        overload = next(o for o in ("dim", "dim_int", "default") if o in packet.overloads())
+        where = list(dim) if lists else dim[0]
+        return getattr(packet, overload)(input, where, *([True] if keepdim else []), **more)
+
+    return form
+
+
+def _grid_sampler(name: str) -> Callable:
+    """`grid_sampler_2d` and `_3d` with PyTorch's numbers for the modes."""
+
+    def form(input: Tensor, grid: Tensor, mode: Any, padding: Any, align_corners: bool) -> Any:
+        mode = MODES.index(mode) if mode in MODES else mode
+        padding = PADDINGS.index(padding) if padding in PADDINGS else padding
+        return getattr(ops.aten, name).default(input, grid, mode, padding, align_corners)
+
+    return form
+
+
+def _extreme(input: Tensor, dim: int, keepdim: bool, name: str) -> Any:
+    return getattr(ops.aten, name).dim(input, dim, *([True] if keepdim else []))
+
+
+# Rows that have a form of their own, and how the registry writes them.
+ROWS: dict[str, Callable] = {
+    "adaptive_avg_pool": _adaptive_avg_pool,
+    "clone_copy": lambda self, *args, **kwargs: ops.aten.clone.default(self),
+    "all_": _reduced("all", lists=False),
+    "any_": _reduced("any", lists=False),
+    "as_strided": _as_strided,
+    "clamp_between": lambda input, min, max: (
+        ops.aten.clamp.default(input, *(v for v in (min, max) if v is not None))
+        if min is not None and not isinstance(min, Tensor) and not isinstance(max, Tensor)
+        else NotImplemented
+    ),
+    "clamp_grad": _clamp_grad,
+    "column_sum": lambda input: (
+        ops.aten.sum.dim_IntList(input, [*range(input.ndim - 1)]) if input.ndim > 1 else ops.aten.alias.default(input)
+    ),
+    "conv": _conv,
+    "conv_transpose": _conv_transpose,
+    "constant_pad_nd": lambda self, pads, value: ops.aten.constant_pad_nd.default(
+        self, [n for pair in reversed(pads) for n in pair], value
+    ),
+    "elu": _elu,
+    "cross_product": lambda input, other, dim: ops.aten.linalg_cross.default(
+        input, other, **({} if dim == -1 else {"dim": dim})
+    ),
+    "cumsum_reversed": lambda self, dim: self.flip(dim).cumsum(dim).flip(dim),
+    "embed_view": _embed_view,
+    "embedding": _embedding_row,
+    "embedding_grad": lambda *given: ops.aten.embedding_dense_backward.default(*given),
+    "extreme_dim": _extreme,
+    "gelu": lambda self, approximate: ops.aten.gelu.default(
+        self, **({} if approximate == "none" else {"approximate": approximate})
+    ),
+    "grid_sampler_2d": _grid_sampler("grid_sampler_2d"),
+    "grid_sampler_3d": _grid_sampler("grid_sampler_3d"),
+    "index": _index,
+    "index_grad": _index_grad,
+    "index_put": _index_put,
+    "layer_norm": _layer_norm,
+    "linear": _linear,
+    "log_softmax_": lambda self, dim: ops.aten._log_softmax.default(self, dim, False),
+    "logsumexp_": _reduced("logsumexp"),
+    "matmul": _matmul,
+    "matmul_nt": lambda input, other: _matmul(input, _turned(other)),
+    "matmul_tn": lambda input, other: _matmul(_turned(input), other),
+    "max_all": lambda self: ops.aten.max.default(self),
+    "max_pool": _max_pool,
+    "min_all": lambda self: ops.aten.min.default(self),
+    "new_axes": indexed,
+    "nll_": _nll,
+    "nll_grad": _nll_grad,
+    "outer": lambda input, vec2: ops.aten.mul.Tensor(ops.aten.view.default(input, [len(input), 1]), vec2),
+    "pick": _pick,
+    "place": _place,
+    "polygamma": lambda input, n: ops.aten.polygamma.default(n, input),
+    "prod_": _reduced("prod", lists=False),
+    "qr_": lambda A, mode: ops.aten.linalg_qr.default(A, *([] if mode == "reduced" else [mode])),
+    "rdiv": _rdiv,
+    "reshape": _view,
+    "scatter_reduce": lambda input, dim, index, src, reduce, include_self: ops.aten.scatter_reduce.two(
+        input, dim, index, src, reduce, **({} if include_self else {"include_self": False})
+    ),
+    "select": indexed,
+    "slice": indexed,
+    "softmax_": lambda self, dim: ops.aten._softmax.default(self, dim, False),
+    "sort_": lambda self, dim, descending: ops.aten.sort.default(self, dim, *([True] if descending else [])),
+    "spread": _spread,
+    "square": lambda input: ops.aten.pow.Tensor_Scalar(input, 2),
+    "split": _rows,
+    "split_with_sizes": lambda self, dim, sizes: split(self, sizes, dim),
+    "squeeze": lambda self, dims: ops.aten.squeeze.dims(self, list(dims)),
+    "squeeze_dims": lambda self, dims: ops.aten.squeeze.dims(self, list(dims)),
+    "std_": lambda self, dim, correction, keepdim: ops.aten.std.correction(
+        self, dim, correction=correction, keepdim=keepdim
+    ),
+    "threshold_grad": lambda grad, result, limit: ops.aten.threshold_backward.default(grad, result, limit),
+    "topk_": lambda self, k, dim, largest: ops.aten.topk.default(self, k, dim, *([] if largest else [False])),
+    "to_copy": lambda self, dtype: converted(self, dtype, copy=True),
+    "var_": lambda self, dim, correction, keepdim: ops.aten.var.correction(
+        self, dim, correction=correction, keepdim=keepdim
+    ),
+    "vector_norm_": _vector_norm,
+}
