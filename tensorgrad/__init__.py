@@ -10,9 +10,14 @@ import typing as _typing
 import warnings as _warnings
 from math import e, inf, nan, pi
 
+from tensorgrad.system.collector import patient as _patient
+from tensorgrad.system.collector import paused as _paused
 from tensorgrad.system.processors import divide_among_local_ranks as _divide
 
 _divide()  # before NumPy is loaded
+
+with _paused():
+    _importlib.import_module("tensorgrad.tensor")
 
 from tensorgrad.devices import device
 from tensorgrad.dtypes import (
@@ -91,6 +96,7 @@ from tensorgrad.autograd.modes import (
 from tensorgrad.dispatch.guard import guard_methods as _guard_methods
 from tensorgrad.dispatch.guard import guarded as _guarded
 from tensorgrad.dispatch.kinds import FUNCTIONS as _FUNCTIONS
+from tensorgrad.dispatch.op import check_from_now_on as _check_from_now_on
 from tensorgrad.kernels.numba.table import install as _install
 from tensorgrad.kernels.numba.table import wanted as _wanted
 from tensorgrad.ops import FAMILIES as _FAMILIES
@@ -117,13 +123,15 @@ if _typing.TYPE_CHECKING:  # what the loop below exports, for type checkers: gen
 
 newaxis = None
 
-for _family in _FAMILIES:
-    _importlib.import_module(f"tensorgrad.ops.{_family}")
 _typed = {"can_cast": can_cast, "promote_types": promote_types, "result_type": result_type}  # noqa: F405
-globals().update(_guarded({**_FUNCTIONS, **_typed}, "tensorgrad", numpy_names=True))
-_importlib.import_module("tensorgrad.tensor_render")
-_guard_methods()
-_importlib.import_module("tensorgrad.autograd.hooks")
+with _paused():
+    for _family in _FAMILIES:
+        _importlib.import_module(f"tensorgrad.ops.{_family}")
+    _check_from_now_on()
+    globals().update(_guarded({**_FUNCTIONS, **_typed}, "tensorgrad", numpy_names=True))
+    _importlib.import_module("tensorgrad.tensor_render")
+    _guard_methods()
+    _importlib.import_module("tensorgrad.autograd.hooks")
 
 globals().pop("ops")  # the package; `torch.ops` is PyTorch's registry of operators (`tensorgrad._ops`)
 
@@ -140,10 +148,10 @@ if "DEBUG" in _os.environ:
     _debug_from_environment()
 
 _LAZY = (  # modules that are loaded on first use
-    "_C", "__config__", "__future__", "_jit_internal", "_tensor", "_tensor_str", "_utils", "accelerator", "backends",
-    "compat", "cpu", "cuda", "distributed", "distributions", "fft", "func", "functional", "futures", "fx", "hub", "jit",
-    "library", "linalg", "masked", "mps", "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler",
-    "quasirandom", "signal", "special", "testing", "types", "utils", "viz", "xpu",
+    "_C", "__config__", "__future__", "_functorch", "_jit_internal", "_tensor", "_tensor_str", "_utils",
+    "accelerator", "backends", "compat", "cpu", "cuda", "distributed", "distributions", "fft", "func", "functional",
+    "futures", "fx", "hub", "jit", "library", "linalg", "masked", "mps", "multiprocessing", "nested", "nn", "onnx",
+    "optim", "overrides", "profiler", "quasirandom", "signal", "special", "testing", "types", "utils", "viz", "xpu",
 )  # fmt: skip
 _TOOLS = (  # likewise; not part of PyTorch
     "absent_device", "coverage", "debug", "info", "run", "warmup",
@@ -185,6 +193,8 @@ from tensorgrad.streams import Event, Stream
 from tensorgrad.tensor_types import types as _tensor_types
 
 globals().update(_storage_types(), **_tensor_types())  # FloatStorage, FloatTensor, ...
+
+_patient()  # until the first op is called: other libraries are probably imported next
 
 if not _typing.TYPE_CHECKING:  # otherwise type checkers would accept every misspelled name
 

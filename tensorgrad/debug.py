@@ -104,5 +104,4 @@ def _kernel(op, args, array_type) -> str:
 
 
 def _kernel_name(kernel) -> str:
-    kernel = getattr(kernel, "func", kernel)  # a partial names what it wraps
     return f"{getattr(kernel, '__module__', None) or 'numpy'}.{getattr(kernel, '__name__', kernel)}"

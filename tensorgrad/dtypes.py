@@ -337,6 +337,17 @@ def to_floating(d: dtype) -> dtype:
 
 # --- limits ------------------------------------------------------------------------------------------------------
 
+# Of the types that NumPy lacks, as PyTorch has them: eps, max, min, tiny, resolution. Programs ask for these without
+# using the types.
+_LIMITS = {
+    "bfloat16": (2**-7, (2 - 2**-7) * 2**127, -(2 - 2**-7) * 2**127, 2**-126, 0.01),
+    "float8_e4m3fn": (2**-3, 448, -448, 2**-6, 1),
+    "float8_e4m3fnuz": (2**-3, 240, -240, 2**-7, 1),
+    "float8_e5m2": (2**-2, 57344, -57344, 2**-14, 1),
+    "float8_e5m2fnuz": (2**-3, 57344, -57344, 2**-15, 1),
+    "float8_e8m0fnu": (1, 2**127, 2**-127, 2**-127, 1),
+}
+
 
 class finfo:
     """Numerical limits of a floating-point dtype: `bits eps max min tiny smallest_normal resolution`.
@@ -352,17 +363,14 @@ class finfo:
         d = as_dtype(type or DEFAULT.floating, "finfo").to_real()
         if not d.is_floating_point:
             raise TypeError(f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle '{d!r}'")
-        if d.name in _OF_ML_DTYPES:
-            import ml_dtypes
-
-            info = ml_dtypes.finfo(getattr(ml_dtypes, d.name))  # to ask is not to use it: see ON_FLOAT8
+        if d.name in _LIMITS:
+            limits = _LIMITS[d.name]
         else:
             info = np.finfo(d.numpy)
-        number = (1.0).__class__
+            limits = (info.eps, info.max, info.min, info.smallest_normal, 10.0**-info.precision)
         self.dtype, self.bits = d.name, d.itemsize * 8
-        self.eps, self.max, self.min = number(info.eps), number(info.max), number(info.min)
-        self.tiny = self.smallest_normal = number(info.smallest_normal)
-        self.resolution = 1.0 if d in FLOAT8 else number(info.resolution)
+        self.eps, self.max, self.min, self.tiny, self.resolution = map((1.0).__class__, limits)
+        self.smallest_normal = self.tiny
 
     def __repr__(self) -> str:
         fields = ("resolution", "min", "max", "eps", "smallest_normal", "tiny")

@@ -46,6 +46,9 @@ def kernels() -> list[str]:
 
     if native.unusable():
         return [*lines, f"not used: {native.unusable()}"]
+    for place in cache.CARRIED:
+        count = sum(cache.path(place, row).is_file() for row in {row.kernel.rpartition(".")[0] for row in table.ALL})
+        lines.append(f"carried along: {place}, of which {count} files are for this process")
     names: dict[str, set[str]] = {}
     for row in table.ALL:
         family, _, name = row.kernel.rpartition(".")

@@ -14,7 +14,6 @@ import itertools
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 
 import numpy as np
 
@@ -26,16 +25,16 @@ from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import PLAIN, Tensor
 
 
-@dataclass
 class PrintOptions:
     """The settings of `set_printoptions`, with PyTorch's defaults (`shape` is an addition, off by default)."""
 
-    precision: int = 4
-    threshold: float = 1000
-    edgeitems: int = 3
-    linewidth: float = 80
-    sci_mode: bool | None = None
-    shape: bool = False
+    def __init__(self) -> None:
+        self.precision: int = 4
+        self.threshold: float = 1000
+        self.edgeitems: int = 3
+        self.linewidth: float = 80
+        self.sci_mode: bool | None = None
+        self.shape: bool = False
 
 
 PRINT_OPTIONS = PrintOptions()
@@ -89,7 +88,7 @@ def get_printoptions() -> dict:
         >>> get_printoptions()["precision"]
         4
     """
-    return asdict(PRINT_OPTIONS)
+    return dict(vars(PRINT_OPTIONS))
 
 
 @contextmanager

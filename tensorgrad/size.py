@@ -26,7 +26,7 @@ class Size(tuple):
 
     def __getitem__(self, index):
         item = tuple.__getitem__(self, index)
-        return Size(item) if isinstance(index, slice) else item
+        return Size(item) if item.__class__ is tuple else item
 
     def __add__(self, other):
         return Size(tuple.__add__(self, other)) if isinstance(other, tuple) else self._not_a_tuple(other)

@@ -1,4 +1,7 @@
-"""PyTorch's functions for symbolic sizes: here sizes, and the results, are plain Python numbers."""
+"""PyTorch's functions for symbolic sizes: here sizes, and the results, are plain Python numbers.
+
+The exception is the size of a nested tensor's ragged dimension, which is a `SymInt`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,22 @@ import builtins
 import math
 import numbers
 
-__all__ = ["sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum"]
+__all__ = ["SymInt", "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum"]
+
+
+class SymInt:
+    """A size without a value: that of a ragged dimension of a nested tensor, such as `j1`.
+
+    >>> import tensorgrad as torch
+    >>> x = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)
+    >>> isinstance(x.size(1), torch.SymInt), isinstance(x.size(0), torch.SymInt)
+    (True, False)
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, *args, **kwargs):
+        raise NotImplementedError("torch.SymInt: the only symbolic sizes are those of nested tensors")
 
 
 def sym_int(a) -> builtins.int:

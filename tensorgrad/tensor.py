@@ -541,7 +541,7 @@ class Tensor(TensorMethods):
         >>> (x * 2).detach().requires_grad
         False
         """
-        if DISPATCH and self.__class__ not in PLAIN:
+        if DISPATCH and (LOCAL.dispatch_modes or self.__class__ not in PLAIN):
             result = DISPATCH[0](Tensor.detach, (self,), {})
             if result is not NotImplemented:
                 return result
@@ -639,7 +639,8 @@ def disabled_torch_function(func: Any, types: Any, args: tuple = (), kwargs: Any
     """The `__torch_function__` of classes that every op treats as plain tensors: runs the function itself."""
     before, LOCAL.inside_override = LOCAL.inside_override, True
     try:
-        result = DISPATCH[0](func, args, kwargs or {}) if DISPATCH else NotImplemented
+        ask = DISPATCH and not hasattr(func, "op")  # ops ask by themselves
+        result = DISPATCH[0](func, args, kwargs or {}) if ask else NotImplemented
         return func(*args, **(kwargs or {})) if result is NotImplemented else result
     finally:
         LOCAL.inside_override = before

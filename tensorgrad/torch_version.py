@@ -10,14 +10,11 @@ from tensorgrad.version import __version__ as _followed
 __all__ = ["TorchVersion"]
 
 # As in Python's packages: 1!2.13.0rc1.post2.dev3+local.
-_FORM = re.compile(
-    r"""\s*v?(?:(?P<epoch>\d+)!)?(?P<release>\d+(?:\.\d+)*)
+_FORM = r"""\s*v?(?:(?P<epoch>\d+)!)?(?P<release>\d+(?:\.\d+)*)
     (?:[-_.]?(?P<phase>alpha|a|beta|b|preview|pre|c|rc)[-_.]?(?P<pre>\d*))?
     (?P<posted>-(?P<post1>\d+)|[-_.]?(?:post|rev|r)[-_.]?(?P<post2>\d*))?
     (?P<dev>[-_.]?dev[-_.]?(?P<devn>\d*))?
-    (?:\+(?P<local>[a-z0-9]+(?:[-_.][a-z0-9]+)*))?\s*""",
-    re.VERBOSE | re.IGNORECASE,
-)
+    (?:\+(?P<local>[a-z0-9]+(?:[-_.][a-z0-9]+)*))?\s*"""
 _PHASES = {"alpha": 1, "a": 1, "beta": 2, "b": 2}  # the others are release candidates: 3
 
 
@@ -66,7 +63,7 @@ class TorchVersion(str):
 
 def _order(version: str) -> tuple | None:
     """The sort key of a version; None if the text is not a version."""
-    found = _FORM.fullmatch(version)
+    found = re.fullmatch(_FORM, version, re.VERBOSE | re.IGNORECASE)
     if found is None:
         return None
     release = tuple(int(part) for part in found["release"].split("."))

@@ -1,15 +1,20 @@
 """Compiles all kernels now, so that later runs need not wait for them.
 
     python -m tensorgrad.warmup
+    python -m tensorgrad.warmup --into FOLDER --cpu x86-64-v3 --cpu x86-64-v4
 
-They are cached in the user's cache folder (or in TENSORGRAD_CACHE), by versions and processor.
+They are cached in the user's cache folder (or in TENSORGRAD_CACHE), by versions and processor. With --into they are
+written to a folder that an image or a wheel carries (kernels/numba/runtime/carried.py), for levels of processors.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import importlib
+import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Iterable
@@ -52,8 +57,44 @@ def shown(steps: Iterable[Any], total: int) -> Iterable[Any]:
     return steps
 
 
-def main() -> int:
+def carry(folder: Path, level: str) -> int:
+    """Compiles all kernels into a folder to be carried along, for a level of processors ("": for this very one)."""
+    place = folder / level
+    os.environ |= {"TENSORGRAD_CACHE": str(place), "TENSORGRAD_KERNELS": "", "TENSORGRAD_CPU": level}
+    failed = compile_all()
+    if not failed:
+        from tensorgrad.kernels.numba.runtime import cache, carried, internals
+
+        made = {name: internals.version(name) for name in ("numba", "llvmlite")}
+        cache.store(place / carried.VERSIONS, json.dumps(made).encode())
+        for lock in place.glob("*.lock"):
+            lock.unlink()
+    return failed
+
+
+def main(given: list[str] | None = None) -> int:
     """Compiles with a progress display. Returns 1 if numba is missing, nothing can be cached, or a kernel fails."""
+    parser = argparse.ArgumentParser(prog="python -m tensorgrad.warmup", description="Compiles all kernels.")
+    parser.add_argument("--into", metavar="FOLDER", type=Path, help="a folder for a wheel or an image to carry")
+    parser.add_argument(
+        "--cpu", metavar="LEVEL", action="append", help="with --into: a level of processors (x86-64-v3), several times"
+    )
+    options = parser.parse_args(given)
+    if options.into is None:
+        if options.cpu:
+            parser.error("--cpu needs --into; for the cache, set TENSORGRAD_CPU")
+        return compile_all()
+    levels = options.cpu or [os.environ.get("TENSORGRAD_CPU", "")]
+    if len(levels) == 1:
+        return carry(options.into, levels[0])
+    from tensorgrad.system.processes import python
+
+    own = ("-m", "tensorgrad.warmup", "--into", str(options.into), "--cpu")
+    return max([subprocess.call(python(*own, level)) for level in levels])
+
+
+def compile_all() -> int:
+    """Compiles all kernels that the cache lacks. Returns what `main` does."""
     from tensorgrad.kernels.numba import table
     from tensorgrad.kernels.numba.runtime import cache
     from tensorgrad.kernels.numba.runtime.compiler import Compiler
@@ -78,7 +119,7 @@ def main() -> int:
     longest_first = sorted(families, key=lambda name: -(folder / f"{name.replace('.', '/')}.py").stat().st_size)
     started = time.perf_counter()
     free: SimpleQueue = SimpleQueue()
-    compilers = [Compiler() for _ in range(os.cpu_count() or 1)]
+    compilers = [Compiler(aside=False) for _ in range(os.cpu_count() or 1)]
     for compiler in compilers:
         free.put(compiler)
     try:

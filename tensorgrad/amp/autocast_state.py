@@ -11,9 +11,11 @@ from tensorgrad import devices, dtypes
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.dispatch import switches
 from tensorgrad.dispatch.autocast_ops import ALONE, LISTS, TOLD
-from tensorgrad.dispatch.switches import LOCAL
+from tensorgrad.dispatch.kernel_tables import OPS
+from tensorgrad.dispatch.switches import AUTOCAST, LOCAL, SLOW
 from tensorgrad.errors import warn
-from tensorgrad.tensor import Tensor, tensors_in
+from tensorgrad.storage.stubs import STORAGES
+from tensorgrad.tensor import PLAIN, Tensor, tensors_in
 
 __all__ = [
     "autocast_decrement_nesting", "autocast_increment_nesting", "clear_autocast_cache", "get_autocast_cpu_dtype",
@@ -28,15 +30,17 @@ class State:
 
     `dtypes` are the lower-precision dtypes set for devices, `on` the devices whose ops are cast, `nesting` the number
     of nested `autocast` contexts. `casts` contains the cast copies of parameters, until the outermost `autocast` ends.
+    `listed` are the names of the ops whose arguments may be cast.
     """
 
-    __slots__ = ("casts", "dtypes", "keeps", "nesting", "on")
+    __slots__ = ("casts", "dtypes", "keeps", "listed", "nesting", "on")
 
     def __init__(self, on: frozenset[str], dtypes: dict[str, Any], keeps: bool, nesting: int, casts: dict):
         self.on, self.dtypes, self.keeps, self.nesting, self.casts = on, dtypes, keeps, nesting, casts
+        self.listed = _listed(on)
 
     def cast(self, op, args: tuple) -> tuple:
-        """Casts the arguments of an op: called by the slow path before every op."""
+        """Casts the arguments of an op: called by the slow path before every op that is `listed`."""
         for device in self.on:
             args = self._cast(op.name, device, args)
         return args
@@ -79,14 +83,21 @@ class State:
 
     def shortened(self, tensor: Tensor, dtype) -> Tensor:
         """Casts a tensor to a lower-precision dtype; a parameter's copy is cached until the parameter is written."""
-        kept = self.keeps and tensor.requires_grad and tensor.is_leaf and tensor._view is None
+        kept = self.keeps and tensor._requires_grad is True and tensor._edge is None and tensor._view is None
         if not kept or tensor.dtype is not dtypes.float32:
-            return tensor.to(dtype)
+            return _to(tensor, dtype)
         key, version = (id(tensor), dtype, GRAD.enabled), tensor._version
         found = self.casts.get(key)
         if found is None or found[1] != version:
-            found = self.casts[key] = tensor, version, tensor.to(dtype)
+            found = self.casts[key] = tensor, version, _to(tensor, dtype)
         return found[2]
+
+
+@functools.cache
+def _listed(on: frozenset[str]) -> frozenset[str]:
+    """Returns the names on the devices' lists."""
+    lists = [LISTS[device] for device in on if device in LISTS]
+    return frozenset().union(*(names for each in lists for names in (each.shorter, each.full, each.widest)))
 
 
 def _is_one(name: str, device: str, args: tuple, kwargs: dict) -> bool:
@@ -97,14 +108,24 @@ def _is_one(name: str, device: str, args: tuple, kwargs: dict) -> bool:
 
 
 def _castable(tensor: Tensor, device: str) -> bool:
-    return tensor.is_floating_point() and tensor.dtype is not dtypes.float64 and tensor.device.type == device
+    dtype = tensor.dtype
+    if not dtype.is_floating_point or dtype is dtypes.float64:
+        return False
+    return STORAGES[tensor._array.__class__].device_type == device
+
+
+def _to(tensor: Tensor, dtype) -> Tensor:
+    """Casts a tensor; if nothing but autocast is on, without asking what else there is."""
+    if SLOW == AUTOCAST and tensor.__class__ in PLAIN:
+        return OPS["to_copy"].compiled.plain(tensor, dtype)
+    return tensor.to(dtype)
 
 
 def all_to(values, device: str, dtype, state: State | None = None):
     """Casts all tensors of a device in nested values to a dtype; through the cache of `state`, if given."""
     cast = [
-        (v if v.dtype is dtype or not _castable(v, device) else state.shortened(v, dtype) if state else v.to(dtype))
-        if isinstance(v, Tensor)
+        (v if v.dtype is dtype or not _castable(v, device) else state.shortened(v, dtype) if state else _to(v, dtype))
+        if v.__class__ in PLAIN or isinstance(v, Tensor)
         else all_to(v, device, dtype, state)
         if isinstance(v, list | tuple) and any(isinstance(x, Tensor) for x in v)
         else v

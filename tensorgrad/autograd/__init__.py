@@ -44,6 +44,10 @@ else:  # otherwise type checkers would accept every misspelled name
 
         if name in ("gradcheck", "gradgradcheck"):  # the functions, as in PyTorch; the module is autograd/checking.py
             return _from_checking(name)
+        if name in ("_disable_profiler", "_profiler_enabled"):
+            return getattr(importlib.import_module("tensorgrad.profiler.recorder"), name)
+        if name == "kineto_available":
+            return importlib.import_module("tensorgrad.profiler").kineto_available
         if name == "Function":
             from tensorgrad.autograd.function import Function
 
@@ -59,7 +63,8 @@ else:  # otherwise type checkers would accept every misspelled name
         raise importlib.import_module("tensorgrad.system.missing_names").no_attribute(__name__, name)
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), "Function", "SavedTensor", "Variable", "gradcheck", "gradgradcheck"})
+        made = ("Function", "SavedTensor", "Variable", "gradcheck", "gradgradcheck", "kineto_available")
+        return sorted({*globals(), *made})
 
     later(
         __name__,

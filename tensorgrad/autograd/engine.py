@@ -9,6 +9,7 @@ here and in no formula: a gradient is **summed to the shape** of the value it be
 from __future__ import annotations
 
 import itertools
+import operator
 import threading
 from heapq import heappop, heappush
 from sys import getrefcount
@@ -19,13 +20,15 @@ from tensorgrad.autograd import anomaly
 from tensorgrad.autograd.anomaly import ANOMALY, report
 from tensorgrad.autograd.graph import FREED, Node
 from tensorgrad.autograd.modes import GRAD
-from tensorgrad.dispatch.switches import LOCAL
+from tensorgrad.dispatch.kernel_tables import AFTER_MANY_PASSES, MANY_PASSES, OPS
+from tensorgrad.dispatch.switches import DISPATCH, LOCAL
 from tensorgrad.dtypes import from_numpy_dtype
 from tensorgrad.layouts import contiguous_format, dense_order, inverse, made_in_order, strided
+from tensorgrad.storage.elsewhere import NoMemory
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.system import forks
 from tensorgrad.system.per_thread import PerThread, Substitute, on_fresh_stack
-from tensorgrad.tensor import Tensor, share
+from tensorgrad.tensor import PLAIN, Tensor, share
 
 
 class _Runs(PerThread):
@@ -49,6 +52,7 @@ several_threads = False  # has any thread but the main one started a backward pa
 RUNS = _Runs()
 _next_run = itertools.count(1).__next__
 _accumulating = forks.lock(whole=True)
+SEEN_BY_MODES: Any = None  # a context for passes whose ops `TorchDispatchMode`s see (library/dispatch_modes.py)
 OBSERVERS: list = []  # functions (node, start, seconds) called after every node in passes started from now on
 
 
@@ -67,10 +71,17 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None, fills: boo
             return on_fresh_stack(run, roots, **options)
         finally:
             RUNS.current = around
+    if DISPATCH and LOCAL.dispatch_modes and not LOCAL.transforms:
+        with SEEN_BY_MODES():
+            return run(roots, keep_graph=keep_graph, create_graph=create_graph, targets=targets, fills=fills)
     captured = None if targets is None else dict.fromkeys(targets)
     wanted = None if targets is None else _leading_to(targets, roots, fills)
     callbacks: list = []
-    current = _next_run(), roots, wanted, callbacks, around[4] + 1
+    number = _next_run()
+    if number == MANY_PASSES:
+        for function in AFTER_MANY_PASSES:
+            function()
+    current = number, roots, wanted, callbacks, around[4] + 1
     transforms = LOCAL.transforms  # gradients may have tangents, which only ops pass on
     checked = ANOMALY.enabled or bool(OBSERVERS) or (targets is not None and _some_inside(targets))
     attached = create_graph or bool(transforms)
@@ -83,7 +94,7 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None, fills: boo
     RUNS.current, GRAD.enabled = current, create_graph
     try:
         # Treat the roots as the edges of a node without an op.
-        edges, results = [edge for edge, _ in roots], [grad for _, grad in roots]
+        edges, results = zip(*roots) if roots else ((), ())
         node = None
         while True:
             for edge, grad in zip(edges, results):  # a node returns one gradient per edge
@@ -101,18 +112,21 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None, fills: boo
                         _arrived(target, None, awaited, hooked, attached)
                     continue
                 if target.__class__ is Node or not isinstance(target, Tensor):
-                    shape, dtype, _ = target.outputs[nr]
-                    if grad._array.shape != shape or grad._array.dtype is not dtype:
-                        grad = fit(grad, shape, dtype, node, _index_of(edges, edge))
+                    outputs, given = target.outputs, grad._array
+                    shape, dtype, _ = outputs[nr]
+                    if given.shape != shape or given.dtype is not dtype:
+                        grad = fit(grad, shape, dtype, node, (edges, edge))
                     slots = grads.get(target)
                     if slots is None:
-                        grads[target] = slots = [None] * len(target.outputs)
+                        grads[target] = [grad] if len(outputs) == 1 else _only(grad, nr, len(outputs))
                         heappush(ready, (-target.sequence_nr, target))
-                    slots[nr] = grad if slots[nr] is None else total(slots[nr], grad)
+                    else:
+                        slots[nr] = grad if slots[nr] is None else total(slots[nr], grad)
                     continue
-                array = target._array
-                if grad._array.shape != array.shape or grad._array.dtype is not array.dtype:
-                    grad = fit(grad, array.shape, array.dtype, node, _index_of(edges, edge))
+                array, given = target._array, grad._array
+                if given.shape != array.shape or given.dtype is not array.dtype:
+                    grad = fit(grad, array.shape, array.dtype, node, (edges, edge))
+                    given = grad._array
                 if captured is not None:
                     if edge in captured:
                         so_far = captured[edge]
@@ -123,12 +137,21 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None, fills: boo
                     awaited = awaited or _ahead(edges[_index_of(edges, edge) :], ready)
                     _arrived(target, grad, awaited, hooked, attached)
                 elif target._grad is None and not several_threads:
-                    target._grad = (
-                        detachable(grad, target) if attached else owned(getrefcount(grad) - BY_THE_LOOP, grad, target)
-                    )
+                    if attached:
+                        target._grad = detachable(grad, target)
+                    elif (
+                        getrefcount(grad) <= ALONE_IN_LOOP
+                        and grad._memory is None
+                        and given.strides == array.strides
+                        and getattr(given, "base", given) is None
+                    ):  # the usual case of `owned`: new memory, which is dense
+                        grad._edge, grad._requires_grad, grad._view = None, False, None
+                        target._grad = grad
+                    else:
+                        target._grad = owned(getrefcount(grad) - BY_THE_LOOP, grad, target)
                 else:
                     accumulate(target, grad, attached)
-            grad = slots = edge = edges = results = None  # type: ignore[assignment]
+            grad = given = slots = edge = edges = results = None  # type: ignore[assignment]
             while ready:
                 node = heappop(ready)[1]
                 edges = node.edges
@@ -155,6 +178,13 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None, fills: boo
         return found
     finally:
         GRAD.enabled, RUNS.current = before, around
+
+
+def _only(grad, nr: int, count: int) -> list:
+    """The gradients of a node's outputs, of which one has arrived."""
+    slots: list = [None] * count
+    slots[nr] = grad
+    return slots
 
 
 def _some_inside(targets) -> bool:
@@ -212,19 +242,28 @@ def reachable(targets) -> set:
         if target not in seen:
             seen.add(target)
             if not isinstance(target, Tensor):
-                stack.extend(edge[0] for edge in target.edges if edge is not None)
+                for edge in target.edges:
+                    if edge is not None:
+                        stack.append(edge[0])
     return seen
 
 
 def _ahead(edges, ready: list) -> dict:
     """For each leaf with hooks, how many edges lead to it from `edges` and from the nodes that have not run yet."""
-    direct = [edge[0] for edge in edges if edge is not None]
-    nodes = reachable([*(t for t in direct if not isinstance(t, Tensor)), *(node for _, node in ready)])
     counts: dict = {}
-    behind = (edge[0] for node in nodes if not isinstance(node, Tensor) for edge in node.edges if edge is not None)
-    for target in itertools.chain(direct, behind):
-        if isinstance(target, Tensor) and target._hooks is not None:
-            counts[target] = counts.get(target, 0) + 1
+    seen = {node for _, node in ready}
+    stack = [edges, *(node.edges for node in seen)]
+    while stack:
+        for edge in stack.pop():
+            if edge is None:
+                continue
+            target = edge[0]
+            if target.__class__ is not Node and isinstance(target, Tensor):
+                if target._hooks is not None:
+                    counts[target] = counts.get(target, 0) + 1
+            elif target not in seen:
+                seen.add(target)
+                stack.append(target.edges)
     return counts
 
 
@@ -238,6 +277,7 @@ def expects(edge) -> bool:
 
 # Keys in the table of nodes that lead to the targets: the targets themselves, and whether their `.grad` is filled.
 TARGETS, FILLS = "targets", "fills"
+_SEQUENCE = operator.attrgetter("sequence_nr")
 
 
 def _leading_to(targets, roots, fills: bool) -> dict:
@@ -245,14 +285,21 @@ def _leading_to(targets, roots, fills: bool) -> dict:
     goals = {edge[0] for edge in targets}
     seen = [n for n in reachable(root[0] for root, _ in roots) if not isinstance(n, Tensor)]
     wanted: dict = {TARGETS: goals, FILLS: fills}
-    for node in sorted(seen, key=lambda n: n.sequence_nr):  # inputs come before the ops that use them
-        leads = any(e is not None and (e[0] in goals or wanted.get(e[0], False)) for e in node.edges)
-        wanted[node] = leads or (fills and node in goals)
+    seen.sort(key=_SEQUENCE)  # inputs come before the ops that use them
+    for node in seen:
+        leads = fills and node in goals
+        for edge in node.edges:
+            if edge is not None and (edge[0] in goals or wanted.get(edge[0], False)):
+                leads = True
+                break
+        wanted[node] = leads
     return wanted
 
 
-def fit(grad: Tensor, shape: tuple, dtype, node=None, nr: int = 0) -> Tensor:
+def fit(grad: Tensor, shape: tuple, dtype, node=None, among: tuple | None = None) -> Tensor:
     """Sums `grad` to `shape` (reversing broadcasting) and casts it to `dtype` (taking the real part if that is real).
+
+    For errors: the node that returned `grad`, and (its edges, the one that `grad` belongs to).
 
     Raises: RuntimeError if `shape` does not broadcast to the gradient's shape.
     """
@@ -260,6 +307,7 @@ def fit(grad: Tensor, shape: tuple, dtype, node=None, nr: int = 0) -> Tensor:
     if have != shape:
         extra = len(have) - len(shape)
         if extra < 0 or any(n not in (1, m) for n, m in zip(shape, have[extra:], strict=True)):
+            nr = _index_of(*among) if among else 0
             raise RuntimeError(
                 f"Function {node.name() if node else 'backward'} returned an invalid gradient at index {nr} - got "
                 f"{list(have)} but expected shape compatible with {list(shape)}"
@@ -272,7 +320,8 @@ def fit(grad: Tensor, shape: tuple, dtype, node=None, nr: int = 0) -> Tensor:
     if grad._array.dtype != dtype:
         if grad._array.dtype.kind == "c" and dtype.kind != "c":
             grad = grad.real
-        grad = grad.to(from_numpy_dtype(dtype))
+        wanted = from_numpy_dtype(dtype)
+        grad = OPS["to_copy"].compiled.call(grad, wanted) if grad.__class__ in PLAIN else grad.to(wanted)
     return grad
 
 
@@ -365,6 +414,8 @@ def _add(leaf: Tensor, grad: Tensor, attached: bool) -> None:
     present = leaf._grad
     if present is None:  # another thread may be about to write the first one
         leaf._grad = detachable(grad, leaf) if attached else owned(getrefcount(grad), grad, leaf)
+    elif array.__class__ is NoMemory:
+        leaf._grad = total(present, grad)
     elif attached or present._array.dtype is not array.dtype or present._array.shape != array.shape:
         added = total(present, grad)
         leaf._grad = added if leaf._array.flags.c_contiguous else detachable(added, leaf)
@@ -402,6 +453,8 @@ def owned(references: int, grad: Tensor, leaf: Tensor) -> Tensor:
     if alone and fits:
         grad._edge, grad._requires_grad, grad._view = None, False, None
         return grad
+    if array.__class__ is NoMemory:
+        return grad.detach()
     storage = grad._storage.__class__
     if order is None and (array.ndim < 2 or array.flags.c_contiguous):
         copied = storage.copy(array)
@@ -428,7 +481,10 @@ def _arrived(leaf: Tensor, grad: Tensor | None, awaited: dict, hooked: dict, att
     hooked[leaf] = so_far if grad is None else grad if so_far is None else total(so_far, grad)
     so_far = grad = None
     if not awaited[leaf]:
-        keep_gradient(leaf, call_tensor_hooks(leaf._hooks.on_grad, hooked.pop(leaf)), attached, in_run)
+        on_grad = leaf._hooks.on_grad
+        keep_gradient(
+            leaf, call_tensor_hooks(on_grad, hooked.pop(leaf)) if on_grad else hooked.pop(leaf), attached, in_run
+        )
 
 
 def keep_gradient(leaf: Tensor, grad: Tensor | None, attached: bool, in_run: int = 0) -> None:
@@ -439,10 +495,11 @@ def keep_gradient(leaf: Tensor, grad: Tensor | None, attached: bool, in_run: int
     hooks = leaf._hooks
     if hooks is None:
         return None if grad is None else accumulate(leaf, grad, attached)
-    for hook in list(hooks.before.values()):
-        replaced = hook((grad,))
-        if replaced is not None:
-            grad = replaced[0] if isinstance(replaced, tuple | list) else replaced
+    if hooks.before:
+        for hook in list(hooks.before.values()):
+            replaced = hook((grad,))
+            if replaced is not None:
+                grad = replaced[0] if isinstance(replaced, tuple | list) else replaced
     if grad is None:
         pass
     elif leaf._grad is None and not several_threads:
@@ -457,8 +514,9 @@ def keep_gradient(leaf: Tensor, grad: Tensor | None, attached: bool, in_run: int
         returned = hook(leaf)
         if returned is not None and returned is not leaf:
             raise RuntimeError("Tensor post accumulate grad hooks should return None.")
-    for hook in list(hooks.after.values()):
-        hook((), (grad,))
+    if hooks.after:
+        for hook in list(hooks.after.values()):
+            hook((), (grad,))
 
 
 class _Slot:
@@ -504,5 +562,6 @@ def _count_kept(value: object) -> int:
 
 # The `getrefcount` of an object referenced by a single local variable (or slot), which differs between Python versions.
 ALONE, ALONE_IN_SLOT = _count_alone(), _count_in_slot()
-BY_THE_LOOP = _count_in_loop() - ALONE  # additional references held by `run`'s loop over a node's results
+ALONE_IN_LOOP = _count_in_loop()
+BY_THE_LOOP = ALONE_IN_LOOP - ALONE  # additional references held by `run`'s loop over a node's results
 BY_RUN = _count_in_run() - ALONE  # the same, seen from `keep_gradient`

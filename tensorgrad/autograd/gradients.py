@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from tensorgrad.autograd import engine
 from tensorgrad.autograd.edges import GradientEdge, edge_at, shape_and_type
 from tensorgrad.dispatch.switches import LOCAL
-from tensorgrad.dtypes import from_numpy_dtype
+from tensorgrad.dtypes import F32, from_numpy_dtype
 from tensorgrad.errors import warn
 from tensorgrad.size import Size
+from tensorgrad.storage.elsewhere import NoStorage
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor, wrap
 
@@ -33,7 +36,7 @@ def roots_of(tensors, gradients, create_graph: bool, who: str):
                 raise RuntimeError(
                     f"grad can be implicitly created only for real scalar outputs but got {from_numpy_dtype(dtype)}"
                 )
-            like = None if isinstance(position, GradientEdge) else position._array
+            like = None if isinstance(position, GradientEdge) else position
             roots.append((edge, _ones(shape, dtype, STORAGES[array_type], like)))
             continue
         if not isinstance(gradient, Tensor):
@@ -49,15 +52,24 @@ def roots_of(tensors, gradients, create_graph: bool, who: str):
                 f"Mismatch in dtype: grad_output[{i}] has a dtype of {gradient.dtype} and output[{i}] has a dtype of "
                 f"{from_numpy_dtype(dtype)}."
             )
-        roots.append((edge, gradient))
+        roots.append((edge, gradient._values if gradient.is_nested else gradient))  # type: ignore[arg-type]
     return roots
 
 
-def _ones(shape: tuple, dtype, storage, like=None) -> Tensor:
-    """Ones on the device of the array `like`, or on the current one."""
+# (tensor) -> ones, for classes that keep their values themselves (library/operator_gradients.py).
+ONES_LIKE: Any = None
+_ONE = np.ones((), F32)
+
+
+def _ones(shape: tuple, dtype, storage, like: Tensor | None = None) -> Tensor:
+    """Ones on the device of the tensor `like`, or on the current one."""
+    if storage.xp is np and dtype is F32 and not shape:
+        return wrap(_ONE.copy())  # takes half as long as a new array
     if storage.xp is not None and not storage.several:
         return wrap(storage.xp.array(1, dtype) if not shape else storage.xp.ones(shape, dtype))
-    made = storage.empty(shape, dtype, storage.current_device() if like is None else storage.device_of(like))
+    if storage is NoStorage:
+        return ONES_LIKE(like)
+    made = storage.empty(shape, dtype, storage.current_device() if like is None else storage.device_of(like._array))
     storage.write(made, 1)
     return wrap(made)
 
@@ -215,6 +227,8 @@ def grad(
             if materialize_grads and isinstance(position, GradientEdge):
                 raise RuntimeError("materialize_grads cannot be used when the given input is a GradientEdge")
             gradient = position.new_zeros(position.shape, requires_grad=create_graph) if materialize_grads else None
+        elif isinstance(position, Tensor) and position.is_nested:
+            gradient = position._with(gradient)  # type: ignore[attr-defined]
         results.append(gradient)
     return tuple(results)
 
@@ -234,7 +248,7 @@ def _backward_method(self: Tensor, gradient=None, retain_graph=None, create_grap
     if gradient is None and inputs is None and self._requires_grad is True and self._array.size == 1:
         array = self._array
         if array.dtype.kind == "f":  # a real loss, the usual case
-            roots = [(self._edge or (self, 0), _ones(array.shape, array.dtype, STORAGES[array.__class__], array))]
+            roots = [(self._edge or (self, 0), _ones(array.shape, array.dtype, STORAGES[array.__class__], self))]
             keep = create_graph if retain_graph is None else retain_graph
             if create_graph:
                 _warn_of_cycles()

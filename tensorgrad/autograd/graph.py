@@ -27,6 +27,10 @@ from tensorgrad.tensor import PLAIN, Tensor, share
 
 next_sequence_nr = itertools.count().__next__
 
+# What classes of nodes that users see have besides: `__getattr__` (node_attributes.py). The generic class, whose nodes
+# are seen as others (`shown`), has none: of a class that does, Python reads every attribute the long way.
+SEEN: dict[str, Any] = {}
+
 FREED: Any = ("freed",)  # the value of `saved` once backward has used a node
 
 
@@ -55,6 +59,11 @@ class Node:
     hooks: NodeHooks | None
     tensor_arguments: Any = itertools.repeat(True)  # a custom function may have other arguments as well
     runs_always = False  # even if no gradient arrived; custom functions decide for themselves
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if not hasattr(cls, "__getattr__"):
+            cls.__getattr__ = lambda self, name: SEEN["__getattr__"](self, name)  # type: ignore[attr-defined]
 
     def apply(self, grads: list) -> tuple:
         """Returns the gradients of the inputs, given those of the outputs."""
@@ -208,13 +217,14 @@ def save(value):
     """
     if value.__class__ in PLAIN or isinstance(value, Tensor):
         storage = value._storage if value._memory is None else value._memory  # not `or`: that would test its size
-        if storage.version is None:
+        version = storage.version
+        if version is None:
             raise RuntimeError(
                 "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode "
                 "in computation tracked by autograd. To work around this, you can make a clone to get a normal tensor "
                 "and use it in autograd, or use `torch.no_grad()` instead of `torch.inference_mode()`."
             )
-        return (value._array, storage, storage.version)
+        return (value._array, storage, version)
     return value if value.__class__ is not list else [save(v) for v in value]
 
 
@@ -226,7 +236,7 @@ def unpack(node: Node, saved, edge):
     if saved.__class__ is not tuple:
         if saved.__class__ is list:
             return [unpack(node, s, e) for s, e in zip(saved, edge, strict=True)]
-        return saved.unpack(edge) if saved.__class__ is Packed or saved.__class__ is _Original else saved
+        return saved.unpack(edge) if isinstance(saved, Packed | _Original) else saved
     array, storage, version = saved
     if storage.version != version:
         raise_modified(node, array, storage, version, edge)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensorgrad.autograd.graph import Node
+from tensorgrad.autograd.graph import SEEN, Node
 
 
 def _call(self, *gradients):
@@ -28,4 +28,5 @@ def _dir(self) -> list[str]:
     return [*object.__dir__(self), *saved.names(self)]
 
 
-Node.__call__, Node.__getattr__, Node.__dir__ = _call, _getattr, _dir  # type: ignore[attr-defined]
+Node.__call__, Node.__dir__ = _call, _dir
+SEEN["__getattr__"] = _getattr

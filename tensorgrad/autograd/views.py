@@ -109,13 +109,12 @@ RESHAPED = "_reshaped_in_place"  # marks a tensor whose shape was changed in pla
 
 def view_requires_grad(view: Tensor) -> bool:
     """Whether a differentiable view requires grad: as its base does, except for views of inference tensors."""
-    if view._storage.version is None:
-        return False
-    if view._edge is not None:
-        return True
-    base = view._view[0]  # type: ignore[index]
-    requires = base._requires_grad
-    return view_requires_grad(base) if requires is VIEW else requires
+    if view._edge is None:
+        base = view._view[0]  # type: ignore[index]
+        requires = base._requires_grad
+        if not (view_requires_grad(base) if requires is VIEW else requires):
+            return False
+    return view._storage.version is not None
 
 
 def is_recorded(tensor: Tensor) -> bool:

@@ -29,7 +29,7 @@ _FAKE = 'use tensors of torch.device("meta"), which have a shape and no values'
 _HERE_ANYWAY = contextlib.nullcontext  # under vmap, tensors of one number index as they are
 _HERE_COMPILED = "integers are multiplied without saturation on every processor"
 _HALF = "NumPy has no complex numbers of 16-bit parts"
-_OWN_VMAP = "torch.vmap keeps its batches in its own way: pass it plain tensors, in tuples, lists or dictionaries"
+_OWN_VMAP = "torch.vmap keeps its batches in its own way"
 _PIPES = "use a Dataset or an IterableDataset with a DataLoader, which shuffles"
 _QUANTIZED = "there are no quantized tensors"
 _RPC = "use the collectives of torch.distributed"
@@ -43,6 +43,20 @@ def _is_batched(tensor: Any) -> bool:
     from tensorgrad.dispatch.batched import BatchedArray
 
     return isinstance(tensor._array, BatchedArray)
+
+
+def _add_batch_dim(tensor: Any, in_dim: int, vmap_level: Any) -> Any:
+    """Returns what stands for one sample within `torch.vmap`."""
+    from tensorgrad._functorch import vmap
+
+    return vmap._add_batch_dim(tensor, in_dim, vmap_level)
+
+
+def _remove_batch_dim(tensor: Any, vmap_level: Any, batch_size: int, out_dim: int) -> Any:
+    """Returns all samples of a tensor that stands for one."""
+    from tensorgrad._functorch import vmap
+
+    return vmap._remove_batch_dim(tensor, vmap_level, batch_size, out_dim)
 
 
 def _infer_schema(*args: Any, **kwargs: Any) -> str:
@@ -61,6 +75,31 @@ def _contiguous_strides(shape: Any, row_major: bool = True) -> tuple[int, ...]:
     return tuple(strides)
 
 
+def _nested_strides_offsets(nested_size: Any) -> tuple[Any, Any]:
+    """Returns the strides of pieces of these shapes that are stored row by row, and where each begins."""
+    from tensorgrad.nested._internal.strided import StridedNestedTensor
+
+    pieces = StridedNestedTensor(nested_size, [tuple(size) for size in nested_size.tolist()])
+    return pieces._nested_tensor_strides(), pieces._nested_tensor_storage_offsets()
+
+
+def _nested_view_from_buffer(self: Any, nested_size: Any, nested_strides: Any, offsets: Any) -> Any:
+    """Returns the nested tensor of the strided layout whose pieces lie so in a tensor of one dimension: a view."""
+    from tensorgrad.serialization.nested import rebuild_strided
+
+    return rebuild_strided(self.view(-1), nested_size, nested_strides, offsets)
+
+
+def _nested_tensor_from_mask(t: Any, mask: Any, mask_check: bool = True) -> Any:
+    """Returns the nested tensor of what a mask keeps of each row: the beginning of it."""
+    from tensorgrad.nested import as_nested_tensor
+
+    lengths = mask.sum(1).tolist()
+    if mask_check and any(not mask[i, :n].all() for i, n in enumerate(lengths)):
+        raise RuntimeError("Expected _nested_tensor_from_mask_left_aligned(t, mask) to be true, but got false.")
+    return as_nested_tensor([row[:n] for row, n in zip(t.unbind(), lengths)])
+
+
 def _opcheck(*args: Any, **kwargs: Any) -> Any:
     """`torch.library.opcheck`, by another name."""
     from tensorgrad.library import opcheck
@@ -77,12 +116,12 @@ def _warn_once(message: str, *_: Any, **__: Any) -> None:
 ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.SymBool": (REFUSES, "transformers", _SYMBOLIC),
     "torch.SymFloat": (REFUSES, "PyTorch Geometric", _SYMBOLIC),
-    "torch.SymInt": (REFUSES, "torchvision, PyTorch Geometric", _SYMBOLIC),
     "torch._C.Graph": (REFUSES, "transformers", _EXPORT),
     "torch._C.Value": (REFUSES, "transformers, snntorch", _EXPORT),
     "torch._C._cpu._init_amx": (NO, "torchao", _HERE_COMPILED),
-    "torch._C._functorch._add_batch_dim": (REFUSES, "tensordict", _OWN_VMAP),
-    "torch._C._functorch._remove_batch_dim": (REFUSES, "tensordict", _OWN_VMAP),
+    "torch._C._distributed_rpc.PyRRef": (REFUSES, "torchrl", _RPC),
+    "torch._C._functorch._add_batch_dim": (VALUE, "tensordict", _add_batch_dim),
+    "torch._C._functorch._remove_batch_dim": (VALUE, "tensordict", _remove_batch_dim),
     "torch._C._functorch.get_unwrapped": (REFUSES, "tensordict", _OWN_VMAP),
     "torch._C._functorch.is_batchedtensor": (VALUE, "tensordict", _is_batched),
     "torch._custom_ops.get_ctx": (REFUSES, "torchvision", _SYMBOLIC),
@@ -115,13 +154,6 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._dynamo.utils.is_compile_supported": (NO, "torchvision", _COMPILED),
     "torch._dynamo.utils.warn_once": (VALUE, "torchao", _warn_once),
     "torch._export.utils.remove_proxy_from_state_dict": (REFUSES, "torchao", _EXPORT),
-    "torch._functorch.vmap.Tensor": (REFUSES, "tensordict", _OWN_VMAP),
-    "torch._functorch.vmap._add_batch_dim": (REFUSES, "tensordict", _OWN_VMAP),
-    "torch._functorch.vmap._broadcast_to_and_flatten": (REFUSES, "tensordict", _OWN_VMAP),
-    "torch._functorch.vmap._get_name": (REFUSES, "tensordict", _OWN_VMAP),
-    "torch._functorch.vmap._maybe_remove_batch_dim": (REFUSES, "tensordict", _OWN_VMAP),
-    "torch._functorch.vmap.tree_flatten": (REFUSES, "tensordict", _OWN_VMAP),
-    "torch._functorch.vmap.tree_unflatten": (REFUSES, "tensordict", _OWN_VMAP),
     "torch._guards.active_fake_mode": (NOTHING, "tensordict", _FAKE),
     "torch._guards.detect_fake_mode": (NOTHING, "transformers", _FAKE),
     "torch._higher_order_ops.associative_scan.associative_scan": (REFUSES, "transformers", _COMPILED),
@@ -131,6 +163,9 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._inductor.config.triton": (REFUSES, "programs", _COMPILED),
     "torch._inductor.decomposition.register_decomposition": (SAME, "torchao", _COMPILED),
     "torch._library.infer_schema.infer_schema": (VALUE, "torchao", _infer_schema),
+    "torch._nested_compute_contiguous_strides_offsets": (VALUE, "tensordict, torchrl", _nested_strides_offsets),
+    "torch._nested_tensor_from_mask": (VALUE, "programs", _nested_tensor_from_mask),
+    "torch._nested_view_from_buffer": (VALUE, "tensordict, torchrl", _nested_view_from_buffer),
     "torch._prims_common.is_contiguous_or_false": (REFUSES, "transformers", _SYMBOLIC),
     "torch._prims_common.make_contiguous_strides_for": (VALUE, "torchao", _contiguous_strides),
     "torch._prims_common.suggest_memory_format": (REFUSES, "torchao", _COMPILED),
@@ -139,6 +174,7 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._subclasses.fake_tensor.FakeTensor": (REFUSES, "transformers, accelerate", _FAKE),
     "torch._subclasses.fake_tensor.FakeTensorMode": (REFUSES, "transformers, accelerate", _FAKE),
     "torch._subclasses.fake_tensor.is_fake": (NO, "kornia", _FAKE),
+    "torch._subclasses.functional_tensor.FunctionalTensor": (REFUSES, "tensordict", _FAKE),
     "torch.ao.nn.quantized.Linear": (REFUSES, "torch-pruning", _QUANTIZED),
     "torch.ao.quantization.DeQuantStub": (REFUSES, "torchvision", _QUANTIZED),
     "torch.ao.quantization.QConfig": (REFUSES, "Lightning", _QUANTIZED),

@@ -108,6 +108,7 @@ def _tcp_store(host: str, port: int, rank: int, size: int, timeout: timedelta) -
         return PrefixStore(f"worker/attempt_{attempt}", TCPStore(host, port, size, False, timeout))
     try:
         store = TCPStore(host, port, size, rank == 0, timeout, wait_for_workers=False, multi_tenant=True)
+        agree_on_size(store, rank, size)
         store.set(f"init/rank{rank}", "")
     except DistNetworkError as error:
         raise DistNetworkError(f"{error} (rank {rank} of {size})") from None
@@ -125,6 +126,13 @@ def _wait_for_ranks(store: Store, size: int, timeout: timedelta) -> None:
             f"Timed out after {round(timeout.total_seconds())} seconds waiting for clients. "
             f"{size - len(missing)}/{size} clients joined; missing: {ranks_named(missing)}"
         ) from None
+
+
+def agree_on_size(store: Store, rank: int, size: int) -> None:
+    """Raises: ValueError if the first process that came was told another world size."""
+    first_size, first_rank = store.compare_set("init/size", "", f"{size} {rank}").decode().split()
+    if int(first_size) != size:
+        raise ValueError(f"rank {rank} was told a world size of {size}, but rank {first_rank} was told {first_size}")
 
 
 def check_rank(rank: int, size: int) -> None:
@@ -170,7 +178,9 @@ def _file(url: str, **options: Any) -> Found:
     if not path:
         raise _error("file", "path missing")
     rank, size = _numbers(url, "file")
-    yield FileStore(path, size), rank, size
+    store = FileStore(path, size)
+    agree_on_size(store, rank, size)
+    yield store, rank, size
     raise RuntimeError("Unable to perform rerendezvous using file:// method")
 
 

@@ -95,15 +95,28 @@ def _broadcast_together(group: ProcessGroup, tensors: list[Any], size: int, sour
             tensor._storage.bump()
 
 
-def _copy_in_shared_memory(group: ProcessGroup, tensors: list[Any], source: int) -> None:
-    """What `_sync_params_and_buffers` does, for tensors in main memory and a group for which `sums_in_place`."""
-    arrays = [tensor._array for tensor in tensors]
-    flat = [array if array.flags.carray else np.ascontiguousarray(array) for array in arrays]
-    start_copies([array.reshape(-1).view(np.uint8) for array in flat], source, group)
+def _copy_in_shared_memory(group: ProcessGroup, tensors: list[Any], source: int, kept: dict[int, Any]) -> None:
+    """What `_sync_params_and_buffers` does, for tensors in main memory and a group for which `sums_in_place`.
+
+    `kept` belongs to the caller, and has the arrays' bytes from one call to the next.
+    """
+    flat, apart = [], []
+    for place, tensor in enumerate(tensors):
+        array = tensor._array
+        before, values = kept.get(place, (None, None))
+        if before is not array:
+            if array.flags.carray:
+                values = array.reshape(-1).view(np.uint8)
+                kept[place] = array, values
+            else:
+                values = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+                apart.append((array, values))
+        flat.append(values)
+    start_copies(flat, source, group)
     if group.rank() != source:
-        for tensor, array, values in zip(tensors, arrays, flat):
-            if values is not array:
-                array[...] = values
+        for array, values in apart:
+            array[...] = values.view(array.dtype).reshape(array.shape)
+        for tensor in tensors:
             tensor._storage.bump()
 
 

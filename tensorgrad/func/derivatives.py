@@ -14,11 +14,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorgrad as torch
+from tensorgrad._functorch.vmap import shown
 from tensorgrad.autograd.views import edge_of
 from tensorgrad.dispatch.batched import BatchedArray, innermost_level
 from tensorgrad.dispatch.over_batch import basis, over_batch
 from tensorgrad.dispatch.switches import LOCAL
-from tensorgrad.func.batching import shown
 from tensorgrad.tensor import Tensor, share
 from tensorgrad.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
@@ -116,7 +116,9 @@ class _Run:
                 continue
             seen.add(id(target))
             if not isinstance(target, Tensor):
-                ahead += [edge[0] for edge in target.edges if edge is not None]
+                for edge in target.edges:
+                    if edge is not None:
+                        ahead.append(edge[0])
             elif id(target) not in self.own and target.__dict__.get("_made_by_run", -1) < self.number:
                 return True
         return False
@@ -152,7 +154,7 @@ def output_and_aux(who: str, result: Any) -> tuple[Any, Any]:
 
 def require_tensors(values: Any) -> None:
     """Raises: RuntimeError unless nested values consist of tensors."""
-    for value in tree_leaves(values):
+    for value in (values,) if isinstance(values, Tensor) else tree_leaves(values):
         if not isinstance(value, Tensor):
             raise RuntimeError(f"Expected tensors, got unsupported type {type(value)}")
 

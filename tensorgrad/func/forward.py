@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tensorgrad._functorch.vmap import shown
 from tensorgrad.dispatch.forward import Level, check_shape
 from tensorgrad.dispatch.linearized import Linearized
 from tensorgrad.dispatch.over_batch import basis, over_batch
-from tensorgrad.func.batching import shown
 from tensorgrad.func.derivatives import (
     ArgNums,
     check_outputs,

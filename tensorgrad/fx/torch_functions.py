@@ -1,7 +1,7 @@
 """The functions of torch that tracing records as one step, and the names under which PyTorch prints them.
 
 While something is traced, the functions in the modules below are replaced by ones that look for proxies among their
-arguments (`tracing.py`). Functions that PyTorch writes in Python pass all their options by keyword, as recorded there.
+arguments (`patching.py`). Functions that PyTorch writes in Python pass all their options by keyword, as recorded there.
 """
 
 from __future__ import annotations

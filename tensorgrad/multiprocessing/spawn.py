@@ -15,6 +15,7 @@ from contextlib import suppress
 from multiprocessing import resource_tracker
 from typing import Any
 
+from tensorgrad.system.processes import started_with
 from tensorgrad.system.processors import share
 from tensorgrad.system.watchdog import MARK, Watchdog
 
@@ -71,8 +72,10 @@ class ProcessExitedException(ProcessException):
 
 def _run(function: Any, index: int, args: tuple, error_file: str, threads: int, forked: bool) -> None:
     """Runs in the new process; writes the traceback of an exception to a file of its parent."""
-    if threads and forked and "tensorgrad" in sys.modules:  # it read OMP_NUM_THREADS before
-        sys.modules["tensorgrad"].set_num_threads(threads)
+    if threads and forked:
+        os.environ["OMP_NUM_THREADS"] = str(threads)
+        if "tensorgrad" in sys.modules:  # it read the variable before
+            sys.modules["tensorgrad"].set_num_threads(threads)
     try:
         function(index, *args)
     except KeyboardInterrupt:
@@ -233,33 +236,27 @@ def start_processes(
     dog, threads = Watchdog(), 0 if os.environ.get("OMP_NUM_THREADS") else share(nprocs)
     processes: list[Any] = []
     resource_tracker.ensure_running()  # before the mark is set: it serves this process, not its children
-    variables = {MARK: dog.token} if start_method == "spawn" else {}
-    if threads:
-        variables["OMP_NUM_THREADS"] = str(threads)
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
+    early = {MARK: dog.token} if start_method == "spawn" else {}
+    if threads and start_method != "fork":
+        early["OMP_NUM_THREADS"] = str(threads)
     try:
         for index in range(nprocs):
             process = context.Process(
                 target=_run, args=(fn, index, args, files[index], threads, start_method == "fork"), daemon=daemon
             )
-            process.start()
+            with started_with(early):
+                process.start()
             processes.append(process)
             dog.watch(process.pid)
     except BaseException:
         for process in processes:
             process.kill()
         dog.close()
+        _remove(folder, os.getpid())
         raise
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
     given = ProcessContext(processes, files)
     given._dog = dog
-    weakref.finalize(given, _remove, folder)
+    weakref.finalize(given, _remove, folder, os.getpid())
     if not join:
         return given
     try:
@@ -273,10 +270,11 @@ def start_processes(
     return None
 
 
-def _remove(folder: str) -> None:
-    import shutil
+def _remove(folder: str, owner: int) -> None:
+    if os.getpid() == owner:  # not a fork of it
+        import shutil
 
-    shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def spawn(

@@ -12,7 +12,7 @@ from tensorgrad.nn.normalization import ScaledNorm
 from tensorgrad.tensor import Tensor
 
 
-class _Tracked(ScaledNorm):
+class _NormBase(ScaledNorm):
     _version = 2  # num_batches_tracked is part of the state since version 2
     ranks: tuple[int, ...]  # the numbers of dimensions that the input may have
 
@@ -71,7 +71,7 @@ class _Tracked(ScaledNorm):
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *args)
 
 
-class _BatchNorm(_Tracked):
+class _BatchNorm(_NormBase):
     def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
         factor = self.momentum
@@ -223,7 +223,7 @@ class SyncBatchNorm(_BatchNorm):
         return module
 
 
-class _InstanceNorm(_Tracked):
+class _InstanceNorm(_NormBase):
     def __init__(
         self,
         num_features: int,

@@ -208,7 +208,7 @@ class Conv3d(_Conv):
         return self._conv(F.conv3d, input, self.weight, self.bias)
 
 
-class _ConvTranspose(_ConvNd):
+class _ConvTransposeNd(_ConvNd):
     transposed = True
 
     def __init__(
@@ -267,7 +267,7 @@ class _ConvTranspose(_ConvNd):
         return conv(input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation)
 
 
-class ConvTranspose1d(_ConvTranspose):
+class ConvTranspose1d(_ConvTransposeNd):
     """The transpose of `Conv1d`: spreads each input of (N, C, L) or (C, L) over a window.
 
     The arguments, and the size of the result, are those of `ConvTranspose2d`.
@@ -285,7 +285,7 @@ class ConvTranspose1d(_ConvTranspose):
         return self._transpose(F.conv_transpose1d, input, output_size)
 
 
-class ConvTranspose2d(_ConvTranspose):
+class ConvTranspose2d(_ConvTransposeNd):
     """The transpose of `Conv2d`, its gradient as a layer: spreads each input over a window.
 
     The input is (N, C, H, W) or (C, H, W).
@@ -314,7 +314,7 @@ class ConvTranspose2d(_ConvTranspose):
         return self._transpose(F.conv_transpose2d, input, output_size)
 
 
-class ConvTranspose3d(_ConvTranspose):
+class ConvTranspose3d(_ConvTransposeNd):
     """The transpose of `Conv3d`: spreads each input of (N, C, D, H, W) or (C, D, H, W) over a window.
 
     The arguments, and the size of the result, are those of `ConvTranspose2d`.

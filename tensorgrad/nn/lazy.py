@@ -132,7 +132,7 @@ def _materialize(module: Any, **shapes: tuple) -> None:
             value.materialize(shape)
 
 
-class _LazyConvNd(LazyModuleMixin, conv._ConvNd):
+class _LazyConvXdMixin(LazyModuleMixin, conv._ConvNd):
     """A convolution that takes `in_channels` from the first input; the other arguments are the layer's own."""
 
     def _defer(self, out_channels: int, bias: bool, device: Any, dtype: Any) -> None:
@@ -165,7 +165,7 @@ class _LazyConvNd(LazyModuleMixin, conv._ConvNd):
         self.reset_parameters()
 
 
-class _LazyConv(_LazyConvNd):
+class _LazyConv(_LazyConvXdMixin):
     def __init__(
         self,
         out_channels: int,
@@ -183,7 +183,7 @@ class _LazyConv(_LazyConvNd):
         self._defer(out_channels, bias, device, dtype)
 
 
-class _LazyConvTranspose(_LazyConvNd):
+class _LazyConvTranspose(_LazyConvXdMixin):
     def __init__(
         self,
         out_channels: int,
@@ -282,7 +282,7 @@ class LazyConvTranspose3d(_LazyConvTranspose, conv.ConvTranspose3d):
     cls_to_become = conv.ConvTranspose3d
 
 
-class _LazyNorm(LazyModuleMixin, batchnorm._Tracked):
+class _LazyNormBase(LazyModuleMixin, batchnorm._NormBase):
     """A norm that takes `num_features` from the first input's channels; the other arguments are the layer's own."""
 
     def _defer(self, affine: bool, track: bool, bias: bool, device: Any, dtype: Any) -> None:
@@ -309,7 +309,7 @@ class _LazyNorm(LazyModuleMixin, batchnorm._Tracked):
             self.reset_parameters()
 
 
-class _LazyBatchNorm(_LazyNorm):
+class _LazyBatchNorm(_LazyNormBase):
     def __init__(
         self,
         eps: float = 1e-5,

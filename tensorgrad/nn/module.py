@@ -87,6 +87,8 @@ class Module(Hooked, Stateful, Convertible):
             return self._call_impl(*args, **kwargs)
         if kwargs:
             return self.forward(*args, **kwargs)
+        if len(args) == 1:  # the usual case: Python calls a function with a fixed number of arguments for less
+            return self.forward(args[0])
         return self.forward(*args)
 
     def compile(self, *args: Any, **options: Any) -> None:

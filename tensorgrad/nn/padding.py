@@ -29,7 +29,7 @@ class _Pad(Module):
         return f"{self.padding}"
 
 
-class _ConstantPad(_Pad):
+class _ConstantPadNd(_Pad):
     def __init__(self, padding: Any, value: float) -> None:
         super().__init__(padding)
         self.value = value
@@ -41,7 +41,7 @@ class _ConstantPad(_Pad):
         return f"padding={self.padding}, value={self.value}"
 
 
-class _ZeroPad(_ConstantPad):
+class _ZeroPad(_ConstantPadNd):
     def __init__(self, padding: Any) -> None:
         super().__init__(padding, 0.0)
 
@@ -49,7 +49,7 @@ class _ZeroPad(_ConstantPad):
         return f"{self.padding}"
 
 
-class ConstantPad1d(_ConstantPad):
+class ConstantPad1d(_ConstantPadNd):
     """Pads the last dimension with `value`.
 
     (*, W) becomes (*, left + W + right).
@@ -64,7 +64,7 @@ class ConstantPad1d(_ConstantPad):
     dimensions = 1
 
 
-class ConstantPad2d(_ConstantPad):
+class ConstantPad2d(_ConstantPadNd):
     """Pads the last two dimensions with `value`.
 
     (*, H, W) becomes (*, top + H + bottom, left + W + right).
@@ -80,7 +80,7 @@ class ConstantPad2d(_ConstantPad):
     dimensions = 2
 
 
-class ConstantPad3d(_ConstantPad):
+class ConstantPad3d(_ConstantPadNd):
     """Pads the last three dimensions with `value`.
 
     (*, D, H, W) becomes (*, front + D + back, top + H + bottom, left + W + right).
@@ -141,11 +141,11 @@ class ZeroPad3d(_ZeroPad):
     dimensions = 3
 
 
-class _ReflectionPad(_Pad):
+class _ReflectionPadNd(_Pad):
     mode = "reflect"
 
 
-class ReflectionPad1d(_ReflectionPad):
+class ReflectionPad1d(_ReflectionPadNd):
     """Pads the last dimension with its mirror image, without repeating the border.
 
     The input is (N, C, W) or (C, W); W becomes left + W + right.
@@ -163,7 +163,7 @@ class ReflectionPad1d(_ReflectionPad):
     dimensions = 1
 
 
-class ReflectionPad2d(_ReflectionPad):
+class ReflectionPad2d(_ReflectionPadNd):
     """Pads the last two dimensions with their mirror image, without repeating the border.
 
     The input is (N, C, H, W) or (C, H, W); H becomes top + H + bottom, W becomes left + W + right.
@@ -183,7 +183,7 @@ class ReflectionPad2d(_ReflectionPad):
     dimensions = 2
 
 
-class ReflectionPad3d(_ReflectionPad):
+class ReflectionPad3d(_ReflectionPadNd):
     """Pads the last three dimensions with their mirror image, without repeating the border.
 
     The input is (N, C, D, H, W) or (C, D, H, W); D becomes front + D + back, and so on.
@@ -202,11 +202,11 @@ class ReflectionPad3d(_ReflectionPad):
     dimensions = 3
 
 
-class _ReplicationPad(_Pad):
+class _ReplicationPadNd(_Pad):
     mode = "replicate"
 
 
-class ReplicationPad1d(_ReplicationPad):
+class ReplicationPad1d(_ReplicationPadNd):
     """Pads the last dimension by repeating its border.
 
     The input is (N, C, W) or (C, W); W becomes left + W + right.
@@ -221,7 +221,7 @@ class ReplicationPad1d(_ReplicationPad):
     dimensions = 1
 
 
-class ReplicationPad2d(_ReplicationPad):
+class ReplicationPad2d(_ReplicationPadNd):
     """Pads the last two dimensions by repeating their border.
 
     The input is (N, C, H, W) or (C, H, W); H becomes top + H + bottom, W becomes left + W + right.
@@ -238,7 +238,7 @@ class ReplicationPad2d(_ReplicationPad):
     dimensions = 2
 
 
-class ReplicationPad3d(_ReplicationPad):
+class ReplicationPad3d(_ReplicationPadNd):
     """Pads the last three dimensions by repeating their border.
 
     The input is (N, C, D, H, W) or (C, D, H, W); D becomes front + D + back, and so on.
@@ -254,7 +254,7 @@ class ReplicationPad3d(_ReplicationPad):
     dimensions = 3
 
 
-class _CircularPad(_Pad):
+class _CircularPadNd(_Pad):
     mode = "circular"
 
     def forward(self, input: Tensor) -> Tensor:
@@ -264,7 +264,7 @@ class _CircularPad(_Pad):
         return F.pad(input, self.padding, self.mode)
 
 
-class CircularPad1d(_CircularPad):
+class CircularPad1d(_CircularPadNd):
     """Pads the last dimension circularly, with values from its other end.
 
     The input is (N, C, W) or (C, W); W becomes left + W + right.
@@ -283,7 +283,7 @@ class CircularPad1d(_CircularPad):
     dimensions = 1
 
 
-class CircularPad2d(_CircularPad):
+class CircularPad2d(_CircularPadNd):
     """Pads the last two dimensions circularly, with values from their other ends.
 
     The input is (N, C, H, W) or (C, H, W); H becomes top + H + bottom, W becomes left + W + right.
@@ -304,7 +304,7 @@ class CircularPad2d(_CircularPad):
     dimensions = 2
 
 
-class CircularPad3d(_CircularPad):
+class CircularPad3d(_CircularPadNd):
     """Pads the last three dimensions circularly, with values from their other ends.
 
     The input is (N, C, D, H, W) or (C, D, H, W); D becomes front + D + back, and so on.

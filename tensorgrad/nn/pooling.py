@@ -10,7 +10,7 @@ from tensorgrad.nn.module import Module
 from tensorgrad.tensor import Tensor
 
 
-class _MaxPool(Module):
+class _MaxPoolNd(Module):
     def __init__(
         self,
         kernel_size: Any,
@@ -32,7 +32,7 @@ class _MaxPool(Module):
         )
 
 
-class MaxPool1d(_MaxPool):
+class MaxPool1d(_MaxPoolNd):
     """The maximum of each window of (N, C, L) or (C, L). Arguments: `MaxPool2d`.
 
     L becomes ⌊(L + 2·padding - dilation·(kernel_size - 1) - 1) / stride⌋ + 1.
@@ -49,7 +49,7 @@ class MaxPool1d(_MaxPool):
         )  # fmt: skip
 
 
-class MaxPool2d(_MaxPool):
+class MaxPool2d(_MaxPoolNd):
     """The maximum of each window of (N, C, H, W) or (C, H, W).
 
     Args:
@@ -77,7 +77,7 @@ class MaxPool2d(_MaxPool):
         )  # fmt: skip
 
 
-class MaxPool3d(_MaxPool):
+class MaxPool3d(_MaxPoolNd):
     """The maximum of each window of (N, C, D, H, W) or (C, D, H, W). Arguments and sizes: `MaxPool2d`.
 
     >>> import tensorgrad as torch
@@ -92,12 +92,12 @@ class MaxPool3d(_MaxPool):
         )  # fmt: skip
 
 
-class _AvgPool(Module):
+class _AvgPoolNd(Module):
     def extra_repr(self) -> str:
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
-class AvgPool1d(_AvgPool):
+class AvgPool1d(_AvgPoolNd):
     """The mean of each window of (N, C, L) or (C, L). Arguments: `AvgPool2d`, without `divisor_override`.
 
     L becomes ⌊(L + 2·padding - kernel_size) / stride⌋ + 1.
@@ -127,7 +127,7 @@ class AvgPool1d(_AvgPool):
         )  # fmt: skip
 
 
-class _AvgPoolNd(_AvgPool):
+class _AvgPoolWithDivisor(_AvgPoolNd):
     def __init__(
         self,
         kernel_size: Any,
@@ -143,7 +143,7 @@ class _AvgPoolNd(_AvgPool):
         self.divisor_override = divisor_override
 
 
-class AvgPool2d(_AvgPoolNd):
+class AvgPool2d(_AvgPoolWithDivisor):
     """The mean of each window of (N, C, H, W) or (C, H, W).
 
     Args:
@@ -171,7 +171,7 @@ class AvgPool2d(_AvgPoolNd):
         )  # fmt: skip
 
 
-class AvgPool3d(_AvgPoolNd):
+class AvgPool3d(_AvgPoolWithDivisor):
     """The mean of each window of (N, C, D, H, W) or (C, D, H, W). Arguments and sizes: `AvgPool2d`.
 
     >>> import tensorgrad as torch
@@ -191,13 +191,13 @@ class _AdaptivePool(Module):
         return f"output_size={self.output_size}"
 
 
-class _AdaptiveMaxPool(_AdaptivePool):
+class _AdaptiveMaxPoolNd(_AdaptivePool):
     def __init__(self, output_size: Any, return_indices: bool = False) -> None:
         super().__init__()
         self.output_size, self.return_indices = output_size, return_indices
 
 
-class AdaptiveMaxPool1d(_AdaptiveMaxPool):
+class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
     """Max pooling of (N, C, L) or (C, L), with windows chosen so that L becomes `output_size`.
 
     Output i covers the inputs from ⌊i·L/n⌋ to ⌈(i + 1)·L/n⌉ - 1, where n is the output size.
@@ -212,7 +212,7 @@ class AdaptiveMaxPool1d(_AdaptiveMaxPool):
         return F.adaptive_max_pool1d(input, self.output_size, self.return_indices)
 
 
-class AdaptiveMaxPool2d(_AdaptiveMaxPool):
+class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
     """Max pooling of (N, C, H, W) or (C, H, W), with windows chosen to give the output size.
 
     Args:
@@ -230,7 +230,7 @@ class AdaptiveMaxPool2d(_AdaptiveMaxPool):
         return F.adaptive_max_pool2d(input, self.output_size, self.return_indices)
 
 
-class AdaptiveMaxPool3d(_AdaptiveMaxPool):
+class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
     """Max pooling of (N, C, D, H, W) or (C, D, H, W) to a given size. Arguments: `AdaptiveMaxPool2d`.
 
     >>> import tensorgrad as torch
@@ -242,13 +242,13 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPool):
         return F.adaptive_max_pool3d(input, self.output_size, self.return_indices)
 
 
-class _AdaptiveAvgPool(_AdaptivePool):
+class _AdaptiveAvgPoolNd(_AdaptivePool):
     def __init__(self, output_size: Any) -> None:
         super().__init__()
         self.output_size = output_size
 
 
-class AdaptiveAvgPool1d(_AdaptiveAvgPool):
+class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
     """Average pooling of (N, C, L) or (C, L), with windows chosen so that L becomes `output_size`.
 
     Output i covers the inputs from ⌊i·L/n⌋ to ⌈(i + 1)·L/n⌉ - 1, where n is the output size.
@@ -262,7 +262,7 @@ class AdaptiveAvgPool1d(_AdaptiveAvgPool):
         return F.adaptive_avg_pool1d(input, self.output_size)
 
 
-class AdaptiveAvgPool2d(_AdaptiveAvgPool):
+class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
     """Average pooling of (N, C, H, W) or (C, H, W), with windows chosen to give the output size.
 
     Args:
@@ -279,7 +279,7 @@ class AdaptiveAvgPool2d(_AdaptiveAvgPool):
         return F.adaptive_avg_pool2d(input, self.output_size)
 
 
-class AdaptiveAvgPool3d(_AdaptiveAvgPool):
+class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
     """Average pooling of (N, C, D, H, W) or (C, D, H, W) to a given size. Arguments: `AdaptiveAvgPool2d`.
 
     >>> import tensorgrad as torch
@@ -362,7 +362,7 @@ class FractionalMaxPool3d(_FractionalMaxPool):
         )  # fmt: skip
 
 
-class _LPPool(Module):
+class _LPPoolNd(Module):
     def __init__(self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> None:
         super().__init__()
         self.norm_type, self.kernel_size, self.stride, self.ceil_mode = norm_type, kernel_size, stride, ceil_mode
@@ -374,7 +374,7 @@ class _LPPool(Module):
         )
 
 
-class LPPool1d(_LPPool):
+class LPPool1d(_LPPoolNd):
     """The p-norm of each window of (N, C, L) or (C, L), (Σ xᵖ)^(1/p). Arguments: `LPPool2d`.
 
     >>> import tensorgrad as torch
@@ -386,7 +386,7 @@ class LPPool1d(_LPPool):
         return F.lp_pool1d(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
 
 
-class LPPool2d(_LPPool):
+class LPPool2d(_LPPoolNd):
     """The p-norm of each window of (N, C, H, W) or (C, H, W): (Σ xᵖ)^(1/p).
 
     Args:
@@ -407,7 +407,7 @@ class LPPool2d(_LPPool):
         return F.lp_pool2d(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
 
 
-class LPPool3d(_LPPool):
+class LPPool3d(_LPPoolNd):
     """The p-norm of each window of (N, C, D, H, W) or (C, D, H, W), (Σ xᵖ)^(1/p). Arguments: `LPPool2d`.
 
     >>> import tensorgrad as torch
@@ -419,7 +419,7 @@ class LPPool3d(_LPPool):
         return F.lp_pool3d(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
 
 
-class _MaxUnpool(Module):
+class _MaxUnpoolNd(Module):
     dimensions: int
 
     def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
@@ -432,7 +432,7 @@ class _MaxUnpool(Module):
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
-class MaxUnpool1d(_MaxUnpool):
+class MaxUnpool1d(_MaxUnpoolNd):
     """Puts maxima of `MaxPool1d` back where they came from, zeros elsewhere. Arguments: `MaxUnpool2d`.
 
     >>> import tensorgrad as torch
@@ -447,7 +447,7 @@ class MaxUnpool1d(_MaxUnpool):
         return F.max_unpool1d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
 
 
-class MaxUnpool2d(_MaxUnpool):
+class MaxUnpool2d(_MaxUnpoolNd):
     """Puts maxima of `MaxPool2d` (with `return_indices`) back where they came from, with zeros elsewhere.
 
     Args:
@@ -473,7 +473,7 @@ class MaxUnpool2d(_MaxUnpool):
         return F.max_unpool2d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
 
 
-class MaxUnpool3d(_MaxUnpool):
+class MaxUnpool3d(_MaxUnpoolNd):
     """Puts maxima of `MaxPool3d` back where they came from, zeros elsewhere. Arguments: `MaxUnpool2d`.
 
     >>> import tensorgrad as torch

@@ -6,15 +6,16 @@ import numpy as np
 
 from tensorgrad import devices, dtypes
 from tensorgrad.autograd.modes import GRAD
-from tensorgrad.dispatch import inplace
+from tensorgrad.dispatch import inplace, other_classes
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.memory_formats import format_of
-from tensorgrad.dispatch.switches import LOCAL
+from tensorgrad.dispatch.switches import DISPATCH, LOCAL
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import check_number
-from tensorgrad.kernels.array.rearrange import dense_like
+from tensorgrad.kernels.array import rearrange as kernels
 from tensorgrad.layouts import made_in_order, memory_strides
 from tensorgrad.ops.create import resolve_device, tensor, wrapped
+from tensorgrad.storage.fresh import copied
 from tensorgrad.storage.sparse import CompressedArray
 from tensorgrad.storage.stubs import STORAGES, Storage, storage_class
 from tensorgrad.system.float_errors import ignored
@@ -24,15 +25,17 @@ from tensorgrad.tensor import PLAIN, Tensor, wrap
 def _copied(xp, x, memory_format):
     """Makes a copy: dense in the order of the strides, row-major, or with the channels innermost."""
     if memory_format == "contiguous":
-        return xp.array(x, order="C")
+        return copied(x, None, "C") if xp is np else xp.array(x, order="C")
     if memory_format is not None:
         inside = range(2, x.ndim)
         return xp.array(x.transpose(0, *inside, 1), order="C").transpose(0, x.ndim - 1, *(d - 1 for d in inside))
-    return xp.array(x, order="K") if x.ndim < 2 or x.flags.c_contiguous else _keep_layout(xp, x)
+    if x.ndim < 2 or x.flags.c_contiguous:
+        return copied(x) if xp is np else xp.array(x, order="K")
+    return _keep_layout(xp, x)
 
 
 def _keep_layout(xp, x):
-    dense = dense_like(xp, x)
+    dense = kernels.dense_like(xp, x)
     dense[...] = x
     return dense
 
@@ -335,6 +338,11 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
             self._storage.bump()
             self._storage.write(array, values)
             return self
+    asked = inplace.asked(copy_, self, src)
+    if asked is not NotImplemented:
+        return asked
+    if isinstance(src, Tensor) and src.is_nested:
+        return other_classes.call(copy_, (src.__class__,), (self, src), {})
     if src.__class__ in dtypes.NUMBERS:
         src = tensor(src)
     if not isinstance(src, Tensor):
@@ -433,7 +441,8 @@ def fill(input: Tensor, value) -> Tensor:
 @composite("method", "function")
 def fill_(self: Tensor, value) -> Tensor:
     """Sets every element to `value`, a number or a 0-dimensional tensor, in place."""
-    return _fill_in_place(self, value)
+    asked = inplace.asked(fill_, self, value) if DISPATCH else NotImplemented
+    return _fill_in_place(self, value) if asked is NotImplemented else asked
 
 
 def _fill_in_place(self: Tensor, value) -> Tensor:
@@ -478,6 +487,9 @@ def zero_(self: Tensor) -> Tensor:
     >>> x
     tensor([0., 2.])
     """
+    asked = inplace.asked(zero_, self) if DISPATCH else NotImplemented
+    if asked is not NotImplemented:
+        return asked
     array = self._array
     if array.__class__ is not np.ndarray and isinstance(array, CompressedArray) and not self.requires_grad:
         self._storage.bump()

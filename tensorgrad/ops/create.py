@@ -20,12 +20,13 @@ from tensorgrad.dispatch.out import store_out
 from tensorgrad.dispatch.promotion import plain_number
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import as_integer, check_number, warn
-from tensorgrad.kernels.array.shape import strided_nothing
+from tensorgrad.kernels.array import shape as kernels
 from tensorgrad.layouts import AnyLayout, memory_strides
 from tensorgrad.ops.shape import alias_of, ints
 from tensorgrad.ops.sparse.blank import clear, sparse_like, without_elements
 from tensorgrad.settings import SETTINGS
 from tensorgrad.size import Size
+from tensorgrad.storage import fresh
 from tensorgrad.storage.stubs import STORAGES, Storage, storage_class
 from tensorgrad.system.per_thread import PerThread
 from tensorgrad.tensor import PLAIN, Tensor, share, wrap
@@ -143,7 +144,7 @@ def _array_of(data, dtype: dtypes.dtype | None) -> np.ndarray:
         memory = over_storage(data, dtype)
         data = data if memory is None else memory
     if isinstance(data, Tensor):
-        array = np.array(STORAGES[data._array.__class__].to_host(data._array))
+        array = fresh.copied(STORAGES[data._array.__class__].to_host(data._array))
         return array if dtype is None else array.astype(dtype.numpy, copy=False)
     if hasattr(data, "__array__") and not isinstance(data, np.ndarray | np.generic):
         data = np.asarray(data.__array__())  # another library's tensor or a data frame's column: keep its dtype
@@ -151,7 +152,7 @@ def _array_of(data, dtype: dtypes.dtype | None) -> np.ndarray:
         found = dtypes.from_numpy_dtype(data.dtype)
         _check_layout(data)
         with np.errstate(all="ignore"):
-            return np.array(data, (dtype or found).numpy)
+            return fresh.copied(data, (dtype or found).numpy)
     kinds: set = set()
     shape = _first_lengths(data)
     if 0 in shape:  # the siblings of an empty sequence are not checked
@@ -619,7 +620,7 @@ def empty(
         return _out(
             "empty", out, empty_strided(shape, strides, dtype=dtype, device=device, requires_grad=requires_grad)
         )
-    return _out("empty", out, _filled(np.empty, None, shape, dtype, device, requires_grad, pin_memory))
+    return _out("empty", out, _filled(fresh.empty, None, shape, dtype, device, requires_grad, pin_memory))
 
 
 def reach(size: tuple, stride: tuple) -> int:
@@ -658,7 +659,7 @@ def empty_strided(
 def strided(storage: Storage, size: tuple, stride: tuple, offset: int, dtype: np.dtype):
     """Returns an array over a storage's memory; the offset and strides are in elements."""
     if 0 in size and storage.array_type is np.ndarray:  # no memory is accessed, so none is needed
-        return strided_nothing(size, stride, dtype)
+        return kernels.strided_nothing(size, stride, dtype)
     strides = tuple(s * dtype.itemsize for s in stride)
     return storage.strided(size, strides, offset * dtype.itemsize, dtype)
 
@@ -739,10 +740,10 @@ def _like(name: str, function, fills: bool, maker=None):
                 made = ordered.copy_(made.detach()).requires_grad_(requires_grad)
         elif array.__class__ is np.ndarray and array.ndim > 1 and not array.flags.c_contiguous:
             # PyTorch keeps the layout of a dense tensor; an expanded one becomes dense in row-major order
-            fresh = np.empty_like(array, dtype=made._array.dtype, order="C" if 0 in array.strides else "K")
-            if fresh.strides != made._array.strides:
-                fresh[...] = made._array
-                made = share(fresh, made._storage.__class__.of(fresh))
+            dense = np.empty_like(array, dtype=made._array.dtype, order="C" if 0 in array.strides else "K")
+            if dense.strides != made._array.strides:
+                dense[...] = made._array
+                made = share(dense, made._storage.__class__.of(dense))
                 made._requires_grad = bool(requires_grad)
         if input.__class__ not in PLAIN and hasattr(input, "_like_this"):  # a class that has its own layout of memory
             return input._like_this(made)

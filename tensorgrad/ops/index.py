@@ -20,7 +20,7 @@ from tensorgrad.dispatch.switches import SLOW
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import check_number, warn
 from tensorgrad.kernels.array import advanced as kernels
-from tensorgrad.kernels.array.shape import raise_index_error
+from tensorgrad.kernels.array import shape as shape_kernels
 from tensorgrad.layouts import inverse
 from tensorgrad.ops.create import arange, tensor, wrapped
 from tensorgrad.ops.shape import Tensor, alias_of, expand, new_axes_at, select_at, slice_at, unsqueeze_view
@@ -282,7 +282,7 @@ def _translate(x: Tensor, index):
             taken += 1
     ndim = x._array.ndim
     if taken > ndim:
-        raise_index_error(x._array.shape, (0,) * taken)
+        shape_kernels.raise_index_error(x._array.shape, (0,) * taken)
     basic: list = []
     advanced: list[tuple[int, Tensor]] = []
     dim = 0  # dimension of the view
@@ -438,7 +438,7 @@ def _written(x: Tensor, index, plain, value, number: bool) -> bool:
         try:
             part = array[plain]
         except IndexError:
-            raise_index_error(array.shape, plain)
+            shape_kernels.raise_index_error(array.shape, plain)
         shape = part.shape
     else:
         part, index = None, index if index.__class__ is tuple else (index,)

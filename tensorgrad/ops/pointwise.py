@@ -487,7 +487,7 @@ acosh = pointwise("acosh(input)", "arccosh", rule="float", input=lambda g, input
                   doc="The inverse hyperbolic cosine log(x + √(x² - 1)); NaN below 1.")  # fmt: skip
 atanh = pointwise("atanh(input)", "arctanh", rule="float", input=lambda g, input: g / conj(1 - input * input),
                   doc="The inverse hyperbolic tangent ½ log((1 + x) / (1 - x)); ±∞ at ±1, NaN beyond.")  # fmt: skip
-hypot = pointwise("hypot(input, other)", kernels.floats_only("hypot"), numbers=(),
+hypot = pointwise("hypot(input, other)", "pointwise.hypot", numbers=(),
                   input=lambda g, input, out: g * (input / out), other=lambda g, other, out: g * (other / out),
                   doc="The hypotenuse √(input² + other²), computed without overflow.")  # fmt: skip
 deg2rad = pointwise("deg2rad(input)", lambda xp, x: xp.multiply(x, x.dtype.type(math.pi / 180)), rule="float",
@@ -514,14 +514,14 @@ sgn = pointwise("sgn(input)", "pointwise.sgn", input=lambda g, input, out: _sgn_
 copysign = pointwise("copysign(input, other)", "copysign", rule="float", other=zero,
                      input=lambda g, input, out: (g * (out / input)).masked_fill(input == 0, 0),
                      doc="The magnitude of `input` with the sign of `other`.")  # fmt: skip
-nextafter = pointwise("nextafter(input, other)", kernels.floats_only("nextafter"), numbers=(),
+nextafter = pointwise("nextafter(input, other)", "pointwise.nextafter", numbers=(),
                       input=lambda g, input, other: g.masked_fill(input == other, 0), other=zero,
                       doc="The next representable floating-point number after `input` towards `other`.")  # fmt: skip
 _heaviside = pointwise("heaviside(input, values)", "pointwise.heaviside", numbers=(), where=(),
                        input=no_derivative("heaviside"), values=no_derivative("heaviside"))  # fmt: skip
-floor = pointwise("floor(input)", kernels.whole("floor"), input=zero, doc="The floor: the largest integer <= input.")
-ceil = pointwise("ceil(input)", kernels.whole("ceil"), input=zero, doc="The ceiling: the smallest integer >= input.")
-trunc = pointwise("trunc(input)", kernels.whole("trunc"), input=zero, doc="The integer part: rounds towards zero.")
+floor = pointwise("floor(input)", "pointwise.floor", input=zero, doc="The floor: the largest integer <= input.")
+ceil = pointwise("ceil(input)", "pointwise.ceil", input=zero, doc="The ceiling: the smallest integer >= input.")
+trunc = pointwise("trunc(input)", "pointwise.trunc", input=zero, doc="The integer part: rounds towards zero.")
 round_ = pointwise("round(input, *, decimals: int = 0)", "pointwise.round_decimals", input=zero,
                    doc="Rounds to `decimals` decimal places, which may be negative; halves go to even.")  # fmt: skip
 frac = pointwise("frac(input)", "pointwise.frac", input=lambda g: g, doc="input - trunc(input).")

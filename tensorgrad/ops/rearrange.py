@@ -295,7 +295,7 @@ def triu(input: Tensor, diagonal: int = 0, *, out=None) -> Tensor:
     return _triu(input, diagonal, out=out)
 
 
-def _triangle_indices(name: str, kernel) -> None:
+def _triangle_indices(name: str) -> None:
     def function(row: int, col: int, offset: int = 0, *, dtype=None, device=None, layout=None) -> Tensor:
         for what, n in (("row", row), ("col", col)):
             if n < 0:
@@ -303,7 +303,7 @@ def _triangle_indices(name: str, kernel) -> None:
         dtype = dtype or dtypes.int64
         if dtype.category != dtypes.INTEGER or dtype is dtypes.uint8:
             raise NotImplementedError(f"\"{name}\" not implemented for '{scalar_type(dtype)}'")
-        return finish(kernel(np, row, col, offset).astype(dtype.numpy), False, device)
+        return finish(getattr(kernels, name)(np, row, col, offset).astype(dtype.numpy), False, device)
 
     function.__name__ = function.__qualname__ = name
     side = "below" if name[3] == "l" else "above"
@@ -311,8 +311,8 @@ def _triangle_indices(name: str, kernel) -> None:
     composite("function")(function)
 
 
-_triangle_indices("tril_indices", kernels.tril_indices)
-_triangle_indices("triu_indices", kernels.triu_indices)
+_triangle_indices("tril_indices")
+_triangle_indices("triu_indices")
 
 
 @composite()

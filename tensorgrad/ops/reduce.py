@@ -14,7 +14,7 @@ from tensorgrad.dispatch.kinds import composite, op, reduction, view
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import warn, wrap_dim, wrap_dims
-from tensorgrad.kernels.array.reduce import count
+from tensorgrad.kernels.array import reduce as kernels
 from tensorgrad.ops.limits import maximum, minimum
 from tensorgrad.ops.pick import pick, place
 from tensorgrad.ops.pointwise import conj
@@ -40,7 +40,7 @@ sum = reduction(
 )  # fmt: skip
 mean = reduction(
     "mean(input, dim: dims = None, keepdim: bool = False, *, dtype: dtype = None)", "reduce.mean", linear="input",
-    input=lambda g, input_shape, dim, keepdim: spread(g / count(input_shape, dim), input_shape, dim, keepdim),
+    input=lambda g, input_shape, dim, keepdim: spread(g / kernels.count(input_shape, dim), input_shape, dim, keepdim),
     doc="The mean over `dim`. Raises RuntimeError for integers unless a floating `dtype` is given.",
 )  # fmt: skip
 _nansum = reduction(
@@ -334,7 +334,7 @@ def _degrees(x, dim, correction, keepdim, name: str, of: str = "std and var"):
         dims = (dims if x.ndim else ()) if dims else None
     if x.dtype.kind in "iub":
         raise RuntimeError(f"{of} only support floating point and complex dtypes")
-    if count(x.shape, dims) <= correction:
+    if kernels.count(x.shape, dims) <= correction:
         warn(
             f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor "
             "(input numel divided by output numel).",
@@ -345,7 +345,7 @@ def _degrees(x, dim, correction, keepdim, name: str, of: str = "std and var"):
 def _var_slope(g, input, dim, correction, keepdim):
     """The derivative of the variance: 2 (x - mean) / (n - correction) · g."""
     shape = input._array.shape
-    freedom = count(shape, dim) - correction
+    freedom = kernels.count(shape, dim) - correction
     away = input - mean(input, dim, True)
     if dim is None and freedom <= 0:  # PyTorch's convention for a sum divided by 0
         return g * (away == 0).to(away.dtype).masked_fill(away == 0, math.nan).masked_fill(away != 0, math.inf)
@@ -370,7 +370,7 @@ def _and_mean(so_far, of_mean, input, dim, keepdim):
     if of_mean is None:
         return so_far
     shape = input._array.shape
-    part = spread(of_mean / count(shape, dim), shape, dim, keepdim)
+    part = spread(of_mean / kernels.count(shape, dim), shape, dim, keepdim)
     return part if so_far is None else so_far + part
 
 

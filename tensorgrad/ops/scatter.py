@@ -15,7 +15,7 @@ from tensorgrad.dispatch.out import store_out
 from tensorgrad.dispatch.promotion import plain_number
 from tensorgrad.dtypes import I64, NUMBERS, from_numpy_dtype, int64, scalar_type
 from tensorgrad.errors import check_number, warn, wrap_dim
-from tensorgrad.kernels.array.index import checks_itself
+from tensorgrad.kernels.array import index as kernels
 from tensorgrad.ops import shape as shapes
 from tensorgrad.ops.compare import where
 from tensorgrad.ops.create import tensor
@@ -588,7 +588,7 @@ def _flat_index(name: str, input: Tensor, index: Tensor) -> Tensor:
     if index.is_meta:
         return index
     array = whole(index)._array
-    if input._storage.guard(checks_itself)(input._storage.xp, array, -n, n, 0):
+    if input._storage.guard(kernels.checks_itself)(input._storage.xp, array, -n, n, 0):
         return index + (index < 0) * n
     low, high = int(array.min()), int(array.max())
     if low < -n or high >= n:

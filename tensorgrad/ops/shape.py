@@ -68,8 +68,12 @@ def infer_size(size: tuple[int, ...], numel: int) -> tuple[int, ...]:
 
     Raises: RuntimeError if no size fits, or any would.
     """
-    if math.prod(size) == numel and (not size or min(size) >= 0):
+    product = math.prod(size)
+    if product == numel and (not size or min(size) >= 0):
         return size
+    if product < 0 and size.count(-1) == 1 and min(size) == -1 and numel % product == 0:
+        i = size.index(-1)
+        return (*size[:i], numel // -product, *size[i + 1 :])
     known, unknown = 1, None
     for i, n in enumerate(size):
         if n >= 0:
@@ -92,15 +96,16 @@ def infer_size(size: tuple[int, ...], numel: int) -> tuple[int, ...]:
 
 # --- the rows ------------------------------------------------------------------------------------------------------
 
-_view = view("view(input, size: shape)", "shape.view", where=(),
+_INT = {int}
+_view = view("view(input, size: shape)", "shape.view", where=(), on_arrays=True,
              input=lambda g, input_shape: g.reshape(input_shape))  # fmt: skip
 _expand = view("expand(input, size: shape)", "shape.expand", where=(), input=lambda g: g)
 unsqueeze_view = view("unsqueeze(input, dim: int)", "shape.unsqueeze",
                   prepare=lambda x, dim: (x, wrap_dim(dim, x.ndim + 1)), input=lambda g, dim: g.squeeze(dim),
                   doc="A view with a new dimension of size 1 at `dim`, which is at most `input.ndim`.")  # fmt: skip
-_squeeze = view("squeeze_dims(input, dims: any)", "shape.squeeze", where=(), backward_name="SqueezeBackward1",
-                input=lambda g, input_shape: g.reshape(input_shape))  # fmt: skip
-_squeeze_all = view("squeeze(input, dims: any)", "shape.squeeze", where=(),
+_squeeze = view("squeeze_dims(input, dims: any)", "shape.squeeze", where=(), on_arrays=True,
+                backward_name="SqueezeBackward1", input=lambda g, input_shape: g.reshape(input_shape))  # fmt: skip
+_squeeze_all = view("squeeze(input, dims: any)", "shape.squeeze", where=(), on_arrays=True,
                     input=lambda g, input_shape: g.reshape(input_shape))  # fmt: skip
 _permute = view("permute(input, dims: dims)", "shape.permute", where=(),
                 input=lambda g, dims: _permute(g, tuple(inverse(dims))))  # fmt: skip
@@ -190,7 +195,9 @@ def view_(self: Tensor, *shape, dtype=None, size=None) -> Tensor:
         return _view_as_dtype(self, dtypes.as_dtype(dtype, "view"))
     if not shape and size is None:
         raise TypeError("view() received an invalid combination of arguments - got (), but expected a shape or a dtype")
-    return _view(self, infer_size(ints(shape if size is None else size), self._array.size))
+    if size is not None or {*map(type, shape)} != _INT:  # to check and convert sizes takes longer than to ask
+        shape = ints(shape if size is None else size)
+    return _view(self, infer_size(shape, self._array.size))
 
 
 def _view_as_dtype(self: Tensor, dtype: dtypes.dtype) -> Tensor:
@@ -277,7 +284,7 @@ def view_as(self: Tensor, other: Tensor) -> Tensor:
     tensor([[0, 1],
             [2, 3]])
     """
-    return view_(self, *other._array.shape) if other._array.ndim else view_(self, ())
+    return view_(self, *other.shape) if other._array.ndim else view_(self, ())
 
 
 @composite("method")
@@ -289,7 +296,7 @@ def reshape_as(self: Tensor, other: Tensor) -> Tensor:
     tensor([[0, 1],
             [2, 3]])
     """
-    return _reshape(self, other._array.shape)
+    return _reshape(self, other.shape)
 
 
 @composite()
@@ -434,7 +441,7 @@ def expand_as(self: Tensor, other: Tensor) -> Tensor:
     tensor([[1, 1, 1],
             [2, 2, 2]])
     """
-    return expand(self, other._array.shape)
+    return expand(self, other.shape)
 
 
 @composite()

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import itertools
 from operator import index as as_int
+from sys import getrefcount
 from typing import Any
 
+import numpy as np
+
+from tensorgrad.autograd.engine import ALONE_IN_SLOT
 from tensorgrad.autograd.graph import Node, next_sequence_nr
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.refused_views import MULTI
@@ -18,11 +22,11 @@ from tensorgrad.dispatch import generate
 from tensorgrad.dispatch.kernel_errors import Composed
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dispatch.op import row
-from tensorgrad.dispatch.switches import SLOW
+from tensorgrad.dispatch.switches import LOCAL, SLOW
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import wrap_dim
 from tensorgrad.ops.shape import ints, select_at, slice_at, window
-from tensorgrad.tensor import PLAIN, VIEW, Tensor
+from tensorgrad.tensor import PLAIN, VIEW, Tensor, share
 
 
 def _several(signature: str, step, windows, backward_name: str, formula):
@@ -78,9 +82,44 @@ def _present(grads, shapes):
     return [some.new_zeros(shape) if g is None else g for g, shape in zip(grads, shapes, strict=False)]
 
 
+def _count_in_list() -> int:
+    values = [object()]
+    return getrefcount(values[0])
+
+
+_IN_LIST = _count_in_list()
+
+
+def _alone(grads, nr: int) -> bool:
+    """Whether only this list refers to a gradient, and only the gradient to what it is a view of."""
+    references = getrefcount(grads[nr]) - (nr == 0)  # the generated function holds the first, too
+    view = grads[nr]._view
+    if references > _IN_LIST or (view is not None and getrefcount(view[0]) > _IN_LIST):
+        return False
+    return grads[nr]._memory is None or getrefcount(grads[nr]._memory) <= ALONE_IN_SLOT + (view is not None)
+
+
+def _whole(grads, dim: int, stacked: bool) -> Tensor | None:
+    """Returns what has these gradients as its parts along `dim`, if they lie so in memory that nothing else uses.
+
+    Kernels whose inputs are parts of one array allocate their gradients so (`beside` in kernels/array/join.py).
+    """
+    if GRAD.enabled or LOCAL.transforms:
+        return None
+    if any(g.__class__ is not Tensor or g._array.__class__ is not np.ndarray for g in grads):
+        return None
+    from tensorgrad.kernels.array.join import whole_of
+
+    array = whole_of([g._array for g in grads], dim, stacked)
+    return share(array, None) if array is not None and all(_alone(grads, nr) for nr in range(len(grads))) else None
+
+
 def _join_slices(grads, input_shape, dim):
     from tensorgrad.ops.join import stack
 
+    whole = _whole(grads, dim, True)
+    if whole is not None:
+        return whole
     shape = (*input_shape[:dim], *input_shape[dim + 1 :])
     return stack(_present(grads, itertools.repeat(shape, input_shape[dim])), dim)
 
@@ -88,6 +127,9 @@ def _join_slices(grads, input_shape, dim):
 def _join_parts(grads, input_shape, dim, sizes):
     from tensorgrad.ops.join import cat
 
+    whole = _whole(grads, dim, False)
+    if whole is not None:
+        return whole
     shapes = [(*input_shape[:dim], n, *input_shape[dim + 1 :]) for n in sizes]
     return cat(_present(grads, shapes), dim)
 

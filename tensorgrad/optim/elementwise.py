@@ -11,7 +11,6 @@ with tensor ops would cost ten times as much for a small model.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
@@ -20,7 +19,6 @@ import numpy as np
 import tensorgrad as torch
 from tensorgrad.dispatch.kernel_errors import check_one_device
 from tensorgrad.dispatch.kernel_tables import LARGE, PARTS, own_part
-from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba.runtime import thread_pool
 from tensorgrad.optim import flags, optimizer
 from tensorgrad.optim.optimizer import Optimizer, run_hooked
@@ -160,13 +158,15 @@ class Elementwise(Optimizer):
 
                 capturable.check_capture(self)
                 return capturable.step_group(self, group, settings, _move_large)
+        row, takes = self._kernel_for(group["params"])
         starts, names, ready = settings.starts, settings.names, settings.ready
         update, needs_t, states = self._update, self._needs_t, self.state
         count = self._count if "step" in starts else None
-        row, threshold, takes = self._kernel_for(group["params"])
         state: dict[str, Any] = {}
         t: Any = None
-        moves: list = []  # the arguments of that kernel
+        moved: list = []  # the parameters that a kernel for lists moves, with its arguments
+        given: list = []
+        scalars: list = []
         not_ready: Any = None, (), None
         skip = self._skip() if RUNNING else None
         for p in group["params"]:
@@ -177,6 +177,7 @@ class Elementwise(Optimizer):
             if grad._array.__class__ is not x.__class__ and isinstance(grad._array, SparseArray):
                 self._step_sparse(p, grad, group)
                 continue
+            arrays = [x, grad._array, *names]
             if starts:
                 state = states[p]
                 first = state.get(names[0]) is None
@@ -185,26 +186,29 @@ class Elementwise(Optimizer):
                 now = first if count is None else count(state, group)
                 if needs_t:
                     t = now
-            arrays = [grad._array]
-            for name in names:
-                arrays.append(state[name]._array if name else None)
-            if x.size >= threshold and takes(x, arrays) and row.available(x.size):
-                moves.append((x, arrays, settings.coefficients(self, group, t)))
+                arrays = [x, grad._array, *[state[name]._array if name else None for name in names]]
+            if row is not None and (takes is None or takes(x, arrays[1:])):
+                moved.append(p)
+                given += arrays
+                scalars.append(settings.coefficients(self, group, t))
             else:
                 if skip is not None:
                     self._cannot_skip()
                 array, temporaries, constants = ready.get(p, not_ready)
                 if array is not x:
-                    self._move(p, x, arrays, settings, group, t)
+                    self._move(p, arrays, settings, settings.coefficients(self, group, t), t)
                 else:
                     if constants.t != t:
                         constants.become(t, settings.coefficients(self, group, t))
-                    update(np, x, *arrays, constants.n, *temporaries)
+                    update(np, *arrays, constants.n, *temporaries)
             memory = p._memory
             if memory is not None:  # otherwise its version has not been read yet
                 memory.version += 1
-        if moves:
-            row.ready(moves) if skip is None else row.ready(moves, skip)
+        if moved:
+            left = row.ready(given, scalars) if skip is None else row.ready(given, scalars, skip)
+            width = len(given) // len(moved)
+            for n in left:
+                self._move(moved[n], given[n * width : (n + 1) * width], settings, scalars[n], object())
         return None
 
     def _skip(self) -> Any:
@@ -238,22 +242,34 @@ class Elementwise(Optimizer):
     def _coefficients_at(self, group: dict[str, Any], t: Any) -> Any:
         return self._coefficients(group, t) if self._needs_t else self._coefficients(group)
 
-    def _kernel_for(self, params: list[Tensor]) -> tuple[Any, int, Callable]:
-        """Returns the kernel that moves many parameters together: (row, minimum size, whether it takes arrays)."""
-        array_type = params[0]._array.__class__ if params else np.ndarray
-        if array_type is np.ndarray:
-            row: Any = PARTS.get(self._kernel_name)
-            return row, sys.maxsize if row is None or SETTINGS.deterministic else row.elements, _plain
-        row = own_part(self._kernel_name, STORAGES[array_type])
-        return (None, sys.maxsize, _plain) if row is None else (row, row.elements, row.takes)
+    def _kernel_for(self, params: list[Tensor]) -> tuple[Any, Callable | None]:
+        """Returns the row of the kernel that moves all of these parameters together, and whether it takes arrays.
 
-    def _move(self, p: Tensor, x: Any, arrays: list, settings: Settings, group: dict[str, Any], t: Any) -> None:
-        """Runs the update on a parameter's array `x` that is large, of an unusual kind, or new.
-
-        `arrays` are the gradient's and the state's arrays, or `None`; all but the gradient's may be written.
+        The latter is `None` if the kernel itself finds that out. The row is `None` if there is none, or NumPy is to
+        move them.
         """
-        update, pairs = self._update, self._complex_as_pairs
-        n = settings.coefficients(self, group, t)
+        array_type = params[0]._array.__class__ if params else np.ndarray
+        if array_type is not np.ndarray:
+            row = own_part(self._kernel_name, STORAGES[array_type])
+            return (None, None) if row is None else (row, row.takes)
+        row = PARTS.get(self._kernel_name)
+        if row is None or SETTINGS.deterministic:
+            return None, None
+        if row.ready is not None:
+            return row, None
+        for p in params:  # a large one is worth loading it; then small ones join, since NumPy takes longer
+            size = 0 if p._grad is None else p._array.size
+            if size >= row.few and row.available(size):
+                return row, None
+        return None, None
+
+    def _move(self, p: Tensor, given: list, settings: Settings, n: Any, t: Any) -> None:
+        """Runs the update on a parameter's array that is large, of an unusual kind, or new.
+
+        `given` are its array, the gradient's and the state's arrays, or `None`; all but the gradient's may be written.
+        `n` are the coefficients of step `t`.
+        """
+        (x, *arrays), update, pairs = given, self._update, self._complex_as_pairs
         if x.__class__ is np.ndarray:
             constants = settings.constants(x.dtype, n)
             if constants.t != t:
@@ -301,16 +317,6 @@ def shrink_and_decay(group: dict[str, Any]) -> tuple[Any, Any]:
 
 
 # --- how an update is run ---------------------------------------------------------------------------------------------
-
-
-def _plain(x: Any, arrays: list) -> bool:
-    """Returns whether a compiled kernel takes a parameter's array with those of the gradient and the state."""
-    if x.__class__ is not np.ndarray:
-        return False
-    for a in (x, *arrays):
-        if a is not None and not (a.dtype is F32 and a.flags.carray and a.shape == x.shape):
-            return False
-    return True
 
 
 def _native(dtype: np.dtype, pairs: bool) -> bool:

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 import tensorgrad as torch
+from tensorgrad.storage import huge_pages
+from tensorgrad.storage.fresh import map_zeros
 from tensorgrad.storage.stubs import Storage
 from tensorgrad.tensor import Tensor
 
@@ -16,7 +18,10 @@ from tensorgrad.tensor import Tensor
 def begin(state: dict[str, Any], p: Tensor, starts: dict[str, Callable[[Tensor], Tensor]]) -> None:
     """Initializes the state of a parameter before its first step."""
     for name, start in starts.items():
-        state[name] = start(p)
+        with huge_pages.if_fast():
+            state[name] = start(p)
+        if start is torch.zeros_like:  # the step is about to read and write it
+            map_zeros(state[name]._array)
 
 
 def state_scalar(value: float, p: Tensor, group: dict[str, Any], on_device: bool = False) -> Tensor:

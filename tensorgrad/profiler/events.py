@@ -140,14 +140,20 @@ class EventList(list):
         """The sum of the events' own times, in microseconds."""
         return sum(event.self_cpu_time_total for event in self)
 
-    def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> EventList:
-        """Sums the events by name, and optionally by input shapes or innermost source lines."""
+    def key_averages(
+        self, group_by_input_shapes: bool = False, group_by_stack_n: int = 0, group_by_overload_name: bool = False
+    ) -> EventList:
+        """Sums the events by name, and optionally by input shapes or innermost source lines.
+
+        All steps of a schedule are one entry. `group_by_overload_name` changes nothing: an op has one name here.
+        """
         groups: dict[Any, Average] = {}
         for event in self:
             stack = event.stack[:group_by_stack_n]
-            key = (event.key, event.is_user_annotation, str(event.input_shapes) if group_by_input_shape else "", *stack)
+            name = "ProfilerStep*" if event.key.startswith("ProfilerStep#") else event.key
+            key = (name, event.is_user_annotation, str(event.input_shapes) if group_by_input_shapes else "", *stack)
             if key not in groups:
-                groups[key] = Average(event.key, event.input_shapes if group_by_input_shape else None, stack)
+                groups[key] = Average(name, event.input_shapes if group_by_input_shapes else None, stack)
                 groups[key].is_user_annotation = event.is_user_annotation
             groups[key].add(event)
         return EventList(groups.values(), self.options)

@@ -47,7 +47,9 @@ class Recorder:
         engine.OBSERVERS.append(self._node)
 
     def stop(self) -> None:
-        """Stops recording."""
+        """Stops recording, unless `_disable_profiler` has."""
+        if self not in RECORDERS:
+            return
         engine.OBSERVERS.remove(self._node)
         switches.unobserve(self._op, "profiler")
         RECORDERS.remove(self)
@@ -86,6 +88,38 @@ class Recorder:
 
 
 RECORDERS: list[Recorder] = []
+
+
+def _profiler_enabled() -> bool:
+    """Returns whether a profile is recording.
+
+    >>> import tensorgrad as torch
+    >>> torch.autograd._profiler_enabled()
+    False
+    >>> with torch.profiler.profile():
+    ...     torch.autograd._profiler_enabled()
+    True
+    """
+    return bool(RECORDERS)
+
+
+def _disable_profiler() -> None:
+    """Ends the recording of the profile that began last. What it has recorded so far is kept.
+
+    Raises:
+        RuntimeError: If none is recording.
+
+    >>> import tensorgrad as torch
+    >>> with torch.profiler.profile() as prof:
+    ...     x = torch.ones(2).exp()
+    ...     torch.autograd._disable_profiler()
+    ...     x = x.exp()
+    >>> [event.name for event in prof.events()].count("exp")
+    1
+    """
+    if not RECORDERS:
+        raise RuntimeError("Can't disable profiler when it's not running")
+    RECORDERS[-1].stop()
 
 
 def _shape(value: Any) -> list:

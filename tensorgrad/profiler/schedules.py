@@ -25,6 +25,16 @@ class ProfilerAction(enum.Enum):
     RECORD_AND_SAVE = 3
 
 
+def every_step(_: int) -> ProfilerAction:
+    """The schedule of profiles that are given none: all steps are recorded.
+
+    >>> from tensorgrad.profiler.schedules import every_step
+    >>> every_step(3).name
+    'RECORD'
+    """
+    return ProfilerAction.RECORD
+
+
 def schedule(
     *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0, skip_first_wait: int = 0
 ) -> Callable[[int], ProfilerAction]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from tensorgrad.profiler.events import EventList, nested
 from tensorgrad.profiler.recorder import Recorder, record_function
-from tensorgrad.profiler.schedules import ProfilerAction
+from tensorgrad.profiler.schedules import ProfilerAction, every_step
 from tensorgrad.profiler.spans import Options
 from tensorgrad.profiler.trace import write_chrome_trace
 
@@ -86,7 +86,9 @@ class profile:
         use_cuda: bool | None = None,
         custom_trace_id_callback: Any = None,
     ):
-        self.rule, self.on_trace_ready = schedule, on_trace_ready
+        # Programs may replace both while the profile runs.
+        self.schedule, self.on_trace_ready = schedule or every_step, on_trace_ready
+        self._names_steps = schedule is not None
         self.options = Options(record_shapes, profile_memory, with_stack, with_flops, with_modules)
         self.acc_events, self._name_trace = acc_events, custom_trace_id_callback
         self.step_num = 0
@@ -98,7 +100,7 @@ class profile:
         self._events: EventList | None = None
 
     def _action(self) -> ProfilerAction:
-        return ProfilerAction.RECORD if self.rule is None else self.rule(self.step_num)
+        return self.schedule(self.step_num)
 
     def __enter__(self) -> profile:
         self.start()
@@ -149,7 +151,7 @@ class profile:
         self._events = events
 
     def _enter_step(self) -> None:
-        if self.rule is not None:
+        if self._names_steps:
             self._region = record_function(f"ProfilerStep#{self.step_num}")
             self._region.__enter__()
 
@@ -168,7 +170,9 @@ class profile:
             raise RuntimeError("Profiler didn't finish running")
         return self._events
 
-    def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> EventList:
+    def key_averages(
+        self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, group_by_overload_name: bool = False
+    ) -> EventList:
         """Returns the events summed by name; see `EventList.table`.
 
         Args:
@@ -176,8 +180,9 @@ class profile:
                 `record_shapes`.
             group_by_stack_n: if not 0, calls that differ in this many innermost source lines are separate entries;
                 needs `with_stack`.
+            group_by_overload_name: accepted for compatibility: an op has one name here.
         """
-        return self.events().key_averages(group_by_input_shape, group_by_stack_n)
+        return self.events().key_averages(group_by_input_shape, group_by_stack_n, group_by_overload_name)
 
     def by_module(self) -> EventList:
         """Returns the events summed by module, separately for the forward and the backward pass.

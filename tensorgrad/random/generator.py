@@ -95,8 +95,7 @@ class Generator:
         if self.device.type != "cpu":
             storage_class(self.device)  # raises an error if there is no such device
         self.lock = forks.lock(whole=True)
-        self._bits = np.random.MT19937(0)
-        forks.adopt(self._bits.lock)
+        self._bits: Any = None
         self._memory: Any = False
         self._reseed(DEFAULT_SEED)
 
@@ -128,8 +127,19 @@ class Generator:
         """Returns the seed of the stream, between 0 and 2**64 - 1."""
         return self._seed
 
+    def _twister(self) -> Any:
+        """NumPy's generator, made when first needed: importing numpy.random would be a tenth of the whole import."""
+        with self.lock:
+            if self._bits is None:
+                bits = np.random.MT19937(0)
+                forks.adopt(bits.lock)
+                bits._legacy_seeding(self._seed & 0xFFFFFFFF)
+                self._bits = bits
+            return self._bits
+
     def _reseed(self, seed: int) -> None:
-        self._bits._legacy_seeding(seed & 0xFFFFFFFF)
+        if self._bits is not None:
+            self._bits._legacy_seeding(seed & 0xFFFFFFFF)
         self._seed, self._untouched = seed, True
         self.next_normal: float | None = None
         self.next_float_normal: float | None = None
@@ -142,7 +152,7 @@ class Generator:
         with self.lock:
             memory = self.memory()
             if memory is None:
-                state = self._bits.state["state"]
+                state = self._twister().state["state"]
                 words, position = state["key"], int(state["pos"])
             else:
                 words, position = memory[:WORDS], int(memory[WORDS])
@@ -162,8 +172,9 @@ class Generator:
         (NumPy's `state` takes 0.1 ms.)
         """
         if self._memory is False:
-            words: Any = (ctypes.c_uint32 * (WORDS + 1)).from_address(self._bits.ctypes.state_address)
-            memory, known = np.ctypeslib.as_array(words), self._bits.state["state"]
+            bits = self._twister()
+            words: Any = (ctypes.c_uint32 * (WORDS + 1)).from_address(bits.ctypes.state_address)
+            memory, known = np.ctypeslib.as_array(words), bits.state["state"]
             found = (memory[:WORDS] == known["key"]).all() and int(memory[WORDS]) == known["pos"]
             self._memory = memory if found else None
         return self._memory
@@ -195,7 +206,7 @@ class Generator:
             self.next_float_normal = float(record["float_normal"]) if record["has_float_normal"] else None
 
     def _set_words(self, words: np.ndarray, position: int) -> None:
-        self._bits.state = {"bit_generator": "MT19937", "state": {"key": words, "pos": position}}
+        self._twister().state = {"bit_generator": "MT19937", "state": {"key": words, "pos": position}}
 
     def clone_state(self) -> Generator:
         """Returns a new generator that continues the stream from here independently."""
@@ -235,7 +246,7 @@ class Generator:
         with self.lock:
             if n > 0:
                 self._untouched = False
-            return self._bits.random_raw(n)
+            return (self._bits or self._twister()).random_raw(n)
 
     def random32(self, n: int) -> np.ndarray:
         """Returns the next `n` words as uint32."""
@@ -253,16 +264,16 @@ class Generator:
         with self.lock:
             if n > 0:
                 self._untouched = False
-                self._bits.random_raw(n, output=False)
+                (self._bits or self._twister()).random_raw(n, output=False)
 
     def mark(self):
         """Returns the position in the stream, for `rewind`. Does not include `next_normal`."""
-        return self._bits.state, self._untouched
+        return self._twister().state, self._untouched
 
     def rewind(self, mark) -> None:
         """Returns to a position that `mark` returned."""
         with self.lock:
-            self._bits.state, self._untouched = mark
+            self._twister().state, self._untouched = mark
 
 
 CLASSES: dict[str, type[Generator]] = {}  # device type -> its generator class; other devices use the host's

@@ -339,8 +339,21 @@ def constants(node: Node, made) -> list[tuple[str, tuple]]:
     return found
 
 
+def _index_text(index: tuple) -> str:
+    """Returns an index as a program writes it: `[0]`, `[:, 1:]`."""
+
+    def text(item) -> str:
+        if isinstance(item, slice):
+            ends = ":".join("" if end is None else str(end) for end in (item.start, item.stop))
+            return ends if item.step in (None, 1) else f"{ends}:{item.step}"
+        return "..." if item is Ellipsis else str(item)
+
+    items = index[:-1] if len(index) > 1 and index[-1] is Ellipsis else index  # the last one changes nothing
+    return f"[{', '.join(map(text, items))}]"
+
+
 def arguments(node: Node) -> str:
-    """Returns the op's non-tensor arguments that differ from their defaults: `dim=1`.
+    """Returns the op's non-tensor arguments that differ from their defaults: `dim=1`, or the index `[0]`.
 
     Only arguments that the formulas need are known.
     """
@@ -348,7 +361,10 @@ def arguments(node: Node) -> str:
         return ""
     plain = {p.name: p.default for p in node.op.params if not p.is_tensor}
     given = [(n, v) for n, v in zip(node.op.kept, node.args) if n in plain and repr(v).replace("'", '"') != plain[n]]
-    shown = [f"{name}={value!r}" for name, value in given]
+    shown = [
+        _index_text(value) if name == "index" and value.__class__ is tuple else f"{name}={value!r}"
+        for name, value in given
+    ]
     if node.saved is not FREED:
         numbers = (int, float, complex, bool)
         tensors = {p.name for p in node.op.params if p.is_tensor}

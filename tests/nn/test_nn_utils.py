@@ -570,3 +570,40 @@ def test_checks_of_amounts_that_pruning_methods_call(torch):
         *(error(prune._validate_pruning_amount, amount, 19) for amount in (20, 19, 0.3, 0)),
         *(prune._compute_nparams_toprune(amount, 15) for amount in (0, 10, 1, 1.0, 0.4)),
     ]
+
+
+# --- gradients and parameters of a whole model -----------------------------------------------------------------------
+
+
+@alike
+def test_clip_grad(torch):
+    utils, seen = torch.nn.utils, []
+    for norm_type in (2.0, 1.0, float("inf")):
+        ps = [torch.ones(n, requires_grad=True) for n in (2, 3, 1)]
+        ((ps[0] * 3).sum() + (ps[1] * torch.tensor([1.0, -5.0, 2.0])).sum()).backward()
+        seen.append(utils.clip_grad_norm_(iter(ps), 2.0, norm_type))
+        utils.clip_grad_norm_(ps[0], 100.0)
+        seen.append([p.grad.tolist() for p in ps[:2]])
+        utils.clip_grad_value_(ps, 0.5)
+        seen.append([p.grad.tolist() for p in ps[:2]])
+    return seen
+
+
+@alike
+def test_clip_grad_edges(torch):
+    utils, w = torch.nn.utils, torch.ones(1, requires_grad=True)
+    w.grad = torch.tensor([float("inf")])
+    return [
+        warned(utils.clip_grad_norm_, (p for p in ()), 1.0),
+        error(utils.clip_grad_norm_, [w], 1.0, error_if_nonfinite=True),
+        warned(utils.clip_grad_norm, [w], 1.0)[0],  # NumPy may also warn, of inf times 0
+    ]
+
+
+@alike
+def test_parameters_as_a_vector(torch):
+    utils, m = torch.nn.utils, torch.nn.Linear(2, 3)
+    shape = utils.parameters_to_vector(m.parameters()).shape
+    utils.vector_to_parameters(torch.arange(9.0), m.parameters())
+    assert m.bias.tolist() == [6.0, 7.0, 8.0] and m.weight[1].tolist() == [2.0, 3.0]
+    return [shape, m.weight.requires_grad, error(utils.vector_to_parameters, [1], m.parameters())]

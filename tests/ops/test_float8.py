@@ -53,11 +53,28 @@ assert kernel_tables.AROUND is not None
     output_of(program)
 
 
+FLOATING = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128", *NAMES)
+
+
+@pytest.mark.parametrize("name", FLOATING)
+def test_limits_are_pytorchs(name):
+    """None of NumPy's for float16: PyTorch's resolution is a power of ten."""
+    ours, theirs = tensorgrad.finfo(getattr(tensorgrad, name)), torch.finfo(getattr(torch, name))
+    for each in ("bits", "eps", "max", "min", "tiny", "smallest_normal", "resolution", "dtype"):
+        assert getattr(ours, each) == getattr(theirs, each), each
+    assert repr(ours) == repr(theirs)
+
+
+def test_limits_need_no_package():
+    program = "import sys, tensorgrad; tensorgrad.finfo(tensorgrad.bfloat16).max; "
+    output_of(program + "assert 'ml_dtypes' not in sys.modules")
+
+
 def facts(l, name):
     d = getattr(l, name)
     yield str(d), d.itemsize, d.is_floating_point, d.is_signed, d.is_complex
     info = l.finfo(d)
-    yield info.bits, info.max, info.min, info.tiny, info.smallest_normal, info.resolution
+    yield info.bits, info.eps, info.max, info.min, info.tiny, info.smallest_normal, info.resolution
     yield l.promote_types(d, d) is d, l.can_cast(d, l.float32), l.zeros(2).to(d).type()
     with pytest.raises(RuntimeError, match="Promotion for Float8 Types is not supported, attempted to promote Float8_"):
         l.promote_types(d, l.float32)

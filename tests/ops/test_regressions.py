@@ -159,6 +159,19 @@ def test_the_third_power_of_large_arrays():
         np.testing.assert_allclose(x.clone().pow_(3).numpy(), expected, rtol=1e-6)
 
 
+def test_powers_of_every_bfloat16():
+    """The third power is rounded after each product; the square root is the same of the number 0.5 and of a tensor."""
+    bits = np.arange(2**15, dtype=np.uint16)
+    values = (bits.astype(np.uint32) << 16).view(np.float32)
+
+    def powers(l):
+        x = l.tensor(values).to(l.bfloat16)
+        return [f.float().numpy() for f in (x**3, x**2, x**0.5, x ** l.tensor(0.5), x**1.5)]
+
+    for found, expected in zip(powers(tensorgrad), powers(torch), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
 def test_square_roots_as_powers():
     """A power of 0.5 given as a tensor is 0 at -0 and inf at -inf; given as a number, it is the square root."""
     numbers = [0.0, -0.0, -1.0, -np.inf, np.inf, 2.0, np.nan]

@@ -10,6 +10,7 @@ import sys
 import warnings
 import zipfile
 
+import numpy as np
 import pytest
 
 import tensorgrad as tg
@@ -220,3 +221,23 @@ def test_a_tensor_over_an_empty_storage_of_the_meta_device(lib):
     tensor = lib._utils._rebuild_tensor(storage, 1, (2, 3), (3, 1))
     assert (tensor.device.type, tensor.shape, tensor.stride(), tensor.storage_offset()) == ("meta", (2, 3), (3, 1), 1)
     assert storage._untyped_storage.nbytes() == tensor.untyped_storage().nbytes() == 28
+
+
+@LIBRARIES
+def test_large_tensors_begin_at_a_cache_line(lib):
+    """And are like any other: whole storages, values and strides."""
+    values = np.random.default_rng(0).standard_normal((300, 301)).astype(np.float32)
+    whole = lib.tensor(values)
+    made = {
+        "tensor": (whole, values), "of another dtype": (lib.tensor(values, dtype=lib.float64), values),
+        "clone": (whole.clone(), values), "rows of a slice": (whole[:, 1:].contiguous(), values[:, 1:]),
+        "expanded": (whole[:1].expand(300, 301).contiguous(), values[:1].repeat(300, 0)),
+        "empty": (lib.empty(300, 301).copy_(whole), values), "deep copy": (copy.deepcopy(whole), values),
+    }  # fmt: skip
+    for name, (tensor, expected) in made.items():
+        assert tensor.data_ptr() % 64 == 0, name
+        assert tensor.is_contiguous() and tensor.storage_offset() == 0, name
+        assert tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size(), name
+        np.testing.assert_array_equal(tensor.numpy(), expected, name)
+    turned = whole.t().clone()
+    assert turned.stride() == (1, 301) and lib.equal(turned, whole.t())

@@ -1,7 +1,8 @@
 """Collectives of Python objects, which travel pickled.
 
 Unpickling can run code. These functions accept data only from members of the group, which are processes of the same
-job: use them only among processes that trust each other.
+job: use them only among processes that trust each other. MPI's connections have no authentication; if the job has a
+secret, which the launcher makes, objects travel with a proof of it, and nothing without one is unpickled.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import tensorgrad as torch
 from tensorgrad.distributed.collectives.broadcasts import broadcast, scatter
 from tensorgrad.distributed.collectives.gathers import all_gather_single, gather
 from tensorgrad.distributed.collectives.point_to_point import recv, send
+from tensorgrad.distributed.errors import DistBackendError
 from tensorgrad.distributed.group import ProcessGroup, canonical_rank, not_in_group, or_default, warn_not_in_group
+from tensorgrad.distributed.stores import wire
 
 __all__ = [
     "all_gather_object", "broadcast_object_list", "gather_object", "recv_object_list", "scatter_object_list",
@@ -25,11 +28,16 @@ SIZES, CONTENTS = 1_000_001, 1_000_002  # tags of messages that are objects
 
 def _pickled(value: Any) -> Any:
     """A tensor of bytes, writable and never empty."""
-    return torch.frombuffer(bytearray(pickle.dumps(value, pickle.HIGHEST_PROTOCOL)), dtype=torch.uint8)
+    data = wire.sealed(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8)
 
 
 def _unpickled(data: Any, size: int) -> Any:
-    return pickle.loads(data[:size].numpy().tobytes())
+    try:
+        content = wire.opened(data[:size].numpy().tobytes())
+    except ValueError as error:
+        raise DistBackendError(f"an object was not unpickled: {error}") from None
+    return pickle.loads(content)
 
 
 def _sizes(data: Any, group: ProcessGroup) -> list[int]:

@@ -15,6 +15,7 @@ from typing import Any
 from tensorgrad.distributed.elastic import worker
 from tensorgrad.distributed.elastic.logs import Logs
 from tensorgrad.distributed.elastic.multiprocessing.errors import ProcessFailure
+from tensorgrad.system.processes import environment, started_with
 from tensorgrad.system.watchdog import MARK, Watchdog, kill
 
 __all__ = ["Workers"]
@@ -25,18 +26,14 @@ _LAUNCHERS = ("PMI", "OMPI_COMM_WORLD_", "OMPI_UNIVERSE_", "HYDI_")  # what mpie
 class _Call:
     """A function in a process, with the methods of `subprocess.Popen` that are needed here."""
 
-    def __init__(self, function: Callable, args: tuple, environment: dict, paths: list, method: str) -> None:
+    def __init__(self, function: Callable, args: tuple, variables: dict, paths: list, method: str) -> None:
         context: Any = multiprocessing.get_context(method)
         self.results, theirs = context.Pipe(duplex=False)
-        self.process = context.Process(target=worker.call, args=(function, args, environment, paths, theirs))
+        self.process = context.Process(target=worker.call, args=(function, args, variables, paths, theirs))
         resource_tracker.ensure_running()  # before the mark is set: it serves this process, not the job
-        before = dict(os.environ)
-        os.environ.update({name: environment[name] for name in (MARK, "OMP_NUM_THREADS") if name in environment})
-        try:
+        early = () if method == "fork" else (MARK, "OMP_NUM_THREADS")  # `worker.call` sets them all, but later
+        with started_with({name: variables[name] for name in early if name in variables}):
             self.process.start()
-        finally:
-            os.environ.clear()
-            os.environ.update(before)
         theirs.close()
         self.pid, self.value = self.process.pid, None
 
@@ -86,7 +83,7 @@ class Workers:
         variables = variables | {"TORCHELASTIC_ERROR_FILE": to.error_file, MARK: self.dog.token}
         if callable(program):
             return _Call(program, args, variables, to.paths, method)
-        base = {name: value for name, value in os.environ.items() if not name.startswith(_LAUNCHERS)}
+        base = {name: value for name, value in environment().items() if not name.startswith(_LAUNCHERS)}
         files = [None if path is None else open(path, "ab") for path in to.paths]  # noqa: SIM115
         try:
             return subprocess.Popen(

@@ -16,7 +16,7 @@ from tensorgrad.distributed.errors import DistBackendError, DistNetworkError, Di
 from tensorgrad.distributed.stores.store import Store
 from tensorgrad.system import processes
 
-__all__ = ["PMI_VARIABLES", "Connection", "join"]
+__all__ = ["PMI_VARIABLES", "Connection", "join", "leave"]
 
 PMI_VARIABLES = ("PMI_FD", "PMI_RANK", "PMI_SIZE", "PMI_PORT", "PMI_ID", "PMI_SPAWNED", "PMI_PROCESS_MAPPING")
 
@@ -131,6 +131,19 @@ def join(store: Store, rank: int, size: int, host: str, timeout: timedelta) -> t
     descriptor = pmi.socket.detach()
     os.environ.update(PMI_FD=str(descriptor), PMI_RANK=str(rank), PMI_SIZE=str(size))
     return descriptor, watch.socket
+
+
+def leave(descriptor: int) -> None:
+    """Puts a connection in the place of MPI's connection to the server, on which the last answer lies ready.
+
+    MPI takes its leave when the C library ends the process. If the server has ended by then, MPICH reads before the
+    beginning of its buffer; and if the descriptor belongs to another file by then, MPICH writes into that.
+    """
+    ours, theirs = socket.socketpair()
+    ours.sendall(b"cmd=finalize_ack\n")
+    os.dup2(theirs.fileno(), descriptor, inheritable=False)
+    theirs.close()
+    ours.detach()  # open until the process has ended
 
 
 def _start_server(size: int, mapping: str, secret: bytes, host: str, timeout: timedelta) -> int:

@@ -81,10 +81,18 @@ class MPIWorld:
     def _forget(self) -> None:
         """In a forked child: its copies would hide from the server that this process has ended."""
         if self.connections is not None:
-            os.close(self.connections[0])
+            pmi.leave(self.connections[0])
             self.connections[1].close()
 
     def _finalize(self) -> None:
+        try:
+            self._finalize_with_the_others()
+        finally:
+            if self.connections is not None and self.process == os.getpid():
+                os.dup(self.connections[0])  # stays open: the server is to see when this process ends, not before
+                pmi.leave(self.connections[0])
+
+    def _finalize_with_the_others(self) -> None:
         """Ends MPI, if all ranks do so. Otherwise the process ends without: MPI would wait for those that cannot."""
         if self.failed or PROGRESS.works or self.process != os.getpid():
             return

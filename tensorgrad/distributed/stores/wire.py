@@ -12,7 +12,10 @@ import os
 import socket
 import struct
 
-__all__ = ["HELLO", "MAX_FRAME", "NONCE", "PROOF", "hello", "pack", "proof", "receive_exactly", "secret", "unpack"]
+__all__ = [
+    "HELLO", "MAX_FRAME", "NONCE", "PROOF", "hello", "opened", "pack", "proof", "receive_exactly", "sealed", "secret",
+    "unpack",
+]  # fmt: skip
 
 MAX_FRAME = 64 << 20  # bytes
 MAGIC = b"TGS1"
@@ -35,6 +38,34 @@ def hello(nonce: bytes) -> bytes:
 def proof(key: bytes, side: bytes, server_nonce: bytes, client_nonce: bytes) -> bytes:
     """Shows that one side has the secret, for this connection only."""
     return hmac.new(key, side + server_nonce + client_nonce, hashlib.sha256).digest()
+
+
+def sealed(data: bytes) -> bytes:
+    """Data that `opened` accepts, in processes that have this job's secret."""
+    key = secret()
+    return _seal(key, data) + data if key else data
+
+
+def _seal(key: bytes, data: bytes) -> bytes:
+    """The proof of the secret for data: another one than any proof of the handshake, which a stranger may ask for."""
+    made = hmac.new(key, b"data", hashlib.sha256)
+    made.update(data)
+    return made.digest()
+
+
+def opened(data: bytes) -> bytes:
+    """What was `sealed`. Raises: ValueError if it is not by a process that has this job's secret, if there is one.
+
+    >>> from tensorgrad.distributed.stores.wire import opened, sealed
+    >>> opened(sealed(b"a"))
+    b'a'
+    """
+    key = secret()
+    if key:
+        given, data = data[:PROOF], data[PROOF:]
+        if not hmac.compare_digest(given, _seal(key, data)):
+            raise ValueError(f"the sender does not have the job's secret ({SECRET})")
+    return data
 
 
 def pack(parts: list[bytes]) -> bytes:

@@ -134,6 +134,9 @@ class MultiheadAttention(Module):
         Returns:
             The result, in the query's shape, and the weights or `None`.
         """
+        if query.is_nested or key.is_nested or value.is_nested:
+            masked = key_padding_mask is not None or attn_mask is not None
+            return self._of_nested(query, query is key is value, masked, need_weights), None
         key_padding_mask = additive_mask(key_padding_mask, "key_padding_mask", attn_mask, query.dtype)
         attn_mask = additive_mask(attn_mask, "attn_mask", None, query.dtype)
         swap = self.batch_first and query.dim() == 3
@@ -162,6 +165,27 @@ class MultiheadAttention(Module):
             average_attn_weights=average_attn_weights, is_causal=is_causal,
         )  # fmt: skip
         return (out.transpose(0, 1) if swap else out), weights
+
+    def _of_nested(self, x: Any, itself: bool, masked: bool, need_weights: bool) -> Any:
+        """Attention within each piece of a nested tensor, each a sequence (L, embed_dim).
+
+        Raises: AssertionError where PyTorch has it for no nested tensors.
+        """
+        graded = torch.is_grad_enabled() and (x.requires_grad or any(p.requires_grad for p in self.parameters()))
+        obstacles = (
+            ("query, key and value are not the same tensor", not itself),
+            ("batch_first was not True", not self.batch_first), ("training is enabled", self.training),
+            ("grad is enabled and query or parameters require grad", graded),
+            ("a mask was given with nested tensors", masked),
+            ("weights of nested tensors were asked for", need_weights),
+        )  # fmt: skip
+        why = next((why for why, applies in obstacles if applies), "")
+        if why:
+            raise AssertionError(
+                "MultiheadAttention does not support NestedTensor outside of its fast path. The fast path was not hit "
+                f"because {why}"
+            )
+        return x._map(lambda piece: self.forward(piece[None], piece[None], piece[None], need_weights=False)[0][0])
 
     def _is_plain(self, x: Tensor, padding: Any, mask: Any, need_weights: bool, is_causal: bool) -> bool:
         """Returns whether `self_attention` handles the call. Invalid arguments are left to the general function."""

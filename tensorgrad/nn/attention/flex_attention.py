@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorgrad as torch
-from tensorgrad.func import vmap
 from tensorgrad.tensor import Tensor
 
 __all__ = [
@@ -100,7 +99,7 @@ def _for_all(function: Callable, with_score: bool) -> Callable:
     """A function of a score's place (and, before that, of the score), for all of them at once."""
     first = (0,) if with_score else ()
     for dims in ((None, None, None, 0), (None, None, 0, None), (None, 0, None, None), (0, None, None, None)):
-        function = vmap(function, in_dims=(*first, *dims))
+        function = torch.vmap(function, in_dims=(*first, *dims))
     return function
 
 

@@ -9,10 +9,11 @@ Each of those files is an alias module here that looks its names up in `tensorgr
 from __future__ import annotations
 
 import sys as _sys
-from types import ModuleType as _ModuleType
 from typing import Any as _Any
 
 from tensorgrad import nn as _nn
+from tensorgrad.system.lazy_modules import Whole as _Whole
+from tensorgrad.system.lazy_modules import loaded as _loaded
 from tensorgrad.system.lazy_modules import whole as _whole
 
 # The files, and what `from torch.nn.modules.<file> import *` imports.
@@ -115,8 +116,21 @@ def _find(name: str) -> _Any:
     raise importlib.import_module("tensorgrad.system.missing_names").no_attribute(__name__, name)
 
 
-class _AliasModule(_ModuleType):
-    """A file of PyTorch's. The hooks common to all modules, which are variables there, can be set through it."""
+class _AliasModule(_Whole):
+    """A file of PyTorch's, whose names are looked up when they are used.
+
+    The hooks common to all modules, which are variables there, can be set through it.
+    """
+
+    def __init__(self, file: str) -> None:
+        super().__init__(f"{__name__}.{file}", f"`torch.nn.modules.{file}`: see `tensorgrad.nn`.")
+        own, names = _loaded(self), _FILES[file].split()
+
+        def get(name: str) -> _Any:
+            found = _find(name)
+            return own.setdefault(name, found) if name in names else found
+
+        own.update(__all__=names, __getattr__=get, __dir__=lambda: sorted({*own, *names}))
 
     def __setattr__(self, name: str, value: _Any) -> None:
         from tensorgrad.nn.module_hooks import GLOBAL_HOOKS
@@ -128,9 +142,7 @@ class _AliasModule(_ModuleType):
 
 
 for _file in _FILES:
-    _alias = _AliasModule(f"{__name__}.{_file}", f"`torch.nn.modules.{_file}`: see `tensorgrad.nn`.")
-    _alias.__dict__.update({_name: _find(_name) for _name in _FILES[_file].split()})
-    _alias.__dict__.update(__all__=_FILES[_file].split(), __getattr__=_find)
+    _alias = _AliasModule(_file)
     _sys.modules[_alias.__name__] = globals()[_file] = _alias
 
 

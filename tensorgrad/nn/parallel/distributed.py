@@ -183,6 +183,8 @@ class DistributedDataParallel(Module, UnevenInputs):
                 module, self.process_group, self.broadcast_bucket_size, 0, self.parameters_to_ignore, at_start
             )
         self._make_reducer()
+        if init_sync:  # all processes are here, so that the first pass can be like those that follow, to the bit
+            self.reducer.decide()
 
     @property
     def broadcast_buffers(self) -> bool:
@@ -199,6 +201,7 @@ class DistributedDataParallel(Module, UnevenInputs):
 
     def _make_reducer(self) -> None:
         self._modules_inside = list(self.module.modules())  # to go through the tree costs as much as a small layer
+        self._buffers_bytes: dict[int, Any] = {}
         names, parameters = zip(*self._trained())
         self.reducer = Reducer(
             list(parameters),
@@ -255,7 +258,7 @@ class DistributedDataParallel(Module, UnevenInputs):
         return {
             name: value
             for name, value in self.__dict__.items()
-            if name not in ("process_group", "reducer", "_modules_inside")
+            if name not in ("process_group", "reducer", "_modules_inside", "_buffers_bytes")
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -320,7 +323,7 @@ class DistributedDataParallel(Module, UnevenInputs):
             if buffers:
                 source = self._common_rank(has_inputs) if self._join_config.enable else 0
                 if self.reducer.in_place and all([b._array.__class__ is np.ndarray for b in buffers]):
-                    _copy_in_shared_memory(self.process_group, buffers, source)
+                    _copy_in_shared_memory(self.process_group, buffers, source, self._buffers_bytes)
                 else:
                     buffers = [b.detach() for b in buffers]
                     _sync_params_and_buffers(self.process_group, buffers, self.broadcast_bucket_size, source)

@@ -126,9 +126,7 @@ class Reducer:
         self.find_unused, self.as_views, self.static = find_unused, as_views, False
         self.hook: tuple[Any, Callable[..., Any]] | None = None
         self.divisor: float = group.size()
-        self.in_place: bool | None = (
-            None  # whether processes add up gradients where they are; not known in the first pass
-        )
+        self.in_place: bool | None = None  # whether processes add up gradients where they are; None: not known yet
         self.idle = False  # whether there are processors for threads that communicate; else they would be in the way
         self.expecting = self.unfinished = self.rebuilt = False
         self.passes = 0
@@ -284,8 +282,8 @@ class Reducer:
             bucket.pending, bucket.future = len(bucket.indices), None
             bucket.in_place = bool(self.in_place) and bucket.addable and self.hook is None
 
-    def _decide(self) -> None:
-        """At the end of the first pass, which all processes come to."""
+    def decide(self) -> None:
+        """Finds out how to add up, once. All processes must come here: at the start, or at the end of a pass."""
         if self.in_place is None and self.hook is None and any(bucket.addable for bucket in self.buckets):
             self.in_place = sums_in_place(self.group)
             self.idle = processors() > self.group.size() * torch.get_num_threads()
@@ -340,7 +338,7 @@ class Reducer:
                 collectives.all_reduce(unused, group=self.group)
             for future in futures:
                 future.wait()
-        self._decide()
+        self.decide()
         self.arrived = self.arrived or list(range(len(self.parameters)))  # the next forward pass rebuilds the buckets
 
     def _finish(self) -> None:
@@ -367,7 +365,7 @@ class Reducer:
                 bucket.grads = [None] * len(bucket.indices)
                 if not self.as_views:
                     bucket.buffer, bucket.views = None, []
-            self._decide()
+            self.decide()
         self.used_here = set()
         self.passes += 1
         self.expecting = self.unfinished = False

@@ -71,6 +71,32 @@ def get_total_norm(
     return total
 
 
+def _in_one_launch(arrays: list[Any]) -> bool:
+    """Returns whether the compiled kernels take all of these arrays."""
+    return all([a.__class__ is np.ndarray and a.dtype is F32 and a.flags.carray for a in arrays])
+
+
+def _kernel(name: str, arrays: list[Any]) -> Any:
+    """Returns the row of a compiled kernel for a list of arrays, if it is ready and worthwhile."""
+    row: Any = PARTS.get(name)
+    many = row is not None and not SETTINGS.deterministic and sum([a.size for a in arrays]) >= row.elements
+    return row if many and row.available() else None
+
+
+def _scaled(tensors: list[Tensor], factor: float) -> bool:
+    """Multiplies float32 tensors on the CPU by a number in one launch. Returns whether a kernel takes them."""
+    arrays = [tensor._array for tensor in tensors]
+    once = len({*map(id, arrays)}) == len(arrays)  # threads must not meet in one array
+    row = _kernel("gradient_scale", arrays) if once and arrays and _in_one_launch(arrays) else None
+    if row is None:
+        return False
+    for tensor in tensors:
+        if tensor._memory is not None:  # otherwise its version has not been read yet
+            tensor._memory.bump()
+    row.ready(arrays, factor)
+    return True
+
+
 def _euclidean(tensors: list[Tensor]) -> Tensor | None:
     """Returns the norm in one pass over all tensors, or None if they are not on one device or no kernel takes them.
 
@@ -81,11 +107,10 @@ def _euclidean(tensors: list[Tensor]) -> Tensor | None:
         kernel = own_part("gradient_norm", STORAGES[arrays[0].__class__])
         total = NotImplemented if kernel is None else kernel(arrays)
         return None if total is NotImplemented else wrap(total)
-    if not all(a.__class__ is np.ndarray and a.dtype is F32 and a.flags.carray for a in arrays):
+    if not _in_one_launch(arrays):
         return None
-    row: Any = PARTS.get("gradient_norm")
-    many = row is not None and not SETTINGS.deterministic and sum(a.size for a in arrays) >= row.elements
-    if many and row.available():
+    row = _kernel("gradient_norm", arrays)
+    if row is not None:
         total = row.ready(arrays).sum()
     else:
         total = 0.0
@@ -125,6 +150,8 @@ def _scale(grads: list[Tensor], max_norm: float, total_norm: Tensor) -> None:
     plain = all(grad.__class__ in PLAIN for grad in grads)
     if (factor.dtype is torch.float32 or not plain) and factor.device.type == "cpu":
         factor = factor.item()  # a Python scalar needs no broadcasting
+        if plain and _scaled(grads, factor):
+            return
         for grad in grads:
             grad.mul_(factor)
         return

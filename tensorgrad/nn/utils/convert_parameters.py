@@ -31,7 +31,7 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     (tensor([1., 2.]), tensor([[3.]]))
     """
     if not isinstance(vec, Tensor):
-        raise TypeError(f"expected torch.Tensor, but got: {type(vec).__module__}.{type(vec).__name__}")
+        raise TypeError(f"expected torch.Tensor, but got: {torch.typename(vec)}")
     start = 0
     for parameter in _on_one_device(parameters):
         stop = start + parameter.numel()

@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorgrad as torch
 from tensorgrad.nn import functional as F
-from tensorgrad.nn.conv import _ConvTranspose
+from tensorgrad.nn.conv import _ConvTransposeNd
 from tensorgrad.nn.module import Module
 from tensorgrad.nn.parameter import Parameter, is_lazy
 from tensorgrad.tensor import Tensor
@@ -18,7 +18,7 @@ from tensorgrad.tensor import Tensor
 
 def output_dim(module: Module, dim: int | None) -> int:
     """Returns the user's choice or, without one, the dimension of the weight that corresponds to the outputs."""
-    return dim if dim is not None else 1 if isinstance(module, _ConvTranspose) else 0
+    return dim if dim is not None else 1 if isinstance(module, _ConvTransposeNd) else 0
 
 
 class SpectralNorm:

@@ -11,7 +11,7 @@ import numpy as np
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.kernels.array import linalg as kernels
-from tensorgrad.kernels.array.matmul import broadcast_lead
+from tensorgrad.kernels.array import matmul as matmul_kernels
 from tensorgrad.ops.linalg.linalg import adjoint, check_system, failure, named, solve_triangles, square
 from tensorgrad.ops.linalg.matmul import matmul, nt, tn
 from tensorgrad.ops.pointwise import conj
@@ -133,7 +133,7 @@ _cholesky_solve = op(
     B=lambda g, L, upper: _cholesky_solve(g, L, upper),
     L=lambda g, L, out, upper: _factor_gradient(-nt(_cholesky_solve(g, L, upper), conj(out)), L, upper),
     jvp=lambda B_t, L_t, L, out, upper: _cholesky_solve(B_t - matmul(_product_tangent(L_t, L, upper), out), L, upper),
-    shape=lambda b, factor, upper: (*broadcast_lead(b.shape[:-2], factor.shape[:-2]), *b.shape[-2:]),
+    shape=lambda b, factor, upper: (*matmul_kernels.broadcast_lead(b.shape[:-2], factor.shape[:-2]), *b.shape[-2:]),
     backward_name="CholeskySolveBackward0",
     where=(),
 )

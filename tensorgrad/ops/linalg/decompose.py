@@ -16,7 +16,7 @@ from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.kernels.array import linalg as kernels
-from tensorgrad.kernels.array.matmul import broadcast_lead
+from tensorgrad.kernels.array import matmul as matmul_kernels
 from tensorgrad.ops import create
 from tensorgrad.ops.join import cat
 from tensorgrad.ops.linalg.linalg import (
@@ -626,7 +626,7 @@ def _check_least_squares(A: Tensor, B: Tensor, driver) -> bool:
             f"torch.linalg.lstsq: input.size(-2) should match other.size({-1 if vector else -2}), but they are {a[-2]} "
             f"and {b[-1 if vector else -2]}"
         )
-    broadcast_lead(a[:-2], b[:-1] if vector else b[:-2])
+    matmul_kernels.broadcast_lead(a[:-2], b[:-1] if vector else b[:-2])
     if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
         raise RuntimeError("torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)")
     return vector

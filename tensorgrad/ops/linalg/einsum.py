@@ -17,7 +17,7 @@ from tensorgrad.dispatch.no_derivative import constant
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import wrap_dim
-from tensorgrad.kernels.array.matmul import broadcast_lead
+from tensorgrad.kernels.array import matmul as matmul_kernels
 from tensorgrad.ops.create import from_numpy
 from tensorgrad.ops.linalg.matmul import linear, matmul, nt
 from tensorgrad.ops.pointwise import conj
@@ -493,7 +493,7 @@ _cross = op(
     linear="input * other",
     input=lambda g, other, dim: _cross(conj(other), g, dim),
     other=lambda g, input, dim: _cross(g, conj(input), dim),
-    shape=lambda a, b, dim: (broadcast_lead(a.shape, b.shape), a.dtype),
+    shape=lambda a, b, dim: (matmul_kernels.broadcast_lead(a.shape, b.shape), a.dtype),
     backward_name="LinalgCrossBackward0",
     where=(),
 )
@@ -518,7 +518,7 @@ def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1, out=None) -> Te
     if input.dtype is not other.dtype:
         common = dtypes.promote_types(input.dtype, other.dtype)
         input, other = input.to(common), other.to(common)
-    broadcast_lead(input._array.shape, other._array.shape)
+    matmul_kernels.broadcast_lead(input._array.shape, other._array.shape)
     result = _cross(input, other, at)
     return store_out("linalg_cross", out, result)
 
@@ -532,7 +532,7 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out=None) -> 
     tensor([0., 0., 1.])
     """
     if dim is None:
-        shape = broadcast_lead(input._array.shape, other._array.shape)
+        shape = matmul_kernels.broadcast_lead(input._array.shape, other._array.shape)
         dim = next((d for d, n in enumerate(shape) if n == 3), None)
         if dim is None:
             raise RuntimeError("no dimension of size 3 in input")
@@ -577,7 +577,10 @@ _euclidean = op(
     first=_euclidean_first,
     jvp=_euclidean_tangent,
     second=lambda g, first, second, out: _euclidean_first(g.transpose(-2, -1), second, first, out.transpose(-2, -1)),
-    shape=lambda a, b: ((*broadcast_lead(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-2]), a.dtype),
+    shape=lambda a, b: (
+        (*matmul_kernels.broadcast_lead(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-2]),
+        a.dtype,
+    ),
     backward_name="CdistBackward0",
     where=(),
 )

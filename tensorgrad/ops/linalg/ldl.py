@@ -10,7 +10,7 @@ from tensorgrad.dispatch.no_derivative import no_derivative
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.kernels.array import linalg as checks
-from tensorgrad.kernels.array.matmul import broadcast_lead
+from tensorgrad.kernels.array import matmul as matmul_kernels
 from tensorgrad.ops.linalg.linalg import check_system, failure, named, square
 from tensorgrad.ops.linalg.lu import one_rank
 from tensorgrad.return_types import return_type
@@ -85,7 +85,7 @@ _solve = op(
     ),
     backward=no_derivative("linalg_ldl_solve"),
     wrt=("LD", "B"),
-    shape=lambda a, pivots, b, hermitian: (*broadcast_lead(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]),
+    shape=lambda a, pivots, b, hermitian: (*matmul_kernels.broadcast_lead(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]),
     where=(),
 )
 

@@ -17,7 +17,7 @@ from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.kernels.array import linalg as kernels
-from tensorgrad.kernels.array.matmul import broadcast_lead
+from tensorgrad.kernels.array import matmul as matmul_kernels
 from tensorgrad.ops import create
 from tensorgrad.ops.linalg.matmul import matmul, nt
 from tensorgrad.ops.pointwise import conj
@@ -277,7 +277,7 @@ _solve = op(
     wrt=("A", "B"),
     outputs=("result", "info"),
     shape=lambda a, b: [
-        ((*broadcast_lead(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]), a.dtype),
+        ((*matmul_kernels.broadcast_lead(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]), a.dtype),
         (a.shape[:-2], np.int32),
     ],
     backward_name="LinalgSolveExBackward0",
@@ -335,7 +335,7 @@ def _solved(A: Tensor, B: Tensor, left: bool) -> tuple[Tensor, Tensor]:
     b = B.unsqueeze(-1) if vector else B
     kernels.check_matrices(b._array, "solve", "B")
     check_equation("solve", A, b, left)
-    broadcast_lead(A._array.shape[:-2], b._array.shape[:-2])
+    matmul_kernels.broadcast_lead(A._array.shape[:-2], b._array.shape[:-2])
     if left:
         result, info = _solve(A, b)
         return (result.squeeze(-1) if vector else result), info
@@ -393,7 +393,10 @@ solve_triangles = op(
     jvp=lambda A_t, B_t, A, out, upper, unitriangular: solve_triangles(
         A, B_t - matmul(_triangle(A_t, upper, unitriangular), out), upper, unitriangular
     ),
-    shape=lambda a, b, upper, unitriangular: ((*broadcast_lead(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]), a.dtype),
+    shape=lambda a, b, upper, unitriangular: (
+        (*matmul_kernels.broadcast_lead(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]),
+        a.dtype,
+    ),
     backward_name="LinalgSolveTriangularBackward0",
     where=(),
 )
@@ -451,7 +454,7 @@ def check_system(name: str, b: Tensor, A: Tensor) -> None:
             f"Incompatible matrix sizes for {name}: each A matrix is {x.shape[-2]} by {x.shape[-1]} but each b matrix "
             f"is {y.shape[-2]} by {y.shape[-1]}"
         )
-    broadcast_lead(x.shape[:-2], y.shape[:-2])
+    matmul_kernels.broadcast_lead(x.shape[:-2], y.shape[:-2])
     if x.dtype.kind not in "fc" or x.dtype.itemsize == 2:
         unsupported(name, x)
 
@@ -466,7 +469,7 @@ def triangular_solve(input: Tensor, A: Tensor, upper=True, transpose=False, unit
     """
     check_system("triangular_solve", input, A)
     matrices, upper = (A.transpose(-2, -1), not upper) if transpose else (A, upper)
-    lead = broadcast_lead(A._array.shape[:-2], input._array.shape[:-2])
+    lead = matmul_kernels.broadcast_lead(A._array.shape[:-2], input._array.shape[:-2])
     copy = A.expand((*lead, *A._array.shape[-2:])).clone()
     results = solve_triangles(matrices, input, upper, unitriangular), copy
     cls = return_type("triangular_solve", "solution", "cloned_coefficient")

@@ -15,7 +15,7 @@ from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.kernels.array import linalg as checks
-from tensorgrad.kernels.array.matmul import broadcast_lead
+from tensorgrad.kernels.array import matmul as matmul_kernels
 from tensorgrad.ops import create
 from tensorgrad.ops.join import cat
 from tensorgrad.ops.linalg.linalg import adjoint, check_equation, failure, named, solve_triangles
@@ -76,7 +76,7 @@ _row_order = op(
 def _reordered(x: Tensor, pivots: Tensor, inverse: bool) -> Tensor:
     """Returns Pᴴ x, or P x if `inverse`, with P of the size given by the rows of `x`."""
     rows = _row_order(pivots, x._array.shape[-2], inverse)
-    lead = broadcast_lead(x._array.shape[:-2], rows._array.shape[:-1])
+    lead = matmul_kernels.broadcast_lead(x._array.shape[:-2], rows._array.shape[:-1])
     shape = (*lead, *x._array.shape[-2:])
     return x.expand(shape).gather(-2, rows.unsqueeze(-1).expand(shape))
 
@@ -302,7 +302,7 @@ _solve = op(
         *one_rank({"packed": (packed, 2), "pivots": (pivots, 1), "B": (B, 2)}, size, mapped), adjoined
     ),
     twin=_solve_in_steps,
-    shape=lambda a, pivots, b, adjoined: (*broadcast_lead(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]),
+    shape=lambda a, pivots, b, adjoined: (*matmul_kernels.broadcast_lead(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]),
     where=(),
 )
 
@@ -359,7 +359,7 @@ def _check_solvable(LU: Tensor, pivots: Tensor, B: Tensor, left: bool) -> None:
             "linalg.lu_solve: Expected LU.shape[:-1] and pivots.shape to be the same, but got pivots with shape "
             f"{[*pivots._array.shape]} instead"
         )
-    broadcast_lead(b.shape[:-2], a.shape[:-2])
+    matmul_kernels.broadcast_lead(b.shape[:-2], a.shape[:-2])
     words = "Pivots given to lu_solve must all be"
     _check_range(pivots, a.shape[-1], f"{words} greater or equal to 1.", f"{words} smaller or equal to LU.size(-2).")
 

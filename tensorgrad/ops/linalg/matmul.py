@@ -130,7 +130,7 @@ matmul = op(
     batch=_matmul_of_batch,
     input=_left_gradient,
     other=_right_gradient,
-    shape=kernels.matmul_shape,
+    shape="matmul.matmul_shape",
     backward_name="MmBackward0",
     doc="""Computes the matrix product `input @ other` of vectors, matrices, or stacks of matrices that broadcast.
 
@@ -214,7 +214,7 @@ linear = op(
     input=_linear_input,
     weight=_linear_weight,
     bias=lambda g, bias_shape: column_sum(g) if len(bias_shape) == 1 else g,
-    shape=kernels.linear_shape,
+    shape="matmul.linear_shape",
     backward_kernel="matmul.linear_backward",
     backward_name="AddmmBackward0",
     where=("functional",),
@@ -255,7 +255,7 @@ mm = op(
     linear="input * mat2",
     input=lambda g, mat2: nt(g, conj(mat2)),
     mat2=lambda g, input: tn(conj(input), g),
-    shape=kernels.mm_shape,
+    shape="matmul.mm_shape",
     doc="The product (n, m) of two matrices, (n, k) and (k, m). Raises RuntimeError if shapes or dtypes do not fit.",
 )
 
@@ -272,7 +272,7 @@ bmm = op(
     linear="input * mat2",
     input=lambda g, mat2: nt(g, conj(mat2)),
     mat2=lambda g, input: tn(conj(input), g),
-    shape=kernels.bmm_shape,
+    shape="matmul.bmm_shape",
     doc="The products (b, n, m) of the matrices in two stacks, (b, n, k) and (b, k, m). Raises RuntimeError for other "
     "shapes or different dtypes.",
 )
@@ -290,7 +290,7 @@ mv = op(
     linear="input * vec",
     input=lambda g, vec: outer(g, conj(vec)),
     vec=lambda g, input: matmul(g, conj(input)),
-    shape=kernels.mv_shape,
+    shape="matmul.mv_shape",
     doc="The product (n,) of a matrix (n, m) and a vector (m,). Raises RuntimeError if shapes or dtypes do not fit.",
 )
 
@@ -307,7 +307,7 @@ dot = op(
     linear="input * tensor",
     input=lambda g, tensor: g * conj(tensor),
     tensor=lambda g, input: g * conj(input),
-    shape=kernels.dot_shape,
+    shape="matmul.dot_shape",
     doc="The inner product Σ input · tensor of two vectors (n,), a scalar. Raises RuntimeError for other shapes or "
     "different dtypes.",
 )
@@ -318,7 +318,7 @@ vdot = op(
     linear="input * other",
     input=lambda g, other: conj(g) * other,
     other=lambda g, input: g * input,
-    shape=kernels.dot_shape,
+    shape="matmul.dot_shape",
     doc="The inner product Σ conj(input) · other of two vectors (n,), a scalar. Raises RuntimeError for other "
     "shapes or different dtypes.",
 )
@@ -409,11 +409,11 @@ def _added(name: str, first: str, second: str, kernel: str, shape, *, doc: str, 
     return function
 
 
-def _checked(shape):
+def _checked(shape: str):
     """Makes the shape rule of a product to which `c` is added."""
 
     def rule(c, a, b):
-        made = shape(a, b, c)
+        made = getattr(kernels, shape)(a, b, c)
         kernels.check_expands(c.shape, made)
         return made
 
@@ -421,7 +421,7 @@ def _checked(shape):
 
 
 addmm = _added(
-    "addmm", "mat1", "mat2", "matmul.addmm", kernels.addmm_shape,
+    "addmm", "mat1", "mat2", "matmul.addmm", lambda c, a, b: kernels.addmm_shape(c, a, b),
     by_first=lambda g, mat2, alpha: nt(_times(g, alpha), conj(mat2)),
     by_second=lambda g, mat1, alpha: tn(conj(mat1), _times(g, alpha)),
     batch=lambda input, mat1, mat2, beta, alpha, mapped: _sum_of_batch(input, matmul(mat1, mat2), beta, alpha, mapped),
@@ -429,7 +429,7 @@ addmm = _added(
     "shape (n, m), and is ignored if `beta` is 0. Raises RuntimeError for other shapes or different dtypes.",
 )  # fmt: skip
 addmv = _added(
-    "addmv", "mat", "vec", "matmul.addmv", _checked(kernels.mv_shape),
+    "addmv", "mat", "vec", "matmul.addmv", _checked("mv_shape"),
     by_first=lambda g, vec, alpha: outer(_times(g, alpha), conj(vec)),
     by_second=lambda g, mat, alpha: matmul(_times(g, alpha), conj(mat)),
     batch=lambda input, mat, vec, beta, alpha, mapped: _sum_of_batch(
@@ -440,7 +440,7 @@ addmv = _added(
 )  # fmt: skip
 export("addmv_", Tensor.addmv_, "function")
 baddbmm = _added(
-    "baddbmm", "batch1", "batch2", "matmul.baddbmm", _checked(kernels.bmm_shape),
+    "baddbmm", "batch1", "batch2", "matmul.baddbmm", _checked("bmm_shape"),
     by_first=lambda g, batch2, alpha: nt(_times(g, alpha), conj(batch2)),
     by_second=lambda g, batch1, alpha: tn(conj(batch1), _times(g, alpha)),
     batch=lambda input, batch1, batch2, beta, alpha, mapped: _sum_of_batch(

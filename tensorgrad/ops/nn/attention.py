@@ -13,8 +13,8 @@ from tensorgrad.dispatch.kinds import FUNCTIONAL, composite, op
 from tensorgrad.dispatch.switches import SLOW
 from tensorgrad.dtypes import c_type
 from tensorgrad.kernels.array import attention as kernels
+from tensorgrad.kernels.array import matmul as matmul_kernels
 from tensorgrad.kernels.array import sample as sampling
-from tensorgrad.kernels.array.matmul import broadcast_lead, matmul_shape
 from tensorgrad.ops.nn.dropout import dropout
 from tensorgrad.ops.random.sample import mask_like
 from tensorgrad.random.generator import default_generator
@@ -46,7 +46,7 @@ def _twin(query, key, value, attn_mask, dropout_mask, is_causal, scale):
 
 
 def _shapes(q, k, v, *rest):
-    lead = broadcast_lead(broadcast_lead(q.shape[:-2], k.shape[:-2]), v.shape[:-2])
+    lead = matmul_kernels.broadcast_lead(matmul_kernels.broadcast_lead(q.shape[:-2], k.shape[:-2]), v.shape[:-2])
     wide = dtypes.float32.numpy if q.dtype.itemsize == 2 else q.dtype
     return [((*lead, q.shape[-2], v.shape[-1]), q.dtype), ((*lead, q.shape[-2], k.shape[-2]), wide)]
 
@@ -116,10 +116,10 @@ def _check_sizes(query, key, value, attn_mask) -> tuple[int, ...]:
         or q.shape[:-2] != k.shape[:-2]
         or attn_mask is not None
     ):
-        scores = matmul_shape(q, _Shape((*k.shape[:-2], k.shape[-1], k.shape[-2]), k.dtype))
+        scores = matmul_kernels.matmul_shape(q, _Shape((*k.shape[:-2], k.shape[-1], k.shape[-2]), k.dtype))
         if attn_mask is not None:
-            scores = broadcast_lead(scores, attn_mask._array.shape)
-        matmul_shape(_Shape(scores, q.dtype), v)
+            scores = matmul_kernels.broadcast_lead(scores, attn_mask._array.shape)
+        matmul_kernels.matmul_shape(_Shape(scores, q.dtype), v)
         return tuple(scores)
     return (*q.shape[:-1], k.shape[-2])
 
@@ -178,7 +178,7 @@ def _shared_heads(query, key, value):
 
 
 def _dropout_mask(query, key, value, weights, p: float) -> Tensor:
-    lead = broadcast_lead(weights[:-2], value._array.shape[:-2])
+    lead = matmul_kernels.broadcast_lead(weights[:-2], value._array.shape[:-2])
     storage = query._storage.__class__
     dtype = query._array.dtype
     shape = (*lead, *weights[-2:])

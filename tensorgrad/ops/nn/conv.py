@@ -17,8 +17,15 @@ from tensorgrad.ops.pointwise import conj
 from tensorgrad.ops.rearrange import pad
 from tensorgrad.tensor import Tensor
 
-_conv_shape = lru_cache(maxsize=256)(kernels.conv_shape)
-_conv_transpose_shape = lru_cache(maxsize=256)(kernels.conv_transpose_shape)
+
+@lru_cache(maxsize=256)
+def _conv_shape(*given):
+    return kernels.conv_shape(*given)
+
+
+@lru_cache(maxsize=256)
+def _conv_transpose_shape(*given):
+    return kernels.conv_transpose_shape(*given)
 
 
 def _check_types(x, w, bias, transposed=False):

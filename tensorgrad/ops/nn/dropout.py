@@ -231,6 +231,11 @@ def _channels(input: Tensor, p: float, training: bool, in_place: bool, batched: 
 def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
     """Applies `dropout` and also returns which elements were kept, as a bool tensor.
 
+    Unlike `dropout`, it draws random numbers for p = 0 and p = 1 as well.
+
+    Raises:
+        RuntimeError: If `p` is outside [0, 1].
+
     >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
     >>> torch.native_dropout(torch.ones(4), 0.5, True)
@@ -238,12 +243,14 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
     """
     if train is False or not input.numel():
         return input.clone(), input.new_ones(input.shape, dtype=dtypes.bool)
-    if p == 0 or p == 1:
-        kept = input.new_full(input.shape, p == 0, dtype=dtypes.bool)
-        return input * kept, kept
+    if not 0.0 <= p <= 1.0:
+        raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={1 - p}")
     place = own_part("dropout_place", input._storage.__class__)
     if place is not None:
+        if p == 0 or p == 1:
+            kept = input.new_full(input.shape, p == 0, dtype=dtypes.bool)
+            return input * kept, kept
         where = place(stream_for(input, None, "dropout"), input._array)
         return _philox(input, p, where), _philox(input.new_ones(input.shape), p, where).to(dtypes.bool)
     mask = mask_like(input, None, kernels.bernoulli, 1 - p)
-    return input * mask * (1.0 / (1.0 - p)), mask.to(dtypes.bool)
+    return input * mask * (0.0 if p == 1 else 1.0 / (1.0 - p)), mask.to(dtypes.bool)

@@ -9,7 +9,7 @@ from tensorgrad.autograd.modes import no_grad
 from tensorgrad.dispatch.batched import whole
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dtypes import I64
-from tensorgrad.kernels.array.index import extremes
+from tensorgrad.kernels.array import index as kernels
 from tensorgrad.ops.create import arange
 from tensorgrad.ops.reduce import vector_norm
 from tensorgrad.ops.sparse.coordinates import at_coordinates
@@ -34,7 +34,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         return tensor.new_zeros((*array.shape, num_classes))
     if not tensor.is_meta:
         values = whole(tensor)
-        low, high = extremes(np, values._storage.to_host(values._array))
+        low, high = kernels.extremes(np, values._storage.to_host(values._array))
         if low < 0:
             raise RuntimeError("Class values must be non-negative.")
         if num_classes == -1:

@@ -10,7 +10,7 @@ from tensorgrad.dispatch.batched import whole
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dtypes import F32, I64
 from tensorgrad.errors import warn
-from tensorgrad.kernels.array.index import extremes
+from tensorgrad.kernels.array import index as kernels
 from tensorgrad.ops.create import arange
 from tensorgrad.ops.nn.bag import bag_argmax, bag_numbers, bag_sum, lookup, lookup_max
 from tensorgrad.ops.nn.embedding import check_indices, embedding_renorm_, looked_up
@@ -276,7 +276,7 @@ def _check_values(indices, offsets, rows: int) -> None:
 def _check_indices(indices, rows: int) -> None:
     if not indices.size:
         return
-    low, high = extremes(np, indices)
+    low, high = kernels.extremes(np, indices)
     if low < 0 or high >= rows:
         indices = indices.reshape(-1)
         position = int(((indices < 0) | (indices >= rows)).nonzero()[0][0])

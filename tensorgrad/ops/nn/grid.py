@@ -11,7 +11,7 @@ from typing import Any
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import warn
-from tensorgrad.kernels.array.grid import COUNT, grid_sample_grad
+from tensorgrad.kernels.array import grid as kernels
 from tensorgrad.ops.create import linspace, ones, zeros
 from tensorgrad.ops.join import stack
 from tensorgrad.tensor import Tensor
@@ -30,7 +30,7 @@ def sampled_by_ops(input: Tensor, grid: Tensor, mode: str, padding: str, align: 
         positions = _position(grid.select(-1, len(sizes) - 1 - d), size, mode, padding, align)
         axes.append((size, *_taps(positions, size, mode)))
     total: Any = None
-    for tap in product(range(COUNT[mode]), repeat=len(sizes)):
+    for tap in product(range(kernels.COUNT[mode]), repeat=len(sizes)):
         index: Any = 0
         weight: Any = 1
         inside: Any = True
@@ -159,7 +159,7 @@ def _row(dims: int):
         prepare=prepare,
         twin=sampled_by_ops,
         backward_kernel=lambda xp, g, input, grid, interpolation_mode, padding_mode, align_corners, needs: (
-            grid_sample_grad(xp, g, input, grid, interpolation_mode, padding_mode, align_corners, needs)
+            kernels.grid_sample_grad(xp, g, input, grid, interpolation_mode, padding_mode, align_corners, needs)
         ),
         shape=lambda x, grid, *rest: (*x.shape[:2], *grid.shape[1:-1]),
         doc=f"`grid_sample` in {dims} dimensions, with integer codes for mode and padding (see `grid_sampler`).",

@@ -9,9 +9,8 @@ from tensorgrad import dtypes
 from tensorgrad.dispatch.batching_values import each
 from tensorgrad.dispatch.kernel_errors import check_broadcastable
 from tensorgrad.dispatch.kinds import composite, op
-from tensorgrad.dtypes import I64, scalar_type
+from tensorgrad.dtypes import F32, I64, scalar_type
 from tensorgrad.errors import warn
-from tensorgrad.kernels.array import loss as kernels
 from tensorgrad.ops.nn.activation import logsigmoid
 from tensorgrad.tensor import Tensor
 
@@ -59,7 +58,7 @@ def _difference_loss(name: str, value, backward_name: str):
 
     return op(
         f"{name}_(input, target, knee: number, reduction: str)", f"loss.{name}", twin=twin, where=(),
-        backward_kernel=kernels.of_difference(getattr(kernels, f"{name}_grad")), backward_name=backward_name,
+        backward_kernel=f"loss.{name}_backward", backward_name=backward_name,
     )  # fmt: skip
 
 
@@ -368,10 +367,13 @@ def _prepare_classes(x, target, weight, *rest):
     return (x, target, weight, *rest)
 
 
-def _prepare_logits(x, *rest):
-    if x.dtype.kind not in "fV":
-        raise NotImplementedError(f"\"log_softmax_lastdim_kernel_impl\" not implemented for '{scalar_type(x)}'")
-    return _prepare_classes(x, *rest)
+def _prepare_logits(x, target, weight, ignore_index, smoothing, reduction):
+    usual = x.dtype is F32 and target.dtype is I64 and weight is None and x.ndim == 2 and target.shape == x.shape[:1]
+    if not usual:
+        if x.dtype.kind not in "fV":
+            raise NotImplementedError(f"\"log_softmax_lastdim_kernel_impl\" not implemented for '{scalar_type(x)}'")
+        x, target, weight = _prepare_classes(x, target, weight)
+    return x, target, weight, ignore_index, smoothing, reduction
 
 
 def _nll_in_batch(input, target, weight, ignore_index, reduction, size, mapped):

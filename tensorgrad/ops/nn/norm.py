@@ -23,7 +23,7 @@ from tensorgrad.tensor import Tensor
 
 
 def _check_floating(x, name: str) -> None:
-    if x.dtype.kind not in "f" and x.dtype.name != "bfloat16":
+    if x.dtype.kind != "f" and dtypes.FROM_NUMPY.get(x.dtype) is not dtypes.bfloat16:
         raise NotImplementedError(f"\"{name}\" not implemented for '{scalar_type(x)}'")
 
 
@@ -32,7 +32,7 @@ def _check_mixed(x, *parameters) -> None:
     for parameter in parameters:
         if parameter is None or parameter.dtype is x.dtype or parameter.dtype == x.dtype:
             continue
-        if x.dtype.itemsize == 2 and parameter.dtype.name == "float32":
+        if x.dtype.itemsize == 2 and parameter.dtype == dtypes.F32:
             continue
         if parameter.dtype.itemsize > x.dtype.itemsize:
             expected = "Float" if x.dtype.itemsize == 2 else scalar_type(x)

@@ -18,11 +18,18 @@ from tensorgrad.kernels.array import pool as kernels
 from tensorgrad.ops.copy import in_format_of
 from tensorgrad.tensor import Tensor
 
-_pool_shape = lru_cache(maxsize=256)(kernels.pool_shape)
-I64 = np.dtype("int64")
+I64, U8 = np.dtype("int64"), np.dtype("uint8")
+
+
+@lru_cache(maxsize=256)
+def _pool_shape(*given):
+    return kernels.pool_shape(*given)
+
 
 # --- rows ----------------------------------------------------------------------------------------------------------
 
+# The indices are within an image plane (int64), as PyTorch's, or what the kernel finds faster and keeps in an eighth of
+# the memory: numbers of the taps of each window (uint8).
 _max_pool = op(
     "max_pool(input, kernel_size: any, stride: any, padding: any, dilation: any, ceil_mode: bool)",
     "pool.max_pool",
@@ -31,7 +38,10 @@ _max_pool = op(
     input=lambda g, indices, input_shape, kernel_size, stride, padding, dilation: max_pool_grad(
         g, indices, input_shape, (kernel_size, stride, padding, dilation)
     ),
-    jvp=lambda input_t, indices: max_pool_gather(input_t, indices),
+    batch_backward="pool.max_pool_of_batch_backward",
+    jvp=lambda input_t, indices, input_shape, kernel_size, stride, padding, dilation: max_pool_gather(
+        input_t, _in_plane(indices, input_shape, (kernel_size, stride, padding, dilation))
+    ),
     shape=lambda x, kernel, stride, padding, dilation, ceil_mode: [
         (shape := _pool_shape(x.shape, kernel, stride, padding, dilation, ceil_mode), x.dtype),
         (shape, I64),
@@ -54,9 +64,17 @@ max_pool_grad = op(
     "pool.max_pool_grad",
     batch="fold",
     linear="grad",
-    grad=lambda g, indices: max_pool_gather(g, indices),
+    grad=lambda g, indices, shape, windows: max_pool_gather(g, _in_plane(indices, shape, windows)),
     shape=lambda g, indices, shape, windows: (tuple(shape), g.dtype),
     format_of=("indices",),
+    where=(),
+)
+_max_pool_indices = op(
+    "max_pool_indices(places, shape: any, windows: any)",
+    "pool.indices_of",
+    batch="fold",
+    shape=lambda places, shape, windows: (places.shape, I64),
+    format_of=("places",),
     where=(),
 )
 max_pool_gather = op(
@@ -68,6 +86,13 @@ max_pool_gather = op(
     shape=lambda x, indices: (indices.shape, x.dtype),
     where=(),
 )
+
+
+def _in_plane(indices: Tensor, shape, windows) -> Tensor:
+    """The indices that a max pooling found as PyTorch's: those within an image plane."""
+    return _max_pool_indices(indices, shape, windows) if indices._array.dtype == U8 else indices
+
+
 _adaptive_max_pool = op(
     "adaptive_max_pool(input, output_size: any)",
     "pool.adaptive_max_pool",
@@ -204,6 +229,12 @@ def _last(n: int, dims: int) -> str:
 # --- maxima --------------------------------------------------------------------------------------------------------
 
 
+def _max_pool_in_plane(input: Tensor, *parameters: Any) -> tuple[Tensor, Tensor]:
+    """The maxima, and their indices within an image plane."""
+    values, indices = _max_pool(input, *parameters)
+    return values, _in_plane(indices, input._array.shape, parameters[:4])
+
+
 def _max_pools(dims: int) -> None:
     name = f"max_pool{dims}d"
 
@@ -230,15 +261,18 @@ def _max_pools(dims: int) -> None:
     def with_indices(
         input: Tensor, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False
     ) -> tuple[Tensor, Tensor]:
-        return pooled(_max_pool, input, kernel_size, stride, padding, dilation, ceil_mode)
+        return pooled(_max_pool_in_plane, input, kernel_size, stride, padding, dilation, ceil_mode)
 
     def max_pool(
         input: Tensor, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False
     ) -> Tensor:
-        if not return_indices and not (input.requires_grad and GRAD.enabled):
-            return pooled(_max_pool_values, input, kernel_size, stride, padding, dilation, ceil_mode)
-        found: Any = pooled(_max_pool, input, kernel_size, stride, padding, dilation, ceil_mode)
-        return found if return_indices else found[0]
+        given = input, kernel_size, stride, padding, dilation, ceil_mode
+        if return_indices:
+            return pooled(_max_pool_in_plane, *given)
+        if input.requires_grad and GRAD.enabled:
+            found: Any = pooled(_max_pool, *given)
+            return found[0]
+        return pooled(_max_pool_values, *given)
 
     letters = LETTERS[dims - 1]
     max_pool.__doc__ = f"""Returns the largest value of each window of (N, C, {letters}) or (C, {letters}).
@@ -273,9 +307,8 @@ def _max_pools(dims: int) -> None:
         FUNCTIONS[f"{name}_with_indices"] = with_indices
 
 
-def _output_size(name: str, value, input: Tensor, dims: int) -> tuple[int, ...]:
+def _output_size(name: str, value, size: tuple[int, ...], dims: int) -> tuple[int, ...]:
     """Returns the output size of an adaptive pooling; None keeps the input's. Raises: RuntimeError if it is invalid."""
-    size = input._array.shape
     if dims > 1 and isinstance(value, tuple | list) and len(size) <= len(value):
         raise ValueError(f"Input dimension should be at least {len(value) + 1}")
     values = (value,) * dims if isinstance(value, int) or value is None else tuple(value)
@@ -290,9 +323,8 @@ def _output_size(name: str, value, input: Tensor, dims: int) -> tuple[int, ...]:
     return wanted
 
 
-def _adaptive_batched(name: str, input: Tensor, dims: int, channels: bool = False) -> bool:
+def _adaptive_batched(name: str, shape: tuple[int, ...], dims: int, channels: bool) -> bool:
     """Returns whether there is a batch dimension. Only that one may be empty and, with `channels`, the channels."""
-    shape = input._array.shape
     if len(shape) not in (dims + 1, dims + 2):
         raise RuntimeError(f"{name}(): Expected {dims + 1}D or {dims + 2}D tensor, but got {list(shape)}")
     for d in range(len(shape) - dims if channels else 1, len(shape)):
@@ -304,12 +336,24 @@ def _adaptive_batched(name: str, input: Tensor, dims: int, channels: bool = Fals
     return len(shape) == dims + 2
 
 
+def _adaptive_checked(name: str, shape: tuple[int, ...], value, dims: int, channels: bool) -> tuple[tuple, bool]:
+    """Returns the output size, and whether there is a batch dimension."""
+    return _output_size(name, value, shape, dims), _adaptive_batched(name, shape, dims, channels)
+
+
+_adaptive_known = lru_cache(maxsize=256)(_adaptive_checked)  # for plain ints only: 2.0 would equal 2
+
+
+def _adaptive(name: str, shape: tuple[int, ...], value, dims: int, channels: bool = False) -> tuple[tuple, bool]:
+    checked = _adaptive_known if value.__class__ is int else _adaptive_checked
+    return checked(name, shape, value, dims, channels)
+
+
 def _adaptive_max_pools(dims: int) -> None:
     name = f"adaptive_max_pool{dims}d"
 
     def with_indices(input: Tensor, output_size, return_indices=False) -> tuple[Tensor, Tensor]:
-        size = _output_size(name, output_size, input, dims)
-        batched = _adaptive_batched(name, input, dims)
+        size, batched = _adaptive(name, input._array.shape, output_size, dims)
         _check_dtype("adaptive_max_pool2d" if dims == 1 else name, input, False)
         return _run(_adaptive_max_pool, input, batched, size)
 
@@ -407,8 +451,7 @@ def _adaptive_avg_pools(dims: int) -> None:
     name = f"adaptive_avg_pool{dims}d"
 
     def adaptive_avg_pool(input: Tensor, output_size) -> Tensor:
-        size = _output_size(name, output_size, input, dims)
-        batched = _adaptive_batched(name, input, dims, channels=dims < 3)
+        size, batched = _adaptive(name, input._array.shape, output_size, dims, channels=dims < 3)
         _check_dtype("adaptive_avg_pool2d" if dims == 1 else name, input, False)
         return _run(_adaptive_avg_pool, input, batched, size)
 

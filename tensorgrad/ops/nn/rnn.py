@@ -1,7 +1,7 @@
 """Recurrent networks: `torch.lstm`, `gru`, `rnn_tanh`, `rnn_relu`, and their single steps (cells).
 
-One direction of one layer is one op over all time steps (see `kernels/array/rnn.py` for the layout), with a backward
-kernel. The twins are the same recurrences step by step in simpler ops.
+One direction of one layer is one op over all time steps (see `kernels/array/rnn.py` for the order of the rows), with a
+backward kernel. The twins are the same recurrences step by step in simpler ops.
 """
 
 from __future__ import annotations
@@ -38,32 +38,32 @@ def _rnn_step(x, h, w_ih, w_hh, b_ih, b_hh, relu):
     return inside.relu() if relu else inside.tanh()
 
 
-def _over_time(x, states, sizes, reverse, step: Callable):
+def _over_time(x, states, sizes, reverse, batch_first, step: Callable):
     """Runs `step(rows, *states) -> states` over all time steps.
 
     Returns the rows of the first state at all steps, and the final states.
     """
-    rows: list[Tensor] = []
+    x, rows = kernels.by_step(x, sizes, batch_first), []
     for start, end, n in kernels.steps(sizes, reverse):
         new = step(x[start:end], *[s[:n] for s in states])
         states = [s if len(old) == n else cat([s, old[n:]]) for s, old in zip(new, states, strict=True)]
         rows.append(new[0])
-    return cat(rows[::-1] if reverse else rows), *states
+    return kernels.by_sequence(cat(rows[::-1] if reverse else rows), sizes, batch_first), *states
 
 
-def _lstm_twin(x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr, sizes, reverse):
+def _lstm_twin(x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr, sizes, reverse, batch_first):
     weights = w_ih, w_hh, b_ih, b_hh, w_hr
-    return _over_time(x, [h, c], sizes, reverse, lambda rows, h, c: _lstm_step(rows, h, c, *weights))
+    return _over_time(x, [h, c], sizes, reverse, batch_first, lambda rows, h, c: _lstm_step(rows, h, c, *weights))
 
 
-def _gru_twin(x, h, w_ih, w_hh, b_ih, b_hh, sizes, reverse):
+def _gru_twin(x, h, w_ih, w_hh, b_ih, b_hh, sizes, reverse, batch_first):
     weights = w_ih, w_hh, b_ih, b_hh
-    return _over_time(x, [h], sizes, reverse, lambda rows, h: [_gru_step(rows, h, *weights)])
+    return _over_time(x, [h], sizes, reverse, batch_first, lambda rows, h: [_gru_step(rows, h, *weights)])
 
 
-def _rnn_twin(x, h, w_ih, w_hh, b_ih, b_hh, sizes, reverse, relu):
+def _rnn_twin(x, h, w_ih, w_hh, b_ih, b_hh, sizes, reverse, relu, batch_first):
     weights = w_ih, w_hh, b_ih, b_hh
-    return _over_time(x, [h], sizes, reverse, lambda rows, h: [_rnn_step(rows, h, *weights, relu)])
+    return _over_time(x, [h], sizes, reverse, batch_first, lambda rows, h: [_rnn_step(rows, h, *weights, relu)])
 
 
 # --- rows ------------------------------------------------------------------------------------------------------------
@@ -75,19 +75,22 @@ def _sizes(x, h, *others) -> list[tuple]:
 
 
 _lstm = op(
-    "lstm_layer(x, h, c, w_ih, w_hh, b_ih=None, b_hh=None, w_hr=None, sizes: any = (), reverse: bool = False)",
+    "lstm_layer(x, h, c, w_ih, w_hh, b_ih=None, b_hh=None, w_hr=None, sizes: any = (), reverse: bool = False, "
+    "batch_first: bool = False)",
     "rnn.lstm", twin=_lstm_twin, outputs=("out", "h_n", "c_n"), differentiable_outputs=3, cache=("acts", "cells"),
     backward_kernel="rnn.lstm_grad", backward_name="LstmLayerBackward0", where=(),
     shape=lambda x, h, c, *rest: _sizes(x, h, h, c, (len(x), 4 * c.shape[1]), (len(x), c.shape[1])),
 )  # fmt: skip
 _gru = op(
-    "gru_layer(x, h, w_ih, w_hh, b_ih=None, b_hh=None, sizes: any = (), reverse: bool = False)",
+    "gru_layer(x, h, w_ih, w_hh, b_ih=None, b_hh=None, sizes: any = (), reverse: bool = False, "
+    "batch_first: bool = False)",
     "rnn.gru", twin=_gru_twin, outputs=("out", "h_n"), differentiable_outputs=2, cache=("acts",),
     backward_kernel="rnn.gru_grad", backward_name="GruLayerBackward0", where=(),
     shape=lambda x, h, *rest: _sizes(x, h, h, (len(x), 4 * h.shape[1])),
 )  # fmt: skip
 _rnn = op(
-    "rnn_layer(x, h, w_ih, w_hh, b_ih=None, b_hh=None, sizes: any = (), reverse: bool = False, relu: bool = False)",
+    "rnn_layer(x, h, w_ih, w_hh, b_ih=None, b_hh=None, sizes: any = (), reverse: bool = False, relu: bool = False, "
+    "batch_first: bool = False)",
     "rnn.rnn", twin=_rnn_twin, outputs=("out", "h_n"), differentiable_outputs=2,
     backward_kernel="rnn.rnn_grad", backward_name="RnnLayerBackward0", where=(),
     shape=lambda x, h, *rest: _sizes(x, h, h),
@@ -104,21 +107,21 @@ class _Mode:
         self.name, self.states, self.run = name, states, run
 
 
-def _run_lstm(x, states, weights, has_biases, sizes, reverse):
+def _run_lstm(x, states, weights, has_biases, sizes, reverse, batch_first):
     w_ih, w_hh, *rest = weights
     biases, projection = (rest[:2], rest[2:]) if has_biases else ((None, None), rest)
-    out, h, c = _lstm(x, *states, w_ih, w_hh, *biases, *(projection or (None,)), sizes, reverse)
+    out, h, c = _lstm(x, *states, w_ih, w_hh, *biases, *(projection or (None,)), sizes, reverse, batch_first)
     return out, (h, c)
 
 
-def _run_gru(x, states, weights, has_biases, sizes, reverse):
-    out, h = _gru(x, *states, *weights, *(() if has_biases else (None, None)), sizes, reverse)
+def _run_gru(x, states, weights, has_biases, sizes, reverse, batch_first):
+    out, h = _gru(x, *states, *weights, *(() if has_biases else (None, None)), sizes, reverse, batch_first)
     return out, (h,)
 
 
 def _runs_rnn(relu: bool):
-    def run(x, states, weights, has_biases, sizes, reverse):
-        out, h = _rnn(x, *states, *weights, *(() if has_biases else (None, None)), sizes, reverse, relu)
+    def run(x, states, weights, has_biases, sizes, reverse, batch_first):
+        out, h = _rnn(x, *states, *weights, *(() if has_biases else (None, None)), sizes, reverse, relu, batch_first)
         return out, (h,)
 
     return run
@@ -132,8 +135,10 @@ MODES = {
 }
 
 
-def _network(mode: _Mode, x, states, params, has_biases, num_layers, rate, train, bidirectional, sizes):
-    """Runs all layers over packed rows. Returns (rows of the last, final states (layers · directions, B, ...))."""
+def _network(
+    mode: _Mode, x, states, params, has_biases, num_layers, rate, train, bidirectional, sizes, batch_first=False
+):  # fmt: skip
+    """Runs all layers over rows. Returns (rows of the last, final states (layers · directions, B, ...))."""
     directions = 2 if bidirectional else 1
     per = len(params) // (num_layers * directions)
     if per * num_layers * directions != len(params):
@@ -146,7 +151,7 @@ def _network(mode: _Mode, x, states, params, has_biases, num_layers, rate, train
         for direction in range(directions):
             at = layer * directions + direction
             weights = params[at * per : (at + 1) * per]
-            out, final = mode.run(x, [s[at] for s in states], weights, has_biases, sizes, direction == 1)
+            out, final = mode.run(x, [s[at] for s in states], weights, has_biases, sizes, direction == 1, batch_first)
             outs.append(out)
             finals.append(final)
         x = outs[0] if directions == 1 else cat(outs, -1)
@@ -172,14 +177,15 @@ def _call(mode: _Mode, args: tuple) -> tuple:
         return (out, *finals)
     input, hx, params, has_biases, num_layers, rate, train, bidirectional, batch_first = args
     states = list(hx) if mode.states == 2 else [hx]
-    x = input.transpose(0, 1) if batch_first else input
-    time, batch = x.shape[:2]
+    first = batch_first and not (rate and train and num_layers > 1)  # dropout draws its numbers in the order of steps
+    x = input.transpose(0, 1) if batch_first and not first else input
+    batch, time = x.shape[:2] if first else x.shape[1::-1]
     rows, finals = _network(
         mode, x.reshape(time * batch, x.shape[2]), states, params, has_biases, num_layers, rate, train, bidirectional,
-        (batch,) * time,
+        (batch,) * time, first,
     )  # fmt: skip
-    out = rows.reshape(time, batch, rows.shape[-1])
-    return (out.transpose(0, 1) if batch_first else out, *finals)
+    out = rows.reshape(*x.shape[:2], rows.shape[-1])
+    return (out.transpose(0, 1) if batch_first and not first else out, *finals)
 
 
 @composite("function")

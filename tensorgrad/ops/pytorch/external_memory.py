@@ -15,7 +15,7 @@ from tensorgrad.dispatch import inplace
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dtypes import c_type, scalar_type
 from tensorgrad.errors import warn
-from tensorgrad.kernels.array.dlpack import CUDA, CUDA_MANAGED, Relabelled, device_of, export_bfloat16
+from tensorgrad.kernels.array import dlpack
 from tensorgrad.ops.create import as_tensor, elements, empty_strided, finish, reach, resolve_shape, strided
 from tensorgrad.ops.pytorch.storage_values import TypedStorage, UntypedStorage, legacy_types, shown, warn_of_typed
 from tensorgrad.ops.shape import ints
@@ -175,7 +175,7 @@ def __dlpack__(self: Tensor, **options):
     if self.is_cuda:
         _check_dlpack(self, options.setdefault("stream", -1))
     if self.dtype is dtypes.bfloat16:
-        return export_bfloat16(self._array, options)
+        return dlpack.export_bfloat16(self._array, options)
     return self._array.__dlpack__(**options)
 
 
@@ -256,8 +256,8 @@ def from_dlpack(ext_tensor, *, device=None, copy: bool | None = None) -> Tensor:
             f"{type(ext_tensor).__name__}. Note that DLTensor capsules can be consumed only once, so you might have "
             "already constructed a tensor from it once."
         )
-    source = Relabelled(ext_tensor)
-    if device_of(ext_tensor)[0] in (CUDA, CUDA_MANAGED):
+    source = dlpack.Relabelled(ext_tensor)
+    if dlpack.device_of(ext_tensor)[0] in (dlpack.CUDA, dlpack.CUDA_MANAGED):
         storage_class(devices.device("cuda"))  # raises if something is missing
         import cupy
 

@@ -13,8 +13,8 @@ from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.no_derivative import constant, no_derivative
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import F32, scalar_type
+from tensorgrad.kernels.array import matmul as matmul_kernels
 from tensorgrad.kernels.array import sample as kernels
-from tensorgrad.kernels.array.matmul import broadcast_lead, check_expands
 from tensorgrad.ops import create
 from tensorgrad.ops.random import sample as sampling
 from tensorgrad.ops.random.sample import (
@@ -41,11 +41,14 @@ def _zeros(g, shape):
 
 
 def _filler(name: str, sampler, backward: str):
-    """Makes a function that overwrites a tensor with samples; in the graph it cuts off the old value's gradient."""
+    """Makes a function that overwrites a tensor with samples; in the graph it cuts off the old value's gradient.
+
+    `sampler` is the name of a function in kernels/array/sample.py.
+    """
 
     def kernel(xp, x, args, gen):
         filled = empty_like(x, x.dtype, None, None if xp is np else STORAGES[x.__class__].device_of(x))
-        sampling.fill(filled, sampler, gen, *args)
+        sampling.fill(filled, getattr(kernels, sampler), gen, *args)
         return filled
 
     row = op(f"{name}_fill(input, args: any, generator: any)", kernel, input=_zero, jvp=constant, where=(),
@@ -61,22 +64,22 @@ def _filler(name: str, sampler, backward: str):
         if isinstance(array, CompressedArray):
             array = array.values
         if array.__class__ is np.ndarray or self.device.type != "meta":
-            sampling.fill(array, sampler, gen, *args)
+            sampling.fill(array, getattr(kernels, sampler), gen, *args)
         self._storage.bump()
         return self
 
     return fill
 
 
-_uniform = _filler("uniform", kernels.uniform, "UniformBackward0")
-_normal = _filler("normal", kernels.normal, "NormalBackward0")
-_random = _filler("random", kernels.random, "RandomBackward0")
-_randint = _filler("random_between", kernels.randint, "RandomBackward0")
-_bernoulli_in_place = _filler("bernoulli", kernels.bernoulli, "BernoulliBackward0")
-_exponential = _filler("exponential", kernels.exponential, "ExponentialBackward0")
-_cauchy = _filler("cauchy", kernels.cauchy, "CauchyBackward0")
-_log_normal = _filler("log_normal", kernels.log_normal, "LogNormalBackward0")
-_geometric = _filler("geometric", kernels.geometric, "GeometricBackward0")
+_uniform = _filler("uniform", "uniform", "UniformBackward0")
+_normal = _filler("normal", "normal", "NormalBackward0")
+_random = _filler("random", "random", "RandomBackward0")
+_randint = _filler("random_between", "randint", "RandomBackward0")
+_bernoulli_in_place = _filler("bernoulli", "bernoulli", "BernoulliBackward0")
+_exponential = _filler("exponential", "exponential", "ExponentialBackward0")
+_cauchy = _filler("cauchy", "cauchy", "CauchyBackward0")
+_log_normal = _filler("log_normal", "log_normal", "LogNormalBackward0")
+_geometric = _filler("geometric", "geometric", "GeometricBackward0")
 
 
 def _from_to(name: str, args: tuple, keywords: dict, first, last):
@@ -315,7 +318,7 @@ def bernoulli_(self: Tensor, p=0.5, *, generator=None) -> Tensor:
     gen = stream_for(self, generator, "bernoulli_")
     if isinstance(p, Tensor):
         _check_probabilities(p)
-        check_expands(p._array.shape, self._array.shape)
+        matmul_kernels.check_expands(p._array.shape, self._array.shape)
         if inplace._tracked(self, (p,)):
             return inplace.replace(self, _bernoulli_over, (p, gen), {})
         return self.copy_(_bernoulli_over(self, p, gen))
@@ -384,7 +387,7 @@ def normal(
         mean, std = (v.to(out.dtype) if isinstance(v, Tensor) else v for v in (mean, std))
     gen = stream_for(mean if isinstance(mean, Tensor) else std, generator, "normal")
     if isinstance(mean, Tensor) and isinstance(std, Tensor):
-        broadcast_lead(mean._array.shape, std._array.shape)
+        matmul_kernels.broadcast_lead(mean._array.shape, std._array.shape)
         result = _normal_both(mean, std, gen)
     else:
         result = _normal_mean(mean, std, gen) if isinstance(mean, Tensor) else _normal_std(std, mean, gen)
@@ -448,5 +451,5 @@ def binomial(count: Tensor, prob: Tensor, generator=None) -> Tensor:
         raise RuntimeError("binomial only supports floating-point dtypes for count, got: " + scalar_type(count))
     if count._array.dtype.itemsize == 2:
         raise NotImplementedError(f"\"binomial_cpu\" not implemented for '{scalar_type(count)}'")
-    broadcast_lead(count._array.shape, prob._array.shape)
+    matmul_kernels.broadcast_lead(count._array.shape, prob._array.shape)
     return _binomial(count, prob, stream_for(count, generator, "binomial"))

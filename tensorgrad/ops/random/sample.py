@@ -289,7 +289,7 @@ def randperm(
     return sampled("randperm", randperm, (n.__index__(),), dtype, (), generator, device, requires_grad, out)
 
 
-def _like(name: str, sampler, check):
+def _like(name: str, kernel: str, check):
     def like(
         input, *args, generator=None, dtype=None, layout: AnyLayout = None, device=None, requires_grad=False,
         memory_format=None
@@ -298,6 +298,7 @@ def _like(name: str, sampler, check):
             raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
         dtype = dtype or input.dtype
         check(dtype.numpy)
+        sampler = getattr(kernels, kernel)
         if SLOW and innermost_level() is not None:
             where = device or input.device
             return sampled(name, sampler, input._array.shape, dtype, args, generator, where, requires_grad)
@@ -337,9 +338,9 @@ def empty_like(array, dtype: np.dtype, memory_format=None, device=None) -> np.nd
     return inner.transpose([order.index(d) for d in range(array.ndim)])
 
 
-_rand_like = _like("rand_like", kernels.uniform, lambda d: check_floating(d, "check_uniform_bounds"))
-_randn_like = _like("randn_like", kernels.normal, lambda d: check_floating(d, "normal_kernel_cpu"))
-_randint_like = _like("randint_like", kernels.randint, lambda d: None)
+_rand_like = _like("rand_like", "uniform", lambda d: check_floating(d, "check_uniform_bounds"))
+_randn_like = _like("randn_like", "normal", lambda d: check_floating(d, "normal_kernel_cpu"))
+_randint_like = _like("randint_like", "randint", lambda d: None)
 
 
 @composite("function")
