@@ -55,6 +55,7 @@ $(VENV)/.examples: pyproject.toml $(RUN)
 
 # torch and numba are installed separately, so that the rest is available even where they have no wheels.
 $(VENV)/.test: pyproject.toml $(RUN)
+	@$(RUN) tools/space.py 4 .
 	@echo 'installing tensorgrad and the dependencies of its tests, including torch, into $(VENV)'
 	@$(INSTALL) '.[test-tools,examples,dev]'
 	@$(INSTALL) '.[test]' --only-binary torch >$(VENV)/torch.log 2>&1 || \

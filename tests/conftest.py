@@ -2,7 +2,12 @@
 
 import contextlib
 import importlib.util
+import multiprocessing.util
 import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -31,11 +36,50 @@ hypothesis.settings.load_profile("tensorgrad")
 def pytest_configure(config):
     from tensorgrad.settings import SETTINGS
 
+    _delete_temporary_files_at_exit()
+
     SETTINGS.threads = 2  # compiled kernels do share their work, on whatever machine
     if HAS_TORCH:
         import torch
 
         torch.set_num_threads(1)
+
+
+def _delete_temporary_files_at_exit():
+    """Of this process and those that it starts, all that is written to the temporary folder except `tmp_path`."""
+    os.environ.setdefault(
+        "PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir()
+    )  # where pytest keeps `tmp_path` of failed tests
+    for left in Path(tempfile.gettempdir()).glob("pytest-[0-9]*-*"):  # of processes that were killed
+        number = left.name.split("-")[1]
+        if number.isdigit() and not _runs(int(number)) and _age(left) > 3600:
+            shutil.rmtree(left, ignore_errors=True)
+    folder = tempfile.mkdtemp(prefix=f"pytest-{os.getpid()}-")
+    # Last: multiprocessing deletes a folder of its own inside.
+    multiprocessing.util.Finalize(None, shutil.rmtree, (folder, True), exitpriority=-1000)
+    os.environ.update(dict.fromkeys(("TMPDIR", "TEMP", "TMP"), folder))
+    tempfile.tempdir = folder
+
+
+def _age(folder: Path) -> float:
+    """The seconds since something was added to a folder; 0 if another process has just deleted it."""
+    try:
+        return time.time() - folder.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _runs(process: int) -> bool:
+    """Whether a process of this number runs. (On Windows, asking would end it.)"""
+    if os.name == "nt":
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def pytest_report_header(config):

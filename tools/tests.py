@@ -7,6 +7,9 @@ line per minute if the output is not a terminal.
 `--quick` runs a few cases of each test function, as many functions of each file as time allows, and no tests marked
 slow. With it, or with other arguments, only the two pytest suites run; with `-s` or `--pdb` they run one after another
 in the terminal. The output of each suite is in build/tests/. The last line combines both pytest suites.
+
+Nothing runs if the disk has too little space. Each suite has a folder of its own for temporary files, which is deleted
+when the suite ends, however it ends.
 """
 
 from __future__ import annotations
@@ -17,16 +20,22 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+
+from space import lack  # the file beside this one
 
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / "build" / "tests"
 FUZZER_SECONDS, FUZZER_SEED = 60, 7  # the same cases every time: a change is judged by what it does
 # Measured on two cores (AMD EPYC, 2.6 GHz).
 FULL, QUICK = "about 25 minutes", "about two minutes"
+# Gigabytes: environments (of libraries 0.8, of other Pythons 0.5), compiled kernels, temporary files of two suites.
+SPACE = 3
+SPACE_FOR_SOME = 1
 PYTEST = [sys.executable, "-m", "pytest", "-p", "tools.progress"]
 QUICKLY = ["--few", "2", "--within", "90", "-m", "not slow"]
 CLOSING = re.compile(r"\b(\d+ (passed|failed|skipped|errors?|deselected|warnings?)|no tests ran)\b.* in [\d.]+s")
@@ -41,11 +50,14 @@ class Suite:
         self.log, self.progress = LOGS / f"{name}.log".replace(" ", "-"), LOGS / f"{name}.progress".replace(" ", "-")
         self.done, self.failed, self.read = 0, [], 0
         self.process: subprocess.Popen | None = None
+        self.temporary: tempfile.TemporaryDirectory | None = None
 
     def start(self) -> None:
-        """Starts the process, with its output in its log."""
+        """Starts the process, with its output in its log, and a folder for its temporary files."""
         self.progress.write_text("")
+        self.temporary = tempfile.TemporaryDirectory(prefix="tests-", ignore_cleanup_errors=True)
         environment = {**os.environ, **self.environment, "TESTS_PROGRESS": str(self.progress)}
+        environment["TMPDIR"] = self.temporary.name
         files: dict = {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
         self.began = time.monotonic()
         with open(self.log, "wb") as log:  # in a new session: keyboard interrupts are passed on by `end`
@@ -57,6 +69,8 @@ class Suite:
         """Reads the progress. Returns whether the process is still running."""
         assert self.process is not None
         runs = self.process.poll() is None
+        if not runs:
+            self.clean()
         if self.unit == "seconds":
             self.done = min(int(time.monotonic() - self.began), self.total or 0)
         elif self.unit == "Pythons":
@@ -75,6 +89,12 @@ class Suite:
                     self.failed.append(rest)
                 self.done += what == "done"
         return runs
+
+    def clean(self) -> None:
+        """Deletes the temporary files, once the process has ended."""
+        if self.temporary is not None:
+            self.temporary.cleanup()
+            self.temporary = None
 
     def text(self) -> str:
         """Returns the output so far."""
@@ -181,16 +201,17 @@ class Lines:
 
 def end(group: list[Suite]) -> None:
     """Stops the suites that are still running, after an interrupt or a signal, and waits for them."""
-    running = [suite.process for suite in group if suite.process is not None]
-    for process in running:
+    running = [(suite, suite.process) for suite in group if suite.process is not None]
+    for _, process in running:
         if process.poll() is None:
             process.send_signal(signal.SIGINT)  # like a keyboard interrupt, so that pytest prints its results so far
-    for process in running:
+    for suite, process in running:
         try:
             process.wait(20)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        suite.clean()
 
 
 def report(group: list[Suite]) -> None:
@@ -208,6 +229,11 @@ def report(group: list[Suite]) -> None:
 
 def main(arguments: list[str]) -> int:
     """Runs everything. Returns the first nonzero exit status; 130 after an interrupt."""
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    lacking = lack(SPACE_FOR_SOME if arguments else SPACE, (ROOT, Path(tempfile.gettempdir()), caches))
+    if lacking:
+        print(lacking)
+        return 1
     LOGS.mkdir(parents=True, exist_ok=True)
     groups, began = suites(arguments), time.monotonic()
     if {"-s", "--pdb", "--trace", "--capture=no"} & {*arguments}:
@@ -221,8 +247,11 @@ def main(arguments: list[str]) -> int:
     names = ", ".join(suite.name for group in groups for suite in group)
     print(f"{names}{'' if chosen else f': {estimate} (on two cores)'}", flush=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    # Background jobs of a shell ignore interrupts, and every test would inherit that.
+    # Signals that a shell's background job or `nohup` ignores would be ignored by every test and what it starts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    for name in ("SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGCHLD"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
     ended: list[Suite] = []
     try:
         for group in groups:

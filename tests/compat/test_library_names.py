@@ -206,6 +206,26 @@ def test_files_of_layers_have_their_own_names(torch):
 
 
 @alike
+def test_layers_share_the_bases_that_programs_ask_for(torch):
+    """Counters of operations and the like ask `isinstance(layer, _MaxPoolNd)`."""
+    import importlib
+
+    bases = {
+        "batchnorm": "_BatchNorm _NormBase _LazyNormBase", "conv": "_ConvNd _ConvTransposeNd _LazyConvXdMixin",
+        "dropout": "_DropoutNd", "instancenorm": "_InstanceNorm", "loss": "_Loss _WeightedLoss",
+        "padding": "_CircularPadNd _ConstantPadNd _ReflectionPadNd _ReplicationPadNd",
+        "pooling": "_MaxPoolNd _MaxUnpoolNd _AvgPoolNd _LPPoolNd _AdaptiveMaxPoolNd _AdaptiveAvgPoolNd",
+    }  # fmt: skip
+    layers = [value for name, value in sorted(vars(torch.nn).items()) if isinstance(value, type)]
+    found = {}
+    for name, names in bases.items():
+        file = importlib.import_module(f"{torch.__name__}.nn.modules.{name}")
+        for base in names.split():
+            found[base] = [c.__name__ for c in layers if issubclass(c, getattr(file, base))]
+    return found
+
+
+@alike
 def test_logspace_between_tensors(torch):
     return torch.logspace(torch.tensor(0.0), torch.tensor(2.0), 3), torch.logspace(0, 2, 3, dtype=torch.int64)
 
@@ -224,3 +244,14 @@ def test_tensors_of_subclasses_are_rebuilt_as_files_say(torch):
 
     made = torch._tensor._rebuild_from_type_v2(torch.zeros, Named, (2,), ({"name_": "a"}, None))
     return type(made).__name__, made.name_, made.tolist(), torch._tensor.Tensor is torch.Tensor
+
+
+@alike
+def test_wrappers_that_shard_are_modules_also_to_mocks(torch):
+    from unittest.mock import Mock
+
+    wrapper = torch.distributed.fsdp.FullyShardedDataParallel
+    model = Mock(spec=wrapper)
+    model.modules.return_value = [model]
+    told = issubclass(wrapper, torch.nn.Module), isinstance(model, wrapper), isinstance(torch.nn.Linear(1, 1), wrapper)
+    return *told, len(model.modules())

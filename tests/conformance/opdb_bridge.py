@@ -172,7 +172,8 @@ def _sparse(value: torch.Tensor):
 
 def _copy(value: torch.Tensor):
     if value.dtype is torch.bfloat16:
-        copy = tg.tensor(value.float().numpy()).to(tg.bfloat16)
+        bits = value.view(torch.int16).numpy().copy()  # conversions may change a NaN's sign
+        copy = tg.from_numpy(bits.view(tg.bfloat16.numpy))
     else:
         copy = tg.from_numpy(value.numpy().copy())
     return copy if HOME is None else copy.to(HOME)

@@ -9,6 +9,8 @@ import warnings
 
 import numpy as np
 
+from tests.distributed.ending import end
+
 lib = importlib.import_module(sys.argv[1])
 name = sys.argv[1] + ".distributed"
 dist = importlib.import_module(name)
@@ -69,4 +71,4 @@ print(told(lambda: levels.HierarchicalModelAverager({})))
 print(told(lambda: levels.HierarchicalModelAverager({0: 1, 4: 2})))
 print(told(lambda: levels.HierarchicalModelAverager({2: 1})))
 print(told(lambda: averagers.PeriodicModelAverager(2).average_parameters([3])))
-dist.destroy_process_group()
+end(dist)

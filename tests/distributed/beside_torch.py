@@ -12,6 +12,7 @@ import torch.distributed.tensor
 import tensorgrad as ours
 import tensorgrad.distributed.fsdp
 import tensorgrad.distributed.tensor
+from tests.distributed.ending import end
 
 OPS = {
     "add": lambda t, x, w: x + x, "mul": lambda t, x, w: x * 2, "relu": lambda t, x, w: t.relu(x),
@@ -86,4 +87,4 @@ ours.distributed.init_process_group("gloo")
 check_training(rank, size)
 check_ops(rank, size)
 ours.distributed.destroy_process_group()
-their_dist.destroy_process_group()
+end(their_dist)

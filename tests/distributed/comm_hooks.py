@@ -11,6 +11,8 @@ import sys
 
 import numpy as np
 
+from tests.distributed.ending import end
+
 lib = importlib.import_module(sys.argv[1])
 dist = importlib.import_module(sys.argv[1] + ".distributed")
 hooks = importlib.import_module(sys.argv[1] + ".distributed.algorithms.ddp_comm_hooks")
@@ -141,4 +143,4 @@ train("float64", hooked(power.batched_powerSGD_hook, lambda: both[1]))
 copy = pickle.loads(pickle.dumps(both[0]))
 found = [one.compression_stats() for one in (*both, copy)], copy.iter, copy.process_group is dist.group.WORLD
 print(found, flush=True)
-dist.destroy_process_group()
+end(dist)

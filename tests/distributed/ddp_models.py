@@ -11,6 +11,8 @@ import warnings
 
 import numpy as np
 
+from tests.distributed.ending import end
+
 lib = importlib.import_module(sys.argv[1])
 dist = importlib.import_module(sys.argv[1] + ".distributed")
 checkpoint = importlib.import_module(sys.argv[1] + ".utils.checkpoint").checkpoint
@@ -175,4 +177,4 @@ if sys.argv[1] == "tensorgrad":
     model.module.weight.grad = own = lib.zeros(3, 4)
     model(lib.ones(1, 4)).sum().backward()
     assert model.module.weight.grad is own and own.eq(1).all()
-dist.destroy_process_group()
+end(dist)

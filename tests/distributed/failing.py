@@ -61,6 +61,19 @@ elif case == "shapes":
     report(lambda: dist.all_reduce(torch.ones(2 + (rank == last))))
 elif case == "operations":
     report(lambda: dist.broadcast(torch.ones(2), 0) if rank == 0 else dist.all_reduce(torch.ones(2)))
+elif case == "without the secret":
+    if rank == last:  # as if a stranger had got into MPI's connections
+        os.environ["TENSORGRAD_JOB_SECRET"] = "guessed"
+    mine = [None]
+    report(lambda: dist.all_gather_object([None] * (last + 1), "a"))
+    report(lambda: dist.broadcast_object_list(["b"], last))
+    report(lambda: dist.scatter_object_list(mine, ["c"] * (last + 1), last))
+    report(lambda: dist.gather_object("d", [None] * (last + 1) if rank == 0 else None))
+    if rank == last:
+        dist.send_object_list(["e"], 0)
+    elif rank == 0:
+        report(lambda: dist.recv_object_list([None], last))
+    wait_for_others()
 elif case == "too long":
     if rank == 0:
         report(lambda: dist.recv(torch.zeros(2), 1))

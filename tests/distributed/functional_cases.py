@@ -8,6 +8,8 @@ import sys
 import warnings
 from importlib import import_module
 
+from tests.distributed.ending import end
+
 LIBRARY = sys.argv[1]
 torch = import_module(LIBRARY)
 dist = import_module(f"{LIBRARY}.distributed")
@@ -250,4 +252,4 @@ def replicated_modules():
 
 
 print(json.dumps({name: plain(function()) for name, function in CASES.items()}))
-dist.destroy_process_group()
+end(dist)

@@ -9,6 +9,8 @@ import sys
 
 import numpy as np
 
+from tests.distributed.ending import end
+
 lib = importlib.import_module(sys.argv[1])
 dist = importlib.import_module(sys.argv[1] + ".distributed")
 joining = importlib.import_module(sys.argv[1] + ".distributed.algorithms.join")
@@ -145,4 +147,4 @@ def failing():
 messages.append(message(failing))
 np.savez(f"{sys.argv[2]}{rank}", **results)
 print(messages, flush=True)
-dist.destroy_process_group()
+end(dist)

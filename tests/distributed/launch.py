@@ -81,3 +81,8 @@ def run(size, arguments, timeout=180, check=True, **variables):
         failed = {rank: result for rank, result in enumerate(results) if result[0] != 0}
         assert not failed, "\n".join(f"rank {rank} ended with {c}:\n{o}\n{e}" for rank, (c, o, e) in failed.items())
     return results
+
+
+def has_ended(rank, size=4):
+    """The pattern of a message that a rank has ended; others may have ended, for that reason, before it was written."""
+    return rf"rank ([0-{size - 1}], )*{rank}(, [0-{size - 1}])* has ended"

@@ -6,6 +6,8 @@ import sys
 import warnings
 from pathlib import Path
 
+from tests.distributed.ending import end
+
 if sys.argv[1] == "tensorgrad":
     import tensorgrad as torch
     import tensorgrad.distributed as dist
@@ -222,4 +224,4 @@ def checkpoints():
 CASES = [state_dicts_and_resuming, other_ways_of_dividing, frozen_and_fresh, errors, checkpoints]
 print(json.dumps({case.__name__: case() for case in CASES}))
 dist.barrier()
-dist.destroy_process_group()
+end(dist)

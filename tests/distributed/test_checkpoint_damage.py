@@ -77,7 +77,7 @@ def test_ranks_killed_while_they_save(tmp_path, seed, size, killed):
         for rank in killed:
             ranks[rank].kill()
         for number, rank in enumerate(ranks):
-            _, errors = rank.communicate(timeout=60)
+            _, errors = rank.communicate(timeout=180)
             if number not in killed:
                 assert "rank 1" in errors.splitlines()[-1], errors
     finally:

@@ -74,7 +74,7 @@ def until(condition):
 def test_machines_come_late_and_the_job_ends(library, monkeypatch):
     if library == "torch":  # else its rank 0 serves one store for all rounds, of which those that come late never hear
         monkeypatch.setenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
-    first, second, late, never = handlers(4, 2, 3, library, last_call_timeout=1, keep_alive_interval=1)
+    first, second, late, never = handlers(4, 2, 3, library, last_call_timeout=3, keep_alive_interval=5)
     meetings = [Meeting(first), Meeting(second)]
     assert sorted(meeting.result() for meeting in meetings) == [(0, 2), (1, 2)]
     for meeting in meetings:  # the store is theirs, and so is the ranks' store
@@ -98,7 +98,7 @@ def test_machines_come_late_and_the_job_ends(library, monkeypatch):
 
 
 def test_a_machine_that_is_lost_makes_room():
-    first, lost, spare = handlers(3, 2, 2, keep_alive_interval=1, keep_alive_max_attempt=1)
+    first, lost, spare = handlers(3, 2, 2, keep_alive_interval=1)
     meetings = [Meeting(first), Meeting(lost)]
     assert sorted(meeting.result() for meeting in meetings) == [(0, 2), (1, 2)]
     waits = Meeting(spare)
@@ -113,7 +113,7 @@ def test_a_machine_that_is_lost_makes_room():
 
 
 def test_a_machine_without_room_is_told_that_the_job_has_ended_well():
-    first, second, spare = handlers(3, 2, 2, last_call_timeout=1, keep_alive_interval=1)
+    first, second, spare = handlers(3, 2, 2, last_call_timeout=1, keep_alive_interval=5)
     meetings = [Meeting(first), Meeting(second)]
     assert sorted(meeting.result() for meeting in meetings) == [(0, 2), (1, 2)]
     waits = Meeting(spare)

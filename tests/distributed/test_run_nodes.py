@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import uuid
 
 import pytest
@@ -203,6 +204,11 @@ def hosts():
             done = do(*words)
             if done.returncode:
                 pytest.skip(f"no network namespaces here: {done.stderr.strip()}")
+        end = time.monotonic() + 60  # until then a cable is not yet used: UCX would find no network
+        for name, link in ((a, va), (b, vb)):
+            state = "netns", "exec", name, "cat", f"/sys/class/net/{link}/operstate"
+            while do(*state).stdout.strip() != "up" and time.monotonic() < end:
+                time.sleep(0.05)
 
         def sent():
             read = ["netns", "exec", a, "cat", f"/sys/class/net/{va}/statistics/tx_bytes"]

@@ -5,6 +5,8 @@ import json
 import sys
 import warnings
 
+from tests.distributed.ending import end
+
 if sys.argv[1] == "tensorgrad":
     import tensorgrad as torch
     import tensorgrad.distributed as dist
@@ -178,4 +180,4 @@ if sys.argv[1] == "torch":
     CASES.remove(same_numbers_as_one_process)  # nothing to compare
 print(json.dumps({case.__name__: case() for case in CASES}))
 dist.barrier()
-dist.destroy_process_group()
+end(dist)

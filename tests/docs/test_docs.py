@@ -191,6 +191,17 @@ def test_files_that_are_named_exist(page):
         assert any((place / path).exists() for place in places), f"{page}: {path}"
 
 
+def test_files_that_the_source_names_exist():
+    """In comments and docstrings, which give as much of a path as tells the file from others."""
+    there = [f"/{path.relative_to(ROOT).as_posix()}" for folder in ("tensorgrad", "tests") for path in
+             (ROOT / folder).rglob("*.*") if "__pycache__" not in path.parts]  # fmt: skip
+    known = {name[at:] for name in there for at, letter in enumerate(name) if letter == "/"}
+    for path in (ROOT / "tensorgrad").rglob("*.py"):
+        named = set(re.findall(r"\b[a-z_0-9]+(?:/[a-z_0-9]+)*\.(?:py|cu|cuh)\b", path.read_text(encoding="utf-8")))
+        gone = {name for name in named if f"/{name}" not in known} - READERS - {"script.py", "runpy.py"}
+        assert not gone, f"{path.relative_to(ROOT)}: {gone}"
+
+
 def resolves(name: str) -> bool:
     """Whether `torch.a.b` can be reached."""
     value = tensorgrad

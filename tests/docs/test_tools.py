@@ -19,12 +19,12 @@ pytestmark = [once, pytest.mark.skipif(os.name != "posix", reason="make and its 
 
 @pytest.fixture
 def run(tmp_path):
-    """Starts tools/tests.py, from a copy of the tools, on a file of tests."""
+    """Starts tools/tests.py, from a copy of the tools (which `edit` changes), on a file of tests."""
 
-    def start(text, *arguments, **options):
+    def start(text, *arguments, edit=str, **options):
         (tmp_path / "tools").mkdir()
-        for name in ("tests.py", "progress.py"):
-            (tmp_path / "tools" / name).write_text((ROOT / "tools" / name).read_text())
+        for name in ("tests.py", "progress.py", "space.py"):
+            (tmp_path / "tools" / name).write_text(edit((ROOT / "tools" / name).read_text()))
         (tmp_path / "test_it.py").write_text(text)
         command = [sys.executable, "tools/tests.py", "-p", "no:cacheprovider", *arguments, "test_it.py"]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
@@ -47,7 +47,7 @@ SUITES = 2 if __import__("importlib.util").util.find_spec("numba") else 1
 
 def test_the_last_line_counts_all_suites_and_failures_are_shown(run):
     process = run(MIXED.format(bad=False), "-m", "not slow")
-    said, _ = process.communicate(timeout=120)
+    said, _ = process.communicate(timeout=300)
     last = said.splitlines()[-1]
     counts = f" {SUITES} failed, {7 * SUITES} passed, {SUITES} skipped in "
     assert process.returncode == 1 and counts in last and last.startswith("=====") and last.endswith("===="), said
@@ -56,7 +56,7 @@ def test_the_last_line_counts_all_suites_and_failures_are_shown(run):
 
 def test_a_quick_run_takes_a_few_cases_of_each(run):
     process = run(MIXED.format(bad=False), "--quick")
-    said, _ = process.communicate(timeout=120)  # the cases 0 and 4 of 7
+    said, _ = process.communicate(timeout=300)  # the cases 0 and 4 of 7
     assert process.returncode == 1 and f" {SUITES} failed, {2 * SUITES} passed, {SUITES} skipped in " in said, said
 
 
@@ -77,14 +77,14 @@ def test_a_quick_run_has_an_end(tmp_path):
 
 def test_all_that_passes_is_two_lines_and_the_sum(run):
     process = run(MIXED.format(bad=True), "-m", "not slow")
-    said, _ = process.communicate(timeout=120)
+    said, _ = process.communicate(timeout=300)
     assert process.returncode == 0 and f" {8 * SUITES} passed, {SUITES} skipped in " in said.splitlines()[-1]
     assert said.count("8 passed, 1 skipped") == SUITES and "test session starts" not in said
 
 
 def test_no_test_at_all_is_no_success(run):
     process = run("", "-k", "nothing")
-    said, _ = process.communicate(timeout=120)
+    said, _ = process.communicate(timeout=300)
     assert process.returncode == 5 and "no tests ran in" in said.splitlines()[-1]
 
 
@@ -95,19 +95,72 @@ import os, pathlib, time
 def test_first(): pass
 def test_long():
     pathlib.Path({str(tmp_path)!r}, f"{{os.getpid()}}.pid").write_text("")
-    time.sleep(100)
+    time.sleep(600)
 """
     process = run(text, start_new_session=True)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while len(list(tmp_path.glob("*.pid"))) < SUITES and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(number)
-    said, _ = process.communicate(timeout=60)
+    said, _ = process.communicate(timeout=180)
     assert process.returncode in (2, 130) and said.count("KeyboardInterrupt") >= SUITES, said
     assert f"{SUITES} passed" in said.splitlines()[-1]
     for file in tmp_path.glob("*.pid"):
         with pytest.raises(ProcessLookupError):
             os.kill(int(file.stem), 0)
+
+
+def test_temporary_files_are_deleted_whatever_becomes_of_the_suites(run, tmp_path):
+    """Also those of processes that are killed; `tmp_path` of a test that failed, too."""
+    text = """
+import os, subprocess, sys, tempfile
+def test_leaves_files(tmp_path):
+    (tmp_path / "file").write_text("")
+    tempfile.mkdtemp()
+    subprocess.run([sys.executable, "-c", "import os, tempfile; tempfile.mkdtemp(); os.kill(os.getpid(), 9)"])
+    assert len(os.listdir(tempfile.gettempdir())) >= 2
+    os.kill(os.getpid(), 9)
+"""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    process = run(text, env={**os.environ, "TMPDIR": str(folder)})
+    said, _ = process.communicate(timeout=300)
+    assert process.returncode == 137 and not [*folder.iterdir()], said
+
+
+def test_pytest_alone_keeps_only_files_of_tests_that_failed(tmp_path):
+    """With the configuration and the conftest of this project."""
+    for path in ("pyproject.toml", "tests/__init__.py", "tests/conftest.py", "tests/support", "tensorgrad"):
+        (tmp_path / "tests").mkdir(exist_ok=True)
+        (tmp_path / path).symlink_to(ROOT / path)
+    (tmp_path / "tests" / "test_it.py").write_text("""
+import tempfile
+def test_passes(tmp_path):
+    (tmp_path / "passed").write_text(tempfile.mkdtemp())
+def test_fails(tmp_path):
+    (tmp_path / "failed").write_text(tempfile.mkdtemp())
+    assert False
+""")
+    folder = tmp_path / "temporary"
+    killed = subprocess.Popen([sys.executable, "-c", ""])
+    killed.wait()
+    left = folder / f"pytest-{killed.pid}-abc"
+    (left / "folder").mkdir(parents=True)
+    os.utime(left, (0, 0))
+    given = {k: v for k, v in os.environ.items() if k != "PYTEST_DEBUG_TEMPROOT"} | {"TMPDIR": str(folder)}
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "tests/test_it.py"]
+    done = subprocess.run(command, cwd=tmp_path, env=given, capture_output=True, text=True)
+    assert "1 failed, 1 passed" in done.stdout, done.stdout
+    assert [file.name for file in folder.rglob("*") if file.is_file() and file.name != ".lock"] == ["failed"]
+    assert [file.name.startswith("pytest-of-") for file in folder.iterdir()] == [True]
+
+
+def test_nothing_runs_on_a_full_disk(run):
+    """No disk has this much space."""
+    process = run(MIXED.format(bad=False), "--quick", edit=lambda text: text.replace("SOME = 1", "SOME = 1e9"))
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 1 and len(said.splitlines()) == 1, said
+    assert said.startswith("this needs 1e+09 GB of free disk space in ") and said.endswith(" GB\n"), said
 
 
 # --- what torch can do on this machine -------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ python -m tests.ecosystem own --sources DIR   their own tests, in checkouts that
 python -m tests.ecosystem record              the programs under torch: writes tests/ecosystem/expected/
 python -m tests.ecosystem exchange            what a program saves under torch is loaded under tensorgrad, and back
 python -m tests.ecosystem table               only writes the table again, from tests/ecosystem/results.json
+python -m tests.ecosystem delete              deletes the environments that own, record and exchange keep
 
 `--only NAME` takes a library or a program (several times); what it names runs again, even if it was done before.
 """
@@ -13,17 +14,15 @@ python -m tests.ecosystem table               only writes the table again, from 
 from __future__ import annotations
 
 import argparse
-import json
+import signal
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.ecosystem import own, running, table
-from tests.ecosystem.environments import Unavailable, alone, environment, real_torch
+from tests.ecosystem import environments, own, results, running, table
+from tests.ecosystem.environments import Environment, Unavailable, alone, environment, real_torch
 from tests.ecosystem.libraries import LIBRARIES, Library
-
-RESULTS = Path(__file__).resolve().parent / "results.json"
 
 
 def main(arguments: list[str]) -> int:
@@ -31,7 +30,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.ecosystem", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", nargs="?", choices=("run", "record", "own", "exchange", "table"), default="run")
+    parser.add_argument("what", nargs="?", choices=(*ACTIONS, "table", "delete"), default="run")
     parser.add_argument("--only", action="append", metavar="NAME", help="a library or a program")
     parser.add_argument("--sources", type=Path, metavar="FOLDER", help="the folder with checkouts of the libraries")
     parser.add_argument("--again", action="store_true", help="also what was done before")
@@ -43,17 +42,27 @@ def main(arguments: list[str]) -> int:
     if options.what == "own" and options.sources is None:
         parser.error("own needs --sources")
     if options.what == "table":
-        table.write(read_results())
+        table.write(results.read())
         return 0
-    do = {"run": _run, "record": _record, "own": _own, "exchange": _exchange}[options.what]
+    if options.what == "delete":
+        print("deleting:", _size())
+        environments.delete()
+        return 0
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # temporary folders are deleted then, too
     failures = []
     for library, programs in _progress(chosen):
         try:
-            failures += do(library, programs, options) or []
+            failures += ACTIONS[options.what](library, programs, options) or []
         except (Unavailable, FileNotFoundError) as error:
             failures.append(f"{library.name}: {error}")
     print(*failures, sep="\n") if failures else None
+    print(f"{_size()}; to delete them: python -m tests.ecosystem delete", file=sys.stderr)
     return 1 if failures else 0
+
+
+def _size() -> str:
+    number, size = environments.kept()
+    return f"{number} environments in {environments.cache()} take {size / 1e9:.1f} GB"
 
 
 def _chosen(library: Library, only: list[str] | None) -> tuple[str, ...] | None:
@@ -73,13 +82,12 @@ def _progress(chosen: list[Any]) -> Any:
 
 
 def _run(library: Library, programs: tuple[str, ...], options: argparse.Namespace) -> list[str]:
-    before = read_results().get(library.name, {})
-    if library.name in read_results() and not (options.only or options.again) and _is_done(library, before):
+    before = results.read().get(library.name, {})
+    if not (options.only or options.again) and _is_done(library, before):
         return []
     with alone(library) as python:
-        result = before | {"version": python.version(library.name), "imports": "yes"}
+        result = {"version": python.version(library.name), "imports": "yes", "trains": {}}
         result["packages"] = ", ".join(python.packages())
-        result["trains"] = {name: told for name, told in before.get("trains", {}).items() if name in library.programs}
         try:
             running.imports(python, library)
         except running.Failed as error:
@@ -90,8 +98,8 @@ def _run(library: Library, programs: tuple[str, ...], options: argparse.Namespac
                 result["trains"][name] = "yes"
             except running.Failed as error:
                 result["trains"][name] = str(error).removeprefix(f"{name}: ")
-    write_results(library, result)
-    outcomes = {"import": result["imports"], **{n: result["trains"][n] for n in programs}}
+    results.keep(library, result)
+    outcomes = {"import": result["imports"], **result["trains"]}
     return [f"{library.name}: {what}: {told}" for what, told in outcomes.items() if told != "yes"]
 
 
@@ -113,7 +121,7 @@ def _record(library: Library, programs: tuple[str, ...], options: argparse.Names
 
 def _exchange(library: Library, programs: tuple[str, ...], options: argparse.Namespace) -> list[str]:
     failures, python = [], environment(library)
-    result = read_results().get(library.name, {"version": python.version(library.name), "imports": "yes"})
+    exchanges = {}
     for name in filter(running.takes_a_folder, programs):
         told = "yes"
         for order in ((real_torch(), None), (None, real_torch())):
@@ -124,8 +132,8 @@ def _exchange(library: Library, programs: tuple[str, ...], options: argparse.Nam
                 except running.Failed as error:
                     told = f"{'written by torch' if order[0] else 'written by tensorgrad'}: {error}"
                     failures.append(f"{library.name}: {name}: {told}")
-        result.setdefault("exchanges", {})[name] = told
-    write_results(library, result)
+        exchanges[name] = told
+    results.keep(library, _first(library, python) | {"exchanges": exchanges})
     return failures
 
 
@@ -143,30 +151,26 @@ def _own(library: Library, programs: tuple[str, ...], options: argparse.Namespac
     for tests in own.run(library.own, python, options.sources, [(torch, real_torch()), (ours, None)]):
         told = own.summary(own.read(ours), own.read(torch), parts)
         print(f"{library.name}: {tests}: {told['passed']} of {told['passed under torch']}", file=sys.stderr)
-        result = read_results().get(library.name, {"version": version, "imports": "yes"})
-        result["own"] = told | ({"version": version} if version != result["version"] else {})
-        if library.own.one_in > 1:
-            result["own"]["one in"] = library.own.one_in
+        first = _first(library, python)
+        if version != (first or results.read()[library.name])["version"]:
+            told["version"] = version
+        if (sample := own.sample(library.own, ours)) != "1":
+            told["one in"] = sample
         done = own.done(parts, ours)
         if done < len(parts):
-            result["own"]["parts"] = [done, len(parts)]
-        write_results(library, result)
+            told["parts"] = [done, len(parts)]
+        results.keep(library, first | {"own": told})
     return []
 
 
-def read_results() -> dict[str, dict[str, Any]]:
-    """Returns the results of earlier runs, by library."""
-    return json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+def _first(library: Library, python: Environment) -> dict[str, Any]:
+    """Returns what is known of a library that has no results yet, but an environment."""
+    if library.name in results.read():
+        return {}
+    return {"version": python.version(library.name), "imports": "yes"}
 
 
-def write_results(library: Library, result: dict[str, Any]) -> None:
-    """Keeps one library's result, and writes the table."""
-    results = read_results() | {library.name: result}
-    written = RESULTS.with_suffix(".part")
-    written.write_text(json.dumps(dict(sorted(results.items())), indent=1, ensure_ascii=False) + "\n")
-    written.replace(RESULTS)  # whole, or not at all
-    table.write(results)
-
+ACTIONS = {"run": _run, "record": _record, "own": _own, "exchange": _exchange}
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -63,6 +63,8 @@ class Environment:
     ) -> subprocess.CompletedProcess:
         """Runs its Python, where `import torch` is tensorgrad, or the real torch in the folder `torch`.
 
+        Its temporary files are deleted when it has ended.
+
         Args:
             arguments: Python's, such as `["program.py"]`.
             torch: The folder made by `real_torch`; None for tensorgrad.
@@ -70,14 +72,15 @@ class Environment:
             cwd: The folder to run in.
             more: Further variables of the environment.
         """
-        return subprocess.run(
-            [str(self.python), *arguments],
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            cwd=cwd,
-            env=self.variables(torch) | more,
-        )
+        with tempfile.TemporaryDirectory(prefix="ecosystem-", ignore_cleanup_errors=True) as temporary:
+            return subprocess.run(
+                [str(self.python), *arguments],
+                capture_output=True,
+                text=True,
+                timeout=timeout,
+                cwd=cwd,
+                env=self.variables(torch) | {"TMPDIR": temporary} | more,
+            )
 
     def variables(self, torch: Path | None = None) -> dict[str, str]:
         """Returns the variables of a process of `run`: one thread, no network, tensorgrad or the real torch."""
@@ -166,14 +169,38 @@ def _made(name: str, requirements: tuple[str, ...]) -> Environment:
     made = Environment(_python(folder))
     if (folder / "complete").exists():
         return made
-    shutil.rmtree(folder, ignore_errors=True)
-    venv.create(folder, with_pip=True)
-    constraints = folder / "constraints.txt"
-    constraints.write_text(TORCH + "\n")
-    _pip(made.python, ["install", "-c", str(constraints), *wanted], PYTHONPATH=str(STARTUP), TENSORGRAD_COMPAT="1")
-    (_refuse_torch(made) / "ecosystem.pth").write_text(_LINE)
-    (folder / "complete").write_text("\n".join(wanted) + "\n")
+    with _removed_on_failure(folder):
+        venv.create(folder, with_pip=True)
+        constraints = folder / "constraints.txt"
+        constraints.write_text(TORCH + "\n")
+        _pip(made.python, ["install", "-c", str(constraints), *wanted], PYTHONPATH=str(STARTUP), TENSORGRAD_COMPAT="1")
+        (_refuse_torch(made) / "ecosystem.pth").write_text(_LINE)
+        (folder / "complete").write_text("\n".join(wanted) + "\n")
     return made
+
+
+@contextmanager
+def _removed_on_failure(folder: Path) -> Iterator[None]:
+    """Removes what was there before, and what was made if that fails."""
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        yield
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def kept() -> tuple[int, int]:
+    """Returns how many environments there are in the cache, and how many bytes they take."""
+    folders = [folder for folder in cache().glob("*") if folder.is_dir()]
+    files = (file for folder in folders for file in folder.rglob("*"))
+    return len(folders), sum(file.lstat().st_blocks * 512 for file in files)
+
+
+def delete() -> None:
+    """Deletes the environments in the cache."""
+    for folder in cache().glob("*"):
+        shutil.rmtree(folder)
 
 
 def _python(folder: Path) -> Path:
@@ -198,10 +225,10 @@ def real_torch() -> Path:
     """
     folder = cache() / f"{TORCH.replace('==', '-')}-{sys.version_info[0]}.{sys.version_info[1]}"
     if not (folder / "complete").exists():
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        _pip(Path(sys.executable), ["install", "--target", str(folder), TORCH])
-        (folder / "complete").write_text(f"{TORCH}\n")
+        with _removed_on_failure(folder):
+            folder.mkdir(parents=True)
+            _pip(Path(sys.executable), ["install", "--target", str(folder), TORCH])
+            (folder / "complete").write_text(f"{TORCH}\n")
     return folder
 
 

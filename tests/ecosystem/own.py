@@ -13,7 +13,7 @@ from tests.ecosystem.environments import Environment, cache
 from tests.ecosystem.libraries import Library, OwnTests
 
 PLUGIN = Path(__file__).resolve().parent / "plugin"
-RAN = "ran"  # the outcome of a part, which need not be collected again
+RAN = "ran"  # the outcome of a part, which need not be collected again, for the sample of which the reason tells
 TRIES = 20  # how often a part is started again after a test ended the process
 
 Outcomes = dict[str, tuple[str, str]]  # test id -> (outcome, reason)
@@ -53,7 +53,8 @@ def run(own: OwnTests, environment: Environment, sources: Path, sides: Sides) ->
         tests = own.tests[first : first + own.together]
         for file, torch in sides:
             file.parent.mkdir(parents=True, exist_ok=True)
-            if all(json.dumps([part, RAN, ""]) in _lines(file) for part in tests):
+            samples = _samples(file)
+            if all(samples.get(part, own.one_in + 1) <= own.one_in for part in tests):
                 continue
             for _ in range(TRIES):
                 before = len(read(file))
@@ -62,7 +63,7 @@ def run(own: OwnTests, environment: Environment, sources: Path, sides: Sides) ->
                     break
             if status in (0, 1, 5):  # all passed, some failed, none left
                 with open(file, "a") as out:
-                    out.writelines(json.dumps([part, RAN, ""]) + "\n" for part in tests)
+                    out.writelines(json.dumps([part, RAN, str(own.one_in)]) + "\n" for part in tests)
         yield ", ".join(tests)
 
 
@@ -91,6 +92,18 @@ def _pytest(
 
 def _lines(file: Path) -> list[str]:
     return file.read_text().splitlines() if file.exists() else []
+
+
+def _samples(file: Path) -> dict[str, int]:
+    """Returns of how many tests one has run, by part, in a file of outcomes: the smallest number counts."""
+    ran = [(test, int(told)) for test, outcome, told in map(json.loads, _lines(file)) if outcome == RAN and told]
+    return dict(sorted(ran, key=lambda item: -item[1]))
+
+
+def sample(own: OwnTests, file: Path) -> str:
+    """Returns of how many tests one has run, as the page tells it: "4", or "4 or fewer" where parts differ."""
+    known = {number for part, number in _samples(file).items() if part in own.tests} or {own.one_in}
+    return f"{max(known)} or fewer" if len(known) > 1 else str(max(known))
 
 
 def done(parts: Sequence[str], file: Path) -> int:

@@ -38,7 +38,7 @@ def table(results: dict[str, dict[str, Any]]) -> str:
             library.name, result["version"], _count(result.get("packages")), result["imports"], _all_of(trains),
             _all_of(exchanges), _own(result.get("own")),
         )  # fmt: skip
-        lines.append("| " + " | ".join(_short(cell) for cell in cells) + " |")
+        lines.append("| " + " | ".join(_short(cell, 120) for cell in cells) + " |")
         told = [f"{name}: {outcome}" for name, outcome in trains.items() if outcome != "yes"]
         told += [f"{name}: files {outcome}" for name, outcome in exchanges.items() if outcome != "yes"]
         told += [*library.gaps, *_left_out(library, result)]

@@ -1,12 +1,14 @@
 """What the harness itself promises: rows that fit their files, differences that are seen, outcomes that are kept."""
 
-import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.ecosystem import own, running, table
+from tests.ecosystem import environments, own, results, running, table
+from tests.ecosystem.__main__ import main
 from tests.ecosystem.environments import Environment
 from tests.ecosystem.libraries import BY_NAME, LIBRARIES, OwnTests
 
@@ -68,9 +70,15 @@ def test_f(): assert False
 def test_slow(): assert False
 """)
     rules = OwnTests("owner/library", ("tests",), left_out={"*slow*": "takes long"})
+    few = replace(rules, one_in=1000)
     here, file = Environment(Path(sys.executable)), tmp_path / "ours.jsonl"
-    assert list(own.run(rules, here, tmp_path, [(file, None)])) == ["tests"]
+    assert list(own.run(few, here, tmp_path, [(file, None)])) == ["tests"]
+    assert own.read(file) == {} and own.sample(few, file) == "1000"
+    assert list(own.run(rules, here, tmp_path, [(file, None)])) == ["tests"]  # a larger sample runs the rest
     ours = own.read(file)
+    assert own.sample(rules, file) == "1"
+    file.write_text(file.read_text() + '["others", "ran", "4"]\n')
+    assert own.sample(replace(rules, tests=("tests", "others")), file) == "4 or fewer"
     assert {test[-1]: outcome for test, (outcome, _) in ours.items()} == {
         "a": "passed", "b": "crashed", "c": "failed", "d": "passed", "e": "skipped", "f": "xfailed",
     }  # fmt: skip
@@ -87,16 +95,71 @@ def test_slow(): assert False
         list(own.run(OwnTests("owner/library", ("no_such",)), here, tmp_path, [(file, None)]))
 
 
+def test_results_written_at_the_same_time_are_all_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(results, "RESULTS", tmp_path / "results.json")
+    monkeypatch.setattr(table, "PAGE", tmp_path / "page.md")
+    monkeypatch.setattr(results, "cache", lambda: tmp_path)
+    table.PAGE.write_text(f"{table.BEGIN}\n{table.END}")
+    with ThreadPoolExecutor(8) as threads:
+        # Each call opens the lock's file by itself: it holds between threads as between processes.
+        for changed in ({"version": "1", "imports": "yes"}, {"packages": "numpy"}):
+            list(threads.map(lambda library, changed=changed: results.keep(library, changed), LIBRARIES))
+    expected = {"version": "1", "imports": "yes", "packages": "numpy"}
+    assert results.read() == {library.name: expected for library in LIBRARIES}
+    assert table.table(results.read()) in table.PAGE.read_text()
+
+
+def test_programs_that_are_not_named_keep_their_outcome(tmp_path, monkeypatch):
+    monkeypatch.setattr(results, "RESULTS", tmp_path / "results.json")
+    monkeypatch.setattr(table, "write", lambda results: None)
+    monkeypatch.setattr(results, "cache", lambda: tmp_path)
+    lightning = BY_NAME["lightning"]
+    results.keep(lightning, {"trains": {"lightning_trainer": "yes", "lightning_fabric": "no", "gone": "yes"}})
+    results.keep(lightning, {"trains": {"lightning_fabric": "yes"}, "version": "2"})
+    assert results.read()["lightning"] == {
+        "trains": {"lightning_trainer": "yes", "lightning_fabric": "yes"}, "version": "2",
+    }  # fmt: skip
+
+
 def test_the_table():
-    results = {"einops": {"version": "1.0", "imports": "yes", "trains": {"a": "yes", "b": "Error: x | y"}}}
-    results["einops"]["packages"] = "einops 1.0, numpy 2.0, tensorgrad 0.1"
-    results["einops"]["own"] = {"passed": 9, "passed under torch": 10, "reasons": []}
-    text = table.table(results)
+    known = {"einops": {"version": "1.0", "imports": "yes", "trains": {"a": "yes", "b": "Error: x | y"}}}
+    known["einops"]["packages"] = "einops 1.0, numpy 2.0, tensorgrad 0.1"
+    known["einops"]["own"] = {"passed": 9, "passed under torch": 10, "reasons": []}
+    text = table.table(known)
     assert "| einops | 1.0 | 3 | yes | 1 of 2 programs | – | 9 / 10 (90.0 %) |" in text
     assert "- einops: b: Error: x \\| y" in text
 
 
 def test_the_page_has_the_results_table():
     page = table.PAGE.read_text(encoding="utf-8")
-    results = json.loads((Path(table.__file__).parent / "results.json").read_text(encoding="utf-8"))
-    assert table.table(results) in page
+    assert table.table(results.read()) in page
+
+
+def test_an_environment_that_cannot_be_made_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("TENSORGRAD_ECOSYSTEM", str(tmp_path))
+    monkeypatch.setattr(environments.venv, "create", lambda folder, with_pip: folder.mkdir())
+
+    def fail(python, arguments, **variables):
+        raise environments.Unavailable("pip: no space left on device")
+
+    monkeypatch.setattr(environments, "_pip", fail)
+    for make in (environments.quick_environment, environments.real_torch):
+        with pytest.raises(environments.Unavailable, match="no space left"):
+            make()
+    assert not [*tmp_path.iterdir()]
+
+
+def test_environments_are_counted_and_deleted(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("TENSORGRAD_ECOSYSTEM", str(tmp_path))
+    for name in ("timm-1", "timm-2"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_bytes(b"x" * 60_000_000)
+    assert main(["delete"]) == 0
+    assert capsys.readouterr().out == f"deleting: 2 environments in {tmp_path} take 0.1 GB\n"
+    assert not [*tmp_path.iterdir()]
+
+
+def test_temporary_files_of_programs_are_deleted():
+    here = Environment(Path(sys.executable))
+    done = here.run(["-c", "import tempfile; print(tempfile.mkdtemp())"])
+    assert done.returncode == 0 and not Path(done.stdout.strip()).exists()

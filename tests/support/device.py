@@ -38,7 +38,7 @@ _NAMES = "names the CPU as the device"
 ELSEWHERE = {
     "nn/test_amp.py::*": "is about autocast on the CPU; the same for GPUs is in tests/cuda/test_amp.py",
     "nn/test_modules.py::test_class?nn.Parameter*": _PRINTS,
-    "nn/test_nn.py::test_containers": _PRINTS,
+    "nn/test_containers.py::test_containers": _PRINTS,
     "nn/test_rnn.py::test_packing?r.pack_padded_sequence(x, l.tensor*": "lengths must be on the CPU",
     "ops/test_float8.py::*": "8-bit floating dtypes are not on GPUs (docs/cuda.md)",
     "ops/test_edge_values.py::test_deviations_are_still_there": "is about the CPU's kernels",
@@ -63,10 +63,10 @@ ELSEWHERE = {
 
 # The same under a PyTorch before the one that is the specification: what it prints, draws, or lacks.
 NEWER = {
-    "nn/test_nn.py::test_layer?*Norm*": "2.13 prints `bias=`, and takes it",
-    "nn/test_nn.py::test_traversal": "2.13 prints `bias=`",
-    "nn/test_nn.py::test_init*trunc_normal_*": "2.13 draws others",
-    "nn/test_nn.py::test_constructor_errors?HuberLoss*": "2.13 refuses more",
+    "nn/test_layers.py::test_layer?*Norm*": "2.13 prints `bias=`, and takes it",
+    "nn/test_module_members.py::test_traversal": "2.13 prints `bias=`",
+    "nn/test_layers.py::test_init*trunc_normal_*": "2.13 draws others",
+    "nn/test_layers.py::test_constructor_errors?HuberLoss*": "2.13 refuses more",
     "nn/test_modules.py::test_class?nn.*Norm*": "2.13 prints `bias=`",
     "nn/test_modules.py::test_class?nn.Transformer*": "2.13 prints `bias=`",
     "nn/test_modules.py::test_lazy_layers*": "2.13 prints `bias=`",

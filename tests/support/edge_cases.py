@@ -225,7 +225,7 @@ DEVIATIONS: dict = {  # expression -> (the reason, for which operands)
     "F.scaled_dot_product_attention(x[:, None, None], x[:, None, None], x[:, None, None])": (
         "PyTorch's fused kernel gives 0 where a score is nan; its composite form gives nan",
         lambda x: ~np.isfinite(x).all(-1)),
-    "F.tanhshrink(x)": (_DIGITS, lambda x: np.abs(x) < 1e-3),
+    "F.tanhshrink(x)": (_DIGITS, lambda x: np.abs(x) < (0.2 if ON_DEVICE else 1e-3)),  # CUDA's tanh: to two ulps
     "l.add(x, y, alpha=2)": (_PRODUCT, lambda x, y: np.isinf(2 * y)),
     "l.addcmul(x, y, y)": (_PRODUCT, lambda x, y: np.isinf(y * y)),
     "l.addcmul(x, y, x, value=0.5)": (_PRODUCT, lambda x, y: np.isinf(x * y) | (np.abs(x * y) < 1e-37)),

@@ -2,6 +2,8 @@
 
 import contextlib
 
+import pytest
+
 import tensorgrad
 from tensorgrad.kernels.numba.runtime import background
 from tests.support.compare import assert_close
@@ -44,6 +46,21 @@ def record_used(monkeypatch, rows, without=()) -> set[str]:
     for row in rows:
         monkeypatch.setattr(row, "ready", recording(row, row.ready))
     return names
+
+
+def fixtures(rows, without=()):
+    """Makes two fixtures for a file of tests: `compiled`, its rows for arrays of any size, and `used`, as above."""
+
+    @pytest.fixture(scope="module", autouse=True)
+    def compiled():
+        with used_for_any_size(rows):
+            yield
+
+    @pytest.fixture
+    def used(monkeypatch):
+        return record_used(monkeypatch, rows, without)
+
+    return compiled, used
 
 
 @contextlib.contextmanager

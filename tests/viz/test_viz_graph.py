@@ -216,6 +216,12 @@ def test_arguments_are_shown_unless_they_have_their_defaults():
     assert collect(x * 2.5).vertices[-1].arguments == "other=2.5"
 
 
+def test_an_index_is_shown_as_it_was_written():
+    x = torch.ones(4, 5, requires_grad=True)
+    made = {"[0]": x[0], "[:, 1:]": x[:, 1:], "[..., 0]": x[..., 0], "[::2, None]": x[::2, None], "[-1, 2]": x[-1, 2]}
+    assert [collect(y).vertices[-1].arguments for y in made.values()] == [*made]
+
+
 def test_the_picture_keeps_nothing_alive():
     x = torch.ones(3, requires_grad=True)
     y = (x * 2).exp()
