@@ -19,7 +19,7 @@ from importlib.util import find_spec
 
 from benchmarks import ecosystem, fresh, peers, report
 from benchmarks.measure import measured
-from benchmarks.processes import COLUMNS, Failure, Process, busy
+from benchmarks.processes import COLUMNS, Failure, Process, busy, end_in_order
 from benchmarks.rows import Row, all_rows, matching, plain
 
 SECONDS, QUICK = 0.6, 0.2  # the total time a library runs a row
@@ -121,6 +121,7 @@ def measure_peers(arguments) -> list[dict]:
 
 def main() -> None:
     """Measures and prints the tables, and stores them with --write."""
+    end_in_order()
     arguments = options()
     if arguments.ecosystem:
         ecosystem.main(arguments)

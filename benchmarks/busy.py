@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.processes import COLUMNS, Failure, Process
+from benchmarks.processes import COLUMNS, Failure, Process, end_in_order
 from benchmarks.report import duration
 
 STEPS = {
@@ -241,6 +241,7 @@ def line(situation: str, step: str, times: dict[str, list[float]], threads: dict
 
 def main() -> None:
     """Measures and prints the table, and stores it with --write."""
+    end_in_order()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", metavar="TEXT", help="situations whose name contains this")
     parser.add_argument("--steps", choices=STEPS, nargs="+", default=list(STEPS), help="these steps (default: all)")

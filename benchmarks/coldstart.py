@@ -18,6 +18,7 @@ import tempfile
 
 from benchmarks import report
 from benchmarks.ecosystem import COLD_AIM, COLUMNS, available, probe
+from benchmarks.processes import end_in_order
 from benchmarks.rows import ECOSYSTEM_THEMES, all_rows, matching
 
 STARTS = 3
@@ -46,6 +47,7 @@ def line(name: str, ours: dict[str, float], theirs: dict[str, float]) -> str:
 
 def main() -> None:
     """Measures and prints the table. With --write, it is stored in BENCHMARK.md."""
+    end_in_order()
     parser = argparse.ArgumentParser(prog="python -m benchmarks.coldstart", description=__doc__.partition("\n")[0])
     parser.add_argument("--only", nargs="+", default=["*"], help="rows whose names contain one of these")
     parser.add_argument("--threads", type=int, default=1)

@@ -5,9 +5,10 @@
     python -m benchmarks.cores --threads 2 16       for these numbers of threads
     python -m benchmarks.cores --only GPT --why     also shows how a step's time would be spent, by kernel
 
-A kernel that n threads would share is divided as it would be for them, and its ranges run one after another, alone. The
-step would take as long as the longest range of each kernel, plus the time outside kernels. This is an upper bound of
-the speed-up: threads compete for caches and memory and wake up late, which this model does not include.
+A kernel that n threads would share is divided as it would be for them, and its ranges run one after another, alone: the
+first in the program's thread, the others on another processor, so that the program's caches keep what they would keep.
+The step would take as long as the longest range of each kernel, plus the time outside kernels. This is an upper bound
+of the speed-up: threads compete for caches and memory and wake up late, which this model does not include.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 if __name__ == "__main__":  # before NumPy is imported
@@ -49,12 +51,15 @@ _DIVIDE = ctypes.CFUNCTYPE(*[ctypes.c_int64] * 5)
 
 
 class Launches:
-    """Replaces the thread pool: runs the ranges of each kernel one after another, and records how long each takes."""
+    """Replaces the thread pool: runs the ranges of each kernel one after another, and records how long each takes.
 
-    def __init__(self, pool: Any, threads: int):
+    All but the first one are run by the worker `other`, if there is one.
+    """
+
+    def __init__(self, pool: Any, threads: int, other: Any = None):
         from tensorgrad.kernels.numba.runtime import mailbox
 
-        self.pool, self.threads, self.clock = pool, threads, time.perf_counter
+        self.pool, self.threads, self.clock, self.names, self.other = pool, threads, time.perf_counter, mailbox, other
         self.ranges: list[tuple[str, list[float]]] = []
         self.inside = 0.0
         memory = np.zeros(mailbox.SIZE + 15, np.int64)
@@ -63,10 +68,13 @@ class Launches:
 
         @_DIVIDE
         def divide(task: int, place: int, last: int, workers: int) -> int:
-            do, step = _TASK(task), -(-last // (workers + 1))
+            step = -(-last // (workers + 1))
             for first in range(0, last, step):
                 start = self.clock()
-                if do(place, first, min(first + step, last)):
+                here = not first or self.other is None
+                end = min(first + step, last)
+                arguments = place + 8 * mailbox.ARGUMENTS
+                if _TASK(task)(arguments, first, end) if here else self.elsewhere(task, place, first, end):
                     raise RuntimeError("a range failed")
                 self.times.append(self.clock() - start)
             return 0
@@ -82,7 +90,16 @@ class Launches:
         nothing(0, 0, 0)
         return self.clock() - start
 
-    def run(self, kernel: Any, length: int, arguments: tuple, elements: int) -> None:
+    def elsewhere(self, task: int, place: int, first: int, last: int) -> bool:
+        """Runs a range in another thread, through its mailbox. Returns whether it failed."""
+        box, names = self.other.box, self.names
+        box[names.LEADER], box[names.FIRST], box[names.LAST], box[names.PUBLISHER] = place, first, last, -1
+        box[names.DONE] = names.NOTHING
+        box[names.TASK] = task
+        self.other.wake()
+        return bool(self.other.wait())
+
+    def run(self, kernel: Any, length: int, arguments: tuple, elements: int, alive: Any = None) -> None:
         """Runs a kernel, in place of `thread_pool.run`."""
         began = self.clock()
         address = getattr(kernel, "address", None)
@@ -122,6 +139,40 @@ def in_place(launches: Launches) -> Iterator[None]:
         thread_pool.run, SETTINGS.threads = run, threads
 
 
+def processors() -> list[int]:
+    """Returns the processors of this thread, if the system tells."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+
+
+@cache
+def other_thread() -> Any:
+    """Returns a thread that stays on another processor than the first; None if nothing else runs there."""
+    from tensorgrad.kernels.numba.runtime import thread_pool
+    from tensorgrad.kernels.numba.runtime.row import WAITING
+
+    there = processors()
+    if len(there) < 2 or WAITING.ready is None:  # no kernel was shared
+        return None
+    os.sched_setaffinity(0, there[1:2])  # the new thread's, too
+    other = thread_pool._Worker()
+    os.sched_setaffinity(0, there)
+    return other
+
+
+@contextmanager
+def on_the_first() -> Iterator[None]:
+    """Keeps this thread on the first processor."""
+    there = processors()
+    if len(there) < 2:
+        yield
+        return
+    os.sched_setaffinity(0, there[:1])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, there)
+
+
 Figures = tuple[float, float, Counter]  # seconds per step, seconds outside kernels, the longest ranges by kernel
 
 
@@ -140,8 +191,8 @@ class Model:
         """Runs the step and updates the minima."""
         from tensorgrad.kernels.numba.runtime import thread_pool
 
-        launches = Launches(thread_pool, self.threads)
-        with in_place(launches):
+        launches = Launches(thread_pool, self.threads, other_thread())
+        with in_place(launches), on_the_first():
             start = time.perf_counter()
             step()
             whole = time.perf_counter() - start

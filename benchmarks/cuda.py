@@ -23,7 +23,7 @@ from typing import Any
 from benchmarks import report
 from benchmarks.gpu_worker import allow_tf32
 from benchmarks.measure import Pairs, difference, measured
-from benchmarks.processes import Column, Failure, Process
+from benchmarks.processes import Column, Failure, Process, end_in_order
 from benchmarks.rows import CUDA_THEMES, Place, Row, all_rows, matching
 from benchmarks.rows.bandwidth import COPY
 from benchmarks.worker import fingerprint
@@ -235,6 +235,7 @@ def write(about: dict[str, Any], found: list[dict[str, Any]]) -> None:
 
 def main() -> None:
     """Measures and prints the tables, and stores them with --write."""
+    end_in_order()
     arguments = options()
     rows = matching(all_rows(CUDA_THEMES), arguments.only or ["*"])
     if arguments.list or not rows:

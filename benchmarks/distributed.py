@@ -22,10 +22,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks import scaling
-from benchmarks.processes import COLUMNS, ROOT, environment
+from benchmarks.processes import COLUMNS, ROOT, end_in_order, environment
 from benchmarks.rank import BATCH
 from benchmarks.report import duration
 
@@ -122,15 +122,17 @@ def table_of_training(
 ) -> list[str]:
     """The lines of the table of training steps: one process with the whole batch, two with half of it each.
 
-    "At best" is what "faster by" would be if averaging the gradients took the time that adding up as many numbers takes
-    by itself, and nothing else. On one machine with as many ranks as cores it cannot be hidden: the cores themselves
-    move the data. "Exposed" is the part of a step with communication that one without does not have. "With as much
-    each" compares samples in a second when each of the two has the batch that one process had.
+    "Not connected" is what "faster by" would be if the two processes had nothing to do with each other: what a smaller
+    batch, and a machine whose memory two share, allow. "At best" is what it would be if averaging the gradients took
+    the time that adding up as many numbers takes by itself, and nothing else. On one machine with as many ranks as
+    cores it cannot be hidden: the cores themselves move the data. "Exposed" is the part of a step with communication
+    that one without does not have. "With as much each" compares samples in a second when each of the two has the batch
+    that one process had.
     """
     lines = [
-        "| step | library | one process | two, DDP | quartiles | faster by | with as much each | "
-        "two, no communication | exposed | adding up | at best |",
-        "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+        "| step | library | one process | two, DDP | quartiles | faster by | not connected | at best | "
+        "two, not connected | exposed | adding up | with as much each |",
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for model in models:
         count = 3 if model in LARGE else 20
@@ -155,9 +157,9 @@ def table_of_training(
             lines.append(
                 f"| {model} | {library} | {duration(middle['alone'])} | {duration(middle['ddp'])} | "
                 f"{spread(times['ddp'])} | {middle['alone'] / middle['ddp']:.2f} | "
-                f"{2 * middle['alone'] / middle['twice']:.2f} | {duration(middle['local'])} | "
-                f"{1 - middle['local'] / middle['ddp']:.0%} | {duration(middle['reduce'])} | "
-                f"{middle['alone'] / least:.2f} |"
+                f"{middle['alone'] / middle['local']:.2f} | {middle['alone'] / least:.2f} | "
+                f"{duration(middle['local'])} | {1 - middle['local'] / middle['ddp']:.0%} | "
+                f"{duration(middle['reduce'])} | {2 * middle['alone'] / middle['twice']:.2f} |"
             )
             print(lines[-1], flush=True)
     return lines
@@ -196,32 +198,54 @@ def checked(model: str, size: int, way: str, predicted: float, measured: float) 
     return line
 
 
-def fitted(group: Group) -> scaling.Machine:
-    """This machine, measured by a group of two; at the end its processes share a core, if the system allows that."""
+def sums(group: Group, elements: int, count: int) -> float:
+    """The median seconds in which a group adds up numbers as DistributedDataParallel does."""
+    answers = group.ask(do="sums", elements=elements, count=count)
+    return statistics.median([max(each) for each in zip(*(answer["times"] for answer in answers))])
 
-    def sums(elements: int) -> float:
-        answers = group.ask(do="sums", elements=elements, count=40 if elements == 1 else 20)
-        return statistics.median(answers[0]["times"])
 
-    cores = os.cpu_count() or 1
-    times, together = [(4, sums(1)), (4 << 20, sums(1 << 20))], 0.0
-    if hasattr(os, "sched_setaffinity"):
-        for process in group.processes:
-            os.sched_setaffinity(process.pid, [min(os.sched_getaffinity(0))])
-        together = sums(1)
-    here = scaling.fitted(times, "this machine", cores, together)
-    speed, turn = f"{here.bandwidth / 1e9:.1f} GB/s", duration(here.turn)
-    print(f"latency {duration(here.latency)}, {speed}, a turn {turn}", flush=True)
+def fitted(pair: Group) -> scaling.Machine:
+    """This machine, measured by a group of two."""
+    here = scaling.fitted([(4, sums(pair, 1, 40)), (4 << 20, sums(pair, 1 << 20, 20))], "here", os.cpu_count() or 1)
+    print(f"latency {duration(here.latency)}, {here.bandwidth / 1e9:.1f} GB/s", flush=True)
     return here
 
 
-def tables_of_scaling(sizes: tuple[int, ...]) -> list[str]:
+class Alone(NamedTuple):
+    """What one process takes for a step in which it sleeps instead of computing: seconds, and of its processor's."""
+
+    seconds: float
+    busy: float
+
+
+def on_one_core(
+    ranks: int, here: scaling.Machine, work: dict[str, scaling.Compute], alone: dict[str, Alone]
+) -> tuple[scaling.Machine, dict[str, scaling.Compute]]:
+    """The machine and the work as they are where so many ranks share a core, and so its caches: measured by them."""
+    if not hasattr(os, "sched_setaffinity"):
+        return here, work
+    group = Group("tensorgrad", ranks)
+    for process in group.processes:
+        os.sched_setaffinity(process.pid, [min(os.sched_getaffinity(0))])
+    here = here._replace(turn=scaling.turn_of(ranks, min(sums(group, 1, 40) for _ in range(3))))
+    print(f"{ranks} ranks that share a core: a turn {duration(here.turn)}", flush=True)
+    told = {}
+    for model, compute in work.items():
+        step = min(slowest(group, do="slept", **asleep(compute)) for _ in range(2))
+        rest = step - scaling.slept(compute._replace(own=0.0), *alone[model], ranks, here._replace(cores=1))
+        told[model] = compute._replace(own=max(compute.own, rest / ranks))
+    group.end()
+    return here, told
+
+
+def tables_of_scaling(sizes: tuple[int, ...], models: Sequence[str]) -> list[str]:
     """The lines of the tables of the simulator: checked against processes here, and its predictions.
 
-    What it is told is measured with one process and with two: their work, how fast they add up, what a turn costs if
-    they share a core, and, by steps in which they sleep, what DistributedDataParallel does besides. It is checked with
-    two that compute, and with more that sleep for as long as one of two computes. Of three medians the lowest counts:
-    whatever else runs on the machine can only add to them.
+    What it is told is measured with one process and with two: their work, how fast they add up, and, by steps in which
+    they sleep, what DistributedDataParallel does besides. If there are more ranks than cores, that and the length of a
+    turn are measured by as many as share a core, on one core: they share its caches, too. It is checked with two that
+    compute, and with more that sleep for as long as one of two computes. Of several medians the lowest counts: whatever
+    else runs on the machine can only add to them.
     """
     check = [
         "| step | processes | computing | predicted | measured | predicted / measured |",
@@ -231,7 +255,8 @@ def tables_of_scaling(sizes: tuple[int, ...]) -> list[str]:
     work: dict[str, scaling.Compute] = {}
     between: dict[str, scaling.Compute] = {}  # with copies to buckets, which are sent to other machines
     measured: dict[str, tuple[float, float]] = {}  # of two: steps that compute, and steps that sleep
-    for model in MODELS:
+    for model in models:
+        slowest(group, do="step", model=model, how="ddp")  # until its kernels are compiled
         found = [scaling.Compute(**group.ask(do="backward", model=model, ranks=2)[0]) for _ in range(3)]
         work[model] = min(found, key=lambda compute: compute.forward + compute.backward)
         between[model] = scaling.Compute(**group.ask(do="backward", model=model, ranks=2, buckets=True)[0])
@@ -243,19 +268,25 @@ def tables_of_scaling(sizes: tuple[int, ...]) -> list[str]:
     group.end()
     group = Group("tensorgrad", 1)
     alone = {}
-    for model in MODELS:
+    for model in models:
         slept = [group.ask(do="slept", count=20, **asleep(work[model]))[0] for _ in range(3)]
-        alone[model] = min(statistics.median(each["times"]) for each in slept), min(each["busy"] for each in slept)
+        seconds = min(statistics.median(each["times"]) for each in slept)
+        alone[model] = Alone(seconds, min(each["busy"] for each in slept))
     group.end()
     for model, (real, together) in measured.items():
         own = together - scaling.slept(work[model], *alone[model], 2, here)
         work[model] = work[model]._replace(own=max(0.0, own))
         if here.cores >= 2:
             check.append(checked(model, 2, "real", scaling.step(work[model], 2, here)[0], real))
+    told = {1: (here, work)}
     for size in sizes:
+        sharing = scaling.turns(size, here)
+        if sharing not in told:
+            told[sharing] = on_one_core(sharing, here, work, alone)
+        machine, works = told[sharing]
         group = Group("tensorgrad", size)
-        for model in MODELS:
-            predicted = scaling.slept(work[model], *alone[model], size, here)
+        for model in models:
+            predicted = scaling.slept(works[model], *alone[model], size, machine)
             step = min(slowest(group, do="slept", **asleep(work[model])) for _ in range(3))
             check.append(checked(model, size, "slept", predicted, step))
         group.end()
@@ -281,6 +312,7 @@ def tables_of_scaling(sizes: tuple[int, ...]) -> list[str]:
 
 def main() -> None:
     """Measures and prints the tables, and stores them with --write."""
+    end_in_order()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=PARTS, nargs="+", default=list(PARTS), help="these parts (default: all)")
     parser.add_argument("--models", choices=MODELS + LARGE, nargs="+", default=MODELS + LARGE, help="to train")
@@ -307,7 +339,7 @@ def main() -> None:
         text += [*table_of_memory(), ""]
     if "scaling" in given.only:
         text += ["### The simulator (`benchmarks/scaling.py`) against processes here, and its predictions", ""]
-        text += [*tables_of_scaling((3, 4, 8)), ""]
+        text += [*tables_of_scaling((3, 4, 8), [model for model in MODELS if model in given.models]), ""]
     if given.write:
         from benchmarks import report
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import gc
 import importlib
 import json
-import statistics
 import sys
 import threading
 import time
@@ -43,6 +42,8 @@ def first_step(name: str, threads: int, row) -> dict[str, float]:
             raise RuntimeError(f"kernels were still being compiled after {COMPILING} s")
         step()
     found["everything compiled"] = time.perf_counter() - start
+    import statistics  # here, so that cold starts do not need it
+
     found["later step"] = statistics.median(timed(step) for _ in range(2 * STEPS))
     return found
 

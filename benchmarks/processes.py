@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -52,7 +53,13 @@ def environment(column: Column, threads: int, **more: str) -> dict[str, str]:
         del kept["PYTHONDONTWRITEBYTECODE"]
         kept["PYTHONPYCACHEPREFIX"] = BYTECODE.name
     numbers = dict.fromkeys(THREADS, str(threads)) if threads else {}
-    return {**kept, **numbers, "PYTHONPATH": str(ROOT), **column.environment, **more}
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    return {**kept, **numbers, "PYTHONPATH": path, **column.environment, **more}
+
+
+def end_in_order() -> None:
+    """Makes SIGTERM (of `timeout`, for example) end this program like `sys.exit`, which deletes temporary folders."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
 
 
 def busy() -> tuple[float, float]:

@@ -125,7 +125,7 @@ class Rank:
             times.append(time.perf_counter() - start)
         return {"times": times[warm_up:]}
 
-    def backward(self, model: str, ranks: int, batch: int = 0, buckets: bool = False) -> dict:
+    def backward(self, model: str, ranks: int, batch: int = 0, buckets: bool = False, count: int = 20) -> dict:
         """What the simulator needs of a model: seconds of forward, of backward, and when each gradient is complete.
 
         The model is in DistributedDataParallel, with this process alone in its group: communication does not count.
@@ -134,6 +134,7 @@ class Rank:
             ranks: how many share the batch.
             batch: of all of them together; 0: the model's in BATCH.
             buckets: whether copying the gradients to buckets counts, as between machines.
+            count: of measured steps.
 
         Returns:
             `forward`, `backward` and `update` in seconds, and `ready`: for each parameter, in the order of arrival, its
@@ -151,7 +152,8 @@ class Rank:
         network = self.torch.nn.parallel.DistributedDataParallel(network, process_group=alone)
         network.require_backward_grad_sync = buckets
         phases: list[tuple[float, float, float]] = []
-        for _ in range(WARM_UP + 20):
+        warm_up = WARM_UP if count > WARM_UP else 1
+        for _ in range(warm_up + count):
             self.wait_for_all()
             optimizer.zero_grad()
             began = time.perf_counter()
@@ -161,9 +163,9 @@ class Rank:
             end = time.perf_counter()
             optimizer.step()
             phases.append((start[0] - began, end - start[0], time.perf_counter() - end))
-        forward, backward, update = (statistics.median(column) for column in zip(*phases[WARM_UP:]))
+        forward, backward, update = (statistics.median(column) for column in zip(*phases[warm_up:]))
         ready = [
-            (parameter.numel() * parameter.element_size(), statistics.median(arrivals[number][WARM_UP:]))
+            (parameter.numel() * parameter.element_size(), statistics.median(arrivals[number][warm_up:]))
             for number, parameter in enumerate(parameters)
         ]
         ready.sort(key=lambda item: item[1])
@@ -218,8 +220,7 @@ class Rank:
                 loss_of(network).backward()
                 optimizer.step()
 
-            for _ in range(WARM_UP):
-                step()
+            step()
             self._settle(step)
             self.models[key] = step
         return self.models[key]

@@ -122,7 +122,7 @@ def sums(size: int, ranks: int, machine: Machine) -> float:
     """
     if ranks == 1:
         return 0.0
-    waits = (2 if ranks == 2 else 3) * math.ceil(size / CHUNK)
+    waits = rendezvous(ranks) * math.ceil(size / CHUNK)
     return waits * wait(ranks, machine) + turns(ranks, machine) * touched(ranks) * size / machine.bandwidth
 
 
@@ -188,23 +188,36 @@ def slept(compute: Compute, alone: float, busy: float, ranks: int, machine: Mach
     return max(alone + (count - 1) * awake, count * busy) + count * compute.own + moving
 
 
-def fitted(times: Sequence[tuple[int, float]], name: str, cores: int, together: float = 0.0) -> Machine:
-    """The figures of a machine that explain measured sums of two ranks.
+def rendezvous(ranks: int) -> int:
+    """How often ranks wait for each other in a sum of one chunk."""
+    return 2 if ranks == 2 else 3
+
+
+def turn_of(ranks: int, together: float) -> float:
+    """Seconds of a turn, if so many ranks that share one core need `together` for the shortest sum.
+
+    >>> from benchmarks.scaling import Machine, sums, turn_of
+    >>> here = Machine("here", 5e-6, 10e9, cores=1, turn=10e-6)
+    >>> round(turn_of(4, sums(4, 4, here)) * 1e6, 1)
+    10.0
+    """
+    return together / (rendezvous(ranks) * wait(ranks, Machine("one core", 0.0, math.inf, 1, 1.0)))
+
+
+def fitted(times: Sequence[tuple[int, float]], name: str, cores: int) -> Machine:
+    """The figures of a machine that explain measured sums of two ranks, of which each has a core.
 
     Args:
         times: (bytes, seconds) of a small and a large sum.
         name, cores: of the machine.
-        together: seconds of the small one if both ranks share a core.
 
     >>> from benchmarks.scaling import Machine, fitted, sums
     >>> true = Machine("m", 1e-5, 1e9, 2)
-    >>> found = fitted([(size, sums(size, 2, true)) for size in (4, 4_000_000)], "m", 2, together=6e-5)
-    >>> round(found.latency * 1e6, 1), round(found.bandwidth / 1e9, 2), round(found.turn * 1e6, 1)
-    (10.0, 1.0, 10.0)
+    >>> found = fitted([(size, sums(size, 2, true)) for size in (4, 4_000_000)], "m", 2)
+    >>> round(found.latency * 1e6, 1), round(found.bandwidth / 1e9, 2)
+    (10.0, 1.0)
     """
     (_, short), (large, long) = min(times), max(times)
     latency = short / 2
     moving = max(long - 2 * latency * math.ceil(large / CHUNK), 1e-9)
-    one_core = Machine(name, latency, touched(2) * large / moving, 1, 1.0)
-    turn = together / (2 * wait(2, one_core))
-    return one_core._replace(cores=cores, turn=turn)
+    return Machine(name, latency, touched(2) * large / moving, cores)

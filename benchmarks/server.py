@@ -20,18 +20,19 @@ import time
 import urllib.request
 from pathlib import Path
 
-from benchmarks.processes import ROOT
+from benchmarks.processes import ROOT, end_in_order
 from tests.ecosystem.environments import Environment, environment, real_torch
 from tests.ecosystem.libraries import BY_NAME
 
 EXAMPLE = ROOT / "examples" / "libraries" / "embedding_server.py"
 
 
-def first_answer(python: Environment, torch: Path | None, model: list[str]) -> dict[str, float]:
+def first_answer(python: Environment, torch: Path | None, model: list[str], folder: str) -> dict[str, float]:
     """Starts the server, asks it once, and stops it. Returns seconds, processor seconds, and MB at most."""
-    # Bytecode is kept, as in any installation.
+    # Bytecode is kept, as in any installation, but in this folder, like the model that the server makes.
     variables = {k: v for k, v in python.variables(torch).items() if k != "PYTHONDONTWRITEBYTECODE"}
-    variables["PYTHONPYCACHEPREFIX"] = os.path.join(tempfile.gettempdir(), "benchmarks-server")
+    variables["PYTHONPYCACHEPREFIX"] = os.path.join(folder, "bytecode")
+    variables["TMPDIR"] = folder
     command = [str(python.python), str(EXAMPLE), "--port", "0", *model]
     start = time.perf_counter()
     process = subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
@@ -55,6 +56,7 @@ def megabytes(folder: Path) -> float:
 
 def main() -> None:
     """Measures and prints the figures."""
+    end_in_order()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", help="the folder of a model (default: the example makes a small one)")
     parser.add_argument("--runs", type=int, default=5)
@@ -62,9 +64,10 @@ def main() -> None:
     python, torch = environment(BY_NAME["sentence-transformers"]), real_torch()
     model = [arguments.model] if arguments.model else []
     found: dict[str, list[dict[str, float]]] = {"tensorgrad": [], "torch": []}
-    for _ in range(arguments.runs + 1):
-        for name, folder in (("tensorgrad", None), ("torch", torch)):
-            found[name].append(first_answer(python, folder, model))
+    with tempfile.TemporaryDirectory(prefix="benchmarks-") as folder:
+        for _ in range(arguments.runs + 1):
+            for name, library in (("tensorgrad", None), ("torch", torch)):
+                found[name].append(first_answer(python, library, model, folder))
     for figure in ("seconds", "processor", "MB"):
         ours, theirs = ([run[figure] for run in found[name][1:]] for name in found)
         ratios = statistics.quantiles([a / b for a, b in zip(ours, theirs, strict=True)], n=4)

@@ -9,32 +9,35 @@ import sys
 import tempfile
 import time
 
+from benchmarks.processes import end_in_order
 from benchmarks.report import REPORT
 
 RUNS = 15
 PROGRAMS = {"numpy": "import numpy", "tensorgrad": "import tensorgrad", "torch": "import torch"}
 
 
-# Bytecode is cached as in any installation, regardless of this process's settings, but not in the checkout.
-ENVIRONMENT = {**os.environ, "PYTHONPYCACHEPREFIX": tempfile.mkdtemp(prefix="startup-")}
-ENVIRONMENT.pop("PYTHONDONTWRITEBYTECODE", None)
+def seconds(program: str, bytecode: str) -> float:
+    """Returns the time of a fresh interpreter that runs `program` and caches bytecode in the folder `bytecode`.
 
-
-def seconds(program: str) -> float:
-    """Returns the time of a fresh interpreter that runs `program`."""
+    Bytecode is cached as in any installation, regardless of this process's settings, but not in the checkout.
+    """
+    environment = {**os.environ, "PYTHONPYCACHEPREFIX": bytecode}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     start = time.perf_counter()
-    subprocess.run([sys.executable, "-c", program], check=True, env=ENVIRONMENT)
+    subprocess.run([sys.executable, "-c", program], check=True, env=environment)
     return time.perf_counter() - start
 
 
 def main() -> None:
     """Prints medians, quartiles, and the time tensorgrad adds to NumPy's (median of the paired differences)."""
+    end_in_order()
     times: dict[str, list[float]] = {name: [] for name in PROGRAMS}
-    for program in PROGRAMS.values():
-        seconds(program)
-    for _ in range(RUNS):
-        for name, program in PROGRAMS.items():
-            times[name].append(seconds(program))
+    with tempfile.TemporaryDirectory(prefix="benchmarks-") as bytecode:
+        for program in PROGRAMS.values():
+            seconds(program, bytecode)
+        for _ in range(RUNS):
+            for name, program in PROGRAMS.items():
+                times[name].append(seconds(program, bytecode))
     lines = ["| process | median s | quartiles |", "|---|---:|---:|"]
     for name, values in times.items():
         ordered = sorted(values)

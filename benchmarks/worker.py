@@ -17,7 +17,6 @@ import time
 import traceback
 from typing import Any
 
-from benchmarks import peers
 from benchmarks.rows import named
 
 COMPILING = 300  # seconds to wait for kernels that are compiled in the background
@@ -94,6 +93,8 @@ class Worker:
         """Returns the versions."""
         import numpy
 
+        from benchmarks import peers
+
         if self.name in peers.BUILDS:
             return peers.facts(self.name)
         own = getattr(self.torch.version, "tensorgrad", self.torch.__version__)
@@ -125,6 +126,8 @@ class Worker:
 
     def build(self, name: str):
         """Builds a row: returns its step and the function for its results."""
+        from benchmarks import peers  # here and elsewhere, so that cold starts (`benchmarks.probe`) need none of it
+
         if self.name in peers.BUILDS:
             return peers.BUILDS[self.name](name)
         row = named(name)
@@ -162,8 +165,16 @@ class Worker:
             before = now
         return {"times": times, "threads": self.torch.get_num_threads()}
 
+    def spent(self, row: str, seconds: float) -> dict:
+        """Measures where the time of a row goes, after `each`: by launch of a kernel, and by Python function."""
+        from benchmarks import spent
 
-COMMANDS = ("facts", "prepare", "warm", "time", "each")
+        step = self.steps[row]
+        found = spent.by_launch(step, seconds)
+        return {**found, "functions": spent.by_function(step, seconds), "launching": spent.launching()}
+
+
+COMMANDS = ("facts", "prepare", "warm", "time", "each", "spent")
 
 
 def main(make: type[Worker] = Worker) -> None:

@@ -21,7 +21,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.fresh import probe
-from benchmarks.processes import COLUMNS
+from benchmarks.processes import COLUMNS, end_in_order
 
 MODELS = {
     "MLP": "training: MLP 784-128-10, batch 32, SGD",
@@ -109,6 +109,7 @@ def draw(name: str, found: dict[str, list[Run]], folder: Path) -> None:
 
 def main() -> None:
     """Measures and prints the tables, and stores them with --write."""
+    end_in_order()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--threads", type=int, default=os.cpu_count() or 1, help="threads of the library (default: all cores)"
