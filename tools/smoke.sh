@@ -14,13 +14,13 @@ kernels() { # compiles some kernels with the oldest Numba, and compares their re
         [ -z "$python" ] || break
     done
     venv=.venv-smoke-numba
-    if [ ! -e "$venv/.installed" ] || [ -n "$(find pyproject.toml -newer "$venv/.installed")" ]; then
+    if ! cmp -s pyproject.toml "$venv/.installed"; then
         if ! { "$python" -m venv --clear "$venv" && "$venv/bin/python" -m pip install --quiet \
             --disable-pip-version-check --only-binary numba,llvmlite --editable . "numba==$oldest.*"; } 2>"$venv.log"; then
             echo "Numba $oldest: cannot be installed here (see $venv.log), kernels skipped"
             return 0
         fi
-        touch "$venv/.installed"
+        cp pyproject.toml "$venv/.installed"
     fi
     result=$("$venv/bin/python" tests/smoke_kernels.py </dev/null) || return 1
     echo "Python $version: $result"
@@ -36,10 +36,10 @@ for version in 3.10 3.11 3.12 3.13 3.14; do
         continue
     fi
     venv=.venv-smoke-$version
-    if [ ! -x "$venv/bin/python" ] || [ ! -e "$venv/.installed" ] || [ -n "$(find pyproject.toml -newer "$venv/.installed")" ]; then
+    if [ ! -x "$venv/bin/python" ] || ! cmp -s pyproject.toml "$venv/.installed"; then
         "$python" -m venv --clear "$venv"
         "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable .
-        touch "$venv/.installed"
+        cp pyproject.toml "$venv/.installed"
     fi
     printf 'Python %s: ' "$version"
     "$venv/bin/python" tests/smoke.py </dev/null || failed="$failed $version"

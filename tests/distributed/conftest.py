@@ -7,18 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.once import once
-
 HERE = Path(__file__).parent
-WITH_KERNELS = {"test_ddp.py", "test_groups.py", "test_fsdp.py"}  # run with compiled kernels, too
 AT_ONCE = 6
 _DONE: dict[str, Future] = {}
-
-
-def pytest_collection_modifyitems(items):
-    for item in items:
-        if item.path.parent == HERE and item.path.name not in WITH_KERNELS:
-            item.add_marker(once)
 
 
 def call(item) -> None:

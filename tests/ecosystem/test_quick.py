@@ -8,10 +8,9 @@ import pytest
 from tests.ecosystem import running
 from tests.ecosystem.environments import Unavailable, quick_environment
 from tests.ecosystem.libraries import LIBRARIES
-from tests.support.once import once
 from tests.support.processes import ROOT
 
-pytestmark = [pytest.mark.slow, once]  # the environment has no Numba
+pytestmark = pytest.mark.slow
 
 # What each example prints under torch, too: the beginnings of some lines.
 EXAMPLES = {
