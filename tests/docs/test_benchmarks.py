@@ -476,6 +476,7 @@ def test_percentiles_and_lines_of_the_busy_table():
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux lets a process be pinned and stopped so")
+@pytest.mark.machine("how promptly a busy machine stops a process")
 def test_a_process_is_pinned_and_held_to_a_quota():
     process = Process(COLUMNS["numpy"], 1, before=(sys.executable, "-c", busy.START, busy.ONE, ""))
     row = "training: XOR 2-8-2, batch 4, SGD"
