@@ -53,6 +53,7 @@ class Suite:
         folder.mkdir(parents=True, exist_ok=True)
         environment = {**os.environ, **self.environment, "TESTS_PROGRESS": str(self.progress), f"TESTS_RUN_{run}": "1"}
         environment["TMPDIR"] = str(folder)
+        environment.setdefault("TENSORGRAD_ECOSYSTEM", str(ROOT / "build" / "ecosystem"))  # goes with the checkout
         files: dict = {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
         self.began = time.monotonic()
         with open(self.log, "wb") as log:  # in a new session: keyboard interrupts are passed on by `end`
