@@ -27,7 +27,7 @@ BOTH_KERNELS = (
 # Exceptions to that: NVIDIA's compiler and the database of sparse ops see no compiled CPU kernel.
 ONE_KERNEL = ("kernels/test_cuda_absent.py", "kernels/test_nvrtc.py", "sparse/test_database.py")
 # Nothing to do without compiled kernels.
-COMPILED_ONLY = ("docs/test_contributing.py",)
+COMPILED_ONLY = ("docs/test_contributing.py", "kernels/test_numba*.py", "kernels/test_winograd.py")
 # Need the emulated GPU in their process (tests/emulator).
 EMULATED = ("cuda/*",)
 # Files of tests/cuda that also run where there is one GPU: then nothing asks which one is meant.
@@ -106,6 +106,7 @@ def phases(tests: Path, compiled: bool, emulator: bool) -> list[list[Part]]:
         both = [file for file in rest if matches(file, tests, BOTH_KERNELS) and not matches(file, tests, ONE_KERNEL)]
         only = [file for file in rest if compiled and matches(file, tests, COMPILED_ONLY)]
         alone = [file for file in rest if file not in only]
+        both = [file for file in both if file not in only]
         for kernels, chosen in ((COMPILED, both + only if compiled else []), (NUMPY, alone)):
             folders: dict[str, list[Path]] = {}
             for file in chosen:
