@@ -10,7 +10,7 @@ from tests.distributed.launch import HERE, needs_mpi, run
 
 
 def results(library, folder):
-    return [json.loads(output) for _, output, _ in run(2, [HERE / "state_dict_cases.py", library, folder], timeout=120)]
+    return [json.loads(output) for _, output, _ in run(2, [HERE / "state_dict_cases.py", library, folder])]
 
 
 @needs_mpi

@@ -32,7 +32,7 @@ for step in range(3):
 @needs_torch
 def test_models_train_as_under_torch(tmp_path):
     for library in ("torch", "tensorgrad"):
-        run(2, [HERE / "ddp_models.py", library, tmp_path / library], timeout=100)
+        run(2, [HERE / "ddp_models.py", library, tmp_path / library])
     for rank in range(2):
         ours, theirs = (np.load(tmp_path / f"{library}{rank}.npz") for library in ("tensorgrad", "torch"))
         assert set(ours.files) == set(theirs.files)
@@ -43,7 +43,7 @@ def test_models_train_as_under_torch(tmp_path):
 
 @needs_mpi
 def test_all_ranks_have_the_same_weights(tmp_path):
-    run(3, [HERE / "ddp_models.py", "tensorgrad", tmp_path / "rank"], timeout=100)
+    run(3, [HERE / "ddp_models.py", "tensorgrad", tmp_path / "rank"])
     first, *others = (np.load(tmp_path / f"rank{rank}.npz") for rank in range(3))
     for name in first.files:
         if "losses" not in name and "running" not in name:  # each has its own batch, and statistics of it

@@ -11,7 +11,7 @@ from tests.distributed.launch import HERE, needs_mpi, run
 
 
 def results(size, library):
-    return [json.loads(output) for _, output, _ in run(size, [HERE / "zero.py", library], timeout=120)]
+    return [json.loads(output) for _, output, _ in run(size, [HERE / "zero.py", library])]
 
 
 @needs_mpi
