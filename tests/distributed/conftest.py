@@ -5,7 +5,6 @@ processors.
 """
 
 import inspect
-import os
 import signal
 import tempfile
 from concurrent.futures import Future, ThreadPoolExecutor

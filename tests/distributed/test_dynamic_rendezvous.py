@@ -270,9 +270,13 @@ def test_signs_of_life_end_with_the_handler(port):
     before, [handler] = threading.enumerate(), handlers(1, 1, 1, port, keep_alive_interval=1)
     assert handler.next_rendezvous().world_size == 1
     [thread] = [t for t in threading.enumerate() if t.name == "tensorgrad-rendezvous" and t not in before]
-    count = handler._change(lambda state: state.pulses[handler._node])[1]
-    until(lambda: handler._change(lambda state: state.pulses[handler._node])[1] > count)
-    del handler
+
+    def count(handler=handler):
+        return handler._change(lambda state: state.pulses[handler._node])[1]
+
+    first = count()
+    until(lambda count=count: count() > first)
+    del handler, count
     until(lambda: not thread.is_alive())
 
 

@@ -113,9 +113,7 @@ SMALL = {
 def on_gpus(program, *arguments, ranks, folder):
     """What the ranks of a program print."""
     wrapped = [HERE / "on_gpus.py", program, *arguments]
-    code, output, errors = job(
-        "--standalone", "--nproc-per-node", ranks, *wrapped, cwd=folder, EMULATED_GPUS=ranks
-    )
+    code, output, errors = job("--standalone", "--nproc-per-node", ranks, *wrapped, cwd=folder, EMULATED_GPUS=ranks)
     assert code == 0, errors
     return output + errors
 

@@ -5,14 +5,13 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 import uuid
 
 import pytest
 
 from tensorgrad.distributed.elastic.membership import Membership, Settings
-from tests.distributed.jobs import eventually, finished, launch
-from tests.distributed.launch import ROOT, free_port, needs_mpi
+from tests.distributed.jobs import eventually, launch
+from tests.distributed.launch import environment, finished, needs_mpi, start_command
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the agent's signals are POSIX's")
 
@@ -132,8 +131,8 @@ def node(port, *options, nodes="2", **variables):
 @needs_mpi
 @pytest.mark.together
 @pytest.mark.parametrize("backend", ["c10d", "static"])
-def test_two_agents_and_a_restart(tmp_path, backend):
-    port, path = free_port(), program(tmp_path)
+def test_two_agents_and_a_restart(tmp_path, backend, port):
+    path = program(tmp_path)
     if backend == "c10d":
         agents = [node(port, "--nproc-per-node", n, "--max-restarts", 1, path, "fail") for n in (1, 2)]
     else:
@@ -147,8 +146,8 @@ def test_two_agents_and_a_restart(tmp_path, backend):
 
 
 @pytest.mark.together
-def test_agents_that_disagree_are_told(tmp_path):
-    port, path = free_port(), program(tmp_path)
+def test_agents_that_disagree_are_told(tmp_path, port):
+    path = program(tmp_path)
     first = node(port, path)
     second = node(port, path, nodes="3")
     told = eventually(lambda: [agent for agent in (first, second) if agent.poll()])[0]  # the one that did not decide
@@ -160,14 +159,14 @@ def test_agents_that_disagree_are_told(tmp_path):
 
 
 @pytest.mark.together
-def test_a_node_that_comes_late_and_one_that_leaves(tmp_path):
+def test_a_node_that_comes_late_and_one_that_leaves(tmp_path, port):
     path = tmp_path / "program.py"
     path.write_text(
         "import os, pathlib, sys, time\nrounds = pathlib.Path(sys.argv[1])\n"
         "open(rounds, 'a').write(os.environ['WORLD_SIZE'])\n"
         "while rounds.read_text() != '1221': time.sleep(0.05)\n"
     )
-    port, rounds = free_port(), tmp_path / "rounds"
+    rounds = tmp_path / "rounds"
     options = ("--rdzv-conf", "last_call_timeout=0", "--no-python", sys.executable, "-S", path, rounds)
     first = node(port, *options, nodes="1:2")
     assert eventually(lambda: rounds.exists() and rounds.read_text() == "1")
@@ -204,11 +203,9 @@ def hosts():
             done = do(*words)
             if done.returncode:
                 pytest.skip(f"no network namespaces here: {done.stderr.strip()}")
-        end = time.monotonic() + 60  # until then a cable is not yet used: UCX would find no network
-        for name, link in ((a, va), (b, vb)):
+        for name, link in ((a, va), (b, vb)):  # until then a cable is not yet used: UCX would find no network
             state = "netns", "exec", name, "cat", f"/sys/class/net/{link}/operstate"
-            while do(*state).stdout.strip() != "up" and time.monotonic() < end:
-                time.sleep(0.05)
+            assert eventually(lambda state=state: do(*state).stdout.strip() == "up")
 
         def sent():
             read = ["netns", "exec", a, "cat", f"/sys/class/net/{va}/statistics/tx_bytes"]
@@ -227,8 +224,8 @@ def test_two_hosts_reduce_over_the_network(hosts, tmp_path, backend):
     before = sent()
     options = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend", backend, "--rdzv-id", "job"]
     options += ["--rdzv-endpoint", "10.77.0.1:29600"]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TENSORGRAD_JOB_SECRET": "secret"}
-    environment["UCX_TLS"] = "tcp,self"  # UCX knows by the kernel's boot id that these hosts could share memory
+    # UCX knows by the kernel's boot id that these hosts could share memory.
+    variables = environment(TENSORGRAD_JOB_SECRET="secret", UCX_TLS="tcp,self")
     agents = []
     for rank, name in ((1, second), (0, first)):
         command = [
@@ -242,10 +239,7 @@ def test_two_hosts_reduce_over_the_network(hosts, tmp_path, backend):
         ]
         rename = "import os, socket, sys; socket.sethostname(sys.argv[1]); os.execv(sys.argv[2], sys.argv[2:])"
         inside = ["unshare", "--uts", sys.executable, "-S", "-c", rename, f"host{rank}", *command]
-        agents.append(subprocess.Popen(
-            ["ip", "netns", "exec", name, *inside], env=environment, text=True, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, start_new_session=True,
-        ))  # fmt: skip
+        agents.append(start_command(["ip", "netns", "exec", name, *inside], env=variables))
     results = [finished(agent) for agent in agents]
     assert [code for code, _, _ in results] == [0, 0], results
     assert sorted(output.split()[0] for _, output, _ in results) == ["0", "1"]

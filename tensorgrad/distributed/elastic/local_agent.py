@@ -73,7 +73,10 @@ def raising(names: str) -> Iterator[None]:
 
 
 class Agent:
-    """Runs a job on this machine: `config` is a `LaunchConfig`, `program` a command or a function, `clock` that of waits."""
+    """Runs a job on this machine: `config` is a `LaunchConfig`, `program` a command or a function.
+
+    It waits by `clock`.
+    """
 
     def __init__(
         self, config: Any, name: str, program: list[str] | Callable, args: tuple, clock: Clock = SYSTEM

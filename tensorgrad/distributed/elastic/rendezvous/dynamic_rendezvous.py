@@ -418,7 +418,15 @@ def create_handler(
         if value is None:
             raise TypeError(f"You passed '{name}=None' as a rendezvous configuration option")
     return DynamicRendezvousHandler.from_backend(
-        params.run_id, store, backend, params.min_nodes, params.max_nodes, params.local_addr, timeout, clock=clock, **more
+        params.run_id,
+        store,
+        backend,
+        params.min_nodes,
+        params.max_nodes,
+        params.local_addr,
+        timeout,
+        clock=clock,
+        **more,
     )
 
 
