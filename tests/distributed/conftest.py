@@ -1,11 +1,10 @@
 """Tests here start processes: they inherit nothing odd, leave none behind, and run a few at the same time.
 
-Tests that are marked `together` run at the same time, since most of their time is waiting: as many as there are
-processors.
+Tests that are marked `together` run at the same time, as many as there are processors, after all others: what they
+start waits for imports and for each other. No other test of this folder runs meanwhile.
 """
 
 import inspect
-import signal
 import tempfile
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
@@ -17,42 +16,46 @@ from tensorgrad.system.ports import ReservedPort
 from tensorgrad.system.processors import processors
 from tensorgrad.system.watchdog import belonging, kill
 from tests.distributed.jobs import eventually
-from tests.distributed.launch import watchdog
+from tests.distributed.launch import no_signal_ignored, watchdog
 from tests.support.once import once
 
 HERE = Path(__file__).parent
 WITH_KERNELS = {"test_ddp.py", "test_groups.py", "test_fsdp.py"}  # run with compiled kernels, too
 AT_ONCE = max(2, processors())
-_DONE: dict[str, Future] = {}
+_STARTED: dict[str, Future | None] = {}  # None: its result has been told
 
 
 def pytest_collection_modifyitems(items):
-    for item in items:
-        if item.path.parent == HERE and item.path.name not in WITH_KERNELS:
-            item.add_marker(once)
+    here = [number for number, item in enumerate(items) if item.path.parent == HERE]
+    for number in here:
+        if items[number].path.name not in WITH_KERNELS:
+            items[number].add_marker(once)
+    ordered = sorted((items[number] for number in here), key=is_together)
+    for number, item in zip(here, ordered):
+        items[number] = item
+
+
+def is_together(item) -> bool:
+    return item.get_closest_marker("together") is not None
 
 
 @pytest.fixture(scope="package", autouse=True)
 def signals_are_not_ignored():
-    """Processes inherit which signals are ignored, as SIGHUP under `nohup` and SIGINT in the background of a shell."""
-    names = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGCHLD")
-    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
-    ignored = [number for number in numbers if signal.getsignal(number) is signal.SIG_IGN]
-    for number in ignored:
-        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
-    yield
-    for number in ignored:
-        signal.signal(number, signal.SIG_IGN)
+    with no_signal_ignored():
+        yield
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="package", autouse=True)
 def no_process_is_left(signals_are_not_ignored):
-    """What the tests of a module have started has ended when they have."""
+    """What tests have started has ended when they have."""
     dog = watchdog()
     yield
-    gone = eventually(lambda: not belonging(set(dog.leaders), dog.token), 20)
+    early = [future for future in _STARTED.values() if future is not None]  # pytest ends before they have
+    for future in early:
+        future.cancel()
+    gone = not early and eventually(lambda: not belonging(set(dog.leaders), dog.token), 20)
     left = set() if gone else {pid: command(pid) for pid in kill(set(dog.leaders), dog.token)}
-    assert not left, f"processes are left: {left}"
+    assert early or not left, f"processes are left: {left}"
 
 
 def command(pid: int) -> str:
@@ -87,13 +90,18 @@ def is_skipped(item) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem):
-    """The first such test of a module runs all of them, to the end: none overlaps with a test that has no mark."""
-    if pyfuncitem.get_closest_marker("together") is None:
+    """Waits for the result of such a test. The first one starts them all; a test that runs again runs alone."""
+    if pyfuncitem.path.parent != HERE or not is_together(pyfuncitem):
         return None
-    if pyfuncitem.nodeid not in _DONE:
-        items = [item for item in pyfuncitem.session.items if item.path == pyfuncitem.path]
-        items = [item for item in items if item.get_closest_marker("together") and not is_skipped(item)]
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            _DONE.update({item.nodeid: pool.submit(call, item) for item in items})
-    _DONE.pop(pyfuncitem.nodeid).result()
+    if not _STARTED:
+        items = [item for item in pyfuncitem.session.items if item.path.parent == HERE and is_together(item)]
+        pool = ThreadPoolExecutor(AT_ONCE)
+        _STARTED.update({item.nodeid: pool.submit(call, item) for item in items if not is_skipped(item)})
+        pool.shutdown(wait=False)
+    future = _STARTED[pyfuncitem.nodeid]
+    _STARTED[pyfuncitem.nodeid] = None
+    if future is None:
+        call(pyfuncitem)
+    else:
+        future.result()
     return True

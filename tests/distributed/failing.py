@@ -56,7 +56,7 @@ elif case == "monitored":
     wait_for_others()
 elif case == "hangs":
     if rank != last:  # time passes when all that take part have said so
-        signs = [f"waits/{group.group_name}/0/{other}" for other in range(last)]
+        signs = [f"waits/{group.group_name}/{group.sequence + 1}/{other}" for other in range(last)]
         hurry(group, lambda: group.store.check(signs))
         report(lambda: dist.all_reduce(torch.ones(100), group=group))
     wait_for_others()

@@ -37,6 +37,21 @@ needs_mpiexec = pytest.mark.skipif(MPIEXEC is None, reason="no mpiexec is instal
 HANG = 200  # seconds that whatever is waited for may take: only what hangs takes as long, on any machine
 
 
+@contextlib.contextmanager
+def no_signal_ignored():
+    """Processes inherit which signals are ignored, as SIGHUP under `nohup` and SIGINT in the background of a shell."""
+    names = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGCHLD")
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    ignored = [number for number in numbers if signal.getsignal(number) is signal.SIG_IGN]
+    for number in ignored:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        for number in ignored:
+            signal.signal(number, signal.SIG_IGN)
+
+
 @cache
 def watchdog() -> Watchdog:
     """Ends what the tests of this process have started, however this process ends; also if it is killed."""
@@ -44,8 +59,12 @@ def watchdog() -> Watchdog:
 
 
 def environment(**variables) -> dict[str, str]:
-    """For a process: that of this one, without what a job around it would tell its ranks."""
-    base = {name: value for name, value in os.environ.items() if not name.startswith(("PMI", "RANK", "WORLD"))}
+    """For a process: that of this one, without what a job around it would tell its ranks.
+
+    Python may keep bytecode: without, each process compiles the package again, which is half of its start.
+    """
+    others = "PMI", "RANK", "WORLD", "PYTHONDONTWRITEBYTECODE"
+    base = {name: value for name, value in os.environ.items() if not name.startswith(others)}
     own = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"} | {name: str(value) for name, value in variables.items()}
     return watchdog().environment(base | own)
 

@@ -65,6 +65,7 @@ def test_killed_at_any_moment_of_saving(tmp_path):
     assert check(tmp_path, 2.0)
 
 
+@pytest.mark.together
 @needs_mpi
 @pytest.mark.parametrize(("seed", "size", "killed"), [(0, 2, [1]), (1, 2, [0, 1])])
 def test_ranks_killed_while_they_save(tmp_path, port, seed, size, killed):

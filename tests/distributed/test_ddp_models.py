@@ -28,6 +28,7 @@ for step in range(3):
 """
 
 
+@pytest.mark.together
 @needs_mpi
 @needs_torch
 def test_models_train_as_under_torch(tmp_path):
@@ -41,6 +42,7 @@ def test_models_train_as_under_torch(tmp_path):
             np.testing.assert_allclose(ours[name], theirs[name], rtol=tolerance, atol=tolerance, err_msg=name)
 
 
+@pytest.mark.together
 @needs_mpi
 def test_all_ranks_have_the_same_weights(tmp_path):
     run(3, [HERE / "ddp_models.py", "tensorgrad", tmp_path / "rank"])
@@ -51,6 +53,7 @@ def test_all_ranks_have_the_same_weights(tmp_path):
                 np.testing.assert_array_equal(first[name], other[name], err_msg=name)
 
 
+@pytest.mark.together
 @needs_mpi
 def test_a_dead_rank_is_named():
     """The other ranks get one error from the backward pass."""

@@ -20,6 +20,8 @@ from tests.distributed.launch import (
     start_command,
 )
 
+pytestmark = pytest.mark.together
+
 pytest.importorskip("torch")
 
 

@@ -10,7 +10,11 @@ from tensorgrad.system.ports import ReservedPort
 from tests.distributed.launch import HERE, environment, finished, needs_mpi, start_command
 from tests.distributed.test_peers import needs
 
-pytestmark = [needs_mpi, pytest.mark.skipif(sys.platform == "win32", reason="Slurm runs on Linux")]
+pytestmark = [
+    needs_mpi,
+    pytest.mark.skipif(sys.platform == "win32", reason="Slurm runs on Linux"),
+    pytest.mark.together,
+]
 
 # What programs for PyTorch do, which has no function that reads Slurm's variables.
 BY_HAND = """

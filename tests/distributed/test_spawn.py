@@ -9,6 +9,8 @@ import pytest
 from tests.distributed.launch import HERE, finished, start
 from tests.support.processes import environment, output_of
 
+pytestmark = pytest.mark.together
+
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the cases fork, and send signals")
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="compares with PyTorch, which is not installed")

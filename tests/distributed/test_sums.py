@@ -6,7 +6,7 @@ import pytest
 
 from tests.distributed.launch import HERE, has_ended, needs_mpi, run
 
-pytestmark = needs_mpi
+pytestmark = [needs_mpi, pytest.mark.together]
 
 STOPS = """
 import os, signal, sys
@@ -21,6 +21,7 @@ group = dist.new_group(timeout=timedelta(seconds=1000))
 store = dist.group.WORLD.get_group_store()
 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1024, 1024), process_group=group)  # several chunks
 announce, rank, moments = SharedSums._announce, dist.get_rank(), [0]
+given_up = [f"rank {other} has given up" for other in range(dist.get_world_size()) if other != 1]
 if rank != 1:
     hurry(group, lambda: store.check(["rank 1 hangs"]))  # then time passes, and the others have waited too long
 
@@ -30,8 +31,7 @@ def and_stop(self, step):
     if rank == 1 and moments[0] == 8:
         if sys.argv[1] == "hangs":
             store.set("rank 1 hangs", "")
-            others = [r for r in range(dist.get_world_size()) if r != 1]
-            store.wait([f"rank {r} has given up" for r in others], timedelta(seconds=HANG))
+            store.wait(given_up, timedelta(seconds=HANG))
         os.kill(os.getpid(), signal.SIGKILL)
 
 SharedSums._announce = and_stop
@@ -43,6 +43,8 @@ try:
 except dist.DistBackendError as error:
     print(str(error).splitlines()[0])
 store.set(f"rank {rank} has given up", "")
+if rank == 0:  # which serves the store
+    store.wait(given_up, timedelta(seconds=HANG))
 """
 
 

@@ -34,6 +34,7 @@ class VirtualTime:
         self._numbers = itertools.count()
         self._idle = threading.Event()  # the one whose turn it was sleeps, or has ended
         self._over = False
+        self._players: tuple[threading.Thread, ...] = ()
 
     def sleep(self, seconds: float) -> None:
         """Ends this turn. Alone, without `run`, it moves the time."""
@@ -47,11 +48,10 @@ class VirtualTime:
         if self._over:
             raise SystemExit
 
-    _players: tuple[threading.Thread, ...] = ()
-
     def run(self, *functions: Callable[[], Any]) -> list[Any]:
         """Runs functions to their end, and returns what they return, or the exceptions that they raise."""
         results: list[Any] = [None] * len(functions)
+        self._over = False
 
         def play(index: int) -> None:
             try:

@@ -30,6 +30,7 @@ from tensorgrad.distributed.stores.store import PrefixStore, Store
 from tensorgrad.distributed.stores.tcp_store import TCPStore
 from tensorgrad.system import forks
 from tensorgrad.system.clock import SYSTEM, Clock
+from tensorgrad.system.ports import ReservedPort
 
 __all__ = [
     "DynamicRendezvousHandler", "RendezvousBackend", "RendezvousSettings", "RendezvousTimeout", "Token",
@@ -189,6 +190,7 @@ class DynamicRendezvousHandler(RendezvousHandler):
         self._looked = clock.now()
         self._stop_beating: Callable[[], None] = lambda: None
         self._server: TCPStore | None = None
+        self._reserved: ReservedPort | None = None
 
     @classmethod
     def from_backend(
@@ -284,9 +286,12 @@ class DynamicRendezvousHandler(RendezvousHandler):
         self._begin_beating()
         rank, store = state.participants[self._node], PrefixStore(self._name(state.number), self._store)
         port = None
-        if self.use_agent_store and rank == 0:
+        if rank == 0 and self.use_agent_store:
             self._server = TCPStore(self._address, 0, None, True, wait_for_workers=False)
             port = self._server.port
+        elif rank == 0:
+            self._reserved = ReservedPort()  # for the process of rank 0, which will listen on it
+            port = self._reserved.number
         where = RendezvousStoreInfo.build(rank, store, self._address, port)
         return RendezvousInfo(store, rank, len(state.participants), where)
 
