@@ -30,7 +30,7 @@ from tensorgrad.distributed.mpi.communicator import MPICommunicator
 from tensorgrad.distributed.mpi.world import MPIWorld
 from tensorgrad.distributed.rendezvous import check_rank, rendezvous
 from tensorgrad.distributed.single import SingleCommunicator
-from tensorgrad.distributed.stores.store import PrefixStore, Store
+from tensorgrad.distributed.stores.store import PrefixStore, Store, wait_until
 from tensorgrad.distributed.stores.tcp_store import TCPStore
 
 __all__ = [
@@ -272,17 +272,11 @@ def _wait_for_members(store: Store, rank: int, ranks: list[int], timeout: timede
     """Waits until all members are here: MPI itself would wait without a limit."""
     store.add("members", 1)
     if rank == ranks[0]:
-        from time import monotonic, sleep
-
-        end, pause = monotonic() + timeout.total_seconds(), 1e-3
-        while (joined := store.add("members", 0)) < len(ranks):
-            if monotonic() > end:
-                raise DistStoreError(
-                    f"Timed out initializing process group on rank {rank}: {joined} of {len(ranks)} members joined "
-                    f"within {timeout}"
-                )
-            sleep(pause)
-            pause = min(pause * 1.5, 0.05)
+        if not wait_until(lambda: store.add("members", 0) >= len(ranks), timeout):
+            raise DistStoreError(
+                f"Timed out initializing process group on rank {rank}: {store.add('members', 0)} of {len(ranks)} "
+                f"members joined within {timeout}"
+            )
         store.set("complete", "1")
     store.wait(["complete"], timeout)
 

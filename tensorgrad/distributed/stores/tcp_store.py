@@ -15,6 +15,7 @@ from tensorgrad.distributed.stores import wire
 from tensorgrad.distributed.stores.server import StoreServer
 from tensorgrad.distributed.stores.store import DEFAULT_TIMEOUT, Store
 from tensorgrad.system import forks
+from tensorgrad.system.clock import SYSTEM, Clock
 
 __all__ = ["TCPStore"]
 
@@ -51,26 +52,26 @@ class Connections:
                 self.free.pop().close()
 
 
-def connect(host: str, port: int, timeout: float) -> socket.socket:
+def connect(host: str, port: int, timeout: float, clock: Clock = SYSTEM) -> socket.socket:
     """A connection to a server that has the same secret; tries again until the time is over.
 
     Raises: DistNetworkError if there is no server, or its secret is another one.
     """
-    end, pause = time.monotonic() + timeout, 0.01
+    end, pause = clock.now() + timeout, 0.01
     while True:
         try:
-            connection = socket.create_connection((host, port), max(0.01, end - time.monotonic()))
+            connection = socket.create_connection((host, port), max(0.01, end - clock.now()))
             break
         except OSError as error:
-            if time.monotonic() + pause >= end:
+            if clock.now() + pause >= end:
                 raise DistNetworkError(
                     f"The client socket has timed out after {round(timeout * 1000)}ms while trying to connect to "
                     f"({host}, {port})."
                 ) from error
-            time.sleep(pause)
+            clock.sleep(pause)
             pause = min(pause * 2, 0.5)
     try:
-        connection.settimeout(max(1.0, end - time.monotonic()))
+        connection.settimeout(max(1.0, end - clock.now()))
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         greeting = wire.receive_exactly(connection, wire.HELLO)
         server_nonce, nonce, key = greeting[-wire.NONCE :], os.urandom(wire.NONCE), wire.secret()
