@@ -50,6 +50,29 @@ class Harder(BaseException):
 RAISED = (KeyboardInterrupt, SystemExit, TimeoutError, ConnectionError, Ours, Harder)
 
 
+def ask_for_small_kernels() -> None:
+    """Has kernels serve arrays of any size from now on, divided among threads, once they are compiled or loaded."""
+    from tensorgrad.kernels.numba import table
+    from tensorgrad.kernels.numba.runtime import thread_pool
+
+    if table.wanted():
+        thread_pool.GRAIN, thread_pool.WAKING = 64, 128
+        for row in table.ALL:
+            row.elements = 512
+
+
+def use_small_kernels(programs: list) -> None:
+    """Runs programs, and waits for all kernels that they asked for."""
+    from tensorgrad.kernels.numba import table
+    from tensorgrad.kernels.numba.runtime import background
+
+    ask_for_small_kernels()
+    for program in programs:
+        program()
+    if table.wanted():
+        background.wait()
+
+
 def work(rng: random.Random) -> list:
     """Returns programs that threads share, as (program, expected result)."""
 
@@ -76,20 +99,13 @@ def work(rng: random.Random) -> list:
 
 def signals(seed: str) -> None:
     """Interrupts kernels at random moments, several hundred times."""
-    from tensorgrad.kernels.numba import table
-    from tensorgrad.kernels.numba.runtime import background, thread_pool
+    from tensorgrad.kernels.numba.runtime import thread_pool
 
     rng = random.Random(int(seed))
     threads = rng.choice((1, 2, 3, 4))
     torch.set_num_threads(threads)
     programs = work(rng)
-    if table.wanted():
-        thread_pool.GRAIN, thread_pool.WAKING = 64, 128
-        for row in table.ALL:
-            row.elements = 512
-        for program in programs:
-            program()
-        background.wait()
+    use_small_kernels(programs)
     with np.errstate(all="ignore"):
         expected = [program().numpy() for program in programs]
         counted: Counter = Counter()

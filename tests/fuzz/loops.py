@@ -157,6 +157,16 @@ def killed_ranks(seed: int) -> dict[str, int]:
     return {"kills": done.number}
 
 
+def exits(seed: int) -> dict[str, int]:
+    """Ends ten programs in ten ways."""
+    from tests.fuzz.exits import PROGRAMS, all_ended
+
+    wrong = all_ended(seed)
+    if wrong:
+        raise Failed("\n".join(wrong))
+    return {"exits": len(PROGRAMS)}
+
+
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
@@ -242,6 +252,10 @@ LOOPS: dict[str, Loop] = {
     "forks": Loop(
         partial(told, "forks"), "a child forked while other threads compute, draw, save, … does the same", 1,
         lambda: "" if hasattr(os, "fork") else "this system cannot fork",
+    ),
+    "exits": Loop(
+        exits, "programs that use compiled kernels end with the status they chose, whatever still runs", 2,
+        lambda: "" if os.name == "posix" else "its programs end by signals",
     ),
     "files": Loop(
         damaged_file, "a checkpoint that is damaged or made to do harm is loaded or refused, in bounded time and memory"
