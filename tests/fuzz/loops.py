@@ -7,6 +7,7 @@ error if something is wrong, and its seed repeats the case. Loops that kill, sig
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import os
@@ -93,6 +94,15 @@ def no_compiler() -> str:
     from tensorgrad.kernels.numba import table
 
     return "" if table.wanted() else "no compiled kernels: numba is absent, or TENSORGRAD_FAST=0"
+
+
+def beside_torch(method: str, seed: int) -> dict[str, int]:
+    """Runs a case of programs.py or expressions.py."""
+    return importlib.import_module(f"tests.fuzz.{method}").check(seed)
+
+
+def no_torch() -> str:
+    return "" if find_spec("torch") else "it compares with PyTorch, which is not installed"
 
 
 def no_gpu() -> str:
@@ -228,6 +238,14 @@ def kernels_file() -> bytes:
 
 
 LOOPS: dict[str, Loop] = {
+    "programs": Loop(
+        partial(beside_torch, "programs"), "random programs of views, writes and gradients leave PyTorch's tensors after "
+        "each step", 3, no_torch,
+    ),
+    "expressions": Loop(
+        partial(beside_torch, "expressions"), "functions give PyTorch's results in every mode, for any layout and value", 3,
+        no_torch,
+    ),
     "kernels": Loop(
         partial(kernel_case, "cpu", ()), "compiled kernels give NumPy's numbers, for any shape, layout and threads", 4,
         no_compiler, partial(kernel_details, "cpu", ()),
