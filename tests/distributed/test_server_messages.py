@@ -4,6 +4,7 @@ There are no sockets: the servers get connections, a selector and a clock that a
 by its seed. After every step a client that behaves is answered as always, and the bounds on memory hold.
 """
 
+import contextlib
 import errno
 import hashlib
 import hmac
@@ -63,10 +64,10 @@ class Connection:
             raise TimeoutError
         self.sent += data
 
-    def setblocking(self, flag):
+    def setblocking(self, *arguments):
         pass
 
-    settimeout = setsockopt = setblocking = lambda self, *arguments: None
+    settimeout = setsockopt = setblocking
 
     def close(self):
         self.open = False
@@ -178,8 +179,8 @@ class World:
 # --- the store -------------------------------------------------------------------------------------------------------
 
 NUMBERS = (
-    b"0", b"1", b"-1", b"3000000000", b"9" * 18, b"9" * 19, b"9" * 400, b"9" * 5000, b"-" + b"9" * 400, b"1e400", b"nan",
-    b"", b" 7 ", b"\xff", b"1_0", "\u0663".encode(),
+    b"0", b"1", b"-1", b"3000000000", b"9" * 18, b"9" * 19, b"9" * 400, b"9" * 5000, b"-" + b"9" * 400, b"1e400",
+    b"nan", b"", b" 7 ", b"\xff", b"1_0", "\u0663".encode(),
 )  # fmt: skip
 WORDS = (b"", b"a", b"b", b"c", b"\xff\xfe", b"x" * 3000, *NUMBERS)
 
@@ -462,14 +463,21 @@ def played_pmi(world, script, size=2):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pmi_server.time, "sleep", world.sleep)
         server = pmi_server.Server(
-            size, "name", "(vector,(0,1,2))", SECRET, "", 60.0, world.listener, world.selector, world.clock, lambda: False
+            size,
+            "name",
+            "(vector,(0,1,2))",
+            SECRET,
+            "",
+            60.0,
+            world.listener,
+            world.selector,
+            world.clock,
+            lambda: False,
         )
         world.selector.script, world.selector.over = world.played(script(server)), over
         world.selector.ready.set()
-        try:
+        with contextlib.suppress(Over):
             server.serve()
-        except Over:
-            pass
     if world.wrong:
         raise world.wrong[0]
     return server
@@ -497,9 +505,11 @@ def told(connection, line):
 
 
 LINES = (
-    b"", b"\n", b"a\n", b"x y z\n", b"\xff" * 100 + b"\n", b"a" * 9000, b"a" * 9000 + b"\n", b"cmd=init\n", b"cmd=get\n",
+    b"", b"\n", b"a\n", b"x y z\n", b"\xff" * 100 + b"\n", b"a" * 9000, b"a" * 9000 + b"\n", b"cmd=init\n",
+    b"cmd=get\n",
     b"cmd=put key=a\n", b"cmd=put key=" + b"k" * 65 + b" value=1\n", b"cmd=put key=a value=" + b"v" * 1025 + b"\n",
-    b"cmd=put key=a value=1\n", b"cmd=barrier_in\n", b"cmd=barrier_in\ncmd=barrier_in\n", b"cmd=spawn\n", b"=\n", b"bye\n",
+    b"cmd=put key=a value=1\n", b"cmd=barrier_in\n", b"cmd=barrier_in\ncmd=barrier_in\n", b"cmd=spawn\n", b"=\n",
+    b"bye\n",
     b"cmd=finalize\n", b"\0 pmi 0\n", b"0 pmi " + b"9" * 5000 + b"\n", b"0 pmi " + b"9" * 400 + b"\n", b"0 watch -1\n",
 )  # fmt: skip
 

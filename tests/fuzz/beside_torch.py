@@ -1,4 +1,4 @@
-"""What both methods that compare with PyTorch share: how values are compared, and how differences that are meant are told.
+"""What both methods that compare with PyTorch share: how values are compared, and which differences are meant.
 
 PyTorch is installed for these tests only; without it they do not run.
 """
@@ -21,6 +21,15 @@ class Known(NamedTuple):
     case: str
     difference: str
     reason: str
+
+
+# Errors of one kind: PyTorch raises now one, now another of them for what it has no kernel for.
+ALIKE = {"NotImplementedError": "RuntimeError", "LinAlgError": "RuntimeError", "_LinAlgError": "RuntimeError"}
+
+
+def kind_of(error: Exception) -> str:
+    name = type(error).__name__
+    return ALIKE.get(name, name)
 
 
 class Difference(Exception):

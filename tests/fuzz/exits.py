@@ -1,7 +1,7 @@
 """Ten small programs that use compiled kernels and end in ten ways: the status must be the one they chose.
 
 What machine code points to must live as long as the process: threads may run it, and Python frees its functions, after
-the modules they come from are gone. A mistake shows as SIGSEGV at the very end of some runs, after everything was right.
+the modules they come from are gone. A mistake shows as SIGSEGV at the end of some runs, after all was right.
 
     python -m tests.fuzz stress --only exits --cases 50      500 exits
     python -m tests.fuzz.exits NAME SEED                     one program
@@ -9,6 +9,7 @@ the modules they come from are gone. A mistake shows as SIGSEGV at the very end 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -75,10 +76,8 @@ class AtTheEnd:
         self.work = step
 
     def __del__(self, work=step) -> None:
-        try:
+        with contextlib.suppress(BaseException):  # by then a name may be gone
             work()
-        except BaseException:  # by then a name may be gone
-            pass
 
 
 # --- how they end ----------------------------------------------------------------------------------------------------
@@ -184,8 +183,8 @@ PROGRAMS = {
 # --- running them ----------------------------------------------------------------------------------------------------
 
 
-# What is freed is left as it is, filled with 0xDD by Python's debug allocator, or with ones by glibc's. (0xDD alone does
-# not show all: its bits are just those of a function's flags with which freeing it reads nothing else.)
+# What is freed is left as it is, filled with 0xDD by Python's debug allocator, or with ones by glibc's. (0xDD alone
+# does not show all: read as the flags of a function, it says that there is nothing else to free.)
 ALLOCATORS: tuple[dict[str, str], ...] = (
     {}, {"PYTHONMALLOC": "debug"}, {"PYTHONMALLOC": "malloc", "MALLOC_PERTURB_": "255"},
 )  # fmt: skip

@@ -239,12 +239,12 @@ def kernels_file() -> bytes:
 
 LOOPS: dict[str, Loop] = {
     "programs": Loop(
-        partial(beside_torch, "programs"), "random programs of views, writes and gradients leave PyTorch's tensors after "
-        "each step", 3, no_torch,
+        partial(beside_torch, "programs"), "random programs of views, writes and gradients leave PyTorch's tensors "
+        "after each step", 3, no_torch,
     ),
     "expressions": Loop(
-        partial(beside_torch, "expressions"), "functions give PyTorch's results in every mode, for any layout and value", 3,
-        no_torch,
+        partial(beside_torch, "expressions"), "functions give PyTorch's results in every mode, layout and dtype",
+        3, no_torch,
     ),
     "kernels": Loop(
         partial(kernel_case, "cpu", ()), "compiled kernels give NumPy's numbers, for any shape, layout and threads", 4,

@@ -1,4 +1,4 @@
-"""The mode of a file is set by its descriptor: whoever can write to the folder may exchange what its name stands for."""
+"""The mode of a file is set by its descriptor: who can write to the folder may exchange what its name stands for."""
 
 import ast
 import os
@@ -70,7 +70,11 @@ def test_nothing_sets_a_mode_by_name_where_there_is_another_way():
         if "chmod(" not in text or "numba/runtime" in path.as_posix():  # (the cache of kernels goes)
             continue
         tree = ast.parse(text)
-        guarded = [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.If) and "fchmod" in ast.unparse(node.test)]
+        guarded = [
+            ast.unparse(node)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.If) and "fchmod" in ast.unparse(node.test)
+        ]
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in ("chmod", "lchmod"):
                 call = ast.unparse(node)
