@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -169,6 +170,50 @@ def check_pool(thread_pool, threads: int, programs: list) -> None:
         raise AssertionError(f"{len(thread_pool._idle)} threads of the pool wait for work, expected {threads - 1}")
 
 
+# --- threads ---------------------------------------------------------------------------------------------------------
+
+
+def trained(seed: int) -> list[np.ndarray]:
+    """Trains a small model. Returns its weights."""
+    rng = np.random.default_rng(seed)
+
+    def normal(*shape):
+        return torch.from_numpy((0.1 * rng.standard_normal(shape)).astype(np.float32))
+
+    weights = [normal(96, 128), normal(128), normal(128, 10), normal(4, 1, 3, 3)]
+    for weight in weights:
+        weight.requires_grad_()
+    optimizer = (torch.optim.AdamW, torch.optim.SGD, torch.optim.RMSprop)[seed % 3](weights, lr=1e-2)
+    x, image, target = normal(32, 96), normal(8, 1, 12, 12), torch.from_numpy(rng.integers(0, 10, 32))
+    for _ in range(12):
+        optimizer.zero_grad()
+        hidden = F.gelu(x @ weights[0] + weights[1]).softmax(-1)
+        loss = F.cross_entropy(hidden @ weights[2], target) + F.conv2d(image, weights[3]).relu().square().mean()
+        loss.backward()
+        optimizer.step()
+    return [weight.detach().numpy().copy() for weight in weights]
+
+
+def threads(seed: str) -> None:
+    """Trains eight models in eight threads at once; the weights must be those of one after the other, to the bit."""
+    from tensorgrad.kernels.numba import table
+    from tensorgrad.kernels.numba.runtime import background
+
+    torch.set_num_threads(1 + int(seed) % 2)
+    seeds = [8 * int(seed) + n for n in range(8)]
+    for each in seeds[:3]:
+        trained(each)
+    if table.wanted():
+        background.wait()
+    expected = [trained(each) for each in seeds]
+    with ThreadPoolExecutor(len(seeds)) as pool:
+        found = list(pool.map(trained, seeds))
+    for one, other in zip(found, expected, strict=True):
+        for f, e in zip(one, other, strict=True):
+            np.testing.assert_array_equal(f, e)
+    print(json.dumps({"models": len(seeds)}))
+
+
 # --- forks -----------------------------------------------------------------------------------------------------------
 
 
@@ -192,4 +237,4 @@ def cache(seed: str) -> None:
 
 
 if __name__ == "__main__":
-    {"save": save, "signals": signals, "forks": forks, "cache": cache}[sys.argv[1]](*sys.argv[2:])
+    {"save": save, "signals": signals, "threads": threads, "forks": forks, "cache": cache}[sys.argv[1]](*sys.argv[2:])

@@ -267,6 +267,9 @@ LOOPS: dict[str, Loop] = {
         killed_ranks, "training goes on exactly where it was when ranks of a job are killed", 2,
         lambda: "" if find_spec("mpi4py") and hasattr(signal, "SIGKILL") else "it needs mpi4py and SIGKILL",
     ),
+    "threads": Loop(
+        partial(told, "threads"), "models trained in eight threads at once are those trained one by one, to the bit"
+    ),
     "forks": Loop(
         partial(told, "forks"), "a child forked while other threads compute, draw, save, … does the same", 1,
         lambda: "" if hasattr(os, "fork") else "this system cannot fork",
