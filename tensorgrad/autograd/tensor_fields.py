@@ -29,6 +29,8 @@ class _Fields:
     def requires_grad(self: Any, value: bool) -> None:
         if value and not differentiable(self._array.dtype):
             raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
+        if value and self.requires_grad and not self.is_leaf:
+            raise RuntimeError("you can only change requires_grad flags of leaf variables.")
         self.requires_grad_(value)
 
     def requires_grad_(self: Any, requires_grad: bool = True) -> Tensor:

@@ -224,8 +224,9 @@ def _own_name() -> str:
 def _store_over_mpi(world: MPIWorld, timeout: timedelta) -> Store:
     """A store of all processes of an MPI world, which are told by MPI where it is."""
     if world.rank == 0:
-        server = TCPStore("127.0.0.1", 0, None, True, timeout)
-        world.comm.bcast((_own_name(), server.port), 0)
+        name = _own_name()
+        server = TCPStore(name, 0, None, True, timeout)
+        world.comm.bcast((name, server.port), 0)
         return server
     host, port = world.comm.bcast(None, 0)
     return TCPStore(host, port, None, False, timeout)

@@ -7,6 +7,7 @@ error if something is wrong, and its seed repeats the case. Loops that kill, sig
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import os
@@ -95,6 +96,15 @@ def no_compiler() -> str:
     return "" if table.wanted() else "no compiled kernels: numba is absent, or TENSORGRAD_FAST=0"
 
 
+def beside_torch(method: str, seed: int) -> dict[str, int]:
+    """Runs a case of programs.py or expressions.py."""
+    return importlib.import_module(f"tests.fuzz.{method}").check(seed)
+
+
+def no_torch() -> str:
+    return "" if find_spec("torch") else "it compares with PyTorch, which is not installed"
+
+
 def no_gpu() -> str:
     if os.environ.get("DEVICE") == "cuda":
         return "" if importlib.util.find_spec("cupy") else "cupy is absent"
@@ -155,6 +165,16 @@ def killed_ranks(seed: int) -> dict[str, int]:
     done = train_with_kills(seed, kills=50, size=2 + seed % 2)
     tqdm.write(f"ranks, seed {seed}, {2 + seed % 2} ranks: {done}")
     return {"kills": done.number}
+
+
+def exits(seed: int) -> dict[str, int]:
+    """Ends ten programs in ten ways."""
+    from tests.fuzz.exits import PROGRAMS, all_ended
+
+    wrong = all_ended(seed)
+    if wrong:
+        raise Failed("\n".join(wrong))
+    return {"exits": len(PROGRAMS)}
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
@@ -218,6 +238,14 @@ def kernels_file() -> bytes:
 
 
 LOOPS: dict[str, Loop] = {
+    "programs": Loop(
+        partial(beside_torch, "programs"), "random programs of views, writes and gradients leave PyTorch's tensors "
+        "after each step", 3, no_torch,
+    ),
+    "expressions": Loop(
+        partial(beside_torch, "expressions"), "functions give PyTorch's results in every mode, layout and dtype",
+        3, no_torch,
+    ),
     "kernels": Loop(
         partial(kernel_case, "cpu", ()), "compiled kernels give NumPy's numbers, for any shape, layout and threads", 4,
         no_compiler, partial(kernel_details, "cpu", ()),
@@ -239,9 +267,16 @@ LOOPS: dict[str, Loop] = {
         killed_ranks, "training goes on exactly where it was when ranks of a job are killed", 2,
         lambda: "" if find_spec("mpi4py") and hasattr(signal, "SIGKILL") else "it needs mpi4py and SIGKILL",
     ),
+    "threads": Loop(
+        partial(told, "threads"), "models trained in eight threads at once are those trained one by one, to the bit"
+    ),
     "forks": Loop(
         partial(told, "forks"), "a child forked while other threads compute, draw, save, … does the same", 1,
         lambda: "" if hasattr(os, "fork") else "this system cannot fork",
+    ),
+    "exits": Loop(
+        exits, "programs that use compiled kernels end with the status they chose, whatever still runs", 2,
+        lambda: "" if os.name == "posix" else "its programs end by signals",
     ),
     "files": Loop(
         damaged_file, "a checkpoint that is damaged or made to do harm is loaded or refused, in bounded time and memory"

@@ -7,6 +7,8 @@ position breaks ties, which makes the sort stable.
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
 from tensorgrad.dtypes import scalar_type
@@ -251,10 +253,10 @@ def searchsorted(xp, boundaries, x, sorter, right):
         if sorter is not None:
             boundaries = boundaries[sorter]
         return xp.asarray(xp.searchsorted(boundaries, x, side)).astype(I64)
-    rows = boundaries.reshape(-1, boundaries.shape[-1])
-    wanted = x.reshape(rows.shape[0], -1) if x.size else x
     out = xp.empty(x.shape, I64)
     if x.size:
+        rows = boundaries.reshape(prod(boundaries.shape[:-1]), boundaries.shape[-1])  # which may have no elements
+        wanted = x.reshape(rows.shape[0], -1)
         flat = out.reshape(wanted.shape)
         orders = None if sorter is None else sorter.reshape(rows.shape)
         for i in range(rows.shape[0]):
