@@ -14,8 +14,8 @@ from tensorgrad.dispatch.kinds import FUNCTIONAL, FUNCTIONS, export, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dispatch.switches import GRAD
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.kernels.array import pool as kernels
 from tensorgrad.errors import as_integer
+from tensorgrad.kernels.array import pool as kernels
 from tensorgrad.ops.copy import in_format_of
 from tensorgrad.tensor import Tensor
 
