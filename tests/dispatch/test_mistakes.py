@@ -78,6 +78,8 @@ def factories():
     yield argument("l.eye(2.0)", "eye", "n", "int", "not float")
     yield argument('l.eye(2, "a")', "eye", "m", "int", "not str")
     yield argument('l.linspace("a", 1, 3)', "linspace", "start", "Number", "not str")
+    yield argument('l.logspace("a", 1, 3)', "logspace", "start", "Number", "not str")
+    yield argument('x.requires_grad_("a")', "requires_grad_", "requires_grad", "bool", "not str")
     yield argument('l.tensor(1.0, requires_grad="yes")', "tensor", "requires_grad", "bool", "not str")
 
 

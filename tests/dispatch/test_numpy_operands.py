@@ -112,6 +112,8 @@ def test_as_torch(name):
     differences = []
     for dtype in DTYPES:
         for kind, operand in {**ARRAYS, **SCALARS, **OTHERS}.items():
+            if (dtype, kind) == ("float16", "np.complex128") or (" ne " in name and kind in ARRAYS):
+                continue  # there is no complex32 here; PyTorch's `tensor != array` is True, whatever they contain
             found, expected = (outcome(library, CALLS[name], dtype, operand) for library in (tg, torch))
             if not all(map(same, found, expected)):
                 differences.append(f"{dtype}, {kind}: {found} | {expected}")
@@ -122,6 +124,13 @@ def test_of_the_issue():
     assert (tg.tensor([2]) + np.array([1.5])).tolist() == [3.5]
     assert (tg.tensor([True]) + np.array([2])).tolist() == [3]
     assert (tg.tensor([1], dtype=tg.uint8) + np.array([300])).tolist() == [301]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ARRAYS if kind not in ("backwards", "big endian")])
+def test_not_equal_is_the_opposite_of_equal(kind):
+    for dtype in DTYPES:
+        t, x = tg.tensor([1, 2], dtype=getattr(tg, dtype)), ARRAYS[kind]
+        assert (t != x).tolist() == (~(t == x)).tolist() == (x != t).tolist()
 
 
 def test_gradients_are_not_lost_silently():
