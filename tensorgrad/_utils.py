@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorgrad as torch
 from tensorgrad.dtypes import dtype as _dtype
+from tensorgrad.layouts import layout as _layout
 from tensorgrad.tensor import Tensor
 
 
@@ -37,6 +38,20 @@ def _rebuild_tensor(storage, storage_offset: int, size, stride) -> Tensor:
 def _rebuild_tensor_v2(storage, storage_offset, size, stride, requires_grad, backward_hooks, metadata=None) -> Tensor:
     """Creates a tensor over a typed storage, under the name that PyTorch's files use."""
     return _rebuild_tensor(storage, storage_offset, size, stride).requires_grad_(requires_grad)
+
+
+def _rebuild_sparse_tensor(layout: _layout, data: tuple) -> Tensor:
+    """Creates a sparse tensor from its parts, under the name that PyTorch's files use.
+
+    Raises: NotImplementedError for another layout.
+    """
+    if layout is torch.sparse_coo:
+        indices, values, size, *is_coalesced = data
+        made = torch.sparse_coo_tensor(indices, values, size, check_invariants=False)
+        return made._coalesced_(True) if is_coalesced and is_coalesced[0] else made
+    if layout in (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc):
+        return torch.sparse_compressed_tensor(*data, layout=layout, check_invariants=False)
+    raise NotImplementedError(f"rebuilding sparse tensor for layout {layout}")
 
 
 def _rebuild_parameter(data: Tensor, requires_grad: bool, backward_hooks: Any) -> Tensor:

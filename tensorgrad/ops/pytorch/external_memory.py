@@ -16,7 +16,7 @@ from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dtypes import c_type, scalar_type
 from tensorgrad.errors import warn
 from tensorgrad.kernels.array import dlpack
-from tensorgrad.ops.create import as_tensor, elements, empty_strided, finish, reach, resolve_shape, strided
+from tensorgrad.ops.create import as_tensor, elements, empty_strided, finish, from_numpy, reach, resolve_shape, strided
 from tensorgrad.ops.pytorch.storage_values import TypedStorage, UntypedStorage, legacy_types, shown, warn_of_typed
 from tensorgrad.ops.shape import ints
 from tensorgrad.storage.files import is_shared as shared
@@ -163,7 +163,7 @@ def __array_wrap__(self: Tensor, array, context=None, return_scalar: bool = Fals
     As in PyTorch, booleans become uint8.
     """
     array = np.asarray(array)
-    return wrap(array.astype(np.uint8) if array.dtype.kind == "b" else array)
+    return from_numpy(array.astype(np.uint8) if array.dtype.kind == "b" else array)
 
 
 @composite("method")
