@@ -7,6 +7,8 @@ from typing import Any
 
 import tensorgrad as torch
 from tensorgrad.dtypes import dtype as _dtype
+from tensorgrad.layouts import layout as _layout
+from tensorgrad.serialization.sparse import rebuild as rebuild_sparse
 from tensorgrad.tensor import Tensor
 
 
@@ -37,6 +39,14 @@ def _rebuild_tensor(storage, storage_offset: int, size, stride) -> Tensor:
 def _rebuild_tensor_v2(storage, storage_offset, size, stride, requires_grad, backward_hooks, metadata=None) -> Tensor:
     """Creates a tensor over a typed storage, under the name that PyTorch's files use."""
     return _rebuild_tensor(storage, storage_offset, size, stride).requires_grad_(requires_grad)
+
+
+def _rebuild_sparse_tensor(layout: _layout, data: tuple) -> Tensor:
+    """Creates a sparse tensor from its indices, values and size, under the name that PyTorch's files use.
+
+    Raises: ValueError or RuntimeError unless they fit each other.
+    """
+    return rebuild_sparse(layout, data)
 
 
 def _rebuild_parameter(data: Tensor, requires_grad: bool, backward_hooks: Any) -> Tensor:

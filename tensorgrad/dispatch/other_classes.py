@@ -23,11 +23,12 @@ def overrides(value: Any) -> bool:
     return getattr(override, "__module__", None) not in ("torch._tensor", "torch._C")
 
 
-def overriding(values: Any) -> Iterator[Any]:
-    """Yields the values of such classes, also those in nested lists and tuples."""
+def overriding(values: Any, around: tuple = ()) -> Iterator[Any]:
+    """Yields the values of such classes, also those in nested lists and tuples; not in a list that is inside itself."""
     for value in values:
         if isinstance(value, list | tuple):
-            yield from overriding(value)
+            if not any(value is outer for outer in around):
+                yield from overriding(value, (*around, value))
         elif overrides(value):
             yield value
 
