@@ -8,7 +8,6 @@ from typing import Any
 import tensorgrad as torch
 from tensorgrad.dtypes import dtype as _dtype
 from tensorgrad.layouts import layout as _layout
-from tensorgrad.serialization.sparse import rebuild as rebuild_sparse
 from tensorgrad.tensor import Tensor
 
 
@@ -42,11 +41,17 @@ def _rebuild_tensor_v2(storage, storage_offset, size, stride, requires_grad, bac
 
 
 def _rebuild_sparse_tensor(layout: _layout, data: tuple) -> Tensor:
-    """Creates a sparse tensor from its indices, values and size, under the name that PyTorch's files use.
+    """Creates a sparse tensor from its parts, under the name that PyTorch's files use.
 
-    Raises: ValueError or RuntimeError unless they fit each other.
+    Raises: NotImplementedError for another layout.
     """
-    return rebuild_sparse(layout, data)
+    if layout is torch.sparse_coo:
+        indices, values, size, *is_coalesced = data
+        made = torch.sparse_coo_tensor(indices, values, size, check_invariants=False)
+        return made._coalesced_(True) if is_coalesced and is_coalesced[0] else made
+    if layout in (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc):
+        return torch.sparse_compressed_tensor(*data, layout=layout, check_invariants=False)
+    raise NotImplementedError(f"rebuilding sparse tensor for layout {layout}")
 
 
 def _rebuild_parameter(data: Tensor, requires_grad: bool, backward_hooks: Any) -> Tensor:

@@ -25,7 +25,9 @@ class device:
     type: str
     index: int | None
 
-    def __init__(self, type, index: int | None = None):
+    def __init__(self, type=None, index: int | None = None):
+        if type is None:
+            raise TypeError("device(): argument 'type' must be str, int or device, not None")
         if isinstance(type, device):
             type, index = type.type, type.index if index is None else index
         elif isinstance(type, int):

@@ -94,6 +94,13 @@ FLOAT8 = float8_e4m3fn, float8_e4m3fnuz, float8_e5m2, float8_e5m2fnuz, float8_e8
     dtype(name, 1, FLOATING) for name in _FLOAT8_NAMES
 )  # to store values and convert them: they do not promote, and functions do not compute in them
 
+
+def _refuse(cls, *args, **kwargs):
+    raise TypeError("cannot create 'torch.dtype' instances")
+
+
+dtype.__new__ = _refuse  # type: ignore[method-assign,assignment]  # all of them exist now
+
 ON_FLOAT8: list = []  # called when one of them is used (dispatch/float8.py)
 
 WIDE_UNSIGNED = (uint16, uint32, uint64)  # they do not promote with other integers

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from numbers import Number
+from inspect import CO_VARARGS
 from operator import index as as_int
 from typing import Any
 
@@ -49,7 +50,7 @@ def wrap_dim(dim: int, ndim: int) -> int:
     As in PyTorch, a 0-dimensional tensor is treated as having one dimension.
     """
     n = ndim or 1
-    if not isinstance(dim, int):
+    if dim.__class__ is not int:
         dim = as_integer(dim, "dim")
     if not -n <= dim < n:
         raise IndexError(f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim})")
@@ -59,11 +60,99 @@ def wrap_dim(dim: int, ndim: int) -> int:
 def as_integer(value, argument: str, wanted: str = "int") -> int:
     """Converts a value (NumPy's integer, a one-element tensor) to an int. Raises: TypeError if it is not an integer."""
     try:
-        return as_int(value)
+        if value.__class__ is not bool:  # as in PyTorch, not an integer
+            return as_int(value)
+        raise TypeError
     except TypeError:
-        if isinstance(value, Number | str | None.__class__):
-            raise TypeError(f"argument '{argument}' must be {wanted}, not {type(value).__name__}") from None
-        raise
+        if value.__class__ is not bool and hasattr(value, "__index__"):  # a tensor says itself what is wrong
+            raise
+        raise wrong_argument(value, argument, wanted) from None
+
+
+def wrong_argument(value, argument: str, wanted: str) -> TypeError:
+    """Returns the TypeError for a value that is not what a function takes.
+
+    The check may be deep inside the library. The message names the function that the program called: it is that of the
+    outermost of the library's own frames, and the argument is the first of its parameters that has the value.
+
+    Args:
+        argument: The name if no parameter has the value.
+        wanted: What was expected, such as "int" or "tuple of ints".
+
+    >>> import tensorgrad as torch
+    >>> torch.nn.Linear(2, "a")
+    Traceback (most recent call last):
+        ...
+    TypeError: Linear(): argument 'out_features' must be int, not str
+    """
+    frames, frame = [], sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "tensorgrad":
+        frames.append(frame)
+        frame = frame.f_back
+    asked, name, sequence = argument, "", None
+    for frame in reversed(frames):
+        called = _name_of(frame)
+        if name and called != name:  # the argument is to have the name that the program's own call has
+            continue
+        name = called
+        found = _parameter_of(frame, value, asked)
+        if found is not None:
+            argument, sequence = found
+            break
+    what = typename(value)
+    if sequence is None and argument != asked:  # one of a layer's sizes
+        wanted = wanted.removeprefix("tuple of ").removesuffix("s") if wanted == "tuple of ints" else wanted
+    elif sequence is not None and len(sequence) > 1:
+        position = next(i for i, item in enumerate(sequence) if item is value)
+        return TypeError(
+            f"{name}(): argument '{argument}' must be {wanted}, but found element of type {what} at pos {position}"
+        )
+    return TypeError(f"{name + '(): ' if name else ''}argument '{argument}' must be {wanted}, not {what}")
+
+
+def _name_of(frame) -> str:
+    """Returns the public name of the function that runs in a frame; "" for helpers."""
+    name = frame.f_code.co_name
+    if name == "__init__":
+        return type(frame.f_locals.get("self")).__name__
+    return "" if name.startswith("_") or not name.isidentifier() or name in _STAND_INS else name
+
+
+# Functions that run in the place of others: what stands for one that is not compiled yet, a module's `forward`.
+_STAND_INS = frozenset(("call", "guard", "method", "forward", "function", "like", "wrapper"))
+
+
+def _parameter_of(frame, value, asked: str) -> tuple[str, Any] | None:
+    """Returns the name of the parameter that has a value (`asked`, if that has it), and the sequence that contains it;
+    None if there is none."""
+    code = frame.f_code
+    last = code.co_argcount + code.co_kwonlyargcount
+    by_keyword = code.co_varnames[code.co_argcount : last]
+    names = code.co_varnames[: last + bool(code.co_flags & CO_VARARGS)]
+    for name in sorted(names, key=lambda name: name != asked):
+        if name in ("args", "fill") or (value is None and name in by_keyword):
+            continue
+        held = frame.f_locals.get(name)
+        if held is value:
+            return name, None
+        if isinstance(held, list | tuple):
+            if len(held) == 1 and isinstance(held[0], list | tuple):
+                held = held[0]
+            if any(item is value for item in held):
+                return name, held
+    return None
+
+
+def check_is_number(value, argument: str) -> None:
+    """Raises: TypeError that names the function and the argument, unless the value is a number."""
+    if not isinstance(value, Number):
+        raise wrong_argument(value, argument, "Number")
+
+
+def check_flag(value, argument: str) -> None:
+    """Raises: TypeError that names the function and the argument, unless the value is a bool."""
+    if value is not True and value is not False and type(value).__name__ not in ("bool", "bool_"):
+        raise wrong_argument(value, argument, "bool")
 
 
 def wrap_dims(dims, ndim: int) -> tuple[int, ...]:
@@ -102,6 +191,10 @@ def check_number(value, dtype: dtypes.dtype) -> None:
         fits = fits and (not finite or abs(value) <= limit)
     if not fits:
         raise RuntimeError(f"value cannot be converted to type {_C_NAMES[dtype.name]} without overflow")
+
+
+class CudaAbsentError(RuntimeError, AssertionError):
+    """There is no GPU, or no package to use one: an AssertionError in PyTorch without CUDA, else a RuntimeError."""
 
 
 class AcceleratorError(RuntimeError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from operator import index as as_int
 
 
 class Size(tuple):
@@ -16,6 +17,13 @@ class Size(tuple):
     """
 
     __slots__ = ()
+
+    def __new__(cls, sizes=()):
+        made = tuple.__new__(cls, sizes)
+        for n in made:
+            if n.__class__ is not int:
+                return tuple.__new__(cls, [n if isinstance(n, int) else _as_int(i, n) for i, n in enumerate(made)])
+        return made
 
     def numel(self) -> int:
         """Returns the product of the sizes: 1 for an empty shape."""
@@ -44,3 +52,18 @@ class Size(tuple):
 
     def __reduce__(self):
         return Size, (tuple(self),)
+
+
+def _as_int(i: int, value):
+    """A size that is not an int as one, unless it stands for one in a program that is traced.
+
+    Raises: TypeError if it is not an integer.
+    """
+    if not hasattr(value, "__index__"):
+        if hasattr(value, "node"):  # a proxy of a size that is not known yet
+            return value
+        raise TypeError(f"torch.Size() takes an iterable of 'int' (item {i} is '{type(value).__name__}')")
+    return value if hasattr(value, "node") else as_int(value)
+
+
+new_size = tuple.__new__  # `new_size(Size, shape)`: of an array, whose sizes need no check

@@ -13,7 +13,7 @@ import numpy as np
 
 from tensorgrad import devices, dtypes
 from tensorgrad.dispatch.switches import DISPATCH, GRAD, LOCAL
-from tensorgrad.size import Size
+from tensorgrad.size import Size, new_size
 from tensorgrad.storage.elsewhere import NoMemory
 from tensorgrad.storage.stubs import INFERENCE, STORAGES, Storage
 from tensorgrad.system import forks
@@ -103,7 +103,8 @@ class Tensor(TensorMethods):
             cls: the class.
             size: the shape.
             strides: in elements; by default those of a contiguous tensor.
-            storage_offset: accepted for compatibility, as are `memory_format`, `layout` and `pin_memory`.
+            storage_offset: what `storage_offset()` returns, in elements.
+            memory_format: accepted for compatibility, as are `layout` and `pin_memory`.
             dtype: by default the default dtype.
             device: where the tensor says it is; by default the CPU.
             requires_grad: of the tensor.
@@ -116,7 +117,8 @@ class Tensor(TensorMethods):
         numbers = (dtype or dtypes.get_default_dtype()).numpy
         steps = None if strides is None else tuple(n * numbers.itemsize for n in strides)
         where = devices.device("cpu") if device is None else devices.device(device)
-        return share(NoMemory.like(tuple(size), steps, numbers, where), None, cls).requires_grad_(requires_grad)
+        offset = (storage_offset or 0) * numbers.itemsize
+        return share(NoMemory.like(tuple(size), steps, numbers, where, offset), None, cls).requires_grad_(requires_grad)
 
     def __init_subclass__(cls, plain: bool = False, only_ops: bool = False, **kwargs):
         """A subclass may override ops (`__torch_function__`): calls with its tensors take the slow path.
@@ -170,7 +172,7 @@ class Tensor(TensorMethods):
         >>> torch.zeros(2, 3).shape
         torch.Size([2, 3])
         """
-        return Size(self._array.shape)
+        return new_size(Size, self._array.shape)
 
     @property
     def dtype(self) -> dtypes.dtype:
@@ -225,7 +227,7 @@ class Tensor(TensorMethods):
         (torch.Size([2, 3]), 3)
         """
         if dim is None:
-            return Size(self._array.shape)
+            return new_size(Size, self._array.shape)
         ndim = self._array.ndim
         if not -max(ndim, 1) <= dim < max(ndim, 1) or not ndim:
             self._dim_error(dim)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from tensorgrad.autograd import engine
 from tensorgrad.autograd.edges import GradientEdge, edge_at, shape_and_type
 from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.dtypes import F32, from_numpy_dtype
-from tensorgrad.errors import warn
+from tensorgrad.errors import warn, wrong_argument
 from tensorgrad.size import Size
 from tensorgrad.storage.elsewhere import NoStorage
 from tensorgrad.storage.stubs import STORAGES
@@ -76,7 +77,11 @@ def _ones(shape: tuple, dtype, storage, like: Tensor | None = None) -> Tensor:
 
 def _as_list(given) -> list:
     """One or several tensors or edges as a list."""
-    return [given] if isinstance(given, Tensor | GradientEdge) else list(given)
+    if isinstance(given, Tensor | GradientEdge):
+        return [given]
+    if not isinstance(given, Iterable):
+        raise wrong_argument(given, "outputs", "Tensor or tuple of Tensors")
+    return list(given)
 
 
 def _listed(value, count: int) -> list:
@@ -210,6 +215,7 @@ def grad(
         raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
     targets = [edge_at(position) for position in inputs]
     if any(t is None for t in targets):
+        roots_of(outputs[:1], gradients[:1], create_graph, "grad")  # PyTorch looks at the outputs first
         raise RuntimeError("One of the differentiated Tensors does not require grad")
     if is_grads_batched:
         more = {"allow_unused": allow_unused, "materialize_grads": materialize_grads}

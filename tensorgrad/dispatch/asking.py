@@ -9,13 +9,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache, wraps
-from itertools import chain
 from types import FrameType, FunctionType
 from typing import Any
 
 from tensorgrad.dispatch import function_modes, other_classes, written
 from tensorgrad.dispatch.switches import DISPATCH, LOCAL
-from tensorgrad.tensor import ON_OVERRIDING_CLASS, PLAIN, Tensor, tensors_in
+from tensorgrad.tensor import ON_OVERRIDING_CLASS, Tensor
 
 # Arguments of these classes override nothing. (Of tensors, those of `PLAIN`.)
 NUMBERS_AND_NAMES = frozenset((bool, bytes, complex, float, int, str, type(None)))
@@ -34,8 +33,7 @@ _UNSEEN = frozenset((
     "as_subclass", "const_data_ptr", "data_ptr", "dense_dim", "dim", "dim_order", "element_size", "get_device",
     "is_coalesced", "is_complex", "is_conj", "is_contiguous", "is_distributed", "is_floating_point", "is_inference",
     "is_neg", "is_nonzero", "is_pinned", "is_same_size", "is_set_to", "is_shared", "is_signed", "item", "module_load",
-    "ndimension", "nelement", "new", "new_empty", "new_empty_strided", "new_full", "new_ones", "new_tensor",
-    "new_zeros", "numel", "numpy", "record_stream", "register_hook", "register_post_accumulate_grad_hook", "reinforce",
+    "ndimension", "nelement", "new", "new_empty_strided", "numel", "numpy", "record_stream", "register_hook", "register_post_accumulate_grad_hook", "reinforce",
     "render", "retain_grad", "share_memory_", "size", "sparse_dim", "storage", "storage_offset", "storage_type",
     "stride", "tolist", "untyped_storage",
 ))  # fmt: skip
@@ -72,10 +70,9 @@ def ask(func: Callable, args: tuple, kwargs: dict[str, Any], as_written: bool = 
 
 def _overriding(values: tuple) -> Iterator[type]:
     """The classes of values that override functions; with them all subclasses of Tensor that are not plain."""
-    tensors = {t.__class__: t for t in tensors_in(values) if t.__class__ not in PLAIN}
-    others = {value.__class__: None for value in other_classes.overriding(values)}
-    if others or any(cls._sees_functions for cls in tensors):
-        return chain(tensors, others)
+    types = dict.fromkeys(other_classes.classes_of(values))
+    if any(not issubclass(cls, Tensor) or cls._sees_functions for cls in types):
+        return iter(types)
     return iter(())
 
 

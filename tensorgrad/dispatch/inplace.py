@@ -16,19 +16,21 @@ from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import check_writable, is_recorded, rebase
 from tensorgrad.dispatch import other_classes
 from tensorgrad.dispatch.out import check_no_overlap
+from tensorgrad.dispatch.promotion import is_operand
 from tensorgrad.dispatch.slow_path import overwriting
 from tensorgrad.dispatch.switches import AUTOCAST, DISPATCH, LOCAL, SLOW
 from tensorgrad.dtypes import F32, F64, I64, scalar_type
-from tensorgrad.tensor import PLAIN, Tensor
+from tensorgrad.tensor import OPERANDS, PLAIN, Tensor
 
 # (name, tensor, arguments, result) -> the result in the tensor's layout (ops/sparse/convert.py).
 KEEP_LAYOUT: Any = None
 
 
-def make(op):
+def make(op, operator: bool = False):
     """The in-place method of an op: `name_(self, ...)`.
 
-    A ufunc of one or two operands that keeps the dtype is given the tensor's memory as its `out`.
+    A ufunc of one or two operands that keeps the dtype is given the tensor's memory as its `out`. As an `operator`
+    (`x += y`) it leaves what is neither a tensor nor a number to Python, which then tries `x = x + y`.
     """
     tensors = [p for p in op.params if p.is_tensor]
     is_ufunc = isinstance(op.kernel, str) and "." not in op.kernel
@@ -36,12 +38,17 @@ def make(op):
         if len(tensors) == 1:
             return _named(op, _unary(op))
         if len(tensors) == 2 and op.rule == "same":
-            return _named(op, _binary(op))
+            return _named(op, _binary(op, operator))
 
     def method(self, *args, **kwargs):
         return replace(self, op.compiled.call, args, kwargs)
 
-    return _named(op, method)
+    def method_of_operator(self, other):
+        if other.__class__ not in OPERANDS and not is_operand(other):
+            return NotImplemented
+        return replace(self, op.compiled.call, (other,), {})
+
+    return _named(op, method_of_operator if operator else method)
 
 
 def _named(op, method):
@@ -79,7 +86,7 @@ def _unary(op):
     return method
 
 
-def _binary(op):
+def _binary(op, operator: bool):
     kernels, call = op.compiled.kernels, op.compiled.call
 
     def method(self, other):
@@ -115,6 +122,8 @@ def _binary(op):
                     return replace(self, call, (other,), {})  # which raises the right error
                 storage.version += 1
                 return self
+        if operator and other.__class__ not in OPERANDS and not is_operand(other):
+            return NotImplemented
         return replace(self, call, (other,), {})
 
     return method

@@ -7,13 +7,15 @@ look at the arguments and report the op, the shapes and what was expected.
 from __future__ import annotations
 
 from inspect import CO_VARARGS
+from numbers import Number
 from types import FrameType
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
 from tensorgrad import dtypes
 from tensorgrad.dtypes import scalar_type
+from tensorgrad.errors import wrong_argument
 from tensorgrad.layouts import strided
 from tensorgrad.storage.cuda import capture
 from tensorgrad.storage.stubs import STORAGES
@@ -42,6 +44,8 @@ def explain(op, error: Exception, values: tuple, arguments: tuple):
         with np.errstate(all="ignore"):
             first = values[0][0] if isinstance(values[0], list) else values[0]
             return op.compiled.kernels[first.__class__](*values)
+    if isinstance(error, TypeError | ValueError | AttributeError):
+        _check_plain_values(op, arguments)
     other = _of_other_layout(values)
     if other is not None:
         return op.compiled.kernels[other](*values)
@@ -61,6 +65,18 @@ def explain(op, error: Exception, values: tuple, arguments: tuple):
     if isinstance(error, OverflowError) or not isinstance(error, _OF_ARRAYS):
         raise error
     raise RuntimeError(f"{op.name}({described}): {error}") from error
+
+
+# What the annotation of a plain value allows, and what PyTorch's message calls it.
+_PLAIN = {"number": (Number, "Number"), "float": (Number, "float"), "int": (SupportsIndex, "int")}
+
+
+def _check_plain_values(op, arguments: tuple) -> None:
+    """Raises: TypeError for a number that is a string or the like."""
+    for param, value in zip(op.params, arguments, strict=False):
+        allowed, wanted = _PLAIN.get(param.annotation, (object, ""))
+        if not isinstance(value, allowed) and value is not None and value.__class__ not in STORAGES:
+            raise wrong_argument(value, param.name, wanted) from None
 
 
 def _of_other_layout(values: tuple):

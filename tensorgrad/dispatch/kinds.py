@@ -10,6 +10,7 @@ from here and from the engine; no op does this by hand.
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, Literal, Protocol, overload
 
 from tensorgrad.dispatch import float8, generate, inplace  # noqa: F401  float8 registers itself
@@ -152,6 +153,8 @@ def composite(*where: Place, name: str = "", in_place=False):
 
     def decorator(function):
         public = name or function.__name__
+        if name and isinstance(function, FunctionType):  # tracebacks and messages name what users call
+            function.__code__ = function.__code__.replace(co_name=name)
         export(public, function, *(where or PUBLIC))
         if in_place:
             setattr(Tensor, f"{public}_", inplace.make_composite(public, function, getattr(in_place, "op", None)))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tensorgrad.dispatch import written
-from tensorgrad.tensor import Tensor
+from tensorgrad.tensor import PLAIN, Tensor
 
 
 def overrides(value: Any) -> bool:
@@ -33,9 +33,29 @@ def overriding(values: Any, around: tuple = ()) -> Iterator[Any]:
             yield value
 
 
+def classes_of(values: Any) -> Iterator[type]:
+    """Yields the classes of the tensors that are not plain, and of other values that override functions, in the order
+    of the arguments."""
+    for value in values:
+        if isinstance(value, list | tuple):
+            yield from classes_of(value)
+        elif (isinstance(value, Tensor) and value.__class__ not in PLAIN) or overrides(value):
+            yield value.__class__
+
+
+def in_order(types: Any) -> tuple[type, ...]:
+    """The classes in the order in which they are asked: that of the arguments, but subclasses before their bases."""
+    found: list[type] = []
+    for cls in types:
+        if cls not in found:
+            at = next((i for i, other in enumerate(found) if issubclass(cls, other)), len(found))
+            found.insert(at, cls)
+    return tuple(found)
+
+
 def call(func: Callable, types: tuple[type, ...], args: tuple, kwargs: dict[str, Any]) -> Any:
-    """Asks the classes one after the other, subclasses first. Raises: TypeError if all return `NotImplemented`."""
-    for cls in sorted(types, key=lambda c: -len(c.__mro__)):
+    """Asks the classes one after the other (`in_order`). Raises: TypeError if all return `NotImplemented`."""
+    for cls in in_order(types):
         result = cls.__torch_function__(func, types, args, kwargs)  # type: ignore[attr-defined]
         if result is not NotImplemented:
             return result

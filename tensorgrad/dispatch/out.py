@@ -68,17 +68,21 @@ def check_overlap(name: str, pointwise: bool, out, inputs) -> None:
     for target in tensors_in((out,)):
         if target._storage.layout is not strided:
             continue
-        start, stop, _ = span = _span(target)
         for tensor in inputs:
-            if target._storage is not tensor._storage:
-                continue
-            other_start, other_stop, _ = other = _span(tensor)
-            if start < other_stop and other_start < stop and (refuses or span != other):
-                raise RuntimeError(
-                    "unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
-                    "single memory location. Please clone() the tensor before performing the operation. "
-                    f"({name}, out=)"
-                )
+            if target._storage is tensor._storage:
+                check_apart(target, tensor, f" ({name}, out=)", refuses)
+
+
+def check_apart(target: Tensor, source: Tensor, where: str = "", refuses: bool = False) -> None:
+    """Raises: RuntimeError if two dense tensors of one storage overlap and are not the same view (or, with `refuses`,
+    are)."""
+    start, stop, _ = span = _span(target)
+    other_start, other_stop, _ = other = _span(source)
+    if start < other_stop and other_start < stop and (refuses or span != other):
+        raise RuntimeError(
+            "unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
+            f"single memory location. Please clone() the tensor before performing the operation.{where}"
+        )
 
 
 def _span(tensor) -> tuple:
@@ -101,12 +105,15 @@ def _check(name: str, out: Tensor, result: Tensor, inputs: tuple, nr: int, point
     check_no_overlap(out)
 
 
+def is_expanded(array) -> bool:
+    """Whether several elements share memory."""
+    return array.size > 0 and any(s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True))
+
+
 def check_no_overlap(tensor: Tensor) -> None:
     """Raises: RuntimeError for an expanded tensor, in which several elements share memory."""
     array = tensor._array
-    if 0 not in array.strides or not array.size:
-        return
-    if any(s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True)):
+    if 0 in array.strides and is_expanded(array):
         raise RuntimeError(
             "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
             "Please clone() the tensor before performing the operation."

@@ -201,14 +201,27 @@ def raise_not_a_tensor(op, i: int, value):
 
 
 def other_operand(op, input, other):
-    """`tensor + x` for an x that is neither a tensor nor a Python number, such as NumPy's scalars and arrays."""
-    if isinstance(other, np.generic) and other.dtype.kind in "biufc":
+    """`tensor + x` for an x that is neither a tensor nor a Python number, such as NumPy's scalars and arrays.
+
+    As in PyTorch, NumPy itself computes `tensor + array`, by its own rules of promotion; the result is a tensor.
+    """
+    if is_number(other):
         return op.compiled.call(input, plain_number(other))
-    if isinstance(other, np.ndarray):
-        return op.compiled.call(input, input.new_tensor(other, device="cpu"))
-    if isinstance(other, bool | int | float | complex):
-        return op.compiled.call(input, other)
+    if op.name == "rdiv" and isinstance(other, np.ndarray):  # in PyTorch `x / tensor` is a product: NumPy computes it
+        return input.reciprocal() * other
     return NotImplemented
+
+
+def is_number(value) -> bool:
+    """Whether a value that is not of one of Python's own classes of numbers is a number to an operator."""
+    if isinstance(value, np.generic):
+        return value.dtype.kind in "biufc"
+    return isinstance(value, bool | int | float | complex)
+
+
+def is_operand(value) -> bool:
+    """Whether `tensor += value` is computed here; if not, Python tries `tensor + value`."""
+    return isinstance(value, Tensor) or is_number(value) or overrides(value)
 
 
 def as_array(value):

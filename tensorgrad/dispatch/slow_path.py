@@ -153,26 +153,19 @@ def _ordinary(values) -> bool:
 
 def _override(args):
     """The function that runs a call with tensors of subclasses that may override it; None if there are none."""
-    types = []
-    for tensor in tensors_in(args):
-        cls = tensor.__class__
-        if cls not in PLAIN and cls not in types:
-            types.append(cls)
-    others = {value.__class__: None for value in other_classes.overriding(args)}
-    types += others
+    types = other_classes.in_order(other_classes.classes_of(args))
     if not types:
         return None
-    if others and composite_asks(2):
+    if not all(issubclass(cls, Tensor) for cls in types) and composite_asks(2):
         raise TypeError(f"{args} of {types}: the composite that was called asks them")
-    types.sort(key=lambda c: -len(c.__mro__))  # the most derived first
 
     def call(op, args, out, is_operator):
         if any(issubclass(cls, Tensor) and cls._sees_rows for cls in types):
             args, kwargs = function_modes.as_written(op, args)
             kwargs |= {} if out is None else {"out": out}
-            return other_classes.call(op.compiled.call, tuple(types), args, kwargs)
+            return other_classes.call(op.compiled.call, types, args, kwargs)
         args, kwargs = function_modes.as_called(op, args, out, is_operator)
-        return other_classes.call(function_modes.users_function(op, is_operator), tuple(types), args, kwargs)
+        return other_classes.call(function_modes.users_function(op, is_operator), types, args, kwargs)
 
     return call
 
@@ -221,6 +214,15 @@ def default_torch_function(cls, func, types, args=(), kwargs=None):
         dispatched = DISPATCH[0](func, args, kwargs or {}) if DISPATCH and op is None else NotImplemented
         result = func(*args, **(kwargs or {})) if dispatched is NotImplemented else dispatched
     return result if func in (Tensor.grad.__get__, Tensor._base.__get__) else _as(cls, result)
+
+
+def in_class_of(input: Tensor, made: Tensor) -> Tensor:
+    """What a factory (`input.new_zeros(2)`) made, in the class of `input` if that overrides nothing."""
+    cls = input.__class__
+    if cls in PLAIN or LOCAL.inside_override or isinstance(made, cls):
+        return made
+    own = getattr(cls.__torch_function__, "__func__", None)  # type: ignore[attr-defined]
+    return _as(cls, made) if own is default_torch_function else made
 
 
 def bind(op, args: tuple) -> tuple:

@@ -4,7 +4,7 @@ A program is run with proxies in place of tensors (`proxy.py`); what is done wit
 (`node.py`, `graph.py`), which a `GraphModule` turns into Python code (`codegen.py`, `graph_module.py`).
 """
 
-from tensorgrad.fx import immutable_collections, passes, proxy
+from tensorgrad.fx import immutable_collections, operator_schemas, passes, proxy
 from tensorgrad.fx._symbolic_trace import PH, ProxyableClassMeta, Tracer, symbolic_trace, wrap
 from tensorgrad.fx.codegen import CodeGen
 from tensorgrad.fx.graph import Graph

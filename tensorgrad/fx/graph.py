@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -358,14 +358,7 @@ class Graph:
 
 def _snake_case(name: str) -> str:
     """A name in small letters: `ReLU` is `re_lu`, as PyTorch's nodes are called."""
-    if name.islower():
-        return name
-    made = name[:1].lower()
-    for before, char in itertools.pairwise(name):
-        if before != "_" and char.isupper() and not before.isupper():
-            made += "_"
-        made += char.lower()
-    return made
+    return re.sub("(?<=[a-z])([A-Z])", r"_\1", name).lower()
 
 
 def _has(module: Any, target: str) -> bool:

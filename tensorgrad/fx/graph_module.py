@@ -249,9 +249,10 @@ class GraphModule(Module):
         return reduce_graph_module, (body, _described(self._graph), type(self).__name__)
 
     def __deepcopy__(self, memo: dict) -> GraphModule:
-        body = {k: v for k, v in vars(self).items() if k not in ("_graph", "_code")}
+        body = {k: v for k, v in vars(self).items() if k not in ("_graph", "_code", "meta")}
         other = _CodeOnlyModule(deepcopy(body, memo))
         made = _make_graph_module(other, deepcopy(self._graph, memo), type(self).__name__, type(self))
+        memo[id(self)] = made  # it may be in its own `meta`
         for name in (*self.meta.get(_USER_PRESERVED_ATTRIBUTES_KEY, ()), "_state_dict_hooks"):
             if hasattr(other, name):
                 setattr(made, name, getattr(other, name))

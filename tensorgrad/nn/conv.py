@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from types import FunctionType
 from typing import Any
 
 import tensorgrad as torch
+from tensorgrad.errors import as_integer
 from tensorgrad.nn import functional as F
 from tensorgrad.nn import init
 from tensorgrad.nn.module import Module
@@ -26,6 +28,14 @@ class _ConvNd(Module):
     dimensions: int
     transposed = False
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.__module__ == __name__ and "__init__" not in vars(cls):  # Python names the class if an argument is missing
+            init: Any = cls.__init__
+            own: Any = FunctionType(init.__code__, init.__globals__, "__init__", init.__defaults__, init.__closure__)
+            own.__annotations__, own.__qualname__ = init.__annotations__, f"{cls.__qualname__}.__init__"
+            cls.__init__ = own  # type: ignore[method-assign]
+
     def __init__(
         self,
         in_channels: int,
@@ -42,6 +52,9 @@ class _ConvNd(Module):
         dtype: Any,
     ) -> None:
         super().__init__()
+        for name, value in (("in_channels", in_channels), ("out_channels", out_channels), ("groups", groups)):
+            if value.__class__ is not int:
+                as_integer(value, name)
         if groups <= 0:
             raise ValueError("groups must be a positive integer")
         if in_channels % groups != 0:

@@ -19,6 +19,12 @@ class _Loss(Module):
     def __init__(self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean") -> None:
         super().__init__()
         if size_average is not None or reduce is not None:
+            if isinstance(size_average, Tensor) or isinstance(reduce, Tensor):
+                name = type(self).__name__
+                raise RuntimeError(
+                    f"Boolean value of Tensor with more than one value is ambiguous: {name}() takes options, and its "
+                    f"result takes the tensors, as in {name}()(input, target)"
+                )
             reduction = "none" if reduce is False else "sum" if size_average is False else "mean"
             warnings.warn(
                 f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.",

@@ -152,6 +152,11 @@ class Module(Hooked, Stateful, Convertible):
             KeyError: the name is empty, contains a dot, or is taken by something that is not a module.
         """
         if not isinstance(module, Module) and module is not None:
+            if isinstance(module, type) and issubclass(module, Module):
+                raise TypeError(
+                    f"{module.__module__}.{module.__name__} is not a Module subclass, but a class of modules: it is "
+                    f"called with its arguments, such as {module.__name__}()"
+                )
             raise TypeError(f"{typename(module)} is not a Module subclass")
         self._check_name("module", name, "_modules")
         self._modules[name] = hooks.registered(hooks.on_module, self, name, module)

@@ -36,10 +36,13 @@ class Convertible:
                     parameter._grad = None
                     if new.is_meta != parameter.is_meta or hasattr(parameter, "__torch_dispatch__"):
                         parameter = self._parameters[name] = Parameter(new, parameter.requires_grad)
-                    else:
-                        parameter.data = new
-                    if grad is not None:
-                        parameter.grad = fn(grad).requires_grad_(grad.requires_grad)
+                        if grad is not None:
+                            parameter.grad = fn(grad).requires_grad_(grad.requires_grad)
+                        continue
+                    parameter.data = new
+                    if grad is not None:  # it stays the same object, too
+                        grad.data = fn(grad)
+                        parameter.grad = grad
         for name, buffer in self._buffers.items():
             if buffer is not None:
                 self._buffers[name] = fn(buffer)

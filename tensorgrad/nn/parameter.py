@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import tensorgrad as torch
 from tensorgrad.system.lazy_modules import whole as _whole
-from tensorgrad.tensor import Tensor, share
+from tensorgrad.tensor import PLAIN, Tensor, share
 
 
 class _ParameterMeta(type):
@@ -44,7 +44,9 @@ class Parameter(Tensor, plain=True, metaclass=_ParameterMeta):
             data = torch.empty(0)
         elif not isinstance(data, Tensor):
             raise TypeError(f"Parameter data has to be a Tensor, but got {type(data).__name__}")
-        elif hasattr(data, "__torch_dispatch__"):  # a class that says what its ops do
+        elif hasattr(data, "_as_parameter"):  # a class of tensors with a class of parameters of its own
+            return data._as_parameter(requires_grad)
+        elif data.__class__ not in PLAIN or hasattr(data, "__torch_dispatch__"):  # it keeps its class
             made: Any = data.detach().requires_grad_(requires_grad)
             if made.__class__ is not data.__class__:
                 raise RuntimeError(
@@ -55,8 +57,6 @@ class Parameter(Tensor, plain=True, metaclass=_ParameterMeta):
                 )
             made.__dict__["_is_param"] = True
             return cast("Parameter", made)
-        elif hasattr(data, "_as_parameter"):  # a class of tensors with a class of parameters of its own
-            return data._as_parameter(requires_grad)
         self: Any = share(data._array, data._storage, cls)
         if requires_grad:
             self.requires_grad_(True)

@@ -10,11 +10,11 @@ from tensorgrad import dtypes
 from tensorgrad.dispatch import inplace
 from tensorgrad.dispatch.kernel_errors import check_broadcastable
 from tensorgrad.dispatch.kinds import alias, composite, op, pointwise
-from tensorgrad.dispatch.out import store_out
+from tensorgrad.dispatch.out import is_expanded, store_out
 from tensorgrad.dispatch.promotion import plain_number
 from tensorgrad.dispatch.switches import SLOW
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import check_number
+from tensorgrad.errors import check_number, warn
 from tensorgrad.ops.create import tensor
 from tensorgrad.ops.pointwise import reflected
 from tensorgrad.storage.stubs import STORAGES
@@ -157,7 +157,7 @@ reflected("rlshift", bitwise_left_shift)
 reflected("rrshift", bitwise_right_shift)
 for _name, _row in (("iand", bitwise_and), ("ior", bitwise_or), ("ixor", bitwise_xor),
                     ("ilshift", bitwise_left_shift), ("irshift", bitwise_right_shift)):  # fmt: skip
-    setattr(Tensor, f"__{_name}__", inplace.make(_row.op))
+    setattr(Tensor, f"__{_name}__", inplace.make(_row.op, operator=True))
 Tensor.__hash__ = object.__hash__  # type: ignore  # == compares elements, so hash by identity
 
 for _new, _function, _old in (
@@ -298,7 +298,11 @@ def masked_fill_(self: Tensor, mask: Tensor, value) -> Tensor:
     ):  # fmt: skip
         return inplace.replace(self, masked_fill, (mask, value), {})
     _check_mask(mask._array)
-    inplace.check_no_overlap(self)
+    if 0 in array.strides and is_expanded(array):
+        warn(
+            "Use of masked_fill_ on expanded tensors is deprecated. Please clone() the tensor before performing this "
+            "operation. This also applies to advanced indexing e.g. tensor[mask] = scalar"
+        )
     if mask._array.shape != array.shape:
         check_broadcastable((mask._array, array))
         if np.broadcast_shapes(mask._array.shape, array.shape) != array.shape:

@@ -9,9 +9,11 @@ from tensorgrad.autograd.modes import GRAD
 from tensorgrad.dispatch import inplace, other_classes
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.memory_formats import format_of
+from tensorgrad.dispatch.out import check_apart
+from tensorgrad.dispatch.promotion import plain_number
 from tensorgrad.dispatch.switches import DISPATCH, LOCAL
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import check_number
+from tensorgrad.errors import check_is_number, check_number
 from tensorgrad.kernels.array import rearrange as kernels
 from tensorgrad.layouts import made_in_order, memory_strides
 from tensorgrad.ops.create import resolve_device, tensor, wrapped
@@ -334,6 +336,9 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     """
     if src.__class__ in PLAIN and inplace.writable(self) and inplace.readable(src):
         array, values = self._array, src._array
+        if src._memory is not None and src._memory is self._memory:
+            check_broadcast(values.shape, array.shape)
+            check_apart(self, src)
         if values.dtype is array.dtype and values.shape == array.shape:
             self._storage.bump()
             self._storage.write(array, values)
@@ -455,6 +460,9 @@ def _fill_in_place(self: Tensor, value) -> Tensor:
             return inplace.replace(self, _fill, (value,), {})
         inplace.check_no_overlap(self)
         value = value.item()
+    if value.__class__ not in dtypes.NUMBERS:
+        value = plain_number(value)
+        check_is_number(value, "value")
     check_number(value, self.dtype)
     if self._array.dtype.kind == "f" and inplace.readable(self) and value.__class__ is not complex:
         self._storage.bump()

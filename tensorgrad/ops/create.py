@@ -18,8 +18,17 @@ from tensorgrad.dispatch.batched import whole
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dispatch.promotion import plain_number
+from tensorgrad.dispatch.slow_path import in_class_of
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import as_integer, check_number, warn
+from tensorgrad.errors import (
+    MISSING,
+    as_integer,
+    check_flag,
+    check_is_number,
+    check_number,
+    warn,
+    wrong_argument,
+)
 from tensorgrad.kernels.array import shape as kernels
 from tensorgrad.layouts import AnyLayout, memory_strides
 from tensorgrad.ops.shape import alias_of, ints
@@ -106,6 +115,7 @@ def finish(array, requires_grad: bool, device, given: bool = False) -> Tensor:
         array = (storage.from_host if given else storage.constant)(array, device)
     tensor = wrap(array)
     if requires_grad:
+        check_flag(requires_grad, "requires_grad")
         if array.dtype.kind in "iub":
             raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
         tensor._requires_grad = True
@@ -395,6 +405,8 @@ def tensor(data, *, dtype=None, device=None, requires_grad: bool = False, pin_me
     elif data.__class__ is not list and hasattr(data, "__cuda_array_interface__"):
         made = _on_gpu(data).clone().to(device=device, dtype=dtype)
         return made.requires_grad_() if requires_grad else made
+    if requires_grad:
+        check_flag(requires_grad, "requires_grad")
     if requires_grad and dtype is not None and dtype.category < dtypes.FLOATING:
         raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
     made = finish(_array_of(data, dtype), requires_grad, device, given=True)
@@ -522,6 +534,8 @@ def _filled(maker, value, shape, dtype, device, requires_grad, pin_memory) -> Te
     if dtype.__class__ is not dtypes.dtype:
         dtype = dtypes.as_dtype(dtype, maker.__name__)
     device = resolve_device(device)
+    if requires_grad:
+        check_flag(requires_grad, "requires_grad")
     if requires_grad and dtype.category < dtypes.FLOATING:
         raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
     if value is None and SETTINGS.deterministic and SETTINGS.fill_memory:
@@ -714,7 +728,10 @@ def full(
     tensor([[7, 7, 7],
             [7, 7, 7]])
     """
+    if size.__class__ not in (tuple, list, Size) and not isinstance(size, tuple | list):
+        raise wrong_argument(size, "size", "tuple of ints")
     fill_value = fill_value.item() if isinstance(fill_value, Tensor) else plain_number(fill_value)
+    check_is_number(fill_value, "fill_value")
     dtype = (dtype or dtypes.of_number(fill_value)) if out is None else _dtype_of(out, dtype, device=device)
     check_number(fill_value, dtype)
     value = wrapped(fill_value, dtype)
@@ -801,12 +818,14 @@ def _new(name: str, function, example: str, printed: str):
         own = STORAGES[self._array.__class__].layout if layout is None else layout
         if own is not layouts.strided and function is not tensor:
             shape = resolve_shape(args[:1] if function is full else given_size(name, args, {}))
-            return without_elements(name, shape, own, dtype or self.dtype, device, requires_grad)
+            return in_class_of(self, without_elements(name, shape, own, dtype or self.dtype, device, requires_grad))
         made = function(
             *args, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad, **kw
         )
         array = self._array
-        return made if array.__class__ is np.ndarray else STORAGES[array.__class__].for_each_sample(array, made)
+        if array.__class__ is not np.ndarray:
+            made = STORAGES[array.__class__].for_each_sample(array, made)
+        return made if self.__class__ in PLAIN else in_class_of(self, made)
 
     new.__name__ = new.__qualname__ = name
     new.__doc__ = f"""`torch.{function.__name__}` with this tensor's dtype and device unless others are given.
@@ -844,8 +863,9 @@ def new(self, *args, device=None) -> Tensor:
 
 @composite("function")
 def arange(
-    start=0, end=None, step=1, *, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
-) -> Tensor:
+    start=MISSING, end=None, step=1, *, out=None, dtype=None, layout=None, device=None, requires_grad=False,
+    pin_memory=False
+) -> Tensor:  # fmt: skip
     """Returns the values `start, start + step, ...` up to but excluding `end`.
 
     Integer arguments give int64; if any is a float, the default dtype.
@@ -854,11 +874,17 @@ def arange(
     >>> torch.arange(3), torch.arange(1, 2, 0.5)
     (tensor([0, 1, 2]), tensor([1.0000, 1.5000]))
     """
+    if start is MISSING:
+        if end is None:
+            raise TypeError('arange() missing 1 required positional arguments: "end"')
+        start = 0
     if end is None:
         start, end = 0, start
     whole = start.__class__ is int and end.__class__ is int and step.__class__ is int
     if not whole:
         start, end, step = (v.item() if isinstance(v, Tensor | np.generic) else v for v in (start, end, step))
+        for name, value in (("end", end), ("start", start), ("step", step)):
+            check_is_number(value, name)
     if step == 0:
         raise RuntimeError("step must be nonzero")
     if (step > 0 and start > end) or (step < 0 and start < end):
@@ -924,6 +950,8 @@ def linspace(start, end, steps, *, out=None, dtype=None, layout=None, device=Non
     if any(isinstance(v, Tensor) and whole(v) is not v for v in (start, end)):
         return _between_tensors(start, end, steps, dtype)
     start, end, steps, device = _ends("linspace", start, end, steps, device)
+    check_is_number(start, "start")
+    check_is_number(end, "end")
     if out is not None:
         dtype = _dtype_of(out, dtype, device=device)
     dtype = _dtype_of_ends("linspace", start, end, dtype)
@@ -1035,8 +1063,8 @@ def eye(n, m=None, *, out=None, dtype=None, layout=None, device=None, requires_g
     tensor([[1., 0., 0.],
             [0., 1., 0.]])
     """
-    for size in (n, n if m is None else m):
-        if size < 0:
+    for name, size in (("n", n), ("m", n if m is None else m)):
+        if as_integer(size, name) < 0:
             raise RuntimeError(f"n must be greater or equal to 0, got {size}")
     dtype = dtype if out is None else _dtype_of(out, dtype, device=device)
     return _out("eye", out, finish(np.eye(n, m, dtype=(dtype or dtypes.DEFAULT.floating).numpy), requires_grad, device))

@@ -12,7 +12,7 @@ from operator import index as as_int
 import numpy as np
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch import inplace
+from tensorgrad.dispatch import inplace, other_classes
 from tensorgrad.dispatch.batched import BatchedArray, whole
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
@@ -227,7 +227,8 @@ def _plain_item(item):
         return _index_tensor(item)
     if hasattr(item, "__index__"):
         return as_int(item)
-    raise IndexError(
+    error = Overridden if other_classes.overrides(item) else IndexError
+    raise error(
         "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got "
         f"{type(item).__name__})"
     )
@@ -396,6 +397,10 @@ _INDEX_TYPES = (_INT64, np.dtype("bool"), np.dtype("uint8"), np.dtype("int32"))
 _NUMBERS = (bool, int, float, complex)
 
 
+class Overridden(IndexError):
+    """An index of a class that overrides functions: it is asked what a write to it does."""
+
+
 def _setitem(self: Tensor, index, value) -> None:
     """`x[index] = value`, for a number or a tensor, broadcast and cast. Errors come before any write."""
     number = isinstance(value, _NUMBERS)
@@ -415,7 +420,11 @@ def _setitem(self: Tensor, index, value) -> None:
     if plain is not None:
         view, tensors, pattern = _view(self, plain), None, None
     else:
-        view, tensors, pattern = _translate(self, index)
+        try:
+            view, tensors, pattern = _translate(self, index)
+        except Overridden:
+            types = tuple(other_classes.classes_of((self, index, value)))
+            return other_classes.call(Tensor.__setitem__, types, (self, index, value), {})
     if not tensors:
         _assign(view, value, number)
         return

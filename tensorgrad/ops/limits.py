@@ -9,7 +9,7 @@ import numpy as np
 from tensorgrad import dtypes
 from tensorgrad.dispatch import inplace
 from tensorgrad.dispatch.kinds import alias, composite, export, pointwise
-from tensorgrad.errors import check_number
+from tensorgrad.errors import check_is_number, check_number
 from tensorgrad.tensor import Tensor
 
 maximum = pointwise("maximum(input, other)", "pointwise.maximum", numbers=(), in_place=False,
@@ -100,6 +100,9 @@ def clamp(input: Tensor, min=None, max=None, *, out=None) -> Tensor:
         return _clamp_between(input, min, max, out=out)
     if min is None and max is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
+    if not (min.__class__ in _REAL_OR_NONE and max.__class__ in _REAL_OR_NONE):
+        check_is_number(0 if min is None else min, "min")
+        check_is_number(0 if max is None else max, "max")
     return _clamp(input, min, max, out=out)
 
 

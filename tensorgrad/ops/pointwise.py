@@ -21,6 +21,7 @@ from tensorgrad.dispatch.kinds import alias, composite, export, op, pointwise
 from tensorgrad.dispatch.legacy_calls import number_first
 from tensorgrad.dispatch.no_derivative import no_derivative
 from tensorgrad.dispatch.out import store_out
+from tensorgrad.dispatch.promotion import is_number, plain_number
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.kernels.array import pointwise as kernels
 from tensorgrad.ops.create import tensor, zeros_like
@@ -589,17 +590,15 @@ Tensor.__div__, Tensor.__rdiv__ = Tensor.__truediv__, Tensor.__rtruediv__  # typ
 Tensor.__neg__, Tensor.__pos__, Tensor.__abs__ = neg, positive, abs_
 for _name, _row_function in (("iadd", _add), ("isub", _sub), ("imul", mul), ("itruediv", _div), ("idiv", _div),
                              ("ifloordiv", floor_divide), ("imod", remainder), ("ipow", _pow)):  # fmt: skip
-    setattr(Tensor, f"__{_name}__", inplace.make(_row_function.op))
+    setattr(Tensor, f"__{_name}__", inplace.make(_row_function.op, operator=True))
 
 
 def reflected(name: str, function):
-    """Adds the operator `__name__` for a number or NumPy array on the left: `function(number, tensor)`."""
+    """Adds the operator `__name__` for a number on the left: `function(number, tensor)`."""
 
     def method(self, other):
-        if other.__class__ in dtypes.NUMBERS or isinstance(other, Tensor | bool | int | float | complex):
-            return function(other, self)
-        if isinstance(other, np.ndarray | np.generic):
-            return function(tensor(other), self)
+        if other.__class__ in dtypes.NUMBERS or isinstance(other, Tensor) or is_number(other):
+            return function(plain_number(other), self)
         return NotImplemented
 
     method.__name__ = method.__qualname__ = f"__{name}__"

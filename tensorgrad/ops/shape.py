@@ -17,7 +17,7 @@ from tensorgrad.autograd.graph import legacy_type_name
 from tensorgrad.dispatch.batching_views import shifted
 from tensorgrad.dispatch.kinds import alias, composite, export, op, view
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import as_integer, warn, wrap_dim, wrap_dims
+from tensorgrad.errors import as_integer, warn, wrap_dim, wrap_dims, wrong_argument
 from tensorgrad.kernels.array import shape as kernels
 from tensorgrad.layouts import inverse
 from tensorgrad.tensor import Tensor, share
@@ -59,6 +59,7 @@ def variadic(name: str, function, keyword: str, needed: bool = False) -> None:
         return function(self, args)
 
     method.__name__ = method.__qualname__ = name
+    method.__code__ = method.__code__.replace(co_name=name)  # tracebacks and errors.wrong_argument name it
     method.__doc__ = function.__doc__
     export(name, method, "method")
 
@@ -284,6 +285,8 @@ def view_as(self: Tensor, other: Tensor) -> Tensor:
     tensor([[0, 1],
             [2, 3]])
     """
+    if not isinstance(other, Tensor):
+        raise wrong_argument(other, "other", "Tensor")
     return view_(self, *other.shape) if other._array.ndim else view_(self, ())
 
 
@@ -296,6 +299,8 @@ def reshape_as(self: Tensor, other: Tensor) -> Tensor:
     tensor([[0, 1],
             [2, 3]])
     """
+    if not isinstance(other, Tensor):
+        raise wrong_argument(other, "other", "Tensor")
     return _reshape(self, other.shape)
 
 
@@ -441,6 +446,8 @@ def expand_as(self: Tensor, other: Tensor) -> Tensor:
     tensor([[1, 1, 1],
             [2, 2, 2]])
     """
+    if not isinstance(other, Tensor):
+        raise wrong_argument(other, "other", "Tensor")
     return expand(self, other.shape)
 
 

@@ -24,7 +24,7 @@ from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dispatch.op import row
 from tensorgrad.dispatch.switches import LOCAL, SLOW
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import wrap_dim
+from tensorgrad.errors import as_integer, wrap_dim
 from tensorgrad.ops.shape import ints, select_at, slice_at, window
 from tensorgrad.tensor import PLAIN, VIEW, Tensor, share
 
@@ -269,6 +269,8 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     shape = input._array.shape
     if not shape:
         raise RuntimeError("chunk expects at least a 1-dimensional tensor")
+    if chunks.__class__ is not int:
+        chunks = as_integer(chunks, "chunks")
     if chunks <= 0:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
     dim = wrap_dim(dim, len(shape))

@@ -16,17 +16,20 @@ from tensorgrad.storage.stubs import STORAGES, Storage
 
 
 class NoMemory(MetaArray):
-    """The shape, strides and dtype of such a tensor, and the device that it says it is on."""
+    """The shape, strides and dtype of such a tensor, and the device and offset (in bytes) that it says it has."""
 
-    __slots__ = ("device",)
+    __slots__ = ("device", "offset")
 
     device: devices.device
+    offset: int
 
     @classmethod
-    def like(cls, shape: tuple, strides: tuple | None, dtype: np.dtype, device: devices.device) -> NoMemory:
+    def like(
+        cls, shape: tuple, strides: tuple | None, dtype: np.dtype, device: devices.device, offset: int = 0
+    ) -> NoMemory:
         """Creates one, C-contiguous unless `strides` (in bytes) are given."""
         made = cls(MetaArray.empty(shape, dtype, strides).phantom)
-        made.device = device
+        made.device, made.offset = device, offset
         return made
 
 
@@ -40,6 +43,9 @@ class NoStorage(Storage):
     @classmethod
     def device_of(cls, array: Any) -> devices.device:
         return array.device
+
+    def offset_of(self, array: Any) -> int:
+        return getattr(array, "offset", 0)
 
     @classmethod
     def to_host(cls, array: Any) -> np.ndarray:

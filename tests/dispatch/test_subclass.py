@@ -92,3 +92,105 @@ def test_an_operator_called_on_a_number_says_so_with_and_without_subclasses():
     for name in ("__radd__", "__mul__", "__ror__", "__and__"):
         with pytest.raises(TypeError, match="doesn't apply to a 'int' object"):
             getattr(tg.Tensor, name)(2, values)
+
+
+FACTORIES = {
+    "new_ones": (2,), "new_zeros": (2,), "new_empty": (2,), "new_full": ((2,), 1.0), "new_tensor": ([1.0],),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("lib", LIBRARIES, ids=lambda lib: lib.__name__)
+@pytest.mark.parametrize("name", FACTORIES)
+def test_factories_of_a_subclass_keep_the_class(lib, name):
+    class Named(lib.Tensor):
+        pass
+
+    class Logged(lib.Tensor):
+        seen = []
+
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            cls.seen.append(func.__name__)
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    class Disabled(lib.Tensor):
+        __torch_function__ = lib._C._disabled_torch_function_impl
+
+    def made(cls):
+        return type(getattr(lib.ones(2).as_subclass(cls), name)(*FACTORIES[name]))
+
+    assert made(Named) is Named
+    assert made(Logged) is Logged
+    assert name in Logged.seen
+    assert made(Disabled) is lib.Tensor
+    assert made(lib.Tensor) is lib.Tensor
+
+
+@pytest.mark.parametrize("lib", LIBRARIES, ids=lambda lib: lib.__name__)
+def test_a_parameter_of_a_subclass_keeps_the_class(lib):
+    class Named(lib.Tensor):
+        pass
+
+    data = lib.ones(2).as_subclass(Named)
+    made = lib.nn.Parameter(data)
+    assert type(made) is Named and isinstance(made, lib.nn.Parameter) and made.requires_grad and made.is_leaf
+    assert type(-made) is Named and not isinstance(-made, lib.nn.Parameter)
+    assert made.data_ptr() == data.data_ptr()
+    module = lib.nn.Module()
+    module.weight = made
+    assert [name for name, _ in module.named_parameters()] == ["weight"]
+    assert type(lib.nn.Parameter(lib.nn.Parameter(lib.ones(1)))) is lib.nn.Parameter
+
+
+@pytest.mark.parametrize("lib", LIBRARIES, ids=lambda lib: lib.__name__)
+def test_classes_are_asked_in_the_order_of_the_arguments_subclasses_first(lib):
+    def overriding(name, *bases):
+        def override(cls, func, types, args=(), kwargs=None):
+            return name
+
+        return type(name, bases, {"__torch_function__": classmethod(override)})
+
+    plain, other = overriding("plain", object), overriding("other", object)
+    derived = overriding("derived", plain)
+    tensor = overriding("tensor", lib.Tensor)
+    x = lib.ones(2, 2)
+
+    def both(first, second):
+        first, second = (x.as_subclass(c) if issubclass(c, lib.Tensor) else c() for c in (first, second))
+        return lib.mm(first, second), lib.add(first, second), lib.allclose(first, second)
+
+    assert both(plain, tensor) == ("plain",) * 3
+    assert both(tensor, plain) == ("tensor",) * 3
+    assert both(plain, derived) == both(derived, plain) == ("derived",) * 3
+    assert both(other, plain) == ("other",) * 3
+
+
+@pytest.mark.parametrize("lib", LIBRARIES, ids=lambda lib: lib.__name__)
+def test_an_index_of_an_overriding_class_is_asked(lib):
+    class Index:
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return cls.seen.append((func.__name__, args[2]))
+
+        seen = []
+
+    lib.ones(3)[Index()] = 1
+    assert Index.seen == [("__setitem__", 1)]
+    with pytest.raises(IndexError):
+        lib.ones(3)[object()] = 1
+
+
+@pytest.mark.parametrize("lib", LIBRARIES, ids=lambda lib: lib.__name__)
+def test_a_wrapper_says_its_strides_and_offset(lib):
+    class Wrapper(lib.Tensor):
+        @staticmethod
+        def __new__(cls, **options):
+            return lib.Tensor._make_wrapper_subclass(cls, (2, 3), dtype=lib.float32, **options)
+
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            raise NotImplementedError
+
+    made = Wrapper(strides=(6, 2), storage_offset=12)
+    assert (made.stride(), made.storage_offset()) == ((6, 2), 12)
+    assert Wrapper().storage_offset() == 0

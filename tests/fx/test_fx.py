@@ -381,3 +381,29 @@ def test_classes_that_are_no_tensors_override_functions(l):
 def test_wrap_only_at_the_top_level():
     with pytest.raises(NotImplementedError, match="top level"):
         tensorgrad.fx.wrap("sum")
+
+
+@alike
+def names_of_modules_in_small_letters(torch):
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.activations_PascalCase = torch.nn.ReLU()
+            self.ReLU = torch.nn.ReLU()
+            self.ALL_CAPS = torch.nn.ReLU()
+            self.aB_Cd = torch.nn.ReLU()
+
+        def forward(self, x):
+            return self.aB_Cd(self.ALL_CAPS(self.ReLU(self.activations_PascalCase(x))))
+
+    return [node.name for node in torch.fx.symbolic_trace(Net()).graph.nodes]
+
+
+@alike
+def a_copy_of_a_module_that_is_in_its_own_meta(torch):
+    import copy
+
+    traced = torch.fx.symbolic_trace(torch.nn.Linear(2, 2))
+    traced.meta["itself"] = traced
+    copied = copy.deepcopy(traced)
+    return copied is not traced, copied(torch.zeros(1, 2)).shape, list(copied.meta)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from tensorgrad.dispatch import generate
+from tensorgrad.errors import CudaAbsentError
 from tensorgrad.storage.cuda import State, capture, memory
 from tensorgrad.storage.stubs import BY_DEVICE, Storage, register
 from tensorgrad.system import forks, per_thread
@@ -52,18 +53,18 @@ def _import_cupy():
         import cupy
     except ModuleNotFoundError as error:
         if error.name == "cupy":
-            raise RuntimeError(INSTALL) from None
+            raise CudaAbsentError(INSTALL) from None
         raise _broken(error) from error
     except Exception as error:  # it also fails in other ways with a NumPy version that it does not support
         raise _broken(error) from error
     return cupy
 
 
-def _broken(error: Exception) -> RuntimeError:
+def _broken(error: Exception) -> CudaAbsentError:
     """Summarizes CuPy's long message by the error that caused it."""
     cause = error.__cause__ or error
     reason = next((line.strip() for line in str(cause).splitlines() if line.strip(" =")), "no reason is given")
-    return RuntimeError(f"device 'cuda' needs CuPy, which is installed but cannot be imported: {reason}")
+    return CudaAbsentError(f"device 'cuda' needs CuPy, which is installed but cannot be imported: {reason}")
 
 
 def _count(cupy) -> int:

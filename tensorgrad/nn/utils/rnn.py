@@ -271,6 +271,9 @@ def pad_sequence(
         raise RuntimeError("received an empty list of sequences")
     if padding_side not in ("left", "right"):
         raise RuntimeError(f"Expected padding_side to be one of left or right, but got {padding_side}.")
+    for i, s in enumerate(sequences):
+        if not isinstance(s, Tensor):
+            raise TypeError(f"expected Tensor as element {i} in argument 0, but got {type(s).__name__} (pad_sequence())")
     longest, rest = max(len(s) for s in sequences), sequences[0].shape[1:]
     padded = []
     for s in sequences:
@@ -307,8 +310,9 @@ def pack_sequence(sequences: list[Tensor], enforce_sorted: bool = True) -> Packe
     >>> pack_sequence([torch.tensor([1, 2, 3]), torch.tensor([4, 5])]).batch_sizes
     tensor([2, 2, 1])
     """
+    padded = pad_sequence(sequences)
     lengths = torch.as_tensor([len(s) for s in sequences], device="cpu")
-    return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
+    return pack_padded_sequence(padded, lengths, enforce_sorted=enforce_sorted)
 
 
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:

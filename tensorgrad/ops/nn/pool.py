@@ -14,6 +14,7 @@ from tensorgrad.dispatch.kinds import FUNCTIONAL, FUNCTIONS, export, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dispatch.switches import GRAD
 from tensorgrad.dtypes import scalar_type
+from tensorgrad.errors import as_integer
 from tensorgrad.kernels.array import pool as kernels
 from tensorgrad.ops.copy import in_format_of
 from tensorgrad.tensor import Tensor
@@ -177,7 +178,7 @@ def _ints(name: str, parameter: str, value, dims: int) -> tuple[int, ...]:
     """Returns a parameter as one int per dimension. Raises: RuntimeError for another number of values."""
     if value.__class__ is int:
         return (value,) * dims
-    values = tuple(v.__index__() for v in value) if isinstance(value, tuple | list) else (value.__index__(),)
+    values = tuple(as_integer(v, parameter) for v in (value if isinstance(value, tuple | list) else (value,)))
     if len(values) == dims:
         return values
     if len(values) == 1:

@@ -21,6 +21,7 @@ from tensorgrad.ops.create import (
     elements,
     empty_strided,
     finish,
+    from_numpy,
     reach,
     resolve_device,
     resolve_shape,
@@ -172,7 +173,7 @@ def __array_wrap__(self: Tensor, array, context=None, return_scalar: bool = Fals
     As in PyTorch, booleans become uint8.
     """
     array = np.asarray(array)
-    return wrap(array.astype(np.uint8) if array.dtype.kind == "b" else array)
+    return from_numpy(array.astype(np.uint8) if array.dtype.kind == "b" else array)
 
 
 @composite("method")

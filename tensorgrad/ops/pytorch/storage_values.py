@@ -273,7 +273,7 @@ class TypedStorage:
 
     def is_shared(self) -> bool:
         """Returns whether other processes can access the memory."""
-        return self.is_cuda
+        return self.untyped().is_shared()
 
     def share_memory_(self) -> TypedStorage:
         """Would share the memory with other processes; see `Tensor.share_memory_`."""

@@ -15,6 +15,7 @@ from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dispatch.switches import SLOW
 from tensorgrad.dtypes import scalar_type
+from tensorgrad.errors import check_flag
 from tensorgrad.kernels.array import sample as kernels
 from tensorgrad.layouts import AnyLayout, memory_strides, strided
 from tensorgrad.ops import create
@@ -117,6 +118,8 @@ def sampled(name, sampler, shape, dtype, args, generator, device, requires_grad,
             lambda lead: sampled(name, given[0], (*lead, *shape), *given[1:]), one_by_one=name == "randperm"
         )
     device = create.resolve_device(device)
+    if requires_grad:
+        check_flag(requires_grad, "requires_grad")
     if requires_grad and dtype.category < dtypes.FLOATING and device.type != "meta":
         raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
     if device.type == "cpu":

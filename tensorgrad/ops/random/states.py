@@ -17,14 +17,15 @@ def _get_state(self: Generator) -> Tensor:
     return wrap(self.state_bytes())
 
 
-def _set_state(self: Generator, new_state: Tensor) -> None:
-    """Restores a state returned by `get_state`, here or in PyTorch.
+def _set_state(self: Generator, new_state: Tensor) -> Generator:
+    """Restores a state returned by `get_state`, here or in PyTorch. Returns the generator.
 
     Raises:
         TypeError: If `new_state` is not a byte tensor.
         RuntimeError: If it is not a generator state.
     """
     self.set_state_bytes(_state_array(new_state))
+    return self
 
 
 def _graphsafe_set_state(self: Generator, state: Generator) -> None:
