@@ -91,56 +91,6 @@ def _output_mask(op: Callable, input: Tensor, *args, **options) -> Tensor:
     return whole
 
 
-def _input_mask(input: Tensor, *args: Any, mask: Tensor | None = None, **kwargs: Any) -> Tensor:
-    """Returns the mask as booleans in the shape and layout of the input, as PyTorch's private function does.
-
-    Raises: ValueError without a mask or for another layout; IndexError or RuntimeError if it does not broadcast.
-    """
-    if input.layout not in _LAYOUTS:
-        raise ValueError(f"_input_mask expects strided or sparse COO or sparse CSR tensor but got {input.layout}")
-    if mask is None:
-        raise ValueError("_input_mask requires explicit mask")
-    if mask.layout is layouts.strided:
-        mask = _whole_mask(input, mask)
-    elif mask.shape != input.shape:
-        mask = _whole_mask(input, mask.to_dense())
-    if mask.layout is not input.layout:
-        if input.layout is layouts.strided:
-            mask = mask.to_dense()
-        else:
-            mask = mask.to_sparse() if input.layout is layouts.sparse_coo else mask.to_sparse_csr()
-    if mask.layout is layouts.sparse_coo:
-        mask = mask.coalesce()
-    return mask.bool()
-
-
-_LAYOUTS = (layouts.strided, layouts.sparse_coo, layouts.sparse_csr)
-_REDUCTIONS = frozenset((
-    "sum", "prod", "amax", "amin", "argmax", "argmin", "mean", "median", "norm", "var", "std", "logsumexp",
-))  # fmt: skip
-_NORMALIZATIONS = frozenset(("softmax", "log_softmax", "softmin", "normalize", "cumsum", "cumprod"))
-
-
-def _output_mask(op: Any, input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """Returns which elements of the result of a function of this module have a value, as PyTorch's private function.
-
-    Raises: ValueError if `op` is not one of the reductions and normalizations; as `_input_mask`.
-    """
-    if not callable(op):
-        raise ValueError(f"_output_mask expected masked operation (got {type(op).__name__} object)")
-    if op.__name__ in _NORMALIZATIONS:
-        return _input_mask(input, *args, **kwargs)
-    if op.__name__ not in _REDUCTIONS:
-        raise ValueError(f"_output_mask expected masked operation (got callable {op.__module__}.{op.__name__})")
-    if op.__name__ == "norm":
-        args = args[1:]
-    dim = args[0] if args else kwargs.get("dim")
-    mask, keepdim = _input_mask(input, *args, **kwargs), bool(kwargs.get("keepdim", False))
-    for d in sorted(_dims(dim, input), reverse=True):
-        mask = mask.any(d, keepdim)
-    return mask
-
-
 def _filled(input: Tensor, mask: Tensor | None, value) -> Tensor:
     """The input with `value` where the mask is False."""
     return input if mask is None else input.masked_fill(~_input_mask(input, mask=mask), value)
