@@ -52,9 +52,7 @@ def _input_mask(input: Tensor, *args, mask: Tensor | None = None, **options) -> 
             [ True, False]])
     """
     if input.layout not in (layouts.strided, layouts.sparse_coo, layouts.sparse_csr):
-        raise ValueError(
-            f"_input_mask expects strided or sparse COO or sparse CSR tensor but got {str(input.layout)}"
-        )
+        raise ValueError(f"_input_mask expects strided or sparse COO or sparse CSR tensor but got {input.layout!s}")
     if mask is None:
         raise ValueError("_input_mask requires explicit mask")
     if mask.ndim > input.ndim:
@@ -364,7 +362,9 @@ def norm(
     if mask is not None and ord == -math.inf and not input.dtype.is_floating_point:
         raise AssertionError(f"input must be floating point, got {input.dtype}")
     filled = _filled(input, mask, math.inf if ord == -math.inf else 0)
-    return vector_norm(filled, ord, _canonical_dim(dim, input.ndim), keepdim, dtype=input.dtype if dtype is None else dtype)
+    return vector_norm(
+        filled, ord, _canonical_dim(dim, input.ndim), keepdim, dtype=input.dtype if dtype is None else dtype
+    )
 
 
 def _variance(input: Tensor, dim: Dims, unbiased, correction, keepdim: bool, dtype: DType | None, mask) -> Tensor:

@@ -510,9 +510,7 @@ def legacy_tensor(args: tuple, device, dtype: dtypes.dtype | None = None) -> Ten
 def check_legacy_device(device: Any, expected: str = "cpu") -> None:
     """Raises: RuntimeError if a legacy constructor is called with another type of device than its own."""
     if device is not None and (given := resolve_device(device).type) != expected:
-        raise RuntimeError(
-            f"legacy constructor expects device type: {expected} but device type: {given} was passed"
-        )
+        raise RuntimeError(f"legacy constructor expects device type: {expected} but device type: {given} was passed")
 
 
 def _constructed(cls, *args, device=None, **kwargs):

@@ -41,7 +41,7 @@ def load(
         mmap: Map the file into memory instead of reading it (requires a path): storages are read when they are first
             used, and changes to them never reach the file.
         **pickle_load_args: With `encoding="bytes"`, strings written by Python 2 become bytes; with the name of another
-            encoding than UTF-8 they are decoded by it. If `weights_only=False`, everything that Python's unpickler takes.
+            encoding than UTF-8 they are decoded by it. With `weights_only=False`, all options of Python's unpickler.
 
     Returns:
         The saved value.

@@ -3,6 +3,11 @@
 from tests.support.alike import alike
 
 
+REDUCTIONS = (
+    "sum", "prod", "amax", "amin", "argmax", "argmin", "mean", "median", "norm", "var", "std", "logsumexp"
+)  # fmt: skip
+
+
 def refusal(call):
     try:
         return call()
@@ -28,11 +33,11 @@ def test_the_mask_of_a_result(torch):
     x = torch.arange(6.0).reshape(2, 3)
     mask = torch.tensor([[True, False, True], [False, False, False]])
     found = []
-    for name in "sum prod amax amin argmax argmin mean median norm var std logsumexp".split():
+    for name in REDUCTIONS:
         op, order = getattr(torch.masked, name), (2.0,) if name == "norm" else ()
         found += [torch.masked._output_mask(op, x, *order, dim, mask=mask) for dim in (0, 1, -1)]
         found.append(torch.masked._output_mask(op, x, *order, dim=1, keepdim=True, mask=mask[0]))
-    for name in "softmax log_softmax softmin normalize cumsum cumprod".split():
+    for name in ("softmax", "log_softmax", "softmin", "normalize", "cumsum", "cumprod"):
         found.append(torch.masked._output_mask(getattr(torch.masked, name), x, dim=1, mask=mask.to_sparse()))
     return found
 

@@ -1,4 +1,4 @@
-"""What files and copies keep beside plain tensors: slots and states of subclasses, strings of Python 2, empty storages."""
+"""What files and copies keep: slots and states of subclasses, strings of Python 2, storages of several types."""
 
 import copy
 import gzip
@@ -177,7 +177,11 @@ def test_parts_of_sparse_tensors_that_do_not_fit_are_refused(torch):
     found = [torch._utils._rebuild_sparse_tensor(coo.layout, (coo._indices(), coo._values(), coo.shape)).to_dense()]
     for convert in ("to_sparse_csr", "to_sparse_csc"):
         csr = getattr(x, convert)()
-        parts = (csr.crow_indices(), csr.col_indices()) if convert[-3:] == "csr" else (csr.ccol_indices(), csr.row_indices())
+        parts = (
+            (csr.crow_indices(), csr.col_indices())
+            if convert[-3:] == "csr"
+            else (csr.ccol_indices(), csr.row_indices())
+        )
         rebuilt = torch._utils._rebuild_sparse_tensor(csr.layout, (*parts, csr.values(), csr.shape))
         found.append((str(rebuilt.layout), rebuilt.to_dense()))
     return found

@@ -321,9 +321,7 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad: bool | No
     if copy is False and device is not None and (wanted := resolve_device(device)) != made.device:
         raise ValueError(f"can't alias tensor from device '{made.device}' to '{wanted}'.")
     if copy is False and dtype is not None and dtype is not made.dtype:
-        raise ValueError(
-            f"can't alias tensor with dtype '{scalar_type(made)}' into dtype '{scalar_type(dtype)}'."
-        )
+        raise ValueError(f"can't alias tensor with dtype '{scalar_type(made)}' into dtype '{scalar_type(dtype)}'.")
     if copy and shares:
         made = made.clone()
     if isinstance(obj, Tensor) and obj.requires_grad and requires_grad is None:
