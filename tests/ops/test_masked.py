@@ -2,7 +2,6 @@
 
 from tests.support.alike import alike
 
-
 REDUCTIONS = (
     "sum", "prod", "amax", "amin", "argmax", "argmin", "mean", "median", "norm", "var", "std", "logsumexp"
 )  # fmt: skip
