@@ -1,5 +1,6 @@
 """What functions that create tensors refuse, and what they warn of: sequences, `out=`, devices, ranges, copies."""
 
+import functools
 import warnings
 
 import numpy as np
@@ -118,3 +119,29 @@ def test_transposing_sparse_tensors_of_more_dimensions(torch):
     x = torch.ones(2, 2, 2)
     calls = x.t, x.to_sparse().t, x.to_sparse(1).t, x[0].to_sparse(1).t, x[0].to_sparse().t().to_dense
     return [told(call)[0][-1] for call in calls]
+
+
+@alike
+def test_tensors_of_tests(torch):
+    found = []
+    names = "bool", "uint8", "int16", "int64", "float16", "bfloat16", "float32", "float64", "complex64", "float8_e5m2"
+    options = (
+        {}, {"noncontiguous": True}, {"memory_format": torch.channels_last}, {"low": -1, "high": 1.5}, {"high": 1e9},
+        {"low": 1, "high": 1}, {"low": 2, "high": 1}, {"low": float("nan")}, {"low": 1e30, "high": 2e30},
+        {"low": -float("inf"), "high": float("inf")}, {"requires_grad": True},
+        {"noncontiguous": True, "memory_format": torch.channels_last}, {"low": 0, "high": 2, "exclude_zero": True},
+    )  # fmt: skip
+    for name in names:
+        for given in options if name != "float8_e5m2" else options[:2]:
+            torch.manual_seed(0)
+            make = functools.partial(torch.testing.make_tensor, (2, 3, 2, 2), dtype=getattr(torch, name), device="cpu")
+            result, warned = told(functools.partial(make, **given))
+            if not isinstance(result[0], str):
+                made = result[0]
+                result = made.detach().to(torch.complex128), made.dtype, made.stride(), made.requires_grad
+            found.append((result, warned))
+    shapes = (), (1,), (0, 2), (2, 3, 4, 5, 6)
+    for shape in shapes:
+        made = torch.testing.make_tensor(*shape, dtype=torch.float32, device="cpu", noncontiguous=True)
+        found.append((tuple(made.shape), made.stride(), made.storage_offset()))
+    return found
