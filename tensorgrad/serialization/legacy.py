@@ -152,7 +152,8 @@ def _checked(reference) -> tuple:
     right = type(reference) is tuple and len(reference) == 6 and type(reference[0]) in (str, bytes)
     if not right or as_text(reference[0]) != "storage":
         raise UnpicklingError("the file refers to something that is not a storage, which was refused")
-    kind, key, location, elements, view = reference[1], *map(as_text, reference[2:4]), *reference[4:]
+    kind, elements, view = reference[1], reference[4], reference[5]
+    key, location = map(as_text, reference[2:4])
     part = view is None or (
         isinstance(view, tuple) and len(view) == 3 and type(view[0]) is str
         and all(type(n) is int and n >= 0 for n in view[1:])

@@ -134,7 +134,8 @@ def _reference(reference) -> tuple:
     right = type(reference) is tuple and len(reference) == 5 and type(reference[0]) in (str, bytes)
     if not right or as_text(reference[0]) != "storage":
         raise pickle.UnpicklingError("the file refers to something that is not a storage, which was refused")
-    kind, key, location, elements = reference[1], *map(as_text, reference[2:4]), reference[4]
+    kind, elements = reference[1], reference[4]
+    key, location = map(as_text, reference[2:4])
     plain = type(key) is str and type(location) is str and type(elements) is int
     if not (plain and isinstance(kind, StorageType) and elements >= 0):
         raise pickle.UnpicklingError("the file contains an invalid description of a storage")
