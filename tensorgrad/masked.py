@@ -11,6 +11,7 @@ nan then.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from tensorgrad import dtypes, layouts
@@ -29,69 +30,68 @@ __all__ = [
 
 Dims = int | tuple[int, ...] | None
 
+_REDUCTIONS = (
+    "sum", "prod", "amax", "amin", "argmax", "argmin", "mean", "median", "norm", "var", "std", "logsumexp"
+)  # fmt: skip
+_LIKE_THE_INPUT = ("softmax", "log_softmax", "softmin", "normalize", "cumsum", "cumprod")
 _MAXIMA = ("amax", "argmax", "logsumexp", "logaddexp")  # minus infinity is their identity
 
 
-def _whole_mask(input: Tensor, mask: Tensor) -> Tensor:
-    """The mask as booleans in the input's shape. Raises: IndexError or RuntimeError if it does not broadcast."""
-    if mask.ndim > input.ndim:
-        raise IndexError("_input_mask expected broadcastable mask (got mask dimensionality higher than of the input)")
-    return mask.bool().expand(input.shape)
+def _input_mask(input: Tensor, *args, mask: Tensor | None = None, **options) -> Tensor:
+    """The mask of a call of one of these functions, as booleans in the input's shape and layout.
 
+    What else the function is called with is ignored.
 
-def _input_mask(input: Tensor, *args: Any, mask: Tensor | None = None, **kwargs: Any) -> Tensor:
-    """Returns the mask as booleans in the shape and layout of the input, as PyTorch's private function does.
+    Raises:
+        ValueError: If there is no mask, or for layouts other than strided, COO and CSR.
+        IndexError, RuntimeError: If the mask does not broadcast to the input.
 
-    Raises: ValueError without a mask or for another layout; IndexError or RuntimeError if it does not broadcast.
+    >>> import tensorgrad as torch
+    >>> torch.masked._input_mask(torch.zeros(2, 2), mask=torch.tensor([1, 0]))
+    tensor([[ True, False],
+            [ True, False]])
     """
-    if input.layout not in _LAYOUTS:
-        raise ValueError(f"_input_mask expects strided or sparse COO or sparse CSR tensor but got {input.layout}")
+    if input.layout not in (layouts.strided, layouts.sparse_coo, layouts.sparse_csr):
+        raise ValueError(f"_input_mask expects strided or sparse COO or sparse CSR tensor but got {input.layout!s}")
     if mask is None:
         raise ValueError("_input_mask requires explicit mask")
-    if mask.layout is layouts.strided:
-        mask = _whole_mask(input, mask)
-    elif mask.shape != input.shape:
-        mask = _whole_mask(input, mask.to_dense())
-    if mask.layout is not input.layout:
-        if input.layout is layouts.strided:
-            mask = mask.to_dense()
+    if mask.ndim > input.ndim:
+        raise IndexError("_input_mask expected broadcastable mask (got mask dimensionality higher than of the input)")
+    if input.layout == layouts.strided or mask.shape != input.shape:
+        mask = (mask.to_dense() if _is_sparse(mask) else mask).expand(input.shape)
+    if mask.layout != input.layout:
+        if input.layout == layouts.sparse_csr:
+            mask = mask.to_sparse_csr()
         else:
-            mask = mask.to_sparse() if input.layout is layouts.sparse_coo else mask.to_sparse_csr()
-    if mask.layout is layouts.sparse_coo:
-        mask = mask.coalesce()
-    return mask.bool()
+            mask = mask.to_sparse(input.sparse_dim()) if mask.layout == layouts.strided else mask.to_sparse()
+    return (mask.coalesce() if mask.layout == layouts.sparse_coo else mask).bool()
 
 
-_LAYOUTS = (layouts.strided, layouts.sparse_coo, layouts.sparse_csr)
-_REDUCTIONS = frozenset((
-    "sum", "prod", "amax", "amin", "argmax", "argmin", "mean", "median", "norm", "var", "std", "logsumexp",
-))  # fmt: skip
-_NORMALIZATIONS = frozenset(("softmax", "log_softmax", "softmin", "normalize", "cumsum", "cumprod"))
+def _output_mask(op: Callable, input: Tensor, *args, **options) -> Tensor:
+    """Which elements of the result of `op(input, *args, **options)` have an unmasked element behind them.
 
-
-def _output_mask(op: Any, input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """Returns which elements of the result of a function of this module have a value, as PyTorch's private function.
-
-    Raises: ValueError if `op` is not one of the reductions and normalizations; as `_input_mask`.
+    >>> import tensorgrad as torch
+    >>> torch.masked._output_mask(torch.masked.sum, torch.zeros(2, 2), 0, mask=torch.tensor([True, False]))
+    tensor([ True, False])
     """
-    if not callable(op):
+    name = getattr(op, "__name__", None)
+    if not callable(op) or name is None:
         raise ValueError(f"_output_mask expected masked operation (got {type(op).__name__} object)")
-    if op.__name__ in _NORMALIZATIONS:
-        return _input_mask(input, *args, **kwargs)
-    if op.__name__ not in _REDUCTIONS:
-        raise ValueError(f"_output_mask expected masked operation (got callable {op.__module__}.{op.__name__})")
-    if op.__name__ == "norm":
-        args = args[1:]
-    dim = args[0] if args else kwargs.get("dim")
-    mask, keepdim = _input_mask(input, *args, **kwargs), bool(kwargs.get("keepdim", False))
-    for d in sorted(_dims(dim, input), reverse=True):
-        mask = mask.any(d, keepdim)
-    return mask
+    whole = _input_mask(input, **options)
+    if name in _LIKE_THE_INPUT:
+        return whole
+    if name not in _REDUCTIONS:
+        raise ValueError(f"_output_mask expected masked operation (got callable {op.__module__}.{name})")
+    if name == "norm":
+        args = args[1:]  # its order comes before the dimensions
+    for d in reversed(_canonical_dim(args[0] if args else options.get("dim"), input.ndim)):
+        whole = whole.any(d, keepdim=bool(options.get("keepdim", False)))
+    return whole
 
 
 def _filled(input: Tensor, mask: Tensor | None, value) -> Tensor:
     """The input with `value` where the mask is False."""
-    return input if mask is None else input.masked_fill(~_whole_mask(input, mask), value)
+    return input if mask is None else input.masked_fill(~_input_mask(input, mask=mask), value)
 
 
 def _never_winning(name: str, input: Tensor, mask: Tensor | None) -> Tensor:
@@ -107,11 +107,11 @@ def _never_winning(name: str, input: Tensor, mask: Tensor | None) -> Tensor:
     return _filled(input, mask, info.min if least else info.max)
 
 
-def _dims(dim: Dims, input: Tensor) -> tuple[int, ...]:
+def _canonical_dim(dim: Dims, ndim: int) -> tuple[int, ...]:
     """Non-negative dimensions in ascending order. Raises: IndexError, or RuntimeError if one appears twice."""
     if dim is None or dim == ():
-        return tuple(range(input.ndim))
-    count = max(input.ndim, 1)
+        return tuple(range(ndim))
+    count = max(ndim, 1)
     found: list[int] = []
     for d in (dim,) if isinstance(dim, int) else dim:
         if not -count <= d < count:
@@ -146,7 +146,7 @@ def _of_sparse(name: str, input: Tensor, dim: Dims, keepdim: bool, dtype: DType,
         raise ValueError(f"masked {name} expects explicit mask for {str(layout).removeprefix('torch.')} tensor input")
     if mask is not None and mask.ndim > input.ndim:
         raise IndexError("_input_mask expected broadcastable mask (got mask dimensionality higher than of the input)")
-    return masked_reduction(input, mask, name, _dims(dim, input), bool(keepdim), dtype)
+    return masked_reduction(input, mask, name, _canonical_dim(dim, input.ndim), bool(keepdim), dtype)
 
 
 # --- reductions ----------------------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ def sum(
     dtype = _wide(input.dtype) if dtype is None else dtype
     if _is_sparse(input):
         return _of_sparse("sum", input, dim, keepdim, dtype, mask)
-    return _filled(input, mask, 0).sum(_dims(dim, input) or None, keepdim, dtype=dtype)
+    return _filled(input, mask, 0).sum(_canonical_dim(dim, input.ndim) or None, keepdim, dtype=dtype)
 
 
 def prod(
@@ -179,7 +179,7 @@ def prod(
     if _is_sparse(input):
         return _of_sparse("prod", input, dim, keepdim, _wide(input.dtype) if dtype is None else dtype, mask)
     result = _filled(input, mask, 1).to(_wide(input.dtype) if dtype is None else dtype)
-    for d in reversed(_dims(dim, input)):
+    for d in reversed(_canonical_dim(dim, input.ndim)):
         result = result.prod(d, keepdim)
     return result
 
@@ -191,7 +191,7 @@ def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor 
     >>> torch.masked.cumsum(torch.tensor([1.0, 2.0, 4.0]), 0, mask=torch.tensor([True, False, True]))
     tensor([1., 1., 5.])
     """
-    (d,) = _dims(dim, input)
+    (d,) = _canonical_dim(dim, input.ndim)
     return _filled(input, mask, 0).cumsum(d, dtype=input.dtype if dtype is None else dtype)
 
 
@@ -202,7 +202,7 @@ def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor
     >>> torch.masked.cumprod(torch.tensor([3.0, 2.0, 4.0]), 0, mask=torch.tensor([True, False, True]))
     tensor([ 3.,  3., 12.])
     """
-    (d,) = _dims(dim, input)
+    (d,) = _canonical_dim(dim, input.ndim)
     return _filled(input, mask, 1).cumprod(d, dtype=input.dtype if dtype is None else dtype)
 
 
@@ -217,7 +217,7 @@ def amax(
     """
     if _is_sparse(input):
         return _of_sparse("amax", input, dim, keepdim, input.dtype if dtype is None else dtype, mask)
-    result = _never_winning("amax", input, mask).amax(_dims(dim, input), keepdim)
+    result = _never_winning("amax", input, mask).amax(_canonical_dim(dim, input.ndim), keepdim)
     return result if dtype is None else result.to(dtype)
 
 
@@ -232,7 +232,7 @@ def amin(
     """
     if _is_sparse(input):
         return _of_sparse("amin", input, dim, keepdim, input.dtype if dtype is None else dtype, mask)
-    result = _never_winning("amin", input, mask).amin(_dims(dim, input), keepdim)
+    result = _never_winning("amin", input, mask).amin(_canonical_dim(dim, input.ndim), keepdim)
     return result if dtype is None else result.to(dtype)
 
 
@@ -274,7 +274,7 @@ def logsumexp(
     tensor(0.6931)
     """
     filled = _never_winning("logsumexp", input, mask)
-    return filled.logsumexp(_dims(dim, input), keepdim).to(input.dtype if dtype is None else dtype)
+    return filled.logsumexp(_canonical_dim(dim, input.ndim), keepdim).to(input.dtype if dtype is None else dtype)
 
 
 def logaddexp(
@@ -322,8 +322,8 @@ def _count(input: Tensor, dim: Dims, keepdim: bool, mask: Tensor | None) -> Tens
     """The number of unmasked elements."""
     if mask is None:
         shape = input._array.shape or (1,)
-        return input.new_full((), math.prod(shape[d] for d in _dims(dim, input)), dtype=dtypes.int64)
-    return sum(_whole_mask(input, mask), dim, keepdim=keepdim)
+        return input.new_full((), math.prod(shape[d] for d in _canonical_dim(dim, input.ndim)), dtype=dtypes.int64)
+    return sum(_input_mask(input, mask=mask), dim, keepdim=keepdim)
 
 
 def median(
@@ -338,7 +338,7 @@ def median(
     >>> torch.masked.median(torch.tensor([1.0, 7.0, 4.0]), mask=torch.tensor([True, False, True]))
     tensor(1.)
     """
-    (d,) = _dims(dim, input)[-1:]
+    (d,) = _canonical_dim(dim, input.ndim)[-1:]
     floating = input.dtype.is_floating_point
     filled = _filled(input if floating else input.to(dtypes.float32), mask, math.nan)
     result = filled.nanmedian(d, keepdim).values
@@ -362,7 +362,9 @@ def norm(
     if mask is not None and ord == -math.inf and not input.dtype.is_floating_point:
         raise AssertionError(f"input must be floating point, got {input.dtype}")
     filled = _filled(input, mask, math.inf if ord == -math.inf else 0)
-    return vector_norm(filled, ord, _dims(dim, input), keepdim, dtype=input.dtype if dtype is None else dtype)
+    return vector_norm(
+        filled, ord, _canonical_dim(dim, input.ndim), keepdim, dtype=input.dtype if dtype is None else dtype
+    )
 
 
 def _variance(input: Tensor, dim: Dims, unbiased, correction, keepdim: bool, dtype: DType | None, mask) -> Tensor:
@@ -443,7 +445,7 @@ def softmin(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor
 
 
 def _softened(name: str, input: Tensor, dim: int, dtype: DType | None, mask, extreme: str) -> Tensor:
-    (d,) = _dims(dim, input)[-1:] or (0,)
+    (d,) = _canonical_dim(dim, input.ndim)[-1:] or (0,)
     filled = _never_winning(extreme, input, mask)
     return FUNCTIONAL[name](filled, d, dtype=input.dtype if dtype is None else dtype)
 

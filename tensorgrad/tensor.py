@@ -5,6 +5,7 @@ This file defines what a tensor *is*; its operations are attached by the ops (`o
 
 from __future__ import annotations
 
+import copyreg
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -621,15 +622,17 @@ class Tensor(TensorMethods):
         memo[id(self)] = new
         new._grad = deepcopy(self._grad, memo)
         new.__dict__.update(deepcopy(self.__dict__, memo))
+        for name, value in _added_slots(self).items():
+            setattr(new, name, deepcopy(value, memo))
         return new
 
     def __reduce_ex__(self, protocol):
         if self._array.__class__ is NoMemory:
             made = self.shape, self.stride(), self.dtype, self.device, self.requires_grad
-            return _restore_without_memory, (type(self), *made, dict(self.__dict__))
+            return _restore_without_memory, (type(self), *made, state_of(self))
         storage, array = self._storage, self._array
         return _restore, (
-            type(self), storage, storage.geometry(array), self.dtype, self.requires_grad, dict(self.__dict__)
+            type(self), storage, storage.geometry(array), self.dtype, self.requires_grad, state_of(self)
         )  # fmt: skip
 
 
@@ -648,17 +651,46 @@ def disabled_torch_function(func: Any, types: Any, args: tuple = (), kwargs: Any
         LOCAL.inside_override = before
 
 
-def _restore(cls, storage, geometry, dtype, requires_grad, attributes):
+def _added_slots(tensor: Tensor) -> dict[str, Any]:
+    """The values in slots that the tensor's class has beside those of Tensor."""
+    cls = type(tensor)
+    if cls in PLAIN:
+        return {}
+    names = [name for name in copyreg._slotnames(cls) if name not in Tensor.__slots__]  # type: ignore[attr-defined]
+    return {name: getattr(tensor, name) for name in names if hasattr(tensor, name)}
+
+
+def state_of(tensor: Tensor) -> Any:
+    """What a pickle keeps of a tensor beside its elements: what a class's own `__getstate__` returns, or the attributes
+    (with those in slots of the class, a pair of dictionaries)."""
+    own = getattr(type(tensor), "__getstate__", None)
+    if own is not getattr(object, "__getstate__", None):
+        return own(tensor)  # type: ignore[misc]
+    slots = _added_slots(tensor)
+    return (dict(tensor.__dict__), slots) if slots else dict(tensor.__dict__)
+
+
+def _with_state(tensor: Tensor, state: Any) -> Tensor:
+    own = getattr(type(tensor), "__setstate__", None)
+    if own is not None:
+        own(tensor, state)
+        return tensor
+    attributes, slots = state if isinstance(state, tuple) else (state, {})
+    tensor.__dict__.update(attributes)
+    for name, value in slots.items():
+        setattr(tensor, name, value)
+    return tensor
+
+
+def _restore(cls, storage, geometry, dtype, requires_grad, state):
     tensor = share(storage.view(geometry, dtype.numpy), storage, cls)
     tensor._requires_grad = requires_grad
-    tensor.__dict__.update(attributes)
-    return tensor
+    return _with_state(tensor, state)
 
 
-def _restore_without_memory(cls, shape, stride, dtype, device, requires_grad, attributes):
+def _restore_without_memory(cls, shape, stride, dtype, device, requires_grad, state):
     tensor = Tensor._make_wrapper_subclass(cls, shape, stride, dtype=dtype, device=device, requires_grad=requires_grad)
-    tensor.__dict__.update(attributes)
-    return tensor
+    return _with_state(tensor, state)
 
 
 def _apart(tensor: Tensor):

@@ -30,10 +30,12 @@ class TensorType:
             return False
         return instance.dtype is self.dtype and instance.device.type == self.device.type
 
-    def __call__(self, *args: Any) -> Tensor:
-        """Creates a tensor from a sequence, another tensor's values, or sizes. Raises: TypeError for anything else."""
-        from tensorgrad.ops.create import legacy_tensor
+    def __call__(self, *args: Any, device: Any = None) -> Tensor:
+        """Creates a tensor from a sequence, another tensor's values, or sizes. Raises: TypeError for anything else;
+        RuntimeError for another type of device than its own."""
+        from tensorgrad.ops.create import check_legacy_device, legacy_tensor
 
+        check_legacy_device(device, self.device.type)
         if self.is_cuda:
             storage_class(self.device)  # raises an error if CUDA is not available
         return legacy_tensor(args, self.device, self.dtype)

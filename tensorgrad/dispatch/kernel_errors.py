@@ -140,7 +140,7 @@ def check_broadcastable(arrays) -> None:
 def _dtype_error(op, error: Exception, arrays) -> None:
     if not isinstance(error, TypeError):
         return
-    if op.name == "sub" and any(a.dtype.kind == "b" for a in arrays):
+    if op.name in ("sub", "rsub") and any(a.dtype.kind == "b" for a in arrays):
         raise_bool_subtraction(all(a.dtype.kind == "b" for a in arrays))
     if op.name == "neg" and arrays[0].dtype.kind == "b":
         raise RuntimeError(

@@ -23,21 +23,23 @@ def overrides(value: Any) -> bool:
     return getattr(override, "__module__", None) not in ("torch._tensor", "torch._C")
 
 
-def overriding(values: Any) -> Iterator[Any]:
-    """Yields the values of such classes, also those in nested lists and tuples."""
+def overriding(values: Any, around: tuple = ()) -> Iterator[Any]:
+    """Yields the values of such classes, also those in nested lists and tuples; not in a list that is inside itself."""
     for value in values:
         if isinstance(value, list | tuple):
-            yield from overriding(value)
+            if not any(value is outer for outer in around):
+                yield from overriding(value, (*around, value))
         elif overrides(value):
             yield value
 
 
-def classes_of(values: Any) -> Iterator[type]:
+def classes_of(values: Any, around: tuple = ()) -> Iterator[type]:
     """Yields the classes of the tensors that are not plain, and of other values that override functions, in the order
     of the arguments."""
     for value in values:
         if isinstance(value, list | tuple):
-            yield from classes_of(value)
+            if not any(value is outer for outer in around):
+                yield from classes_of(value, (*around, value))
         elif (isinstance(value, Tensor) and value.__class__ not in PLAIN) or overrides(value):
             yield value.__class__
 

@@ -6,7 +6,7 @@ import array as buffers
 import functools
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from operator import index as as_int
 from typing import Any
@@ -226,7 +226,10 @@ def _is_sequence(data) -> bool:
         return True
     if cls in dtypes.NUMBERS or isinstance(data, str | bytes):
         return False
-    return isinstance(data, np.ndarray | Sequence | deque | buffers.array)
+    if isinstance(data, np.ndarray | Sequence | deque | buffers.array):
+        return True
+    counted = hasattr(cls, "__getitem__") and hasattr(cls, "__len__")
+    return counted and not isinstance(data, Mapping | Tensor | np.generic)
 
 
 def _first_lengths(data) -> tuple[int, ...]:
@@ -243,7 +246,10 @@ def _first_lengths(data) -> tuple[int, ...]:
             break
         if len(lengths) > 128:
             raise ValueError(f"too many dimensions '{type(data).__name__}'")
-        data = data[0]
+        try:
+            data = data[0]
+        except Exception:
+            raise ValueError(f"could not determine the shape of object type '{type(data).__name__}'") from None
     if isinstance(data, str) and lengths:  # a string is a sequence of strings
         raise ValueError("too many dimensions 'str'")
     if isinstance(data, str | bytes) and not lengths:
@@ -276,10 +282,19 @@ def _plain(data, shape: tuple, dim: int, kinds: set, dtype: dtypes.dtype | None)
 
     `kinds` collects the types of the elements, or the dtypes of tensors and arrays.
     """
+    if data.__class__ is not list and not isinstance(data, Sequence | np.ndarray | deque | buffers.array):
+        items = list(data)
+        if len(items) < len(data):
+            data.__getitem__(len(items))  # whose error this is
+        if len(items) != shape[dim]:
+            raise ValueError(f"expected sequence of length {shape[dim]} at dim {dim} (got {len(items)})")
+        data = items
     types = set(map(type, data))
     if types <= dtypes.NUMBERS and (dtype is None or complex not in types):  # checked without a Python loop
         kinds |= types
         return data if isinstance(data, list | tuple) else list(data)
+    if dtype is None and any(x is data for x in data):
+        raise TypeError("new(): self-referential lists are incompatible")
     dim += 1
     if dim == len(shape):
         return [_element(x, kinds, dtype) for x in data]
@@ -492,8 +507,15 @@ def legacy_tensor(args: tuple, device, dtype: dtypes.dtype | None = None) -> Ten
     return empty(args or (0,), dtype=dtype, device=device)
 
 
+def check_legacy_device(device: Any, expected: str = "cpu") -> None:
+    """Raises: RuntimeError if a legacy constructor is called with another type of device than its own."""
+    if device is not None and (given := resolve_device(device).type) != expected:
+        raise RuntimeError(f"legacy constructor expects device type: {expected} but device type: {given} was passed")
+
+
 def _constructed(cls, *args, device=None, **kwargs):
     """Implements `Tensor(2, 3)`, also for subclasses."""
+    check_legacy_device(device)
     made = legacy_tensor(args, device)
     return made if cls is Tensor else made.as_subclass(cls)
 
@@ -521,6 +543,8 @@ def _filled(maker, value, shape, dtype, device, requires_grad, pin_memory) -> Te
         try:
             array = maker(shape, dtype=dtype.numpy)
         except ValueError:  # NumPy: larger than any address space
+            if 0 in shape:
+                raise RuntimeError("Stride calculation overflowed") from None
             raise RuntimeError(f"Storage size calculation overflowed with sizes={list(shape)}") from None
     elif device.type == "meta":
         array = storage_class(device).empty(shape, dtype.numpy, device)
@@ -561,8 +585,13 @@ def _out(name: str, out, made: Tensor, fills: bool = False) -> Tensor:
     return out.requires_grad_() if made.requires_grad else out
 
 
-def _dtype_of(out: Tensor, dtype):
-    """Returns the dtype of the values to be stored in `out`. Raises: RuntimeError if `dtype` differs from it."""
+def _dtype_of(out: Tensor, dtype, layout=None, device=None):
+    """Returns the dtype of the values to be stored in `out`. Raises: RuntimeError if what is asked for differs."""
+    if device is not None and (given := resolve_device(device).type) != out.device.type:
+        raise RuntimeError(f"device type {given} does not match device type of out parameter ({out.device.type})")
+    if layout is not None and layout is not out.layout:
+        given, found = (x.name.title().replace("_", "").removesuffix("Coo") for x in (layout, out.layout))
+        raise RuntimeError(f"layout {given} does not match layout of out parameter ({found})")
     if dtype is not None and dtype is not out.dtype:
         raise RuntimeError(f"dtype {scalar_type(dtype)} does not match dtype of out parameter ({scalar_type(out)})")
     return out.dtype
@@ -579,7 +608,7 @@ def zeros(
     tensor([[0., 0.],
             [0., 0.]])
     """
-    dtype = dtype if out is None else _dtype_of(out, dtype)
+    dtype = dtype if out is None else _dtype_of(out, dtype, layout, device)
     shape = resolve_shape(given_size("zeros", size, named))
     if out is not None and STORAGES[out._array.__class__].layout is not layouts.strided:
         return clear(out, shape, requires_grad)
@@ -599,7 +628,7 @@ def ones(
     tensor([[1., 1., 1.],
             [1., 1., 1.]])
     """
-    dtype = dtype if out is None else _dtype_of(out, dtype)
+    dtype = dtype if out is None else _dtype_of(out, dtype, layout, device)
     shape = resolve_shape(given_size("ones", size, named))
     if layout is not None and layout is not layouts.strided:
         return without_elements("ones", shape, layout, dtype, device, requires_grad)
@@ -624,7 +653,7 @@ def empty(
     >>> torch.empty(2, 3).shape
     torch.Size([2, 3])
     """
-    dtype = dtype if out is None else _dtype_of(out, dtype)
+    dtype = dtype if out is None else _dtype_of(out, dtype, layout, device)
     shape = resolve_shape(given_size("empty", size, named))
     if out is not None and STORAGES[out._array.__class__].layout is not layouts.strided:
         return clear(out, shape, requires_grad)
@@ -701,7 +730,7 @@ def full(
         raise wrong_argument(size, "size", "tuple of ints")
     fill_value = fill_value.item() if isinstance(fill_value, Tensor) else plain_number(fill_value)
     check_is_number(fill_value, "fill_value")
-    dtype = (dtype or dtypes.of_number(fill_value)) if out is None else _dtype_of(out, dtype)
+    dtype = (dtype or dtypes.of_number(fill_value)) if out is None else _dtype_of(out, dtype, device=device)
     check_number(fill_value, dtype)
     value = wrapped(fill_value, dtype)
     shape = resolve_shape((size,))
@@ -824,9 +853,8 @@ def new(self, *args, device=None) -> Tensor:
     >>> torch.zeros(1, dtype=torch.int64).new([1, 2]), torch.zeros(1).new(2, 3).shape
     (tensor([1, 2]), torch.Size([2, 3]))
     """
+    check_legacy_device(device, self.device.type)
     if STORAGES[self._array.__class__].layout is layouts.sparse_coo:
-        if device is not None and (given := devices.device(device)).type != "cpu":
-            raise RuntimeError(f"legacy constructor expects device type: cpu but device type: {given.type} was passed")
         return LEGACY[layouts.sparse_coo](*args, dtype=self.dtype)
     return legacy_tensor(args, device or self.device, self.dtype)
 
@@ -864,7 +892,7 @@ def arange(
             raise RuntimeError(f"unsupported range: {start} -> {end}")
         whole = all(isinstance(v, int) for v in (start, end, step))
     if out is not None:
-        dtype = _dtype_of(out, dtype)
+        dtype = _dtype_of(out, dtype, device=device)
     if dtype is None:
         dtype = dtypes.int64 if whole else dtypes.DEFAULT.floating
     if dtype is dtypes.bool or dtype.is_complex:
@@ -874,6 +902,12 @@ def arange(
         if step == 0:
             raise ValueError("step must be nonzero")
     count = -((start - end) // step) if whole else math.ceil((end - start) / step)
+    if out is not None and out.numel() not in (0, count):
+        warn(
+            f"The number of elements in the out tensor of shape {list(out.shape)} is {out.numel()} which does not "
+            f"match the computed number of elements {count}. Note that this may occur as a result of rounding error. "
+            f"The out tensor will be resized to a tensor of shape ({count},)."
+        )
     if dtype.category >= dtypes.FLOATING:
         array = (start + step * np.arange(count, dtype=np.float64)).astype(dtype.numpy)
     else:
@@ -889,9 +923,13 @@ def range_(start=0, end=None, step=1, *, out=None, dtype=None, layout=None, devi
     >>> torch.range(1, 2, 0.5)
     tensor([1.0000, 1.5000, 2.0000])
     """
+    warn(
+        "torch.range is deprecated and will be removed in a future release because its behavior is inconsistent with "
+        "Python's range builtin. Instead, use torch.arange, which produces values in [start, end)."
+    )
     if end is None:
         start, end = 0, start
-    dtype = dtype if out is None else _dtype_of(out, dtype)
+    dtype = dtype if out is None else _dtype_of(out, dtype, device=device)
     count = math.floor((end - start) / step) + 1
     array = (start + step * np.arange(count, dtype=np.float64)).astype((dtype or dtypes.DEFAULT.floating).numpy)
     return _out("range", out, finish(array, requires_grad, device), fills=True)
@@ -913,7 +951,7 @@ def linspace(start, end, steps, *, out=None, dtype=None, layout=None, device=Non
     check_is_number(start, "start")
     check_is_number(end, "end")
     if out is not None:
-        dtype = _dtype_of(out, dtype)
+        dtype = _dtype_of(out, dtype, device=device)
     dtype = _dtype_of_ends("linspace", start, end, dtype)
     array = _spaced(start, end, steps, dtype)
     if dtype.category < dtypes.FLOATING:
@@ -1007,7 +1045,7 @@ def logspace(start, end, steps, base=10.0, *, out=None, dtype=None, device=None,
     start, end, steps, device = _ends("logspace", start, end, steps, device)
     check_is_number(start, "start")
     check_is_number(end, "end")
-    dtype = _dtype_of_ends("logspace", start, end, dtype if out is None else _dtype_of(out, dtype))
+    dtype = _dtype_of_ends("logspace", start, end, dtype if out is None else _dtype_of(out, dtype, device=device))
     integers = dtype.category < dtypes.FLOATING
     wide = dtypes.complex128 if dtype.category == dtypes.COMPLEX else dtypes.float64
     exponents = _spaced(start, end, steps, dtype if integers else wide)
@@ -1028,7 +1066,7 @@ def eye(n, m=None, *, out=None, dtype=None, layout=None, device=None, requires_g
     for name, size in (("n", n), ("m", n if m is None else m)):
         if as_integer(size, name) < 0:
             raise RuntimeError(f"n must be greater or equal to 0, got {size}")
-    dtype = dtype if out is None else _dtype_of(out, dtype)
+    dtype = dtype if out is None else _dtype_of(out, dtype, device=device)
     return _out("eye", out, finish(np.eye(n, m, dtype=(dtype or dtypes.DEFAULT.floating).numpy), requires_grad, device))
 
 

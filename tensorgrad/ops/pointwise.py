@@ -150,7 +150,9 @@ def _scaled(input, other, alpha):
     if alpha.__class__ is float and isinstance(other, Tensor) and other._array.dtype.kind == "f":
         return other * alpha
     category = max(category_of(v) for v in (input, other))
-    if isinstance(alpha, float) and category < dtypes.FLOATING:
+    if isinstance(alpha, bool) and category != dtypes.bool.category:
+        raise RuntimeError("Boolean alpha only supported for Boolean results.")
+    if isinstance(alpha, float | complex) and category < dtypes.FLOATING:
         raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
     if isinstance(alpha, complex) and category < dtypes.COMPLEX:
         raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex number.")

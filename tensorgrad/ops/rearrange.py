@@ -619,6 +619,8 @@ def meshgrid(*tensors, indexing: str | None = None) -> tuple[Tensor, ...]:
             raise RuntimeError(f"torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: {x}")
         if x._array.dtype != tensors[0]._array.dtype:
             raise RuntimeError("meshgrid expects all tensors to have the same dtype")
+        if x.device != tensors[0].device:
+            raise RuntimeError("meshgrid expects all tensors to have the same device")
     if indexing is None:
         warn("torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument.")
         indexing = "ij"

@@ -124,7 +124,7 @@ _unfold = view("unfold(input, dimension: int, size: int, step: int)", "shape.unf
 
 
 def _check_matrix(x):
-    if x.ndim > 2:
+    if x.ndim > 2 and not hasattr(x, "sparse_dim"):  # of COO, whose kernel checks
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {x.ndim}D")
     return (x,)
 

@@ -345,12 +345,18 @@ class Reader:
         self.file.seek(start)
         content = np.empty(size, np.uint8)
         view, done = content.data, 0
+        straight = getattr(self.file, "readinto", None)
         while done < size:
-            chunk = self.file.read(min(size - done, 1 << 24))
-            if not chunk:
+            part = view[done : done + (1 << 24)]
+            if straight is not None:
+                count = straight(part)
+            else:
+                chunk = self.file.read(len(part))
+                count = len(chunk)
+                part[:count] = chunk
+            if not count:
                 raise UnpicklingError(f"the file is cut short: {described(what)} ends in the middle")
-            view[done : done + len(chunk)] = chunk
-            done += len(chunk)
+            done += count
         return content
 
 

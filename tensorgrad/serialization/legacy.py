@@ -19,7 +19,7 @@ from tensorgrad.ops.pytorch.storage_values import TypedStorage, UntypedStorage
 from tensorgrad.serialization.archive import Stream
 from tensorgrad.serialization.describe import described
 from tensorgrad.serialization.pickler import Pickler
-from tensorgrad.serialization.tables import StorageType, bytes_of, stored
+from tensorgrad.serialization.tables import StorageType, as_text, bytes_of, stored
 from tensorgrad.storage.stubs import Storage
 
 MAGIC = 0x1950A86A20F9469CFC6C
@@ -58,6 +58,7 @@ def write(obj, file, protocol: int) -> None:
     for key in keys:
         stream.write(pickler.elements[key].to_bytes(8, "little"))
         stream.write(bytes_of(pickler.storages[key]).tobytes())
+    stream.flush()
 
 
 def read(data, skim: Callable, values: Callable, plain: Callable, place: Callable):
@@ -110,10 +111,14 @@ class _Storages:
             self.available -= elements * kind.itemsize
             if self.available < 0:
                 raise UnpicklingError("the file is cut short: its storages are longer than the file")
-        if self.kinds[key] != (kind, elements):
-            raise UnpicklingError(f"the file describes storage {described(key)} inconsistently")
+        self._compare(key, kind, elements)
         if view is not None and view[1] + view[2] > elements:
             raise UnpicklingError("the file describes a part that reaches beyond its storage")
+
+    def _compare(self, key: str, kind: StorageType, elements: int) -> None:
+        known, length = self.kinds.get(key, (kind, -1))
+        if length != elements or (elements and known != kind):  # an empty storage may be of several types
+            raise UnpicklingError(f"the file describes storage {described(key)} inconsistently")
 
     def fill(self, data, keys, at: int) -> None:
         """Reads the bytes, which begin at `at`, in the order of `keys`."""
@@ -131,8 +136,7 @@ class _Storages:
     def placed(self, reference) -> UntypedStorage | TypedStorage:
         """Returns the storage of a reference, or a part of one (which very old files could refer to directly)."""
         kind, key, location, elements, view = _checked(reference)
-        if self.kinds.get(key) != (kind, elements):
-            raise UnpicklingError(f"the file describes storage {described(key)} inconsistently")
+        self._compare(key, kind, elements)
         if (key, view) not in self.made:
             content = _part(self.bytes[key], kind, view)
             self.made[key, view] = self.place(content, location)
@@ -145,10 +149,11 @@ def _part(content: np.ndarray, kind: StorageType, view) -> np.ndarray:
 
 def _checked(reference) -> tuple:
     """The type, key, location, number of elements and view of a reference."""
-    right = type(reference) is tuple and len(reference) == 6 and type(reference[0]) is str
-    if not right or reference[0] != "storage":
+    right = type(reference) is tuple and len(reference) == 6 and type(reference[0]) in (str, bytes)
+    if not right or as_text(reference[0]) != "storage":
         raise UnpicklingError("the file refers to something that is not a storage, which was refused")
-    _, kind, key, location, elements, view = reference
+    kind, elements, view = reference[1], reference[4], reference[5]
+    key, location = map(as_text, reference[2:4])
     part = view is None or (
         isinstance(view, tuple) and len(view) == 3 and type(view[0]) is str
         and all(type(n) is int and n >= 0 for n in view[1:])

@@ -40,6 +40,8 @@ def load(
             TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1 the default is False.
         mmap: Map the file into memory instead of reading it (requires a path): storages are read when they are first
             used, and changes to them never reach the file.
+        **pickle_load_args: With `encoding="bytes"`, strings written by Python 2 become bytes; with the name of another
+            encoding than UTF-8 they are decoded by it. With `weights_only=False`, all options of Python's unpickler.
 
     Returns:
         The saved value.
@@ -64,6 +66,7 @@ def load(
     from tensorgrad.serialization import reading
 
     pickle_load_args["pickle_module"] = pickle_module
+    pickle_load_args.setdefault("encoding", "utf-8")
     return reading.read(f, map_location, weights_only, bool(mmap), pickle_load_args)
 
 

@@ -17,7 +17,7 @@ from tensorgrad.serialization.tables import STORAGE_NAMES, Global, named
 from tensorgrad.size import Size
 from tensorgrad.storage.elsewhere import NoMemory
 from tensorgrad.storage.stubs import Storage
-from tensorgrad.tensor import Tensor
+from tensorgrad.tensor import Tensor, state_of
 
 UNTYPED = named("torch.storage", "UntypedStorage")
 CLASSES: dict[type, Global] = {
@@ -58,7 +58,7 @@ class Pickler(pickle._Pickler):  # the Python version: the C version only writes
             self._keys[id(storage)] = key, obj.kind
             self.storages[key] = storage
         key, kind = self._keys[id(storage)]
-        if obj.kind != kind and UNTYPED not in (kind, obj.kind):
+        if obj.kind != kind and UNTYPED not in (kind, obj.kind) and storage.nbytes():
             raise RuntimeError(
                 "Cannot save multiple tensors or storages that view the same data as different types "
                 f"({kind.name} and {obj.kind.name})"
@@ -112,7 +112,7 @@ def _tensor(tensor: Tensor) -> tuple:
         made = type(tensor), dtype, tuple(tensor.shape), tensor.stride(), 0, tensor.layout, tensor.device
         function = named("torch._utils", "_rebuild_wrapper_subclass")
         return named("torch._tensor", "_rebuild_from_type_v2"), (
-            function, type(tensor), (*made, tensor.requires_grad), dict(tensor.__dict__),
+            function, type(tensor), (*made, tensor.requires_grad), state_of(tensor),
         )  # fmt: skip
     if isinstance(tensor, Parameter):
         data = _tensor(tensor.detach())
@@ -138,7 +138,7 @@ def _tensor(tensor: Tensor) -> tuple:
         reference = _Reference(tensor._storage, named("torch", name), dtype.itemsize)
         function, args = named("torch._utils", "_rebuild_tensor_v2"), (reference, *geometry)
     if tensor.__dict__ or type(tensor) is not Tensor:
-        return named("torch._tensor", "_rebuild_from_type_v2"), (function, type(tensor), args, dict(tensor.__dict__))
+        return named("torch._tensor", "_rebuild_from_type_v2"), (function, type(tensor), args, state_of(tensor))
     return function, args
 
 

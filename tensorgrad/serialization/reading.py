@@ -20,7 +20,7 @@ from tensorgrad.serialization.allowed_names import get_safe_globals
 from tensorgrad.serialization.defaults import LoadEndianness, get_default_load_endianness, get_default_mmap_options
 from tensorgrad.serialization.describe import described
 from tensorgrad.serialization.names import pytorch_name
-from tensorgrad.serialization.tables import UNTYPED, NoPlace, StorageType, stored
+from tensorgrad.serialization.tables import UNTYPED, NoPlace, StorageType, as_text, stored
 from tensorgrad.serialization.unpickler import Restricted, Skim
 from tensorgrad.storage import recycling
 from tensorgrad.storage.stubs import Storage, storage_class
@@ -80,6 +80,7 @@ def _unpickle(text, persistent, weights_only: bool, options: dict, start: int = 
     """Returns (value, end) of a pickle."""
     if weights_only:
         machine = Restricted(text, persistent, named_safe(), start, outside)
+        machine.encoding = options.get("encoding", machine.encoding)
         return machine.load(), machine.end
     from tensorgrad.serialization.trusting import trusting
 
@@ -130,10 +131,11 @@ def _load_archive(reader: archive.CheckpointReader, place: _Places, weights_only
 
 def _reference(reference) -> tuple:
     """The type, key, location and number of elements of a reference to a storage."""
-    right = type(reference) is tuple and len(reference) == 5 and type(reference[0]) is str
-    if not right or reference[0] != "storage":
+    right = type(reference) is tuple and len(reference) == 5 and type(reference[0]) in (str, bytes)
+    if not right or as_text(reference[0]) != "storage":
         raise pickle.UnpicklingError("the file refers to something that is not a storage, which was refused")
-    _, kind, key, location, elements = reference
+    kind, elements = reference[1], reference[4]
+    key, location = map(as_text, reference[2:4])
     plain = type(key) is str and type(location) is str and type(elements) is int
     if not (plain and isinstance(kind, StorageType) and elements >= 0):
         raise pickle.UnpicklingError("the file contains an invalid description of a storage")

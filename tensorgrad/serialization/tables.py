@@ -8,6 +8,7 @@ PyTorch's private `_rebuild_*` functions on a storage, and a storage is a refere
 from __future__ import annotations
 
 import functools
+from types import MemberDescriptorType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,6 +73,11 @@ def stored(storage: Storage, kind: StorageType) -> UntypedStorage | TypedStorage
     if kind.dtype is None:
         return shown(storage)
     return TypedStorage(wrap_storage=storage, dtype=kind.dtype, _internal=True)
+
+
+def as_text(value: Any) -> Any:
+    """A string of a reference to a storage, which is bytes if Python 2's strings are loaded as bytes."""
+    return value.decode("ascii", "replace") if isinstance(value, bytes) else value
 
 
 # --- from a storage to a tensor --------------------------------------------------------------------------------------
@@ -206,11 +212,21 @@ def _tensor(value) -> Tensor:
 def set_state(tensor: Tensor, state) -> Tensor:
     """Sets attributes that a program added to a tensor. (Never those of the class: a file must not replace methods, nor
     the parts of a nested tensor.)"""
+    cls = type(tensor)
+    if hasattr(cls, "__setstate__"):  # a class of the program, which may be named because it is trusted
+        cls.__setstate__(tensor, state)
+        return tensor
+    state, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
     if isinstance(state, dict):
-        own = getattr(type(tensor), "_own", ())
+        own = getattr(cls, "_own", ())
         for name, value in state.items():
-            if type(name) is str and name not in own and not _is_method(getattr(type(tensor), name, None)):
+            if type(name) is str and name not in own and not _is_method(getattr(cls, name, None)):
                 tensor.__dict__[name] = value
+    if isinstance(slots, dict):
+        for name, value in slots.items():
+            attribute = getattr(cls, name, None) if type(name) is str and name not in Tensor.__slots__ else None
+            if isinstance(attribute, MemberDescriptorType):
+                setattr(tensor, name, value)
     return tensor
 
 

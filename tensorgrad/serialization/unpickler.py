@@ -60,7 +60,7 @@ class Restricted:
     damaged; RuntimeError if memory runs out.
     """
 
-    errors = "strict"  # error handling for decoding Python 2's strings
+    encoding, errors = "utf-8", "strict"  # of Python 2's strings; with the encoding "bytes" they become bytes
     table: list[Callable[[Any], None]]  # a function for each instruction, filled in below
 
     def __init__(
@@ -163,6 +163,11 @@ class Restricted:
     def text(self, form: struct.Struct) -> str:
         """Reads a string prefixed with its length."""
         return str(self.read(self.number(form)), "utf-8", "surrogatepass")
+
+    def old_text(self, length: int) -> str | bytes:
+        """Reads a string written by Python 2."""
+        text = self.read(length)
+        return bytes(text) if self.encoding == "bytes" else str(text, self.encoding, self.errors)
 
     # --- the stack ---
 
@@ -684,8 +689,8 @@ INSTRUCTIONS: dict[str, Callable[[Restricted], None]] = {
     "\x8c": _push(lambda m: m.text(UINT8)),
     "\x8d": _push(lambda m: m.text(UINT64)),
     "V": _push(lambda m: m.line().decode("raw-unicode-escape")),
-    "U": _push(lambda m: str(m.read(m.byte()), "utf-8", m.errors)),  # Python 2's strings
-    "T": _push(lambda m: str(m.read(m.number(INT32)), "utf-8", m.errors)),
+    "U": _push(lambda m: m.old_text(m.byte())),
+    "T": _push(lambda m: m.old_text(m.number(INT32))),
     "C": _push(lambda m: bytes(m.read(m.byte()))),
     "B": _push(lambda m: bytes(m.read(m.number(UINT32)))),
     "\x8e": _push(lambda m: bytes(m.read(m.number(UINT64)))),

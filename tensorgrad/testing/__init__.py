@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tensorgrad import dtypes
+from tensorgrad.errors import warn
 from tensorgrad.layouts import strided
 from tensorgrad.tensor import Tensor
 
@@ -237,11 +239,13 @@ def make_tensor(
 ) -> Tensor:
     """Creates a tensor of random values in [low, high).
 
-    The defaults are -9 to 9 (0 to 9 for unsigned integers, 0 and 1 for bool).
+    The defaults are -9 to 9 (0 to 9 for unsigned integers, 0 and 1 for bool). As in PyTorch, bounds beyond those of the
+    dtype are moved to these, and the same seed gives the same values.
 
     Args:
         noncontiguous: Leave gaps between the elements.
         exclude_zero: Replace zeros by the smallest positive value.
+        memory_format: That of the result; not together with `noncontiguous`.
 
     >>> import tensorgrad as torch
     >>> torch.testing.make_tensor(2, 3, dtype=torch.int64, device="cpu", low=0, high=1)
@@ -252,23 +256,58 @@ def make_tensor(
 
     if len(shape) == 1 and isinstance(shape[0], Sequence):
         shape = tuple(shape[0])
+    if noncontiguous and memory_format is not None:
+        raise ValueError(
+            f"The parameters `noncontiguous` and `memory_format` are mutually exclusive, but got {noncontiguous=} and "
+            f"{memory_format=}"
+        )
     floats = dtype.is_floating_point or dtype.is_complex
-    if low is None:
-        low = 0 if dtype in (torch.bool, torch.uint8) else -9
-    if high is None:
-        high = 2 if dtype is torch.bool else 9 if floats else 10
-    if low >= high:
-        raise ValueError(f"make_tensor: `low` must be less than `high`, but got {low} >= {high}")
-    whole = (*shape[:-1], 2 * shape[-1]) if noncontiguous and shape else shape
-    if dtype.is_complex:
-        parts = [torch.empty(whole, dtype=torch.float64, device=device).uniform_(low, high) for _ in range(2)]
-        made = torch.complex(*parts).to(dtype)
-    elif floats:
-        made = torch.empty(whole, dtype=torch.float64, device=device).uniform_(low, high).to(dtype)
+    if requires_grad and not floats:
+        raise ValueError(f"`requires_grad=True` is not supported for boolean and integral dtypes, but got {dtype=}")
+    low, high = _bounds(dtype, floats, low, high)
+    gaps = noncontiguous and math.prod(shape) > 1
+    whole = (*shape[:-1], 2 * shape[-1]) if gaps else shape
+    if floats:
+        narrow = dtype.is_floating_point and dtype.itemsize == 1
+        made = torch.empty(whole, dtype=dtypes.float32 if narrow else dtype, device=device)
+        numbers = torch.view_as_real(made) if dtype.is_complex else made
+        half = high - low >= dtypes.finfo(numbers.dtype).max  # `uniform_` cannot draw from so wide a range
+        numbers.uniform_(low / 2, high / 2).mul_(2) if half else numbers.uniform_(low, high)
+        made = made.to(dtype)
     else:
-        made = torch.randint(int(np.ceil(low)), int(np.ceil(high)), whole, device=device).to(dtype)
-    if noncontiguous and shape:
-        made = made[..., ::2]
+        made = torch.randint(math.ceil(low), math.ceil(high), whole, device=device, dtype=dtype)
+    if gaps:
+        made = made[..., 1::2]
+    elif memory_format is not None:
+        made = made.clone(memory_format=memory_format)
     if exclude_zero:
-        made[made == 0] = torch.finfo(dtype).tiny if floats else 1
-    return made.requires_grad_(requires_grad) if requires_grad else made
+        made[made == 0] = dtypes.finfo(dtype).tiny if floats else 1
+    return made.requires_grad_() if requires_grad else made
+
+
+def _bounds(dtype: dtypes.dtype, floats: bool, low: float | None, high: float | None) -> tuple[float, float]:
+    """What values are drawn from. Raises: ValueError if that is no interval, or one that the dtype cannot hold."""
+    boolean = dtype is dtypes.bool
+    if floats:
+        least, end = dtypes.finfo(dtype).min, dtypes.finfo(dtype).max
+    else:
+        info = dtypes.iinfo(dtypes.uint8 if boolean else dtype)
+        least, end = info.min, 2 if boolean else info.max + (dtype is not dtypes.int64)
+    low = (0 if boolean else -9) if low is None else low
+    high = (2 if boolean else 9 if floats else 10) if high is None else high
+    if math.isnan(low) or math.isnan(high):
+        raise ValueError(f"`low` and `high` cannot be NaN, but got {low=} and {high=}")
+    if low == high and floats and dtype.itemsize > 1:
+        warn(
+            "Passing `low==high` to `torch.testing.make_tensor` for floating or complex types is deprecated since 2.1 "
+            "and will be removed in 2.3. Use `torch.full(...)` instead.",
+            FutureWarning,
+        )
+    elif low >= high:
+        raise ValueError(f"`low` must be less than `high`, but got {low} >= {high}")
+    elif high < least or low >= end:
+        raise ValueError(
+            f"The value interval specified by `low` and `high` is [{low}, {high}), but {dtype} only supports [{least}, "
+            f"{end})"
+        )
+    return min(max(low, least), end), min(max(high, least), end)

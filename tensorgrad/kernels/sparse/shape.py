@@ -32,6 +32,11 @@ def transpose(array: Any, dim0: int, dim1: int) -> Any:
 
 def transposed(array: Any) -> Any:
     """The kernel of `t`."""
+    if array.__class__ is COOArray and (array.sparse_dim > 2 or array.sparse_dim < array.ndim):
+        raise RuntimeError(
+            "t() expects a tensor with <= 2 sparse and 0 dense dimensions, but got "
+            f"{array.sparse_dim} sparse and {array.ndim - array.sparse_dim} dense dimensions"
+        )
     if array.ndim > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {array.ndim}D")
     return array if array.ndim < 2 else transpose(array, 0, 1)

@@ -16,7 +16,17 @@ from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dtypes import c_type, scalar_type
 from tensorgrad.errors import warn
 from tensorgrad.kernels.array import dlpack
-from tensorgrad.ops.create import as_tensor, elements, empty_strided, finish, from_numpy, reach, resolve_shape, strided
+from tensorgrad.ops.create import (
+    as_tensor,
+    elements,
+    empty_strided,
+    finish,
+    from_numpy,
+    reach,
+    resolve_device,
+    resolve_shape,
+    strided,
+)
 from tensorgrad.ops.pytorch.storage_values import TypedStorage, UntypedStorage, legacy_types, shown, warn_of_typed
 from tensorgrad.ops.shape import ints
 from tensorgrad.storage.files import is_shared as shared
@@ -304,8 +314,14 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad: bool | No
         obj = from_dlpack(obj)
     shares = isinstance(obj, Tensor | np.ndarray)
     if copy is False and not shares:
+        if isinstance(obj, np.generic):
+            raise RuntimeError("can't alias NumPy scalars. Either remove copy=False or transform it in a ndarray. ")
         raise ValueError("can't alias arbitrary sequence into a tensor.")
-    made = as_tensor(obj, dtype, device)
+    made = as_tensor(obj, None if copy is False else dtype, None if copy is False else device)
+    if copy is False and device is not None and (wanted := resolve_device(device)) != made.device:
+        raise ValueError(f"can't alias tensor from device '{made.device}' to '{wanted}'.")
+    if copy is False and dtype is not None and dtype is not made.dtype:
+        raise ValueError(f"can't alias tensor with dtype '{scalar_type(made)}' into dtype '{scalar_type(dtype)}'.")
     if copy and shares:
         made = made.clone()
     if isinstance(obj, Tensor) and obj.requires_grad and requires_grad is None:

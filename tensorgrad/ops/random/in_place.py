@@ -5,6 +5,8 @@ In the graph, all of these have the gradient 0: the result does not depend smoot
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from tensorgrad import dtypes
@@ -12,7 +14,8 @@ from tensorgrad.dispatch import inplace
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.no_derivative import constant, no_derivative
 from tensorgrad.dispatch.out import store_out
-from tensorgrad.dtypes import F32, scalar_type
+from tensorgrad.dtypes import F32, c_type, scalar_type
+from tensorgrad.errors import warn
 from tensorgrad.kernels.array import matmul as matmul_kernels
 from tensorgrad.kernels.array import sample as kernels
 from tensorgrad.ops import create
@@ -172,6 +175,16 @@ def random_(self: Tensor, *args, generator=None, **keywords) -> Tensor:
     if not args and not keywords:
         return _random(self, (), generator)
     low, high = _from_to("random_", args, keywords, 0, None)
+    if self.is_floating_point() and high is not None and low < high:
+        info = dtypes.finfo(self.dtype)
+        digits = 1 - round(math.log2(info.eps))
+        for word, value in (("from", low), ("to - 1", high - 1)):
+            if 2**digits < abs(value) <= info.max:
+                warn(
+                    f"{word} is out of bounds [-(2^{digits}), 2^{digits}]. Due to precision limitations "
+                    f"{c_type(self)} can support discrete uniform distribution only within this range. This warning "
+                    "will become an error in version 1.7 release, please fix the code in advance"
+                )
     return _randint(self, (low, high), generator)
 
 
