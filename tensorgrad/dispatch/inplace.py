@@ -19,6 +19,7 @@ from tensorgrad.dispatch.out import check_no_overlap
 from tensorgrad.dispatch.slow_path import overwriting
 from tensorgrad.dispatch.switches import AUTOCAST, DISPATCH, LOCAL, SLOW
 from tensorgrad.dtypes import F32, F64, I64, scalar_type
+from tensorgrad.system.numpy_faults import WRONG_INTO_GAPS
 from tensorgrad.tensor import PLAIN, Tensor
 
 # (name, tensor, arguments, result) -> the result in the tensor's layout (ops/sparse/convert.py).
@@ -52,12 +53,17 @@ def _named(op, method):
 
 def _unary(op):
     kernels, call, floats_only = op.compiled.kernels, op.compiled.call, op.rule == "float"
+    dense_only = op.kernel in WRONG_INTO_GAPS
+    limited = floats_only or dense_only
 
     def method(self):
         array = self._array
         if (
             SLOW or self.__class__ not in PLAIN or (self._requires_grad and is_recorded(self))
-            or (floats_only and array.dtype.kind not in "fc")
+            or (
+                limited
+                and ((floats_only and array.dtype.kind not in "fc") or (dense_only and not array.flags.forc))
+            )
         ):  # fmt: skip
             return replace(self, call, (), {})
         if 0 in array.strides:
