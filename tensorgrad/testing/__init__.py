@@ -242,6 +242,7 @@ def make_tensor(
     Args:
         noncontiguous: Leave gaps between the elements.
         exclude_zero: Replace zeros by the smallest positive value.
+        memory_format: The order in which the elements lie in memory; not together with `noncontiguous`.
 
     >>> import tensorgrad as torch
     >>> torch.testing.make_tensor(2, 3, dtype=torch.int64, device="cpu", low=0, high=1)
@@ -257,8 +258,13 @@ def make_tensor(
         low = 0 if dtype in (torch.bool, torch.uint8) else -9
     if high is None:
         high = 2 if dtype is torch.bool else 9 if floats else 10
-    if low >= high:
+    if low > high or (low == high and not floats):
         raise ValueError(f"make_tensor: `low` must be less than `high`, but got {low} >= {high}")
+    if noncontiguous and memory_format is not None:
+        raise ValueError(
+            "make_tensor: The parameters `noncontiguous` and `memory_format` are mutually exclusive, but got "
+            f"{noncontiguous=} and {memory_format=}"
+        )
     whole = (*shape[:-1], 2 * shape[-1]) if noncontiguous and shape else shape
     if dtype.is_complex:
         parts = [torch.empty(whole, dtype=torch.float64, device=device).uniform_(low, high) for _ in range(2)]
@@ -269,6 +275,8 @@ def make_tensor(
         made = torch.randint(int(np.ceil(low)), int(np.ceil(high)), whole, device=device).to(dtype)
     if noncontiguous and shape:
         made = made[..., ::2]
+    if memory_format is not None:
+        made = made.clone(memory_format=memory_format)
     if exclude_zero:
         made[made == 0] = torch.finfo(dtype).tiny if floats else 1
     return made.requires_grad_(requires_grad) if requires_grad else made
