@@ -65,8 +65,7 @@ def check_square(x, name: str) -> None:
 # --- what is not finite ----------------------------------------------------------------------------------------------
 #
 # LAPACK's iterations may never end if there is an infinity among the numbers, and Python cannot interrupt them: its
-# routines for singular values, eigenvalues and orthogonal factors are given finite numbers only. Its eliminations end,
-# but may lose a nan.
+# routines for singular values and eigenvalues are given finite numbers only. Its eliminations end, but may lose a nan.
 
 
 def _of_finite(xp, a, routine):
@@ -84,8 +83,16 @@ def _of_finite(xp, a, routine):
     return tuple(made) if whole else made[0]
 
 
+def _as_eliminated(xp, a):
+    """Returns matrices with infinities transposed: NumPy eliminates their rows, PyTorch their columns.
+
+    For finite numbers this makes no difference to a determinant.
+    """
+    return a if xp.isfinite(a).all() else a.swapaxes(-1, -2)
+
+
 def keep_nan(xp, a, made, numbers: bool = False):
-    """Returns the matrices (or `numbers`) computed from a stack of matrices, with nan for every one that contains it."""
+    """Returns the matrices (or `numbers`) computed from a stack of matrices, with nan for each that has one."""
     missing = xp.isnan(a)
     if not missing.any():
         return made
@@ -99,13 +106,15 @@ def keep_nan(xp, a, made, numbers: bool = False):
 def det(xp, a):
     """The determinants of a stack of matrices."""
     with np.errstate(all="ignore"):
-        return xp.asarray(keep_nan(xp, a, xp.asarray(xp.linalg.det(a)), True)).astype(a.dtype, copy=False)
+        return xp.asarray(keep_nan(xp, a, xp.asarray(xp.linalg.det(_as_eliminated(xp, a))), True)).astype(
+            a.dtype, copy=False
+        )
 
 
 def slogdet(xp, a):
     """The signs (unit complex numbers) and the logarithms of the absolute values of determinants."""
     with np.errstate(all="ignore"):
-        sign, log = xp.linalg.slogdet(a)
+        sign, log = xp.linalg.slogdet(_as_eliminated(xp, a))
     log = keep_nan(xp, a, xp.asarray(log), True)
     if a.dtype.kind != "c":
         sign = xp.where(xp.isnan(log), 0, sign)  # neither positive nor negative
@@ -197,14 +206,15 @@ def _cholesky_columns(xp, a) -> int:
 
 def qr(xp, a, mode: str):
     """Q and R of the QR decomposition; Q is empty for mode "r"."""
-    made = _of_finite(xp, a, lambda a: xp.linalg.qr(a, mode))
-    q, r = (xp.empty(0, a.dtype), made) if mode == "r" else made
-    return xp.ascontiguousarray(q), xp.ascontiguousarray(r) if xp.isfinite(r).all() else xp.triu(r)
+    if mode == "r":
+        return xp.empty(0, a.dtype), xp.linalg.qr(a, "r")
+    q, r = xp.linalg.qr(a, mode)
+    return xp.ascontiguousarray(q), xp.ascontiguousarray(r)
 
 
 def geqrf(xp, a):
     """Returns R and the Householder vectors of the QR decomposition in LAPACK's packed form, and their factors."""
-    packed, tau = _of_finite(xp, a, lambda a: xp.linalg.qr(a, "raw"))
+    packed, tau = xp.linalg.qr(a, "raw")
     return xp.ascontiguousarray(packed.swapaxes(-1, -2)), xp.ascontiguousarray(tau)
 
 
@@ -275,6 +285,8 @@ def adjugate(xp, a):
 
     Source: from the singular value decomposition, adj(a) = det(U Vᴴ) · V diag(Π of the other values) Uᴴ.
     """
+    if a.shape[-1] == 1:
+        return xp.ones_like(a)
     u, s, vh = _of_finite(xp, a, xp.linalg.svd)
     n = s.shape[-1]
     others = xp.stack([xp.prod(xp.delete(s, i, -1), -1) for i in range(n)], -1) if n else s

@@ -25,7 +25,8 @@ def lobpcg(xp, a, b, preconditioner, x, k: int, niter: int, tol: float, largest:
     n = x.shape[-1]
     if not all(xp.isfinite(m).all() for m in (a, b, x) if m is not None):
         raise LinAlgError(
-            "linalg.eigh: The algorithm failed to converge because the input matrix contained non-finite values."
+            "linalg.eigh: The algorithm failed to converge because the input matrix is ill-conditioned or has too many "
+            "repeated eigenvalues."
         )
     size = xp.linalg.norm(x)
     a_norm = xp.linalg.norm(xp.matmul(a, x)) / size
