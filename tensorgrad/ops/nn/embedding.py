@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from tensorgrad.autograd.graph import legacy_type_name
@@ -130,7 +132,7 @@ _sparse_row = op("embedding_of_sparse_gradient(weight, indices, padding_idx: int
 def _sparse_gradient(g: Tensor, indices: Tensor, shape: tuple, padding_idx: int, scale_grad_by_freq: bool) -> Tensor:
     if scale_grad_by_freq:
         raise RuntimeError("embedding_backward: scale_grad_by_freq not supported with sparse gradients")
-    indices, g = indices.reshape(-1), g.reshape(-1, shape[1])
+    indices, g = indices.reshape(-1), g.reshape(math.prod(indices._array.shape), shape[1])
     if padding_idx >= 0:
         kept = (indices != padding_idx).nonzero().squeeze(1)
         indices, g = indices[kept], g[kept]
