@@ -155,9 +155,8 @@ def multi_head_attention_forward(
         by_head = (batch, num_heads)
         if mask is not None:
             mask = mask.unsqueeze(0) if mask.shape[0] == 1 else mask.view(*by_head, *mask.shape[1:])
-        mixed = F.scaled_dot_product_attention(
-            *(x.view(*by_head, *x.shape[1:]) for x in (q, k, v)), mask, dropout_p, is_causal
-        ).flatten(0, 1)
+        q, k, v = (x.view(*by_head, *x.shape[1:]) for x in (q, k, v))
+        mixed = F.scaled_dot_product_attention(q, k, v, mask, dropout_p, is_causal).flatten(0, 1)
 
     out = F.linear(mixed.transpose(0, 1).reshape(length * batch, features), out_proj_weight, out_proj_bias)
     out = out.view(length, batch, out.shape[1])
