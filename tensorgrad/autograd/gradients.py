@@ -16,7 +16,7 @@ from tensorgrad.errors import warn, wrong_argument
 from tensorgrad.size import Size
 from tensorgrad.storage.elsewhere import NoStorage
 from tensorgrad.storage.stubs import STORAGES
-from tensorgrad.tensor import Tensor, wrap
+from tensorgrad.tensor import VIEW, Tensor, wrap
 
 
 def roots_of(tensors, gradients, create_graph: bool, who: str):
@@ -27,7 +27,8 @@ def roots_of(tensors, gradients, create_graph: bool, who: str):
     roots = []
     for i, (position, gradient) in enumerate(zip(tensors, gradients, strict=True)):
         edge = edge_at(position)
-        if edge is None:
+        # (A view made under no_grad requires grad as its base does, but gradients end at it, and none is kept.)
+        if edge is None or (isinstance(edge[0], Tensor) and edge[0]._requires_grad is VIEW):
             raise RuntimeError(f"element {i} of tensors does not require grad and does not have a grad_fn")
         shape, dtype, array_type = shape_and_type(position)
         if gradient is None:

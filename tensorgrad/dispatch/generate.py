@@ -42,7 +42,7 @@ from tensorgrad.dispatch.twins import gradients as through_twin
 from tensorgrad.dtypes import F32, as_dtype, from_numpy_dtype, scalar_type
 from tensorgrad.dtypes import dtype as DTYPE
 from tensorgrad.errors import MISSING, missing
-from tensorgrad.storage import recycling
+from tensorgrad.storage import blas_memory, recycling
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.system import collector
 from tensorgrad.tensor import OPERANDS, PLAIN, VIEW, Tensor, share, wrap
@@ -146,6 +146,7 @@ def of_several_classes(node: Node, array_type: type) -> bool:
 def build(op: Op, variant: str) -> FunctionType:
     """The function of an op, from its text; texts that differ only in the op's name are compiled once."""
     recycling.start()  # here, so that a program which calls no op keeps its allocator
+    blas_memory.start()
     collector.impatient()
     if variant in ("backward", "on_tensors"):
         text, name = templates.backward(op, on_arrays=variant == "backward"), op.backward_name

@@ -28,6 +28,7 @@ from tensorgrad.settings import SETTINGS
 from tensorgrad.storage.cuda.capture import RUNNING
 from tensorgrad.storage.sparse import SparseArray
 from tensorgrad.storage.stubs import STORAGES
+from tensorgrad.system import numpy_faults
 from tensorgrad.tensor import Tensor
 
 # Elements per block. Measured on 4 M float32 elements, one thread, Adam: 16 K take 5.5 ms, 64 to 256 K 4.9-5.2 ms, all
@@ -299,7 +300,7 @@ def descent(xp: Any, x: Any, g: Any, n: Any, s: Any, r: Any) -> Any:
     The result is `g` or `r`; `s` is overwritten.
     """
     if n.maximize:
-        g = xp.negative(g, r)
+        g = numpy_faults.negative(xp, g, r)
     if n.decay is not None:
         g = xp.add(g, xp.multiply(x, n.decay, s), r)
     return g

@@ -20,8 +20,13 @@ def _causal_bias(rows, columns, dtype):
     return bias
 
 
-def _probabilities(xp, scores, mask, is_causal):
-    """Applies the masks and the softmax of `scores` over keys in place; a query without any key gets 0 everywhere."""
+# As many keys PyTorch's kernel takes at a time. The results of two-byte floats depend on it: weights are rounded before
+# they are divided by their sum, and relative to the largest of their block.
+_KEYS = 512
+
+
+def _mask_scores(xp, scores, mask, is_causal):
+    """Applies the masks in place."""
     if is_causal:
         shape = scores.shape[-2:]
         scores += _causal_bias(*shape, scores.dtype) if xp is np else xp.asarray(_causal_bias(*shape, scores.dtype))
@@ -31,6 +36,11 @@ def _probabilities(xp, scores, mask, is_causal):
             scores[...] = select(xp, xp.broadcast_to(mask, scores.shape), scores, xp.broadcast_to(hidden, scores.shape))
         else:
             scores += mask
+
+
+def _probabilities(xp, scores, mask, is_causal):
+    """Applies the masks and the softmax of `scores` over keys in place; a query without any key gets 0 everywhere."""
+    _mask_scores(xp, scores, mask, is_causal)
     axis = scores.ndim - 1
     if mask is None and not is_causal:
         _exp_shifted(xp, scores, axis, scores)
@@ -42,6 +52,29 @@ def _probabilities(xp, scores, mask, is_causal):
         total = _row_sum(xp, scores, axis, True)
         total = xp.where(total == 0, total.dtype.type(1), total)
     xp.divide(scores, total, scores)
+
+
+def _rounded_forward(xp, q, k, v, mask, is_causal, scale, kind, out, p):
+    """`_forward` for two-byte floats (as float32), rounded to their dtype `kind` where PyTorch's kernel does.
+
+    Source: T. Dao et al., arXiv:2205.14135: the weights of a block of keys are relative to the largest score so far.
+    """
+    xp.matmul(q, k.swapaxes(-1, -2), out=p)
+    p *= scale
+    _mask_scores(xp, p, mask, is_causal)
+    out[...], total, top = 0, 0, xp.full((*p.shape[:-1], 1), -np.inf, p.dtype)
+    for first in range(0, p.shape[-1], _KEYS):
+        scores, before = p[..., first : first + _KEYS], top
+        top = xp.maximum(top, scores.max(-1, keepdims=True))
+        base = xp.where(top == -np.inf, p.dtype.type(0), top)
+        weights, shrunk = xp.exp(scores - base), xp.exp(before - base)
+        total = total * shrunk + _row_sum(xp, weights, p.ndim - 1, True)
+        out *= shrunk
+        out += xp.matmul(weights.astype(kind).astype(p.dtype), v[..., first : first + _KEYS, :])
+    total = xp.where(total == 0, p.dtype.type(1), total)
+    out /= total
+    p -= xp.where(top == -np.inf, p.dtype.type(0), top)
+    xp.divide(xp.exp(p, p), total, p)
 
 
 def _forward(xp, q, k, v, mask, dropout, is_causal, scale, out, p):
@@ -90,8 +123,13 @@ def attention(xp, q, k, v, mask=None, is_causal=False, scale=None, dropout_mask=
         mask = rest[0]  # its last two dimensions broadcast where it is applied
     out = xp.empty(lead + (q.shape[-2], v.shape[-1]), q.dtype)
     p = xp.empty(lead + (q.shape[-2], k.shape[-2]), q.dtype)
+    # PyTorch computes everything in float32 where its kernel does not serve.
+    rounded = dtype.itemsize == 2 and q.ndim == 4 and q.shape[-1] == v.shape[-1] and dropout_mask is None and p.size
     with np.errstate(all="ignore"):
-        _forward(xp, q, k, v, mask, dropout_mask, is_causal, scale, out, p)
+        if rounded:
+            _rounded_forward(xp, q, k, v, mask, is_causal, scale, dtype, out, p)
+        else:
+            _forward(xp, q, k, v, mask, dropout_mask, is_causal, scale, out, p)
     return out.astype(dtype, copy=False), p
 
 

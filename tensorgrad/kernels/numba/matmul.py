@@ -567,7 +567,7 @@ def linear(x, w, bias):
 
 def addmm(c, a, b, beta, alpha):
     """Computes `beta · c + alpha · (a @ b)`."""
-    if a.ndim != 2 or b.ndim != 2 or a.dtype is not F32 or b.dtype is not F32 or c.dtype is not F32:
+    if a.ndim != 2 or b.ndim != 2 or a.dtype is not F32 or b.dtype is not F32 or c.dtype is not F32 or alpha == 0:
         return NotImplemented
     (rows, depth), columns = a.shape, b.shape[1]
     few = a.flags.c_contiguous and _are_few(rows, depth)

@@ -186,6 +186,9 @@ def joined(count, mean, squares, row):
     return together(count, mean, squares, size, centre + plain / size, max(own - plain * plain / size, 0.0))
 
 
+_LONG = 1 << 18  # elements of a row from which on a sum in float32 has too few digits: NumPy's kernel adds up pieces
+
+
 def _layer_norm():
     @shared(f"void({MATRIX}, float32[::1], float32[::1], float32, {MATRIX}, float32[::1], float32[::1], int64, int64)")
     def loop(x, weight, bias, eps, out, means, rstds, first, last):
@@ -200,7 +203,9 @@ def _layer_norm():
 
     def kernel(x, weight, bias, axes, eps):
         width = x.shape[-1] if len(axes) == 1 else math.prod(x.shape[x.ndim - len(axes) :])
-        if not width or not (suits(x) and (weight is None or suits(weight)) and (bias is None or suits(bias))):
+        if not 0 < width < _LONG or not (
+            suits(x) and (weight is None or suits(weight)) and (bias is None or suits(bias))
+        ):
             return NotImplemented
         scale = np.ones(width, F32) if weight is None else weight.reshape(-1)
         shift = np.zeros(width, F32) if bias is None else bias.reshape(-1)
@@ -250,7 +255,7 @@ def _layer_norm_grad():
 
     def kernel(g, x, weight, mean, rstd, axes, need):
         width = math.prod(x.shape[x.ndim - len(axes) :])
-        if not (suits(g) and suits(x) and suits(mean) and suits(rstd)) or not width or g.shape != x.shape:
+        if not (suits(g) and suits(x) and suits(mean) and suits(rstd)) or not 0 < width < _LONG or g.shape != x.shape:
             return NotImplemented
         if weight is not None and not suits(weight):
             return NotImplemented

@@ -557,6 +557,8 @@ def pinv(input: Tensor, rcond=None, hermitian: bool = False, *, atol=None, rtol=
             f"linalg.pinv({scalar_type(array)}{{{list(array.shape)}}}): expected a tensor with 2 or more dimensions of "
             "float, double, cfloat or cdouble types"
         )
+    if hermitian:
+        kernels.check_square(array, "eigh")
     if not array.size:
         result = input.transpose(-2, -1).clone()
     elif any(isinstance(t, Tensor) and whole(t) is not t for t in (atol, rtol)):
