@@ -30,6 +30,7 @@ class _Local(PerThread):
     saved_hooks: tuple = ()  # (pack, unpack) pairs, the innermost last
     saved_hooks_refused: str | None = None  # why hooks may not be added (`disable_saved_tensors_hooks`)
     overwritten: Any = None  # the storage that the current in-place op is about to write to
+    computing_tangents = False  # do ops compute tangents of the current one? Then it is not they that write
     inside_override = False
     function_modes: tuple = ()  # the `TorchFunctionMode`s of enclosing `with` blocks, the innermost last
     dispatch_modes: tuple = ()  # the `TorchDispatchMode`s, likewise

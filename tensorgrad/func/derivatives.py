@@ -91,7 +91,10 @@ class _Run:
     def _new(self, value: Any) -> Tensor:
         if not isinstance(value, Tensor):
             raise ValueError(f"Thing passed to transform API must be Tensor, got {type(value)}")
-        return value.view_as(value) if self.tracked and value.requires_grad else self._leaf(_point(value))
+        if not value.requires_grad:
+            return self._leaf(_point(value))
+        with torch.enable_grad():  # `vjp`'s function may be called where a graph is wanted, though this run has none
+            return value.view_as(value)
 
     def _leaf(self, value: Tensor) -> Tensor:
         """Creates a leaf that belongs to this run only."""
@@ -103,6 +106,7 @@ class _Run:
     def again(self) -> None:
         """Call before using this run again later: other transforms may enclose it by then."""
         self.tracked, self.number = torch.is_grad_enabled(), _next_run()
+        self.keep = self._leads_out(self.outputs)
 
     def _leads_out(self, values: Sequence[Any]) -> bool:
         """Whether any of these tensors was computed from a leaf that belongs to neither this run nor one inside it."""
