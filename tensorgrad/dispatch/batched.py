@@ -26,6 +26,7 @@ import numpy as np
 
 from tensorgrad.autograd.anomaly import ANOMALY
 from tensorgrad.autograd.function import Function
+from tensorgrad.autograd.gradients import refuse_backward
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import edge_of
 from tensorgrad.dispatch.kernel_tables import OPS
@@ -529,10 +530,7 @@ class Batch(Transform):
 
     def refuse_backward(self) -> None:
         """Raises: RuntimeError, as a leaf outside cannot have a gradient for each sample."""
-        raise RuntimeError(
-            "backward() called inside a functorch transform. This is not supported, please use functorch.grad or "
-            "functorch.vjp instead or call backward() outside of functorch transforms."
-        )
+        refuse_backward()
 
     # --- custom functions ---
 

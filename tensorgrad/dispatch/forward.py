@@ -288,6 +288,11 @@ class Level(Transform):
             for nr, (output, tangent) in enumerate(zip(outputs, given, strict=True)):
                 if nr not in constant:
                     self._give_result(ctx, nr, output, tangent, args, tangents)
+                elif tangent is not None:
+                    raise RuntimeError(
+                        f"Function's jvp returned a gradient at position {nr}, but  the corresponding forward output is "
+                        "not a differentiable Tensor.You should return None at that position instead."
+                    )
         return results, ctx
 
     def _give_result(self, ctx: Any, nr: int, output: Any, tangent: Any, args: tuple, tangents: list) -> None:

@@ -18,7 +18,7 @@ from tensorgrad._functorch.vmap import shown
 from tensorgrad.autograd.views import edge_of
 from tensorgrad.dispatch.batched import BatchedArray, innermost_level
 from tensorgrad.dispatch.over_batch import basis, over_batch
-from tensorgrad.dispatch.switches import LOCAL
+from tensorgrad.dispatch.switches import LOCAL, differentiating
 from tensorgrad.tensor import Tensor, share
 from tensorgrad.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
@@ -80,7 +80,7 @@ class _Run:
         values, self.points_spec = tree_flatten(picked(args, argnums))
         self.points = [self._new(value) for value in values]
         args = replaced(args, argnums, tree_unflatten(self.points, self.points_spec))
-        with torch.enable_grad():
+        with torch.enable_grad(), differentiating():
             self.result = func(*args, **(kwargs or {}))
         self.aux = None
         if has_aux:

@@ -49,6 +49,8 @@ if not _typing.TYPE_CHECKING:  # or type checkers would accept any misspelled na
         if name in _COMPOSITES:
             module = _importlib.import_module(f"tensorgrad.nn.{_COMPOSITES[name]}")
             return globals().setdefault(name, getattr(module, name))
+        if name == "grad":
+            return _importlib.import_module("tensorgrad.nn.grad")
         raise _importlib.import_module("tensorgrad.system.missing_names").no_attribute(__name__, name)
 
 

@@ -24,6 +24,7 @@ import torch
 import tensorgrad as tg
 from tensorgrad.utils._pytree import tree_flatten, tree_unflatten
 from tests.conformance import each_record, opdb
+from tests.conformance.forward import SECOND_APART
 from tests.conformance.opdb_bridge import close, copied, leaves, to_tg, translate
 
 ELEMENTS = 40  # in the inputs of a sample, so that Jacobians are small
@@ -36,6 +37,7 @@ class Case:
 
     def __init__(self, name: str, run: Callable, points: Callable, without: tuple = ()):
         self.name, self._run, self._points, self.without = name, run, points, without
+        self.kept: list[bool] | None = None  # which of the results require grad
 
     def points(self, library) -> list:
         """The tensors, which do not require grad."""
@@ -45,13 +47,16 @@ class Case:
         """The results that have gradients."""
         library.manual_seed(0)
         found = tree_flatten(self._run(library, *tensors))[0]
-        return tuple([r for r in found if isinstance(r, library.Tensor) and r.is_floating_point()])
+        found = [r for r in found if isinstance(r, library.Tensor) and r.is_floating_point()]
+        if self.kept is None:
+            self.kept = [r.requires_grad for r in found]
+        return tuple([r for r, kept in zip(found, self.kept, strict=True) if kept])
 
     def __repr__(self):
         return self.name
 
 
-def case_of(call) -> Case:
+def case_of(call, without: tuple = ()) -> Case:
     """A call of the database, by its floating-point tensors."""
 
     def given(library):
@@ -72,7 +77,7 @@ def case_of(call) -> Case:
         process = call.process if library is torch or call.process is None else translate(call.process)
         return result if process is None else process(result)
 
-    return Case(str(call), run, points)
+    return Case(str(call), run, points, without)
 
 
 def _lists(value):
@@ -92,7 +97,7 @@ def wave(library, shape, nr: int):
 
 def _recorded(library, case: Case):
     points = [p.requires_grad_() for p in case.points(library)]
-    return points, [o for o in case.run(library, *points) if o.requires_grad]
+    return points, list(case.run(library, *points))
 
 
 def _cotangents(library, outputs, count: int = 3) -> list[list]:
@@ -282,10 +287,11 @@ def check(case: Case, ways=tuple(WAYS)) -> list[str]:
                 try:
                     outputs = _recorded(tg, case)[1]
                     known["size"] = sum(o.numel() for o in outputs)
+                    known["alike"] = len({t.dtype for t in (*outputs, *case.points(tg))}) == 1
                 except Exception:
                     return []  # other tests look at that
-            if not known["size"] or (whole and known["size"] > ROWS):
-                continue
+            if not known["size"] or (whole and (known["size"] > ROWS or not known["alike"])):
+                continue  # (a tangent has its result's dtype, a gradient its input's)
             if plainly not in known:
                 try:
                     known[plainly] = plainly(tg, case)
@@ -333,8 +339,9 @@ def cases(record, limit: int) -> list[Case]:
     """Some calls of a record, evenly spread: the first ones have few options, the last ones more."""
     if not record.supports_autograd or torch.float64 not in record.supported_dtypes("cpu"):
         return []
+    without = ("jvp of grad",) if opdb.record_name(record) in SECOND_APART else ()
     found = opdb.calls(record, torch.float64, True, limit, ELEMENTS)
-    return [case_of(c) for c in found if any(t.requires_grad for t in leaves((c.inputs, c.kwargs)))]
+    return [case_of(c, without) for c in found if any(t.requires_grad for t in leaves((c.inputs, c.kwargs)))]
 
 
 # --- cases that the database lacks -----------------------------------------------------------------------------------
