@@ -23,9 +23,7 @@ def vmap(func: Callable, in_dims: Any = 0, out_dims: Any = 0) -> Callable:
     return _vmap(func, in_dims, out_dims)
 
 
-def _vmap(
-    func: Callable, in_dims: Any = 0, out_dims: Any = 0, allow_none_pass_through: bool = False
-) -> Callable:
+def _vmap(func: Callable, in_dims: Any = 0, out_dims: Any = 0, allow_none_pass_through: bool = False) -> Callable:
     name = steps._get_name(func)
 
     @functools.wraps(func, updated=())

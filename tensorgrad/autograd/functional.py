@@ -370,8 +370,8 @@ def _attached(points: tuple, create_graph: bool) -> tuple:
         raise RuntimeError(  # the result would be a constant for the transform
             "You are attempting to call Tensor.requires_grad_() (or perhaps using torch.autograd.functional.* APIs) "
             "inside of a function being transformed by a functorch transform. This is unsupported, please attempt to "
-            "use the functorch transforms (e.g. grad, vjp, jacrev, jacfwd, hessian) or call requires_grad_() outside of "
-            "a function being transformed instead."
+            "use the functorch transforms (e.g. grad, vjp, jacrev, jacfwd, hessian) or call requires_grad_() outside "
+            "of a function being transformed instead."
         )
     return tuple(p.view_as(p) if create_graph and p.requires_grad else p.detach().requires_grad_() for p in points)
 

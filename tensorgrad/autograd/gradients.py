@@ -257,7 +257,9 @@ def _backward_method(self: Tensor, gradient=None, retain_graph=None, create_grap
     """
     if gradient is None and inputs is None and self._requires_grad is True and self._array.size == 1:
         array = self._array
-        if array.dtype.kind == "f" and not LOCAL.differentiating and not LOCAL.transforms:  # a real loss, the usual case
+        if (
+            array.dtype.kind == "f" and not LOCAL.differentiating and not LOCAL.transforms
+        ):  # a real loss, the usual case
             roots = [(self._edge or (self, 0), _ones(array.shape, array.dtype, STORAGES[array.__class__], self))]
             keep = create_graph if retain_graph is None else retain_graph
             if create_graph:

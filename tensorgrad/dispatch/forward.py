@@ -290,8 +290,8 @@ class Level(Transform):
                     self._give_result(ctx, nr, output, tangent, args, tangents)
                 elif tangent is not None:
                     raise RuntimeError(
-                        f"Function's jvp returned a gradient at position {nr}, but  the corresponding forward output is "
-                        "not a differentiable Tensor.You should return None at that position instead."
+                        f"Function's jvp returned a gradient at position {nr}, but  the corresponding forward output "
+                        "is not a differentiable Tensor.You should return None at that position instead."
                     )
         return results, ctx
 

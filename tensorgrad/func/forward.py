@@ -15,6 +15,7 @@ from tensorgrad._functorch.vmap import shown
 from tensorgrad.dispatch.forward import Level, check_shape
 from tensorgrad.dispatch.linearized import Linearized
 from tensorgrad.dispatch.over_batch import basis, over_batch
+from tensorgrad.dispatch.switches import differentiating
 from tensorgrad.func.derivatives import (
     ArgNums,
     check_outputs,
@@ -27,7 +28,6 @@ from tensorgrad.func.derivatives import (
     require_tensors,
 )
 from tensorgrad.random import default_generators
-from tensorgrad.dispatch.switches import differentiating
 from tensorgrad.tensor import Tensor
 from tensorgrad.utils._pytree import tree_flatten, tree_unflatten
 

@@ -283,7 +283,8 @@ def test_the_former_vmap(torch):
         lambda: vmap(torch.mul, (0, 1))(x, x),
     ]  # fmt: skip
     return [
-        vmap(torch.sum)(x), vmap(lambda a: (a, a * 2), out_dims=(0, 1))(x), vmap(torch.mul, (0, None))(x, torch.ones(3)),
+        vmap(torch.sum)(x), vmap(lambda a: (a, a * 2), out_dims=(0, 1))(x),
+        vmap(torch.mul, (0, None))(x, torch.ones(3)),
         vmap(lambda x: (x, None), 0, 0, True)(x), [error(call) for call in bad],
     ]  # fmt: skip
 

@@ -33,7 +33,7 @@ ULP = 1e-6
 
 
 class Case:
-    """A function of tensors: `run(library, *tensors)`, at `points(library)`; its results are tensors of real numbers."""
+    """A function of tensors, `run(library, *tensors)`, at `points(library)`. Its results are real numbers."""
 
     def __init__(self, name: str, run: Callable, points: Callable, without: tuple = ()):
         self.name, self._run, self._points, self.without = name, run, points, without
@@ -69,9 +69,7 @@ def case_of(call, without: tuple = ()) -> Case:
     def run(library, *tensors):
         values, spec = given(library)
         rest = iter(tensors)
-        values = [
-            (next(rest) if x.requires_grad else x) if isinstance(x, library.Tensor) else x for x in values
-        ]
+        values = [(next(rest) if x.requires_grad else x) if isinstance(x, library.Tensor) else x for x in values]
         inputs, kwargs = tree_unflatten(values, spec)
         result = (call.torch_function if library is torch else call.function)(*inputs, **kwargs)
         process = call.process if library is torch or call.process is None else translate(call.process)
@@ -193,9 +191,7 @@ def twice_batched(library, case):
     """Second derivatives through recorded batched gradients: of the first row."""
     points, outputs = _recorded(library, case)
     rows = [library.stack(column) for column in zip(*_cotangents(library, outputs))]
-    first = library.autograd.grad(
-        outputs, points, rows, is_grads_batched=True, allow_unused=True, create_graph=True
-    )
+    first = library.autograd.grad(outputs, points, rows, is_grads_batched=True, allow_unused=True, create_graph=True)
     return _again(library, list(first), points, lambda g: g[0])
 
 

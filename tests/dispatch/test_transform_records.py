@@ -1,6 +1,6 @@
 """Every way to compute derivatives at once, for every record of PyTorch's op database, and for options that it lacks.
 
-Each record goes one of the ways here, another one for each of its calls (all: `python -m tests.conformance.transforms`).
+Each record goes two of the ways here, others for each of its calls (all: `python -m tests.conformance.transforms`).
 """
 
 import zlib

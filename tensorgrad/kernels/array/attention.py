@@ -158,9 +158,7 @@ def attention_grad(
     if mask is not None:
         mask = rest[0]
     shapes = q.shape, k.shape, v.shape, (q.shape[-2], k.shape[-2])
-    grads = [
-        xp.empty(lead + shape[-2:], logs.dtype) if wanted else None for shape, wanted in zip(shapes, need)
-    ]
+    grads = [xp.empty(lead + shape[-2:], logs.dtype) if wanted else None for shape, wanted in zip(shapes, need)]
     with np.errstate(all="ignore"):
         _backward(xp, g, q, k, v, mask, out, logs, dropout_mask, is_causal, scale, *grads)
     return tuple(None if a is None else a.astype(dtype, copy=False) for a in grads)
