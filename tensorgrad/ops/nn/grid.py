@@ -262,7 +262,7 @@ def _affine_gradient(g, size, align_corners):
 
 
 _affine_grid = op(  # saves nothing, since the points are made anew
-    "affine_grid(theta, size: any, align_corners: bool)", twin=_affine_twin, linear="theta", where=(),
+    "affine_grid_generator(theta, size: any, align_corners: bool)", twin=_affine_twin, linear="theta", where=(),
     theta=_affine_gradient, shape=lambda theta, size, corners: ((size[0], *size[2:], len(size) - 2), theta.dtype),
     backward_name="AffineGridGeneratorBackward0",
 )  # fmt: skip
