@@ -282,8 +282,9 @@ _SEQUENCE = operator.attrgetter("sequence_nr")
 
 def _leading_to(targets, roots, fills: bool) -> dict:
     """For each reachable node, whether it leads to a target, or is one whose `.grad` is to be filled."""
-    goals = {edge[0] for edge in targets}
-    seen = [n for n in reachable(root[0] for root, _ in roots) if not isinstance(n, Tensor)]
+    ahead = reachable(root[0] for root, _ in roots)
+    goals = {edge[0] for edge in targets} & ahead
+    seen = [n for n in ahead if not isinstance(n, Tensor)]
     wanted: dict = {TARGETS: goals, FILLS: fills}
     seen.sort(key=_SEQUENCE)  # inputs come before the ops that use them
     for node in seen:

@@ -94,6 +94,14 @@ def _listed(value, count: int) -> list:
     return values
 
 
+def refuse_backward() -> None:
+    """Raises: RuntimeError, as leaves outside of a transform cannot have the gradients of what it makes."""
+    raise RuntimeError(
+        "backward() called inside a functorch transform. This is not supported, please use functorch.grad or "
+        "functorch.vjp instead or call backward() outside of functorch transforms."
+    )
+
+
 def backward(
     tensors,
     grad_tensors=None,
@@ -131,6 +139,8 @@ def backward(
         grad_tensors = grad_variables
     for transform in LOCAL.transforms:
         transform.refuse_backward()
+    if LOCAL.differentiating:
+        refuse_backward()
     if create_graph:
         _warn_of_cycles()
     tensors = _as_list(tensors)
@@ -254,7 +264,9 @@ def _backward_method(self: Tensor, gradient=None, retain_graph=None, create_grap
     """
     if gradient is None and inputs is None and self._requires_grad is True and self._array.size == 1:
         array = self._array
-        if array.dtype.kind == "f":  # a real loss, the usual case
+        if (
+            array.dtype.kind == "f" and not LOCAL.differentiating and not LOCAL.transforms
+        ):  # a real loss, the usual case
             roots = [(self._edge or (self, 0), _ones(array.shape, array.dtype, STORAGES[array.__class__], self))]
             keep = create_graph if retain_graph is None else retain_graph
             if create_graph:

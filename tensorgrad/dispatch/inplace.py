@@ -251,15 +251,15 @@ def _kept(name: str, self: Tensor, args, result: Tensor) -> Tensor:
 
 def keep_originals(node: Node, tensor: Tensor) -> None:
     """Copies what the node saved of a tensor that is about to be overwritten."""
-    storage = tensor._storage
-    if any(s.__class__ is tuple and s[1] is storage for s in node.saved):
+    memory = tensor._storage.memory
+    if any(s.__class__ is tuple and s[1].memory is memory for s in node.saved):
         saved = []
         for s in node.saved:
-            if s.__class__ is tuple and s[1] is storage:
-                copied = storage.copy(s[0])
+            if s.__class__ is tuple and s[1].memory is memory:
+                copied = s[1].copy(s[0])
                 for transform in LOCAL.transforms:
                     transform.copied(s[0], copied)
-                s = (copied, storage.of(copied), 0)
+                s = (copied, s[1].of(copied), 0)
             saved.append(s)
         node.saved = tuple(saved)
 

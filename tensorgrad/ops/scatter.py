@@ -221,10 +221,12 @@ def _read_back(g, dim, index, src_shape):
 
 def _where_gathered(g: Tensor, shape: tuple, dim: int, index: Tensor) -> Tensor:
     """The gradient of `gather` as a sparse tensor: each element of `g` at the place it was read from."""
-    where = np.indices(index._array.shape).reshape(index.ndim, -1) if shape else np.empty((0, 1), np.int64)
-    if shape:
-        where = where if index.ndim else np.zeros((1, 1), np.int64)
-        where[dim] = index._array.reshape(-1)
+    if not shape:
+        where = np.empty((0, g.numel()), np.int64)
+    else:
+        places = index._array.reshape(-1) if not index.ndim else index._array
+        where = np.indices(places.shape).reshape(places.ndim, places.size)
+        where[dim] = places.reshape(-1)
     return at_coordinates(g.reshape(-1), wrap(where), shape)
 
 

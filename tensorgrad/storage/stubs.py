@@ -66,6 +66,11 @@ class Storage:
         storage.array, storage.version = array, version
         return storage
 
+    @property
+    def memory(self) -> Storage:
+        """What the elements lie in: the storage itself, unless it is a layer over another one."""
+        return self
+
     # --- what a device implements ---
 
     @classmethod

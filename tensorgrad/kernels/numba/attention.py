@@ -479,7 +479,7 @@ def _attention_grad():
             _unpack(sum_v, width, source, narrow, gv, b * gvb + h * gvh, gvs)
 
     def kernel(g, q, k, v, mask, dropout_mask, out, kept, is_causal, scale, need):
-        if dropout_mask is not None or need[3] or kept is None or kept.ndim == q.ndim:
+        if dropout_mask is not None or need[3] or kept is None:
             return NotImplemented
         given = _as_heads(g, q, k, v, out)
         if given is None or kept.dtype is not F32:

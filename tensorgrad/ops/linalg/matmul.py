@@ -80,7 +80,9 @@ def _tn_of_batch(input, other, mapped):
 def _linear_of_batch(input, weight, bias, mapped):
     if "weight" not in mapped and "bias" not in mapped:
         return linear(input, weight, bias)
-    if weight._array.ndim == 1 + ("weight" in mapped):
+    if mapped == {"bias"}:
+        product = linear(input, weight)
+    elif weight._array.ndim == 1 + ("weight" in mapped):
         product = _matmul_of_batch(input, weight, {"input", "other"} if "weight" in mapped else {"input"})
     elif "input" not in mapped:
         product = _by_all_weights(input, weight)
@@ -88,7 +90,8 @@ def _linear_of_batch(input, weight, bias, mapped):
         product = _matmul_of_batch(input, weight.mT, {new for old, new in _SIDES if old in mapped})
     if bias is None:
         return product
-    for _ in range(product._array.ndim - bias._array.ndim if "bias" in mapped else 0):
+    rank = product._array.ndim - (mapped != {"bias"})
+    for _ in range(rank + 1 - bias._array.ndim if "bias" in mapped else 0):
         bias = bias.unsqueeze(1)
     return product + bias
 

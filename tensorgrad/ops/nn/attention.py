@@ -48,10 +48,10 @@ def _twin(query, key, value, attn_mask, dropout_mask, is_causal, scale):
 def _shapes(q, k, v, *rest):
     lead = matmul_kernels.broadcast_lead(matmul_kernels.broadcast_lead(q.shape[:-2], k.shape[:-2]), v.shape[:-2])
     wide = dtypes.float32.numpy if q.dtype.itemsize == 2 else q.dtype
-    return [((*lead, q.shape[-2], v.shape[-1]), q.dtype), ((*lead, q.shape[-2], k.shape[-2]), wide)]
+    return [((*lead, q.shape[-2], v.shape[-1]), q.dtype), ((*lead, q.shape[-2]), wide)]
 
 
-# The output `p` that is kept holds the weights or, with the compiled kernel, the logarithms of their sums, (*, L).
+# Kept are the logarithms of the queries' sums of weights, (*, L), from which backward computes the weights again.
 _attention = op(
     "attention(query, key, value, attn_mask=None, dropout_mask=None, is_causal: bool = False, scale: float = 1.0)",
     lambda xp, q, k, v, mask, dropout_mask, is_causal, scale: kernels.attention(
@@ -59,9 +59,9 @@ _attention = op(
     ),
     twin=_twin,
     wrt=("query", "key", "value", "attn_mask"),
-    cache=("p",),
-    backward_kernel=lambda xp, g, query, key, value, attn_mask, dropout_mask, out, p, is_causal, scale, needs: (
-        kernels.attention_grad(xp, g, query, key, value, out, p, scale, dropout_mask, needs, is_causal, attn_mask)
+    cache=("logs",),
+    backward_kernel=lambda xp, g, query, key, value, attn_mask, dropout_mask, out, logs, is_causal, scale, needs: (
+        kernels.attention_grad(xp, g, query, key, value, out, logs, scale, dropout_mask, needs, is_causal, attn_mask)
     ),
     shape=_shapes,
     backward_name="ScaledDotProductFlashAttentionForCpuBackward0",
