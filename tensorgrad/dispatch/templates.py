@@ -358,7 +358,7 @@ def _kernel(op: Op, tensors: list[Param]) -> str:
 
 WRAP = """
 {as_array}
-{in_rows}
+{laid_out}
 {in_format}
 made = new(Tensor)
 made._array = array
@@ -370,9 +370,9 @@ if array.__class__ not in STORAGES:
     array = as_array(array)
 """
 
-IN_ROWS = """
-elif array.ndim > 1 and not array.flags.c_contiguous:
-    array = in_rows(array)
+LAID_OUT = """
+{condition}:
+    array = {made}
 """
 
 OWN_MEMORY = """
@@ -396,14 +396,13 @@ made._requires_grad = VIEW
 """
 
 WRAP_ALL = """
-{in_rows}
+{laid_out}
 {in_format}
 made = wrap_all(OP, arrays)
 """
 
-EACH_IN_ROWS = """
-if not x0.flags.c_contiguous:
-    arrays = each_in_rows(arrays)
+EACH_LAID_OUT = """
+{condition}arrays = {made}(arrays)
 """
 
 IN_FORMAT = """
@@ -413,22 +412,50 @@ if x0.ndim {ranks} and ({channels_last}):
 
 
 def _wrap(op: Op) -> str:
-    """Lines that make tensors of the results. Those of a reduction are stored in the order of rows: NumPy keeps the
-    input's order of dimensions."""
-    reduction, view = op.kind == "reduction", op.kind == "view"
+    """Lines that make tensors of the results, in the strides that the row's rule gives them (dispatch/strides.py)."""
     if len(op.outputs) > 1:
-        return fill(WRAP_ALL, in_rows=fill(EACH_IN_ROWS) if reduction else "", in_format=_in_format(op, "arrays"))
+        laid_out = ""
+        if op.strides in ("rows", "columns"):
+            condition = "if not x0.flags.c_contiguous: " if op.kind == "reduction" else ""
+            laid_out = fill(EACH_LAID_OUT, condition=condition, made=f"each_in_{op.strides}")
+        return fill(WRAP_ALL, laid_out=laid_out, in_format=_in_format(op, "arrays"))
     memory = fill(OWN_MEMORY)
-    if view:
+    if op.kind == "view":
         rest = ", ".join(p.name for p in op.params[1:])
         memory = fill(MEMORY_OF_BASE, base=op.params[0].name, arguments=f"({rest},)" if rest else "()")
     return fill(
         WRAP,
-        as_array="" if view else fill(AS_ARRAY),
-        in_rows=fill(IN_ROWS) if reduction else "",
+        as_array="" if op.kind == "view" else fill(AS_ARRAY),
+        laid_out=_laid_out(op),
         in_format=_in_format(op, "array"),
         memory=memory,
     )
+
+
+def _laid_out(op: Op) -> str:
+    """Lines that give the result its strides where the kernel may have left others.
+
+    A ufunc's are right if its first operand lies in rows. One that is no view and has another order gives it to the
+    result of a ufunc of one operand.
+    """
+    if op.strides == "rows":
+        return fill(LAID_OUT, condition="elif array.ndim > 1 and not array.flags.c_contiguous", made="in_rows(array)")
+    if op.strides == "columns":
+        return fill(LAID_OUT, condition="elif array.ndim > 1", made="in_columns(array)")
+    xs = [f"x{i}" for i, p in enumerate(p for p in op.params if p.is_tensor)]
+    if op.strides == "input":
+        condition = "if not x0.flags.c_contiguous or not array.flags.c_contiguous"
+        return fill(LAID_OUT, condition=condition, made="like_input(x0, array)")
+    if op.strides != "operands":
+        return ""
+    ufunc = isinstance(op.kernel, str) and "." not in op.kernel
+    if ufunc and len(xs) == 1:
+        condition = "if x0.base is not None and not x0.flags.c_contiguous"
+    elif ufunc and len(xs) == 2:
+        condition = "if not x0.flags.c_contiguous"
+    else:
+        condition = f"if not ({' and '.join(f'{x}.flags.c_contiguous' for x in ('array', 'x0'))})"
+    return fill(LAID_OUT, condition=condition, made=f"in_order_of(({', '.join(xs)},), array)")
 
 
 def _in_format(op: Op, arrays: str) -> str:
