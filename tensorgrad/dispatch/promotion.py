@@ -213,4 +213,4 @@ def other_operand(op, input, other):
 
 def as_array(value):
     """A result as an array: NumPy turns 0-dimensional ones into scalars."""
-    return np.asarray(value)
+    return value if value.__class__ in STORAGES else np.asarray(value)

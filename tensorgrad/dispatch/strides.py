@@ -16,7 +16,6 @@ where the kernel is not a ufunc and returns another order.
 from __future__ import annotations
 
 from functools import lru_cache
-from math import prod
 
 from tensorgrad.layouts import channels_last, made_in_order, memory_strides
 from tensorgrad.storage.stubs import STORAGES, Storage
@@ -119,20 +118,47 @@ def _compared(shape: tuple[int, ...], all_strides: tuple[Strides, ...], a: int, 
 
 def in_order_of(inputs: tuple, array):
     """The result of a pointwise op in the strides that its operands give it: itself, or a copy."""
-    if not array.ndim:
-        return array
-    geometries = tuple([_geometry(x) for x in inputs if x is not None])
-    return with_strides(array, _of_operands(array.shape, geometries))
+    first = inputs[0]
+    if len(inputs) == 1 and array.strides == first.strides and array.itemsize == first.itemsize:
+        return array  # dense, as a new array is
+    geometries = tuple([(x.shape, x.strides, x.itemsize) if hasattr(x, "strides") else x for x in inputs])
+    return with_strides(array, *_of_operands(array.shape, array.itemsize, geometries))
 
 
 def like_input(x, array):
     """A copy of an array (in another dtype, perhaps) in the strides of a copy that keeps the layout."""
-    return with_strides(array, _of_copy(*_geometry(x))) if array.ndim else array
+    return with_strides(array, *_of_copy(array.itemsize, x.shape, x.strides, x.itemsize))
+
+
+@lru_cache(4096)
+def _of_operands(shape, itemsize, geometries) -> tuple[Strides, Strides]:
+    given = [((), ()) if g.__class__ is not tuple else (g[0], _elements(*g[1:])) for g in geometries if g is not None]
+    return _placed(shape, of_operands(shape, tuple(given)), itemsize)
+
+
+@lru_cache(1024)
+def _of_copy(itemsize, shape, strides, own) -> tuple[Strides, Strides]:
+    return _placed(shape, of_copy(shape, _elements(strides, own)), itemsize)
+
+
+@lru_cache(1024)
+def _of_columns(itemsize, shape) -> tuple[Strides, Strides]:
+    return _placed(shape, of_columns(shape), itemsize)
+
+
+def _elements(strides: Strides, itemsize: int) -> Strides:
+    return tuple([s // itemsize for s in strides])
+
+
+def _placed(shape: tuple[int, ...], strides: Strides, itemsize: int) -> tuple[Strides, Strides]:
+    """Dense strides in bytes, and the dimensions in their order, outermost first."""
+    order = sorted(range(len(shape)), key=lambda d: (-strides[d], -shape[d]))
+    return tuple([s * itemsize for s in strides]), tuple(order)
 
 
 def in_columns(array):
     """Matrices column by column; what has fewer dimensions as it is."""
-    return with_strides(array, of_columns(array.shape)) if array.ndim > 1 else array
+    return with_strides(array, *_of_columns(array.itemsize, array.shape)) if array.ndim > 1 else array
 
 
 def in_rows(array):
@@ -153,41 +179,24 @@ def each_in_columns(arrays) -> list:
     return [in_columns(a) for a in arrays]
 
 
-def _geometry(x) -> Geometry:
-    strides = getattr(x, "strides", ())  # of a number: none
-    if not strides:
-        return (), ()
-    size = x.itemsize
-    return x.shape, tuple([s // size for s in strides])
+def with_strides(array, strides: Strides, order: Strides):
+    """The elements of an array at dense strides (in bytes; `order`: its dimensions, outermost first).
 
-
-_of_operands = lru_cache(4096)(of_operands)
-_of_copy = lru_cache(1024)(of_copy)
-
-
-def with_strides(array, strides: Strides):
-    """The elements of an array at other strides (in elements): itself if it has them, else in new memory."""
-    size = array.itemsize
-    wanted = tuple([s * size for s in strides])
-    storage = STORAGES[array.__class__]
-    if array.strides == wanted or not array.size or not _movable(storage):
+    That is the array itself if it has them, else new memory.
+    """
+    if array.strides == strides:
         return array
-    if _same_places(array.shape, array.strides, wanted):
-        return storage.of(array).strided(array.shape, wanted, 0, array.dtype)
-    made = empty(storage, array.shape, array.dtype, strides, storage.device_of(array))
+    storage = STORAGES[array.__class__]
+    if not array.size or not _movable(storage):
+        return array
+    if _same_places(array.shape, array.strides, strides):
+        return storage.of(array).strided(array.shape, strides, 0, array.dtype)
+    device = storage.device_of(array)
+    made = made_in_order(lambda shape: storage.empty(shape, array.dtype, device), array.shape, order)
+    if made.strides != strides:  # of dimensions of one element
+        made = storage.of(made).strided(array.shape, strides, 0, array.dtype)
     storage.write(made, array)
     return made
-
-
-def empty(storage: type[Storage], shape: tuple[int, ...], dtype, strides: Strides, device):
-    """A new array of these dense strides, in elements."""
-    order = sorted(range(len(shape)), key=lambda d: (-strides[d], -shape[d]))
-    made = made_in_order(lambda shape: storage.empty(shape, dtype, device), shape, order)
-    wanted = tuple([s * made.itemsize for s in strides])
-    if made.strides == wanted:
-        return made
-    flat = storage.empty((prod(shape),), dtype, device)
-    return storage.of(flat).strided(shape, wanted, 0, dtype)
 
 
 def _movable(storage: type[Storage]) -> bool:

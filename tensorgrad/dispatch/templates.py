@@ -79,6 +79,12 @@ if SLOW{or_out}:
     return {slowly}
 """
 
+SLOW_OPERATOR = """
+if SLOW:
+    {other_operand}
+    return {slowly}
+"""
+
 OTHER_OPERAND = """
 if {b}.__class__ not in OPERANDS:
     return {slowly} if overrides({b}) else other_operand(OP, {a}, {b})
@@ -96,8 +102,7 @@ def forward(op: Op, variant: str = "call", name: str = "call") -> str:
         slow_path = fill(SLOW_PATH, or_out=or_out, slowly=_slowly(op, variant))
     elif variant == "operator":
         taken = op.params[:2]
-        given = fill(OTHER_OPERAND, a=taken[0].name, b=taken[1].name, slowly=_slowly(op, variant))
-        slow_path = fill(SLOW_PATH, or_out="", slowly=_slowly(op, variant))
+        slow_path = fill(SLOW_OPERATOR, other_operand=_other_operand(op), slowly=_slowly(op, variant))
         defaults = "\n".join(f"{p.name} = {p.default}" for p in op.params[2:] if not p.is_tensor)
     array = "array" if len(op.outputs) == 1 else "*arrays" if op.cache else "arrays"
     text = fill(
@@ -119,6 +124,11 @@ def forward(op: Op, variant: str = "call", name: str = "call") -> str:
         record=_record(op, tensors),
     )
     return text + "\n"
+
+
+def _other_operand(op: Op) -> str:
+    """Lines that leave an operator whose right operand is neither a tensor nor a number."""
+    return fill(OTHER_OPERAND, a=op.params[0].name, b=op.params[1].name, slowly=_slowly(op, "operator"))
 
 
 def has_out(op: Op) -> bool:
@@ -238,6 +248,7 @@ if {p}.__class__ in PLAIN:
 {or_scalar}
 {or_none}
 else:
+    {other_operand}
     x{i}, r{i} = {operand}(OP, {i}, {given}{first})
     {overridden}
 """
@@ -273,6 +284,7 @@ def _unwrap(op: Op, i: int, p: Param, variant: str) -> str:
         i=str(i),
         p=p.name,
         or_scalar=fill(OR_SCALAR, p=p.name) if with_scalar else "",
+        other_operand=_other_operand(op) if variant == "operator" else "",
         or_none=fill(OR_NONE, p=p.name, i=str(i)) if p.kind is OPTIONAL else "",
         operand="plain_operand" if variant == "plain" else "operand",
         given=f"owner(OP, {p.name})" if variant == "operator" and i == 0 else p.name,
@@ -366,7 +378,7 @@ made._array = array
 """
 
 AS_ARRAY = """
-if array.__class__ not in STORAGES:
+if {other_class}:
     array = as_array(array)
 """
 
@@ -425,11 +437,20 @@ def _wrap(op: Op) -> str:
         memory = fill(MEMORY_OF_BASE, base=op.params[0].name, arguments=f"({rest},)" if rest else "()")
     return fill(
         WRAP,
-        as_array="" if op.kind == "view" else fill(AS_ARRAY),
+        as_array="" if op.kind == "view" else fill(AS_ARRAY, other_class=_other_class(op)),
         laid_out=_laid_out(op),
         in_format=_in_format(op, "array"),
         memory=memory,
     )
+
+
+def _other_class(op: Op) -> str:
+    """Whether a result may be a scalar of NumPy's: the quickest question that finds all of them."""
+    return f"array.__class__ {'is not x0.__class__' if _is_ufunc(op) else 'not in STORAGES'}"
+
+
+def _is_ufunc(op: Op) -> bool:
+    return op.kind == "pointwise" and isinstance(op.kernel, str) and "." not in op.kernel
 
 
 def _laid_out(op: Op) -> str:
@@ -448,10 +469,9 @@ def _laid_out(op: Op) -> str:
         return fill(LAID_OUT, condition=condition, made="like_input(x0, array)")
     if op.strides != "operands":
         return ""
-    ufunc = isinstance(op.kernel, str) and "." not in op.kernel
-    if ufunc and len(xs) == 1:
+    if _is_ufunc(op) and len(xs) == 1:
         condition = "if x0.base is not None and not x0.flags.c_contiguous"
-    elif ufunc and len(xs) == 2:
+    elif _is_ufunc(op) and len(xs) == 2:
         condition = "if not x0.flags.c_contiguous"
     else:
         condition = f"if not ({' and '.join(f'{x}.flags.c_contiguous' for x in ('array', 'x0'))})"
