@@ -37,7 +37,7 @@ from tensorgrad.dispatch.promotion import (
     to_floating,
 )
 from tensorgrad.dispatch.signature import arguments_of
-from tensorgrad.dispatch.strides import each_in_columns, each_in_rows, in_columns, in_order_of, in_rows, like_input
+from tensorgrad.dispatch.strides import each_laid_out, in_columns, in_order, in_order_of, in_rows, like_input
 from tensorgrad.dispatch.switches import SLOW
 from tensorgrad.dispatch.twins import gradients as through_twin
 from tensorgrad.dtypes import F32, as_dtype, from_numpy_dtype, scalar_type

@@ -95,7 +95,7 @@ class Op:
     takes_number: tuple[bool, ...]
     prepare: Callable | None
     shape: str | Callable | None
-    strides: str
+    strides: str | Callable
     outputs: tuple[str, ...]
     differentiable_outputs: int
     format_of: tuple[str, ...]
@@ -164,7 +164,7 @@ def row(
     twin: Callable | None = None,
     prepare: Callable | None = None,
     shape: str | Callable | None = None,
-    strides: str = "",
+    strides: str | Callable = "",
     rule: str = "same",
     numbers: tuple[str, ...] | str | None = None,
     outputs: tuple[str, ...] = ("out",),

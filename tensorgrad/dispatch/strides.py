@@ -6,7 +6,10 @@ rows        the last dimension varies fastest: reductions, ops along a dimension
 operands    the dimensions in the order of the operands' strides, without gaps: pointwise ops
 input       as the first input lies, if it has no gaps; else in the order of its strides: copies and casts
 columns     matrices lie column by column, as LAPACK leaves them
-as it comes what the kernel returns (rows with `format_of=` have the rule of dispatch/memory_formats.py)
+
+or it is a function of the op's arguments, with arrays for tensors, that returns the dimensions of the result in the
+order that they have in memory, outermost first. Ops with several results name a rule for each. Without a rule, results
+lie as the kernel returns them (rows with `format_of=` have that of dispatch/memory_formats.py).
 
 NumPy orders the dimensions of a ufunc's result by almost the same rule as "operands": only if operands disagree, rows
 win there, and the first operand here. So generated functions call this file where an operand does not lie in rows, and
@@ -119,6 +122,8 @@ def _compared(shape: tuple[int, ...], all_strides: tuple[Strides, ...], a: int, 
 def in_order_of(inputs: tuple, array):
     """The result of a pointwise op in the strides that its operands give it: itself, or a copy."""
     first = inputs[0]
+    if array.ndim < first.ndim:  # reduced to a number
+        return array
     if len(inputs) == 1 and array.strides == first.strides and array.itemsize == first.itemsize:
         return array  # dense, as a new array is
     geometries = tuple([(x.shape, x.strides, x.itemsize) if hasattr(x, "strides") else x for x in inputs])
@@ -127,6 +132,8 @@ def in_order_of(inputs: tuple, array):
 
 def like_input(x, array):
     """A copy of an array (in another dtype, perhaps) in the strides of a copy that keeps the layout."""
+    if array.shape != x.shape:
+        return array
     return with_strides(array, *_of_copy(array.itemsize, x.shape, x.strides, x.itemsize))
 
 
@@ -157,8 +164,8 @@ def _placed(shape: tuple[int, ...], strides: Strides, itemsize: int) -> tuple[St
 
 
 def in_columns(array):
-    """Matrices column by column; what has fewer dimensions as it is."""
-    return with_strides(array, *_of_columns(array.itemsize, array.shape)) if array.ndim > 1 else array
+    """Matrices column by column."""
+    return with_strides(array, *_of_columns(array.itemsize, array.shape))
 
 
 def in_rows(array):
@@ -169,14 +176,26 @@ def in_rows(array):
     return copied
 
 
-def each_in_rows(arrays) -> list:
-    """Several results, the elements of each in the order of rows."""
-    return [in_rows(a) if a.ndim > 1 and not a.flags.c_contiguous else a for a in arrays]
+def in_order(order, array):
+    """The result with its dimensions in this order in memory, without gaps."""
+    strides, step = [0] * array.ndim, array.itemsize
+    for d in reversed(order):
+        strides[d] = step
+        step *= max(array.shape[d], 1)
+    return with_strides(array, tuple(strides), tuple(order))
 
 
-def each_in_columns(arrays) -> list:
-    """Several results, matrices column by column."""
-    return [in_columns(a) for a in arrays]
+def each_laid_out(rules: str, x, arrays) -> list:
+    """The results of an op with several outputs, each by its rule."""
+    return [RULES[rule](x, array) for rule, array in zip(rules.split(), arrays, strict=True)]
+
+
+RULES = {
+    "rows": lambda x, array: in_rows(array) if array.ndim > 1 and not array.flags.c_contiguous else array,
+    "columns": lambda x, array: in_columns(array),
+    "input": like_input,
+    "operands": lambda x, array: in_order_of((x,), array),
+}
 
 
 def with_strides(array, strides: Strides, order: Strides):

@@ -414,7 +414,7 @@ made = wrap_all(OP, arrays)
 """
 
 EACH_LAID_OUT = """
-{condition}arrays = {made}(arrays)
+{condition}arrays = each_laid_out({rules}, x0, arrays)
 """
 
 IN_FORMAT = """
@@ -427,9 +427,10 @@ def _wrap(op: Op) -> str:
     """Lines that make tensors of the results, in the strides that the row's rule gives them (dispatch/strides.py)."""
     if len(op.outputs) > 1:
         laid_out = ""
-        if op.strides in ("rows", "columns"):
-            condition = "if not x0.flags.c_contiguous: " if op.kind == "reduction" else ""
-            laid_out = fill(EACH_LAID_OUT, condition=condition, made=f"each_in_{op.strides}")
+        if op.strides:
+            condition = "if not x0.flags.c_contiguous: " if op.kind in ("reduction", "same shape") else ""
+            rules = op.strides if " " in op.strides else " ".join([op.strides] * len(op.outputs))
+            laid_out = fill(EACH_LAID_OUT, condition=condition, rules=repr(rules))
         return fill(WRAP_ALL, laid_out=laid_out, in_format=_in_format(op, "arrays"))
     memory = fill(OWN_MEMORY)
     if op.kind == "view":
@@ -461,9 +462,13 @@ def _laid_out(op: Op) -> str:
     """
     if op.strides == "rows":
         return fill(LAID_OUT, condition="elif array.ndim > 1 and not array.flags.c_contiguous", made="in_rows(array)")
+    if callable(op.strides):
+        made = f"in_order(OP.strides({', '.join(_values(op))}), array)"
+        return fill(LAID_OUT, condition="elif array.ndim > 1", made=made)
     if op.strides == "columns":
         return fill(LAID_OUT, condition="elif array.ndim > 1", made="in_columns(array)")
-    xs = [f"x{i}" for i, p in enumerate(p for p in op.params if p.is_tensor)]
+    tensors = [p for p in op.params if p.is_tensor]
+    xs = [f"x{i}" for i in range(len(tensors))]
     if op.strides == "input":
         condition = "if not x0.flags.c_contiguous or not array.flags.c_contiguous"
         return fill(LAID_OUT, condition=condition, made="like_input(x0, array)")
@@ -474,7 +479,10 @@ def _laid_out(op: Op) -> str:
     elif _is_ufunc(op) and len(xs) == 2:
         condition = "if not x0.flags.c_contiguous"
     else:
-        condition = f"if not ({' and '.join(f'{x}.flags.c_contiguous' for x in ('array', 'x0'))})"
+        certain = [x for x, p, number in zip(xs, tensors, op.takes_number) if p.kind is TENSOR and not number]
+        last = 1 if len(certain) == len(xs) > 1 else 0  # by the others, the result is in rows
+        checked = ("array", "x0", *certain[1 : len(certain) - last])
+        condition = f"if not ({' and '.join(f'{x}.flags.c_contiguous' for x in checked)})"
     return fill(LAID_OUT, condition=condition, made=f"in_order_of(({', '.join(xs)},), array)")
 
 
