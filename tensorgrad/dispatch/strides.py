@@ -122,7 +122,7 @@ def _compared(shape: tuple[int, ...], all_strides: tuple[Strides, ...], a: int, 
 def in_order_of(inputs: tuple, array):
     """The result of a pointwise op in the strides that its operands give it: itself, or a copy."""
     first = inputs[0]
-    if array.ndim < first.ndim:  # reduced to a number
+    if array.ndim < getattr(first, "ndim", 0):  # reduced to a number
         return array
     if len(inputs) == 1 and array.strides == first.strides and array.itemsize == first.itemsize:
         return array  # dense, as a new array is
@@ -135,6 +135,11 @@ def like_input(x, array):
     if array.shape != x.shape:
         return array
     return with_strides(array, *_of_copy(array.itemsize, x.shape, x.strides, x.itemsize))
+
+
+def order_of_copy(array) -> Strides:
+    """The dimensions, outermost in memory first, of a copy that keeps the layout."""
+    return _of_copy(array.itemsize, array.shape, array.strides, array.itemsize)[1]
 
 
 @lru_cache(4096)

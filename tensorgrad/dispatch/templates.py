@@ -455,11 +455,8 @@ def _is_ufunc(op: Op) -> bool:
 
 
 def _laid_out(op: Op) -> str:
-    """Lines that give the result its strides where the kernel may have left others.
-
-    A ufunc's are right if its first operand lies in rows. One that is no view and has another order gives it to the
-    result of a ufunc of one operand.
-    """
+    """Lines that give the result its strides where the kernel may have left others: a ufunc of NumPy's leaves the right
+    ones if its first operand lies in rows."""
     if op.strides == "rows":
         return fill(LAID_OUT, condition="elif array.ndim > 1 and not array.flags.c_contiguous", made="in_rows(array)")
     if callable(op.strides):
@@ -474,9 +471,7 @@ def _laid_out(op: Op) -> str:
         return fill(LAID_OUT, condition=condition, made="like_input(x0, array)")
     if op.strides != "operands":
         return ""
-    if _is_ufunc(op) and len(xs) == 1:
-        condition = "if x0.base is not None and not x0.flags.c_contiguous"
-    elif _is_ufunc(op) and len(xs) == 2:
+    if _is_ufunc(op) and len(xs) <= 2:
         condition = "if not x0.flags.c_contiguous"
     else:
         certain = [x for x, p, number in zip(xs, tensors, op.takes_number) if p.kind is TENSOR and not number]
