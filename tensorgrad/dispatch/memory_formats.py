@@ -33,7 +33,10 @@ def format_of(shape: tuple[int, ...], strides: tuple[int, ...]) -> memory_format
     else:
         return last
     # NumPy chooses other strides for dimensions of size 1; the remaining ones may leave only one format.
+    # A view of one image of several has a stride of its own there, and is in no format.
     long = [d for d in order if shape[d] > 1]
+    if shape[0] == 1 and strides[0] not in (min(strides), strides[long[-1]] * shape[long[-1]] if long else 0):
+        return None
     steps = [strides[d] for d in long]
     in_rows = [strides[d] for d in range(rank - 1, -1, -1) if shape[d] > 1]
     dense = all(b == a * shape[d] for a, b, d in zip(steps, steps[1:], long, strict=False))

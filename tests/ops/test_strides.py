@@ -110,6 +110,14 @@ def test_attention_lays_the_heads_of_a_query_side_by_side(t):
 
 
 @alike
+def test_one_image_of_several_is_in_no_memory_format(t):
+    x = t.arange(120.0).reshape(2, 3, 4, 5).contiguous(memory_format=t.channels_last)[0].unsqueeze(0)
+    F = t.nn.functional
+    results = [F.interpolate(x, size=(8, 8), mode=mode) for mode in ("nearest", "bilinear", "bicubic", "area")]
+    return [x.stride()] + [made.stride() for made in (*results, F.max_pool2d(x, 2), F.pad(x, (1, 1)), x + 1)]
+
+
+@alike
 def test_gradients_of_leaves_lie_as_the_leaves(t):
     seen = []
     for way in LAYOUTS:
