@@ -420,6 +420,12 @@ EACH_LAID_OUT = """
 IN_FORMAT = """
 if x0.ndim {ranks} and ({channels_last}):
     {arrays} = in_format_of(({inputs},), {arrays})
+{or_rows}
+"""
+
+OR_ROWS = """
+elif array.ndim > 1 and not array.flags.c_contiguous:
+    array = in_rows(array)
 """
 
 
@@ -492,7 +498,8 @@ def _in_format(op: Op, arrays: str) -> str:
     inputs = [f"x{names.index(name)}" for name in op.format_of]
     found = " or ".join(f"(steps := {x}.strides)[1] {'<' if n else '<='} steps[-1]" for n, x in enumerate(inputs))
     ranks = f"== {op.format_ranks[0]}" if len(op.format_ranks) == 1 else "> 3"
-    return fill(IN_FORMAT, ranks=ranks, channels_last=found, inputs=", ".join(inputs), arrays=arrays)
+    or_rows = fill(OR_ROWS) if arrays == "array" else ""
+    return fill(IN_FORMAT, ranks=ranks, channels_last=found, inputs=", ".join(inputs), arrays=arrays, or_rows=or_rows)
 
 
 # --- the graph -----------------------------------------------------------------------------------------------------

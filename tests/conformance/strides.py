@@ -1,6 +1,7 @@
 """Strides of results: PyTorch's op database with its inputs laid out in memory in several ways, against torch.
 
     python -m tests.conformance.strides                   how many agree, by layout
+    python -m tests.conformance.strides --write           writes strides.txt
     python -m tests.conformance.strides add nn.functional.gelu     these records, with all that differs
 
 `strides.txt` lists the records (each with a layout) whose strides differ from PyTorch's. It can only shrink: a test
@@ -131,6 +132,10 @@ def supported():
 def main(arguments: list[str]) -> None:
     """Checks the records that are named, or all of them."""
     torch.set_num_threads(1)
+    write = arguments == ["--write"]
+    if write:
+        arguments, lines = [], LISTED.read_text(encoding="utf-8").splitlines()
+        head, found_apart = [line for line in lines if line.startswith("#")], []
     agreed = total = 0
     by_layout = {name: [0, 0] for name in LAYOUTS}
     for name, record in supported().items():
@@ -146,8 +151,12 @@ def main(arguments: list[str]) -> None:
             agreed += not problems
             by_layout[layout][0] += not problems
             by_layout[layout][1] += 1
+            if write and problems:
+                found_apart.append(f"{name}: {layout}")
             for problem in problems[: None if arguments else 1]:
                 print(f"{name}: {layout}: {problem}")
+    if write:
+        LISTED.write_text("\n".join([*head, *sorted(found_apart)]) + "\n", encoding="utf-8")
     print(f"{agreed} of {total} records x layouts agree")
     for layout, (right, count) in by_layout.items():
         print(f"    {layout}: {right} of {count}")

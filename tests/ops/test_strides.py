@@ -18,7 +18,7 @@ RECORDS = strides.supported()
 EVERY = 4  # of the records, how many share one that `make test` looks at
 
 
-def check(names):
+def check(names, all_of_them=False):
     listed, wrong, right = strides.listed(), [], []
     for name in names:
         for layout, problems in strides.check(RECORDS[name]).items():
@@ -28,7 +28,7 @@ def check(names):
             elif key in listed and not problems:
                 right.append(key)
     assert not wrong, "\n".join(wrong[:20])
-    assert not right, f"these agree now: take them out of {strides.LISTED.name}: {right[:20]}"
+    assert not (right and all_of_them), f"these agree now: take them out of {strides.LISTED.name}: {right[:20]}"
 
 
 def test_results_lie_as_in_torch():
@@ -37,7 +37,7 @@ def test_results_lie_as_in_torch():
 
 @pytest.mark.conformance
 def test_the_results_of_all_records_lie_as_in_torch():
-    check(RECORDS)
+    check(RECORDS, all_of_them=True)
 
 
 def test_what_is_listed_exists():
