@@ -499,6 +499,7 @@ def _addr_kernel(xp, c, a, b, beta, alpha):
 addr = op(
     "addr(input, vec1, vec2, *, beta: number = 1, alpha: number = 1)",
     _addr_kernel,
+    strides=lambda c, *rest: sorted(range(2), key=lambda d: -c.strides[d]) if c.ndim == 2 else range(2),
     linear="input + vec1 * vec2",
     prepare=_addr_prepare,
     shape=lambda c, a, b, beta, alpha: ((a.shape[0], b.shape[0]), c.dtype),

@@ -51,6 +51,21 @@ def _shapes(q, k, v, *rest):
     return [((*lead, q.shape[-2], v.shape[-1]), q.dtype), ((*lead, q.shape[-2]), wide)]
 
 
+def _laid_out(q, k, v, mask, dropout_mask, *rest):
+    """The dimensions of the result, outermost first: with the heads of a query side by side where PyTorch's fused
+    kernel serves, in rows where it does not."""
+    fused = (
+        q.ndim == k.ndim == v.ndim == 4
+        and dropout_mask is None
+        and q.shape[-1] == v.shape[-1]
+        and q.shape[0] == k.shape[0] == v.shape[0]
+        and all([x.strides[-1] == x.itemsize for x in (q, k, v)])
+        and 0 not in (q.shape[-2], k.shape[-2])
+        and (mask is None or mask.ndim in (2, 4))
+    )
+    return (0, 2, 1, 3) if fused else range(max(q.ndim, k.ndim, v.ndim))
+
+
 # Kept are the logarithms of the queries' sums of weights, (*, L), from which backward computes the weights again.
 _attention = op(
     "attention(query, key, value, attn_mask=None, dropout_mask=None, is_causal: bool = False, scale: float = 1.0)",
@@ -64,6 +79,7 @@ _attention = op(
         kernels.attention_grad(xp, g, query, key, value, out, logs, scale, dropout_mask, needs, is_causal, attn_mask)
     ),
     shape=_shapes,
+    strides=_laid_out,
     backward_name="ScaledDotProductFlashAttentionForCpuBackward0",
     batch_kernel="attention.attention_of_batch",
     batch_backward="attention.attention_of_batch_backward",
