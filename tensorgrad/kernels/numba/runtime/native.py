@@ -30,7 +30,6 @@ PYTHON = (
 _FASTCALL = 0x80
 _lock = forks.lock()
 _addresses: dict[str, int] = {}  # of the entries loaded so far
-_kept: list[Any] = []  # objects whose addresses machine code holds
 
 
 def raise_error(data: bytes) -> None:
@@ -213,8 +212,10 @@ def words(address: int, count: int) -> list[int]:
 
 def function(address: int, name: str) -> Any:
     """Returns a Python function for machine code at an address that takes arguments as METH_FASTCALL does."""
-    method = _Method(name.encode(), address, _FASTCALL, None)
-    _kept.append(method)
+    text = name.encode()
+    method = _Method(text, address, _FASTCALL, None)
+    for each in (text, method):  # Python reads both when it frees the function, after all modules are cleared
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
     make = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(
         ("PyCFunction_NewEx", ctypes.pythonapi)
     )
