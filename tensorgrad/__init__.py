@@ -135,8 +135,8 @@ with _paused():
 
 globals().pop("ops")  # the package; `torch.ops` is PyTorch's registry of operators (`tensorgrad._ops`)
 
-if _wanted():  # numba is installed: large arrays use its kernels, which are loaded on first use
-    _install(lambda *given: _importlib.import_module("tensorgrad.kernels.numba.compiling").compile_into(*given))
+if _wanted():  # large arrays use compiled kernels, which are loaded on first use
+    _install()
 
 _ON_DISPATCHING_CLASS.append(lambda cls: _importlib.import_module("tensorgrad.library.operator_classes").see(cls))
 
@@ -154,7 +154,7 @@ _LAZY = (  # modules that are loaded on first use
     "optim", "overrides", "profiler", "quasirandom", "signal", "special", "testing", "types", "utils", "viz", "xpu",
 )  # fmt: skip
 _TOOLS = (  # likewise; not part of PyTorch
-    "absent_device", "coverage", "debug", "info", "run", "warmup",
+    "absent_device", "coverage", "debug", "info", "run",
 )  # fmt: skip
 _later(__name__, _LAZY + _TOOLS)
 

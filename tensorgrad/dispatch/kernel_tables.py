@@ -103,11 +103,6 @@ PARTS: dict[str, Any] = {}
 OWN_PARTS: dict[str, dict[str, str]] = {}
 
 
-# Functions that are called once, when a process has run so many backward passes: what only pays in the long run.
-MANY_PASSES = 300
-AFTER_MANY_PASSES: list = []
-
-
 def by_part(name: str, elements: int, *given: Any) -> Any:
     """The result of a compiled kernel that belongs to no op; `NotImplemented` if NumPy should do this much work."""
     row = PARTS.get(name)

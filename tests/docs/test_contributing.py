@@ -50,6 +50,7 @@ def insert(block: str, folder: Path) -> None:
 
 # What the page's `make` commands run here: of `make test` (25 minutes), the tests that look at every op and kernel.
 MAKE = {
+    "make kernels": ["tools.kernels"],
     "make check": ["ruff check .", "ruff format --check .", "mypy"],
     "make test": [
         "pytest -q -p no:cacheprovider tests/fuzz/test_fuzz.py -k 'has_a_family or unary'",

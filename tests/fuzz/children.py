@@ -77,7 +77,7 @@ def work(rng: random.Random) -> list:
 def signals(seed: str) -> None:
     """Interrupts kernels at random moments, several hundred times."""
     from tensorgrad.kernels.numba import table
-    from tensorgrad.kernels.numba.runtime import background, thread_pool
+    from tensorgrad.kernels.numba.runtime import thread_pool
 
     rng = random.Random(int(seed))
     threads = rng.choice((1, 2, 3, 4))
@@ -89,7 +89,6 @@ def signals(seed: str) -> None:
             row.elements = 512
         for program in programs:
             program()
-        background.wait()
     with np.errstate(all="ignore"):
         expected = [program().numpy() for program in programs]
         counted: Counter = Counter()
@@ -164,16 +163,5 @@ def forks(seed: str) -> None:
     print(json.dumps({"children": 8}))
 
 
-# --- compiled kernels ------------------------------------------------------------------------------------------------
-
-
-def cache(seed: str) -> None:
-    """Compiles a kernel into the cache in TENSORGRAD_CACHE, or reads it from there, and checks its results."""
-    from tensorgrad.kernels.numba.runtime import background
-
-    x = np.linspace(-1, 1, 6000, dtype=np.float32)
-    np.testing.assert_array_equal(background.compiled("pointwise.relu")(x), np.maximum(x, 0))
-
-
 if __name__ == "__main__":
-    {"save": save, "signals": signals, "forks": forks, "cache": cache}[sys.argv[1]](*sys.argv[2:])
+    {"save": save, "signals": signals, "forks": forks}[sys.argv[1]](*sys.argv[2:])

@@ -64,13 +64,12 @@ _loaded: dict[str, Any] = {}  # the kernels by row, without the counting wrapper
 
 
 def load(names) -> None:
-    """Compiles the kernels of some rows, or reads them from the cache, and counts their calls."""
-    from tensorgrad.kernels.numba.runtime import background
+    """Loads the kernels of some rows, and counts their calls."""
+    from tensorgrad.kernels.numba.runtime import library
 
     for row in table.ALL:
         if row.op in names and row.op not in _loaded:
-            row.asked = True
-            made = row.ready or background.compiled(row.kernel)
+            made = row.ready or library.load(row.kernel)
             _loaded[row.op] = made
             row.ready = made if row is table.WAITING else USED.notes(row.op, made)
 
@@ -98,7 +97,7 @@ def watch_cuda() -> None:
 
 @contextlib.contextmanager
 def thresholds(elements: int) -> Iterator[None]:
-    """Uses compiled kernels from `elements` elements on. Kernels not yet loaded would be compiled in the background."""
+    """Uses compiled kernels from `elements` elements on."""
     before = {row: row.elements for row in table.ROWS}
     for row in table.ALL:
         row.elements = elements if row.op in _loaded else _NEVER

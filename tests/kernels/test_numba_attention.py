@@ -7,12 +7,11 @@ import pytest
 
 import tensorgrad as tg
 from tensorgrad.kernels.numba import table
+from tests.support.kernels import absent
 from tests.support.processes import run_python
 
-pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
-if not table.wanted():
-    pytest.skip("TENSORGRAD_FAST=0 switches compiled kernels off", allow_module_level=True)
-
+if absent():
+    pytest.skip(absent(), allow_module_level=True)
 from tests.support.compare import assert_close, normal
 from tests.support.kernels import fixtures, numpy_only, results_and_gradients
 

@@ -8,11 +8,10 @@ import pytest
 import tensorgrad as tg
 from tensorgrad.kernels.array import conv as conv_arrays
 from tensorgrad.kernels.numba import table
+from tests.support.kernels import absent
 
-pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
-if not table.wanted():
-    pytest.skip("TENSORGRAD_FAST=0 switches compiled kernels off", allow_module_level=True)
-
+if absent():
+    pytest.skip(absent(), allow_module_level=True)
 from tensorgrad.kernels.numba import conv as conv_loops
 from tensorgrad.kernels.numba import winograd
 from tests.support.compare import normal

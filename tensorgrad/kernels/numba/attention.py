@@ -18,7 +18,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array.join import beside
-from tensorgrad.kernels.numba.functions import F, exp_below
+from tensorgrad.kernels.numba.functions import F, exp_below, log
 from tensorgrad.kernels.numba.layout import in_rows
 from tensorgrad.kernels.numba.runtime import thread_pool
 from tensorgrad.kernels.numba.runtime.language import inner
@@ -219,7 +219,7 @@ def _one(q, k, k_at, k_step, v, v_at, v_step, scale, blind, masked, mask, m_at, 
     share = F(1.0) / total
     for d in range(out.size):
         out[d] *= share
-    return shift + F(math.log(total))
+    return shift + log(total)
 
 
 def _attention():
@@ -273,7 +273,7 @@ def _attention():
                     for d in range(narrow):
                         to[d] = row[d] * share
                     seen = F(0.0) if (causal or masked) and top[j] == -np.inf else top[j]
-                    logs[b, h, begin + j] = seen + F(math.log(total[j]))
+                    logs[b, h, begin + j] = seen + log(total[j])
 
     def kernel(q, k, v, mask, dropout_mask, is_causal, scale):
         if dropout_mask is not None:

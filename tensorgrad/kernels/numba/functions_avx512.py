@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from tensorgrad.kernels.numba.functions import EXP, LN2_HIGH, LN2_LOW, LOG2E
-from tensorgrad.kernels.numba.runtime.internals import counted, declared, length_of, nothing
-from tensorgrad.kernels.numba.runtime.language import intrinsic, ir, types
-from tensorgrad.kernels.numba.runtime.native import has
+from tensorgrad.kernels.numba.runtime import target
+from tensorgrad.kernels.numba.runtime.language import counted, declared, intrinsic, ir, length_of, nothing, types
 from tensorgrad.kernels.numba.simd.sums import below, load_some, store_some
 from tensorgrad.kernels.numba.simd.vectors import (
     I64,
@@ -90,4 +89,4 @@ def _each(function):
 
 
 # exp(x, to); None where the processor lacks the instruction.
-exp: Any = _each(_exp) if has("avx512f") else None
+exp: Any = _each(_exp) if target.current().lanes == 16 else None

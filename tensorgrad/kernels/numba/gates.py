@@ -10,8 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from tensorgrad.kernels.numba import functions
-from tensorgrad.kernels.numba.runtime.internals import counted, nothing
-from tensorgrad.kernels.numba.runtime.language import intrinsic, ir, types
+from tensorgrad.kernels.numba.runtime.language import counted, intrinsic, ir, nothing, types
 from tensorgrad.kernels.numba.simd.vectors import (
     I64,
     LANES,

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from tensorgrad.dtypes import F32
-from tensorgrad.kernels.numba.runtime.internals import array_at
-from tensorgrad.kernels.numba.runtime.language import inner, intrinsic, ir, types
+from tensorgrad.kernels.numba.runtime.language import array_at, inner, intrinsic, ir, types
 
 # Places in an array object, as native.py checks them: its class, the address of its numbers, its rank, the addresses of
 # its sizes and of its dtype, and its flags. In a list, the address of its items.

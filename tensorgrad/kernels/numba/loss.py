@@ -14,7 +14,7 @@ import numpy as np
 from tensorgrad.dtypes import F32, I64
 from tensorgrad.kernels.array.index import extremes
 from tensorgrad.kernels.array.loss import is_small
-from tensorgrad.kernels.numba.functions import F
+from tensorgrad.kernels.numba.functions import F, log
 from tensorgrad.kernels.numba.layout import suits
 from tensorgrad.kernels.numba.runtime import thread_pool
 from tensorgrad.kernels.numba.runtime.launch import shared
@@ -46,7 +46,7 @@ def _cross_entropy():
             top, total = row_shares(row, shares[n])
             losses[n] = F(0.0)
             if target[n] != ignored:
-                losses[n] = F(math.log(total)) - (row[target[n]] - top)
+                losses[n] = log(total) - (row[target[n]] - top)
 
     @shared(f"void({MATRIX}, {_TARGETS}, int64, boolean, {MATRIX}, {_NUMBER}, int64, int64)")
     def few(x, target, ignored, mean, slopes, loss, first, last):
@@ -62,7 +62,7 @@ def _cross_entropy():
             if target[n] < 0 or target[n] >= row.size:
                 total = F(np.nan)
             else:
-                total += F(math.log(exps)) - (row[target[n]] - top)
+                total += log(exps) - (row[target[n]] - top)
                 to[target[n]] -= F(1.0)
         if mean and count < rows:  # the gradient is divided by the number of all
             for n in range(rows):
@@ -147,7 +147,7 @@ def _of_batch():
                         wrong[0] = 1
                         continue
                     count += 1
-                    loss += F(math.log(total)) - (row[target[n]] - top)
+                    loss += log(total) - (row[target[n]] - top)
             if mean != 0:
                 loss = loss / F(count) if count > 0 else F(np.nan)
             losses[sample] = loss

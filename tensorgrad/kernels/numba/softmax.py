@@ -10,7 +10,7 @@ import numpy as np
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array.matmul import column_sum
 from tensorgrad.kernels.numba import functions
-from tensorgrad.kernels.numba.functions import F
+from tensorgrad.kernels.numba.functions import F, log
 from tensorgrad.kernels.numba.layout import suits
 from tensorgrad.kernels.numba.runtime import thread_pool
 from tensorgrad.kernels.numba.runtime.language import inner
@@ -87,7 +87,7 @@ def _softmax(logarithm: bool):
             row, to = x[n], out[n]
             if logarithm:
                 top = row_largest(row)
-                shift = F(math.log(row_exps(row, top, to)))
+                shift = log(row_exps(row, top, to))
                 for i in range(row.size):
                     to[i] = (row[i] - top) - shift
             else:

@@ -10,15 +10,11 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tensorgrad.dispatch import kernel_tables
-from tensorgrad.kernels.numba.runtime import carried, hooks
+from tensorgrad.kernels.numba.runtime import row
 from tensorgrad.kernels.numba.runtime.row import WAITING, Row
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # NumPy functions that threads share (ufuncs.py); the arithmetic ones are also compiled, for shapes that broadcast.
 ARITHMETIC = ("add", "sub", "mul", "div")
@@ -47,7 +43,7 @@ ROWS = (
     Row("attention", "attention.attention", 512), Row("attention.backward", "attention.attention_grad", 512),
     Row("conv", "conv.conv", 512), Row("conv_transpose", "conv.conv_transpose", 2048),
     Row("conv_grad_input", "conv.conv_grad_input", 2048), Row("conv_grad_weight", "conv.conv_grad_weight", 32768),
-    Row("linear", "matmul.linear", 512, loaded=1), Row("linear.backward", "matmul.linear_backward", 2048, loaded=1),
+    Row("linear", "matmul.linear", 1), Row("linear.backward", "matmul.linear_backward", 1),
     Row("matmul", "matmul.matmul", 1024), Row("mm", "matmul.mm", 1024), Row("bmm", "matmul.bmm", 2048),
     Row("matmul_nt", "matmul.nt", 2048), Row("matmul_tn", "matmul.tn", 2048),
     Row("addmm", "matmul.addmm", 2048, 1),
@@ -58,7 +54,7 @@ ROWS = (
     Row("adaptive_avg_pool_grad", "pool.adaptive_avg_pool_grad", 2048),
     Row("batch_norm", "norm.batch_norm", 1024), Row("batch_norm.backward", "norm.batch_norm_grad", 1024),
     Row("group_norm", "norm.group_norm", 1024), Row("group_norm.backward", "norm.group_norm_grad", 1024),
-    Row("cross_entropy_", "loss.cross_entropy", 2048, loaded=1),
+    Row("cross_entropy_", "loss.cross_entropy", 1),
     Row("cross_entropy_.backward", "loss.cross_entropy_backward", 2048, 1),
     Row("sum", "reduce.sum", 4096), Row("column_sum", "reduce.column_sum", 16384),
     Row("mean", "reduce.mean", 4096), Row("vector_norm_", "reduce.vector_norm", 4096),
@@ -79,7 +75,7 @@ ROWS = (
 # Kernels that belong to no op: optimizers, samplers and the thread pool look them up by name.
 PARTS = (
     WAITING,
-    Row("sgd_step", "optim.sgd", 16384, loaded=1), Row("adam_step", "optim.adam", 512, loaded=1),
+    Row("sgd_step", "optim.sgd", 1), Row("adam_step", "optim.adam", 1),
     Row("gradient_norm", "optim.squares", 4096), Row("gradient_scale", "optim.scale", 4096),
     Row("bernoulli_mask", "random.mask", 2048), Row("uniform_numbers", "random.uniform", 16384),
     Row("sparse_product", "sparse.product", 4096), Row("sparse_sample", "sparse.sample", 4096),
@@ -111,19 +107,12 @@ LAYOUTS = {
 }  # fmt: skip
 
 
-# How long NumPy takes for an element while kernels are being loaded beside it (about four times as long as later), for
-# the families whose kernels gain so much that waiting for them can be better. Measured on two cores.
-FIRST_CALLS = {
-    "conv": 6e-8, "attention": 6e-8, "rnn": 2.5e-7, "norm": 5e-9, "pool": 5e-9, "loss": 8e-9, "optim": 1e-8,
-}  # fmt: skip
-
-
 def wanted() -> bool:
-    """Returns whether compiled kernels are enabled: TENSORGRAD_FAST is not 0, and numba is installed or not needed.
+    """Returns whether compiled kernels are enabled: TENSORGRAD_FAST is not 0.
 
     They do not support Python without the GIL: threads rely on it for each other's mailboxes (thread_pool.py).
     """
-    if os.environ.get("TENSORGRAD_FAST", "1") == "0" or not (find_spec("numba") or carried.use()):
+    if os.environ.get("TENSORGRAD_FAST", "1") == "0":
         return False
     if "t" in getattr(sys, "abiflags", ""):
         warnings.warn("tensorgrad: no compiled kernels in a free-threaded Python; NumPy is used instead", stacklevel=3)
@@ -131,24 +120,13 @@ def wanted() -> bool:
     return True
 
 
-def install(compile_here: Callable[[str, Path], None]) -> None:
-    """Registers these kernels ahead of NumPy's. `compile_here` compiles a kernel in this process (compiling.py)."""
+def install() -> None:
+    """Registers these kernels ahead of NumPy's."""
     from tensorgrad.kernels.numba.runtime import blas
 
     blas.wait_briefly()
-    carried.use()
-    hooks.compile_here = compile_here
-    hooks.layouts.update(LAYOUTS)
-    hooks.first_calls.update(FIRST_CALLS)
-    for row in ROWS:
-        kernel_tables.LARGE[row.op], row.elements = row, row.elements
-    for row in PARTS:
-        kernel_tables.PARTS[row.op] = row
-    kernel_tables.AFTER_MANY_PASSES.append(_load_for_small_arrays)
-
-
-def _load_for_small_arrays() -> None:
-    """Requests the kernels that are worthwhile for small arrays, too, once they are loaded."""
-    for row in ALL:
-        if row.loaded is not None:
-            row.available()
+    row.LAYOUTS.update(LAYOUTS)
+    for each in ROWS:
+        kernel_tables.LARGE[each.op], each.elements = each, each.elements
+    for each in PARTS:
+        kernel_tables.PARTS[each.op] = each

@@ -24,8 +24,7 @@ import numpy as np
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.numba.images import packed
 from tensorgrad.kernels.numba.runtime import thread_pool
-from tensorgrad.kernels.numba.runtime.internals import nothing
-from tensorgrad.kernels.numba.runtime.language import inner, intrinsic, ir, types
+from tensorgrad.kernels.numba.runtime.language import inner, intrinsic, ir, nothing, types
 from tensorgrad.kernels.numba.runtime.launch import shared
 from tensorgrad.kernels.numba.simd.panels import PAD, across, along
 from tensorgrad.kernels.numba.simd.tiles import up

@@ -1,54 +1,29 @@
-"""Loads compiled functions from a library of machine code (cache.py), or compiles them and adds them to it.
+"""The decorators of compiled functions: they find the machine code that the package carries (library.py).
 
 A kernel is a function of arrays and numbers, and last of the range of the work to do. One launcher, machine code, too
-(build.py), starts all kernels: it writes the arguments to a mailbox (mailbox.py), and all threads read them from there
-without the GIL. The code that divides work among threads is compiled once for all kernels (spin.py).
+(tools/kernels/entries.py), starts all kernels: it writes the arguments to a mailbox (mailbox.py), and all threads read
+them from there without the GIL. The code that divides work among threads is compiled once for all kernels (spin.py).
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from types import FunctionType
 from typing import Any
 
 import numpy as np
 
-from tensorgrad.kernels.numba.runtime import internals, native
-from tensorgrad.kernels.numba.runtime.cache import Library, Part
-from tensorgrad.kernels.numba.runtime.language import COMPILING
-from tensorgrad.kernels.numba.runtime.unsuited import Unsuited
-
-
-class Missing(Unsuited):
-    """A function that the library does not have yet."""
-
-
-_library: Library | None = None
-COMPILED: list[str] = []  # the functions that this process has compiled
-_made: dict[str, Part] = {}  # the same, for other families that need them, too
-
-
-@contextmanager
-def taking_from(library: Library) -> Iterator[None]:
-    """Takes functions made inside the block from this library. The caller holds `loading.LOCK`."""
-    global _library
-    before, _library = _library, library
-    try:
-        yield
-    finally:
-        _library = before
+from tensorgrad.kernels.numba.runtime import library, native
 
 
 def identity(value: Any) -> str:
     """Names a function the same way in every process: by its position in the source and what its closure holds.
 
-    What it reads from its module is part of the family's key. Raises: TypeError if the closure holds anything but
+    What it reads from its module is part of the family's sources. Raises: TypeError if the closure holds anything but
     numbers, strings and functions, whose name could change.
     """
-    value = internals.python_function(value)
+    value = getattr(value, "py_func", None) or getattr(value, "_defn", value)  # of Numba's functions
     if isinstance(value, FunctionType):
         cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
         inside = ", ".join(f"{name}={identity(cell.cell_contents)}" for name, cell in cells)
@@ -66,45 +41,20 @@ def identity(value: Any) -> str:
 
 def _address(function: Any, signature: str, kind: str, **options: Any) -> int:
     """Returns the address of a function's machine code."""
-    name = f"{identity(function)} {signature} {kind}"
-    if _library is None:
-        raise Missing(name)
-    part = _library.parts.get(name)
-    if part is None:
-        if not COMPILING:
-            raise Missing(name)
-        from tensorgrad.kernels.numba.runtime import build
-
-        if name in _made:
-            part = _library.parts[name] = _made[name]
-            return native.load(part.data, part.entry, part.names)
-        entry = f"tensorgrad_{hashlib.sha256((_library.key + name).encode()).hexdigest()[:24]}"
-        data, names = build.built(function, signature, kind, entry, **options)
-        part = _library.parts[name] = _made[name] = Part(entry, names, data)
-        COMPILED.append(name)
-    return native.load(part.data, part.entry, part.names)
+    return library.address(f"{identity(function)} {signature} {kind}", function, signature, kind, **options)
 
 
-_LAUNCHER = "launcher"
+LAUNCHER = "launcher"
 _functions: tuple[Any, Any] | None = None  # of the launcher
 
 
 def _launcher() -> tuple[Any, Any]:
-    """Returns the functions that call shared and plain kernels (build.py). Each library has their machine code."""
+    """Returns the functions that call shared and plain kernels."""
     global _functions
-    part = None if _library is None else _library.parts.get(_LAUNCHER)
-    if part is None and _library is not None and COMPILING:
-        if _LAUNCHER not in _made:
-            from tensorgrad.kernels.numba.runtime import build, cache
-
-            entry = f"tensorgrad_{hashlib.sha256((cache.key('runtime.native') + _LAUNCHER).encode()).hexdigest()[:24]}"
-            data, names = build.launcher(entry)
-            _made[_LAUNCHER] = Part(entry, names, data)
-        part = _library.parts[_LAUNCHER] = _made[_LAUNCHER]
+    if library.COMPILER is not None:
+        return None, lambda *given: None
     if _functions is None:
-        if part is None:
-            raise Missing(_LAUNCHER)
-        addresses = native.words(native.load(part.data, part.entry, part.names), 2)
+        addresses = native.words(library.image().address(LAUNCHER), 2)
         _functions = native.function(addresses[0], "launch"), native.function(addresses[1], "call")
     return _functions
 
@@ -156,7 +106,7 @@ def of_numbers(signature: str) -> Callable[[Callable], Native]:
 
 
 def with_loops(kernel: Callable, *loops: Callable) -> Callable[[], Callable]:
-    """Returns the function that makes a row's kernel, after compiling the kernel's loops."""
+    """Returns the function that makes a row's kernel, after loading the kernel's loops."""
 
     def make() -> Callable:
         for loop in loops:

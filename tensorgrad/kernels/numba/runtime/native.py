@@ -1,7 +1,6 @@
-"""Turns object files compiled elsewhere (build.py) into Python functions of this process.
+"""What machine code needs from this process: functions of Python and of the system, objects, the layout of arrays.
 
-On Linux with x86-64 they are loaded by objects.py, elsewhere by LLVM. LLVM ends the process if an object uses a name
-that cannot be found, so every name is looked up first.
+It is compiled without knowing the process (tools/kernels). The loader gives it the addresses of all this (library.py).
 """
 
 from __future__ import annotations
@@ -9,16 +8,14 @@ from __future__ import annotations
 import ctypes
 import os
 import pickle
-from contextlib import suppress
+import sys
+import time
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from tensorgrad.kernels.numba.runtime import internals, objects
-from tensorgrad.system import forks
-
-# Functions of Python's C API that entry points call (build.py); LLVM has each of them as PREFIX + name.
+# Functions of Python's C API that entry points call; in the code each is PREFIX + name.
 PREFIX = "tensorgrad_"
 PYTHON = (
     "PyBool_FromLong", "PyBytes_FromStringAndSize", "PyErr_Clear", "PyErr_Occurred", "PyErr_SetString",
@@ -27,9 +24,17 @@ PYTHON = (
     "PyObject_IsInstance", "PyObject_IsTrue", "PyTuple_GetItem", "PyTuple_New", "PyTuple_SetItem", "PyTuple_Size",
     "Py_DecRef", "Py_IncRef",
 )  # fmt: skip
+# Functions of the C library, and those that not every system has: the code calls the latter only if NUMBERS say so.
+C_LIBRARY = ("memcpy", "memmove", "memset")
+IF_THERE = ("clock_gettime", "sched_yield", "usleep", "sched_getcpu", "sem_wait", "sem_post")
+HEAD = 16  # bytes of an object before its own, in CPython of 64 bits with the GIL: `object.__basicsize__`
 _FASTCALL = 0x80
-_lock = forks.lock()
-_addresses: dict[str, int] = {}  # of the entries loaded so far
+
+
+def keep(*objects: Any) -> None:
+    """Never frees these objects: C holds their addresses, and reads them until after the interpreter has ended."""
+    for each in objects:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
 
 
 def raise_error(data: bytes) -> None:
@@ -50,159 +55,88 @@ class _Method(ctypes.Structure):
     )
 
 
-# Levels of processors that TENSORGRAD_CPU may name instead of this one, for files that other machines can use, too:
-# LLVM's name and features, all of which the machine must have. The lowest first.
-_V2 = "+cx16,+popcnt,+sse3,+sse4.1,+sse4.2,+ssse3"
-_V3 = f"{_V2},+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe"
-LEVELS = {
-    "x86-64-v2": ("x86-64-v2", _V2),
-    "x86-64-v3": ("x86-64-v3", _V3),
-    "x86-64-v4": ("x86-64-v4", f"{_V3},+avx512f,+avx512bw,+avx512cd,+avx512dq,+avx512vl"),
-    "aarch64": ("generic", "+fp-armv8,+neon"),
-}
-
-
-LEVEL = ""  # of the kernels that are carried along (carried.py)
-
-
-def level() -> str:
-    """Returns the level of processors that kernels are for; "" if they are for this very processor."""
-    return os.environ.get("TENSORGRAD_CPU") or LEVEL
-
-
-def cpu() -> tuple[str, str]:
-    """Returns the name and features of the processor that kernels are for, as LLVM calls them.
-
-    Numba's environment variables take precedence.
-    """
-    return _cpu(level())
-
-
-def _cpu(level: str) -> tuple[str, str]:
-    name, features = LEVELS.get(level) or internals.host_cpu()
-    if "+avx512f" in features.split(","):  # LLVM would use half of each register for what it vectorizes itself
-        features += ",-prefer-256-bit"
-    return os.environ.get("NUMBA_CPU_NAME") or name, os.environ.get("NUMBA_CPU_FEATURES", features)
-
-
-def lacking(level: str) -> list[str]:
-    """Returns the features of a level that this processor lacks."""
-    found = _described() or internals.host_cpu()[1].replace("+", "").replace(",", " ")
-    wanted = LEVELS[level][1].replace("+", "").split(",")
-    return [feature for feature in wanted if not {feature, _IN_LINUX.get(feature)} & set(found.split(" "))]
-
-
-def unusable() -> str:
-    """Returns a sentence on why no kernel can be used here: an untried version, or the processor; "" if they can."""
-    level = os.environ.get("TENSORGRAD_CPU", "")
-    if level and level not in LEVELS:
-        return f"TENSORGRAD_CPU={level} is none of {', '.join(LEVELS)}"
-    if level and lacking(level):
-        return f"this processor is not of the level TENSORGRAD_CPU={level}: it lacks {', '.join(lacking(level))}"
-    return internals.untried()
-
-
-_IN_LINUX = {"sse3": "pni", "sse4.1": "sse4_1", "sse4.2": "sse4_2", "lzcnt": "abm", "bmi": "bmi1"}  # of LLVM's features
-GIVEN = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")  # variables that name another processor
+# --- the system ---
 
 
 @cache
-def _described() -> str:
-    """Returns what Linux says of an x86-64 processor: its maker, its model and its features. Elsewhere ""."""
-    if not objects.USABLE:
-        return ""
-    lines = []
+def _c_library() -> Any:
+    return ctypes.CDLL(None) if os.name == "posix" else ctypes.CDLL("ucrtbase")
+
+
+def address_of(name: str) -> int:
+    """Returns the address of a function of the C library, or 0."""
     try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-            for line in file:
-                if not line.strip():  # what follows is the next one
-                    break
-                name, _, value = line.partition(":")
-                if name.strip() in ("vendor_id", "cpu family", "model", "stepping", "flags"):
-                    lines.append(f"{name.strip()}: {' '.join(sorted(value.split()))}")
-    except OSError:
-        return ""
-    return "\n".join(lines) if len(lines) == 5 else ""
+        return ctypes.cast(getattr(_c_library(), name), ctypes.c_void_p).value or 0
+    except (AttributeError, OSError):
+        return 0
 
 
-def _by_system(level: str) -> str:
-    return "" if level or any(name in os.environ for name in GIVEN) else _described()
+# The numbers that tell code what the system has, by their place: its clock (-1: none), and whether a thread can give
+# way to others, can tell its processor, and can sleep on a semaphore in memory, which `sem_init` fills in.
+CLOCK, CAN_YIELD, CAN_TELL, CAN_SLEEP = range(4)
 
 
-def processor(level: str) -> tuple[str, ...]:
-    """Returns what tells the processors of a level from others, or for "" this very one: what the system says of it,
-    since LLVM need not be imported for that, or else its name and features."""
-    found = _by_system(level)
-    return (found,) if found else _cpu(level)
+def _found_numbers() -> list[int]:
+    if os.name != "posix":
+        return [-1, 0, 0, 0]
+    there = {name: bool(address_of(name)) for name in IF_THERE}
+    clock = getattr(time, "CLOCK_MONOTONIC", -1) if there["clock_gettime"] else -1
+    sleeps = sys.platform == "linux" and there["sem_wait"] and there["sem_post"]
+    return [clock, there["sched_yield"] and there["usleep"], there["sched_getcpu"], sleeps]
 
 
-def has(feature: str) -> bool:
-    """Returns whether the processor that kernels are for has a feature ("avx")."""
-    found = _by_system(level())
-    return feature in found.split(" ") if found else f"+{feature}" in cpu()[1].split(",")
+NUMBERS = (ctypes.c_int64 * 4)(*_found_numbers())
+keep(NUMBERS)
+
+
+# --- what code finds by its name ---
 
 
 def arrays_are_known() -> bool:
     """Returns whether NumPy's arrays, and lists of them, have the memory layout that entry points and kernels read."""
+    if ctypes.sizeof(ctypes.c_void_p) != 8 or sys.byteorder != "little" or object.__basicsize__ != HEAD:
+        return False
     probe = np.arange(6, dtype=np.float32).reshape(2, 3)
-    start = id(probe) + object.__basicsize__
+    start = id(probe) + HEAD
 
     def word(place: int, kind: Any = ctypes.c_int64) -> int:
         return kind.from_address(place).value
 
-    descr, listed = word(start + 40) + object.__basicsize__, [None, probe]
+    descr, listed = word(start + 40) + HEAD, [None, probe]
     return (
         word(start) == probe.ctypes.data
         and word(start + 8, ctypes.c_int32) == 2
         and (word(word(start + 16)), word(word(start + 16) + 8)) == probe.shape
         and (word(word(start + 24)), word(word(start + 24) + 8)) == probe.strides
-        and descr - object.__basicsize__ == id(probe.dtype)
+        and descr - HEAD == id(probe.dtype)
         and bytes((ctypes.c_char * 3).from_address(descr + 8)) == b"ff="
         and word(descr + 24) == 4
         and word(start + 48, ctypes.c_int32) & 0x501 == 0x501
         and word(id(probe) + 8) == id(np.ndarray)
-        and word(word(id(listed) + object.__basicsize__ + 8) + 8) == id(probe)
+        and word(word(id(listed) + HEAD + 8) + 8) == id(probe)
     )
 
 
 @cache
-def _symbols() -> dict[str, int]:
-    """Returns the addresses of the names that begin with PREFIX."""
-    if ctypes.sizeof(ctypes.c_void_p) != 8 or not arrays_are_known():
-        raise RuntimeError("NumPy's arrays are not laid out as compiled kernels expect")
-    symbols = {name: id(held) for name, held in OBJECTS.items()}
-    for name in PYTHON:
-        symbols[name] = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
-    return {PREFIX + name: address for name, address in symbols.items()}
+def addresses() -> dict[str, int]:
+    """Returns the addresses of all names that code may use. Those that the system lacks are 0.
 
-
-@cache
-def _loader() -> internals.Loader:
-    """Returns LLVM's loader, of which a process has one."""
-    return internals.Loader(*cpu(), _symbols())
-
-
-def load(data: bytes, entry: str, names: list[str]) -> int:
-    """Loads an object and returns its entry's address. Raises: RuntimeError if it uses a name that is not there.
-
-    The name of an entry stands for what it was compiled from: it is loaded once.
+    Raises: RuntimeError if arrays are not laid out as kernels expect, or a function that they need is missing.
     """
-    with _lock:
-        if entry in _addresses:
-            return _addresses[entry]
-        if objects.USABLE:
-            addresses = {name: _symbols().get(name) or objects.address_of(name) for name in names}
-            missing = [name for name, address in addresses.items() if not address]
-        else:
-            missing = _loader().missing(names)
-        if missing:
-            raise RuntimeError(f"names missing from this process: {', '.join(missing)}")
-        if objects.USABLE:
-            with suppress(objects.Unknown):
-                _addresses[entry] = objects.load(data, entry, addresses)
-        if entry not in _addresses:
-            _addresses[entry] = _loader().load(data, entry)
-        return _addresses[entry]
+    if not arrays_are_known():
+        raise RuntimeError("NumPy's arrays are not laid out as compiled kernels expect")
+    found = {PREFIX + name: id(held) for name, held in OBJECTS.items()}
+    for name in PYTHON:
+        found[PREFIX + name] = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
+    found |= {PREFIX + "system": ctypes.addressof(NUMBERS)}
+    found |= {name: address_of(name) for name in C_LIBRARY}
+    missing = [name for name, address in found.items() if not address]
+    if missing:
+        raise RuntimeError(f"names missing from this process: {', '.join(missing)}")
+    return found | {name: address_of(name) for name in IF_THERE}
+
+
+# --- Python functions of machine code ---
 
 
 def words(address: int, count: int) -> list[int]:
@@ -214,8 +148,7 @@ def function(address: int, name: str) -> Any:
     """Returns a Python function for machine code at an address that takes arguments as METH_FASTCALL does."""
     text = name.encode()
     method = _Method(text, address, _FASTCALL, None)
-    for each in (text, method):  # Python reads both when it frees the function, after all modules are cleared
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
+    keep(text, method)  # Python reads both when it frees the function, after all modules are cleared
     make = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(
         ("PyCFunction_NewEx", ctypes.pythonapi)
     )

@@ -9,17 +9,12 @@ processors as on others.
 
 from __future__ import annotations
 
-import ctypes
-import os
-import platform
-import sys
-import time
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorgrad.kernels.numba.runtime.internals import nothing
-from tensorgrad.kernels.numba.runtime.language import inner, intrinsic, ir, types
+from tensorgrad.kernels.numba.runtime import native, target
+from tensorgrad.kernels.numba.runtime.language import inner, intrinsic, ir, nothing, types
 from tensorgrad.kernels.numba.runtime.launch import of_numbers, plain, shared
 from tensorgrad.kernels.numba.runtime.mailbox import (
     ARGUMENTS,
@@ -55,10 +50,6 @@ from tensorgrad.kernels.numba.runtime.mailbox import (
 )  # fmt: skip
 
 _TASK, _DONE, _WORKERS, _ARGUMENTS = 8 * TASK, 8 * DONE, 8 * WORKERS, 8 * ARGUMENTS  # in bytes
-_CAN_YIELD = os.name == "posix"
-_CAN_TELL = _CAN_YIELD and hasattr(ctypes.CDLL(None), "sched_getcpu")
-# A semaphore in memory that is filled by `sem_init`; elsewhere a thread sleeps in Python (thread_pool.py).
-_CAN_SLEEP = _CAN_YIELD and sys.platform == "linux" and hasattr(ctypes.CDLL(None), "sem_wait")
 # Nanoseconds another thread has run on our processor; between two moves, at least and at most.
 _LOST, _AGAIN, _LATEST = 20_000, 10_000_000, 1_000_000_000
 _TURN = 4_000  # nanoseconds after which the processor is yielded
@@ -69,6 +60,8 @@ _PROBED = 2_000_000  # nanoseconds that one range of the small kernel waits for 
 _LOOKS, _PAUSES = 48, 2  # reads before the clock is checked, and pauses before a read
 _LOOK = 80  # nanoseconds that a read takes, where there is no clock to measure it
 _I64 = ir.IntType(64)
+SYSTEM, SYSTEM_NUMBERS = native.PREFIX + "system", len(native.NUMBERS)
+CLOCK, CAN_YIELD, CAN_TELL = np.int64(native.CLOCK), np.int64(native.CAN_YIELD), np.int64(native.CAN_TELL)
 
 
 @intrinsic
@@ -128,11 +121,11 @@ def _run_range(typing, task, place, first, last):
 
 
 def pause(builder, machine):
-    """Emits the instruction that marks a waiting loop on a processor (a name as in `platform.machine()`)."""
-    if machine in ("x86_64", "AMD64"):
+    """Emits the instruction that marks a waiting loop on a processor."""
+    if machine == "x86_64":
         kind = ir.FunctionType(ir.VoidType(), [])
         builder.call(builder.module.declare_intrinsic("llvm.x86.sse2.pause", fnty=kind), [])
-    elif machine in ("aarch64", "arm64", "ARM64"):  # `isb`, as on most of them `yield` does nothing
+    elif machine == "aarch64":  # `isb`, as on most of them `yield` does nothing
         number = ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [number])
         builder.call(builder.module.declare_intrinsic("llvm.aarch64.isb", fnty=kind), [number(15)])
@@ -141,80 +134,75 @@ def pause(builder, machine):
 @intrinsic
 def _pause(typing):
     def generate(context, builder, signature, arguments):
-        pause(builder, platform.machine())
+        pause(builder, target.current().machine)
         return nothing(context)
 
     return types.void(), generate
 
 
-# --- system functions: a missing one must not be named, since an unknown name ends the process ---
+# --- system functions: which of them there are, a kernel reads from numbers that the loader fills in (native.py) ---
 
-if _CAN_YIELD:
-    _sched_yield = types.ExternalFunction("sched_yield", types.int32())
-    _clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.int64))
-    _usleep = types.ExternalFunction("usleep", types.int32(types.uint32))
-    _CLOCK = np.int32(getattr(time, "CLOCK_MONOTONIC", 0))
 
-    @inner
-    def _yield_processor():
+@intrinsic
+def _system(typing, which):
+    """Returns one of the numbers that tell what this system has."""
+
+    def generate(context, builder, signature, arguments):
+        module, kind = builder.module, ir.ArrayType(_I64, SYSTEM_NUMBERS)
+        numbers = module.globals.get(SYSTEM) or ir.GlobalVariable(module, kind, SYSTEM)
+        return builder.load(builder.gep(numbers, [ir.Constant(_I64, 0), arguments[0]]))
+
+    return types.int64(types.int64), generate
+
+
+_sched_yield = types.ExternalFunction("sched_yield", types.int32())
+_clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.int64))
+_usleep = types.ExternalFunction("usleep", types.int32(types.uint32))
+_sched_getcpu = types.ExternalFunction("sched_getcpu", types.int32())
+_sem_wait = types.ExternalFunction("sem_wait", types.int32(types.int64))
+_sem_post = types.ExternalFunction("sem_post", types.int32(types.int64))
+
+
+@inner
+def _yield_processor():
+    if _system(CAN_YIELD):
         _sched_yield()
 
-    @inner
-    def _sleep():
+
+@inner
+def _sleep():
+    if _system(CAN_YIELD):
         _usleep(_NAP)
 
-    @inner
-    def _now(place, before, looks):
-        """Returns the time in nanoseconds, `looks` reads after `before`; `place` is memory for the system's numbers."""
-        _clock_gettime(_CLOCK, place)
-        return read(place) * 1_000_000_000 + read(place + 8)
 
-else:
-
-    @inner
-    def _yield_processor():
-        pass
-
-    @inner
-    def _sleep():
-        pass
-
-    @inner
-    def _now(place, before, looks):
+@inner
+def _now(place, before, looks):
+    """Returns the time in nanoseconds, `looks` reads after `before`; `place` is memory for the system's numbers."""
+    clock = _system(CLOCK)
+    if clock < 0:
         return before + looks * _LOOK
+    _clock_gettime(np.int32(clock), place)
+    return read(place) * 1_000_000_000 + read(place + 8)
 
 
-if _CAN_SLEEP:
-    _sem_wait = types.ExternalFunction("sem_wait", types.int32(types.int64))
-    _sem_post = types.ExternalFunction("sem_post", types.int32(types.int64))
-
-    @inner
-    def _rest(mailbox):
-        """Sleeps until there is a task."""
-        write(mailbox + 8 * ASLEEP, 1)
-        fence()
-        if read(mailbox + _TASK) and exchange(mailbox + 8 * ASLEEP, 0):
-            return
-        while _sem_wait(mailbox + 8 * SEMAPHORE):  # a signal interrupted it
-            pass
-
-    @inner
-    def _rouse(mailbox):
-        """Wakes a thread if it sleeps. Returns whether it did."""
-        if read(mailbox + 8 * SLEEPS) and read(mailbox + 8 * ASLEEP) and exchange(mailbox + 8 * ASLEEP, 0):
-            _sem_post(mailbox + 8 * SEMAPHORE)
-            return True
-        return False
-
-else:
-
-    @inner
-    def _rest(mailbox):
+@inner
+def _rest(mailbox):
+    """Sleeps until there is a task."""
+    write(mailbox + 8 * ASLEEP, 1)
+    fence()
+    if read(mailbox + _TASK) and exchange(mailbox + 8 * ASLEEP, 0):
+        return
+    while _sem_wait(mailbox + 8 * SEMAPHORE):  # a signal interrupted it
         pass
 
-    @inner
-    def _rouse(mailbox):
-        return False
+
+@inner
+def _rouse(mailbox):
+    """Wakes a thread if it sleeps. Returns whether it did."""
+    if read(mailbox + 8 * SLEEPS) and read(mailbox + 8 * ASLEEP) and exchange(mailbox + 8 * ASLEEP, 0):
+        _sem_post(mailbox + 8 * SEMAPHORE)
+        return True
+    return False
 
 
 @inner
@@ -232,28 +220,16 @@ def _rouse_some(place, count):
                 break
 
 
-if _CAN_TELL:
-    _sched_getcpu = types.ExternalFunction("sched_getcpu", types.int32())
+@inner
+def _processor():
+    """Returns the processor that this thread runs on; -1 if the system does not tell."""
+    return np.int64(_sched_getcpu()) if _system(CAN_TELL) else np.int64(-1)
 
-    @inner
-    def _processor():
-        """Returns the processor that this thread runs on."""
-        return np.int64(_sched_getcpu())
 
-    @inner
-    def _beside_publisher(mailbox):
-        """Returns whether this thread runs on the processor of the thread that last published a task to it."""
-        return _processor() == read(mailbox + 8 * PUBLISHER)
-
-else:
-
-    @inner
-    def _processor():
-        return np.int64(-1)
-
-    @inner
-    def _beside_publisher(mailbox):
-        return False
+@inner
+def _beside_publisher(mailbox):
+    """Returns whether this thread runs on the processor of the thread that last published a task to it."""
+    return _system(CAN_TELL) != 0 and _processor() == read(mailbox + 8 * PUBLISHER)
 
 
 @inner
@@ -487,7 +463,7 @@ class Loops(NamedTuple):
     done: Any
     divide: Any  # a C function, by its address
     probe: Any  # a small kernel with which self_test.py checks the others
-    sleeps: bool = _CAN_SLEEP  # whether `serve` can sleep
+    sleeps: bool = bool(native.NUMBERS[native.CAN_SLEEP])  # whether `serve` can sleep
 
 
 KERNELS = {"wait": lambda: Loops(_serve(), _wake(), _done(), _divide(), _probe())}

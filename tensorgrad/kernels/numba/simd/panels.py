@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorgrad.kernels.numba.runtime.internals import array_at, nothing, truth
-from tensorgrad.kernels.numba.runtime.language import inner, intrinsic, ir, types
+from tensorgrad.kernels.numba.runtime.language import array_at, inner, intrinsic, ir, nothing, truth, types
 from tensorgrad.kernels.numba.simd.vectors import (
     I64,
     LANES,

@@ -6,8 +6,7 @@ end; here the vectors are counted, and the last one is loaded and stored under a
 
 from __future__ import annotations
 
-from tensorgrad.kernels.numba.runtime.internals import counted, nothing
-from tensorgrad.kernels.numba.runtime.language import intrinsic, ir, types
+from tensorgrad.kernels.numba.runtime.language import counted, intrinsic, ir, nothing, types
 from tensorgrad.kernels.numba.simd.sums import below, load_some, store_some
 from tensorgrad.kernels.numba.simd.vectors import (
     I64,

@@ -6,8 +6,7 @@ a matrix.
 
 from __future__ import annotations
 
-from tensorgrad.kernels.numba.runtime.internals import counted, nothing
-from tensorgrad.kernels.numba.runtime.language import intrinsic, ir, types
+from tensorgrad.kernels.numba.runtime.language import counted, intrinsic, ir, nothing, types
 from tensorgrad.kernels.numba.simd.vectors import (
     I64,
     LANES,

@@ -8,8 +8,7 @@ lanes, are added to those opposite, so that the same numbers are added wherever 
 
 from __future__ import annotations
 
-from tensorgrad.kernels.numba.runtime.internals import declared, nothing
-from tensorgrad.kernels.numba.runtime.language import inner, intrinsic, ir, types
+from tensorgrad.kernels.numba.runtime.language import declared, inner, intrinsic, ir, nothing, types
 from tensorgrad.kernels.numba.simd.vectors import (
     I64,
     LANES,

@@ -10,17 +10,22 @@ Source: Goto, van de Geijn, "Anatomy of High-Performance Matrix Multiplication",
 
 from __future__ import annotations
 
-import platform
-
 import numpy as np
 
-from tensorgrad.kernels.numba.runtime.internals import counted, data_of, declared, length_of, nothing
-from tensorgrad.kernels.numba.runtime.language import intrinsic, ir, types
-from tensorgrad.kernels.numba.runtime.native import has
+from tensorgrad.kernels.numba.runtime import target
+from tensorgrad.kernels.numba.runtime.language import (
+    counted,
+    data_of,
+    declared,
+    intrinsic,
+    ir,
+    length_of,
+    nothing,
+    types,
+)
 
-LANES = 16 if has("avx512f") else 8 if has("avx") else 4  # float32 numbers per register
-_ARM = platform.machine() in ("aarch64", "arm64", "ARM64")  # LLVM reports no features of it on some systems
-MANY = LANES == 16 or (LANES == 4 and (_ARM or has("neon")))  # 32 registers, else 16
+LANES = target.current().lanes  # float32 numbers per register
+MANY = target.current().registers == 32  # else 16
 
 # Blocks that fill the registers without spilling: (rows of weights, registers of pixels), and for one row alone.
 BLOCK, LINE = ((8, 3) if MANY else (4, 3)), (1, 8)

@@ -1,19 +1,14 @@
 """All uses of undocumented parts of Numba and llvmlite, and the versions they were tested with.
 
 Numba's internals may change in any version, and a changed memory layout would crash rather than raise an error. So only
-this file uses its compiler contexts, data models or the loader of machine code, with two that replace functions of
-Numba's to compile faster (lean.py, shortcuts.py). `untried` reports whether the installed version is one that the tests
-ran with; with any other version no kernel is used.
-
-Functions import llvmlite and Numba when they are called. A program that only runs kernels needs neither on Linux with
-x86-64 (objects.py), and elsewhere llvmlite alone, for `Loader`.
+this file uses its compiler contexts and data models, with two that replace functions of Numba's to compile faster
+(lean.py, shortcuts.py). `untried` reports whether the installed version is one that the tests ran with; with any other
+version nothing is compiled.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
-import os
 import re
 import time
 from collections import defaultdict
@@ -25,30 +20,8 @@ from typing import Any
 TESTED = {"numba": ("0.61", "0.69"), "llvmlite": ("0.44", "0.51")}
 
 
-MADE_WITH: dict[str, str] = {}  # the versions that made the kernels which are carried along, if none is installed
-
-
 def version(name: str) -> str:
-    """Returns the version of an installed package, or the one that made the kernels which are carried along.
-
-    Raises: PackageNotFoundError if there is neither.
-    """
-    return MADE_WITH.get(name) or _installed(name)
-
-
-@cache
-def _installed(name: str) -> str:
-    """Returns the version of an installed package. Raises: PackageNotFoundError if it is not installed.
-
-    The version is in the name of a folder next to the package. importlib.metadata also finds other locations, but is
-    slow to import.
-    """
-    spec = importlib.util.find_spec(name)
-    if spec is not None and spec.origin:
-        beside = os.listdir(os.path.dirname(os.path.dirname(spec.origin)))
-        found = [file for file in beside if file.startswith(f"{name}-") and file.endswith(".dist-info")]
-        if len(found) == 1:
-            return found[0].removeprefix(f"{name}-").removesuffix(".dist-info")
+    """Returns the version of an installed package. Raises: PackageNotFoundError if it is not installed."""
     from importlib import metadata
 
     return metadata.version(name)
@@ -66,62 +39,53 @@ def untried() -> str:
     return ""
 
 
-# --- machine code in this process ---
+# --- the target ---
+
+# LLVM's names for the processors of the levels, and their features. "-prefer-256-bit": LLVM would use half of each
+# register for what it vectorizes itself. "+reserve-x18": macOS and Windows keep a register for themselves.
+_V3 = "+cx16,+popcnt,+sse3,+sse4.1,+sse4.2,+ssse3,+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe"
+_V4 = f"{_V3},+avx512f,+avx512bw,+avx512cd,+avx512dq,+avx512vl,-prefer-256-bit"
+TARGETS = {
+    "x86-64-v3": ("x86_64-unknown-linux-gnu", "x86-64-v3", _V3),
+    "x86-64-v4": ("x86_64-unknown-linux-gnu", "x86-64-v4", _V4),
+    "win-x86-64-v3": ("x86_64-pc-windows-msvc-elf", "x86-64-v3", _V3),
+    "win-x86-64-v4": ("x86_64-pc-windows-msvc-elf", "x86-64-v4", _V4),
+    "aarch64": ("aarch64-unknown-linux-gnu", "generic", "+fp-armv8,+neon,+reserve-x18"),
+}
+_machine: Any = None
+_triple = ""
 
 
-def host_cpu() -> tuple[str, str]:
-    """Returns the processor's name and features, as LLVM calls them."""
+def compile_for(level: str) -> None:
+    """Makes Numba compile for a level of processors. It compiles parts of its own for this machine before.
+
+    Code is independent of its place: all that refers to addresses is a table beside it.
+    """
+    global _machine, _triple
     import llvmlite.binding as llvm
+    from numba.core.registry import cpu_target
 
-    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+    context = cpu_target.target_context
+    context.refresh()
+    codegen = context.codegen()
+    with contextlib.suppress(Exception):  # newer versions need no such call, and raise
+        llvm.initialize()
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    _triple, name, features = TARGETS[level]
+    target = llvm.Target.from_triple(_triple)
+    _machine = target.create_target_machine(
+        cpu=name, features=features, opt=3, reloc="pic", codemodel="small", jit=False
+    )
+    codegen._tm, codegen._target_data = _machine, _machine.target_data
+    codegen._data_layout = str(_machine.target_data)
+    triple_here: Any = lambda: _triple
+    llvm.get_process_triple = triple_here
 
 
 def triple() -> str:
-    """Returns LLVM's name for the system and processor of this process."""
-    import llvmlite.binding as llvm
-
-    return llvm.get_process_triple()
-
-
-def machine(name: str, features: str) -> Any:
-    """Returns the LLVM target machine for this process."""
-    import llvmlite.binding as llvm
-
-    with contextlib.suppress(Exception):  # newer versions need no such call, and raise
-        llvm.initialize()
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    target = llvm.Target.from_triple(triple())
-    return target.create_target_machine(
-        cpu=name, features=features, opt=3, codemodel="jitdefault", jit=True,
-        reloc="static" if target.name.startswith("x86") else "default",
-    )  # fmt: skip
-
-
-class Loader:
-    """Loads objects into this process and resolves their functions. `symbols`: addresses of the names that they use."""
-
-    def __init__(self, name: str, features: str, symbols: dict[str, int]):
-        import llvmlite.binding as llvm
-
-        for symbol, address in symbols.items():
-            llvm.add_symbol(symbol, address)
-        self.llvm, self.engine = llvm, llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine(name, features))
-
-    def missing(self, names: list[str]) -> list[str]:
-        """Returns the names that do not exist in this process."""
-        return [name for name in names if not self.llvm.address_of_symbol(name)]
-
-    def load(self, data: bytes, entry: str) -> int:
-        """Loads an object and returns the address of its entry."""
-        self.engine.add_object_file(self.llvm.ObjectFileRef.from_data(data))
-        self.engine.finalize_object()
-        return self.engine.get_function_address(entry)
-
-
-def python_function(value: Any) -> Any:
-    """Returns the Python function that a Numba function was made from; any other value unchanged."""
-    return getattr(value, "py_func", None) or getattr(value, "_defn", value)
+    """Returns LLVM's name for the system and processor that kernels are compiled for."""
+    return _triple
 
 
 # --- building blocks of LLVM IR ---
@@ -201,7 +165,7 @@ def pipeline() -> Any:
     """Returns Numba's compiler with only the passes that kernels need: no object mode, no expressions of arrays."""
     from numba.core import compiler, compiler_machinery, typed_passes, untyped_passes
 
-    from tensorgrad.kernels.numba.runtime import lean
+    from tools.kernels import lean
 
     passes = (
         untyped_passes.TranslateByteCode, untyped_passes.FixupArgs, untyped_passes.IRProcessing,
@@ -269,7 +233,7 @@ def _by_need(library: Any, found: list[Any], seen: set[Any]) -> list[Any]:
 @cache
 def _replacements() -> list[tuple[Any, str, Any]]:
     """Returns the functions that replace Numba's while kernels are compiled: class or module, name, function."""
-    from tensorgrad.kernels.numba.runtime import lean, shortcuts
+    from tools.kernels import lean, shortcuts
 
     return [*lean.replacements(), *shortcuts.replacements()]
 
@@ -334,7 +298,7 @@ def _like_before(same: Any, calls: tuple) -> Any:
 
 def _fails(compiled: Any) -> bool:
     """Returns whether a function can fail, as its callers see it."""
-    from tensorgrad.kernels.numba.runtime import lean
+    from tools.kernels import lean
 
     return not lean._never_fails(compiled.library, compiled.fndesc.mangled_name)
 
@@ -399,8 +363,8 @@ class Compiled:
         return self._compiled.library
 
 
-def linked(entry: Any, name: str, cpu: tuple[str, str], library: Any, reduced: bool) -> tuple[bytes, list[str]]:
-    """Compiles a module for a processor, linked with a library. Returns the object, and the names it declares.
+def linked(entry: Any, name: str, library: Any, reduced: bool) -> bytes:
+    """Compiles a module, linked with a library. Returns the object.
 
     Everything but the module's own name is hidden, as two objects may use one name for different things. `reduced`:
     with loop strength reduction, which takes longer than all else that makes machine code.
@@ -421,5 +385,4 @@ def linked(entry: Any, name: str, cpu: tuple[str, str], library: Any, reduced: b
     module.verify()
     with stage("machine code"):
         llvm.set_option("tensorgrad", f"-disable-lsr={'false' if reduced else 'true'}")
-        data = machine(*cpu).emit_object(module)
-    return data, [f.name for f in module.functions if f.is_declaration and not f.name.startswith("llvm.")]
+        return bytes(_machine.emit_object(module))

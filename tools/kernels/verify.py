@@ -1,12 +1,16 @@
-"""Checks that a newly compiled kernel gives NumPy's results on this machine.
+"""Compares kernels with NumPy's, each in a small program.
 
-A compiler may be wrong, and a processor may not be what it reports. In the process that compiles, before a kernel is
-kept, a small program runs with it and with NumPy's kernel; a kernel whose results differ is never used.
+    python -m tools.kernels.verify [FOLDER]     all kernels of the level that this process uses
+
+TENSORGRAD_CPU names another level. FOLDER has files of kernels, instead of the package's own.
+
+A compiler may be wrong, and a processor may not be what it reports.
 """
 
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tensorgrad.dispatch import kernel_tables
-from tensorgrad.kernels.numba.runtime import loading
+from tensorgrad.kernels.numba.runtime import library
 from tensorgrad.settings import SETTINGS
 
 
@@ -390,16 +394,17 @@ def only(kernels: dict[str, Any]) -> Iterator[None]:
     """Uses these kernels, and no others, for every size, on two threads."""
     rows = [*kernel_tables.LARGE.values(), *kernel_tables.PARTS.values()]
     threads, SETTINGS.threads = SETTINGS.threads, 2  # some are for several threads only
-    before = [(row, row.asked, row.ready, row.elements) for row in rows]
+    before = [(row, row.failed, row.ready, row.elements) for row in rows]
     try:
         for row in rows:
-            row.asked, row.ready = True, kernels.get(row.kernel)
+            row.ready = kernels.get(row.kernel)
+            row.failed = row.ready is None
             row.elements = 0 if row.kernel in kernels else row.elements
         yield
     finally:
         SETTINGS.threads = threads
-        for row, asked, ready, elements in before:
-            row.asked, row.ready, row.elements = asked, ready, elements
+        for row, failed, ready, elements in before:
+            row.failed, row.ready, row.elements = failed, ready, elements
 
 
 def _results(program: Callable[[], list[Any]]) -> list[np.ndarray]:
@@ -413,7 +418,7 @@ def _expected(program: Callable[[], list[Any]]) -> list[np.ndarray]:
         return _results(program)
 
 
-def uses(kernel: str, made: Any, other: Callable[[str], Any] = loading.loaded.get) -> int:
+def uses(kernel: str, made: Any, other: Callable[[str], Any] = library.load) -> int:
     """Returns how many calls of its program a kernel runs. `other` returns another kernel that it needs.
 
     Raises: ArithmeticError if results differ from NumPy's.
@@ -437,7 +442,23 @@ def uses(kernel: str, made: Any, other: Callable[[str], Any] = loading.loaded.ge
     return count
 
 
-def check(kernel: str, made: Any, other: Callable[[str], Any]) -> None:
-    """Raises: ArithmeticError if a kernel's results differ from NumPy's."""
-    if callable(made):
-        uses(kernel, made, other)
+def main(folder: str = "") -> int:
+    """Compares all kernels, those of the files in a folder if one is given. Returns how many differ."""
+    from tensorgrad.kernels.numba import table
+    from tensorgrad.kernels.numba.runtime import target
+
+    target.FOLDER = folder or target.FOLDER
+    wrong = 0
+    for kernel in dict.fromkeys(row.kernel for row in table.ALL if row is not table.WAITING):
+        try:
+            if not uses(kernel, library.load(kernel)):
+                raise ArithmeticError(f"{kernel}: its program does not use it")
+        except (ArithmeticError, library.Missing) as error:
+            wrong += 1
+            print(error)
+    print(f"{wrong} kernels differ from NumPy's" if wrong else "all kernels agree with NumPy's")
+    return wrong
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:2]))

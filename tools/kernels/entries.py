@@ -3,7 +3,7 @@
 A kernel that does not write to an array may ask for its memory instead (`MEMORY` in language.py): it then gets a row
 that begins at the array's first element, whatever its shape and strides, and walks through it by numbers of its own.
 
-This runs in the process that compiles. All kernels are called through one compiled launcher. It unpacks Python's
+All kernels are called through one compiled launcher. It unpacks Python's
 objects with Python's C API, and reads NumPy's arrays in place. Every name that it uses is resolved when it is loaded
 (native.py), so the program itself does not need Numba.
 
@@ -14,21 +14,20 @@ their object exports: the address of the code, the size of its arguments, and ho
 
 from __future__ import annotations
 
-import struct
-import sys
 from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
 from numba import types
 
-from tensorgrad.kernels.numba.runtime import internals, native
+from tensorgrad.kernels.numba.runtime import native
 from tensorgrad.kernels.numba.runtime.mailbox import ARGUMENTS, DIVIDE, SIZE
+from tools.kernels import internals
 
 _I8, _I32, _I64, _DOUBLE = ir.IntType(8), ir.IntType(32), ir.IntType(64), ir.DoubleType()
 _POINTER, _WORDS, _VOID = _I8.as_pointer(), _I64.as_pointer(), ir.VoidType()
 _ROOM = 8 * (SIZE - ARGUMENTS)  # bytes of a mailbox for arguments
-_HEAD = object.__basicsize__
+_HEAD = native.HEAD
 _HEADER = 64  # bytes before the data of an array that a kernel allocates
 _ENDLESS = 1 << 56  # elements of an array of which only the address is known
 _LINE = 64  # bytes of a cache line: a register as long would otherwise be read from two
@@ -314,8 +313,7 @@ class _Launcher(_Module):
         fits = builder.or_(memory, builder.icmp_signed("==", own, dims))
         dtype = self.load(given, _HEAD + 40, _POINTER)
         order = self.load(dtype, _HEAD + 10, _I8)
-        foreign = ">" if sys.byteorder == "little" else "<"
-        fits = builder.and_(fits, builder.icmp_unsigned("!=", order, ir.Constant(_I8, ord(foreign))))
+        fits = builder.and_(fits, builder.icmp_unsigned("!=", order, ir.Constant(_I8, ord(">"))))
         letter = builder.zext(self.load(dtype, _HEAD + 8, _I8), _I64)
         size = self.load(dtype, _HEAD + 24, _I64)
         same = builder.icmp_signed("==", builder.or_(builder.shl(size, _i64(8)), letter), kind)
@@ -491,27 +489,8 @@ class _Launcher(_Module):
         return function
 
 
-def undefined(data: bytes) -> list[str]:
-    """Returns the names that an object file (ELF, 64 bits) uses but does not define."""
-    if data[:5] != b"\x7fELF\x02":
-        return []
-    (table,), (size, count, _) = struct.unpack_from("<Q", data, 40), struct.unpack_from("<HHH", data, 58)
-    sections = [struct.unpack_from("<IIQQQQIIQQ", data, table + n * size) for n in range(count)]
-    names = []
-    for _, kind, _, _, offset, length, link, *_ in sections:
-        if kind == 2:  # a symbol table
-            for at in range(offset + 24, offset + length, 24):
-                name, _, _, section, _, _ = struct.unpack_from("<IBBHQQ", data, at)
-                if section == 0:
-                    start = sections[link][4] + name
-                    names.append(data[start : data.index(b"\0", start)].decode())
-    return sorted(names)
-
-
-def built(
-    function: Callable, signature: str, kind: str, entry: str, product: bool = False, calls: tuple = ()
-) -> tuple[bytes, list[str]]:
-    """Returns a kernel's object file and the names it needs. `signature` is "void(float32[::1], ..., int64, int64)".
+def built(function: Callable, signature: str, kind: str, entry: str, product: bool = False, calls: tuple = ()) -> bytes:
+    """Returns a kernel's object file. `signature` is "void(float32[::1], ..., int64, int64)".
 
     `product`: its loops go through so many arrays at once that loop strength reduction pays (launch.py).
     `calls`: functions that it only calls (internals.py).
@@ -523,17 +502,13 @@ def built(
     writing.memory()
     writing.counting()
     writing.reshape()
-    return _named(*internals.linked(writing.module, entry, native.cpu(), compiled.library, product))
+    return internals.linked(writing.module, entry, compiled.library, product)
 
 
-def launcher(entry: str) -> tuple[bytes, list[str]]:
-    """Returns the launcher's object file and the names it needs. Its entry is the addresses of its two functions."""
+def launcher(entry: str) -> bytes:
+    """Returns the launcher's object file. Its entry is the addresses of its two functions."""
     writing = _Launcher(entry)
     unpack = writing.unpack()
     functions = [function.ptrtoint(_I64) for function in (writing.launch(unpack), writing.plainly(unpack))]
     writing.constant(entry, ir.Constant(ir.ArrayType(_I64, len(functions)), functions), internal=False)
-    return _named(*internals.linked(writing.module, entry, native.cpu(), None, False))
-
-
-def _named(data: bytes, declared: list[str]) -> tuple[bytes, list[str]]:
-    return data, undefined(data) or sorted({*declared, "memcpy", "memmove", "memset"})
+    return internals.linked(writing.module, entry, None, False)

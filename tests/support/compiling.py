@@ -1,0 +1,30 @@
+"""Compiles functions for tests, in this process, and loads them as the package loads its kernels. It needs Numba."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from tensorgrad.kernels.numba.runtime import library, target
+
+
+@cache
+def compiler():
+    """Returns what compiles an entry for this process's level; a test that asks for it is skipped without Numba."""
+    pytest.importorskip("numba", reason="Numba compiles the kernels: pip install '.[kernels]'")
+    from tools.kernels import entries, internals
+
+    internals.compile_for(target.chosen())
+    return entries.built
+
+
+def compiled(function, signature, kind, **options) -> int:
+    """Returns the address of a function's machine code."""
+    data = compiler()(function, signature, kind, "entry", **options)
+    from tools.kernels.link import PAGES, Part, link
+
+    machine = target.current().machine
+    made = link({"entry": Part("entry", data)}, machine)
+    fixed, moved = np.array(made.fixed, np.int64), np.array(made.moved, np.uint32)
+    place = library.placed(made.code, fixed, moved, made.imports, made.written, PAGES[machine])
+    return place + made.entries["entry"]
