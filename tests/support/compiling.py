@@ -1,6 +1,12 @@
-"""Compiles functions for tests, in this process, and loads them as the package loads its kernels. It needs Numba."""
+"""Compiles functions for tests, in this process, and loads them as the package loads its kernels. It needs Numba.
 
+python -m tests.support.compiling LEVEL FILE FAMILY ...     a file of some families, for any level
+"""
+
+import os
+import sys
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,3 +34,16 @@ def compiled(function, signature, kind, **options) -> int:
     fixed, moved = np.array(made.fixed, np.int64), np.array(made.moved, np.uint32)
     place = library.placed(made.code, fixed, moved, made.imports, made.written, PAGES[machine])
     return place + made.entries["entry"]
+
+
+def main(level: str, file: str, *families: str) -> None:
+    """Writes a file of some families."""
+    os.environ["TENSORGRAD_FAST"] = "0"
+    from tools.kernels import compile
+
+    made, _ = compile.compiled(level, families.__contains__)
+    compile.write(Path(file), level, {name: compile.packed(*one) for name, one in made.items()})
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
