@@ -259,7 +259,7 @@ class Elementwise(Optimizer):
             return row, None
         for p in params:  # a large one is worth loading it; then small ones join, since NumPy takes longer
             size = 0 if p._grad is None else p._array.size
-            if size >= row.few and row.available(size):
+            if size >= row.few and row.available():
                 return row, None
         return None, None
 

@@ -187,9 +187,8 @@ import tensorgrad as torch
 x = torch.randn(300, 300)
 (x @ x).relu().sum()
 """
-    for _ in range(3):
-        done = run_python(code, env=environment("TENSORGRAD_FAST", PYTHONMALLOC="debug"))
-        assert done.returncode == 0, (done.returncode, done.stderr)
+    done = run_python(code, env=environment("TENSORGRAD_FAST", PYTHONMALLOC="debug"))
+    assert done.returncode == 0, (done.returncode, done.stderr)
 
 
 @carried
@@ -198,9 +197,7 @@ def test_log_is_right_to_the_last_bit():
     sums = np.concatenate([np.linspace(1, 2, 5000), np.geomspace(1, 1e30, 5000)]).astype(np.float32)
     x = np.zeros((len(sums), 2), np.float32)
     x[:, 1] = np.log(sums - 1 + np.float32(1e-30))
-    with np.errstate(all="ignore"):
-        found = library.load("softmax.log_softmax")(x, -1)
-    assert found is not NotImplemented
+    found = tensorgrad.log_softmax(tensorgrad.from_numpy(x), -1).numpy()
     np.testing.assert_allclose(found[:, 0], -np.logaddexp(0, x[:, 1].astype(np.float64)), rtol=3e-7, atol=1e-7)
 
 

@@ -1,4 +1,5 @@
-"""Runs the carried kernels of an aarch64 processor on an emulated one (Unicorn), within the same program.
+"""Runs carried kernels that are for other processors and systems: of aarch64 on an emulated processor (Unicorn), of
+Windows on this one, where calls are translated between the two systems' ways of calling functions.
 
 The emulated processor sees this process's memory where it is, so kernels get the program's own arrays. Functions that
 they import are this process's. `use` puts it in the place of the loader and of the launcher; the rest of the package
@@ -17,21 +18,64 @@ from typing import Any
 
 import numpy as np
 
-from tensorgrad.kernels.numba.runtime import launch, library, native, target
+from tensorgrad.kernels.numba.runtime import launch, library, memory, native, target
 
 _STACK = 8 << 20  # bytes
 _PAGE = 4096
 _TUPLE, _TRUTH, _FLOAT, _SIGNED, _UNSIGNED, _ARRAY = range(6)  # as in tools/kernels/entries.py
 
 
-class Processor:
-    """An emulated processor."""
+# What loops over numbers import: functions, and how many arguments they take.
+_IMPORTED = {"tensorgrad_PyMem_RawMalloc": 1, "tensorgrad_PyMem_RawFree": 1, "memcpy": 3, "memmove": 3, "memset": 3}
+
+
+class Windows:
+    """Runs code that is called, and calls others, as functions are on Windows with x86-64."""
+
+    errors: tuple = ()
+
+    def __init__(self) -> None:
+        # The arguments (code, a, b, c) of the C library's way become (a, b, c) of Windows's, in rcx, rdx and r8.
+        enter = bytes.fromhex("4889f8 4989c8 4889f1 4883ec28 ffd0 4883c428 c3")
+        self.enter = ctypes.CFUNCTYPE(ctypes.c_uint64, *[ctypes.c_int64] * 4)(_placed(enter))
+        self.runs = 0
+
+    def imported(self) -> dict[str, int]:
+        """Returns the addresses of code that calls this process's functions for code of Windows."""
+        return {name: _placed(self._calling(address)) for name, address in native.addresses().items()}
+
+    @staticmethod
+    def _calling(address: int) -> bytes:
+        """Keeps what Windows's functions leave alone: rdi, rsi, and the vector registers from 6 to 15."""
+        moves = [
+            (b"\x44" if n > 7 else b"")
+            + b"\x0f%c"
+            + bytes([0x84 | (n & 7) << 3, 0x24])
+            + struct.pack("<i", 16 * (n - 6))
+            for n in range(6, 16)
+        ]
+        save, restore = (b"".join(move.replace(b"%c", how) for move in moves) for how in (b"\x29", b"\x28"))
+        call = bytes.fromhex("4889cf 4889d6 4c89c2 48b8") + struct.pack("<Q", address) + bytes.fromhex("ffd0")
+        begin, end = bytes.fromhex("57 56 4881eca8000000"), bytes.fromhex("4881c4a8000000 5e 5f c3")
+        return begin + save + call + restore + end
+
+    def run(self, code: int, *given: int) -> int:
+        self.runs += 1
+        return int(self.enter(code, *given))
+
+
+def _placed(code: bytes) -> int:
+    return memory.place(code, np.zeros(0, np.int64), 0, 4096, np.zeros(0, np.uint32))
+
+
+class Emulated:
+    """An emulated processor of aarch64."""
 
     def __init__(self) -> None:
         import unicorn
         from unicorn import arm64_const
 
-        self.unicorn, self.registers = unicorn, arm64_const
+        self.unicorn, self.registers, self.errors = unicorn, arm64_const, (unicorn.UcError,)
         self.engine = unicorn.Uc(unicorn.UC_ARCH_ARM64, unicorn.UC_MODE_ARM)
         self.engine.reg_write(arm64_const.UC_ARM64_REG_CPACR_EL1, 3 << 20)  # the vector registers are on
         self.stack = ctypes.create_string_buffer(_STACK)
@@ -47,16 +91,12 @@ class Processor:
 
     def imported(self) -> dict[str, int]:
         """Returns the addresses of what code may import. Only what loops over numbers call is there."""
-        real = native.addresses()
-        made = {}
-        kinds = {
-            "tensorgrad_PyMem_RawMalloc": 1, "tensorgrad_PyMem_RawFree": 1, "memcpy": 3, "memmove": 3, "memset": 3,
-        }  # fmt: skip
+        real, made = native.addresses(), {}
         for n, name in enumerate(real):
             made[name] = self.start + 16 * n
-            if name in kinds:
-                kind = ctypes.CFUNCTYPE(ctypes.c_uint64, *[ctypes.c_uint64] * kinds[name])
-                self.functions[made[name]] = kind(real[name]), kinds[name]
+            if name in _IMPORTED:
+                kind = ctypes.CFUNCTYPE(ctypes.c_uint64, *[ctypes.c_uint64] * _IMPORTED[name])
+                self.functions[made[name]] = kind(real[name]), _IMPORTED[name]
         return made
 
     def _called(self, engine: Any, address: int, size: int, data: Any) -> None:
@@ -123,11 +163,12 @@ def unpacked(record: int, given: tuple) -> list[int]:
     return numbers
 
 
-def use(file: Path) -> Processor:
-    """Has this process run the kernels of a file, on an emulated processor."""
-    processor = Processor()
-    target.use("aarch64")
+def use(file: Path) -> Windows | Emulated:
+    """Has this process run the kernels of a file."""
     image = library.Image(str(file))
+    level = image.head["level"]
+    target.use(level)
+    processor = Emulated() if target.LEVELS[level].machine == "aarch64" else Windows()
     imported = processor.imported()
     native.addresses = lambda: imported  # type: ignore[assignment]
     library.image = lambda: image  # type: ignore[assignment]
@@ -166,7 +207,7 @@ def main(file: str, *kernels: str) -> int:
         try:
             calls = verify.uses(kernel, library.load(kernel))
             print(f"{kernel}: {calls} calls, {processor.runs - before} launches")
-        except (ArithmeticError, library.Missing, KeyError, processor.unicorn.UcError) as error:
+        except (ArithmeticError, library.Missing, KeyError, *processor.errors) as error:
             wrong += 1
             print(f"{kernel}: {error!r}")
     return wrong

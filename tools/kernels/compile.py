@@ -8,6 +8,7 @@ import os
 import struct
 import tempfile
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ def families() -> dict[str, list[str]]:
     return {family: found[family] for family in sorted(found)}
 
 
+@cache
 def compiler_digest() -> str:
     """Returns a digest of what else the code depends on: the compiler, its versions, the list of families."""
     from tools.kernels import internals

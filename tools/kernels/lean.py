@@ -260,10 +260,10 @@ def _propagating(propagate: Callable) -> Callable:
 
 
 def _raising(self: Any, builder: Any, exc: Any, exc_args: Any = None, loc: Any = None, func_name: Any = None) -> None:
-    """Returns from a function that raises."""
+    """Returns from a function that raises. Where it stands in which file is left out: that is another machine's."""
     from numba.core import callconv
 
-    self.set_static_user_exc(builder, exc, exc_args=exc_args, loc=loc, func_name=func_name)
+    self.set_static_user_exc(builder, exc, exc_args=exc_args)
     builder.ret(callconv.RETCODE_USEREXC)
 
 
