@@ -27,7 +27,6 @@ from tensorgrad.version import tensorgrad as VERSION
 
 MAGIC = b"tensorgrad kernels 2\n"
 DIGEST = 32  # bytes
-_MOST = 64 << 20  # bytes of a file
 LOCK = forks.lock()  # held while kernels are loaded
 
 
@@ -101,18 +100,17 @@ class Image:
     def __init__(self, file: str):
         self.file = file
         try:
-            with open(file, "rb") as opened:
-                start = opened.read(len(MAGIC) + DIGEST + 8)
-                size = int.from_bytes(start[-8:], "little")
-                inside = opened.read(size) if size < _MOST else b""
-                self.start = len(start) + size
+            with open(file, "rb") as opened:  # all of it: another file may stand in its place later
+                self.data = opened.read()
         except OSError as error:
             raise Unusable(f"{file} cannot be read: {error.strerror}") from None
-        if start[: len(MAGIC)] != MAGIC:
+        if self.data[: len(MAGIC)] != MAGIC:
             raise Unusable(f"{file} is not a file of kernels of this version of the package")
-        if digest(start[-8:] + inside) != start[len(MAGIC) : -8]:
+        begin = len(MAGIC) + DIGEST
+        self.start = begin + 8 + int.from_bytes(self.data[begin : begin + 8], "little")
+        if digest(self.data[begin : self.start]) != self.data[len(MAGIC) : begin]:
             raise Unusable(f"{file} is damaged")
-        self.head: dict[str, Any] = json.loads(inside)
+        self.head: dict[str, Any] = json.loads(self.data[begin + 8 : self.start])
         if self.head["version"] != VERSION:
             raise Unusable(f"{file} belongs to version {self.head['version']} of the package, not {VERSION}")
         self.families: dict[str, dict[str, Any]] = self.head["families"]
@@ -122,12 +120,8 @@ class Image:
     def blob(self, family: str) -> bytes:
         """Returns the code of a family. Raises: Unusable if it is damaged."""
         told = self.families[family]
-        try:
-            with open(self.file, "rb") as opened:
-                opened.seek(self.start + told["at"])
-                data = opened.read(told["length"])
-        except OSError as error:
-            raise Unusable(f"{self.file} cannot be read: {error.strerror}") from None
+        at = self.start + told["at"]
+        data = self.data[at : at + told["length"]]
         if digest(data).hex() != told["digest"]:
             raise Unusable(f"{self.file} is damaged")
         return data
