@@ -38,7 +38,7 @@ def compiler_digest() -> str:
 
     here = Path(__file__).parent
     texts = [(here / f"{name}.py").read_bytes().replace(b"\r\n", b"\n") for name in _COMPILER]
-    versions = [f"{name} {internals.version(name)}".encode() for name in ("numba", "llvmlite", "numpy")]
+    versions = [f"{name} {internals.version(name)}".encode() for name in ("numba", "llvmlite")]
     return library.digest(b"\0".join([*texts, *versions, repr(sorted(families())).encode()])).hex()
 
 

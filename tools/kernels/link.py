@@ -103,7 +103,7 @@ def _up(size: int, unit: int) -> int:
 class _Image:
     """An image under construction. Places are bytes from its beginning."""
 
-    def __init__(self, parts: list[Part], machine: str):
+    def __init__(self, parts: list[Part], machine: str, carried: bool):
         self.machine, self.page = machine, PAGES[machine]
         self.objects = [_Object(part) for part in parts]
         ends = [0, 0, 0]
@@ -128,7 +128,7 @@ class _Image:
         named = [self.symbols(one) for one in self.objects]
         self.imports = sorted({name for names in named for name, place in names if name and place is None})
         unknown = set(self.imports) - _KNOWN
-        if unknown:
+        if unknown and carried:
             raise ValueError(f"code that uses {', '.join(sorted(unknown))} cannot be carried")
         self.code_end = self.stubs + stub * len(self.imports)
         self.base_fixed = _up(self.code_end, self.page)
@@ -273,9 +273,12 @@ class _Image:
             raise ValueError(f"a relocation of kind {kind} to {name}")
 
 
-def link(parts: dict[str, Part], machine: str) -> Linked:
-    """Links compiled functions, given by their names, to one image."""
-    image = _Image(list(parts.values()), machine)
+def link(parts: dict[str, Part], machine: str, carried: bool = True) -> Linked:
+    """Links compiled functions, given by their names, to one image.
+
+    Raises: ValueError if it is to be carried, and imports what the package's loader does not know.
+    """
+    image = _Image(list(parts.values()), machine, carried)
     image.relocate()
     entries = {}
     for name, one in zip(parts, image.objects, strict=True):
