@@ -33,14 +33,25 @@ def library(name: str, threads: int):
 
 def compiled_kernels() -> int:
     """Returns how many compiled kernels this process has asked for."""
-    table = sys.modules.get("tensorgrad.kernels.numba.table")
+    table = sys.modules.get("tensorgrad.kernels.compiled.table")
     return sum(row.ready is not None or row.failed for row in table.ALL) if table else 0
 
 
 def without_kernel() -> list[str]:
     """Returns the ops whose compiled kernel could not be loaded, so that they run in NumPy."""
-    table = sys.modules.get("tensorgrad.kernels.numba.table")
+    table = sys.modules.get("tensorgrad.kernels.compiled.table")
     return sorted({row.op for row in table.ALL if row.failed}) if table else []
+
+
+def without_kernels() -> str:
+    """Returns why this machine has no compiled kernels; "" if it has."""
+    from tensorgrad.kernels.compiled.runtime import target
+
+    try:
+        target.chosen()
+    except LookupError as error:
+        return str(error)
+    return ""
 
 
 def settle(step) -> None:
@@ -91,7 +102,7 @@ class Worker:
         own = getattr(self.torch.version, "tensorgrad", self.torch.__version__)
         found = {self.name: own, "NumPy": numpy.__version__, "threads": self.torch.get_num_threads()}
         if self.name == "tensorgrad":
-            from tensorgrad.kernels.numba import table
+            from tensorgrad.kernels.compiled import table
 
             found["fast"] = bool(table.wanted())
         return found

@@ -97,8 +97,8 @@ from tensorgrad.dispatch.guard import guard_methods as _guard_methods
 from tensorgrad.dispatch.guard import guarded as _guarded
 from tensorgrad.dispatch.kinds import FUNCTIONS as _FUNCTIONS
 from tensorgrad.dispatch.op import check_from_now_on as _check_from_now_on
-from tensorgrad.kernels.numba.table import install as _install
-from tensorgrad.kernels.numba.table import wanted as _wanted
+from tensorgrad.kernels.compiled.table import install as _install
+from tensorgrad.kernels.compiled.table import wanted as _wanted
 from tensorgrad.ops import FAMILIES as _FAMILIES
 from tensorgrad.queries import *
 from tensorgrad.queries import _assert

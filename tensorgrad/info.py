@@ -24,8 +24,8 @@ def versions() -> list[str]:
 
 def kernels() -> list[str]:
     """Describes the compiled kernels that the package carries, and those that this process cannot use."""
-    from tensorgrad.kernels.numba import table
-    from tensorgrad.kernels.numba.runtime import library
+    from tensorgrad.kernels.compiled import table
+    from tensorgrad.kernels.compiled.runtime import library
 
     if not table.wanted():
         return ["not used: TENSORGRAD_FAST=0, or a Python without the GIL"]

@@ -341,7 +341,7 @@ def a_long_chain_needs_no_recursion():
 
 @check
 def compiled_kernels_agree_with_numpys():
-    from tensorgrad.kernels.numba.runtime import library
+    from tensorgrad.kernels.compiled.runtime import library
 
     try:
         library.image()

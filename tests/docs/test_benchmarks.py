@@ -224,8 +224,8 @@ def test_the_time_decides_on_the_rounds():
 
 
 def test_a_kernel_that_cannot_be_loaded_is_named(monkeypatch):
-    from tensorgrad.kernels.numba import table
-    from tensorgrad.kernels.numba.runtime.row import Row
+    from tensorgrad.kernels.compiled import table
+    from tensorgrad.kernels.compiled.runtime.row import Row
 
     row = Row("an_op", "no_such_family.kernel", 0)
     monkeypatch.setattr(table, "ALL", [row])
@@ -498,7 +498,7 @@ def test_competitors_end():
 def test_the_model_of_more_processors(monkeypatch):
     if absent():
         pytest.skip(absent())
-    from tensorgrad.kernels.numba.runtime import thread_pool
+    from tensorgrad.kernels.compiled.runtime import thread_pool
 
     def work(seconds, first, last):
         time.sleep(seconds * (last - first))

@@ -96,7 +96,7 @@ def test_the_op_of_the_page_in_a_copy_of_the_repository(tmp_path):
         )
         assert done.returncode == 0, f"python -m {line}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
         if "dispatch.show" in line:
-            assert "kernels/numba/pointwise.squareplus" in done.stdout
+            assert "kernels/compiled/pointwise.squareplus" in done.stdout
             assert "cuda: kernels/cuda/pointwise.squareplus" in done.stdout
 
 

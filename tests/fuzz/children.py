@@ -76,8 +76,8 @@ def work(rng: random.Random) -> list:
 
 def signals(seed: str) -> None:
     """Interrupts kernels at random moments, several hundred times."""
-    from tensorgrad.kernels.numba import table
-    from tensorgrad.kernels.numba.runtime import thread_pool
+    from tensorgrad.kernels.compiled import table
+    from tensorgrad.kernels.compiled.runtime import thread_pool
 
     rng = random.Random(int(seed))
     threads = rng.choice((1, 2, 3, 4))
@@ -140,7 +140,7 @@ def again(program, right, rng: random.Random, raised: list, ignored: list, count
 
 def check_pool(thread_pool, threads: int, programs: list) -> None:
     """Checks that all threads of the pool exist and wait for work."""
-    from tensorgrad.kernels.numba import table
+    from tensorgrad.kernels.compiled import table
 
     if not table.wanted():
         return

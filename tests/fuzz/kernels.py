@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 import tensorgrad as torch
 from tensorgrad.dispatch import kernel_tables
-from tensorgrad.kernels.numba import table
+from tensorgrad.kernels.compiled import table
 from tests.fuzz import calls
 from tests.fuzz.cases import Array, Case, Draw
 from tests.fuzz.families import FAMILIES, Family
@@ -65,7 +65,7 @@ _loaded: dict[str, Any] = {}  # the kernels by row, without the counting wrapper
 
 def load(names) -> None:
     """Loads the kernels of some rows, and counts their calls."""
-    from tensorgrad.kernels.numba.runtime import library
+    from tensorgrad.kernels.compiled.runtime import library
 
     for row in table.ALL:
         if row.op in names and row.op not in _loaded:
@@ -111,7 +111,9 @@ def thresholds(elements: int) -> Iterator[None]:
 @contextlib.contextmanager
 def ways(chosen: dict[str, float]) -> Iterator[None]:
     """Changes settings by which compiled kernels choose an algorithm; plans made with other settings are dropped."""
-    modules = {name: importlib.import_module(f"tensorgrad.kernels.numba.{name.rpartition('.')[0]}") for name in chosen}
+    modules = {
+        name: importlib.import_module(f"tensorgrad.kernels.compiled.{name.rpartition('.')[0]}") for name in chosen
+    }
     before = {name: getattr(module, name.rpartition(".")[2]) for name, module in modules.items()}
 
     def put(values):
@@ -119,7 +121,7 @@ def ways(chosen: dict[str, float]) -> Iterator[None]:
             setattr(modules[name], name.rpartition(".")[2], value)
         if values:
             for name in ("conv", "images", "simd.tiles"):
-                for member in vars(importlib.import_module(f"tensorgrad.kernels.numba.{name}")).values():
+                for member in vars(importlib.import_module(f"tensorgrad.kernels.compiled.{name}")).values():
                     # Only the plans; the loops are kept, as they depend on at most one setting.
                     if isinstance(member, functools._lru_cache_wrapper) and member.cache_parameters()["maxsize"] > 2:
                         member.cache_clear()
@@ -134,7 +136,7 @@ def ways(chosen: dict[str, float]) -> Iterator[None]:
 @contextlib.contextmanager
 def compiled(case: Case) -> Iterator[None]:
     """Uses compiled kernels for all sizes, on the case's number of threads, and shares any amount of work."""
-    from tensorgrad.kernels.numba.runtime import thread_pool
+    from tensorgrad.kernels.compiled.runtime import thread_pool
 
     threads, grain, waking = torch.get_num_threads(), thread_pool.GRAIN, thread_pool.WAKING
     torch.set_num_threads(case.threads)

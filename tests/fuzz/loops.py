@@ -169,7 +169,7 @@ def damaged_file(seed: int) -> str:
 
 def damaged_image(seed: int) -> str:
     """Damages the file of compiled kernels: it must be refused before anything of it is put into memory."""
-    from tensorgrad.kernels.numba.runtime import library
+    from tensorgrad.kernels.compiled.runtime import library
 
     whole = Path(library.image().file).read_bytes()
     rng = random.Random(seed)

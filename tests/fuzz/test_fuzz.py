@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from tensorgrad.kernels.numba import table
+from tensorgrad.kernels.compiled import table
 from tests.fuzz import kernels, loops
 from tests.fuzz.cases import Array, Case, Draw
 from tests.fuzz.families import FAMILIES

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import tensorgrad
-from tensorgrad.kernels.numba import table
-from tensorgrad.kernels.numba.runtime import library, target
+from tensorgrad.kernels.compiled import table
+from tensorgrad.kernels.compiled.runtime import library, target
 from tests.fuzz.loops import damaged_image
 from tests.support.kernels import absent
 from tests.support.processes import environment, run_python
@@ -35,11 +35,11 @@ def test_a_program_imports_none_and_starts_no_thread():
     code = """
 import importlib, sys, threading
 import tensorgrad as torch
-from tensorgrad.kernels.numba import table
+from tensorgrad.kernels.compiled import table
 torch.set_num_threads(1)
 (torch.randn(300, 300) @ torch.randn(300, 300)).softmax(1).sum()
 for row in table.ALL:
-    importlib.import_module("tensorgrad.kernels.numba." + row.kernel.rpartition(".")[0])
+    importlib.import_module("tensorgrad.kernels.compiled." + row.kernel.rpartition(".")[0])
 print([name for name in ("numba", "llvmlite") if name in sys.modules], threading.active_count())
 """
     assert run_python(code, env=environment("TENSORGRAD_FAST")).stdout.strip() == "[] 1"
@@ -150,12 +150,12 @@ def refusals(reason):
 )  # fmt: skip
 def test_where_kernels_are_refused_numpy_serves_with_one_line(reason, text):
     code = f"""
-from tensorgrad.kernels.numba.runtime import memory, native, self_test, target
+from tensorgrad.kernels.compiled.runtime import memory, native, self_test, target
 import tensorgrad as torch
 {refusals(reason)}
 x = torch.randn(200, 200)
 assert torch.allclose((x @ x).relu().sum(), torch.einsum("ij,jk->ik", x, x).clamp(min=0).sum(), rtol=1e-4)
-from tensorgrad.kernels.numba import table
+from tensorgrad.kernels.compiled import table
 assert not any(row.ready for row in table.ALL) and any(row.failed for row in table.ALL)
 """
     done = run_python(code, env=environment("TENSORGRAD_FAST", "TENSORGRAD_CPU"))

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import tensorgrad
-from tensorgrad.kernels.numba import table
-from tensorgrad.kernels.numba.runtime import library, target
+from tensorgrad.kernels.compiled import table
+from tensorgrad.kernels.compiled.runtime import library, target
 from tests.support.processes import environment, run_python
 
 pytest.importorskip("numba", reason="Numba compiles the kernels: pip install '.[kernels]'")

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 import tensorgrad as tg
-from tensorgrad.kernels.numba import table
+from tensorgrad.kernels.compiled import table
 from tests.support.kernels import absent
 from tests.support.processes import environment, run_python
 
 if absent():
     pytest.skip(absent(), allow_module_level=True)
-from tensorgrad.kernels.numba.runtime import thread_pool
+from tensorgrad.kernels.compiled.runtime import thread_pool
 from tests.support.compare import normal
 from tests.support.kernels import assert_like_numpy, numpy_only, results, used_for_any_size
 
@@ -443,7 +443,7 @@ def test_a_kernel_is_loaded_by_the_first_call_that_needs_it():
         """
         import sys, threading
         import tensorgrad as torch
-        from tensorgrad.kernels.numba import table
+        from tensorgrad.kernels.compiled import table
         rows = {row.op: row for row in table.ALL}
         torch.randn(3).exp()                    # small: nothing is loaded
         assert rows["exp"].ready is None

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tensorgrad as tg
-from tensorgrad.kernels.numba import table
+from tensorgrad.kernels.compiled import table
 from tests.support.kernels import absent
 from tests.support.processes import run_python
 
@@ -324,10 +324,10 @@ def test_results_do_not_depend_on_threads():
 PRODUCTS = """
 from functools import partial
 import numpy as np
-from tensorgrad.kernels.numba.runtime import launch, target
+from tensorgrad.kernels.compiled.runtime import launch, target
 from tools.kernels import dialect
 dialect.use(target.chosen())
-from tensorgrad.kernels.numba.simd import panels
+from tensorgrad.kernels.compiled.simd import panels
 from tests.support.compiling import compiled
 
 def calling(product):

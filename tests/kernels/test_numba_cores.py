@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 import tensorgrad as tg
-from tensorgrad.kernels.numba import table
+from tensorgrad.kernels.compiled import table
 from tests.support.kernels import absent
 
 if absent():
     pytest.skip(absent(), allow_module_level=True)
 from benchmarks import cores
 from benchmarks.worker import settle
-from tensorgrad.kernels.numba.runtime import thread_pool
+from tensorgrad.kernels.compiled.runtime import thread_pool
 from tests.support.compare import normal
 from tests.support.kernels import load_kernels, with_gradients
 

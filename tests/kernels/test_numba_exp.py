@@ -8,8 +8,8 @@ from tests.support.kernels import absent
 if absent():
     pytest.skip(absent(), allow_module_level=True)
 
-from tensorgrad.kernels.numba import functions_avx512
-from tensorgrad.kernels.numba.runtime import library
+from tensorgrad.kernels.compiled import functions_avx512
+from tensorgrad.kernels.compiled.runtime import library
 
 
 def inputs() -> np.ndarray:

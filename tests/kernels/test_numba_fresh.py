@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tensorgrad as tg
-from tensorgrad.kernels.numba import table
+from tensorgrad.kernels.compiled import table
 from tensorgrad.storage.fresh import LARGE, LINE, fresh
 from tests.support.kernels import absent
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tensorgrad as torch
-from tensorgrad.kernels.numba.table import wanted
+from tensorgrad.kernels.compiled.table import wanted
 
 pytorch = pytest.importorskip("torch", reason="PyTorch is the oracle of these tests and is not installed")
 pytestmark = pytest.mark.skipif(not wanted(), reason="the compiled kernels are not in use")
@@ -112,7 +112,7 @@ def test_results_lie_as_pytorchs(name, layout):
 
 def test_copies_in_rows():
     """Arrays of random shapes, orders and gaps."""
-    from tensorgrad.kernels.numba import layout
+    from tensorgrad.kernels.compiled import layout
 
     random = np.random.default_rng(3)
     torch.ones(100, 90).t().contiguous()

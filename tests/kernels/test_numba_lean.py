@@ -12,10 +12,10 @@ pytestmark = pytest.mark.skipif(bool(absent()), reason=absent())
 BEGIN = """
     from functools import partial
     import numpy as np
-    from tensorgrad.kernels.numba.runtime import launch, target
+    from tensorgrad.kernels.compiled.runtime import launch, target
     from tools.kernels import dialect, internals
     dialect.use(target.chosen())
-    from tensorgrad.kernels.numba.runtime.language import inner, njit
+    from tensorgrad.kernels.compiled.runtime.language import inner, njit
     from tests.support import compiling
 
     def compiled(signature, function, **options):

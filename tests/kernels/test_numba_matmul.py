@@ -7,12 +7,12 @@ import pytest
 
 import tensorgrad as tg
 from tensorgrad.kernels.array import matmul as arrays
-from tensorgrad.kernels.numba import table
+from tensorgrad.kernels.compiled import table
 from tests.support.kernels import absent
 
 if absent():
     pytest.skip(absent(), allow_module_level=True)
-from tensorgrad.kernels.numba import matmul
+from tensorgrad.kernels.compiled import matmul
 from tests.support.compare import assert_close, normal
 from tests.support.kernels import used_for_any_size
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import tensorgrad as tg
-from tensorgrad.kernels.numba import table
+from tensorgrad.kernels.compiled import table
 from tests.support.kernels import absent
 
 if absent():

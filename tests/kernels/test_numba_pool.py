@@ -21,9 +21,9 @@ if absent():
 
 import tensorgrad
 from tensorgrad.autograd import engine
-from tensorgrad.kernels.numba import table
-from tensorgrad.kernels.numba.runtime import launch, library, mailbox, native, thread_pool
-from tensorgrad.kernels.numba.runtime.unsuited import Unsuited
+from tensorgrad.kernels.compiled import table
+from tensorgrad.kernels.compiled.runtime import launch, library, mailbox, native, thread_pool
+from tensorgrad.kernels.compiled.runtime.unsuited import Unsuited
 
 ALWAYS = 10**9  # elements, enough for every thread
 
@@ -328,7 +328,7 @@ def test_no_garbage_is_collected_while_threads_are_looked_for():
     """Where another thread is just being made, Python 3.11 would wait for ever."""
     code = """if True:
         import gc, sys, threading
-        from tensorgrad.kernels.numba.runtime import thread_pool
+        from tensorgrad.kernels.compiled.runtime import thread_pool
         end, inside, seen = threading.Event(), False, []
         def busy():
             while not end.wait(1e-3):  # each time a new frame, for which a new object makes the collector run

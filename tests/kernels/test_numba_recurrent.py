@@ -11,7 +11,7 @@ if absent():
     pytest.skip(absent(), allow_module_level=True)
 
 import tensorgrad as tg  # noqa: E402
-from tensorgrad.kernels.numba import table  # noqa: E402
+from tensorgrad.kernels.compiled import table  # noqa: E402
 from tests.support.compare import assert_close, normal  # noqa: E402
 from tests.support.kernels import fixtures  # noqa: E402
 

@@ -5,7 +5,7 @@ import pytest
 
 import tensorgrad as torch
 from tensorgrad.dispatch import kernel_tables
-from tensorgrad.kernels.numba import table
+from tensorgrad.kernels.compiled import table
 from tests.support.kernels import absent
 
 if absent():

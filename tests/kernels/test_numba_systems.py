@@ -11,18 +11,18 @@ from tests.support.processes import environment, run_python
 if absent():
     pytest.skip(absent(), allow_module_level=True)
 
-from tensorgrad.kernels.numba import table
-from tensorgrad.kernels.numba.runtime import library, mailbox, native
+from tensorgrad.kernels.compiled import table
+from tensorgrad.kernels.compiled.runtime import library, mailbox, native
 
 CODE = """
 import ctypes
 import numpy as np
-from tensorgrad.kernels.numba.runtime import native
+from tensorgrad.kernels.compiled.runtime import native
 known = native.addresses()
 for name in {absent}:  # a call would end the process
     known[name] = 0
 native.NUMBERS[:] = {numbers}
-from tensorgrad.kernels.numba.runtime import library, mailbox
+from tensorgrad.kernels.compiled.runtime import library, mailbox
 loops = library.load("runtime.spin.wait")
 memory = np.zeros(mailbox.SIZE, np.int64)
 memory[mailbox.MOVED] = 1 << 62  # just now: on a busy machine the thread does not ask to be moved
@@ -62,7 +62,7 @@ sys.abiflags += "t"
 import tensorgrad as torch
 x = torch.linspace(0, 1, 100_000).exp()
 assert torch.allclose(x.log(), torch.linspace(0, 1, 100_000), atol=1e-6)
-from tensorgrad.kernels.numba import table
+from tensorgrad.kernels.compiled import table
 assert not any(row.ready for row in table.ALL)
 """
     done = run_python(code, env=environment("TENSORGRAD_FAST"))

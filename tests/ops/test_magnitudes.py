@@ -11,8 +11,8 @@ pytest.importorskip("torch", reason="torch is the oracle of these tests")
 import torch
 
 import tensorgrad as tg
-from tensorgrad.kernels.numba import table
-from tensorgrad.kernels.numba.runtime import library
+from tensorgrad.kernels.compiled import table
+from tensorgrad.kernels.compiled.runtime import library
 from tests.conformance.opdb_bridge import numpy_of, to_tg
 from tests.support.edge_cases import listed
 from tests.support.kernels import absent

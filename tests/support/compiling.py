@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tensorgrad.kernels.numba.runtime import library, native, target
+from tensorgrad.kernels.compiled.runtime import library, native, target
 
 
 @cache

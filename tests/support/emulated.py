@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorgrad.kernels.numba.runtime import launch, library, memory, native, target
+from tensorgrad.kernels.compiled.runtime import launch, library, memory, native, target
 
 _STACK = 8 << 20  # bytes
 _PAGE = 4096
@@ -198,7 +198,7 @@ def use(file: Path) -> Windows | Emulated:
 
 def main(file: str, *kernels: str) -> int:
     """Compares kernels with NumPy's. Returns how many differ."""
-    from tensorgrad.kernels.numba import table
+    from tensorgrad.kernels.compiled import table
     from tools.kernels import verify
 
     processor, wrong = use(Path(file)), 0

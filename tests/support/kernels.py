@@ -6,7 +6,7 @@ import os
 import pytest
 
 import tensorgrad
-from tensorgrad.kernels.numba.runtime import library
+from tensorgrad.kernels.compiled.runtime import library
 from tests.support.compare import assert_close
 
 

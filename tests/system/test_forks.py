@@ -38,7 +38,7 @@ MAKERS = {
 }
 # Locks that `forks` knows, and queues of threads that do not exist in a child, which creates new ones if it needs any.
 ALLOWED = {
-    "kernels/numba/runtime/thread_pool.py: SimpleQueue",  # a worker's; _forget() drops all workers
+    "kernels/compiled/runtime/thread_pool.py: SimpleQueue",  # a worker's; _forget() drops all workers
     "distributed/checkpoint/state_dict_saver.py: ThreadPoolExecutor",  # dropped in a child
     "distributed/elastic/logs.py: Event",  # of the launcher, which copies its children's output
     "distributed/elastic/rendezvous/dynamic_rendezvous.py: Event",  # ends the thread that gives signs of life

@@ -107,7 +107,7 @@ def main(given: list[str]) -> int:
         print("kernels need Numba to be compiled (pip install numba); without them NumPy computes everything")
         return 1
     os.environ["TENSORGRAD_FAST"] = "0"
-    from tensorgrad.kernels.numba.runtime import target
+    from tensorgrad.kernels.compiled.runtime import target
     from tools.kernels import internals
 
     if internals.untried():

@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tensorgrad.kernels.numba import table
-from tensorgrad.kernels.numba.runtime import launch, library, target
+from tensorgrad.kernels.compiled import table
+from tensorgrad.kernels.compiled.runtime import launch, library, target
 from tools.kernels.link import PAGES, Linked, Part, link
 
 _LAUNCHER_OF = "runtime.spin"  # the family that every program loads

@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from tensorgrad.kernels.numba.runtime import language, target
+from tensorgrad.kernels.compiled.runtime import language, target
 from tools.kernels import internals
 
 

@@ -20,8 +20,8 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 
-from tensorgrad.kernels.numba.runtime import native
-from tensorgrad.kernels.numba.runtime.mailbox import ARGUMENTS, DIVIDE, SIZE
+from tensorgrad.kernels.compiled.runtime import native
+from tensorgrad.kernels.compiled.runtime.mailbox import ARGUMENTS, DIVIDE, SIZE
 from tools.kernels import internals
 
 _I8, _I32, _I64, _DOUBLE = ir.IntType(8), ir.IntType(32), ir.IntType(64), ir.DoubleType()

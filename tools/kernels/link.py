@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from tensorgrad.kernels.numba.runtime import native
+from tensorgrad.kernels.compiled.runtime import native
 
 _SECTION, _SYMBOL, _RELOCATION = struct.Struct("<IIQQQQIIQQ"), struct.Struct("<IBBHQQ"), struct.Struct("<QQq")
 _BITS, _SYMBOLS, _WITH_ADDENDS, _ZEROS = 1, 2, 4, 8  # kinds of sections

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tensorgrad.dispatch import kernel_tables
-from tensorgrad.kernels.numba.runtime import library
+from tensorgrad.kernels.compiled.runtime import library
 from tensorgrad.settings import SETTINGS
 
 
@@ -347,7 +347,7 @@ def _sparse() -> list[Any]:
 def _pointwise() -> list[Any]:
     """Every op of one input that the table gives a kernel of this family, for its values or its gradient."""
     import tensorgrad as torch
-    from tensorgrad.kernels.numba.table import ROWS
+    from tensorgrad.kernels.compiled.table import ROWS
 
     ops = dict.fromkeys(row.op.partition(".")[0] for row in ROWS if row.kernel.startswith("pointwise."))
     del ops["clamp"]
@@ -444,8 +444,8 @@ def uses(kernel: str, made: Any, other: Callable[[str], Any] = library.load) -> 
 
 def main(folder: str = "") -> int:
     """Compares all kernels, those of the files in a folder if one is given. Returns how many differ."""
-    from tensorgrad.kernels.numba import table
-    from tensorgrad.kernels.numba.runtime import target
+    from tensorgrad.kernels.compiled import table
+    from tensorgrad.kernels.compiled.runtime import target
 
     target.FOLDER = folder or target.FOLDER
     wrong = 0
