@@ -10,7 +10,7 @@ PACKAGES := $(VENV)/pyproject.toml
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --editable
 CLEAN := .venv .venv-smoke-* digits.npz digits.svg out build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
 
-.PHONY: help train test stress gpu conformance check docs clean venv-matches
+.PHONY: help kernels train test stress gpu conformance check docs clean venv-matches
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
@@ -21,10 +21,15 @@ help: ## show this list
 train: $(VENV)/.examples ## train a small network on handwritten digits (DATA=folder of MNIST files, ARGS="--epochs 3 ...")
 	@$(RUN) examples/train_digits.py $(if $(DATA),--data '$(DATA)') $(ARGS)
 
+kernels: $(VENV)/.test ## compile the kernels for this machine, those that have changed (ARGS="--level aarch64", --all)
+	@$(RUN) -m tools.kernels $(ARGS)
+
 test: $(VENV)/.test ## all tests, in about twelve minutes (ARGS=--quick: in two; ARGS=--changed; ARGS="-k name ...")
+	@$(RUN) -m tools.kernels || echo 'the tests of compiled kernels will be skipped'
 	@$(RUN) tools/tests.py $(ARGS)
 
 stress: $(VENV)/.test ## kernels, signals, kills, forks, damaged files, for SECONDS=600 (ARGS="--only signals --seed 7")
+	@$(RUN) -m tools.kernels || echo 'the loops of compiled kernels will be skipped'
 	@$(RUN) -m tests.fuzz stress --seconds $(or $(SECONDS),600) $(ARGS)
 
 gpu: $(VENV)/.test ## all tests on a GPU, then PyTorch's own test databases (ARGS="--device emulator tests/nn")
@@ -65,8 +70,8 @@ $(VENV)/.test: $(PACKAGES) $(RUN)
 	@$(INSTALL) '.[test-tools,examples,dev]'
 	@$(INSTALL) '.[test]' --only-binary torch >$(VENV)/torch.log 2>&1 || \
 	  echo 'torch could not be installed (see $(VENV)/torch.log): the tests that compare with it will be skipped'
-	@$(INSTALL) '.[fast]' --only-binary numba,llvmlite >$(VENV)/fast.log 2>&1 || \
-	  echo 'numba could not be installed (see $(VENV)/fast.log): the tests will run with NumPy only'
+	@$(INSTALL) '.[kernels]' --only-binary numba,llvmlite >$(VENV)/kernels.log 2>&1 || \
+	  echo 'numba could not be installed (see $(VENV)/kernels.log): the tests will run with NumPy only'
 	@touch $@ $(VENV)/.examples $(VENV)/.dev
 
 $(VENV)/.dev: $(PACKAGES) $(RUN)

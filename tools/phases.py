@@ -6,7 +6,10 @@ or drives a browser. It runs in the second phase, when nothing else runs on the 
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -27,7 +30,13 @@ BOTH_KERNELS = (
 # Exceptions to that: NVIDIA's compiler and the database of sparse ops see no compiled CPU kernel.
 ONE_KERNEL = ("kernels/test_cuda_absent.py", "kernels/test_nvrtc.py", "sparse/test_database.py")
 # Nothing to do without compiled kernels.
-COMPILED_ONLY = ("docs/test_contributing.py", "kernels/test_numba*.py", "kernels/test_winograd.py")
+COMPILED_ONLY = (
+    "docs/test_contributing.py",
+    "kernels/test_carried_kernels.py",
+    "kernels/test_kernels_build.py",
+    "kernels/test_numba*.py",
+    "kernels/test_winograd.py",
+)
 # Need the emulated GPU in their process (tests/emulator).
 EMULATED = ("cuda/*",)
 # Files of tests/cuda that also run where there is one GPU: then nothing asks which one is meant.
@@ -67,6 +76,13 @@ class Part:
     def size(self) -> int:
         """The bytes of its files, by which the longest parts are started first."""
         return sum(file.stat().st_size for file in self.files)
+
+
+def has_compiled_kernels(root: Path) -> bool:
+    """Returns whether the checkout `root`, or else the installed package, has compiled kernels for this machine."""
+    ask = "from tensorgrad.kernels.compiled.runtime import library; library.image()"
+    environment = {name: value for name, value in os.environ.items() if name != "TENSORGRAD_FAST"}
+    return not subprocess.run([sys.executable, "-c", ask], cwd=root, env=environment, capture_output=True).returncode
 
 
 def matches(file: Path, tests: Path, patterns: tuple[str, ...]) -> bool:

@@ -51,7 +51,9 @@ class Suite:
         self.progress.write_text("")
         folder = temporary / self.log.stem
         folder.mkdir(parents=True, exist_ok=True)
-        environment = {**os.environ, **self.environment, "TESTS_PROGRESS": str(self.progress), f"TESTS_RUN_{run}": "1"}
+        # PYTHONDONTWRITEBYTECODE would have every process compile the package's files again.
+        given = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        environment = {**given, **self.environment, "TESTS_PROGRESS": str(self.progress), f"TESTS_RUN_{run}": "1"}
         environment["TMPDIR"] = str(folder)
         environment.setdefault("TENSORGRAD_ECOSYSTEM", str(ROOT / "build" / "ecosystem"))  # goes with the checkout
         files: dict = {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}

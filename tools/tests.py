@@ -35,7 +35,7 @@ from pathlib import Path
 
 # The files beside this one.
 from changed import affected
-from phases import COMPILED, NUMPY, Part, phases, test_files
+from phases import COMPILED, NUMPY, Part, has_compiled_kernels, phases, test_files
 from space import lack, lack_of_memory
 from suite import LOGS, NO_TESTS, PYTEST, ROOT, Suite
 
@@ -130,7 +130,7 @@ def groups_of(arguments: list[str]) -> list[list[Suite]]:
         names += [str(file) for file in chosen.files]
         if not names:
             return []
-    compiled = importlib.util.find_spec("numba") is not None
+    compiled = has_compiled_kernels(ROOT)
     emulator = importlib.util.find_spec("torch") is not None and shutil.which("g++") is not None
     if not emulator and not arguments:
         print("tests/cuda: skipped, the emulated GPU needs g++, and torch as the oracle")

@@ -50,6 +50,7 @@ def insert(block: str, folder: Path) -> None:
 
 # What the page's `make` commands run here: of `make test`, the tests that look at every op and kernel.
 MAKE = {
+    "make kernels": ["tools.kernels"],
     "make check": ["ruff check .", "ruff format --check .", "mypy"],
     "make test": [
         "pytest -q -p no:cacheprovider tests/fuzz/test_fuzz.py -k 'has_a_family or unary'",
@@ -101,7 +102,7 @@ def test_the_op_of_the_page_in_a_copy_of_the_repository(tmp_path):
         )
         assert done.returncode == 0, f"python -m {line}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
         if "dispatch.show" in line:
-            assert "kernels/numba/pointwise.squareplus" in done.stdout
+            assert "kernels/compiled/pointwise.squareplus" in done.stdout
             assert "cuda: kernels/cuda/pointwise.squareplus" in done.stdout
 
 

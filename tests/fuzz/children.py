@@ -52,9 +52,9 @@ RAISED = (KeyboardInterrupt, SystemExit, TimeoutError, ConnectionError, Ours, Ha
 
 
 def ask_for_small_kernels() -> None:
-    """Has kernels serve arrays of any size from now on, divided among threads, once they are compiled or loaded."""
-    from tensorgrad.kernels.numba import table
-    from tensorgrad.kernels.numba.runtime import thread_pool
+    """Has kernels serve arrays of any size from now on, divided among threads."""
+    from tensorgrad.kernels.compiled import table
+    from tensorgrad.kernels.compiled.runtime import thread_pool
 
     if table.wanted():
         thread_pool.GRAIN, thread_pool.WAKING = 64, 128
@@ -63,15 +63,10 @@ def ask_for_small_kernels() -> None:
 
 
 def use_small_kernels(programs: list) -> None:
-    """Runs programs, and waits for all kernels that they asked for."""
-    from tensorgrad.kernels.numba import table
-    from tensorgrad.kernels.numba.runtime import background
-
+    """Has kernels serve programs whatever their arrays' sizes, and runs these once, which loads the kernels."""
     ask_for_small_kernels()
     for program in programs:
         program()
-    if table.wanted():
-        background.wait()
 
 
 def work(rng: random.Random) -> list:
@@ -100,7 +95,7 @@ def work(rng: random.Random) -> list:
 
 def signals(seed: str) -> None:
     """Interrupts kernels at random moments, several hundred times."""
-    from tensorgrad.kernels.numba.runtime import thread_pool
+    from tensorgrad.kernels.compiled.runtime import thread_pool
 
     rng = random.Random(int(seed))
     threads = rng.choice((1, 2, 3, 4))
@@ -158,7 +153,7 @@ def again(program, right, rng: random.Random, raised: list, ignored: list, count
 
 def check_pool(thread_pool, threads: int, programs: list) -> None:
     """Checks that all threads of the pool exist and wait for work."""
-    from tensorgrad.kernels.numba import table
+    from tensorgrad.kernels.compiled import table
 
     if not table.wanted():
         return
@@ -225,16 +220,5 @@ def forks(seed: str) -> None:
     print(json.dumps({"children": 8}))
 
 
-# --- compiled kernels ------------------------------------------------------------------------------------------------
-
-
-def cache(seed: str) -> None:
-    """Compiles a kernel into the cache in TENSORGRAD_CACHE, or reads it from there, and checks its results."""
-    from tensorgrad.kernels.numba.runtime import background
-
-    x = np.linspace(-1, 1, 6000, dtype=np.float32)
-    np.testing.assert_array_equal(background.compiled("pointwise.relu")(x), np.maximum(x, 0))
-
-
 if __name__ == "__main__":
-    {"save": save, "signals": signals, "threads": threads, "forks": forks, "cache": cache}[sys.argv[1]](*sys.argv[2:])
+    {"save": save, "signals": signals, "threads": threads, "forks": forks}[sys.argv[1]](*sys.argv[2:])

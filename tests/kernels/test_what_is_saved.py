@@ -8,9 +8,9 @@ import pytest
 
 import tensorgrad as tg
 from tensorgrad.dispatch.kernel_tables import OPS
-from tensorgrad.kernels.numba import table
+from tensorgrad.kernels.compiled import table
 from tensorgrad.utils.checkpoint import checkpoint
-from tests.support.kernels import numpy_only, record_used, used_for_any_size
+from tests.support.kernels import absent, numpy_only, record_used, used_for_any_size
 
 F = tg.nn.functional
 
@@ -92,9 +92,8 @@ def saved(call, dtype) -> list:
 
 @pytest.fixture(scope="module")
 def compiled():
-    pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
-    if not table.wanted():
-        pytest.skip("TENSORGRAD_FAST=0 switches compiled kernels off")
+    if absent():
+        pytest.skip(f"compiled kernels: {absent()}")
     rows = [row for row in table.ROWS if row.op.removesuffix(".backward") in CALLS]
     with used_for_any_size(rows):
         yield rows

@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 
 import tensorgrad as tg
-from tensorgrad.kernels.numba import table
 from tensorgrad.utils import data
 from tensorgrad.utils.data import channel, crew
 
@@ -44,20 +43,6 @@ def helpers_of_multiprocessing():
 
         resource_tracker.ensure_running()
         forkserver.ensure_running()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def no_compiler():
-    """Disables background compilation, whose process and pipes would be started and closed at any time."""
-    if not table.wanted():
-        yield
-        return
-    from tensorgrad.kernels.numba.runtime import background
-
-    background.wait()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(background, "_child", True)  # as in a forked child, where nothing is compiled
-        yield
 
 
 @pytest.fixture(autouse=True)
