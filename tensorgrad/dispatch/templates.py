@@ -434,6 +434,7 @@ def _wrap(op: Op) -> str:
     if len(op.outputs) > 1:
         laid_out = ""
         if op.strides:
+            assert isinstance(op.strides, str), f"{op.name}: the strides of several results are named"
             condition = "if not x0.flags.c_contiguous: " if op.kind in ("reduction", "same shape") else ""
             rules = op.strides if " " in op.strides else " ".join([op.strides] * len(op.outputs))
             laid_out = fill(EACH_LAID_OUT, condition=condition, rules=repr(rules))

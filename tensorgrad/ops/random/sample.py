@@ -6,6 +6,8 @@ drawn on the host and copied. On meta, nothing is drawn.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from tensorgrad import dtypes
@@ -331,10 +333,9 @@ def _like(name: str, kernel: str, check):
 def empty_like(array, dtype: np.dtype, memory_format=None, device=None) -> np.ndarray:
     """Allocates memory (`device` None: on the host) in the layout that PyTorch gives to `*_like` tensors."""
     storage = None if device is None or device.type == "cpu" else storage_class(device)
-    strides = array.strides
     if memory_format is not None and "preserve" not in str(memory_format):
         strides = memory_strides(array.shape, memory_format)
-        order = sorted(range(array.ndim), key=lambda d: -strides[d])
+        order: Sequence[int] = sorted(range(array.ndim), key=lambda d: -strides[d])
     elif array.flags.c_contiguous:
         return np.empty(array.shape, dtype) if storage is None else storage.empty(array.shape, dtype, device)
     else:
