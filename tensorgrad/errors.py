@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import warnings
-from numbers import Number
 from inspect import CO_VARARGS
+from numbers import Number
 from operator import index as as_int
 from typing import Any
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from tensorgrad.autograd.graph import shown
 from tensorgrad.autograd.views import view_edge, view_requires_grad
+from tensorgrad.errors import check_flag
 from tensorgrad.storage.stubs import INFERENCE
 from tensorgrad.tensor import VIEW, Tensor, differentiable
 
@@ -40,6 +41,8 @@ class _Fields:
         >>> torch.ones(2).requires_grad_()
         tensor([1., 1.], requires_grad=True)
         """
+        if requires_grad is not True and requires_grad is not False:
+            check_flag(requires_grad, "requires_grad")
         value = bool(requires_grad)
         if value and not differentiable(self._array.dtype):
             raise RuntimeError("only Tensors of floating point dtype can require gradients")

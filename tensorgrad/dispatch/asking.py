@@ -33,9 +33,9 @@ _UNSEEN = frozenset((
     "as_subclass", "const_data_ptr", "data_ptr", "dense_dim", "dim", "dim_order", "element_size", "get_device",
     "is_coalesced", "is_complex", "is_conj", "is_contiguous", "is_distributed", "is_floating_point", "is_inference",
     "is_neg", "is_nonzero", "is_pinned", "is_same_size", "is_set_to", "is_shared", "is_signed", "item", "module_load",
-    "ndimension", "nelement", "new", "new_empty_strided", "numel", "numpy", "record_stream", "register_hook", "register_post_accumulate_grad_hook", "reinforce",
-    "render", "retain_grad", "share_memory_", "size", "sparse_dim", "storage", "storage_offset", "storage_type",
-    "stride", "tolist", "untyped_storage",
+    "ndimension", "nelement", "new", "new_empty_strided", "numel", "numpy", "record_stream", "register_hook",
+    "register_post_accumulate_grad_hook", "reinforce", "render", "retain_grad", "share_memory_", "size", "sparse_dim",
+    "storage", "storage_offset", "storage_type", "stride", "tolist", "untyped_storage",
 ))  # fmt: skip
 
 

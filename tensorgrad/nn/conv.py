@@ -30,7 +30,8 @@ class _ConvNd(Module):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if cls.__module__ == __name__ and "__init__" not in vars(cls):  # Python names the class if an argument is missing
+        if cls.__module__ == __name__ and "__init__" not in vars(cls):
+            # Python then names the class that was called if an argument is missing
             init: Any = cls.__init__
             own: Any = FunctionType(init.__code__, init.__globals__, "__init__", init.__defaults__, init.__closure__)
             own.__annotations__, own.__qualname__ = init.__annotations__, f"{cls.__qualname__}.__init__"

@@ -1043,6 +1043,8 @@ def logspace(start, end, steps, base=10.0, *, out=None, dtype=None, device=None,
     if any(isinstance(v, Tensor) and whole(v) is not v for v in (start, end)):
         return base ** _between_tensors(start, end, steps, dtype)
     start, end, steps, device = _ends("logspace", start, end, steps, device)
+    check_is_number(start, "start")
+    check_is_number(end, "end")
     dtype = _dtype_of_ends("logspace", start, end, dtype if out is None else _dtype_of(out, dtype, device=device))
     integers = dtype.category < dtypes.FLOATING
     wide = dtypes.complex128 if dtype.category == dtypes.COMPLEX else dtypes.float64

@@ -424,7 +424,7 @@ def _setitem(self: Tensor, index, value) -> None:
             view, tensors, pattern = _translate(self, index)
         except Overridden:
             types = tuple(other_classes.classes_of((self, index, value)))
-            return other_classes.call(Tensor.__setitem__, types, (self, index, value), {})
+            return other_classes.call(_setitem, types, (self, index, value), {})
     if not tensors:
         _assign(view, value, number)
         return
@@ -524,6 +524,7 @@ def _put(x: Tensor, tensors, pattern, values: Tensor, accumulate: bool) -> Tenso
     return x
 
 
+_setitem.__name__ = "__setitem__"  # what classes that override it are told
 Tensor.__getitem__, Tensor.__setitem__ = _getitem, _setitem  # type: ignore[assignment]
 
 

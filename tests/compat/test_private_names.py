@@ -63,7 +63,8 @@ def arguments_by_name(torch):
     F = torch.nn.functional
     found = []
     for function, args, kwargs in (
-        (torch.mm, (x, x), {}), (F.relu, (x,), {}), (F.layer_norm, (x, (2,)), {"eps": 1e-3}), (torch.flatten, (x, 1), {}),
+        (torch.mm, (x, x), {}), (F.relu, (x,), {}), (F.layer_norm, (x, (2,)), {"eps": 1e-3}),
+        (torch.flatten, (x, 1), {}),
     ):  # fmt: skip
         for only in (True, False):
             types = tuple(map(type, args))

@@ -39,7 +39,7 @@ def layers():
     yield argument('F.softmax(x, dim="a")', "softmax", "dim", "int", "not str")
     yield argument("F.pad(x, (1.5, 1))", "pad", "pad", "tuple of ints", "type float at pos 0")
     yield argument('F.max_pool2d(l.ones(1, 1, 4, 4), "a")', "max_pool2d", "kernel_size", "int", "not str")
-    yield 'nn.Conv2d(3, 8)', TypeError, ("Conv2d", "missing 1 required positional argument: 'kernel_size'")
+    yield "nn.Conv2d(3, 8)", TypeError, ("Conv2d", "missing 1 required positional argument: 'kernel_size'")
     for container in ("nn.Sequential(nn.Linear(2, 2), nn.ReLU)", "nn.ModuleList([nn.ReLU])",
                       'nn.ModuleDict({"a": nn.ReLU})'):  # fmt: skip
         yield container, TypeError, ("ReLU is not a Module subclass", "ReLU()")
@@ -78,6 +78,8 @@ def factories():
     yield argument("l.eye(2.0)", "eye", "n", "int", "not float")
     yield argument('l.eye(2, "a")', "eye", "m", "int", "not str")
     yield argument('l.linspace("a", 1, 3)', "linspace", "start", "Number", "not str")
+    yield argument('l.logspace("a", 1, 3)', "logspace", "start", "Number", "not str")
+    yield argument('x.requires_grad_("a")', "requires_grad_", "requires_grad", "bool", "not str")
     yield argument('l.tensor(1.0, requires_grad="yes")', "tensor", "requires_grad", "bool", "not str")
 
 
@@ -160,7 +162,7 @@ def test_torch_refuses_the_same():
             evaluate(torch, expression)
         except Exception as error:
             ours = kind if kind.__module__ == "builtins" else RuntimeError
-            if not (isinstance(error, ours) or isinstance(error, ValueError | AttributeError)):
+            if not isinstance(error, (ours, ValueError, AttributeError)):
                 accepted.append(f"{expression}: {type(error).__name__}: {error}")
         else:
             accepted.append(f"{expression}: no error")

@@ -273,7 +273,9 @@ def pad_sequence(
         raise RuntimeError(f"Expected padding_side to be one of left or right, but got {padding_side}.")
     for i, s in enumerate(sequences):
         if not isinstance(s, Tensor):
-            raise TypeError(f"expected Tensor as element {i} in argument 0, but got {type(s).__name__} (pad_sequence())")
+            raise TypeError(
+                f"expected Tensor as element {i} in argument 0, but got {type(s).__name__} (pad_sequence())"
+            )
     longest, rest = max(len(s) for s in sequences), sequences[0].shape[1:]
     padded = []
     for s in sequences:
