@@ -176,6 +176,8 @@ def in_columns(array):
 def in_rows(array):
     """A copy of the array whose elements lie in the order of rows."""
     storage = STORAGES[array.__class__]
+    if not _movable(storage):
+        return array
     copied = storage.empty(array.shape, array.dtype, storage.device_of(array))
     storage.write(copied, array)
     return copied
