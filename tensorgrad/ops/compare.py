@@ -11,10 +11,10 @@ from tensorgrad.dispatch import inplace
 from tensorgrad.dispatch.kernel_errors import check_broadcastable
 from tensorgrad.dispatch.kinds import alias, composite, op, pointwise
 from tensorgrad.dispatch.out import is_expanded, store_out
-from tensorgrad.dispatch.promotion import plain_number
+from tensorgrad.dispatch.promotion import is_number, plain_number
 from tensorgrad.dispatch.switches import SLOW
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import check_number, warn
+from tensorgrad.errors import check_number, typename, warn
 from tensorgrad.ops.create import tensor
 from tensorgrad.ops.pointwise import reflected
 from tensorgrad.storage.stubs import STORAGES
@@ -208,6 +208,10 @@ def where(condition: Tensor, input=None, other=None, *, out=None):
     if input is None and other is None:
         return condition.nonzero(as_tuple=True)
     if input.__class__ not in PLAIN or other.__class__ not in PLAIN:
+        for i, value in ((2, input), (3, other)):
+            if not (isinstance(value, Tensor) or is_number(value)):
+                name, found = ("input", "other")[i - 2], typename(value)
+                raise TypeError(f"where(): argument '{name}' (position {i}) must be Tensor or Number, not {found}")
         input, other = _as_tensor(input, other, condition), _as_tensor(other, input, condition)
     return _where(condition, input, other, out=out)
 
