@@ -1,15 +1,16 @@
 # Every target creates what it needs on first use: a virtual environment in .venv with the packages that pyproject.toml
-# lists for it. The stamp files .venv/.examples, .venv/.test, .venv/.dev and .venv/.docs record what is installed;
-# editing pyproject.toml makes them out of date.
+# lists for it. The stamp files .venv/.examples, .venv/.test, .venv/.dev and .venv/.docs record what is installed; they
+# are out of date when pyproject.toml differs from the copy of it in .venv, whatever their times.
 #   PYTHON=/path/to/python3   the interpreter for .venv (by default the first suitable one that is found)
 
 SHELL := /bin/sh
 VENV := .venv
 RUN := $(VENV)/bin/python
+PACKAGES := $(VENV)/pyproject.toml
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --editable
 CLEAN := .venv .venv-smoke-* digits.npz digits.svg out build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
 
-.PHONY: help train test stress gpu conformance check docs clean venv-matches
+.PHONY: help kernels train test stress gpu conformance check docs clean venv-matches
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
@@ -20,10 +21,15 @@ help: ## show this list
 train: $(VENV)/.examples ## train a small network on handwritten digits (DATA=folder of MNIST files, ARGS="--epochs 3 ...")
 	@$(RUN) examples/train_digits.py $(if $(DATA),--data '$(DATA)') $(ARGS)
 
-test: $(VENV)/.test ## all tests, with numba and without, in about 25 minutes (ARGS=--quick: in two; ARGS="-k name ...")
+kernels: $(VENV)/.test ## compile the kernels for this machine, those that have changed (ARGS="--level aarch64", --all)
+	@$(RUN) -m tools.kernels $(ARGS)
+
+test: $(VENV)/.test ## all tests, in about twelve minutes (ARGS=--quick: in two; ARGS=--changed; ARGS="-k name ...")
+	@$(RUN) -m tools.kernels || echo 'the tests of compiled kernels will be skipped'
 	@$(RUN) tools/tests.py $(ARGS)
 
 stress: $(VENV)/.test ## kernels, signals, kills, forks, damaged files, for SECONDS=600 (ARGS="--only signals --seed 7")
+	@$(RUN) -m tools.kernels || echo 'the loops of compiled kernels will be skipped'
 	@$(RUN) -m tests.fuzz stress --seconds $(or $(SECONDS),600) $(ARGS)
 
 gpu: $(VENV)/.test ## all tests on a GPU, then PyTorch's own test databases (ARGS="--device emulator tests/nn")
@@ -48,28 +54,32 @@ clean: ## remove everything that these targets created
 $(RUN):
 	@sh tools/python.sh venv $(VENV) '$(PYTHON)'
 
-$(VENV)/.examples: pyproject.toml $(RUN)
+# Copied only if it differs, so that its time is that of the last change.
+$(PACKAGES): pyproject.toml $(RUN)
+	@cmp -s pyproject.toml $@ || cp pyproject.toml $@
+
+$(VENV)/.examples: $(PACKAGES) $(RUN)
 	@echo 'installing tensorgrad and the dependencies of its examples into $(VENV)'
 	@$(INSTALL) '.[examples]'
 	@touch $@
 
 # torch and numba are installed separately, so that the rest is available even where they have no wheels.
-$(VENV)/.test: pyproject.toml $(RUN)
+$(VENV)/.test: $(PACKAGES) $(RUN)
 	@$(RUN) tools/space.py 4 .
 	@echo 'installing tensorgrad and the dependencies of its tests, including torch, into $(VENV)'
 	@$(INSTALL) '.[test-tools,examples,dev]'
 	@$(INSTALL) '.[test]' --only-binary torch >$(VENV)/torch.log 2>&1 || \
 	  echo 'torch could not be installed (see $(VENV)/torch.log): the tests that compare with it will be skipped'
-	@$(INSTALL) '.[fast]' --only-binary numba,llvmlite >$(VENV)/fast.log 2>&1 || \
-	  echo 'numba could not be installed (see $(VENV)/fast.log): the tests will run with NumPy only'
+	@$(INSTALL) '.[kernels]' --only-binary numba,llvmlite >$(VENV)/kernels.log 2>&1 || \
+	  echo 'numba could not be installed (see $(VENV)/kernels.log): the tests will run with NumPy only'
 	@touch $@ $(VENV)/.examples $(VENV)/.dev
 
-$(VENV)/.dev: pyproject.toml $(RUN)
+$(VENV)/.dev: $(PACKAGES) $(RUN)
 	@echo 'installing tensorgrad, ruff and mypy into $(VENV)'
 	@$(INSTALL) '.[dev]'
 	@touch $@
 
-$(VENV)/.docs: pyproject.toml $(RUN)
+$(VENV)/.docs: $(PACKAGES) $(RUN)
 	@echo 'installing tensorgrad and the tools for its documentation into $(VENV)'
 	@$(INSTALL) '.[docs]'
 	@touch $@

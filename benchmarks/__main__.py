@@ -21,6 +21,7 @@ from benchmarks import ecosystem, fresh, peers, report
 from benchmarks.measure import measured
 from benchmarks.processes import COLUMNS, Failure, Process, busy, end_in_order
 from benchmarks.rows import Row, all_rows, matching, plain
+from benchmarks.worker import without_kernels
 
 SECONDS, QUICK = 0.6, 0.2  # the total time a library runs a row
 
@@ -60,11 +61,13 @@ def processes(arguments) -> dict[str, Process]:
     for name in names:
         if name not in COLUMNS:
             sys.exit(f"unknown column {name}: expected one of {', '.join(COLUMNS)}")
-    missing = {"fast": "numba", "torch": "torch", "raised": "torch"}
+    missing = {"torch": "torch", "raised": "torch"}
     found = {}
     for name in names:
         if find_spec(missing.get(name, "numpy")) is None:
             print(f"{COLUMNS[name].title}: skipped, {missing[name]} is not installed")
+        elif name == "fast" and without_kernels():
+            print(f"{COLUMNS[name].title}: skipped, {without_kernels()}")
         else:
             found[name] = Process(COLUMNS[name], arguments.threads, arguments.clock)
     return found

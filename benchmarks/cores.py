@@ -57,7 +57,7 @@ class Launches:
     """
 
     def __init__(self, pool: Any, threads: int, other: Any = None):
-        from tensorgrad.kernels.numba.runtime import mailbox
+        from tensorgrad.kernels.compiled.runtime import mailbox
 
         self.pool, self.threads, self.clock, self.names, self.other = pool, threads, time.perf_counter, mailbox, other
         self.ranges: list[tuple[str, list[float]]] = []
@@ -147,8 +147,8 @@ def processors() -> list[int]:
 @cache
 def other_thread() -> Any:
     """Returns a thread that stays on another processor than the first; None if nothing else runs there."""
-    from tensorgrad.kernels.numba.runtime import thread_pool
-    from tensorgrad.kernels.numba.runtime.row import WAITING
+    from tensorgrad.kernels.compiled.runtime import thread_pool
+    from tensorgrad.kernels.compiled.runtime.row import WAITING
 
     there = processors()
     if len(there) < 2 or WAITING.ready is None:  # no kernel was shared
@@ -189,7 +189,7 @@ class Model:
 
     def run(self, step: Any) -> None:
         """Runs the step and updates the minima."""
-        from tensorgrad.kernels.numba.runtime import thread_pool
+        from tensorgrad.kernels.compiled.runtime import thread_pool
 
         launches = Launches(thread_pool, self.threads, other_thread())
         with in_place(launches), on_the_first():

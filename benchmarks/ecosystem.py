@@ -27,6 +27,7 @@ from benchmarks.processes import ROOT, Column, Failure, Process, busy, environme
 from benchmarks.reasons import REASONS
 from benchmarks.rows import ECOSYSTEM_THEMES, Row, all_rows, matching
 from benchmarks.rows.libraries import NEEDED
+from benchmarks.worker import without_kernels
 
 RESULTS = Path(__file__).parent / "results_ecosystem.json"
 HOOK = {
@@ -49,8 +50,8 @@ def available(rows: list[Row]) -> list[Row]:
     if find_spec("torch") is None:
         print("nothing to compare with: pip install torch")
         return []
-    if find_spec("numba") is None:
-        print("without compiled kernels: pip install numba")
+    if without_kernels():
+        print(f"without compiled kernels: {without_kernels()}")
     found, lacking = [], {}
     for row in rows:
         missing = [name for name in NEEDED[row.name] if find_spec(name) is None]

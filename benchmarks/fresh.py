@@ -6,7 +6,6 @@ import json
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -57,7 +56,7 @@ def imports(columns: Iterable[str], threads: int, quick: bool) -> dict[str, dict
 
 
 def first_steps(columns: Iterable[str], threads: int, quick: bool) -> dict[str, dict[str, float]]:
-    """Measures the seconds from the import through the first steps of the MNIST ConvNet, with empty and full cache."""
+    """Measures the seconds from the import through the first steps of the MNIST ConvNet."""
     runs = 1 if quick else QUICK_RUNS
     found: dict[str, list[dict[str, float]]] = {}
     names = [name for name in columns if name != "raised"]
@@ -65,14 +64,7 @@ def first_steps(columns: Iterable[str], threads: int, quick: bool) -> dict[str, 
         probe("first-step", COLUMNS[name], threads, FIRST)
     for _ in range(runs):
         for name in names:
-            column = COLUMNS[name]
-            if name != "fast":
-                found.setdefault(column.title, []).append(probe("first-step", column, threads, FIRST))
-                continue
-            with tempfile.TemporaryDirectory(prefix="benchmarks-") as cache:
-                for title in ("empty cache", "full cache"):
-                    answer = probe("first-step", column, threads, FIRST, TENSORGRAD_CACHE=cache)
-                    found.setdefault(f"{column.title}, {title}", []).append(answer)
+            found.setdefault(COLUMNS[name].title, []).append(probe("first-step", COLUMNS[name], threads, FIRST))
     return {title: medians(answers) for title, answers in found.items()}
 
 
@@ -83,8 +75,6 @@ def memories(columns: Iterable[str], threads: int, quick: bool) -> dict[str, dic
     for row in all_rows():
         if row.theme == "training":
             full = f"{row.theme}: {row.name}"
-            if "fast" in names:
-                probe("memory", COLUMNS["fast"], threads, full)  # compiles all kernels
             found[row.name] = {name: probe("memory", COLUMNS[name], threads, full) for name in names}
     return found
 

@@ -134,13 +134,8 @@ def main() -> None:
         print(f"{what} after {time.monotonic() - began:.0f} s", flush=True)
 
     print(f"{processor()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, Python {sys.version.split()[0]}")
-    compiling = [Group("tensorgrad", 1) for _ in models]  # each compiles another model's kernels
     groups = {(library, size): Group(library, size) for library in given.libraries for size in (1, *ranks)}
     with ThreadPoolExecutor(64) as threads:
-        list(threads.map(lambda group, model: step(group, model, "alone", 1), compiling, models))
-        for group in compiling:
-            group.end()
-        passed("compiled")
         groups = running(groups)
         table_of_all_reduce(groups, ranks)
 

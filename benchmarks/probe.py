@@ -18,17 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.rows import named
-from benchmarks.worker import COMPILING, library, settle
+from benchmarks.worker import library, settle
 
 STEPS = 5
 YOUNG_SECONDS = 4  # a young process runs for so long; longer programs are extrapolated
 
 
 def first_step(name: str, threads: int, row) -> dict[str, float]:
-    """Measures the seconds from before the import to several points, and the seconds of single steps.
-
-    The program continues to run steps while kernels are compiled in the background, as in training.
-    """
+    """Measures the seconds from before the import to several points, and the seconds of single steps."""
     start = time.perf_counter()
     torch = library(name, threads)
     imported = time.perf_counter() - start
@@ -37,26 +34,10 @@ def first_step(name: str, threads: int, row) -> dict[str, float]:
     step()
     found = {"import": imported, "set-up": ready - imported, "first step": time.perf_counter() - start - ready}
     found["import to first step"] = found["first step"] + ready
-    while compiling():
-        if time.perf_counter() - start > COMPILING:
-            raise RuntimeError(f"kernels were still being compiled after {COMPILING} s")
-        step()
-    found["everything compiled"] = time.perf_counter() - start
     import statistics  # here, so that cold starts do not need it
 
     found["later step"] = statistics.median(timed(step) for _ in range(2 * STEPS))
     return found
-
-
-def compiling() -> bool:
-    """Returns whether a kernel is still being compiled."""
-    runtime = sys.modules.get("tensorgrad.kernels.numba.runtime.background")
-    if runtime is None:
-        return False
-    waiting = threading.Thread(target=runtime.wait, daemon=True)
-    waiting.start()
-    waiting.join(0.01)
-    return waiting.is_alive()
 
 
 def timed(step) -> float:

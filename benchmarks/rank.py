@@ -226,11 +226,8 @@ class Rank:
         return self.models[key]
 
     def _settle(self, step: Any) -> None:
-        """Waits until tensorgrad's kernels are compiled, and runs the step with them. All ranks do it together."""
-        from benchmarks.worker import compiled_kernels
-
+        """Runs the step until all that it uses is loaded. All ranks do it together."""
         for _ in range(4):
-            compiled_kernels()
             self.wait_for_all()
             step()
 

@@ -58,7 +58,7 @@ def by_launch(step: Callable, seconds: float) -> dict[str, Any]:
     median of the launch.
     """
     from benchmarks import cores
-    from tensorgrad.kernels.numba.runtime import thread_pool
+    from tensorgrad.kernels.compiled.runtime import thread_pool
 
     recorder, steps, wholes = Recorder(thread_pool), [], []
     began = time.perf_counter()
@@ -100,8 +100,8 @@ def by_function(step: Callable, seconds: float) -> list[tuple[str, float, float]
 
 def launching(repeats: int = 500) -> dict[str, float]:
     """Returns the seconds of a launch of a kernel that does nothing: with awake threads, and after a pause."""
-    from tensorgrad.kernels.numba.runtime import thread_pool
-    from tensorgrad.kernels.numba.runtime.row import WAITING
+    from tensorgrad.kernels.compiled.runtime import thread_pool
+    from tensorgrad.kernels.compiled.runtime.row import WAITING
 
     if WAITING.ready is None:
         return {"awake": 0.0, "asleep": 0.0}

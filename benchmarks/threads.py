@@ -6,7 +6,7 @@
     python -m benchmarks.threads --why                    also shows where the time goes, by kernel and by function
 
 `benchmarks.cores` models the same for machines that are not at hand. Kernels that are not compiled yet take time first:
-`python -m tensorgrad.warmup` compiles them with all processors.
+`make kernels` compiles them.
 """
 
 from __future__ import annotations

@@ -32,7 +32,6 @@ import torch
 
 import tensorgrad
 from benchmarks.overhead import facts
-from benchmarks.probe import compiling
 from benchmarks.report import store, transforms_table
 
 ROUNDS = 11
@@ -303,8 +302,6 @@ def steps_of(row: Callable) -> dict[str, Callable]:
     (forward, ours, by_hand), (their_forward, theirs, _) = row(tensorgrad), row(torch)
     check(name, ours, theirs)
     check(f"{name}, by hand", by_hand, theirs)
-    while compiling():
-        ours(), by_hand()
     steps = {"tensorgrad": ours, "torch": theirs, "by hand": by_hand}
     if find_spec("jax") is not None:
         from benchmarks import transforms_jax

@@ -24,7 +24,7 @@ import tensorgrad
 from benchmarks.overhead import facts
 from benchmarks.report import store
 from benchmarks.worker import settle
-from tensorgrad.kernels.numba import conv, winograd
+from tensorgrad.kernels.compiled import conv, winograd
 
 ROUNDS, SECONDS = 5, 0.02
 SHAPES = (  # images, channels, outputs, height and width

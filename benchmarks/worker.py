@@ -12,14 +12,12 @@ import gc
 import json
 import os
 import sys
-import threading
 import time
 import traceback
 from typing import Any
 
 from benchmarks.rows import named
 
-COMPILING = 300  # seconds to wait for kernels that are compiled in the background
 LARGEST_SAMPLE = 200_000  # the maximum number of elements of an array to compare
 
 
@@ -33,27 +31,31 @@ def library(name: str, threads: int):
     return module
 
 
-def compiled_kernels(wait: float = COMPILING) -> int:
-    """Waits for the requested compiled kernels. Returns how many there are."""
-    runtime = sys.modules.get("tensorgrad.kernels.numba.runtime.background")
-    if runtime is None:  # nothing large ran, or numba is not installed, or this is another library
-        return 0
-    waiting = threading.Thread(target=runtime.wait, daemon=True)
-    waiting.start()
-    waiting.join(wait)
-    if waiting.is_alive():
-        raise RuntimeError(f"kernels were still being compiled after {wait:.0f} s")
-    return sum(row.asked for row in sys.modules["tensorgrad.kernels.numba.table"].ALL)
+def compiled_kernels() -> int:
+    """Returns how many compiled kernels this process has asked for."""
+    table = sys.modules.get("tensorgrad.kernels.compiled.table")
+    return sum(row.ready is not None or row.failed for row in table.ALL) if table else 0
 
 
 def without_kernel() -> list[str]:
-    """Returns the ops whose compiled kernel was requested but could not be compiled, so that they run in NumPy."""
-    table = sys.modules.get("tensorgrad.kernels.numba.table")
-    return sorted({row.op for row in table.ALL if row.asked and row.ready is None}) if table else []
+    """Returns the ops whose compiled kernel could not be loaded, so that they run in NumPy."""
+    table = sys.modules.get("tensorgrad.kernels.compiled.table")
+    return sorted({row.op for row in table.ALL if row.failed}) if table else []
+
+
+def without_kernels() -> str:
+    """Returns why this machine has no compiled kernels; "" if it has."""
+    from tensorgrad.kernels.compiled.runtime import target
+
+    try:
+        target.chosen()
+    except LookupError as error:
+        return str(error)
+    return ""
 
 
 def settle(step) -> None:
-    """Runs the step until all the kernels it uses are compiled."""
+    """Runs the step until all the kernels it uses are loaded."""
     asked = -1
     for _ in range(10):
         step()
@@ -100,13 +102,9 @@ class Worker:
         own = getattr(self.torch.version, "tensorgrad", self.torch.__version__)
         found = {self.name: own, "NumPy": numpy.__version__, "threads": self.torch.get_num_threads()}
         if self.name == "tensorgrad":
-            from tensorgrad.kernels.numba import table
+            from tensorgrad.kernels.compiled import table
 
             found["fast"] = bool(table.wanted())
-            if found["fast"]:
-                import numba
-
-                found["Numba"] = numba.__version__
         return found
 
     def prepare(self, row: str, file: str) -> dict:

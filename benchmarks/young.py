@@ -4,9 +4,8 @@
     python -m benchmarks.young --write              also writes the tables to BENCHMARK.md
     python -m benchmarks.young --plot docs/young    also draws each step's time, one picture per model
 
-Every run is a separate process, and these take turns: PyTorch, tensorgrad with its kernels on disk ("full cache") and
-with none ("empty cache": they are compiled during the run, in another process), and NumPy alone. A short program is the
-number of steps that PyTorch runs in a number of seconds, including the import.
+Every run is a separate process, and these take turns: PyTorch, tensorgrad, and tensorgrad on NumPy alone. A short
+program is the number of steps that PyTorch runs in a number of seconds, including the import.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import datetime
 import itertools
 import os
 import statistics
-import tempfile
 from pathlib import Path
 
 from benchmarks.fresh import probe
@@ -36,16 +34,11 @@ Run = list[float]  # the times when the set-up and each step ended, in seconds
 def turns(name: str, row: str, threads: int, runs: int) -> dict[str, list[Run]]:
     """Returns the runs of one model, by column."""
     found: dict[str, list[Run]] = {}
-    for column in ("torch", "fast"):  # reads the files from disk, and fills the cache
+    for column in ("torch", "fast"):  # reads the files from disk
         probe("young", COLUMNS[column], threads, row)
-    for number in range(runs):
+    for _ in range(runs):
         for column in ("torch", "fast", "numpy"):
-            title = COLUMNS[column].title + (", full cache" if column == "fast" else "")
-            found.setdefault(title, []).append(probe("young", COLUMNS[column], threads, row))
-        if number == 0:
-            with tempfile.TemporaryDirectory(prefix="benchmarks-") as cache:
-                title = f"{COLUMNS['fast'].title}, empty cache"
-                found[title] = [probe("young", COLUMNS["fast"], threads, row, TENSORGRAD_CACHE=cache)]
+            found.setdefault(COLUMNS[column].title, []).append(probe("young", COLUMNS[column], threads, row))
     return found
 
 
@@ -114,7 +107,7 @@ def main() -> None:
     parser.add_argument(
         "--threads", type=int, default=os.cpu_count() or 1, help="threads of the library (default: all cores)"
     )
-    parser.add_argument("--runs", type=int, default=3, help="runs of each column (default: 3); one with an empty cache")
+    parser.add_argument("--runs", type=int, default=3, help="runs of each column (default: 3)")
     parser.add_argument("--only", choices=MODELS, action="append", help="this model (may be repeated)")
     parser.add_argument("--plot", type=Path, help="the directory for pictures")
     parser.add_argument("--write", action="store_true", help="write the tables to BENCHMARK.md")

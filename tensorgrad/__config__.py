@@ -20,7 +20,6 @@ def show() -> str:
     """
     from tensorgrad import version
     from tensorgrad.backends.cpu import get_cpu_capability
-    from tensorgrad.kernels.numba.table import wanted
 
     lines = [
         f"tensorgrad {version.tensorgrad}, which follows PyTorch {version.__version__}",
@@ -29,10 +28,6 @@ def show() -> str:
         *_algebra(),
         f"CPU capability usage: {get_cpu_capability()}",
     ]
-    if wanted():
-        import numba
-
-        lines.append(f"Numba {numba.__version__}")
     if version.cuda is not None:
         lines.append(f"CUDA {version.cuda}")
     return "\n".join(["PyTorch's programming model in pure Python:", *(f"  - {line}" for line in lines), ""])

@@ -97,8 +97,8 @@ from tensorgrad.dispatch.guard import guard_methods as _guard_methods
 from tensorgrad.dispatch.guard import guarded as _guarded
 from tensorgrad.dispatch.kinds import FUNCTIONS as _FUNCTIONS
 from tensorgrad.dispatch.op import check_from_now_on as _check_from_now_on
-from tensorgrad.kernels.numba.table import install as _install
-from tensorgrad.kernels.numba.table import wanted as _wanted
+from tensorgrad.kernels.compiled.table import install as _install
+from tensorgrad.kernels.compiled.table import wanted as _wanted
 from tensorgrad.ops import FAMILIES as _FAMILIES
 from tensorgrad.queries import *
 from tensorgrad.queries import _assert
@@ -135,8 +135,8 @@ with _paused():
 
 globals().pop("ops")  # the package; `torch.ops` is PyTorch's registry of operators (`tensorgrad._ops`)
 
-if _wanted():  # numba is installed: large arrays use its kernels, which are loaded on first use
-    _install(lambda *given: _importlib.import_module("tensorgrad.kernels.numba.compiling").compile_into(*given))
+if _wanted():  # large arrays use compiled kernels, which are loaded on first use
+    _install()
 
 _ON_DISPATCHING_CLASS.append(lambda cls: _importlib.import_module("tensorgrad.library.operator_classes").see(cls))
 
@@ -154,7 +154,7 @@ _LAZY = (  # modules that are loaded on first use
     "optim", "overrides", "profiler", "quasirandom", "signal", "special", "testing", "types", "utils", "viz", "xpu",
 )  # fmt: skip
 _TOOLS = (  # likewise; not part of PyTorch
-    "absent_device", "coverage", "debug", "info", "run", "warmup",
+    "absent_device", "coverage", "debug", "info", "run",
 )  # fmt: skip
 _later(__name__, _LAZY + _TOOLS)
 

@@ -100,7 +100,7 @@ def _kernel(op, args, array_type) -> str:
         return name
     sized = next(itertools.islice(tensors_in(args), row.sized, None), None)
     large = sized is not None and sized._array.size >= row.elements and not settings.SETTINGS.deterministic
-    return f"tensorgrad.kernels.numba.{row.kernel}, or where it declines {name}" if large else name
+    return f"tensorgrad.kernels.compiled.{row.kernel}, or where it declines {name}" if large else name
 
 
 def _kernel_name(kernel) -> str:

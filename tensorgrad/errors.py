@@ -7,6 +7,7 @@ import warnings
 from inspect import CO_VARARGS
 from numbers import Number
 from operator import index as as_int
+from types import FrameType
 from typing import Any
 
 from tensorgrad import dtypes
@@ -85,7 +86,8 @@ def wrong_argument(value, argument: str, wanted: str) -> TypeError:
         ...
     TypeError: Linear(): argument 'out_features' must be int, not str
     """
-    frames, frame = [], sys._getframe(1)
+    frames: list[FrameType] = []
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "tensorgrad":
         frames.append(frame)
         frame = frame.f_back

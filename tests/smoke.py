@@ -3,6 +3,7 @@
 import itertools
 import math
 import sys
+from pathlib import Path
 
 import numpy as np
 
@@ -336,6 +337,20 @@ def a_long_chain_needs_no_recursion():
         y = y + 1
     y.backward()
     same(x.grad, [1])
+
+
+@check
+def compiled_kernels_agree_with_numpys():
+    from tensorgrad.kernels.compiled.runtime import library
+
+    try:
+        library.image()
+    except library.Unusable:
+        return
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+    from tools.kernels import verify
+
+    assert verify.main() == 0
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ ONE = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS
 def run(name: str, command: list[str], device: str, seconds: float, log: Path) -> int:
     """Runs a command with its output in a log, and interrupts it when its time is up. Returns its exit status."""
     began = time.monotonic()
-    environment = {**os.environ, **ONE, "DEVICE": device, "PYTHONUNBUFFERED": "1"}
+    environment = {**os.environ, **ONE, "DEVICE": device, "EVERY_DTYPE": "1", "PYTHONUNBUFFERED": "1"}
     with open(log, "wb") as file:
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=file, stderr=subprocess.STDOUT)
         try:

@@ -75,6 +75,15 @@ def pytest_runtest_setup(item):
         pytest.skip("skipped in a quick run for lack of time")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    mark = item.get_closest_marker("machine")
+    if report.failed and mark is not None:
+        _write(f"machine {report.nodeid}\t{mark.args[0]}")
+    return report
+
+
 def pytest_runtest_logreport(report):
     if report.failed:
         _write(f"failed {report.nodeid}")

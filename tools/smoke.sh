@@ -1,29 +1,30 @@
 #!/bin/sh
 # Runs the smoke suite on every supported CPython except $1, which runs all tests. Each has its own small virtual
 # environment with NumPy and the package. A version that is not installed is reported in one line and is not an error.
-# At the same time, the oldest Python found compiles kernels with the oldest supported Numba, in another environment.
+# At the same time, the oldest Python found compiles the kernels with the oldest supported Numba, in another environment.
 set -eu
 here=$(dirname "$0")
 main=$(sh "$here/python.sh" version "$1")
 failed=
 
-kernels() { # compiles some kernels with the oldest Numba, and compares their results
+kernels() { # compiles the kernels with the oldest Numba, and compares their results
     oldest=$(sed -n 's/.*"numba>=\([0-9.]*\),.*/\1/p' pyproject.toml)
     for version in 3.10 3.11 3.12 3.13; do
         python=$(sh "$here/python.sh" find "$version")
         [ -z "$python" ] || break
     done
     venv=.venv-smoke-numba
-    if [ ! -e "$venv/.installed" ] || [ -n "$(find pyproject.toml -newer "$venv/.installed")" ]; then
+    if ! cmp -s pyproject.toml "$venv/.installed"; then
         if ! { "$python" -m venv --clear "$venv" && "$venv/bin/python" -m pip install --quiet \
             --disable-pip-version-check --only-binary numba,llvmlite --editable . "numba==$oldest.*"; } 2>"$venv.log"; then
             echo "Numba $oldest: cannot be installed here (see $venv.log), kernels skipped"
             return 0
         fi
-        touch "$venv/.installed"
+        cp pyproject.toml "$venv/.installed"
     fi
-    result=$("$venv/bin/python" tests/smoke_kernels.py </dev/null) || return 1
-    echo "Python $version: $result"
+    "$venv/bin/python" -m tools.kernels --into "$venv/images" >"$venv.log" 2>&1 </dev/null || return 1
+    result=$("$venv/bin/python" -m tools.kernels.verify "$venv/images" </dev/null) || return 1
+    echo "Python $version, Numba $oldest: $result"
 }
 kernels &
 kernels=$!
@@ -36,10 +37,10 @@ for version in 3.10 3.11 3.12 3.13 3.14; do
         continue
     fi
     venv=.venv-smoke-$version
-    if [ ! -x "$venv/bin/python" ] || [ ! -e "$venv/.installed" ] || [ -n "$(find pyproject.toml -newer "$venv/.installed")" ]; then
+    if [ ! -x "$venv/bin/python" ] || ! cmp -s pyproject.toml "$venv/.installed"; then
         "$python" -m venv --clear "$venv"
         "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable .
-        touch "$venv/.installed"
+        cp pyproject.toml "$venv/.installed"
     fi
     printf 'Python %s: ' "$version"
     "$venv/bin/python" tests/smoke.py </dev/null || failed="$failed $version"

@@ -1,15 +1,21 @@
-"""Runs all tests: the smoke suite on every other Python found, then everything with compiled kernels and, at the same
-time, with NumPy alone (TENSORGRAD_FAST=0), then the kernels' fuzzer for a minute. Shows a progress bar for each, or one
-line per minute if the output is not a terminal.
+"""Runs all tests, in two phases, and shows their progress: a bar, or one line per minute if this is not a terminal.
 
-    python tools/tests.py [--quick] [arguments of pytest ...]
+    python tools/tests.py [--quick | --changed] [arguments of pytest ...]
 
-`--quick` runs a few cases of each test function, as many functions of each file as time allows, and no tests marked
-slow. With it, or with other arguments, only the two pytest suites run; with `-s` or `--pdb` they run one after another
-in the terminal. The output of each suite is in build/tests/. The last line combines both pytest suites.
+First the tests that need only their own process, as many processes at a time as there are cores: with compiled kernels
+and with NumPy alone (TENSORGRAD_FAST=0) where arrays reach such kernels, the others once; on emulated GPUs; and the
+kernels' fuzzer for a minute. Then, with nothing else running, the tests that start processes, open ports, send signals
+or watch clocks, and the smoke suite on every other Python found. tools/phases.py says which test runs where.
 
-Nothing runs if the disk has too little space. Each suite has a folder of its own for temporary files, which is deleted
-when the suite ends, however it ends.
+`--quick` runs a few cases of each test of the first phase, as many as two minutes allow, and none marked slow.
+`--changed` runs the tests that files changed since main can affect, and says what it leaves out. Arguments that name
+files or folders choose among the tests. With `-s` or `--pdb` one process after another runs in the terminal.
+
+A test marked `machine` depends on the machine (the mark gives the reason). If nothing else has failed in its process,
+it is repeated once, alone; the last lines name such tests. All other failures count at once.
+
+The output of each process is in build/tests/. Nothing runs if disk or memory are too small. When the run ends, however
+it ends, its processes and its temporary files are gone (tools/janitor.py).
 """
 
 from __future__ import annotations
@@ -17,257 +23,338 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import secrets
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
-from space import lack  # the file beside this one
+# The files beside this one.
+from changed import affected
+from phases import COMPILED, NUMPY, Part, has_compiled_kernels, phases, test_files
+from space import lack, lack_of_memory
+from suite import LOGS, NO_TESTS, PYTEST, ROOT, Suite
 
-ROOT = Path(__file__).resolve().parent.parent
-LOGS = ROOT / "build" / "tests"
+TESTS = ROOT / "tests"
 FUZZER_SECONDS, FUZZER_SEED = 60, 7  # the same cases every time: a change is judged by what it does
-# Measured on two cores (AMD EPYC, 2.6 GHz).
-FULL, QUICK = "about 25 minutes", "about two minutes"
-# Gigabytes: environments (of libraries 0.8, of other Pythons 0.5), compiled kernels, temporary files of two suites.
-SPACE = 3
-SPACE_FOR_SOME = 1
-PYTEST = [sys.executable, "-m", "pytest", "-p", "tools.progress"]
-QUICKLY = ["--few", "2", "--within", "90", "-m", "not slow"]
-CLOSING = re.compile(r"\b(\d+ (passed|failed|skipped|errors?|deselected|warnings?)|no tests ran)\b.* in [\d.]+s")
-ORDER = ("failed", "passed", "skipped", "xfailed", "xpassed", "error", "errors")
+# Measured on two cores.
+FULL, QUICK = "about twelve minutes", "about two minutes"
+# Gigabytes: environments (of libraries 0.8, of other Pythons 0.5), compiled kernels, temporary files.
+SPACE, SPACE_FOR_SOME = 3, 1
+MEMORY = 2
+QUICKLY = ["--few", "2", "-m", "not slow"]
+QUICK_SECONDS = 90
+ORDER = ("passed", "failed", "skipped", "xfailed", "xpassed", "error", "errors", "retried")
+ALWAYS_SAID = ("passed", "failed", "retried")
+IN_TERMINAL = {"-s", "--pdb", "--trace", "--capture=no"}
+# What a shell's background job or `nohup` ignores, every test and all that it starts would ignore.
+SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGCHLD")
 
 
-class Suite:
-    """One process. `done` and `total` count `unit`: tests, seconds, or Python versions. `total` is None until known."""
+class Interrupted(Exception):
+    """A keyboard interrupt, or a request to end."""
 
-    def __init__(self, name: str, command: Sequence[str], unit: str = "tests", total: int | None = None, **environment):
-        self.name, self.command, self.unit, self.total, self.environment = name, command, unit, total, environment
-        self.log, self.progress = LOGS / f"{name}.log".replace(" ", "-"), LOGS / f"{name}.progress".replace(" ", "-")
-        self.done, self.failed, self.read = 0, [], 0
-        self.process: subprocess.Popen | None = None
-        self.temporary: tempfile.TemporaryDirectory | None = None
 
-    def start(self) -> None:
-        """Starts the process, with its output in its log, and a folder for its temporary files."""
-        self.progress.write_text("")
-        self.temporary = tempfile.TemporaryDirectory(prefix="tests-", ignore_cleanup_errors=True)
-        environment = {**os.environ, **self.environment, "TESTS_PROGRESS": str(self.progress)}
-        environment["TMPDIR"] = self.temporary.name
-        files: dict = {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
-        self.began = time.monotonic()
-        with open(self.log, "wb") as log:  # in a new session: keyboard interrupts are passed on by `end`
-            self.process = subprocess.Popen(
-                self.command, cwd=ROOT, env=environment, stdout=log, start_new_session=True, **files
-            )
+def cores() -> int:
+    """Returns how many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
-    def look(self) -> bool:
-        """Reads the progress. Returns whether the process is still running."""
-        assert self.process is not None
-        runs = self.process.poll() is None
-        if not runs:
-            self.clean()
-        if self.unit == "seconds":
-            self.done = min(int(time.monotonic() - self.began), self.total or 0)
-        elif self.unit == "Pythons":
-            self.done = min(len(self.text().splitlines()), self.total or 0)
-        else:
-            with open(self.progress, encoding="utf-8") as file:
-                file.seek(self.read)
-                new = file.read()
-            whole = new[: new.rfind("\n") + 1]
-            self.read += len(whole.encode())
-            for line in whole.splitlines():
-                what, _, rest = line.partition(" ")
-                if what == "total":
-                    self.total = int(rest)
-                elif what == "failed" and rest not in self.failed:
-                    self.failed.append(rest)
-                self.done += what == "done"
-        return runs
 
-    def clean(self) -> None:
-        """Deletes the temporary files, once the process has ended."""
-        if self.temporary is not None:
-            self.temporary.cleanup()
-            self.temporary = None
+def reset_signals() -> None:
+    """Gives every signal its default disposition, and blocks none."""
+    for name in SIGNALS:
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
-    def text(self) -> str:
-        """Returns the output so far."""
-        return self.log.read_text(encoding="utf-8", errors="replace")
+    def interrupt(number, frame):
+        raise Interrupted
 
-    def progress_text(self) -> str:
-        """Describes the progress."""
-        of = f" of {self.total}" if self.total is not None else ""
-        failed = f", {len(self.failed)} failed" if self.failed else ""
-        return f"{self.name}: {self.done}{of} {self.unit}{failed}"
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), interrupt)
 
-    def closing(self) -> str:
-        """Returns pytest's closing line."""
-        found = [line for line in self.text().splitlines() if CLOSING.search(line)]
-        return found[-1] if found else ""
 
-    def counts(self) -> Counter:
-        """Returns the counts in the closing line."""
-        return Counter({what: int(number) for number, what in re.findall(r"(\d+) (\w+)", self.closing())})
+# --- what runs --------------------------------------------------------------------------------------------------------
+
+
+def in_files(argument: str) -> Path | None:
+    """Returns the file or folder that an argument names, perhaps with a test (`tests/x.py::test`); None for others."""
+    path = Path(argument.partition("::")[0])
+    return path.resolve() if not argument.startswith("-") and path.exists() else None
+
+
+def suite_of(part: Part, names: list[str], options: list[str], quickly: float = 0) -> Suite | None:
+    """Returns the suite of a part.
+
+    Args:
+        part: Its files.
+        names: Arguments that choose among all files; empty for all of them.
+        options: Other arguments of pytest.
+        quickly: The seconds that it may take; 0 for no limit.
+
+    Returns:
+        None if nothing of the part was chosen.
+    """
+    targets: list[str] = []
+    for name in names:
+        place = in_files(name)
+        assert place is not None
+        inside = [str(file) for file in part.files if place == file or place in file.parents]
+        targets += [name] if inside and place.is_file() else inside
+    if not names:
+        targets = [str(file) for file in part.files]
+    if not targets:
+        return None
+    threads = os.environ.get("OMP_NUM_THREADS", "1") if part.kernels == NUMPY else None
+    more = {"OMP_NUM_THREADS": threads} if threads else {}
+    limit = ["--within", str(quickly)] if quickly else []
+    command = [*PYTEST, *limit, *options, *targets]
+    return Suite(f"{part.name}, {part.kernels}", command, **part.environment, **more)
+
+
+def groups_of(arguments: list[str]) -> list[list[Suite]]:
+    """Returns the suites of each phase."""
+    quick = "--quick" in arguments
+    given = [a for a in arguments if a not in ("--quick", "--changed")]
+    names, options = [a for a in given if in_files(a)], [a for a in given if not in_files(a)]
+    options = [*(QUICKLY if quick else []), *options]
+    if "--changed" in arguments:
+        chosen = affected(ROOT, test_files(TESTS))
+        print(chosen.text, flush=True)
+        names += [str(file) for file in chosen.files]
+        if not names:
+            return []
+    compiled = has_compiled_kernels(ROOT)
+    emulator = importlib.util.find_spec("torch") is not None and shutil.which("g++") is not None
+    if not emulator and not arguments:
+        print("tests/cuda: skipped, the emulated GPU needs g++, and torch as the oracle")
+    both = phases(TESTS, compiled, emulator) if TESTS.is_dir() else [[], []]
+    outside = [file for file in map(in_files, names) if file and TESTS not in (file, *file.parents)]
+    for file in outside:
+        found = test_files(file) if file.is_dir() else [file]
+        both[0] += [Part(file.name, kernels, found, {}) for kernels in ([COMPILED] if compiled else [])]
+        both[0] += [Part(file.name, NUMPY, found, {"TENSORGRAD_FAST": "0"})]
+    if quick:
+        both = [both[0], []]
+    seconds = QUICK_SECONDS * cores() / max(len(both[0]), 1) if quick else 0
+    groups = [[suite_of(part, names, options, seconds) for part in parts] for parts in both]
+    found = [[suite for suite in group if suite is not None] for group in groups]
+    if not arguments:
+        if (TESTS / "fuzz" / "__main__.py").exists() and compiled:
+            command = [sys.executable, "-m", "tests.fuzz", "kernels"]
+            command += ["--seconds", str(FUZZER_SECONDS), "--seed", str(FUZZER_SEED)]
+            found[0].append(Suite("fuzzer", command, "seconds", FUZZER_SECONDS))
+        found[1].append(Suite("smoke", ["sh", "tools/smoke.sh", sys.executable], "Pythons", 5))
+    return [group for group in found if group]
+
+
+# --- running ----------------------------------------------------------------------------------------------------------
+
+
+class Run:
+    """The processes of a run of tests, its temporary files, and who cleans up after it."""
+
+    def __init__(self, groups: list[list[Suite]]):
+        self.groups, self.name = groups, secrets.token_hex(4)
+        self.temporary = Path(tempfile.mkdtemp(prefix="tests-"))
+        janitor = [sys.executable, str(Path(__file__).with_name("janitor.py")), self.name, str(self.temporary)]
+        self.janitor = subprocess.Popen(janitor, stdin=subprocess.PIPE, start_new_session=True, text=True)
 
     @property
-    def status(self) -> int:
-        """The exit status, as in a shell."""
-        code = self.process.returncode if self.process is not None else None
-        return 130 if code is None else 128 - code if code < 0 else code
+    def suites(self) -> list[Suite]:
+        """All suites."""
+        return [suite for group in self.groups for suite in group]
 
+    def start(self, suite: Suite) -> None:
+        """Starts a suite; the janitor learns the number of its process group."""
+        suite.start(self.temporary, self.name)
+        assert suite.process is not None and self.janitor.stdin is not None
+        self.janitor.stdin.write(f"{suite.process.pid}\n")
+        self.janitor.stdin.flush()
 
-def suites(arguments: list[str]) -> list[list[Suite]]:
-    """Returns the suites in groups; groups run one after another, the suites of a group at the same time."""
-    quick = "--quick" in arguments
-    given = [*(QUICKLY if quick else []), *(a for a in arguments if a != "--quick")]
-    threads = os.environ.get("OMP_NUM_THREADS", "1")
-    both = [Suite("NumPy alone", [*PYTEST, *given], TENSORGRAD_FAST="0", OMP_NUM_THREADS=threads)]
-    if importlib.util.find_spec("numba") is not None:
-        both.insert(0, Suite("numba", [*PYTEST, *given], TESTS_ONCE="elsewhere"))  # see tests/support/once.py
-    if arguments:
-        return [both]
-    groups = [[Suite("smoke", ["sh", "tools/smoke.sh", sys.executable], "Pythons", 5)], both]
-    if (ROOT / "tests" / "fuzz" / "__main__.py").exists() and importlib.util.find_spec("numba") is not None:
-        command = [sys.executable, "-m", "tests.fuzz", "kernels"]
-        command += ["--seconds", str(FUZZER_SECONDS), "--seed", str(FUZZER_SEED)]
-        groups.append([Suite("fuzzer", command, "seconds", FUZZER_SECONDS)])
-    return groups
+    def phase(self, group: list[Suite]) -> None:
+        """Runs the suites of a phase, as many at a time as there are cores; then repeats tests marked `machine`."""
+        waiting, running = list(group), []
+        show = Bars(group) if sys.stdout.isatty() and importlib.util.find_spec("tqdm") else Lines(group)
+        try:
+            while waiting or running:
+                while waiting and len(running) < cores():
+                    self.start(waiting[0])
+                    running.append(waiting.pop(0))
+                running = [suite for suite in running if suite.look()]
+                show.update()
+                time.sleep(0.1)
+        finally:
+            show.close()
+        for suite in group:
+            suite.repeat(self.temporary, self.name)
 
+    def interrupt(self) -> None:
+        """Ends the suites that are still running like a keyboard interrupt, so that they say what they have done."""
+        running = [suite for suite in self.suites if suite.process is not None and suite.process.poll() is None]
+        for suite in running:
+            assert suite.process is not None
+            suite.process.send_signal(signal.SIGINT)
+        for suite in running:
+            assert suite.process is not None
+            try:
+                suite.process.wait(20)
+            except subprocess.TimeoutExpired:
+                suite.process.kill()
+                suite.process.wait()
+            suite.look()
 
-def watch(group: list[Suite]) -> None:
-    """Runs the suites of a group to completion, and shows their progress."""
-    for suite in group:
-        suite.start()
-    show = Bars(group) if sys.stdout.isatty() and importlib.util.find_spec("tqdm") else Lines(group)
-    try:
-        while any([suite.look() for suite in group]):
-            show.update()
-            time.sleep(0.2)
-        show.update()
-    finally:
-        show.close()
+    def close(self) -> None:
+        """Waits until the janitor has cleaned up."""
+        assert self.janitor.stdin is not None
+        self.janitor.stdin.close()
+        self.janitor.wait()
 
 
 class Bars:
-    """Shows a progress bar for each suite, and the name of each failing test as it fails."""
+    """Shows a progress bar for a phase, and the name of each failing test as it fails."""
 
     def __init__(self, group: list[Suite]):
         from tqdm import tqdm
 
-        form = "{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}]"
-        wide = max(len(suite.name) for suite in group)
-        self.bars = [
-            (suite, tqdm(desc=suite.name.ljust(wide), total=suite.total or 0, position=i, bar_format=form, leave=True))
-            for i, suite in enumerate(group)
-        ]
+        self.group = group
+        self.bar = tqdm(total=0, unit=" tests")
         self.printed: Counter = Counter()
 
     def update(self) -> None:
-        """Updates the bars."""
-        for suite, bar in self.bars:
+        """Updates the bar."""
+        for suite in self.group:
             for name in suite.failed[self.printed[suite.name] :]:
-                bar.write(f"failed ({suite.name}): {name}")
+                self.bar.write(f"failed ({suite.name}): {name}")
             self.printed[suite.name] = len(suite.failed)
-            bar.total, bar.n = suite.total or 0, suite.done
-            bar.refresh()
+        tests = [suite for suite in self.group if suite.unit == "tests"]
+        self.bar.total, self.bar.n = sum(suite.total or 0 for suite in tests), sum(suite.done for suite in tests)
+        self.bar.set_description(state(self.group), refresh=False)
+        self.bar.refresh()
 
     def close(self) -> None:
-        """Closes the bars, which stay visible."""
-        for _, bar in self.bars:
-            bar.close()
+        """Closes the bar, which stays visible."""
+        self.bar.close()
 
 
 class Lines:
-    """Prints one line per minute, for a log."""
+    """Prints one line per minute, for a log, and the name of each failing test as it fails."""
 
     def __init__(self, group: list[Suite]):
         self.group, self.next = group, time.monotonic() + 60
+        self.printed: Counter = Counter()
 
     def update(self) -> None:
-        """Prints a line if a minute has passed."""
+        """Prints what is new."""
+        for suite in self.group:
+            for name in suite.failed[self.printed[suite.name] :]:
+                print(f"failed ({suite.name}): {name}", flush=True)
+            self.printed[suite.name] = len(suite.failed)
         if time.monotonic() >= self.next:
             self.next += 60
-            print("; ".join(suite.progress_text() for suite in self.group), flush=True)
+            running = [s for s in self.group if s.process is not None and s.process.poll() is None]
+            now = ", ".join(f"{s.name} {s.done}{f' of {s.total}' if s.total is not None else ''}" for s in running)
+            print(f"{state(self.group)}; {now}", flush=True)
 
     def close(self) -> None:
         """Does nothing."""
 
 
-def end(group: list[Suite]) -> None:
-    """Stops the suites that are still running, after an interrupt or a signal, and waits for them."""
-    running = [(suite, suite.process) for suite in group if suite.process is not None]
-    for _, process in running:
-        if process.poll() is None:
-            process.send_signal(signal.SIGINT)  # like a keyboard interrupt, so that pytest prints its results so far
-    for suite, process in running:
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        suite.clean()
+def state(group: list[Suite]) -> str:
+    """Describes how far a phase is."""
+    ended = sum(suite.process is not None and suite.process.poll() is not None for suite in group)
+    done = sum(suite.done for suite in group if suite.unit == "tests")
+    failed = sum(len(suite.failed) for suite in group)
+    return f"{ended} of {len(group)} suites, {done} tests{f', {failed} failed' if failed else ''}"
+
+
+# --- what is said at the end ------------------------------------------------------------------------------------------
 
 
 def report(group: list[Suite]) -> None:
     """Prints the output of the suites: the last lines if a suite passed, otherwise everything about the failures."""
     for suite in group:
+        if suite.process is None:
+            continue
         lines = suite.text().splitlines()
         if suite.unit == "tests":
             heads = [i for i, line in enumerate(lines) if re.match(r"=+ (FAILURES|ERRORS) =+$", line)]
-            shown = [suite.closing()] if not suite.status else lines[heads[0] if heads else 0 :]
+            good = suite.status in (0, NO_TESTS)
+            shown = [suite.closing().strip("= ")] if good else lines[heads[0] if heads else 0 :]
         else:
             shown = lines if suite.unit == "Pythons" or suite.status else lines[-3:]
-        print(f"--- {suite.name}{f' (exit status {suite.status})' if suite.status else ''}, full output: {suite.log}")
-        print("\n".join(shown), flush=True)
+        status = f" (exit status {suite.status})" if suite.status else ""
+        if len(shown) == 1:
+            print(f"{suite.name}{status}: {shown[0]}", flush=True)
+        else:
+            print(f"--- {suite.name}{status}, full output: {suite.log}", *shown, sep="\n", flush=True)
+        for test in suite.retried:
+            print(f"retried, and passed: {test} ({suite.name}): it depends on {suite.machine[test]}", flush=True)
+
+
+def closing(suites: list[Suite], seconds: float) -> str:
+    """Returns the last line: what all suites of tests have counted together."""
+    tests = [suite for suite in suites if suite.unit == "tests"]
+    total = sum((suite.counts() for suite in tests if suite.process is not None), Counter())
+    counted = ", ".join(f"{total[what]} {what}" for what in ORDER if total[what] or what in ALWAYS_SAID)
+    if not any(total[what] for what in ORDER):
+        counted = "no tests ran"
+    left = sum((suite.total or suite.done) - suite.done for suite in tests if suite.process is not None)
+    waiting = sum(suite.process is None for suite in suites)
+    if left or waiting:
+        counted += f"; {left} tests and {waiting} suites did not run"
+    return f" {counted} in {seconds:.2f}s ({time.strftime('%H:%M:%S', time.gmtime(seconds))}) ".center(100, "=")
+
+
+def status_of(suites: list[Suite]) -> int:
+    """Returns the first exit status that is an error; `NO_TESTS` if no suite had a test; 130 if one was not started."""
+    statuses = [suite.status for suite in suites]
+    wrong = [status for status in statuses if status not in (0, NO_TESTS)]
+    if wrong:
+        return wrong[0]
+    return NO_TESTS if statuses and all(status == NO_TESTS for status in statuses) else 0
 
 
 def main(arguments: list[str]) -> int:
-    """Runs everything. Returns the first nonzero exit status; 130 after an interrupt."""
+    """Runs everything. Returns the exit status."""
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     lacking = lack(SPACE_FOR_SOME if arguments else SPACE, (ROOT, Path(tempfile.gettempdir()), caches))
+    lacking = lacking or lack_of_memory(MEMORY)
     if lacking:
         print(lacking)
         return 1
     LOGS.mkdir(parents=True, exist_ok=True)
-    groups, began = suites(arguments), time.monotonic()
-    if {"-s", "--pdb", "--trace", "--capture=no"} & {*arguments}:
-        for suite in groups[0]:
+    groups = groups_of(arguments)
+    began = time.monotonic()
+    if IN_TERMINAL & {*arguments}:
+        for suite in (suite for group in groups for suite in group):
             status = subprocess.run(suite.command, cwd=ROOT, env={**os.environ, **suite.environment}).returncode
-            if status:
+            if status not in (0, NO_TESTS):
                 return status
         return 0
-    quick, chosen = "--quick" in arguments, [a for a in arguments if a != "--quick"]
-    estimate = QUICK if quick else f"{FULL}; for a quick run of {QUICK.removeprefix('about ')}: make test ARGS=--quick"
-    names = ", ".join(suite.name for group in groups for suite in group)
-    print(f"{names}{'' if chosen else f': {estimate} (on two cores)'}", flush=True)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    # Signals that a shell's background job or `nohup` ignores would be ignored by every test and what it starts.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    for name in ("SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGCHLD"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_DFL)
-    ended: list[Suite] = []
+    chosen = [a for a in arguments if a != "--quick"]
+    estimate = QUICK if "--quick" in arguments else f"{FULL}; for a quick run of {QUICK[6:]}: make test ARGS=--quick"
+    count = sum(map(len, groups))
+    print(f"{count} suites{'' if chosen else f': {estimate} (on two cores)'}", flush=True)
+    reset_signals()
+    run = Run(groups)
     try:
         for group in groups:
-            ended += group
-            watch(group)
+            run.phase(group)
             report(group)
-    except KeyboardInterrupt:
-        end(ended)
-        report([suite for suite in ended if suite.process is not None and suite.status])
-    tests = [suite for suite in ended if suite.unit == "tests"]
-    total = sum((suite.counts() for suite in tests), Counter())
-    seconds = time.monotonic() - began
-    counted = ", ".join(f"{total[what]} {what}" for what in ORDER if total[what]) or "no tests ran"
-    print(f"{' and '.join(suite.name for suite in tests)} together:")
-    print(f" {counted} in {seconds:.2f}s ({time.strftime('%H:%M:%S', time.gmtime(seconds))}) ".center(100, "="))
-    return next((suite.status for suite in ended if suite.status), 0)
+    except Interrupted:
+        run.interrupt()
+        report([suite for suite in run.suites if suite.status])
+    finally:
+        run.close()
+    print(closing(run.suites, time.monotonic() - began))
+    return status_of(run.suites)
 
 
 if __name__ == "__main__":

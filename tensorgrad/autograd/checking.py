@@ -13,6 +13,7 @@ from collections.abc import Callable
 from tensorgrad.autograd.function import Function
 from tensorgrad.autograd.gradients import grad
 from tensorgrad.dispatch.forward import Level
+from tensorgrad.random.generator import Generator
 from tensorgrad.sparse.gradcheck import densely, is_sparse
 from tensorgrad.tensor import Tensor
 
@@ -353,11 +354,12 @@ def _require_close(
 
 def _compare_projection(func, inputs, outputs, *, eps, atol, rtol, nondet_tol, dtypes) -> None:
     """Compares one scalar per (input, output): the derivative of a random combination along a random direction."""
+    generator = Generator()  # the same directions each time, and no numbers of the program's
     wanted = [k for k, x in enumerate(inputs) if _needs_grad(x)]
-    directions = {k: _unit(inputs[k]) for k in wanted}
+    directions = {k: _unit(inputs[k], generator) for k in wanted}
     numerical = {k: _difference(func, inputs, k, directions[k] * eps, eps, _differentiable) for k in wanted}
     for i, output in enumerate(outputs):
-        cotangent = _unit(output)
+        cotangent = _unit(output, generator)
         points = [inputs[k] for k in wanted]
         twice = [grad(output, points, cotangent, retain_graph=True, allow_unused=True) for _ in range(2)]
         for nr, (k, first, second) in enumerate(zip(wanted, *twice, strict=True)):
@@ -373,9 +375,9 @@ def _compare_projection(func, inputs, outputs, *, eps, atol, rtol, nondet_tol, d
                 )
 
 
-def _unit(tensor: Tensor) -> Tensor:
+def _unit(tensor: Tensor, generator: Generator) -> Tensor:
     """A random direction of unit length."""
-    values = tensor.detach().new_empty(tensor.shape).normal_()
+    values = tensor.detach().new_empty(tensor.shape, device="cpu").normal_(generator=generator).to(tensor.device)
     length = float((values.abs() ** 2).sum().sqrt().item())
     return values / length if length else values
 
@@ -401,9 +403,10 @@ def _pushed(func, inputs: tuple, k: int, tangent: Tensor) -> tuple:
 
 
 def _compare_tangents(func, inputs: tuple, eps: float, atol: float, rtol: float, fast: bool) -> None:
+    generator = Generator()
     for nr, k in enumerate(k for k, x in enumerate(inputs) if _needs_grad(x)):
         x = inputs[k]
-        for tangent in [_unit(x)] if fast else _unit_tangents(x):
+        for tangent in [_unit(x, generator)] if fast else _unit_tangents(x):
             numerical = _difference(func, inputs, k, tangent * eps, eps, _differentiable)
             found = _pushed(func, inputs, k, tangent)
             for i, (analytical, slope) in enumerate(zip(found, numerical, strict=True)):

@@ -20,7 +20,7 @@ from tensorgrad.autograd import anomaly
 from tensorgrad.autograd.anomaly import ANOMALY, report
 from tensorgrad.autograd.graph import FREED, Node
 from tensorgrad.autograd.modes import GRAD
-from tensorgrad.dispatch.kernel_tables import AFTER_MANY_PASSES, MANY_PASSES, OPS
+from tensorgrad.dispatch.kernel_tables import OPS
 from tensorgrad.dispatch.switches import DISPATCH, LOCAL
 from tensorgrad.dtypes import from_numpy_dtype
 from tensorgrad.layouts import contiguous_format, dense_order, inverse, made_in_order, strided
@@ -78,9 +78,6 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None, fills: boo
     wanted = None if targets is None else _leading_to(targets, roots, fills)
     callbacks: list = []
     number = _next_run()
-    if number == MANY_PASSES:
-        for function in AFTER_MANY_PASSES:
-            function()
     current = number, roots, wanted, callbacks, around[4] + 1
     transforms = LOCAL.transforms  # gradients may have tangents, which only ops pass on
     checked = ANOMALY.enabled or bool(OBSERVERS) or (targets is not None and _some_inside(targets))
@@ -282,8 +279,9 @@ _SEQUENCE = operator.attrgetter("sequence_nr")
 
 def _leading_to(targets, roots, fills: bool) -> dict:
     """For each reachable node, whether it leads to a target, or is one whose `.grad` is to be filled."""
-    goals = {edge[0] for edge in targets}
-    seen = [n for n in reachable(root[0] for root, _ in roots) if not isinstance(n, Tensor)]
+    ahead = reachable(root[0] for root, _ in roots)
+    goals = {edge[0] for edge in targets} & ahead
+    seen = [n for n in ahead if not isinstance(n, Tensor)]
     wanted: dict = {TARGETS: goals, FILLS: fills}
     seen.sort(key=_SEQUENCE)  # inputs come before the ops that use them
     for node in seen:

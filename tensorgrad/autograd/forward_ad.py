@@ -19,6 +19,12 @@ __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_le
 _levels: list[Level] = []  # at most one
 
 
+def __getattr__(name: str) -> int:
+    if name == "_current_level":  # its number, as libraries read it: -1 outside of all
+        return len(_levels) - 1
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 class UnpackedDualTensor(NamedTuple):
     """The two parts of a dual tensor; `tangent` is None for tensors that do not depend on a dual tensor.
 

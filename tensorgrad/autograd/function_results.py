@@ -11,7 +11,7 @@ from tensorgrad.autograd.refused_views import CUSTOM, MULTI
 from tensorgrad.autograd.views import check_writable, keep_retaining, rebase
 from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.errors import warn
-from tensorgrad.storage.stubs import STORAGES
+from tensorgrad.storage.stubs import BY_DEVICE, STORAGES
 from tensorgrad.tensor import PLAIN, VIEW, Tensor, differentiable
 
 
@@ -35,6 +35,8 @@ def link_results(ctx: Any, args: tuple, results: list, tracked: bool) -> list:
         tensor._storage.bump()
     if not getattr(ctx, "_materialize_non_diff_grads", True):
         ctx.left_none = {nr for nr, tensor in enumerate(results) if id(tensor) in fixed}
+    if fixed:
+        ctx._without_tangent = {nr for nr, tensor in enumerate(results) if id(tensor) in fixed}
     given = {id(a) for a in args if isinstance(a, Tensor)}
     attached = []
     for nr, tensor in enumerate(results):
@@ -148,9 +150,12 @@ def check_devices(ctx: Any, results: list) -> None:
         if result is None or edge is None:
             continue
         target, nr = edge
-        wanted = target._array.__class__ if isinstance(target, Tensor) else target.outputs[nr][2]
-        if result._array.__class__ is not wanted:
+        kind = target._array.__class__ if isinstance(target, Tensor) else target.outputs[nr][2]
+        wanted = STORAGES[kind].device_type
+        if result._array.__class__ is kind or wanted not in BY_DEVICE:  # a batch is on the device of its values
+            continue
+        if result.device.type != wanted:  # a gradient of another layout is on the device, too
             raise RuntimeError(
-                f"Function {ctx.name()} returned an invalid gradient at index {i} - expected device "
-                f"{STORAGES[wanted].device_type} but got {result.device}"
+                f"Function {ctx.name()} returned an invalid gradient at index {i} - expected device {wanted} but got "
+                f"{result.device}"
             )

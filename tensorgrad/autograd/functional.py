@@ -18,6 +18,7 @@ from tensorgrad.autograd.modes import enable_grad
 from tensorgrad.dispatch.forward import Level
 from tensorgrad.dispatch.linearized import Linearized
 from tensorgrad.dispatch.over_batch import basis, over_batch
+from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.tensor import Tensor
 
 Tensors = Tensor | tuple[Tensor, ...]
@@ -365,6 +366,13 @@ def _shown(values: Sequence[Tensor], several: bool, create_graph: bool):
 
 def _attached(points: tuple, create_graph: bool) -> tuple:
     """New tensors with the same values: differentiation ignores tensors that `func` closes over."""
+    if LOCAL.differentiating and not (create_graph and all(p.requires_grad for p in points)):
+        raise RuntimeError(  # the result would be a constant for the transform
+            "You are attempting to call Tensor.requires_grad_() (or perhaps using torch.autograd.functional.* APIs) "
+            "inside of a function being transformed by a functorch transform. This is unsupported, please attempt to "
+            "use the functorch transforms (e.g. grad, vjp, jacrev, jacfwd, hessian) or call requires_grad_() outside "
+            "of a function being transformed instead."
+        )
     return tuple(p.view_as(p) if create_graph and p.requires_grad else p.detach().requires_grad_() for p in points)
 
 

@@ -16,7 +16,7 @@ from tensorgrad.errors import warn, wrong_argument
 from tensorgrad.size import Size
 from tensorgrad.storage.elsewhere import NoStorage
 from tensorgrad.storage.stubs import STORAGES
-from tensorgrad.tensor import Tensor, wrap
+from tensorgrad.tensor import VIEW, Tensor, wrap
 
 
 def roots_of(tensors, gradients, create_graph: bool, who: str):
@@ -27,7 +27,8 @@ def roots_of(tensors, gradients, create_graph: bool, who: str):
     roots = []
     for i, (position, gradient) in enumerate(zip(tensors, gradients, strict=True)):
         edge = edge_at(position)
-        if edge is None:
+        # (A view made under no_grad requires grad as its base does, but gradients end at it, and none is kept.)
+        if edge is None or (isinstance(edge[0], Tensor) and edge[0]._requires_grad is VIEW):
             raise RuntimeError(f"element {i} of tensors does not require grad and does not have a grad_fn")
         shape, dtype, array_type = shape_and_type(position)
         if gradient is None:
@@ -93,6 +94,14 @@ def _listed(value, count: int) -> list:
     return values
 
 
+def refuse_backward() -> None:
+    """Raises: RuntimeError, as leaves outside of a transform cannot have the gradients of what it makes."""
+    raise RuntimeError(
+        "backward() called inside a functorch transform. This is not supported, please use functorch.grad or "
+        "functorch.vjp instead or call backward() outside of functorch transforms."
+    )
+
+
 def backward(
     tensors,
     grad_tensors=None,
@@ -130,6 +139,8 @@ def backward(
         grad_tensors = grad_variables
     for transform in LOCAL.transforms:
         transform.refuse_backward()
+    if LOCAL.differentiating:
+        refuse_backward()
     if create_graph:
         _warn_of_cycles()
     tensors = _as_list(tensors)
@@ -253,7 +264,9 @@ def _backward_method(self: Tensor, gradient=None, retain_graph=None, create_grap
     """
     if gradient is None and inputs is None and self._requires_grad is True and self._array.size == 1:
         array = self._array
-        if array.dtype.kind == "f":  # a real loss, the usual case
+        if (
+            array.dtype.kind == "f" and not LOCAL.differentiating and not LOCAL.transforms
+        ):  # a real loss, the usual case
             roots = [(self._edge or (self, 0), _ones(array.shape, array.dtype, STORAGES[array.__class__], self))]
             keep = create_graph if retain_graph is None else retain_graph
             if create_graph:

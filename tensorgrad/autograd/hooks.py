@@ -87,7 +87,10 @@ def _retains_grad(self: Tensor) -> bool:
     >>> y.retains_grad
     True
     """
-    edge = edge_of(self)
+    try:
+        edge = edge_of(self)
+    except RuntimeError:  # a view that must no longer be asked for its history
+        return False
     if edge is None or isinstance(edge[0], Tensor) or edge[0].hooks is None:
         return False
     reference = edge[0].hooks.retained.get(edge[1])

@@ -30,6 +30,8 @@ class _Fields:
     def requires_grad(self: Any, value: bool) -> None:
         if value and not differentiable(self._array.dtype):
             raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
+        if value and self.requires_grad and not self.is_leaf:
+            raise RuntimeError("you can only change requires_grad flags of leaf variables.")
         self.requires_grad_(value)
 
     def requires_grad_(self: Any, requires_grad: bool = True) -> Tensor:
@@ -46,8 +48,8 @@ class _Fields:
         value = bool(requires_grad)
         if value and not differentiable(self._array.dtype):
             raise RuntimeError("only Tensors of floating point dtype can require gradients")
-        if self.requires_grad == value:
-            return self
+        if self.requires_grad == value and not (value and self._requires_grad is VIEW and self.is_leaf):
+            return self  # unless it is a view made under no_grad, which now keeps a gradient of its own
         if not value and not self.is_leaf:
             raise RuntimeError(
                 "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in "

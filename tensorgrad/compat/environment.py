@@ -47,7 +47,9 @@ def enable() -> str:
     try:
         with open(descriptor, "w", encoding="utf-8") as out:
             out.write(line)
-        os.chmod(temporary, 0o644)  # mkstemp's files are for one user only
+            # mkstemp's files are for one user only. By its descriptor, as the name may stand for another file by now.
+            if hasattr(os, "fchmod"):
+                os.fchmod(descriptor, 0o644)
         os.replace(temporary, path)
     except OSError:
         os.unlink(temporary)

@@ -26,6 +26,7 @@ import numpy as np
 
 from tensorgrad.autograd.anomaly import ANOMALY
 from tensorgrad.autograd.function import Function
+from tensorgrad.autograd.gradients import refuse_backward
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import edge_of
 from tensorgrad.dispatch.kernel_tables import OPS
@@ -40,11 +41,12 @@ from tensorgrad.tensor import PLAIN, Tensor, share, tensors_in
 class BatchedArray:
     """An array of one sample, by the tensor that holds all samples; if not `mapped`, it is the same for all of them."""
 
-    __slots__ = ("__weakref__", "dtype", "level", "mapped", "ndim", "shape", "value")
+    __slots__ = ("__weakref__", "dtype", "given", "level", "mapped", "ndim", "shape", "value")
 
     def __init__(self, level: Batch, value: Tensor, mapped: bool):
         array = value._array
         self.level, self.value, self.mapped = level, value, mapped
+        self.given: Any = None  # the tensor that was given, and where its batch is, if that is not first
         self.dtype = array.dtype
         self.shape = shape = array.shape[1:] if mapped else array.shape
         self.ndim = len(shape)
@@ -137,6 +139,11 @@ class BatchedStorage(Storage):
         storage = object.__new__(cls)
         storage.array = array
         return storage
+
+    @property
+    def memory(self):
+        """That of the value."""
+        return self.array.value._storage.memory
 
     @property
     def version(self):
@@ -306,7 +313,11 @@ class Batch(Transform):
     def batched(self, value: Tensor, dim: int = 0) -> Tensor:
         """A tensor that stands for each slice of `value` along `dim`."""
         with self.off():
-            return self.made(value.movedim(dim, 0) if dim else run_further_out(OPS["alias"], (value,)), True)
+            if not dim:
+                return self.made(run_further_out(OPS["alias"], (value,)), True)
+            made = self.made(value.movedim(dim, 0), True)
+            made._array.given = value, dim % value._array.ndim
+            return made
 
     def made(self, value: Tensor, mapped: bool) -> Tensor:
         """A tensor of this level over a value; a leaf that requires grad if the value does."""
@@ -361,7 +372,7 @@ class Batch(Transform):
         some, every = self._owned(args)
         if not some:
             return self.run_below(op, args)
-        if LOCAL.overwritten is not None and self._overwrites_plain(op, args):
+        if LOCAL.overwritten is not None and not LOCAL.computing_tangents and self._overwrites_plain(op, args):
             result = self._recorded(op, self._all_lifted(args))
             found = result._array.value  # no value has a batch: the result is written to memory outside of the level
             result, of_level = share(found._array, found._storage), result
@@ -519,10 +530,7 @@ class Batch(Transform):
 
     def refuse_backward(self) -> None:
         """Raises: RuntimeError, as a leaf outside cannot have a gradient for each sample."""
-        raise RuntimeError(
-            "backward() called inside a functorch transform. This is not supported, please use functorch.grad or "
-            "functorch.vjp instead or call backward() outside of functorch transforms."
-        )
+        refuse_backward()
 
     # --- custom functions ---
 
@@ -562,9 +570,15 @@ class VmapInfo(NamedTuple):
 def _with_rule(function: Any, level: Batch) -> Any:
     """The custom function whose `forward` runs its `vmap` on the values."""
 
+    def taken(x: Any) -> tuple:
+        """A value, and where its batch is."""
+        if not isinstance(x, Tensor):
+            return x, None
+        value, has = level.value_of(x)
+        return (x._array.given or (value, 0)) if has else (value, None)
+
     def forward(*args: Any) -> Any:
-        values = _mapped(lambda x: level.value_of(x)[0] if isinstance(x, Tensor) else x, args)
-        dims = _mapped(lambda x: 0 if isinstance(x, Tensor) and level.value_of(x)[1] else None, args)
+        values, dims = (_mapped(lambda x, i=i: taken(x)[i], args) for i in (0, 1))
         with level.off():
             found = function.vmap(VmapInfo(level.size, level.randomness), dims, *values)
             if not (isinstance(found, tuple) and len(found) == 2):

@@ -69,6 +69,8 @@ def _by_kernel(level: Batch, node: Any, g: Tensor) -> Any:
         return NotImplemented
     _check_versions(node)
     found[0].append(tuple([e is not None for e in node.edges]))
+    if node.outputs[0][2] is BatchedArray:  # the `batch_kernel` made the cache; else it is that of one call
+        found[1].extend(_cached(op))
     arrays = on_arrays(op.batch_backward, _backward_kernel(op, found[2]), level, found, _names(op))
     if arrays is NotImplemented:
         return NotImplemented
@@ -82,6 +84,12 @@ def _by_kernel(level: Batch, node: Any, g: Tensor) -> Any:
 def _names(op: Op) -> tuple[str, ...]:
     """The names of what a `batch_backward` may use of a node, in the order of the values."""
     return (*op.kept, "g", *op.saved, "needs")
+
+
+@functools.cache
+def _cached(op: Op) -> tuple[int, ...]:
+    """The places of the row's `cache` among these names."""
+    return tuple(_names(op).index(name) for name in op.cache)
 
 
 @functools.cache

@@ -22,8 +22,10 @@ from typing import Any
 from tensorgrad.autograd.function import Function
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import replay, steps_now
+from tensorgrad.dispatch.batched import BatchedArray
 from tensorgrad.dispatch.kernel_tables import OPS
 from tensorgrad.dispatch.op import LINEAR_KINDS
+from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.dispatch.tangents import by_kernel, kernel_of, rule_of
 from tensorgrad.dispatch.transforms import Off, Transform, run_further_out
 from tensorgrad.layouts import contiguous_format, dense_order, inverse
@@ -80,13 +82,16 @@ class Level(Transform):
             return run_further_out(OPS["alias"], (tensor,))
 
     def tangent_of(self, tensor: Tensor) -> Tensor | None:
-        """The tangent of a tensor; None if it has none. That of a view follows from its base's, if need be."""
-        entry = self.tangents.get(id(tensor._array))
+        """The tangent of a tensor; None if it has none. That of a view follows from its base's, if need be.
+
+        What `vmap` made of a tensor without a batch, to be used beside others with one, has the tangent of that.
+        """
+        entry = self._kept(tensor._array)
         if entry is not None:
             return entry[1]
         if tensor._view is None or not self.tangents:
             return None
-        of_base = self.tangents.get(id(tensor._view[0]._array))
+        of_base = self._kept(tensor._view[0]._array)
         if of_base is None:
             return None
         with self.off():
@@ -111,6 +116,13 @@ class Level(Transform):
         elif among and (tangent._view is not None or any(tangent._array is t._array for t in among)):
             tangent = tangent.clone()
         self._keep(array, tangent)
+
+    def _kept(self, array: Any) -> tuple[_Reference, Tensor] | None:
+        entry = self.tangents.get(id(array))
+        while entry is None and array.__class__ is BatchedArray and not array.mapped:
+            array = array.value._array
+            entry = self.tangents.get(id(array))
+        return entry
 
     def _keep(self, array: Any, tangent: Tensor) -> None:
         reference = _Reference(array, self.forget)
@@ -142,7 +154,11 @@ class Level(Transform):
     def give_from(self, op: Any, args: tuple, tangents: list, result: Any) -> None:
         """Gives the results of an op the tangents that follow from those of its arguments."""
         among = () if op.kind in LINEAR_KINDS else tuple(tensors_in(tangents))
-        found = rule_of(op)(op, args, tangents, result)  # type: ignore[misc]
+        before, LOCAL.computing_tangents = LOCAL.computing_tangents, True
+        try:
+            found = rule_of(op)(op, args, tangents, result)  # type: ignore[misc]
+        finally:
+            LOCAL.computing_tangents = before
         if len(op.outputs) > 1 and found is not None:
             found = found[: op.differentiable_outputs] if isinstance(found, tuple) else (found,)
         self.give_all(result, found, among)
@@ -211,7 +227,7 @@ class Level(Transform):
         with self.off():
             if old is None and tensor._view is not None:
                 base = tensor._view[0]
-                self.give(base, base.new_zeros(base._array.shape))
+                self.give(base, new.new_zeros(base._array.shape, dtype=base.dtype))  # type: ignore[union-attr]
                 old = self.tangent_of(tensor)
             if new is None:
                 old.zero_()  # type: ignore[union-attr]
@@ -222,7 +238,7 @@ class Level(Transform):
 
     def copied(self, array: Any, copy: Any) -> None:
         """The copy has a copy of the tangent."""
-        entry = self.tangents.get(id(array))
+        entry = self._kept(array)
         if entry is not None:
             with self.off():
                 self._keep(copy, entry[1].clone())
@@ -268,8 +284,15 @@ class Level(Transform):
                     "Function's jvp returned an invalid number of forward gradients (expected "
                     f"{len(outputs)} but got {len(given)})"
                 )
+            constant = getattr(ctx, "_without_tangent", ())
             for nr, (output, tangent) in enumerate(zip(outputs, given, strict=True)):
-                self._give_result(ctx, nr, output, tangent, args, tangents)
+                if nr not in constant:
+                    self._give_result(ctx, nr, output, tangent, args, tangents)
+                elif tangent is not None:
+                    raise RuntimeError(
+                        f"Function's jvp returned a gradient at position {nr}, but  the corresponding forward output "
+                        "is not a differentiable Tensor.You should return None at that position instead."
+                    )
         return results, ctx
 
     def _give_result(self, ctx: Any, nr: int, output: Any, tangent: Any, args: tuple, tangents: list) -> None:

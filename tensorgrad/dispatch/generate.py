@@ -37,12 +37,13 @@ from tensorgrad.dispatch.promotion import (
     to_floating,
 )
 from tensorgrad.dispatch.signature import arguments_of
+from tensorgrad.dispatch.strides import each_laid_out, in_columns, in_order, in_order_of, in_rows, like_input
 from tensorgrad.dispatch.switches import SLOW
 from tensorgrad.dispatch.twins import gradients as through_twin
 from tensorgrad.dtypes import F32, as_dtype, from_numpy_dtype, scalar_type
 from tensorgrad.dtypes import dtype as DTYPE
 from tensorgrad.errors import MISSING, missing
-from tensorgrad.storage import recycling
+from tensorgrad.storage import blas_memory, recycling
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.system import collector
 from tensorgrad.tensor import OPERANDS, PLAIN, VIEW, Tensor, share, wrap
@@ -146,6 +147,7 @@ def of_several_classes(node: Node, array_type: type) -> bool:
 def build(op: Op, variant: str) -> FunctionType:
     """The function of an op, from its text; texts that differ only in the op's name are compiled once."""
     recycling.start()  # here, so that a program which calls no op keeps its allocator
+    blas_memory.start()
     collector.impatient()
     if variant in ("backward", "on_tensors"):
         text, name = templates.backward(op, on_arrays=variant == "backward"), op.backward_name
@@ -237,19 +239,6 @@ def attribute_of(value, name: str):
 def wrap_all(op: Op, arrays) -> tuple:
     """The results of an op with several outputs, as a plain tuple (views share the input's storage: see views)."""
     return tuple([share(a if a.__class__ in STORAGES else as_array(a), None) for a in arrays])
-
-
-def in_rows(array):
-    """A copy of the array whose elements lie in the order of rows."""
-    storage = STORAGES[array.__class__]
-    copied = storage.empty(array.shape, array.dtype, storage.device_of(array))
-    storage.write(copied, array)
-    return copied
-
-
-def each_in_rows(arrays) -> list:
-    """The results of a reduction with several outputs, the elements of each in the order of rows."""
-    return [in_rows(a) if a.ndim > 1 and not a.flags.c_contiguous else a for a in arrays]
 
 
 def attach(op: Op, node: Node, results: tuple) -> None:

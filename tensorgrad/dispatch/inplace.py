@@ -20,6 +20,7 @@ from tensorgrad.dispatch.promotion import is_operand
 from tensorgrad.dispatch.slow_path import overwriting
 from tensorgrad.dispatch.switches import AUTOCAST, DISPATCH, LOCAL, SLOW
 from tensorgrad.dtypes import F32, F64, I64, scalar_type
+from tensorgrad.system.numpy_faults import WRONG_INTO_GAPS
 from tensorgrad.tensor import OPERANDS, PLAIN, Tensor
 
 # (name, tensor, arguments, result) -> the result in the tensor's layout (ops/sparse/convert.py).
@@ -59,12 +60,17 @@ def _named(op, method):
 
 def _unary(op):
     kernels, call, floats_only = op.compiled.kernels, op.compiled.call, op.rule == "float"
+    dense_only = op.kernel in WRONG_INTO_GAPS
+    limited = floats_only or dense_only
 
     def method(self):
         array = self._array
         if (
             SLOW or self.__class__ not in PLAIN or (self._requires_grad and is_recorded(self))
-            or (floats_only and array.dtype.kind not in "fc")
+            or (
+                limited
+                and ((floats_only and array.dtype.kind not in "fc") or (dense_only and not array.flags.forc))
+            )
         ):  # fmt: skip
             return replace(self, call, (), {})
         if 0 in array.strides:
@@ -245,15 +251,15 @@ def _kept(name: str, self: Tensor, args, result: Tensor) -> Tensor:
 
 def keep_originals(node: Node, tensor: Tensor) -> None:
     """Copies what the node saved of a tensor that is about to be overwritten."""
-    storage = tensor._storage
-    if any(s.__class__ is tuple and s[1] is storage for s in node.saved):
+    memory = tensor._storage.memory
+    if any(s.__class__ is tuple and s[1].memory is memory for s in node.saved):
         saved = []
         for s in node.saved:
-            if s.__class__ is tuple and s[1] is storage:
-                copied = storage.copy(s[0])
+            if s.__class__ is tuple and s[1].memory is memory:
+                copied = s[1].copy(s[0])
                 for transform in LOCAL.transforms:
                     transform.copied(s[0], copied)
-                s = (copied, storage.of(copied), 0)
+                s = (copied, s[1].of(copied), 0)
             saved.append(s)
         node.saved = tuple(saved)
 

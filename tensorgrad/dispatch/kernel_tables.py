@@ -94,18 +94,13 @@ def _changed(name: str) -> None:
 # kernels/<device>/}.
 OWN: dict[str, dict[str, str]] = {}
 
-# Ops with a second kernel for large arrays on the CPU: name -> its row (kernels/numba/table.py).
+# Ops with a second kernel for large arrays on the CPU: name -> its row (kernels/compiled/table.py).
 LARGE: dict = {}
 
 # Kernels that belong to no op, which composites, samplers and optimizers look up by name: on the CPU (name -> its row),
 # and on other devices (device type -> {name -> "file.function" of kernels/<device>/}).
 PARTS: dict[str, Any] = {}
 OWN_PARTS: dict[str, dict[str, str]] = {}
-
-
-# Functions that are called once, when a process has run so many backward passes: what only pays in the long run.
-MANY_PASSES = 300
-AFTER_MANY_PASSES: list = []
 
 
 def by_part(name: str, elements: int, *given: Any) -> Any:
@@ -116,7 +111,7 @@ def by_part(name: str, elements: int, *given: Any) -> Any:
 
 class KernelTable(dict):
     """The kernels of one op by array class, found when first needed; `large` are those for arrays of `few` elements
-    and more (kernels/numba/), if there are any."""
+    and more (kernels/compiled/), if there are any."""
 
     __slots__ = ("few", "for_large", "large", "op")
 

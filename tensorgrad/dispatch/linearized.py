@@ -80,9 +80,7 @@ class _Recorder(Level):
         return made
 
     def tangent_of(self, tensor: Tensor) -> Tensor | None:
-        found = id(tensor._array) in self.tangents or (
-            tensor._view is not None and id(tensor._view[0]._array) in self.tangents
-        )
+        found = self._kept(tensor._array) or (tensor._view is not None and self._kept(tensor._view[0]._array))
         return MOVES if found else None
 
     def give_from(self, op: Any, args: tuple, tangents: list, result: Any) -> None:
@@ -112,7 +110,7 @@ class _Recorder(Level):
             self.steps = None
 
     def copied(self, array: Any, copy: Any) -> None:
-        if id(array) in self.tangents:
+        if self._kept(array):
             self._keep(copy, MOVES)
 
     def tangent_shown(self, tensor: Tensor) -> str | None:

@@ -8,7 +8,10 @@ from __future__ import annotations
 from functools import lru_cache
 
 from tensorgrad.dispatch.kernel_tables import OPS
+from tensorgrad.dispatch.strides import RULES
 from tensorgrad.layouts import channels_last, channels_last_3d, memory_format, memory_strides
+
+rows = RULES["rows"]
 
 
 @lru_cache(maxsize=1024)
@@ -33,7 +36,10 @@ def format_of(shape: tuple[int, ...], strides: tuple[int, ...]) -> memory_format
     else:
         return last
     # NumPy chooses other strides for dimensions of size 1; the remaining ones may leave only one format.
+    # A view of one image of several has a stride of its own there, and is in no format.
     long = [d for d in order if shape[d] > 1]
+    if shape[0] == 1 and strides[0] not in (min(strides), strides[long[-1]] * shape[long[-1]] if long else 0):
+        return None
     steps = [strides[d] for d in long]
     in_rows = [strides[d] for d in range(rank - 1, -1, -1) if shape[d] > 1]
     dense = all(b == a * shape[d] for a, b, d in zip(steps, steps[1:], long, strict=False))
@@ -41,9 +47,11 @@ def format_of(shape: tuple[int, ...], strides: tuple[int, ...]) -> memory_format
 
 
 def in_format_of(inputs: tuple, results):
-    """The results, in channels_last if an input is: those with as many dimensions as the first input."""
+    """The results, in channels_last if an input is: those with as many dimensions as the first input. Else in rows."""
     if all(format_of(x.shape, x.strides) is None for x in inputs):
-        return results
+        if isinstance(results, tuple | list):
+            return tuple([rows(None, a) for a in results])
+        return rows(None, results)
     if isinstance(results, tuple | list):
         return tuple([in_channels_last(a) if a.ndim == inputs[0].ndim else a for a in results])
     return in_channels_last(results)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tensorgrad.tensor import Tensor
+
 
 def no_derivative(name: str):
     """A formula that raises RuntimeError: for ops without an entry in PyTorch's derivatives."""
@@ -12,8 +14,9 @@ def no_derivative(name: str):
     return formula
 
 
-def constant() -> None:
-    """The `jvp` of an op whose results do not change with its inputs, such as random numbers: they have no tangent."""
+def constant(out: Tensor) -> Tensor:
+    """The `jvp` of an op whose result does not change with its inputs, such as random numbers: zeros."""
+    return out.new_zeros(out._array.shape)
 
 
 def not_implemented(what: str):

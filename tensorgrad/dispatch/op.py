@@ -29,6 +29,7 @@ from typing import Any
 
 from tensorgrad.dispatch.kernel_tables import OPS, KernelTable, array_function
 from tensorgrad.dispatch.signature import Param, arguments_of, parse
+from tensorgrad.dispatch.strides import BY_KIND
 
 LINEAR_KINDS = ("view", "views", "cast")  # linear in their first input, all of them
 
@@ -65,6 +66,7 @@ class Op:
     prepare         a function over the arrays and plain values before the kernel: checks, normalized arguments
     shape           the results' shapes (and dtypes) from those of the inputs, for the meta device: a function, or the
                     name of one, "family.function" of kernels/array
+    strides         the rule for the strides of the results (dispatch/strides.py); by default that of the kind
     outputs         names of the results; the first `differentiable_outputs` of them have gradients
     format_of       inputs whose memory format the results take on; `format_ranks`: only with so many dimensions
     formulas        input -> its derivative; or `backward`: one function for the gradients of all inputs `wrt`
@@ -93,6 +95,7 @@ class Op:
     takes_number: tuple[bool, ...]
     prepare: Callable | None
     shape: str | Callable | None
+    strides: str | Callable
     outputs: tuple[str, ...]
     differentiable_outputs: int
     format_of: tuple[str, ...]
@@ -161,6 +164,7 @@ def row(
     twin: Callable | None = None,
     prepare: Callable | None = None,
     shape: str | Callable | None = None,
+    strides: str | Callable = "",
     rule: str = "same",
     numbers: tuple[str, ...] | str | None = None,
     outputs: tuple[str, ...] = ("out",),
@@ -198,7 +202,8 @@ def row(
         wrt = tuple(tensors)
     op = Op(
         signature=signature, name=name, params=params, kind=kind, kernel=kernel, rule=rule, prepare=prepare,
-        shape=shape, takes_number=tuple([numbers == "all" or tensor in numbers for tensor in tensors]), outputs=outputs,
+        shape=shape, strides=strides or BY_KIND.get(kind, ""), outputs=outputs,
+        takes_number=tuple([numbers == "all" or tensor in numbers for tensor in tensors]),
         differentiable_outputs=differentiable_outputs, format_of=format_of, format_ranks=format_ranks,
         formulas=formulas, backward=backward, twin=twin,
         wrt=tuple([p.name for p in params if p.name in formulas or p.name in wrt]), through_twin=through_twin,

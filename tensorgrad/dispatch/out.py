@@ -28,6 +28,7 @@ def store_out(name: str, out, result, inputs=(), *, pointwise: bool = False, qui
         return result
     refuse_grad(name, (out, result))
     inputs = tuple(inputs)
+    pointwise = pointwise or name in _POINTWISE_TOO
     several = isinstance(result, tuple)
     if several and (not isinstance(out, list | tuple) or len(out) != len(result)):
         raise TypeError(f"{name}(): out must be a tuple of {len(result)} tensors")
@@ -36,6 +37,10 @@ def store_out(name: str, out, result, inputs=(), *, pointwise: bool = False, qui
         if not isinstance(target, Tensor):
             raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(target).__name__}")
         _check(name, target, value, inputs, nr, pointwise)
+        if pointwise and target._array.shape != value._array.shape and any(target is tensor for tensor in inputs):
+            raise RuntimeError(  # resizing it would change the input
+                f"output with shape {list(target.shape)} doesn't match the broadcast shape {list(value.shape)}"
+            )
     check_overlap(name, pointwise, out, inputs)
     for target, value in pairs:
         _store(target, value, quietly)
@@ -53,8 +58,13 @@ def refuse_grad(name: str, values) -> None:
 
 # These read their output while they write it, so PyTorch does not let them write over an input at all.
 _READ_AFTER_WRITE = frozenset((
-    "cat", "cross_product", "gather", "index", "index_select", "kthvalue_", "masked_select", "take",
+    "cat", "cross_product", "gather", "index", "index_select", "kron", "kthvalue_", "masked_select", "outer", "stack",
+    "take",
 ))  # fmt: skip
+
+
+# Pointwise in PyTorch, though their rows are of another kind.
+_POINTWISE_TOO = frozenset(("where", "masked_fill"))
 
 
 def check_overlap(name: str, pointwise: bool, out, inputs) -> None:

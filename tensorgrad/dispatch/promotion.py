@@ -230,4 +230,4 @@ def is_operand(value) -> bool:
 
 def as_array(value):
     """A result as an array: NumPy turns 0-dimensional ones into scalars."""
-    return np.asarray(value)
+    return value if value.__class__ in STORAGES else np.asarray(value)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from tensorgrad.dispatch.kernel_tables import array_function, array_kernel
+from tensorgrad.dispatch.strides import in_order_of
 from tensorgrad.storage.meta import MetaArray
 
 
@@ -47,7 +48,8 @@ def _one(value):
 def _pointwise(op, values):
     with np.errstate(all="ignore"):
         dtype = np.asarray(_host(op)(*[_one(v) for v in values])).dtype
-    return MetaArray.empty(np.broadcast_shapes(*(v.shape for v in values if v.__class__ is MetaArray)), dtype)
+    shape = np.broadcast_shapes(*(v.shape for v in values if v.__class__ is MetaArray))
+    return in_order_of(values, MetaArray.empty(shape, dtype))
 
 
 def _reduction(op, values):

@@ -66,7 +66,7 @@ def kernels(op: Op) -> list[str]:
     for name in (op.name, f"{op.name}.backward"):
         what = "" if name == op.name else " (backward)"
         if name in LARGE:
-            lines.append(f"from {LARGE[name].elements} elements on: kernels/numba/{LARGE[name].kernel}{what}")
+            lines.append(f"from {LARGE[name].elements} elements on: kernels/compiled/{LARGE[name].kernel}{what}")
         if name in cuda.ROWS:
             lines.append(f"cuda: kernels/cuda/{cuda.ROWS[name]}{what}")
     lines += [

@@ -124,10 +124,11 @@ class overwriting:
         self.storage = storage
 
     def __enter__(self):
-        self.before, LOCAL.overwritten = LOCAL.overwritten, self.storage
+        self.before = LOCAL.overwritten, LOCAL.computing_tangents
+        LOCAL.overwritten, LOCAL.computing_tangents = self.storage, False
 
     def __exit__(self, *exception):
-        LOCAL.overwritten = self.before
+        LOCAL.overwritten, LOCAL.computing_tangents = self.before
 
 
 # --- subclasses ----------------------------------------------------------------------------------------------------

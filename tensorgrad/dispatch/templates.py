@@ -79,6 +79,12 @@ if SLOW{or_out}:
     return {slowly}
 """
 
+SLOW_OPERATOR = """
+if SLOW:
+    {other_operand}
+    return {slowly}
+"""
+
 OTHER_OPERAND = """
 if {b}.__class__ not in OPERANDS:
     return {slowly} if overrides({b}) else other_operand(OP, {a}, {b})
@@ -96,8 +102,7 @@ def forward(op: Op, variant: str = "call", name: str = "call") -> str:
         slow_path = fill(SLOW_PATH, or_out=or_out, slowly=_slowly(op, variant))
     elif variant == "operator":
         taken = op.params[:2]
-        given = fill(OTHER_OPERAND, a=taken[0].name, b=taken[1].name, slowly=_slowly(op, variant))
-        slow_path = fill(SLOW_PATH, or_out="", slowly=_slowly(op, variant))
+        slow_path = fill(SLOW_OPERATOR, other_operand=_other_operand(op), slowly=_slowly(op, variant))
         defaults = "\n".join(f"{p.name} = {p.default}" for p in op.params[2:] if not p.is_tensor)
     array = "array" if len(op.outputs) == 1 else "*arrays" if op.cache else "arrays"
     text = fill(
@@ -119,6 +124,11 @@ def forward(op: Op, variant: str = "call", name: str = "call") -> str:
         record=_record(op, tensors),
     )
     return text + "\n"
+
+
+def _other_operand(op: Op) -> str:
+    """Lines that leave an operator whose right operand is neither a tensor nor a number."""
+    return fill(OTHER_OPERAND, a=op.params[0].name, b=op.params[1].name, slowly=_slowly(op, "operator"))
 
 
 def has_out(op: Op) -> bool:
@@ -238,6 +248,7 @@ if {p}.__class__ in PLAIN:
 {or_scalar}
 {or_none}
 else:
+    {other_operand}
     x{i}, r{i} = {operand}(OP, {i}, {given}{first})
     {overridden}
 """
@@ -273,6 +284,7 @@ def _unwrap(op: Op, i: int, p: Param, variant: str) -> str:
         i=str(i),
         p=p.name,
         or_scalar=fill(OR_SCALAR, p=p.name) if with_scalar else "",
+        other_operand=_other_operand(op) if variant == "operator" else "",
         or_none=fill(OR_NONE, p=p.name, i=str(i)) if p.kind is OPTIONAL else "",
         operand="plain_operand" if variant == "plain" else "operand",
         given=f"owner(OP, {p.name})" if variant == "operator" and i == 0 else p.name,
@@ -358,7 +370,7 @@ def _kernel(op: Op, tensors: list[Param]) -> str:
 
 WRAP = """
 {as_array}
-{in_rows}
+{laid_out}
 {in_format}
 made = new(Tensor)
 made._array = array
@@ -366,13 +378,13 @@ made._array = array
 """
 
 AS_ARRAY = """
-if array.__class__ not in STORAGES:
+if {other_class}:
     array = as_array(array)
 """
 
-IN_ROWS = """
-elif array.ndim > 1 and not array.flags.c_contiguous:
-    array = in_rows(array)
+LAID_OUT = """
+{condition}:
+    array = {made}
 """
 
 OWN_MEMORY = """
@@ -396,39 +408,84 @@ made._requires_grad = VIEW
 """
 
 WRAP_ALL = """
-{in_rows}
+{laid_out}
 {in_format}
 made = wrap_all(OP, arrays)
 """
 
-EACH_IN_ROWS = """
-if not x0.flags.c_contiguous:
-    arrays = each_in_rows(arrays)
+EACH_LAID_OUT = """
+{condition}arrays = each_laid_out({rules}, x0, arrays)
 """
 
 IN_FORMAT = """
 if x0.ndim {ranks} and ({channels_last}):
     {arrays} = in_format_of(({inputs},), {arrays})
+{or_rows}
+"""
+
+OR_ROWS = """
+elif array.ndim > 1 and not array.flags.c_contiguous:
+    array = in_rows(array)
 """
 
 
 def _wrap(op: Op) -> str:
-    """Lines that make tensors of the results. Those of a reduction are stored in the order of rows: NumPy keeps the
-    input's order of dimensions."""
-    reduction, view = op.kind == "reduction", op.kind == "view"
+    """Lines that make tensors of the results, in the strides that the row's rule gives them (dispatch/strides.py)."""
     if len(op.outputs) > 1:
-        return fill(WRAP_ALL, in_rows=fill(EACH_IN_ROWS) if reduction else "", in_format=_in_format(op, "arrays"))
+        laid_out = ""
+        if op.strides:
+            assert isinstance(op.strides, str), f"{op.name}: the strides of several results are named"
+            condition = "if not x0.flags.c_contiguous: " if op.kind in ("reduction", "same shape") else ""
+            rules = op.strides if " " in op.strides else " ".join([op.strides] * len(op.outputs))
+            laid_out = fill(EACH_LAID_OUT, condition=condition, rules=repr(rules))
+        return fill(WRAP_ALL, laid_out=laid_out, in_format=_in_format(op, "arrays"))
     memory = fill(OWN_MEMORY)
-    if view:
+    if op.kind == "view":
         rest = ", ".join(p.name for p in op.params[1:])
         memory = fill(MEMORY_OF_BASE, base=op.params[0].name, arguments=f"({rest},)" if rest else "()")
     return fill(
         WRAP,
-        as_array="" if view else fill(AS_ARRAY),
-        in_rows=fill(IN_ROWS) if reduction else "",
+        as_array="" if op.kind == "view" else fill(AS_ARRAY, other_class=_other_class(op)),
+        laid_out=_laid_out(op),
         in_format=_in_format(op, "array"),
         memory=memory,
     )
+
+
+def _other_class(op: Op) -> str:
+    """Whether a result may be a scalar of NumPy's: the quickest question that finds all of them."""
+    return f"array.__class__ {'is not x0.__class__' if _is_ufunc(op) else 'not in STORAGES'}"
+
+
+def _is_ufunc(op: Op) -> bool:
+    return op.kind == "pointwise" and isinstance(op.kernel, str) and "." not in op.kernel
+
+
+def _laid_out(op: Op) -> str:
+    """Lines that give the result its strides where the kernel may have left others: a ufunc of NumPy's leaves the right
+    ones if its first operand lies in rows."""
+    if op.strides == "rows":
+        return fill(LAID_OUT, condition="elif array.ndim > 1 and not array.flags.c_contiguous", made="in_rows(array)")
+    if callable(op.strides):
+        made = f"in_order(OP.strides({', '.join(_values(op))}), array)"
+        return fill(LAID_OUT, condition="elif array.ndim > 1", made=made)
+    if op.strides == "columns":
+        return fill(LAID_OUT, condition="elif array.ndim > 1", made="in_columns(array)")
+    tensors = [p for p in op.params if p.is_tensor]
+    xs = [f"x{i}" for i in range(len(tensors))]
+    if op.strides == "input":
+        condition = "if not x0.flags.c_contiguous or not array.flags.c_contiguous"
+        return fill(LAID_OUT, condition=condition, made="like_input(x0, array)")
+    if op.strides != "operands":
+        return ""
+    if _is_ufunc(op) and len(xs) <= 2:
+        condition = "if not x0.flags.c_contiguous"
+    else:
+        certain = [x for x, p, number in zip(xs, tensors, op.takes_number) if p.kind is TENSOR and not number]
+        last = 1 if len(certain) == len(xs) > 1 else 0  # by the others, the result is in rows
+        checked = ("array", "x0", *certain[1 : len(certain) - last])
+        condition = f"if not ({' and '.join(f'{x}.flags.c_contiguous' for x in checked)})"
+    return fill(LAID_OUT, condition=condition, made=f"in_order_of(({', '.join(xs)},), array)")
 
 
 def _in_format(op: Op, arrays: str) -> str:
@@ -442,7 +499,8 @@ def _in_format(op: Op, arrays: str) -> str:
     inputs = [f"x{names.index(name)}" for name in op.format_of]
     found = " or ".join(f"(steps := {x}.strides)[1] {'<' if n else '<='} steps[-1]" for n, x in enumerate(inputs))
     ranks = f"== {op.format_ranks[0]}" if len(op.format_ranks) == 1 else "> 3"
-    return fill(IN_FORMAT, ranks=ranks, channels_last=found, inputs=", ".join(inputs), arrays=arrays)
+    or_rows = fill(OR_ROWS) if arrays == "array" else ""
+    return fill(IN_FORMAT, ranks=ranks, channels_last=found, inputs=", ".join(inputs), arrays=arrays, or_rows=or_rows)
 
 
 # --- the graph -----------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from tensorgrad.distributed.single import SingleCommunicator
 from tensorgrad.distributed.stores import signs
 from tensorgrad.distributed.stores.store import PrefixStore, Store
 from tensorgrad.storage import STORAGES
+from tensorgrad.system.clock import SYSTEM
 
 __all__ = [
     "GroupMember", "ProcessGroup", "get_global_rank", "get_group_rank", "get_process_group_ranks", "group",
@@ -35,6 +36,7 @@ class ProcessGroup:
     """
 
     bound_device_id = None
+    clock = SYSTEM  # by which its operations wait
 
     def __init__(
         self,

@@ -30,7 +30,7 @@ from tensorgrad.distributed.mpi.communicator import MPICommunicator
 from tensorgrad.distributed.mpi.world import MPIWorld
 from tensorgrad.distributed.rendezvous import check_rank, rendezvous
 from tensorgrad.distributed.single import SingleCommunicator
-from tensorgrad.distributed.stores.store import PrefixStore, Store
+from tensorgrad.distributed.stores.store import PrefixStore, Store, wait_until
 from tensorgrad.distributed.stores.tcp_store import TCPStore
 
 __all__ = [
@@ -224,8 +224,9 @@ def _own_name() -> str:
 def _store_over_mpi(world: MPIWorld, timeout: timedelta) -> Store:
     """A store of all processes of an MPI world, which are told by MPI where it is."""
     if world.rank == 0:
-        server = TCPStore("127.0.0.1", 0, None, True, timeout)
-        world.comm.bcast((_own_name(), server.port), 0)
+        name = _own_name()
+        server = TCPStore(name, 0, None, True, timeout)
+        world.comm.bcast((name, server.port), 0)
         return server
     host, port = world.comm.bcast(None, 0)
     return TCPStore(host, port, None, False, timeout)
@@ -272,17 +273,11 @@ def _wait_for_members(store: Store, rank: int, ranks: list[int], timeout: timede
     """Waits until all members are here: MPI itself would wait without a limit."""
     store.add("members", 1)
     if rank == ranks[0]:
-        from time import monotonic, sleep
-
-        end, pause = monotonic() + timeout.total_seconds(), 1e-3
-        while (joined := store.add("members", 0)) < len(ranks):
-            if monotonic() > end:
-                raise DistStoreError(
-                    f"Timed out initializing process group on rank {rank}: {joined} of {len(ranks)} members joined "
-                    f"within {timeout}"
-                )
-            sleep(pause)
-            pause = min(pause * 1.5, 0.05)
+        if not wait_until(lambda: store.add("members", 0) >= len(ranks), timeout):
+            raise DistStoreError(
+                f"Timed out initializing process group on rank {rank}: {store.add('members', 0)} of {len(ranks)} "
+                f"members joined within {timeout}"
+            )
         store.set("complete", "1")
     store.wait(["complete"], timeout)
 

@@ -56,7 +56,7 @@ class Work:
         self._group, self._name, self._requests, self._number = group, name, requests, number
         self._finish: Callable[[], None] | None = finish
         self._tensors, self._nbytes = tensors, nbytes
-        self._since = time.monotonic()
+        self._since = group.clock.now()
         self._done, self._error, self._source = False, None, -1  # type: bool, BaseException | None, int
         self._lock = forks.adopt(threading.Lock())  # not re-entrant: a callback must not poll again
         self._callbacks: list[Callable[[], None]] = []
@@ -209,7 +209,8 @@ class Work:
 
     def _drive(self, timeout: timedelta) -> None:
         """Polls until the operation has ended: first without a pause, then ever less often."""
-        start = time.monotonic()
+        clock = self._group.clock
+        start = clock.now()
         limit = self._since + self._group.timeout.total_seconds() if timeout <= NO_TIMEOUT else start + (
             timeout.total_seconds()
         )  # fmt: skip
@@ -217,11 +218,11 @@ class Work:
         next_check, missing_since, pause = start + CHECK_EVERY, 0.0, 2e-5
         sign = start + min(SIGN_AFTER, (limit - start) / 2) if self._number >= 0 else math.inf
         while not self._poll():
-            now = time.monotonic()
+            now = clock.now()
             if now < patient:
                 _yield()
             else:
-                time.sleep(pause)
+                clock.sleep(pause)
                 pause = min(pause * 1.1, LONGEST_PAUSE)
             if now >= next_check:
                 next_check = now + CHECK_EVERY

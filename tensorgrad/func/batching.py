@@ -14,6 +14,7 @@ from typing import Any
 import tensorgrad as torch
 from tensorgrad._functorch import vmap as steps
 from tensorgrad.dispatch.over_batch import Batch
+from tensorgrad.random import get_rng_state, set_rng_state
 from tensorgrad.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 
@@ -53,7 +54,9 @@ def vmap(
         _check_out_dims(out_dims, func)
         size, dims, values, spec = steps._process_batched_inputs(in_dims, args, func)
 
-        def part(start: int, stop: int) -> Any:
+        def part(start: int, stop: int, numbers: Any = None) -> Any:
+            if numbers is not None:  # of all chunks the same
+                set_rng_state(numbers)
             given = [
                 v if dim is None or stop - start == size else v.narrow(dim, start, stop - start)
                 for v, dim in zip(values, dims, strict=True)
@@ -64,7 +67,8 @@ def vmap(
 
         if chunk_size is None or chunk_size >= size:
             return part(0, size)
-        parts = [part(start, min(start + chunk_size, size)) for start in range(0, size, chunk_size)]
+        numbers = get_rng_state() if randomness == "same" else None
+        parts = [part(start, min(start + chunk_size, size), numbers) for start in range(0, size, chunk_size)]
         columns = list(zip(*(tree_flatten(p)[0] for p in parts), strict=True))
         outer = tree_flatten(parts[0])[1]
         places = steps._places(parts[0], outer, out_dims, func)

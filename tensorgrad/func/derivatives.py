@@ -18,7 +18,7 @@ from tensorgrad._functorch.vmap import shown
 from tensorgrad.autograd.views import edge_of
 from tensorgrad.dispatch.batched import BatchedArray, innermost_level
 from tensorgrad.dispatch.over_batch import basis, over_batch
-from tensorgrad.dispatch.switches import LOCAL
+from tensorgrad.dispatch.switches import LOCAL, differentiating
 from tensorgrad.tensor import Tensor, share
 from tensorgrad.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
@@ -80,7 +80,7 @@ class _Run:
         values, self.points_spec = tree_flatten(picked(args, argnums))
         self.points = [self._new(value) for value in values]
         args = replaced(args, argnums, tree_unflatten(self.points, self.points_spec))
-        with torch.enable_grad():
+        with torch.enable_grad(), differentiating():
             self.result = func(*args, **(kwargs or {}))
         self.aux = None
         if has_aux:
@@ -91,7 +91,10 @@ class _Run:
     def _new(self, value: Any) -> Tensor:
         if not isinstance(value, Tensor):
             raise ValueError(f"Thing passed to transform API must be Tensor, got {type(value)}")
-        return value.view_as(value) if self.tracked and value.requires_grad else self._leaf(_point(value))
+        if not value.requires_grad:
+            return self._leaf(_point(value))
+        with torch.enable_grad():  # `vjp`'s function may be called where a graph is wanted, though this run has none
+            return value.view_as(value)
 
     def _leaf(self, value: Tensor) -> Tensor:
         """Creates a leaf that belongs to this run only."""
@@ -103,6 +106,7 @@ class _Run:
     def again(self) -> None:
         """Call before using this run again later: other transforms may enclose it by then."""
         self.tracked, self.number = torch.is_grad_enabled(), _next_run()
+        self.keep = self._leads_out(self.outputs)
 
     def _leads_out(self, values: Sequence[Any]) -> bool:
         """Whether any of these tensors was computed from a leaf that belongs to neither this run nor one inside it."""

@@ -15,6 +15,7 @@ from tensorgrad._functorch.vmap import shown
 from tensorgrad.dispatch.forward import Level, check_shape
 from tensorgrad.dispatch.linearized import Linearized
 from tensorgrad.dispatch.over_batch import basis, over_batch
+from tensorgrad.dispatch.switches import differentiating
 from tensorgrad.func.derivatives import (
     ArgNums,
     check_outputs,
@@ -72,7 +73,8 @@ def jvp(func: Callable, primals: Any, tangents: Any, *, strict: bool = False, ha
         check_shape(point, vector)
     with Level() as level:
         duals = [level.dual(point, vector) for point, vector in zip(points, vectors, strict=True)]
-        value, aux = func(*tree_unflatten(duals, spec)), None
+        with differentiating():
+            value, aux = func(*tree_unflatten(duals, spec)), None
         if has_aux:
             value, aux = output_and_aux(_JVP, value)
             require_tensors(aux)
@@ -133,7 +135,11 @@ def _linearized(func: Callable, points: list, spec: Any, arguments: Callable, ha
         check_outputs(_JVP, flat)
         return flat
 
-    return Linearized(lambda given: func(*arguments(tree_unflatten(given, spec))), points, outputs)
+    def run(given: list) -> Any:
+        with differentiating():
+            return func(*arguments(tree_unflatten(given, spec)))
+
+    return Linearized(run, points, outputs)
 
 
 @contextmanager

@@ -154,11 +154,9 @@ def multi_head_attention_forward(
     else:
         by_head = (batch, num_heads)
         if mask is not None:
-            mask = mask.unsqueeze(0) if mask.shape[0] == 1 else mask.view(*by_head, -1, source)
-        mixed = F.scaled_dot_product_attention(
-            q.view(*by_head, length, -1), k.view(*by_head, source, -1), v.view(*by_head, source, -1), mask, dropout_p,
-            is_causal,
-        ).reshape(batch * num_heads, length, -1)  # fmt: skip
+            mask = mask.unsqueeze(0) if mask.shape[0] == 1 else mask.view(*by_head, *mask.shape[1:])
+        q, k, v = (x.view(*by_head, *x.shape[1:]) for x in (q, k, v))
+        mixed = F.scaled_dot_product_attention(q, k, v, mask, dropout_p, is_causal).flatten(0, 1)
 
     out = F.linear(mixed.transpose(0, 1).reshape(length * batch, features), out_proj_weight, out_proj_bias)
     out = out.view(length, batch, out.shape[1])
@@ -311,7 +309,7 @@ def _project(query: Tensor, key: Tensor, value: Tensor, weights: Any, bias: Tens
 
 def _heads(x: Tensor, batch: int, num_heads: int) -> Tensor:
     """Reshapes (length, batch, features) to (batch·heads, length, features / heads)."""
-    return x.reshape(x.shape[0], batch * num_heads, -1).transpose(0, 1)
+    return x.reshape(x.shape[0], batch * num_heads, x.shape[2] // num_heads).transpose(0, 1)
 
 
 def _static(name: str, given: Tensor, q: Tensor) -> Tensor:

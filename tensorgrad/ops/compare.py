@@ -185,6 +185,7 @@ def _prepare_where(condition, x, y):
 
 
 _where = op("where(condition, input, other)", "pointwise.where", batch="broadcast", linear="input + other", where=(),
+            strides="operands",
             prepare=_prepare_where,
             shape=lambda condition, x, y: (np.broadcast_shapes(condition.shape, x.shape, y.shape), x.dtype),
             input=lambda g, condition: g.masked_fill(condition == 0, 0),
@@ -245,6 +246,7 @@ def _check_mask(mask) -> None:
 
 
 _masked_fill = op("masked_fill(input, mask, value: number)", "pointwise.masked_fill", batch="broadcast", where=(),
+                  strides="rows",
                   prepare=_prepare_masked_fill,
                   shape=lambda x, mask, value: (np.broadcast_shapes(x.shape, mask.shape), x.dtype),
                   input=lambda g, mask: g.masked_fill(mask, 0),

@@ -19,6 +19,7 @@ from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dispatch.promotion import plain_number
 from tensorgrad.dispatch.slow_path import in_class_of
+from tensorgrad.dispatch.strides import like_input
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import (
     MISSING,
@@ -784,11 +785,9 @@ def _like(name: str, function, fills: bool, maker=None):
             if strides != made.stride():
                 ordered = empty_strided(array.shape, strides, dtype=made.dtype, device=made.device)
                 made = ordered.copy_(made.detach()).requires_grad_(requires_grad)
-        elif array.__class__ is np.ndarray and array.ndim > 1 and not array.flags.c_contiguous:
-            # PyTorch keeps the layout of a dense tensor; an expanded one becomes dense in row-major order
-            dense = np.empty_like(array, dtype=made._array.dtype, order="C" if 0 in array.strides else "K")
-            if dense.strides != made._array.strides:
-                dense[...] = made._array
+        elif array.ndim > 1 and not array.flags.c_contiguous:
+            dense = like_input(array, made._array)
+            if dense is not made._array:
                 made = share(dense, made._storage.__class__.of(dense))
                 made._requires_grad = bool(requires_grad)
         if input.__class__ not in PLAIN and hasattr(input, "_like_this"):  # a class that has its own layout of memory

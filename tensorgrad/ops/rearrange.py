@@ -24,7 +24,7 @@ from tensorgrad.tensor import Tensor
 # --- flip and roll ---------------------------------------------------------------------------------------------------
 
 _flip = op("flip(input, dims: dims)", "rearrange.flip", linear="input", kind="same shape", where=(),
-           input=lambda g, dims: _flip(g, dims))  # fmt: skip
+           strides="input", input=lambda g, dims: _flip(g, dims))  # fmt: skip
 _roll = op("roll(input, shifts: any, dims: any)", "rearrange.roll", linear="input", kind="same shape", where=(),
            input=lambda g, shifts, dims: _roll(g, tuple([-s for s in shifts]), dims))  # fmt: skip
 

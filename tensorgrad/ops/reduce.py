@@ -477,6 +477,9 @@ def std_mean(input: Tensor, dim=None, unbiased=None, keepdim: bool = False, *, c
 # --- norms ---------------------------------------------------------------------------------------------------------
 
 
+_EXACT = (0, 1, math.inf, -math.inf)  # norms that neither overflow nor underflow for one number, or count it
+
+
 def _norm_arguments(x, ord, dim, keepdim, dtype):
     if x.dtype.kind in "iub":
         raise RuntimeError(
@@ -496,6 +499,8 @@ def _norm_arguments(x, ord, dim, keepdim, dtype):
     if dim is not None:
         dim = wrap_dims(tuple(dim) if isinstance(dim, list | tuple) else (dim,), x.ndim)
         dim = (dim if x.ndim else ()) if dim else None
+    if ord not in _EXACT and (x.size == 1 if dim is None else math.prod(x.shape[d] for d in dim) == 1):
+        ord = math.inf  # every norm of one number is its absolute value, and this one cannot overflow
     return x, ord, dim, keepdim, dtype
 
 

@@ -23,7 +23,7 @@ def _for_each(row, g, size, stride, delta, geometry):
     """A gradient of `as_strided` on values with a batch: each sample has a part of the memory of its own."""
     count, (shape, own) = g.shape[0], geometry
     reach = [sum((n - 1) * s for n, s in zip(*pair, strict=True) if n) for pair in ((size, stride), (shape, own))]
-    apart = max(reach[0] + abs(delta), reach[1]) + 1
+    apart = max(delta + reach[0], reach[1]) - min(delta, 0) + 1
     return row(g, (count, *size), (apart, *stride), delta, ((count, *shape), (apart, *own)))
 
 

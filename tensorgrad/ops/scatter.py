@@ -16,6 +16,7 @@ from tensorgrad.dispatch.promotion import plain_number
 from tensorgrad.dtypes import I64, NUMBERS, from_numpy_dtype, int64, scalar_type
 from tensorgrad.errors import check_number, warn, wrap_dim
 from tensorgrad.kernels.array import index as kernels
+from tensorgrad.layouts import dense_order
 from tensorgrad.ops import shape as shapes
 from tensorgrad.ops.compare import where
 from tensorgrad.ops.create import tensor
@@ -107,6 +108,7 @@ def _rows(x: Tensor, mapped: bool, size: int) -> Tensor:
 
 
 _gather = op("gather(input, dim: int, index)", "scatter.gather", batch=_gather_in_batch, linear="input",
+             strides="rows",
              prepare=_check_gather, where=(),
              input=lambda g, input_shape, dim, index: g.new_zeros(input_shape).scatter_add(dim, index, g),
              shape=lambda x, dim, index: (index.shape, x.dtype))  # fmt: skip
@@ -221,10 +223,12 @@ def _read_back(g, dim, index, src_shape):
 
 def _where_gathered(g: Tensor, shape: tuple, dim: int, index: Tensor) -> Tensor:
     """The gradient of `gather` as a sparse tensor: each element of `g` at the place it was read from."""
-    where = np.indices(index._array.shape).reshape(index.ndim, -1) if shape else np.empty((0, 1), np.int64)
-    if shape:
-        where = where if index.ndim else np.zeros((1, 1), np.int64)
-        where[dim] = index._array.reshape(-1)
+    if not shape:
+        where = np.empty((0, g.numel()), np.int64)
+    else:
+        places = index._array.reshape(-1) if not index.ndim else index._array
+        where = np.indices(places.shape).reshape(places.ndim, places.size)
+        where[dim] = places.reshape(-1)
     return at_coordinates(g.reshape(-1), wrap(where), shape)
 
 
@@ -763,11 +767,18 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 # --- replacing a view of a copy --------------------------------------------------------------------------------------
 
 
+def _gapless(input: Tensor) -> Tensor:
+    """A copy in the layout of the input if that has no gaps, else in rows."""
+    array = input._array
+    dense = array.flags.c_contiguous or dense_order(array) is not None
+    return input.clone() if dense else input.clone(memory_format="contiguous")
+
+
 def _replaced(input: Tensor, src: Tensor, view) -> Tensor:
     if src._array.__class__ is BatchedArray:  # one copy for each sample
         out = input.masked_fill(src.new_zeros(input._array.shape, dtype=dtypes.bool), 0)
     else:
-        out = input.clone(memory_format="contiguous") if not input._array.flags.c_contiguous else input.clone()
+        out = _gapless(input)
     part = view(out)
     if part._array.shape != src._array.shape:
         raise RuntimeError(

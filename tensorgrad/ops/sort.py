@@ -34,7 +34,7 @@ def _wrap(x, dim, *rest):
 Sort, TopK = return_type("sort", "values", "indices"), return_type("topk", "values", "indices")
 
 _sort = op("sort_(input, dim: int, descending: bool)", "sort.sort", prepare=_wrap, backward_name="SortBackward0",
-           batch="leading",
+           batch="leading", strides="input input",
            shape=lambda x, dim, descending: [(x.shape, x.dtype), (x.shape, I64)],
            input=lambda g, indices, input_shape, dim: place(g, indices, input_shape, dim, False, False),
            jvp=lambda input_t, indices, dim: pick(input_t, indices, dim, False), **_PAIR)  # fmt: skip
@@ -86,6 +86,7 @@ def _check_topk(x, k, dim, largest):
 
 
 _topk = op("topk_(input, k: int, dim: int, largest: bool)", "sort.topk", batch="leading", prepare=_check_topk,
+           strides="rows rows",
            shape=lambda x, k, dim, largest: [(_resized(x.shape, dim, k), x.dtype), (_resized(x.shape, dim, k), I64)],
            input=lambda g, indices, input_shape, dim: place(g, indices, input_shape, dim, False, False),
            jvp=lambda input_t, indices, dim: pick(input_t, indices, dim, False),

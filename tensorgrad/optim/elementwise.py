@@ -19,7 +19,7 @@ import numpy as np
 import tensorgrad as torch
 from tensorgrad.dispatch.kernel_errors import check_one_device
 from tensorgrad.dispatch.kernel_tables import LARGE, PARTS, own_part
-from tensorgrad.kernels.numba.runtime import thread_pool
+from tensorgrad.kernels.compiled.runtime import thread_pool
 from tensorgrad.optim import flags, optimizer
 from tensorgrad.optim.optimizer import Optimizer, run_hooked
 from tensorgrad.optim.settings import Settings
@@ -28,6 +28,7 @@ from tensorgrad.settings import SETTINGS
 from tensorgrad.storage.cuda.capture import RUNNING
 from tensorgrad.storage.sparse import SparseArray
 from tensorgrad.storage.stubs import STORAGES
+from tensorgrad.system import numpy_faults
 from tensorgrad.tensor import Tensor
 
 # Elements per block. Measured on 4 M float32 elements, one thread, Adam: 16 K take 5.5 ms, 64 to 256 K 4.9-5.2 ms, all
@@ -80,7 +81,7 @@ class Elementwise(Optimizer):
     # _counted_on_device(t, state, group) does the same for arrays, on the device that holds them (capturable.py), where
     # `t` was counted already; None if it, or `_coefficients`, cannot.
     _counted_on_device: ClassVar[Callable[..., Any] | None] = staticmethod(lambda t, state, group: t)
-    _kernel_name = ""  # of a kernel that does the same for lists (kernels/numba/table.py, kernels/cuda/table.py)
+    _kernel_name = ""  # of a kernel that does the same for lists (kernels/compiled/table.py, kernels/cuda/table.py)
     _skips = False  # whether that kernel can leave it to the GPU whether to skip a step
     _refuses_sparse = ""  # the error for sparse gradients, if it says more than that they are not supported
     _complex_as_pairs = True  # whether real and imaginary parts of complex parameters are moved separately
@@ -259,7 +260,7 @@ class Elementwise(Optimizer):
             return row, None
         for p in params:  # a large one is worth loading it; then small ones join, since NumPy takes longer
             size = 0 if p._grad is None else p._array.size
-            if size >= row.few and row.available(size):
+            if size >= row.few and row.available():
                 return row, None
         return None, None
 
@@ -299,7 +300,7 @@ def descent(xp: Any, x: Any, g: Any, n: Any, s: Any, r: Any) -> Any:
     The result is `g` or `r`; `s` is overwritten.
     """
     if n.maximize:
-        g = xp.negative(g, r)
+        g = numpy_faults.negative(xp, g, r)
     if n.decay is not None:
         g = xp.add(g, xp.multiply(x, n.decay, s), r)
     return g

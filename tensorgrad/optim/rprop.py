@@ -11,6 +11,7 @@ from tensorgrad.optim.elementwise import Elementwise
 from tensorgrad.optim.functional import functional
 from tensorgrad.optim.settings import as_scalar
 from tensorgrad.optim.state import starts_at
+from tensorgrad.system import numpy_faults
 from tensorgrad.tensor import Tensor
 
 __all__ = ["Rprop", "rprop"]
@@ -98,7 +99,7 @@ class Rprop(Elementwise):
     @staticmethod
     def _update(xp: Any, x: Any, g: Any, prev: Any, step_size: Any, n: Coefficients, s: Any, r: Any) -> None:
         if n.maximize:
-            g = xp.negative(g, r)
+            g = numpy_faults.negative(xp, g, r)
         xp.sign(xp.multiply(g, prev, s), s)
         turned, still, straight = xp.less(s, n.zero), xp.equal(s, n.zero), xp.greater(s, n.zero)
         for factor, where in ((n.shrink, turned), (n.one, still), (n.grow, straight)):  # NaN remains NaN

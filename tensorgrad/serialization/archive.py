@@ -134,6 +134,8 @@ def replacing(path) -> Iterator:
         try:
             yield file
             file.flush()
+            if hasattr(os, "fchmod"):  # by its descriptor, as the name may stand for another file by now
+                os.fchmod(file.fileno(), _mode(target))
             os.fsync(file.fileno())
         except BaseException:
             with contextlib.suppress(Exception):  # flushing its buffer may fail as well
@@ -143,7 +145,8 @@ def replacing(path) -> Iterator:
         if fcntl is None:  # Windows cannot rename open files
             os.close(lock)
             lock = -1
-        os.chmod(temporary, _mode(target))
+        if not hasattr(os, "fchmod"):
+            os.chmod(temporary, _mode(target))
         os.replace(temporary, target)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -8,6 +8,7 @@ import numpy as np
 
 from tensorgrad.dtypes import FLOATING, scalar_type
 from tensorgrad.layouts import sparse_coo, sparse_csc, sparse_csr
+from tensorgrad.ops.create import zeros_like
 from tensorgrad.ops.linalg import matmul
 from tensorgrad.ops.sparse.construct import sparse_coo_tensor, sparse_csr_tensor
 from tensorgrad.ops.sparse.convert import to_sparse
@@ -58,6 +59,8 @@ def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1.0, alpha: An
     if not _sparse(mat1):
         return matmul.addmm(mat, mat1, mat2, beta=beta, alpha=alpha)
     product = mm(mat1, mat2)
+    if beta == 0:  # `mat` is ignored, including any nan
+        mat = zeros_like(mat)
     return (mat if beta == 1 else mat * beta) + (product if alpha == 1 else product * alpha)
 
 

@@ -35,7 +35,8 @@ class Storage:
     It may also implement direct transfers, which avoid a copy on the host (`storage/cuda/storage.py`: `send` to
     another device, `receive` from the CPU, `fetch` into host memory).
 
-    An array type needs `shape`, `dtype` (NumPy's), `strides` (bytes), `ndim`, `size`, `itemsize` and `nbytes`.
+    An array type needs `shape`, `dtype` (NumPy's), `strides` (bytes), `ndim`, `size`, `itemsize`, `nbytes`
+    and `flags.c_contiguous`.
 
     >>> import tensorgrad as torch
     >>> x = torch.arange(4, dtype=torch.int16)
@@ -65,6 +66,11 @@ class Storage:
         storage = object.__new__(cls)
         storage.array, storage.version = array, version
         return storage
+
+    @property
+    def memory(self) -> Storage:
+        """What the elements lie in: the storage itself, unless it is a layer over another one."""
+        return self
 
     # --- what a device implements ---
 

@@ -79,7 +79,7 @@ ONLY_IN_TORCH: dict[str, str] = {
     """,
     "nn": "intrinsic qat quantizable quantized",
     "nn.functional": """
-        ScalingType SwizzleType assert_int_or_pair grad grouped_mm scaled_grouped_mm scaled_mm
+        ScalingType SwizzleType assert_int_or_pair grouped_mm scaled_grouped_mm scaled_mm
     """,
     "utils": """
         ThroughputBenchmark backcompat backend_registration cpp_backtrace

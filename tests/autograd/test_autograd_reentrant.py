@@ -95,19 +95,19 @@ def test_an_interrupt_reaches_the_pass_that_runs():
 
     def work():
         signal.setitimer(signal.ITIMER_REAL, 0.1)
-        for _ in range(3000):
+        for _ in range(6000):
             time.sleep(0.01)
-        return 1
+        ended.append(1)
 
+    ended: list[int] = []
     before = signal.signal(signal.SIGALRM, late)
-    start = time.perf_counter()
     try:
         with pytest.raises(KeyboardInterrupt):
             nested(tg, 90, work)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    assert time.perf_counter() - start < 20 and tg.is_grad_enabled()
+    assert not ended and tg.is_grad_enabled()
 
 
 def test_what_is_kept_for_each_thread_ends_with_its_owner():

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import tensorgrad
 from tensorgrad.dispatch.kernel_tables import OPS
-from tensorgrad.kernels.numba import table
+from tensorgrad.kernels.compiled import table
 
 
 def cuda_tables():

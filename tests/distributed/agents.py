@@ -1,6 +1,7 @@
 """What the processes of an agent run, in `test_elastic_agent.py`."""
 
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -16,16 +17,12 @@ def variables(text, number):
     return {name: os.environ.get(name) for name in NAMES}, text, number
 
 
-def fails(folder, times):
-    """Rank 1 fails some times; another one would run for long."""
-    if os.environ["RANK"] == "1":
-        here = Path(folder, f"failure{len(list(Path(folder).iterdir()))}")
-        if here.name < f"failure{times}":
-            here.touch()
-            raise ValueError("as it was told to")
-    elif times and len(list(Path(folder).iterdir())) < times:
-        time.sleep(60)
-    return os.environ["TORCHELASTIC_RESTART_COUNT"]
+def fails(times):
+    """Rank 1 fails the first times; the other one would run for long then."""
+    if int(os.environ["TORCHELASTIC_RESTART_COUNT"]) < times:
+        if os.environ["RANK"] == "1":
+            sys.exit(3)
+        time.sleep(600)
 
 
 def together(folder, sizes, failing=-1):
@@ -45,3 +42,7 @@ def together(folder, sizes, failing=-1):
     dist.barrier()
     dist.destroy_process_group()
     return total.item()
+
+
+if __name__ == "__main__":
+    fails(int(sys.argv[1]))

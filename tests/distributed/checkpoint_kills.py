@@ -1,7 +1,6 @@
 """Saves checkpoints one after the other until it is killed: `python checkpoint_kills.py FOLDER`."""
 
 import sys
-from datetime import timedelta
 from pathlib import Path
 
 import tensorgrad as torch
@@ -9,7 +8,7 @@ import tensorgrad.distributed as dist
 import tensorgrad.distributed.checkpoint as dcp
 from tensorgrad.distributed.tensor import Shard, distribute_tensor
 
-dist.init_process_group("gloo", timeout=timedelta(seconds=30))
+dist.init_process_group("gloo")
 folder = Path(sys.argv[1])
 mesh = dist.init_device_mesh("cpu", (dist.get_world_size(),))
 state = {"x": distribute_tensor(torch.zeros(1001), mesh, [Shard(0)]), "y": torch.zeros(1000), "step": 0}

@@ -1,6 +1,5 @@
 """Starts jobs by `tensorgrad.distributed.run`, kills parts of them, and looks at the process table."""
 
-import contextlib
 import os
 import random
 import signal
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tensorgrad.system.watchdog import table
-from tests.distributed.launch import HERE, start
+from tests.distributed.launch import HANG, HERE, end, finished, start
 
 RUN = ["-m", "tensorgrad.distributed.run"]
 
@@ -23,23 +22,12 @@ def launch(*arguments, cwd=None, **variables) -> subprocess.Popen:
     return start([*RUN, *arguments], cwd, **variables)
 
 
-def finished(process, timeout=180):
-    """The exit code, output and errors of an agent. What it left is killed."""
-    try:
-        output, errors = process.communicate(timeout=timeout)
-        return process.returncode, output, errors
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def job(*arguments, timeout=180, **variables):
+def job(*arguments, **variables):
     """Runs a job to its end."""
-    return finished(launch(*arguments, **variables), timeout)
+    return finished(launch(*arguments, **variables))
 
 
-def eventually(condition, timeout=120.0):
+def eventually(condition, timeout=HANG):
     """Waits for a condition, and returns its value."""
     end = time.monotonic() + timeout
     while not (found := condition()) and time.monotonic() < end:
@@ -83,7 +71,7 @@ def train_with_kills(seed: int, kills: int, size: int = 2, pause: float = 0.03) 
     with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
         undisturbed, disturbed = Path(first), Path(second)
         options = ("--standalone", "--nproc-per-node", size, "--max-restarts", kills, HERE / "resuming.py")
-        code, _, errors = job(*options, undisturbed, steps, timeout=300)
+        code, _, errors = job(*options, undisturbed, steps)
         assert code == 0, errors
         agent = launch(*options, disturbed, steps, pause)
 
@@ -111,12 +99,11 @@ def train_with_kills(seed: int, kills: int, size: int = 2, pause: float = 0.03) 
                 killed.append(time.time())
             assert eventually(lambda: agent.poll() is not None or stepped()), f"no step after the last kill, {seed}"
             (disturbed / "hurry").touch()
-            code, _, errors = finished(agent, 300)
+            code, _, errors = finished(agent)
             assert code == 0, errors
             assert errors.count("; restart ") == kills, errors
         finally:
-            agent.kill()
-            agent.wait()
+            end(agent)
         left = living(ranks_of(disturbed))
         assert not left, f"ranks are left: {left}"
         wanted, found = (torch.load(folder / "checkpoint.pt") for folder in (undisturbed, disturbed))

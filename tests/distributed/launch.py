@@ -3,17 +3,19 @@
 import contextlib
 import importlib.util
 import os
-import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
-import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
 import pytest
+
+from tensorgrad.system.ports import ReservedPort
+from tensorgrad.system.watchdog import Watchdog
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -32,51 +34,91 @@ def _mpiexec():
 MPIEXEC = _mpiexec()
 needs_mpiexec = pytest.mark.skipif(MPIEXEC is None, reason="no mpiexec is installed with this Python")
 
-_PORTS = iter(random.sample(range(15000, 32000), 17000))
+HANG = 200  # seconds that whatever is waited for may take: only what hangs takes as long, on any machine
 
 
-def free_port() -> int:
-    """A port on which nobody listens, below those that systems give to connections; another one each time."""
-    for port in _PORTS:
-        with contextlib.suppress(OSError), socket.create_server(("", port)):
-            return port
-    raise OSError("there is no free port")
+@contextlib.contextmanager
+def no_signal_ignored():
+    """Processes inherit which signals are ignored, as SIGHUP under `nohup` and SIGINT in the background of a shell."""
+    names = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGCHLD")
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    ignored = [number for number in numbers if signal.getsignal(number) is signal.SIG_IGN]
+    for number in ignored:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        for number in ignored:
+            signal.signal(number, signal.SIG_IGN)
 
 
-def start(arguments, cwd=None, **variables) -> subprocess.Popen:
-    """A process in a group of its own, so that what it starts can be ended with it."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PMI", "RANK", "WORLD"))}
-    environment |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"} | {k: str(v) for k, v in variables.items()}
-    command = [sys.executable, *map(str, arguments)]
-    return subprocess.Popen(
-        command,
-        env=environment,
-        cwd=cwd,
+@cache
+def watchdog() -> Watchdog:
+    """Ends what the tests of this process have started, however this process ends; also if it is killed."""
+    return Watchdog()
+
+
+def environment(**variables) -> dict[str, str]:
+    """For a process: that of this one, without what a job around it would tell its ranks.
+
+    Python may keep bytecode: without, each process compiles the package again, which is half of its start.
+    """
+    others = "PMI", "RANK", "WORLD", "PYTHONDONTWRITEBYTECODE"
+    base = {name: value for name, value in os.environ.items() if not name.startswith(others)}
+    own = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"} | {name: str(value) for name, value in variables.items()}
+    return watchdog().environment(base | own)
+
+
+def start_command(command, **options) -> subprocess.Popen:
+    """A process in a session of its own, so that what it starts can be ended with it."""
+    process = subprocess.Popen(
+        [str(word) for word in command],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        **options,
     )
+    watchdog().watch(process.pid)
+    return process
 
 
-def run(size, arguments, timeout=180, check=True, **variables):
-    """Runs a script in `size` processes, and returns (return code, output, errors) of each."""
-    port = free_port()
-    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": size} | variables
-    processes = [start(arguments, RANK=rank, **where) for rank in range(size)]
-    end, results = time.monotonic() + timeout, []
+def start(arguments, cwd=None, **variables) -> subprocess.Popen:
+    """A Python process."""
+    return start_command([sys.executable, *arguments], cwd=cwd, env=environment(**variables))
+
+
+def end(process) -> None:
+    """Kills a process and those of its session, if they still run."""
+    if hasattr(os, "killpg"):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
+    process.wait()
+    watchdog().forget(process.pid)
+
+
+def finished(process, timeout=HANG):
+    """The exit code, output and errors of a process, when it has ended. What it left is killed."""
     try:
-        for process in processes:
-            output, errors = process.communicate(timeout=max(0.1, end - time.monotonic()))
-            results.append((process.returncode, output, errors))
+        output, errors = process.communicate(timeout=timeout)
+        return process.returncode, output, errors
     finally:
-        for process in processes:
-            if hasattr(os, "killpg"):
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-            process.kill()
-            process.wait()
+        end(process)
+
+
+def run(size, arguments, timeout=HANG, check=True, **variables):
+    """Runs a script in `size` processes, and returns (return code, output, errors) of each."""
+    with ReservedPort() as port, ThreadPoolExecutor(size) as readers:
+        where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port.number, "WORLD_SIZE": size} | variables
+        processes = [start(arguments, RANK=rank, **where) for rank in range(size)]
+        try:
+            outputs = list(readers.map(lambda process: process.communicate(timeout=timeout), processes))
+        finally:
+            for process in processes:  # not before all have ended: rank 0 has started a server for the others
+                end(process)
+        results = [(process.returncode, *output) for process, output in zip(processes, outputs)]
     if check:
         failed = {rank: result for rank, result in enumerate(results) if result[0] != 0}
         assert not failed, "\n".join(f"rank {rank} ended with {c}:\n{o}\n{e}" for rank, (c, o, e) in failed.items())

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 
+from tensorgrad.system.ports import ReservedPort
 from tests.distributed.launch import HERE, run
 from tests.distributed.test_groups import compare
 
@@ -26,7 +27,9 @@ def text(error):
 def table_beside_gloo(left):
     """Compares what each case of the table finds; one line for each difference."""
     theirs = [json.loads(output) for _, output, _ in run(2, [HERE / "table.py", "torch"], timeout=left())]
-    results = run(2, [HERE / "table.py", "tensorgrad", "29433"], timeout=left(), DEVICE="cuda", TRACE="1")
+    with ReservedPort() as second:
+        program = [HERE / "table.py", "tensorgrad", second.number]
+        results = run(2, program, timeout=left(), DEVICE="cuda", TRACE="1")
     differences = []
     for rank, ((_, output, _), wanted) in enumerate(zip(results, theirs)):
         found = json.loads(output.replace('"nccl"', '"gloo"'))

@@ -3,13 +3,12 @@
 import os
 import signal
 import sys
-from datetime import timedelta
 
 import tensorgrad as torch
 import tensorgrad.distributed as dist
 from tensorgrad.distributed.distributed_c10d import SHRINK_ABORT
 
-dist.init_process_group("gloo", timeout=timedelta(seconds=30))
+dist.init_process_group("gloo")
 rank, size = dist.get_rank(), dist.get_world_size()  # of four
 
 

@@ -37,7 +37,7 @@ def raises_odd(index):
 def exits(index, code):
     if index == 0:
         sys.exit(code)
-    time.sleep(60)
+    time.sleep(600)
 
 
 def exits_hard(index, code):
@@ -47,19 +47,20 @@ def exits_hard(index, code):
 def kills_itself(index, number):
     signal.signal(number, signal.SIG_DFL) if number != signal.SIGKILL else None
     os.kill(os.getpid(), number)
-    time.sleep(60)
+    time.sleep(600)
 
 
 def interrupted(index):
     raise KeyboardInterrupt
 
 
-def stubborn(index):
+def stubborn(index, path):
     if index == 1:
-        time.sleep(0.5)  # the other one ignores SIGTERM by now
+        waits(index, path)  # until the other one ignores SIGTERM
         sys.exit(4)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    time.sleep(60)
+    open(path, "w").close()
+    time.sleep(600)
 
 
 def waits(index, path):
@@ -114,7 +115,7 @@ def main(name):
     found["join 0"] = [context.join(timeout=0), context.join(0.01)]
     open(path, "w").close()
     found["join"] = [joined(context), context.join(), [process.exitcode for process in context.processes]]
-    context = library.start_processes(stubborn, (), 2, join=False, start_method="fork")
+    context = library.start_processes(stubborn, (f"{path} stubborn",), 2, join=False, start_method="fork")
     found["grace period"] = outcome(lambda: [context.join(grace_period=1), context.join(grace_period=1)])
     found["codes"] = [process.exitcode for process in context.processes]
     found["after"] = outcome(context.join)

@@ -6,6 +6,8 @@ import pytest
 
 from tests.distributed.launch import HERE, needs_mpi, run
 
+pytestmark = pytest.mark.together
+
 
 @needs_mpi
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed: nothing to compare with")

@@ -15,7 +15,7 @@ import tensorgrad as torch
 import tensorgrad.distributed.checkpoint as dcp
 from tensorgrad.distributed.checkpoint import filesystem, metadata, metadata_file
 from tensorgrad.distributed.checkpoint.format_utils import dcp_to_torch_save
-from tests.distributed.launch import HERE, free_port, needs_mpi, start
+from tests.distributed.launch import HANG, HERE, end, needs_mpi, start
 
 
 def state(fill):
@@ -65,26 +65,25 @@ def test_killed_at_any_moment_of_saving(tmp_path):
     assert check(tmp_path, 2.0)
 
 
+@pytest.mark.together
 @needs_mpi
 @pytest.mark.parametrize(("seed", "size", "killed"), [(0, 2, [1]), (1, 2, [0, 1])])
-def test_ranks_killed_while_they_save(tmp_path, seed, size, killed):
-    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "WORLD_SIZE": size}
+def test_ranks_killed_while_they_save(tmp_path, port, seed, size, killed):
+    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": size}
     ranks = [start([HERE / "checkpoint_kills.py", tmp_path], RANK=rank, **where) for rank in range(size)]
     try:
         for rank in ranks:
             assert rank.stdout.readline() == "saved\n", rank.stderr.read()
-        time.sleep(random.Random(seed).uniform(0.02, 0.3))
+        time.sleep(random.Random(seed).uniform(0.02, 0.3))  # any moment will do
         for rank in killed:
             ranks[rank].kill()
         for number, rank in enumerate(ranks):
-            _, errors = rank.communicate(timeout=180)
+            errors = rank.communicate(timeout=HANG)[1]
             if number not in killed:
                 assert "rank 1" in errors.splitlines()[-1], errors
     finally:
         for rank in ranks:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(rank.pid, signal.SIGKILL)
-            rank.wait()
+            end(rank)
     found = {"x": torch.zeros(1001), "y": torch.zeros(1000), "step": -1}
     dcp.load(found, checkpoint_id=tmp_path, no_dist=True)
     assert found["step"] >= 0 and (found["x"] == found["step"]).all() and (found["y"] == found["step"]).all()

@@ -8,9 +8,11 @@ import tensorgrad as torch
 import tensorgrad.distributed.checkpoint as dcp
 from tests.distributed.launch import HERE, needs_mpi, run
 
+pytestmark = pytest.mark.together
+
 
 def results(library, folder):
-    return [json.loads(output) for _, output, _ in run(2, [HERE / "state_dict_cases.py", library, folder], timeout=120)]
+    return [json.loads(output) for _, output, _ in run(2, [HERE / "state_dict_cases.py", library, folder])]
 
 
 @needs_mpi

@@ -16,6 +16,7 @@ def tolerance(name, dtype):
     return next((atol for word, atol in ATOL.items() if word in name), 2e-6)
 
 
+@pytest.mark.together
 @needs_mpi
 def test_weights_are_those_of_pytorch(tmp_path):
     printed = {

@@ -28,11 +28,12 @@ for step in range(3):
 """
 
 
+@pytest.mark.together
 @needs_mpi
 @needs_torch
 def test_models_train_as_under_torch(tmp_path):
     for library in ("torch", "tensorgrad"):
-        run(2, [HERE / "ddp_models.py", library, tmp_path / library], timeout=100)
+        run(2, [HERE / "ddp_models.py", library, tmp_path / library])
     for rank in range(2):
         ours, theirs = (np.load(tmp_path / f"{library}{rank}.npz") for library in ("tensorgrad", "torch"))
         assert set(ours.files) == set(theirs.files)
@@ -41,9 +42,10 @@ def test_models_train_as_under_torch(tmp_path):
             np.testing.assert_allclose(ours[name], theirs[name], rtol=tolerance, atol=tolerance, err_msg=name)
 
 
+@pytest.mark.together
 @needs_mpi
 def test_all_ranks_have_the_same_weights(tmp_path):
-    run(3, [HERE / "ddp_models.py", "tensorgrad", tmp_path / "rank"], timeout=100)
+    run(3, [HERE / "ddp_models.py", "tensorgrad", tmp_path / "rank"])
     first, *others = (np.load(tmp_path / f"rank{rank}.npz") for rank in range(3))
     for name in first.files:
         if "losses" not in name and "running" not in name:  # each has its own batch, and statistics of it
@@ -51,6 +53,7 @@ def test_all_ranks_have_the_same_weights(tmp_path):
                 np.testing.assert_array_equal(first[name], other[name], err_msg=name)
 
 
+@pytest.mark.together
 @needs_mpi
 def test_a_dead_rank_is_named():
     """The other ranks get one error from the backward pass."""

@@ -6,6 +6,8 @@ import pytest
 
 from tests.distributed.launch import HERE, needs_mpi, run
 
+pytestmark = pytest.mark.together
+
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
 
@@ -18,11 +20,11 @@ def test_ops_and_moves(size):
 @needs_mpi
 @needs_torch
 def test_like_torch_itself(tmp_path):
-    run(2, [HERE / "beside_torch.py", tmp_path / "store"], timeout=180)
+    run(2, [HERE / "beside_torch.py", tmp_path / "store"])
 
 
 @needs_mpi
 @needs_torch
 def test_samples_of_ops_are_right_or_refused():
-    output = run(2, ["-m", "tests.distributed.dtensor_database", 1], timeout=400, EVERY=3)[0][1]  # all: EVERY=1
+    output = run(2, ["-m", "tests.distributed.dtensor_database", 1], EVERY=3)[0][1]  # all: EVERY=1
     assert int(output.splitlines()[-1].split()[0]) >= 150, output

@@ -4,6 +4,7 @@ import json
 import logging
 import multiprocessing
 import os
+import queue
 import signal
 import sys
 import threading
@@ -17,6 +18,8 @@ from tensorgrad.distributed.elastic import events, timer
 from tensorgrad.distributed.elastic.events import handlers
 from tensorgrad.distributed.elastic.multiprocessing import LogsSpecs, Std, start_processes
 from tensorgrad.distributed.launcher import LaunchConfig, elastic_launch
+from tests.distributed.jobs import eventually
+from tests.distributed.launch import HANG
 
 posix = pytest.mark.skipif(os.name != "posix", reason="kills processes by POSIX signals")
 
@@ -101,53 +104,74 @@ def test_names_of_handlers_and_their_errors_are_those_of_pytorch():
     assert found[0] == found[1]
 
 
-def test_a_static_rendezvous():
+def test_a_static_rendezvous(port):
     from tensorgrad.distributed.elastic.rendezvous import RendezvousParameters, rendezvous_handler_registry
-    from tests.distributed.launch import free_port
 
-    endpoint, found, done = f"127.0.0.1:{free_port()}", {}, threading.Barrier(2)
+    endpoint, found, done = f"127.0.0.1:{port}", {}, threading.Barrier(2)
 
     def machine(rank):
-        parameters = RendezvousParameters("static", endpoint, "job", 2, 2, rank=rank, timeout=60)
+        parameters = RendezvousParameters("static", endpoint, "job", 2, 2, rank=rank, timeout=HANG)
         handler = rendezvous_handler_registry.create_handler(parameters)
         info = handler.next_rendezvous()
         info.store.set(f"from {rank}", str(rank))
         found[rank] = info.store.get(f"from {1 - rank}"), info.rank, info.world_size, info.bootstrap_store_info
-        done.wait(60)  # rank 0 has the store
+        done.wait(HANG)  # rank 0 has the store
 
     threads = [threading.Thread(target=machine, args=(rank,)) for rank in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(120)
+        thread.join(HANG)
     assert [found[rank][:3] for rank in range(2)] == [(b"1", 0, 2), (b"0", 1, 2)]
     assert found[0][3] == found[1][3]
     with pytest.raises(NotImplementedError, match="use 'c10d'"):
         rendezvous_handler_registry.create_handler(RendezvousParameters("etcd", endpoint, "job", 1, 1))
 
 
-def slow(queue, seconds):
-    timer.configure(timer.LocalTimerClient(queue))
-    with timer.expires(after=60):
+def slow(requests, after, seconds):
+    timer.configure(timer.LocalTimerClient(requests))
+    with timer.expires(after=HANG):
         pass
-    with timer.expires(after=0.2, scope="block"):
+    with timer.expires(after=after, scope="block"):
         time.sleep(seconds)
 
 
 @posix
 def test_a_process_that_takes_too_long_is_killed():
     context = multiprocessing.get_context("spawn")
-    queue = context.Queue()
-    server = timer.LocalTimerServer(queue, max_interval=0.05)
+    requests = context.Queue()
+    server = timer.LocalTimerServer(requests, max_interval=0.05)
     server.start()
-    processes = [context.Process(target=slow, args=(queue, seconds)) for seconds in (100, 0)]
+    cases = ((0.2, HANG), (HANG, 0))
+    processes = [context.Process(target=slow, args=(requests, *case), daemon=True) for case in cases]
     for process in processes:
         process.start()
     for process in processes:
-        process.join(60)
-    server.stop()
+        process.join(HANG)
     assert [process.exitcode for process in processes] == [-signal.SIGKILL, 0]
-    assert server._timers == {}
+    assert eventually(lambda: not server._timers)
+    server.stop()
+
+
+def test_when_timers_run_out(monkeypatch):
+    """By the server's clock: of each process all blocks count, and one that has ended in time does not."""
+    requests, ended, now = queue.Queue(), [], [1000.0]
+    requests.qsize = lambda: 10  # as of a queue of processes; all are taken at once
+    server = timer.LocalTimerServer(requests, max_interval=0, now=lambda: now[0])
+    monkeypatch.setattr(server, "_reap_worker", lambda worker: ended.append(worker) or True)
+
+    def expired(moment):
+        now[0] = moment
+        server._run_watchdog()
+        return [ended.pop(0) for _ in range(len(ended))]
+
+    for worker, scope, end in ((1, "a", 1010), (1, "b", 1005), (2, "a", 1020), (3, "a", 1030), (3, "b", 1007)):
+        requests.put(timer.TimerRequest(worker, scope, end))
+    assert expired(1004) == []
+    requests.put(timer.TimerRequest(3, "b", -1))  # in time
+    requests.put(timer.TimerRequest(2, "a", 1040))  # begun again
+    assert expired(1008) == [1]
+    assert expired(1029) == [] and expired(1035) == [3] and expired(1040) == [2] and server._timers == {}
 
 
 def test_timers_need_a_client():
@@ -183,13 +207,13 @@ def test_processes(tmp_path):
     specs = LogsSpecs(log_dir=str(tmp_path), redirects=Std.OUT)
     ranks = start_processes("job", divide, {0: (1,), 1: (2,)}, {0: {"WHICH": "a"}, 1: {"WHICH": "b"}}, specs)
     assert set(ranks.pids()) == {0, 1}
-    result = ranks.wait(60, period=0.02)
+    result = ranks.wait(HANG, period=0.02)
     assert not result.is_failed() and result.return_values == {0: 6, 1: 3}
     assert [Path(result.stdouts[rank]).read_text() for rank in range(2)] == ["dividing a\n", "dividing b\n"]
     ranks = start_processes("job", divide, {0: (0,)}, {0: {"WHICH": "a"}}, specs)
-    result = ranks.wait(60, period=0.02)
+    result = ranks.wait(HANG, period=0.02)
     assert result.is_failed() and "ZeroDivisionError" in result.failures[0].message
-    ranks = start_processes("job", sys.executable, {0: ("-c", "import time; time.sleep(50)")}, {0: {}}, LogsSpecs())
+    ranks = start_processes("job", sys.executable, {0: ("-c", "import time; time.sleep(600)")}, {0: {}}, LogsSpecs())
     assert ranks.wait(0) is None
     ranks.close()
     assert ranks.wait(1).is_failed()

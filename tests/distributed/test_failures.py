@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from tests.distributed.jobs import finished
-from tests.distributed.launch import HERE, free_port, has_ended, needs_mpi, run, start
+from tests.distributed.jobs import eventually
+from tests.distributed.launch import HANG, HERE, end, finished, has_ended, needs_mpi, run, start
 
 pytestmark = [needs_mpi, pytest.mark.together]
 
@@ -27,7 +27,6 @@ def test_a_rank_that_ends_is_named(case, victim):
             continue
         assert code == 0, errors
         assert re.match(f"DistBackendError: all_reduce: {has_ended(victim)}", lines[0]), lines
-        assert float(re.search(r"\[([\d.]+) s\]$", lines[0])[1]) < 30, lines  # about one second
         assert lines[1].startswith("DistBackendError: an earlier operation of this process group failed")
 
 
@@ -35,13 +34,13 @@ def test_a_rank_that_hangs_is_named():
     results = fail("hangs")
     for _, lines, errors in results[:2]:
         assert lines, errors
-        message = r"DistBackendError: Timed out waiting 3\d\d\dms for all_reduce operation to complete: rank 2 did not "
+        message = r"DistBackendError: Timed out waiting \d{7}ms for all_reduce operation to complete: rank 2 did not "
         assert re.match(message + "take part", lines[0]), lines
 
 
 def test_a_sender_that_is_silent_is_named():
     results = fail("silent", 2)
-    assert re.match(r"DistBackendError: Timed out waiting 3\d\d\dms for recv from rank 1 operation", results[0][1][0])
+    assert re.match(r"DistBackendError: Timed out waiting \d{7}ms for recv from rank 1 operation", results[0][1][0])
 
 
 @pytest.mark.parametrize(
@@ -75,7 +74,7 @@ def test_what_was_sent_arrives_after_the_sender_has_ended():
 
 def test_a_monitored_barrier_names_who_is_missing():
     results = fail("monitored")
-    assert "[Rank 0]: Rank 2 failed to pass monitoredBarrier in 3000 ms" in results[0][1][0]
+    assert "[Rank 0]: Rank 2 failed to pass monitoredBarrier in 500 ms" in results[0][1][0]
     assert "[Rank 1]: Successfully reached monitoredBarrier, but received errors" in results[1][1][0]
 
 
@@ -88,10 +87,26 @@ def test_a_message_that_is_too_long_is_an_error():
 
 JOIN = """
 import os, signal, sys
-import tensorgrad.distributed as dist
 from datetime import timedelta
-case, seconds = sys.argv[1], float(sys.argv[2])
-if case != "whole" and os.environ["RANK"] == "1":
+from importlib import import_module
+import tensorgrad.distributed as dist
+from tests.distributed.launch import HANG
+case, seconds, *first = sys.argv[1:]
+rendezvous = import_module("tensorgrad.distributed.rendezvous")
+wait_for_ranks = rendezvous._wait_for_ranks
+
+def wait_longer_for_some(store, size, timeout):
+    store.wait([f"init/rank{rank}" for rank in first], timedelta(seconds=HANG))
+    wait_for_ranks(store, size, timeout)
+
+rendezvous._wait_for_ranks = wait_longer_for_some
+if case == "rank 0 hangs":
+    from tensorgrad.distributed.mpi import pmi
+    wait = pmi._wait
+    pmi._wait = lambda store, keys, rank, timeout: wait(store, keys, rank, timedelta(seconds=1))
+    if os.environ["RANK"] == "0":
+        pmi.join = lambda *arguments: sys.stdin.read()
+elif case != "whole" and os.environ["RANK"] == "1":
     from tensorgrad.distributed.mpi.world import _Initialization
     run = _Initialization._run
     def ends(self):
@@ -99,16 +114,16 @@ if case != "whole" and os.environ["RANK"] == "1":
             run(self)
         os.kill(os.getpid(), signal.SIGKILL)
     _Initialization._run = ends
-dist.init_process_group("gloo", timeout=timedelta(seconds=seconds))
+dist.init_process_group("gloo", timeout=timedelta(seconds=float(seconds)))
 print("joined", flush=True)
 sys.stdin.read()
 """
 
 
-def join(*ranks, size=2, seconds=120, case="whole", port=None, **variables):
-    """Processes with these ranks, in this order."""
-    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port or free_port(), "WORLD_SIZE": size} | variables
-    return [start(["-c", JOIN, case, seconds], RANK=rank, **where) for rank in ranks]
+def join(port, *ranks, size=2, seconds=HANG, case="whole", first=()):
+    """Processes with these ranks, in this order. The seconds of rank 0 begin when those that come first have come."""
+    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": size}
+    return [start(["-c", JOIN, case, seconds, *first], RANK=rank, **where) for rank in ranks]
 
 
 def last_line(process):
@@ -118,28 +133,41 @@ def last_line(process):
     return errors.strip().splitlines()[-1]
 
 
-def test_a_rank_that_never_comes():
-    waiting = join(0, 2, size=4, seconds=15)
-    first, second = map(last_line, waiting)
-    assert first.endswith("Timed out after 15 seconds waiting for clients. 2/4 clients joined; missing: ranks 1, 3")
-    told = "rank 2 (has waited 15 seconds for rank 0 to join|cannot join) the job|Its process has probably ended$"
-    assert re.search(told, second), second
+def test_a_rank_that_never_comes(port):
+    [first], [second] = join(port, 0, size=4, seconds=1, first=[2]), join(port, 2, size=4)
+    first, second = last_line(first), last_line(second)
+    assert first.endswith("Timed out after 1 seconds waiting for clients. 2/4 clients joined; missing: ranks 1, 3")
+    assert re.search("rank 2 cannot join the job|Its process has probably ended$", second), second
 
 
-def test_a_rank_beyond_the_size_is_not_taken_for_another():
-    too_high, first = join(3, 0, seconds=3)
+def test_rank_0_never_comes_to_the_end(port):
+    """It serves the store and does not go on: the others have a limit, too."""
+    first, second = join(port, 0, size=2, case="rank 0 hangs"), join(port, 1, case="rank 0 hangs")
+    try:
+        assert "rank 1 has waited 1 seconds for rank 0 to join the job" in last_line(second[0])
+    finally:
+        end(first[0])
+
+
+def test_a_rank_beyond_the_size_is_not_taken_for_another(port):
+    too_high, first = join(port, 3, 0, seconds=3)
     assert last_line(too_high) == "ValueError: rank 3 is not in the interval [0, 1] of a world of 2"
     assert last_line(first).endswith("1/2 clients joined; missing: rank 1")
 
 
 @pytest.mark.parametrize(("first", "second"), [(2, 3), (3, 2)])
-def test_ranks_that_were_told_different_sizes(first, second):
-    port = free_port()
-    processes = [*join(0, size=first, seconds=6, port=port), *join(1, size=second, seconds=6, port=port)]
-    lines = [last_line(process) for process in processes]
-    told = f"ValueError: rank 1 was told a world size of {second}, but rank 0 was told {first}"
-    other = f"ValueError: rank 0 was told a world size of {first}, but rank 1 was told {second}"  # which came first
-    assert (told in lines) != (other in lines), lines
+def test_ranks_that_were_told_different_sizes(first, second, port):
+    processes = [*join(port, 0, size=first), *join(port, 1, size=second)]
+    try:  # the one that comes second is told, and ends; the other one waits
+        assert eventually(lambda: any(process.poll() is not None for process in processes))
+        line = last_line(next(process for process in processes if process.poll() is not None))
+    finally:
+        for process in processes:
+            end(process)
+    assert line in (
+        f"ValueError: rank 1 was told a world size of {second}, but rank 0 was told {first}",
+        f"ValueError: rank 0 was told a world size of {first}, but rank 1 was told {second}",
+    )
 
 
 def test_ranks_that_meet_in_a_file(tmp_path):
@@ -154,13 +182,12 @@ def test_ranks_that_meet_in_a_file(tmp_path):
     assert [output for _, output, _ in run(3, ["-c", program])] == ["[3.0, 3.0]\n"] * 3
 
 
-def test_two_processes_with_one_rank_and_a_late_one():
-    port = free_port()
-    members = join(0, 1, 2, size=3, port=port)
+def test_two_processes_with_one_rank_and_a_late_one(port):
+    members = join(port, 0, 1, 2, size=3)
     try:
         for process in members:
             assert process.stdout.readline() == "joined\n"
-        late = join(1, size=3, port=port)
+        late = join(port, 1, size=3)
         told = r"process \d+ on \S+ cannot be rank 1 of 3: process \d+ on \S+ has joined the job with the same rank"
         assert re.search(told, last_line(late[0]))
         assert all(process.poll() is None for process in members)
@@ -175,23 +202,22 @@ def test_two_processes_with_one_rank_and_a_late_one():
 def test_a_port_in_use():
     """By a program that is not a store: rank 0 cannot serve, and rank 1 finds something else there."""
     with socket.create_server(("", 0)) as server:
-        ranks = join(0, 1, seconds=3, port=server.getsockname()[1])
+        ranks = join(server.getsockname()[1], 0, 1, seconds=1)
         first, second = map(last_line, ranks)
     assert re.search(r"failed to listen on any local network address. port: \d+, .*\(rank 0 of 2\)", first), first
     assert re.search(r"is not a store of this job.*\(rank 1 of 2\)", second), second
 
 
-def test_no_server_at_the_address():
-    assert re.search(
-        r"timed out after 2000ms while trying to connect .*\(rank 1 of 2\)", last_line(*join(1, seconds=2))
-    )
+def test_no_server_at_the_address(port):
+    [line] = map(last_line, join(port, 1, seconds=0.5))
+    assert re.search(r"timed out after 500ms while trying to connect .*\(rank 1 of 2\)", line), line
 
 
 @pytest.mark.parametrize("case", ["ends in MPI_Init", "ends after MPI_Init"])
-def test_a_rank_that_ends_while_mpi_begins(case):
-    first, second = join(0, 1, case=case)
+def test_a_rank_that_ends_while_mpi_begins(case, port):
+    first, second = join(port, 0, 1, case=case)
     try:
-        assert first.wait(120) != 0
+        assert first.wait(HANG) != 0
     finally:
         second.kill()
         ended = [finished(process) for process in (second, first)]

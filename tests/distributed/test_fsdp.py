@@ -9,15 +9,17 @@ from tests.distributed.launch import HERE, needs_mpi, run
 from tests.support.alike import alike
 
 
+@pytest.mark.together
 @needs_mpi
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_fully_shard_trains_like_one_process(size):
-    run(size, [HERE / "fsdp_cases.py"], timeout=120)
+    run(size, [HERE / "fsdp_cases.py"])
 
 
+@pytest.mark.together
 @needs_mpi
 def test_fully_shard_with_tensor_parallelism_trains_like_one_process():
-    run(4, [HERE / "fsdp_tensor_parallel.py"], timeout=120)
+    run(4, [HERE / "fsdp_tensor_parallel.py"])
 
 
 def test_fsdp_module_has_all_methods_of_pytorch():
@@ -30,10 +32,11 @@ def test_fsdp_module_has_all_methods_of_pytorch():
     assert not [name for name in vars(theirs) if not name.startswith("_") and not hasattr(ours, name)]
 
 
+@pytest.mark.together
 @needs_mpi
 def test_training_on_gpus():
     """On emulated ones, which communicate by NCCL."""
-    run(2, [HERE / "gpu_cases.py"], timeout=120, DEVICE="emulator")
+    run(2, [HERE / "gpu_cases.py"], DEVICE="emulator")
 
 
 @alike

@@ -6,6 +6,8 @@ import pytest
 
 from tests.distributed.launch import HERE, needs_mpi, run
 
+pytestmark = pytest.mark.together
+
 pytest.importorskip("torch")
 
 

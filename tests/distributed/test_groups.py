@@ -1,16 +1,26 @@
 """Groups of two and three processes: results and errors are those of PyTorch's gloo group."""
 
-import contextlib
 import json
-import os
-import signal
 import subprocess
 import sys
 from functools import cache
 
 import pytest
 
-from tests.distributed.launch import HERE, MPIEXEC, ROOT, free_port, needs_mpi, needs_mpiexec, run
+from tensorgrad.system.ports import ReservedPort
+from tests.distributed.launch import (
+    HERE,
+    MPIEXEC,
+    ROOT,
+    environment,
+    finished,
+    needs_mpi,
+    needs_mpiexec,
+    run,
+    start_command,
+)
+
+pytestmark = pytest.mark.together
 
 pytest.importorskip("torch")
 
@@ -31,7 +41,8 @@ def found_by_pytorch(size):
 
 
 def compare_with_pytorch(size, **variables):
-    results = run(size, [HERE / "table.py", "tensorgrad", free_port()], **variables)
+    with ReservedPort() as second:
+        results = run(size, [HERE / "table.py", "tensorgrad", second.number], **variables)
     assert not [errors for _, _, errors in results if "Traceback" in errors or "PMIU" in errors]
     for (_, output, _), wanted in zip(results, found_by_pytorch(size)):
         found = json.loads(output.replace('"nccl"', '"gloo"'))  # the name that `get_backend` returns
@@ -67,13 +78,8 @@ assert x.item() == 3.0 and dist.get_world_size() == 2
 @needs_mpiexec
 def test_under_a_launcher_of_mpi():
     command = [MPIEXEC, "-n", "2", sys.executable, "-c", SUM]
-    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    try:
-        errors = process.communicate(timeout=180)[1]
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-    assert process.returncode == 0, errors
+    code, _, errors = finished(start_command(command, env=environment()))
+    assert code == 0, errors
 
 
 @needs_mpi

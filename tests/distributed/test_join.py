@@ -1,8 +1,11 @@
 """Training with different numbers of inputs gives what PyTorch's gives."""
 
 import numpy as np
+import pytest
 
 from tests.distributed.launch import HERE, needs_mpi, run
+
+pytestmark = pytest.mark.together
 
 OWN = ("norms", "no buffers", "not enabled")  # results with these words are not the same on all ranks
 

@@ -27,7 +27,7 @@ def results(name, *arguments, ranks=1):
     """The lines with results that a program prints, on its own or as a job of several ranks."""
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", ranks] if ranks > 1 else []
     command = ["-m", "tensorgrad.run", *launcher, HERE / name, *arguments]
-    [(_, output, _)] = run(1, command, timeout=120)
+    [(_, output, _)] = run(1, command)
     return [line.partition("RESULT ")[2] for line in output.splitlines() if "RESULT " in line]
 
 
@@ -40,7 +40,7 @@ def test_accelerate_in_one_process():
 def test_accelerate_launch():
     """(With `--cpu`, it starts one process, whatever `--num_processes` says.)"""
     launch = ["-m", "tensorgrad.run", "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2"]
-    [(_, output, _)] = run(1, [*launch, HERE / "peer_accelerate.py"], timeout=120)
+    [(_, output, _)] = run(1, [*launch, HERE / "peer_accelerate.py"])
     assert "RESULT tensorgrad [25.889, 9.004, 5.198] [3, 1]" in output
 
 
@@ -84,7 +84,7 @@ def test_to_ask_mpi4py_for_the_number_of_processes_does_not_initialize_mpi():
 @pytest.mark.slow
 def test_ray_train(tmp_path):
     try:
-        run(1, ["-m", "tensorgrad.run", HERE / "peer_ray.py", tmp_path / "losses"], timeout=240)
+        run(1, ["-m", "tensorgrad.run", HERE / "peer_ray.py", tmp_path / "losses"])
     except subprocess.TimeoutExpired:
         pytest.fail("Ray Train has not ended")
     name, ranks, losses = json.loads((tmp_path / "losses").read_text())
@@ -110,12 +110,10 @@ SMALL = {
 }  # fmt: skip
 
 
-def on_gpus(program, *arguments, ranks, folder, timeout=240):
+def on_gpus(program, *arguments, ranks, folder):
     """What the ranks of a program print."""
     wrapped = [HERE / "on_gpus.py", program, *arguments]
-    code, output, errors = job(
-        "--standalone", "--nproc-per-node", ranks, *wrapped, timeout=timeout, cwd=folder, EMULATED_GPUS=ranks
-    )
+    code, output, errors = job("--standalone", "--nproc-per-node", ranks, *wrapped, cwd=folder, EMULATED_GPUS=ranks)
     assert code == 0, errors
     return output + errors
 

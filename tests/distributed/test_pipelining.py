@@ -344,6 +344,7 @@ def test_a_sequential_is_divided(alone):
 # --- several processes ---
 
 
+@pytest.mark.together
 @needs_mpi
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_a_pipeline_computes_what_one_process_computes(size):
@@ -375,6 +376,7 @@ def flat(value):
     return torch.cat(parts)
 
 
+@pytest.mark.together
 @needs_mpi
 def test_a_stage_that_ends_is_named():
     results = run(3, [HERE / "pipelines.py", "dead"], check=False)
@@ -384,6 +386,7 @@ def test_a_stage_that_ends_is_named():
         assert len(lines) == 2 and lines[1].startswith("DistBackendError: an earlier operation"), results
 
 
+@pytest.mark.together
 @needs_mpi
 def test_ranks_that_disagree_are_told():
     results = run(2, [HERE / "pipelines.py", "disagree"])
@@ -394,6 +397,7 @@ def test_ranks_that_disagree_are_told():
     ]
 
 
+@pytest.mark.together
 @needs_mpi
 def test_a_stage_that_fails_says_why():
     results = run(2, [HERE / "pipelines.py", "fails"], check=False)

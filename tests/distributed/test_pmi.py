@@ -9,6 +9,7 @@ import pytest
 from tensorgrad.distributed.errors import DistNetworkError
 from tensorgrad.distributed.mpi import pmi
 from tensorgrad.distributed.mpi.pmi import Connection, process_mapping
+from tests.distributed.launch import HANG
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="MPI's launchers on Windows have another protocol")
 SECRET = b"s" * 32
@@ -17,7 +18,7 @@ SECRET = b"s" * 32
 @pytest.fixture
 def server():
     """The address of a server for two ranks, and its process."""
-    port = pmi._start_server(2, process_mapping(["a", "a"]), SECRET, "127.0.0.1", timedelta(seconds=60))
+    port = pmi._start_server(2, process_mapping(["a", "a"]), SECRET, "127.0.0.1", timedelta(seconds=HANG))
     process = pmi._SERVERS[-1]
     yield ("127.0.0.1", port), process
     process.kill()
@@ -25,8 +26,8 @@ def server():
 
 
 def join(address, role, rank, secret=SECRET):
-    connection = Connection(address, secret, role, rank, 60).socket
-    connection.settimeout(60)
+    connection = Connection(address, secret, role, rank, HANG).socket
+    connection.settimeout(HANG)
     return connection
 
 
@@ -49,7 +50,7 @@ def test_it_answers_what_mpi_asks(server):
     for rank in ranks:
         assert ask(rank, "cmd=finalize") == "cmd=finalize_ack\n"
         rank.close()
-    assert process.wait(60) == 0  # it ends with the last connection
+    assert process.wait(HANG) == 0  # it ends with the last connection
 
 
 def test_the_secret_is_needed(server):
@@ -70,9 +71,9 @@ def test_the_secret_is_needed(server):
 @pytest.mark.parametrize("data", [b"\n", b"x y z\n", b"\xff" * 100 + b"\n", b"a" * 100_000, b"cmd=init\n", b"1 2\n"])
 def test_strangers_are_not_listened_to(server, data):
     address, _ = server
-    with socket.create_connection(address, 60) as stranger:
+    with socket.create_connection(address, HANG) as stranger:
         stranger.sendall(data)
-        stranger.settimeout(60)
+        stranger.settimeout(HANG)
         try:
             while stranger.recv(4096):
                 pass
@@ -98,15 +99,15 @@ def test_members_that_end_are_reported_until_all_say_goodbye(server):
     assert [watch.recv(100) for watch in watches] == [b"end\n"] * 2
     for connection in (*members, *watches):
         connection.close()
-    assert process.wait(60) == 0
+    assert process.wait(HANG) == 0
 
 
 def test_it_ends_when_no_process_connects():
     pmi._start_server(2, "(vector,(0,1,2))", SECRET, "127.0.0.1", timedelta(seconds=0.1))
-    assert pmi._SERVERS[-1].wait(60) == 0
+    assert pmi._SERVERS[-1].wait(HANG) == 0
 
 
 def test_it_ends_when_rank_0_ends_before_it_joins(server):
     _, process = server
     process.stdin.close()
-    assert process.wait(60) == 0
+    assert process.wait(HANG) == 0

@@ -4,15 +4,23 @@ import json
 import os
 import re
 import socket
-import subprocess
 import sys
 
 import pytest
 
 from tensorgrad.distributed import run
 from tensorgrad.distributed.elastic.multiprocessing import Std
-from tests.distributed.jobs import finished, job
-from tests.distributed.launch import MPIEXEC, ROOT, needs_mpi, needs_mpiexec, start
+from tests.distributed.jobs import job
+from tests.distributed.launch import (
+    MPIEXEC,
+    ROOT,
+    environment,
+    finished,
+    needs_mpi,
+    needs_mpiexec,
+    start,
+    start_command,
+)
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the agent's signals are POSIX's")
 
@@ -107,8 +115,9 @@ def test_ranks_meet_by_the_agents_store_with_a_secret_of_their_own(tmp_path):
 @pytest.mark.together
 def test_modules(tmp_path):
     (tmp_path / "module_of_a_job.py").write_text("import sys, torch; print(torch.__package__, sys.argv[1:])")
-    environment = {"PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"}
-    code, output, errors = job("--standalone", "-m", "module_of_a_job", "-v", **environment)
+    code, output, errors = job(
+        "--standalone", "-m", "module_of_a_job", "-v", PYTHONPATH=f"{ROOT}{os.pathsep}{tmp_path}"
+    )
     assert (code, output) == (0, "tensorgrad ['-v']\n"), errors
 
 
@@ -220,6 +229,5 @@ def test_under_mpiexec_each_process_may_be_an_agent(tmp_path):
     """What mpiexec tells its own processes must not reach the ranks of an agent."""
     command = [MPIEXEC, "-n", "1", sys.executable, "-m", "tensorgrad.distributed.run", "--standalone"]
     command += ["--nproc-per-node", "2", str(program(tmp_path, SUM))]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180)
-    assert done.returncode == 0, done.stderr
+    code, _, errors = finished(start_command(command, env=environment()))
+    assert code == 0, errors

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import pytest
 
 from tensorgrad.system.watchdog import table
-from tests.distributed.jobs import eventually, finished, launch, living, train_with_kills
-from tests.distributed.launch import needs_mpi, start
+from tests.distributed.jobs import eventually, launch, living, train_with_kills
+from tests.distributed.launch import HANG, finished, needs_mpi, start
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="process groups and signals are POSIX's"),
@@ -68,7 +68,7 @@ def test_a_killed_watchdog_is_replaced_or_not_needed(tmp_path):
         assert len(watchdogs) == 1
         os.kill(watchdogs[0], signal.SIGKILL)
         agent.send_signal(signal.SIGTERM)
-        assert agent.wait(120) == 128 + signal.SIGTERM
+        assert agent.wait(HANG) == 128 + signal.SIGTERM
         assert not living(everyone)
 
 
@@ -131,7 +131,8 @@ HUNG = """
 import datetime, time
 import torch, torch.distributed as dist
 dist.init_process_group("gloo")
-group = dist.new_group(timeout=datetime.timedelta(seconds=2))
+group = dist.new_group()
+group.set_timeout(datetime.timedelta(seconds=1))
 if dist.get_rank() == 1:
     time.sleep(600)
 dist.all_reduce(torch.ones(1), group=group)

@@ -5,14 +5,16 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 import uuid
 
 import pytest
 
 from tensorgrad.distributed.elastic.membership import Membership, Settings
-from tests.distributed.jobs import eventually, finished, launch
-from tests.distributed.launch import ROOT, free_port, needs_mpi
+from tensorgrad.distributed.elastic.rendezvous.api import RendezvousError
+from tensorgrad.distributed.elastic.rendezvous.meeting import Rendezvous
+from tests.distributed.jobs import eventually, launch
+from tests.distributed.launch import environment, finished, needs_mpi, start_command
+from tests.distributed.virtual_time import VirtualTime
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the agent's signals are POSIX's")
 
@@ -102,6 +104,114 @@ def test_static_nodes_have_numbers_and_are_not_replaced():
     assert not members.plan.ok and members.plan.message == "node 1 (b) has left"
 
 
+# --- machines that meet, by a clock that only the test moves ---------------------------------------------------------
+
+
+class Job(VirtualTime):
+    """The machines of a job, which take turns at hearing what to do."""
+
+    def __init__(self, *numbers, **more):
+        super().__init__()
+        self.settings, self.machines = Settings(*numbers, **more), []
+
+    def come(self, rank=0, processes=1, settings=None):
+        first, more = not self.machines, {"rank": rank, "is_host": "0" if self.machines else "1"}
+        place = "127.0.0.1", 0 if first else self.machines[0].port
+        settings = settings or self.settings
+        machine = Rendezvous(place, "job", processes, settings, more, "127.0.0.1", self.clock)
+        self.machines.append(machine)
+        return machine
+
+    def after(self, seconds, *machines):
+        """Half seconds pass, in which these machines ask what to do; returns the state and the numbers in the end."""
+        end = self.time + seconds
+        while self.time < end:
+            self.sleep(0.5)
+            for machine in machines:
+                machine.exchange()
+        names = {machine.id: number for number, machine in enumerate(self.machines)}
+        machines[0].exchange()  # the first one decides
+        plan = machines[-1].exchange()
+        return plan.state, [names[id] for id, *_ in plan.members], plan.restarts
+
+
+def test_machines_meet_at_the_last_call():
+    job = Job(1, 3, 0, last_call=5.0)
+    first = job.come()
+    assert job.after(4, first) == ("wait", [], 0)
+    second = job.come()
+    assert job.after(0.5, first, second) == ("wait", [], 0)
+    assert job.after(1, first, second) == ("run", [0, 1], 0)
+
+
+def test_a_machine_that_is_not_heard_of_is_replaced():
+    job = Job(1, 2, 0, last_call=1.0, silence=15.0)
+    first, second, third = job.come(), job.come(), job.come()
+    assert job.after(40, first, second, third) == ("run", [0, 1], 0)
+    assert job.after(14, first, third) == ("run", [0, 1], 0)
+    assert job.after(3, first, third) == ("run", [0, 2], 0)
+
+
+def test_a_late_machine_is_taken_in():
+    job = Job(1, 2, 0, last_call=1.0)
+    first = job.come()
+    assert job.after(30, first) == ("run", [0], 0)
+    second = job.come()
+    assert job.after(2, first, second) == ("run", [0, 1], 0)
+
+
+def test_failures_are_told_to_all():
+    job = Job(2, 2, 1)
+    first, second = job.come(), job.come(processes=3)
+    assert job.after(1, first, second) == ("run", [0, 1], 0)
+    second.report("failed", 1, failures={"1": {}})
+    assert job.after(2, first, second) == ("run", [0, 1], 1)
+    for machine in (first, second):
+        machine.report("done", 2)
+    assert job.after(1, first, second)[0] == "end"
+    began = job.time
+    first.wait_for_others()  # the second has not read the end
+    assert 5 <= job.time - began < 6
+
+
+def test_the_end_is_waited_for_no_longer_than_needed():
+    job = Job(2, 2, 0)
+    first, second = job.come(), job.come()
+    job.after(1, first, second)
+    first.membership.end(True)
+    assert job.after(0.5, first, second)[0] == "end"
+    second.wait_for_others()
+    began = job.time
+    first.wait_for_others()
+    assert job.time == began
+
+
+@pytest.mark.parametrize("who", [0, 1])
+def test_a_machine_that_leaves(who):
+    job = Job(1, 2, 3, last_call=1.0)
+    machines = job.come(), job.come()
+    assert job.after(2, *machines) == ("run", [0, 1], 0)
+    machines[who].leave("was stopped")
+    if who:
+        assert job.after(2, machines[0]) == ("run", [0], 0)
+    else:  # nobody else can decide
+        plan = machines[1].exchange()
+        assert (plan.state, plan.ok) == ("end", False)
+        assert plan.message == "127.0.0.1, which serves the rendezvous, was stopped"
+
+
+def test_machines_that_do_not_fit_are_refused():
+    job = Job(2, 2, 0, static=True)
+    first = job.come(0)
+    with pytest.raises(RendezvousError, match="started with --nnodes 3:3, the job has 2:2"):
+        job.come(1, settings=Settings(3, 3, 0, static=True))
+    second, other = job.come(1), job.come(1)
+    first.exchange()
+    assert second.exchange().state == "run"
+    with pytest.raises(RendezvousError, match="node rank 1 is taken"):
+        other.exchange()
+
+
 # --- agents ----------------------------------------------------------------------------------------------------------
 
 SUM = """
@@ -132,8 +242,8 @@ def node(port, *options, nodes="2", **variables):
 @needs_mpi
 @pytest.mark.together
 @pytest.mark.parametrize("backend", ["c10d", "static"])
-def test_two_agents_and_a_restart(tmp_path, backend):
-    port, path = free_port(), program(tmp_path)
+def test_two_agents_and_a_restart(tmp_path, backend, port):
+    path = program(tmp_path)
     if backend == "c10d":
         agents = [node(port, "--nproc-per-node", n, "--max-restarts", 1, path, "fail") for n in (1, 2)]
     else:
@@ -147,8 +257,8 @@ def test_two_agents_and_a_restart(tmp_path, backend):
 
 
 @pytest.mark.together
-def test_agents_that_disagree_are_told(tmp_path):
-    port, path = free_port(), program(tmp_path)
+def test_agents_that_disagree_are_told(tmp_path, port):
+    path = program(tmp_path)
     first = node(port, path)
     second = node(port, path, nodes="3")
     told = eventually(lambda: [agent for agent in (first, second) if agent.poll()])[0]  # the one that did not decide
@@ -160,14 +270,14 @@ def test_agents_that_disagree_are_told(tmp_path):
 
 
 @pytest.mark.together
-def test_a_node_that_comes_late_and_one_that_leaves(tmp_path):
+def test_a_node_that_comes_late_and_one_that_leaves(tmp_path, port):
     path = tmp_path / "program.py"
     path.write_text(
         "import os, pathlib, sys, time\nrounds = pathlib.Path(sys.argv[1])\n"
         "open(rounds, 'a').write(os.environ['WORLD_SIZE'])\n"
         "while rounds.read_text() != '1221': time.sleep(0.05)\n"
     )
-    port, rounds = free_port(), tmp_path / "rounds"
+    rounds = tmp_path / "rounds"
     options = ("--rdzv-conf", "last_call_timeout=0", "--no-python", sys.executable, "-S", path, rounds)
     first = node(port, *options, nodes="1:2")
     assert eventually(lambda: rounds.exists() and rounds.read_text() == "1")
@@ -204,11 +314,9 @@ def hosts():
             done = do(*words)
             if done.returncode:
                 pytest.skip(f"no network namespaces here: {done.stderr.strip()}")
-        end = time.monotonic() + 60  # until then a cable is not yet used: UCX would find no network
-        for name, link in ((a, va), (b, vb)):
+        for name, link in ((a, va), (b, vb)):  # until then a cable is not yet used: UCX would find no network
             state = "netns", "exec", name, "cat", f"/sys/class/net/{link}/operstate"
-            while do(*state).stdout.strip() != "up" and time.monotonic() < end:
-                time.sleep(0.05)
+            assert eventually(lambda state=state: do(*state).stdout.strip() == "up")
 
         def sent():
             read = ["netns", "exec", a, "cat", f"/sys/class/net/{va}/statistics/tx_bytes"]
@@ -227,8 +335,8 @@ def test_two_hosts_reduce_over_the_network(hosts, tmp_path, backend):
     before = sent()
     options = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend", backend, "--rdzv-id", "job"]
     options += ["--rdzv-endpoint", "10.77.0.1:29600"]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TENSORGRAD_JOB_SECRET": "secret"}
-    environment["UCX_TLS"] = "tcp,self"  # UCX knows by the kernel's boot id that these hosts could share memory
+    # UCX knows by the kernel's boot id that these hosts could share memory.
+    variables = environment(TENSORGRAD_JOB_SECRET="secret", UCX_TLS="tcp,self")
     agents = []
     for rank, name in ((1, second), (0, first)):
         command = [
@@ -242,10 +350,7 @@ def test_two_hosts_reduce_over_the_network(hosts, tmp_path, backend):
         ]
         rename = "import os, socket, sys; socket.sethostname(sys.argv[1]); os.execv(sys.argv[2], sys.argv[2:])"
         inside = ["unshare", "--uts", sys.executable, "-S", "-c", rename, f"host{rank}", *command]
-        agents.append(subprocess.Popen(
-            ["ip", "netns", "exec", name, *inside], env=environment, text=True, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, start_new_session=True,
-        ))  # fmt: skip
+        agents.append(start_command(["ip", "netns", "exec", name, *inside], env=variables))
     results = [finished(agent) for agent in agents]
     assert [code for code, _, _ in results] == [0, 0], results
     assert sorted(output.split()[0] for _, output, _ in results) == ["0", "1"]

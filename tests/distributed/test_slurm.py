@@ -2,15 +2,19 @@
 
 import json
 import os
-import subprocess
 import sys
 
 import pytest
 
-from tests.distributed.launch import HERE, ROOT, free_port, needs_mpi
+from tensorgrad.system.ports import ReservedPort
+from tests.distributed.launch import HERE, environment, finished, needs_mpi, start_command
 from tests.distributed.test_peers import needs
 
-pytestmark = [needs_mpi, pytest.mark.skipif(sys.platform == "win32", reason="Slurm runs on Linux")]
+pytestmark = [
+    needs_mpi,
+    pytest.mark.skipif(sys.platform == "win32", reason="Slurm runs on Linux"),
+    pytest.mark.together,
+]
 
 # What programs for PyTorch do, which has no function that reads Slurm's variables.
 BY_HAND = """
@@ -49,13 +53,9 @@ dist.barrier()
 def srun(*arguments, **variables):
     """Runs srun, and returns its exit code, output and errors."""
     path = f"{HERE / 'slurm'}{os.pathsep}{os.environ['PATH']}"
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("RANK", "WORLD", "MASTER"))}
-    done = subprocess.run(
-        ["srun", *map(str, arguments)], capture_output=True, text=True, timeout=180,
-        env=kept | {"PATH": path, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "MASTER_PORT": str(free_port())}
-        | {name: str(value) for name, value in variables.items()},
-    )  # fmt: skip
-    return done.returncode, done.stdout, done.stderr
+    with ReservedPort() as port:
+        there = environment(PATH=path, MASTER_PORT=port.number, **variables)
+        return finished(start_command([HERE / "slurm" / "srun", *arguments], env=there))
 
 
 def program(folder, text):
@@ -73,13 +73,13 @@ def test_a_program_that_reads_slurms_variables(tmp_path, options):
     assert sorted(map(json.loads, output.splitlines())) == [["tensorgrad", rank, size, total] for rank in range(size)]
 
 
-def test_torchrun_on_two_nodes(tmp_path):
+def test_torchrun_on_two_nodes(tmp_path, port):
     """Each task is an agent for its node; the agents find each other at the first node."""
     [_, _, _, path] = program(tmp_path, UNDER_TORCHRUN)
     options = ["--nnodes", 2, "--nproc-per-node", 2, "--rdzv-backend", "c10d", "--rdzv-id", 4711]
     agent = [sys.executable, "-m", "tensorgrad.distributed.run", *options]
     code, output, errors = srun(
-        "-N", 2, "--ntasks-per-node", 1, *agent, "--rdzv-endpoint", f"127.0.0.1:{free_port()}", path,
+        "-N", 2, "--ntasks-per-node", 1, *agent, "--rdzv-endpoint", f"127.0.0.1:{port}", path,
         TENSORGRAD_JOB_SECRET="s" * 32,
     )  # fmt: skip
     assert code == 0, errors

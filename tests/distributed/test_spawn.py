@@ -6,9 +6,10 @@ import sys
 
 import pytest
 
-from tests.distributed.jobs import finished
-from tests.distributed.launch import HERE, start
+from tests.distributed.launch import HERE, finished, start
 from tests.support.processes import environment, output_of
+
+pytestmark = pytest.mark.together
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the cases fork, and send signals")
@@ -16,7 +17,7 @@ from tests.support.processes import environment, output_of
 def test_processes_end_as_under_torch(tmp_path):
     names = ("torch", "tensorgrad")
     programs = [start([HERE / "spawning.py", name, tmp_path / name]) for name in names]
-    results = [finished(program, 240) for program in programs]
+    results = [finished(program) for program in programs]
     assert [code for code, _, _ in results] == [0, 0], results
     theirs, ours = (json.loads(output) for _, output, _ in results)
     assert list(ours) == list(theirs)

@@ -3,10 +3,7 @@
 import os
 import socket
 import struct
-import subprocess
-import sys
 import threading
-import time
 from datetime import timedelta
 
 import pytest
@@ -14,10 +11,11 @@ import pytest
 import tensorgrad.distributed as dist
 from tensorgrad.distributed.stores import wire
 from tensorgrad.distributed.stores.tcp_store import Connections
-from tests.distributed.launch import ROOT
+from tests.distributed.jobs import eventually
+from tests.distributed.launch import HANG, end, start
 
 torch_dist = pytest.importorskip("torch.distributed")
-SHORT = timedelta(milliseconds=50)
+SHORT, LONG = timedelta(milliseconds=50), timedelta(seconds=HANG)
 KINDS = ["hash", "file", "tcp", "prefix", "prefix of tcp"]
 
 
@@ -25,7 +23,7 @@ def make(library, kind, folder):
     if kind == "file":
         return library.FileStore(str(folder / library.__name__), 1)
     if kind.endswith("tcp"):
-        store = library.TCPStore("127.0.0.1", 0, 1, True, timedelta(seconds=60))
+        store = library.TCPStore("127.0.0.1", 0, 1, True, LONG)
         return library.PrefixStore("p", store) if kind.startswith("prefix") else store
     return library.PrefixStore("p", library.HashStore()) if kind == "prefix" else library.HashStore()
 
@@ -43,6 +41,7 @@ def answers(store, kind):
 
     store.set_timeout(SHORT)
     ask(lambda: store.timeout)
+    store.set_timeout(LONG)  # for what is there
     ask(lambda: store.set("a", "1"))
     ask(lambda: store.get("a"))
     ask(lambda: store.set("b", b"\x00\xff"))
@@ -61,13 +60,17 @@ def answers(store, kind):
     ask(lambda: store.multi_get(["d", "e", "b"]))
     ask(lambda: store.wait(["d", "e"]))
     if kind != "file":  # PyTorch raises a plain RuntimeError there, and has no queues
+        store.set_timeout(SHORT)
         ask(lambda: store.get("missing"))
+        store.set_timeout(LONG)
         ask(lambda: store.wait(["missing", "more"], SHORT))
         ask(lambda: store.num_keys())
         ask(lambda: store.delete_key("a"))
         ask(lambda: (store.queue_push("q", "v"), store.queue_len("q"), store.queue_pop("q")))
         ask(lambda: store.queue_pop("q", False))
+        store.set_timeout(SHORT)
         ask(lambda: store.queue_pop("q"), message=False)
+        store.set_timeout(LONG)
     ask(lambda: store.set("b", 3), message=False)
     return results
 
@@ -91,11 +94,11 @@ def test_threads_share_a_store(kind, tmp_path):
     for thread in (*waiting, *adding):
         thread.start()
     for thread in adding:
-        thread.join(60)
+        thread.join(HANG)
     assert store.add("n", 0) == 150
     store.set("late", "x")
     for thread in waiting:
-        thread.join(60)
+        thread.join(HANG)
     assert found == [b"x"] * 3
 
 
@@ -115,18 +118,15 @@ store.append("answers", "x")
 def test_processes_share_a_store(kind, tmp_path):
     store = make(dist, kind, tmp_path)
     place = store.path if kind == "file" else store.port
-    clients = [subprocess.Popen([sys.executable, "-c", CLIENT, kind, str(place)], cwd=ROOT) for _ in range(2)]
+    clients = [start(["-c", CLIENT, kind, place]) for _ in range(2)]
     try:
-        end = time.monotonic() + 120
-        while store.add("n", 0) < 200 and time.monotonic() < end:
-            time.sleep(0.01)
+        assert eventually(lambda: store.add("n", 0) == 200)
         store.set("go", "1")
-        assert [client.wait(60) for client in clients] == [0, 0]
+        assert [client.wait(HANG) for client in clients] == [0, 0]
         assert store.get("answers") == b"xx" and store.get("n") == b"200"
     finally:
         for client in clients:
-            client.kill()
-            client.wait()
+            end(client)
 
 
 def test_a_file_that_was_cut_short_is_mended(tmp_path):
@@ -148,7 +148,7 @@ def test_a_file_of_something_else_is_refused(tmp_path):
 
 def raw(port) -> tuple[socket.socket, bytes]:
     """A connection and the server's nonce."""
-    connection = socket.create_connection(("127.0.0.1", port), 5)
+    connection = socket.create_connection(("127.0.0.1", port), HANG)
     return connection, wire.receive_exactly(connection, wire.HELLO)[-wire.NONCE :]
 
 
@@ -175,7 +175,7 @@ AFTER = [
 
 
 def closed(connection) -> bool:
-    connection.settimeout(5)
+    connection.settimeout(HANG)
     try:
         while connection.recv(4096):
             pass
@@ -230,10 +230,10 @@ def test_a_client_needs_the_secret(monkeypatch):
 
 def test_a_server_that_ends_is_reported():
     store = dist.TCPStore("127.0.0.1", 0, 1, True)
-    client = dist.TCPStore("127.0.0.1", store.port, timeout=timedelta(seconds=60))
+    client = dist.TCPStore("127.0.0.1", store.port, timeout=LONG)
     server = store._server
     del store
-    server.thread.join(60)
+    server.thread.join(HANG)
     assert not server.thread.is_alive()  # it ends with the last store that uses it
     with pytest.raises(dist.DistNetworkError):
         client.set("a", "1")

@@ -4,6 +4,8 @@ import pytest
 
 from tests.distributed.launch import HERE, needs_mpi, run
 
+pytestmark = pytest.mark.together
+
 
 @needs_mpi
 @pytest.mark.parametrize("size", [2, 3, 4])

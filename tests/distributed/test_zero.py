@@ -11,9 +11,10 @@ from tests.distributed.launch import HERE, needs_mpi, run
 
 
 def results(size, library):
-    return [json.loads(output) for _, output, _ in run(size, [HERE / "zero.py", library], timeout=120)]
+    return [json.loads(output) for _, output, _ in run(size, [HERE / "zero.py", library])]
 
 
+@pytest.mark.together
 @needs_mpi
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_numbers_are_those_of_one_process(size):
@@ -22,6 +23,7 @@ def test_numbers_are_those_of_one_process(size):
         assert own < 1.1 * whole / size
 
 
+@pytest.mark.together
 @needs_mpi
 def test_everything_is_as_in_pytorch():
     pytest.importorskip("torch")

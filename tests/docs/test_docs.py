@@ -193,7 +193,7 @@ def test_files_that_are_named_exist(page):
 
 def test_files_that_the_source_names_exist():
     """In comments and docstrings, which give as much of a path as tells the file from others."""
-    there = [f"/{path.relative_to(ROOT).as_posix()}" for folder in ("tensorgrad", "tests") for path in
+    there = [f"/{path.relative_to(ROOT).as_posix()}" for folder in ("tensorgrad", "tests", "tools") for path in
              (ROOT / folder).rglob("*.*") if "__pycache__" not in path.parts]  # fmt: skip
     known = {name[at:] for name in there for at, letter in enumerate(name) if letter == "/"}
     for path in (ROOT / "tensorgrad").rglob("*.py"):

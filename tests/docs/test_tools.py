@@ -1,5 +1,6 @@
 """tools/tests.py, which `make test` runs: exit status, closing line, interrupts; what torch lacks here is skipped."""
 
+import importlib
 import os
 import signal
 import subprocess
@@ -11,10 +12,9 @@ import pytest
 
 from tests import conftest
 from tests.support import alike
-from tests.support.once import once
 
 ROOT = Path(__file__).parents[2]
-pytestmark = [once, pytest.mark.skipif(os.name != "posix", reason="make and its tools are for POSIX systems")]
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="make and its tools are for POSIX systems")
 
 
 @pytest.fixture
@@ -23,8 +23,8 @@ def run(tmp_path):
 
     def start(text, *arguments, edit=str, **options):
         (tmp_path / "tools").mkdir()
-        for name in ("tests.py", "progress.py", "space.py"):
-            (tmp_path / "tools" / name).write_text(edit((ROOT / "tools" / name).read_text()))
+        for file in (ROOT / "tools").glob("*.py"):
+            (tmp_path / "tools" / file.name).write_text(edit(file.read_text()))
         (tmp_path / "test_it.py").write_text(text)
         command = [sys.executable, "tools/tests.py", "-p", "no:cacheprovider", *arguments, "test_it.py"]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
@@ -42,14 +42,16 @@ def test_not_here(): pytest.skip("no reason")
 @pytest.mark.slow
 def test_slow(): raise AssertionError("quick runs leave this out")
 """
-SUITES = 2 if __import__("importlib.util").util.find_spec("numba") else 1
+sys.path.insert(0, str(ROOT / "tools"))
+SUITES = 1 + importlib.import_module("phases").has_compiled_kernels(ROOT)
+sys.path.pop(0)
 
 
 def test_the_last_line_counts_all_suites_and_failures_are_shown(run):
     process = run(MIXED.format(bad=False), "-m", "not slow")
     said, _ = process.communicate(timeout=300)
     last = said.splitlines()[-1]
-    counts = f" {SUITES} failed, {7 * SUITES} passed, {SUITES} skipped in "
+    counts = f" {7 * SUITES} passed, {SUITES} failed, {SUITES} skipped, 0 retried in "
     assert process.returncode == 1 and counts in last and last.startswith("=====") and last.endswith("===="), said
     assert said.count("def test_many") == SUITES and said.count("1 failed, 7 passed, 1 skipped") == SUITES, said
 
@@ -57,7 +59,7 @@ def test_the_last_line_counts_all_suites_and_failures_are_shown(run):
 def test_a_quick_run_takes_a_few_cases_of_each(run):
     process = run(MIXED.format(bad=False), "--quick")
     said, _ = process.communicate(timeout=300)  # the cases 0 and 4 of 7
-    assert process.returncode == 1 and f" {SUITES} failed, {2 * SUITES} passed, {SUITES} skipped in " in said, said
+    assert process.returncode == 1 and f" {2 * SUITES} passed, {SUITES} failed, {SUITES} skipped, " in said, said
 
 
 def test_a_quick_run_has_an_end(tmp_path):
@@ -75,10 +77,10 @@ def test_a_quick_run_has_an_end(tmp_path):
         )
 
 
-def test_all_that_passes_is_two_lines_and_the_sum(run):
+def test_all_that_passes_is_a_line_for_each_process_and_the_sum(run):
     process = run(MIXED.format(bad=True), "-m", "not slow")
     said, _ = process.communicate(timeout=300)
-    assert process.returncode == 0 and f" {8 * SUITES} passed, {SUITES} skipped in " in said.splitlines()[-1]
+    assert process.returncode == 0 and f" {8 * SUITES} passed, 0 failed, {SUITES} skipped, " in said.splitlines()[-1]
     assert said.count("8 passed, 1 skipped") == SUITES and "test session starts" not in said
 
 
@@ -99,12 +101,14 @@ def test_long():
 """
     process = run(text, start_new_session=True)
     deadline = time.monotonic() + 180
-    while len(list(tmp_path.glob("*.pid"))) < SUITES and time.monotonic() < deadline:
+    at_once = min(SUITES, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())
+    while len(list(tmp_path.glob("*.pid"))) < at_once and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(number)
     said, _ = process.communicate(timeout=180)
-    assert process.returncode in (2, 130) and said.count("KeyboardInterrupt") >= SUITES, said
-    assert f"{SUITES} passed" in said.splitlines()[-1]
+    assert process.returncode in (2, 130) and said.count("KeyboardInterrupt") >= at_once, said
+    last = said.splitlines()[-1]
+    assert f"{at_once} passed" in last and f"; {at_once} tests and {SUITES - at_once} suites did not run in" in last
     for file in tmp_path.glob("*.pid"):
         with pytest.raises(ProcessLookupError):
             os.kill(int(file.stem), 0)
@@ -126,6 +130,67 @@ def test_leaves_files(tmp_path):
     process = run(text, env={**os.environ, "TMPDIR": str(folder)})
     said, _ = process.communicate(timeout=300)
     assert process.returncode == 137 and not [*folder.iterdir()], said
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are found by their environment, in /proc")
+def test_nothing_is_left_after_a_kill(run, tmp_path):
+    """Neither temporary files nor processes, also those in sessions of their own."""
+    text = f"""
+import os, pathlib, subprocess, sys, tempfile, time
+def test_long():
+    tempfile.mkdtemp()
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+    pathlib.Path({str(tmp_path)!r}, f"{{os.getpid()}}.pid").write_text("")
+    pathlib.Path({str(tmp_path)!r}, f"{{child.pid}}.pid").write_text("")
+    time.sleep(600)
+"""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    process = run(text, "-k", "long", env={**os.environ, "TMPDIR": str(folder), "TENSORGRAD_FAST": "0"})
+    wait_until(lambda: len(list(tmp_path.glob("*.pid"))) >= 2)
+    process.kill()
+    process.communicate(timeout=300)
+    wait_until(lambda: not [*folder.iterdir()])
+    for file in tmp_path.glob("*.pid"):
+        wait_until(lambda file=file: not Path("/proc", file.stem).exists())
+
+
+def wait_until(holds):
+    """Waits for something that another process does; only a hang reaches the limit."""
+    deadline = time.monotonic() + 180
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+ON_THE_MACHINE = """
+import pathlib, pytest
+@pytest.mark.machine("how often it was run before")
+def test_second_time():
+    file = pathlib.Path({folder!r}, "ran")
+    before = file.exists()
+    file.write_text("")
+    assert before {also}
+def test_other(): assert {other}
+"""
+
+
+@pytest.mark.parametrize("also, other, good", [("", True, True), ("and False", True, False), ("", False, False)])
+def test_only_what_depends_on_the_machine_is_repeated(run, tmp_path, also, other, good):
+    """And only if nothing else has failed beside it; it is named, and counted."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = machine(reason): x\n")
+    process = run(ON_THE_MACHINE.format(folder=str(tmp_path), also=also, other=other), edit=one_suite)
+    said, _ = process.communicate(timeout=300)
+    last = said.splitlines()[-1]
+    assert (process.returncode == 0) == good, said
+    assert ("retried, and passed: test_it.py::test_second_time" in said) == good
+    assert ("it depends on how often it was run before" in said) == good
+    assert (" 2 passed, 0 failed, 1 retried in " in last) == good, last
+
+
+def one_suite(text):
+    """Runs a file outside of tests/ with NumPy alone."""
+    return text.replace("kernels in ([COMPILED] if compiled else [])", "kernels in []")
 
 
 def test_pytest_alone_keeps_only_files_of_tests_that_failed(tmp_path):
@@ -155,12 +220,77 @@ def test_fails(tmp_path):
     assert [file.name.startswith("pytest-of-") for file in folder.iterdir()] == [True]
 
 
-def test_nothing_runs_on_a_full_disk(run):
-    """No disk has this much space."""
-    process = run(MIXED.format(bad=False), "--quick", edit=lambda text: text.replace("SOME = 1", "SOME = 1e9"))
+@pytest.mark.parametrize("small, of", [("SPACE_FOR_SOME = 3, 1", "free disk space in "), ("MEMORY = 2", "memory; ")])
+def test_nothing_runs_on_a_full_disk_or_without_memory(run, small, of):
+    """No disk has this much space, and no machine as much memory."""
+    if of.startswith("memory") and not Path("/proc/meminfo").exists():
+        pytest.skip("this system does not say in /proc/meminfo how much memory is available")
+    process = run(MIXED.format(bad=False), "--quick", edit=lambda text: text.replace(small, f"{small}_000_000_000"))
     said, _ = process.communicate(timeout=60)
     assert process.returncode == 1 and len(said.splitlines()) == 1, said
-    assert said.startswith("this needs 1e+09 GB of free disk space in ") and said.endswith(" GB\n"), said
+    assert said.startswith("this needs ") and of in said, said
+
+
+# --- which tests run when --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tools(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    return importlib.import_module
+
+
+def test_every_test_file_runs_once_or_with_both_kernels(tools):
+    """Each is in one phase, and runs with NumPy alone, with compiled kernels, or with both; or on emulated GPUs."""
+    phases = tools("phases")
+    first, second = phases.phases(ROOT / "tests", compiled=True, emulator=True)
+    runs = {}
+    for number, parts in enumerate((first, second)):
+        assert len({(part.name, part.kernels) for part in parts}) == len(parts)
+        for part in parts:
+            for file in part.files:
+                runs.setdefault(file, []).append((number, part.kernels))
+    assert sorted(runs) == phases.test_files(ROOT / "tests")
+    for file, where in runs.items():
+        kernels = [kernels for _, kernels in where]
+        assert len({number for number, _ in where}) == 1, file
+        once = [[phases.NUMPY], [phases.COMPILED], [phases.EMULATOR], [phases.EMULATOR] * 2]
+        assert sorted(kernels) in [*once, [phases.NUMPY, phases.COMPILED]], (file, kernels)
+    numpy = {file for part in first + second if part.kernels == phases.NUMPY for file in part.files}
+    alone = phases.phases(ROOT / "tests", compiled=False, emulator=False)
+    rest = {file for file in runs if phases.matches(file, ROOT / "tests", phases.EMULATED)}
+    assert {file for parts in alone for part in parts for file in part.files} == {*runs} - rest
+    only = {file for file in runs if phases.matches(file, ROOT / "tests", phases.COMPILED_ONLY)}
+    assert only and {*runs} - numpy - rest == only
+
+
+@pytest.mark.parametrize("line, second", [
+    ("import subprocess", True), ("from signal import SIGINT", True), ("    import time", True),
+    ("from tests.support.processes import run_python", True), ("from tests.support import alike, forking", True),
+    ("import threading", False), ("from tests.support import alike", False), ("import timeit", False),
+])  # fmt: skip
+def test_files_about_processes_run_in_the_second_phase(tools, tmp_path, line, second):
+    (tmp_path / "ops").mkdir()
+    file = tmp_path / "ops" / "test_x.py"
+    file.write_text(f"{line}\n")
+    assert tools("phases").starts_processes(file, tmp_path) == second
+
+
+@pytest.mark.parametrize("changed, chosen, left", [
+    ("tensorgrad/viz/graph.py", "viz/test_viz_graph.py", "ops/test_ops.py"),
+    ("tensorgrad/ops/nn/softmax.py", "distributed/test_ddp.py", None),
+    ("tests/support/chromium.py", "viz/test_viz_explore.py", "viz/test_summary.py"),
+    ("tests/cuda/conftest.py", "cuda/test_nn.py", "nn/test_layers.py"),
+    ("docs/cuda.md", "docs/test_docs.py", "docs/test_examples.py"),
+    ("pyproject.toml", "fx/test_fx.py", None),
+])  # fmt: skip
+def test_changed_files_choose_the_tests_that_depend_on_them(tools, changed, chosen, left):
+    files = tools("phases").test_files(ROOT / "tests")
+    found = tools("changed").affected(ROOT, files, [changed])
+    names = {file.relative_to(ROOT / "tests").as_posix() for file in found.files}
+    assert chosen in names and (left not in names if left else len(names) == len(files)), found.text
+    assert ("all of them depend on" in found.text) == (left is None)
+    assert ("left out are" in found.text) == (left is not None)
 
 
 # --- what torch can do on this machine -------------------------------------------------------------------------------

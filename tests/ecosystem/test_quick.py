@@ -3,15 +3,16 @@
 `python -m tests.ecosystem` runs all libraries and all programs, each library in an environment of its own.
 """
 
+import re
+
 import pytest
 
 from tests.ecosystem import running
 from tests.ecosystem.environments import Unavailable, quick_environment
 from tests.ecosystem.libraries import LIBRARIES
-from tests.support.once import once
 from tests.support.processes import ROOT
 
-pytestmark = [pytest.mark.slow, once]  # the environment has no Numba
+pytestmark = pytest.mark.slow
 
 # What each example prints under torch, too: the beginnings of some lines.
 EXAMPLES = {
@@ -27,7 +28,8 @@ EXAMPLES = {
     ),
     "lightning_digits.py": ("accuracy on held-out digits 0.955",),
     "embedding_server.py --once cat": ("[0.11019",),
-    "timm_digits.py": ("epoch 1, loss 2.1480, accuracy 0.286",),
+    # From one BLAS to another, the loss differs by 0.0001, and 3 of 360 images are read otherwise.
+    "timm_digits.py": (re.compile(r"epoch 1, loss 2\.148[01], accuracy 0\.2[89]\d$"),),
 }
 
 
@@ -53,4 +55,7 @@ def test_examples_of_libraries_print_what_they_print_under_torch(name, python, t
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     for expected in EXAMPLES[name]:
-        assert any(line.startswith(expected) for line in lines), f"{expected!r} is missing in\n{done.stdout}"
+        begins = (
+            expected.match if isinstance(expected, re.Pattern) else lambda line, text=expected: line.startswith(text)
+        )
+        assert any(map(begins, lines)), f"{expected!r} is missing in\n{done.stdout}"

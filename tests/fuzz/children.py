@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -50,6 +51,24 @@ class Harder(BaseException):
 RAISED = (KeyboardInterrupt, SystemExit, TimeoutError, ConnectionError, Ours, Harder)
 
 
+def ask_for_small_kernels() -> None:
+    """Has kernels serve arrays of any size from now on, divided among threads."""
+    from tensorgrad.kernels.compiled import table
+    from tensorgrad.kernels.compiled.runtime import thread_pool
+
+    if table.wanted():
+        thread_pool.GRAIN, thread_pool.WAKING = 64, 128
+        for row in table.ALL:
+            row.elements = 512
+
+
+def use_small_kernels(programs: list) -> None:
+    """Has kernels serve programs whatever their arrays' sizes, and runs these once, which loads the kernels."""
+    ask_for_small_kernels()
+    for program in programs:
+        program()
+
+
 def work(rng: random.Random) -> list:
     """Returns programs that threads share, as (program, expected result)."""
 
@@ -76,20 +95,13 @@ def work(rng: random.Random) -> list:
 
 def signals(seed: str) -> None:
     """Interrupts kernels at random moments, several hundred times."""
-    from tensorgrad.kernels.numba import table
-    from tensorgrad.kernels.numba.runtime import background, thread_pool
+    from tensorgrad.kernels.compiled.runtime import thread_pool
 
     rng = random.Random(int(seed))
     threads = rng.choice((1, 2, 3, 4))
     torch.set_num_threads(threads)
     programs = work(rng)
-    if table.wanted():
-        thread_pool.GRAIN, thread_pool.WAKING = 64, 128
-        for row in table.ALL:
-            row.elements = 512
-        for program in programs:
-            program()
-        background.wait()
+    use_small_kernels(programs)
     with np.errstate(all="ignore"):
         expected = [program().numpy() for program in programs]
         counted: Counter = Counter()
@@ -141,7 +153,7 @@ def again(program, right, rng: random.Random, raised: list, ignored: list, count
 
 def check_pool(thread_pool, threads: int, programs: list) -> None:
     """Checks that all threads of the pool exist and wait for work."""
-    from tensorgrad.kernels.numba import table
+    from tensorgrad.kernels.compiled import table
 
     if not table.wanted():
         return
@@ -151,6 +163,50 @@ def check_pool(thread_pool, threads: int, programs: list) -> None:
         time.sleep(0.05)
     if len(thread_pool._idle) != threads - 1:
         raise AssertionError(f"{len(thread_pool._idle)} threads of the pool wait for work, expected {threads - 1}")
+
+
+# --- threads ---------------------------------------------------------------------------------------------------------
+
+
+def trained(seed: int) -> list[np.ndarray]:
+    """Trains a small model. Returns its weights."""
+    rng = np.random.default_rng(seed)
+
+    def normal(*shape):
+        return torch.from_numpy((0.1 * rng.standard_normal(shape)).astype(np.float32))
+
+    weights = [normal(96, 128), normal(128), normal(128, 10), normal(4, 1, 3, 3)]
+    for weight in weights:
+        weight.requires_grad_()
+    optimizer = (torch.optim.AdamW, torch.optim.SGD, torch.optim.RMSprop)[seed % 3](weights, lr=1e-2)
+    x, image, target = normal(32, 96), normal(8, 1, 12, 12), torch.from_numpy(rng.integers(0, 10, 32))
+    for _ in range(12):
+        optimizer.zero_grad()
+        hidden = F.gelu(x @ weights[0] + weights[1]).softmax(-1)
+        loss = F.cross_entropy(hidden @ weights[2], target) + F.conv2d(image, weights[3]).relu().square().mean()
+        loss.backward()
+        optimizer.step()
+    return [weight.detach().numpy().copy() for weight in weights]
+
+
+def threads(seed: str) -> None:
+    """Trains eight models in eight threads at once; the weights must be those of one after the other, to the bit."""
+    from tensorgrad.kernels.numba import table
+    from tensorgrad.kernels.numba.runtime import background
+
+    torch.set_num_threads(1 + int(seed) % 2)
+    seeds = [8 * int(seed) + n for n in range(8)]
+    for each in seeds[:3]:
+        trained(each)
+    if table.wanted():
+        background.wait()
+    expected = [trained(each) for each in seeds]
+    with ThreadPoolExecutor(len(seeds)) as pool:
+        found = list(pool.map(trained, seeds))
+    for one, other in zip(found, expected, strict=True):
+        for f, e in zip(one, other, strict=True):
+            np.testing.assert_array_equal(f, e)
+    print(json.dumps({"models": len(seeds)}))
 
 
 # --- forks -----------------------------------------------------------------------------------------------------------
@@ -164,16 +220,5 @@ def forks(seed: str) -> None:
     print(json.dumps({"children": 8}))
 
 
-# --- compiled kernels ------------------------------------------------------------------------------------------------
-
-
-def cache(seed: str) -> None:
-    """Compiles a kernel into the cache in TENSORGRAD_CACHE, or reads it from there, and checks its results."""
-    from tensorgrad.kernels.numba.runtime import background
-
-    x = np.linspace(-1, 1, 6000, dtype=np.float32)
-    np.testing.assert_array_equal(background.compiled("pointwise.relu")(x), np.maximum(x, 0))
-
-
 if __name__ == "__main__":
-    {"save": save, "signals": signals, "forks": forks, "cache": cache}[sys.argv[1]](*sys.argv[2:])
+    {"save": save, "signals": signals, "threads": threads, "forks": forks}[sys.argv[1]](*sys.argv[2:])

@@ -2,8 +2,8 @@
 
 A maker takes a `Draw`, makes the arrays with it and returns the call as text. In that text, `torch` and `F` are
 tensorgrad's, `inf` is infinity, arrays are referred to by name, and other functions are those of calls.py. `rows` are
-the names from kernels/numba/table.py and kernels/cuda/table.py that the family covers. A test checks that every row of
-both tables has a family, and that the family's calls reach it.
+the names from kernels/compiled/table.py and kernels/cuda/table.py that the family covers. A test checks that every row
+of both tables has a family, and that the family's calls reach it.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 import tensorgrad as torch
 from tensorgrad.dispatch import kernel_tables
-from tensorgrad.kernels.numba import table
+from tensorgrad.kernels.compiled import table
 from tests.fuzz import calls
 from tests.fuzz.cases import Array, Case, Draw
 from tests.fuzz.families import FAMILIES, Family
@@ -64,13 +64,12 @@ _loaded: dict[str, Any] = {}  # the kernels by row, without the counting wrapper
 
 
 def load(names) -> None:
-    """Compiles the kernels of some rows, or reads them from the cache, and counts their calls."""
-    from tensorgrad.kernels.numba.runtime import background
+    """Loads the kernels of some rows, and counts their calls."""
+    from tensorgrad.kernels.compiled.runtime import library
 
     for row in table.ALL:
         if row.op in names and row.op not in _loaded:
-            row.asked = True
-            made = row.ready or background.compiled(row.kernel)
+            made = row.ready or library.load(row.kernel)
             _loaded[row.op] = made
             row.ready = made if row is table.WAITING else USED.notes(row.op, made)
 
@@ -98,7 +97,7 @@ def watch_cuda() -> None:
 
 @contextlib.contextmanager
 def thresholds(elements: int) -> Iterator[None]:
-    """Uses compiled kernels from `elements` elements on. Kernels not yet loaded would be compiled in the background."""
+    """Uses compiled kernels from `elements` elements on."""
     before = {row: row.elements for row in table.ROWS}
     for row in table.ALL:
         row.elements = elements if row.op in _loaded else _NEVER
@@ -112,7 +111,9 @@ def thresholds(elements: int) -> Iterator[None]:
 @contextlib.contextmanager
 def ways(chosen: dict[str, float]) -> Iterator[None]:
     """Changes settings by which compiled kernels choose an algorithm; plans made with other settings are dropped."""
-    modules = {name: importlib.import_module(f"tensorgrad.kernels.numba.{name.rpartition('.')[0]}") for name in chosen}
+    modules = {
+        name: importlib.import_module(f"tensorgrad.kernels.compiled.{name.rpartition('.')[0]}") for name in chosen
+    }
     before = {name: getattr(module, name.rpartition(".")[2]) for name, module in modules.items()}
 
     def put(values):
@@ -120,7 +121,7 @@ def ways(chosen: dict[str, float]) -> Iterator[None]:
             setattr(modules[name], name.rpartition(".")[2], value)
         if values:
             for name in ("conv", "images", "simd.tiles"):
-                for member in vars(importlib.import_module(f"tensorgrad.kernels.numba.{name}")).values():
+                for member in vars(importlib.import_module(f"tensorgrad.kernels.compiled.{name}")).values():
                     # Only the plans; the loops are kept, as they depend on at most one setting.
                     if isinstance(member, functools._lru_cache_wrapper) and member.cache_parameters()["maxsize"] > 2:
                         member.cache_clear()
@@ -135,7 +136,7 @@ def ways(chosen: dict[str, float]) -> Iterator[None]:
 @contextlib.contextmanager
 def compiled(case: Case) -> Iterator[None]:
     """Uses compiled kernels for all sizes, on the case's number of threads, and shares any amount of work."""
-    from tensorgrad.kernels.numba.runtime import thread_pool
+    from tensorgrad.kernels.compiled.runtime import thread_pool
 
     threads, grain, waking = torch.get_num_threads(), thread_pool.GRAIN, thread_pool.WAKING
     torch.set_num_threads(case.threads)

@@ -7,6 +7,7 @@ error if something is wrong, and its seed repeats the case. Loops that kill, sig
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import os
@@ -89,10 +90,19 @@ def kernel_details(device: str, only: tuple[str, ...], seed: int) -> str:
     return f"{wrong}\n{kernels.snippet(name, case, device)}"
 
 
-def no_compiler() -> str:
-    from tensorgrad.kernels.numba import table
+def no_kernels() -> str:
+    from tests.support.kernels import absent
 
-    return "" if table.wanted() else "no compiled kernels: numba is absent, or TENSORGRAD_FAST=0"
+    return absent()
+
+
+def beside_torch(method: str, seed: int) -> dict[str, int]:
+    """Runs a case of programs.py or expressions.py."""
+    return importlib.import_module(f"tests.fuzz.{method}").check(seed)
+
+
+def no_torch() -> str:
+    return "" if find_spec("torch") else "it compares with PyTorch, which is not installed"
 
 
 def no_gpu() -> str:
@@ -157,6 +167,16 @@ def killed_ranks(seed: int) -> dict[str, int]:
     return {"kills": done.number}
 
 
+def exits(seed: int) -> dict[str, int]:
+    """Ends ten programs in ten ways."""
+    from tests.fuzz.exits import PROGRAMS, all_ended
+
+    wrong = all_ended(seed)
+    if wrong:
+        raise Failed("\n".join(wrong))
+    return {"exits": len(PROGRAMS)}
+
+
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
@@ -167,25 +187,13 @@ def damaged_file(seed: int) -> str:
     return loading.stressed(seed)
 
 
-def damaged_cache(seed: int) -> str:
-    """Damages a file of compiled kernels, which must be rejected; or kills its writer, and the file must be usable."""
-    from tensorgrad.kernels.numba.runtime import cache
+def damaged_image(seed: int) -> str:
+    """Damages the file of compiled kernels: it must be refused before anything of it is put into memory."""
+    from tensorgrad.kernels.compiled.runtime import library
 
-    rng, family = random.Random(seed), "pointwise"
-    if seed % 25 == 0:
-        with tempfile.TemporaryDirectory() as folder:
-            environment = os.environ | {"TENSORGRAD_CACHE": folder}
-            process = child("cache", seed, env=environment)
-            time.sleep(rng.uniform(0.0, 8.0))
-            process.kill()
-            process.communicate()
-            process = child("cache", seed, env=environment)
-            _, error = process.communicate(timeout=PATIENCE)
-            if process.returncode:
-                raise Failed(f"status {process.returncode} after a kill\n{error[-2000:]}")
-        return "writers killed"
-    whole = kernels_file()
-    data, where = bytearray(whole), rng.randrange(len(whole))
+    whole = Path(library.image().file).read_bytes()
+    rng = random.Random(seed)
+    data, where = bytearray(whole), rng.choice((rng.randrange(len(whole)), rng.randrange(library.image().start)))
     way = rng.choice(("bit", "cut", "zeros", "more", "moved"))
     if way == "bit":
         data[where] ^= 1 << rng.randrange(8)
@@ -197,30 +205,35 @@ def damaged_cache(seed: int) -> str:
         data[where:where] = rng.randbytes(rng.randint(1, 99))
     else:
         data = data[where:] + data[:where]
-    if data == whole:
-        return "nothing changed"
-    try:
-        cache.Library.decoded(bytes(data), family, cache.key(family))
-    except ValueError:
-        return f"{way}: refused"
-    raise Failed(f"a damaged file ({way}, at {where} of {len(whole)} bytes) is believed")
-
-
-@cache
-def kernels_file() -> bytes:
-    """Returns a file of compiled kernels."""
     with tempfile.TemporaryDirectory() as folder:
-        process = child("cache", 0, env=os.environ | {"TENSORGRAD_CACHE": folder})
-        _, error = process.communicate(timeout=PATIENCE)
-        if process.returncode:
-            raise Failed(error[-2000:])
-        return next(Path(folder).rglob("pointwise*.kernels")).read_bytes()
+        file = Path(folder) / "image"
+        file.write_bytes(data)
+        try:
+            found = library.Image(str(file))
+        except library.Unusable:
+            return f"{way}: refused"
+        refused = 0
+        for family, told in found.families.items():
+            try:
+                if found.blob(family) != whole[found.start + told["at"] :][: told["length"]]:
+                    raise Failed(f"damaged code of {family} ({way}, at {where} of {len(whole)} bytes) is believed")
+            except library.Unusable:
+                refused += 1
+    return f"{way}: a family refused" if refused else f"{way}: between families"
 
 
 LOOPS: dict[str, Loop] = {
+    "programs": Loop(
+        partial(beside_torch, "programs"), "random programs of views, writes and gradients leave PyTorch's tensors "
+        "after each step", 3, no_torch,
+    ),
+    "expressions": Loop(
+        partial(beside_torch, "expressions"), "functions give PyTorch's results in every mode, layout and dtype",
+        3, no_torch,
+    ),
     "kernels": Loop(
         partial(kernel_case, "cpu", ()), "compiled kernels give NumPy's numbers, for any shape, layout and threads", 4,
-        no_compiler, partial(kernel_details, "cpu", ()),
+        no_kernels, partial(kernel_details, "cpu", ()),
     ),
     "cuda": Loop(
         partial(kernel_case, "cuda", ()), "CUDA kernels, on the emulated GPU, give NumPy's numbers", 3,
@@ -239,14 +252,19 @@ LOOPS: dict[str, Loop] = {
         killed_ranks, "training goes on exactly where it was when ranks of a job are killed", 2,
         lambda: "" if find_spec("mpi4py") and hasattr(signal, "SIGKILL") else "it needs mpi4py and SIGKILL",
     ),
+    "threads": Loop(
+        partial(told, "threads"), "models trained in eight threads at once are those trained one by one, to the bit"
+    ),
     "forks": Loop(
         partial(told, "forks"), "a child forked while other threads compute, draw, save, … does the same", 1,
         lambda: "" if hasattr(os, "fork") else "this system cannot fork",
     ),
+    "exits": Loop(
+        exits, "programs that use compiled kernels end with the status they chose, whatever still runs", 2,
+        lambda: "" if os.name == "posix" else "its programs end by signals",
+    ),
     "files": Loop(
         damaged_file, "a checkpoint that is damaged or made to do harm is loaded or refused, in bounded time and memory"
     ),
-    "cache": Loop(
-        damaged_cache, "a damaged file of compiled kernels is not believed, a killed writer leaves none", 1, no_compiler
-    ),
+    "images": Loop(damaged_image, "a damaged file of compiled kernels is not executed", 1, no_kernels),
 }  # fmt: skip

@@ -7,14 +7,15 @@ import sys
 import numpy as np
 import pytest
 
-from tensorgrad.kernels.numba import table
+from tensorgrad.kernels.compiled import table
 from tests.fuzz import kernels, loops
 from tests.fuzz.cases import Array, Case, Draw
 from tests.fuzz.families import FAMILIES
+from tests.support.kernels import absent
 
 # Kernels that no call reaches directly.
 BESIDE = {"spin_wait"}  # the loop of the pool's threads, used by all cases with several threads
-numba = pytest.mark.skipif(not table.wanted(), reason="numba is absent, or TENSORGRAD_FAST=0")
+compiled = pytest.mark.skipif(bool(absent()), reason=absent())
 
 
 def test_every_compiled_kernel_has_a_family():
@@ -35,7 +36,7 @@ def test_every_cuda_kernel_has_a_family():
     assert {*rows["ROWS"], *rows["PARTS"]} - found == set()
 
 
-@numba
+@compiled
 @pytest.mark.parametrize("name", [name for name, family in FAMILIES.items() if family.rows])
 def test_its_cases_reach_the_kernel(name):
     """Runs at most some hundred cases, until each row's kernel has returned a result."""
@@ -63,7 +64,7 @@ def test_a_case_is_made_again_by_its_seed_and_by_its_text():
         assert eval(repr(case), {"Case": Case, "Array": Array, "inf": float("inf")}) == case
 
 
-@numba
+@compiled
 def test_a_fault_is_found_and_made_small(monkeypatch, capsys):
     """The kernel is wrong for one width only."""
     kernels.load(("softmax_", "spin_wait"))
@@ -84,7 +85,7 @@ def test_a_fault_is_found_and_made_small(monkeypatch, capsys):
     assert "expected" in capsys.readouterr().out
 
 
-@numba
+@compiled
 def test_memory_that_is_not_written_is_found(monkeypatch):
     kernels.load(("exp", "spin_wait"))
     row = next(row for row in table.ROWS if row.op == "exp")
@@ -119,7 +120,7 @@ FOUND = {
 }  # fmt: skip
 
 
-@numba
+@compiled
 @pytest.mark.parametrize("name", FOUND)
 def test_what_was_found(name):
     family, case = FOUND[name]

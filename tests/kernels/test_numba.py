@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 
 import tensorgrad as tg
-from tensorgrad.kernels.numba import table
+from tensorgrad.kernels.compiled import table
+from tests.support.kernels import absent
 from tests.support.processes import environment, run_python
 
-pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
-if not table.wanted():
-    pytest.skip("TENSORGRAD_FAST=0 switches compiled kernels off", allow_module_level=True)
-
-from tensorgrad.kernels.numba.runtime import thread_pool
+if absent():
+    pytest.skip(absent(), allow_module_level=True)
+from tensorgrad.kernels.compiled.runtime import thread_pool
 from tests.support.compare import normal
 from tests.support.kernels import assert_like_numpy, numpy_only, results, used_for_any_size
 
@@ -439,29 +438,24 @@ def run_program(code, **variables):
     return run_python(code, timeout=120, env=environment(**variables))
 
 
-def test_numpy_serves_until_a_kernel_is_compiled(tmp_path):
+def test_a_kernel_is_loaded_by_the_first_call_that_needs_it():
     done = run_program(
         """
-        import sys
+        import sys, threading
         import tensorgrad as torch
-        x = torch.randn(100, 1000)
-        assert "numba" not in sys.modules
-        torch.randn(3).exp()                    # small: nothing is asked for
-        from tensorgrad.kernels.numba.runtime import background
-        from tensorgrad.kernels.numba import table
+        from tensorgrad.kernels.compiled import table
         rows = {row.op: row for row in table.ALL}
-        assert not rows["exp"].asked
-        first = x.exp()                         # NumPy's, at once
-        assert rows["exp"].asked
-        background.wait()
-        assert rows["exp"].ready is not None
-        assert torch.allclose(x.exp(), first, rtol=1e-5)
+        torch.randn(3).exp()                    # small: nothing is loaded
+        assert rows["exp"].ready is None
+        x, before = torch.randn(100, 1000), threading.active_count()
+        first = x.exp()
+        assert rows["exp"].ready is not None and rows["softmax_"].ready is None
+        assert torch.equal(x.exp(), first)
+        assert not {"numba", "llvmlite"} & set(sys.modules) and threading.active_count() == before
         print("done")
         """,
-        TENSORGRAD_CACHE=str(tmp_path),
     )
     assert done.stdout.strip() == "done", done.stderr
-    assert any(tmp_path.rglob("*.kernels")), "nothing was cached"
 
 
 def test_switched_off():
@@ -477,24 +471,16 @@ def test_after_a_fork():
         """
         import os
         import tensorgrad as torch
-        from tensorgrad.kernels.numba.runtime import background
         torch.set_num_threads(4)
         x = torch.randn(1000, 1000)
         x.exp().sum(), x.softmax(-1)
-        background.wait()
         expected = x.exp().sum()                # the workers run
         child = os.fork()
         if child == 0:
             same = bool(x.exp().sum() == expected)
-            x.tanh()                            # never compiled: in a child NumPy serves
+            x.tanh(), x.sigmoid()               # loaded in the child
             os._exit(0 if same else 1)
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
         """
     )
     assert done.stdout.strip() == "0", done.stderr
-
-
-def test_warmup(tmp_path):
-    given = environment(TENSORGRAD_CACHE=str(tmp_path))
-    done = run_python(None, "-m", "tensorgrad.warmup", env=given, timeout=1200)
-    assert done.returncode == 0 and "kernels ready" in done.stdout, done.stderr

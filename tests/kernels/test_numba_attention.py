@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 import tensorgrad as tg
-from tensorgrad.kernels.numba import table
+from tensorgrad.kernels.compiled import table
+from tests.support.kernels import absent
 from tests.support.processes import run_python
 
-pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
-if not table.wanted():
-    pytest.skip("TENSORGRAD_FAST=0 switches compiled kernels off", allow_module_level=True)
-
+if absent():
+    pytest.skip(absent(), allow_module_level=True)
 from tests.support.compare import assert_close, normal
 from tests.support.kernels import fixtures, numpy_only, results_and_gradients
 
@@ -323,16 +322,23 @@ def test_results_do_not_depend_on_threads():
 
 
 PRODUCTS = """
-from tensorgrad.kernels.numba.runtime import compiler
-compiler.serving = True  # the compiled functions are Numba's here, so that one can be called by itself
+from functools import partial
 import numpy as np
-from numba import njit
-from tensorgrad.kernels.numba.simd import panels
+from tensorgrad.kernels.compiled.runtime import launch, target
+from tools.kernels import dialect
+dialect.use(target.chosen())
+from tensorgrad.kernels.compiled.simd import panels
+from tests.support.compiling import compiled
 
-@njit
-def call(product, a, stride, b, count, out, pitch, fresh, rows, width):
-    product(a, 0, stride, b, 0, width, count, out, 0, pitch, fresh, rows, width)
+def calling(product):
+    def call(a, stride, b, count, out, pitch, fresh, rows, width):
+        product(a, 0, stride, b, 0, width, count, out, 0, pitch, fresh, rows, width)
 
+    x = "float32[::1]"
+    signature = f"void({x}, int64, {x}, int64, {x}, int64, boolean, int64, int64)"
+    return partial(launch._launcher()[1], compiled(call, signature, "plain"))
+
+across, along = calling(panels.across), calling(panels.along)
 rng = np.random.default_rng(0)
 for rows in (1, 7, 16, 50):
     for registers in (1, 2, 3, 4, 5, 7, 9):
@@ -342,14 +348,15 @@ for rows in (1, 7, 16, 50):
         turned = np.zeros(rows * count + panels.PAD, np.float32)
         turned[: rows * count] = a.T.reshape(-1)
         out = np.zeros((rows + panels.PAD, width), np.float32)
-        call(panels.across, a.reshape(-1), count, b.reshape(-1), count, out.reshape(-1), width, True, rows, width)
+        across(a.reshape(-1), count, b.reshape(-1), count, out.reshape(-1), width, True, rows, width)
         np.testing.assert_allclose(out[:rows], a @ b, rtol=1e-4, atol=1e-5)
-        call(panels.along, turned, rows, b.reshape(-1), count, out.reshape(-1), width, False, rows, width)
+        along(turned, rows, b.reshape(-1), count, out.reshape(-1), width, False, rows, width)
         np.testing.assert_allclose(out[:rows], 2 * (a @ b), rtol=1e-4, atol=1e-5)
 print("right")
 """
 
 
 def test_products():
+    pytest.importorskip("numba", reason="Numba compiles the kernels: pip install '.[kernels]'")
     done = run_python(PRODUCTS, timeout=500)
     assert done.stdout.strip() == "right", done.stderr[-2000:]

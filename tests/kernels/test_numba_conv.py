@@ -6,15 +6,14 @@ import pytest
 import tensorgrad as tg
 from tensorgrad.kernels.array import conv as conv_arrays
 from tensorgrad.kernels.array import pool as pool_arrays
-from tensorgrad.kernels.numba import table
+from tensorgrad.kernels.compiled import table
+from tests.support.kernels import absent
 
-pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
-if not table.wanted():
-    pytest.skip("TENSORGRAD_FAST=0 switches compiled kernels off", allow_module_level=True)
-
-from tensorgrad.kernels.numba import conv as conv_loops
-from tensorgrad.kernels.numba import images, pool
-from tensorgrad.kernels.numba.simd import tiles
+if absent():
+    pytest.skip(absent(), allow_module_level=True)
+from tensorgrad.kernels.compiled import conv as conv_loops
+from tensorgrad.kernels.compiled import images, pool
+from tensorgrad.kernels.compiled.simd import tiles
 from tests.support.compare import assert_close, normal
 from tests.support.kernels import used_for_any_size
 

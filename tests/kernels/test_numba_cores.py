@@ -7,17 +7,16 @@ import numpy as np
 import pytest
 
 import tensorgrad as tg
-from tensorgrad.kernels.numba import table
+from tensorgrad.kernels.compiled import table
+from tests.support.kernels import absent
 
-pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
-if not table.wanted():
-    pytest.skip("TENSORGRAD_FAST=0 switches compiled kernels off", allow_module_level=True)
-
+if absent():
+    pytest.skip(absent(), allow_module_level=True)
 from benchmarks import cores
 from benchmarks.worker import settle
-from tensorgrad.kernels.numba.runtime import thread_pool
+from tensorgrad.kernels.compiled.runtime import thread_pool
 from tests.support.compare import normal
-from tests.support.kernels import compile_kernels, with_gradients
+from tests.support.kernels import load_kernels, with_gradients
 
 F = tg.nn.functional
 
@@ -130,7 +129,7 @@ NUMBERS = 1, 2, 3, 5, 16, 64
 def compiled():
     """Compiles the kernels of these families."""
     families = {"conv", "rnn", "matmul", "softmax", "embedding", "attention", "join", "layout", "reduce", "optim"}
-    compile_kernels(row for row in table.ALL if row.kernel.partition(".")[0] in families)
+    load_kernels(row for row in table.ALL if row.kernel.partition(".")[0] in families)
 
 
 def shared(threads, program):

@@ -3,7 +3,10 @@ tests/ops/test_edge_values.py once more, with every kernel compiled and used for
 
 import pytest
 
-pytest.importorskip("numba", reason="compiled kernels need Numba")
+from tests.support.kernels import absent
+
+if absent():
+    pytest.skip(absent(), allow_module_level=True)
 pytest.importorskip("torch", reason="torch is the oracle of these tests")
 
 from tests.kernels.test_numba import compiled  # noqa: F401  (a fixture, for every test here)

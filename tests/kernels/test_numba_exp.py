@@ -3,15 +3,13 @@
 import numpy as np
 import pytest
 
-from tests.support.processes import environment, run_python
+from tests.support.kernels import absent
 
-pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
+if absent():
+    pytest.skip(absent(), allow_module_level=True)
 
-from tensorgrad.kernels.numba import functions_avx512, table
-from tensorgrad.kernels.numba.runtime import background, internals, native
-
-if not table.wanted():
-    pytest.skip("TENSORGRAD_FAST=0 switches compiled kernels off", allow_module_level=True)
+from tensorgrad.kernels.compiled import functions_avx512
+from tensorgrad.kernels.compiled.runtime import library
 
 
 def inputs() -> np.ndarray:
@@ -39,7 +37,7 @@ def largest_error(kernel, x: np.ndarray) -> float:
 
 @pytest.fixture(scope="module")
 def exp():
-    return background.compiled("pointwise.exp")
+    return library.load("pointwise.exp")
 
 
 def test_error(exp):
@@ -59,34 +57,3 @@ def test_every_length(exp, size):
         np.testing.assert_array_equal(here, whole[start : start + size])
         np.testing.assert_array_equal(held[:start], memory[:start])
         np.testing.assert_array_equal(held[start + size :], memory[start + size :])
-
-
-# The form that processors without AVX-512 get.
-CODE = """
-import tensorgrad
-from tensorgrad.kernels.numba.runtime import compiler
-compiler.serving = True
-from tensorgrad.kernels.numba import compiling, functions_avx512
-from tensorgrad.kernels.numba.runtime import cache, loading
-from tests.kernels.test_numba_exp import inputs, largest_error
-assert functions_avx512.exp is None
-compiling.compile_into("pointwise.exp", cache.place())
-error = largest_error(loading.loaded["pointwise.exp"], inputs())
-assert error < {error}, error
-print("right")
-"""
-V3 = "+avx,+avx2,+fma,+bmi,+bmi2,+lzcnt,+movbe,+f16c"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "features"), [("x86-64-v2", ""), ("x86-64-v3", V3)])
-def test_error_without_avx512(name, features, tmp_path):
-    error = 1.01 if features else 1.2  # without an instruction that multiplies and adds, more is rounded
-    if not internals.triple().startswith("x86_64"):
-        pytest.skip("this is no x86-64 processor")
-    if features and not native.has("fma"):
-        pytest.skip("this processor has no AVX2")
-    own = {"TENSORGRAD_CACHE": str(tmp_path), "TENSORGRAD_FAST": "1"}
-    given = environment("NUMBA_CPU", NUMBA_CPU_NAME=name, NUMBA_CPU_FEATURES=features, **own)
-    done = run_python(CODE.format(error=error), env=given, timeout=500)
-    assert done.stdout.strip() == "right", done.stderr[-2000:]

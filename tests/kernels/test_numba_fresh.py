@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 
 import tensorgrad as tg
-from tensorgrad.kernels.numba import table
+from tensorgrad.kernels.compiled import table
 from tensorgrad.storage.fresh import LARGE, LINE, fresh
+from tests.support.kernels import absent
 
-pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
-if not table.wanted():
-    pytest.skip("TENSORGRAD_FAST=0 switches compiled kernels off", allow_module_level=True)
-
-from tests.support.kernels import compile_kernels
+if absent():
+    pytest.skip(absent(), allow_module_level=True)
+from tests.support.kernels import load_kernels
 
 ROWS = [row for row in table.ROWS if row.op in ("add", "mul")]
 
@@ -26,7 +25,7 @@ def test_new_memory(size, dtype):
 
 
 def test_results_of_one_thread():
-    compile_kernels(ROWS)
+    load_kernels(ROWS)
     before = tg.get_num_threads()
     tg.set_num_threads(1)
     try:

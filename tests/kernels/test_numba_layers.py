@@ -6,12 +6,12 @@ from pathlib import Path
 import tensorgrad
 
 ROOT = Path(tensorgrad.__file__).parent
-HERE = ROOT / "kernels" / "numba"
-PREFIX = "tensorgrad.kernels.numba."
+HERE = ROOT / "kernels" / "compiled"
+PREFIX = "tensorgrad.kernels.compiled."
 
 
 def imported(path):
-    """The files of kernels/numba that a file imports, also inside of functions; each as a path without ".py"."""
+    """The files of kernels/compiled that a file imports, also inside of functions; each as a path without ".py"."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and ((node.module or "") + ".").startswith(PREFIX):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tensorgrad as torch
-from tensorgrad.kernels.numba.table import wanted
+from tensorgrad.kernels.compiled.table import wanted
 
 pytorch = pytest.importorskip("torch", reason="PyTorch is the oracle of these tests and is not installed")
 pytestmark = pytest.mark.skipif(not wanted(), reason="the compiled kernels are not in use")
@@ -71,14 +71,6 @@ CASES += [((3, 40, 64), rows) for rows in (ELEMENTWISE, BY_ROWS)]
 CASES += [((4, 6, 24, 32), rows) for rows in (ELEMENTWISE, BY_ROWS, ON_IMAGES)]
 
 
-def _settled(function):
-    from tensorgrad.kernels.numba.runtime.background import wait
-
-    function()
-    wait()
-    return function()
-
-
 def _values(shape):
     return np.random.default_rng(7).standard_normal(shape).astype(np.float32)
 
@@ -100,7 +92,7 @@ def test_a_layout_changes_no_number(shape, function, layout):
 
     for weighted in (False, True):
         expected = run(torch, weighted, True)
-        results = _settled(lambda: run(torch, weighted, False))
+        results = run(torch, weighted, False)
         for got, want in zip(results, expected, strict=True):
             scale = max(1.0, float(want.detach().abs().max()))
             np.testing.assert_allclose(got.detach().numpy(), want.detach().numpy(), rtol=1e-4, atol=2e-5 * scale)
@@ -114,16 +106,16 @@ def test_results_lie_as_pytorchs(name, layout):
         found = []
         for lib in (torch, pytorch):
             x = LAYOUTS[layout](lib, lib.tensor(_values(shape)))
-            found.append((_settled if lib is torch else lambda f: f())(lambda lib=lib, x=x: ELEMENTWISE[name](lib, x)))
+            found.append(ELEMENTWISE[name](lib, x))
         assert found[0].stride() == tuple(found[1].stride()), (shape, found[0].shape)
 
 
 def test_copies_in_rows():
     """Arrays of random shapes, orders and gaps."""
-    from tensorgrad.kernels.numba import layout
+    from tensorgrad.kernels.compiled import layout
 
     random = np.random.default_rng(3)
-    _settled(lambda: torch.ones(100, 90).t().contiguous())
+    torch.ones(100, 90).t().contiguous()
     kernel, served = layout.kernel_tables.LARGE["clone_copy"].ready, 0
     for _ in range(600):
         shape = tuple(int(n) for n in random.integers(1, 40, random.integers(2, 5)))
@@ -158,7 +150,7 @@ def test_convolutions_of_points(gradient, bias):
         assert not last or y.is_contiguous(memory_format=torch.channels_last)
         return [y.detach(), x.grad, w.grad, *([shift.grad] if bias else [])]
 
-    for found, expected in zip(_settled(lambda: run(True)), run(False), strict=True):
+    for found, expected in zip(run(True), run(False), strict=True):
         np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-4, atol=1e-3)
 
 
@@ -191,7 +183,7 @@ def test_norms_of_points(shape, name, gradient):
         y.backward(lib.ones((), dtype=dtype).expand(shape) if gradient == "one number" else g)
         return y, x.grad, w.grad, b.grad
 
-    results, expected = _settled(lambda: run(torch)), run(pytorch)
+    results, expected = run(torch), run(pytorch)
     for got, want in zip(results, expected, strict=True):
         assert got.stride() == want.stride()
         scale = max(1.0, float(want.detach().abs().max()))
@@ -205,7 +197,7 @@ def test_norms_of_points_far_from_zero():
     values[:, 3] *= 1e-20
     values[:, 4] = values[:, 4] * 1e-3 + 1000
     x = torch.tensor(values).contiguous(memory_format=torch.channels_last)
-    _settled(lambda: torch.nn.functional.batch_norm(x, None, None, training=True))
+    torch.nn.functional.batch_norm(x, None, None, training=True)
     y, mean, rstd = torch.native_batch_norm(x, None, None, None, None, True, 0.1, 1e-5)
     exact = values.astype(np.float64).transpose(1, 0, 2, 3).reshape(32, -1)
     np.testing.assert_allclose(mean.numpy(), exact.mean(1), rtol=1e-6, atol=1e-7)
@@ -229,7 +221,7 @@ def test_maxima_of_points(padding, dilation):
         y.backward(lib.tensor(_values(tuple(y.shape))).contiguous(memory_format=lib.channels_last))
         return y, indices, x.grad, lib.nn.functional.max_pool2d(x.detach(), 3, 2, padding, dilation)
 
-    for got, want in zip(_settled(lambda: run(torch)), run(pytorch), strict=True):
+    for got, want in zip(run(torch), run(pytorch), strict=True):
         assert got.stride() == want.stride()
         np.testing.assert_allclose(got.detach().numpy(), want.detach().numpy(), rtol=1e-6, atol=1e-6)
 
@@ -242,7 +234,7 @@ def test_where_an_array_begins_changes_no_sum(shape):
     for first in range(17):
         x = torch.from_numpy(memory[first : first + size].reshape(shape))
         x.copy_(torch.tensor(_values(shape)))
-        given = _settled(lambda x=x: [(x.sum(d), x.norm(dim=d), x.mean(d)) for d in (*range(x.ndim), None)])
+        given = [(x.sum(d), x.norm(dim=d), x.mean(d)) for d in (*range(x.ndim), None)]
         found.append([v.numpy() for some in given for v in some])
     for some in found[1:]:
         for got, want in zip(some, found[0], strict=True):

@@ -2,24 +2,24 @@
 
 import pytest
 
-from tensorgrad.kernels.numba.table import wanted
+from tests.support.kernels import absent
 from tests.support.processes import environment, run_python
 
-pytestmark = pytest.mark.skipif(not wanted(), reason="the compiled kernels are not in use")
+pytest.importorskip("numba", reason="Numba compiles the kernels: pip install '.[kernels]'")
+pytestmark = pytest.mark.skipif(bool(absent()), reason=absent())
 
-# Run by the compiler's way of working: with Numba, in this process.
+# Run with Numba in this process.
 BEGIN = """
-    from tensorgrad.kernels.numba.runtime import compiler
-    compiler.serving = True
+    from functools import partial
     import numpy as np
-    from tensorgrad.kernels.numba.runtime import cache, internals, launch, objects
-    from tensorgrad.kernels.numba.runtime.language import inner, njit
+    from tensorgrad.kernels.compiled.runtime import launch, target
+    from tools.kernels import dialect, internals
+    dialect.use(target.chosen())
+    from tensorgrad.kernels.compiled.runtime.language import inner, njit
+    from tests.support import compiling
 
-    objects.USABLE = False  # LLVM's loader knows the allocator of Numba, which functions without a launcher use
-
-    def compiled(signature, function):
-        with launch.taking_from(cache.Library("test", "key")):
-            return launch.plain(signature)(function)
+    def compiled(signature, function, **options):
+        return partial(launch._launcher()[1], compiling.compiled(function, signature, "plain", **options))
 """
 
 CONTROL = """
@@ -147,8 +147,7 @@ REFUSED = """
 
 ALIKE = """
     import struct
-    from functools import partial
-    from tensorgrad.kernels.numba.runtime import build
+    from tools.kernels import entries
 
     found, like_before = [], internals._like_before
     internals._like_before = lambda *given: found.append(like_before(*given)) or found[-1]
@@ -166,12 +165,10 @@ ALIKE = """
 
     def shared(function, start=0):
         '''Returns a loop over a function, and whether it was made of an earlier one.'''
-        with launch.taking_from(library):
-            address = launch._address(folding(function, start), SIGNATURE, "plain", calls=(function,))
-            return partial(launch._launcher()[1], address), found[-1] is not None
+        return compiled(SIGNATURE, folding(function, start), calls=(function,)), found[-1] is not None
 
     def machine_code(calls):
-        data, _ = build.built(folding(larger, 0), SIGNATURE, "plain", "entry", calls=calls)
+        data = entries.built(folding(larger, 0), SIGNATURE, "plain", "entry", calls=calls)
         (table,), (size, count) = struct.unpack_from("<Q", data, 40), struct.unpack_from("<HH", data, 58)
         listed = [struct.unpack_from("<IIQQQQIIQQ", data, table + n * size) for n in range(count)]
         return [data[s[4] : s[4] + s[5]] for s in listed if s[1] == 1 and s[2] & 4], data[:4]  # what is executed
@@ -194,7 +191,7 @@ ALIKE = """
             raise ValueError("thirteen")
         return a - b
 
-    library, x = cache.Library("test", "key"), np.array([5, 12, -3])
+    x = np.array([5, 12, -3])
     for function, start, expected, alike in (
         (added, 0, 14, False), (larger, 0, 12, True), (added, 1, 15, False), (larger, 1, 12, True),
         (halved, 0, 7, False), (careful, 0, -14, False), (careful, 1, -13, False),
@@ -218,6 +215,6 @@ ALIKE = """
     ],
     ids=["control", "arrays", "less", "refused", "alike"],
 )  # fmt: skip
-def test_compiled_functions_are_python_s(program, expected, tmp_path):
-    done = run_python(BEGIN + program, env=environment(TENSORGRAD_CACHE=str(tmp_path)))
+def test_compiled_functions_are_python_s(program, expected):
+    done = run_python(BEGIN + program, env=environment())
     assert done.stdout.strip() == expected, done.stderr

@@ -7,13 +7,12 @@ import pytest
 
 import tensorgrad as tg
 from tensorgrad.kernels.array import matmul as arrays
-from tensorgrad.kernels.numba import table
+from tensorgrad.kernels.compiled import table
+from tests.support.kernels import absent
 
-pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
-if not table.wanted():
-    pytest.skip("TENSORGRAD_FAST=0 switches compiled kernels off", allow_module_level=True)
-
-from tensorgrad.kernels.numba import matmul
+if absent():
+    pytest.skip(absent(), allow_module_level=True)
+from tensorgrad.kernels.compiled import matmul
 from tests.support.compare import assert_close, normal
 from tests.support.kernels import used_for_any_size
 

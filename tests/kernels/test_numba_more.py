@@ -5,12 +5,11 @@ import pytest
 import torch
 
 import tensorgrad as tg
-from tensorgrad.kernels.numba import table
+from tensorgrad.kernels.compiled import table
+from tests.support.kernels import absent
 
-pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
-if not table.wanted():
-    pytest.skip("TENSORGRAD_FAST=0 switches compiled kernels off", allow_module_level=True)
-
+if absent():
+    pytest.skip(absent(), allow_module_level=True)
 from tests.support.compare import normal
 from tests.support.kernels import assert_like_numpy, fixtures
 

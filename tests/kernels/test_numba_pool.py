@@ -13,16 +13,17 @@ from functools import cache
 import numpy as np
 import pytest
 
+from tests.support.kernels import absent
 from tests.support.processes import run_python
 
-pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
+if absent():
+    pytest.skip(absent(), allow_module_level=True)
 
 import tensorgrad
 from tensorgrad.autograd import engine
-from tensorgrad.kernels.numba import table
-from tensorgrad.kernels.numba.runtime import background, build, launch, mailbox, native, thread_pool
-from tensorgrad.kernels.numba.runtime.spin import _CAN_TELL
-from tensorgrad.kernels.numba.runtime.unsuited import Unsuited
+from tensorgrad.kernels.compiled import table
+from tensorgrad.kernels.compiled.runtime import launch, library, mailbox, native, thread_pool
+from tensorgrad.kernels.compiled.runtime.unsuited import Unsuited
 
 ALWAYS = 10**9  # elements, enough for every thread
 
@@ -30,15 +31,14 @@ ALWAYS = 10**9  # elements, enough for every thread
 @pytest.fixture(autouse=True, params=["awake", "asleep", "without"])
 def waiting(request, monkeypatch):
     """Threads that wait in a loop, threads that go to sleep at once, and none before the loop is compiled."""
-    table.WAITING.available()
-    background.wait()
-    assert table.WAITING.ready is not None
+    assert table.WAITING.available()
     if request.param == "asleep":
         monkeypatch.setattr(thread_pool, "SPIN_TIME", 0)
         for worker in thread_pool._all:
             worker.box[mailbox.PATIENCE] = 0
     elif request.param == "without":
         monkeypatch.setattr(table.WAITING, "ready", None)
+        monkeypatch.setattr(table.WAITING, "failed", True)
     yield
     for worker in thread_pool._all:
         worker.box[mailbox.PATIENCE] = 200_000
@@ -66,8 +66,9 @@ def in_machine_code(name):
         "fail": (fail, "void(int64[::1], int64, int64, int64)"),
         "weigh": (weigh, "void(float32[:,::1], float64, boolean, UniTuple(int64, 3), float32[::1], int64, int64)"),
     }[name]
-    data, names = build.built(kernel, signature, "shared", f"tensorgrad_tests_{name}")
-    return launch.Shared(native.load(data, f"tensorgrad_tests_{name}", names), name)
+    from tests.support.compiling import compiled
+
+    return launch.Shared(compiled(kernel, signature, "shared"), name)
 
 
 def count(seen, first, last):
@@ -124,10 +125,10 @@ def test_arguments_of_another_kind_are_refused():
     assert not seen.any()
 
 
-@pytest.mark.skipif(not _CAN_TELL, reason="the system does not tell a thread's processor")
+@pytest.mark.skipif(not native.NUMBERS[native.CAN_TELL], reason="the system does not tell a thread's processor")
 def test_a_worker_on_the_publishers_processor_is_to_move():
     memory, all_of_them = np.zeros(mailbox.SIZE, np.int64), os.sched_getaffinity(0)
-    loops, here = background.compiled(table.WAITING.kernel), min(all_of_them)
+    loops, here = library.load(table.WAITING.kernel), min(all_of_them)
     os.sched_setaffinity(0, {here})
     try:
         memory[mailbox.PUBLISHER] = here
@@ -143,11 +144,11 @@ def test_a_worker_on_the_publishers_processor_is_to_move():
         os.sched_setaffinity(0, all_of_them)
 
 
-@pytest.mark.skipif(not _CAN_TELL, reason="the system does not tell a thread's processor")
+@pytest.mark.skipif(not native.NUMBERS[native.CAN_TELL], reason="the system does not tell a thread's processor")
 def test_a_waiting_thread_yields_once_its_processor_is_taken_often():
     memory, all_of_them = np.zeros(mailbox.SIZE, np.int64), os.sched_getaffinity(0)
     memory[mailbox.PLACE] = -1  # the thread that it waits for is elsewhere: no reason to yield
-    loops = background.compiled(table.WAITING.kernel)
+    loops = library.load(table.WAITING.kernel)
     taken = memory[mailbox.WAITER :][: mailbox.SPAN + 1]
     os.sched_setaffinity(0, {min(all_of_them)})
     competitor = subprocess.Popen([sys.executable, "-c", "while True: pass"])
@@ -327,7 +328,7 @@ def test_no_garbage_is_collected_while_threads_are_looked_for():
     """Where another thread is just being made, Python 3.11 would wait for ever."""
     code = """if True:
         import gc, sys, threading
-        from tensorgrad.kernels.numba.runtime import thread_pool
+        from tensorgrad.kernels.compiled.runtime import thread_pool
         end, inside, seen = threading.Event(), False, []
         def busy():
             while not end.wait(1e-3):  # each time a new frame, for which a new object makes the collector run
@@ -374,7 +375,7 @@ def test_threads_of_a_kernel_that_runs_are_not_taken_for_lost():
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no interval timers")
 @pytest.mark.parametrize("kind", [TimeoutError, KeyboardInterrupt, ValueError, OSError, IndexError])
-def test_exceptions_of_signal_handlers_keep_their_type(kind, monkeypatch):
+def test_exceptions_of_signal_handlers_keep_their_type(kind):
     """At any moment of an op, forward and backward, in compiled kernels and NumPy's; and none is lost."""
     turns, calls = 40, []
     x = tensorgrad.ones(400, 400, requires_grad=True)
@@ -387,10 +388,7 @@ def test_exceptions_of_signal_handlers_keep_their_type(kind, monkeypatch):
         calls.append(number)
         raise kind("time is up")
 
-    with monkeypatch.context() as context:
-        context.setattr(background, "_failed", [*background._failed, table.WAITING])  # or `wait` would wait for it, too
-        step()
-        background.wait()  # Python's own import keeps exceptions of the system to itself
+    step()  # Python's own import keeps exceptions of the system to itself
     before, watching = signal.signal(signal.SIGALRM, handler), gc.callbacks[:]
     gc.callbacks.clear()  # those of other packages: Python only prints what is raised in them
     try:

@@ -4,13 +4,10 @@ import numpy as np
 import pytest
 
 import tensorgrad as tg
-from tensorgrad.kernels.numba import table
+from tests.support.kernels import absent
 
-pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
-if not table.wanted():
-    pytest.skip("TENSORGRAD_FAST=0 switches compiled kernels off", allow_module_level=True)
-
-from tensorgrad.kernels.numba.runtime import background
+if absent():
+    pytest.skip(absent(), allow_module_level=True)
 
 F = tg.nn.functional
 PLACES = np.arange(2048) % 300
@@ -62,5 +59,4 @@ def test_read_only(name):
     kept.flags.writeable = False
     for _ in range(2):
         expected, found = CALLS[name](tg.from_numpy(numbers)), CALLS[name](tg.from_numpy(kept))
-        background.wait()
         np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=2e-4, atol=2e-4)

@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
+from tests.support.kernels import absent
+
 torch = pytest.importorskip("torch", reason="torch is the oracle of these tests")
-pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
+
+if absent():
+    pytest.skip(absent(), allow_module_level=True)
 
 import tensorgrad as tg  # noqa: E402
-from tensorgrad.kernels.numba import table  # noqa: E402
-
-if not table.wanted():
-    pytest.skip("TENSORGRAD_FAST=0 switches compiled kernels off", allow_module_level=True)
-
+from tensorgrad.kernels.compiled import table  # noqa: E402
 from tests.support.compare import assert_close, normal  # noqa: E402
 from tests.support.kernels import fixtures  # noqa: E402
 

@@ -1,30 +1,25 @@
-"""Compiled kernels on few numbers: layers, losses, and steps of optimizers, which use them once they are loaded."""
-
-import subprocess
-import sys
-import textwrap
+"""Compiled kernels on few numbers: layers, losses, and steps of optimizers, which are as frequent as large ones."""
 
 import numpy as np
 import pytest
 
 import tensorgrad as torch
 from tensorgrad.dispatch import kernel_tables
-from tensorgrad.kernels.numba import table
+from tensorgrad.kernels.compiled import table
+from tests.support.kernels import absent
 
-pytest.importorskip("numba", reason="the package numba is optional: pip install '.[fast]'")
-if not table.wanted():
-    pytest.skip("TENSORGRAD_FAST=0 switches compiled kernels off", allow_module_level=True)
-
+if absent():
+    pytest.skip(absent(), allow_module_level=True)
 from tests.support.compare import assert_close
 from tests.support.kernels import assert_like_numpy, numpy_only, record_used, used_for_any_size
 
 F = torch.nn.functional
-ROWS = [row for row in table.ALL if row.loaded is not None]
+ROWS = [row for row in table.ALL if row.elements == 1]
 
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled():
-    """Uses the kernels that are used for small arrays once they are loaded."""
+    """Uses the kernels that are used for small arrays."""
     with used_for_any_size(ROWS):
         yield
 
@@ -122,21 +117,3 @@ def test_steps_of_parameters_of_which_the_kernel_takes_only_some(make, monkeypat
         expected = moved()
     for a, b in zip(found, expected, strict=True):
         assert_close(a, b, atol=1e-6)
-
-
-def test_a_process_asks_for_these_kernels_after_many_passes():
-    program = """
-        import tensorgrad as torch
-        from tensorgrad.dispatch import kernel_tables
-        from tensorgrad.kernels.numba.runtime import background
-
-        x = torch.ones(2, requires_grad=True)
-        table = kernel_tables.OPS["linear"].compiled.kernels
-        for n in range(kernel_tables.MANY_PASSES + 1):
-            assert bool(background._requested) == (n >= kernel_tables.MANY_PASSES), n
-            (x * x).sum().backward()
-        background.wait()
-        assert all(row.ready is not None for row in background._requested), background._failed
-        assert kernel_tables.LARGE["linear"].few == table.few == 1
-    """
-    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True, timeout=600)

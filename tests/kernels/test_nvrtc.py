@@ -15,9 +15,6 @@ import pytest
 
 from tensorgrad.kernels.cuda import expressions
 from tensorgrad.kernels.cuda.runtime import program
-from tests.support.once import once
-
-pytestmark = once
 
 
 @cache

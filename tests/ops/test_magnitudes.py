@@ -11,9 +11,11 @@ pytest.importorskip("torch", reason="torch is the oracle of these tests")
 import torch
 
 import tensorgrad as tg
-from tensorgrad.kernels.numba import table
+from tensorgrad.kernels.compiled import table
+from tensorgrad.kernels.compiled.runtime import library
 from tests.conformance.opdb_bridge import numpy_of, to_tg
 from tests.support.edge_cases import listed
+from tests.support.kernels import absent
 
 EXPRESSIONS = listed("""
 x.std(); x.std(-1); x.std(correction=0); x.var(); x.var(-1, correction=0); l.std_mean(x)[0]; l.var_mean(x)[0]; x.sum()
@@ -69,9 +71,9 @@ def test_reductions(expression, size, times):
 @pytest.mark.parametrize("op", ("var_", "std_"))
 def test_compiled_variances(op):
     """The compiled kernels take the same care."""
-    pytest.importorskip("numba", reason="compiled kernels need Numba")
-    runtime = pytest.importorskip("tensorgrad.kernels.numba.runtime.background")
-    kernel = runtime.compiled(next(row.kernel for row in table.ROWS if row.op == op))
+    if absent():
+        pytest.skip(absent())
+    kernel = library.load(next(row.kernel for row in table.ROWS if row.op == op))
     for scale in (1e-30, 1e-20, 1.0, 1e18, 1e20, 1e30):
         x = (np.random.default_rng(0).random((3, 5000)) * scale).astype(np.float32)
         found = kernel(x, (1,), 1, False)

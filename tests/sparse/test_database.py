@@ -6,9 +6,8 @@ pytest.importorskip("torch", reason="torch is the oracle of these tests")
 pytest.importorskip("expecttest", reason="PyTorch's test database imports expecttest")
 
 from tests.sparse import database
-from tests.support.once import once
 
-pytestmark = [once, pytest.mark.filterwarnings("ignore")]  # the samples are too small for compiled kernels
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 # What still differs, as layouts by op; `python -m tests.sparse.database op` says how.
 KNOWN: dict[str, tuple[str, ...]] = {

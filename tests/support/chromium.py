@@ -149,7 +149,7 @@ class Page:
             raise RuntimeError(answer["exceptionDetails"]["exception"].get("description", "JavaScript threw"))
         return answer["result"].get("value")
 
-    def wait(self, expression: str, seconds: float = 20.0):
+    def wait(self, expression: str, seconds: float = 120.0):
         """Waits until the expression is true, and returns its value. Raises: TimeoutError."""
         end = time.monotonic() + seconds
         while True:

@@ -1,25 +1,42 @@
-"""Helpers shared by the tests of compiled kernels. They need the package numba."""
+"""Helpers shared by the tests of compiled kernels. They need the files that `make kernels` writes."""
 
 import contextlib
+import os
 
 import pytest
 
 import tensorgrad
-from tensorgrad.kernels.numba.runtime import background
+from tensorgrad.kernels.compiled.runtime import library
 from tests.support.compare import assert_close
 
 
-def compile_kernels(rows) -> None:
-    """Compiles the kernels of some rows, unless they are compiled already."""
+def absent() -> str:
+    """Returns why this process has no compiled kernels; "" if it has."""
+    if os.environ.get("TENSORGRAD_FAST") == "0":
+        return "TENSORGRAD_FAST=0"
+    try:
+        library.image()
+    except library.Unusable as error:
+        return str(error)
+    return ""
+
+
+def needed() -> None:
+    """Skips the tests of a file where there are no compiled kernels."""
+    if absent():
+        pytest.skip(f"compiled kernels: {absent()}", allow_module_level=True)
+
+
+def load_kernels(rows) -> None:
+    """Loads the kernels of some rows."""
     for row in rows:
-        row.asked, row.ready = True, row.ready or background.compiled(row.kernel)
+        row.ready = row.ready or library.load(row.kernel)
 
 
 @contextlib.contextmanager
 def used_for_any_size(rows):
-    """Compiles the kernels of some rows, and uses them for arrays of any size while the block runs."""
-    background.wait()  # or a compilation that an earlier test started would replace what record_used puts into a row
-    compile_kernels(rows)
+    """Loads the kernels of some rows, and uses them for arrays of any size while the block runs."""
+    load_kernels(rows)
     before = {row: row.elements for row in rows}
     for row in rows:
         row.elements = 0

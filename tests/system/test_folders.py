@@ -13,7 +13,7 @@ from tensorgrad.system import folders
 from tests.support.processes import output_of
 
 ROOT = Path(tensorgrad.__file__).parent
-FOLDERS = ("HOME", "XDG_CACHE_HOME", "TORCH_HOME", "TENSORGRAD_CACHE", "LOCALAPPDATA", "USERPROFILE", "MPLCONFIGDIR")
+FOLDERS = ("HOME", "XDG_CACHE_HOME", "TORCH_HOME", "LOCALAPPDATA", "USERPROFILE", "MPLCONFIGDIR")
 
 PROGRAM = """
     import os, sys
@@ -24,7 +24,6 @@ PROGRAM = """
         pwd.getpwuid = missing
     import tensorgrad as torch
     from tensorgrad.system import folders
-    from tensorgrad.kernels.numba.runtime import cache
 
     def told(function):
         try:
@@ -32,7 +31,7 @@ PROGRAM = """
         except RuntimeError as error:
             return str(error)
 
-    print(folders.home(), folders.cache(), cache.folder(), told(torch.hub.get_dir), sep="\\n")
+    print(folders.home(), folders.cache(), told(torch.hub.get_dir), sep="\\n")
     x = torch.randn(400, 400, requires_grad=True)
     (torch.nn.functional.relu(x) @ x).sum().backward()
     torch.save({{"x": x}}, "x.pt")
@@ -60,8 +59,8 @@ needs_users = pytest.mark.skipif(os.name != "posix", reason="HOME and the list o
 
 @needs_users
 def test_without_a_home(tmp_path):
-    home, cache, kernels, hub = run(tmp_path, nobody=True)
-    assert (home, cache, kernels) == ("None",) * 3
+    home, cache, hub = run(tmp_path, nobody=True)
+    assert (home, cache) == ("None",) * 2
     assert "TORCH_HOME" in hub
 
 
@@ -72,23 +71,23 @@ def test_a_home_that_is_none(place, tmp_path):
     if place == "a file":
         place = str(tmp_path / "file")
         Path(place).write_text("")
-    home, cache, kernels, hub = run(tmp_path, HOME=place)
+    home, cache, hub = run(tmp_path, HOME=place)
     if place == "relative":
-        assert (home, cache, kernels) == ("None",) * 3 and "TORCH_HOME" in hub
+        assert (home, cache) == ("None",) * 2 and "TORCH_HOME" in hub
         return
     place = place or "/"
     assert home == place
     assert cache == os.path.join(place, ".cache")
-    assert kernels == os.path.join(cache, "tensorgrad") and hub == os.path.join(cache, "torch", "hub")
+    assert hub == os.path.join(cache, "torch", "hub")
 
 
 @needs_users
 @pytest.mark.skipif(sys.platform == "darwin", reason="macOS has a folder of its own for caches")
 def test_folders_that_are_told(tmp_path):
-    given = {"XDG_CACHE_HOME": "/no/cache", "TORCH_HOME": "/no/torch", "TENSORGRAD_CACHE": str(tmp_path / "kernels")}
+    given = {"XDG_CACHE_HOME": "/no/cache", "TORCH_HOME": "/no/torch"}
     shown = run(tmp_path, nobody=True, **given)
-    assert shown == ["None", "/no/cache", str(tmp_path / "kernels"), "/no/torch/hub"]
-    assert run(tmp_path, nobody=True, XDG_CACHE_HOME="relative")[1:3] == ["None", "None"]
+    assert shown == ["None", "/no/cache", "/no/torch/hub"]
+    assert run(tmp_path, nobody=True, XDG_CACHE_HOME="relative")[1] == "None"
 
 
 def test_other_systems_caches(monkeypatch):

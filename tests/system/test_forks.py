@@ -38,8 +38,7 @@ MAKERS = {
 }
 # Locks that `forks` knows, and queues of threads that do not exist in a child, which creates new ones if it needs any.
 ALLOWED = {
-    "kernels/numba/runtime/thread_pool.py: SimpleQueue",  # a worker's; _forget() drops all workers
-    "kernels/numba/runtime/background.py: SimpleQueue",  # of kernels to compile; a child compiles nothing
+    "kernels/compiled/runtime/thread_pool.py: SimpleQueue",  # a worker's; _forget() drops all workers
     "distributed/checkpoint/state_dict_saver.py: ThreadPoolExecutor",  # dropped in a child
     "distributed/elastic/logs.py: Event",  # of the launcher, which copies its children's output
     "distributed/elastic/rendezvous/dynamic_rendezvous.py: Event",  # ends the thread that gives signs of life
@@ -50,8 +49,6 @@ ALLOWED = {
     "distributed/work.py: SimpleQueue",  # of the thread that polls; a child starts its own
     "system/threads.py: allocate_lock",  # held by the thread that starts another, until that runs
     "utils/data/worker.py: SimpleQueue",  # made in the worker process
-    "warmup.py: SimpleQueue",  # a command, which does not fork
-    "warmup.py: ThreadPoolExecutor",
 }
 
 

@@ -70,6 +70,7 @@ def step(model, optimizer, x, y) -> float:
     return loss.item()
 
 
+@pytest.mark.machine("when the system and Python's allocator give memory back")
 def test_a_thousand_steps_do_not_grow():
     things = small_network()
     for _ in range(20):

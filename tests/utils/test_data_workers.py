@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 
 import tensorgrad as tg
-from tensorgrad.kernels.numba import table
 from tensorgrad.utils import data
 from tensorgrad.utils.data import channel, crew
 
@@ -44,20 +43,6 @@ def helpers_of_multiprocessing():
 
         resource_tracker.ensure_running()
         forkserver.ensure_running()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def no_compiler():
-    """Disables background compilation, whose process and pipes would be started and closed at any time."""
-    if not table.wanted():
-        yield
-        return
-    from tensorgrad.kernels.numba.runtime import background
-
-    background.wait()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(background, "_child", True)  # as in a forked child, where nothing is compiled
-        yield
 
 
 @pytest.fixture(autouse=True)
@@ -497,15 +482,85 @@ def test_a_worker_that_is_killed_in_the_middle_of_a_message():
         next(iterator)
 
 
+class Time:
+    """A clock, and a wait in which as much time passes as it may last; nothing else happens in it."""
+
+    def __init__(self):
+        self.now, self.waits = 100.0, []
+
+    def rule(self, iterator):
+        """From now on an iterator's time passes in its waits for workers only; before `stop` it does not pass."""
+        iterator._crew.clock, iterator._crew.wait = self, lambda pipes, seconds: crew.wait(pipes, LIMIT)
+
+    def stop(self, iterator):
+        """From now on nothing arrives."""
+        iterator._crew.wait = self.wait
+
+    def __call__(self):
+        return self.now
+
+    def wait(self, pipes, seconds):
+        self.waits.append(seconds)
+        if seconds * 1000 > 2**31 - 1:
+            raise OverflowError("timeout is too large")  # as the system's
+        self.now += seconds
+        return []
+
+
 @needs_fork
-def test_timeout():
-    go = multiprocessing.get_context("fork").Event()
+@pytest.mark.parametrize("timeout", [3, 0.25, 40 * 86400])
+@pytest.mark.parametrize("options", [{}, {"in_order": False}, {"persistent_workers": True}], ids=str)
+def test_a_timeout_is_all_the_time_that_a_hanging_worker_gets(monkeypatch, timeout, options):
+    """Then it is terminated, without time to finish its batch; the others have theirs."""
+    joined, time_ = [], Time()
+    iterator = iter(loading(Doing(lambda i: time.sleep(LIMIT)), timeout=timeout, **options))
+    time_.rule(iterator)
+    assert sorted(next(iterator) for _ in range(4 if options == {"in_order": False} else 3))[:3] == [0, 1, 2]
+    processes = iterator._workers
+    join = type(processes[0]).join
+    monkeypatch.setattr(type(processes[0]), "join", lambda self, timeout=None: (
+        joined.append((self, timeout, self.is_alive())), join(self, timeout))[1])  # fmt: skip
+    time_.stop(iterator)
+    with pytest.raises(RuntimeError, match=re.escape(f"DataLoader timed out after {timeout} seconds")):
+        next(iterator)
+    assert sum(time_.waits) == time_.now - 100 == timeout and max(time_.waits) <= crew.LONGEST
+    del iterator
+    gc.collect()
+    hanging = processes[1]
+    assert hanging.exitcode == -signal.SIGTERM
+    assert [seconds for process, seconds, _ in joined if process is hanging] == [1]  # after it was terminated
+
+
+@needs_fork
+def test_a_worker_may_answer_after_a_timeout():
+    go, time_ = multiprocessing.get_context("fork").Event(), Time()
     iterator = iter(loading(Doing(lambda i: go.wait(LIMIT)), timeout=0.2))
+    time_.rule(iterator)
     assert [next(iterator) for _ in range(3)] == [0, 1, 2]
+    time_.stop(iterator)
     with pytest.raises(RuntimeError, match=re.escape("DataLoader timed out after 0.2 seconds")):
         next(iterator)
     go.set()
+    time_.rule(iterator)
     assert list(iterator) == [True, 4]
+
+
+@needs_fork
+def test_answers_from_an_epoch_before_do_not_extend_a_timeout():
+    loader = loading(Doing(lambda i: i), timeout=3, persistent_workers=True, num_workers=1)
+    next(iter(loader))
+    time_ = Time()
+    iterator = iter(loader)
+    real = crew.wait
+
+    def wait(pipes, seconds):
+        time_.waits.append(seconds)
+        time_.now += 1
+        return real(pipes, LIMIT)
+
+    iterator._crew.clock, iterator._crew.wait = time_, wait
+    assert next(iterator) == 0
+    assert len(time_.waits) > 1 and time_.waits == [max(0.0, 3.0 - i) for i in range(len(time_.waits))]
 
 
 # --- nothing is left behind ----------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from tensorgrad.distributed.elastic.rendezvous.api import RendezvousError, Rende
 from tensorgrad.distributed.elastic.rendezvous.meeting import Rendezvous
 from tensorgrad.distributed.elastic.workers import Workers
 from tensorgrad.distributed.stores import wire
+from tensorgrad.system.clock import SYSTEM, Clock
 from tensorgrad.system.processors import share
 from tensorgrad.system.watchdog import Watchdog
 
@@ -72,10 +73,15 @@ def raising(names: str) -> Iterator[None]:
 
 
 class Agent:
-    """Runs a job on this machine: `config` is a `LaunchConfig`, `program` a command or a function."""
+    """Runs a job on this machine: `config` is a `LaunchConfig`, `program` a command or a function.
 
-    def __init__(self, config: Any, name: str, program: list[str] | Callable, args: tuple) -> None:
-        self.config, self.name, self.program, self.args = config, name, program, args
+    It waits by `clock`.
+    """
+
+    def __init__(
+        self, config: Any, name: str, program: list[str] | Callable, args: tuple, clock: Clock = SYSTEM
+    ) -> None:
+        self.config, self.name, self.program, self.args, self.clock = config, name, program, args, clock
         self.specs = config.logs_specs or LogsSpecs()
         self.grace = GRACE if config.shutdown_timeout is None else float(config.shutdown_timeout)
         self.round, self.reported = 0, False
@@ -109,12 +115,12 @@ class Agent:
         config = self.config
         place, settings = config.place()
         meeting = self.meeting = Rendezvous(
-            place, config.run_id, config.nproc_per_node, settings, config.rdzv_configs, config.local_addr
+            place, config.run_id, config.nproc_per_node, settings, config.rdzv_configs, config.local_addr, self.clock
         )
         try:
             while (plan := meeting.exchange()).state != "end":
                 self._follow(plan)
-                time.sleep(config.monitor_interval)
+                self.clock.sleep(config.monitor_interval)
         except BaseException as error:
             number = error.sigval if isinstance(error, SignalException) else signal.SIGTERM
             self._stop(number)
@@ -176,7 +182,7 @@ class Agent:
         logs = Logs(self.folder / f"attempt_{plan.round - 1}", self.specs, local)
         self._record("RUNNING", plan.restarts, world, group_rank)
         calls = [(self.program, self.args)] * local
-        self.workers = Workers(calls, environments, logs, self.dog, config.start_method)
+        self.workers = Workers(calls, environments, logs, self.dog, config.start_method, self.clock)
         template = config.log_line_prefix_template or os.environ.get("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE")
         logs.start([prefix(template, config.role, i, first + i) for i in range(local)])
 

@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing import resource_tracker
@@ -15,6 +14,7 @@ from typing import Any
 from tensorgrad.distributed.elastic import worker
 from tensorgrad.distributed.elastic.logs import Logs
 from tensorgrad.distributed.elastic.multiprocessing.errors import ProcessFailure
+from tensorgrad.system.clock import SYSTEM, Clock
 from tensorgrad.system.processes import environment, started_with
 from tensorgrad.system.watchdog import MARK, Watchdog, kill
 
@@ -58,6 +58,7 @@ class Workers:
         logs: where their output goes.
         dog: the agent's watchdog.
         start_method: of `multiprocessing`, for a function.
+        clock: by which it waits for their end.
     """
 
     def __init__(
@@ -67,8 +68,9 @@ class Workers:
         logs: Logs,
         dog: Watchdog,
         start_method: str,
+        clock: Clock = SYSTEM,
     ) -> None:
-        self.logs, self.dog, self.environments = logs, dog, environments
+        self.logs, self.dog, self.environments, self.clock = logs, dog, environments, clock
         self.processes: list[Any] = []
         try:
             for (program, args), given, to in zip(calls, environments, logs.destinations):
@@ -120,13 +122,13 @@ class Workers:
                     os.killpg(process.pid, number)
                 else:
                     process.send_signal(number)
-        end = time.monotonic() + grace
-        while any(process.poll() is None for process in living) and time.monotonic() < end:
+        end = self.clock.now() + grace
+        while any(process.poll() is None for process in living) and self.clock.now() < end:
             meanwhile()
-            time.sleep(0.01)
+            self.clock.sleep(0.01)
         kill({process.pid for process in self.processes}, self.dog.token)
         for process in self.processes:
             while process.poll() is None:
-                time.sleep(0.01)
+                self.clock.sleep(0.01)
             self.dog.forget(process.pid)
         self.logs.close()

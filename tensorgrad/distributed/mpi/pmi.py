@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tensorgrad.distributed.errors import DistBackendError, DistNetworkError, DistStoreError, ranks_named
+from tensorgrad.distributed.stores import wire
 from tensorgrad.distributed.stores.store import Store
 from tensorgrad.system import processes
 
@@ -26,7 +27,7 @@ class Connection:
 
     def __init__(self, address: tuple[str, int], secret: bytes, role: str, rank: int, timeout: float) -> None:
         try:
-            self.socket = socket.create_connection(address, timeout)
+            self.socket = socket.create_connection(address, wire.socket_timeout(timeout))
             nonce = bytes.fromhex(self._line())
             statement = f"{role} {rank}"
             proof = hmac.new(secret, nonce + statement.encode(), hashlib.sha256).hexdigest()

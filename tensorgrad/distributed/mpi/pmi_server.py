@@ -19,57 +19,113 @@ import socket
 import sys
 import time
 
-MAX_LINE = 8192  # bytes of one request; MPI is told to keep values below 1,024
+MAX_LINE = 8192  # bytes of one request
 MAX_KEYS = 1 << 20
+MAX_NAME, MAX_KEY, MAX_VALUE = 256, 64, 1024  # characters, as MPI is told
+MOST_STRANGERS = 128  # connections without a proof
+PATIENCE = 30.0  # seconds that a connection without a proof has
+GRACE = 1.0  # seconds for which it is kept in any case
+REST = 0.2  # seconds for which nobody is let in after the system refused a connection, or there were too many
 NONCE = 16  # bytes
 
 
 class Peer:
     """One connection: first unknown, then `pmi` (MPI's own) or `watch` (Python's)."""
 
-    def __init__(self, connection: socket.socket) -> None:
-        self.connection, self.nonce, self.data = connection, os.urandom(NONCE), b""
+    def __init__(self, connection: socket.socket, since: float) -> None:
+        self.connection, self.nonce, self.data, self.since = connection, os.urandom(NONCE), b"", since
         self.role, self.rank, self.finalized, self.bye = "", -1, False, False
-        self.since = time.monotonic()
 
     def send(self, text: str) -> None:
         self.connection.sendall(text.encode() + b"\n")
 
 
-class Server:
-    """The keys of one job, and who takes part in it."""
+def parent_ended() -> bool:
+    """Whether rank 0 has closed its end of standard input."""
+    if sys.platform == "win32":
+        return False
+    return bool(select.select([0], [], [], 0)[0]) and not os.read(0, 1)
 
-    def __init__(self, size: int, name: str, mapping: str, secret: bytes, host: str, timeout: float) -> None:
+
+class Server:
+    """The keys of one job, and who takes part in it.
+
+    `listener`, `selector`, `clock` and `abandoned` (whether rank 0 has ended) are what it would otherwise use itself.
+    Nothing that peers do ends the loop, and each of them can fill a bounded amount of memory.
+    """
+
+    def __init__(
+        self, size: int, name: str, mapping: str, secret: bytes, host: str, timeout: float,
+        listener=None, selector=None, clock=time.monotonic, abandoned=parent_ended,
+    ) -> None:  # fmt: skip
         self.size, self.name, self.secret = size, name, secret
         self.keys = {"PMI_process_mapping": mapping}
         self.peers: set[Peer] = set()
+        self.strangers: dict[Peer, None] = {}  # peers without a proof, the oldest first
         self.waiting: list[Peer] = []
         self.gone: set[int] = set()
-        self.deadline = time.monotonic() + timeout
-        self.selector = selectors.DefaultSelector()
-        self.listener = socket.create_server((host, 0), backlog=max(128, 2 * size))
+        self.clock, self.abandoned = clock, abandoned
+        self.deadline, self.resting = clock() + timeout, 0.0  # `resting`: until when the listener is left alone
+        self.selector = selector or selectors.DefaultSelector()
+        self.listener = listener or socket.create_server((host, 0), backlog=max(128, 2 * size))
+        self.listener.setblocking(False)
         self.selector.register(self.listener, selectors.EVENT_READ)
 
     def serve(self) -> None:
         joined = False
         while True:
-            for key, _ in self.selector.select(1.0):
-                if key.fileobj is self.listener:
-                    self.accept()
-                else:
-                    self.read(key.data)
-            now = time.monotonic()
-            for peer in [p for p in self.peers if not p.role and now - p.since > 30]:
-                self.drop(peer)
+            try:
+                self.turn()
+            except Exception:
+                time.sleep(0.01)  # memory is full, for example; what failed may fail again at once
             joined = joined or any(p.role == "pmi" for p in self.peers)
-            if (joined and not self.peers) or (not joined and (now > self.deadline or parent_ended())):
+            if joined and not any(p.role for p in self.peers):
+                return
+            if not joined and (self.clock() > self.deadline or self.abandoned()):
                 return
 
+    def turn(self) -> None:
+        for key, _ in self.selector.select(REST if self.resting else 1.0):
+            if key.fileobj is self.listener:
+                self.accept()
+            else:
+                self.read(key.data)
+        now = self.clock()
+        if self.resting and self.resting <= now:
+            self.resting = 0.0
+            self.selector.register(self.listener, selectors.EVENT_READ)
+        for peer in [p for p in self.strangers if now - p.since > PATIENCE]:
+            self.drop(peer)
+
+    def rest(self) -> None:
+        """Leaves the listener alone for a moment; those who want to connect wait in the system's queue."""
+        self.resting = self.clock() + REST
+        self.selector.unregister(self.listener)
+
     def accept(self) -> None:
-        peer = Peer(self.listener.accept()[0])
-        peer.connection.settimeout(10)
+        now = self.clock()
+        if len(self.strangers) >= MOST_STRANGERS:
+            oldest = next(iter(self.strangers))
+            if now - oldest.since < GRACE:
+                self.rest()
+                return
+            self.drop(oldest)
+        try:
+            connection = self.listener.accept()[0]
+        except (BlockingIOError, InterruptedError, ConnectionError):  # it has gone again
+            return
+        except OSError:  # no descriptor is left, for example
+            self.rest()
+            return
+        peer = Peer(connection, now)
+        try:
+            connection.settimeout(10)
+            self.selector.register(connection, selectors.EVENT_READ, peer)
+        except (OSError, ValueError):  # a connection that has ended
+            connection.close()
+            return
         self.peers.add(peer)
-        self.selector.register(peer.connection, selectors.EVENT_READ, peer)
+        self.strangers[peer] = None
         self.safely(peer, lambda: peer.send(peer.nonce.hex()))
 
     def read(self, peer: Peer) -> None:
@@ -79,6 +135,8 @@ class Server:
                 raise ConnectionError
             *lines, peer.data = (peer.data + data).split(b"\n")
             for line in lines:
+                if len(line) > MAX_LINE:
+                    raise ValueError
                 self.answer(peer, line.decode("ascii"))
             if len(peer.data) > MAX_LINE:
                 raise ValueError
@@ -89,13 +147,14 @@ class Server:
         """Whatever a peer does wrong costs it the connection, and nothing else."""
         try:
             action()
-        except (OSError, ValueError, KeyError):
+        except Exception:
             self.drop(peer)
 
     def drop(self, peer: Peer) -> None:
         if peer not in self.peers:
             return
         self.peers.discard(peer)
+        self.strangers.pop(peer, None)
         self.selector.unregister(peer.connection)
         peer.connection.close()
         if peer in self.waiting:
@@ -134,6 +193,7 @@ class Server:
         if any((p.role, p.rank) == (role, int(rank)) for p in self.peers):
             raise ValueError
         peer.role, peer.rank = role, int(rank)
+        self.strangers.pop(peer, None)
         peer.send("ok")
         for gone in sorted(self.gone) if role == "watch" else ():
             peer.send(f"gone {gone}")
@@ -143,7 +203,7 @@ class Server:
         if command == "init":
             return "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0"
         if command == "get_maxes":
-            return "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1024"
+            return f"cmd=maxes kvsname_max={MAX_NAME} keylen_max={MAX_KEY} vallen_max={MAX_VALUE}"
         if command == "get_appnum":
             return "cmd=appnum appnum=0"
         if command == "get_my_kvsname":
@@ -153,6 +213,8 @@ class Server:
         if command == "put":
             if len(self.keys) >= MAX_KEYS:
                 return "cmd=put_result rc=-1 msg=too_many_keys"
+            if len(fields["key"]) > MAX_KEY or len(fields["value"]) > MAX_VALUE:
+                return "cmd=put_result rc=-1 msg=too_long"
             self.keys[fields["key"]] = fields["value"]
             return "cmd=put_result rc=0 msg=success"
         if command == "get":
@@ -161,6 +223,8 @@ class Server:
                 return f"cmd=get_result rc=-1 msg=key_{fields['key']}_not_found value=unknown"
             return f"cmd=get_result rc=0 msg=success value={value}"
         if command == "barrier_in":
+            if peer in self.waiting:
+                raise ValueError("it waits already")
             self.waiting.append(peer)
             if len(self.waiting) == self.size:
                 arrived, self.waiting = self.waiting, []
@@ -171,13 +235,6 @@ class Server:
             peer.finalized = True
             return "cmd=finalize_ack"
         raise ValueError(command)
-
-
-def parent_ended() -> bool:
-    """Whether rank 0 has closed its end of standard input."""
-    if sys.platform == "win32":
-        return False
-    return bool(select.select([0], [], [], 0)[0]) and not os.read(0, 1)
 
 
 def main() -> None:

@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import ClassVar
 
+from tensorgrad.distributed.stores.wire import integer
+
 __all__ = ["Table"]
 
 
@@ -45,9 +47,12 @@ class Table:
 
     def add(self, key: bytes, amount: bytes) -> list[bytes]:
         try:
-            total = int(self.values.get(key, b"0")) + int(amount)
+            total = integer(self.values.get(key, b"0")) + integer(amount)
+            integer(str(total).encode())
         except ValueError:
-            raise ValueError(f"add: the value of key {key.decode(errors='replace')!r} is not an integer") from None
+            raise ValueError(
+                f"add: the value of key {key.decode(errors='replace')!r} is not an integer of 64 bits"
+            ) from None
         self.values[key] = str(total).encode()
         return [self.values[key]]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from tensorgrad.distributed.errors import DistStoreError, QueueEmptyError
 from tensorgrad.distributed.stores.key_table import Table
 from tensorgrad.system import forks
+from tensorgrad.system.clock import SYSTEM, Clock
 
 __all__ = ["HashStore", "PrefixStore", "Store"]
 
@@ -286,14 +286,14 @@ class Store:
         return self
 
 
-def wait_until(ready: Callable[[], bool], timeout: timedelta) -> bool:
+def wait_until(ready: Callable[[], bool], timeout: timedelta, clock: Clock = SYSTEM) -> bool:
     """Calls a function in growing intervals, up to 50 ms, until it returns true or the time is over."""
-    end, pause = time.monotonic() + timeout.total_seconds(), 1e-3
+    end, pause = clock.now() + timeout.total_seconds(), 1e-3
     while not ready():
-        left = end - time.monotonic()
+        left = end - clock.now()
         if left <= 0:
             return False
-        time.sleep(min(pause, left))
+        clock.sleep(min(pause, left))
         pause = min(pause * 1.5, 0.05)
     return True
 

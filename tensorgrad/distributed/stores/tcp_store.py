@@ -15,6 +15,7 @@ from tensorgrad.distributed.stores import wire
 from tensorgrad.distributed.stores.server import StoreServer
 from tensorgrad.distributed.stores.store import DEFAULT_TIMEOUT, Store
 from tensorgrad.system import forks
+from tensorgrad.system.clock import SYSTEM, Clock
 
 __all__ = ["TCPStore"]
 
@@ -51,26 +52,26 @@ class Connections:
                 self.free.pop().close()
 
 
-def connect(host: str, port: int, timeout: float) -> socket.socket:
+def connect(host: str, port: int, timeout: float, clock: Clock = SYSTEM) -> socket.socket:
     """A connection to a server that has the same secret; tries again until the time is over.
 
     Raises: DistNetworkError if there is no server, or its secret is another one.
     """
-    end, pause = time.monotonic() + timeout, 0.01
+    end, pause = clock.now() + timeout, 0.01
     while True:
         try:
-            connection = socket.create_connection((host, port), max(0.01, end - time.monotonic()))
+            connection = socket.create_connection((host, port), wire.socket_timeout(max(0.01, end - clock.now())))
             break
         except OSError as error:
-            if time.monotonic() + pause >= end:
+            if clock.now() + pause >= end:
                 raise DistNetworkError(
                     f"The client socket has timed out after {round(timeout * 1000)}ms while trying to connect to "
                     f"({host}, {port})."
                 ) from error
-            time.sleep(pause)
+            clock.sleep(pause)
             pause = min(pause * 2, 0.5)
     try:
-        connection.settimeout(max(1.0, end - time.monotonic()))
+        connection.settimeout(wire.socket_timeout(max(1.0, end - clock.now())))
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         greeting = wire.receive_exactly(connection, wire.HELLO)
         server_nonce, nonce, key = greeting[-wire.NONCE :], os.urandom(wire.NONCE), wire.secret()
@@ -94,7 +95,8 @@ class TCPStore(Store):
     If the environment variable `TENSORGRAD_JOB_SECRET` is set, both sides must prove that they have it.
 
     Args:
-        host_name: where the server is.
+        host_name: where the server is. With "localhost" or an address such as 127.0.0.1 only processes of the same
+            machine can connect.
         port: its port; 0 lets the system choose (see `port`).
         world_size: how many processes use the store; None if not known.
         is_master: whether this process runs the server.
@@ -131,11 +133,11 @@ class TCPStore(Store):
         self.set_timeout(timeout)
         self._host, self._server = host_name, None
         if is_master:
-            self._server = _server(port, multi_tenant, master_listen_fd)
+            self._server = _server(host_name, port, multi_tenant, master_listen_fd)
             port = self._server.port
             self._server.users += 1
             weakref.finalize(self, _leave, self._server).atexit = False
-        self._connections = Connections("127.0.0.1" if is_master else host_name, port)
+        self._connections = Connections(self._server.address if self._server is not None else host_name, port)
         weakref.finalize(self, Connections.close, self._connections).atexit = False
         self._connections.give_back(self._connections.take(timeout.total_seconds()))
         joined = self.add("init/", 1)
@@ -158,7 +160,7 @@ class TCPStore(Store):
         message = wire.pack(parts)
         connection = self._connections.take(self.timeout.total_seconds())
         try:
-            connection.settimeout(timeout.total_seconds() + 5)
+            connection.settimeout(wire.socket_timeout(timeout.total_seconds() + 5))
             connection.sendall(message)
             (length,) = struct.unpack(">I", wire.receive_exactly(connection, 4))
             if length > wire.MAX_FRAME:
@@ -225,14 +227,14 @@ def _leave(server: StoreServer) -> None:
         server.close()
 
 
-def _server(port: int, shared: bool, descriptor: int | None) -> StoreServer:
+def _server(host: str, port: int, shared: bool, descriptor: int | None) -> StoreServer:
     """A server on this port: a new one, or the one that is there, if it may be shared."""
     with _SHARED_LOCK:
         server = _SHARED.get(port) if shared and port else None
         if server is not None and server.open:
             return server
         try:
-            server = StoreServer(port, None if descriptor is None else socket.socket(fileno=descriptor))
+            server = StoreServer(port, None if descriptor is None else socket.socket(fileno=descriptor), host)
         except OSError as error:
             raise DistNetworkError(
                 f"The server socket has failed to listen on any local network address. port: {port}, useIpv6: "

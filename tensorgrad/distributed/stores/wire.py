@@ -13,8 +13,8 @@ import socket
 import struct
 
 __all__ = [
-    "HELLO", "MAX_FRAME", "NONCE", "PROOF", "hello", "opened", "pack", "proof", "receive_exactly", "sealed", "secret",
-    "unpack",
+    "HELLO", "MAX_FRAME", "NONCE", "PROOF", "hello", "integer", "opened", "pack", "proof", "receive_exactly", "sealed",
+    "secret", "socket_timeout", "unpack",
 ]  # fmt: skip
 
 MAX_FRAME = 64 << 20  # bytes
@@ -23,6 +23,31 @@ NONCE = 16  # bytes
 PROOF = 32  # bytes: SHA-256
 HELLO = len(MAGIC) + NONCE
 SECRET = "TENSORGRAD_JOB_SECRET"
+LARGEST = 2**63 - 1  # no number in a message is larger
+LONGEST = 20 * 86400.0  # seconds; the system counts milliseconds in 32 bits, which end after 24.8 days
+
+
+def integer(digits: bytes) -> int:
+    """A number in a message. Raises: ValueError if it is not one, or does not fit into 64 bits.
+
+    >>> from tensorgrad.distributed.stores.wire import integer
+    >>> integer(b"-12")
+    -12
+    """
+    number = int(digits) if len(digits) <= 20 else LARGEST + 1
+    if not -LARGEST <= number <= LARGEST:
+        raise ValueError("a number does not fit into 64 bits")
+    return number
+
+
+def socket_timeout(seconds: float) -> float | None:
+    """What `settimeout` is given for a wait of so many seconds: None, no limit, if the system cannot count them.
+
+    >>> from tensorgrad.distributed.stores.wire import socket_timeout
+    >>> socket_timeout(60.0), socket_timeout(30 * 86400.0)
+    (60.0, None)
+    """
+    return seconds if seconds < LONGEST else None
 
 
 def secret() -> bytes:
@@ -69,12 +94,14 @@ def opened(data: bytes) -> bytes:
 
 
 def pack(parts: list[bytes]) -> bytes:
-    """A frame. Raises: ValueError if it would be too long.
+    """A frame. Raises: ValueError if it would be too long, or has too many parts.
 
     >>> from tensorgrad.distributed.stores.wire import pack, unpack
     >>> unpack(pack([b"set", b"a", b"1"])[4:])
     [b'set', b'a', b'1']
     """
+    if len(parts) > 0xFFFF:
+        raise ValueError(f"a store takes at most {0xFFFF} parts in one message, got {len(parts)}")
     body = struct.pack(">H", len(parts)) + b"".join(struct.pack(">I", len(part)) + part for part in parts)
     if len(body) > MAX_FRAME:
         raise ValueError(f"a store takes at most {MAX_FRAME} bytes in one message, got {len(body)}")

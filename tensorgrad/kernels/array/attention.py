@@ -20,44 +20,90 @@ def _causal_bias(rows, columns, dtype):
     return bias
 
 
-def _probabilities(xp, scores, mask, is_causal):
-    """Applies the masks and the softmax of `scores` over keys in place; a query without any key gets 0 everywhere."""
+# As many keys PyTorch's kernel takes at a time. The results of two-byte floats depend on it: weights are rounded before
+# they are divided by their sum, and relative to the largest of their block.
+_KEYS = 512
+
+
+def _scores(xp, q, k, mask, is_causal, scale):
+    """`scale q k^T`, with the masks applied."""
+    # the factor goes to the smaller operand
+    if q.shape[-1] <= k.shape[-2]:
+        scores = xp.matmul(q * scale, k.swapaxes(-1, -2))
+    else:
+        scores = xp.matmul(q, k.swapaxes(-1, -2))
+        scores *= scale
+    return _masked(xp, scores, mask, is_causal)
+
+
+def _masked(xp, scores, mask, is_causal):
+    """The scores with the masks applied in place."""
     if is_causal:
         shape = scores.shape[-2:]
         scores += _causal_bias(*shape, scores.dtype) if xp is np else xp.asarray(_causal_bias(*shape, scores.dtype))
     if mask is not None:
         if mask.dtype == bool:
             hidden = xp.full((), -np.inf, scores.dtype)
-            scores[...] = select(xp, xp.broadcast_to(mask, scores.shape), scores, xp.broadcast_to(hidden, scores.shape))
+            mask = xp.broadcast_to(mask, scores.shape)
+            scores[...] = select(xp, mask, scores, xp.broadcast_to(hidden, scores.shape))
         else:
             scores += mask
+    return scores
+
+
+def _softmax(xp, scores, masked, logs):
+    """The softmax of `scores` over keys in place, and the logarithms of its sums; a query without keys gets 0s."""
     axis = scores.ndim - 1
-    if mask is None and not is_causal:
-        _exp_shifted(xp, scores, axis, scores)
-        total = _row_sum(xp, scores, axis, True)
-    else:
+    if masked:
         top = _row_max(xp, scores, axis)
-        xp.subtract(scores, xp.where(top == -np.inf, 0, top).astype(top.dtype, copy=False), scores)
+        top = xp.where(top == -np.inf, 0, top).astype(top.dtype, copy=False)
+        xp.subtract(scores, top, scores)
         xp.exp(scores, scores)
         total = _row_sum(xp, scores, axis, True)
         total = xp.where(total == 0, total.dtype.type(1), total)
+    else:
+        top = _exp_shifted(xp, scores, axis, scores)
+        total = _row_sum(xp, scores, axis, True)
     xp.divide(scores, total, scores)
+    xp.log(total[..., 0], logs)
+    if top is not None:
+        logs += top[..., 0]
 
 
-def _forward(xp, q, k, v, mask, dropout, is_causal, scale, out, p):
-    if out.ndim > 2 and p.size > _PAIRS:
+def _rounded_forward(xp, q, k, v, mask, is_causal, scale, kind, out, logs):
+    """`_forward` for two-byte floats (as float32), rounded to their dtype `kind` where PyTorch's kernel does.
+
+    Source: T. Dao et al., arXiv:2205.14135: the weights of a block of keys are relative to the largest score so far.
+    """
+    p = xp.matmul(q, k.swapaxes(-1, -2))
+    p *= scale
+    _masked(xp, p, mask, is_causal)
+    out[...], total, top = 0, 0, xp.full((*p.shape[:-1], 1), -np.inf, p.dtype)
+    for first in range(0, p.shape[-1], _KEYS):
+        scores, before = p[..., first : first + _KEYS], top
+        top = xp.maximum(top, scores.max(-1, keepdims=True))
+        base = xp.where(top == -np.inf, p.dtype.type(0), top)
+        weights, shrunk = xp.exp(scores - base), xp.exp(before - base)
+        total = total * shrunk + _row_sum(xp, weights, p.ndim - 1, True)
+        out *= shrunk
+        out += xp.matmul(weights.astype(kind).astype(p.dtype), v[..., first : first + _KEYS, :])
+    total = xp.where(total == 0, p.dtype.type(1), total)
+    out /= total
+    xp.log(total[..., 0], logs)
+    logs += xp.where(top == -np.inf, p.dtype.type(0), top)[..., 0]
+
+
+def _forward(xp, q, k, v, mask, dropout, is_causal, scale, out, logs):
+    if out.ndim > 2 and logs.size * k.shape[-2] > _PAIRS:
         for i in range(out.shape[0]):
             look, drop = (None if a is None else a[i] for a in (mask, dropout))
-            _forward(xp, q[i], k[i], v[i], look, drop, is_causal, scale, out[i], p[i])
+            _forward(xp, q[i], k[i], v[i], look, drop, is_causal, scale, out[i], logs[i])
         return
-    # the factor goes to the smaller operand
-    if q.shape[-1] <= p.shape[-1]:
-        xp.matmul(q * scale, k.swapaxes(-1, -2), out=p)
-    else:
-        xp.matmul(q, k.swapaxes(-1, -2), out=p)
-        p *= scale
+    p = _scores(xp, q, k, mask, is_causal, scale)
     if p.size:
-        _probabilities(xp, p, mask, is_causal)
+        _softmax(xp, p, is_causal or mask is not None, logs)
+    else:
+        logs[...] = 0
     xp.matmul(p if dropout is None else p * dropout, v, out=out)
 
 
@@ -75,8 +121,8 @@ def attention(xp, q, k, v, mask=None, is_causal=False, scale=None, dropout_mask=
 
     `q` (*, L, E), `k` (*, S, E), `v` (*, S, V), leading dimensions broadcast; `mask` broadcasts to (*, L, S) and is
     either bool (true: attend) or added; `scale` defaults to 1 / sqrt(E). `dropout_mask` (*, L, S) multiplies the
-    probabilities: 0 or 1 / (1 - rate). Returns `(out, probabilities before dropout)`, the second for `attention_grad`.
-    A query that may attend to nothing gets 0, as in PyTorch.
+    probabilities: 0 or 1 / (1 - rate). Returns `(out, logs)`: the logarithm of each query's sum of weights (*, L), from
+    which `attention_grad` computes the probabilities again. A query that may attend to nothing gets 0, as in PyTorch.
     """
     dtype = q.dtype
     scale = q.shape[-1] ** -0.5 if scale is None else scale
@@ -84,25 +130,36 @@ def attention(xp, q, k, v, mask=None, is_causal=False, scale=None, dropout_mask=
         q, k, v = (a.astype(np.float32) for a in (q, k, v))
     if mask is not None and mask.dtype != bool:
         mask = mask.astype(q.dtype, copy=False)
-    operands = (q, k, v) if mask is None else (q, k, v, mask if mask.ndim > 1 else mask[None])
-    lead, (q, k, v, *rest) = _common(xp, *operands)
+    lead, (q, k, v, *rest) = _common(xp, q, k, v, *_of_matrices(mask))
     if mask is not None:
         mask = rest[0]  # its last two dimensions broadcast where it is applied
     out = xp.empty(lead + (q.shape[-2], v.shape[-1]), q.dtype)
-    p = xp.empty(lead + (q.shape[-2], k.shape[-2]), q.dtype)
+    logs = xp.empty(lead + (q.shape[-2],), q.dtype)
+    # PyTorch computes everything in float32 where its kernel does not serve.
+    rounded = dtype.itemsize == 2 and q.ndim == 4 and q.shape[-1] == v.shape[-1] and dropout_mask is None
     with np.errstate(all="ignore"):
-        _forward(xp, q, k, v, mask, dropout_mask, is_causal, scale, out, p)
-    return out.astype(dtype, copy=False), p
+        if rounded and logs.size and k.shape[-2]:
+            _rounded_forward(xp, q, k, v, mask, is_causal, scale, dtype, out, logs)
+        else:
+            _forward(xp, q, k, v, mask, dropout_mask, is_causal, scale, out, logs)
+    return out.astype(dtype, copy=False), logs
 
 
-def _backward(xp, g, q, k, v, out, p, dropout, scale, gq, gk, gv, gs):
-    if g.ndim > 2 and p.size > _PAIRS:
+def _of_matrices(mask):
+    """The mask, if any, with at least two dimensions."""
+    return () if mask is None else (mask if mask.ndim > 1 else mask[None],)
+
+
+def _backward(xp, g, q, k, v, mask, out, logs, dropout, is_causal, scale, gq, gk, gv, gs):
+    if g.ndim > 2 and logs.size * k.shape[-2] > _PAIRS:
         for i in range(g.shape[0]):
-            drop = None if dropout is None else dropout[i]
-            given = (a[i] for a in (g, q, k, v, out, p))
-            wanted = (None if a is None else a[i] for a in (gq, gk, gv, gs))
-            _backward(xp, *given, drop, scale, *wanted)  # type: ignore[call-arg]
+            look, drop, *wanted = (None if a is None else a[i] for a in (mask, dropout, gq, gk, gv, gs))
+            given = g[i], q[i], k[i], v[i], look, out[i], logs[i], drop
+            _backward(xp, *given, is_causal, scale, *wanted)
         return
+    p = _scores(xp, q, k, mask, is_causal, scale)
+    p -= logs[..., None]
+    xp.exp(p, p)
     if gv is not None:
         xp.matmul((p if dropout is None else p * dropout).swapaxes(-1, -2), g, out=gv)
     if gq is None and gk is None and gs is None:
@@ -121,22 +178,10 @@ def _backward(xp, g, q, k, v, out, p, dropout, scale, gq, gk, gv, gs):
         gk *= scale
 
 
-def _probabilities_again(xp, q, k, logs, is_causal, scale, mask):
-    """Recomputes the probabilities from the logarithms of their sums (*, L), which the compiled kernel keeps."""
-    scores = xp.matmul(q * q.dtype.type(scale), k.swapaxes(-1, -2))
-    if is_causal:
-        scores += xp.asarray(_causal_bias(*scores.shape[-2:], scores.dtype))
-    if mask is not None:
-        scores += xp.where(mask, 0, -np.inf).astype(scores.dtype) if mask.dtype == bool else mask
-    with np.errstate(all="ignore"):
-        scores -= logs[..., None]
-        return xp.exp(scores, scores)
-
-
 def attention_grad(
-    xp, g, q, k, v, out, p, scale=None, dropout_mask=None, need=(True, True, True, False), is_causal=False, mask=None
+    xp, g, q, k, v, out, logs, scale=None, dropout_mask=None, need=(True, True, True, False), is_causal=False, mask=None
 ):
-    """Gradients `(gq, gk, gv, gmask)` of `attention` from its output and probabilities.
+    """Gradients `(gq, gk, gv, gmask)` of `attention` from its results.
 
     `need` has a flag for each (None where not needed); `gmask` is that of an added mask. All have the broadcast
     leading dimensions (and `gmask` the full (*, L, S)): the caller sums where an operand was broadcast.
@@ -145,20 +190,20 @@ def attention_grad(
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     if dtype.itemsize == 2:
         g, q, k, v, out = (a.astype(np.float32) for a in (g, q, k, v, out))
-    if p.ndim < q.ndim:
-        p = _probabilities_again(xp, q, k, p, is_causal, scale, mask)
-    lead, (q, k, v, g) = _common(xp, q, k, v, g)
-    grads = [
-        xp.empty(lead + shape[-2:], p.dtype) if wanted else None
-        for shape, wanted in zip((q.shape, k.shape, v.shape, p.shape), need)
-    ]
+    if mask is not None and mask.dtype != bool:
+        mask = mask.astype(q.dtype, copy=False)
+    lead, (q, k, v, g, *rest) = _common(xp, q, k, v, g, *_of_matrices(mask))
+    if mask is not None:
+        mask = rest[0]
+    shapes = q.shape, k.shape, v.shape, (q.shape[-2], k.shape[-2])
+    grads = [xp.empty(lead + shape[-2:], logs.dtype) if wanted else None for shape, wanted in zip(shapes, need)]
     with np.errstate(all="ignore"):
-        _backward(xp, g, q, k, v, out, p, dropout_mask, scale, *grads)
+        _backward(xp, g, q, k, v, mask, out, logs, dropout_mask, is_causal, scale, *grads)
     return tuple(None if a is None else a.astype(dtype, copy=False) for a in grads)
 
 
 def attention_of_batch(xp, whole, query, key, value, attn_mask, dropout_mask, is_causal, scale, size, mapped):
-    """`attention` of each sample of a batch (vmap), which is one more leading dimension: `(out, probabilities)`."""
+    """`attention` of each sample of a batch (vmap), which is one more leading dimension: `(out, logs)`."""
     if dropout_mask is not None or not mapped & {"query", "key", "value"}:
         return NotImplemented
     given = {"query": query, "key": key, "value": value, "attn_mask": attn_mask}
@@ -167,12 +212,16 @@ def attention_of_batch(xp, whole, query, key, value, attn_mask, dropout_mask, is
 
 
 def attention_of_batch_backward(
-    xp, whole, g, query, key, value, attn_mask, dropout_mask, out, p, is_causal, scale, needs, size, mapped
+    xp, whole, g, query, key, value, attn_mask, dropout_mask, out, logs, is_causal, scale, needs, size, mapped
 ):
     """The gradients of each sample."""
+    if dropout_mask is not None:
+        return NotImplemented
     given = {"g": g, "out": out, "query": query, "key": key, "value": value, "attn_mask": attn_mask}
     g, out, query, key, value, attn_mask = _beside(xp, given, size, mapped)
-    return whole(g, query, key, value, attn_mask, None, out, p, is_causal, scale, needs)
+    if "logs" not in mapped:  # the attention of all samples was one
+        logs = xp.ascontiguousarray(xp.broadcast_to(logs, (size, *logs.shape)))
+    return whole(g, query, key, value, attn_mask, None, out, logs, is_causal, scale, needs)
 
 
 def _beside(xp, given, size, mapped):

@@ -13,7 +13,7 @@ import numpy as np
 
 from tensorgrad.kernels.array.lapack import routine
 from tensorgrad.kernels.array.linalg import solve_triangular
-from tensorgrad.kernels.array.lu import magnitude
+from tensorgrad.kernels.array.lu import inv, magnitude
 
 ALPHA = (1 + math.sqrt(17)) / 8  # a step with a block of two rows grows like two steps with one
 
@@ -35,7 +35,7 @@ def ldl_factor(xp, a, hermitian: bool):
     pivots, info = xp.empty((count, n), np.int32), xp.zeros(count, np.int32)
     if packed.size:
         name = "hetrf" if hermitian else "sytrf"
-        factor = routine(name, a.dtype) if xp is np else None
+        factor = routine(name, a.dtype) if xp is np and np.isfinite(packed).all() else None
         with np.errstate(all="ignore"):
             if factor is None:
                 for i in range(count):
@@ -69,7 +69,7 @@ def _bunch_kaufman(xp, a, pivots, hermitian: bool) -> int:
             bad = bad or k + 1
         else:
             columns = a[k + size :, k : k + size].copy()
-            lower = columns / block[0, 0] if size == 1 else xp.matmul(columns, xp.linalg.inv(block))
+            lower = columns / block[0, 0] if size == 1 else xp.matmul(columns, inv(xp, block)[0])
             a[k + size :, k : k + size] = lower
             rest = xp.tril(a[k + size :, k + size :] - xp.matmul(lower, mirrored(xp, columns, hermitian)))
             a[k + size :, k + size :] = _whole(xp, rest, hermitian)

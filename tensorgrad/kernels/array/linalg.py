@@ -62,19 +62,60 @@ def check_square(x, name: str) -> None:
     check_floating(x, name)
 
 
+# --- what is not finite ----------------------------------------------------------------------------------------------
+#
+# LAPACK's iterations may never end if there is an infinity among the numbers, and Python cannot interrupt them: its
+# routines for singular values and eigenvalues are given finite numbers only. Its eliminations end, but may lose a nan.
+
+
+def _of_finite(xp, a, routine):
+    """Calls a routine with a stack of matrices. The results of those with nan or infinity are nan."""
+    finite = xp.isfinite(a)
+    if finite.all():
+        return routine(a)
+    finite = finite.all((-2, -1))
+    made = routine(xp.where(finite[..., None, None], a, a.dtype.type(0)))
+    whole = isinstance(made, tuple)
+    made = [
+        xp.where(finite.reshape(finite.shape + (1,) * (r.ndim - finite.ndim)), r, r.dtype.type(math.nan))
+        for r in (made if whole else (made,))
+    ]
+    return tuple(made) if whole else made[0]
+
+
+def _as_eliminated(xp, a):
+    """Returns matrices with infinities transposed: NumPy eliminates their rows, PyTorch their columns.
+
+    For finite numbers this makes no difference to a determinant.
+    """
+    return a if xp.isfinite(a).all() else a.swapaxes(-1, -2)
+
+
+def keep_nan(xp, a, made, numbers: bool = False):
+    """Returns the matrices (or `numbers`) computed from a stack of matrices, with nan for each that has one."""
+    missing = xp.isnan(a)
+    if not missing.any():
+        return made
+    missing = missing.any((-2, -1))
+    return xp.where(missing if numbers else missing[..., None, None], made.dtype.type(math.nan), made)
+
+
 # --- kernels -------------------------------------------------------------------------------------------------------
 
 
 def det(xp, a):
     """The determinants of a stack of matrices."""
     with np.errstate(all="ignore"):
-        return xp.asarray(xp.linalg.det(a)).astype(a.dtype, copy=False)
+        return xp.asarray(keep_nan(xp, a, xp.asarray(xp.linalg.det(_as_eliminated(xp, a))), True)).astype(
+            a.dtype, copy=False
+        )
 
 
 def slogdet(xp, a):
     """The signs (unit complex numbers) and the logarithms of the absolute values of determinants."""
     with np.errstate(all="ignore"):
-        sign, log = xp.linalg.slogdet(a)
+        sign, log = xp.linalg.slogdet(_as_eliminated(xp, a))
+    log = keep_nan(xp, a, xp.asarray(log), True)
     if a.dtype.kind != "c":
         sign = xp.where(xp.isnan(log), 0, sign)  # neither positive nor negative
     real = np.dtype(f"f{a.dtype.itemsize // (2 if a.dtype.kind == 'c' else 1)}")
@@ -158,6 +199,8 @@ def _cholesky_columns(xp, a) -> int:
             if not square > 0:
                 return j + 1
             a[j + 1 :, j] = (a[j + 1 :, j] - xp.matmul(a[j + 1 :, :j], row.conj())) / a[j, j]
+            if square == np.inf:
+                a[j + 1 :, j] = np.nan  # not 0: then what follows would seem to be positive-definite
     return 0
 
 
@@ -184,7 +227,8 @@ def _converged(name: str, values: str):
                 with np.errstate(all="ignore"):
                     return kernel(xp, a, *rest)
             except np.linalg.LinAlgError:
-                bad = ~xp.isfinite(a).all((-2, -1))
+                missing = xp.isnan(a)
+                bad = (missing if missing.any() else ~xp.isfinite(a)).any((-2, -1))
                 where = f"(Batch element {int(bad.reshape(-1).argmax())}): " if a.ndim > 2 and bad.any() else ""
                 why = f"is ill-conditioned or has too many repeated {values}"
                 if bad.any() and name == "svd":
@@ -200,16 +244,30 @@ def _converged(name: str, values: str):
 
 @_converged("svd", "singular values")
 def svd(xp, a, full: bool):
-    """U, the singular values, and Vᴴ."""
-    u, s, vh = xp.linalg.svd(a, full)
+    """U, the singular values, and Vᴴ; all nan for a matrix with an infinity. Raises: LinAlgError for nan."""
+    if xp.isnan(a).any():
+        raise np.linalg.LinAlgError
+    u, s, vh = _of_finite(xp, a, lambda a: xp.linalg.svd(a, full))
     return xp.ascontiguousarray(u), s, xp.ascontiguousarray(vh)
 
 
 @_converged("eigh", "eigenvalues")
 def eigh(xp, a, uplo: str):
-    """Eigenvalues (real, ascending) and eigenvectors of Hermitian matrices, of which one triangle is read."""
-    values, vectors = xp.linalg.eigh(a, uplo)
-    return values, xp.ascontiguousarray(vectors)
+    """Eigenvalues (real, ascending) and eigenvectors of Hermitian matrices, of which one triangle is read.
+
+    Both are nan if there is an infinity on the diagonal. Raises: LinAlgError for nan, or infinity elsewhere.
+    """
+    finite = xp.isfinite(a)
+    if finite.all():
+        values, vectors = xp.linalg.eigh(a, uplo)
+        return values, xp.ascontiguousarray(vectors)
+    if a.shape[-1] == 1:
+        return a.real[..., 0], xp.ones_like(a)
+    a = xp.tril(a) if uplo == "L" else xp.triu(a)
+    diagonal = xp.diagonal(a, 0, -2, -1)
+    if xp.isnan(a).any() or xp.isinf(a).sum() > xp.isinf(diagonal).sum():
+        raise np.linalg.LinAlgError
+    return _of_finite(xp, a, lambda a: xp.linalg.eigh(a, uplo))
 
 
 @_converged("eig", "eigenvalues")
@@ -227,30 +285,31 @@ def adjugate(xp, a):
 
     Source: from the singular value decomposition, adj(a) = det(U Vᴴ) · V diag(Π of the other values) Uᴴ.
     """
-    u, s, vh = xp.linalg.svd(a)
+    if a.shape[-1] == 1:
+        return xp.ones_like(a)
+    u, s, vh = _of_finite(xp, a, xp.linalg.svd)
     n = s.shape[-1]
     others = xp.stack([xp.prod(xp.delete(s, i, -1), -1) for i in range(n)], -1) if n else s
-    phase = (xp.linalg.det(u) * xp.linalg.det(vh))[..., None, None]
+    phase = (det(xp, u) * det(xp, vh))[..., None, None]
     with np.errstate(all="ignore"):
         made = xp.matmul(vh.conj().swapaxes(-1, -2) * others[..., None, :], u.conj().swapaxes(-1, -2)) * phase
     return made.astype(a.dtype, copy=False)
 
 
-@_converged("svd", "singular values")
 def pinv(xp, a, atol, rtol, hermitian: bool):
     """The pseudo-inverse: singular values (or absolute eigenvalues) not above max(atol, rtol · largest) count as 0."""
     if hermitian:
-        values, vectors = xp.linalg.eigh(a)
+        values, vectors = eigh(xp, a, "L")
         size = xp.abs(values)
         left, right = vectors, vectors.conj().swapaxes(-1, -2)
     else:
-        u, values, vh = xp.linalg.svd(a, False)
+        u, values, vh = svd(xp, a, False)
         size, left, right = values, vh.conj().swapaxes(-1, -2), u.conj().swapaxes(-1, -2)
     largest = size.max(-1, keepdims=True) if size.shape[-1] else size
-    keep = size > xp.maximum(atol, rtol * largest)
     with np.errstate(all="ignore"):
+        keep = size > xp.maximum(atol, rtol * largest)
         inverse = xp.where(keep, 1 / xp.where(keep, values, 1), 0).astype(values.dtype)
-    return xp.matmul(left * inverse[..., None, :], right)
+        return xp.matmul(left * inverse[..., None, :], right)
 
 
 __all__ = ["LinAlgError"]

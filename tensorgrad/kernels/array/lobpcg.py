@@ -20,9 +20,14 @@ def lobpcg(xp, a, b, preconditioner, x, k: int, niter: int, tol: float, largest:
     number, how many pairs have converged, the values, vectors, residuals and their norms, and the basis; it stops the
     iteration by returning True. `niter` < 0 sets no limit.
 
-    Raises: LinAlgError if, without `orthogonal`, the basis has become dependent.
+    Raises: LinAlgError for nan and infinity, or if, without `orthogonal`, the basis has become dependent.
     """
     n = x.shape[-1]
+    if not all(xp.isfinite(m).all() for m in (a, b, x) if m is not None):
+        raise LinAlgError(
+            "linalg.eigh: The algorithm failed to converge because the input matrix is ill-conditioned or has too many "
+            "repeated eigenvalues."
+        )
     size = xp.linalg.norm(x)
     a_norm = xp.linalg.norm(xp.matmul(a, x)) / size
     b_norm = 1.0 if b is None else xp.linalg.norm(xp.matmul(b, x)) / size

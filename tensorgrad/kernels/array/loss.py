@@ -327,6 +327,8 @@ def cross_entropy_of_batch_backward(
     xp, whole, g, input, shares, target, weight, ignore_index, label_smoothing, reduction, size, mapped
 ):
     """The gradient of the logits."""
+    if "input" not in mapped or "weight" in mapped:
+        return NotImplemented  # one call, outside of the vmap, may have kept other shares
     if "target" not in mapped:
         target = xp.broadcast_to(target, (size, *target.shape))
     if weight is None and not label_smoothing and reduction != "none":

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from tensorgrad.kernels.array.lapack import MANY, one_by_one
-from tensorgrad.kernels.array.linalg import solve_triangular
+from tensorgrad.kernels.array.linalg import keep_nan, solve_triangular
 
 NARROW = 16  # columns that are eliminated one by one; more are split, so that most of the work is matrix products
 
@@ -23,7 +23,8 @@ def lu_factor(xp, a, pivot: bool):
     packed = xp.array(a, order="C").reshape(count, m, n)
     pivots = xp.empty((count, k), np.int32)
     if packed.size:
-        getrf = one_by_one(xp, "getrf", a.dtype, count, k) if pivot else None
+        # (LAPACK's may pass over nan.)
+        getrf = one_by_one(xp, "getrf", a.dtype, count, k) if pivot and not xp.isnan(a).any() else None
         with np.errstate(all="ignore"):
             if getrf is None:
                 _eliminate(xp, packed, pivots, pivot)
@@ -140,17 +141,17 @@ def inv(xp, a):
     """Returns the inverses, and the first zero pivot of each matrix (from 1; 0 if none, else it is singular)."""
     try:
         with np.errstate(all="ignore"):
-            return xp.linalg.inv(a), xp.zeros(a.shape[:-2], np.int32)
+            return keep_nan(xp, a, xp.linalg.inv(a)), xp.zeros(a.shape[:-2], np.int32)
     except np.linalg.LinAlgError:
         packed, pivots, info = lu_factor(xp, a, True)
-        return lu_solve(xp, packed, pivots, xp.eye(a.shape[-1], dtype=a.dtype), False), info
+        return keep_nan(xp, a, lu_solve(xp, packed, pivots, xp.eye(a.shape[-1], dtype=a.dtype), False)), info
 
 
 def solve(xp, a, b):
     """Solves `a X = b` for stacks of matrices (not vectors); also returns each first zero pivot (from 1; 0 if none)."""
     try:
         with np.errstate(all="ignore"):
-            return xp.linalg.solve(a, b), xp.zeros(a.shape[:-2], np.int32)
+            return keep_nan(xp, a, xp.linalg.solve(a, b)), xp.zeros(a.shape[:-2], np.int32)
     except np.linalg.LinAlgError:
         packed, pivots, info = lu_factor(xp, a, True)
-        return lu_solve(xp, packed, pivots, b, False), info
+        return keep_nan(xp, a, lu_solve(xp, packed, pivots, b, False)), info

@@ -172,10 +172,19 @@ def added(xp, c, product, beta, alpha):
         return xp.add(product, c * c.dtype.type(beta), product) if beta else product
 
 
+def _unless_ignored(xp, a, b, alpha):
+    """The product of matrices; zeros if `alpha` is 0, as in BLAS: then they are ignored, including any nan."""
+    if alpha == 0:
+        a = xp.zeros_like(a)
+        b = xp.zeros_like(b)
+    return multiplied(xp, a, b)
+
+
 def addmm(xp, c, a, b, beta, alpha):
     """`beta · c + alpha · (a @ b)` for matrices."""
     addmm_shape(c, a, b)
-    return added(xp, widened(c), multiplied(xp, widened(a), widened(b)), beta, alpha).astype(c.dtype, copy=False)
+    product = _unless_ignored(xp, widened(a), widened(b), alpha)
+    return added(xp, widened(c), product, beta, alpha).astype(c.dtype, copy=False)
 
 
 def baddbmm(xp, c, a, b, beta, alpha):
@@ -189,14 +198,14 @@ def addbmm(xp, c, a, b, beta, alpha):
     bmm_shape(a, b, c)
     wide_a, wide_b = widened(a), widened(b)
     rows = wide_a.swapaxes(0, 1).reshape(a.shape[1], a.shape[0] * a.shape[2])
-    product = multiplied(xp, rows, wide_b.reshape(b.shape[0] * b.shape[1], b.shape[2]))
+    product = _unless_ignored(xp, rows, wide_b.reshape(b.shape[0] * b.shape[1], b.shape[2]), alpha)
     return added(xp, widened(c), product, beta, alpha).astype(c.dtype, copy=False)
 
 
 def addmv(xp, c, a, v, beta, alpha):
     """`beta · c + alpha · (a @ v)` for a matrix and a vector."""
     mv_shape(a, v, c)
-    product = xp.asarray(multiplied(xp, widened(a), widened(v)))
+    product = xp.asarray(_unless_ignored(xp, widened(a), widened(v), alpha))
     return added(xp, widened(c), product, beta, alpha).astype(c.dtype, copy=False)
 
 

@@ -17,6 +17,7 @@ from .softmax import _row_blocks, _row_sum
 _ALL = (True, True, True)
 # Elements per block. Half a dozen arrays of this size stay in the last-level cache; smaller blocks cost more in calls.
 BLOCK = 1 << 17
+_LONG, _PIECE = 1 << 15, 4096  # elements of a row that is added up in pieces, and of a piece
 _SHORT = 64  # positions per channel from which it is faster to sum over them before everything else
 
 
@@ -27,7 +28,15 @@ def _wide(array):
 
 def _row_dot(xp, a, b):
     """Sum of products over the last dimension."""
-    return np.vecdot(a, b) if xp is np else (a * b).sum(axis=-1)
+    if xp is not np:
+        return (a * b).sum(axis=-1)
+    n = a.shape[-1]
+    if n < _LONG:
+        return np.vecdot(a, b)
+    # BLAS adds up a row in one go, which costs digits: of ten million float32 the sum has four. Those of pieces do not.
+    whole = n - n % _PIECE
+    pieces = (x[..., :whole].reshape(*x.shape[:-1], whole // _PIECE, _PIECE) for x in (a, b))
+    return np.vecdot(*pieces).sum(-1) + np.vecdot(a[..., whole:], b[..., whole:])
 
 
 def _column_dot(xp, a, b):
@@ -108,10 +117,11 @@ def _row_norm_grad(xp, g, x, mean, rstd, weight, axes, need):
             _rows_grad(
                 xp, g_rows[block], x_rows[block], centre, rstd[block], w, None if gx is None else gx[block], gw, gb
             )
+    kind = dtype if weight is None else weight.dtype
     return (
         None if gx is None else gx.reshape(x.shape).astype(dtype, copy=False),
-        None if gw is None else gw.reshape(shape).astype(dtype, copy=False),
-        None if gb is None else gb.reshape(shape).astype(dtype, copy=False),
+        None if gw is None else gw.reshape(shape).astype(kind, copy=False),
+        None if gb is None else gb.reshape(shape).astype(kind, copy=False),
     )
 
 
@@ -308,9 +318,9 @@ def batch_norm_grad(xp, g, x, mean, rstd, weight, training, need=_ALL):
     x_flat, _ = _by_channel(_wide(x))
     scale = rstd if weight is None else rstd * _wide(weight)
     gx = xp.empty(x_flat.shape, x_flat.dtype) if need[0] else None
-    gw, gb = xp.empty_like(rstd), xp.empty_like(rstd)
-    with ignored():
-        for c, columns in _channel_blocks(xp, x_flat, length):
+    gw, gb = xp.zeros_like(rstd), xp.zeros_like(rstd)
+    with ignored():  # (The statistics of nothing are nan, but its gradients are 0.)
+        for c, columns in _channel_blocks(xp, x_flat, length) if x.size else ():
             part = None if gx is None else gx[:, columns]
             gw[c], gb[c] = _batch_norm_grad_block(
                 xp, g_flat[:, columns], x_flat[:, columns], length, mean[c], rstd[c], scale[c], training, need, part
@@ -391,10 +401,11 @@ def group_norm_grad(xp, g, x, mean, rstd, weight, groups, need=_ALL):
         for some in _row_blocks(xp, x3, 2, BLOCK) if x3.size else ():
             part = None if gx is None else gx[some]
             _images_grad(xp, g3[some], x3[some], mean[some], rstd[some], weight, part, gw, gb)
+    kind = dtype if weight is None else weight.dtype
     return (
         None if gx is None else gx.reshape(x.shape).astype(dtype, copy=False),
-        gw.astype(dtype, copy=False) if need[1] else None,
-        gb.astype(dtype, copy=False) if need[2] else None,
+        gw.astype(kind, copy=False) if need[1] else None,
+        gb.astype(kind, copy=False) if need[2] else None,
     )
 
 

@@ -64,6 +64,8 @@ def layer_norm_backward(xp, whole, g, input, weight, mean, rstd, axes, needs, si
     """The gradients of input, weight and bias of each sample."""
     if input.dtype.itemsize == 2:
         return NotImplemented  # they are to be summed in float32
+    if "input" not in mapped:
+        input, mean, rstd = _for_each(xp, size, input, mean, rstd)
     with np.errstate(all="ignore"):
         g, given = _for_kernel(xp, g, weight, size, mapped, partial(_on_rows, input))
         first = whole(given[0], input, given[1], mean, rstd, axes, (True, False, False))[0] if needs[0] else None
@@ -75,6 +77,8 @@ def rms_norm_backward(xp, whole, g, input, weight, rrms, axes, needs, size, mapp
     """The gradients of input and weight of each sample."""
     if input.dtype.itemsize == 2:
         return NotImplemented
+    if "input" not in mapped:
+        input, rrms = _for_each(xp, size, input, rrms)
     with np.errstate(all="ignore"):
         g, given = _for_kernel(xp, g, weight, size, mapped, partial(_on_rows, input))
         first = whole(given[0], input, given[1], rrms, axes, (True, False))[0] if needs[0] else None
@@ -85,6 +89,9 @@ def group_norm_backward(xp, whole, g, input, weight, mean, rstd, groups, needs, 
     """The gradients of input, weight and bias of each sample."""
     if input.dtype.itemsize == 2:
         return NotImplemented
+    if "input" not in mapped:
+        input, mean, rstd = _for_each(xp, size, input, mean, rstd)
+        mean, rstd = _all_images(mean), _all_images(rstd)
     with np.errstate(all="ignore"):
         g, (scaled, weight) = _for_kernel(xp, g, weight, size, mapped, partial(_on_channels, input))
         first = second = third = None
@@ -102,6 +109,11 @@ def group_norm_backward(xp, whole, g, input, weight, mean, rstd, groups, needs, 
         if needs[2]:
             third = g.reshape(shape).sum((1, 3))
         return first, second, third
+
+
+def _for_each(xp, size, *arrays):
+    """What one call outside of the vmap kept, for each of the samples whose gradients go back through it."""
+    return [xp.ascontiguousarray(xp.broadcast_to(a, (size, *a.shape))) for a in arrays]
 
 
 def _for_kernel(xp, g, weight, size, mapped, beside):

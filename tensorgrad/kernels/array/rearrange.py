@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from tensorgrad.dispatch.strides import order_of_copy
 from tensorgrad.layouts import made_in_order
 
 
@@ -22,11 +23,10 @@ def flip(xp, x, dims):
 
 
 def dense_like(xp, x):
-    """Allocates an array of the same shape without gaps, in the order of its strides; C order if it is expanded."""
-    if 0 in x.strides or x.flags.c_contiguous:
+    """Allocates an array of the same shape without gaps, in the order of its strides."""
+    if x.flags.c_contiguous:
         return xp.empty(x.shape, x.dtype)
-    order = sorted(range(x.ndim), key=lambda d: -abs(x.strides[d]))  # NumPy's `empty_like` ignores sizes of 1
-    return made_in_order(lambda shape: xp.empty(shape, x.dtype), x.shape, order)
+    return made_in_order(lambda shape: xp.empty(shape, x.dtype), x.shape, order_of_copy(x))
 
 
 def roll(xp, x, shifts, dims):

@@ -7,6 +7,9 @@ position breaks ties, which makes the sort stable.
 
 from __future__ import annotations
 
+from functools import cmp_to_key
+from math import prod
+
 import numpy as np
 
 from tensorgrad.dtypes import scalar_type
@@ -16,6 +19,7 @@ from tensorgrad.kernels.array.reduce import I64, check_not_empty, pick, two_byte
 _FEW = 12  # number of largest elements that are searched for one after the other
 _PACKED = 128  # elements per row from which packing pays
 _HIGH = np.uint32(0x80000000)
+_INSERTED = 16  # elements that C++'s sort inserts one by one
 
 
 def _float_order(x):
@@ -251,10 +255,10 @@ def searchsorted(xp, boundaries, x, sorter, right):
         if sorter is not None:
             boundaries = boundaries[sorter]
         return xp.asarray(xp.searchsorted(boundaries, x, side)).astype(I64)
-    rows = boundaries.reshape(-1, boundaries.shape[-1])
-    wanted = x.reshape(rows.shape[0], -1) if x.size else x
     out = xp.empty(x.shape, I64)
     if x.size:
+        rows = boundaries.reshape(prod(boundaries.shape[:-1]), boundaries.shape[-1])  # which may have no elements
+        wanted = x.reshape(rows.shape[0], -1)
         flat = out.reshape(wanted.shape)
         orders = None if sorter is None else sorter.reshape(rows.shape)
         for i in range(rows.shape[0]):
@@ -314,7 +318,9 @@ def unique_dim(xp, x, dim):
             raise RuntimeError("There are 0 sized dimensions, and they aren't selected, so unique cannot be applied")
         return xp.array(x), xp.zeros(n, I64), xp.zeros(n, I64)
     rows = xp.ascontiguousarray(xp.moveaxis(x, dim, 0)).reshape(n, -1)
-    order = xp.lexsort(rows.T[::-1])
+    if two_bytes(rows):
+        rows = rows.astype(np.float32)
+    order = xp.lexsort(rows.T[::-1]) if rows.dtype.kind != "f" or not xp.isnan(rows).any() else _by_rows(xp, rows)
     ordered = rows[order]
     new = xp.ones(n, bool)
     new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
@@ -322,6 +328,34 @@ def unique_dim(xp, x, dim):
     inverse[order] = xp.cumsum(new) - 1
     kept = xp.take(x, order[new], axis=dim)
     return xp.ascontiguousarray(kept), inverse, _run_lengths(xp, new)
+
+
+def _by_rows(xp, rows):
+    """The lexicographic order of rows with nan, which PyTorch takes for equal to every number.
+
+    That is not an order, so the result depends on the algorithm: as C++'s, few rows are inserted one after the other.
+    """
+    listed = rows.tolist()
+
+    def compare(i, j):
+        for a, b in zip(listed[i], listed[j]):
+            if a < b:
+                return -1
+            if a > b:
+                return 1
+        return 0
+
+    if len(listed) > _INSERTED:
+        return xp.asarray(sorted(range(len(listed)), key=cmp_to_key(compare)), dtype=I64)
+    order: list[int] = []
+    for i in range(len(listed)):
+        at = len(order)
+        if order and compare(i, order[0]) < 0:
+            at = 0
+        while at and compare(i, order[at - 1]) < 0:
+            at -= 1
+        order.insert(at, i)
+    return xp.asarray(order, dtype=I64)
 
 
 def unique_consecutive(xp, x, dim):

@@ -1,7 +1,6 @@
 """Scaled dot-product attention and its gradients without storing the weights (`sources/attention.cu`).
 
-Forward returns the logarithm of each query's sum of weights, (*, L), where the general kernel returns the weights.
-Backward accepts everything that forward accepted. Heads of up to 128 features in float32, float16 and bfloat16 are
+Backward accepts everything that forward accepts. Heads of up to 128 features in float32, float16 and bfloat16 are
 computed here, 16-bit ones on the tensor cores; everything else, and GPUs with little shared memory, uses matrix
 products.
 """
@@ -303,17 +302,17 @@ def attention(q, k, v, mask, dropout_mask, is_causal, scale):
     return out, logs
 
 
-def attention_grad(g, q, k, v, mask, dropout_mask, out, p, is_causal, scale, need):
+def attention_grad(g, q, k, v, mask, dropout_mask, out, logs, is_causal, scale, need):
     """Returns the gradients of q, k, v and an added mask; None where not needed.
 
     They have the broadcast leading dimensions.
     """
-    if p.ndim == out.ndim:  # forward returned the weights themselves
+    if not _accepts(q, k, v):
         return NotImplemented
     dtype = q.dtype
     if _plain(q, k, v, mask, dropout_mask) and not need[3]:
         grad, whole = (_last(a if a.dtype == dtype else a.astype(dtype)) for a in (g, out))
-        logs, common = cupy.ascontiguousarray(p), cupy.empty(p.shape, np.float32)
+        logs, common = cupy.ascontiguousarray(logs), cupy.empty(logs.shape, np.float32)
         forms = [_form(a) for a in (q, k, v, whole, grad)]
         wanted = tuple([bool(each) for each in need[:3]])
         how = _backward(q.data.device_id, dtype, *forms, bool(is_causal), float(scale), wanted)
@@ -339,7 +338,7 @@ def attention_grad(g, q, k, v, mask, dropout_mask, out, p, is_causal, scale, nee
     dropped = int(dropout_mask is not None)
     settings = {"PACK": _pack(*four, grad), "MASK": kind, "CAUSAL": int(is_causal), "DROP": dropped}
     heads = four[0].shape[0] * four[0].shape[1]
-    logs, common = cupy.ascontiguousarray(p), cupy.empty(p.shape, np.float32)
+    logs, common = cupy.ascontiguousarray(logs), cupy.empty(logs.shape, np.float32)
     function = _kernel(device, "attention_common", dtype, width, GRAD_MASK=0, **settings)
     function((-(-heads * queries // 4),), (THREADS,), (grad, whole, common, shape))
     gm = None

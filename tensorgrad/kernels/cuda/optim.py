@@ -170,7 +170,7 @@ def _launches(arrays: list) -> list[_Launch]:
 
 
 class Step:
-    """An optimizer's update, with the interface of a row of the CPU's compiled kernels (kernels/numba/table.py)."""
+    """An optimizer's update, with the interface of a row of the CPU's compiled kernels (kernels/compiled/table.py)."""
 
     def __init__(self, update, counted=None):
         self.update, self.counted = update, counted

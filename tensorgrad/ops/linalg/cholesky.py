@@ -38,6 +38,7 @@ def _cholesky_tangent(input_t, L, upper):
 _factor = op(
     "cholesky_factor(input, upper: bool)",
     "linalg.cholesky",
+    strides="columns rows",
     batch="leading",
     prepare=square("cholesky"),
     backward=_cholesky_gradient,
@@ -129,6 +130,7 @@ def _product_tangent(L_t, L, upper):
 _cholesky_solve = op(
     "cholesky_solve_(B, L, upper: bool)",
     _from_factor,
+    strides="columns",
     batch="leading",
     B=lambda g, L, upper: _cholesky_solve(g, L, upper),
     L=lambda g, L, out, upper: _factor_gradient(-nt(_cholesky_solve(g, L, upper), conj(out)), L, upper),
@@ -140,6 +142,7 @@ _cholesky_solve = op(
 _cholesky_inverse = op(
     "cholesky_inverse_(L, upper: bool)",
     lambda xp, factor, upper: _from_factor(xp, xp.eye(factor.shape[-1], dtype=factor.dtype), factor, upper),
+    strides="columns",
     batch="leading",
     L=lambda g, L, out, upper: _factor_gradient(-matmul(matmul(out, g), out), L, upper),
     jvp=lambda L_t, L, out, upper: -matmul(matmul(out, _product_tangent(L_t, L, upper)), out),

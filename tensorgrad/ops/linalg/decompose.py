@@ -97,6 +97,7 @@ def _qr_tangent(input_t, Q, R, mode):
 _qr = op(
     "qr_(input, mode: str)",
     "linalg.qr",
+    strides="columns columns",
     batch="leading",
     backward=_qr_gradient,
     jvp=_qr_tangent,
@@ -238,6 +239,7 @@ def _svd_shapes(a, full):
 _svd = op(
     "svd_(input, full: bool)",
     "linalg.svd",
+    strides="columns rows columns",
     batch="leading",
     backward=_svd_gradient,
     jvp=_svd_tangent,
@@ -349,6 +351,7 @@ def _eigh_tangent(input_t, L, V):
 _eigh = op(
     "eigh_(input, uplo: str)",
     "linalg.eigh",
+    strides="rows columns",
     batch="leading",
     prepare=square("eigh"),
     backward=_eigh_gradient,
@@ -437,6 +440,7 @@ def _eig_tangent(input_t, L, V):
 _eig = op(
     "eig_(input)",
     "linalg.eig",
+    strides="rows columns",
     batch="leading",
     prepare=square("eig"),
     backward=_eig_gradient,
@@ -557,6 +561,8 @@ def pinv(input: Tensor, rcond=None, hermitian: bool = False, *, atol=None, rtol=
             f"linalg.pinv({scalar_type(array)}{{{list(array.shape)}}}): expected a tensor with 2 or more dimensions of "
             "float, double, cfloat or cdouble types"
         )
+    if hermitian:
+        kernels.check_square(array, "eigh")
     if not array.size:
         result = input.transpose(-2, -1).clone()
     elif any(isinstance(t, Tensor) and whole(t) is not t for t in (atol, rtol)):

@@ -351,7 +351,7 @@ def kron(input: Tensor, other: Tensor, *, out=None) -> Tensor:
     a = input.reshape([n for m in left for n in (m, 1)])
     b = other.reshape([n for m in right for n in (1, m)])
     result = (a * b).reshape([m * n for m, n in zip(left, right, strict=True)])
-    return store_out("kron", out, result)
+    return store_out("kron", out, result, (input, other))
 
 
 def _chain_order(sizes: list[int]):

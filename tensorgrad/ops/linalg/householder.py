@@ -37,6 +37,7 @@ def _check_floating(x: Tensor, name: str) -> None:
 _geqrf = op(
     "geqrf_(input)",
     "linalg.geqrf",
+    strides="columns rows",
     batch="leading",
     backward=not_implemented("geqrf"),
     wrt=("input",),

@@ -19,6 +19,7 @@ from tensorgrad.tensor import Tensor
 _factor = op(
     "ldl_factor_(input, hermitian: bool)",
     "ldl.ldl_factor",
+    strides="columns rows rows",
     batch="leading",
     prepare=square("ldl_factor_ex"),
     backward=no_derivative("linalg_ldl_factor_ex"),
@@ -80,6 +81,7 @@ def ldl_factor(input: Tensor, *, hermitian: bool = False, out=None):
 _solve = op(
     "ldl_solve_(LD, pivots, B, hermitian: bool)",
     "ldl.ldl_solve",
+    strides="columns",
     batch=lambda LD, pivots, B, hermitian, size, mapped: _solve(
         *one_rank({"LD": (LD, 2), "pivots": (pivots, 1), "B": (B, 2)}, size, mapped), hermitian
     ),

@@ -182,6 +182,7 @@ def logdet(input: Tensor) -> Tensor:
 _inverse = op(
     "inverse(input)",
     "lu.inv",
+    strides="columns rows",
     batch="leading",
     prepare=square("inv"),
     backward=lambda grads, inverse: [-matmul(adjoint(inverse), nt(grads[0], conj(inverse)))],
@@ -271,6 +272,7 @@ def _solve_gradient(grads, A, result):
 _solve = op(
     "solve_matrices(A, B)",
     "lu.solve",
+    strides="columns rows",
     batch="leading",
     backward=_solve_gradient,
     jvp=lambda A_t, B_t, A, result: _solve(A, B_t - matmul(A_t, result))[0],
@@ -385,6 +387,7 @@ def _triangle(x: Tensor, upper: bool, unitriangular: bool) -> Tensor:
 solve_triangles = op(
     "solve_triangular_(A, B, upper: bool, unitriangular: bool)",
     "linalg.solve_triangular",
+    strides="columns",
     batch="leading",
     A=lambda g, A, out, upper, unitriangular: (
         -_triangle(nt(solve_triangles(adjoint(A), g, not upper, unitriangular), conj(out)), upper, unitriangular)

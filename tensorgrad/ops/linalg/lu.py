@@ -108,6 +108,7 @@ def _tangent(input_t, LU, pivots):
 _factor = op(
     "lu_factor_(input, pivot: bool)",
     "lu.lu_factor",
+    strides="columns rows rows",
     batch="leading",
     prepare=_check_factored,
     backward=_gradient,
@@ -298,6 +299,7 @@ def one_rank(given: dict[str, tuple[Tensor, int]], size: int, mapped: set[str]) 
 _solve = op(
     "lu_solve_(packed, pivots, B, adjoined: bool)",
     "lu.lu_solve",
+    strides="columns",
     batch=lambda packed, pivots, B, adjoined, size, mapped: _solve(
         *one_rank({"packed": (packed, 2), "pivots": (pivots, 1), "B": (B, 2)}, size, mapped), adjoined
     ),

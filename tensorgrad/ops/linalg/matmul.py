@@ -80,7 +80,9 @@ def _tn_of_batch(input, other, mapped):
 def _linear_of_batch(input, weight, bias, mapped):
     if "weight" not in mapped and "bias" not in mapped:
         return linear(input, weight, bias)
-    if weight._array.ndim == 1 + ("weight" in mapped):
+    if mapped == {"bias"}:
+        product = linear(input, weight)
+    elif weight._array.ndim == 1 + ("weight" in mapped):
         product = _matmul_of_batch(input, weight, {"input", "other"} if "weight" in mapped else {"input"})
     elif "input" not in mapped:
         product = _by_all_weights(input, weight)
@@ -88,7 +90,8 @@ def _linear_of_batch(input, weight, bias, mapped):
         product = _matmul_of_batch(input, weight.mT, {new for old, new in _SIDES if old in mapped})
     if bias is None:
         return product
-    for _ in range(product._array.ndim - bias._array.ndim if "bias" in mapped else 0):
+    rank = product._array.ndim - (mapped != {"bias"})
+    for _ in range(rank + 1 - bias._array.ndim if "bias" in mapped else 0):
         bias = bias.unsqueeze(1)
     return product + bias
 
@@ -496,6 +499,7 @@ def _addr_kernel(xp, c, a, b, beta, alpha):
 addr = op(
     "addr(input, vec1, vec2, *, beta: number = 1, alpha: number = 1)",
     _addr_kernel,
+    strides=lambda c, *rest: sorted(range(2), key=lambda d: -c.strides[d]) if c.ndim == 2 else range(2),
     linear="input + vec1 * vec2",
     prepare=_addr_prepare,
     shape=lambda c, a, b, beta, alpha: ((a.shape[0], b.shape[0]), c.dtype),

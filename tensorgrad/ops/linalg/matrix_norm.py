@@ -127,6 +127,8 @@ def _cond_by_inverse(A: Tensor, p) -> Tensor:
         return A.new_zeros(A._array.shape[:-2], dtype=A.dtype.to_real())
     inverse, info = inv_ex(A)
     singular = info != 0
+    if p == "nuc":  # singular values have no nan
+        singular = singular | inverse.isnan().any(-1).any(-1)
     inverse = inverse.masked_fill(singular.unsqueeze(-1).unsqueeze(-1), 0)
     result = matrix_norm(A, p) * matrix_norm(inverse, p)
     if p == "nuc":

@@ -48,10 +48,25 @@ def _twin(query, key, value, attn_mask, dropout_mask, is_causal, scale):
 def _shapes(q, k, v, *rest):
     lead = matmul_kernels.broadcast_lead(matmul_kernels.broadcast_lead(q.shape[:-2], k.shape[:-2]), v.shape[:-2])
     wide = dtypes.float32.numpy if q.dtype.itemsize == 2 else q.dtype
-    return [((*lead, q.shape[-2], v.shape[-1]), q.dtype), ((*lead, q.shape[-2], k.shape[-2]), wide)]
+    return [((*lead, q.shape[-2], v.shape[-1]), q.dtype), ((*lead, q.shape[-2]), wide)]
 
 
-# The output `p` that is kept holds the weights or, with the compiled kernel, the logarithms of their sums, (*, L).
+def _laid_out(q, k, v, mask, dropout_mask, *rest):
+    """The dimensions of the result, outermost first: with the heads of a query side by side where PyTorch's fused
+    kernel serves, in rows where it does not."""
+    fused = (
+        q.ndim == k.ndim == v.ndim == 4
+        and dropout_mask is None
+        and q.shape[-1] == v.shape[-1]
+        and q.shape[0] == k.shape[0] == v.shape[0]
+        and all([x.strides[-1] == x.itemsize for x in (q, k, v)])
+        and 0 not in (q.shape[-2], k.shape[-2])
+        and (mask is None or mask.ndim in (2, 4))
+    )
+    return (0, 2, 1, 3) if fused else range(max(q.ndim, k.ndim, v.ndim))
+
+
+# Kept are the logarithms of the queries' sums of weights, (*, L), from which backward computes the weights again.
 _attention = op(
     "attention(query, key, value, attn_mask=None, dropout_mask=None, is_causal: bool = False, scale: float = 1.0)",
     lambda xp, q, k, v, mask, dropout_mask, is_causal, scale: kernels.attention(
@@ -59,11 +74,12 @@ _attention = op(
     ),
     twin=_twin,
     wrt=("query", "key", "value", "attn_mask"),
-    cache=("p",),
-    backward_kernel=lambda xp, g, query, key, value, attn_mask, dropout_mask, out, p, is_causal, scale, needs: (
-        kernels.attention_grad(xp, g, query, key, value, out, p, scale, dropout_mask, needs, is_causal, attn_mask)
+    cache=("logs",),
+    backward_kernel=lambda xp, g, query, key, value, attn_mask, dropout_mask, out, logs, is_causal, scale, needs: (
+        kernels.attention_grad(xp, g, query, key, value, out, logs, scale, dropout_mask, needs, is_causal, attn_mask)
     ),
     shape=_shapes,
+    strides=_laid_out,
     backward_name="ScaledDotProductFlashAttentionForCpuBackward0",
     batch_kernel="attention.attention_of_batch",
     batch_backward="attention.attention_of_batch_backward",

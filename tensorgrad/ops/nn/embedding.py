@@ -210,7 +210,7 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, max
         padding_idx %= count
     if max_norm is not None:
         with no_grad():
-            embedding_renorm_(weight, input, max_norm, norm_type)
+            embedding_renorm_(weight.detach(), input, max_norm, norm_type)  # not even tangents know of it
     if sparse:
         return looked_up(weight, input, padding_idx, scale_grad_by_freq, True)
     return embedding_row(weight, input, padding_idx, scale_grad_by_freq)

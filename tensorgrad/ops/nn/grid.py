@@ -237,6 +237,37 @@ def grid_sample(
     return grid_sampler(input, grid, mode, padding_mode, align_corners)
 
 
+def _points(sizes: tuple, align_corners: bool, like: Tensor) -> Tensor:
+    """The homogeneous coordinates (x, y, 1) of all elements of an image, (1, elements, dimensions + 1)."""
+    given, dims = {"dtype": like.dtype, "device": like.device}, len(sizes)
+    axes: list[Tensor] = []
+    for d, n in enumerate(sizes):
+        axis = linspace(-1, 1, n, **given) if n > 1 else zeros(n, **given)
+        if not align_corners and n > 1:
+            axis = axis * (n - 1) / n
+        axes.insert(0, axis.reshape([-1 if e == d else 1 for e in range(dims)]).expand(sizes))
+    return stack([*axes, ones(sizes, **given)], -1).reshape(1, -1, dims + 1)
+
+
+def _affine_twin(theta, size, align_corners):
+    count, _, *sizes = size
+    grid = _points(sizes, align_corners, theta).expand(count, -1, -1).bmm(theta.transpose(1, 2))
+    return grid.reshape(count, *sizes, len(sizes))
+
+
+def _affine_gradient(g, size, align_corners):
+    count, _, *sizes = size
+    points = _points(sizes, align_corners, g).expand(count, -1, -1)
+    return g.reshape(count, -1, len(sizes)).transpose(1, 2).bmm(points)
+
+
+_affine_grid = op(  # saves nothing, since the points are made anew
+    "affine_grid_generator(theta, size: any, align_corners: bool)", twin=_affine_twin, linear="theta", where=(),
+    theta=_affine_gradient, shape=lambda theta, size, corners: ((size[0], *size[2:], len(size) - 2), theta.dtype),
+    backward_name="AffineGridGeneratorBackward0",
+)  # fmt: skip
+
+
 @composite("function")
 def affine_grid_generator(theta: Tensor, size, align_corners: bool) -> Tensor:
     """`affine_grid` without its checks on the arguments.
@@ -249,17 +280,7 @@ def affine_grid_generator(theta: Tensor, size, align_corners: bool) -> Tensor:
     """
     if len(size) not in (4, 5):
         raise RuntimeError("AffineGridGenerator needs 4d (spatial) or 5d (volumetric) inputs.")
-    sizes, dims = tuple(size)[2:], len(size) - 2
-    like = {"dtype": theta.dtype, "device": theta.device}
-    axes: list[Tensor] = []
-    for d, n in enumerate(sizes):
-        axis = linspace(-1, 1, n, **like) if n > 1 else zeros(n, **like)
-        if not align_corners and n > 1:
-            axis = axis * (n - 1) / n
-        axes.insert(0, axis.reshape([-1 if e == d else 1 for e in range(dims)]).expand(sizes))
-    points = stack([*axes, ones(sizes, **like)], -1).reshape(1, -1, dims + 1)
-    grid = points.expand(size[0], -1, -1).bmm(theta.transpose(1, 2))
-    return grid.reshape(size[0], *sizes, dims)
+    return _affine_grid(theta, tuple(size), align_corners)
 
 
 @composite("functional")

@@ -58,7 +58,7 @@ def _difference_loss(name: str, value, backward_name: str):
 
     return op(
         f"{name}_(input, target, knee: number, reduction: str)", f"loss.{name}", twin=twin, where=(),
-        backward_kernel=f"loss.{name}_backward", backward_name=backward_name,
+        strides="operands", backward_kernel=f"loss.{name}_backward", backward_name=backward_name,
     )  # fmt: skip
 
 
@@ -203,6 +203,7 @@ def _bce_target_slope(g, input, target, weight, reduction):
 
 
 _bce = op("bce_(input, target, weight=None, reduction: str = 'mean')", "loss.bce", twin=_bce_twin, where=(),
+          strides="input",
           input=_bce_slope, target=_bce_target_slope, backward_kernel="loss.bce_backward",
           backward_name="BinaryCrossEntropyBackward0")  # fmt: skip
 
@@ -412,7 +413,7 @@ _nll_grad = op(
 )  # fmt: skip
 _nll = op(
     "nll_(input, target, weight=None, ignore_index: int = -100, reduction: str = 'mean')", "loss.nll", linear="input",
-    where=(), batch=_nll_in_batch,
+    where=(), batch=_nll_in_batch, strides="rows rows",
     outputs=("out", "weights"), prepare=_prepare_classes, backward_name="NllLossBackward0",
     shape=lambda x, t, weight, ignore_index, reduction: [
         (t.shape if reduction == "none" else (), x.dtype), (t.shape, x.dtype)

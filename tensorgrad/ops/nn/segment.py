@@ -67,7 +67,8 @@ def segment_reduce(
         raise RuntimeError(
             f"segment_reduce(): offsets must be in ascending order from 0 to at most {size}, the size of axis {axis}"
         )
-    result = _reduced(data.reshape(-1, size, math.prod(inner)), ends.reshape(-1, count + 1), reduce, initial)
+    rows, width = math.prod(outer), math.prod(inner)
+    result = _reduced(data.reshape(rows, size, width), ends.reshape(rows, count + 1), reduce, initial)
     return result.reshape((*outer, count, *inner))
 
 
@@ -96,7 +97,7 @@ def _reduced(blocks: Tensor, ends: Tensor, reduce: str, initial: float | None) -
     starts, sizes = ends[:, :-1].reshape(-1), ends.diff().reshape(-1)
     count = sizes._array.shape[0]
     bags = _range(count, sizes).repeat_interleave(sizes)
-    rows = blocks.reshape(-1, width)
+    rows = blocks.reshape(number * size, width)
     if bags._array.shape[0] != rows._array.shape[0]:  # there are gaps between the segments
         indices = (starts - (sizes.cumsum(0) - sizes)).repeat_interleave(sizes)
         rows = rows[indices + _range(indices._array.shape[0], indices)]

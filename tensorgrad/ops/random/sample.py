@@ -6,6 +6,8 @@ drawn on the host and copied. On meta, nothing is drawn.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from tensorgrad import dtypes
@@ -13,6 +15,7 @@ from tensorgrad.dispatch.batched import innermost_level
 from tensorgrad.dispatch.kernel_tables import own_part
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dispatch.out import store_out
+from tensorgrad.dispatch.strides import order_of_copy
 from tensorgrad.dispatch.switches import SLOW
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import check_flag
@@ -330,12 +333,13 @@ def _like(name: str, kernel: str, check):
 def empty_like(array, dtype: np.dtype, memory_format=None, device=None) -> np.ndarray:
     """Allocates memory (`device` None: on the host) in the layout that PyTorch gives to `*_like` tensors."""
     storage = None if device is None or device.type == "cpu" else storage_class(device)
-    strides = array.strides
     if memory_format is not None and "preserve" not in str(memory_format):
         strides = memory_strides(array.shape, memory_format)
-    elif array.flags.c_contiguous or 0 in strides:
+        order: Sequence[int] = sorted(range(array.ndim), key=lambda d: -strides[d])
+    elif array.flags.c_contiguous:
         return np.empty(array.shape, dtype) if storage is None else storage.empty(array.shape, dtype, device)
-    order = sorted(range(array.ndim), key=lambda d: -abs(strides[d]))
+    else:
+        order = order_of_copy(array)
     shape = tuple(array.shape[d] for d in order)
     inner = np.empty(shape, dtype) if storage is None else storage.empty(shape, dtype, device)
     return inner.transpose([order.index(d) for d in range(array.ndim)])

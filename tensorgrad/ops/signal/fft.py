@@ -34,18 +34,30 @@ def _resized_shape(x, dim: int, size: int) -> tuple:
     return (*x.shape[:dim], size, *x.shape[dim + 1 :])
 
 
+def _laid_out(x, dim, last: tuple = ()):
+    """The dimensions of a transform, outermost first in memory: those transformed are innermost, in the order of the
+    input's strides."""
+    others = [d for d in range(x.ndim) if d not in dim and d not in last]
+    return [*sorted(others, key=lambda d: -x.strides[d]), *sorted(dim, key=lambda d: -x.strides[d]), *last]
+
+
+def _real_laid_out(x, dim, *rest):
+    return _laid_out(x, dim[:-1], tuple(dim[-1:]))
+
+
 fft_c2c = op("fft_c2c(input, dim: any, normalization: int, forward: bool)", "fft.c2c", batch="leading", linear="input",
+             strides=lambda x, dim, *rest: _laid_out(x, dim),
              input=lambda g, dim, normalization, forward: fft_c2c(g, dim, normalization, not forward),
              shape=lambda x, dim, normalization, forward: x.shape, where=())  # fmt: skip
 fft_r2c = op("fft_r2c(input, dim: any, normalization: int, onesided: bool, forward: bool)", "fft.r2c", linear="input",
-             batch="leading",
+             batch="leading", strides=_real_laid_out,
              input=lambda g, input_shape, dim, normalization, onesided, forward:
              _r2c_gradient(g, input_shape[dim[-1]], dim, normalization, onesided, forward),
              shape=lambda x, dim, normalization, onesided, forward:
              (_resized_shape(x, dim[-1], x.shape[dim[-1]] // 2 + 1) if onesided else x.shape, _complex_like(x)),
              where=())  # fmt: skip
 fft_c2r = op("fft_c2r(input, dim: any, normalization: int, size: int, forward: bool)", "fft.c2r", linear="input",
-             batch="leading",
+             batch="leading", strides=_real_laid_out,
              input=lambda g, dim, normalization, size, forward:
              weigh_half(fft_r2c(g, dim, normalization, True, not forward), dim[-1], size, 2.0),
              shape=lambda x, dim, normalization, size, forward:

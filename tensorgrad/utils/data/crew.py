@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 import weakref
+from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
@@ -18,6 +19,7 @@ from tensorgrad.system import forks
 from tensorgrad.utils.data import channel, worker
 
 PATIENCE = 5.0  # seconds that a worker has to finish its batch before it is terminated
+LONGEST = 3600.0  # seconds of one wait; the system counts milliseconds in 32 bits
 
 _starting = forks.lock()  # held while the worker's end of its pipe is open in this process
 _ours: weakref.WeakSet[Connection] = weakref.WeakSet()  # the main process's ends of the pipes
@@ -56,19 +58,27 @@ def context_of(chosen: Any) -> Any:
 
 
 class Crew:
-    """Workers 0 to `n - 1`, each connected by its own pipe.
+    """Workers 0 to `n - 1`, each connected by its own pipe. Time passes by `clock`, and in `wait`.
 
     Raises: whatever pickling raises, with a message that names the part at fault, if the context has to pickle the data
     set.
     """
 
-    def __init__(self, context: Any, orders: worker.Orders) -> None:
+    def __init__(
+        self,
+        context: Any,
+        orders: worker.Orders,
+        clock: Callable[[], float] = time.monotonic,
+        wait: Callable[..., list] = wait,
+    ) -> None:
+        self.clock, self.wait = clock, wait
         self.processes: list[Any] = []
         self.connections: list[Connection] = []
         self._method = context.get_start_method()
         self._ready: set[int] = set()  # workers that have sent READY
         self._last_read = [0] * orders.num_workers  # when each worker was last read from, as a count of answers
-        self._stop = weakref.finalize(self, _stop, os.getpid(), self.processes, self.connections)
+        self._hanging: set[int] = set()  # workers that were waited for in vain: they get no more time
+        self._stop = weakref.finalize(self, _stop, os.getpid(), self.processes, self.connections, self._hanging)
         self._stop.atexit = False  # at exit, multiprocessing terminates them itself, in a safe order
         if self._method == "fork":
             with contextlib.suppress(ImportError):
@@ -111,7 +121,7 @@ class Crew:
     def stop(self, patience: float = PATIENCE) -> None:
         """Stops the workers: gives them `patience` seconds to finish their work, then terminates them."""
         if self._stop.detach():
-            _stop(os.getpid(), self.processes, self.connections, patience)
+            _stop(os.getpid(), self.processes, self.connections, self._hanging, patience)
 
     def dismiss(self, number: int) -> None:
         """Lets one worker exit that has nothing left to do."""
@@ -128,16 +138,20 @@ class Crew:
             self.stop(patience=0)
             raise
 
-    def receive(self, numbers: list[int], timeout: float) -> tuple[int, tuple]:
+    def receive(self, numbers: list[int], timeout: float, since: float) -> tuple[int, tuple]:
         """Waits for the next answer from any of these workers. Returns the worker's number and the answer.
 
-        Raises: RuntimeError if one of them has died, or after `timeout` seconds (0 means no limit).
+        Raises: RuntimeError if one of them has died, or `timeout` seconds after `since` (0 means no limit).
         """
-        limit = time.monotonic() + timeout if timeout else None
         while True:
-            number = self._readable(numbers, None if limit is None else max(0.0, limit - time.monotonic()))
+            left = max(0.0, since + timeout - self.clock()) if timeout else None
+            number = self._readable(numbers, None if left is None else min(left, LONGEST))
+            if number is None and left is not None and left > LONGEST:
+                continue
             if number is None:
+                self._hanging.update(numbers)
                 raise RuntimeError(f"DataLoader timed out after {timeout} seconds")
+            self._hanging.discard(number)
             try:
                 answer = channel.loads(channel.receive(self.connections[number]))
             except (EOFError, ConnectionError):
@@ -157,7 +171,7 @@ class Crew:
         """Returns the worker to read from (it has answered or closed its pipe): the one that has waited longest."""
         pipes = {self.connections[n]: n for n in numbers}
         ends = {self.processes[n].sentinel: n for n in numbers}
-        ready = wait([*pipes, *ends], timeout)
+        ready = self.wait([*pipes, *ends], timeout)
         candidates = [pipes[what] for what in ready if what in pipes]
         if candidates:
             return min(candidates, key=self._last_read.__getitem__)
@@ -188,15 +202,18 @@ class Crew:
         return RuntimeError(text)
 
 
-def _stop(owner: int, processes: list[Any], connections: list[Connection], patience: float = PATIENCE) -> None:
+def _stop(
+    owner: int, processes: list[Any], connections: list[Connection], hanging: set[int], patience: float = PATIENCE
+) -> None:
     if os.getpid() != owner:  # this is a forked process's copy of the crew; the workers are not its children
         return
     for connection in connections:
         connection.close()
     limit = time.monotonic() + patience
     try:
-        for process in processes:
-            process.join(max(0.0, limit - time.monotonic()))
+        for number, process in enumerate(processes):
+            if number not in hanging:
+                process.join(max(0.0, limit - time.monotonic()))
     finally:
         for end in ("terminate", "kill"):
             for process in processes:

@@ -159,6 +159,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         return None
 
     def _next_data(self) -> Any:
+        since = self._crew.clock()
         while self._due:
             if self._crew.stopped:
                 raise RuntimeError("DataLoader: the workers of this iterator have been stopped; create a new iterator")
@@ -167,9 +168,9 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
                 if not self._active[number]:  # it has nothing left for this task
                     del self._due[first]
                     continue
-                number, answer = self._crew.receive([number], self._timeout)
+                number, answer = self._crew.receive([number], self._timeout, since)
             else:
-                number, answer = self._crew.receive(sorted(set(self._due.values())), self._timeout)
+                number, answer = self._crew.receive(sorted(set(self._due.values())), self._timeout, since)
             epoch, task, kind, value = answer
             if epoch != self._epoch:  # left over from an epoch that was not finished
                 continue

@@ -84,7 +84,7 @@ class PContext:
             ended_well, failures = self._workers.poll()
             if not ended_well and not failures:
                 return None
-            values = dict(enumerate(self._workers.values().values())) if callable(self.entrypoint) else {}
+            values = dict(enumerate(self._workers.values().values()))  # None for commands, as in PyTorch
             paths = [[path or "" for path in to.paths] for to in self._destinations]
             self._result = RunProcsResult(
                 {} if failures else values,

@@ -7,7 +7,6 @@ import os
 import random
 import socket
 import threading
-import time
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -30,6 +29,8 @@ from tensorgrad.distributed.elastic.rendezvous.rounds import Round
 from tensorgrad.distributed.stores.store import PrefixStore, Store
 from tensorgrad.distributed.stores.tcp_store import TCPStore
 from tensorgrad.system import forks
+from tensorgrad.system.clock import SYSTEM, Clock
+from tensorgrad.system.ports import ReservedPort
 
 __all__ = [
     "DynamicRendezvousHandler", "RendezvousBackend", "RendezvousSettings", "RendezvousTimeout", "Token",
@@ -158,13 +159,19 @@ class DynamicRendezvousHandler(RendezvousHandler):
         backend: where they keep what they know.
         store: in which ranks find each other.
         local_addr: how others reach this machine; its name if None.
+        clock: by which it waits.
 
     Raises:
         ValueError: the job has no name, or the numbers of machines do not fit.
     """
 
     def __init__(
-        self, settings: RendezvousSettings, backend: RendezvousBackend, store: Store, local_addr: str | None = None
+        self,
+        settings: RendezvousSettings,
+        backend: RendezvousBackend,
+        store: Store,
+        local_addr: str | None = None,
+        clock: Clock = SYSTEM,
     ) -> None:
         if not settings.run_id:
             raise ValueError("The run id must be a non-empty string.")
@@ -175,14 +182,15 @@ class DynamicRendezvousHandler(RendezvousHandler):
                 f"The maximum number of nodes ({settings.max_nodes}) must be greater than or equal to the minimum "
                 f"number of nodes ({settings.min_nodes})."
             )
-        self._settings, self._backend, self._store = settings, backend, store
+        self._settings, self._backend, self._store, self._clock = settings, backend, store, clock
         self._address = local_addr or socket.getfqdn()
         self._node = f"{self._address} {os.getpid():010} {next(_NUMBERS):06}"
         self._lock = forks.lock()  # the thread that gives signs of life changes the state, too
         self._heard: dict[str, tuple[int, float]] = {}  # each machine's counter, and when it was seen to change
-        self._looked = time.monotonic()
+        self._looked = clock.now()
         self._stop_beating: Callable[[], None] = lambda: None
         self._server: TCPStore | None = None
+        self._reserved: ReservedPort | None = None
 
     @classmethod
     def from_backend(
@@ -196,6 +204,7 @@ class DynamicRendezvousHandler(RendezvousHandler):
         timeout: RendezvousTimeout | None = None,
         keep_alive_interval: int = 5,
         keep_alive_max_attempt: int = 3,
+        clock: Clock = SYSTEM,
     ) -> DynamicRendezvousHandler:
         """Returns a handler.
 
@@ -208,6 +217,7 @@ class DynamicRendezvousHandler(RendezvousHandler):
             timeout: how long to wait.
             keep_alive_interval: seconds between two signs of life.
             keep_alive_max_attempt: how many of them may be missing before a machine counts as lost.
+            clock: by which it waits.
 
         >>> import tensorgrad.distributed as dist
         >>> from tensorgrad.distributed.elastic.rendezvous.c10d_rendezvous_backend import C10dRendezvousBackend
@@ -223,7 +233,7 @@ class DynamicRendezvousHandler(RendezvousHandler):
         settings = RendezvousSettings(
             run_id, min_nodes, max_nodes, timeout or RendezvousTimeout(), interval, keep_alive_max_attempt
         )
-        return cls(settings, backend, store, local_addr)
+        return cls(settings, backend, store, local_addr, clock)
 
     @property
     def settings(self) -> RendezvousSettings:
@@ -248,36 +258,40 @@ class DynamicRendezvousHandler(RendezvousHandler):
             RendezvousTimeoutError: there were not enough machines in time.
             RendezvousConnectionError: what machines know of each other cannot be reached.
         """
-        settings = self._settings
+        settings, clock = self._settings, self._clock
         self._stop_beating()
         self._change(self._leave_complete)
-        begin, enough, pause = time.monotonic(), 0.0, SHORTEST_PAUSE
+        begin, pause = clock.now(), SHORTEST_PAUSE
+        enough: float | None = None  # when the least number of machines was there
         while True:
-            over = bool(enough) and time.monotonic() - enough >= settings.timeout.last_call.total_seconds()
+            over = enough is not None and clock.now() - enough >= settings.timeout.last_call.total_seconds()
             state, taking_part = self._change(lambda state: self._join(state, over))  # noqa: B023
             if state.closed:
                 raise RendezvousClosedError(f"the rendezvous {settings.run_id!r} is closed")
             if taking_part:
                 break
-            count, now = len(state.participants), time.monotonic()
+            count, now = len(state.participants), clock.now()
             if self._node not in state.participants or count < settings.min_nodes:
-                enough = 0.0
-            else:
-                enough = enough or now
+                enough = None
+            elif enough is None:
+                enough = now
             if now - begin > settings.timeout.join.total_seconds():
                 self._change(lambda state: state.remove(self._node))
                 raise RendezvousTimeoutError(
                     f"{count} of at least {settings.min_nodes} nodes came within "
                     f"{settings.timeout.join.total_seconds():g} s"
                 )
-            time.sleep(pause)
+            clock.sleep(pause)
             pause = min(pause * 1.2, LONGEST_PAUSE)
         self._begin_beating()
         rank, store = state.participants[self._node], PrefixStore(self._name(state.number), self._store)
         port = None
-        if self.use_agent_store and rank == 0:
+        if rank == 0 and self.use_agent_store:
             self._server = TCPStore(self._address, 0, None, True, wait_for_workers=False)
             port = self._server.port
+        elif rank == 0:
+            self._reserved = ReservedPort()  # for the process of rank 0, which will listen on it
+            port = self._reserved.number
         where = RendezvousStoreInfo.build(rank, store, self._address, port)
         return RendezvousInfo(store, rank, len(state.participants), where)
 
@@ -335,16 +349,16 @@ class DynamicRendezvousHandler(RendezvousHandler):
         if self._node not in (*state.participants, *state.waiting, *state.spare):
             return
         before, when = self._heard.get(self._node, (0, -1e9))
-        if state.pulses.get(self._node) != before or time.monotonic() - when >= self._interval() / 2:
+        if state.pulses.get(self._node) != before or self._clock.now() - when >= self._interval() / 2:
             state.pulses[self._node] = before + 1
-            self._heard[self._node] = before + 1, time.monotonic()
+            self._heard[self._node] = before + 1, self._clock.now()
 
     def _interval(self) -> float:
         return self._settings.keep_alive_interval.total_seconds()
 
     def _drop_lost(self, state: Round) -> None:
         """Removes machines that have given no sign of life for too long."""
-        now, silence = time.monotonic(), self._interval() * self._settings.keep_alive_max_attempt
+        now, silence = self._clock.now(), self._interval() * self._settings.keep_alive_max_attempt
         slept, self._looked = now - self._looked > silence + self._interval(), now  # then the others may be fine
         for node, pulse in list(state.pulses.items()):
             before, when = self._heard.get(node, (-1, 0.0))
@@ -369,7 +383,7 @@ class DynamicRendezvousHandler(RendezvousHandler):
                 written = self._backend.set_state(after, token)
                 if written is not None and written[2]:
                     return state, result
-                time.sleep(random.uniform(0, SHORTEST_PAUSE))
+                self._clock.sleep(random.uniform(0, SHORTEST_PAUSE))
 
     def _begin_beating(self) -> None:
         """Starts the thread that gives signs of life; it ends with this object."""
@@ -390,7 +404,9 @@ def _keep_alive(reference: weakref.ref[DynamicRendezvousHandler], stop: threadin
         del handler
 
 
-def create_handler(store: Store, backend: RendezvousBackend, params: RendezvousParameters) -> DynamicRendezvousHandler:
+def create_handler(
+    store: Store, backend: RendezvousBackend, params: RendezvousParameters, clock: Clock = SYSTEM
+) -> DynamicRendezvousHandler:
     """Returns the handler that parameters describe.
 
     Args:
@@ -398,6 +414,7 @@ def create_handler(store: Store, backend: RendezvousBackend, params: RendezvousP
         backend: where machines keep what they all know.
         params: of the rendezvous; with `join_timeout`, `last_call_timeout`, `close_timeout`, `heartbeat_timeout`,
             `keep_alive_interval` and `keep_alive_max_attempt`, in whole seconds.
+        clock: by which it waits.
     """
     seconds = [params.get_as_int(f"{name}_timeout") for name in ("join", "last_call", "close", "heartbeat")]
     timeout = RendezvousTimeout(*(None if value is None else timedelta(seconds=value) for value in seconds))
@@ -406,7 +423,15 @@ def create_handler(store: Store, backend: RendezvousBackend, params: RendezvousP
         if value is None:
             raise TypeError(f"You passed '{name}=None' as a rendezvous configuration option")
     return DynamicRendezvousHandler.from_backend(
-        params.run_id, store, backend, params.min_nodes, params.max_nodes, params.local_addr, timeout, **more
+        params.run_id,
+        store,
+        backend,
+        params.min_nodes,
+        params.max_nodes,
+        params.local_addr,
+        timeout,
+        clock=clock,
+        **more,
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import time
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -15,6 +14,7 @@ from tensorgrad.distributed.elastic.rendezvous.api import RendezvousConnectionEr
 from tensorgrad.distributed.errors import DistNetworkError, DistStoreError, QueueEmptyError
 from tensorgrad.distributed.stores.store import PrefixStore
 from tensorgrad.distributed.stores.tcp_store import TCPStore
+from tensorgrad.system.clock import SYSTEM, Clock
 
 __all__ = ["Rendezvous", "is_here", "split_endpoint"]
 
@@ -64,6 +64,7 @@ class Rendezvous:
         settings: of the job.
         configs: PyTorch's `--rdzv-conf`: `rank` (of the machine), `is_host`, `keep_alive_interval`.
         local_addr: how others reach this machine.
+        clock: by which it waits, and the job is decided.
     """
 
     def __init__(
@@ -74,12 +75,14 @@ class Rendezvous:
         settings: Settings,
         configs: dict[str, Any],
         local_addr: str | None,
+        clock: Clock = SYSTEM,
     ) -> None:
         self.host, self.port = endpoint
+        self.clock = clock
         self.settings, self.processes = settings, processes
         self.id, self.name = os.urandom(8).hex(), local_addr or socket.gethostname()
         self.interval = min(PULSE, float(configs.get("keep_alive_interval", PULSE)))
-        self.last_pulse, self.pulses = 0.0, 0
+        self.last_pulse, self.pulses = float("-inf"), 0
         self.membership: Membership | None = None
         rank = int(configs.get("rank", 0))
         self.server = self._connect(rank, configs)
@@ -103,7 +106,7 @@ class Rendezvous:
             if mine:
                 try:
                     store = TCPStore(self.host, self.port, None, True, PATIENCE)
-                    self.membership = Membership(settings, time.monotonic())
+                    self.membership = Membership(settings, self.clock.now())
                     return store
                 except DistNetworkError as error:
                     if alone or settings.static or given:
@@ -124,7 +127,7 @@ class Rendezvous:
             self.store.set("nodes", json.dumps([settings.min_nodes, settings.max_nodes]))
             self.store.set(f"pulse/{self.id}", "0")
             order = rank if settings.static else 0
-            self.membership.join(self.id, order, self.processes, self.name, time.monotonic())
+            self.membership.join(self.id, order, self.processes, self.name, self.clock.now())
             self._publish()
             return
         try:
@@ -147,7 +150,7 @@ class Rendezvous:
 
     def exchange(self) -> Plan:
         """Gives a sign of life, and returns what to do now. Raises: RendezvousError if the store is gone."""
-        now = time.monotonic()
+        now = self.clock.now()
         try:
             if now - self.last_pulse >= self.interval:
                 self.last_pulse, self.pulses = now, self.pulses + 1
@@ -220,10 +223,10 @@ class Rendezvous:
             if self.membership is None:
                 self._tell("leave")
                 return
-            end = time.monotonic() + seconds
+            end = self.clock.now() + seconds
             self.membership.nodes.pop(self.id, None)
-            while self.membership.nodes and time.monotonic() < end:
+            while self.membership.nodes and self.clock.now() < end:
                 with suppress(QueueEmptyError):
-                    self._hear(json.loads(self.store.queue_pop("messages", False)), time.monotonic())
+                    self._hear(json.loads(self.store.queue_pop("messages", False)), self.clock.now())
                     continue
-                time.sleep(0.02)
+                self.clock.sleep(0.02)

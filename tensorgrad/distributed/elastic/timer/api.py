@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -64,10 +64,18 @@ class TimerServer(ABC):
         request_queue: from where requests come.
         max_interval: seconds to wait for a request before the timers are looked at again.
         daemon: whether the thread ends with the program.
+        now: the clock of the clients, `time.time`: it must be the same in all processes.
     """
 
-    def __init__(self, request_queue: RequestQueue, max_interval: float, daemon: bool = True) -> None:
+    def __init__(
+        self,
+        request_queue: RequestQueue,
+        max_interval: float,
+        daemon: bool = True,
+        now: Callable[[], float] = time.time,
+    ) -> None:
         self._request_queue, self._max_interval, self._daemon = request_queue, max_interval, daemon
+        self._now = now
         self._watchdog_thread: threading.Thread | None = None
         self._stop_signaled = False
 
@@ -91,7 +99,7 @@ class TimerServer(ABC):
         """Looks at requests and timers once."""
         self.register_timers(self._request_queue.get(max(1, self._request_queue.size()), self._max_interval))
         gone = set()
-        for worker, expired in self.get_expired_timers(time.time()).items():
+        for worker, expired in self.get_expired_timers(self._now()).items():
             _log.info("ending process %s: %s took too long", worker, [request.scope_id for request in expired])
             try:
                 if self._reap_worker(worker):

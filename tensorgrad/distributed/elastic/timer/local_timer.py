@@ -6,6 +6,7 @@ import os
 import queue
 import signal
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -56,10 +57,13 @@ class LocalTimerServer(TimerServer):
         mp_queue: the queue of the clients.
         max_interval: seconds between two looks at the timers.
         daemon: whether its thread ends with the program.
+        now: the clock of the clients, `time.time`: it must be the same in all processes.
     """
 
-    def __init__(self, mp_queue: Any, max_interval: float = 60, daemon: bool = True) -> None:
-        super().__init__(MultiprocessingRequestQueue(mp_queue), max_interval, daemon)
+    def __init__(
+        self, mp_queue: Any, max_interval: float = 60, daemon: bool = True, now: Callable[[], float] = time.time
+    ) -> None:
+        super().__init__(MultiprocessingRequestQueue(mp_queue), max_interval, daemon, now)
         self._timers: dict[tuple[int, str], TimerRequest] = {}
 
     def register_timers(self, timer_requests: list[TimerRequest]) -> None:

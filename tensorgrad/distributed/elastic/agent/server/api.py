@@ -24,6 +24,7 @@ from tensorgrad.distributed.elastic.multiprocessing.errors import ProcessFailure
 from tensorgrad.distributed.elastic.output import SignalException
 from tensorgrad.distributed.elastic.rendezvous.api import RendezvousGracefulExitError, RendezvousHandler
 from tensorgrad.distributed.stores.store import Store
+from tensorgrad.system.clock import SYSTEM, Clock
 
 __all__ = [
     "DEFAULT_ROLE", "ElasticAgent", "RunResult", "SimpleElasticAgent", "Worker", "WorkerGroup", "WorkerSpec",
@@ -202,11 +203,14 @@ class SimpleElasticAgent(ElasticAgent):
         spec: what processes.
         exit_barrier_timeout: seconds that an agent whose processes have ended well waits for the others.
         shutdown_timeout: seconds that processes have to end by themselves.
+        clock: by which it waits between two looks at them.
     """
 
-    def __init__(self, spec: WorkerSpec, exit_barrier_timeout: float = 300, shutdown_timeout: int = 30) -> None:
+    def __init__(
+        self, spec: WorkerSpec, exit_barrier_timeout: float = 300, shutdown_timeout: int = 30, clock: Clock = SYSTEM
+    ) -> None:
         self._worker_group = WorkerGroup(spec)
-        self._remaining_restarts = spec.max_restarts
+        self._remaining_restarts, self._clock = spec.max_restarts, clock
         self._store: Store | None = None
         self._exit_barrier_timeout, self._shutdown_timeout = exit_barrier_timeout, shutdown_timeout
         self._total_execution_time = 0
@@ -238,10 +242,10 @@ class SimpleElasticAgent(ElasticAgent):
             RendezvousError: the machines did not meet.
             SignalException: a signal ended the agent.
         """
-        began, number = time.monotonic(), signal.SIGTERM
+        began, number = self._clock.now(), signal.SIGTERM
         try:
             result = self._invoke_run(role)
-            self._total_execution_time = int(time.monotonic() - began)
+            self._total_execution_time = int(self._clock.now() - began)
             self._record_metrics(result)
             self._record_worker_events(result)
             return result
@@ -252,14 +256,14 @@ class SimpleElasticAgent(ElasticAgent):
             raise
         finally:
             self._shutdown(number, self._shutdown_timeout)
-            self._total_execution_time = int(time.monotonic() - began)
+            self._total_execution_time = int(self._clock.now() - began)
 
     def _invoke_run(self, role: str = DEFAULT_ROLE) -> RunResult:
         group = self._worker_group
         spec = group.spec
         self._initialize_workers(group)
         while True:
-            time.sleep(spec.monitor_interval)
+            self._clock.sleep(spec.monitor_interval)
             result = self._monitor_workers(group)
             group.state = result.state
             put_metric(f"workers.{spec.role}.remaining_restarts", self._remaining_restarts)

@@ -1,0 +1,506 @@
+"""Scaled dot-product attention, tile by tile: a tile's scores stay in the cache and are never written to memory.
+
+In the forward pass the softmax is updated along the keys: a larger maximum rescales the sums so far. It returns the
+result and the logarithm of each query's sum; the backward pass recomputes the weights from these. A mask is added to
+the scores of a tile; a Boolean one is first turned into zeros and minus infinities, but not repeated.
+
+Source: Dao, Fu, Ermon, Rudra, Ré, "FlashAttention", 2022; Milakov & Gimelshein, "Online normalizer calculation for
+softmax", 2018.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from tensorgrad.dtypes import F32
+from tensorgrad.kernels.array.join import beside
+from tensorgrad.kernels.compiled.functions import F, exp_below, log
+from tensorgrad.kernels.compiled.layout import in_rows
+from tensorgrad.kernels.compiled.runtime import thread_pool
+from tensorgrad.kernels.compiled.runtime.language import inner
+from tensorgrad.kernels.compiled.runtime.launch import shared
+from tensorgrad.kernels.compiled.simd.panels import EVEN, LANES, PAD, across, along, flat
+from tensorgrad.kernels.compiled.simd.vectors import turn
+
+_HEADS = "float32[:,:,:,:]"  # batch, head, position, feature, in any memory order with features last
+_FEW = 4  # queries that are computed one by one: a tile's rows are LANES queries
+_QUERIES, _KEYS = 64, 240  # per tile: its scores stay in the second-level cache; keys a multiple of EVEN
+_CAUSAL, _SHORT = 32, 256  # queries per tile if later keys are hidden, so that fewer of those are computed; up to when
+_CAUSAL_GRAD = 2 * EVEN  # the same for gradients, whose blocks of keys are multiples of EVEN
+
+
+@inner
+def _even(n, step):
+    return (n + step - 1) // step * step
+
+
+@inner
+def _turn(x, at, step, count, features, scale, out, pitch):
+    """out[e, i] = scale · x[i, e], with zeros up to `pitch`, whole registers; row i of x begins at `at + i step`."""
+    if features < LANES:
+        for i in range(count):
+            for e in range(features):
+                out[e * pitch + i] = x[at + i * step + e]
+    else:
+        for i in range(0, count, LANES):
+            for e in range(0, features, LANES):
+                e = min(e, features - LANES)  # the last block begins earlier, and writes some numbers again
+                turn(x, at + i * step + e, step, min(LANES, count - i), out, e * pitch + i, pitch, LANES)
+    for e in range(features):
+        row = out[e * pitch : (e + 1) * pitch]
+        if scale != F(1.0):
+            for i in range(count):
+                row[i] *= scale
+        row[count:] = F(0.0)
+
+
+@inner
+def _pack(x, at, step, count, features, out, pitch):
+    """out[i, e] = x[i, e], with zeros up to `pitch`; row i of x begins at `at + i step`."""
+    for i in range(count):
+        row, to = x[at + i * step : at + i * step + features], out[i * pitch : (i + 1) * pitch]
+        for e in range(features):
+            to[e] = row[e]
+        to[features:] = F(0.0)
+
+
+@inner
+def _unpack(rows, pitch, count, features, x, at, step):
+    """The inverse: x[i, e] = rows[i, e]."""
+    for i in range(count):
+        row, to = rows[i * pitch : i * pitch + features], x[at + i * step : at + i * step + features]
+        for e in range(features):
+            to[e] = row[e]
+
+
+@inner
+def _steps(x):
+    """Returns the distances between an array's batches, heads and positions, in elements."""
+    return x.strides[0] // 4, x.strides[1] // 4, x.strides[2] // 4
+
+
+@inner
+def _raise(scores, top):
+    """Raises `top` to each query's largest score; any number if one is nan."""
+    for k in range(scores.shape[0]):
+        row = scores[k]
+        for j in range(top.size):
+            top[j] = row[j] if row[j] > top[j] else top[j]
+
+
+@inner(fastmath={"contract"})
+def _shares(scores, shift, total):
+    for k in range(scores.shape[0]):
+        row = scores[k]
+        for j in range(total.size):
+            share = exp_below(row[j] - shift[j])
+            row[j] = share
+            total[j] += share
+
+
+@inner
+def _hide_later(scores, first_key, first_query):
+    """Sets keys after their query to -inf; scores[key, query]."""
+    for k in range(scores.shape[0]):
+        row = scores[k]
+        for j in range(min(row.size, max(0, first_key + k - first_query))):
+            row[j] = -np.inf
+
+
+@inner
+def _add_mask(scores, mask, at, key_step, query_step, count):
+    """scores[key, query] += mask[at + key · key_step + query · query_step]"""
+    for k in range(scores.shape[0]):
+        row, begin = scores[k], at + k * key_step
+        if query_step == 0:
+            number = mask[begin]
+            for j in range(count):
+                row[j] += number
+        else:
+            for j in range(count):
+                row[j] += mask[begin + j * query_step]
+
+
+@inner
+def _rescale(rows, factors):
+    for j in range(rows.shape[0]):
+        row, factor = rows[j], factors[j]
+        for d in range(row.size):
+            row[d] *= factor
+
+
+@inner
+def _shift_of(top, new, blind, factor, shift):
+    """Computes what to subtract for the new maxima, and the factors of the sums so far."""
+    for j in range(top.size):
+        shift[j] = F(0.0) if blind and new[j] == -np.inf else new[j]
+        old = F(0.0) if top[j] == -np.inf else exp_below(top[j] - shift[j])
+        factor[j] = F(1.0) if top[j] == new[j] else old
+        top[j] = new[j]
+
+
+@inner(fastmath={"contract"})
+def _tile(q, q_at, q_step, features, k, k_at, k_step, v, v_at, v_step, width, length, first, count, causal, scale,
+          masked, mask, m_at, m_query, m_key, turned, scores, sums, top, total, work):  # fmt: skip
+    """Computes the results `sums` (not yet divided by `total`) of `count` queries, and their largest scores, `top`."""
+    wide = top.size
+    _turn(q, q_at, q_step, count, features, scale, turned, wide)
+    for j in range(wide):
+        top[j], total[j] = -np.inf, F(0.0)
+    new, factor, shift = work[0], work[1], work[2]
+    end = min(length, first + count) if causal else length
+    flat, flat_sums = scores.reshape(-1), sums.reshape(-1)
+    for start in range(0, end, _KEYS):
+        several = min(_KEYS, end - start)
+        across(k, k_at + start * k_step, k_step, turned, 0, wide, features, flat, 0, wide, True, several, wide)
+        here = scores[:several]
+        if causal and start + several > first + 1:
+            _hide_later(here, start, first)
+        if masked:
+            _add_mask(here, mask, m_at + start * m_key, m_key, m_query, count)
+        for j in range(wide):
+            new[j] = top[j]
+        _raise(here, new)
+        _shift_of(top, new, causal or masked, factor, shift)
+        if start:
+            for j in range(wide):
+                total[j] *= factor[j]
+            _rescale(sums[:count], factor)
+        _shares(here, shift, total)
+        along(flat, 0, wide, v, v_at + start * v_step, v_step, several, flat_sums, 0, width, start == 0, count, width)
+
+
+@inner(fastmath={"contract", "reassoc"})
+def _inner(a, b):
+    total = F(0.0)
+    for i in range(a.size):
+        total += a[i] * b[i]
+    return total
+
+
+@inner(fastmath={"contract", "reassoc"})
+def _shares_of_one(scores, shift):
+    total = F(0.0)
+    for k in range(scores.size):
+        scores[k] = exp_below(scores[k] - shift)
+        total += scores[k]
+    return total
+
+
+@inner(fastmath={"contract"})
+def _add_scaled(to, row, factor):
+    for d in range(to.size):
+        to[d] += row[d] * factor
+
+
+@inner
+def _one(q, k, k_at, k_step, v, v_at, v_step, scale, blind, masked, mask, m_at, m_key, scores, out):
+    """Computes the result `out` of one query by reading keys and values in order. Returns the logarithm of its sum."""
+    top = F(-np.inf)
+    for s in range(scores.size):
+        at = k_at + s * k_step
+        number = _inner(q, k[at : at + q.size]) * scale
+        if masked:
+            number += mask[m_at + s * m_key]
+        scores[s] = number
+        top = number if number > top else top
+    shift = F(0.0) if blind and top == -np.inf else top
+    total = _shares_of_one(scores, shift)
+    if blind and total == F(0.0):
+        total = F(1.0)
+    out[:] = F(0.0)
+    for s in range(scores.size):
+        at = v_at + s * v_step
+        _add_scaled(out, v[at : at + out.size], scores[s])
+    share = F(1.0) / total
+    for d in range(out.size):
+        out[d] *= share
+    return shift + log(total)
+
+
+def _attention():
+    @shared(f"void({_HEADS}, {_HEADS}, {_HEADS}, boolean, {_HEADS}, boolean, float32, int64, int64, {_HEADS}, "
+            "float32[:,:,::1], int64, int64)")  # fmt: skip
+    def loop(q4, k4, v4, masked, mask4, causal, scale, tile, parts, out4, logs, first, last):
+        heads, length, features = q4.shape[1:]
+        source, narrow = v4.shape[2:]
+        width, wide = _even(narrow, LANES), _even(tile, LANES)
+        q, k, v, out, mask = flat(q4), flat(k4), flat(v4), flat(out4), flat(mask4)
+        (mb, mh, ms), mk = _steps(mask4), mask4.strides[3] // 4
+        (qb, qh, qs), (kb, kh, ks), (vb, vh, vs), (ob, oh, os) = _steps(q4), _steps(k4), _steps(v4), _steps(out4)
+        turned, scores = np.empty(features * wide, F32), np.empty((_KEYS + PAD, wide), F32)
+        padded = np.empty(0 if width == narrow else source * width, F32)
+        sums, top, total = np.empty((wide + PAD, width), F32), np.empty(wide, F32), np.empty(wide, F32)
+        work, packed = np.empty((3, wide), F32), -1
+        one = np.empty(source if length < _FEW else 0, F32)
+        tiles = (length + tile - 1) // tile
+        each = (tiles + parts - 1) // parts
+        for unit in range(first, last):
+            head, part = unit // parts, unit % parts
+            b, h = head // heads, head % heads
+            values, v_at, v_step = v, b * vb + h * vh, vs
+            if length < _FEW:
+                for j in range(part * each * tile, min((part + 1) * each * tile, length)):
+                    at, place, seen = b * qb + h * qh + j * qs, b * ob + h * oh + j * os, source
+                    if causal:
+                        seen = min(source, j + 1)
+                    logs[b, h, j] = _one(
+                        q[at : at + features], k, b * kb + h * kh, ks, v, v_at, vs, scale, causal or masked, masked,
+                        mask, b * mb + h * mh + j * ms, mk, one[:seen], out[place : place + narrow],
+                    )  # fmt: skip
+                continue
+            if width != narrow:
+                if head != packed:
+                    _pack(v, v_at, vs, source, narrow, padded, width)
+                    packed = head
+                values, v_at, v_step = padded, 0, width
+            for t in range(part * each, min((part + 1) * each, tiles)):
+                begin = t * tile
+                count = min(tile, length - begin)
+                _tile(q, b * qb + h * qh + begin * qs, qs, features, k, b * kb + h * kh, ks, values, v_at, v_step,
+                      width, source, begin, count, causal, scale, masked, mask, b * mb + h * mh + begin * ms, ms, mk,
+                      turned, scores, sums, top, total, work)  # fmt: skip
+                at = b * ob + h * oh + begin * os
+                for j in range(count):
+                    row, to = sums[j], out[at + j * os : at + j * os + narrow]
+                    if (causal or masked) and total[j] == F(0.0):
+                        total[j] = F(1.0)
+                    share = F(1.0) / total[j]
+                    for d in range(narrow):
+                        to[d] = row[d] * share
+                    seen = F(0.0) if (causal or masked) and top[j] == -np.inf else top[j]
+                    logs[b, h, begin + j] = seen + log(total[j])
+
+    def kernel(q, k, v, mask, dropout_mask, is_causal, scale):
+        if dropout_mask is not None:
+            return NotImplemented
+        given = _as_heads(q, k, v)
+        if given is None:
+            return NotImplemented
+        q4, k4, v4 = given
+        batch, heads, length, features = q4.shape
+        source, width = v4.shape[2:]
+        mask4 = _mask(mask, (batch, heads, length, source))
+        if mask4 is None:
+            return NotImplemented
+        out4 = _result(q4, width)
+        logs = np.empty((batch, heads, length), F32)
+        tile = _tile_of(length, _CAUSAL if is_causal and length <= _SHORT else _QUERIES)
+        parts = max(1, min(-(-length // tile), thread_pool.parts(16) // (batch * heads)))
+        work = batch * heads * length * source * (features + width + 16) // 16
+        args = (q4, k4, v4, mask is not None, mask4, is_causal, F(scale), tile, parts, out4, logs)
+        thread_pool.run(loop, batch * heads * parts, args, work)
+        return _without_lead(out4, q), logs.reshape(q.shape[:-1])
+
+    return kernel
+
+
+def _tile_of(length: int, most: int = _QUERIES) -> int:
+    """Returns the queries per tile, so that tiles are about equal."""
+    tiles = -(-length // most)
+    return -(-length // (tiles * LANES)) * LANES
+
+
+def _result(like, width):
+    """Allocates a result in the memory order of `like`.
+
+    If that is row-major, the heads of one position are stored side by side, which makes joining them free.
+    """
+    shape, strides = (*like.shape[:3], width), like.strides
+    order = sorted(range(3), key=lambda d: -strides[d])
+    if order == [0, 1, 2]:
+        order = [0, 2, 1]
+    made = np.empty([*(shape[d] for d in order), width], F32)
+    return made.transpose(*(order.index(d) for d in range(3)), 3)
+
+
+def _without_lead(x, like):
+    """Returns `x` without the leading dimensions that `_four` added to `like`."""
+    return x if like.ndim == 4 else x.reshape(*like.shape[:-2], *x.shape[2:])
+
+
+def _four(x):
+    return x if x.ndim == 4 else x.reshape((1,) * (4 - x.ndim) + x.shape)
+
+
+def _as_heads(*arrays):
+    """Returns the arrays with four dimensions, the last contiguous; None if the kernels do not support them."""
+    lead = arrays[0].shape[:-2]
+    if len(lead) > 2:
+        return None
+    found = []
+    for x in arrays:
+        if x.dtype is not F32 or x.shape[:-2] != lead or not x.size:
+            return None
+        if x.strides[-1] != 4 and x.shape[-1] > 1:
+            x = in_rows(x)
+        found.append(_four(x))
+    return found
+
+
+_NO_MASK = np.zeros((1, 1, 1, 1), F32)
+
+
+def _mask(mask, shape):
+    """Returns what is added to scores of the shape (repeating without memory), or None if the kernels do not take it.
+
+    >>> from tensorgrad.kernels.compiled.attention import _mask
+    >>> added = _mask(np.array([True, False]), (3, 1, 4, 2))
+    >>> added.shape, added.strides, added[2, 0, 3].tolist()
+    ((3, 1, 4, 2), (0, 0, 0, 4), [0.0, -inf])
+    """
+    if mask is None:
+        return _NO_MASK
+    if mask.dtype is not F32 and mask.dtype != bool:
+        return None
+    fewer = mask[tuple(slice(None) if step else slice(1) for step in mask.strides)]
+    if fewer.dtype is not F32:
+        fewer = np.where(fewer, F32.type(0), F32.type(-math.inf))
+    elif not (fewer.flags.aligned and fewer.flags.writeable) or any(step % 4 for step in fewer.strides):
+        fewer = fewer.copy()
+    try:
+        strides = np.broadcast_to(fewer, shape).strides
+    except ValueError:  # the mask has dimensions that query, key and value do not have
+        return None
+    return as_strided(fewer, shape, strides)  # not `broadcast_to`: kernels take no array that must not be written
+
+
+# --- backward --------------------------------------------------------------------------------------------------------
+
+
+@inner(fastmath={"contract"})
+def _again(scores, pitch, wide, scale, logs):
+    """Recomputes the weights from the scores, in place; query j's begin at `j pitch`."""
+    for j in range(logs.size):
+        row, log = scores[j * pitch : j * pitch + wide], logs[j]
+        for k in range(wide):
+            away = row[k] * scale - log
+            row[k] = exp_below(F(0.0) if away > F(0.0) else away)
+
+
+@inner(fastmath={"contract"})
+def _scaled_and_masked(scores, pitch, keys, scale, mask, at, query_step, key_step, count):
+    """scores[query, key] = scale · scores[query, key] + mask, where the mask's numbers begin at `at`."""
+    for j in range(count):
+        row, begin = scores[j * pitch : j * pitch + keys], at + j * query_step
+        for k in range(keys):
+            row[k] = row[k] * scale + mask[begin + k * key_step]
+
+
+@inner
+def _cut_later(shares, pitch, wide, first_key, first_query, count):
+    for j in range(count):
+        shares[j * pitch + min(wide, max(0, first_query + j + 1 - first_key)) : j * pitch + wide] = F(0.0)
+
+
+@inner(fastmath={"contract"})
+def _slopes(shares, slopes, pitch, wide, less, scale):
+    for j in range(less.size):
+        p, to, off = shares[j * pitch : j * pitch + wide], slopes[j * pitch : j * pitch + wide], less[j]
+        for k in range(wide):
+            to[k] = p[k] * ((to[k] - off) * scale)
+
+
+def _attention_grad():
+    @shared(f"void({_HEADS}, {_HEADS}, {_HEADS}, {_HEADS}, {_HEADS}, float32[:,:,::1], boolean, {_HEADS}, boolean, "
+            f"float32, int64, {_HEADS}, {_HEADS}, {_HEADS}, int64, int64)")  # fmt: skip
+    def loop(g4, q4, k4, v4, out4, logs, masked, mask4, causal, scale, tile, gq4, gk4, gv4, first, last):
+        heads, length, less = q4.shape[1:]
+        source, narrow = v4.shape[2:]
+        features, width = _even(less, LANES), _even(narrow, LANES)
+        padded = _even(source, _KEYS) if source > _KEYS else _even(source, LANES)
+        keys = min(_KEYS, padded)
+        g, q, k, v, out, mask = flat(g4), flat(q4), flat(k4), flat(v4), flat(out4), flat(mask4)
+        (mb, mh, ms), mk = _steps(mask4), mask4.strides[3] // 4
+        gq, gk, gv = flat(gq4), flat(gk4), flat(gv4)
+        (gb, gh, gs), (qb, qh, qs), (kb, kh, ks) = _steps(g4), _steps(q4), _steps(k4)
+        (vb, vh, vs), (ob, oh, os) = _steps(v4), _steps(out4)
+        (gqb, gqh, gqs), (gkb, gkh, gks), (gvb, gvh, gvs) = _steps(gq4), _steps(gk4), _steps(gv4)
+        k_turned, v_turned = np.empty(less * padded, F32), np.empty(narrow * padded, F32)
+        packed_k = np.empty(0 if features == less else source * features, F32)
+        packed_q = np.empty(0 if features == less else tile * features, F32)
+        packed_g = np.empty(0 if width == narrow else tile * width, F32)
+        sum_k, sum_v = np.empty((padded + EVEN) * features, F32), np.empty((padded + EVEN) * width, F32)
+        sum_q, inner = np.empty((tile + PAD) * features, F32), np.empty(tile, F32)
+        shares, slopes = np.empty((tile + PAD) * keys, F32), np.empty((tile + PAD) * keys, F32)
+        for head in range(first, last):
+            b, h = head // heads, head % heads
+            _turn(k, b * kb + h * kh, ks, source, less, F(1.0), k_turned, padded)
+            _turn(v, b * vb + h * vh, vs, source, narrow, F(1.0), v_turned, padded)
+            rows_k, k_at, k_step = k, b * kb + h * kh, ks
+            if features != less:
+                _pack(k, k_at, ks, source, less, packed_k, features)
+                rows_k, k_at, k_step = packed_k, 0, features
+            sum_k[:], sum_v[:] = F(0.0), F(0.0)
+            for begin in range(0, length, tile):
+                count = min(tile, length - begin)
+                rows_q, q_at, q_step = q, b * qb + h * qh + begin * qs, qs
+                rows_g, g_at, g_step = g, b * gb + h * gh + begin * gs, gs
+                out_at = b * ob + h * oh + begin * os
+                for j in range(count):
+                    row = g[g_at + j * gs : g_at + j * gs + narrow]
+                    inner[j] = _inner(row, out[out_at + j * os : out_at + j * os + narrow])
+                if features != less:
+                    _pack(q, q_at, qs, count, less, packed_q, features)
+                    rows_q, q_at, q_step = packed_q, 0, features
+                if width != narrow:
+                    _pack(g, g_at, gs, count, narrow, packed_g, width)
+                    rows_g, g_at, g_step = packed_g, 0, width
+                end = min(source, begin + count) if causal else source
+                for start in range(0, end, _KEYS):
+                    # If more keys follow, whole blocks of rows: the excess must be zeros.
+                    several = min(_KEYS, source - start, _even(end - start, EVEN))
+                    wide = min(keys, _even(several, LANES))
+                    across(rows_q, q_at, q_step, k_turned, start, padded, less, shares, 0, keys, True, count,
+                           wide)  # fmt: skip
+                    across(rows_g, g_at, g_step, v_turned, start, padded, narrow, slopes, 0, keys, True, count,
+                           wide)  # fmt: skip
+                    if masked:
+                        at = b * mb + h * mh + begin * ms + start * mk
+                        _scaled_and_masked(shares, keys, several, scale, mask, at, ms, mk, count)
+                        _again(shares, keys, wide, F(1.0), logs[b, h, begin : begin + count])
+                    else:
+                        _again(shares, keys, wide, scale, logs[b, h, begin : begin + count])
+                    if causal and start + several > begin + 1:
+                        _cut_later(shares, keys, wide, start, begin, count)
+                    along(shares, 0, keys, rows_g, g_at, g_step, count, sum_v, start * width, width, False,
+                          several, width)  # fmt: skip
+                    _slopes(shares, slopes, keys, wide, inner[:count], scale)
+                    along(slopes, 0, keys, rows_q, q_at, q_step, count, sum_k, start * features, features, False,
+                          several, features)  # fmt: skip
+                    across(slopes, 0, keys, rows_k, k_at + start * k_step, k_step, several, sum_q, 0, features,
+                           start == 0, count, features)  # fmt: skip
+                _unpack(sum_q, features, count, less, gq, b * gqb + h * gqh + begin * gqs, gqs)
+            _unpack(sum_k, features, source, less, gk, b * gkb + h * gkh, gks)
+            _unpack(sum_v, width, source, narrow, gv, b * gvb + h * gvh, gvs)
+
+    def kernel(g, q, k, v, mask, dropout_mask, out, kept, is_causal, scale, need):
+        if dropout_mask is not None or need[3] or kept is None:
+            return NotImplemented
+        given = _as_heads(g, q, k, v, out)
+        if given is None or kept.dtype is not F32:
+            return NotImplemented
+        batch, heads, length, features = given[1].shape
+        source, width = given[3].shape[2:]
+        mask4 = _mask(mask, (batch, heads, length, source))
+        if mask4 is None:
+            return NotImplemented
+        made = beside(given[1:4])
+        if made is None:
+            made = [_result(x, n) for x, n in zip(given[1:4], (features, features, width), strict=True)]
+        gq4, gk4, gv4 = made
+        logs = np.ascontiguousarray(kept).reshape(batch, heads, length)
+        work = batch * heads * length * source * (3 * features + 2 * width + 32) // 16
+        tile = min(_tile_of(length), _CAUSAL_GRAD) if is_causal else _tile_of(length)
+        args = (*given, logs, mask is not None, mask4, is_causal, F(scale), tile, gq4, gk4, gv4)
+        thread_pool.run(loop, batch * heads, args, work)
+        return *(_without_lead(x, q) for x in made), None
+
+    return kernel
+
+
+KERNELS: dict[str, Callable[[], Callable]] = {"attention": _attention, "attention_grad": _attention_grad}

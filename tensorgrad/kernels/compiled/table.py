@@ -1,0 +1,132 @@
+"""Which ops have a compiled kernel, and from how many elements on it is used.
+
+A compiled kernel takes the arguments of the op's NumPy kernel (without the array module), and returns NotImplemented
+for what it does not support: other dtypes than float32, gaps in memory.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from tensorgrad.dispatch import kernel_tables
+from tensorgrad.kernels.compiled.runtime import row
+from tensorgrad.kernels.compiled.runtime.row import WAITING, Row
+
+# NumPy functions that threads share (ufuncs.py); the arithmetic ones are also compiled, for shapes that broadcast.
+ARITHMETIC = ("add", "sub", "mul", "div")
+UFUNCS = (
+    "neg", "abs", "sqrt", "reciprocal", "log", "log2", "log10", "log1p", "expm1", "exp2", "tanh", "sin", "cos", "pow",
+    "square", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_not",
+)  # fmt: skip
+
+ROWS = (
+    Row("clone_copy", "layout.clone", 4096), Row("reshape", "layout.reshaped", 32768),
+    *(Row(name, f"ufuncs.{name}", 131072) for name in UFUNCS),
+    *(Row(name, f"ufuncs.{name}", 32768) for name in ARITHMETIC),
+    Row("where", "broadcast.where", 2048), Row("masked_fill", "broadcast.masked_fill", 2048),
+    Row("topk_", "sort.topk", 2048),
+    Row("exp", "pointwise.exp", 8192),
+    Row("sigmoid", "pointwise.sigmoid", 1024), Row("silu", "pointwise.silu", 512),
+    Row("relu", "pointwise.relu", 8192), Row("clamp", "pointwise.clamp", 4096), Row("erf", "pointwise.erf", 4096),
+    Row("gelu", "pointwise.gelu", 512), Row("gelu.backward", "pointwise.gelu_grad", 512),
+    Row("silu.backward", "pointwise.silu_grad", 4096), Row("sigmoid.backward", "pointwise.sigmoid_grad", 16384),
+    Row("softmax_", "softmax.softmax", 1024), Row("log_softmax_", "softmax.log_softmax", 1024),
+    Row("softmax_.backward", "softmax.softmax_grad", 4096),
+    Row("log_softmax_.backward", "softmax.log_softmax_grad", 4096),
+    Row("layer_norm", "softmax.layer_norm", 256), Row("layer_norm.backward", "softmax.layer_norm_grad", 256),
+    Row("gather", "index.gather", 2048), Row("scatter", "index.scatter", 2048),
+    Row("scatter_add", "index.scatter_add", 2048), Row("index_add", "index.index_add", 2048),
+    Row("attention", "attention.attention", 512), Row("attention.backward", "attention.attention_grad", 512),
+    Row("conv", "conv.conv", 512), Row("conv_transpose", "conv.conv_transpose", 2048),
+    Row("conv_grad_input", "conv.conv_grad_input", 2048), Row("conv_grad_weight", "conv.conv_grad_weight", 32768),
+    Row("linear", "matmul.linear", 1), Row("linear.backward", "matmul.linear_backward", 1),
+    Row("matmul", "matmul.matmul", 1024), Row("mm", "matmul.mm", 1024), Row("bmm", "matmul.bmm", 2048),
+    Row("matmul_nt", "matmul.nt", 2048), Row("matmul_tn", "matmul.tn", 2048),
+    Row("addmm", "matmul.addmm", 2048, 1),
+    Row("max_pool", "pool.max_pool", 1024), Row("max_pool_values", "pool.max_pool_values", 1024),
+    Row("max_pool_grad", "pool.max_pool_grad", 2048),
+    Row("avg_pool", "pool.avg_pool", 2048), Row("avg_pool_grad", "pool.avg_pool_grad", 2048),
+    Row("adaptive_avg_pool", "pool.adaptive_avg_pool", 8192),
+    Row("adaptive_avg_pool_grad", "pool.adaptive_avg_pool_grad", 2048),
+    Row("batch_norm", "norm.batch_norm", 1024), Row("batch_norm.backward", "norm.batch_norm_grad", 1024),
+    Row("group_norm", "norm.group_norm", 1024), Row("group_norm.backward", "norm.group_norm_grad", 1024),
+    Row("cross_entropy_", "loss.cross_entropy", 1),
+    Row("cross_entropy_.backward", "loss.cross_entropy_backward", 2048, 1),
+    Row("sum", "reduce.sum", 4096), Row("column_sum", "reduce.column_sum", 16384),
+    Row("mean", "reduce.mean", 4096), Row("vector_norm_", "reduce.vector_norm", 4096),
+    Row("amax", "reduce.amax", 4096), Row("amin", "reduce.amin", 4096), Row("max_all", "reduce.amax", 4096),
+    Row("min_all", "reduce.amin", 4096), Row("extreme_dim", "reduce.extreme_dim", 4096),
+    Row("arg_extreme", "reduce.arg_extreme", 4096),
+    Row("prod_", "reduce.prod", 4096), Row("var_", "reduce.var", 2048), Row("std_", "reduce.std", 2048),
+    Row("var_mean_", "reduce.var_mean", 4096), Row("std_mean_", "reduce.std_mean", 4096),
+    Row("embedding_grad", "embedding.embedding_grad", 1024), Row("embedding", "embedding.embedding", 512, 1),
+    Row("bag_sum", "embedding.bag_sum", 1024),
+    Row("bag_lookup", "embedding.lookup", 256, 1), Row("bag_lookup_grad", "embedding.lookup_grad", 256, 1),
+    Row("lstm_layer", "rnn.lstm", 512), Row("lstm_layer.backward", "rnn.lstm_grad", 512, 1),
+    Row("gru_layer", "rnn.gru", 512), Row("gru_layer.backward", "rnn.gru_grad", 512, 1),
+    Row("cumsum", "scan.cumsum", 1024), Row("cumsum_reversed", "scan.cumsum_reversed", 1024),
+    Row("tanh.backward", "pointwise.tanh_grad", 16384), Row("relu.backward", "pointwise.relu_grad", 4096),
+)  # fmt: skip
+
+# Kernels that belong to no op: optimizers, samplers and the thread pool look them up by name.
+PARTS = (
+    WAITING,
+    Row("sgd_step", "optim.sgd", 1), Row("adam_step", "optim.adam", 1),
+    Row("gradient_norm", "optim.squares", 4096), Row("gradient_scale", "optim.scale", 4096),
+    Row("bernoulli_mask", "random.mask", 2048), Row("uniform_numbers", "random.uniform", 16384),
+    Row("sparse_product", "sparse.product", 4096), Row("sparse_sample", "sparse.sample", 4096),
+    Row("sparse_order", "sparse.order", 4096), Row("sparse_argsort", "sparse.argsort", 4096),
+    Row("sparse_sums", "sparse.sums", 4096), Row("sparse_add_rows", "sparse.add_rows", 4096),
+    Row("outer_products", "matmul.outer", 4096), Row("joined", "join.cat", 65536),
+    Row("cross_entropy_of_batch", "loss.of_batch", 64),
+    Row("cross_entropy_of_batch_backward", "loss.of_batch_backward", 64),
+)  # fmt: skip
+ALL = (*ROWS, *PARTS)
+
+
+def _by_elements(kernel: Callable, given: tuple) -> Any:
+    from tensorgrad.kernels.compiled import layout
+
+    return layout.elementwise(kernel, given)
+
+
+def _by_rows(kernel: Callable, given: tuple) -> Any:
+    from tensorgrad.kernels.compiled import layout
+
+    return layout.by_rows(kernel, given)
+
+
+# How a family's kernels handle arrays that are not row-major. NumPy runs the families without an entry.
+LAYOUTS = {
+    "pointwise": _by_elements,
+    "softmax": _by_rows, "scan": _by_rows, "pool": _by_rows, "norm": _by_rows, "loss": _by_rows,
+}  # fmt: skip
+
+
+def wanted() -> bool:
+    """Returns whether compiled kernels are enabled: TENSORGRAD_FAST is not 0.
+
+    They do not support Python without the GIL: threads rely on it for each other's mailboxes (thread_pool.py).
+    """
+    if os.environ.get("TENSORGRAD_FAST", "1") == "0":
+        return False
+    if "t" in getattr(sys, "abiflags", ""):
+        warnings.warn("tensorgrad: no compiled kernels in a free-threaded Python; NumPy is used instead", stacklevel=3)
+        return False
+    return True
+
+
+def install() -> None:
+    """Registers these kernels ahead of NumPy's."""
+    from tensorgrad.kernels.compiled.runtime import blas
+
+    blas.wait_briefly()
+    row.LAYOUTS.update(LAYOUTS)
+    for each in ROWS:
+        kernel_tables.LARGE[each.op], each.elements = each, each.elements
+    for each in PARTS:
+        kernel_tables.PARTS[each.op] = each

@@ -1,0 +1,419 @@
+"""Random programs under tensorgrad and PyTorch, compared after every step.
+
+A program is a list of lines: views, in-place writes, arithmetic, `backward`, `no_grad`, `.data`, `set_`, `resize_`.
+After each line all tensors are compared: values, gradients, shapes, dtypes, flags, and which of them share memory. Both
+must raise the same errors, too. A program that shows a difference is made smaller by leaving out lines.
+
+    python -m tests.fuzz stress --only programs --seed 7 --cases 1
+"""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from tests.fuzz.beside_torch import Difference, Known, kind_of, meant, name_of, numbers, shown, values_differ
+
+STEPS = 30
+OVER = "an error after which PyTorch's tensors are others"
+LARGEST = 1e6  # programs end when a number is larger, as rounding then shows
+
+KNOWN: tuple[Known, ...] = (
+    Known(
+        r"\.set_\(",
+        "^(is_leaf|requires_grad|retains_grad|error|gradient)",
+        "set_ gives a tensor that was computed the memory of another: PyTorch keeps the history of numbers that "
+        "are gone, here it is forgotten",
+    ),
+    Known(
+        r"\.data = ",
+        "^error.*(invalid gradient|expected shape|size of tensor)",
+        "a leaf that got another form by .data after it was used: each library notices at another moment",
+    ),
+    Known(
+        r"resize_|resize_as_|out=",
+        "^(values|sharing|gradient)",
+        "memory that grows is another memory: views of it made before keep the old one, in PyTorch they follow",
+    ),
+    Known(
+        "",
+        "^error: nothing.*refer to a single memory location",
+        "PyTorch refuses to write where the operands overlap; here they are read first, as if they were copies",
+    ),
+    Known(
+        "grad",
+        "^error: nothing.*A view was created in no_grad mode",
+        "PyTorch's gradient of a sum is an expanded view, which must not be written; here it is a tensor of its own",
+    ),
+)
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+class Writer:
+    """Writes lines that suit the tensors which exist so far, as PyTorch has them."""
+
+    def __init__(self, seed: int, existing: dict[str, Any]) -> None:
+        self.random, self.existing, self.count = random.Random(seed), existing, 0
+
+    def one(self, *choices: Any) -> Any:
+        return self.random.choice(choices)
+
+    def names(self, suits=lambda t: True) -> list[str]:
+        return [name for name, t in self.existing.items() if name[:1] == "t" and name != "torch" and suits(t)]
+
+    def name(self, suits=lambda t: True) -> str:
+        found = self.names(suits)
+        return self.random.choice(found) if found else self.random.choice(self.names())
+
+    def floating(self) -> str:
+        return self.name(lambda t: t.dtype.is_floating_point)
+
+    def fresh(self) -> str:
+        """Returns a new name, or an old one to be bound again."""
+        if len(self.names()) >= 7:
+            return self.name()
+        self.count += 1
+        return f"t{self.count}"
+
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.one(1, 2, 2, 3, 4) for _ in range(self.one(0, 1, 2, 2, 2, 3)))
+
+    def line(self) -> str:
+        if len(self.names()) < 2:
+            return self.create()
+        kind = self.random.choices(
+            (self.create, self.view, self.write, self.compute, self.backward, self.state, self.inside),
+            (2, 6, 7, 5, 3, 4, 2),
+        )[0]
+        return kind()
+
+    def create(self) -> str:
+        shape = self.shape()
+        size = 1
+        for n in shape:
+            size *= n
+        dtype = self.one("float32", "float32", "float32", "float64", "int64")
+        start = self.one(-3, 1, 1)
+        made = f"torch.arange({start}, {start + size}, dtype=torch.{dtype}).reshape({shape})"
+        if dtype.startswith("f"):
+            made = f"({made} / {self.one(2, 4, 8)})" + self.one("", ".requires_grad_()", ".requires_grad_()")
+        return f"{self.fresh()} = {made}"
+
+    def index(self, t: Any) -> str:
+        if not t.dim():
+            return self.one("()", "...", "None")
+        n = t.shape[0]
+        first = self.one(
+            str(self.random.randrange(max(n, 1))), "-1", ":", "1:", "::2", ":1", "None", "...",
+            f"slice({self.random.randrange(n + 1)}, None)",
+        )  # fmt: skip
+        if t.dim() > 1 and first not in ("...", "None") and self.random.random() < 0.5:
+            return f"{first}, {self.one(':', '0', '-1', '::2', ':1', '1:')}"
+        return first
+
+    def viewed(self, name: str) -> str:
+        t = self.existing[name]
+        dims, d = t.dim(), self.random.randrange(max(t.dim(), 1))
+        size = t.numel()
+        ways = [
+            f"{name}[{self.index(t)}]", f"{name}[{self.index(t)}]", f"{name}.view(-1)", f"{name}.reshape(-1)",
+            f"{name}.unsqueeze({self.one(0, -1)})", f"{name}.squeeze()", f"{name}.detach()", f"{name}.view_as({name})",
+            f"{name}.flatten()", f"{name}.expand(2, *{name}.shape)", f"{name}.as_strided(({min(size, 2)},), (1,))",
+            f"{name}.alias() if False else {name}.view({name}.shape)", f"{name}.contiguous()",
+        ]  # fmt: skip
+        if dims:
+            ways += [
+                f"{name}.select({d}, 0)", f"{name}.narrow({d}, 0, 1)", f"{name}.split(1, {d})[0]",
+                f"{name}.unbind({d})[-1]", f"{name}.movedim({d}, -1)", f"{name}.chunk(2, {d})[-1]",
+                f"{name}.unfold({d}, 1, 1)",
+            ]  # fmt: skip
+        if dims == 2:
+            ways += [f"{name}.t()", f"{name}.diagonal()", f"{name}.T", f"{name}.view({t.shape[1]}, {t.shape[0]})"]
+        if dims >= 2:
+            ways += [f"{name}.transpose(0, -1)", f"{name}.mT", f"{name}.permute({tuple(reversed(range(dims)))})"]
+        return self.random.choice(ways)
+
+    def view(self) -> str:
+        return f"{self.fresh()} = {self.viewed(self.name())}"
+
+    def write(self) -> str:
+        x = self.name()
+        t = self.existing[x]
+        y = self.name(lambda o: o.shape == t.shape) if self.random.random() < 0.7 else self.name()
+        number = self.one("2", "0.5", "-1", "3")
+        target = x if self.random.random() < 0.6 else self.viewed(x)
+        d = self.random.randrange(max(t.dim(), 1))
+        ways = [
+            f"{target}.add_({number})", f"{target}.mul_({number})", f"{target}.neg_()", f"{target}.zero_()",
+            f"{target}.fill_({number})", f"{target}.copy_({y})", f"{target}.sub_({y})", f"{target}.add_({y}, alpha=2)",
+            f"{target}.mul_({y})", f"{target}.abs_()", f"{target}.clamp_(-1, 1)", f"{target}.sin_()",
+            f"{target}.masked_fill_({target} > 0, {number})", f"{target}.square_()", f"{target}.relu_()",
+            f"{x}[{self.index(t)}] = {number}", f"{x}[{self.index(t)}] = {y}", f"{x}[{x} > 0] = {number}",
+            f"{x} += {y}", f"{x} *= {number}", f"{x}[{self.index(t)}] += {number}", f"{target}.lerp_({y}, 0.5)",
+            f"torch.add({x}, {y}, out={self.name()})", f"torch.mul({x}, 2, out={x})", f"{target}.sigmoid_()",
+            f"{target}.addcmul_({x}, {y})", f"{target}.cumsum_(0)", f"{target}.pow_(2)", f"{target}.div_(2)",
+        ]  # fmt: skip
+        if t.dim():
+            ways += [
+                f"{target}.index_fill_(0, torch.tensor([0]), {number})",
+                f"{x}.index_add_({d}, torch.tensor([0]), {x}.narrow({d}, 0, 1))",
+                f"{x}.scatter_({d}, torch.zeros({x}.shape, dtype=torch.int64), 5)",
+            ]  # fmt: skip
+        if t.dim() >= 2:
+            ways += [f"{x}.transpose_(0, 1)", f"{x}.squeeze_()", f"{x}.unsqueeze_(0)"]
+        return self.random.choice(ways)
+
+    def compute(self) -> str:
+        x = self.name()
+        t = self.existing[x]
+        y = self.name(lambda o: o.shape == t.shape) if self.random.random() < 0.7 else self.name()
+        ways = [
+            f"{x} + {y}", f"{x} * {y}", f"{x} - {y}", f"{x} * 2", f"{x}.sum()", f"{x}.sin()", f"{x}.clone()",
+            f"torch.relu({x})", f"{x}.square()", f"torch.where({x} > 0, {x}, {y})",
+            f"torch.cat([{x}.flatten(), {y}.flatten()])",
+            f"{x} / 2", f"{x}.to(torch.float64)", f"{x}.float()", f"-{x}", f"torch.maximum({x}, {y})", f"{x}.tanh()",
+            f"{x}.clamp(-1, 1)", f"torch.stack([{x}, {x}])", f"{x}.masked_fill({x} > 1, 0)",
+        ]  # fmt: skip
+        if t.dim():
+            ways += [
+                f"{x}.sum(0)", f"{x}.cumsum(0)", f"{x}.amax(0)",
+                f"{x}.mean(-1) if {x}.is_floating_point() else {x}.sum(-1)",
+                f"{x}.flip(0)", f"{x}.index_select(0, torch.tensor([0, 0]))", f"{x}[torch.tensor([0])]",
+                f"{x}.sort(0)[0]",
+            ]  # fmt: skip
+        if t.dim() == 2:
+            ways += [f"{x} @ {x}.t()", f"{x}.t() @ {x}"]
+        return f"{self.fresh()} = {self.random.choice(ways)}"
+
+    def backward(self) -> str:
+        x = self.name(lambda t: t.requires_grad and not t.is_leaf)
+        y = self.name(lambda t: t.requires_grad)
+        return self.one(
+            f"{x}.sum().backward()", f"{x}.square().sum().backward()", f"{x}.sum().backward(retain_graph=True)",
+            f"({x} * {x}.detach()).sum().backward(retain_graph=True)", f"{x}.backward(torch.ones_like({x}))",
+            f"{self.fresh()} = torch.autograd.grad({x}.sum(), {y}, allow_unused=True, retain_graph=True)[0]",
+            f"{self.fresh()} = torch.autograd.grad({x}.square().sum(), {y}, create_graph=True)[0]",
+            f"{x}.sum().backward(inputs=[{y}])",
+        )  # fmt: skip
+
+    def state(self) -> str:
+        x = self.floating()
+        t = self.existing[x]
+        y = self.name(lambda o: o.dtype == t.dtype)
+        shape = self.shape()
+        return self.one(
+            f"{x}.grad = None", f"{x}.grad.zero_()", f"{x}.grad.mul_(2)", f"{x}.requires_grad_()",
+            f"{x}.requires_grad = True",
+            f"{x}.requires_grad_(False)", f"{x}.detach_()", f"{x}.data = {y}", f"{x}.data.mul_(2)", f"{x}.data[0] = 1",
+            f"{self.fresh()} = {x}.data", f"{x}.set_({y})", f"{x}.set_({y}.detach())", f"{x}.resize_({shape}).fill_(1)",
+            f"{x}.retain_grad()", f"{x}.register_hook(lambda g: g * 2)", f"{x}.grad = torch.ones_like({x})",
+            f"{self.fresh()} = {x}.grad", f"{x}.data = {y}.detach().clone()", f"{x}.detach().zero_()",
+            f"{x}.data = torch.ones({shape})", f"{self.fresh()} = {x}.clone().detach().requires_grad_()", f"del {x}",
+            f"{x}.resize_as_({y}).zero_()", f"{x}.untyped_storage().fill_(0)",
+        )  # fmt: skip
+
+    def inside(self) -> str:
+        mode = self.one("no_grad", "no_grad", "no_grad", "enable_grad", "inference_mode")
+        inner = self.one(self.view, self.write, self.compute, self.state)()
+        return f"with torch.{mode}(): {inner}"
+
+
+# --- running ---------------------------------------------------------------------------------------------------------
+
+
+class Run:
+    """A program under one library."""
+
+    def __init__(self, library: Any) -> None:
+        self.library = library
+        self.names: dict[str, Any] = {"torch": library}
+
+    def step(self, line: str) -> str:
+        """Runs a line. Returns the type of the error it raises, or nothing."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                exec(line, self.names)
+        except Exception as error:
+            self.names["_error"] = f"{type(error).__name__}: {error}"
+            return kind_of(error)
+        for name in [name for name, t in self.names.items() if name[0] == "t" and t is None]:
+            del self.names[name]
+        return ""
+
+    def tensors(self) -> dict[str, Any]:
+        return {name: t for name, t in self.names.items() if name[0] == "t" and name != "torch"}
+
+
+def grad_of(t: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return t.grad
+
+
+# (Not `_is_view`: PyTorch's gradients are views of this and that. Memory that is shared is compared below.)
+FLAGS = ("shape", "dtype", "requires_grad", "is_leaf", "is_inference", "retains_grad")
+
+
+def flag(t: Any, name: str) -> Any:
+    try:
+        if name == "dtype":
+            return name_of(t.dtype)
+        found = getattr(t, name)
+        return found() if callable(found) else tuple(found) if name == "shape" else found
+    except RuntimeError as error:  # some views must not be asked for their history
+        return type(error).__name__
+
+
+def sharing(tensors: dict[str, Any]) -> list[list[str]]:
+    """Returns the names of tensors in groups that share memory."""
+    groups: dict[int, list[str]] = {}
+    for name, t in sorted(tensors.items()):
+        if t.untyped_storage().nbytes():
+            groups.setdefault(t.untyped_storage().data_ptr(), []).append(name)
+        gradient = grad_of(t)
+        if gradient is not None and gradient.untyped_storage().nbytes():
+            groups.setdefault(gradient.untyped_storage().data_ptr(), []).append(f"{name}.grad")
+    return sorted(group for group in groups.values() if len(group) > 1)
+
+
+def difference(ours: Run, theirs: Run) -> str:
+    """Returns how the tensors of two runs differ, or nothing."""
+    here, there = ours.tensors(), theirs.tensors()
+    if here.keys() != there.keys():
+        return f"names: {sorted(here)}, in PyTorch {sorted(there)}"
+    for name, t in there.items():
+        mine = here[name]
+        for what in FLAGS:
+            if (f := flag(mine, what)) != (e := flag(t, what)):
+                return f"{what} of {name}: {f}, in PyTorch {e}"
+        pairs = [(name, mine, t)]
+        gradient, expected = grad_of(mine), grad_of(t)
+        if (gradient is None) != (expected is None):
+            return f"gradient of {name}: {gradient}, in PyTorch {expected}"
+        if gradient is not None:
+            pairs.append((f"{name}.grad", gradient, expected))
+        for label, f, e in pairs:
+            if tuple(f.shape) != tuple(e.shape) or name_of(f.dtype) != name_of(e.dtype):
+                return f"form of {label}: {tuple(f.shape)} {f.dtype}, in PyTorch {tuple(e.shape)} {e.dtype}"
+            if t.numel() and (wrong := values_differ(numbers(f), numbers(e), name_of(e.dtype))):
+                return f"{wrong} of {label}: {shown(numbers(f))}, in PyTorch {shown(numbers(e))}"
+    if (f := sharing(here)) != (e := sharing(there)):
+        return f"sharing: {f}, in PyTorch {e}"
+    return ""
+
+
+def held(run: Run) -> dict[str, Any]:
+    return {name: numbers(t) for name, t in run.tensors().items()}
+
+
+def advance(ours: Run, theirs: Run, line: str) -> tuple[str, str]:
+    """Runs a line in both. Returns how they differ, and the error both raise."""
+    before = held(ours)
+    expected = theirs.step(line)
+    found = ours.step(line)
+    if found != expected:
+        mine, other = (
+            run.names.get("_error", "") if error else "nothing" for run, error in ((ours, found), (theirs, expected))
+        )
+        return f"error: {mine[:300]} | in PyTorch {other[:300]}", ""
+    wrong = difference(ours, theirs)
+    if wrong and expected and "backward" not in line:  # PyTorch may have written by the time it raises; we must not
+        after = held(ours)
+        if before.keys() == after.keys() and all(np.array_equal(before[n], after[n], equal_nan=True) for n in before):
+            return "", OVER
+    return wrong, expected
+
+
+def libraries() -> tuple[Any, Any]:
+    import torch
+
+    import tensorgrad
+
+    return tensorgrad, torch
+
+
+def replay(lines: list[str]) -> str:
+    """Returns the difference in which a program ends, or nothing."""
+    ours, theirs = map(Run, libraries())
+    for line in lines:
+        wrong, raised = advance(ours, theirs, line)
+        if wrong or raised == OVER:
+            return wrong
+    return ""
+
+
+def made_small(lines: list[str], wrong: str) -> tuple[list[str], str]:
+    """Leaves out lines as long as the program ends in a difference of the same kind."""
+    kind = wrong.split()[0]
+    changed = True
+    while changed:
+        changed = False
+        for place in reversed(range(len(lines) - 1)):
+            fewer = lines[:place] + lines[place + 1 :]
+            found = replay(fewer)
+            if found.split()[:1] == [kind] and "NameError" not in found:
+                lines, wrong, changed = fewer, found, True
+                break
+    return lines, wrong
+
+
+def too_large(run: Run) -> bool:
+    for t in run.tensors().values():
+        for each in (t, grad_of(t)):
+            if each is not None and each.numel() and not bool((each.detach().abs() < LARGEST).all()):
+                return True
+    return False
+
+
+def program(seed: int) -> tuple[list[str], str, Counter[str]]:
+    """Writes and runs a program. Returns its lines, the difference in which it ends, and counts."""
+    ours, theirs = map(Run, libraries())
+    writer, lines, counted = Writer(seed, theirs.names), [], Counter({"programs": 1})
+    for _ in range(STEPS):
+        line = writer.line()
+        lines.append(line)
+        wrong, raised = advance(ours, theirs, line)
+        counted.update({"steps": 1, **({"errors in both": 1} if raised else {})})
+        if wrong:
+            return lines, wrong, counted
+        if (
+            raised == OVER or (raised and "backward" in line) or too_large(theirs)
+        ):  # gradients of a part may be there by then
+            break
+    return lines, "", counted
+
+
+def check(seed: int) -> Counter[str]:
+    """Runs the program of a seed. Raises: Difference with a small program, unless the difference is meant."""
+    lines, wrong, counted = program(seed)
+    if wrong:
+        lines, wrong = made_small(lines, wrong)
+        if not meant("\n".join(lines), wrong, KNOWN):
+            raise Difference("\n".join(["", *lines, f"# {wrong}"]))
+        counted["differences that are meant"] += 1
+    return counted
+
+
+def survey(first: int, count: int) -> None:
+    """Prints the differences of many seeds."""
+    total: Counter[str] = Counter()
+    for seed in range(first, first + count):
+        try:
+            total.update(check(seed))
+        except Difference as wrong:
+            total["differ"] += 1
+            print(f"--- seed {seed}{wrong}", flush=True)
+    print(dict(total))
+
+
+if __name__ == "__main__":
+    import sys
+
+    survey(int(sys.argv[1]), int(sys.argv[2]))

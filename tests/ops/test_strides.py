@@ -1,0 +1,137 @@
+"""Strides of results are PyTorch's: for the records of its op database in several layouts, and for any operands."""
+
+import random
+
+import pytest
+
+import tensorgrad as tg
+from tensorgrad.dispatch.strides import of_copy, of_operands
+from tests.support.alike import alike
+
+torch = pytest.importorskip("torch", reason="torch is the oracle of these tests")
+pytest.importorskip("expecttest", reason="PyTorch's test database imports expecttest")
+strides = pytest.importorskip("tests.conformance.strides")
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+RECORDS = strides.supported()
+EVERY = 4  # of the records, how many share one that `make test` looks at
+
+
+def check(names, all_of_them=False):
+    listed, wrong, right = strides.listed(), [], []
+    for name in names:
+        for layout, problems in strides.check(RECORDS[name]).items():
+            key = f"{name}: {layout}"
+            if problems and key not in listed:
+                wrong.append(f"{key}: {problems[0]}")
+            elif key in listed and not problems:
+                right.append(key)
+    assert not wrong, "\n".join(wrong[:20])
+    assert not (right and all_of_them), f"these agree now: take them out of {strides.LISTED.name}: {right[:20]}"
+
+
+def test_results_lie_as_in_torch():
+    check(list(RECORDS)[::EVERY])
+
+
+@pytest.mark.conformance
+def test_the_results_of_all_records_lie_as_in_torch():
+    check(RECORDS, all_of_them=True)
+
+
+def test_what_is_listed_exists():
+    assert {key.partition(": ")[0] for key in strides.listed()} <= set(RECORDS)
+
+
+def _any_layout(shape):
+    """A tensor with its dimensions in any order in memory, with gaps, expanded, or with odd strides of sizes of 1."""
+    order = random.sample(range(len(shape)), len(shape))
+    way = random.choice(["dense", "gaps", "expanded", "odd"])
+    x = torch.zeros([shape[d] * (1 + (way == "gaps" and random.random() < 0.5)) for d in order])
+    x = x.permute(sorted(range(len(shape)), key=order.__getitem__))[tuple(slice(0, n) for n in shape)]
+    if way == "expanded" and shape:
+        d = random.randrange(len(shape))
+        x = x.narrow(d, 0, 1).expand(shape)
+    if way == "odd":
+        odd = [random.choice([s, 1, 7, 100]) if n == 1 else s for n, s in zip(x.shape, x.stride(), strict=True)]
+        x = torch.zeros(9000).as_strided(x.shape, odd)
+    return x
+
+
+def test_the_rules_are_those_of_torch_for_any_operands():
+    random.seed(0)
+    for _ in range(3000):
+        shape = [random.choice([1, 1, 2, 3, 4]) for _ in range(random.randint(0, 5))]
+        operands = [_any_layout(shape[random.choice([0, 0, len(shape) // 2]) :]) for _ in range(random.randint(1, 3))]
+        function = (torch.neg, torch.add, torch.addcmul)[len(operands) - 1]
+        expected = function(*operands)
+        given = tuple((tuple(x.shape), x.stride()) for x in operands)
+        assert of_operands(tuple(expected.shape), given) == expected.stride(), given
+        assert of_copy(*given[0]) == operands[0].clone().stride(), given[0]
+
+
+LAYOUTS = ("rows", "permuted", "transposed")
+
+
+def _laid_out(t, way):
+    x = t.arange(24.0).reshape(2, 3, 4)
+    if way == "permuted":
+        return x.permute(2, 0, 1).contiguous().permute(1, 2, 0)
+    return x if way == "rows" else x.transpose(0, 1).contiguous().transpose(0, 1)
+
+
+@alike
+def test_the_first_operand_decides_and_random_numbers_follow(t):
+    F, seen = t.nn.functional, []
+    for first in LAYOUTS:
+        for second in LAYOUTS:
+            a, b = _laid_out(t, first), _laid_out(t, second)
+            t.manual_seed(0)
+            results = [
+                a + b, a * 2, a.exp(), F.gelu(a), t.where(a > 3, b, a), t.lerp(a, b, 0.5), a.masked_fill(b > 3, 0.0),
+                a.double(), b.addcmul(a, a), F.dropout(a + b, 0.5), t.rand_like(a + b), (a + b).bernoulli(0.5),
+                (a + b).normal_(),
+            ]  # fmt: skip
+            seen += [(x.stride(), x) for x in results]
+    return seen
+
+
+@alike
+def test_attention_lays_the_heads_of_a_query_side_by_side(t):
+    attention, seen = t.nn.functional.scaled_dot_product_attention, []
+    apart = t.arange(84.0).reshape(1, 3, 7, 4).sin()
+    for q in (apart, apart.transpose(1, 2).contiguous().transpose(1, 2)):
+        made = attention(q, q, q)
+        made.transpose(1, 2).view(1, 7, 12)
+        results = made, attention(q[0], q[0], q[0]), attention(q, q, q[..., :2]), attention(q, q, q, is_causal=True)
+        seen += [(x.stride(), x) for x in results]
+    return seen
+
+
+@alike
+def test_one_image_of_several_is_in_no_memory_format(t):
+    x = t.arange(120.0).reshape(2, 3, 4, 5).contiguous(memory_format=t.channels_last)[0].unsqueeze(0)
+    F = t.nn.functional
+    results = [F.interpolate(x, size=(8, 8), mode=mode) for mode in ("nearest", "bilinear", "bicubic", "area")]
+    return [x.stride()] + [made.stride() for made in (*results, F.max_pool2d(x, 2), F.pad(x, (1, 1)), x + 1)]
+
+
+@alike
+def test_gradients_of_leaves_lie_as_the_leaves(t):
+    seen = []
+    for way in LAYOUTS:
+        x = _laid_out(t, way).detach().clone().requires_grad_()
+        gap = t.ones(3, 8)[:, ::2].detach().requires_grad_()
+        ((x * x.exp()).sum() + (gap * 2).sum() + (x.transpose(0, 2) @ t.ones(2, 5)).sum()).backward()
+        seen += [x.grad.stride(), gap.grad.stride()]
+    return seen
+
+
+def test_large_arrays_lie_as_small_ones():
+    """Compiled kernels and NumPy's leave results in the same strides."""
+    for n in (2, 60):
+        x = tg.ones(n, 30, 40).permute(1, 2, 0)
+        y = tg.ones(30, 40, n)
+        for result in (x + y, tg.nn.functional.gelu(x), tg.where(x > 0, y, y), x.sigmoid() * y):
+            assert result.stride() == (torch.ones(n, 30, 40).permute(1, 2, 0) + torch.ones(30, 40, n)).stride()

@@ -1,0 +1,147 @@
+"""Which tests the files changed since main can affect, by what imports what.
+
+A test depends on the files of tests/ that it imports, and on what those import; and on the package:
+
+- every test depends on the files that `import tensorgrad` runs;
+- the others count for tests that import them, or name them or their subpackage, as in `torch.distributed`;
+- compiled kernels count for tests that run with them (tools/phases.py).
+
+Other files (pages, examples, benchmarks, tools) affect the tests that name them or their folder.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.util import resolve_name
+from pathlib import Path
+
+from phases import BOTH_KERNELS, matches
+
+EVERYTHING = ("pyproject.toml", "Makefile", "tests/conftest.py", "tools/progress.py")
+
+
+@dataclass
+class Affected:
+    """The chosen test files, and a text about what was chosen and what was left out."""
+
+    files: list[Path]
+    text: str
+
+
+def changed_files(root: Path) -> list[str]:
+    """Returns the paths of the files that differ from main, or are not committed. Raises: SystemExit without git."""
+
+    def git(*arguments: str) -> list[str]:
+        done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True)
+        if done.returncode:
+            raise SystemExit(f"--changed asks git what differs from main: {done.stderr.strip()}")
+        return done.stdout.splitlines()
+
+    base = git("merge-base", "main", "HEAD")[0]
+    return sorted({*git("diff", "--name-only", base), *git("ls-files", "--others", "--exclude-standard")})
+
+
+class Graph:
+    """What the Python files below a folder import."""
+
+    def __init__(self, root: Path):
+        self.root = root
+
+    def file_of(self, module: str) -> str | None:
+        """Returns the path of a module's file, if it is in the project."""
+        stem = module.replace(".", "/")
+        return next((name for name in (f"{stem}.py", f"{stem}/__init__.py") if (self.root / name).exists()), None)
+
+    @functools.cache  # noqa: B019  (one graph lives as long as the process)
+    def imports(self, file: str) -> tuple[frozenset[str], frozenset[str]]:
+        """Returns the files that a file imports: when it is imported itself, and at any time."""
+        try:
+            tree = ast.parse((self.root / file).read_text(encoding="utf-8"))
+        except (OSError, SyntaxError):
+            return frozenset(), frozenset()
+        package = ".".join(Path(file).parts[:-1])
+        late = {id(n) for f in ast.walk(tree) if isinstance(f, ast.FunctionDef) for n in ast.walk(f)}
+        top: set[str | None] = set()
+        ever: set[str | None] = set()
+        for node in ast.walk(tree):
+            names: list[str] = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                module = resolve_name("." * node.level + (node.module or ""), package) if node.level else node.module
+                names = [module or "", *(f"{module}.{alias.name}" for alias in node.names)]
+            found = {self.file_of(name) for name in names if name}
+            ever |= found
+            top |= set() if id(node) in late else found
+        return frozenset(top - {None, file}), frozenset(ever - {None, file})  # type: ignore[arg-type]
+
+    def closure(self, files: Iterable[str], late: bool) -> set[str]:
+        """Returns the files and all that they import, directly or not; with `late` also what functions import."""
+        found, waiting = set(), list(files)
+        while waiting:
+            file = waiting.pop()
+            if file not in found:
+                found.add(file)
+                waiting += self.imports(file)[late]
+        return found
+
+
+def imported_with_the_package(root: Path) -> set[str]:
+    """Returns the paths of the files that `import tensorgrad` runs."""
+    ask = "import sys, tensorgrad; print(*(getattr(m, '__file__', None) for m in [*sys.modules.values()]), sep='\\n')"
+    done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, cwd=root, check=True)
+    files = (Path(line) for line in done.stdout.splitlines())
+    return {file.relative_to(root).as_posix() for file in files if file.is_relative_to(root / "tensorgrad")}
+
+
+def affected(root: Path, tests: list[Path], changed: list[str] | None = None) -> Affected:
+    """Returns the tests that changed files can affect.
+
+    Args:
+        root: The project's folder.
+        tests: All test files.
+        changed: Paths relative to `root`; by default those that differ from main.
+    """
+    changed = changed_files(root) if changed is None else changed
+    graph = Graph(root)
+    if not changed:
+        return Affected([], "nothing differs from main: no test was chosen")
+    whole = [name for name in changed if name in EVERYTHING or name.startswith("tests/support/device")]
+    always = imported_with_the_package(root)
+    of_package = {name for name in changed if name.startswith("tensorgrad/")}
+    others = [name for name in changed if not name.startswith(("tensorgrad/", "tests/"))]
+    everyone = bool(whole) or bool(of_package & always)
+    chosen = tests if everyone else [t for t in tests if _affects(graph, root, t, {*changed}, of_package, others)]
+    left = sorted({t.parent.relative_to(root).as_posix() for t in {*tests} - {*chosen}})
+    reason = next(iter([*whole, *sorted(of_package & always)]), None)
+    text = f"{len(changed)} files differ from main: {len(chosen)} of {len(tests)} test files can be affected"
+    if everyone:
+        text += f" (all of them depend on {reason})"
+    elif left:
+        text += f"; left out are {len(tests) - len(chosen)} in {', '.join(left)}"
+    return Affected(list(chosen), text)
+
+
+def _affects(graph: Graph, root: Path, test: Path, changed: set[str], of_package: set[str], others: list[str]) -> bool:
+    """Returns whether one test file depends on a changed file that not every test depends on."""
+    name = test.relative_to(root).as_posix()
+    around = [f"{folder.as_posix()}/conftest.py" for folder in Path(name).parents[:-1]]
+    if graph.closure([name, *around], late=True) & {file for file in changed if file.startswith("tests/")}:
+        return True
+    own = {file for file in graph.closure([name], late=True) if not file.startswith("tensorgrad/")}
+    text = "".join((root / file).read_text(encoding="utf-8") for file in own if (root / file).exists())
+    direct = {file for part in own for file in graph.imports(part)[1] if file.startswith("tensorgrad/")}
+    named = graph.closure(direct - {"tensorgrad/__init__.py"}, late=True)
+    for file in of_package:
+        folder = Path(file).parts[1]
+        compiled = file.startswith("tensorgrad/kernels/") and matches(test, root / "tests", BOTH_KERNELS)
+        if file in named or compiled or re.search(rf"\.{re.escape(folder.removesuffix('.py'))}\b", text):
+            return True
+    words = test.read_text(encoding="utf-8")
+    return any(Path(file).name in words or f'"{Path(file).parts[0]}"' in words for file in others)

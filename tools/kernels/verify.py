@@ -1,0 +1,464 @@
+"""Compares kernels with NumPy's, each in a small program.
+
+    python -m tools.kernels.verify [FOLDER]     all kernels of the level that this process uses
+
+TENSORGRAD_CPU names another level. FOLDER has files of kernels, instead of the package's own.
+
+A compiler may be wrong, and a processor may not be what it reports.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from tensorgrad.dispatch import kernel_tables
+from tensorgrad.kernels.compiled.runtime import library
+from tensorgrad.settings import SETTINGS
+
+
+@functools.cache
+def _numbers(shape: tuple[int, ...], seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def _normal(*shape: int, seed: int = 0, grad: bool = True) -> Any:
+    import tensorgrad as torch
+
+    return torch.tensor(_numbers(shape, seed + sum(shape)), requires_grad=grad)
+
+
+def _whole(high: int, *shape: int) -> Any:
+    import tensorgrad as torch
+
+    return torch.tensor(np.random.default_rng(high).integers(0, high, shape))
+
+
+def _back(result: Any, *inputs: Any) -> list[Any]:
+    """Returns a result and the gradients of its inputs."""
+    (result * _normal(*result.shape, seed=1, grad=False)).sum().backward()
+    return [result, *(x.grad for x in inputs)]
+
+
+def _each(functions: str, *shapes: tuple) -> Callable[[], list[Any]]:
+    """Calls functions of `torch` or methods on tensors of these shapes, forward and backward."""
+
+    def program() -> list[Any]:
+        import tensorgrad as torch
+
+        found = []
+        for name in functions.split():
+            inputs = [_normal(*shape, seed=n) for n, shape in enumerate(shapes)]
+            function = getattr(torch, name, None) or getattr(torch.nn.functional, name)
+            found += _back(function(*inputs), *inputs)
+        return found
+
+    return program
+
+
+def _ufuncs() -> list[Any]:
+    import tensorgrad as torch
+
+    x, y = _normal(48, 40, grad=False), _normal(48, 40, seed=1, grad=False)
+    found: list[Any] = []
+    for name in ["neg", "abs", "sin", "cos", "exp2", "tanh", "expm1", "square"]:
+        found.append(getattr(torch, name)(x))
+    for name in ["sqrt", "reciprocal", "log", "log2", "log10", "log1p"]:
+        found.append(getattr(torch, name)(x.abs() + 0.5))
+    for name in ["maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge", "add", "sub", "mul", "div"]:
+        found += [getattr(torch, name)(x, y), getattr(torch, name)(x, y[:1]), getattr(torch, name)(x, y[:, :1])]
+    found.append(torch.square(_normal(300, 300, grad=False)))  # shared among threads from this size on
+    a, b = x > 0, y > 0
+    return [*found, a & b, torch.logical_and(a, b), torch.logical_or(a, b), torch.logical_not(a), x**2, x.abs() ** 0.5]
+
+
+def _choices() -> list[Any]:
+    import tensorgrad as torch
+
+    x, y = _normal(30, 17, grad=False), _normal(30, 17, seed=1, grad=False)
+    return [torch.where(x > 0, x, y), x.masked_fill(y > 0, 3.0), x.masked_fill(y[:1] > 0, 3.0)]
+
+
+def _steps(name: str, **options: Any) -> Callable[[], list[Any]]:
+    def program() -> list[Any]:
+        import tensorgrad as torch
+
+        x = _normal(37, 11).detach().requires_grad_()
+        optimizer = getattr(torch.optim, name)([x], lr=0.1, **options)
+        for n in range(3):
+            x.grad = _normal(37, 11, seed=n, grad=False)
+            optimizer.step()
+        return [x.detach()]
+
+    return program
+
+
+def _clipped() -> list[Any]:
+    import tensorgrad as torch
+
+    x = _normal(37, 11)
+    x.grad = _normal(37, 11, seed=1, grad=False)
+    return [torch.nn.utils.clip_grad_norm_([x], 1.0), x.grad]
+
+
+def _random() -> list[Any]:
+    import tensorgrad as torch
+
+    torch.manual_seed(3)
+    dropped = [torch.nn.functional.dropout(_normal(50, 60, grad=False), 0.3) for _ in range(2)]
+    return [*dropped, torch.rand(5003), torch.empty(71, 72).uniform_(-0.7, 0.2), torch.randn(70, 71)]
+
+
+def _rows() -> list[Any]:
+    import tensorgrad as torch
+
+    found = []
+    for shape in ((9, 33), (5, 1, 7)):
+        for name in ("softmax", "log_softmax"):
+            x = _normal(*shape)
+            found += _back(getattr(x, name)(-1), x)
+        x, w, b = _normal(*shape), _normal(shape[-1], seed=1), _normal(shape[-1], seed=2)
+        found += _back(torch.nn.functional.layer_norm(x, shape[-1:], w, b), x, w, b)
+    return found
+
+
+def _places() -> list[Any]:
+    import tensorgrad as torch
+
+    x = _normal(9, 13)
+    found = []
+    for dim in (0, 1):
+        at = _whole(9, 9, 13)
+        found += _back(x.gather(dim, at), x)
+        found.append(torch.zeros(9, 13).scatter_add(dim, at, x.detach()))
+        order = torch.argsort(_normal(9, 13, seed=dim, grad=False), dim)
+        found.append(torch.zeros(9, 13).scatter(dim, order, x.detach()))
+        found.append(torch.zeros(9, 13).index_add(dim, _whole(9, 4), x.detach().narrow(dim, 0, 4)))
+    return found
+
+
+def _attention() -> list[Any]:
+    import tensorgrad as torch
+
+    found = []
+    for causal in (False, True):
+        q, k, v = (_normal(2, 3, 19, 8, seed=n) for n in range(3))
+        found += _back(torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal), q, k, v)
+    x = _normal(2, 19, 3 * 24)
+    parts = [part.view(2, 19, 3, 8).transpose(1, 2) for part in x.split(24, 2)]
+    found += _back(torch.nn.functional.scaled_dot_product_attention(*parts), x)
+    q, k, v, mask = (_normal(2, 3, 19, 8, seed=n) for n in range(4))
+    seen = (mask[:, :1, :1, :1] + torch.arange(19.0)).expand(2, 3, 19, 19)
+    for mask in (seen < 9, seen):
+        found += _back(torch.nn.functional.scaled_dot_product_attention(q, k, v, mask.detach()), q, k, v)
+    return found
+
+
+def _convolutions() -> list[Any]:
+    import tensorgrad as torch
+
+    found = []
+    cases: tuple[tuple[tuple, tuple, dict[str, Any]], ...] = (
+        ((3, 4, 11, 9), (6, 4, 3, 3), {"padding": 1}),
+        ((2, 4, 9, 9), (4, 2, 3, 2), {"stride": 2, "padding": 1, "groups": 2}),
+        ((40, 3, 5, 5), (8, 3, 3, 3), {"dilation": 2}),
+    )
+    for shape, window, options in cases:
+        x, w, b = _normal(*shape), _normal(*window, seed=1), _normal(window[0], seed=2)
+        found += _back(torch.nn.functional.conv2d(x, w, b, **options), x, w, b)
+    x, w = _normal(2, 4, 6, 5), _normal(4, 3, 3, 3, seed=1)
+    return found + _back(torch.nn.functional.conv_transpose2d(x, w, stride=2, padding=1), x, w)
+
+
+def _products() -> list[Any]:
+    import tensorgrad as torch
+
+    found = []
+    shapes = ((70, 130), (130, 135)), ((5, 67, 65), (5, 65, 69)), ((5, 67, 65), (65, 69)), ((5, 40, 1), (5, 1, 30))
+    for a, b in shapes:
+        inputs = _normal(*a), _normal(*b, seed=1)
+        found += _back(inputs[0] @ inputs[1], *inputs)
+    inputs = _normal(140, 130), _normal(130, 135, seed=1)
+    found += _back(torch.mm(*inputs), *inputs)
+    inputs = _normal(5, 67, 65), _normal(5, 65, 69, seed=1)
+    found += _back(torch.bmm(*inputs), *inputs)
+    for bias in ((), (_normal(10, seed=2),)):  # few numbers
+        given = _normal(6, 37), _normal(10, 37, seed=1), *bias
+        found += _back(torch.nn.functional.linear(*given), *given)
+    for x in ((70, 130), (5, 14, 130)):
+        given = _normal(*x), _normal(135, 130, seed=1), _normal(135, seed=2)
+        found += _back(torch.nn.functional.linear(*given), *given)
+    for rows in (2, 7):  # few rows, and weights that are not copied
+        given = _normal(rows, 530), _normal(603, 530, seed=1), _normal(603, seed=2)
+        found += _back(torch.nn.functional.linear(*given), *given)
+        inputs = _normal(rows, 1030), _normal(1030, 603, seed=1)
+        found += _back(inputs[0] @ inputs[1], *inputs) + _back(torch.mm(*inputs), *inputs)
+    three = _normal(135, seed=3), _normal(70, 130), _normal(130, 135, seed=1)
+    return found + _back(torch.addmm(*three), *three)
+
+
+def _pools() -> list[Any]:
+    import tensorgrad as torch
+
+    F, found = torch.nn.functional, []
+    for size, options in ((2, {}), (3, {"stride": 2, "padding": 1})):
+        for function in (F.max_pool2d, F.avg_pool2d):
+            x = _normal(3, 5, 12, 14)
+            found += _back(function(x, size, **options), x)
+        found.append(F.max_pool2d(_normal(3, 5, 12, 14, grad=False), size, **options))
+        x = _normal(3, 9, 12, 14)
+        points = x.contiguous(memory_format=torch.channels_last)
+        found += [*_back(F.max_pool2d(points, size, **options), x), F.max_pool2d(points.detach(), size, **options)]
+    for shape in (1, (4, 7)):
+        x = _normal(3, 5, 12, 14)
+        found += _back(F.adaptive_avg_pool2d(x, shape), x)
+        found += _back(F.adaptive_max_pool2d(x, shape), x)
+    return found
+
+
+def _norms() -> list[Any]:
+    import tensorgrad as torch
+
+    F, found = torch.nn.functional, []
+    for shape in ((6, 5, 7, 3), (33, 5), (2, 6, 40)):
+        c = shape[1]
+        for training in (True, False):
+            x, w, b = _normal(*shape), _normal(c, seed=1), _normal(c, seed=2)
+            mean, var = torch.zeros(c), torch.ones(c)
+            found += [*_back(F.batch_norm(x, mean, var, w, b, training), x, w, b), mean, var]
+        with torch.no_grad():
+            found.append(F.batch_norm(x, mean, var, w, b))
+    for shape, groups in (((4, 6, 5, 3), 3), ((4, 6), 2)):
+        x, w, b = _normal(*shape), _normal(6, seed=1), _normal(6, seed=2)
+        found += _back(F.group_norm(x, groups, w, b), x, w, b)
+    for shape in ((4, 16, 6, 5), (3, 72, 3, 3)):  # channels innermost of each point
+        x, w, b = _normal(*shape), _normal(shape[1], seed=1), _normal(shape[1], seed=2)
+        points, mean, var = x.contiguous(memory_format=torch.channels_last), torch.zeros(shape[1]), torch.ones(shape[1])
+        for result in (
+            F.batch_norm(points, mean, var, w, b, True), F.batch_norm(points, mean, var, w, b),
+            F.group_norm(points, 8, w, b),
+        ):  # fmt: skip
+            found += _back(result, x, w, b)
+    return found
+
+
+def _losses() -> list[Any]:
+    import tensorgrad as torch
+
+    found = []
+    for reduction in ("mean", "none"):
+        x, target = _normal(23, 67), _whole(67, 23)
+        target[3] = -100
+        loss = torch.nn.functional.cross_entropy(x, target, reduction=reduction)
+        loss.sum().backward()
+        found += [loss, x.grad]
+        loss = torch.nn.functional.cross_entropy(x, target, reduction=reduction)
+        found += torch.autograd.grad(loss.sum(), x, create_graph=True)
+    for reduction in ("mean", "sum"):
+        x, target = _normal(9, 10), _whole(10, 9)
+        loss = torch.nn.functional.cross_entropy(x, target, reduction=reduction, ignore_index=int(target[2]))
+        found += _back(loss, x)
+        slopes = torch.func.grad(functools.partial(torch.nn.functional.cross_entropy, reduction=reduction))
+        found.append(torch.func.vmap(slopes)(_normal(7, 3, 10, grad=False), _whole(10, 7, 3)))
+    return found
+
+
+def _folds() -> list[Any]:
+    import tensorgrad as torch
+
+    found: list[Any] = []
+    for x in (_normal(13, 37, grad=False), _normal(5, 9, 11, grad=False)):
+        for dim in range(x.ndim):
+            found += [x.sum(dim), x.mean(dim), x.amax(dim), x.amin(dim), *x.max(dim), x.argmin(dim), x.var(dim)]
+            found += [torch.linalg.vector_norm(x, dim=dim), x.prod(dim), x.std(dim)]
+            found += [*torch.var_mean(x, dim), *torch.std_mean(x, dim)]
+        found += [x.sum(), x.mean(), x.max(), x.min(), x.argmax(), x.norm(), x.prod(), x.var(), x.std()]
+        found += [*torch.var_mean(x), *torch.std_mean(x)]
+        bias = _normal(x.shape[-1])  # its gradient is a sum of columns, as an op of its own in a graph of gradients
+        made = torch.nn.functional.linear(x, _normal(x.shape[-1], x.shape[-1], grad=False), bias)
+        found += torch.autograd.grad((made * x).sum(), bias, create_graph=True)
+    return found
+
+
+def _tables() -> list[Any]:
+    import tensorgrad as torch
+
+    F = torch.nn.functional
+    weight = _normal(17, 12)
+    found = _back(F.embedding(_whole(17, 5, 7), weight), weight)
+    for mode in ("sum", "mean"):
+        weight = _normal(17, 12)
+        found += _back(F.embedding_bag(_whole(17, 40), weight, torch.arange(0, 40, 5), mode=mode), weight)
+    weight, share = _normal(17, 12), _normal(40, seed=1)
+    given = _whole(17, 40), weight, torch.arange(0, 40, 5)
+    return found + _back(F.embedding_bag(*given, mode="sum", per_sample_weights=share), weight, share)
+
+
+def _recurrent() -> list[Any]:
+    import tensorgrad as torch
+
+    found: list[Any] = []
+    for kind in (torch.nn.LSTM, torch.nn.GRU):
+        torch.manual_seed(0)
+        for batch_first in (False, True):
+            net, x = kind(9, 21, batch_first=batch_first), _normal(17, 18, 9)
+            found += _back(net(x)[0], x)
+            found += [p.grad for p in net.parameters()]
+    return found
+
+
+def _sums() -> list[Any]:
+    found = []
+    for dim in (0, 1, 2):
+        x = _normal(6, 7, 9)
+        found += _back(x.cumsum(dim), x)
+    return found
+
+
+def _top() -> list[Any]:
+    x = _normal(9, 70, grad=False)
+    return [*x.topk(5), *x.topk(3, 0), *x.topk(4, largest=False)]
+
+
+def _sparse() -> list[Any]:
+    import tensorgrad as torch
+
+    where, values = _whole(9, 3, 60), _normal(60, 7, grad=False)
+    stored = torch.sparse_coo_tensor(_whole(9, 2, 60), _normal(60, grad=False), (9, 9))
+    dense = _normal(9, 6)
+    found = [torch.sparse_coo_tensor(where, values, (9, 9, 9, 7)).coalesce().values(), stored.coalesce().values()]
+    found += _back(torch.sparse.mm(stored, dense), dense) + [stored @ _normal(9, 1, grad=False)]
+    pattern = torch.sparse_csr_tensor([0, 2, 3], [0, 3, 1], _normal(3, grad=False), (2, 4))
+    table = torch.nn.Embedding.from_pretrained(_normal(9, 37, grad=False), freeze=False, sparse=True)
+    table(_whole(9, 20)).sum().backward()
+    torch.optim.SGD(table.parameters(), lr=0.1).step()
+    return [
+        *found,
+        table.weight,
+        torch.sparse.sampled_addmm(pattern, _normal(2, 37, grad=False), _normal(37, 4, grad=False)).values(),
+    ]
+
+
+def _pointwise() -> list[Any]:
+    """Every op of one input that the table gives a kernel of this family, for its values or its gradient."""
+    import tensorgrad as torch
+    from tensorgrad.kernels.compiled.table import ROWS
+
+    ops = dict.fromkeys(row.op.partition(".")[0] for row in ROWS if row.kernel.startswith("pointwise."))
+    del ops["clamp"]
+    found = _each(" ".join(ops), (11, 37))()
+    for function in (lambda x: torch.nn.functional.gelu(x, approximate="tanh"), lambda x: x.clamp(-0.5, 1.0)):
+        x = _normal(11, 37)
+        found += _back(function(x), x)
+    return found
+
+
+def _copies() -> list[Any]:
+    """Copies of matrices and images in memory orders other than row-major."""
+    wide, images = _normal(70, 90, grad=False), _normal(3, 17, 20, 21, grad=False)
+    turned = (wide.t(), wide[3:, 5:].t(), images.permute(0, 2, 3, 1), images.transpose(2, 3), images.movedim(0, -1))
+    rows, long = _normal(30, 40, 60, grad=False), _normal(3, 5, 7, 650, grad=False)
+    apart = (rows.transpose(0, 1), rows[:, 3:, 5:].transpose(0, 1), long.permute(2, 0, 1, 3))
+    return [x.contiguous() for x in (*turned, *apart)] + [x.reshape(-1) for x in (*turned, *apart)]
+
+
+def _joined() -> list[Any]:
+    import tensorgrad as torch
+
+    wide, high = _normal(90, 130, grad=False), _normal(130, 90, grad=False)
+    return [torch.cat([wide, wide[:, :7], high.t()], 1), torch.cat([wide, high.view(90, 130)])]
+
+
+# By family, or by kernel if a family's kernels have little in common: a program, which returns tensors.
+PROGRAMS: dict[str, Callable[[], list[Any]]] = {
+    "runtime.spin": lambda: [], "ufuncs": _ufuncs, "broadcast": _choices, "optim.sgd": _steps("SGD", momentum=0.9),
+    "optim.adam": _steps("Adam", weight_decay=0.1), "optim.squares": _clipped, "optim.scale": _clipped,
+    "random": _random, "sort": _top,
+    "pointwise": _pointwise, "softmax": _rows, "index": _places, "attention": _attention, "conv": _convolutions,
+    "matmul": _products, "pool": _pools, "norm": _norms, "loss": _losses, "reduce": _folds, "embedding": _tables,
+    "rnn": _recurrent, "scan": _sums, "layout": _copies, "join": _joined, "sparse": _sparse,
+}  # fmt: skip
+
+
+# Kernels whose arguments only another compiled kernel produces.
+_AFTER = {"attention.attention_grad": "attention.attention"}
+
+
+@contextmanager
+def only(kernels: dict[str, Any]) -> Iterator[None]:
+    """Uses these kernels, and no others, for every size, on two threads."""
+    rows = [*kernel_tables.LARGE.values(), *kernel_tables.PARTS.values()]
+    threads, SETTINGS.threads = SETTINGS.threads, 2  # some are for several threads only
+    before = [(row, row.failed, row.ready, row.elements) for row in rows]
+    try:
+        for row in rows:
+            row.ready = kernels.get(row.kernel)
+            row.failed = row.ready is None
+            row.elements = 0 if row.kernel in kernels else row.elements
+        yield
+    finally:
+        SETTINGS.threads = threads
+        for row, failed, ready, elements in before:
+            row.failed, row.ready, row.elements = failed, ready, elements
+
+
+def _results(program: Callable[[], list[Any]]) -> list[np.ndarray]:
+    return [np.asarray(t.detach().numpy() if hasattr(t, "detach") else t) for t in program()]
+
+
+@functools.cache
+def _expected(program: Callable[[], list[Any]]) -> list[np.ndarray]:
+    """Returns NumPy's results of a program, which many kernels of a family are compared with."""
+    with only({}):
+        return _results(program)
+
+
+def uses(kernel: str, made: Any, other: Callable[[str], Any] = library.load) -> int:
+    """Returns how many calls of its program a kernel runs. `other` returns another kernel that it needs.
+
+    Raises: ArithmeticError if results differ from NumPy's.
+    """
+    program = PROGRAMS.get(kernel) or PROGRAMS.get(kernel.rpartition(".")[0]) or list
+    count = 0
+
+    def counted(*given: Any, **options: Any) -> Any:
+        nonlocal count
+        result = made(*given, **options)
+        count += result is not NotImplemented
+        return result
+
+    expected = _expected(program)
+    beside = _AFTER.get(kernel)
+    with only({kernel: counted} | ({beside: other(beside)} if beside else {})):
+        found = _results(program)
+    for n, (a, b) in enumerate(zip(found, expected, strict=True)):
+        if a.shape != b.shape or a.dtype != b.dtype or not np.allclose(a, b, rtol=1e-3, atol=1e-4, equal_nan=True):
+            raise ArithmeticError(f"{kernel}: result {n} of its program differs from NumPy's on this machine")
+    return count
+
+
+def main(folder: str = "") -> int:
+    """Compares all kernels, those of the files in a folder if one is given. Returns how many differ."""
+    from tensorgrad.kernels.compiled import table
+    from tensorgrad.kernels.compiled.runtime import target
+
+    target.FOLDER = folder or target.FOLDER
+    wrong = 0
+    for kernel in dict.fromkeys(row.kernel for row in table.ALL if row is not table.WAITING):
+        try:
+            if not uses(kernel, library.load(kernel)):
+                raise ArithmeticError(f"{kernel}: its program does not use it")
+        except (ArithmeticError, library.Missing) as error:
+            wrong += 1
+            print(error)
+    print(f"{wrong} kernels differ from NumPy's" if wrong else "all kernels agree with NumPy's")
+    return wrong
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:2]))

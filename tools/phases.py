@@ -1,0 +1,153 @@
+"""Which test files run with which kernels, and in which phase of `make test`; also which files a change can affect.
+
+A test file that imports something from `ABOUT_PROCESSES` starts processes, opens ports, sends signals, watches clocks
+or drives a browser. It runs in the second phase, when nothing else runs on the machine. All others run in the first.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+# Arrays of these tests reach compiled kernels: they run with them and with NumPy alone. All others run once.
+BOTH_KERNELS = (
+    "fuzz/*",
+    "kernels/*",
+    "nested/*",
+    "nn/*",
+    "ops/*",
+    "optim/*",
+    "sparse/*",
+    "distributed/test_ddp.py",
+    "distributed/test_fsdp.py",
+    "distributed/test_groups.py",
+)
+# Exceptions to that: NVIDIA's compiler and the database of sparse ops see no compiled CPU kernel.
+ONE_KERNEL = ("kernels/test_cuda_absent.py", "kernels/test_nvrtc.py", "sparse/test_database.py")
+# Nothing to do without compiled kernels.
+COMPILED_ONLY = (
+    "docs/test_contributing.py",
+    "kernels/test_carried_kernels.py",
+    "kernels/test_kernels_build.py",
+    "kernels/test_numba*.py",
+    "kernels/test_winograd.py",
+)
+# Need the emulated GPU in their process (tests/emulator).
+EMULATED = ("cuda/*",)
+# Files of tests/cuda that also run where there is one GPU: then nothing asks which one is meant.
+ON_ONE_GPU = ("cuda/test_nn.py", "cuda/test_autograd.py")
+
+# Each of these folders is about processes as a whole.
+PROCESS_FOLDERS = ("distributed", "ecosystem")
+ABOUT_PROCESSES = re.compile(
+    r"^\s*(import|from) (multiprocessing|resource|selectors|signal|socket|subprocess|time"
+    r"|tests\.support\.(chromium|forking|processes)|tests\.distributed|tests\.run_programs|urllib)\b"
+    r"|^from tests\.support import .*\b(chromium|forking|processes)\b",
+    re.MULTILINE,
+)
+
+# A suite of more bytes of tests than this is divided: files of a part run in one process, in the order of their names.
+LARGEST_PART = 160_000
+COMPILED, NUMPY, EMULATOR = "compiled kernels", "NumPy alone", "emulated GPUs"
+
+
+@dataclass
+class Part:
+    """Files that one process of pytest runs.
+
+    Attributes:
+        name: What they are about.
+        kernels: `COMPILED`, `NUMPY` or `EMULATOR`.
+        files: Paths.
+        environment: Variables of the process.
+    """
+
+    name: str
+    kernels: str
+    files: list[Path]
+    environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """The bytes of its files, by which the longest parts are started first."""
+        return sum(file.stat().st_size for file in self.files)
+
+
+def has_compiled_kernels(root: Path) -> bool:
+    """Returns whether the checkout `root`, or else the installed package, has compiled kernels for this machine."""
+    ask = "from tensorgrad.kernels.compiled.runtime import library; library.image()"
+    environment = {name: value for name, value in os.environ.items() if name != "TENSORGRAD_FAST"}
+    return not subprocess.run([sys.executable, "-c", ask], cwd=root, env=environment, capture_output=True).returncode
+
+
+def matches(file: Path, tests: Path, patterns: tuple[str, ...]) -> bool:
+    """Returns whether the path of a file in the folder `tests` fits one of the patterns."""
+    name = file.relative_to(tests).as_posix()
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def starts_processes(file: Path, tests: Path) -> bool:
+    """Returns whether a test file belongs to the second phase."""
+    folder = file.relative_to(tests).parts[0]
+    return folder in PROCESS_FOLDERS or bool(ABOUT_PROCESSES.search(file.read_text(encoding="utf-8")))
+
+
+def test_files(tests: Path) -> list[Path]:
+    """Returns all test files, in the order of their names."""
+    return sorted(tests.rglob("test_*.py"))
+
+
+def phases(tests: Path, compiled: bool, emulator: bool) -> list[list[Part]]:
+    """Returns the parts of both phases.
+
+    Args:
+        tests: The folder with the tests.
+        compiled: Whether there are compiled kernels on this machine.
+        emulator: Whether GPUs can be emulated on it.
+    """
+    result: list[list[Part]] = [[], []]
+    files = test_files(tests)
+    gpus = [file for file in files if matches(file, tests, EMULATED)]
+    if emulator and gpus:
+        for number, chosen in (("2", gpus), ("1", [file for file in gpus if matches(file, tests, ON_ONE_GPU)])):
+            more = {"DEVICE": "emulator", "EMULATED_GPUS": number}
+            result[0] += _divided("cuda" if number == "2" else "cuda, one GPU", EMULATOR, chosen, more)
+    for second in (False, True):
+        rest = [file for file in files if file not in gpus and starts_processes(file, tests) == second]
+        both = [file for file in rest if matches(file, tests, BOTH_KERNELS) and not matches(file, tests, ONE_KERNEL)]
+        only = [file for file in rest if compiled and matches(file, tests, COMPILED_ONLY)]
+        alone = [file for file in rest if file not in only]
+        both = [file for file in both if file not in only]
+        for kernels, chosen in ((COMPILED, both + only if compiled else []), (NUMPY, alone)):
+            folders: dict[str, list[Path]] = {}
+            for file in chosen:
+                folders.setdefault(file.relative_to(tests).parts[0] if file.parent != tests else "", []).append(file)
+            variables = {"TENSORGRAD_FAST": "0"} if kernels == NUMPY else {}
+            for folder, inside in folders.items():
+                result[second] += _divided(folder or "tests", kernels, inside, variables)
+    for parts in result:
+        parts.sort(key=lambda part: -part.size)
+    return result
+
+
+def _divided(name: str, kernels: str, files: list[Path], environment: dict[str, str]) -> list[Part]:
+    """Returns one part, or several of about the same size, each of files that follow each other."""
+    total = sum(file.stat().st_size for file in files)
+    number = -(-total // LARGEST_PART)
+    parts: list[list[Path]] = [[] for _ in range(number)]
+    before = 0
+    for file in files:
+        size = file.stat().st_size
+        parts[min((before + size // 2) * number // max(total, 1), number - 1)].append(file)
+        before += size
+    parts = [part for part in parts if part]
+    several = len(parts) > 1
+    return [
+        Part(f"{name} {i}/{len(parts)}" if several else name, kernels, part, environment)
+        for i, part in enumerate(parts, 1)
+    ]
