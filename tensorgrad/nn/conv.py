@@ -35,7 +35,7 @@ class _ConvNd(Module):
             init: Any = cls.__init__
             own: Any = FunctionType(init.__code__, init.__globals__, "__init__", init.__defaults__, init.__closure__)
             own.__annotations__, own.__qualname__ = init.__annotations__, f"{cls.__qualname__}.__init__"
-            cls.__init__ = own  # type: ignore[method-assign]
+            cls.__init__ = own
 
     def __init__(
         self,
