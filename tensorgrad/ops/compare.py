@@ -214,7 +214,7 @@ def where(condition: Tensor, input=None, other=None, *, out=None):
 
 
 def _check_operand(value, argument: str) -> None:
-    """Raises: TypeError for what is neither a tensor nor a number, such as NumPy's arrays, whose dtype would be lost."""
+    """Raises: TypeError unless the value is a tensor or a number; NumPy's arrays would lose their dtype."""
     if value.__class__ not in dtypes.NUMBERS and not isinstance(value, Tensor) and not is_number(value):
         raise wrong_argument(value, argument, "Tensor")
 
