@@ -209,9 +209,9 @@ def other_operand(op, input, other):
         return op.compiled.call(input, plain_number(other))
     if op.name == "rdiv" and isinstance(other, np.ndarray):  # in PyTorch `x / tensor` is a product: NumPy computes it
         return input.reciprocal() * other
-    if op.name in ("eq", "ne") and isinstance(other, np.ndarray) and other.dtype in dtypes.FROM_NUMPY:
+    if op.name in ("eq", "ne") and isinstance(other, np.ndarray) and other.dtype.kind in "biufc":
         # NumPy leaves these to the tensor, and Python would compare identities: PyTorch's `!=` is always True
-        dtype = dtypes.from_numpy_dtype(other.dtype)
+        dtype = dtypes.from_numpy_dtype(other.dtype.newbyteorder("="))
         return op.compiled.call(input, input.new_tensor(other, dtype=dtype, device="cpu"))
     return NotImplemented
 

@@ -11,10 +11,10 @@ from tensorgrad.dispatch import inplace
 from tensorgrad.dispatch.kernel_errors import check_broadcastable
 from tensorgrad.dispatch.kinds import alias, composite, op, pointwise
 from tensorgrad.dispatch.out import is_expanded, store_out
-from tensorgrad.dispatch.promotion import plain_number
+from tensorgrad.dispatch.promotion import is_number, plain_number
 from tensorgrad.dispatch.switches import SLOW
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import check_number, warn
+from tensorgrad.errors import check_number, warn, wrong_argument
 from tensorgrad.ops.create import tensor
 from tensorgrad.ops.pointwise import reflected
 from tensorgrad.storage.stubs import STORAGES
@@ -208,8 +208,16 @@ def where(condition: Tensor, input=None, other=None, *, out=None):
     if input is None and other is None:
         return condition.nonzero(as_tuple=True)
     if input.__class__ not in PLAIN or other.__class__ not in PLAIN:
+        _check_operand(input, "input")
+        _check_operand(other, "other")
         input, other = _as_tensor(input, other, condition), _as_tensor(other, input, condition)
     return _where(condition, input, other, out=out)
+
+
+def _check_operand(value, argument: str) -> None:
+    """Raises: TypeError unless the value is a tensor or a number; NumPy's arrays would lose their dtype."""
+    if value.__class__ not in dtypes.NUMBERS and not isinstance(value, Tensor) and not is_number(value):
+        raise wrong_argument(value, argument, "Tensor")
 
 
 def _as_tensor(value, partner, condition: Tensor):
