@@ -99,7 +99,7 @@ def _refuse(cls, *args, **kwargs):
     raise TypeError("cannot create 'torch.dtype' instances")
 
 
-dtype.__new__ = _refuse  # type: ignore[method-assign,assignment]  # all of them exist now
+dtype.__new__ = _refuse  # all of them exist now
 
 ON_FLOAT8: list = []  # called when one of them is used (dispatch/float8.py)
 

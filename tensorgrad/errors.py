@@ -86,18 +86,18 @@ def wrong_argument(value, argument: str, wanted: str) -> TypeError:
         ...
     TypeError: Linear(): argument 'out_features' must be int, not str
     """
-    frames: list[FrameType] = []
     frame: FrameType | None = sys._getframe(1)
+    frames: list[FrameType] = []
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "tensorgrad":
         frames.append(frame)
         frame = frame.f_back
     asked, name, sequence = argument, "", None
-    for frame in reversed(frames):
-        called = _name_of(frame)
+    for place in reversed(frames):
+        called = _name_of(place)
         if name and called != name:  # the argument is to have the name that the program's own call has
             continue
         name = called
-        found = _parameter_of(frame, value, asked)
+        found = _parameter_of(place, value, asked)
         if found is not None:
             argument, sequence = found
             break

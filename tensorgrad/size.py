@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from operator import index as as_int
 
+SYMBOLS: list[type] = []  # classes that stand for a size that is not known
+
 
 class Size(tuple):
     """The shape of a tensor: a tuple with the additional method `numel()`.
@@ -55,15 +57,15 @@ class Size(tuple):
 
 
 def _as_int(i: int, value):
-    """A size that is not an int as one, unless it stands for one in a program that is traced.
+    """A size that is not an int as one, unless it is a symbol.
 
     Raises: TypeError if it is not an integer.
     """
+    if isinstance(value, tuple(SYMBOLS)):
+        return value
     if not hasattr(value, "__index__"):
-        if hasattr(value, "node"):  # a proxy of a size that is not known yet
-            return value
         raise TypeError(f"torch.Size() takes an iterable of 'int' (item {i} is '{type(value).__name__}')")
-    return value if hasattr(value, "node") else as_int(value)
+    return as_int(value)
 
 
 new_size = tuple.__new__  # `new_size(Size, shape)`: of an array, whose sizes need no check

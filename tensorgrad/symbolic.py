@@ -9,6 +9,8 @@ import builtins
 import math
 import numbers
 
+from tensorgrad.size import SYMBOLS
+
 __all__ = ["SymInt", "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum"]
 
 
@@ -25,6 +27,9 @@ class SymInt:
 
     def __new__(cls, *args, **kwargs):
         raise NotImplementedError("torch.SymInt: the only symbolic sizes are those of nested tensors")
+
+
+SYMBOLS.append(SymInt)
 
 
 def sym_int(a) -> builtins.int:

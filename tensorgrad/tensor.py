@@ -718,13 +718,13 @@ def share(array, storage: Storage | None, cls: type[Tensor] = Tensor) -> Tensor:
     return tensor
 
 
-def tensors_in(values):
-    """Yields every tensor in `values`, including those in nested lists and tuples."""
+def tensors_in(values, around: tuple = ()):
+    """Yields every tensor in `values`, also in nested lists and tuples; not in a list that is inside itself."""
     for value in values:
         if isinstance(value, Tensor):
             yield value
-        elif isinstance(value, list | tuple):
-            yield from tensors_in(value)
+        elif isinstance(value, list | tuple) and not any(value is outer for outer in around):
+            yield from tensors_in(value, (*around, value))
 
 
 def differentiable(dtype: np.dtype) -> bool:

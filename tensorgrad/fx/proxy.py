@@ -15,6 +15,7 @@ from tensorgrad.fx.codegen import magic_methods, reflectable_magic_methods
 from tensorgrad.fx.graph import Graph
 from tensorgrad.fx.node import Argument, Node, Target, base_types, map_aggregate
 from tensorgrad.fx.torch_functions import as_recorded
+from tensorgrad.size import SYMBOLS
 
 __all__ = ["Attribute", "GraphAppendingTracer", "ParameterProxy", "Proxy", "TraceError", "TracerBase"]
 
@@ -235,6 +236,9 @@ class Proxy:
         return tracer.create_proxy(
             "call_function", orig_method, args, kwargs, name=tracer.graph._target_to_str(orig_method)
         )
+
+
+SYMBOLS.append(Proxy)
 
 
 class Attribute(Proxy):

@@ -120,7 +120,7 @@ from tensorgrad.nn.pooling import (
 )
 from tensorgrad.nn.sparse import Embedding
 from tensorgrad.nn.upsampling import Upsample, UpsamplingBilinear2d, UpsamplingNearest2d
-from tensorgrad.system.lazy_modules import whole
+from tensorgrad.system.lazy_modules import later, whole
 
 from tensorgrad.nn import functional, init  # isort: skip
 
@@ -209,3 +209,5 @@ def __dir__() -> list[str]:
 
 
 whole(__name__)
+later(__name__, ("grad",))
+vars(functional)["grad"] = globals()["grad"]  # PyTorch's has this module, too

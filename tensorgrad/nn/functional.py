@@ -49,8 +49,6 @@ if not _typing.TYPE_CHECKING:  # or type checkers would accept any misspelled na
         if name in _COMPOSITES:
             module = _importlib.import_module(f"tensorgrad.nn.{_COMPOSITES[name]}")
             return globals().setdefault(name, getattr(module, name))
-        if name == "grad":  # PyTorch imports the module here
-            return _importlib.import_module("tensorgrad.nn.grad")
         raise _importlib.import_module("tensorgrad.system.missing_names").no_attribute(__name__, name)
 
 

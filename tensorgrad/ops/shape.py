@@ -177,7 +177,7 @@ _reshaped_copy = op("reshape(input, size: any)", lambda xp, x, size: xp.array(x,
 
 
 @composite("method", name="view")
-def view_(self: Tensor, *shape, dtype=None, size=None) -> Tensor:
+def view_(self: Tensor, *args, dtype=None, size=None) -> Tensor:
     """Returns a view with another shape or, as `view(dtype)`, of the same bytes as another dtype.
 
     One size may be -1, to be inferred from the others.
@@ -190,15 +190,15 @@ def view_(self: Tensor, *shape, dtype=None, size=None) -> Tensor:
     tensor([[0, 1, 2],
             [3, 4, 5]])
     """
-    if shape and shape[0].__class__ is not int and isinstance(shape[0], dtypes.dtype | type):
-        dtype = shape[0]
+    if args and args[0].__class__ is not int and isinstance(args[0], dtypes.dtype | type):
+        dtype = args[0]
     if dtype is not None:
         return _view_as_dtype(self, dtypes.as_dtype(dtype, "view"))
-    if not shape and size is None:
+    if not args and size is None:
         raise TypeError("view() received an invalid combination of arguments - got (), but expected a shape or a dtype")
-    if size is not None or {*map(type, shape)} != _INT:  # to check and convert sizes takes longer than to ask
-        shape = ints(shape if size is None else size)
-    return _view(self, infer_size(shape, self._array.size))
+    if size is not None or {*map(type, args)} != _INT:  # to check and convert sizes takes longer than to ask
+        args = ints(args if size is None else size)
+    return _view(self, infer_size(args, self._array.size))
 
 
 def _view_as_dtype(self: Tensor, dtype: dtypes.dtype) -> Tensor:

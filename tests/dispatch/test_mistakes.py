@@ -90,7 +90,7 @@ def methods():
         yield argument(f"x.{name}(1.5)", name, "dim", "int", "not float")
     for name, parameter, wanted in (
         ("repeat", "repeats", "tuple of ints"), ("reshape", "shape", "tuple of ints"),
-        ("view", "shape", "tuple of ints"), ("expand", "size", "tuple of ints"), ("permute", "dims", "tuple of ints"),
+        ("view", "size", "tuple of ints"), ("expand", "size", "tuple of ints"), ("permute", "dims", "tuple of ints"),
         ("flip", "dims", "tuple of ints"), ("tile", "dims", "tuple of ints"), ("flatten", "start_dim", "int"),
         ("topk", "k", "int"), ("chunk", "chunks", "int"), ("tril", "diagonal", "int"), ("triu", "diagonal", "int"),
     ):  # fmt: skip
