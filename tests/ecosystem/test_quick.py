@@ -28,8 +28,8 @@ EXAMPLES = {
     ),
     "lightning_digits.py": ("accuracy on held-out digits 0.955",),
     "embedding_server.py --once cat": ("[0.11019",),
-    # From one BLAS to another, the loss differs by 0.0001, and 3 of 360 images are read otherwise.
-    "timm_digits.py": (re.compile(r"epoch 1, loss 2\.148[01], accuracy 0\.2[89]\d$"),),
+    # From one BLAS or set of kernels to another, the loss differs by 0.0004, and 3 of 360 images are read otherwise.
+    "timm_digits.py": (re.compile(r"epoch 1, loss 2\.14[78]\d, accuracy 0\.2[89]\d$"),),
 }
 
 
