@@ -17,12 +17,7 @@ from tensorgrad.tensor import Tensor
 __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
 
 _levels: list[Level] = []  # at most one
-
-
-def __getattr__(name: str) -> int:
-    if name == "_current_level":  # its number, as libraries read it: -1 outside of all
-        return len(_levels) - 1
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+_current_level = -1  # its number, as libraries read it
 
 
 class UnpackedDualTensor(NamedTuple):
@@ -54,9 +49,11 @@ def enter_dual_level() -> int:
     tensor(6.)
     >>> forward_ad.exit_dual_level()
     """
+    global _current_level
     if _levels:
         raise RuntimeError("Nested forward mode AD is not supported at the moment")
     _levels.append(Level().__enter__())
+    _current_level = 0
     return 0
 
 
@@ -77,12 +74,14 @@ def exit_dual_level(*, level: int | None = None) -> None:
     >>> print(forward_ad.unpack_dual(x).tangent)
     None
     """
+    global _current_level
     if level is None and not _levels:
         raise RuntimeError("Dual level must be a positive number.")
     if not _levels or level not in (None, len(_levels) - 1):
         raise RuntimeError(
             "Trying to exit a forward AD level that was not the last one that was created. This is not supported."
         )
+    _current_level = -1
     _levels.pop().__exit__()
 
 

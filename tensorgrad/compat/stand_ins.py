@@ -43,13 +43,14 @@ def _index() -> dict[str, dict[str, str]]:
 def make(full: str) -> Any:
     """Returns what stands for an absent name or module. Raises: KeyError if it is not in the table.
 
-    >>> from tensorgrad.compat.stand_ins import make
+    >>> from tensorgrad.compat.stand_ins import make, stop
     >>> isinstance(3, make("torch._dynamo.OptimizedModule")), make("torch._dynamo.is_compiling")()
     (False, False)
     >>> make("torch._dynamo.OptimizedModule")()
     Traceback (most recent call last):
         ...
     NotImplementedError: torch._dynamo.OptimizedModule is not included: ...
+    >>> stop()
     """
     if full not in ABSENT and names_in(full):
         ours = OURS + full.removeprefix("torch")
@@ -117,9 +118,10 @@ class AbsentModule(ModuleType):
 def module(full: str) -> ModuleType | None:
     """Returns an absent module; None if the table has no names in it.
 
-    >>> from tensorgrad.compat.stand_ins import module
+    >>> from tensorgrad.compat.stand_ins import module, stop
     >>> module("torch._dynamo").is_compiling(), module("torch.no_such_module")
     (False, None)
+    >>> stop()
     """
     return make(full) if full not in ABSENT and names_in(full) else None
 

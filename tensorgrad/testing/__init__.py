@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorgrad import dtypes
-from tensorgrad.errors import warn
+from tensorgrad import dtypes, errors
 from tensorgrad.layouts import strided
 from tensorgrad.tensor import Tensor
 
@@ -298,7 +297,7 @@ def _bounds(dtype: dtypes.dtype, floats: bool, low: float | None, high: float | 
     if math.isnan(low) or math.isnan(high):
         raise ValueError(f"`low` and `high` cannot be NaN, but got {low=} and {high=}")
     if low == high and floats and dtype.itemsize > 1:
-        warn(
+        errors.warn(
             "Passing `low==high` to `torch.testing.make_tensor` for floating or complex types is deprecated since 2.1 "
             "and will be removed in 2.3. Use `torch.full(...)` instead.",
             FutureWarning,
