@@ -36,7 +36,10 @@ def kernels() -> list[str]:
     size = sum(told["length"] for told in image.families.values())
     lines = [f"{image.file}: {len(image.families)} families, {size / 2**20:.2f} MiB of code"]
     changed = [name for name, told in image.families.items() if told["sources"] != library.source_digest(name)]
-    return lines + [f"not used: {name}, whose sources have changed; see `make kernels`" for name in sorted(changed)]
+    return lines + [
+        f"not used: {name}, whose sources have changed; `make kernels` in the repository compiles it"
+        for name in sorted(changed)
+    ]
 
 
 def main() -> int:

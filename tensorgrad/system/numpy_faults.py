@@ -1,4 +1,4 @@
-"""What NumPy computes wrongly, found by asking it (docs/robustness.md, "Found in NumPy", has the details).
+"""What NumPy computes wrongly, found by asking it (docs/robustness.md in the repository, "Found in NumPy", has more).
 
 Up to NumPy 2.4, `np.negative(x, out=y)`, and `isnan`, `isinf` and `isfinite` alike, write wrong values into a `y` with
 gaps between its elements, depending on the distance between those of `x`. Without `out`, and for arrays without gaps,

@@ -16,7 +16,7 @@ In `runtime/`:
     memory.py       puts machine code into memory, where it can never be written and executed at once
     native.py       what machine code needs from the process, and Python functions made of it
     launch.py       the decorators of kernels, which find their machine code
-    language.py     placeholders for what kernels are written with: Numba compiles them (tools/kernels)
+    language.py     placeholders for what kernels are written with: Numba compiles them
     self_test.py    a small kernel, run before the first kernel is used in a process
     thread_pool.py  the threads that share the work of one kernel
     mailbox.py      the memory through which a thread receives work
@@ -26,5 +26,5 @@ In `runtime/`:
 A kernel is a loop over a range of its work that holds no lock; the pool gives each thread a range. So there is one pool
 of ordinary Python threads, whatever else runs in the process, and a fork cannot leave anything locked.
 
-`make kernels` compiles them in a checkout; TENSORGRAD_FAST=0 disables all of it.
+In the repository, `make kernels` (tools/kernels) compiles them; TENSORGRAD_FAST=0 disables all of it.
 """

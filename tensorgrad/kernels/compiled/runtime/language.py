@@ -1,8 +1,8 @@
 """What kernels are written with. Here are placeholders: the program runs finished machine code and needs no compiler.
 
 Numba's decorators and types, and functions that emit LLVM's instructions, take their place where kernels are compiled
-(tools/kernels/dialect.py). In the program the decorators return functions unchanged, and the functions to be compiled
-are never called.
+(tools/kernels/dialect.py in the repository). In the program the decorators return functions unchanged, and the
+functions to be compiled are never called.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The decorators of compiled functions: they find the machine code that the package carries (library.py).
 
 A kernel is a function of arrays and numbers, and last of the range of the work to do. One launcher, machine code, too
-(tools/kernels/entries.py), starts all kernels: it writes the arguments to a mailbox (mailbox.py), and all threads read
-them from there without the GIL. The code that divides work among threads is compiled once for all kernels (spin.py).
+(tools/kernels/entries.py in the repository), starts all kernels: it writes the arguments to a mailbox (mailbox.py), and
+all threads read them from there without the GIL. The code that divides work among threads is compiled once for all
+kernels (spin.py).
 """
 
 from __future__ import annotations

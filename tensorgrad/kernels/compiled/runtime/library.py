@@ -1,4 +1,6 @@
-"""Reads the kernels that the package carries: one file for each level of processors, written by tools/kernels.
+"""Reads the kernels that the package carries: one file for each level of processors.
+
+tools/kernels in the repository writes them.
 
 A file has machine code by family (a file of this folder), loaded when the first kernel of the family is used, within
 the call. Its head has the digests of the sources that each family was made of, and of the code itself: code of other
@@ -131,7 +133,7 @@ class Image:
         if family not in self.addresses:
             told = self.families[family]
             if told["sources"] != source_digest(family):
-                raise Missing(f"the sources of {family} have changed; `make kernels` compiles them")
+                raise Missing(f"the sources of {family} have changed; `make kernels` in the repository compiles them")
             data, code = self.blob(family), told["code"]
             fixed = np.frombuffer(data, np.int64, told["fixed"], code)
             moved = np.frombuffer(data, np.uint32, offset=code + 8 * told["fixed"])

@@ -1,7 +1,8 @@
 """What kernels are compiled for: a level of processors, and the system's way of calling functions.
 
-A process uses one level. Kernels are compiled for each (tools/kernels) into a file that the package carries
-(library.py): the size of registers is in the code, in the arrangement of its operands, and in the order of sums.
+A process uses one level. Kernels are compiled for each (by tools/kernels in the repository) into a file that the
+package carries (library.py): the size of registers is in the code, in the arrangement of its operands, and in the
+order of sums.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ _used: str | None = None
 
 
 def use(level: str | None) -> None:
-    """Sets the level, before any kernel is imported (tools/kernels). None: what fits this process."""
+    """Sets the level, before any kernel is imported (tools/kernels in the repository). None: what fits this process."""
     global _used
     _used = level
 
@@ -90,8 +91,8 @@ def chosen() -> str:
     there = [name for name in ([named] if named else found) if os.path.isfile(file_of(name))]
     if not there:
         raise LookupError(
-            f"this copy of the package has none ({os.path.basename(file_of(named or found[0]))}); in a checkout, "
-            "`make kernels` makes them"
+            f"this copy of the package has none ({os.path.basename(file_of(named or found[0]))}); in the "
+            "repository, `make kernels` makes them"
         )
     use(there[0])
     return there[0]
