@@ -1,7 +1,7 @@
 """What machine code needs from this process: functions of Python and of the system, objects, the layout of arrays.
 
-It is compiled without knowing the process (by tools/kernels in the repository). The loader gives it the addresses of all
-this (library.py).
+It is compiled without knowing the process (by tools/kernels in the repository). The loader gives it the addresses of
+all this (library.py).
 """
 
 from __future__ import annotations
