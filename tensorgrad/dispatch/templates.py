@@ -428,6 +428,11 @@ elif array.ndim > 1 and not array.flags.c_contiguous:
     array = in_rows(array)
 """
 
+EACH_IN_ROWS = """
+else:
+    arrays = each_laid_out({rules}, x0, arrays)
+"""
+
 
 def _wrap(op: Op) -> str:
     """Lines that make tensors of the results, in the strides that the row's rule gives them (dispatch/strides.py)."""
@@ -500,6 +505,8 @@ def _in_format(op: Op, arrays: str) -> str:
     found = " or ".join(f"(steps := {x}.strides)[1] {'<' if n else '<='} steps[-1]" for n, x in enumerate(inputs))
     ranks = f"== {op.format_ranks[0]}" if len(op.format_ranks) == 1 else "> 3"
     or_rows = fill(OR_ROWS) if arrays == "array" else ""
+    if arrays == "arrays" and op.format_ranks:  # a kernel may have kept the format of an input of another rank
+        or_rows = fill(EACH_IN_ROWS, rules=repr(" ".join(["rows"] * len(op.outputs))))
     return fill(IN_FORMAT, ranks=ranks, channels_last=found, inputs=", ".join(inputs), arrays=arrays, or_rows=or_rows)
 
 
