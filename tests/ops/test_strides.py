@@ -98,12 +98,14 @@ def test_the_first_operand_decides_and_random_numbers_follow(t):
 
 
 @alike
-def test_attention_lays_the_heads_of_a_query_side_by_side(t):
+def test_attention_lies_as_its_queries(t):
     attention, seen = t.nn.functional.scaled_dot_product_attention, []
     apart = t.arange(84.0).reshape(1, 3, 7, 4).sin()
-    for q in (apart, apart.transpose(1, 2).contiguous().transpose(1, 2)):
+    beside = apart.transpose(1, 2).contiguous().transpose(1, 2)  # the heads of a query side by side
+    attention(beside, beside, beside).transpose(1, 2).view(1, 7, 12)
+    for q in (apart, beside, apart.permute(2, 0, 1, 3).contiguous().permute(1, 2, 0, 3)):
         made = attention(q, q, q)
-        made.transpose(1, 2).view(1, 7, 12)
+        seen += [attention(q, q[:, :, :5], q[:, :, :5], is_causal=True).stride()]
         results = made, attention(q[0], q[0], q[0]), attention(q, q, q[..., :2]), attention(q, q, q, is_causal=True)
         seen += [(x.stride(), x) for x in results]
     return seen

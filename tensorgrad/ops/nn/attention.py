@@ -10,6 +10,7 @@ import math
 from tensorgrad import dtypes
 from tensorgrad.dispatch.batched import innermost_level
 from tensorgrad.dispatch.kinds import FUNCTIONAL, composite, op
+from tensorgrad.dispatch.strides import order_of_copy
 from tensorgrad.dispatch.switches import SLOW
 from tensorgrad.dtypes import c_type
 from tensorgrad.kernels.array import attention as kernels
@@ -51,9 +52,9 @@ def _shapes(q, k, v, *rest):
     return [((*lead, q.shape[-2], v.shape[-1]), q.dtype), ((*lead, q.shape[-2]), wide)]
 
 
-def _laid_out(q, k, v, mask, dropout_mask, *rest):
-    """The dimensions of the result, outermost first: with the heads of a query side by side where PyTorch's fused
-    kernel serves, in rows where it does not."""
+def _laid_out(q, k, v, mask, dropout_mask, is_causal, scale):
+    """The dimensions of the result, outermost first: as those of the queries where PyTorch's fused kernel serves, else
+    in rows."""
     fused = (
         q.ndim == k.ndim == v.ndim == 4
         and dropout_mask is None
@@ -63,7 +64,7 @@ def _laid_out(q, k, v, mask, dropout_mask, *rest):
         and 0 not in (q.shape[-2], k.shape[-2])
         and (mask is None or mask.ndim in (2, 4))
     )
-    return (0, 2, 1, 3) if fused else range(max(q.ndim, k.ndim, v.ndim))
+    return order_of_copy(q) if fused else range(max(q.ndim, k.ndim, v.ndim))
 
 
 # Kept are the logarithms of the queries' sums of weights, (*, L), from which backward computes the weights again.

@@ -18,6 +18,7 @@ from tensorgrad.dtypes import F32, c_type, scalar_type
 from tensorgrad.errors import warn
 from tensorgrad.kernels.array import matmul as matmul_kernels
 from tensorgrad.kernels.array import sample as kernels
+from tensorgrad.layouts import contiguous_format
 from tensorgrad.ops import create
 from tensorgrad.ops.random import sample as sampling
 from tensorgrad.ops.random.sample import (
@@ -304,7 +305,7 @@ def bernoulli(input: Tensor, p=None, *, generator=None, out=None) -> Tensor:
     """
     gen = stream_for(input, generator, "bernoulli")
     if p is not None:
-        result = bernoulli_(create.empty_like(input), p, generator=gen)
+        result = bernoulli_(create.empty_like(input, memory_format=contiguous_format), p, generator=gen)
     else:
         _check_probabilities(input)
         result = _bernoulli(input, gen)
