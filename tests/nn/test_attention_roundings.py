@@ -1,11 +1,25 @@
 """Where attention of two-byte floats is rounded: one rounding elsewhere, and a program decodes other tokens."""
 
-from tests.support.alike import alike
+import numpy as np
+import pytest
+
+import tensorgrad
+
+pytorch = pytest.importorskip("torch", reason="torch is the oracle of these tests")
 
 
-@alike(tolerance=1e-6)
-def test_attention_of_few_keys_is_rounded_where_torch_rounds(torch):
-    """To the bit: the weights are rounded before they are divided by their sum, if PyTorch's own kernel serves."""
+def test_attention_of_few_keys_is_rounded_where_torch_rounds():
+    """The weights are rounded before they are divided by their sum, if PyTorch's own kernel serves.
+
+    Rounded afterwards, 24 to 36 % of the numbers are others; the order of float32 sums alone changes 2 % of some.
+    """
+    for here, there in zip(results(tensorgrad), results(pytorch)):
+        a, b = (x.float().numpy() for x in (here, there))
+        assert (a != b).mean() <= 0.05
+        np.testing.assert_allclose(a, b, rtol=2**-7, atol=2**-9)
+
+
+def results(torch):
     seen = []
 
     def numbers(*shape, step):

@@ -60,9 +60,12 @@ def _scaled(g, factor, to):
         to[i] = g[i] * factor
 
 
+_LONG = 1 << 18  # elements of a row from which on its sum in float32 has too few digits, as in softmax.py
+
+
 def _per_channel(x, *parameters):
     """Returns (N, C, length) and the parameters, or None if compiled kernels do not support them."""
-    if not suits(x) or x.ndim < 2 or not x.size:
+    if not suits(x) or x.ndim < 2 or not x.size or math.prod(x.shape[2:]) >= _LONG:
         return None
     for p in parameters:
         if p is not None and not suits(p):
