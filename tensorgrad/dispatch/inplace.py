@@ -69,7 +69,7 @@ def _unary(op):
             SLOW or self.__class__ not in PLAIN or (self._requires_grad and is_recorded(self))
             or (
                 limited
-                and ((floats_only and array.dtype.kind not in "fc") or (dense_only and not array.flags.forc))
+                and ((floats_only and array.dtype.kind not in "fc") or (dense_only and not array.flags.c_contiguous))
             )
         ):  # fmt: skip
             return replace(self, call, (), {})
