@@ -1,4 +1,4 @@
-"""Which test files run with which kernels, and in which phase of `make test`; also which files a change can affect.
+"""Which test files run with which kernels, and in which phase of `make test`.
 
 A test file that imports something from `ABOUT_PROCESSES` starts processes, opens ports, sends signals, watches clocks
 or drives a browser. It runs in the second phase, when nothing else runs on the machine. All others run in the first.
@@ -10,7 +10,7 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -54,6 +54,7 @@ ABOUT_PROCESSES = re.compile(
 # A suite of more bytes of tests than this is divided: files of a part run in one process, in the order of their names.
 LARGEST_PART = 160_000
 COMPILED, NUMPY, EMULATOR = "compiled kernels", "NumPy alone", "emulated GPUs"
+VARIABLES = {COMPILED: {}, NUMPY: {"TENSORGRAD_FAST": "0"}, EMULATOR: {"DEVICE": "emulator", "EMULATED_GPUS": "2"}}
 
 
 @dataclass
@@ -64,13 +65,18 @@ class Part:
         name: What they are about.
         kernels: `COMPILED`, `NUMPY` or `EMULATOR`.
         files: Paths.
-        environment: Variables of the process.
+        more: Variables of the process beside those of its kernels.
     """
 
     name: str
     kernels: str
     files: list[Path]
-    environment: dict[str, str] = field(default_factory=dict)
+    more: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables of the process."""
+        return {**VARIABLES[self.kernels], **self.more}
 
     @property
     def size(self) -> int:
@@ -97,6 +103,16 @@ def starts_processes(file: Path, tests: Path) -> bool:
     return folder in PROCESS_FOLDERS or bool(ABOUT_PROCESSES.search(file.read_text(encoding="utf-8")))
 
 
+def kernels_of(file: Path, tests: Path, compiled: bool) -> tuple[str, ...]:
+    """Returns with which kernels of the CPU a test file runs, where there are compiled ones or not."""
+    if not compiled:
+        return (NUMPY,)
+    if matches(file, tests, COMPILED_ONLY):
+        return (COMPILED,)
+    both = matches(file, tests, BOTH_KERNELS) and not matches(file, tests, ONE_KERNEL)
+    return (COMPILED, NUMPY) if both else (NUMPY,)
+
+
 def test_files(tests: Path) -> list[Path]:
     """Returns all test files, in the order of their names."""
     return sorted(tests.rglob("test_*.py"))
@@ -111,43 +127,34 @@ def phases(tests: Path, compiled: bool, emulator: bool) -> list[list[Part]]:
         emulator: Whether GPUs can be emulated on it.
     """
     result: list[list[Part]] = [[], []]
-    files = test_files(tests)
-    gpus = [file for file in files if matches(file, tests, EMULATED)]
-    if emulator and gpus:
-        for number, chosen in (("2", gpus), ("1", [file for file in gpus if matches(file, tests, ON_ONE_GPU)])):
-            more = {"DEVICE": "emulator", "EMULATED_GPUS": number}
-            result[0] += _divided("cuda" if number == "2" else "cuda, one GPU", EMULATOR, chosen, more)
-    for second in (False, True):
-        rest = [file for file in files if file not in gpus and starts_processes(file, tests) == second]
-        both = [file for file in rest if matches(file, tests, BOTH_KERNELS) and not matches(file, tests, ONE_KERNEL)]
-        only = [file for file in rest if compiled and matches(file, tests, COMPILED_ONLY)]
-        alone = [file for file in rest if file not in only]
-        both = [file for file in both if file not in only]
-        for kernels, chosen in ((COMPILED, both + only if compiled else []), (NUMPY, alone)):
-            folders: dict[str, list[Path]] = {}
-            for file in chosen:
-                folders.setdefault(file.relative_to(tests).parts[0] if file.parent != tests else "", []).append(file)
-            variables = {"TENSORGRAD_FAST": "0"} if kernels == NUMPY else {}
-            for folder, inside in folders.items():
-                result[second] += _divided(folder or "tests", kernels, inside, variables)
+    folders: dict[tuple[bool, str, str], list[Path]] = {}
+    for file in test_files(tests):
+        if not matches(file, tests, EMULATED):
+            for kernels in kernels_of(file, tests, compiled):
+                where = starts_processes(file, tests), file.relative_to(tests).parts[0], kernels
+                folders.setdefault(where, []).append(file)
+    for (second, folder, kernels), files in folders.items():
+        result[second] += _divided(Part(folder, kernels, files))
+    if emulator:
+        gpus = [file for file in test_files(tests) if matches(file, tests, EMULATED)]
+        one = [file for file in gpus if matches(file, tests, ON_ONE_GPU)]
+        result[0] += _divided(Part("cuda", EMULATOR, gpus))
+        result[0] += _divided(Part("cuda, one GPU", EMULATOR, one, {"EMULATED_GPUS": "1"}))
     for parts in result:
         parts.sort(key=lambda part: -part.size)
     return result
 
 
-def _divided(name: str, kernels: str, files: list[Path], environment: dict[str, str]) -> list[Part]:
-    """Returns one part, or several of about the same size, each of files that follow each other."""
-    total = sum(file.stat().st_size for file in files)
-    number = -(-total // LARGEST_PART)
-    parts: list[list[Path]] = [[] for _ in range(number)]
+def _divided(part: Part) -> list[Part]:
+    """Returns the part, or several of about the same size, each of files that follow each other."""
+    number = -(-part.size // LARGEST_PART)
+    pieces: list[list[Path]] = [[] for _ in range(number)]
     before = 0
-    for file in files:
+    for file in part.files:
         size = file.stat().st_size
-        parts[min((before + size // 2) * number // max(total, 1), number - 1)].append(file)
+        pieces[(before + size // 2) * number // part.size].append(file)
         before += size
-    parts = [part for part in parts if part]
-    several = len(parts) > 1
-    return [
-        Part(f"{name} {i}/{len(parts)}" if several else name, kernels, part, environment)
-        for i, part in enumerate(parts, 1)
-    ]
+    pieces = [piece for piece in pieces if piece]
+    if len(pieces) < 2:
+        return [part] if pieces else []
+    return [replace(part, name=f"{part.name} {i}/{len(pieces)}", files=piece) for i, piece in enumerate(pieces, 1)]

@@ -58,7 +58,7 @@ class Suite:
         environment.setdefault("TENSORGRAD_ECOSYSTEM", str(ROOT / "build" / "ecosystem"))  # goes with the checkout
         files: dict = {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
         self.began = time.monotonic()
-        with open(self.log, "wb") as log:  # in a new session: keyboard interrupts are passed on by `end`
+        with open(self.log, "wb") as log:  # in a new session: keyboard interrupts are passed on by tools/tests.py
             self.process = subprocess.Popen(
                 self.command, cwd=ROOT, env=environment, stdout=log, start_new_session=True, **files
             )

@@ -111,11 +111,9 @@ def suite_of(part: Part, names: list[str], options: list[str], quickly: float = 
         targets = [str(file) for file in part.files]
     if not targets:
         return None
-    threads = os.environ.get("OMP_NUM_THREADS", "1") if part.kernels == NUMPY else None
-    more = {"OMP_NUM_THREADS": threads} if threads else {}
     limit = ["--within", str(quickly)] if quickly else []
     command = [*PYTEST, *limit, *options, *targets]
-    return Suite(f"{part.name}, {part.kernels}", command, **part.environment, **more)
+    return Suite(f"{part.name}, {part.kernels}", command, **part.environment)
 
 
 def groups_of(arguments: list[str]) -> list[list[Suite]]:
@@ -138,8 +136,7 @@ def groups_of(arguments: list[str]) -> list[list[Suite]]:
     outside = [file for file in map(in_files, names) if file and TESTS not in (file, *file.parents)]
     for file in outside:
         found = test_files(file) if file.is_dir() else [file]
-        both[0] += [Part(file.name, kernels, found, {}) for kernels in ([COMPILED] if compiled else [])]
-        both[0] += [Part(file.name, NUMPY, found, {"TENSORGRAD_FAST": "0"})]
+        both[0] += [Part(file.name, kernels, found) for kernels in ((COMPILED, NUMPY) if compiled else (NUMPY,))]
     if quick:
         both = [both[0], []]
     seconds = QUICK_SECONDS * cores() / max(len(both[0]), 1) if quick else 0
