@@ -5,7 +5,7 @@
     python -m benchmarks.sparse --threads 2        with two threads each; one is the default
     python -m benchmarks.sparse --clock thread     the processor time of this thread: for use on a busy machine
     python -m benchmarks.sparse --write            also writes it to BENCHMARK.md
-    TENSORGRAD_FAST=0 python -m benchmarks.sparse  NumPy alone, without the extra `fast` (a table of its own)
+    TENSORGRAD_FAST=0 python -m benchmarks.sparse  NumPy alone (a table of its own)
 
 The libraries take turns on the same program with the same numbers, and their results are compared first. Reported are
 the median times, and the median and quartiles of the rounds' ratios. Below 1.0 is faster than torch.
