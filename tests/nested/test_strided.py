@@ -12,7 +12,8 @@ pytest.importorskip("torch")
 EXPRESSIONS = """
 x; x.dim(); x.size(0); x.size(1); x.size(-1); x.size(9); x.shape; x.size(); x.stride(); len(x); list(x); x.numel()
 x.ndim; x.is_contiguous(); x.is_nested; x.layout is torch.strided; x.is_leaf; x.values(); x.unbind(); x.unbind(1)
-x[0]; x[-1]; x[9]; x[1, 0]; x[:, 0]; x[0:1]; x[None]; x[..., 0]; x.select(1, 0); x.select(2, 0); x.select(0, 1)
+x[0]; x[-1]; x[9]; x[1, 0]; x[:, 0]; x[0:1]; x[None]; x[..., 0]; x[..., None]; x[..., None, 0]; x[0, ..., None]
+x[0, None]; x[0, 0, 0, 0, 0]; x[[0]]; x[torch.tensor([0])]; x.select(1, 0); x.select(2, 0); x.select(0, 1)
 x.select(2, 1); x + x; x + 1; x * 2; 2 * x; x - x; x / 2; x / x; -x; abs(x); 1 - x; x + torch.ones(2, 3)
 x * torch.tensor(3.0); x > 0; x >= 0; x == 1; x == x; x < 0; x.abs(); x.neg(); x.sin(); x.cos(); x.tanh()
 x.abs().sqrt(); x.relu(); F.relu(x); F.gelu(x); F.silu(x); x.sgn(); x.isnan(); x.isinf(); torch.isfinite(x)

@@ -27,6 +27,7 @@ __all__ = [
     "OPERATORS",
     "Nested",
     "dropout",
+    "indexing",
     "is_in_place",
     "mapped",
     "nested_in",
@@ -83,6 +84,38 @@ def requires_grad_(func: Any, input: Any, requires_grad: bool = True) -> Any:
     """The rule of both layouts for this method: the values have the place in the graph."""
     input._values.requires_grad_(requires_grad)
     return input
+
+
+def indexing(sliced: Callable[[Any, int, slice], Any]) -> Callable:
+    """The rule of both layouts for `x[index]`: one index after the other, numbers, slices, `...` and None.
+
+    A layout only brings `sliced(x, dim, item)`, a slice of a dimension.
+    """
+
+    def rule(func: Any, input: Any, index: Any) -> Any:
+        items = list(index) if isinstance(index, tuple) else [index]
+        if any(isinstance(item, Tensor | list) for item in items):
+            raise NotImplementedError("indexing by tensors is not supported for nested tensors")
+        given = sum(item is not None and item is not Ellipsis for item in items)
+        if given > input.dim():
+            raise IndexError(f"too many indices for tensor of dimension {input.dim()}")
+        if Ellipsis in items:
+            at = items.index(Ellipsis)
+            items[at : at + 1] = [Ellipsis] * (input.dim() - given)  # dimensions that stay as they are
+        made, dim = input, 0
+        for item in items:
+            if item is Ellipsis:
+                dim += 1
+            elif item is None:
+                made, dim = made.unsqueeze(dim), dim + 1
+            elif isinstance(item, slice):
+                made = sliced(made, dim, item) if isinstance(made, Nested) else made[(slice(None),) * dim + (item,)]
+                dim += 1
+            else:
+                made = made.select(dim, int(item))
+        return made
+
+    return rule
 
 
 def is_in_place(name: str) -> bool:

@@ -17,7 +17,7 @@ import tensorgrad as torch
 from tensorgrad import layouts
 from tensorgrad.errors import wrap_dim
 from tensorgrad.nested._internal import nested_int
-from tensorgrad.nested._internal.base import Nested, dropout, is_in_place, mapped, nested_in, requires_grad_
+from tensorgrad.nested._internal.base import Nested, dropout, indexing, is_in_place, mapped, nested_in, requires_grad_
 from tensorgrad.nested._internal.nested_int import NestedInt
 from tensorgrad.nested._internal.nested_tensor import NestedTensor, jagged_from_list, nested_from_padded
 from tensorgrad.nn import functional as F
@@ -410,34 +410,11 @@ def _select(func: Any, input: Jagged, dim: int, index: int) -> Any:
     return input._with(func(input._values, inner, index), input._ragged_idx - before)
 
 
-@rule("__getitem__")
-def _getitem(func: Any, input: Jagged, index: Any) -> Any:
-    """One index after the other: numbers, slices, `...` and None."""
-    items = list(index) if isinstance(index, tuple) else [index]
-    if any(isinstance(item, Tensor | list) for item in items):
-        raise NotImplementedError("indexing by tensors is not supported for nested tensors")
-    given = sum(item is not None and item is not Ellipsis for item in items)
-    if given > input.dim():
-        raise IndexError(f"too many indices for tensor of dimension {input.dim()}")
-    if Ellipsis in items:
-        at = items.index(Ellipsis)
-        items[at : at + 1] = [Ellipsis] * (input.dim() - given)  # dimensions that stay as they are
-    made, dim = input, 0
-    for item in items:
-        if item is Ellipsis:
-            dim += 1
-        elif item is None:
-            made, dim = made.unsqueeze(dim), dim + 1
-        elif isinstance(item, slice):
-            if isinstance(made, NestedTensor):
-                inner = _dim(made, dim, "slice")
-                made = made._with(made._values[(slice(None),) * inner + (item,)])
-            else:
-                made = made[(slice(None),) * dim + (item,)]
-            dim += 1
-        else:
-            made = made.select(dim, int(item))
-    return made
+def _sliced(x: Jagged, dim: int, item: slice) -> Jagged:
+    return x._with(x._values[(slice(None),) * _dim(x, dim, "slice") + (item,)])
+
+
+rule("__getitem__")(indexing(_sliced))
 
 
 @rule("narrow", packed="input")

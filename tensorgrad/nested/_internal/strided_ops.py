@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorgrad as torch
 from tensorgrad.errors import wrap_dim
-from tensorgrad.nested._internal.base import Nested, dropout, is_in_place, mapped, nested_in, requires_grad_
+from tensorgrad.nested._internal.base import Nested, dropout, indexing, is_in_place, mapped, nested_in, requires_grad_
 from tensorgrad.nested._internal.strided import NO_SIZES, StridedNestedTensor, of_list
 from tensorgrad.nn import functional as F
 from tensorgrad.tensor import Tensor
@@ -230,26 +230,11 @@ def _select(func: Any, input: Strided, dim: int, index: int) -> Any:
     )
 
 
-@rule("__getitem__")
-def _getitem(func: Any, input: Strided, index: Any) -> Any:
-    """A number, or `...` and numbers: what PyTorch has."""
-    items = list(index) if isinstance(index, tuple) else [index]
-    if Ellipsis in items:
-        at = items.index(Ellipsis)
-        items[at : at + 1] = [Ellipsis] * (input.dim() - len(items) + 1)
-    made, dim = input, 0
-    for item in items:
-        if item is Ellipsis:
-            dim += 1
-        elif item is None:
-            made, dim = made.unsqueeze(dim), dim + 1
-        elif isinstance(item, slice):
-            if isinstance(made, Nested):
-                raise RuntimeError(NO_SIZES.format("sizes"))
-            made, dim = made[(slice(None),) * dim + (item,)], dim + 1
-        else:
-            made = made.select(dim, int(item))
-    return made
+def _no_slices(x: Strided, dim: int, item: slice) -> Any:
+    raise RuntimeError(NO_SIZES.format("sizes"))
+
+
+rule("__getitem__")(indexing(_no_slices))
 
 
 def _transformed(input: Strided, sizes: list, strides: list | None = None, starts: list | None = None) -> Strided:
