@@ -153,7 +153,7 @@ def nested_tensor_from_jagged(
     if offsets is None:
         if lengths is None:
             raise RuntimeError("nested_tensor_from_jagged(): At least one of offsets or lengths is required.")
-        offsets, lengths = torch.nn.functional.pad(lengths.cumsum(0), (1, 0)), None
+        offsets, lengths = _jagged.offsets_of(lengths), None
     dim = 1 if jagged_dim is None else jagged_dim
     if dim < 1:
         raise ValueError(f"Expected jagged_dim >=1, but got {jagged_dim}.")
@@ -213,8 +213,7 @@ def masked_select(tensor: Tensor, mask: Tensor) -> Tensor:
             given = f", given {value.layout}" if value is tensor else f", given: {value.layout}"
             raise RuntimeError(f"torch.nested.masked_select requires a strided {what}{given}")
     counts = mask.expand(tensor.shape).sum(tensor.ndim - 1).view(-1)
-    offsets = torch.nn.functional.pad(counts.cumsum(0), (1, 0))
-    return _jagged.nested_view_from_values_offsets(tensor.masked_select(mask), offsets)
+    return _jagged.nested_view_from_values_offsets(tensor.masked_select(mask), _jagged.offsets_of(counts))
 
 
 def to_padded_tensor(input: Tensor, padding: float, output_size: Any = None, out: Any = None) -> Tensor:

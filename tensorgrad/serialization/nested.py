@@ -30,7 +30,7 @@ def parts_of(tensor: Any) -> tuple[str, str, tuple]:
 
 
 def _numbers(value: Any, what: str, ndim: int) -> np.ndarray:
-    """The integers of a tensor. Raises: ValueError if it is none of so many dimensions, stored row by row."""
+    """The integers of a tensor. Raises: ValueError unless it has so many dimensions and is stored row by row."""
     if isinstance(value, Tensor) and not value.is_nested and value.device.type != "meta":
         array: Any = value.cpu()._array
         if array.dtype.name in ("int32", "int64") and array.ndim == ndim and array.flags.c_contiguous:

@@ -123,6 +123,30 @@ def test_attention():
     compare(call, tolerance=1e-6)
 
 
+RESHAPED = """
+b.transpose(1, 2).view(2, 3, -1, 2, 2); b.transpose(1, 3).view(2, 4, 3, -1); b.transpose(2, 3).view(2, -1, 12)
+b.transpose(2, 3).view(2, -1, 4, 3); b.narrow(0, 1, 1).view(1, -1, 12); b.chunk(2, -1)[1].view(2, -1, 3, 2, 1)
+b.chunk(2, -1)[1].view(2, -1, 6); b.transpose(2, 3).reshape(2, -1, 12); b.transpose(1, 2).reshape(2, 3, -1, 4)
+torch.reshape(b.transpose(2, 3), (2, -1, 12)); b.view(3, -1, 3, 4); b.view(-1, -1, 12); b.reshape(3, -1, 12)
+torch.reshape(b, (3, -1, 12)); b.view(2, -1); b.reshape(2, -1, 5); b.view(())
+""".replace("\n", "; ").split("; ")
+
+
+@pytest.mark.parametrize("expression", [e for e in RESHAPED if e])
+def test_what_is_a_view_and_what_a_copy(expression):
+    """`view` never copies, and `reshape` only where it must; the errors are torch's, with the name that was called."""
+
+    def call(torch):
+        b = nested(torch, [(2, 3, 4), (5, 3, 4)], "strided").detach()
+        try:
+            x = eval(expression, {"torch": torch, "b": b})
+        except RuntimeError as error:
+            return str(error)
+        return x.unbind(), x._nested_tensor_strides(), x.values().data_ptr() == b.values().data_ptr()
+
+    compare(call)
+
+
 def test_views_share_memory():
     x = nested(tensorgrad, [(2, 3), (4, 3)], "strided").detach()
     x.transpose(1, 2).select(1, 0).fill_(7.0)

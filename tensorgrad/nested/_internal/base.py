@@ -30,6 +30,7 @@ __all__ = [
     "indexing",
     "is_in_place",
     "mapped",
+    "name_of",
     "nested_in",
     "requires_grad_",
     "run",
@@ -136,13 +137,18 @@ def _names() -> dict[Any, str]:
     return {method: name for name, method in vars(Tensor).items() if goes_by(name, method)}
 
 
+def name_of(func: Any) -> str:
+    """What users call a function or a method."""
+    return _names().get(func) or getattr(func, "__name__", str(func))
+
+
 def run(func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     """Runs a function on arguments of which some are nested tensors.
 
     Raises:
         NotImplementedError: nested tensors of this layout do not have the function, or there are both layouts.
     """
-    name: Any = _names().get(func) or getattr(func, "__name__", str(func))
+    name = name_of(func)
     kinds = {type(tensor): tensor for tensor in nested_in((*args, *kwargs.values()))}
     if len(kinds) > 1:
         raise NotImplementedError(f"{name}: nested tensors of both layouts, jagged and strided, in one call")

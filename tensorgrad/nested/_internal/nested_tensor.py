@@ -7,6 +7,7 @@ of values (total length, D), and B + 1 offsets that say where each sequence begi
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -106,15 +107,13 @@ class NestedTensor(Nested):
         )
 
     def _pieces(self) -> list[Tensor]:
-        dim = self._ragged_idx - 1
-        return pieces(self._values, self._offsets, self._lengths, dim)
+        return pieces(self._values, self._offsets, self._lengths, self._ragged_idx - 1)
 
     def _map(self, function: Any) -> NestedTensor:
         values = torch.cat([function(piece) for piece in self._pieces()], self._ragged_idx - 1)
         if self._lengths is None:
             return self._with(values)
-        offsets = torch.nn.functional.pad(self._lengths.cumsum(0), (1, 0))  # the result has no gaps
-        return NestedTensor(values, offsets, _ragged_idx=self._ragged_idx)
+        return NestedTensor(values, offsets_of(self._lengths), _ragged_idx=self._ragged_idx)  # without gaps
 
     # --- geometry ---
 
@@ -154,10 +153,7 @@ class NestedTensor(Nested):
         if self._lengths is None:
             return self._values.numel()
         others = [n for d, n in enumerate(self._size) if d not in (0, self._ragged_idx)]
-        total = int(self._lengths.sum().item())
-        for n in others:
-            total *= n
-        return total
+        return int(self._lengths.sum().item()) * math.prod(others)
 
     def __len__(self) -> int:
         return self._size[0]
@@ -315,6 +311,11 @@ def nested_view_from_values_offsets(
 ) -> NestedTensor:
     """Returns a nested tensor that shares the memory of `values`, without gaps between the pieces."""
     return nested_view_from_values_offsets_lengths(values, offsets, None, ragged_idx, min_seqlen, max_seqlen)
+
+
+def offsets_of(lengths: Tensor) -> Tensor:
+    """Where pieces of these lengths begin if they are one after the other, and where the last one ends."""
+    return torch.nn.functional.pad(lengths.cumsum(0), (1, 0))
 
 
 def positions(offsets: Tensor) -> tuple[Tensor, Tensor]:

@@ -17,10 +17,18 @@ import tensorgrad as torch
 from tensorgrad import layouts
 from tensorgrad.errors import wrap_dim
 from tensorgrad.nested._internal import nested_int
-from tensorgrad.nested._internal.base import Nested, dropout, indexing, is_in_place, mapped, nested_in, requires_grad_
+from tensorgrad.nested._internal.base import (
+    Nested,
+    dropout,
+    indexing,
+    is_in_place,
+    mapped,
+    name_of,
+    nested_in,
+    requires_grad_,
+)
 from tensorgrad.nested._internal.nested_int import NestedInt
-from tensorgrad.nested._internal.nested_tensor import NestedTensor, jagged_from_list, nested_from_padded
-from tensorgrad.nn import functional as F
+from tensorgrad.nested._internal.nested_tensor import NestedTensor, jagged_from_list, nested_from_padded, offsets_of
 from tensorgrad.tensor import Tensor
 
 __all__ = ["RULES", "elementwise", "extract_kwargs"]
@@ -56,8 +64,12 @@ def _checked(function: Callable, name: str, packed: str) -> Callable:
 
 def extract_kwargs(arg: Any) -> dict[str, Any]:
     """Returns what a nested tensor of other values takes to have the same pieces: for libraries, which import it."""
-    names = {"offsets": "_offsets", "lengths": "_lengths", "_metadata_cache": None, "_ragged_idx": None}
-    return {name: getattr(arg, own or name) for name, own in names.items()}
+    return {
+        "offsets": arg._offsets,
+        "lengths": arg._lengths,
+        "_metadata_cache": arg._metadata_cache,
+        "_ragged_idx": arg._ragged_idx,
+    }
 
 
 # --- dimensions ------------------------------------------------------------------------------------------------------
@@ -157,7 +169,7 @@ def _values_for(name: str, x: Jagged, other: Any) -> Any:
 
 def elementwise(func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     """Runs a function of corresponding elements on the values."""
-    name = getattr(func, "__name__", "")
+    name = name_of(func)
     if kwargs.get("out") is not None:
         raise NotImplementedError(f"{name}: out= is not supported for nested tensors")
     x = next(nested_in((*args, *kwargs.values())))
@@ -193,7 +205,7 @@ def _where(func: Any, condition: Any, input: Any, other: Any) -> Any:
 
 @rule("clone", "contiguous")
 def _clone(func: Any, input: Jagged, *, memory_format: Any = None) -> Jagged:
-    contiguous = func.__name__ == "contiguous"
+    contiguous = name_of(func) == "contiguous"
     if contiguous and input.is_contiguous():
         return input
     if input._lengths is not None and (contiguous or memory_format is layouts.contiguous_format):
@@ -367,19 +379,19 @@ def _all(func: Any, input: Jagged, dim: Any = None, keepdim: bool = False) -> An
 def _max_min(func: Any, input: Jagged, dim: Any = None, keepdim: bool = False) -> Any:
     if isinstance(dim, Tensor):
         return elementwise(func, (input, dim), {})
-    largest = func.__name__ == "max"
+    largest = name_of(func) == "max"
     padding = (_lowest if largest else _largest)(input.dtype)
-    return _reduce(func, func.__name__, input, dim, keepdim, padding)
+    return _reduce(func, name_of(func), input, dim, keepdim, padding)
 
 
 @rule("amax", "argmax")
 def _amax(func: Any, input: Jagged, dim: Any = None, keepdim: bool = False) -> Any:
-    return _reduce(func, func.__name__, input, dim, keepdim, _lowest(input.dtype))
+    return _reduce(func, name_of(func), input, dim, keepdim, _lowest(input.dtype))
 
 
 @rule("amin", "argmin")
 def _amin(func: Any, input: Jagged, dim: Any = None, keepdim: bool = False) -> Any:
-    return _reduce(func, func.__name__, input, dim, keepdim, _largest(input.dtype))
+    return _reduce(func, name_of(func), input, dim, keepdim, _largest(input.dtype))
 
 
 # --- pieces and views ------------------------------------------------------------------------------------------------
@@ -428,10 +440,7 @@ def _chunk(func: Any, input: Jagged, chunks: int, dim: int = 0) -> tuple[Jagged,
         return tuple(input._with(t) for t in func(input._values, chunks, _dim(input, dim, "chunk")))
     lengths = input._offsets.diff().chunk(chunks)
     values = input._values.split([int(n.sum().item()) for n in lengths])
-    return tuple(
-        NestedTensor(part, F.pad(n.cumsum(0), (1, 0)), _ragged_idx=input._ragged_idx)
-        for part, n in zip(values, lengths)
-    )
+    return tuple(NestedTensor(part, offsets_of(n), _ragged_idx=input._ragged_idx) for part, n in zip(values, lengths))
 
 
 @rule("split", "split_with_sizes", packed="input")
@@ -491,7 +500,7 @@ def _view(func: Any, input: Jagged, *size: Any, shape: Any = None) -> Jagged:
     if len(size) == 1 and isinstance(size[0], torch.dtype):
         raise NotImplementedError("view: a nested tensor cannot be viewed as another dtype")
     size = tuple(shape) if shape is not None else _size_of(size)
-    if input._lengths is not None and func.__name__ != "view_":
+    if input._lengths is not None and name_of(func) == "reshape":
         input = input.contiguous()
     if input._ragged_idx != 1 and input._size != size:
         raise RuntimeError(
@@ -608,8 +617,8 @@ def _masked_select(func: Any, input: Jagged, mask: Any) -> Jagged:
         raise RuntimeError("masked_select only support 2-D selections currently")
     if input.shape != mask.shape:
         raise RuntimeError(f"Mask with shape {mask.shape} is not compatible with input's shape {input.shape}")
-    counts = F.pad(mask._values.cumsum(0), (1, 0))
-    return NestedTensor(input._values.masked_select(mask._values), counts[input._offsets])
+    before = offsets_of(mask._values)  # how many are selected before each value
+    return NestedTensor(input._values.masked_select(mask._values), before[input._offsets])
 
 
 @rule("index_put", "index_put_")
@@ -633,7 +642,7 @@ def _index_put(func: Any, input: Jagged, indices: Any, values: Tensor, accumulat
         begin = input._offsets[:-1][piece]  # without the end of the last piece: -1 is the last piece
         inner = (*indices[1:at], begin + place + length * (place < 0), *indices[at + 1 :])
         made = torch.index_put(input._values, inner, values, accumulate)
-    if is_in_place(func.__name__):
+    if is_in_place(name_of(func)):
         input._values.copy_(made)
         return input
     return input._with(made)
@@ -726,7 +735,7 @@ def _convolution(func: Any, input: Jagged, *args: Any, **kwargs: Any) -> Jagged:
 
 @rule("softmax", "log_softmax")
 def _softmax(func: Any, input: Jagged, dim: Any = None, *args: Any, **options: Any) -> Jagged:
-    name = func.__name__
+    name = name_of(func)
     if isinstance(dim, tuple):
         raise RuntimeError(f"{name}(): not supported for dimensions of type 'tuple' for NestedTensor")
     at = wrap_dim(1 if dim is None else dim, input.dim())

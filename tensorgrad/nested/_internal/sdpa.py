@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tensorgrad as torch
-from tensorgrad.nested._internal.nested_tensor import NestedTensor
+from tensorgrad.nested._internal.nested_tensor import NestedTensor, offsets_of
 from tensorgrad.nn import functional as F
 
 __all__ = ["jagged_scaled_dot_product_attention"]
@@ -82,5 +82,4 @@ def jagged_scaled_dot_product_attention(
     values = torch.cat(made)
     if query._lengths is None:
         return NestedTensor(values, query._offsets, _metadata_cache=query._metadata_cache).transpose(1, 2)
-    offsets = F.pad(query._lengths.cumsum(0), (1, 0))  # the result has no gaps
-    return NestedTensor(values, offsets).transpose(1, 2)
+    return NestedTensor(values, offsets_of(query._lengths)).transpose(1, 2)  # without gaps

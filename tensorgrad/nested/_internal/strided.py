@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NoReturn
 
 import tensorgrad as torch
 from tensorgrad import layouts
+from tensorgrad.errors import wrap_dim
 from tensorgrad.nested._internal.base import Nested
 from tensorgrad.tensor import Tensor
 
@@ -100,12 +101,7 @@ class StridedNestedTensor(Nested):
         """
         if dim is None:
             raise RuntimeError(NO_SIZES.format("sizes"))
-        ndim = self.dim()
-        if not -ndim <= dim < ndim:
-            raise IndexError(
-                f"Dimension out of range (expected to be in range of [{-ndim}, {ndim - 1}], but got {dim})"
-            )
-        dim %= ndim
+        dim = wrap_dim(dim, self.dim())
         if dim == 0:
             return len(self._sizes)
         found = {size[dim - 1] for size in self._sizes}
@@ -194,12 +190,12 @@ def of_list(tensors: list[Tensor]) -> StridedNestedTensor:
     """
     if not tensors:
         return StridedNestedTensor(torch.empty(0), [], ndim=0)
-    for other in tensors[1:]:
+    for i, other in enumerate(tensors):
         if other.ndim != tensors[0].ndim:
             raise RuntimeError(
                 "All Tensors given to nested_tensor must have the same dimension. Found dimension "
-                f"{other.ndim} for Tensor at index {_index(tensors, other)} and dimension {tensors[0].ndim} for Tensor "
-                f"at index 0."
+                f"{other.ndim} for Tensor at index {i} and dimension {tensors[0].ndim} for Tensor "
+                "at index 0."
             )
         for what in ("dtype", "device"):
             if getattr(other, what) != getattr(tensors[0], what):
@@ -207,10 +203,6 @@ def of_list(tensors: list[Tensor]) -> StridedNestedTensor:
     if tensors[0].ndim == 0:
         raise RuntimeError("nested_tensor: expected tensors with at least one dimension")
     return StridedNestedTensor(torch.cat([t.reshape(-1) for t in tensors]), [tuple(t.shape) for t in tensors])
-
-
-def _index(tensors: list[Tensor], found: Tensor) -> int:
-    return next(i for i, t in enumerate(tensors) if t is found)
 
 
 def of_tensor(tensor: Tensor) -> StridedNestedTensor:

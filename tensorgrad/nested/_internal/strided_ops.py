@@ -12,7 +12,17 @@ from typing import Any
 
 import tensorgrad as torch
 from tensorgrad.errors import wrap_dim
-from tensorgrad.nested._internal.base import Nested, dropout, indexing, is_in_place, mapped, nested_in, requires_grad_
+from tensorgrad.kernels.array import shape as kernels
+from tensorgrad.nested._internal.base import (
+    Nested,
+    dropout,
+    indexing,
+    is_in_place,
+    mapped,
+    name_of,
+    nested_in,
+    requires_grad_,
+)
 from tensorgrad.nested._internal.strided import NO_SIZES, StridedNestedTensor, of_list
 from tensorgrad.nn import functional as F
 from tensorgrad.tensor import Tensor
@@ -55,7 +65,7 @@ def elementwise(func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
 
     Raises: RuntimeError if their shapes differ, or one of them is an ordinary tensor with dimensions.
     """
-    name = func.__name__
+    name = name_of(func)
     stem = name.strip("_")
     if name.startswith("__") and name not in _OPERATORS:
         raise NotImplementedError(f"{stem}: nested tensors with the torch.strided layout do not have it")
@@ -95,7 +105,7 @@ def _is_row(x: Strided, other: Tensor) -> bool:
 def _each_piece(func: Any, args: tuple, kwargs: dict[str, Any], nested: list[Strided]) -> Any:
     """Runs a function of corresponding elements on each piece: of tensors that differ in their memory, or whose values
     have other elements, too (which must not be written, and whose gradients must stay 0)."""
-    in_place = is_in_place(func.__name__)
+    in_place = is_in_place(name_of(func))
     pieces = [x._places() if in_place and x is nested[0] else x._pieces() for x in nested]
     made = []
     for parts in zip(*pieces):
@@ -295,30 +305,29 @@ def _squeeze(func: Any, input: Strided, dim: Any = None) -> Strided:
     return _transformed(input, sizes, strides)
 
 
-@rule("view", "reshape", "_reshape_from_tensor")
+@rule("view", "reshape")
 def _view(func: Any, input: Strided, *size: Any, shape: Any = None) -> Strided:
     size = tuple(shape) if shape is not None else tuple(size[0]) if size and isinstance(size[0], tuple | list) else size
-    name = func.__name__
+    name = name_of(func)
     if not size:
-        raise RuntimeError(f"shape '[]' is invalid for a nested tensor")  # noqa: F541
-    if size[0] not in (len(input._sizes),):
-        if size[0] == -1 or len(size) < input.dim():
-            raise RuntimeError(f"{name}: For now nested {name} cannot change or infer the implicit batch dimension")
-        raise RuntimeError(f"{name}: For now nested {name} cannot change the implicit batch dimension")
+        raise RuntimeError("shape '[]' is invalid for a nested tensor")
+    if size[0] != len(input._sizes):
+        raise RuntimeError(f"{name}: For now nested {name} cannot change or infer the implicit batch dimension")
     sizes = []
     for old in input._sizes:
         new = [old[d] if n == -1 and d < len(old) else n for d, n in enumerate(size[1:])]
         if any(n < 0 for n in new) or math.prod(new) != math.prod(old):
-            raise RuntimeError(f"shape '{list(size)}' is invalid for input of size {input.numel()}")
+            raise RuntimeError(f"shape '{list(size)}' is invalid for input of size {math.prod(old)}")
         sizes.append(tuple(new))
-    if not input.is_contiguous():
+    strides: Any = [kernels.view_strides(*piece, 1) for piece in zip(input._sizes, input._strides, sizes)]
+    if None in strides:
         if name == "view":
             raise RuntimeError(
                 "view size is not compatible with input tensor's size and stride (at least one dimension spans across "
                 "two contiguous subspaces). Use .reshape(...) instead."
             )
-        input = input.contiguous()
-    return StridedNestedTensor(input._values.view_as(input._values), sizes, None, input._starts, len(size) - 1)
+        input, strides = input.contiguous(), None
+    return StridedNestedTensor(input._values.view_as(input._values), sizes, strides, input._starts, len(size) - 1)
 
 
 @rule("narrow")
@@ -443,7 +452,7 @@ def _linear(func: Any, input: Any, weight: Tensor, bias: Tensor | None = None) -
 @rule("matmul", "__matmul__", "bmm")
 def _matmul(func: Any, input: Any, other: Any = None, mat2: Any = None) -> Strided:
     other = mat2 if other is None else other
-    batched = func.__name__ == "bmm"
+    batched = name_of(func) == "bmm"
     if not (isinstance(input, Nested) and isinstance(other, Nested)):
         if batched and isinstance(input, Nested) and other.dim() == 3:
             return of_list([piece @ matrix for piece, matrix in zip(input._pieces(), other.unbind())])
