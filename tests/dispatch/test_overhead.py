@@ -1,13 +1,16 @@
 """What small ops cost, counted in calls: a time says little on a busy machine, and one call more is easily missed."""
 
 import json
+import os
 import subprocess
 import sys
 import textwrap
 
 import pytest
 
-# name: (a program, the most functions that it may run)
+from tensorgrad.kernels.compiled.runtime import library
+
+# name: (a program, the most functions that it may run with NumPy alone)
 PROGRAMS = {
     "add": ("a + b", 1),  # the op's generated function
     "add, no graph": ("plain + plain", 1),
@@ -25,6 +28,8 @@ PROGRAMS = {
     "gradients": ("layer(a).sum().backward()", 42),
     "step": ("optimizer.step()", 11),
 }
+# The same with compiled kernels, where they serve a few numbers, too: more functions, which take less time.
+COMPILED = {"linear": 5, "Linear": 7, "gradients": 45, "step": 9}
 COUNT = """
     import json, sys
     import tensorgrad as torch
@@ -62,20 +67,32 @@ SUBCLASS = """
 
 
 @pytest.fixture(scope="module", params=["", SUBCLASS], ids=["", "a subclass elsewhere"])
-def functions(request) -> dict[str, list[str]]:
-    """The functions that each program runs, in a process of its own; a class that overrides ops slows no other."""
+def program(request) -> str:
+    """Counts the functions of each program; a class that overrides ops slows no other."""
     given = textwrap.dedent(COUNT)
     at = given.index("a, b = ")
+    return given[:at] + textwrap.dedent(request.param) + given[at:]
+
+
+@pytest.fixture(scope="module", params=["0", "1"], ids=["NumPy alone", "compiled kernels"])
+def counted(request, program) -> tuple[dict[str, list[str]], dict[str, int]]:
+    """The functions that each program runs, in a process of its own, and the most that it may run."""
+    if request.param == "1":
+        try:
+            library.image()
+        except library.Unusable as error:
+            pytest.skip(f"compiled kernels: {error}")
     done = subprocess.run(
-        [sys.executable, "-c", given[:at] + textwrap.dedent(request.param) + given[at:]],
+        [sys.executable, "-c", program], env=os.environ | {"TENSORGRAD_FAST": request.param},
         input=json.dumps([program for program, _ in PROGRAMS.values()]),
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    return json.loads(done.stdout)
+    most = {name: count for name, (_, count) in PROGRAMS.items()}
+    return json.loads(done.stdout), most | (COMPILED if request.param == "1" else {})
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_small_op_runs_few_functions(name, functions):
-    program, most = PROGRAMS[name]
-    seen = functions[program]
-    assert len(seen) <= most, f"{name} ran {len(seen)} functions, expected at most {most}: {', '.join(seen)}"
+def test_a_small_op_runs_few_functions(name, counted):
+    functions, most = counted
+    seen = functions[PROGRAMS[name][0]]
+    assert len(seen) <= most[name], f"{name} ran {len(seen)} functions, expected at most {most[name]}: {seen}"

@@ -226,6 +226,7 @@ def matrices(d: Draw) -> str:
     d.ways = {
         "matmul._FEW": 0, "matmul._FEW_ALONE": 0, "matmul._FEW_ALONG": 0, "matmul._ALONE": d.one(0, 1 << 18),
         "matmul._TINY": d.one(-1, 1 << 16),
+        "matmul._TINY_OF_MANY": d.one(-1, 1 << 14),
         "matmul._THIN": d.one(1, 4), "matmul._FEW_ROWS": d.one(0, 24),
     }  # fmt: skip
 

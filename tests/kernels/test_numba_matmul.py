@@ -23,12 +23,12 @@ SHAPES = [(4, 4, 4), (5, 70, 9), (33, 17, 50), (300, 600, 70), (16, 1030, 500), 
 @pytest.fixture(scope="module", autouse=True)
 def compiled():
     """Uses the kernels of this file for products of any size."""
-    kept = matmul._FEW, matmul._FEW_ALONE, matmul._ALONE, matmul._FEW_ALONG, matmul._TINY
-    matmul._FEW = matmul._FEW_ALONE = matmul._ALONE = matmul._FEW_ALONG = 0
-    matmul._TINY = -1  # test_numba_small.py has the kernels of few numbers
-    with used_for_any_size(OURS):
+    limits = dict.fromkeys(("_FEW", "_FEW_ALONE", "_ALONE", "_FEW_ALONG"), 0)
+    limits |= {"_TINY": -1, "_TINY_OF_MANY": -1}  # test_numba_small.py has the kernels of few numbers
+    with pytest.MonkeyPatch.context() as patch, used_for_any_size(OURS):
+        for name, limit in limits.items():
+            patch.setattr(matmul, name, limit)
         yield
-    matmul._FEW, matmul._FEW_ALONE, matmul._ALONE, matmul._FEW_ALONG, matmul._TINY = kept
 
 
 def turned(x):

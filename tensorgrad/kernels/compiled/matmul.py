@@ -58,7 +58,9 @@ _NONE = np.int64(-1)  # no number for each row: sums begin with what is in an ar
 _THIN = 4  # columns of the result below which the left factor is hardly read twice: the BLAS does not copy it
 _FEW_ROWS = 24  # up to which reading the right factor where it is costs less than copying it into panels
 
-_TINY = 1 << 16  # multiplications of a layer up to which simple loops take less time than calls of the BLAS
+# Multiplications of a layer up to which simple loops take less time than calls of the BLAS: for a few rows, and for more.
+_TINY, _TINY_OF_MANY = 1 << 16, 1 << 14
+_FEW_FORWARD, _FEW_BACKWARD = 8, 1  # those few rows
 
 _ROW, _MATRIX, _SIZES = "float32[::1]", "float32[:,::1]", "UniTuple(int64, 14)"
 
@@ -544,7 +546,7 @@ def linear(x, w, bias):
     if w.ndim != 2 or x.ndim < 2:
         return NotImplemented
     (columns, depth), shape = w.shape, x.shape
-    if x.size * columns <= _TINY:
+    if x.size * columns <= (_TINY if shape[0] <= _FEW_FORWARD else _TINY_OF_MANY):
         return _tiny_linear(x, w, bias)
     if x.size * columns < _FEW or shape[-1] != depth or columns < _THIN or not depth:
         return NotImplemented
@@ -591,16 +593,22 @@ def linear_backward(g, input, weight, bias_shape, needs):
     rows, lead = g, g.shape[:-1]
     if input is not None and input.shape[:-1] != lead:
         return NotImplemented
-    if g.ndim == 2 and (needs[0] or needs[1]) and g.size * (weight if needs[0] else input).shape[-1] <= _TINY:
-        return _tiny_gradients(g, input, weight, needs)
+    if needs[0] or needs[1]:
+        work = g.size * (weight if needs[0] else input).shape[-1]
+        if g.ndim == 2 and work <= (_TINY if len(g) <= _FEW_BACKWARD else _TINY_OF_MANY):
+            return _tiny_gradients(g, input, weight, needs)
+        if work < _FEW_ALONG:
+            return NotImplemented
     if g.ndim > 2:
         rows = in_rows(g).reshape(-1, g.shape[-1])
         input = input if input is None else in_rows(input).reshape(len(rows), -1)
     found = _gradients_at_once(rows, input, weight, needs) if needs[1] else NotImplemented
     if found is NotImplemented:
         gx = _stacked(rows, weight, -1, -2) if needs[0] else None
+        if gx is NotImplemented:
+            return NotImplemented
         gw = _stacked(rows, input, -2, -2) if needs[1] else None
-        if gx is NotImplemented or gw is NotImplemented:
+        if gw is NotImplemented:
             return NotImplemented
         found = gx, gw, run_kernel("column_sum", rows) if needs[2] else None
     gx, gw, gb = found
