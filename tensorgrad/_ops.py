@@ -13,6 +13,8 @@ from types import ModuleType
 from typing import Any
 
 import tensorgrad
+from tensorgrad.dispatch.kernel_tables import OPS
+from tensorgrad.dispatch.signature import arguments_of
 from tensorgrad.dispatch.switches import DISPATCH
 
 # PyTorch's operators that exist here: overloads -> the operators with exactly these.
@@ -223,9 +225,6 @@ def _convolution_backward(
     transposed: bool, output_padding: Any, groups: int, output_mask: Any,
 ) -> tuple:  # fmt: skip
     """The gradients of `convolution`: those of its row, or None where the mask says that they are not needed."""
-    from tensorgrad.dispatch.kernel_tables import OPS
-    from tensorgrad.dispatch.signature import arguments_of
-
     dims = weight.ndim - 2
     known = {"stride": stride, "padding": padding, "dilation": dilation, "output_padding": output_padding}
     known = {name: tuple(value) * (dims // len(value)) for name, value in known.items()}
@@ -241,7 +240,7 @@ def _convolution_backward(
     )
 
 
-_REDUCTIONS = ("none", "mean", "sum")  # as the registry numbers them
+REDUCTIONS = ("none", "mean", "sum")  # as the registry numbers them
 
 
 def _loss(name: str) -> tuple[Callable[..., Any], tuple[str, ...]]:
@@ -250,7 +249,7 @@ def _loss(name: str) -> tuple[Callable[..., Any], tuple[str, ...]]:
     def loss(self: Any, target: Any, *args: Any, reduction: int = 1, **kwargs: Any) -> Any:
         more = dict(zip(_LOSSES[name], args[1:], strict=False)) | kwargs
         reduction = args[0] if args else reduction
-        return getattr(tensorgrad.nn.functional, name)(self, target, reduction=_REDUCTIONS[reduction], **more)
+        return getattr(tensorgrad.nn.functional, name)(self, target, reduction=REDUCTIONS[reduction], **more)
 
     return loss, ("default", "out")
 
@@ -262,7 +261,7 @@ _LOSSES = {"huber_loss": ("delta",), "mse_loss": (), "smooth_l1_loss": ("beta",)
 def _nll_loss_forward(self: Any, target: Any, weight: Any, reduction: int, ignore_index: int) -> tuple:
     """The loss, and the sum of the weights of the targets that count."""
     loss = tensorgrad.nn.functional.nll_loss(
-        self, target, weight, ignore_index=ignore_index, reduction=_REDUCTIONS[reduction]
+        self, target, weight, ignore_index=ignore_index, reduction=REDUCTIONS[reduction]
     )
     counts = target != ignore_index
     total = self.new_zeros(())
@@ -289,16 +288,12 @@ def _max_pool(dims: int) -> tuple[Callable[..., Any], tuple[str, ...]]:
 def _embedding_dense_backward(
     grad_output: Any, indices: Any, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
 ) -> Any:
-    from tensorgrad.dispatch.kernel_tables import OPS
-
     row = OPS["embedding_grad"].compiled.call
     return row(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq)
 
 
 def _elu(self: Any, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:
     """`elu`, of which `selu` is a form."""
-    from tensorgrad.dispatch.kernel_tables import OPS
-
     return OPS["elu"].compiled.call(self, alpha, scale, input_scale)
 
 

@@ -11,12 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorgrad
-from tensorgrad._ops import ops
+from tensorgrad._ops import REDUCTIONS, ops
 from tensorgrad.autograd.modes import no_grad
 from tensorgrad.nn.compiled import _parse_to
 from tensorgrad.tensor import Tensor
 
-_REDUCTIONS = ("none", "mean", "sum")  # as the registry numbers them
 _CASTS = {
     "bfloat16": "bfloat16", "bool": "bool", "byte": "uint8", "char": "int8", "double": "float64", "float": "float32",
     "half": "float16", "int": "int32", "long": "int64", "short": "int16",
@@ -25,36 +24,55 @@ _CASTS = {
 
 def indexed(self: Tensor, indices: Any) -> Any:
     """`self[indices]` by the operators for it, one after the other."""
-    aten, dim, late = ops.aten, 0, []
-    given = list(indices) if isinstance(indices, tuple) else [indices]
-    taken = sum(dimensions_of(index) for index in given)
-    if not any(index is Ellipsis for index in given):
-        given.append(Ellipsis)
+    aten = ops.aten
+    operators = {"select": aten.select.int, "slice": aten.slice.Tensor, "unsqueeze": aten.unsqueeze.default}
+    views, others = views_of(self.shape, indices)
     result: Any = self
-    for index in given:
-        if index is Ellipsis:
-            dim += self.ndim - taken
-        elif index is None:
-            result, dim = aten.unsqueeze.default(result, dim), dim + 1
-        elif isinstance(index, slice):
-            start, stop, step = index.indices(result.shape[dim])
-            if step < 1:
-                raise ValueError("step must be greater than zero")
-            if (start, step) != (0, 1) or stop < result.shape[dim]:
-                late_step = () if step == 1 else (step,)
-                result = aten.slice.Tensor(result, dim, start, max(stop, start), *late_step)
-            dim += 1
-        elif isinstance(index, int) and not isinstance(index, bool):
-            result = aten.select.int(result, dim, index)
-        else:
-            late += [(dim, index if isinstance(index, Tensor) else tensorgrad.as_tensor(index))]
-            dim += dimensions_of(index)
-    if late:
-        places: list[Any] = [None] * (late[-1][0] + 1)
-        for place, index in late:
-            places[place] = index
+    for name, _, *given in views:
+        result = operators[name](result, *given)
+    if others:
+        places: list[Any] = [None] * (others[-1][0] + 1)
+        for place, index in others:
+            places[place] = index if isinstance(index, Tensor) else tensorgrad.as_tensor(index)
         return aten.index.Tensor(result, places)
     return aten.alias.default(result) if result is self else result
+
+
+def views_of(shape: Any, indices: Any) -> tuple[list[tuple], list[tuple[int, Any]]]:
+    """The views by which plain indices take elements, one after the other, and where the other indices are.
+
+    A view is the operator's name, the sizes before it, and its arguments. The dimensions of the other indices (tensors,
+    lists, booleans) are those of the last view.
+    """
+    sizes, dim = list(shape), 0
+    views: list[tuple] = []
+    others: list[tuple[int, Any]] = []
+    given = list(indices) if isinstance(indices, tuple) else [indices]
+    taken = sum(dimensions_of(index) for index in given)
+    for index in given:
+        before = list(sizes)
+        if index is Ellipsis:
+            dim += len(shape) - taken
+        elif index is None:
+            views += [("unsqueeze", before, dim)]
+            sizes.insert(dim, 1)
+            dim += 1
+        elif isinstance(index, slice):
+            start, stop, step = index.indices(sizes[dim])
+            if step < 1:
+                raise ValueError("step must be greater than zero")
+            stop = max(stop, start)
+            if (start, step) != (0, 1) or stop < sizes[dim]:
+                views += [("slice", before, dim, start, stop, *(() if step == 1 else (step,)))]
+                sizes[dim] = len(range(start, stop, step))
+            dim += 1
+        elif isinstance(index, int) and not isinstance(index, bool):
+            views += [("select", before, dim, index)]
+            sizes[dim : dim + 1] = []
+        else:
+            others += [(dim, index)]
+            dim += dimensions_of(index)
+    return views, others
 
 
 def dimensions_of(index: Any) -> int:
@@ -63,6 +81,11 @@ def dimensions_of(index: Any) -> int:
         return 0
     mask = isinstance(index, Tensor) and index.dtype in (tensorgrad.bool, tensorgrad.uint8)
     return index.ndim if mask else 1
+
+
+def in_places(indices: Any, pattern: Any) -> list[Any]:
+    """The indices of a row as the registry has them: one for each dimension, None for those that are not indexed."""
+    return [None if place is None else indices[place] for place in pattern]
 
 
 def _setitem(self: Tensor, indices: Any, value: Any) -> None:
@@ -155,11 +178,11 @@ def _loss(name: str, option: str = "", default: float = 1.0) -> Callable:
 
     def form(input: Tensor, target: Tensor, *args: Any, reduction: str = "mean", **kwargs: Any) -> Any:
         value = kwargs.pop(option, default)
-        if args or reduction not in _REDUCTIONS or any(v is not None for v in kwargs.values()):
+        if args or reduction not in REDUCTIONS or any(v is not None for v in kwargs.values()):
             return NotImplemented
         late = () if value == default else (value,)
         if late or reduction != "mean":
-            late = (_REDUCTIONS.index(reduction), *late)
+            late = (REDUCTIONS.index(reduction), *late)
         return getattr(ops.aten, name).default(input, target, *late)
 
     return form
@@ -169,10 +192,10 @@ def nll_loss(
     input: Tensor, target: Tensor, weight: Any = None, size_average: Any = None, ignore_index: int = -100,
     reduce: Any = None, reduction: str = "mean",
 ) -> Any:  # fmt: skip
-    if size_average is not None or reduce is not None or reduction not in _REDUCTIONS or input.ndim not in (1, 2, 4):
+    if size_average is not None or reduce is not None or reduction not in REDUCTIONS or input.ndim not in (1, 2, 4):
         return NotImplemented
     operator = ops.aten.nll_loss2d_forward if input.ndim == 4 else ops.aten.nll_loss_forward
-    return operator.default(input, target, weight, _REDUCTIONS.index(reduction), ignore_index)[0]
+    return operator.default(input, target, weight, REDUCTIONS.index(reduction), ignore_index)[0]
 
 
 def _cross_entropy(
@@ -198,7 +221,7 @@ def _batch_norm(
 def _index_put_(self: Tensor, indices: Any, values: Tensor, *late: Any, **kwargs: Any) -> Any:
     """`index_put_`. As a step of an op that writes in place, it has the arguments of the row of `index_put`."""
     *pattern, accumulate = late or (kwargs.get("accumulate", False),)
-    places = [None if place is None else indices[place] for place in pattern[0]] if pattern else list(indices)
+    places = in_places(indices, pattern[0]) if pattern else list(indices)
     return ops.aten.index_put_.default(self, places, values, *([True] if accumulate else []))
 
 

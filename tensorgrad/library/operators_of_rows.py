@@ -13,14 +13,14 @@ from typing import Any
 
 import tensorgrad
 from tensorgrad._ops import ops
-from tensorgrad.dispatch.switches import LOCAL
-from tensorgrad.library.operators_of_functions import converted, dimensions_of, indexed, nll_loss, split
+from tensorgrad.kernels.array.shape import view_strides
+from tensorgrad.library.operators_of_functions import converted, in_places, indexed, nll_loss, split, views_of
 from tensorgrad.ops.nn.grid import MODES, PADDINGS
 from tensorgrad.tensor import Tensor
 
 
 def _index(self: Tensor, indices: Any, pattern: Any) -> Any:
-    return ops.aten.index.Tensor(self, [None if place is None else indices[place] for place in pattern])
+    return ops.aten.index.Tensor(self, in_places(indices, pattern))
 
 
 def _matmul(input: Tensor, other: Tensor) -> Any:
@@ -63,20 +63,11 @@ def _turned(matrices: Tensor) -> Any:
 
 def _view(self: Tensor, shape: Any) -> Any:
     """`self.reshape(shape)`: a view if the strides allow it, or else of a copy."""
-    shape = list(shape)
-    modes, LOCAL.dispatch_modes = LOCAL.dispatch_modes, ()
-    try:
-        tensorgrad.empty_strided(self.shape, self.stride(), device="meta").view(shape)
-    except RuntimeError:  # the strides do not allow it
-        viewed = False
-    else:
-        viewed = True
-    finally:
-        LOCAL.dispatch_modes = modes
-    if viewed:
-        return ops.aten.view.default(self, shape)
+    array, size = self._array, list(shape)
+    if view_strides(array.shape, array.strides, tuple(size), array.itemsize) is not None:
+        return ops.aten.view.default(self, size)
     copied = ops.aten.clone.default(self, memory_format=tensorgrad.contiguous_format)
-    return ops.aten._unsafe_view.default(copied, shape)
+    return ops.aten._unsafe_view.default(copied, size)
 
 
 def _conv(
@@ -177,39 +168,20 @@ def _pick(input: Tensor, index: Tensor, dim: int, folded: bool) -> Any:
 
 
 def _embed_view(g: Tensor, shape: Any, shown: Any, args: tuple) -> Any:
-    """The gradient of a view that takes elements: those of its steps, the last one first."""
+    """The gradient of a view that takes elements: those of the views that it consists of, the last one first."""
     if shown.op.name == "diagonal":
         return ops.aten.diagonal_backward.default(g, list(shape), *args)
     if shown.op.name not in ("select", "slice", "new_axes"):
         return NotImplemented
-    for back, *given in reversed(_steps(shape, args[0])):
-        g = getattr(ops.aten, back)(g, *given) if back != "squeeze" else ops.aten.squeeze.dim(g, *given)
-    return g
-
-
-def _steps(shape: Any, indices: Any) -> list[tuple]:
-    """For each step of `_getitem` by plain indices the operator that is its derivative, with its arguments."""
-    sizes, dim = list(shape), 0
-    steps: list[tuple] = []
-    given = list(indices) if isinstance(indices, tuple) else [indices]
-    taken = sum(dimensions_of(index) for index in given)
-    for index in given:
-        if index is Ellipsis:
-            dim += len(shape) - taken
-        elif index is None:
-            sizes.insert(dim, 1)
-            steps += [("squeeze", dim)]
-            dim += 1
-        elif isinstance(index, slice):
-            start, stop, step = index.indices(sizes[dim])
-            if (start, step) != (0, 1) or stop < sizes[dim]:
-                steps += [("slice_backward", list(sizes), dim, start, max(stop, start), step)]
-                sizes[dim] = len(range(start, max(stop, start), step))
-            dim += 1
+    for name, sizes, dim, *given in reversed(views_of(shape, args[0])[0]):
+        if name == "unsqueeze":
+            g = ops.aten.squeeze.dim(g, dim)
+        elif name == "select":
+            g = ops.aten.select_backward(g, sizes, dim, *given)
         else:
-            steps += [("select_backward", list(sizes), dim, index)]
-            del sizes[dim]
-    return steps
+            start, stop, *step = given
+            g = ops.aten.slice_backward(g, sizes, dim, start, stop, *(step or [1]))
+    return g
 
 
 def _elu(self: Tensor, *numbers: float) -> Any:
@@ -226,13 +198,12 @@ def _as_strided(input: Tensor, size: Any, stride: Any, delta: int, geometry: Any
 
 
 def _index_put(input: Tensor, indices: Any, values: Tensor, pattern: Any, accumulate: bool) -> Any:
-    places = [None if place is None else indices[place] for place in pattern]
-    return ops.aten.index_put.default(input, places, values, *([True] if accumulate else []))
+    return ops.aten.index_put.default(input, in_places(indices, pattern), values, *([True] if accumulate else []))
 
 
 def _index_grad(g: Tensor, indices: Any, pattern: Any, shape: Any) -> Any:
-    places = [None if place is None else indices[place] for place in pattern]
-    return ops.aten.index_put.default(ops.aten.new_zeros.default(g, list(shape)), places, g, True)
+    zeros = ops.aten.new_zeros.default(g, list(shape))
+    return ops.aten.index_put.default(zeros, in_places(indices, pattern), g, True)
 
 
 def _nll(input: Tensor, target: Tensor, weight: Any = None, ignore_index: int = -100, reduction: str = "mean") -> Any:
