@@ -8,7 +8,8 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 PACKAGES := $(VENV)/pyproject.toml
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --editable
-CLEAN := .venv .venv-smoke-* digits.npz digits.svg out build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+CLEAN := .venv .venv-smoke-* tensorgrad/kernels/images digits.npz digits.svg out build dist .hypothesis .mypy_cache \
+  .pytest_cache .ruff_cache
 
 .PHONY: help kernels train test stress gpu conformance check docs clean venv-matches
 .NOTPARALLEL:

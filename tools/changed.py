@@ -4,7 +4,7 @@ A test depends on the files of tests/ that it imports, and on what those import;
 
 - every test depends on the files that `import tensorgrad` runs;
 - the others count for tests that import them, or name them or their subpackage, as in `torch.distributed`;
-- compiled kernels count for tests that run with them (tools/phases.py).
+- compiled kernels count for tests whose results depend on them (BOTH_KERNELS in tools/phases.py).
 
 Other files (pages, examples, benchmarks, tools) affect the tests that name them or their folder.
 """

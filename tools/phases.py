@@ -14,8 +14,10 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-# Arrays of these tests reach compiled kernels: they run with them and with NumPy alone. All others run once.
+# Results of these tests depend on whose kernel ran: they run with compiled kernels and with NumPy alone. All others run
+# once, as a user's program does, with compiled kernels if the machine has them.
 BOTH_KERNELS = (
+    "docs/test_examples.py",
     "fuzz/*",
     "kernels/*",
     "nested/*",
@@ -27,15 +29,15 @@ BOTH_KERNELS = (
     "distributed/test_fsdp.py",
     "distributed/test_groups.py",
 )
-# Exceptions to that: NVIDIA's compiler and the database of sparse ops see no compiled CPU kernel.
-ONE_KERNEL = ("kernels/test_cuda_absent.py", "kernels/test_nvrtc.py", "sparse/test_database.py")
-# Nothing to do without compiled kernels.
-COMPILED_ONLY = (
-    "docs/test_contributing.py",
+# Exceptions to that: about compiled kernels, or about neither.
+ONCE = (
     "kernels/test_carried_kernels.py",
+    "kernels/test_cuda_absent.py",
     "kernels/test_kernels_build.py",
     "kernels/test_numba*.py",
+    "kernels/test_nvrtc.py",
     "kernels/test_winograd.py",
+    "sparse/test_database.py",
 )
 # Need the emulated GPU in their process (tests/emulator).
 EMULATED = ("cuda/*",)
@@ -107,10 +109,8 @@ def kernels_of(file: Path, tests: Path, compiled: bool) -> tuple[str, ...]:
     """Returns with which kernels of the CPU a test file runs, where there are compiled ones or not."""
     if not compiled:
         return (NUMPY,)
-    if matches(file, tests, COMPILED_ONLY):
-        return (COMPILED,)
-    both = matches(file, tests, BOTH_KERNELS) and not matches(file, tests, ONE_KERNEL)
-    return (COMPILED, NUMPY) if both else (NUMPY,)
+    both = matches(file, tests, BOTH_KERNELS) and not matches(file, tests, ONCE)
+    return (COMPILED, NUMPY) if both else (COMPILED,)
 
 
 def test_files(tests: Path) -> list[Path]:

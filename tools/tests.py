@@ -3,8 +3,8 @@
     python tools/tests.py [--quick | --changed] [arguments of pytest ...]
 
 First the tests that need only their own process, as many processes at a time as there are cores: with compiled kernels
-and with NumPy alone (TENSORGRAD_FAST=0) where arrays reach such kernels, the others once; on emulated GPUs; and the
-kernels' fuzzer for a minute. Then, with nothing else running, the tests that start processes, open ports, send signals
+and with NumPy alone (TENSORGRAD_FAST=0) where results depend on that, the others once, as a user's program runs; on
+emulated GPUs; and the kernels' fuzzer for a minute. Then, with nothing else running, the tests that start processes, open ports, send signals
 or watch clocks, and the smoke suite on every other Python found. tools/phases.py says which test runs where.
 
 `--quick` runs a few cases of each test of the first phase, as many as two minutes allow, and none marked slow.

@@ -254,14 +254,14 @@ def test_every_test_file_runs_once_or_with_both_kernels(tools):
     for file, where in runs.items():
         kernels = [kernels for _, kernels in where]
         assert len({number for number, _ in where}) == 1, file
-        once = [[phases.NUMPY], [phases.COMPILED], [phases.EMULATOR], [phases.EMULATOR] * 2]
+        once = [[phases.COMPILED], [phases.EMULATOR], [phases.EMULATOR] * 2]
         assert sorted(kernels) in [*once, [phases.NUMPY, phases.COMPILED]], (file, kernels)
-    numpy = {file for part in first + second if part.kernels == phases.NUMPY for file in part.files}
     alone = phases.phases(ROOT / "tests", compiled=False, emulator=False)
     rest = {file for file in runs if phases.matches(file, ROOT / "tests", phases.EMULATED)}
     assert {file for parts in alone for part in parts for file in part.files} == {*runs} - rest
-    only = {file for file in runs if phases.matches(file, ROOT / "tests", phases.COMPILED_ONLY)}
-    assert only and {*runs} - numpy - rest == only
+    both = {file for file in runs if phases.matches(file, ROOT / "tests", phases.BOTH_KERNELS)}
+    both -= {file for file in runs if phases.matches(file, ROOT / "tests", phases.ONCE)}
+    assert both == {file for file, where in runs.items() if len({kernels for _, kernels in where}) == 2}
 
 
 @pytest.mark.parametrize("line, second", [
