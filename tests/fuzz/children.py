@@ -191,15 +191,9 @@ def trained(seed: int) -> list[np.ndarray]:
 
 def threads(seed: str) -> None:
     """Trains eight models in eight threads at once; the weights must be those of one after the other, to the bit."""
-    from tensorgrad.kernels.numba import table
-    from tensorgrad.kernels.numba.runtime import background
-
     torch.set_num_threads(1 + int(seed) % 2)
+    ask_for_small_kernels()
     seeds = [8 * int(seed) + n for n in range(8)]
-    for each in seeds[:3]:
-        trained(each)
-    if table.wanted():
-        background.wait()
     expected = [trained(each) for each in seeds]
     with ThreadPoolExecutor(len(seeds)) as pool:
         found = list(pool.map(trained, seeds))

@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import importlib
 import re
 from collections.abc import Iterator
 from importlib.util import resolve_name
@@ -122,6 +123,30 @@ def test_no_files_import_each_other_in_a_circle():
     graph = {file: imports(file) - {"__init__.py"} for file in FILES}
     found = [" ".join(sorted(group)) for group in circles(graph)]
     assert not found, "files that import each other:\n" + "\n".join(found)
+
+
+IMPORTED = re.compile(r"^\s*(?:from|import) +((?:tensorgrad|benchmarks|examples|tests|tools)\.[\w.]+)", re.MULTILINE)
+
+
+def test_modules_that_are_imported_exist():
+    """Also within functions that few runs call, and in programs that are written as text."""
+    lost = []
+    for folder in ("benchmarks", "examples", "tests", "tools"):
+        for path in sorted((ROOT.parent / folder).rglob("*.py")):
+            for name in IMPORTED.findall(path.read_text(encoding="utf-8")):
+                file = ROOT.parent.joinpath(*name.split("."))
+                if not file.with_suffix(".py").exists() and not (file / "__init__.py").exists() and not bound(name):
+                    lost.append(f"{path.relative_to(ROOT.parent)}: {name}")
+    assert not lost, "\n".join(lost)
+
+
+def bound(name: str) -> bool:
+    """Whether a name that belongs to no file can be imported, as those that are only in `sys.modules`."""
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError:
+        return False
+    return True
 
 
 def test_importing_loads_no_array_kernels_and_no_random_numbers():
