@@ -465,7 +465,8 @@ class Tensor(TensorMethods):
         >>> x.grad
         tensor([2., 4.])
         """
-        if self._grad is None and not self.is_leaf and not self.retains_grad:
+        edge = self._edge if self._grad is None else None  # `grad_fn` raises for views that must not be asked for it
+        if edge is not None and not isinstance(edge[0], Tensor) and not self.retains_grad:
             import warnings
 
             warnings.warn(

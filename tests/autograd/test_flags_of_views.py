@@ -1,5 +1,7 @@
 """What a tensor says of itself after its memory was written, or when its flags are set; found by random programs."""
 
+import warnings
+
 import pytest
 
 import tensorgrad as tg
@@ -23,8 +25,11 @@ def test_requires_grad_is_set_on_leaves_only(torch):
 @alike
 def test_flags_of_views_that_must_not_be_asked_for_their_history(torch):
     def flags(view):
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            grad = view.grad
         read = {name: error(getattr, view, name).partition(":")[0] for name in ("is_leaf", "grad_fn")}
-        return read, view.retains_grad, view.requires_grad, tuple(view.shape)
+        return read, grad, len(warned), view.retains_grad, view.requires_grad, tuple(view.shape)
 
     found = []
     for write in (lambda x: x.detach().zero_(), lambda x: x.mul_(2)):
