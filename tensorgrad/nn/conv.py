@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from types import FunctionType
 from typing import Any
 
 import tensorgrad as torch
@@ -27,15 +26,6 @@ class _ConvNd(Module):
 
     dimensions: int
     transposed = False
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if cls.__module__ == __name__ and "__init__" not in vars(cls):
-            # Python then names the class that was called if an argument is missing
-            init: Any = cls.__init__
-            own: Any = FunctionType(init.__code__, init.__globals__, "__init__", init.__defaults__, init.__closure__)
-            own.__annotations__, own.__qualname__ = init.__annotations__, f"{cls.__qualname__}.__init__"
-            cls.__init__ = own
 
     def __init__(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from copy import copy
+from types import FunctionType
 from typing import Any, TypeVar
 
 from tensorgrad.nn import module_hooks as hooks
@@ -61,6 +62,17 @@ class Module(Hooked, Stateful, Convertible):
     _buffers: dict[str, Tensor | None]
     _modules: dict[str, Module | None]
     _non_persistent_buffers_set: set[str]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """A layer of this library may share its `__init__` with others, through a private base class. It gets a copy
+        under its own name: Python tells that name if an argument is missing or unknown."""
+        super().__init_subclass__(**options)
+        init: Any = cls.__init__
+        if cls.__module__.startswith("tensorgrad.nn.") and init.__qualname__[0] == "_" and "__init__" not in vars(cls):
+            own = FunctionType(init.__code__, init.__globals__, "__init__", init.__defaults__, init.__closure__)
+            own.__kwdefaults__, own.__annotations__ = init.__kwdefaults__, init.__annotations__
+            own.__qualname__ = f"{cls.__qualname__}.__init__"
+            cls.__init__ = own
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if not self.call_super_init:

@@ -181,6 +181,24 @@ def test_without_a_gpu_programs_catch_what_they_catch_in_pytorch(expression):
             evaluate(tensorgrad, expression)
 
 
+def test_a_layer_without_its_arguments_or_with_others_names_itself():
+    """Also where layers share a constructor: not the base class that has it, of which the program knows nothing."""
+    told = {}
+    for name, layer in [(name, getattr(tensorgrad.nn, name)) for name in dir(tensorgrad.nn)]:
+        if not (isinstance(layer, type) and issubclass(layer, tensorgrad.nn.Module)):
+            continue
+        for kwargs in ({}, {"no_such": 1}):
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    layer(**kwargs)
+            except TypeError as error:
+                told[name, bool(kwargs)] = str(error)
+    assert len(told) > 150 and ("Conv2d", False) in told and ("LazyConv2d", True) in told
+    others = {key: text for key, text in told.items() if "__init__()" in text and not text.startswith(f"{key[0]}.")}
+    assert not others
+
+
 def test_the_argument_is_named_where_a_program_calls_not_deeper():
     class Net(tensorgrad.nn.Module):
         def __init__(self, width):
