@@ -139,7 +139,7 @@ def _names() -> dict[Any, str]:
 
 def name_of(func: Any) -> str:
     """What users call a function or a method."""
-    return _names().get(func) or getattr(func, "__name__", str(func))
+    return _names().get(func) or str(getattr(func, "__name__", func))
 
 
 def run(func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
