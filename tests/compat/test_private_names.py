@@ -12,7 +12,7 @@ def module(torch, name):
 
 
 @alike
-def masks_of_masked_functions(torch):
+def test_masks_of_masked_functions(torch):
     masked = module(torch, "masked")._ops if torch.__name__ == "torch" else module(torch, "masked")
     x = torch.arange(6.0).view(2, 3)
     made = []
@@ -29,19 +29,21 @@ def masks_of_masked_functions(torch):
 
 
 @alike
-def sparse_tensors_from_their_parts(torch):
+def test_sparse_tensors_from_their_parts(torch):
     build = module(torch, "_utils")._rebuild_sparse_tensor
-    coo, csr = torch.eye(2).to_sparse(), torch.eye(2).to_sparse_csr()
+    x = torch.tensor([[1.0, 3.0], [0.0, 2.0]])
+    coo, csr, csc = x.to_sparse(), x.to_sparse_csr(), x.to_sparse_csc()
     made = [
         build(torch.sparse_coo, (coo.indices(), coo.values(), coo.shape)),
         build(torch.sparse_coo, (coo.indices(), coo.values(), coo.shape, True)),
         build(torch.sparse_csr, (csr.crow_indices(), csr.col_indices(), csr.values(), csr.shape)),
+        build(torch.sparse_csc, (csc.ccol_indices(), csc.row_indices(), csc.values(), csc.shape)),
     ]
     return [(str(x.layout), x.to_dense()) for x in made], [x.is_coalesced() for x in made[:2]]
 
 
 @alike
-def causal_biases(torch):
+def test_causal_biases(torch):
     bias, F = module(torch, "nn.attention.bias"), torch.nn.functional
     made = []
     for rows, columns in ((3, 3), (2, 4)):
@@ -57,7 +59,7 @@ def causal_biases(torch):
 
 
 @alike
-def arguments_by_name(torch):
+def test_arguments_by_name(torch):
     normalize = module(torch, "fx.operator_schemas").normalize_function
     x = torch.ones(2, 2)
     F = torch.nn.functional
@@ -74,6 +76,6 @@ def arguments_by_name(torch):
 
 
 @alike
-def gradients_of_convolutions_in_functional(torch):
+def test_gradients_of_convolutions_in_functional(torch):
     grad = torch.nn.functional.grad
     return grad.conv1d_weight(torch.ones(1, 1, 4), (1, 1, 2), torch.ones(1, 1, 3))

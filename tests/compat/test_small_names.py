@@ -436,11 +436,6 @@ def _reached(library, door: str):
     return library
 
 
-def _required(function) -> int:
-    code, defaults = function.__code__, function.__defaults__ or ()
-    return code.co_argcount - len(defaults)
-
-
 @pytest.mark.parametrize("door", DOORS)
 def test_what_is_no_tensor_is_a_type_error(door, tmp_path, monkeypatch):
     """Every function, given something else once or for each argument it needs: torch's exception, or TypeError."""

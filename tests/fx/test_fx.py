@@ -384,7 +384,7 @@ def test_wrap_only_at_the_top_level():
 
 
 @alike
-def names_of_modules_in_small_letters(torch):
+def test_names_of_modules_in_small_letters(torch):
     class Net(torch.nn.Module):
         def __init__(self):
             super().__init__()
@@ -400,7 +400,7 @@ def names_of_modules_in_small_letters(torch):
 
 
 @alike
-def a_copy_of_a_module_that_is_in_its_own_meta(torch):
+def test_a_copy_of_a_module_that_is_in_its_own_meta(torch):
     import copy
 
     traced = torch.fx.symbolic_trace(torch.nn.Linear(2, 2))

@@ -168,20 +168,3 @@ def test_the_old_format_is_flushed(torch):
     torch.save(torch.arange(5), file, _use_new_zipfile_serialization=False)
     packed = gzip.compress(raw.getvalue())
     return torch.load(gzip.open(io.BytesIO(packed)))
-
-
-@alike
-def test_parts_of_sparse_tensors_that_do_not_fit_are_refused(torch):
-    x = torch.tensor([[1.0, 0.0], [0.0, 2.0]])
-    coo = x.to_sparse()
-    found = [torch._utils._rebuild_sparse_tensor(coo.layout, (coo._indices(), coo._values(), coo.shape)).to_dense()]
-    for convert in ("to_sparse_csr", "to_sparse_csc"):
-        csr = getattr(x, convert)()
-        parts = (
-            (csr.crow_indices(), csr.col_indices())
-            if convert[-3:] == "csr"
-            else (csr.ccol_indices(), csr.row_indices())
-        )
-        rebuilt = torch._utils._rebuild_sparse_tensor(csr.layout, (*parts, csr.values(), csr.shape))
-        found.append((str(rebuilt.layout), rebuilt.to_dense()))
-    return found
