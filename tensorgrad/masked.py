@@ -17,6 +17,7 @@ from typing import Any
 from tensorgrad import dtypes, layouts
 from tensorgrad.dispatch.kinds import FUNCTIONAL, FUNCTIONS
 from tensorgrad.dtypes import dtype as DType
+from tensorgrad.errors import wrap_dim
 from tensorgrad.ops.reduce import vector_norm
 from tensorgrad.ops.sparse.reduce import masked_reduction
 from tensorgrad.storage.sparse import COOArray, CSRArray, SparseArray
@@ -55,8 +56,7 @@ def _input_mask(input: Tensor, *args, mask: Tensor | None = None, **options) -> 
         raise ValueError(f"_input_mask expects strided or sparse COO or sparse CSR tensor but got {input.layout!s}")
     if mask is None:
         raise ValueError("_input_mask requires explicit mask")
-    if mask.ndim > input.ndim:
-        raise IndexError("_input_mask expected broadcastable mask (got mask dimensionality higher than of the input)")
+    _check_rank(input, mask)
     if input.layout == layouts.strided or mask.shape != input.shape:
         mask = (mask.to_dense() if _is_sparse(mask) else mask).expand(input.shape)
     if mask.layout != input.layout:
@@ -65,6 +65,12 @@ def _input_mask(input: Tensor, *args, mask: Tensor | None = None, **options) -> 
         else:
             mask = mask.to_sparse(input.sparse_dim()) if mask.layout == layouts.strided else mask.to_sparse()
     return (mask.coalesce() if mask.layout == layouts.sparse_coo else mask).bool()
+
+
+def _check_rank(input: Tensor, mask: Tensor) -> None:
+    """Raises: IndexError if a mask has more dimensions than its input."""
+    if mask.ndim > input.ndim:
+        raise IndexError("_input_mask expected broadcastable mask (got mask dimensionality higher than of the input)")
 
 
 def _output_mask(op: Callable, input: Tensor, *args, **options) -> Tensor:
@@ -111,16 +117,12 @@ def _canonical_dim(dim: Dims, ndim: int) -> tuple[int, ...]:
     """Non-negative dimensions in ascending order. Raises: IndexError, or RuntimeError if one appears twice."""
     if dim is None or dim == ():
         return tuple(range(ndim))
-    count = max(ndim, 1)
     found: list[int] = []
     for d in (dim,) if isinstance(dim, int) else dim:
-        if not -count <= d < count:
-            raise IndexError(
-                f"Dimension out of range (expected to be in range of [{-count}, {count - 1}], but got {d})"
-            )
-        if d % count in found:
+        wrapped = wrap_dim(d, ndim)
+        if wrapped in found:
             raise RuntimeError(f"dim={d} appears multiple times in the list of dims")
-        found.append(d % count)
+        found.append(wrapped)
     return tuple(sorted(found))
 
 
@@ -144,8 +146,8 @@ def _of_sparse(name: str, input: Tensor, dim: Dims, keepdim: bool, dtype: DType,
         raise ValueError(f"masked {name} expects {wanted} tensor (got {layout} tensor)")
     if mask is None and name != "sum":
         raise ValueError(f"masked {name} expects explicit mask for {str(layout).removeprefix('torch.')} tensor input")
-    if mask is not None and mask.ndim > input.ndim:
-        raise IndexError("_input_mask expected broadcastable mask (got mask dimensionality higher than of the input)")
+    if mask is not None:
+        _check_rank(input, mask)
     return masked_reduction(input, mask, name, _canonical_dim(dim, input.ndim), bool(keepdim), dtype)
 
 
