@@ -16,6 +16,7 @@ import numpy as np
 from tensorgrad import devices, dtypes
 from tensorgrad.ops.pytorch.storage_values import TypedStorage, UntypedStorage, memory_of, shown
 from tensorgrad.serialization.describe import described
+from tensorgrad.serialization.nested import rebuild_jagged, rebuild_strided
 from tensorgrad.storage.meta import MetaArray
 from tensorgrad.storage.stubs import Storage
 from tensorgrad.tensor import Tensor, share, wrap
@@ -244,26 +245,14 @@ def _layout(name):
     return found
 
 
-def _rebuild_njt(parts) -> Tensor:
-    from tensorgrad.serialization.nested import rebuild_jagged
-
-    return rebuild_jagged(parts)
-
-
-def _rebuild_nested_tensor(values, sizes, strides, offsets) -> Tensor:
-    from tensorgrad.serialization.nested import rebuild_strided
-
-    return rebuild_strided(values, sizes, strides, offsets)
-
-
 REBUILD: dict[str, Any] = {
     "torch._utils._rebuild_tensor": _rebuild_tensor,
     "torch._utils._rebuild_tensor_v2": _rebuild_tensor_v2,
     "torch._utils._rebuild_tensor_v3": _rebuild_tensor_v3,
     "torch._utils._rebuild_meta_tensor_no_storage": _rebuild_meta_tensor_no_storage,
     "torch._utils._rebuild_sparse_tensor": _rebuild_sparse_tensor,
-    "torch._utils._rebuild_nested_tensor": _rebuild_nested_tensor,
-    "torch.nested._internal.nested_tensor._rebuild_njt": _rebuild_njt,
+    "torch._utils._rebuild_nested_tensor": rebuild_strided,
+    "torch.nested._internal.nested_tensor._rebuild_njt": rebuild_jagged,
     "torch._utils._rebuild_wrapper_subclass": _rebuild_wrapper_subclass,
     "torch._utils._rebuild_parameter": _rebuild_parameter,
     "torch._utils._rebuild_parameter_with_state": _rebuild_parameter_with_state,

@@ -23,7 +23,7 @@ from tensorgrad import devices, dtypes, layouts
 from tensorgrad.nn.parameter import Buffer, Parameter
 from tensorgrad.ops.pytorch.storage_values import TypedStorage, UntypedStorage
 from tensorgrad.serialization.describe import described, problem
-from tensorgrad.serialization.nested import JAGGED, Ignored
+from tensorgrad.serialization.nested import JAGGED, Ignored, rebuild_jagged, rebuild_strided
 from tensorgrad.serialization.sparse import rebuild as rebuild_sparse
 from tensorgrad.serialization.tables import REBUILD, STORAGE_TYPES, NoPlace, named, set_state
 from tensorgrad.size import Size
@@ -523,7 +523,7 @@ def _rebuilt(name: str, function: Callable) -> Callable:
 
 
 def _nested(rebuild: Callable, each: int) -> Callable:
-    """A function that makes a nested tensor; `each` byte of its sizes and offsets becomes so many."""
+    """A function that makes a nested tensor. `each` is how many bytes it takes for a byte of sizes and offsets."""
 
     def nested(m: Restricted, *args: Any) -> Tensor:
         named_parts = args[0] if len(args) == 1 and isinstance(args[0], dict) else {}
@@ -571,8 +571,8 @@ CALLS: dict[int, Callable] = {
     **{id(value): checked for value, checked in _BUILTINS.values()},  # type: ignore[misc]
     **{id(function): _rebuilt(name, function) for name, function in REBUILD.items()},
     id(REBUILD["torch._utils._rebuild_sparse_tensor"]): _sparse,
-    id(REBUILD["torch._utils._rebuild_nested_tensor"]): _nested(REBUILD["torch._utils._rebuild_nested_tensor"], 6),
-    id(REBUILD[f"{JAGGED}._rebuild_njt"]): _nested(REBUILD[f"{JAGGED}._rebuild_njt"], 1),
+    id(rebuild_strided): _nested(rebuild_strided, 6),
+    id(rebuild_jagged): _nested(rebuild_jagged, 1),
 }
 
 
