@@ -77,8 +77,9 @@ def _signature(target: Callable) -> inspect.Signature:
     ])  # fmt: skip
 
 
-# What only functions of this library take: the names of NumPy's, and calls as they were written long ago.
-_OWN = ("axis", "keepdims")
+# Left out unless they are given: NumPy's names, which only this library takes, and `out`, which only some overloads of
+# PyTorch's have.
+_SELDOM = ("axis", "keepdims", "out")
 
 
 def _normalized(
@@ -86,8 +87,8 @@ def _normalized(
 ) -> ArgsKwargsPair | None:
     parameters = [
         p for p in signature.parameters.values()
-        if not (p.kind is p.VAR_POSITIONAL and p.name == "old")
-        and not (p.kind is p.KEYWORD_ONLY and (p.name in _OWN or p.name == "out") and p.name not in kwargs)
+        if not (p.kind is p.VAR_POSITIONAL and p.name == "old")  # what calls that were written long ago pass
+        and not (p.kind is p.KEYWORD_ONLY and p.name in _SELDOM and p.name not in kwargs)
     ]  # fmt: skip
     if any(p.kind not in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) for p in parameters):
         return None

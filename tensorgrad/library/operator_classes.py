@@ -125,7 +125,7 @@ def dispatch(function: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
         if name == "sort" and kwargs.get("stable") is not None:
             args, kwargs = args[:1], {**dict(zip(("dim", "descending"), args[1:], strict=False)), **kwargs}
         return call(_overload(name, args, kwargs), args, kwargs)
-    if row is None or isinstance(function, OpOverload) or not (of_classes or "out" not in kwargs):
+    if row is None or isinstance(function, OpOverload) or (not of_classes and "out" in kwargs):
         return NotImplemented
     if row.twin is not None:
         return row.twin(*_all_arguments(row, args, kwargs))

@@ -169,7 +169,7 @@ class MultiheadAttention(Module):
     def _of_nested(self, x: Any, itself: bool, masked: bool, need_weights: bool) -> Any:
         """Attention within each piece of a nested tensor, each a sequence (L, embed_dim).
 
-        Raises: AssertionError where PyTorch has it for no nested tensors.
+        Raises: AssertionError in the cases in which PyTorch does not take nested tensors.
         """
         graded = torch.is_grad_enabled() and (x.requires_grad or any(p.requires_grad for p in self.parameters()))
         obstacles = (
