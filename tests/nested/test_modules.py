@@ -56,14 +56,35 @@ def test_layers_of_nested_tensors(layout):
 
 
 @pytest.mark.parametrize("layout", ["strided", "jagged"])
+@pytest.mark.parametrize("average", [True, False])
+def test_the_weights_of_attention(layout, average):
+    """Of the jagged layout, which PyTorch refuses, they are those of the strided one."""
+
+    def call(torch):
+        kind = "strided" if torch is not tensorgrad else layout
+        x = nested(torch, [(2, 16), (4, 16)], kind, requires_grad=False, dtype="float32")
+        torch.manual_seed(0)
+        attention = torch.nn.MultiheadAttention(16, 2, batch_first=True).eval()
+        with torch.no_grad():
+            made, weights = attention(x, x, x, average_attn_weights=average)
+        return made.unbind(), weights
+
+    compare(call, tolerance=1e-5)
+
+
+@pytest.mark.parametrize("layout", ["strided", "jagged"])
 def test_attention_refuses_what_torch_refuses(layout):
-    def call(torch, recorded=False, training=False, other=False, **options):
+    def call(torch, recorded=False, training=False, other=False, masked=False, batch_first=True, **options):
         x = nested(torch, [(2, 16), (4, 16)], layout, requires_grad=False, dtype="float32")
-        attention = torch.nn.MultiheadAttention(16, 2, batch_first=True).train(training)
+        attention = torch.nn.MultiheadAttention(16, 2, batch_first=batch_first).train(training)
+        options |= {"attn_mask": torch.zeros(4, 4)} if masked else {}
         with torch.set_grad_enabled(recorded):
             return attention(x, x + 1 if other else x, x, **{"need_weights": False, **options})[0].is_nested
 
-    for options in ({"recorded": True}, {"training": True, "recorded": True}, {"other": True}):
+    for options in (
+        {"recorded": True}, {"training": True, "recorded": True}, {"other": True}, {"masked": True},
+        {"batch_first": False}, {"batch_first": False, "need_weights": True},
+    ):  # fmt: skip
         assert compare(lambda torch, options=options: call(torch, **options))[0] is AssertionError
 
 

@@ -136,7 +136,7 @@ class MultiheadAttention(Module):
         """
         if query.is_nested or key.is_nested or value.is_nested:
             masked = key_padding_mask is not None or attn_mask is not None
-            return self._of_nested(query, query is key is value, masked, need_weights), None
+            return self._of_nested(query, query is key is value, masked, need_weights, average_attn_weights)
         key_padding_mask = additive_mask(key_padding_mask, "key_padding_mask", attn_mask, query.dtype)
         attn_mask = additive_mask(attn_mask, "attn_mask", None, query.dtype)
         swap = self.batch_first and query.dim() == 3
@@ -166,8 +166,10 @@ class MultiheadAttention(Module):
         )  # fmt: skip
         return (out.transpose(0, 1) if swap else out), weights
 
-    def _of_nested(self, x: Any, itself: bool, masked: bool, need_weights: bool) -> Any:
+    def _of_nested(self, x: Any, itself: bool, masked: bool, need_weights: bool, average: bool) -> Any:
         """Attention within each piece of a nested tensor, each a sequence (L, embed_dim).
+
+        The weights are those of each piece, filled up with zeros: (N, longest, longest), or (N, heads, ...).
 
         Raises: AssertionError in the cases in which PyTorch does not take nested tensors.
         """
@@ -177,7 +179,6 @@ class MultiheadAttention(Module):
             ("batch_first was not True", not self.batch_first), ("training is enabled", self.training),
             ("grad is enabled and query or parameters require grad", graded),
             ("a mask was given with nested tensors", masked),
-            ("weights of nested tensors were asked for", need_weights),
         )  # fmt: skip
         why = next((why for why, applies in obstacles if applies), "")
         if why:
@@ -185,7 +186,16 @@ class MultiheadAttention(Module):
                 "MultiheadAttention does not support NestedTensor outside of its fast path. The fast path was not hit "
                 f"because {why}"
             )
-        return x._map(lambda piece: self.forward(piece[None], piece[None], piece[None], need_weights=False)[0][0])
+        weights = []
+
+        def attend(piece: Tensor) -> Tensor:
+            batch = piece[None]
+            made, found = self.forward(batch, batch, batch, need_weights=need_weights, average_attn_weights=average)
+            if found is not None:
+                weights.append(found[0])
+            return made[0]
+
+        return x._map(attend), torch.nested.nested_tensor(weights).to_padded_tensor(0.0) if need_weights else None
 
     def _is_plain(self, x: Tensor, padding: Any, mask: Any, need_weights: bool, is_causal: bool) -> bool:
         """Returns whether `self_attention` handles the call. Invalid arguments are left to the general function."""
