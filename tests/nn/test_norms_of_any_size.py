@@ -9,23 +9,36 @@ from tests.support.alike import alike
 MILLIONS = 4 << 20
 
 
+F = torch.nn.functional
+LAYERS = {
+    "layer_norm": lambda x: F.layer_norm(x, (MILLIONS,)),
+    "rms_norm": lambda x: F.rms_norm(x, (MILLIONS,), eps=1e-5),
+    "group_norm": lambda x: F.group_norm(x.view(1, 2, -1), 1),
+    "group_norm of short channels": lambda x: F.group_norm(x.view(1, 65536, 64), 1),
+    "group_norm of points": lambda x: F.group_norm(x.view(1, 256, 256, 64).permute(0, 3, 1, 2), 1).permute(0, 2, 3, 1),
+    "batch_norm": lambda x: F.batch_norm(x.view(1, 1, -1), None, None, training=True),
+    "batch_norm of short channels": lambda x: F.batch_norm(x.view(65536, 1, 64), None, None, training=True),
+    "instance_norm": lambda x: F.instance_norm(x.view(1, 1, -1)),
+}
+
+
 @pytest.mark.parametrize("offset", [0.0, 3.0])
-@pytest.mark.parametrize("layer", ["layer_norm", "rms_norm", "group_norm", "batch_norm", "instance_norm"])
+@pytest.mark.parametrize("layer", LAYERS)
 def test_many_elements_cost_no_digits(layer, offset):
-    """Against float64: sums of millions of float32 are not added up one by one."""
-    numbers = np.random.default_rng(0).standard_normal(MILLIONS, np.float32) + np.float32(offset)
-    x, functional = torch.from_numpy(numbers), torch.nn.functional
-    made = {
-        "layer_norm": lambda: functional.layer_norm(x, (MILLIONS,)),
-        "rms_norm": lambda: functional.rms_norm(x, (MILLIONS,), eps=1e-5),
-        "group_norm": lambda: functional.group_norm(x.view(1, 2, -1), 1),
-        "batch_norm": lambda: functional.batch_norm(x.view(1, 1, -1), None, None, training=True),
-        "instance_norm": lambda: functional.instance_norm(x.view(1, 1, -1)),
-    }[layer]()
-    exact = numbers.astype(np.float64)
-    exact -= 0 if layer == "rms_norm" else exact.mean()
-    exact /= np.sqrt((exact * exact).mean() + 1e-5)
-    assert abs(made.reshape(-1).numpy() - exact).max() < 4e-6
+    """Results and gradients against float64: sums of millions of float32 are not added up one by one."""
+    random = np.random.default_rng(0)
+    numbers, slopes = random.standard_normal((2, MILLIONS), np.float32) + np.float32(offset)
+    x = torch.from_numpy(numbers).requires_grad_()
+    made = LAYERS[layer](x).reshape(-1)
+    made.backward(torch.from_numpy(slopes))
+    exact, g = numbers.astype(np.float64), slopes.astype(np.float64)
+    if layer != "rms_norm":
+        exact -= exact.mean()
+        g -= g.mean()
+    rstd = 1 / np.sqrt((exact * exact).mean() + 1e-5)
+    exact *= rstd
+    assert abs(made.detach().numpy() - exact).max() < 4e-6
+    assert abs(x.grad.numpy() - rstd * (g - exact * (g * exact).mean())).max() < 4e-6
 
 
 @alike

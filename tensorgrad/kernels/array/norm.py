@@ -39,6 +39,11 @@ def _row_dot(xp, a, b):
     return np.vecdot(*pieces).sum(-1) + np.vecdot(a[..., whole:], b[..., whole:])
 
 
+def _times_weight(xp, rows, w):
+    """Sum of products of each row with `w`."""
+    return _row_dot(xp, rows, w) if xp is np and len(w) >= _LONG else rows @ w
+
+
 def _column_dot(xp, a, b):
     """Sum of products over the first of two dimensions."""
     return np.einsum("ij,ij->j", a, b) if xp is np else (a * b).sum(axis=0)
@@ -129,7 +134,7 @@ def _rows_grad(xp, g, x, mean, rstd, w, gx, gw, gb):
     """Writes the gradient of the input to `gx`; adds those of weight and bias to `gw` and `gb` (each may be None).
 
     gx = rstd (g w - mean(g w) - normal mean(g w normal)) with normal = d rstd, d = x - mean. All sums are products of
-    matrices with vectors, which BLAS computes in one pass each.
+    matrices with vectors, which BLAS computes in one pass each, except those of long rows.
     """
     n, m = x.shape
     if gb is not None:
@@ -143,12 +148,12 @@ def _rows_grad(xp, g, x, mean, rstd, w, gx, gw, gb):
     if gx is None:
         return
     w = xp.ones(m, g.dtype) if w is None else w
-    slope = (product @ w)[:, None] * (rstd * rstd * rstd / -m)
+    slope = _times_weight(xp, product, w)[:, None] * (rstd * rstd * rstd / -m)
     xp.multiply(d, slope, gx)
     xp.multiply(g, _outer(xp, rstd, w), product)
     gx += product
     if mean is not None:
-        gx -= (g @ w)[:, None] * (rstd / m)
+        gx -= _times_weight(xp, g, w)[:, None] * (rstd / m)
 
 
 def row_norm_tangent(xp, x, weight, x_t, weight_t, bias_t, axes, eps, centred):

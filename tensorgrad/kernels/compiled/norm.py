@@ -1,7 +1,7 @@
 """Batch and group normalization, forward and backward: each channel (or group) is read twice and written once.
 
-Means and sums of squares are computed row by row and combined in double precision (Chan, Golub, LeVeque, 1983), so they
-do not depend on how threads share the channels. Formulas: kernels/array/norm.py.
+Means and sums of squares are computed row by row, of long rows piece by piece, and combined in double precision (Chan,
+Golub, LeVeque, 1983), so they do not depend on how threads share the channels. Formulas: kernels/array/norm.py.
 """
 
 from __future__ import annotations
@@ -26,14 +26,38 @@ _IMAGES, _MAPS = "float32[:,:,::1]", "float32[:,:,:,::1]"
 _EMPTY = np.empty(0, F32)
 
 
+# Elements of a row that are added up in float32: sums of more lose digits. They stay in a cache until they are read
+# the second time.
+_PIECE = 1 << 15
+
+
+@inner
+def _joined(count, mean, squares, row):
+    """Does what `joined` does, piece by piece."""
+    for at in range(0, row.size, _PIECE):
+        count, mean, squares = joined(count, mean, squares, row[at : at + _PIECE])
+    return count, mean, squares
+
+
 @inner(fastmath=ANY_ORDER)
-def _along(g, row, mean):
-    """Σ g and Σ g (x - mean) of a row."""
+def _along_piece(g, row, mean):
     plain = along = F(0.0)
     for i in range(row.size):
         plain += g[i]
         along += g[i] * (row[i] - mean)
     return plain, along
+
+
+@inner
+def _along(g, row, mean):
+    """Σ g and Σ g (x - mean) of a row."""
+    plain = along = 0.0
+    for at in range(0, row.size, _PIECE):
+        here = slice(at, at + _PIECE)
+        more, product = _along_piece(g[here], row[here], mean)
+        plain += more
+        along += product
+    return F(plain), F(along)
 
 
 @inner(fastmath={"contract"})
@@ -60,12 +84,9 @@ def _scaled(g, factor, to):
         to[i] = g[i] * factor
 
 
-_LONG = 1 << 18  # elements of a row from which on its sum in float32 has too few digits, as in softmax.py
-
-
 def _per_channel(x, *parameters):
     """Returns (N, C, length) and the parameters, or None if compiled kernels do not support them."""
-    if not suits(x) or x.ndim < 2 or not x.size or math.prod(x.shape[2:]) >= _LONG:
+    if not suits(x) or x.ndim < 2 or not x.size:
         return None
     for p in parameters:
         if p is not None and not suits(p):
@@ -164,7 +185,7 @@ def _batch_norm():
         for c in range(first, last):
             count = mean = squares = 0.0
             for n in range(x.shape[0]):
-                count, mean, squares = joined(count, mean, squares, x[n, c])
+                count, mean, squares = _joined(count, mean, squares, x[n, c])
             variance = squares / count
             rstd = F(1.0 / math.sqrt(variance + eps))
             means[c], rstds[c], variances[c] = mean, rstd, variance
@@ -331,7 +352,7 @@ def _group_norm():
         for k in range(first, last):
             n, group = k // groups, k % groups
             row, to, scale, shift = x[n, group], out[n, group], weight[group], bias[group]
-            _, mean, squares = joined(0.0, 0.0, 0.0, row)
+            _, mean, squares = _joined(0.0, 0.0, 0.0, row)
             means[n, group], rstds[n, group] = mean, 1.0 / math.sqrt(squares / row.size + eps)
             centre, rstd = means[n, group], rstds[n, group]
             for i in range(row.size):
@@ -344,7 +365,7 @@ def _group_norm():
             n, group = k // groups, k % groups
             count = mean = squares = 0.0
             for c in range(width):
-                count, mean, squares = joined(count, mean, squares, x[n, group * width + c])
+                count, mean, squares = _joined(count, mean, squares, x[n, group * width + c])
             rstd = F(1.0 / math.sqrt(squares / count + eps))
             means[n, group], rstds[n, group] = mean, rstd
             for c in range(width):
@@ -373,14 +394,25 @@ def _group_norm():
 
 
 @inner(fastmath=ANY_ORDER)
-def _weighted(g, row, weight, mean):
-    """Σ g w and Σ g w (x - mean) of a row."""
+def _weighted_piece(g, row, weight, mean):
     plain = along = F(0.0)
     for i in range(row.size):
         slope = g[i] * weight[i]
         plain += slope
         along += slope * (row[i] - mean)
     return plain, along
+
+
+@inner
+def _weighted(g, row, weight, mean):
+    """Σ g w and Σ g w (x - mean) of a row."""
+    plain = along = 0.0
+    for at in range(0, row.size, _PIECE):
+        here = slice(at, at + _PIECE)
+        more, product = _weighted_piece(g[here], row[here], weight[here], mean)
+        plain += more
+        along += product
+    return F(plain), F(along)
 
 
 def _group_norm_grad():
