@@ -26,6 +26,7 @@ from tensorgrad.utils._pytree import tree_flatten, tree_unflatten
 from tests.conformance import each_record, opdb
 from tests.conformance.forward import SECOND_APART
 from tests.conformance.opdb_bridge import close, copied, leaves, to_tg, translate
+from tests.support.custom_functions import cube
 
 ELEMENTS = 40  # in the inputs of a sample, so that Jacobians are small
 ROWS = 24  # elements of the results, for whole Jacobians
@@ -379,32 +380,6 @@ def _custom(**members) -> Callable:
     return run
 
 
-def _separate(library, x):
-    """A custom function with a `setup_context`, which `vmap` runs on batched tensors."""
-
-    class Cube(library.autograd.Function):
-        generate_vmap_rule = True
-
-        @staticmethod
-        def forward(x):
-            return x**3
-
-        @staticmethod
-        def setup_context(ctx, inputs, output):
-            ctx.save_for_backward(*inputs)
-            ctx.save_for_forward(*inputs)
-
-        @staticmethod
-        def backward(ctx, g):
-            return g * 3 * ctx.saved_tensors[0] ** 2
-
-        @staticmethod
-        def jvp(ctx, t):
-            return t * 3 * ctx.saved_tensors[0] ** 2
-
-    return Cube.apply(x)
-
-
 def _copied_in(library, x):
     y = library.zeros(3, dtype=x.dtype)
     y.copy_(x)
@@ -461,7 +436,7 @@ OPTIONS = [
     ],
     Case("custom function", _custom(), _at((3,))),
     Case("custom function, 0-d", _custom(), _at(())),
-    Case("custom function with generate_vmap_rule", _separate, _at((3,))),
+    Case("custom function with generate_vmap_rule", lambda l, x: cube(l).apply(x), _at((3,))),
     Case("written in place", _copied_in, _at((3,))),
     Case("a derivative inside", _captured, _at((3,))),
     Case("checkpoint", _checkpointed, _at((3,))),

@@ -14,6 +14,7 @@ from tensorgrad.dispatch.forward import Level
 from tensorgrad.dispatch.kernel_tables import OPS
 from tensorgrad.dispatch.switches import LOCAL, SLOW
 from tests.support.alike import alike, error
+from tests.support.custom_functions import cube
 from tests.support.kernels import numpy_only
 
 X = [0.3, -0.7, 1.2]
@@ -258,26 +259,7 @@ def test_custom_functions(torch):
 
 @alike
 def test_custom_functions_in_transforms(torch):
-    class Cube(torch.autograd.Function):
-        generate_vmap_rule = True
-
-        @staticmethod
-        def forward(x):
-            return x**3
-
-        @staticmethod
-        def setup_context(ctx, inputs, output):
-            ctx.save_for_backward(*inputs)
-            ctx.save_for_forward(*inputs)
-
-        @staticmethod
-        def backward(ctx, g):
-            return g * 3 * ctx.saved_tensors[0] ** 2
-
-        @staticmethod
-        def jvp(ctx, t):
-            return t * 3 * ctx.saved_tensors[0] ** 2
-
+    Cube = cube(torch)
     jvp, grad, x, t = torch.func.jvp, torch.func.grad, torch.tensor(X), torch.tensor([1.0, 2.0, -1.0])
     if torch is tensorgrad:  # torch gives 0: what its function saved has no tangent of the outer level
         assert torch.allclose(jvp(lambda x: jvp(Cube.apply, (x,), (t,))[1], (x,), (t,))[1], 6 * x * t * t)
