@@ -4,7 +4,6 @@ import ast
 import collections
 import errno
 import io
-import itertools
 import os
 import pickle
 import random
@@ -44,16 +43,13 @@ def file_of(made: bytes, old: bool = False) -> bytes:
 # --- the fuzzer ------------------------------------------------------------------------------------------------------
 
 
-def test_damaged_and_hostile_files_for_some_seconds():
+def test_damaged_and_hostile_files():
     """The same files each time, as a change is judged by what it does; `python -m tests.fuzz.loading` tries others."""
-    seed = 7
-    worker, end = loading.Worker(), time.monotonic() + 15
+    worker = loading.Worker()
     try:
-        for case in itertools.count(seed):
+        for case in range(7, 2007):
             answer = worker(case, slack=20.0)
             assert "wrong" not in answer, f"python -m tests.fuzz.loading --seed {case} --cases 1: {answer['wrong']}"
-            if time.monotonic() > end:
-                break
     finally:
         worker.close()
 

@@ -586,9 +586,8 @@ def test_a_stubborn_worker_is_terminated(monkeypatch):
         iterator = iter(loading(Doing(lambda i: time.sleep(LIMIT)), num_workers=1))
         assert [next(iterator) for _ in range(3)] == [0, 1, 2]
         (process,) = iterator._workers
-        begun = time.monotonic()
         del iterator
-        assert process.exitcode == -signal.SIGTERM and time.monotonic() - begun < LIMIT / 2
+        assert process.exitcode == -signal.SIGTERM  # and not 0, at the end of its sleep
     finally:
         signal.signal(signal.SIGTERM, before)
 
