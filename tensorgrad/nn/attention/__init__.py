@@ -186,6 +186,8 @@ class MultiheadAttention(Module):
                 "MultiheadAttention does not support NestedTensor outside of its fast path. The fast path was not hit "
                 f"because {why}"
             )
+        from tensorgrad.nested import nested_tensor
+
         weights = []
 
         def attend(piece: Tensor) -> Tensor:
@@ -195,7 +197,8 @@ class MultiheadAttention(Module):
                 weights.append(found[0])
             return made[0]
 
-        return x._map(attend), torch.nested.nested_tensor(weights).to_padded_tensor(0.0) if need_weights else None
+        made = x._map(attend)
+        return made, nested_tensor(weights).to_padded_tensor(0.0) if need_weights else None
 
     def _is_plain(self, x: Tensor, padding: Any, mask: Any, need_weights: bool, is_causal: bool) -> bool:
         """Returns whether `self_attention` handles the call. Invalid arguments are left to the general function."""
