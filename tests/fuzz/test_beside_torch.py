@@ -42,6 +42,47 @@ def test_a_wrong_value_of_an_expression_is_found(monkeypatch):
         expressions.check(seed)
 
 
+@pytest.mark.parametrize("name", ["resize_", "add"])
+def test_faults_where_memory_grows_are_found(name, monkeypatch):
+    """The tensor that is resized has wrong numbers: no view is in the way of seeing it."""
+    right = getattr(tensorgrad, name) if name == "add" else getattr(tensorgrad.Tensor, name)
+
+    def wrong(*args, **kwargs):
+        with tensorgrad.no_grad():
+            return right(*args, **kwargs).mul_(2)
+
+    lines = ["t1 = torch.arange(1., 3.)", "t2 = torch.ones(3)"]
+    lines += ["t1.resize_((3,))[2:] = 1"] if name == "resize_" else ["torch.add(t2, t2, out=t1)"]
+    assert programs.replay(lines) == ""
+    monkeypatch.setattr(tensorgrad if name == "add" else tensorgrad.Tensor, name, wrong)
+    found = programs.replay(lines)
+    assert found.startswith("values of t1") and not meant("\n".join(lines), found, programs.KNOWN)
+
+
+def test_programs_end_where_memory_grows_under_a_view():
+    lines = ["t1 = torch.arange(1., 3.)", "t2 = t1[1:]", "t1.resize_((4,)).fill_(7)", "t2.add_(1)"]
+    assert programs.replay(lines) == ""
+    ours, theirs = map(programs.Run, programs.libraries())
+    assert [programs.advance(ours, theirs, line)[1] for line in lines[:3]] == ["", "", programs.GROWN]
+
+
+@pytest.mark.parametrize("name, text", [("topk", "a.gather(-1, torch.topk(a, 1)[1])"), ("argsort", "torch.argsort(a")])
+def test_wrong_indices_are_found(name, text, monkeypatch):
+    seed = next(s for s in range(40_000) if expressions.Case(s).text.startswith(text) and
+                expressions.Case(s).mode == "plain" and expressions.Case(s).operands.dtype == "float64" and
+                expressions.Case(s).operands.arrays["a"].shape[-1:] > (1,))  # fmt: skip
+    expressions.check(seed)
+    right = getattr(tensorgrad, name)
+
+    def wrong(*args, **kwargs):
+        found = right(*args, **kwargs)
+        return (found[0], 0 * found[1]) if name == "topk" else found.flip(-1)
+
+    monkeypatch.setattr(tensorgrad, name, wrong)
+    with pytest.raises(Difference, match=r"values"):
+        expressions.check(seed)
+
+
 def test_differences_that_are_meant_have_a_reason():
     for known in (*programs.KNOWN, *expressions.KNOWN, *expressions.OPEN):
         assert len(known.reason) > 20
