@@ -4,8 +4,9 @@
 
 First the tests that need only their own process, as many processes at a time as there are cores: with compiled kernels
 and with NumPy alone (TENSORGRAD_FAST=0) where results depend on that, the others once, as a user's program runs; on
-emulated GPUs; and the kernels' fuzzer for a minute. Then, with nothing else running, the tests that start processes, open ports, send signals
-or watch clocks, and the smoke suite on every other Python found. tools/phases.py says which test runs where.
+emulated GPUs; and the kernels' fuzzer for a minute. Then, with nothing else running, the tests that start processes,
+open ports, send signals or watch clocks, and the smoke suite on every other Python found. tools/phases.py says which
+test runs where.
 
 `--quick` runs a few cases of each test of the first phase, as many as two minutes allow, and none marked slow.
 `--changed` runs the tests that files changed since main can affect, and says what it leaves out. Arguments that name

@@ -58,7 +58,7 @@ _NONE = np.int64(-1)  # no number for each row: sums begin with what is in an ar
 _THIN = 4  # columns of the result below which the left factor is hardly read twice: the BLAS does not copy it
 _FEW_ROWS = 24  # up to which reading the right factor where it is costs less than copying it into panels
 
-# Multiplications of a layer up to which simple loops take less time than calls of the BLAS: for a few rows, and for more.
+# Multiplications of a layer up to which simple loops take less time than calls of the BLAS: for a few rows, for more
 _TINY, _TINY_OF_MANY = 1 << 16, 1 << 14
 _FEW_FORWARD, _FEW_BACKWARD = 8, 1  # those few rows
 
