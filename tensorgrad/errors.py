@@ -60,14 +60,9 @@ def wrap_dim(dim: int, ndim: int) -> int:
 
 def as_integer(value, argument: str, wanted: str = "int") -> int:
     """Converts a value (NumPy's integer, a one-element tensor) to an int. Raises: TypeError if it is not an integer."""
-    try:
-        if value.__class__ is not bool:  # as in PyTorch, not an integer
-            return as_int(value)
-        raise TypeError
-    except TypeError:
-        if value.__class__ is not bool and hasattr(value, "__index__"):  # a tensor says itself what is wrong
-            raise
-        raise wrong_argument(value, argument, wanted) from None
+    if value.__class__ is bool or not hasattr(value, "__index__"):  # as in PyTorch, a bool is not an integer
+        raise wrong_argument(value, argument, wanted)
+    return as_int(value)  # a tensor says itself what is wrong
 
 
 def wrong_argument(value, argument: str, wanted: str) -> TypeError:
