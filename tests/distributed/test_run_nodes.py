@@ -13,7 +13,7 @@ from tensorgrad.distributed.elastic.membership import Membership, Settings
 from tensorgrad.distributed.elastic.rendezvous.api import RendezvousError
 from tensorgrad.distributed.elastic.rendezvous.meeting import Rendezvous
 from tests.distributed.jobs import eventually, launch
-from tests.distributed.launch import environment, finished, needs_mpi, start_command
+from tests.distributed.launch import HANG, environment, finished, needs_mpi, start_command
 from tests.distributed.virtual_time import VirtualTime
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the agent's signals are POSIX's")
@@ -302,7 +302,7 @@ def hosts():
     a, b, va, vb = f"tga{mark}", f"tgb{mark}", f"va{mark}", f"vb{mark}"
 
     def do(*words):
-        return subprocess.run(["ip", *words], capture_output=True, text=True, timeout=20)
+        return subprocess.run(["ip", *words], capture_output=True, text=True, timeout=HANG)
 
     try:
         for words in (

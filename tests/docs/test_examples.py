@@ -299,12 +299,12 @@ def address(tmp_path_factory):
 
 def ask(address, content):
     request = urllib.request.Request(address + "read", data=content.encode())
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=200) as answer:
         return json.load(answer)
 
 
 def test_inference_serves_the_page(address):
-    with urllib.request.urlopen(address, timeout=30) as answer:
+    with urllib.request.urlopen(address, timeout=200) as answer:
         assert "Draw a digit" in answer.read().decode()
 
 

@@ -153,7 +153,9 @@ def test_environments_are_counted_and_deleted(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("TENSORGRAD_ECOSYSTEM", str(tmp_path))
     for name in ("timm-1", "timm-2"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "file").write_bytes(b"x" * 60_000_000)
+        (tmp_path / name / "file").write_bytes(b"x" * 100_000)
+    assert environments.kept() == (2, 512 * sum(file.stat().st_blocks for file in tmp_path.glob("*/file")))
+    monkeypatch.setattr(environments, "kept", lambda: (2, 120_000_000))
     assert main(["delete"]) == 0
     assert capsys.readouterr().out == f"deleting: 2 environments in {tmp_path} take 0.1 GB\n"
     assert not [*tmp_path.iterdir()]
