@@ -43,12 +43,16 @@ def views_of(shape: Any, indices: Any) -> tuple[list[tuple], list[tuple[int, Any
 
     A view is the operator's name, the sizes before it, and its arguments. The dimensions of the other indices (tensors,
     lists, booleans) are those of the last view.
+
+    Raises: IndexError if there are too many indices, ValueError for a step less than 1.
     """
     sizes, dim = list(shape), 0
     views: list[tuple] = []
     others: list[tuple[int, Any]] = []
     given = list(indices) if isinstance(indices, tuple) else [indices]
     taken = sum(dimensions_of(index) for index in given)
+    if taken > len(shape):
+        raise IndexError(f"too many indices for tensor of dimension {len(shape)}")
     for index in given:
         before = list(sizes)
         if index is Ellipsis:

@@ -80,6 +80,16 @@ def test_shapes_and_what_makes_tensors(torch):
 
 
 @alike
+def test_wrong_indices_are_seen_by_no_operator(torch):
+    _, Seen = mode_of(torch)
+    told = []
+    for index in ((0, 0, 0, 0), (..., 0, 0, 0, 0), (None, 0, 0, 0, slice(None)), slice(None, None, -1)):
+        with Seen() as mode:
+            told.append((error(lambda index=index: torch.ones(2, 3, 4)[index]), [name for name, *_ in mode.told[1:]]))
+    return told
+
+
+@alike
 def test_products_and_layers(torch):
     return seen(torch, (
         lambda t, x, y, w: w.t() @ w, lambda t, x, y, w: x @ w, lambda t, x, y, w: x @ y.mT,
