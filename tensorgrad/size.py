@@ -36,7 +36,7 @@ class Size(tuple):
 
     def __getitem__(self, index):
         item = tuple.__getitem__(self, index)
-        return Size(item) if item.__class__ is tuple else item
+        return new_size(Size, item) if item.__class__ is tuple else item
 
     def __add__(self, other):
         return Size(tuple.__add__(self, other)) if isinstance(other, tuple) else self._not_a_tuple(other)
@@ -50,7 +50,7 @@ class Size(tuple):
         raise TypeError(f"can only concatenate tuple (not {type(other).__name__}) to torch.Size")
 
     def __mul__(self, times):
-        return Size(tuple.__mul__(self, times))
+        return new_size(Size, tuple.__mul__(self, times))
 
     def __reduce__(self):
         return Size, (tuple(self),)
@@ -68,4 +68,4 @@ def _as_int(i: int, value):
     return as_int(value)
 
 
-new_size = tuple.__new__  # `new_size(Size, shape)`: of an array, whose sizes need no check
+new_size = tuple.__new__  # `new_size(Size, shape)`: of sizes that need no check, such as an array's
