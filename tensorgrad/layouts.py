@@ -72,7 +72,19 @@ def memory_strides(shape: tuple[int, ...], given: memory_format | None) -> tuple
         order = [0, *order[2:], 1]
     elif name != "contiguous_format":
         raise RuntimeError(f"unsupported memory format option {name}")
-    strides, step = [0] * len(shape), 1
+    return strides_in_order(shape, order)
+
+
+def strides_in_order(shape: tuple[int, ...], order: Sequence[int], step: int = 1) -> tuple[int, ...]:
+    """Returns the strides without gaps of dimensions that are in this order in memory, outermost first.
+
+    `step` is that of the innermost one: the size of an element for strides in bytes.
+
+    >>> from tensorgrad.layouts import strides_in_order
+    >>> strides_in_order((2, 3, 4), [2, 0, 1])
+    (3, 1, 6)
+    """
+    strides = [0] * len(shape)
     for dim in reversed(order):
         strides[dim] = step
         step *= max(shape[dim], 1)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from tensorgrad.layouts import channels_last, made_in_order, memory_strides
+from tensorgrad.layouts import channels_last, made_in_order, memory_strides, strides_in_order
 from tensorgrad.storage.stubs import STORAGES, Storage
 
 Strides = tuple[int, ...]
@@ -97,11 +97,7 @@ def _ordered(shape: tuple[int, ...], all_strides: tuple[Strides, ...]) -> Stride
             if found > 0:
                 order[below], order[at] = order[at], order[below]
                 at = below
-    strides, step = [0] * len(shape), 1
-    for d in order:
-        strides[d] = step
-        step *= max(shape[d], 1)
-    return tuple(strides)
+    return strides_in_order(shape, order[::-1])
 
 
 def _compared(shape: tuple[int, ...], all_strides: tuple[Strides, ...], a: int, b: int) -> int:
@@ -140,6 +136,11 @@ def like_input(x, array):
 def order_of_copy(array) -> Strides:
     """The dimensions, outermost in memory first, of a copy that keeps the layout."""
     return _of_copy(array.itemsize, array.shape, array.strides, array.itemsize)[1]
+
+
+def order_of_operands(shape: tuple[int, ...], itemsize: int, *operands) -> Strides:
+    """The same of a result computed element by element; the operands are (shape, strides, itemsize)."""
+    return _of_operands(shape, itemsize, operands)[1]
 
 
 @lru_cache(4096)
@@ -185,11 +186,7 @@ def in_rows(array):
 
 def in_order(order, array):
     """The result with its dimensions in this order in memory, without gaps."""
-    strides, step = [0] * array.ndim, array.itemsize
-    for d in reversed(order):
-        strides[d] = step
-        step *= max(array.shape[d], 1)
-    return with_strides(array, tuple(strides), tuple(order))
+    return with_strides(array, strides_in_order(array.shape, order, array.itemsize), tuple(order))
 
 
 def each_laid_out(rules: str, x, arrays) -> list:

@@ -8,6 +8,7 @@ from tensorgrad import dtypes
 from tensorgrad.dispatch import generate, inplace
 from tensorgrad.dispatch.kinds import alias, composite, export, op
 from tensorgrad.dispatch.out import store_out
+from tensorgrad.dispatch.strides import order_of_operands
 from tensorgrad.kernels.array import matmul as kernels
 from tensorgrad.ops.pointwise import conj
 from tensorgrad.tensor import Tensor
@@ -496,10 +497,18 @@ def _addr_kernel(xp, c, a, b, beta, alpha):
     return kernels.added(xp, c, kernels.outer(xp, a, b), beta, alpha)
 
 
+def _addr_laid_out(c, a, b, *rest):
+    """The dimensions, outermost first: those of a sum of the matrix and a column times a row."""
+    column = ((a.size, 1), (*a.strides, 0), a.itemsize)
+    return order_of_operands(
+        (a.size, b.size), c.itemsize, (c.shape, c.strides, c.itemsize), column, (b.shape, b.strides, b.itemsize)
+    )
+
+
 addr = op(
     "addr(input, vec1, vec2, *, beta: number = 1, alpha: number = 1)",
     _addr_kernel,
-    strides=lambda c, *rest: sorted(range(2), key=lambda d: -c.strides[d]) if c.ndim == 2 else range(2),
+    strides=_addr_laid_out,
     linear="input + vec1 * vec2",
     prepare=_addr_prepare,
     shape=lambda c, a, b, beta, alpha: ((a.shape[0], b.shape[0]), c.dtype),
