@@ -11,6 +11,7 @@ from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.memory_formats import format_of
 from tensorgrad.dispatch.out import check_apart
 from tensorgrad.dispatch.promotion import plain_number
+from tensorgrad.dispatch.strides import order_of_copy
 from tensorgrad.dispatch.switches import DISPATCH, LOCAL
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import check_is_number, check_number
@@ -44,9 +45,10 @@ def _keep_layout(xp, x):
 
 def _copied_on_meta(x, memory_format):
     """The meta version of `_copied`: computes its shape and strides."""
+    order = order_of_copy(x) if memory_format is None else range(x.ndim)
     if memory_format == "channels_last":
-        return made_in_order(lambda shape: x.empty(shape, x.dtype), x.shape, (0, *range(2, x.ndim), 1))
-    return x.astype(x.dtype, "K" if memory_format is None and 0 not in x.strides else "C")
+        order = (0, *range(2, x.ndim), 1)
+    return made_in_order(lambda shape: x.empty(shape, x.dtype), x.shape, order)
 
 
 def _clone_of_batch(input, memory_format):

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from tensorgrad import devices
-from tensorgrad.layouts import made_in_order
+from tensorgrad.layouts import dense_order, made_in_order
 from tensorgrad.storage.cpu import Window
 from tensorgrad.storage.stubs import Storage, register
 
@@ -72,7 +72,7 @@ class MetaStorage(Storage):
 
     @classmethod
     def from_host(cls, array, device):
-        return MetaArray.empty(array.shape, array.dtype)
+        return MetaArray(array).astype(array.dtype, "K" if dense_order(array) else "C")
 
     @classmethod
     def to_host(cls, array):

@@ -130,6 +130,35 @@ def test_gradients_of_leaves_lie_as_the_leaves(t):
     return seen
 
 
+@alike
+def test_an_outer_product_added_to_a_matrix_lies_as_a_sum(t):
+    column, row, whole = t.zeros(3, 1), t.zeros(1, 5), t.zeros(5, 3).t()
+    matrices = (
+        *(x.expand(3, 5) for x in (column, row, row[:, :1])),
+        column,
+        row,
+        row[0],
+        whole,
+        t.zeros(3, 10)[:, ::2],
+    )
+    vectors = [(x, y) for x in (t.ones(3), t.ones(1).expand(3)) for y in (t.ones(5), t.ones(10)[::2])]
+    return [t.addr(matrix, x, y).stride() for matrix in matrices for x, y in vectors]
+
+
+@alike
+def test_on_meta_copies_lie_as_on_the_cpu(t):
+    image, matrix = t.zeros(2, 3, 4, 5), t.zeros(4, 3).t()
+    seen = []
+    for x in (image, image.permute(0, 3, 1, 2), image[:, :, ::2].permute(0, 3, 1, 2), matrix[:, None].expand(3, 2, 4)):
+        for device in ("cpu", "meta"):
+            y = t.empty_strided(x.shape, x.stride(), device=device)
+            seen += [y.clone().stride(), y.contiguous().stride(), y.double().stride(), t.rand_like(y).stride()]
+            if y.ndim == 4:
+                formats = (t.channels_last, t.contiguous_format, t.preserve_format)
+                seen += [t.rand_like(y, memory_format=way).stride() for way in formats]
+    return seen + [x.to("meta").stride() for x in (image, image.permute(0, 3, 1, 2), matrix)]
+
+
 def test_large_arrays_lie_as_small_ones():
     """Compiled kernels and NumPy's leave results in the same strides."""
     for n in (2, 60):

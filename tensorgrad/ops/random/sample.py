@@ -6,7 +6,7 @@ drawn on the host and copied. On meta, nothing is drawn.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from tensorgrad.dispatch.switches import SLOW
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import check_flag
 from tensorgrad.kernels.array import sample as kernels
-from tensorgrad.layouts import AnyLayout, memory_strides, strided
+from tensorgrad.layouts import AnyLayout, made_in_order, memory_strides, strided
 from tensorgrad.ops import create
 from tensorgrad.ops.sparse.blank import sparse_like
 from tensorgrad.random import philox
@@ -319,7 +319,9 @@ def _like(name: str, kernel: str, check):
         if own is not strided:
             input = create.empty(input.shape, dtype=dtype)
         if device.type == "meta":
-            return create.empty_like(input, dtype=dtype, device=device, requires_grad=requires_grad)
+            return create.empty_like(
+                input, dtype=dtype, device=device, requires_grad=requires_grad, memory_format=memory_format
+            )
         array = empty_like(input._array, dtype.numpy, memory_format, device)
         fill(array, sampler, gen, *args)
         made = wrap(array)
@@ -333,16 +335,14 @@ def _like(name: str, kernel: str, check):
 def empty_like(array, dtype: np.dtype, memory_format=None, device=None) -> np.ndarray:
     """Allocates memory (`device` None: on the host) in the layout that PyTorch gives to `*_like` tensors."""
     storage = None if device is None or device.type == "cpu" else storage_class(device)
+
+    def make(shape: tuple) -> Any:
+        return np.empty(shape, dtype) if storage is None else storage.empty(shape, dtype, device)
+
     if memory_format is not None and "preserve" not in str(memory_format):
         strides = memory_strides(array.shape, memory_format)
-        order: Sequence[int] = sorted(range(array.ndim), key=lambda d: -strides[d])
-    elif array.flags.c_contiguous:
-        return np.empty(array.shape, dtype) if storage is None else storage.empty(array.shape, dtype, device)
-    else:
-        order = order_of_copy(array)
-    shape = tuple(array.shape[d] for d in order)
-    inner = np.empty(shape, dtype) if storage is None else storage.empty(shape, dtype, device)
-    return inner.transpose([order.index(d) for d in range(array.ndim)])
+        return made_in_order(make, array.shape, sorted(range(array.ndim), key=lambda d: -strides[d]))
+    return make(array.shape) if array.flags.c_contiguous else made_in_order(make, array.shape, order_of_copy(array))
 
 
 _rand_like = _like("rand_like", "uniform", lambda d: check_floating(d, "check_uniform_bounds"))
