@@ -97,3 +97,11 @@ def test_large_arrays(shape, dim):
     for name in ("var_mean", "std_mean"):
         for a, b in zip(getattr(tensorgrad, name)(x, dim), getattr(tensorgrad, name)(y, dim), strict=True):
             assert tensorgrad.allclose(a.double(), b, 1e-4, 1e-6)
+
+
+@pytest.mark.parametrize("name", ("sum", "mean", "var", "std", "norm"))
+def test_many_elements_cost_no_digits(name):
+    """Sums of millions of float32 are not added up one by one."""
+    numbers = np.random.default_rng(0).random(4 << 20, np.float32) + np.float32(0.5)
+    found = getattr(tensorgrad.from_numpy(numbers), name)().item()
+    assert found == pytest.approx(getattr(tensorgrad.from_numpy(numbers.astype(np.float64)), name)().item(), rel=1e-6)

@@ -11,13 +11,12 @@ import numpy as np
 
 from tensorgrad.system.float_errors import ignored
 
-from .blocks import long_rows
+from .blocks import LONG, long_rows, row_dot
 from .softmax import _row_blocks, _row_sum
 
 _ALL = (True, True, True)
 # Elements per block. Half a dozen arrays of this size stay in the last-level cache; smaller blocks cost more in calls.
 BLOCK = 1 << 17
-_LONG, _PIECE = 1 << 15, 4096  # elements of a row that is added up in pieces, and of a piece
 _SHORT = 64  # positions per channel from which it is faster to sum over them before everything else
 
 
@@ -26,22 +25,9 @@ def _wide(array):
     return array.astype(np.float32) if array is not None and array.dtype.itemsize == 2 else array
 
 
-def _row_dot(xp, a, b):
-    """Sum of products over the last dimension."""
-    if xp is not np:
-        return (a * b).sum(axis=-1)
-    n = a.shape[-1]
-    if n < _LONG:
-        return np.vecdot(a, b)
-    # BLAS adds up a row in one go, which costs digits: of ten million float32 the sum has four. Those of pieces do not.
-    whole = n - n % _PIECE
-    pieces = (x[..., :whole].reshape(*x.shape[:-1], whole // _PIECE, _PIECE) for x in (a, b))
-    return np.vecdot(*pieces).sum(-1) + np.vecdot(a[..., whole:], b[..., whole:])
-
-
 def _times_weight(xp, rows, w):
     """Sum of products of each row with `w`."""
-    return _row_dot(xp, rows, w) if xp is np and len(w) >= _LONG else rows @ w
+    return row_dot(xp, rows, w) if xp is np and len(w) >= LONG else rows @ w
 
 
 def _column_dot(xp, a, b):
@@ -63,7 +49,7 @@ def _centre_rows(xp, rows, eps, out, mean, rstd):
     else:
         mean[...] = _row_sum(xp, rows, 1, True) / m
         xp.subtract(rows, mean, out)
-    rstd[...] = _inverse_deviation(xp, _row_dot(xp, out, out)[:, None] / m, eps)
+    rstd[...] = _inverse_deviation(xp, row_dot(xp, out, out)[:, None] / m, eps)
 
 
 def _outer(xp, column, row):
@@ -176,7 +162,7 @@ def row_norm_tangent(xp, x, weight, x_t, weight_t, bias_t, axes, eps, centred):
             if along is None:
                 t[...] = 0
             else:
-                xp.multiply(normal, _row_dot(xp, normal, along[block])[:, None] / -m, t)
+                xp.multiply(normal, row_dot(xp, normal, along[block])[:, None] / -m, t)
                 t += along[block]
                 if centred:
                     t -= _row_sum(xp, along[block], 1, True) / m
@@ -256,7 +242,7 @@ def _channel_dot(xp, a, b, length):
     if length < _SHORT:
         return _column_dot(xp, a, b).reshape(-1, max(length, 1)).sum(axis=1)
     shape = (a.shape[0], -1, length)
-    return _row_dot(xp, a.reshape(shape), b.reshape(shape)).sum(axis=0)
+    return row_dot(xp, a.reshape(shape), b.reshape(shape)).sum(axis=0)
 
 
 def batch_norm(xp, x, weight, bias, running_mean, running_var, training, eps=1e-5):
@@ -422,7 +408,7 @@ def _images_grad(xp, g, x, mean, rstd, weight, gx, gw, gb):
     n, c, length = x.shape
     groups = mean.shape[1]
     d = xp.subtract(x, mean.repeat(c // groups, axis=1)[:, :, None], gx)
-    dots, sums = _row_dot(xp, g, d), _row_sum(xp, g, 2)  # (n, C)
+    dots, sums = row_dot(xp, g, d), _row_sum(xp, g, 2)  # (n, C)
     gw += (dots * rstd.repeat(c // groups, axis=1)).sum(axis=0)
     gb += sums.sum(axis=0)
     if gx is None:

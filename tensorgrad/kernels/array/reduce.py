@@ -15,6 +15,8 @@ import numpy as np
 from tensorgrad.dtypes import F32, scalar_type
 from tensorgrad.system.float_errors import ignored
 
+from .blocks import row_dot
+
 I64 = np.dtype("int64")
 _SMALL = 1024  # elements below which one product sums everything
 _ROW = 1024  # longer sums are split into rows of this length, whose sums are added pairwise
@@ -379,7 +381,7 @@ def _squares_around_mean(xp, x, dim, keepdim):
         return xp.add.reduce(squares, axis=dim, keepdims=keepdim)
     if dim is None and not keepdim and xp is np:
         away = away.reshape(-1)
-        return np.dot(away, away)
+        return row_dot(np, away, away)
     return xp.add.reduce(xp.multiply(away, away, away if away.ndim else None), axis=dim, keepdims=keepdim)
 
 

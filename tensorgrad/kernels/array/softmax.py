@@ -10,13 +10,12 @@ import numpy as np
 
 from tensorgrad.system.float_errors import ignored
 
-from .blocks import BLOCK, as_float32, long_rows, select
+from .blocks import BLOCK, LONG, as_float32, long_rows, select
 from .index import extremes
 
 # Within these limits exp neither overflows nor becomes subnormal in float32, and neither does a sum of 10^12 such
 # values: no row needs to be shifted by its maximum, which saves the row maxima and one pass.
 _PLAIN = 60.0
-_LONG = 1 << 15  # elements of a row from which on BLAS's sum has too few digits
 _LARGE = 4096  # elements from which checking for that is worth two reductions
 
 
@@ -34,7 +33,7 @@ def _row_sum(xp, x, dim, keepdims=False):
 
     (Of long rows it loses digits, as it adds them up in one go.)
     """
-    short = x.shape[dim] < _LONG
+    short = x.shape[dim] < LONG
     if short and xp is np and x.size >= _LARGE and dim == x.ndim - 1 and x.strides[dim] == x.itemsize:
         total = np.vecdot(x, _ones(x.shape[dim], x.dtype))
         return total[..., None] if keepdims else total
