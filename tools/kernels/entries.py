@@ -3,9 +3,9 @@
 A kernel that does not write to an array may ask for its memory instead (`MEMORY` in language.py): it then gets a row
 that begins at the array's first element, whatever its shape and strides, and walks through it by numbers of its own.
 
-All kernels are called through one compiled launcher. It unpacks Python's
-objects with Python's C API, and reads NumPy's arrays in place. Every name that it uses is resolved when it is loaded
-(native.py), so the program itself does not need Numba.
+All kernels are called through one compiled launcher. It unpacks Python's objects with Python's C API, and reads NumPy's
+arrays in place. Every name that it uses is resolved when it is loaded (native.py), so the program itself does not need
+Numba.
 
 There are three kinds of kernels. "shared": its ranges are shared among threads (launch.py); "plain": called with all
 its arguments by one thread; "native": a C function of numbers. The first two are known by a record, the constant that
@@ -52,9 +52,8 @@ _NONE, _BOOL, _NUMBER = range(3)  # what is returned
 # dimensions (-1 for its memory alone), its dtype (size and letter), and the flags that it must have.
 _TUPLE, _TRUTH, _FLOAT, _SIGNED, _UNSIGNED, _ARRAY = range(6)
 _ALIGNED, _WRITEABLE, _ROW_MAJOR = 0x100, 0x400, 0x1  # NumPy's flags
-_RUN = ir.FunctionType(
-    _I64, [_I64] * 3
-)  # a kernel's code: address of its numbers, first, last (or where the result goes)
+# A kernel's code: the address of its numbers, first, last (or where the result goes).
+_RUN = ir.FunctionType(_I64, [_I64] * 3)
 
 
 def _i64(number: int) -> Any:

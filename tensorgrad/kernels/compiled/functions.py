@@ -18,7 +18,7 @@ from tensorgrad.kernels.compiled.runtime.language import inlined, intrinsic, ir,
 
 F = np.float32
 LOG2E, LN2_HIGH, LN2_LOW = F(1.44269504088896341), F(0.693359375), F(-2.12194440e-4)
-# Coefficients of polynomials, that of the highest power first: of eˣ, and of (tanh x - x) / x³ in x².
+# Coefficients of polynomials, that of the highest power first: of eˣ, of (tanh x - x) / x³ in x², of Φ's tail and erf.
 EXP = (
     F(1.3814583654e-3), F(8.3687240258e-3), F(4.1668388993e-2), F(1.6666521132e-1), F(4.9999994040e-1), F(1.0), F(1.0),
 )  # fmt: skip
@@ -28,6 +28,40 @@ TANH = (
     F(-0.3333326052758411),
 )  # fmt: skip
 
+_HALF_CDF = (
+    F(0.5307027145), F(-0.7265760135), F(0.7107068705), F(-0.142248368), F(0.127414796),
+)  # fmt: skip
+_ERF_NEAR = (
+    F(-9.641515124568013e-06), F(0.00011256947990046279), F(-0.00084828289210954), F(0.005220945443181657),
+    F(-0.026865400048096517), F(0.11283781974263021), F(-0.3761263843466843), F(1.128379167058027),
+)  # fmt: skip
+_ERF_FAR = (
+    F(2.1445575496162232e-05), F(-0.0004385300189198477), F(0.004190856023711904), F(-0.025171809078361966),
+    F(0.10836155249239102), F(0.6332724140689128), F(1.1295520410424462), F(-0.00018246007199529402),
+)  # fmt: skip
+_LN2 = math.log(2.0)
+_LOGS = tuple([1.0 / n for n in range(17, 0, -2)])  # of (1 + f) / (1 - f), in f²: 2f + 2f³/3 + 2f⁵/5 + …
+
+
+def _polynomial(*coefficients):
+    """Makes the function of a polynomial with these coefficients, that of the highest power first."""
+
+    @intrinsic
+    def value(typing, x):
+        def code(context, builder, signature, given):
+            made, *rest = [ir.Constant(given[0].type, float(c)) for c in coefficients]
+            for c in rest:
+                product = builder.fmul(made, given[0], flags=["contract"])
+                made = builder.fadd(product, c, flags=["contract"])
+            return made
+
+        return x(x), code
+
+    return value
+
+
+_exp, _exp2, _tanh, _logs = _polynomial(*EXP), _polynomial(*_EXP2), _polynomial(*TANH), _polynomial(*_LOGS)
+_half_cdf, _erf_near, _erf_far = _polynomial(*_HALF_CDF), _polynomial(*_ERF_NEAR), _polynomial(*_ERF_FAR)
 
 # Adding 1.5·2²³ to a number below 2²² rounds it to a whole number, which is then in the lowest bits of the sum.
 # With 127 more, these bits are the exponent of that power of two. (The functions below allow no reordering of sums.)
@@ -54,14 +88,7 @@ def _power(y, shift):
     n = z - shift
     r = y - n * LN2_HIGH
     r = r - n * LN2_LOW
-    p = EXP[0]
-    p = p * r + EXP[1]
-    p = p * r + EXP[2]
-    p = p * r + EXP[3]
-    p = p * r + EXP[4]
-    p = p * r + EXP[5]
-    p = p * r + EXP[6]
-    return p * _power_of(z)
+    return _exp(r) * _power_of(z)
 
 
 @inlined
@@ -96,18 +123,7 @@ def bell(x):
     s = F(176.0) if s > F(176.0) else s
     z = s * _BELL_LOG2E + TO_POWER
     f = s * _BELL_LOG2E - (z - TO_POWER)
-    p = _EXP2[0]
-    p = p * f + _EXP2[1]
-    p = p * f + _EXP2[2]
-    p = p * f + _EXP2[3]
-    p = p * f + _EXP2[4]
-    p = p * f + _EXP2[5]
-    p = p * f + _EXP2[6]
-    return p * _power_of(z)
-
-
-_LN2 = math.log(2.0)
-_LOGS = tuple([1.0 / n for n in range(17, 0, -2)])  # of (1 + f) / (1 - f), in f²: 2f + 2f³/3 + 2f⁵/5 + …
+    return _exp2(f) * _power_of(z)
 
 
 @intrinsic
@@ -133,16 +149,7 @@ def log(x):
     rest = _of_bits(bits - (power << 52))
     f = (rest - 1.0) / (rest + 1.0)
     s = f * f
-    p = _LOGS[0]
-    p = p * s + _LOGS[1]
-    p = p * s + _LOGS[2]
-    p = p * s + _LOGS[3]
-    p = p * s + _LOGS[4]
-    p = p * s + _LOGS[5]
-    p = p * s + _LOGS[6]
-    p = p * s + _LOGS[7]
-    p = p * s + _LOGS[8]
-    made = F(np.float64(power) * _LN2 + 2.0 * f * p)
+    made = F(np.float64(power) * _LN2 + 2.0 * f * _logs(s))
     made = made if x < F(np.inf) else x  # inf and nan
     made = F(-np.inf) if x == F(0.0) else made
     return F(np.nan) if x < F(0.0) else made
@@ -159,12 +166,7 @@ def tanh(x):
     """tanh x: a polynomial of x² up to 0.625, 1 - 2 / (e²ˣ + 1) beyond."""
     a = abs(x)
     s = x * x
-    p = TANH[0]
-    p = p * s + TANH[1]
-    p = p * s + TANH[2]
-    p = p * s + TANH[3]
-    p = p * s + TANH[4]
-    near = x + x * s * p
+    near = x + x * s * _tanh(s)
     far = F(1.0) - F(2.0) / (exp_to_add(a + a) + F(1.0))
     far = -far if x < F(0.0) else far
     return near if a < F(0.625) else far
@@ -177,12 +179,7 @@ def normal_cdf(x, density):
     Abramowitz & Stegun 7.1.26.
     """
     t = F(1.0) / (F(1.0) + F(0.23164189) * abs(x))
-    p = F(0.5307027145)  # half of theirs
-    p = p * t + F(-0.7265760135)
-    p = p * t + F(0.7107068705)
-    p = p * t + F(-0.142248368)
-    p = p * t + F(0.127414796)
-    tail = p * t * density
+    tail = _half_cdf(t) * t * density
     return tail if x < F(0.0) else F(1.0) - tail
 
 
@@ -191,24 +188,8 @@ def erf(x):
     """erf x: a polynomial of x² below 1, 1 - e^(-polynomial of |x|) above."""
     a = abs(x)
     s = x * x
-    p = F(-9.641515124568013e-06)
-    p = p * s + F(0.00011256947990046279)
-    p = p * s + F(-0.00084828289210954)
-    p = p * s + F(0.005220945443181657)
-    p = p * s + F(-0.026865400048096517)
-    p = p * s + F(0.11283781974263021)
-    p = p * s + F(-0.3761263843466843)
-    p = p * s + F(1.128379167058027)
     b = a if a < F(4.0) else F(4.0)
-    q = F(2.1445575496162232e-05)
-    q = q * b + F(-0.0004385300189198477)
-    q = q * b + F(0.004190856023711904)
-    q = q * b + F(-0.025171809078361966)
-    q = q * b + F(0.10836155249239102)
-    q = q * b + F(0.6332724140689128)
-    q = q * b + F(1.1295520410424462)
-    q = q * b + F(-0.00018246007199529402)
-    far = F(1.0) - exp_below(-q)
+    far = F(1.0) - exp_below(-_erf_far(b))
     far = -far if x < F(0.0) else far
-    value = x * p if a < F(1.0) else far
+    value = x * _erf_near(s) if a < F(1.0) else far
     return value if x == x else x

@@ -66,7 +66,8 @@ _ROW, _MATRIX, _SIZES = "float32[::1]", "float32[:,::1]", "UniTuple(int64, 14)"
 
 
 @inner
-def _copied(source, at, step, out, to, pitch, rows, columns):
+def copied(source, at, step, out, to, pitch, rows, columns):
+    """Copies numbers: `columns` of each of `rows` rows, `step` apart in the source and `pitch` in `out`."""
     for r in range(rows):
         a, b = np.uint64(at + r * step), np.uint64(to + r * pitch)
         for i in range(np.uint64(columns)):
@@ -120,14 +121,14 @@ def _blocks(left, left_panels, at_left, row, step, right, right_panels, at_right
             target, place, pitch = (out, goal, width) if whole else (edge, 0, full)
             held, h, held_pitch = (first, start, 0) if fresh else (target, place, pitch)
             if not fresh and not whole:
-                _copied(out, goal, width, edge, NO, full, high, wide)
+                copied(out, goal, width, edge, NO, full, high, wide)
             w, number_step, line = at_left + r * row, step, row
             if left_panels:
                 w, number_step, line = r // LANES * LANES * deep + r % LANES, LANES, 1
             _block(left, w, number_step, line, high - 1, right, at, place_step, apart, registers, table, held, h,
                    held_pitch, target, place, pitch)  # fmt: skip
             if not whole:
-                _copied(edge, NO, full, out, goal, width, high, wide)
+                copied(edge, NO, full, out, goal, width, high, wide)
 
 
 @inner

@@ -286,15 +286,13 @@ def _lstm():
         all_acts, all_cells, all_out = flat(acts), flat(cells), flat(out)
         for unit in range(first, last):
             low, high = unit * several, min((unit + 1) * several, batch)
-            for r in range(high - low):
-                _carried(all_h, (low + r) * hidden, rows, r * step, hidden)
+            matmul.copied(all_h, low * hidden, hidden, rows, NO, step, high - low, hidden)
             for t in range(starts.size):
                 present = min(high, counts[t]) - low
                 if present <= 0:
                     continue
                 top, far = starts[t] + low, outer[t] + low * apart
-                for r in range(present):
-                    _carried(all_x, (far + r * apart) * features, rows, r * step + hidden, features)
+                matmul.copied(all_x, far * features, apart * features, rows, hidden, step, present, features)
                 _times_panels(rows, NO, step, panels, depth, inside, NO, wide, wide, present)
                 for r in range(present):
                     n, o, s = top + r, (far + r * apart) * hidden, (low + r) * hidden
@@ -303,8 +301,7 @@ def _lstm():
                     if blocks * LANES < hidden:
                         _lstm_rest(inside, r * wide, bias, all_c, s, all_acts, n * 4 * hidden, all_cells, n * hidden,
                                    all_out, o, rows, r * step, hidden, blocks * LANES)  # fmt: skip
-            for r in range(high - low):
-                _carried(rows, r * step, all_h, (low + r) * hidden, hidden)
+            matmul.copied(rows, NO, step, all_h, low * hidden, hidden, high - low, hidden)
 
     def kernel(x, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr, sizes, reverse, batch_first):
         if w_hr is not None or not x.size or not _takes(x, h0, c0, w_ih, w_hh, b_ih, b_hh) or not h0.size:
@@ -386,9 +383,8 @@ def _lstm_grad():
                                           all_sums, at * 4 * hidden, hidden, blocks * LANES)  # fmt: skip
                 row = (top - base) * step
                 _times_panels(slopes, row, step, panels, 4 * hidden, product, NO, wide, wide, present)
-                for r in range(present):
-                    _carried(product, r * wide, all_dh, (low + r) * hidden, hidden)
-                    _carried(product, r * wide + hidden, all_gx, (far + r * apart) * to_x, to_x)
+                matmul.copied(product, NO, wide, all_dh, low * hidden, hidden, present, hidden)
+                matmul.copied(product, hidden, wide, all_gx, far * to_x, apart * to_x, present, to_x)
 
     def kernel(grads, x, h0, c0, w_ih, w_hh, w_hr, out, acts, cells, sizes, reverse, batch_first):
         g, gh, gc = grads
@@ -460,15 +456,13 @@ def _gru():
         all_x, all_h, all_acts, all_out = flat(x), flat(h), flat(acts), flat(out)
         for unit in range(first, last):
             low, high = unit * several, min((unit + 1) * several, batch)
-            for r in range(high - low):
-                _carried(all_h, (low + r) * hidden, rows, r * step, hidden)
+            matmul.copied(all_h, low * hidden, hidden, rows, NO, step, high - low, hidden)
             for t in range(starts.size):
                 present = min(high, counts[t]) - low
                 if present <= 0:
                     continue
                 top, far = starts[t] + low, outer[t] + low * apart
-                for r in range(present):
-                    _carried(all_x, (far + r * apart) * features, rows, r * step + hidden, features)
+                matmul.copied(all_x, far * features, apart * features, rows, hidden, step, present, features)
                 _times_panels(rows, NO, step, both, depth, inside, NO, wide, more, present)
                 _times_panels(rows, NO, step, of_h, hidden, inside, more, wide, one, present)
                 _times_panels(rows, hidden, step, of_x, features, inside, fresh, wide, one, present)
@@ -479,8 +473,7 @@ def _gru():
                     if blocks * LANES < hidden:
                         _gru_rest(inside, i, i + more, i + fresh, bias, rows, r * step, all_acts, a, all_out, o,
                                   blocks * LANES, hidden)  # fmt: skip
-            for r in range(high - low):
-                _carried(rows, r * step, all_h, (low + r) * hidden, hidden)
+            matmul.copied(rows, NO, step, all_h, low * hidden, hidden, high - low, hidden)
 
     def kernel(x, h0, w_ih, w_hh, b_ih, b_hh, sizes, reverse, batch_first):
         if not x.size or not h0.size or not _takes(x, h0, w_ih, w_hh, b_ih, b_hh):

@@ -31,12 +31,10 @@ def identity(value: Any) -> str:
         return f"{value.__module__}.{value.__qualname__}:{value.__code__.co_firstlineno}({inside})"
     if value is None or isinstance(value, bool | int | float | str | np.generic):
         return f"{type(value).__name__} {value!r}"
-    if isinstance(value, tuple | frozenset):
-        return (
-            f"{type(value).__name__} ({', '.join(sorted(map(identity, value)))})"
-            if isinstance(value, frozenset)
-            else f"tuple ({', '.join(map(identity, value))})"
-        )
+    if isinstance(value, tuple):
+        return f"tuple ({', '.join(map(identity, value))})"
+    if isinstance(value, frozenset):
+        return f"frozenset ({', '.join(sorted(map(identity, value)))})"
     raise TypeError(f"the closure of a compiled function cannot hold {type(value).__name__}: {value!r:.80}")
 
 

@@ -61,14 +61,16 @@ def pointer_at(builder, pointer, index):
     return builder.gep(pointer, [ir.Constant(I64, index) if isinstance(index, int) else index])
 
 
-def fetch(builder, pointer, registers: int) -> None:
-    """Asks for LANES numbers from `pointer` on, for each of `registers`, to be in the cache soon."""
-    number = ir.IntType(32)
-    kind = ir.FunctionType(ir.VoidType(), [BYTES, number, number, number])
+def fetch(builder, pointer, registers: int = 1, write: bool = False) -> None:
+    """Asks for LANES numbers from `pointer` on, for each of `registers`, to be in the cache soon.
+
+    `write`: a later store writes to them (a result's memory is rarely in a cache).
+    """
+    kind = ir.FunctionType(ir.VoidType(), [BYTES, _I32, _I32, _I32])
     function = declared(builder.module, kind, "llvm.prefetch.p0")
     for n in range(registers):
         place = builder.bitcast(pointer_at(builder, pointer, n * LANES), BYTES)
-        builder.call(function, [place, *(ir.Constant(number, v) for v in (0, 3, 1))])  # to read, to keep, data
+        builder.call(function, [place, *(ir.Constant(_I32, v) for v in (int(write), 3, 1))])  # to keep, data
 
 
 def load_vector(builder, pointer, index):
@@ -78,14 +80,6 @@ def load_vector(builder, pointer, index):
 
 def store_vector(builder, vector, pointer, index):
     builder.store(vector, builder.bitcast(pointer_at(builder, pointer, index), VECTOR.as_pointer()), align=4)
-
-
-def expect_write(builder, pointer):
-    """Fetches the memory that a later store writes to: a result's is rarely in a cache."""
-    place = builder.bitcast(pointer, ir.IntType(8).as_pointer())
-    kind = ir.FunctionType(ir.VoidType(), [place.type, _I32, _I32, _I32])
-    fetch = declared(builder.module, kind, "llvm.prefetch.p0")
-    builder.call(fetch, [place, ir.Constant(_I32, 1), ir.Constant(_I32, 3), ir.Constant(_I32, 1)])
 
 
 def spread_out(builder, number):
@@ -328,7 +322,7 @@ def _runs(rows: int, registers: int):
             places = places_of(given[19])
 
             for place in places:
-                expect_write(builder, pointer_at(builder, target, place))
+                fetch(builder, pointer_at(builder, target, place), write=True)
 
             def run(j, sums):
                 entry = pointer_at(builder, entries, builder.mul(j, ir.Constant(I64, 3)))
