@@ -385,10 +385,6 @@ PROGRAMS: dict[str, Callable[[], list[Any]]] = {
 }  # fmt: skip
 
 
-# Kernels whose arguments only another compiled kernel produces.
-_AFTER = {"attention.attention_grad": "attention.attention"}
-
-
 @contextmanager
 def only(kernels: dict[str, Any]) -> Iterator[None]:
     """Uses these kernels, and no others, for every size, on two threads."""
@@ -418,8 +414,8 @@ def _expected(program: Callable[[], list[Any]]) -> list[np.ndarray]:
         return _results(program)
 
 
-def uses(kernel: str, made: Any, other: Callable[[str], Any] = library.load) -> int:
-    """Returns how many calls of its program a kernel runs. `other` returns another kernel that it needs.
+def uses(kernel: str, made: Any) -> int:
+    """Returns how many calls of its program a kernel runs.
 
     Raises: ArithmeticError if results differ from NumPy's.
     """
@@ -433,8 +429,7 @@ def uses(kernel: str, made: Any, other: Callable[[str], Any] = library.load) -> 
         return result
 
     expected = _expected(program)
-    beside = _AFTER.get(kernel)
-    with only({kernel: counted} | ({beside: other(beside)} if beside else {})):
+    with only({kernel: counted}):
         found = _results(program)
     for n, (a, b) in enumerate(zip(found, expected, strict=True)):
         if a.shape != b.shape or a.dtype != b.dtype or not np.allclose(a, b, rtol=1e-3, atol=1e-4, equal_nan=True):
