@@ -9,6 +9,7 @@ import pytest
 import tensorgrad
 from tensorgrad.kernels.compiled import table
 from tensorgrad.kernels.compiled.runtime import library, target
+from tests.support.kernels import absent
 from tests.support.processes import environment, run_python
 
 pytest.importorskip("numba", reason="Numba compiles the kernels: pip install '.[kernels]'")
@@ -54,6 +55,30 @@ def test_the_same_sources_give_the_same_bytes(built, tmp_path):
     if level != "x86-64-v3":
         pytest.skip("one level is enough")
     assert compiled(level, tmp_path / "file", *FAMILIES, PYTHONHASHSEED="2") == file.read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(absent()), reason=absent())
+def test_a_family_compiled_alone_has_the_bytes_of_the_file(tmp_path):
+    """When the file was made, other families were compiled before it, by the same process.
+
+    `python -m tools.kernels --into FOLDER` and `cmp` compare all families, in half a minute.
+    """
+    ours = library.image()
+    compiled(ours.head["level"], tmp_path / "file", "softmax", "join", PYTHONHASHSEED="3")
+    alone = library.Image(str(tmp_path / "file"))
+    assert alone.head["compiler"] == ours.head["compiler"], "`make kernels` brings the file up to date"
+    for family, told in alone.families.items():
+        assert told | {"at": 0} == ours.families[family] | {"at": 0} and alone.blob(family) == ours.blob(family)
+
+
+@pytest.mark.skipif(bool(absent()), reason=absent())
+def test_families_make_the_same_file_in_any_order(tmp_path):
+    ours = library.image()
+    made = compile.kept(Path(ours.file), ours.head["level"])
+    assert made, "`make kernels` brings the file up to date"
+    compile.write(tmp_path / "file", ours.head["level"], dict(reversed(made.items())))
+    assert (tmp_path / "file").read_bytes() == Path(ours.file).read_bytes()
 
 
 @pytest.mark.slow
