@@ -20,7 +20,7 @@ from tensorgrad.dispatch.promotion import is_operand
 from tensorgrad.dispatch.slow_path import overwriting
 from tensorgrad.dispatch.switches import AUTOCAST, DISPATCH, LOCAL, SLOW
 from tensorgrad.dtypes import F32, F64, I64, scalar_type
-from tensorgrad.system.numpy_faults import WRONG_INTO_GAPS
+from tensorgrad.system import numpy_faults
 from tensorgrad.tensor import OPERANDS, PLAIN, Tensor
 
 # (name, tensor, arguments, result) -> the result in the tensor's layout (ops/sparse/convert.py).
@@ -60,8 +60,8 @@ def _named(op, method):
 
 def _unary(op):
     kernels, call, floats_only = op.compiled.kernels, op.compiled.call, op.rule == "float"
-    dense_only = op.kernel in WRONG_INTO_GAPS
-    limited = floats_only or dense_only
+    suspect = op.kernel in numpy_faults.SUSPECTS
+    limited = floats_only or suspect
 
     def method(self):
         array = self._array
@@ -69,7 +69,10 @@ def _unary(op):
             SLOW or self.__class__ not in PLAIN or (self._requires_grad and is_recorded(self))
             or (
                 limited
-                and ((floats_only and array.dtype.kind not in "fc") or (dense_only and not array.flags.c_contiguous))
+                and (
+                    (floats_only and array.dtype.kind not in "fc")
+                    or (suspect and not array.flags.c_contiguous and numpy_faults.writes_wrongly_into_gaps(op.kernel))
+                )
             )
         ):  # fmt: skip
             return replace(self, call, (), {})

@@ -7,14 +7,20 @@ they are right.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 _COUNT = 40  # more than fill the longest loop over vector registers
 
+# The functions that some NumPy writes wrongly into gaps.
+SUSPECTS = frozenset(("negative", "isnan", "isinf", "isfinite"))
 
-def _writes_wrongly(name: str) -> bool:
+
+@cache  # asked when such an `out` is first given, not when the package is imported
+def writes_wrongly_into_gaps(name: str) -> bool:
+    """Returns whether a suspect must not be given an `out` with gaps in this NumPy."""
     function = getattr(np, name)
     for dtype, step in (("f4", 1), ("f4", 4), ("f8", 1), ("f8", 8)):
         x = np.zeros((_COUNT, step), dtype)
@@ -28,13 +34,10 @@ def _writes_wrongly(name: str) -> bool:
     return False
 
 
-# The functions that must not be given an `out` with gaps. Empty if this NumPy is right.
-WRONG_INTO_GAPS = frozenset(name for name in ("negative", "isnan", "isinf", "isfinite") if _writes_wrongly(name))
-
-
 def negative(xp: Any, x: Any, out: Any) -> Any:
     """Writes -x into `out`, and returns it."""
-    if "negative" in WRONG_INTO_GAPS and xp is np and not (x.flags.c_contiguous and out.flags.c_contiguous):
+    gaps = xp is np and not (x.flags.c_contiguous and out.flags.c_contiguous)
+    if gaps and writes_wrongly_into_gaps("negative"):
         out[...] = np.negative(x)
         return out
     return xp.negative(x, out)
