@@ -97,7 +97,9 @@ def _output_mask(op: Callable, input: Tensor, *args, **options) -> Tensor:
 
 def _filled(input: Tensor, mask: Tensor | None, value) -> Tensor:
     """The input with `value` where the mask is False."""
-    return input if mask is None else input.masked_fill(~_input_mask(input, mask=mask), value)
+    if mask is None:
+        return input
+    return FUNCTIONS["where"](_input_mask(input, mask=mask), input, input.new_tensor(value))
 
 
 def _never_winning(name: str, input: Tensor, mask: Tensor | None) -> Tensor:
