@@ -246,8 +246,18 @@ def grad(
             gradient = position.new_zeros(position.shape, requires_grad=create_graph) if materialize_grads else None
         elif isinstance(position, Tensor) and position.is_nested:
             gradient = position._with(gradient)  # type: ignore[attr-defined]
+        elif not create_graph:
+            gradient = _writable(gradient)
         results.append(gradient)
     return tuple(results)
+
+
+def _writable(gradient: Tensor) -> Tensor:
+    """Returns the gradient, or a copy if several of its elements share memory: a program may write to what it gets.
+
+    `mean` and its kind divide first and then spread, which PyTorch does in the other order.
+    """
+    return gradient.clone() if 0 in getattr(gradient._array, "strides", ()) and gradient.numel() > 1 else gradient
 
 
 OVER_BATCH: Any = None  # runs a function on a batch (dispatch/over_batch.py)

@@ -102,3 +102,22 @@ def test_data_is_taken_over(torch):
     w.data = torch.zeros(3)
     (before * w).sum().backward()
     return [*found, w.grad]
+
+
+@alike
+def test_what_a_program_gets_as_gradient_it_may_write_to(torch):
+    """Each element has memory of its own, also where a gradient was spread over a dimension."""
+    x, seen = torch.arange(12.0).reshape(3, 4).requires_grad_(), []
+    for result in (
+        x.mean(-1).sum(),
+        x.mean(),
+        x.var(0).sum(),
+        (x * 1).sum(),
+        x.logsumexp(0).mean(),
+        x.norm(dim=1).mean(),
+    ):
+        (gradient,) = torch.autograd.grad(result, x)
+        gradient[:, 0] = 7
+        gradient[1] *= 2
+        seen.append(gradient)
+    return seen
