@@ -18,6 +18,14 @@ from tensorgrad.kernels.compiled.runtime import native
 _SECTION, _SYMBOL, _RELOCATION = struct.Struct("<IIQQQQIIQQ"), struct.Struct("<IBBHQQ"), struct.Struct("<QQq")
 _BITS, _SYMBOLS, _WITH_ADDENDS, _ZEROS = 1, 2, 4, 8  # kinds of sections
 _WRITABLE, _LOADED, _PER_THREAD = 1, 2, 0x400  # flags of sections
+# Kinds of relocations.
+R_X86_64_64, R_X86_64_PC32, R_X86_64_PLT32, R_X86_64_PC64 = 1, 2, 4, 24
+R_X86_64_GOTPCREL, R_X86_64_GOTPCRELX, R_X86_64_REX_GOTPCRELX = 9, 41, 42
+R_AARCH64_ABS64, R_AARCH64_PREL64, R_AARCH64_PREL32 = 257, 260, 261
+R_AARCH64_ADR_PREL_PG_HI21, R_AARCH64_JUMP26, R_AARCH64_CALL26 = 275, 282, 283
+R_AARCH64_ADR_GOT_PAGE, R_AARCH64_LD64_GOT_LO12_NC = 311, 312
+_LOW_12 = {277: 0, 278: 0, 284: 1, 285: 2, 286: 3, 299: 4}  # ADD and LDST8 to LDST128: the scale of the last 12 bits
+_BY_WORD = (R_X86_64_GOTPCREL, R_X86_64_GOTPCRELX, R_X86_64_REX_GOTPCRELX, R_AARCH64_ADR_GOT_PAGE)  # ask for a word
 _LINE = 64  # bytes at whose multiples objects begin
 PAGES = {"x86_64": 4096, "aarch64": 65536}  # bytes of the largest pages that systems use
 
@@ -155,9 +163,8 @@ class _Image:
 
     def count_of_own(self) -> int:
         """Returns how many words for addresses of the image the code asks for at most."""
-        asks = (9, 41, 42, 311)
         return sum(
-            info & 0xFFFFFFFF in asks
+            info & 0xFFFFFFFF in _BY_WORD
             for one in self.objects
             for section in one.sections
             if section.kind == _WITH_ADDENDS and section.target in one.places
@@ -227,13 +234,13 @@ class _Image:
         self.moved.append(here // 8)
 
     def fill_x86(self, memory, here, at, kind, name, place, addend) -> None:
-        if kind == 1:
+        if kind == R_X86_64_64:
             self.absolute(memory, here, name, place, addend)
-        elif kind in (2, 4):  # a distance, to data of the image or to what is called
+        elif kind in (R_X86_64_PC32, R_X86_64_PLT32):  # a distance, to data of the image or to what is called
             struct.pack_into("<i", memory, here, self.called(name, place) + addend - at)
-        elif kind in (9, 41, 42):  # the distance of a word that has the address
+        elif kind in _BY_WORD:  # the distance of a word that has the address
             struct.pack_into("<i", memory, here, self.word_of(name, place) + addend - at)
-        elif kind == 24 and place is not None:
+        elif kind == R_X86_64_PC64 and place is not None:
             struct.pack_into("<q", memory, here, place + addend - at)
         else:
             raise ValueError(f"a relocation of kind {kind} to {name}")
@@ -247,27 +254,26 @@ class _Image:
             away = (to >> 12) - (at >> 12)
             put(0x60FFFFE0, (away & 3) << 29 | (away >> 2 & 0x7FFFF) << 5)
 
-        if kind == 257:
+        if kind == R_AARCH64_ABS64:
             self.absolute(memory, here, name, place, addend)
-        elif kind in (282, 283):
+        elif kind in (R_AARCH64_JUMP26, R_AARCH64_CALL26):
             away = self.called(name, place) + addend - at
             if not -(1 << 27) <= away < 1 << 27:
                 raise ValueError(f"{name} is too far away")
             put(0x3FFFFFF, away >> 2)
-        elif kind == 311:
+        elif kind == R_AARCH64_ADR_GOT_PAGE:
             pages(self.word_of(name, place))
-        elif kind == 312:
+        elif kind == R_AARCH64_LD64_GOT_LO12_NC:
             put(0xFFF << 10, (self.word_of(name, place) & 0xFFF) >> 3 << 10)
         elif place is None:
             raise ValueError(f"a relocation of kind {kind} to {name}, which is imported")
-        elif kind == 275:
+        elif kind == R_AARCH64_ADR_PREL_PG_HI21:
             pages(place + addend)
-        elif kind in (277, 278, 284, 285, 286, 299):
-            shift = {277: 0, 278: 0, 284: 1, 285: 2, 286: 3, 299: 4}[kind]
-            put(0xFFF << 10, (place + addend & 0xFFF) >> shift << 10)
-        elif kind == 261:
+        elif kind in _LOW_12:
+            put(0xFFF << 10, (place + addend & 0xFFF) >> _LOW_12[kind] << 10)
+        elif kind == R_AARCH64_PREL32:
             struct.pack_into("<i", memory, here, place + addend - at)
-        elif kind == 260:
+        elif kind == R_AARCH64_PREL64:
             struct.pack_into("<q", memory, here, place + addend - at)
         else:
             raise ValueError(f"a relocation of kind {kind} to {name}")
