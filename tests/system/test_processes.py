@@ -40,7 +40,7 @@ PROGRAM = """
 WAYS = ["command", "spawn", *(["forkserver"] if os.name == "posix" else [])]
 OPTIONS = [
     (), ("-I",), ("-E",), ("-s",), ("-S",), ("-O",), ("-OO",), ("-B",), ("-b",), ("-W", "error::FutureWarning"),
-    ("-X", "utf8"), ("-X", "dev"), ("-X", "pycache_prefix=/no/such"), ("-E", "-s", "-B", "-O", "-W", "ignore"),
+    ("-X", "utf8"), ("-X", "dev"), ("-X", "pycache_prefix=/dev/null/no"), ("-E", "-s", "-B", "-O", "-W", "ignore"),
     *([("-P",), ("-P", "-S")] if sys.version_info >= (3, 11) else []),
 ]  # fmt: skip
 
