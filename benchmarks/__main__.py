@@ -1,7 +1,7 @@
 """Measures how long typical programs take, compared with torch.
 
 python -m benchmarks                      everything (15 minutes); prints the tables
-python -m benchmarks --write              also writes them to BENCHMARK.md and benchmarks/results.json
+python -m benchmarks --write              also writes them to docs/benchmarks/tables.md and benchmarks/results.json
 python -m benchmarks --only conv2d gelu   rows whose theme or name contains one of these (x for ×, > for →)
 python -m benchmarks --quick              fewer and shorter rounds
 python -m benchmarks --list               lists the rows
@@ -42,7 +42,7 @@ def options() -> argparse.Namespace:
         "--clock", choices=("wall", "cpu", "thread"), default="wall",
         help="cpu, thread: the processor time of the process or its main thread, for use on a busy machine",
     )  # fmt: skip
-    parser.add_argument("--write", action="store_true", help="write the tables to BENCHMARK.md and results.json")
+    parser.add_argument("--write", action="store_true", help="write the tables to their pages and results.json")
     parser.add_argument(
         "--peers", action="store_true", help="also run a few rows in JAX, tinygrad, autograd and MyGrad"
     )

@@ -1,7 +1,7 @@
 """Measures how long training steps take on processors that other programs use too, compared with torch.
 
     python -m benchmarks.busy                           prints the table, in about five minutes
-    python -m benchmarks.busy --write                   also writes it to BENCHMARK.md
+    python -m benchmarks.busy --write                   also writes it to docs/benchmarks/busy.md
     python -m benchmarks.busy --only quota --quick      situations whose name contains this; shorter turns
 
 The libraries take turns in each situation. The table has the median and the 90th percentile of all steps of a library.
@@ -246,7 +246,7 @@ def main() -> None:
     parser.add_argument("--only", metavar="TEXT", help="situations whose name contains this")
     parser.add_argument("--steps", choices=STEPS, nargs="+", default=list(STEPS), help="these steps (default: all)")
     parser.add_argument("--quick", action="store_true", help="a third of the time")
-    parser.add_argument("--write", action="store_true", help="write the table to BENCHMARK.md")
+    parser.add_argument("--write", action="store_true", help="write the table to docs/benchmarks/busy.md")
     given = parser.parse_args()
     if not hasattr(os, "sched_setaffinity"):
         sys.exit("this benchmark needs Linux, to pin processes to processors")

@@ -46,12 +46,12 @@ def line(name: str, ours: dict[str, float], theirs: dict[str, float]) -> str:
 
 
 def main() -> None:
-    """Measures and prints the table. With --write, it is stored in BENCHMARK.md."""
+    """Measures and prints the table. With --write, it is stored in docs/benchmarks/coldstart.md."""
     end_in_order()
     parser = argparse.ArgumentParser(prog="python -m benchmarks.coldstart", description=__doc__.partition("\n")[0])
     parser.add_argument("--only", nargs="+", default=["*"], help="rows whose names contain one of these")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--write", action="store_true", help="store the table in BENCHMARK.md")
+    parser.add_argument("--write", action="store_true", help="store the table in docs/benchmarks/coldstart.md")
     arguments = parser.parse_args()
     rows = available(matching(all_rows(ECOSYSTEM_THEMES), arguments.only))
     lines = [HEAD]

@@ -1,7 +1,7 @@
 """Models what training steps would gain from more processors than this machine has.
 
     python -m benchmarks.cores                      prints the table
-    python -m benchmarks.cores --write              also writes it to BENCHMARK.md
+    python -m benchmarks.cores --write              also writes it to docs/benchmarks/cores.md
     python -m benchmarks.cores --threads 2 16       for these numbers of threads
     python -m benchmarks.cores --only GPT --why     also shows how a step's time would be spent, by kernel
 
@@ -251,7 +251,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=15, help="repeats of each step (default: 15)")
     parser.add_argument("--only", choices=MODELS, action="append", help="this model (may be repeated)")
     parser.add_argument("--why", action="store_true", help="also print the time by kernel")
-    parser.add_argument("--write", action="store_true", help="write the table to BENCHMARK.md")
+    parser.add_argument("--write", action="store_true", help="write the table to docs/benchmarks/cores.md")
     given = parser.parse_args()
     threads = sorted({1, *given.threads})
     lines = [

@@ -1,7 +1,7 @@
 """Measures how long typical programs take on an NVIDIA GPU, compared with torch on the same GPU.
 
 python -m benchmarks.cuda                      prints the tables (30 minutes)
-python -m benchmarks.cuda --write              also writes them to BENCHMARK.md and benchmarks/results_cuda.json
+python -m benchmarks.cuda --write              also writes them to docs/benchmarks/cuda.md and benchmarks/results_cuda.json
 python -m benchmarks.cuda --only softmax       rows whose theme or name contains one of these
 python -m benchmarks.cuda --tf32               allows TensorFloat-32 for float32 products, in both libraries
 python -m benchmarks.cuda --rehearse           runs every row once on small arrays, without timing
@@ -51,7 +51,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="threads of each library on the host")
     parser.add_argument("--no-host", action="store_true", help="skip torch on the CPU")
     parser.add_argument("--tf32", action="store_true", help="allow TensorFloat-32 in both libraries")
-    parser.add_argument("--write", action="store_true", help="write the tables to BENCHMARK.md and results_cuda.json")
+    parser.add_argument("--write", action="store_true", help="write the tables to docs/benchmarks/cuda.md and results_cuda.json")
     parser.add_argument("--rehearse", action="store_true", help="run every row once on small arrays, without timing")
     parser.add_argument("--device", help="device of the rehearsal (default: cuda, or cpu without a GPU)")
     parser.add_argument("--list", action="store_true", help="print the names of the rows")
@@ -194,7 +194,7 @@ def tables(found: list[dict[str, Any]]) -> str:
         if lines:
             head = BANDWIDTH_HEAD if theme == "bandwidth" else HEAD
             rule = "|---|" + "---:|" * (head.count("|") - 2)
-            parts.append("\n".join([f"### {title}, on a GPU\n", head, rule, *lines]))
+            parts.append("\n".join([f"## {title}, on a GPU\n", head, rule, *lines]))
     return "\n\n".join(parts)
 
 
@@ -227,7 +227,7 @@ def means(found: list[dict[str, Any]]) -> str:
 
 
 def write(about: dict[str, Any], found: list[dict[str, Any]]) -> None:
-    """Stores the tables in BENCHMARK.md and the figures in results_cuda.json."""
+    """Stores the tables in docs/benchmarks/cuda.md and the figures in results_cuda.json."""
     lead = f"{report.facts_text(about)}; {about['precision']}"
     report.store("cuda", "\n\n".join([lead, means(found), tables(found)]), "## CUDA: `python -m benchmarks.cuda`")
     RESULTS.write_text(json.dumps({"facts": about, "rows": found}, indent=1, ensure_ascii=False) + "\n")

@@ -1,7 +1,7 @@
 """Measures several processes: all-reduce, training with DistributedDataParallel, memory; and predicts more processes.
 
     python -m benchmarks.distributed                    prints the tables, in about ten minutes
-    python -m benchmarks.distributed --write            also writes them to BENCHMARK.md
+    python -m benchmarks.distributed --write            also writes them to docs/benchmarks/distributed.md
     python -m benchmarks.distributed --only all-reduce  one part: all-reduce, training, memory, scaling
     python -m benchmarks.distributed --only training --models GPT
 
@@ -318,7 +318,7 @@ def main() -> None:
     parser.add_argument("--models", choices=MODELS + LARGE, nargs="+", default=MODELS + LARGE, help="to train")
     parser.add_argument("--libraries", choices=LIBRARIES, nargs="+", default=LIBRARIES, help="to measure")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each library")
-    parser.add_argument("--write", action="store_true", help="write the tables to BENCHMARK.md")
+    parser.add_argument("--write", action="store_true", help="write the tables to docs/benchmarks/distributed.md")
     given = parser.parse_args()
     load, text = os.getloadavg()[0], []
     groups, alone = {}, {}
@@ -326,19 +326,19 @@ def main() -> None:
         libraries = LIBRARIES if "all-reduce" in given.only else given.libraries
         groups = {library: Group(library, 2) for library in libraries}
     if "all-reduce" in given.only:
-        text += ["### All-reduce of float32, 2 processes", ""]
+        text += ["## All-reduce of float32, 2 processes", ""]
         text += [*table_of_all_reduce(groups["tensorgrad"], groups["torch"], given.rounds), ""]
     if "training" in given.only:
         alone = {library: Group(library, 1) for library in groups}
-        text += ["### Training steps with DistributedDataParallel, 2 processes", ""]
+        text += ["## Training steps with DistributedDataParallel, 2 processes", ""]
         text += [*table_of_training(groups, alone, given.models, given.rounds), ""]
     for group in (*groups.values(), *alone.values()):
         group.end()
     if "memory" in given.only:
-        text += ["### Memory per rank, an MLP with Adam (parameters, gradients and two moments: 4 units)", ""]
+        text += ["## Memory per rank, an MLP with Adam (parameters, gradients and two moments: 4 units)", ""]
         text += [*table_of_memory(), ""]
     if "scaling" in given.only:
-        text += ["### The simulator (`benchmarks/scaling.py`) against processes here, and its predictions", ""]
+        text += ["## The simulator (`benchmarks/scaling.py`) against processes here, and its predictions", ""]
         text += [*tables_of_scaling((3, 4, 8), [model for model in MODELS if model in given.models]), ""]
     if given.write:
         from benchmarks import report

@@ -181,7 +181,7 @@ def table(found: list[dict[str, Any]]) -> str:
 
 
 def store(facts: dict[str, Any], new: list[dict[str, Any]], order: list[str]) -> None:
-    """Writes rows to the results and to BENCHMARK.md; those that were measured before stay."""
+    """Writes rows to the results and to docs/benchmarks/ecosystem.md; those that were measured before stay."""
     rows = measured_before() | {each["name"]: each for each in new}
     found = [rows[name] for name in order if name in rows]
     RESULTS.write_text(json.dumps({"facts": facts, "rows": found}, indent=1, ensure_ascii=False) + "\n")

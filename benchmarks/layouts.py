@@ -2,7 +2,7 @@
 
     python -m benchmarks.layouts                   prints the tables
     python -m benchmarks.layouts --only softmax    rows whose name contains this
-    python -m benchmarks.layouts --write           also writes them to BENCHMARK.md
+    python -m benchmarks.layouts --write           also writes them to docs/benchmarks/layouts.md
 
 Uses one thread. Every cell is tensorgrad's time divided by torch's for the same program on an input with that layout:
 first the function alone, then with `.sum().backward()`, whose gradient is an expanded scalar. Both start from the same
@@ -191,7 +191,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="rows whose name contains this")
     parser.add_argument("--clock", choices=("wall", "thread"), default="wall", help="thread: for use on a busy machine")
-    parser.add_argument("--write", action="store_true", help="write the tables to BENCHMARK.md")
+    parser.add_argument("--write", action="store_true", help="write the tables to docs/benchmarks/layouts.md")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     tensorgrad.set_num_threads(1)

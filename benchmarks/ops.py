@@ -2,7 +2,7 @@
 
     python -m benchmarks.ops                  prints the table (minutes)
     python -m benchmarks.ops sort reduce sum  only some families or ops
-    python -m benchmarks.ops --write          also writes it to BENCHMARK.md
+    python -m benchmarks.ops --write          also writes it to docs/benchmarks/ops.md
     python -m benchmarks.ops --quick          one short round each, to check that everything runs
 
 Each op runs on about 16, 10 thousand and 1 million elements: forward, and if it has a derivative also forward and
@@ -214,7 +214,7 @@ def main() -> None:
     """Measures and prints the table, and stores it with --write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="families or ops (default: all)")
-    parser.add_argument("--write", action="store_true", help="write the table to BENCHMARK.md")
+    parser.add_argument("--write", action="store_true", help="write the table to docs/benchmarks/ops.md")
     parser.add_argument("--quick", action="store_true", help="one short round each, to check that everything runs")
     arguments = parser.parse_args()
     torch.set_num_threads(1)

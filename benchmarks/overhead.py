@@ -1,7 +1,7 @@
 """Measures the cost of one op, one backward pass and one small training step against torch in the same process.
 
     python -m benchmarks.overhead            prints the table
-    python -m benchmarks.overhead --write    also writes it to BENCHMARK.md
+    python -m benchmarks.overhead --write    also writes it to docs/benchmarks/overhead.md
 
 Both libraries run the same program from the same seed on one thread, and their results are compared first. Each row
 alternates between them by rounds. It reports the median time of each library, and the median and spread (first to third
@@ -218,7 +218,7 @@ def facts(rounds=ROUNDS, seconds=ROUND_SECONDS) -> str:
 def main() -> None:
     """Measures and prints the table, and stores it with --write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="write the table to BENCHMARK.md")
+    parser.add_argument("--write", action="store_true", help="write the table to docs/benchmarks/overhead.md")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     print(facts())

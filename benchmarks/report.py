@@ -15,7 +15,8 @@ from benchmarks.processes import COLUMNS
 from benchmarks.reasons import REASONS
 from benchmarks.rows import THEMES
 
-REPORT = Path(__file__).parent.parent / "BENCHMARK.md"
+PAGES = Path(__file__).parent.parent / "docs" / "benchmarks"  # one page a command
+FRONT = Path(__file__).parent.parent / "BENCHMARK.md"  # the page that shows a few rows of the first
 RESULTS = Path(__file__).parent / "results.json"
 BUSY = 0.1  # the fraction of the processors that other programs may use
 VARIATION = 1.03  # ratios up to this factor above the limit, or with a quartile below it, are within the variation
@@ -148,7 +149,7 @@ def tables(found: list[dict[str, Any]]) -> str:
     for theme, title in THEMES.items():
         rows = [line(row) for row in found if row["theme"] == theme]
         if rows:
-            parts.append("\n".join([f"### {title}\n", HEAD, *rows]))
+            parts.append("\n".join([f"## {title}\n", HEAD, *rows]))
     return "\n\n".join(parts)
 
 
@@ -228,7 +229,27 @@ def transforms_table(found: dict[str, Any]) -> str:
     return "\n".join([*lines, "", mean])
 
 
-PARTS = {  # part of benchmarks.fresh -> its markers in BENCHMARK.md, the function for its table
+# The rows of the front page, by theme and name.
+SHOWN = (
+    "modules: Linear 64×1024→2048, forward and backward",
+    "modules: Conv2d 8×32×64²→64, forward and backward",
+    "layers: LayerNorm 2048×512, forward and backward",
+    "layers: CrossEntropy 1024×1000, forward and backward",
+    "layers: attention 8×8×512×64, causal, forward and backward",
+    "pointwise: add 16",
+    "pointwise: add 1 M",
+    "reductions: sum 1 M",
+    "training: XOR 2-8-2, batch 4, SGD",
+    "training: MLP 784-128-10, batch 32, SGD",
+    "training: MNIST ConvNet, batch 64, Adam",
+    "training: ResNet-18 32×32, batch 32, SGD",
+    "training: GPT 4×128, context 64, batch 12, AdamW",
+    "training: LSTM characters, 32×64, Adam",
+    "inference: GPT 4×128, context 64",
+)
+# Markers -> their page, where that is not of the same name.
+PAGE_OF = dict.fromkeys(("first-step", "memory", "imports", "peers"), "tables") | {"sparse without fast": "sparse"}
+PARTS = {  # part of benchmarks.fresh -> its markers in the pages, the function for its table
     "import time": ("imports", seconds_table),
     "first step of the MNIST ConvNet": ("first-step", first_step_table),
     "peak memory of training": ("memory", memory_table),
@@ -238,21 +259,37 @@ PARTS = {  # part of benchmarks.fresh -> its markers in BENCHMARK.md, the functi
 
 
 def store(name: str, text: str, title: str = "") -> None:
-    """Replaces the text between markers in BENCHMARK.md; missing markers are added at the end, under a title."""
+    """Replaces the text between markers in a page; missing markers are added at its end, under a title."""
+    page = PAGES / f"{PAGE_OF.get(name, name)}.md"
+    if not page.exists():
+        page.write_text(title.removeprefix("#") + "\n", encoding="utf-8")
+        title = ""
+    _replace(page, name, text, title)
+
+
+def _replace(page: Path, name: str, text: str, title: str) -> None:
     start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
-    page = REPORT.read_text()
-    if start not in page:
-        page += f"\n{title}\n\n{start}{end}\n"
-    head, _, rest = page.partition(start)
-    REPORT.write_text(f"{head}{start}{text}\n{end}{rest.partition(end)[2]}")
-    print(f"written to {REPORT.name}")
+    whole = page.read_text(encoding="utf-8")
+    if start not in whole:
+        whole += f"\n{title}\n\n{start}{end}\n" if title else f"\n{start}{end}\n"
+    head, _, rest = whole.partition(start)
+    page.write_text(f"{head}{start}{text}\n{end}{rest.partition(end)[2]}", encoding="utf-8")
+    print(f"written to {page.name}")
+
+
+def front(facts: dict[str, Any], found: list[dict[str, Any]]) -> str:
+    """Formats what the front page shows: the geometric means, and a few rows."""
+    rows = [row for row in found if f"{row['theme']}: {row['name']}" in SHOWN]
+    lead = "\n\n".join(part for part in (facts_text(facts), remark(facts), means(found)) if part)
+    return "\n".join([lead, "", HEAD, *map(line, rows)])
 
 
 def write(facts: dict[str, Any], found: list[dict[str, Any]], parts: dict[str, Any]) -> None:
-    """Stores the tables in BENCHMARK.md and the figures in results.json."""
+    """Stores the tables in the pages and the figures in results.json."""
     lead = "\n\n".join(part for part in (facts_text(facts), remark(facts), means(found)) if part)
     store("tables", f"{lead}\n\n{tables(found)}", "## Tables: `python -m benchmarks`")
     for part, figures in parts.items():
         mark, table = PARTS[part]
         store(mark, table(figures), f"## {part[0].upper()}{part[1:]}")
+    _replace(FRONT, "front", front(facts, found), "")
     RESULTS.write_text(json.dumps({"facts": facts, "rows": found, **parts}, indent=1, ensure_ascii=False) + "\n")

@@ -4,7 +4,7 @@
     python -m benchmarks.sparse --only coalesce    rows whose name contains this
     python -m benchmarks.sparse --threads 2        with two threads each; one is the default
     python -m benchmarks.sparse --clock thread     the processor time of this thread: for use on a busy machine
-    python -m benchmarks.sparse --write            also writes it to BENCHMARK.md
+    python -m benchmarks.sparse --write            also writes it to docs/benchmarks/sparse.md
     TENSORGRAD_FAST=0 python -m benchmarks.sparse  NumPy alone (a table of its own)
 
 The libraries take turns on the same program with the same numbers, and their results are compared first. Reported are
@@ -265,7 +265,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="rows whose name contains this")
     parser.add_argument("--threads", type=int, default=1, help="threads of each library")
     parser.add_argument("--clock", choices=("wall", "thread"), default="wall", help="thread: for use on a busy machine")
-    parser.add_argument("--write", action="store_true", help="write the table to BENCHMARK.md")
+    parser.add_argument("--write", action="store_true", help="write the table to docs/benchmarks/sparse.md")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")  # torch's sparse layouts are in beta
     torch.set_num_threads(arguments.threads)

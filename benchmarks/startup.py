@@ -10,7 +10,7 @@ import tempfile
 import time
 
 from benchmarks.processes import end_in_order
-from benchmarks.report import REPORT
+from benchmarks import report
 
 RUNS = 15
 PROGRAMS = {"numpy": "import numpy", "tensorgrad": "import tensorgrad", "torch": "import torch"}
@@ -48,9 +48,7 @@ def main() -> None:
     text = "\n".join(lines)
     print(text)
     if "--write" in sys.argv:
-        start, end = "<!-- startup -->\n", "<!-- /startup -->"
-        head, _, rest = REPORT.read_text().partition(start)
-        REPORT.write_text(f"{head}{start}{text}\n{end}{rest.partition(end)[2]}")
+        report.store("startup", text)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python -m benchmarks.stress                     tensorgrad
     python -m benchmarks.stress --library torch     the same in PyTorch
-    python -m benchmarks.stress --write             also writes the figures to BENCHMARK.md
+    python -m benchmarks.stress --write             also writes the figures to docs/benchmarks/stress.md
 
 Each piece of work first runs alone, with the whole machine to itself. Running all of them at the same time should take
 no longer than one after another: at 1.0 each piece gets its fair share, below it idle processors were used, and above
@@ -139,7 +139,7 @@ def main() -> None:
     parser.add_argument(
         "--repeats", type=int, default=REPEATS, help=f"repeats of the whole measurement (default: {REPEATS})"
     )
-    parser.add_argument("--write", action="store_true", help="write the figures to BENCHMARK.md")
+    parser.add_argument("--write", action="store_true", help="write the figures to docs/benchmarks/stress.md")
     given = parser.parse_args()
     before = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     torch = library(given.library, given.threads)

@@ -2,7 +2,7 @@
 
     python -m benchmarks.transforms               all rows (two minutes)
     python -m benchmarks.transforms jvp hessian   rows whose name contains one of these
-    python -m benchmarks.transforms --write       also writes the table to BENCHMARK.md
+    python -m benchmarks.transforms --write       also writes the table to docs/benchmarks/transforms.md
 
 All libraries compute the same from the same values on one thread; their results are compared first. They take turns,
 and a figure is the least time of all rounds: what disturbs a program makes it slower, never faster. The other columns
@@ -329,7 +329,7 @@ def main() -> None:
     parser.add_argument("patterns", nargs="*", help="rows whose name contains one of these")
     parser.add_argument("--clock", choices=CLOCKS, default="wall", help="cpu: for use on a busy machine")
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
-    parser.add_argument("--write", action="store_true", help="write the table to BENCHMARK.md")
+    parser.add_argument("--write", action="store_true", help="write the table to docs/benchmarks/transforms.md")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     arguments = parser.parse_args()
     torch.set_num_threads(1)

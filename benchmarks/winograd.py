@@ -1,7 +1,7 @@
 """Measures convolutions of 3×3 windows by Winograd's method, by sums of products, and in torch, and their errors.
 
 python -m benchmarks.winograd             prints the table
-python -m benchmarks.winograd --write     also writes it to BENCHMARK.md
+python -m benchmarks.winograd --write     also writes it to docs/benchmarks/winograd.md
 
 One thread, processor time. The errors are the largest of the result and both gradients, against float64 and relative to
 the largest number.
@@ -88,7 +88,7 @@ def measured(shape) -> tuple[dict, dict]:
 def main() -> None:
     """Measures and prints the table, and stores it with --write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="write the table to BENCHMARK.md")
+    parser.add_argument("--write", action="store_true", help="write the table to docs/benchmarks/winograd.md")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     tensorgrad.set_num_threads(1)

@@ -1,7 +1,7 @@
 """Measures the first seconds of a process: the time of each of its first steps, and of short programs.
 
     python -m benchmarks.young                      the MLP, the ConvNet and the GPT
-    python -m benchmarks.young --write              also writes the tables to BENCHMARK.md
+    python -m benchmarks.young --write              also writes the tables to docs/benchmarks/young.md
     python -m benchmarks.young --plot docs/young    also draws each step's time, one picture per model
 
 Every run is a separate process, and these take turns: PyTorch, tensorgrad, and tensorgrad on NumPy alone. A short
@@ -110,7 +110,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3, help="runs of each column (default: 3)")
     parser.add_argument("--only", choices=MODELS, action="append", help="this model (may be repeated)")
     parser.add_argument("--plot", type=Path, help="the directory for pictures")
-    parser.add_argument("--write", action="store_true", help="write the tables to BENCHMARK.md")
+    parser.add_argument("--write", action="store_true", help="write the tables to docs/benchmarks/young.md")
     given = parser.parse_args()
     before = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     texts = []

@@ -73,9 +73,20 @@ def test_rows_of_libraries_say_what_they_need(monkeypatch, capsys):
     assert capsys.readouterr().out.endswith("pip install timm peft\n")
 
 
+def test_the_front_page_shows_what_was_measured():
+    stored = json.loads(report.RESULTS.read_text(encoding="utf-8"))
+    assert {*report.SHOWN} <= {f"{row['theme']}: {row['name']}" for row in stored["rows"]}
+    assert report.front(stored["facts"], stored["rows"]) in report.FRONT.read_text(encoding="utf-8")
+
+
+def test_a_page_that_is_missing_is_begun(page):
+    report.store("other", "figures", "## Other things")
+    assert (report.PAGES / "other.md").read_text() == "# Other things\n\n<!-- other -->\nfigures\n<!-- /other -->\n"
+
+
 def test_the_page_has_the_table_of_libraries():
     stored = json.loads(ecosystem.RESULTS.read_text(encoding="utf-8"))
-    assert ecosystem.table(stored["rows"]) in report.REPORT.read_text(encoding="utf-8")
+    assert ecosystem.table(stored["rows"]) in (report.PAGES / "ecosystem.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("row", all_rows(ECOSYSTEM_THEMES), ids=lambda row: row.name)
@@ -288,7 +299,7 @@ def test_tables_show_figures_misses_and_reasons(monkeypatch):
     assert "**2.00 (2.00–2.00)** | 4.00 (4.00–4.00) | 8.00 (8.00–8.00) | a made-up reason |" in text
     assert "| sort 1 M | 1.02 ms | – | 1 ms | 500 µs | 1.02 (1.02–1.02) |" in text
     assert "**numpy: result 0: differs**" in text
-    assert text.index("### Modules") < text.index("### Reductions")
+    assert text.index("## Modules") < text.index("## Reductions")
 
 
 def test_means_are_geometric():
@@ -313,14 +324,15 @@ def test_a_busy_machine_is_admitted():
 
 @pytest.fixture
 def page(tmp_path, monkeypatch):
-    """A copy of the report and of its figures."""
-    monkeypatch.setattr(report, "REPORT", tmp_path / "BENCHMARK.md")
+    """A copy of a page, of the front page and of the figures."""
+    monkeypatch.setattr(report, "PAGES", tmp_path)
+    monkeypatch.setattr(report, "FRONT", tmp_path / "front.md")
     monkeypatch.setattr(report, "RESULTS", tmp_path / "results.json")
-    report.REPORT.write_text(
-        "# A title\n\n<!-- overhead -->\nkept\n<!-- /overhead -->\n\n"
-        "<!-- tables -->\nold\n<!-- /tables -->\n\nThe end.\n"
+    report.FRONT.write_text("# Front\n\n<!-- front -->\nold\n<!-- /front -->\n")
+    (tmp_path / "tables.md").write_text(
+        "# A title\n\n<!-- else -->\nkept\n<!-- /else -->\n\n<!-- tables -->\nold\n<!-- /tables -->\n\nThe end.\n"
     )
-    return report.REPORT
+    return tmp_path / "tables.md"
 
 
 def test_the_report_is_written_between_its_marks(page):
@@ -339,6 +351,8 @@ def test_the_report_is_written_between_its_marks(page):
     report.write(FACTS, FOUND, parts)
     report.write(FACTS, FOUND, parts)  # again: nothing piles up
     text = page.read_text()
+    front = report.FRONT.read_text()
+    assert "old" not in front and front.count("geometric mean") >= 1 and front.count("<!-- front -->") == 1
     assert "kept" in text and "old" not in text and "The end." in text
     assert text.count("| Conv2d |") == 1 and text.count("<!-- tables -->") == text.count("<!-- memory -->") == 1
     assert "| `import numpy` | 0.100 | 0.090–0.110 |" in text
@@ -436,14 +450,14 @@ def test_the_libraries_take_turns_and_the_tables_are_stored(capsys, monkeypatch,
     rows = {"ours": Column("tensorgrad", "tensorgrad", on_cpu), "torch": Column("torch", "torch", on_cpu)}
     monkeypatch.setattr(cuda, "columns", lambda arguments: {**rows, "host": rows["torch"]})
     monkeypatch.setattr(cuda, "all_rows", lambda themes: matching(all_rows(), ["modules: Softmax 128x64, forward"])[:1])
-    monkeypatch.setattr(report, "REPORT", tmp_path / "BENCHMARK.md")
+    monkeypatch.setattr(report, "PAGES", tmp_path)
     monkeypatch.setattr(cuda, "RESULTS", tmp_path / "results_cuda.json")
-    (tmp_path / "BENCHMARK.md").write_text("# Page\n\n<!-- cuda -->\nNot measured.\n<!-- /cuda -->\nend\n")
+    (tmp_path / "cuda.md").write_text("# Page\n\n<!-- cuda -->\nNot measured.\n<!-- /cuda -->\nend\n")
     monkeypatch.setattr(sys, "argv", ["cuda", "--write", "--quick", "--rounds", "2", "--threads", "1"])
     cuda.main()
-    page, told = (tmp_path / "BENCHMARK.md").read_text(), capsys.readouterr().out
+    page, told = (tmp_path / "cuda.md").read_text(), capsys.readouterr().out
     assert "TensorFloat-32 not allowed" in page and "Not measured" not in page and page.endswith("end\n")
-    assert "### Modules, on a GPU" in page and "\n| Softmax 128×64, forward | " in page and "**ours" not in page
+    assert "## Modules, on a GPU" in page and "\n| Softmax 128×64, forward | " in page and "**ours" not in page
     assert "ours/torch" in told and "geometric mean of 1 rows" in told
     found = json.loads((tmp_path / "results_cuda.json").read_text())
     assert set(found["rows"][0]["ratios"]) == {"ours/torch", "ours/host"} and not found["rows"][0]["wrong"]
