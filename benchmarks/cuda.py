@@ -1,7 +1,7 @@
 """Measures how long typical programs take on an NVIDIA GPU, compared with torch on the same GPU.
 
 python -m benchmarks.cuda                      prints the tables (30 minutes)
-python -m benchmarks.cuda --write              also writes them to docs/benchmarks/cuda.md and benchmarks/results_cuda.json
+python -m benchmarks.cuda --write              also writes them to docs/benchmarks/cuda.md and results_cuda.json
 python -m benchmarks.cuda --only softmax       rows whose theme or name contains one of these
 python -m benchmarks.cuda --tf32               allows TensorFloat-32 for float32 products, in both libraries
 python -m benchmarks.cuda --rehearse           runs every row once on small arrays, without timing
@@ -51,7 +51,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="threads of each library on the host")
     parser.add_argument("--no-host", action="store_true", help="skip torch on the CPU")
     parser.add_argument("--tf32", action="store_true", help="allow TensorFloat-32 in both libraries")
-    parser.add_argument("--write", action="store_true", help="write the tables to docs/benchmarks/cuda.md and results_cuda.json")
+    parser.add_argument("--write", action="store_true", help="write the tables to their page and results_cuda.json")
     parser.add_argument("--rehearse", action="store_true", help="run every row once on small arrays, without timing")
     parser.add_argument("--device", help="device of the rehearsal (default: cuda, or cpu without a GPU)")
     parser.add_argument("--list", action="store_true", help="print the names of the rows")

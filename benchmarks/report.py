@@ -17,6 +17,7 @@ from benchmarks.rows import THEMES
 
 PAGES = Path(__file__).parent.parent / "docs" / "benchmarks"  # one page a command
 FRONT = Path(__file__).parent.parent / "BENCHMARK.md"  # the page that shows a few rows of the first
+README = Path(__file__).parent.parent / "README.md"
 RESULTS = Path(__file__).parent / "results.json"
 BUSY = 0.1  # the fraction of the processors that other programs may use
 VARIATION = 1.03  # ratios up to this factor above the limit, or with a quartile below it, are within the variation
@@ -247,6 +248,15 @@ SHOWN = (
     "training: LSTM characters, 32×64, Adam",
     "inference: GPT 4×128, context 64",
 )
+# The rows of README.md, and how they are called there.
+FIRST_SEEN = {
+    "XOR 2-8-2, batch 4, SGD": "XOR, a training step",
+    "MLP 784-128-10, batch 32, SGD": "MLP 784-128-10, batch 32, a training step",
+    "MNIST ConvNet, batch 64, Adam": "MNIST ConvNet, batch 64, a training step",
+    "GPT 4×128, context 64, batch 12, AdamW": "GPT of 4 layers of 128, a training step",
+    "LSTM characters, 32×64, Adam": "LSTM of characters, a training step",
+    "ResNet-18 32×32, batch 32, SGD": "ResNet-18, batch 32, a training step",
+}
 # Markers -> their page, where that is not of the same name.
 PAGE_OF = dict.fromkeys(("first-step", "memory", "imports", "peers"), "tables") | {"sparse without fast": "sparse"}
 PARTS = {  # part of benchmarks.fresh -> its markers in the pages, the function for its table
@@ -284,6 +294,23 @@ def front(facts: dict[str, Any], found: list[dict[str, Any]]) -> str:
     return "\n".join([lead, "", HEAD, *map(line, rows)])
 
 
+def summary(found: list[dict[str, Any]]) -> str:
+    """Formats the ratios that README.md shows."""
+    pairs = ("fast/torch", "numpy/torch", "fast/raised")
+    lines = [
+        "| | with compiled kernels | with NumPy alone | compiled, PyTorch keeping memory |",
+        "|---|---:|---:|---:|",
+    ]
+    measured = {row["name"]: row["ratios"] for row in found if row.get("ratios")}
+    for name, title in FIRST_SEEN.items():
+        if name in measured:
+            cells = [f"{measured[name][pair]['median']:.2f}" for pair in pairs]
+            lines.append(f"| {title} | {' | '.join(cells)} |")
+    every = {pair: [ratios[pair]["median"] for ratios in measured.values() if pair in ratios] for pair in pairs}
+    means = " | ".join(f"{geometric_mean(values):.2f}" for values in every.values())
+    return "\n".join([*lines, f"| geometric mean of {len(every['fast/torch'])} rows | {means} |"])
+
+
 def write(facts: dict[str, Any], found: list[dict[str, Any]], parts: dict[str, Any]) -> None:
     """Stores the tables in the pages and the figures in results.json."""
     lead = "\n\n".join(part for part in (facts_text(facts), remark(facts), means(found)) if part)
@@ -292,4 +319,5 @@ def write(facts: dict[str, Any], found: list[dict[str, Any]], parts: dict[str, A
         mark, table = PARTS[part]
         store(mark, table(figures), f"## {part[0].upper()}{part[1:]}")
     _replace(FRONT, "front", front(facts, found), "")
+    _replace(README, "speed", summary(found), "")
     RESULTS.write_text(json.dumps({"facts": facts, "rows": found, **parts}, indent=1, ensure_ascii=False) + "\n")

@@ -9,8 +9,8 @@ import sys
 import tempfile
 import time
 
-from benchmarks.processes import end_in_order
 from benchmarks import report
+from benchmarks.processes import end_in_order
 
 RUNS = 15
 PROGRAMS = {"numpy": "import numpy", "tensorgrad": "import tensorgrad", "torch": "import torch"}

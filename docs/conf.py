@@ -30,7 +30,12 @@ toc_object_entries = False  # pages have hundreds of functions; use the search
 myst_heading_anchors = 3
 
 # Pages in the root of the repository that are also part of the documentation -> their names here.
-MOVED = {"CONTRIBUTING.md": "contributing.md", "BENCHMARK.md": "benchmarks.md", "README.md": "index.md"}
+MOVED = {
+    "BENCHMARK.md": "benchmarks.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "README.md": "index.md",
+}
 INCLUDED = re.compile(r"```\{include\} \.\./([A-Z]+\.md)\n```")
 LINK = re.compile(r"\[([^\]]*)\]\((?!\w+:|#)([^)\s]+)\)")
 

@@ -77,6 +77,7 @@ def test_the_front_page_shows_what_was_measured():
     stored = json.loads(report.RESULTS.read_text(encoding="utf-8"))
     assert {*report.SHOWN} <= {f"{row['theme']}: {row['name']}" for row in stored["rows"]}
     assert report.front(stored["facts"], stored["rows"]) in report.FRONT.read_text(encoding="utf-8")
+    assert report.summary(stored["rows"]) in report.README.read_text(encoding="utf-8")
 
 
 def test_a_page_that_is_missing_is_begun(page):
@@ -327,6 +328,7 @@ def page(tmp_path, monkeypatch):
     """A copy of a page, of the front page and of the figures."""
     monkeypatch.setattr(report, "PAGES", tmp_path)
     monkeypatch.setattr(report, "FRONT", tmp_path / "front.md")
+    monkeypatch.setattr(report, "README", tmp_path / "front.md")
     monkeypatch.setattr(report, "RESULTS", tmp_path / "results.json")
     report.FRONT.write_text("# Front\n\n<!-- front -->\nold\n<!-- /front -->\n")
     (tmp_path / "tables.md").write_text(

@@ -23,7 +23,7 @@ sys.path.insert(0, str(DOCS / "_ext"))
 import public_names as names  # noqa: E402
 
 PAGES = sorted(p for p in DOCS.rglob("*.md") if p.relative_to(DOCS).parts[0] != "_ext")
-ALL = [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "BENCHMARK.md"]
+ALL = [*PAGES, *sorted(ROOT.glob("*.md"))]
 # Those whose code is run by another file of tests.
 ELSEWHERE = {
     "architecture": "tests/docs/test_contributing.py",
