@@ -36,6 +36,7 @@ ONCE = (
     "kernels/test_kernels_build.py",
     "kernels/test_numba*.py",
     "kernels/test_nvrtc.py",
+    "kernels/test_thread_pool.py",
     "kernels/test_winograd.py",
     "sparse/test_database.py",
 )
@@ -53,8 +54,14 @@ ABOUT_PROCESSES = re.compile(
     re.MULTILINE,
 )
 
-# A suite of more bytes of tests than this is divided: files of a part run in one process, in the order of their names.
-LARGEST_PART = 160_000
+# Seconds that files take, measured on two cores, where that is more than their length suggests. They say which suites
+# are divided, and which start first; what is not here counts by its bytes.
+SECONDS = {
+    "docs/test_benchmarks.py": 35,
+}
+BYTES_A_SECOND = 12_000
+# A suite of more seconds than this is divided: files of a part run in one process, in the order of their names.
+LARGEST_PART = 70
 COMPILED, NUMPY, EMULATOR = "compiled kernels", "NumPy alone", "emulated GPUs"
 VARIABLES = {COMPILED: {}, NUMPY: {"TENSORGRAD_FAST": "0"}, EMULATOR: {"DEVICE": "emulator", "EMULATED_GPUS": "2"}}
 
@@ -81,9 +88,14 @@ class Part:
         return {**VARIABLES[self.kernels], **self.more}
 
     @property
-    def size(self) -> int:
-        """The bytes of its files, by which the longest parts are started first."""
-        return sum(file.stat().st_size for file in self.files)
+    def seconds(self) -> float:
+        """About how long its files take: the longest parts are started first."""
+        return sum(map(seconds_of, self.files))
+
+
+def seconds_of(file: Path) -> float:
+    """Returns about how many seconds a test file takes."""
+    return SECONDS.get(f"{file.parent.name}/{file.name}", file.stat().st_size / BYTES_A_SECOND)
 
 
 def has_compiled_kernels(root: Path) -> bool:
@@ -134,26 +146,27 @@ def phases(tests: Path, compiled: bool, emulator: bool) -> list[list[Part]]:
                 where = starts_processes(file, tests), file.relative_to(tests).parts[0], kernels
                 folders.setdefault(where, []).append(file)
     for (second, folder, kernels), files in folders.items():
-        result[second] += _divided(Part(folder, kernels, files))
+        result[second] += _divided(Part(f"{folder}, processes" if second else folder, kernels, files))
     if emulator:
         gpus = [file for file in test_files(tests) if matches(file, tests, EMULATED)]
         one = [file for file in gpus if matches(file, tests, ON_ONE_GPU)]
         result[0] += _divided(Part("cuda", EMULATOR, gpus))
         result[0] += _divided(Part("cuda, one GPU", EMULATOR, one, {"EMULATED_GPUS": "1"}))
     for parts in result:
-        parts.sort(key=lambda part: -part.size)
+        parts.sort(key=lambda part: -part.seconds)
     return result
 
 
 def _divided(part: Part) -> list[Part]:
-    """Returns the part, or several of about the same size, each of files that follow each other."""
-    number = -(-part.size // LARGEST_PART)
+    """Returns the part, or several of about the same length, each of files that follow each other."""
+    whole = part.seconds
+    number = max(1, -(-int(whole) // LARGEST_PART))
     pieces: list[list[Path]] = [[] for _ in range(number)]
-    before = 0
+    before = 0.0
     for file in part.files:
-        size = file.stat().st_size
-        pieces[(before + size // 2) * number // part.size].append(file)
-        before += size
+        seconds = seconds_of(file)
+        pieces[min(int((before + seconds / 2) * number / whole), number - 1)].append(file)
+        before += seconds
     pieces = [piece for piece in pieces if piece]
     if len(pieces) < 2:
         return [part] if pieces else []

@@ -139,7 +139,7 @@ def test_arguments_of_another_kind_are_refused():
 class System:
     """What the compiled loops see of the system: a clock of its own, and a thread on processor 0.
 
-    The clock moves on by `each` nanoseconds whenever it is read, and by `longer` where another thread had the processor.
+    The clock moves on by `each` nanoseconds whenever it is read; by `longer`, too, where another thread had the processor.
     """
 
     def __init__(self, monkeypatch):
