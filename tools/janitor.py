@@ -3,8 +3,9 @@
     python tools/janitor.py RUN FOLDER
 
 Reads its standard input, which ends when tools/tests.py has ended. Then it kills every process of that run, and deletes
-the folder of its temporary files, and shared memory that killed ranks of MPI jobs left behind. A process belongs to the run if it has TESTS_RUN_<RUN>=1 in its environment (Linux),
-or is in a process group whose number was written to the standard input.
+the folder of its temporary files, and the shared memory that killed ranks of MPI jobs left behind. A process belongs to
+the run if it has TESTS_RUN_<RUN>=1 in its environment (Linux), or is in a process group whose number was written to the
+standard input.
 """
 
 from __future__ import annotations

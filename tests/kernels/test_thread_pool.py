@@ -139,7 +139,7 @@ def test_arguments_of_another_kind_are_refused():
 class System:
     """What the compiled loops see of the system: a clock of its own, and a thread on processor 0.
 
-    The clock moves on by `each` nanoseconds whenever it is read; by `longer`, too, where another thread had the processor.
+    Its clock moves on by `each` nanoseconds whenever it is read, and by `longer` if another thread had the processor.
     """
 
     def __init__(self, monkeypatch):
@@ -494,7 +494,8 @@ def test_exceptions_of_signal_handlers_keep_their_type(kind):
     gc.callbacks.clear()  # those of other packages: Python only prints what is raised in them
     gc.disable()  # and what is raised in finalizers
     try:
-        for wanted in range(1, 400, 10):  # about 250 are one step
+        for moment in range(1, 400, 10):  # about 250 are one step
+            wanted = moment
             with pytest.raises(kind, match="time is up"):
                 test()
             assert engine.RUNS.current[0] == 0 and tensorgrad.is_grad_enabled()  # no pass is left half open
