@@ -77,10 +77,52 @@ def run(*command, cwd=ROOT, expect=0):
     return done.stdout if expect == 0 else done.stderr
 
 
-@functools.cache
-def output_of(name):
+# Runs programs, each in a process of its own that has imported the packages already, which takes longer than most run.
+FORKS = """
+import contextlib, importlib, json, os, runpy, sys
+import tensorgrad, numpy
+for name in ("sklearn.datasets", "tqdm"):
+    with contextlib.suppress(ImportError):
+        importlib.import_module(name)
+for line in sys.stdin:
+    output, program, *arguments = json.loads(line)
+    process = os.fork()
+    if not process:
+        number = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(number, 1)
+        os.dup2(number, 2)
+        sys.argv, sys.path[0] = [program, *arguments], os.path.dirname(program)
+        runpy.run_path(program, run_name="__main__")
+        sys.exit()
+    print(os.waitpid(process, 0)[1], flush=True)
+"""
+
+
+@pytest.fixture(scope="session")
+def run_forked(tmp_path_factory):
+    """`run_forked(program, *arguments)` returns what a program of this folder prints."""
+    if not hasattr(os, "fork"):
+        yield run
+        return
+    printed = tmp_path_factory.mktemp("printed") / "output"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    process = subprocess.Popen([sys.executable, "-c", FORKS], cwd=ROOT, env=environment(), **pipes)
+
+    def of(program, *arguments):
+        process.stdin.write(json.dumps([str(printed), str(program), *map(str, arguments)]) + "\n")
+        process.stdin.flush()
+        status = process.stdout.readline()
+        assert status == "0\n", f"status {status}\n{printed.read_text()}"
+        return printed.read_text()
+
+    yield of
+    process.communicate()
+
+
+@pytest.fixture(scope="session")
+def output_of(run_forked):
     """What a classic program prints; several tests look at one run."""
-    return run(EXAMPLES / name)
+    return functools.cache(lambda name: run_forked(EXAMPLES / name))
 
 
 def losses(output, pattern=LOSS):
@@ -99,14 +141,14 @@ def options_of(name):
 
 
 @pytest.fixture(scope="session")
-def results(tmp_path_factory):
+def results(tmp_path_factory, run_forked):
     """`results(name)` is what an example prints at a small size and the folder with its files; each runs once."""
     done = {}
 
     def of(name):
         if name not in done:
             folder = tmp_path_factory.mktemp("out")
-            done[name] = run(EXAMPLES / name, *options_of(name), "--out", folder), folder
+            done[name] = run_forked(EXAMPLES / name, *options_of(name), "--out", folder), folder
         return done[name]
 
     return of
@@ -336,7 +378,7 @@ def test_inference_refuses_another_network(tmp_path, results):
 
 
 @pytest.mark.parametrize("name", CLASSIC)
-def test_program_learns(name):
+def test_program_learns(name, output_of):
     values = losses(output_of(name))
     assert len(values) >= 10
     assert values[-1] < 0.3 * values[0]
@@ -344,7 +386,7 @@ def test_program_learns(name):
 
 @needs_torch
 @pytest.mark.parametrize("name", CLASSIC)
-def test_program_is_the_same_under_torch(name, under_torch):
+def test_program_is_the_same_under_torch(name, output_of, under_torch):
     ours, theirs = output_of(name), under_torch(name)
     assert rest_of(ours) == rest_of(theirs)
     assert losses(ours) == pytest.approx(losses(theirs), rel=0, abs=1e-4)
