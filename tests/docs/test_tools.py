@@ -272,6 +272,18 @@ def test_every_test_file_runs_once_or_with_both_kernels(tools):
     assert both == {file for file, where in runs.items() if len({kernels for _, kernels in where}) == 2}
 
 
+def test_parts_are_of_similar_length_and_the_longest_starts_first(tools):
+    """By seconds that were measured, of files that are still there."""
+    phases = tools("phases")
+    assert not [name for name in phases.SECONDS if not (ROOT / "tests" / name).exists()]
+    for parts in phases.phases(ROOT / "tests", compiled=True, emulator=True):
+        lengths = [part.seconds for part in parts]
+        assert lengths == sorted(lengths, reverse=True)
+        for part in parts:
+            longest = max(map(phases.seconds_of, part.files))
+            assert part.seconds <= max(1.5 * phases.LARGEST_PART, longest), part.name
+
+
 @pytest.mark.parametrize("line, second", [
     ("import subprocess", True), ("from signal import SIGINT", True), ("    import time", True),
     ("from tests.support.processes import run_python", True), ("from tests.support import alike, forking", True),
