@@ -54,7 +54,7 @@ ABOUT_PROCESSES = re.compile(
     re.MULTILINE,
 )
 
-# Seconds that files take, measured on two cores, where they are many more than the file's length suggests. They say which
+# Seconds that files take, measured on two cores, where they are many more than their length suggests. They say which
 # suites are divided, and which start first.
 SECONDS = {
     "cuda/test_amp.py": 25, "cuda/test_benchmark.py": 15, "cuda/test_examples.py": 12, "cuda/test_fuzz.py": 38,
