@@ -7,7 +7,8 @@ SHELL := /bin/sh
 VENV := .venv
 RUN := $(VENV)/bin/python
 PACKAGES := $(VENV)/pyproject.toml
-INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --editable
+# Python compiles what a program imports when it first does: most files of torch never are.
+INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --no-compile --editable
 CLEAN := .venv .venv-smoke-* tensorgrad/kernels/images digits.npz digits.svg out build dist .hypothesis .mypy_cache \
   .pytest_cache .ruff_cache
 
@@ -64,15 +65,16 @@ $(VENV)/.examples: $(PACKAGES) $(RUN)
 	@$(INSTALL) '.[examples]'
 	@touch $@
 
-# torch and numba are installed separately, so that the rest is available even where they have no wheels.
+# All at once; torch and numba separately where that fails, so that the rest is available even where they have no wheels.
 $(VENV)/.test: $(PACKAGES) $(RUN)
 	@$(RUN) tools/space.py 4 .
 	@echo 'installing tensorgrad and the dependencies of its tests, including torch, into $(VENV)'
-	@$(INSTALL) '.[test-tools,examples,dev]'
-	@$(INSTALL) '.[test]' --only-binary torch >$(VENV)/torch.log 2>&1 || \
-	  echo 'torch could not be installed (see $(VENV)/torch.log): the tests that compare with it will be skipped'
-	@$(INSTALL) '.[kernels]' --only-binary numba,llvmlite >$(VENV)/kernels.log 2>&1 || \
-	  echo 'numba could not be installed (see $(VENV)/kernels.log): the tests will run with NumPy only'
+	@$(INSTALL) '.[test-tools,examples,dev,test,kernels]' --only-binary torch,numba,llvmlite >$(VENV)/all.log 2>&1 || { \
+	  $(INSTALL) '.[test-tools,examples,dev]' && { \
+	  $(INSTALL) '.[test]' --only-binary torch >$(VENV)/torch.log 2>&1 || \
+	  echo 'torch could not be installed (see $(VENV)/torch.log): the tests that compare with it will be skipped'; } && { \
+	  $(INSTALL) '.[kernels]' --only-binary numba,llvmlite >$(VENV)/kernels.log 2>&1 || \
+	  echo 'numba could not be installed (see $(VENV)/kernels.log): the tests will run with NumPy only'; }; }
 	@touch $@ $(VENV)/.examples $(VENV)/.dev
 
 $(VENV)/.dev: $(PACKAGES) $(RUN)

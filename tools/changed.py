@@ -53,6 +53,7 @@ class Graph:
     def __init__(self, root: Path):
         self.root = root
 
+    @functools.cache  # noqa: B019
     def file_of(self, module: str) -> str | None:
         """Returns the path of a module's file, if it is in the project."""
         stem = module.replace(".", "/")
@@ -92,6 +93,13 @@ class Graph:
         return found
 
 
+@functools.cache
+def graph(root: Path) -> Graph:
+    """Returns the graph of a project, whose files are read once in a process."""
+    return Graph(root)
+
+
+@functools.cache
 def imported_with_the_package(root: Path) -> set[str]:
     """Returns the paths of the files that `import tensorgrad` runs."""
     ask = "import sys, tensorgrad; print(*(getattr(m, '__file__', None) for m in [*sys.modules.values()]), sep='\\n')"
@@ -109,7 +117,7 @@ def affected(root: Path, tests: list[Path], changed: list[str] | None = None) ->
         changed: Paths relative to `root`; by default those that differ from main.
     """
     changed = changed_files(root) if changed is None else changed
-    graph = Graph(root)
+    known = graph(root)
     if not changed:
         return Affected([], "nothing differs from main: no test was chosen")
     whole = [name for name in changed if name in EVERYTHING or name.startswith("tests/support/device")]
@@ -117,7 +125,7 @@ def affected(root: Path, tests: list[Path], changed: list[str] | None = None) ->
     of_package = {name for name in changed if name.startswith("tensorgrad/")}
     others = [name for name in changed if not name.startswith(("tensorgrad/", "tests/"))]
     everyone = bool(whole) or bool(of_package & always)
-    chosen = tests if everyone else [t for t in tests if _affects(graph, root, t, {*changed}, of_package, others)]
+    chosen = tests if everyone else [t for t in tests if _affects(known, root, t, {*changed}, of_package, others)]
     left = sorted({t.parent.relative_to(root).as_posix() for t in {*tests} - {*chosen}})
     reason = next(iter([*whole, *sorted(of_package & always)]), None)
     text = f"{len(changed)} files differ from main: {len(chosen)} of {len(tests)} test files can be affected"

@@ -36,6 +36,7 @@ ONCE = (
     "kernels/test_kernels_build.py",
     "kernels/test_numba*.py",
     "kernels/test_nvrtc.py",
+    "kernels/test_thread_pool.py",
     "kernels/test_winograd.py",
     "sparse/test_database.py",
 )
@@ -53,8 +54,37 @@ ABOUT_PROCESSES = re.compile(
     re.MULTILINE,
 )
 
-# A suite of more bytes of tests than this is divided: files of a part run in one process, in the order of their names.
-LARGEST_PART = 160_000
+# Seconds that files take, measured on two cores, where they are many more than their length suggests. They say which
+# suites are divided, and which start first.
+SECONDS = {
+    "cuda/test_amp.py": 25, "cuda/test_benchmark.py": 15, "cuda/test_examples.py": 12, "cuda/test_fuzz.py": 38,
+    "cuda/test_nn.py": 13, "cuda/test_ops.py": 42,
+    "dispatch/test_stubs.py": 6, "dispatch/test_twins.py": 9,
+    "distributed/test_checkpoint_ranks.py": 10, "distributed/test_comm_hooks.py": 11, "distributed/test_ddp.py": 8,
+    "distributed/test_dtensor.py": 13, "distributed/test_dynamic_rendezvous.py": 15,
+    "distributed/test_elastic_agent.py": 28, "distributed/test_failures.py": 22, "distributed/test_fsdp.py": 12,
+    "distributed/test_functional.py": 8, "distributed/test_groups.py": 14, "distributed/test_launch.py": 10,
+    "distributed/test_pipelining.py": 9, "distributed/test_run.py": 8, "distributed/test_run_kills.py": 16,
+    "distributed/test_run_nodes.py": 13, "distributed/test_slurm.py": 13, "distributed/test_sums.py": 11,
+    "distributed/test_zero.py": 10,
+    "docs/test_benchmarks.py": 27, "docs/test_contributing.py": 30, "docs/test_docs.py": 11, "docs/test_doctests.py": 9,
+    "docs/test_examples.py": 48, "docs/test_tools.py": 23,
+    "ecosystem/test_quick.py": 95,
+    "fuzz/test_beside_torch.py": 9, "fuzz/test_exits.py": 5, "fuzz/test_fuzz.py": 8,
+    "kernels/test_carried_kernels.py": 10, "kernels/test_cuda_absent.py": 6, "kernels/test_kernels_build.py": 22,
+    "kernels/test_numba_lean.py": 9, "kernels/test_nvrtc.py": 42, "kernels/test_thread_pool.py": 10,
+    "nn/test_modules.py": 22,
+    "ops/test_ops.py": 41,
+    "optim/test_optimdb.py": 13,
+    "serialization/test_loading.py": 50, "serialization/test_serialization.py": 10,
+    "sparse/test_database.py": 12,
+    "system/test_forks.py": 9, "system/test_processes.py": 6, "system/test_recycling.py": 7,
+    "utils/test_data_workers.py": 12,
+    "viz/test_viz_explore.py": 10, "viz/test_viz_pictures.py": 16,
+}  # fmt: skip
+BYTES_A_SECOND = 12_000  # of all other files
+# A suite of many more seconds is divided: files of a part run in one process, in the order of their names.
+LARGEST_PART = 75
 COMPILED, NUMPY, EMULATOR = "compiled kernels", "NumPy alone", "emulated GPUs"
 VARIABLES = {COMPILED: {}, NUMPY: {"TENSORGRAD_FAST": "0"}, EMULATOR: {"DEVICE": "emulator", "EMULATED_GPUS": "2"}}
 
@@ -81,9 +111,14 @@ class Part:
         return {**VARIABLES[self.kernels], **self.more}
 
     @property
-    def size(self) -> int:
-        """The bytes of its files, by which the longest parts are started first."""
-        return sum(file.stat().st_size for file in self.files)
+    def seconds(self) -> float:
+        """About how long its files take: the longest parts are started first."""
+        return sum(map(seconds_of, self.files))
+
+
+def seconds_of(file: Path) -> float:
+    """Returns about how many seconds a test file takes."""
+    return SECONDS.get(f"{file.parent.name}/{file.name}", file.stat().st_size / BYTES_A_SECOND)
 
 
 def has_compiled_kernels(root: Path) -> bool:
@@ -134,26 +169,27 @@ def phases(tests: Path, compiled: bool, emulator: bool) -> list[list[Part]]:
                 where = starts_processes(file, tests), file.relative_to(tests).parts[0], kernels
                 folders.setdefault(where, []).append(file)
     for (second, folder, kernels), files in folders.items():
-        result[second] += _divided(Part(folder, kernels, files))
+        result[second] += _divided(Part(f"{folder}, processes" if second else folder, kernels, files))
     if emulator:
         gpus = [file for file in test_files(tests) if matches(file, tests, EMULATED)]
         one = [file for file in gpus if matches(file, tests, ON_ONE_GPU)]
         result[0] += _divided(Part("cuda", EMULATOR, gpus))
         result[0] += _divided(Part("cuda, one GPU", EMULATOR, one, {"EMULATED_GPUS": "1"}))
     for parts in result:
-        parts.sort(key=lambda part: -part.size)
+        parts.sort(key=lambda part: -part.seconds)
     return result
 
 
 def _divided(part: Part) -> list[Part]:
-    """Returns the part, or several of about the same size, each of files that follow each other."""
-    number = -(-part.size // LARGEST_PART)
+    """Returns the part, or several of about the same length, each of files that follow each other."""
+    whole = part.seconds
+    number = max(1, round(whole / LARGEST_PART))
     pieces: list[list[Path]] = [[] for _ in range(number)]
-    before = 0
+    before = 0.0
     for file in part.files:
-        size = file.stat().st_size
-        pieces[(before + size // 2) * number // part.size].append(file)
-        before += size
+        seconds = seconds_of(file)
+        pieces[min(int((before + seconds / 2) * number / whole), number - 1)].append(file)
+        before += seconds
     pieces = [piece for piece in pieces if piece]
     if len(pieces) < 2:
         return [part] if pieces else []

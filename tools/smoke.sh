@@ -15,7 +15,7 @@ kernels() { # compiles the kernels with the oldest Numba, and compares their res
     done
     venv=.venv-smoke-numba
     if ! cmp -s pyproject.toml "$venv/.installed"; then
-        if ! { "$python" -m venv --clear "$venv" && "$venv/bin/python" -m pip install --quiet \
+        if ! { "$python" -m venv --clear "$venv" && "$venv/bin/python" -m pip install --quiet --no-compile \
             --disable-pip-version-check --only-binary numba,llvmlite --editable . "numba==$oldest.*"; } 2>"$venv.log"; then
             echo "Numba $oldest: cannot be installed here (see $venv.log), kernels skipped"
             return 0
@@ -39,7 +39,7 @@ for version in 3.10 3.11 3.12 3.13 3.14; do
     venv=.venv-smoke-$version
     if [ ! -x "$venv/bin/python" ] || ! cmp -s pyproject.toml "$venv/.installed"; then
         "$python" -m venv --clear "$venv"
-        "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable .
+        "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile --editable .
         cp pyproject.toml "$venv/.installed"
     fi
     printf 'Python %s: ' "$version"

@@ -147,7 +147,7 @@ def groups_of(arguments: list[str]) -> list[list[Suite]]:
         if (TESTS / "fuzz" / "__main__.py").exists() and compiled:
             command = [sys.executable, "-m", "tests.fuzz", "kernels"]
             command += ["--seconds", str(FUZZER_SECONDS), "--seed", str(FUZZER_SEED)]
-            found[0].append(Suite("fuzzer", command, "seconds", FUZZER_SECONDS))
+            found[0].insert(0, Suite("fuzzer", command, "seconds", FUZZER_SECONDS))  # the longest first
         found[1].append(Suite("smoke", ["sh", "tools/smoke.sh", sys.executable], "Pythons", 5))
     return [group for group in found if group]
 

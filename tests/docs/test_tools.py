@@ -1,6 +1,7 @@
 """tools/tests.py, which `make test` runs: exit status, closing line, interrupts; what torch lacks here is skipped."""
 
 import importlib
+import mmap
 import os
 import signal
 import subprocess
@@ -134,7 +135,7 @@ def test_leaves_files(tmp_path):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are found by their environment, in /proc")
 def test_nothing_is_left_after_a_kill(run, tmp_path):
-    """Neither temporary files nor processes, also those in sessions of their own."""
+    """Neither temporary files, nor processes, also those in sessions of their own, nor shared memory of MPI jobs."""
     text = f"""
 import os, pathlib, subprocess, sys, tempfile, time
 def test_long():
@@ -144,13 +145,20 @@ def test_long():
     pathlib.Path({str(tmp_path)!r}, f"{{child.pid}}.pid").write_text("")
     time.sleep(600)
 """
+    left, used = (Path(f"/dev/shm/mpich_shm_{name}_{os.getpid()}") for name in ("left", "used"))
     folder = tmp_path / "temporary"
     folder.mkdir()
     process = run(text, "-k", "long", env={**os.environ, "TMPDIR": str(folder), "TENSORGRAD_FAST": "0"})
     wait_until(lambda: len(list(tmp_path.glob("*.pid"))) >= 2)
-    process.kill()
-    process.communicate(timeout=300)
-    wait_until(lambda: not [*folder.iterdir()])
+    left.write_bytes(b"of a rank that was killed")
+    with open(used, "wb+") as file:
+        file.truncate(4096)
+        with mmap.mmap(file.fileno(), 4096):
+            process.kill()
+            process.communicate(timeout=300)
+            wait_until(lambda: not [*folder.iterdir()] and not left.exists())
+            assert used.exists()
+    used.unlink()
     for file in tmp_path.glob("*.pid"):
         wait_until(lambda file=file: not Path("/proc", file.stem).exists())
 
@@ -262,6 +270,18 @@ def test_every_test_file_runs_once_or_with_both_kernels(tools):
     both = {file for file in runs if phases.matches(file, ROOT / "tests", phases.BOTH_KERNELS)}
     both -= {file for file in runs if phases.matches(file, ROOT / "tests", phases.ONCE)}
     assert both == {file for file, where in runs.items() if len({kernels for _, kernels in where}) == 2}
+
+
+def test_parts_are_of_similar_length_and_the_longest_starts_first(tools):
+    """By seconds that were measured, of files that are still there."""
+    phases = tools("phases")
+    assert not [name for name in phases.SECONDS if not (ROOT / "tests" / name).exists()]
+    for parts in phases.phases(ROOT / "tests", compiled=True, emulator=True):
+        lengths = [part.seconds for part in parts]
+        assert lengths == sorted(lengths, reverse=True)
+        for part in parts:
+            longest = max(map(phases.seconds_of, part.files))
+            assert part.seconds <= max(1.5 * phases.LARGEST_PART, longest), part.name
 
 
 @pytest.mark.parametrize("line, second", [

@@ -173,7 +173,8 @@ def _made(name: str, requirements: tuple[str, ...]) -> Environment:
         venv.create(folder, with_pip=True)
         constraints = folder / "constraints.txt"
         constraints.write_text(TORCH + "\n")
-        _pip(made.python, ["install", "-c", str(constraints), *wanted], PYTHONPATH=str(STARTUP), TENSORGRAD_COMPAT="1")
+        arguments = ["install", "--no-compile", "-c", str(constraints), *wanted]  # most files are never imported
+        _pip(made.python, arguments, PYTHONPATH=str(STARTUP), TENSORGRAD_COMPAT="1")
         (_refuse_torch(made) / "ecosystem.pth").write_text(_LINE)
         (folder / "complete").write_text("\n".join(wanted) + "\n")
     return made

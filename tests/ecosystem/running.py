@@ -40,6 +40,25 @@ def run_program(environment: Environment, name: str, torch: Path | None = None, 
         Failed: If it fails, or prints something else.
     """
     printed = _output(environment, [str(PROGRAMS / f"{name}.py"), *filter(None, [folder])], torch=torch)
+    return _numbers(name, printed)
+
+
+def import_and_run(environment: Environment, library: Library, name: str) -> dict[str, Any]:
+    """Imports a library's modules, then runs a program in the same process: the imports take longer than the training.
+
+    Raises: Failed.
+    """
+    file = str(PROGRAMS / f"{name}.py")
+    lines = [*(f"import {module}" for module in library.imports), "import runpy, sys"]
+    lines += [
+        f"sys.argv, sys.path[0] = [{file!r}], {str(PROGRAMS)!r}",
+        f"runpy.run_path({file!r}, run_name='__main__')",
+    ]
+    return _numbers(name, _output(environment, ["-c", "\n".join(lines)], cwd=environment.python.parent))
+
+
+def _numbers(name: str, printed: str) -> dict[str, Any]:
+    """Returns what a program printed last. Raises: Failed."""
     try:
         numbers = json.loads(printed.strip().splitlines()[-1])
         assert set(numbers) == {"losses", "numbers"} and len(numbers["losses"]) >= 1

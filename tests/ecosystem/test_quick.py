@@ -43,9 +43,8 @@ def python():
 
 @pytest.mark.parametrize("library", [row for row in LIBRARIES if row.quick], ids=lambda row: row.name)
 def test_imports_and_trains(library, python):
-    running.imports(python, library)
     name = library.programs[0]
-    running.compare(name, running.run_program(python, name))
+    running.compare(name, running.import_and_run(python, library, name))
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -27,8 +27,8 @@ from tests.emulator.runtime import LIVE, _pinned
 HERE = Path(__file__).parent
 UNUSED = 7 * 86400.0  # seconds after which a compiled program is removed
 COMPILER = shutil.which("g++")
-FLAGS = (
-    "-std=c++17", "-O1", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-strict-aliasing", "-fno-exceptions",
+FLAGS = (  # -O0: g++ takes longer for most programs than they run
+    "-std=c++17", "-O0", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-strict-aliasing", "-fno-exceptions",
     "-fno-rtti", "-U_FORTIFY_SOURCE", "-ffp-contract=off", "-w",
     "-fsanitize=kernel-address", "--param=asan-stack=0", "--param=asan-globals=0",
     "--param=asan-instrumentation-with-call-threshold=0",

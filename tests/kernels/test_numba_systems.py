@@ -2,7 +2,6 @@
 
 import time
 
-import numpy as np
 import pytest
 
 from tests.support.kernels import absent
@@ -11,8 +10,7 @@ from tests.support.processes import environment, run_python
 if absent():
     pytest.skip(absent(), allow_module_level=True)
 
-from tensorgrad.kernels.compiled import table
-from tensorgrad.kernels.compiled.runtime import library, mailbox, native
+from tensorgrad.kernels.compiled.runtime import native
 
 CODE = """
 import ctypes
@@ -41,18 +39,6 @@ print("right")
 def test_threads_wait_where_functions_of_the_system_are_missing(numbers, absent):
     done = run_python(CODE.format(numbers=numbers, absent=absent))
     assert done.stdout.strip() == "right", done.stderr[-2000:]
-
-
-@pytest.mark.parametrize("limit", [0, 1_000_000, 20_000_000])
-def test_threads_wait_by_the_clock(limit):
-    """However long this processor pauses. What others have of it meanwhile does not count, so it may be more."""
-    loops, memory = library.load(table.WAITING.kernel), np.zeros(mailbox.SIZE, np.int64)
-    memory[mailbox.MOVED] = 1 << 62
-    for wait in (lambda: loops.done(memory.ctypes.data, limit), lambda: loops.serve(memory.ctypes.data, limit, 0)):
-        before, used = time.perf_counter_ns(), time.thread_time_ns()
-        assert not wait()
-        assert time.perf_counter_ns() - before >= limit
-        assert time.thread_time_ns() - used <= 2 * limit + 5_000_000
 
 
 def test_a_free_threaded_python_is_told_that_numpy_serves():

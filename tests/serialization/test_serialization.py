@@ -556,34 +556,52 @@ def test_damaged_old_files():
 
 # --- crashes while saving --------------------------------------------------------------------------------------------
 
-WRITER = """
-    import sys, tensorgrad as torch
-    n = 0
-    while True:
-        if n == 1:
-            print("ready", flush=True)
-        n += 1
-        torch.save({"n": n, "w": torch.full((200_000,), float(n))}, sys.argv[1])
+# Starts a process that writes whenever it is asked to, and says its number; they share the import of the package.
+WRITERS = """
+    import os, sys, tensorgrad as torch
+    for _ in sys.stdin:
+        process = os.fork()
+        if process:
+            os.waitpid(process, 0)
+            continue
+        n = 0
+        while True:
+            if n == 1:
+                print(os.getpid(), flush=True)
+            n += 1
+            torch.save({"n": n, "w": torch.full((200_000,), float(n))}, sys.argv[1])
 """
 
 
+def runs(process: int) -> bool:
+    """Returns whether there is a process of this number, which its parent has not waited for yet."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 @pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 def test_killing_the_process_while_it_overwrites_leaves_a_loadable_file(tmp_path):
     path = tmp_path / "checkpoint.pt"
     tg.save({"n": 0, "w": tg.zeros(200_000)}, path)
     rng, seen = np.random.default_rng(0), set()
-    for _ in range(50):
-        process = subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(WRITER), str(path)], stdout=subprocess.PIPE, text=True
-        )
-        assert process.stdout is not None and process.stdout.readline() == "ready\n"
-        time.sleep(rng.uniform(0, 0.05))
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        process.stdout.close()
-        checkpoint = tg.load(path)
-        assert bool((checkpoint["w"] == checkpoint["n"]).all()) and checkpoint["w"].shape == (200_000,)
-        seen.add(checkpoint["n"])
+    command = [sys.executable, "-c", textwrap.dedent(WRITERS), str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writers:
+        assert writers.stdin is not None and writers.stdout is not None
+        for _ in range(50):
+            writers.stdin.write("\n")
+            writers.stdin.flush()
+            process = int(writers.stdout.readline())
+            time.sleep(rng.uniform(0, 0.05))
+            os.kill(process, signal.SIGKILL)
+            while runs(process):
+                time.sleep(0.001)
+            checkpoint = tg.load(path)
+            assert bool((checkpoint["w"] == checkpoint["n"]).all()) and checkpoint["w"].shape == (200_000,)
+            seen.add(checkpoint["n"])
     assert len(seen) > 1  # it did write
 
 

@@ -1,9 +1,9 @@
 """The threads that share a kernel's work: every range is done once, whoever comes late, errs, forks or sleeps."""
 
+import ctypes
 import gc
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -22,7 +22,7 @@ if absent():
 import tensorgrad
 from tensorgrad.autograd import engine
 from tensorgrad.kernels.compiled import table
-from tensorgrad.kernels.compiled.runtime import launch, library, mailbox, native, thread_pool
+from tensorgrad.kernels.compiled.runtime import launch, library, mailbox, native, spin, thread_pool
 from tensorgrad.kernels.compiled.runtime.unsuited import Unsuited
 
 ALWAYS = 10**9  # elements, enough for every thread
@@ -51,6 +51,17 @@ def threads(request):
     tensorgrad.set_num_threads(request.param)
     yield request.param
     tensorgrad.set_num_threads(before)
+
+
+def until(holds):
+    """Waits for what another thread does. No time is too long: only a hang reaches the limit of a test."""
+    while not holds():
+        time.sleep(0.001)
+
+
+def are_used() -> bool:
+    """Whether there are threads, and the loop in which they wait."""
+    return bool(thread_pool._all) and table.WAITING.ready is not None
 
 
 def in_python(seen, first, last):
@@ -125,42 +136,99 @@ def test_arguments_of_another_kind_are_refused():
     assert not seen.any()
 
 
-@pytest.mark.skipif(not native.NUMBERS[native.CAN_TELL], reason="the system does not tell a thread's processor")
-def test_a_worker_on_the_publishers_processor_is_to_move():
-    memory, all_of_them = np.zeros(mailbox.SIZE, np.int64), os.sched_getaffinity(0)
-    loops, here = library.load(table.WAITING.kernel), min(all_of_them)
-    os.sched_setaffinity(0, {here})
-    try:
-        memory[mailbox.PUBLISHER] = here
-        assert loops.serve(memory.ctypes.data, 16_000, 1) == mailbox.CROWDED
-        assert memory[mailbox.MOVED] > 0
-        stays = memory[mailbox.STAYS]
-        memory[mailbox.MOVED] = time.monotonic_ns() - 2 * stays  # that did not help for long: the next time is later
-        assert loops.serve(memory.ctypes.data, 16_000, 1) == mailbox.CROWDED
-        assert memory[mailbox.STAYS] == 2 * stays > 0
-        memory[mailbox.MOVED] = 1 << 62  # just now: it does not move again and again
-        assert loops.serve(memory.ctypes.data, 16_000, 1) == mailbox.IDLE
-    finally:
-        os.sched_setaffinity(0, all_of_them)
+class System:
+    """What the compiled loops see of the system: a clock of its own, and a thread on processor 0.
+
+    Its clock moves on by `each` nanoseconds whenever it is read, and by `longer` if another thread had the processor.
+    """
+
+    def __init__(self, monkeypatch):
+        self.now, self.each, self.longer, self.yields = 10**12, 1000, iter(()), 0
+        functions = {
+            "clock_gettime": ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int64)(self.clock),
+            "sched_yield": ctypes.CFUNCTYPE(ctypes.c_int)(self.give_way),
+            "sched_getcpu": ctypes.CFUNCTYPE(ctypes.c_int)(lambda: 0),
+            "usleep": ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint32)(lambda microseconds: 0),
+        }
+        has = (ctypes.c_int64 * 4)(1, 1, 1, 0)
+        self.kept = functions, has
+        found = {name: ctypes.cast(function, ctypes.c_void_p).value for name, function in functions.items()}
+        found = native.addresses() | found | {spin.SYSTEM: ctypes.addressof(has)}
+        image = library.Image(library.image().file)
+        monkeypatch.setattr(native, "addresses", lambda: found)
+        monkeypatch.setattr(library, "image", lambda: image)
+        self.loops, self.memory = spin.KERNELS["wait"](), np.zeros(mailbox.SIZE, np.int64)
+        self.memory[mailbox.PUBLISHER] = self.memory[mailbox.PLACE] = -1
+
+    def clock(self, which, place):
+        self.now += self.each + next(self.longer, 0)
+        ctypes.c_int64.from_address(place).value, ctypes.c_int64.from_address(place + 8).value = divmod(self.now, 10**9)
+        return 0
+
+    def give_way(self):
+        self.yields += 1
+        return 0
+
+    def serve(self, limit, grace=1):
+        return self.loops.serve(self.memory.ctypes.data, limit, grace)
+
+    def done(self, limit):
+        return self.loops.done(self.memory.ctypes.data, limit)
 
 
-@pytest.mark.skipif(not native.NUMBERS[native.CAN_TELL], reason="the system does not tell a thread's processor")
-def test_a_waiting_thread_yields_once_its_processor_is_taken_often():
-    memory, all_of_them = np.zeros(mailbox.SIZE, np.int64), os.sched_getaffinity(0)
-    memory[mailbox.PLACE] = -1  # the thread that it waits for is elsewhere: no reason to yield
-    loops = library.load(table.WAITING.kernel)
-    taken = memory[mailbox.WAITER :][: mailbox.SPAN + 1]
-    os.sched_setaffinity(0, {min(all_of_them)})
-    competitor = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-    try:
-        start = time.monotonic_ns()
-        while not taken[mailbox.SPAN] and time.monotonic_ns() < start + 60 * 10**9:
-            assert not loops.done(memory.ctypes.data, 10_000_000)
-        assert start < taken[mailbox.TAKEN] - taken[mailbox.SPAN] < taken[mailbox.TAKEN]
-    finally:
-        competitor.kill()
-        competitor.wait()
-        os.sched_setaffinity(0, all_of_them)
+@pytest.fixture
+def system(monkeypatch):
+    return System(monkeypatch)
+
+
+def test_a_worker_on_the_publishers_processor_is_to_move(system):
+    memory = system.memory
+    memory[mailbox.PUBLISHER] = 0
+    assert system.serve(16_000) == mailbox.CROWDED and system.yields == 1
+    moved, stays = memory[mailbox.MOVED], memory[mailbox.STAYS]
+    assert moved == system.now and stays > 0
+    assert system.serve(16_000) == mailbox.IDLE  # just now: it does not move again and again
+    memory[mailbox.MOVED] = system.now - 2 * stays  # that did not help for long: the next time is later
+    assert system.serve(16_000) == mailbox.CROWDED and memory[mailbox.STAYS] == 2 * stays
+    memory[mailbox.MOVED] = system.now - 100 * stays  # it did
+    assert system.serve(16_000) == mailbox.CROWDED and memory[mailbox.STAYS] == stays
+    memory[mailbox.PUBLISHER] = 1
+    memory[mailbox.MOVED] = 0
+    assert system.serve(16_000) == mailbox.IDLE
+
+
+def test_a_waiting_thread_yields_once_its_processor_is_taken_often(system):
+    taken, millisecond = system.memory[mailbox.WAITER :][: mailbox.SPAN + 1], 10**6
+    assert not system.done(100_000) and not system.yields
+    system.longer = iter([0, 0, millisecond])  # once: it does not
+    assert not system.done(100_000) and not system.yields and not taken[mailbox.SPAN]
+    spans = []
+    for _ in range(7):
+        system.longer = iter([0, 0, millisecond])
+        yields = system.yields
+        assert not system.done(100_000) and system.yields > yields
+        spans.append(int(taken[mailbox.SPAN]))
+        system.now = int(taken[mailbox.TAKEN])  # it has yielded as long as that
+    assert spans == [20 * millisecond * 2**n for n in range(6)] + [640 * millisecond]
+    system.now += 40 * millisecond  # others have a small share only
+    system.longer = iter([0, 0, millisecond])
+    yields = system.yields
+    assert not system.done(100_000) and system.yields == yields and not taken[mailbox.SPAN]
+    system.memory[mailbox.PLACE] = 0  # the thread that it waits for is on this processor
+    assert not system.done(100_000) and system.yields > yields
+
+
+@pytest.mark.parametrize("limit", [0, 1_000_000, 20_000_000])
+def test_threads_wait_by_the_clock(system, limit):
+    """What others have of the processor meanwhile does not count."""
+    system.memory[mailbox.MOVED] = 1 << 62
+    for wait in (system.done, system.serve):
+        for lost in (0, 10**9):
+            system.longer = iter([0, lost])
+            before = system.now
+            assert not wait(limit)
+            lost = lost if limit else 0
+            assert limit + lost <= system.now - before <= limit + lost + 10 * system.each
 
 
 def test_kernels_of_both_kinds_take_turns():
@@ -190,21 +258,35 @@ def test_many_threads_share_at_the_same_time(counting):
 
 
 def test_a_pause_between_two_kernels_is_no_harm(counting):
-    for pause in (0, 0.0001, 0.001, 0.05):
+    for _ in range(4):
         seen = np.zeros(10, np.int64)
         thread_pool.run(counting, 10, (seen,), ALWAYS)
-        time.sleep(pause)
+        until(lambda: all(worker.asleep for worker in thread_pool._all))
         assert (seen == 1).all()
 
 
-def test_ranges_that_take_long():
-    def sleep(seen, first, last):
-        time.sleep(0.02)
+def test_ranges_that_take_long(monkeypatch):
+    """A thread ends its range only when the one that started it waits, and no longer in a loop."""
+    me, begun, waits, seen = threading.get_ident(), threading.Event(), threading.Event(), np.zeros(4, np.int64)
+
+    class Time:
+        perf_counter = time.perf_counter
+
+        @staticmethod
+        def sleep(seconds):
+            waits.set()
+
+    def slow(seen, first, last):
+        if threading.get_ident() != me:
+            begun.set()
+            waits.wait()
+        elif first == 0 and last < 4:
+            begun.wait()
         in_python(seen, first, last)
 
-    seen = np.zeros(4, np.int64)
-    thread_pool.run(sleep, 4, (seen,), ALWAYS)
-    assert (seen == 1).all()
+    monkeypatch.setattr(thread_pool, "time", Time)
+    thread_pool.run(slow, 4, (seen,), ALWAYS)
+    assert (seen == 1).all() and begun.is_set() == waits.is_set() == are_used()
 
 
 @pytest.mark.parametrize("bad", [0, 9])
@@ -247,10 +329,7 @@ def test_threads_that_sleep_without_the_lock_are_woken(threads):
         thread_pool.run(in_machine_code("count"), 1000, (np.zeros(1000, np.int64),), ALWAYS)
         workers = list(thread_pool._idle)
         assert len(workers) >= threads - 1 and all(worker.sleeps for worker in workers)
-        end = time.monotonic() + 30
-        while not all(worker.asleep for worker in workers) and time.monotonic() < end:
-            time.sleep(0.001)
-        assert all(worker.asleep for worker in workers)
+        until(lambda workers=workers: all(worker.asleep for worker in workers))
         for worker in workers:  # with nothing to do it sleeps on
             worker.wake()
         seen = np.zeros(1000, np.int64)
@@ -354,13 +433,13 @@ def test_no_garbage_is_collected_while_threads_are_looked_for():
 
 def test_threads_of_a_kernel_that_runs_are_not_taken_for_lost():
     """Neither by another thread nor by a signal handler, which this thread runs in the middle of a kernel."""
-    inside, counts = threading.Event(), []
+    inside, other, counts = threading.Event(), threading.Event(), []
 
     def slow(seen, first, last):
         if first == 0:
             inside.set()
             thread_pool.run(in_python, 8, (np.zeros(8, np.int64),), ALWAYS)  # as a handler would
-            time.sleep(0.05)
+            other.wait()
         counts.append((first, last))
 
     thread = threading.Thread(target=thread_pool.run, args=(slow, 100, (None,), ALWAYS))
@@ -368,41 +447,62 @@ def test_threads_of_a_kernel_that_runs_are_not_taken_for_lost():
     inside.wait()
     seen = np.zeros(50, np.int64)
     thread_pool.run(in_python, 50, (seen,), ALWAYS)
+    other.set()
     thread.join()
     assert (seen == 1).all() and sum(last - first for first, last in counts) == 100
     assert len(set(map(id, thread_pool._idle))) == len(thread_pool._idle) == len(thread_pool._all)
 
 
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no interval timers")
+@pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="this system does not have the signal")
 @pytest.mark.parametrize("kind", [TimeoutError, KeyboardInterrupt, ValueError, OSError, IndexError])
 def test_exceptions_of_signal_handlers_keep_their_type(kind):
-    """At any moment of an op, forward and backward, in compiled kernels and NumPy's; and none is lost."""
-    turns, calls = 40, []
+    """At any moment of an op, forward and backward, in compiled kernels and NumPy's; and none is lost.
+
+    Python handles signals where a function begins, and after a call of one in C. `tests.fuzz stress --only signals`
+    sends them at times of a clock.
+    """
     x = tensorgrad.ones(400, 400, requires_grad=True)
     rows = tensorgrad.arange(400)
+    moments = wanted = 0
 
     def step():
         (x @ x)[rows].exp().sum().backward()
 
     def handler(number, frame):
-        calls.append(number)
         raise kind("time is up")
+
+    def look(frame, event, argument):
+        nonlocal moments
+        if event in ("call", "c_return") and frame.f_code is not test.__code__:
+            moments += 1
+            if moments == wanted:
+                signal.raise_signal(signal.SIGALRM)
+
+    def test():
+        """Until it is interrupted: one step has a few moments more or less than another."""
+        nonlocal moments
+        moments = 0
+        sys.setprofile(look)
+        try:
+            while moments < wanted:
+                step()
+        finally:
+            sys.setprofile(None)
 
     step()  # Python's own import keeps exceptions of the system to itself
     before, watching = signal.signal(signal.SIGALRM, handler), gc.callbacks[:]
     gc.callbacks.clear()  # those of other packages: Python only prints what is raised in them
+    gc.disable()  # and what is raised in finalizers
     try:
-        for turn in range(turns):
+        for moment in range(1, 400, 10):  # about 250 are one step
+            wanted = moment
             with pytest.raises(kind, match="time is up"):
-                signal.setitimer(signal.ITIMER_REAL, 1e-3 + turn * 1e-4, 5)
-                while True:
-                    step()
+                test()
+            assert engine.RUNS.current[0] == 0 and tensorgrad.is_grad_enabled()  # no pass is left half open
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        gc.enable()
         signal.signal(signal.SIGALRM, before)
         gc.callbacks.extend(watching)
-    assert engine.RUNS.current[0] == 0 and tensorgrad.is_grad_enabled()  # no pass is left half open
-    assert len(calls) <= turns + 1  # one may meet a finalizer, whose exceptions Python only prints
 
 
 def test_nothing_is_kept_alive():
@@ -413,20 +513,21 @@ def test_nothing_is_kept_alive():
     gone = weakref.ref(held)
     thread_pool.run(lambda held, first, last: None, 10, (held,), ALWAYS)
     del held
-    until = time.monotonic() + 60  # a thread that came too late may still be about to put it down
-    while gone() is not None and time.monotonic() < until:
-        time.sleep(0.001)
-    assert gone() is None
+    until(lambda: gone() is None)  # a thread that came too late may still be about to put it down
 
 
 def test_an_error_keeps_nothing_alive():
     class Held:
         pass
 
+    me, begun = threading.get_ident(), threading.Event()
+
     def fail(held, first, last):
+        if threading.get_ident() != me:
+            begun.set()
         if last == 10:
             raise ValueError("this range")
-        time.sleep(0.1)  # long enough for a thread of the pool to begin with the other range
+        begun.wait()  # until a thread of the pool begins with another range
 
     held = Held()
     gone = weakref.ref(held)
@@ -434,10 +535,7 @@ def test_an_error_keeps_nothing_alive():
         thread_pool.run(fail, 10, (held,), ALWAYS)
     del held
     gc.collect()  # pytest's own record of the error
-    until = time.monotonic() + 60
-    while gone() is not None and time.monotonic() < until:
-        time.sleep(0.001)
-    assert gone() is None
+    until(lambda: gone() is None)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
@@ -486,12 +584,11 @@ def test_functions_in_python_are_shared_by_few(monkeypatch):
 
 
 def test_work_of_little_is_not_shared_with_a_thread_that_sleeps(monkeypatch):
+    """Unless another kernel has just run."""
     thread_pool.run(in_python, 10, (np.zeros(10, np.int64),), ALWAYS)
-    monkeypatch.setattr(thread_pool, "SPIN_TIME", 0)
-    ranges = []
-    until = time.monotonic() + 60  # the threads must have seen that there is nothing to do
-    while len(ranges) != 1 and time.monotonic() < until:
-        time.sleep(0.05)
-        ranges.clear()
+    for soon, expected in ((0.0, [(0, 10)]), (float("inf"), [(0, 5), (5, 10)] if are_used() else [(0, 10)])):
+        monkeypatch.setattr(thread_pool, "_SOON", soon)
+        until(lambda: all(worker.asleep for worker in thread_pool._all))
+        ranges = []
         thread_pool.run(lambda first, last: ranges.append((first, last)), 10, (), 2 * thread_pool.GRAIN)
-    assert ranges == [(0, 10)]
+        assert sorted(ranges) == expected
