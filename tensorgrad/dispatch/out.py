@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.dispatch.own_dtype import check_own_dtype
+from tensorgrad.dispatch.resizing import resize
+from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.errors import warn
-from tensorgrad.layouts import strided
+from tensorgrad.layouts import memory_strides, strided
 from tensorgrad.tensor import Tensor, tensors_in
 
 
@@ -131,7 +133,6 @@ def check_no_overlap(tensor: Tensor) -> None:
 
 
 def _store(out: Tensor, result: Tensor, quietly: bool) -> None:
-    storage = out._storage
     if out._array.shape != result._array.shape:
         if out._array.size and not quietly:
             warn(
@@ -140,12 +141,13 @@ def _store(out: Tensor, result: Tensor, quietly: bool) -> None:
                 "future PyTorch release outputs will not be resized unless they have zero elements. You can "
                 "explicitly reuse an out tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
             )
-        if storage.layout is not strided:
+        if out._storage.layout is not strided:
             out._array.shape = result._array.shape
-        elif out._memory is not None:  # a view: the storage is shared
+        elif LOCAL.transforms:  # resizes each sample
             out.resize_(result._array.shape)
         else:
-            storage.array = storage.empty(result._array.shape, out._array.dtype, storage.device)
-            out._array = storage.array
+            shape, itemsize = result._array.shape, out._array.itemsize
+            resize(out, shape, tuple(n * itemsize for n in memory_strides(shape, None)))
+    storage = out._storage
     storage.write(out._array, result._array)
     storage.bump()
