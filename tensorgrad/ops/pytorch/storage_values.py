@@ -17,7 +17,7 @@ from tensorgrad.errors import warn
 from tensorgrad.ops.create import OVER_STORAGE, elements, resolve_device, tensor
 from tensorgrad.storage.files import is_shared, mapped_file, shared_bytes
 from tensorgrad.storage.stubs import Storage, storage_class
-from tensorgrad.tensor import Tensor, share
+from tensorgrad.tensor import Tensor
 
 _warning = {"always": False, "given": False}  # for typed storages
 
