@@ -504,7 +504,8 @@ class UntypedStorage:
         return UntypedStorage(0, device=self.device)
 
     def _bytes(self) -> Tensor:
-        return elements(self._storage, dtypes.uint8)
+        storage = self._storage
+        return elements(storage.of(storage.array), dtypes.uint8)  # writes to bytes are not detected, as in PyTorch
 
     # --- values ---
 
