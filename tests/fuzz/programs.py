@@ -37,11 +37,18 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known(
         r"\.data = ",
-        "^error.*(invalid gradient|expected shape|size of tensor)",
-        "a leaf that got another form by .data after it was used: each library notices at another moment",
+        "^error.*(invalid gradient|expected shape|size of tensor|broadcast shape|modified by an inplace)"
+        "|^is_leaf of .*RuntimeError|^values of \\w+\\.grad",
+        "a tensor that got another form or memory by .data after it was used, or was seen: each library notices at "
+        "another moment",
     ),
     Known(
-        r"\w_\([^\n]*\Z",
+        r"\.data = ",
+        "^is_inference of",
+        "the tensor is what its new memory is in PyTorch; here it stays what it was, as its version counter does there",
+    ),
+    Known(
+        r"(\w_\([^\n]*|\]? [-+*/]?= [^\n]*)\Z",
         "^error: nothing.*the input tensor and the written-to tensor refer to a single memory location",
         "PyTorch refuses to write where the operands overlap; here they are read first, as if they were copies",
     ),
@@ -49,6 +56,22 @@ KNOWN: tuple[Known, ...] = (
         r"\.grad\b",
         "^error: nothing.*A view was created in no_grad mode",
         "PyTorch's gradient of a sum is an expanded view, which must not be written; here it is a tensor of its own",
+    ),
+    Known(
+        r"autograd\.grad\(\w+\.sum\(\)",
+        "^error: nothing.*(more than one element of the written-to tensor|A view was created)|^values of",
+        "PyTorch's gradient of a sum is expanded: one element for all; here it is a tensor of its own",
+    ),
+    Known(
+        r"\.(detach_\(\)|requires_grad_\(|requires_grad = )",
+        "^(is_leaf|requires_grad|retains_grad) of|^error: nothing.*a view of a leaf Variable",
+        "views that were made before a leaf was detached, or came to require grad: in PyTorch they keep their history, "
+        "here they follow the leaf",
+    ),
+    Known(
+        r"\.index_fill_\([^\n]*\Z",
+        "^error.*more than one element of the written-to tensor.* in PyTorch nothing",
+        "PyTorch accepts this on expanded tensors, and calls it deprecated",
     ),
 )
 
