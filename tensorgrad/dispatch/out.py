@@ -14,7 +14,7 @@ from tensorgrad.dispatch.own_dtype import check_own_dtype
 from tensorgrad.dispatch.resizing import resize
 from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.errors import warn
-from tensorgrad.layouts import memory_strides, strided
+from tensorgrad.layouts import dense_order, memory_strides, strided
 from tensorgrad.tensor import Tensor, tensors_in
 
 
@@ -45,7 +45,7 @@ def store_out(name: str, out, result, inputs=(), *, pointwise: bool = False, qui
             )
     check_overlap(name, pointwise, out, inputs)
     for target, value in pairs:
-        _store(target, value, quietly)
+        _store(target, value, pointwise, quietly)
     return out if not several else type(result)(out)
 
 
@@ -132,7 +132,7 @@ def check_no_overlap(tensor: Tensor) -> None:
         )
 
 
-def _store(out: Tensor, result: Tensor, quietly: bool) -> None:
+def _store(out: Tensor, result: Tensor, pointwise: bool, quietly: bool) -> None:
     if out._array.shape != result._array.shape:
         if out._array.size and not quietly:
             warn(
@@ -147,7 +147,9 @@ def _store(out: Tensor, result: Tensor, quietly: bool) -> None:
             out.resize_(result._array.shape)
         else:
             shape, itemsize = result._array.shape, out._array.itemsize
-            resize(out, shape, tuple(n * itemsize for n in memory_strides(shape, None)))
+            as_result = pointwise and dense_order(result._array)  # in the layout that the operands decide
+            strides = result.stride() if as_result else memory_strides(shape, None)
+            resize(out, shape, tuple(n * itemsize for n in strides))
     storage = out._storage
     storage.write(out._array, result._array)
     storage.bump()

@@ -43,7 +43,7 @@ KNOWN: tuple[Known, ...] = (
         "another moment",
     ),
     Known(
-        r"\.data = ",
+        r"\.data\b",
         "^is_inference of",
         "the tensor is what its new memory is in PyTorch; here it stays what it was, as its version counter does there",
     ),
@@ -59,7 +59,7 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known(
         r"autograd\.grad\(\w+\.sum\(\)",
-        "^error: nothing.*(more than one element of the written-to tensor|A view was created)|^values of",
+        "^error: nothing.*(more than one element of the written-to tensor|A view was created)|^(values of|sharing)",
         "PyTorch's gradient of a sum is expanded: one element for all; here it is a tensor of its own",
     ),
     Known(
@@ -69,9 +69,19 @@ KNOWN: tuple[Known, ...] = (
         "here they follow the leaf",
     ),
     Known(
-        r"\.index_fill_\([^\n]*\Z",
+        r"(\.(index|masked)_fill_\(|\[(t\d+) > 0\] = )[^\n]*\Z",
         "^error.*more than one element of the written-to tensor.* in PyTorch nothing",
         "PyTorch accepts this on expanded tensors, and calls it deprecated",
+    ),
+    Known(
+        r"(\bt\d+\b)[^\n]*\.(mul_|addcmul_|addcdiv_|lerp_)\(\1\b",
+        "^error: nothing.*modified by an inplace operation",
+        "x.mul_(x) overwrites what its own derivative needs: PyTorch refuses, here the old numbers are kept",
+    ),
+    Known(
+        r"square\(\)\.sum\(\)[^\n]*create_graph=True",
+        "^error: nothing.*modified by an inplace operation",
+        "PyTorch saves the squared numbers for the gradient of a gradient, which does not need them",
     ),
 )
 

@@ -129,3 +129,15 @@ def test_memory_that_processes_share_takes_data_along():
     x.share_memory_()
     x.fill_(7)
     assert data.is_shared() and view.is_shared() and data.tolist() == [7] * 4 and view.tolist() == [7] * 3
+
+
+@alike
+def test_the_layout_of_an_out_that_was_resized(torch):
+    a, last = torch.arange(4.0).view(2, 2), torch.ones(2, 3, 4, 5).to(memory_format=torch.channels_last)
+    found = []
+    for x, y in ((a.t(), a), (a, a.t()), (a.t(), a.t()), (a[0], a.t()), (last, last), (last, torch.ones(5))):
+        for size in (0, 30):
+            out = torch.zeros(size)
+            torch.add(x, y, out=out)
+            found += [out.stride(), out.is_contiguous(), out.storage_offset()]
+    return found
