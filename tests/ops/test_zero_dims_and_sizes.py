@@ -1,4 +1,4 @@
-"""Tensors without dimensions or without elements, and those with too many dimensions."""
+"""Tensors without dimensions or elements, those with too many, and losses of integers."""
 
 import pytest
 
@@ -54,6 +54,13 @@ def test_tangents_of_deviations_of_nothing(name):
 def test_the_mean_of_bools_is_refused(torch):
     x, i = torch.zeros(2, 3).bool(), torch.zeros(1, 3, dtype=torch.int64)
     return error(x.scatter_reduce, 0, i, torch.ones(1, 3).bool(), "mean")
+
+
+@alike
+def test_margins_make_losses_of_integers_floating_point(torch):
+    x, y, sign = torch.tensor([3, 1]), torch.tensor([1, 2]), torch.tensor([1, -1])
+    loss = torch.nn.functional.margin_ranking_loss
+    return [loss(x, y, sign, margin, reduction=r) for margin in (0, 1, 0.5) for r in ("mean", "sum", "none")]
 
 
 def test_more_dimensions_than_numpy_has():

@@ -117,7 +117,7 @@ def _run_lstm(x, states, weights, has_biases, sizes, reverse, batch_first):
 
 def _run_gru(x, states, weights, has_biases, sizes, reverse, batch_first):
     state = LOCAL.autocast
-    run = _gru if state is None or "cpu" not in state.on or not x.is_cpu else _gru_twin  # the state keeps its dtype
+    run: Callable = _gru if state is None or "cpu" not in state.on or not x.is_cpu else _gru_twin  # h keeps its dtype
     out, h = run(x, *states, *weights, *(() if has_biases else (None, None)), sizes, reverse, batch_first)
     return out, (h,)
 
