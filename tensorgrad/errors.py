@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from inspect import CO_VARARGS
-from numbers import Number
+from numbers import Number, Real
 from operator import index as as_int
 from types import FrameType
 from typing import Any
@@ -144,6 +144,24 @@ def check_is_number(value, argument: str) -> None:
     """Raises: TypeError that names the function and the argument, unless the value is a number."""
     if not isinstance(value, Number):
         raise wrong_argument(value, argument, "Number")
+
+
+def check_numbers(function: str, *, first: int = 1, wanted: str = "float", **arguments) -> None:
+    """Raises: TypeError that names a function and its argument, unless all arguments are numbers (or tensors).
+
+    Args:
+        function: The name.
+        first: The position of the first of the arguments.
+        wanted: "float" or "int".
+        arguments: The values by name, in the order of their positions (`from_` stands for `from`).
+    """
+    for position, (name, value) in enumerate(arguments.items(), first):
+        fits = hasattr(value, "__index__") if wanted == "int" else isinstance(value, Real) or hasattr(value, "dtype")
+        if not fits:
+            raise TypeError(
+                f"{function}(): argument '{name.rstrip('_')}' (position {position}) must be {wanted}, not "
+                f"{typename(value)}"
+            )
 
 
 def check_flag(value, argument: str) -> None:

@@ -563,6 +563,8 @@ class Tensor(TensorMethods):
         >>> y.detach_().is_leaf
         True
         """
+        if INFERENCE.on:  # in which nothing is recorded, nor forgotten
+            return self
         if self._view is not None:
             raise RuntimeError("Can't detach views in-place. Use detach() instead.")
         self._edge, self._requires_grad = None, False

@@ -10,7 +10,7 @@ from typing import Any
 from tensorgrad import devices, dtypes
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.dispatch import switches
-from tensorgrad.dispatch.autocast_ops import ALONE, LISTS, TOLD
+from tensorgrad.dispatch.autocast_ops import ALONE, LISTS, PARTLY, TOLD
 from tensorgrad.dispatch.kernel_tables import OPS
 from tensorgrad.dispatch.switches import AUTOCAST, LOCAL, SLOW
 from tensorgrad.errors import warn
@@ -102,8 +102,10 @@ def _listed(on: frozenset[str]) -> frozenset[str]:
 
 def _is_one(name: str, device: str, args: tuple, kwargs: dict) -> bool:
     """Whether a composite, for these arguments, is a single op in PyTorch: on a device's lists, or on none."""
+    if name in PARTLY and not PARTLY[name](*args, **kwargs):
+        return False
     if name in TOLD:
-        return any(isinstance(value, dtypes.dtype) for value in (*args, *kwargs.values()))
+        return True
     return device in LISTS and (name in ALONE or any(name in names for names in LISTS[device]))
 
 

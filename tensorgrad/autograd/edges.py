@@ -47,8 +47,10 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
 
 def edge_at(position: Tensor | GradientEdge) -> Any:
     """The graph's internal edge (see `edge_of`) of a tensor or a `GradientEdge`."""
-    if not isinstance(position, GradientEdge):
+    if isinstance(position, Tensor):
         return edge_of(position)
+    if not isinstance(position, GradientEdge):
+        raise RuntimeError(f"all inputs have to be Tensors or GradientEdges, but got {type(position).__name__}")
     node = position.node
     return (node.variable, 0) if isinstance(node, AccumulateGrad) else (node, position.output_nr)
 

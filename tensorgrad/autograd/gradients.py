@@ -42,7 +42,7 @@ def roots_of(tensors, gradients, create_graph: bool, who: str):
             roots.append((edge, _ones(shape, dtype, STORAGES[array_type], like)))
             continue
         if not isinstance(gradient, Tensor):
-            raise TypeError(f"gradients can be either Tensors, ints, or None, but got {type(gradient).__name__}")
+            raise TypeError(f"gradients can be either Tensors or None, but got {type(gradient).__name__}")
         if gradient._array.shape != shape:
             raise RuntimeError(
                 f"Mismatch in shape: grad_output[{i}] has a shape of {gradient.shape} and output[{i}] has a shape of "

@@ -26,6 +26,7 @@ switches.py         what is switched on
 slow_path.py        calls that something observes or changes: hooks, DEBUG, subclasses, autocast
 autocast_ops.py     which ops autocast runs in which dtype
 out.py              `out=`
+resizing.py         memory that grows, with all tensors over it
 own_dtype.py        in which dtypes `out=` stores
 
 show.py             prints what a row became: `python -m tensorgrad.dispatch.show mul`

@@ -6,8 +6,10 @@ Op-Specific Behavior"), completed by what its dispatcher does to tensors that on
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
+
+from tensorgrad.dtypes import dtype
 
 
 class Lists(NamedTuple):
@@ -26,16 +28,36 @@ PRODUCTS = frozenset((
 LOSSES = frozenset((
     "mse_", "l1_", "smooth_l1_", "huber_", "cross_entropy_", "nll_", "bce_with_logits_",
     # Composites.
+    "cross_entropy",
     "cosine_embedding_loss", "hinge_embedding_loss", "kl_div", "margin_ranking_loss", "multi_margin_loss",
     "multilabel_margin_loss", "poisson_nll_loss", "soft_margin_loss", "triplet_margin_loss",
 ))  # fmt: skip
 
+# Composites, which the CPU runs in float32.
+FACTORIZATIONS = frozenset((
+    "cholesky", "cholesky_inverse", "cholesky_solve", "inverse", "pinverse", "orgqr", "ormqr", "geqrf", "qr", "svd",
+    "lu", "lu_solve", "triangular_solve", "cond", "matrix_rank", "solve", "linalg_cholesky", "cholesky_ex", "svdvals",
+    "linalg_svd", "eig", "eigh", "eigvals", "eigvalsh", "inv", "inv_ex", "householder_product", "tensorinv",
+    "tensorsolve", "linalg_qr", "lstsq", "svd_lowrank", "pca_lowrank",
+))  # fmt: skip
+TRANSFORMS = frozenset((
+    "fft", "ifft", "fft2", "ifft2", "fftn", "ifftn", "rfft", "irfft", "rfft2", "irfft2", "rfftn", "irfftn", "hfft",
+    "ihfft", "stft",
+))  # fmt: skip
+POOLS = frozenset((
+    "avg_pool3d", "adaptive_avg_pool3d", "max_pool3d", "max_pool3d_with_indices", "adaptive_max_pool3d",
+    "adaptive_max_pool3d_with_indices", "fractional_max_pool2d", "fractional_max_pool2d_with_indices",
+    "fractional_max_pool3d", "fractional_max_pool3d_with_indices", "max_unpool1d", "max_unpool2d", "max_unpool3d",
+    "lp_pool3d",
+))  # fmt: skip
+
 LISTS: dict[str, Lists] = {
     "cpu": Lists(
-        shorter=PRODUCTS | {"prelu", "vecdot"},
-        full=LOSSES | {
-            "bce_", "prod_", "ctc", "euclidean_distances", "svd_", "inverse_", "solve_", "det", "grid_sampler_2d",
-            "grid_sampler_3d", "trace",
+        shorter=PRODUCTS | {"prelu", "vecdot", "inner", "affine_grid_generator"},
+        full=LOSSES | FACTORIZATIONS | TRANSFORMS | POOLS | {
+            "bce_", "prod_", "ctc", "euclidean_distances", "grid_sampler_2d", "grid_sampler_3d", "trace",
+            # Composites.
+            "quantile", "nanquantile", "polar", "view_as_complex", "pad", "local_response_norm",
         },
         widest=frozenset(("cat", "stack", "index_copy")),
     ),
@@ -71,13 +93,32 @@ LISTS: dict[str, Lists] = {
 # Composites that compute in their `dtype=` if it is given.
 TOLD = frozenset(("softmax", "log_softmax", "softmin"))
 
+
+def _by_dtype(*args, **kwargs) -> bool:
+    return any(isinstance(value, dtype) for value in (*args, *kwargs.values()))
+
+
+def _repeats_values(input, pad, mode="constant", value=None) -> bool:
+    return mode == "replicate" or (mode == "reflect" and len(pad) < 6)
+
+
+def _pools_volumes(input, *args, **kwargs) -> bool:
+    return input.ndim > 3
+
+
+# Composites that are on the lists for some arguments.
+PARTLY: Mapping[str, Callable[..., bool]] = {
+    **dict.fromkeys(TOLD, _by_dtype), "pad": _repeats_values, "local_response_norm": _pools_volumes,
+}  # fmt: skip
+
 # Composites within which nothing is cast: in PyTorch they are one op that is on no list.
-ALONE = frozenset(("trace",))
+ALONE = frozenset(("trace", "bilinear"))
 
 # Functions of several ops that are cast as one: their guards (guard.py) look them up by these names.
-AS_ONE = TOLD | ALONE | {
+AS_ONE = PARTLY.keys() | ALONE | FACTORIZATIONS | TRANSFORMS | POOLS | {
     "cosine_embedding_loss", "hinge_embedding_loss", "kl_div", "margin_ranking_loss", "multi_margin_loss",
     "multilabel_margin_loss", "poisson_nll_loss", "soft_margin_loss", "triplet_margin_loss", "cosine_similarity",
-    "dist", "pdist", "cdist", "renorm", "nuclear_norm", "bilinear", "tensordot", "cross", "dot", "vdot", "scatter_add",
-    "index_put", "vecdot", "binary_cross_entropy",
+    "dist", "pdist", "cdist", "renorm", "nuclear_norm", "tensordot", "cross", "dot", "vdot", "scatter_add", "index_put",
+    "vecdot", "binary_cross_entropy", "cross_entropy", "quantile", "nanquantile", "polar", "view_as_complex", "inner",
+    "prelu",
 }  # fmt: skip

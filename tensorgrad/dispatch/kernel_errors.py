@@ -56,6 +56,8 @@ def explain(op, error: Exception, values: tuple, arguments: tuple):
     arrays: list[Any] = [v for v in values if v.__class__ in STORAGES]
     if op.kind == "pointwise" or (isinstance(error, ValueError) and "broadcast" in str(error)):
         check_broadcastable(arrays)
+    if isinstance(error, ValueError) and "maximum supported dimension" in str(error):
+        raise RuntimeError(f"{op.name}: only tensors with up to 64 dims are supported") from error
     if op.kind == "pointwise":
         _dtype_error(op, error, arrays)
     described = ", ".join(

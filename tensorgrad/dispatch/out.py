@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.dispatch.own_dtype import check_own_dtype
+from tensorgrad.dispatch.resizing import resize
+from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.errors import warn
-from tensorgrad.layouts import strided
+from tensorgrad.layouts import dense_order, memory_strides, strided
 from tensorgrad.tensor import Tensor, tensors_in
 
 
@@ -43,7 +45,7 @@ def store_out(name: str, out, result, inputs=(), *, pointwise: bool = False, qui
             )
     check_overlap(name, pointwise, out, inputs)
     for target, value in pairs:
-        _store(target, value, quietly)
+        _store(target, value, pointwise, quietly)
     return out if not several else type(result)(out)
 
 
@@ -130,8 +132,7 @@ def check_no_overlap(tensor: Tensor) -> None:
         )
 
 
-def _store(out: Tensor, result: Tensor, quietly: bool) -> None:
-    storage = out._storage
+def _store(out: Tensor, result: Tensor, pointwise: bool, quietly: bool) -> None:
     if out._array.shape != result._array.shape:
         if out._array.size and not quietly:
             warn(
@@ -140,12 +141,15 @@ def _store(out: Tensor, result: Tensor, quietly: bool) -> None:
                 "future PyTorch release outputs will not be resized unless they have zero elements. You can "
                 "explicitly reuse an out tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
             )
-        if storage.layout is not strided:
+        if out._storage.layout is not strided:
             out._array.shape = result._array.shape
-        elif out._memory is not None:  # a view: the storage is shared
+        elif LOCAL.transforms:  # resizes each sample
             out.resize_(result._array.shape)
         else:
-            storage.array = storage.empty(result._array.shape, out._array.dtype, storage.device)
-            out._array = storage.array
+            shape, itemsize = result._array.shape, out._array.itemsize
+            as_result = pointwise and dense_order(result._array)  # in the layout that the operands decide
+            strides = result.stride() if as_result else memory_strides(shape, None)
+            resize(out, shape, tuple(n * itemsize for n in strides))
+    storage = out._storage
     storage.write(out._array, result._array)
     storage.bump()

@@ -544,6 +544,8 @@ def _filled(maker, value, shape, dtype, device, requires_grad, pin_memory) -> Te
         try:
             array = maker(shape, dtype=dtype.numpy)
         except ValueError:  # NumPy: larger than any address space
+            if len(shape) > 64:
+                raise RuntimeError("only tensors with up to 64 dims are supported") from None
             if 0 in shape:
                 raise RuntimeError("Stride calculation overflowed") from None
             raise RuntimeError(f"Storage size calculation overflowed with sizes={list(shape)}") from None

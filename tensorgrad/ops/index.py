@@ -15,7 +15,7 @@ from tensorgrad import dtypes
 from tensorgrad.dispatch import inplace, other_classes
 from tensorgrad.dispatch.batched import BatchedArray, whole
 from tensorgrad.dispatch.kinds import composite, op
-from tensorgrad.dispatch.out import store_out
+from tensorgrad.dispatch.out import is_expanded, store_out
 from tensorgrad.dispatch.switches import SLOW
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import check_number, warn
@@ -496,6 +496,7 @@ def _without_leading_ones(value: Tensor, ndim: int) -> Tensor:
 
 def _assign(view: Tensor, value, number: bool) -> None:
     if number:
+        inplace.check_no_overlap(view)  # which `fill_` does not ask for
         view.fill_(value)
         return
     if value._array.shape != view._array.shape:
@@ -512,7 +513,11 @@ def _put(x: Tensor, tensors, pattern, values: Tensor, accumulate: bool) -> Tenso
         or inplace._tracked(x, (values,))
     ):  # fmt: skip
         return inplace.replace(x, _index_put, (tensors, values, pattern, accumulate), {})
-    inplace.check_no_overlap(x)
+    if is_expanded(array):
+        warn(
+            "Use of index_put_ on expanded tensors is deprecated. Please clone() the tensor before performing this "
+            "operation. This also applies to advanced indexing e.g. tensor[indices] = tensor"
+        )
     indices = [t._array for t in tensors]
     kernels.check_values(array.shape, indices, values._array, pattern)
     x._storage.bump()

@@ -192,7 +192,7 @@ def repeat_interleave(input: Tensor, repeats=None, dim: int | None = None, *, ou
     if dim is None:
         input, dim = input.reshape(-1), 0
     elif not input._array.ndim:
-        input = input.reshape(1)
+        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
     dim = wrap_dim(dim, input._array.ndim)
     n = input._array.shape[dim]
     if not isinstance(repeats, Tensor):

@@ -361,7 +361,12 @@ def _std_slope(g, input, out, dim, correction, keepdim):
     return _var_slope((g / (out * 2)).masked_fill(out == 0, 0), input, dim, correction, keepdim)
 
 
-_std = reduction("std_(input, dim: dims, correction: number, keepdim: bool)", "reduce.std", where=(),
+def _std_tangent(input_t, input, out, dim, correction, keepdim):
+    slope = _std_slope(out.new_ones(out.shape), input, out, dim, correction, keepdim)
+    return _weighted(slope, input_t, dim, keepdim).masked_fill(out.isnan(), math.nan)  # also where nothing is summed
+
+
+_std = reduction("std_(input, dim: dims, correction: number, keepdim: bool)", "reduce.std", where=(), jvp=_std_tangent,
                  prepare=partial(_degrees, name="std"), input=_std_slope, backward_name="StdBackward0")  # fmt: skip
 
 
@@ -406,7 +411,7 @@ _std_mean = reduction(
     prepare=partial(_degrees, name="std_mean", of="std_mean"),
     outputs=("std", "mean"), differentiable_outputs=2, wrt=("input",), backward=_std_mean_slope,
     jvp=lambda input_t, input, std, dim, correction, keepdim: (
-        _weighted(_std_slope(std.new_ones(std.shape), input, std, dim, correction, keepdim), input_t, dim, keepdim),
+        _std_tangent(input_t, input, std, dim, correction, keepdim),
         mean(input_t, dim, keepdim)),
     backward_name="StdMeanBackward0",
 )  # fmt: skip

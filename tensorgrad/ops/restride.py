@@ -9,6 +9,7 @@ from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import RESHAPED, check_writable
 from tensorgrad.dispatch.batched import BatchedArray
 from tensorgrad.dispatch.kinds import composite, export, op, view
+from tensorgrad.dispatch.resizing import resize as resize_memory
 from tensorgrad.errors import warn
 from tensorgrad.layouts import channels_last, channels_last_3d, memory_strides
 from tensorgrad.ops.create import unset
@@ -133,6 +134,8 @@ def _resize_each(self: Tensor, size: tuple) -> Tensor:
 def resize_(self: Tensor, *sizes, memory_format=None) -> Tensor:
     """Changes the shape in place. Existing memory is kept as far as it reaches; new memory is uninitialized.
 
+    Where the memory grows it moves, and with it all tensors that share it (NumPy arrays keep the old one).
+
     Raises:
         RuntimeError: If the tensor requires grad, or the new rank does not support the memory format.
 
@@ -146,7 +149,7 @@ def resize_(self: Tensor, *sizes, memory_format=None) -> Tensor:
     size = ints(sizes)
     if any(n < 0 for n in size):
         raise RuntimeError(f"requested resize to {list(size)}, but sizes must not be negative")
-    array, storage = self._array, self._storage
+    array = self._array
     if memory_format is None and size == array.shape:
         return self
     if array.__class__ is BatchedArray:
@@ -158,21 +161,14 @@ def resize_(self: Tensor, *sizes, memory_format=None) -> Tensor:
         raise RuntimeError(f"Stride calculation overflowed with sizes={list(size)}")
     if size == array.shape and strides == array.strides:
         return self
-    offset = storage.offset_of(array)
-    needed = math.prod(size) * array.itemsize
-    if needed and offset + needed > storage.nbytes():
-        old, self_device = storage.array, self.device
-        grown = storage.empty(((offset + needed) // array.itemsize,), array.dtype, self_device)
-        if SETTINGS.deterministic and SETTINGS.fill_memory:
-            storage.write(grown, unset(self.dtype))
-        count = min(storage.nbytes() // array.itemsize, grown.size)
-        if count:
-            flat = storage.strided((count,), (array.itemsize,), 0, array.dtype)
-            storage.write(grown[:count] if hasattr(grown, "__getitem__") else grown, flat)
-        del old
-        storage.array = grown
-    storage.bump()
-    self._array = storage.strided(size, strides, offset, array.dtype)
+    del array  # which would count as a user of the memory
+    start = resize_memory(self, size, strides)
+    memory = self._storage
+    if start >= 0 and SETTINGS.deterministic and SETTINGS.fill_memory:
+        dtype = self._array.dtype
+        new = ((memory.nbytes() - start) // dtype.itemsize,)
+        memory.write(memory.strided(new, (dtype.itemsize,), start, dtype), unset(self.dtype))
+    memory.bump()
     return self
 
 

@@ -327,6 +327,8 @@ def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: 
     tensor([3., 2.])
     """
     _check_reduce(reduce)
+    if reduce == "mean" and input.dtype is dtypes.bool:
+        raise NotImplementedError("\"scatter_gather_tensor_cpu_reduce_mean\" not implemented for 'Bool'")
     return _scatter_reduce(input, dim, index, src, reduce, include_self, out=out)
 
 
@@ -661,6 +663,8 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
             "torch.take_along_dim(): input and indices should have the same number of dimensions, but got "
             f"{ndim} dimensions for input, and {indices._array.ndim} dimensions for indices"
         )
+    if not ndim:
+        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
     dim = wrap_dim(dim, ndim)
     a, b = input._array.shape, indices._array.shape
     if not indices.is_meta and indices._array.size and int(whole(indices).min()) < 0:

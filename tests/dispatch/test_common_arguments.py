@@ -227,10 +227,10 @@ def test_storages(name):
     assert_agree(STORAGES[name])
 
 
-def test_a_storage_that_tensors_have_is_not_resized():
+def test_a_storage_that_tensors_have_is_not_made_smaller():
     x = tensorgrad.ones(2)
     with pytest.raises(RuntimeError, match="not resizable"):
-        x.untyped_storage().resize_(100)
+        x.untyped_storage().resize_(4)
     assert x.tolist() == [1, 1] and x.untyped_storage().nbytes() == 8
 
 

@@ -13,6 +13,7 @@ import pytest
 import tensorgrad as tg
 from tensorgrad import nn
 from tests.nn.test_layers import assert_same_state, values
+from tests.support.alike import alike, error
 from tests.support.compare import assert_close, to_torch
 
 try:
@@ -511,3 +512,38 @@ def test_no_warnings_in_ordinary_use():
         m = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Flatten(), nn.Linear(2, 2))
         nn.CrossEntropyLoss()(m(values(2, 1, 3, 3)), tg.tensor([0, 1])).backward()
         m.load_state_dict(m.state_dict())
+
+
+@alike
+def test_what_takes_the_place_of_what(torch):
+    """None, values, tensors, parameters, buffers and modules assigned and registered one after another."""
+    found = []
+
+    def put(layer, kind):
+        if kind == "buffer":
+            return layer.register_buffer("a", torch.ones(1))
+        if kind == "registered":
+            return layer.register_parameter("a", torch.nn.Parameter(torch.ones(1)))
+        if kind == "deleted":
+            return delattr(layer, "a")
+        layer.a = {
+            "None": None, "value": 3, "tensor": torch.ones(2), "parameter": torch.nn.Parameter(torch.ones(1)),
+            "module": torch.nn.ReLU(),
+        }[kind]  # fmt: skip
+        return None
+
+    kinds = ("None", "value", "tensor", "parameter", "module", "buffer", "registered", "deleted")
+    for first in kinds[:-1]:
+        for second in kinds:
+            layer = torch.nn.Module()
+            for kind in (first, second, first):
+                found.append(error(put, layer, kind).split(":")[0])
+                found.append([type(getattr(layer, "a", 0)).__name__, list(layer.state_dict())])
+                found.append(
+                    [
+                        {name: type(value).__name__ for name, value in table.items()}
+                        for table in (layer._parameters, layer._buffers, layer._modules)
+                    ]
+                )
+                found.append([name for name, _ in layer.named_parameters()])
+    return found

@@ -37,7 +37,7 @@ def _two_byte_float(x) -> bool:
 
 def _check_divisor(xp, x, y) -> None:
     _refuse(x, "bc")
-    if _integers(x) and xp.any(xp.equal(y, 0)):
+    if _integers(x) and x.size and xp.any(xp.equal(y, 0)):
         raise RuntimeError("ZeroDivisionError")
 
 

@@ -16,7 +16,7 @@ from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.no_derivative import constant
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import wrap_dim
+from tensorgrad.errors import typename, wrap_dim
 from tensorgrad.kernels.array import matmul as matmul_kernels
 from tensorgrad.ops.create import from_numpy
 from tensorgrad.ops.linalg.matmul import linear, matmul, nt
@@ -275,6 +275,8 @@ def einsum(*args) -> Tensor:
             "einsum(): must specify the equation string and at least one operand, or at least one operand and its "
             "subscripts list"
         )
+    if not isinstance(args[0], str | Tensor):
+        raise TypeError(f"einsum(): argument 'equation' (position 1) must be str, not {typename(args[0])}")
     if isinstance(args[0], str):
         operands = args[1:]
         if len(operands) == 1 and isinstance(operands[0], list | tuple):
@@ -284,6 +286,11 @@ def einsum(*args) -> Tensor:
                 "einsum(): must specify the equation string and at least one operand, or at least one operand and its "
                 "subscripts list"
             )
+        for i, operand in enumerate(operands):
+            if not isinstance(operand, Tensor):
+                raise TypeError(
+                    f"einsum(): expected Tensor as element {i} in argument 'operands', but got {typename(operand)}"
+                )
         return _einsum(operands, *_read(args[0], tuple(x._array.shape for x in operands)))
     operands, lists, output = _from_sublists(args)
     return _einsum(operands, *_resolved(tuple(x._array.shape for x in operands), lists, output))

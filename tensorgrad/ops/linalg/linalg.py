@@ -13,6 +13,7 @@ import numpy as np
 from tensorgrad import dtypes
 from tensorgrad.dispatch.batched import whole
 from tensorgrad.dispatch.kernel_errors import unsupported
+from tensorgrad.dispatch.kernel_tables import OPS
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
@@ -101,20 +102,30 @@ def linalg_det(A: Tensor, *, out=None) -> Tensor:
 _adjugate = op("adjugate(input)", "linalg.adjugate", batch="leading", shape=lambda a: a.shape, where=())
 
 
+def _inverse_of(input: Tensor) -> Tensor:
+    """The inverse; of a singular matrix what its factors give, infinities and nan, as in PyTorch."""
+    inverse, info = _inverse(input)
+    if failure(info) is None:
+        return inverse
+    packed, pivots, _ = OPS["lu_factor_"].compiled.call(input, True)
+    unit = create.eye(input.shape[-1], dtype=input.dtype, device=input.device).expand(input.shape)
+    return OPS["lu_solve_"].compiled.call(packed, pivots, unit, False)
+
+
 def _slogdet_gradient(grads, input, sign, needs):
     g_sign, g_log = grads[0], grads[1]
     if input._array.dtype.kind != "c":
         if g_log is None:
             return [None]
-        return [_matrices(g_log) * inv(input).transpose(-2, -1)]
+        return [_matrices(g_log) * _inverse_of(input).transpose(-2, -1)]
     factor = 0 if g_log is None else g_log
     if g_sign is not None:
         factor = factor - (conj(g_sign) * sign).imag * 1j
-    return [_matrices(factor + sign * 0) * adjoint(inv(input))]
+    return [_matrices(factor + sign * 0) * adjoint(_inverse_of(input))]
 
 
 def _slogdet_tangent(input_t, input, sign):
-    relative = (inv(input).transpose(-2, -1) * input_t).sum((-2, -1))  # of the determinant: tr(A⁻¹ t)
+    relative = (_inverse_of(input).transpose(-2, -1) * input_t).sum((-2, -1))  # of the determinant: tr(A⁻¹ t)
     if not relative.is_complex():
         return sign.new_zeros(sign.shape), relative
     return sign * relative.imag * 1j, relative.real

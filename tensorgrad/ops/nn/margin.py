@@ -115,7 +115,7 @@ def margin_ranking_loss(
             "margin_ranking_loss : All input tensors should have same dimension but got sizes: "
             f"input1: {input1.size()}, input2: {input2.size()}, target: {target.size()} "
         )
-    return reduced_loss((-target * (input1 - input2) + margin).clamp(min=0), reduction)
+    return reduced_loss((-target * (input1 - input2) + float(margin)).clamp(min=0), reduction)
 
 
 def _triplet(nearer: Tensor, farther: Tensor, between, margin: float, reduction: str) -> Tensor:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tensorgrad.dispatch.kinds import composite, op
+from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.kernels.array import rnn as kernels
 from tensorgrad.ops.join import cat
 from tensorgrad.ops.linalg.matmul import linear
@@ -115,7 +116,9 @@ def _run_lstm(x, states, weights, has_biases, sizes, reverse, batch_first):
 
 
 def _run_gru(x, states, weights, has_biases, sizes, reverse, batch_first):
-    out, h = _gru(x, *states, *weights, *(() if has_biases else (None, None)), sizes, reverse, batch_first)
+    state = LOCAL.autocast
+    run: Callable = _gru if state is None or "cpu" not in state.on or not x.is_cpu else _gru_twin  # h keeps its dtype
+    out, h = run(x, *states, *weights, *(() if has_biases else (None, None)), sizes, reverse, batch_first)
     return out, (h,)
 
 
@@ -298,7 +301,7 @@ def lstm_cell(input: Tensor, hx, w_ih: Tensor, w_hh: Tensor, b_ih=None, b_hh=Non
     """
     _check_step("lstm_cell", input, hx, w_ih, w_hh)
     h, c = hx
-    if input.ndim == 2:
+    if input.ndim == 2 and LOCAL.autocast is None:  # which casts the products, and keeps the state
         return _lstm(input, h, c, w_ih, w_hh, b_ih, b_hh, None, (input.shape[0],), False)[1:]
     return _lstm_step(input, h, c, w_ih, w_hh, b_ih, b_hh)
 
@@ -315,7 +318,7 @@ def gru_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih=None, b
     torch.Size([4, 3])
     """
     _check_step("gru_cell", input, [hx], w_ih, w_hh)
-    if input.ndim == 2:
+    if input.ndim == 2 and LOCAL.autocast is None:  # which casts the products, and keeps the state
         return _gru(input, hx, w_ih, w_hh, b_ih, b_hh, (input.shape[0],), False)[1]
     return _gru_step(input, hx, w_ih, w_hh, b_ih, b_hh)
 

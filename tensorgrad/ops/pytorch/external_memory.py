@@ -13,6 +13,7 @@ from tensorgrad.autograd.function import Function
 from tensorgrad.autograd.views import check_writable
 from tensorgrad.dispatch import inplace
 from tensorgrad.dispatch.kinds import composite
+from tensorgrad.dispatch.resizing import move
 from tensorgrad.dtypes import c_type, scalar_type
 from tensorgrad.errors import warn
 from tensorgrad.kernels.array import dlpack
@@ -408,11 +409,10 @@ def set_(self: Tensor, source=None, storage_offset: int = 0, size=None, stride=N
     """Makes this tensor refer to other memory: a tensor's, or a storage's from `storage_offset` on (in elements).
 
     Without `size`, the tensor covers all of the source; with `size` but no `stride`, it is dense in row-major order.
-    Without a source it becomes empty.
+    Without a source it becomes empty. The storage grows if the tensor reaches beyond it.
 
     Raises:
-        RuntimeError: If the dtype differs, the geometry extends beyond the storage, or this is a leaf that requires
-            grad.
+        RuntimeError: If the dtype differs, or this is a leaf that requires grad.
 
     >>> import tensorgrad as torch
     >>> x, y = torch.zeros(2), torch.arange(6.0)
@@ -468,12 +468,12 @@ def _source(self: Tensor, source, storage_offset, size, stride):
     size = (memory.nbytes() // dtype.itemsize,) if size is None else ints(size)
     dense = tuple(math.prod(size[i + 1 :]) for i in range(len(size)))
     stride, offset = dense if stride is None else ints(stride), as_int(storage_offset)
-    _check_geometry(memory, size, stride, offset, dtype.itemsize)
+    _make_room(memory, size, stride, offset, dtype.itemsize)
     return strided(memory, size, stride, offset, dtype), memory
 
 
-def _check_geometry(memory: Storage, size: tuple, stride: tuple, offset: int, itemsize: int) -> None:
-    """Raises: RuntimeError unless the geometry fits into the storage."""
+def _make_room(memory: Storage, size: tuple, stride: tuple, offset: int, itemsize: int) -> None:
+    """Grows the storage if the geometry needs more. Raises: RuntimeError for a geometry that cannot be."""
     if offset < 0:
         raise RuntimeError(f"Tensor: invalid storage offset {offset}")
     if len(size) != len(stride):
@@ -484,13 +484,8 @@ def _check_geometry(memory: Storage, size: tuple, stride: tuple, offset: int, it
             "be negative"
         )
     needed = (offset + reach(size, stride)) * itemsize if 0 not in size else 0
-    if needed > memory.nbytes() and memory.device_type == "meta":  # which has no memory that could be too small
-        memory.array = memory.empty((needed,), np.dtype("uint8"), memory.device)
-    elif needed > memory.nbytes():
-        raise RuntimeError(
-            f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {offset}, and itemsize {itemsize} "
-            f"requiring a storage size of {needed} are out of bounds for storage of size {memory.nbytes()}"
-        )
+    if needed > memory.nbytes():
+        move(memory, memory.empty((needed,), np.dtype("uint8"), memory.device), memory.nbytes())
 
 
 # --- shared and pinned memory --------------------------------------------------------------------------------------
@@ -513,7 +508,7 @@ def share_memory_(self: Tensor) -> Tensor:
     """Moves the tensor, and its views, to memory that forked processes share; a GPU tensor is returned unchanged.
 
     This process and those that it forks from now on see each other's writes. Where a tensor is pickled (by `spawn`, or
-    in a queue), it is copied. NumPy arrays over the old memory, and tensors made by `data` before, keep that.
+    in a queue), it is copied. NumPy arrays over the old memory keep that.
 
     Raises:
         NotImplementedError: On systems whose processes cannot be forked.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import operator
 import sys
 import weakref
@@ -12,12 +11,13 @@ from typing import Any
 import numpy as np
 
 from tensorgrad import devices, dtypes
+from tensorgrad.dispatch.resizing import move
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import warn
 from tensorgrad.ops.create import OVER_STORAGE, elements, resolve_device, tensor
 from tensorgrad.storage.files import is_shared, mapped_file, shared_bytes
 from tensorgrad.storage.stubs import Storage, storage_class
-from tensorgrad.tensor import Tensor, share
+from tensorgrad.tensor import Tensor
 
 _warning = {"always": False, "given": False}  # for typed storages
 
@@ -504,7 +504,8 @@ class UntypedStorage:
         return UntypedStorage(0, device=self.device)
 
     def _bytes(self) -> Tensor:
-        return elements(self._storage, dtypes.uint8)
+        storage = self._storage
+        return elements(storage.of(storage.array), dtypes.uint8)  # writes to bytes are not detected, as in PyTorch
 
     # --- values ---
 
@@ -583,22 +584,21 @@ class UntypedStorage:
     def resize_(self, size: int) -> UntypedStorage:
         """Resizes the memory to that many bytes; the existing content is kept as far as it fits.
 
+        Where it grows, the tensors over it move with it.
+
         Raises:
-            RuntimeError: If a tensor or array uses this memory, as it would keep the old one.
+            RuntimeError: If it would become smaller, and a tensor or array uses it.
         """
         storage = self._storage
-        if size == storage.nbytes():
+        held = storage.nbytes()
+        if size == held:
             return self
         if self.device.type == "meta":  # there is no memory to move
             storage.array = storage.strided((size,), (1,), 0, np.dtype("uint8"))
             return self
-        if not self.resizable():
+        if size < held and not self.resizable():
             raise RuntimeError("Trying to resize storage that is not resizable: tensors or arrays use its memory")
-        old, device = self._bytes(), self.device
-        grown = storage.empty((size,), dtypes.uint8.numpy, device)
-        kept = min(size, old.numel())
-        share(grown, None)[:kept].copy_(old[:kept])
-        storage.array = grown
+        move(storage, storage.empty((size,), dtypes.uint8.numpy, self.device), min(size, held))
         return self
 
     def to(self, *, device, non_blocking: bool = False) -> UntypedStorage:
@@ -670,7 +670,7 @@ class UntypedStorage:
     def share_memory_(self) -> UntypedStorage:
         """Moves the memory, and the tensors over it, to where forked processes share it; on a GPU it already is.
 
-        NumPy arrays over the old memory, and tensors made by `data` before, keep that.
+        NumPy arrays over the old memory keep that.
 
         Raises:
             RuntimeError: On devices other than the CPU and GPUs.
@@ -678,7 +678,7 @@ class UntypedStorage:
         """
         if self.device.type == "cpu":
             if not self.is_shared():
-                _move(self._storage, shared_bytes(self.nbytes()))
+                move(self._storage, shared_bytes(self.nbytes()), self.nbytes())
             return self
         return self if self.is_cuda else self._share("_share_fd_")
 
@@ -696,17 +696,6 @@ class UntypedStorage:
     def __repr__(self) -> str:
         lines = "".join(f" {value}\n" for value in self.tolist()) if self.device.type != "meta" else "...\n"
         return f"{lines}[torch.storage.UntypedStorage(device={self.device}) of size {self.nbytes()}]"
-
-
-def _move(storage: Storage, memory: np.ndarray) -> None:
-    """Copies a storage's bytes to other memory, which it and the tensors over it use from now on."""
-    tensors = [t for t in gc.get_referrers(storage) if isinstance(t, Tensor)]
-    offsets = [storage.offset_of(t._array) for t in tensors]
-    memory[:] = storage.strided(memory.shape, (1,), 0, memory.dtype)
-    storage.array = memory
-    for t, offset in zip(tensors, offsets):
-        array = t._array
-        t._array = storage.strided(array.shape, array.strides, offset, array.dtype)
 
 
 def _check_values(storage: Storage) -> None:

@@ -15,7 +15,7 @@ from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.no_derivative import constant, no_derivative
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import F32, c_type, scalar_type
-from tensorgrad.errors import warn
+from tensorgrad.errors import check_numbers, warn
 from tensorgrad.kernels.array import matmul as matmul_kernels
 from tensorgrad.kernels.array import sample as kernels
 from tensorgrad.layouts import contiguous_format
@@ -115,6 +115,7 @@ def uniform_(self: Tensor, *args, generator=None, **keywords) -> Tensor:
     if not args and not keywords and dtype is F32:
         return _uniform(self, (0.0, 1.0), generator)
     low, high = _from_to("uniform_", args, keywords, 0.0, 1.0)
+    check_numbers("uniform_", from_=low, to=high)
     check_floating(dtype, "check_uniform_bounds")
     info = dtypes.finfo(self.dtype)
     for word, value in (("from", low), ("to", high)):
@@ -154,6 +155,7 @@ def normal_(self: Tensor, mean=0.0, std=1.0, *, generator=None) -> Tensor:
     >>> torch.empty(3).normal_(mean=10.0, std=0.1)
     tensor([10.1541,  9.9707,  9.7821])
     """
+    check_numbers("normal_", mean=mean, std=std)
     _positive("normal", "std", std, False)
     check_floating(self._array.dtype, "normal_kernel_cpu")
     return _normal(self, (mean, std), generator)
@@ -176,6 +178,7 @@ def random_(self: Tensor, *args, generator=None, **keywords) -> Tensor:
     if not args and not keywords:
         return _random(self, (), generator)
     low, high = _from_to("random_", args, keywords, 0, None)
+    check_numbers("random_", from_=low, to=low if high is None else high, wanted="int")
     if self.is_floating_point() and high is not None and low < high:
         info = dtypes.finfo(self.dtype)
         digits = 1 - round(math.log2(info.eps))
@@ -201,6 +204,7 @@ def exponential_(self: Tensor, lambd=1.0, *, generator=None) -> Tensor:
     >>> torch.empty(3).exponential_(0.5)
     tensor([7.0167, 2.4608, 1.2301])
     """
+    check_numbers("exponential_", lambd=lambd)
     _continuous("Exponential", self, dtypes.SCALAR_TYPES)
     if not lambd > 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd:g}")
@@ -227,6 +231,7 @@ def cauchy_(self: Tensor, median=0.0, sigma=1.0, *, generator=None) -> Tensor:
     >>> torch.empty(3).cauchy_()
     tensor([10.5977,  0.7648, -0.1283])
     """
+    check_numbers("cauchy_", median=median, sigma=sigma)
     _positive("cauchy_", "sigma", sigma)
     _continuous("Cauchy", self, dtypes.C_TYPES)
     return _cauchy(self, (median, sigma), generator)
@@ -244,6 +249,7 @@ def log_normal_(self: Tensor, mean=1.0, std=2.0, *, generator=None) -> Tensor:
     >>> torch.empty(3).log_normal_(0.0, 0.5)
     tensor([2.1608, 0.8635, 0.3364])
     """
+    check_numbers("log_normal_", mean=mean, std=std)
     if not std > 0:
         raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std:g}")
     check_floating(self._array.dtype, "log_normal_cpu", complex_too=False)
@@ -262,6 +268,7 @@ def geometric_(self: Tensor, p, *, generator=None) -> Tensor:
     >>> torch.empty(5).geometric_(0.5)
     tensor([1., 1., 2., 1., 1.])
     """
+    check_numbers("geometric_", p=p)
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p:g}")
     if self.dtype is dtypes.bool or self.is_complex():
@@ -305,6 +312,7 @@ def bernoulli(input: Tensor, p=None, *, generator=None, out=None) -> Tensor:
     """
     gen = stream_for(input, generator, "bernoulli")
     if p is not None:
+        check_numbers("bernoulli", first=2, p=p)
         result = bernoulli_(create.empty_like(input, memory_format=contiguous_format), p, generator=gen)
     else:
         _check_probabilities(input)
@@ -336,6 +344,7 @@ def bernoulli_(self: Tensor, p=0.5, *, generator=None) -> Tensor:
         if inplace._tracked(self, (p,)):
             return inplace.replace(self, _bernoulli_over, (p, gen), {})
         return self.copy_(_bernoulli_over(self, p, gen))
+    check_numbers("bernoulli_", p=p)
     if not 0 <= p <= 1:
         raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p:g}")
     if self.is_complex():
@@ -374,6 +383,7 @@ def normal(
     >>> torch.normal(torch.tensor([1.0, 2.0]), 0.0)
     tensor([1., 2.])
     """
+    check_numbers("normal", mean=mean, std=std)
     if not isinstance(mean, Tensor) and not isinstance(std, Tensor):
         if size is None:
             raise TypeError("normal() received an invalid combination of arguments - expected tensors, or a size")

@@ -18,7 +18,7 @@ from tensorgrad.dispatch.out import store_out
 from tensorgrad.dispatch.strides import order_of_copy
 from tensorgrad.dispatch.switches import SLOW
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import check_flag
+from tensorgrad.errors import check_flag, check_numbers
 from tensorgrad.kernels.array import sample as kernels
 from tensorgrad.layouts import AnyLayout, made_in_order, memory_strides, strided
 from tensorgrad.ops import create
@@ -432,6 +432,7 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
         raise RuntimeError("prob_dist must be 1 or 2 dim")
     if not input.dtype.is_floating_point:
         raise RuntimeError(f"multinomial only supports floating-point dtypes for input, got: {scalar_type(array)}")
+    check_numbers("multinomial", first=2, wanted="int", num_samples=num_samples)
     if num_samples <= 0:
         raise RuntimeError("cannot sample n_sample <= 0 samples")
     if not replacement and num_samples > array.shape[-1]:
