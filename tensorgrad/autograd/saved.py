@@ -49,6 +49,7 @@ _NAMES: dict[str, dict[str, str]] = {
     "FractionalMaxPool2DBackward0": _POOLED,
     "FractionalMaxPool3DBackward0": _POOLED,
     "GatherBackward0": {"input_shape": ""},
+    "GluBackward0": {"input": "", "gate": ""},
     "HuberLossBackward0": {"knee": "delta"},
     "Im2ColBackward0": {"input_shape": ""},
     "IndexBackward0": {"pattern": ""},

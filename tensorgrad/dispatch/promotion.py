@@ -52,8 +52,8 @@ def promote(op, *values):
     if op.rule == "float":
         dtype = dtypes.to_floating(dtype)
     target = dtype.numpy
-    if dtype.itemsize == 2 and op.name in IN_FLOAT32:
-        number = number_in_float32(*values, target)
+    if dtype in dtypes.HALF and op.name in IN_FLOAT32:
+        number = number_in_float32(values[0], values[1], target)
         if number is not None:
             return values[0], number
     return tuple(

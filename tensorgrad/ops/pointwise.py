@@ -88,7 +88,7 @@ neg = pointwise("neg(input)", "negative", input=lambda g: -g, doc="-input.")
 reciprocal = pointwise("reciprocal(input)", "reciprocal", rule="float", input=lambda g, out: -g * conj(out * out),
                        doc="1 / input; ±∞ at ±0.")  # fmt: skip
 _add_scaled = pointwise("add_scaled(input, other, alpha: number)", "pointwise.add_scaled", numbers=(), where=(),
-                        in_place=False, backward_name="AddBackward0", linear="input, other",
+                        in_place=False, backward_name="AddBackward0", linear="input + other",
                         input=lambda g: g, other=lambda g, alpha: g * alpha)  # fmt: skip
 addcmul = pointwise("addcmul(input, tensor1, tensor2, *, value: number = 1)", "pointwise.addcmul", numbers=(),
                     input=lambda g: g,

@@ -220,8 +220,6 @@ _ZERO_FIRST = "in half precision NumPy takes the other one of a zero and a negat
 _RUNNING_MEAN = "PyTorch's running mean turns an infinity into nan; its own mean() does not"
 POLYNOMIAL = "of nan, PyTorch ends its recurrence early for some degrees; of ±1/2, the result is all cancellation"
 DEVIATIONS: dict = {  # expression -> (the reason, for which operands)
-    "F.glu(l.stack([x, y], -1))": (
-        "a gate of half precision may be 0 where PyTorch's is not", lambda x, y: np.isinf(x)),
     "F.scaled_dot_product_attention(x[:, None, None], x[:, None, None], x[:, None, None])": (
         "PyTorch's fused kernel gives 0 where a score is nan; its composite form gives nan",
         lambda x: ~np.isfinite(x).all(-1)),

@@ -55,7 +55,7 @@ def trunc_divide(xp, x, y):
         quotient = xp.floor_divide(x, y)
         inexact = xp.logical_and(xp.less(xp.bitwise_xor(x, y), 0), xp.not_equal(xp.multiply(quotient, y), x))
         return xp.add(quotient, inexact.astype(quotient.dtype))
-    if x.dtype.itemsize < y.dtype.itemsize:  # half precision by a number
+    if _two_byte_float(x) and y.dtype == F32:  # by a number
         return as_float32(trunc_divide, xp, x, y)
     with ignored():
         return xp.trunc(xp.true_divide(x, y))
@@ -88,6 +88,8 @@ def subtract_from(xp, x, y):
 
 def divide_into(xp, x, y):
     """y / x, as the product of y and 1 / x, which is rounded, as in PyTorch."""
+    if x.dtype.kind == "c":  # 1 / 0 would be nan
+        return xp.true_divide(y, x)
     with ignored():
         return xp.multiply(xp.reciprocal(x), y)
 
