@@ -109,3 +109,80 @@ def test_many_elements_and_few_agree():
 def test_scaled_sums_are_sums_in_the_graph(T):
     x = T.ones(2, dtype=T.bfloat16, requires_grad=True)
     return [T.add(x, x, alpha=0.5).grad_fn.name(), (x * 0.5).dtype, (0.5 / x).dtype, x.detach().mul(2.5).dtype]
+
+
+# --- attention and decoding -------------------------------------------------------------------------------------------
+
+# PyTorch's exponentials in attention depend on how many numbers its vectors have; ours are those of 16.
+of_16_numbers = pytest.mark.skipif(
+    torch.backends.cpu.get_cpu_capability() != "AVX512", reason="torch's attention uses shorter vectors here"
+)
+
+
+@of_16_numbers
+@pytest.mark.parametrize("dtype", HALF)
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("size", [1, 3, 15, 16, 17, 33, 64, 100, 600])
+def test_attention_is_rounded_where_that_of_pytorch_is(size, causal, dtype):
+    numbers = np.random.default_rng(size).normal(size=(3, 1, 4, size, 16)).astype(np.float32)
+
+    def attended(T, *given):
+        return T.nn.functional.scaled_dot_product_attention(*given, is_causal=causal)
+
+    theirs, mine = of(torch, attended, dtype, numbers), of(tensorgrad, attended, dtype, numbers)
+    assert (theirs != mine).mean() <= 0.005 and np.allclose(mine, theirs, rtol=2**-7, atol=1e-3)
+
+
+def weights(seed, words=100, size=32, inner=64, layers=2):
+    draw = np.random.default_rng(seed)
+
+    def drawn(*shape, scale=0.16):
+        return (draw.normal(size=shape) * scale).astype(np.float32)
+
+    blocks = [
+        {"qkv": drawn(3 * size, size), "out": drawn(size, size), "up": drawn(inner, size), "gate": drawn(inner, size),
+         "down": drawn(size, inner), "norms": 1 + drawn(2, size)}
+        for _ in range(layers)
+    ]  # fmt: skip
+    return {"embedding": drawn(words, size, scale=0.4), "head": drawn(words, size, scale=0.3), "blocks": blocks}
+
+
+def decoded(T, given, gelu, steps=24, heads=4):
+    """The tokens that a small decoder in bfloat16 chooses, one after another."""
+    F = T.nn.functional
+    to = {k: T.tensor(v).bfloat16() for k, v in given.items() if k != "blocks"}
+    blocks = [{k: T.tensor(v).bfloat16() for k, v in block.items()} for block in given["blocks"]]
+    size = to["embedding"].shape[1]
+    width = size // heads
+    angles = T.outer(T.arange(64).float(), 1 / 10000 ** (T.arange(0, width, 2).float() / width))
+    cos, sin = (T.cat([part, part], -1).bfloat16() for part in (angles.cos(), angles.sin()))
+
+    def turned(x, n):
+        a, b = x.chunk(2, -1)
+        return x * cos[:n] + T.cat([-b, a], -1) * sin[:n]
+
+    def normed(x, weight):
+        return F.layer_norm(x, (size,), weight) if gelu else F.rms_norm(x, (size,), weight, 1e-5)
+
+    tokens = [1, 5, 9]
+    with T.no_grad():
+        for _ in range(steps):
+            x, n = F.embedding(T.tensor(tokens), to["embedding"]) * 1.3, len(tokens)
+            for block in blocks:
+                q, k, v = F.linear(normed(x, block["norms"][0]), block["qkv"]).chunk(3, -1)
+                q, k, v = (t.view(n, heads, width).transpose(0, 1)[None] for t in (q, k, v))
+                mixed = F.scaled_dot_product_attention(turned(q, n), turned(k, n), v, is_causal=True)[0]
+                x = x + F.linear(mixed.transpose(0, 1).reshape(n, size), block["out"])
+                h = normed(x, block["norms"][1])
+                up = F.linear(h, block["up"])
+                x = x + F.linear(F.gelu(up) if gelu else F.silu(F.linear(h, block["gate"])) * up, block["down"])
+            tokens.append(int(F.linear(x, to["head"])[-1].argmax()))
+    return tokens
+
+
+@of_16_numbers
+@pytest.mark.parametrize("gelu", [False, True], ids=["Llama", "GPT"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_decoder_chooses_the_tokens_of_pytorch(seed, gelu):
+    given = weights(seed)
+    assert decoded(tensorgrad, given, gelu) == decoded(torch, given, gelu)
