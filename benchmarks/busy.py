@@ -159,7 +159,7 @@ def percentile(times: list[float]) -> float:
     return ordered[min(len(ordered) * 9 // 10, len(ordered) - 1)]
 
 
-class Crew:
+class Processes:
     """The processes of the situations, started on first use; some situations share processes."""
 
     def __init__(self) -> None:
@@ -193,7 +193,7 @@ def turn(processes: list[Process], row: str, seconds: float, quota: float) -> tu
     return [one for answer in answers for one in answer["times"]], answers[0]["threads"]
 
 
-def measure(situation: Situation, rows: dict[str, str], crew: Crew, seconds: float) -> list[str]:
+def measure(situation: Situation, rows: dict[str, str], processes_of_all: Processes, seconds: float) -> list[str]:
     """Returns the lines of the table for a situation."""
     lines = []
     with contextlib.ExitStack() as around:
@@ -201,7 +201,7 @@ def measure(situation: Situation, rows: dict[str, str], crew: Crew, seconds: flo
         imitated = situation.quota if situation.quota and not group else 0.0
         name = situation.name + (" (imitated: stopped and continued)" if imitated else "")
         for library in LIBRARIES:  # starts and warms up the processes before the competitors start
-            processes = crew.of(library, situation, group)
+            processes = processes_of_all.of(library, situation, group)
             for row in rows.values():
                 turn(processes, row, 0.0, 0.0)
         around.enter_context(competing(situation.competitors, situation.nice))
@@ -210,12 +210,12 @@ def measure(situation: Situation, rows: dict[str, str], crew: Crew, seconds: flo
             threads = {}
             for number in range(TURNS * len(LIBRARIES)):
                 library = LIBRARIES[number % len(LIBRARIES)]
-                new, threads[library] = turn(crew.of(library, situation, group), row, seconds, imitated)
+                new, threads[library] = turn(processes_of_all.of(library, situation, group), row, seconds, imitated)
                 times[library] += new
             lines.append(line(name, title, times, threads))
             print(lines[-1], flush=True)
         if group:
-            crew.end(lambda key: key[3] != group)
+            processes_of_all.end(lambda key: key[3] != group)
     return lines
 
 
@@ -250,20 +250,20 @@ def main() -> None:
     given = parser.parse_args()
     if not hasattr(os, "sched_setaffinity"):
         sys.exit("this benchmark needs Linux, to pin processes to processors")
-    before, crew = os.getloadavg()[0], Crew()
+    before, processes_of_all = os.getloadavg()[0], Processes()
     rows = {title: STEPS[title] for title in given.steps}
     lines = [HEAD]
     print(HEAD, flush=True)
     try:
         for situation in SITUATIONS:
             if given.only is None or given.only in situation.name:
-                lines += measure(situation, rows, crew, QUICK if given.quick else SECONDS)
+                lines += measure(situation, rows, processes_of_all, QUICK if given.quick else SECONDS)
                 if situation.cores:  # no other situation uses these processes, and 64 threads need memory
-                    crew.end(lambda key: not key[2])
+                    processes_of_all.end(lambda key: not key[2])
     except Failure as failure:
         sys.exit(f"a worker failed: {failure}")
     finally:
-        crew.end()
+        processes_of_all.end()
     if given.write:
         from benchmarks import report
 

@@ -4,10 +4,10 @@ from tensorgrad.autograd import passes as _passes
 from tensorgrad.autograd.modes import is_grad_enabled
 from tensorgrad.devices import device
 from tensorgrad.dispatch.slow_path import DisableTorchFunction, DisableTorchFunctionSubclass
-from tensorgrad.dispatch.switches import LOCAL as _LOCAL
 from tensorgrad.dtypes import dtype
 from tensorgrad.kernels.array.linalg import LinAlgError as _LinAlgError
 from tensorgrad.random import Generator, default_generator
+from tensorgrad.rows.switches import LOCAL as _LOCAL
 from tensorgrad.size import Size
 from tensorgrad.system.lazy_modules import whole
 from tensorgrad.tensor import Tensor as _Tensor
@@ -88,9 +88,9 @@ def __getattr__(name: str):
 
         return named_nodes
     if name == "_autograd":
-        from tensorgrad.autograd import saved
+        from tensorgrad.autograd import saved_attributes
 
-        return saved
+        return saved_attributes
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
 
 

@@ -1,7 +1,7 @@
 """tensorgrad: PyTorch's programming model in pure Python. Write `import tensorgrad as torch`, and your program runs.
 
 This module only lists what PyTorch users expect to find in `torch`. To read how it works, start with
-docs/architecture.md in the repository, or with tensor.py, autograd/engine.py and dispatch/op.py.
+docs/architecture.md in the repository, or with tensor.py, autograd/engine.py and rows/op.py.
 """
 
 import importlib as _importlib
@@ -96,7 +96,6 @@ from tensorgrad.autograd.modes import (
 from tensorgrad.dispatch.guard import guard_methods as _guard_methods
 from tensorgrad.dispatch.guard import guarded as _guarded
 from tensorgrad.dispatch.kinds import FUNCTIONS as _FUNCTIONS
-from tensorgrad.dispatch.op import check_from_now_on as _check_from_now_on
 from tensorgrad.kernels.compiled.table import install as _install
 from tensorgrad.kernels.compiled.table import wanted as _wanted
 from tensorgrad.ops import FAMILIES as _FAMILIES
@@ -111,6 +110,7 @@ from tensorgrad.random import (
     seed,
     set_rng_state,
 )
+from tensorgrad.rows.op import check_from_now_on as _check_from_now_on
 from tensorgrad.settings import *
 from tensorgrad.symbolic import *
 from tensorgrad.system.lazy_modules import later as _later
@@ -138,9 +138,9 @@ globals().pop("ops")  # the package; `torch.ops` is PyTorch's registry of operat
 if _wanted():  # large arrays use compiled kernels, which are loaded on first use
     _install()
 
-_ON_DISPATCHING_CLASS.append(lambda cls: _importlib.import_module("tensorgrad.library.operator_classes").see(cls))
+_ON_DISPATCHING_CLASS.append(lambda cls: _importlib.import_module("tensorgrad.library.dispatch_classes").see(cls))
 
-_gradients.OVER_BATCH = lambda *given: _importlib.import_module("tensorgrad.dispatch.over_batch").over_batch(*given)
+_gradients.OVER_BATCH = lambda *given: _importlib.import_module("tensorgrad.transforms.batch_map").over_batch(*given)
 
 if "DEBUG" in _os.environ:
     from tensorgrad.debug import from_environment as _debug_from_environment

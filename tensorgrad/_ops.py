@@ -13,9 +13,9 @@ from types import ModuleType
 from typing import Any
 
 import tensorgrad
-from tensorgrad.dispatch.kernel_tables import OPS
-from tensorgrad.dispatch.signature import arguments_of
-from tensorgrad.dispatch.switches import DISPATCH
+from tensorgrad.rows.kernel_tables import OPS
+from tensorgrad.rows.signature import arguments_of
+from tensorgrad.rows.switches import DISPATCH
 
 # PyTorch's operators that exist here: overloads -> the operators with exactly these.
 _OVERLOADS: dict[str, str] = {

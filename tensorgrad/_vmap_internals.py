@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from tensorgrad._functorch import vmap as steps
-from tensorgrad.dispatch.over_batch import Batch
 from tensorgrad.errors import warn
 from tensorgrad.tensor import Tensor
+from tensorgrad.transforms.batch_map import Batch
 from tensorgrad.utils._pytree import tree_leaves
 
 

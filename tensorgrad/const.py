@@ -8,7 +8,7 @@ the name of its storage.
 """
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.kernel_tables import OPS
+from tensorgrad.rows.kernel_tables import OPS
 from tensorgrad.system.missing_names import suggestion
 
 

@@ -18,7 +18,7 @@ import sys
 
 from tensorgrad import settings
 from tensorgrad.devices import TYPES
-from tensorgrad.dispatch import kernel_tables, switches
+from tensorgrad.rows import kernel_tables, switches
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor, tensors_in
 

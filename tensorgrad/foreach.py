@@ -214,7 +214,7 @@ def _check(full: str, first: Any, *others: Any) -> None:
     """Raises PyTorch's errors for lists that do not go together."""
     for tensors in (first, *others):
         if not isinstance(tensors, list | tuple) or not all(isinstance(tensor, Tensor) for tensor in tensors):
-            raise TypeError(f"{full}(): expected a list of tensors, got {_told(tensors)}")
+            raise TypeError(f"{full}(): expected a list of tensors, got {_described(tensors)}")
     if not first:
         raise RuntimeError("Tensor list must have at least one tensor.")
     for tensors in others:
@@ -241,7 +241,9 @@ def _spread(full: str, self: Lists, value: Any) -> Sequence[Any]:
                 f"scalar tensor expected to be 0 dim but it has {v.dim()} dimensions and {v.numel()} elements."
             )
         if not isinstance(v, Tensor | bool | int | float | complex):
-            raise TypeError(f"{full}(): expected a number, a tensor, or a list of one of these, got {_told(value)}")
+            raise TypeError(
+                f"{full}(): expected a number, a tensor, or a list of one of these, got {_described(value)}"
+            )
     return values
 
 
@@ -259,6 +261,6 @@ def _given(full: str, self: Lists, results: Iterable[Tensor]) -> Any:
     return self if full.endswith("_") else made
 
 
-def _told(value: Any) -> str:
+def _described(value: Any) -> str:
     inner = f" of {', '.join(sorted({type(v).__name__ for v in value}))}" if isinstance(value, list | tuple) else ""
     return f"{type(value).__name__}{inner}"

@@ -14,7 +14,7 @@ __all__ = ["Future", "collect_all", "wait_all"]
 T = TypeVar("T")
 
 
-def _told(error: BaseException) -> BaseException:
+def _copy_of_error(error: BaseException) -> BaseException:
     """The error of a callback as PyTorch raises it: RuntimeError; more special ones of that kind are kept."""
     if isinstance(error, RuntimeError) and type(error) is not RuntimeError:
         return error
@@ -114,7 +114,7 @@ class Future(Generic[T]):
             try:
                 result = callback(self)
             except Exception as error:
-                made._end(None, _told(error))
+                made._end(None, _copy_of_error(error))
             else:
                 made._end(result, None)
 
@@ -138,7 +138,7 @@ class Future(Generic[T]):
             except Exception as error:
                 import logging  # takes a hundredth of a second, and is rarely needed
 
-                logging.getLogger(__name__).error("%s", _told(error))
+                logging.getLogger(__name__).error("%s", _copy_of_error(error))
 
         self._when_done(run)
 
@@ -253,7 +253,7 @@ class LazyFuture(Future):
             try:
                 return callback(self)
             except Exception as error:
-                raise _told(error) from error.__cause__
+                raise _copy_of_error(error) from error.__cause__
 
         return LazyFuture(compute, self._is_ready, self._when_ready)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tensorgrad.dispatch.guard import ask_first
 from tensorgrad.dispatch.slow_path import DisableTorchFunction, DisableTorchFunctionSubclass
-from tensorgrad.dispatch.switches import LOCAL, switch
+from tensorgrad.rows.switches import LOCAL, switch
 from tensorgrad.tensor import Tensor, disabled_torch_function
 
 __all__ = [

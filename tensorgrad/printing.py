@@ -18,11 +18,11 @@ from contextlib import contextmanager
 import numpy as np
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.batched import BatchedArray, BatchedStorage
-from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.layouts import strided
+from tensorgrad.rows.switches import LOCAL
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import PLAIN, Tensor
+from tensorgrad.transforms.batch import BatchedArray, BatchedStorage
 
 
 class PrintOptions:

@@ -6,7 +6,7 @@ from typing import Any
 
 from tensorgrad.func.derivatives import ArgNums, grad, grad_and_value, jacrev, picked, vjp
 from tensorgrad.func.forward import hessian, jacfwd, jvp, linearize
-from tensorgrad.func.others import debug_unwrap, functionalize
+from tensorgrad.func.utilities import debug_unwrap, functionalize
 
 __all__ = [
     "debug_unwrap", "functionalize", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "vjp",

@@ -1,7 +1,7 @@
 """The steps of `torch.vmap`, under PyTorch's names: libraries replace them to map over classes of their own.
 
-`vmap` (func/batching.py) finds them here at each call. What PyTorch numbers as the level is an object here, which
-these functions only pass on (dispatch/batched.py).
+`vmap` (func/vmap.py) finds them here at each call. What PyTorch numbers as the level is an object here, which
+these functions only pass on (transforms/batch.py).
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from tensorgrad.dispatch.over_batch import Batch
 from tensorgrad.tensor import Tensor
+from tensorgrad.transforms.batch_map import Batch
 from tensorgrad.utils._pytree import TreeSpec, row_of, tree_flatten, tree_unflatten
 
 # --- inputs ----------------------------------------------------------------------------------------------------------

@@ -17,8 +17,8 @@ import sys
 from pathlib import Path
 
 from tensorgrad.dispatch.kinds import FUNCTIONAL, FUNCTIONS
-from tensorgrad.dispatch.op import Op
-from tensorgrad.dispatch.signature import LIST, OPTIONAL
+from tensorgrad.rows.op import Op
+from tensorgrad.rows.signature import LIST, OPTIONAL
 from tensorgrad.tensor import Tensor
 
 HERE = Path(__file__).parent.parent

@@ -9,11 +9,11 @@ from typing import Any
 
 from tensorgrad import devices, dtypes
 from tensorgrad.autograd.modes import GRAD
-from tensorgrad.dispatch import switches
 from tensorgrad.dispatch.autocast_ops import ALONE, LISTS, PARTLY, TOLD
-from tensorgrad.dispatch.kernel_tables import OPS
-from tensorgrad.dispatch.switches import AUTOCAST, LOCAL, SLOW
 from tensorgrad.errors import warn
+from tensorgrad.rows import switches
+from tensorgrad.rows.kernel_tables import OPS
+from tensorgrad.rows.switches import AUTOCAST, LOCAL, SLOW
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import PLAIN, Tensor, tensors_in
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import tensorgrad as torch
 from tensorgrad.autograd.modes import no_grad
-from tensorgrad.dispatch.kernel_tables import own_part
+from tensorgrad.rows.kernel_tables import own_part
 from tensorgrad.storage.cuda.capture import RUNNING, current
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor

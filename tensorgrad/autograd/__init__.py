@@ -53,7 +53,7 @@ else:  # otherwise type checkers would accept every misspelled name
 
             return Function
         if name == "SavedTensor":
-            from tensorgrad.autograd.saved import SavedTensor
+            from tensorgrad.autograd.saved_attributes import SavedTensor
 
             return SavedTensor
         if name == "Variable":
@@ -68,7 +68,8 @@ else:  # otherwise type checkers would accept every misspelled name
 
     later(
         __name__,
-        ("by_hand", "checking", "edges", "engine", "forward_ad", "function", "functional", "hooks", "once",
-         "passes", "profiler", "saved", "saving", "tracebacks", "variable", "views"),
+        ("node_calls", "checking", "edges", "engine", "forward_ad", "function", "functional", "hooks",
+         "legacy_functions", "passes", "profiler", "saved_attributes", "saved_tensor_hooks", "tracebacks",
+         "variable", "views"),
     )  # fmt: skip
     whole(__name__)

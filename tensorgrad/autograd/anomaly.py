@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from tensorgrad.dispatch.switches import LOCAL, switch
 from tensorgrad.errors import warn
+from tensorgrad.rows.switches import LOCAL, switch
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor, share
 

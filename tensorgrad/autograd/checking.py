@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 from tensorgrad.autograd.function import Function
 from tensorgrad.autograd.gradients import grad
-from tensorgrad.dispatch.forward import Level
 from tensorgrad.random.generator import Generator
 from tensorgrad.sparse.gradcheck import densely, is_sparse
 from tensorgrad.tensor import Tensor
+from tensorgrad.transforms.forward import Level
 
 
 class GradcheckError(RuntimeError):
@@ -430,7 +430,7 @@ def _unit_tangents(x: Tensor):
 
 def _check_batched_tangents(func, inputs: tuple) -> None:
     """Raises: GradcheckError if `vmap` over tangents and one call per tangent give different results."""
-    from tensorgrad.func.batching import vmap
+    from tensorgrad.func.vmap import vmap
     from tensorgrad.ops.join import stack
 
     for nr, k in enumerate(k for k, x in enumerate(inputs) if _needs_grad(x)):

@@ -20,12 +20,12 @@ from tensorgrad.autograd import anomaly
 from tensorgrad.autograd.anomaly import ANOMALY, report
 from tensorgrad.autograd.graph import FREED, Node
 from tensorgrad.autograd.modes import GRAD
-from tensorgrad.dispatch.kernel_tables import OPS
-from tensorgrad.dispatch.switches import DISPATCH, LOCAL
 from tensorgrad.dtypes import from_numpy_dtype
 from tensorgrad.layouts import contiguous_format, dense_order, inverse, made_in_order, strided
-from tensorgrad.storage.elsewhere import NoMemory
+from tensorgrad.rows.kernel_tables import OPS
+from tensorgrad.rows.switches import DISPATCH, LOCAL
 from tensorgrad.storage.stubs import STORAGES
+from tensorgrad.storage.wrapper_subclass import NoMemory
 from tensorgrad.system import forks
 from tensorgrad.system.per_thread import PerThread, Substitute, on_fresh_stack
 from tensorgrad.tensor import PLAIN, Tensor, share

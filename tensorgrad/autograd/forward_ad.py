@@ -4,15 +4,15 @@
         x = make_dual(primal, tangent)
         derivative = unpack_dual(f(x)).tangent
 
-Every op computes the tangents of its results together with their values: see dispatch/forward.py.
+Every op computes the tangents of its results together with their values: see transforms/forward.py.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tensorgrad.dispatch.forward import Level, check_shape
 from tensorgrad.tensor import Tensor
+from tensorgrad.transforms.forward import Level, check_shape
 
 __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
 

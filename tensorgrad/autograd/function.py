@@ -12,8 +12,8 @@ from tensorgrad.autograd.function_results import check_devices, keep_saved, link
 from tensorgrad.autograd.graph import FREED, Node, next_sequence_nr, raise_freed, unpack
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import edge_of
-from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.errors import warn
+from tensorgrad.rows.switches import LOCAL
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.system.lazy_modules import whole
 from tensorgrad.tensor import Tensor, wrap
@@ -284,9 +284,9 @@ else:
 
     def __getattr__(name: str):
         if name in _ONCE:
-            from tensorgrad.autograd import once
+            from tensorgrad.autograd import legacy_functions
 
-            return getattr(once, name)
+            return getattr(legacy_functions, name)
         from tensorgrad.system.missing_names import no_attribute
 
         raise no_attribute(__name__, name)

@@ -9,8 +9,8 @@ from tensorgrad.autograd.graph import _Original, save
 from tensorgrad.autograd.packing import pack_one
 from tensorgrad.autograd.refused_views import CUSTOM, MULTI
 from tensorgrad.autograd.views import check_writable, keep_retaining, rebase
-from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.errors import warn
+from tensorgrad.rows.switches import LOCAL
 from tensorgrad.storage.stubs import BY_DEVICE, STORAGES
 from tensorgrad.tensor import PLAIN, VIEW, Tensor, differentiable
 

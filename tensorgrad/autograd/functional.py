@@ -1,7 +1,7 @@
 """Derivatives of functions of tensors: Jacobians, Hessians, and their products with vectors.
 
 Products from the left are built on `autograd.grad`, and Jacobian-vector products J·v on forward mode
-(dispatch/forward.py).
+(transforms/forward.py).
 
 `inputs` is a tensor or a tuple of tensors, and so is the result of `func`; results are nested like these.
 With `strict=True` a result that does not depend on an input is an error instead of zero. What depends on what is read
@@ -15,11 +15,11 @@ from collections.abc import Callable, Sequence
 
 from tensorgrad.autograd.gradients import grad
 from tensorgrad.autograd.modes import enable_grad
-from tensorgrad.dispatch.forward import Level
-from tensorgrad.dispatch.linearized import Linearized
-from tensorgrad.dispatch.over_batch import basis, over_batch
-from tensorgrad.dispatch.switches import LOCAL
+from tensorgrad.rows.switches import LOCAL
 from tensorgrad.tensor import Tensor
+from tensorgrad.transforms.batch_map import basis, over_batch
+from tensorgrad.transforms.forward import Level
+from tensorgrad.transforms.linearized import Linearized
 
 Tensors = Tensor | tuple[Tensor, ...]
 

@@ -10,12 +10,12 @@ import numpy as np
 
 from tensorgrad.autograd import engine
 from tensorgrad.autograd.edges import GradientEdge, edge_at, shape_and_type
-from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.dtypes import F32, from_numpy_dtype
 from tensorgrad.errors import warn, wrong_argument
+from tensorgrad.rows.switches import LOCAL
 from tensorgrad.size import Size
-from tensorgrad.storage.elsewhere import NoStorage
 from tensorgrad.storage.stubs import STORAGES
+from tensorgrad.storage.wrapper_subclass import NoStorage
 from tensorgrad.tensor import VIEW, Tensor, wrap
 
 
@@ -260,7 +260,7 @@ def _writable(gradient: Tensor) -> Tensor:
     return gradient.clone() if 0 in getattr(gradient._array, "strides", ()) and gradient.numel() > 1 else gradient
 
 
-OVER_BATCH: Any = None  # runs a function on a batch (dispatch/over_batch.py)
+OVER_BATCH: Any = None  # runs a function on a batch (transforms/batch_map.py)
 
 
 def _backward_method(self: Tensor, gradient=None, retain_graph=None, create_graph=False, inputs=None) -> None:

@@ -20,8 +20,8 @@ from typing import Any
 from tensorgrad import dtypes
 from tensorgrad.autograd.handles import RemovableHandle
 from tensorgrad.autograd.modes import GRAD
-from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.dtypes import scalar_type
+from tensorgrad.rows.switches import LOCAL
 from tensorgrad.system.lazy_modules import whole
 from tensorgrad.tensor import PLAIN, Tensor, share
 
@@ -304,7 +304,7 @@ class Packed:
 _ELSEWHERE = {
     "edges": ("GradientEdge", "get_gradient_edge"),
     "hooks": ("register_multi_grad_hook",),
-    "saving": (
+    "saved_tensor_hooks": (
         "allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks", "increment_version", "save_on_cpu",
         "saved_tensors_hooks",
     ),

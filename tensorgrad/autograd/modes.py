@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 
-from tensorgrad.dispatch.switches import GRAD, switch
+from tensorgrad.rows.switches import GRAD, switch
 from tensorgrad.storage.stubs import INFERENCE
 from tensorgrad.system.per_thread import PerThread
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from tensorgrad.autograd.function import Function
 from tensorgrad.autograd.graph import AccumulateGrad, Node, class_named
 from tensorgrad.autograd.views import CopySlices
-from tensorgrad.dispatch.kernel_tables import OPS
+from tensorgrad.rows.kernel_tables import OPS
 from tensorgrad.system.lazy_modules import whole
 
 __all__ = ["AccumulateGrad", "CopySlices", "DelayedError", "UndefinedGrad"]

@@ -1,10 +1,10 @@
-"""Applies hooks on saved tensors to what a node saves. The hooks themselves are in `saving.py`."""
+"""Applies hooks on saved tensors to what a node saves. The hooks themselves are in `saved_tensor_hooks.py`."""
 
 from __future__ import annotations
 
 from tensorgrad.autograd.graph import Node, Packed
 from tensorgrad.autograd.modes import GRAD
-from tensorgrad.dispatch.switches import LOCAL
+from tensorgrad.rows.switches import LOCAL
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor, share
 

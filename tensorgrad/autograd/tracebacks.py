@@ -9,7 +9,10 @@ from tensorgrad.autograd import passes
 
 _PACKAGE = Path(__file__).parent.parent
 # Frames in these folders do not help users.
-_OPS = (*(str(_PACKAGE / folder) for folder in ("ops", "dispatch", "autograd")), "<tensorgrad")
+_OPS = (
+    *(str(_PACKAGE / folder) for folder in ("ops", "rows", "overriding", "dispatch", "transforms", "autograd")),
+    "<tensorgrad",
+)
 
 
 def remember(node) -> None:

@@ -17,8 +17,8 @@ from tensorgrad.autograd.engine import fit
 from tensorgrad.autograd.graph import FREED, Node, hooks_of, next_sequence_nr, raise_freed
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.refused_views import forbid
-from tensorgrad.dispatch.kernel_tables import OPS
 from tensorgrad.layouts import strided
+from tensorgrad.rows.kernel_tables import OPS
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import VIEW, Tensor
 

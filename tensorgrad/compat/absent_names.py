@@ -40,7 +40,7 @@ _TWO_OF_FOUR = "kernels for two of four elements are NVIDIA's; use to_sparse_csr
 
 def _is_batched(tensor: Any) -> bool:
     """Returns whether a tensor is one sample within `torch.vmap`."""
-    from tensorgrad.dispatch.batched import BatchedArray
+    from tensorgrad.transforms.batch import BatchedArray
 
     return isinstance(tensor._array, BatchedArray)
 

@@ -608,7 +608,7 @@ class _Part:
 def _replaying(part: _Part) -> Callable:
     """Returns the graphs of a part as a differentiable function of its flat arguments and parameters."""
     from tensorgrad.autograd.function import Function
-    from tensorgrad.autograd.once import once_differentiable
+    from tensorgrad.autograd.legacy_functions import once_differentiable
 
     class Graphed(Function):
         @staticmethod

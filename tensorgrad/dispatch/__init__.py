@@ -1,11 +1,8 @@
-"""How an op is declared, and how a call finds its kernel.
+"""What runs when an op is called. What an op is: `rows/`.
 
 Declaring:
-op.py               a row: signature, kernel, one derivative formula per input
-signature.py        `"sum(input, dim: dims = None)"` as parameters
 kinds.py            `pointwise`, `reduction`, `view`, `op`, `composite`: what rows of a kind share
 no_derivative.py    formulas for what PyTorch does not differentiate
-interface.py        a kernel that brings its own derivative
 
 Calling:
 templates.py        the text of each function that is generated for a row
@@ -14,7 +11,6 @@ generate.py         the functions of a row, and what their texts use
 guard.py            the functions of composites: checked arguments, NumPy's names for them
 legacy_calls.py     arguments in the order of old PyTorch programs
 promotion.py        Python numbers, and dtypes that differ
-kernel_tables.py    from an op and the class of an array to the kernel
 twins.py            a twin as kernel, and derivatives through it
 shapes.py           results without data (meta)
 memory_formats.py   results in channels_last
@@ -22,12 +18,11 @@ kernel_errors.py    NumPy's complaints in PyTorch's words
 inplace.py          `add_` from `add`
 
 What is usually off:
-switches.py         what is switched on
 slow_path.py        calls that something observes or changes: hooks, DEBUG, subclasses, autocast
 autocast_ops.py     which ops autocast runs in which dtype
 out.py              `out=`
 resizing.py         memory that grows, with all tensors over it
-own_dtype.py        in which dtypes `out=` stores
+out_dtype.py        in which dtypes `out=` stores
 
 show.py             prints what a row became: `python -m tensorgrad.dispatch.show mul`
 """

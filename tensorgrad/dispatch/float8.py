@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch import kernel_tables
-from tensorgrad.dispatch.op import LINEAR_KINDS, Op
+from tensorgrad.rows import kernel_tables
+from tensorgrad.rows.op import LINEAR_KINDS, Op
 from tensorgrad.storage.stubs import STORAGES
 
 # What PyTorch's CPU kernels do with float8, besides views and casts.

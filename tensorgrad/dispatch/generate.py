@@ -7,7 +7,7 @@ use. To print the functions of an op:
     python -m tensorgrad.dispatch.show mul
 
 What is usually off (hooks on saved tensors, DEBUG, profiling, anomaly and inference mode) is behind one list, `SLOW`
-(switches.py), that the function tests once; `out=` and operands of the user's own classes also take the slow path.
+(rows/switches.py), that the function tests once; `out=` and operands of the user's own classes also take the slow path.
 """
 
 from __future__ import annotations
@@ -18,12 +18,9 @@ from types import FunctionType
 from tensorgrad.autograd.graph import FREED, Node, Packed, next_sequence_nr, raise_freed, raise_modified, save, unpack
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import edge_of, view_edge
-from tensorgrad.dispatch import kernel_tables, templates
+from tensorgrad.dispatch import templates
 from tensorgrad.dispatch.codegen import function_of, take_over
 from tensorgrad.dispatch.kernel_errors import explain
-from tensorgrad.dispatch.kernel_tables import LARGE, REGISTERED, array_kernel, check_backward, with_own
-from tensorgrad.dispatch.op import BUILD, Op, backward_arguments
-from tensorgrad.dispatch.other_classes import overrides
 from tensorgrad.dispatch.promotion import (
     OVERRIDDEN,
     as_array,
@@ -36,13 +33,17 @@ from tensorgrad.dispatch.promotion import (
     promote,
     to_floating,
 )
-from tensorgrad.dispatch.signature import arguments_of
-from tensorgrad.dispatch.strides import each_laid_out, in_columns, in_order, in_order_of, in_rows, like_input
-from tensorgrad.dispatch.switches import SLOW
 from tensorgrad.dispatch.twins import gradients as through_twin
 from tensorgrad.dtypes import F32, as_dtype, from_numpy_dtype, scalar_type
 from tensorgrad.dtypes import dtype as DTYPE
 from tensorgrad.errors import MISSING, missing
+from tensorgrad.overriding.function_classes import overrides
+from tensorgrad.rows import kernel_tables
+from tensorgrad.rows.kernel_tables import LARGE, REGISTERED, array_kernel, check_backward, with_own
+from tensorgrad.rows.op import BUILD, Op, backward_arguments
+from tensorgrad.rows.signature import arguments_of
+from tensorgrad.rows.strides import each_laid_out, in_columns, in_order, in_order_of, in_rows, like_input
+from tensorgrad.rows.switches import SLOW
 from tensorgrad.storage import blas_memory, recycling
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.system import collector

@@ -19,16 +19,16 @@ from types import FunctionType
 from typing import Any
 
 from tensorgrad.dispatch import templates
-from tensorgrad.dispatch.asking import NUMBERS_AND_NAMES, ask
 from tensorgrad.dispatch.autocast_ops import AS_ONE
 from tensorgrad.dispatch.codegen import function_of, take_over
-from tensorgrad.dispatch.function_modes import COMPOSITES
-from tensorgrad.dispatch.other_classes import as_called, overriding
-from tensorgrad.dispatch.other_classes import call as call_other
-from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.dtypes import as_dtype, dtype
 from tensorgrad.errors import MISSING, NUMPY_NAMES, missing, typename
 from tensorgrad.layouts import check_strided, strided
+from tensorgrad.overriding.function_classes import as_called, overriding
+from tensorgrad.overriding.function_classes import call as call_other
+from tensorgrad.overriding.function_modes import COMPOSITES
+from tensorgrad.overriding.torch_function import NUMBERS_AND_NAMES, ask
+from tensorgrad.rows.switches import LOCAL
 from tensorgrad.tensor import ON_OVERRIDING_CLASS, PLAIN, Tensor
 
 DTYPE = dtype  # the texts have a parameter of that name

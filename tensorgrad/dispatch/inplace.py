@@ -14,12 +14,12 @@ from numpy import ndarray
 from tensorgrad.autograd.graph import Node
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import check_writable, is_recorded, rebase
-from tensorgrad.dispatch import other_classes
 from tensorgrad.dispatch.out import check_no_overlap
 from tensorgrad.dispatch.promotion import is_operand
 from tensorgrad.dispatch.slow_path import overwriting
-from tensorgrad.dispatch.switches import AUTOCAST, DISPATCH, LOCAL, SLOW
 from tensorgrad.dtypes import F32, F64, I64, scalar_type
+from tensorgrad.overriding import function_classes
+from tensorgrad.rows.switches import AUTOCAST, DISPATCH, LOCAL, SLOW
 from tensorgrad.system import numpy_faults
 from tensorgrad.tensor import OPERANDS, PLAIN, Tensor
 
@@ -84,7 +84,7 @@ def _unary(op):
         if storage.version is None:
             storage.bump()
         try:
-            (kernels.large if array.size >= kernels.few else kernels)[array.__class__](array, out=array)
+            (kernels.large if array.size >= kernels.large_from else kernels)[array.__class__](array, out=array)
         except (RuntimeWarning, FloatingPointError):
             pass  # overflow and the like, by the user's filters: the result is complete (see kernel_errors.explain)
         except Exception:
@@ -124,7 +124,9 @@ def _binary(op, operator: bool):
                 if storage.version is None:
                     storage.bump()
                 try:
-                    (kernels.large if array.size >= kernels.few else kernels)[array.__class__](array, y, out=array)
+                    (kernels.large if array.size >= kernels.large_from else kernels)[array.__class__](
+                        array, y, out=array
+                    )
                 except (RuntimeWarning, FloatingPointError):
                     pass
                 except Exception:
@@ -217,8 +219,8 @@ def replace(self: Tensor, function, args, kwargs, overlap: bool = False) -> Tens
         result = function(self, *args, **kwargs)
     if self.__class__ not in PLAIN or result.__class__ not in PLAIN:
         if not isinstance(result, Tensor):  # an argument of another class took the call over: it is asked to write
-            types = tuple(dict.fromkeys(map(type, other_classes.overriding((*args, *kwargs.values())))))
-            return other_classes.call(getattr(Tensor, f"{function.__name__}_"), types, (self, *args), kwargs)
+            types = tuple(dict.fromkeys(map(type, function_classes.overriding((*args, *kwargs.values())))))
+            return function_classes.call(getattr(Tensor, f"{function.__name__}_"), types, (self, *args), kwargs)
         keeper = self if hasattr(self, "_to_store") else result  # a class that has its own layout of memory
         if hasattr(keeper, "_to_store"):
             result = keeper._to_store(self, result)

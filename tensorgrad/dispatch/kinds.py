@@ -14,12 +14,12 @@ from types import FunctionType
 from typing import Any, Literal, Protocol, overload
 
 from tensorgrad.dispatch import float8, generate, inplace  # noqa: F401  float8 registers itself
-from tensorgrad.dispatch.kernel_tables import FALLBACKS
-from tensorgrad.dispatch.op import Op, row
 from tensorgrad.dispatch.shapes import meta_kernel
-from tensorgrad.dispatch.signature import Param, parse
 from tensorgrad.dispatch.twins import twin_kernel
 from tensorgrad.errors import wrap_dim, wrap_dims
+from tensorgrad.rows.kernel_tables import FALLBACKS
+from tensorgrad.rows.op import Op, row
+from tensorgrad.rows.signature import Param, parse
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor
 
@@ -81,7 +81,7 @@ def pointwise(
     **given,
 ) -> TensorFunction:
     """An op on corresponding elements. `rule`: "same" computes in the promoted dtype, "float" turns integers into
-    the default float first. Formulas are given by parameter name; all else `given` is as in `dispatch/op.py`."""
+    the default float first. Formulas are given by parameter name; all else `given` is as in `rows/op.py`."""
     op = _row(signature, kernel, "pointwise", given, rule=rule)
     function = _declare(op, where)
     if in_place:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from tensorgrad.dispatch.kernel_tables import OPS
-from tensorgrad.dispatch.strides import RULES
 from tensorgrad.layouts import channels_last, channels_last_3d, memory_format, memory_strides
+from tensorgrad.rows.kernel_tables import OPS
+from tensorgrad.rows.strides import RULES
 
 rows = RULES["rows"]
 
@@ -62,7 +62,7 @@ def in_channels_last(array):
     if array.strides == _strides_in_channels_last(array.shape, array.dtype.itemsize):
         return array
     kernels = OPS["clone_copy"].compiled.kernels
-    return (kernels if array.size < kernels.few else kernels.large)[array.__class__](array, "channels_last")
+    return (kernels if array.size < kernels.large_from else kernels.large)[array.__class__](array, "channels_last")
 
 
 @lru_cache(maxsize=256)

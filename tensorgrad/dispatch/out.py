@@ -3,18 +3,18 @@
     return store_out("softmax", out, result)
 
 While gradients are recorded, neither `out` nor an input may require grad. `out` is on the result's device and has a
-dtype in which the op can store its result (dispatch/own_dtype.py). If it has another shape it is resized, with a
+dtype in which the op can store its result (dispatch/out_dtype.py). If it has another shape it is resized, with a
 warning unless it was empty. Everything is checked before the first write.
 """
 
 from __future__ import annotations
 
 from tensorgrad.autograd.modes import GRAD
-from tensorgrad.dispatch.own_dtype import check_own_dtype
+from tensorgrad.dispatch.out_dtype import check_own_dtype
 from tensorgrad.dispatch.resizing import resize
-from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.errors import warn
 from tensorgrad.layouts import dense_order, memory_strides, strided
+from tensorgrad.rows.switches import LOCAL
 from tensorgrad.tensor import Tensor, tensors_in
 
 

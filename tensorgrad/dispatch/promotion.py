@@ -12,9 +12,9 @@ import numpy as np
 from tensorgrad import dtypes
 from tensorgrad.dispatch.half_precision import IN_FLOAT32, number_in_float32
 from tensorgrad.dispatch.kernel_errors import check_one_device, raise_bool_subtraction
-from tensorgrad.dispatch.other_classes import overrides
 from tensorgrad.dtypes import F32, F64, I64, NUMBERS
 from tensorgrad.errors import typename
+from tensorgrad.overriding.function_classes import overrides
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import PLAIN, Tensor
 

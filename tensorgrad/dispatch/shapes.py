@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorgrad.dispatch.kernel_tables import array_function, array_kernel
-from tensorgrad.dispatch.strides import in_order_of
+from tensorgrad.rows.kernel_tables import array_function, array_kernel
+from tensorgrad.rows.strides import in_order_of
 from tensorgrad.storage.meta import MetaArray
 
 

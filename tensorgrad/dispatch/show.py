@@ -11,10 +11,10 @@ import inspect
 import sys
 
 from tensorgrad.dispatch import guard, templates
-from tensorgrad.dispatch.kernel_tables import LARGE, OPS, REGISTERED
 from tensorgrad.dispatch.kinds import FUNCTIONAL, FUNCTIONS
-from tensorgrad.dispatch.op import Op, backward_arguments
 from tensorgrad.kernels.cuda import table as cuda
+from tensorgrad.rows.kernel_tables import LARGE, OPS, REGISTERED
+from tensorgrad.rows.op import Op, backward_arguments
 
 
 def show(name: str) -> str:

@@ -14,12 +14,12 @@ from tensorgrad.autograd.graph import Node
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.packing import pack_saved
 from tensorgrad.autograd.refused_views import INFERENCE
-from tensorgrad.dispatch import function_modes, other_classes
-from tensorgrad.dispatch.asking import composite_asks
 from tensorgrad.dispatch.out import refuse_grad, store_out
-from tensorgrad.dispatch.own_dtype import in_dtype_of_out
-from tensorgrad.dispatch.switches import AUTOCAST, DISPATCH, LOCAL, OBSERVERS, SLOW
+from tensorgrad.dispatch.out_dtype import in_dtype_of_out
 from tensorgrad.dtypes import dtype
+from tensorgrad.overriding import function_classes, function_modes
+from tensorgrad.overriding.torch_function import composite_asks
+from tensorgrad.rows.switches import AUTOCAST, DISPATCH, LOCAL, OBSERVERS, SLOW
 from tensorgrad.tensor import PLAIN, Tensor, tensors_in
 
 
@@ -154,7 +154,7 @@ def _ordinary(values) -> bool:
 
 def _override(args):
     """The function that runs a call with tensors of subclasses that may override it; None if there are none."""
-    types = other_classes.in_order(other_classes.classes_of(args))
+    types = function_classes.in_order(function_classes.classes_of(args))
     if not types:
         return None
     if not all(issubclass(cls, Tensor) for cls in types) and composite_asks(2):
@@ -164,9 +164,9 @@ def _override(args):
         if any(issubclass(cls, Tensor) and cls._sees_rows for cls in types):
             args, kwargs = function_modes.as_written(op, args)
             kwargs |= {} if out is None else {"out": out}
-            return other_classes.call(op.compiled.call, types, args, kwargs)
+            return function_classes.call(op.compiled.call, types, args, kwargs)
         args, kwargs = function_modes.as_called(op, args, out, is_operator)
-        return other_classes.call(function_modes.users_function(op, is_operator), types, args, kwargs)
+        return function_classes.call(function_modes.users_function(op, is_operator), types, args, kwargs)
 
     return call
 

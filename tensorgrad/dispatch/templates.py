@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from functools import cache
 
-from tensorgrad.dispatch.kernel_tables import LARGE, REGISTERED
-from tensorgrad.dispatch.op import Op
-from tensorgrad.dispatch.signature import LIST, OPTIONAL, TENSOR, Param, arguments_of
 from tensorgrad.errors import NUMPY_NAMES
+from tensorgrad.rows.kernel_tables import LARGE, REGISTERED
+from tensorgrad.rows.op import Op
+from tensorgrad.rows.signature import LIST, OPTIONAL, TENSOR, Param, arguments_of
 
 
 def fill(template: str, **parts: str) -> str:
@@ -362,7 +362,7 @@ def _kernel(op: Op, tensors: list[Param]) -> str:
     table = "KERNELS"
     if op.name in LARGE:
         sized = _values(op)[LARGE[op.name].sized]
-        table = f"(KERNELS if {sized}.size < KERNELS.few else KERNELS.large)"
+        table = f"(KERNELS if {sized}.size < KERNELS.large_from else KERNELS.large)"
     return f"{table}[{'x0[0]' if tensors[0].kind is LIST else 'x0'}.__class__]"
 
 
@@ -435,7 +435,7 @@ else:
 
 
 def _wrap(op: Op) -> str:
-    """Lines that make tensors of the results, in the strides that the row's rule gives them (dispatch/strides.py)."""
+    """Lines that make tensors of the results, in the strides that the row's rule gives them (rows/strides.py)."""
     if len(op.outputs) > 1:
         laid_out = ""
         if op.strides:
@@ -829,7 +829,7 @@ def _arrays_from_kernel(op: Op, arguments: tuple[str, ...], in_format: str | Non
     given = [{"g": "g._array", "grads": "[g._array for g in grads]"}.get(name, name) for name in arguments]
     kernel, wanted = "BACKWARD", _differentiated(op)
     if sized is not None:
-        kernel = f"(BACKWARD if {given[sized]}.size < ROW.few else LARGE_BACKWARD)"
+        kernel = f"(BACKWARD if {given[sized]}.size < ROW.large_from else LARGE_BACKWARD)"
     return fill(
         FROM_KERNEL,
         needs=_needs(wanted) if "needs" in arguments else "",

@@ -13,10 +13,10 @@ from tensorgrad.autograd import engine
 from tensorgrad.autograd.graph import Node, next_sequence_nr, unpack
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import edge_of
-from tensorgrad.dispatch.kernel_tables import OPS
-from tensorgrad.dispatch.op import Op
-from tensorgrad.dispatch.signature import LIST, PLAIN_VALUE
-from tensorgrad.dispatch.switches import LOCAL
+from tensorgrad.rows.kernel_tables import OPS
+from tensorgrad.rows.op import Op
+from tensorgrad.rows.signature import LIST, PLAIN_VALUE
+from tensorgrad.rows.switches import LOCAL
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor, share, wrap
 

@@ -16,10 +16,10 @@ from typing import Any
 import tensorgrad as torch
 from tensorgrad._functorch.vmap import shown
 from tensorgrad.autograd.views import edge_of
-from tensorgrad.dispatch.batched import BatchedArray, innermost_level
-from tensorgrad.dispatch.over_batch import basis, over_batch
-from tensorgrad.dispatch.switches import LOCAL, differentiating
+from tensorgrad.rows.switches import LOCAL, differentiating
 from tensorgrad.tensor import Tensor, share
+from tensorgrad.transforms.batch import BatchedArray, innermost_level
+from tensorgrad.transforms.batch_map import basis, over_batch
 from tensorgrad.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 ArgNums = int | tuple[int, ...]

@@ -1,7 +1,7 @@
 """Forward mode: Jacobian-vector products, and what is made of them.
 
 The function runs on a level of its own, on which each op also computes how its results change along the given tangents
-(dispatch/forward.py). No graph is needed, and none is kept.
+(transforms/forward.py). No graph is needed, and none is kept.
 """
 
 from __future__ import annotations
@@ -12,10 +12,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from tensorgrad._functorch.vmap import shown
-from tensorgrad.dispatch.forward import Level, check_shape
-from tensorgrad.dispatch.linearized import Linearized
-from tensorgrad.dispatch.over_batch import basis, over_batch
-from tensorgrad.dispatch.switches import differentiating
 from tensorgrad.func.derivatives import (
     ArgNums,
     check_outputs,
@@ -28,7 +24,11 @@ from tensorgrad.func.derivatives import (
     require_tensors,
 )
 from tensorgrad.random import default_generators
+from tensorgrad.rows.switches import differentiating
 from tensorgrad.tensor import Tensor
+from tensorgrad.transforms.batch_map import basis, over_batch
+from tensorgrad.transforms.forward import Level, check_shape
+from tensorgrad.transforms.linearized import Linearized
 from tensorgrad.utils._pytree import tree_flatten, tree_unflatten
 
 _JVP = "jvp(f, primals, tangents)"

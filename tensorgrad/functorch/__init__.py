@@ -4,7 +4,7 @@ After `tensorgrad.compat.install()`, `import functorch` finds this module.
 """
 
 from tensorgrad.func import functionalize, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp, vmap
-from tensorgrad.func.extracted import (
+from tensorgrad.func.make_functional import (
     FunctionalModule,
     FunctionalModuleWithBuffers,
     combine_state_for_ensemble,

@@ -1,6 +1,6 @@
 """`TorchDispatchMode`s: while one is on, it is given the operators that calls, and backward passes, run.
 
-Operators are found as for classes with a `__torch_dispatch__` (operator_classes.py). What a mode calls is recorded as
+Operators are found as for classes with a `__torch_dispatch__` (dispatch_classes.py). What a mode calls is recorded as
 ever, so gradients flow through it. A backward pass computes by formulas on tensors, so that the modes see its
 operators; convolutions are one operator there, as in PyTorch.
 """
@@ -11,10 +11,10 @@ from typing import Any
 
 from tensorgrad.autograd import engine
 from tensorgrad.dispatch.guard import ask_first
-from tensorgrad.dispatch.switches import DISPATCH, LOCAL, switch
-from tensorgrad.dispatch.transforms import Transform
-from tensorgrad.library.operator_classes import dispatch
+from tensorgrad.library.dispatch_classes import dispatch
 from tensorgrad.library.operator_gradients import by_operators
+from tensorgrad.rows.switches import DISPATCH, LOCAL, switch
+from tensorgrad.transforms.transform import Transform
 
 NAME = "torch dispatch mode"
 

@@ -16,10 +16,10 @@ from tensorgrad.autograd.graph import Node, _Original, next_sequence_nr, save, u
 from tensorgrad.autograd.modes import is_grad_enabled, no_grad
 from tensorgrad.autograd.views import edge_of
 from tensorgrad.dispatch.generate import attribute_of
-from tensorgrad.dispatch.signature import LIST
-from tensorgrad.dispatch.transforms import arrays_of
-from tensorgrad.storage.elsewhere import NoMemory
+from tensorgrad.rows.signature import LIST
+from tensorgrad.storage.wrapper_subclass import NoMemory
 from tensorgrad.tensor import Tensor
+from tensorgrad.transforms.transform import arrays_of
 
 
 class ByFormulas(Node):
@@ -108,7 +108,7 @@ def recorded(row: Any, arguments: list[Any], compute: Callable[[], Any]) -> Any:
         else None
         for name, users in row.saved.items()
     )  # fmt: skip
-    node.args = tuple(_told(values, name) for name in row.kept)
+    node.args = tuple(_kept_value(values, name) for name in row.kept)
     several = len(results) if row.kind == "views" else row.differentiable_outputs
     for nr, tensor in enumerate(results[:several]):
         tensor._edge, tensor._requires_grad = (node, nr), True
@@ -136,7 +136,7 @@ def _saved(node: Node, value: Any, is_result: bool) -> Any:
     return Result(value.detach(), node) if is_result else value
 
 
-def _told(values: dict[str, Any], name: str) -> Any:
+def _kept_value(values: dict[str, Any], name: str) -> Any:
     """A plain argument, or the shape or dtype of a tensor, by the name that formulas have for it."""
     if name in values:
         return values[name]

@@ -15,11 +15,11 @@ from typing import Any
 import tensorgrad
 from tensorgrad._ops import OpOverload, OpOverloadPacket, ops
 from tensorgrad.autograd.modes import is_grad_enabled, no_grad
-from tensorgrad.dispatch import function_modes, other_classes
-from tensorgrad.dispatch.switches import DISPATCH, LOCAL
 from tensorgrad.library import derivatives
 from tensorgrad.library.dispatch_keys import EXCLUDED, name_of
 from tensorgrad.library.schema import FunctionSchema
+from tensorgrad.overriding import function_classes, function_modes
+from tensorgrad.rows.switches import DISPATCH, LOCAL
 from tensorgrad.system.per_thread import PerThread
 from tensorgrad.tensor import PLAIN, Tensor, tensors_in
 
@@ -71,9 +71,9 @@ class Operator(OpOverload):
         values = (*args, *kwargs.values())
         if not LOCAL.inside_override:
             classes = {t.__class__: None for t in tensors_in(values) if _overrides(t)}
-            classes.update({value.__class__: None for value in other_classes.overriding(values)})
+            classes.update({value.__class__: None for value in function_classes.overriding(values)})
             if classes:
-                return other_classes.call(self, tuple(classes), args, kwargs)
+                return function_classes.call(self, tuple(classes), args, kwargs)
         if DISPATCH:
             result = DISPATCH[0](self, args, kwargs)
             if result is not NotImplemented:
@@ -216,7 +216,7 @@ class Packet(OpOverloadPacket):
             try:
                 operator._schema.bind(args, kwargs)
             except RuntimeError as error:
-                if not list(other_classes.overriding((*args, *kwargs.values()))):
+                if not list(function_classes.overriding((*args, *kwargs.values()))):
                     failed.append(str(error))
                     continue
             return operator(*args, **kwargs)

@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorgrad as torch
 from tensorgrad.autograd.modes import no_grad
-from tensorgrad.dispatch.function_modes import seen_by_modes
+from tensorgrad.overriding.function_modes import seen_by_modes
 from tensorgrad.tensor import Tensor
 
 _LINEAR = ("linear", *(f"{kind}{n}d" for kind in ("conv", "conv_transpose") for n in (1, 2, 3)))

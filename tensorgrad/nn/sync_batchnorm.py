@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorgrad as torch
 from tensorgrad.autograd.function import Function
-from tensorgrad.autograd.once import once_differentiable
+from tensorgrad.autograd.legacy_functions import once_differentiable
 from tensorgrad.distributed import collectives
 from tensorgrad.distributed.group import GroupMember, not_in_group
 from tensorgrad.tensor import Tensor

@@ -14,8 +14,9 @@ FAMILIES = (
     )),
     *("random." + name for name in ("states", "sample", "in_place", "gamma_sample", "gumbel")),
     *("signal." + name for name in ("fft", "spectrogram", "windows")),
+    "sparse_parts",
     *("sparse." + name for name in (
-        "parts", "composed", "convert", "matmul", "reduce", "resize", "invariants", "construct", "row_pointers",
+        "composed", "convert", "matmul", "reduce", "resize", "invariants", "construct", "row_pointers",
     )),
     *("pytorch." + name for name in (
         "removed", "native", "integer_products", "storage_values", "external_memory", "absent", "callables",

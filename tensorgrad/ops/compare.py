@@ -12,11 +12,11 @@ from tensorgrad.dispatch.kernel_errors import check_broadcastable
 from tensorgrad.dispatch.kinds import alias, composite, op, pointwise
 from tensorgrad.dispatch.out import is_expanded, store_out
 from tensorgrad.dispatch.promotion import is_number, plain_number
-from tensorgrad.dispatch.switches import SLOW
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import check_number, typename, warn
 from tensorgrad.ops.create import tensor
 from tensorgrad.ops.pointwise import reflected
+from tensorgrad.rows.switches import SLOW
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import PLAIN, Tensor
 

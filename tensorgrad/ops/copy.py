@@ -6,18 +6,19 @@ import numpy as np
 
 from tensorgrad import devices, dtypes
 from tensorgrad.autograd.modes import GRAD
-from tensorgrad.dispatch import inplace, other_classes
+from tensorgrad.dispatch import inplace
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.memory_formats import format_of
 from tensorgrad.dispatch.out import check_apart
 from tensorgrad.dispatch.promotion import plain_number
-from tensorgrad.dispatch.strides import order_of_copy
-from tensorgrad.dispatch.switches import DISPATCH, LOCAL
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import check_is_number, check_number
 from tensorgrad.kernels.array import rearrange as kernels
 from tensorgrad.layouts import made_in_order, memory_strides
 from tensorgrad.ops.create import resolve_device, tensor, wrapped
+from tensorgrad.overriding import function_classes
+from tensorgrad.rows.strides import order_of_copy
+from tensorgrad.rows.switches import DISPATCH, LOCAL
 from tensorgrad.storage.fresh import copied
 from tensorgrad.storage.sparse import CompressedArray
 from tensorgrad.storage.stubs import STORAGES, Storage, storage_class
@@ -349,7 +350,7 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     if asked is not NotImplemented:
         return asked
     if isinstance(src, Tensor) and src.is_nested:
-        return other_classes.call(copy_, (src.__class__,), (self, src), {})
+        return function_classes.call(copy_, (src.__class__,), (self, src), {})
     if src.__class__ in dtypes.NUMBERS:
         src = tensor(src)
     if not isinstance(src, Tensor):

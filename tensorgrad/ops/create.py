@@ -14,12 +14,10 @@ from typing import Any
 import numpy as np
 
 from tensorgrad import devices, dtypes, layouts
-from tensorgrad.dispatch.batched import whole
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dispatch.promotion import plain_number
 from tensorgrad.dispatch.slow_path import in_class_of
-from tensorgrad.dispatch.strides import like_input
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import (
     MISSING,
@@ -33,13 +31,15 @@ from tensorgrad.errors import (
 from tensorgrad.kernels.array import shape as kernels
 from tensorgrad.layouts import AnyLayout, memory_strides
 from tensorgrad.ops.shape import alias_of, ints
-from tensorgrad.ops.sparse.blank import clear, sparse_like, without_elements
+from tensorgrad.ops.sparse_zeros import clear, sparse_like, without_elements
+from tensorgrad.rows.strides import like_input
 from tensorgrad.settings import SETTINGS
 from tensorgrad.size import Size
 from tensorgrad.storage import fresh
 from tensorgrad.storage.stubs import STORAGES, Storage, storage_class
 from tensorgrad.system.per_thread import PerThread
 from tensorgrad.tensor import PLAIN, Tensor, share, wrap
+from tensorgrad.transforms.batch import whole
 
 
 class _DefaultDevice(PerThread):

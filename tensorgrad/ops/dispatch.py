@@ -1,5 +1,5 @@
 """The kernel registry under its public name: `from tensorgrad.ops.dispatch import OpDispatch`."""
 
-from tensorgrad.dispatch.kernel_tables import OpDispatch
+from tensorgrad.rows.kernel_tables import OpDispatch
 
 __all__ = ["OpDispatch"]

@@ -12,11 +12,9 @@ from operator import index as as_int
 import numpy as np
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch import inplace, other_classes
-from tensorgrad.dispatch.batched import BatchedArray, whole
+from tensorgrad.dispatch import inplace
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import is_expanded, store_out
-from tensorgrad.dispatch.switches import SLOW
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import check_number, warn
 from tensorgrad.kernels.array import advanced as kernels
@@ -24,8 +22,11 @@ from tensorgrad.kernels.array import shape as shape_kernels
 from tensorgrad.layouts import inverse
 from tensorgrad.ops.create import arange, tensor, wrapped
 from tensorgrad.ops.shape import Tensor, alias_of, expand, new_axes_at, select_at, slice_at, unsqueeze_view
+from tensorgrad.overriding import function_classes
+from tensorgrad.rows.switches import SLOW
 from tensorgrad.storage.sparse import SparseArray
 from tensorgrad.tensor import PLAIN, wrap
+from tensorgrad.transforms.batch import BatchedArray, whole
 
 # --- the rows ------------------------------------------------------------------------------------------------------
 
@@ -227,7 +228,7 @@ def _plain_item(item):
         return _index_tensor(item)
     if hasattr(item, "__index__"):
         return as_int(item)
-    error = Overridden if other_classes.overrides(item) else IndexError
+    error = Overridden if function_classes.overrides(item) else IndexError
     raise error(
         "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got "
         f"{type(item).__name__})"
@@ -423,8 +424,8 @@ def _setitem(self: Tensor, index, value) -> None:
         try:
             view, tensors, pattern = _translate(self, index)
         except Overridden:
-            types = tuple(other_classes.classes_of((self, index, value)))
-            return other_classes.call(_setitem, types, (self, index, value), {})
+            types = tuple(function_classes.classes_of((self, index, value)))
+            return function_classes.call(_setitem, types, (self, index, value), {})
     if not tensors:
         _assign(view, value, number)
         return

@@ -6,7 +6,6 @@ import warnings
 from operator import index as as_int
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.batched import whole
 from tensorgrad.dispatch.kinds import composite, op, reduction
 from tensorgrad.dispatch.no_derivative import no_derivative
 from tensorgrad.dispatch.out import store_out
@@ -19,6 +18,7 @@ from tensorgrad.ops.pointwise import short_name
 from tensorgrad.ops.reduce import vector_norm
 from tensorgrad.return_types import return_type
 from tensorgrad.tensor import Tensor
+from tensorgrad.transforms.batch import whole
 
 # --- integrals of samples ------------------------------------------------------------------------------------------
 

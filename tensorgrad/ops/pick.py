@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tensorgrad.dispatch.batching_values import each
 from tensorgrad.dispatch.kinds import op
+from tensorgrad.transforms.batch_values import each
 
 
 def _picked_in_batch(input, index, dim, folded, size, mapped):

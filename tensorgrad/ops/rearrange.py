@@ -8,7 +8,6 @@ import math
 import numpy as np
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.batched import whole
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
@@ -20,6 +19,7 @@ from tensorgrad.ops.join import stack
 from tensorgrad.ops.shape import diagonal as _view_of_diagonal
 from tensorgrad.ops.shape import diagonal_view, expand, ints, place, variadic
 from tensorgrad.tensor import Tensor
+from tensorgrad.transforms.batch import whole
 
 # --- flip and roll ---------------------------------------------------------------------------------------------------
 

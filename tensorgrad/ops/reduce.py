@@ -9,7 +9,6 @@ from typing import Any
 
 from tensorgrad import dtypes
 from tensorgrad.autograd.modes import GRAD
-from tensorgrad.dispatch.batched import whole
 from tensorgrad.dispatch.kinds import composite, op, reduction, view
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
@@ -19,11 +18,12 @@ from tensorgrad.ops.limits import maximum, minimum
 from tensorgrad.ops.pick import pick, place
 from tensorgrad.ops.pointwise import conj
 from tensorgrad.ops.scan import cumprod, shift
-from tensorgrad.ops.sparse.parts import stored_elements
+from tensorgrad.ops.sparse_parts import stored_elements
 from tensorgrad.return_types import return_type
 from tensorgrad.storage.sparse import SparseArray
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor
+from tensorgrad.transforms.batch import whole
 
 # A reduction's result (or gradient) back in the input's shape, as an expanded view: the backward of `sum`.
 spread = view("spread(input, shape: shape, dim: dims, keepdim: bool)", "reduce.spread", where=(),

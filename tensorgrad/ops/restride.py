@@ -7,7 +7,6 @@ from operator import index as as_int
 
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import RESHAPED, check_writable
-from tensorgrad.dispatch.batched import BatchedArray
 from tensorgrad.dispatch.kinds import composite, export, op, view
 from tensorgrad.dispatch.resizing import resize as resize_memory
 from tensorgrad.errors import warn
@@ -18,6 +17,7 @@ from tensorgrad.ops.shape import ints, squeeze_method, t, transpose_view, unsque
 from tensorgrad.settings import SETTINGS
 from tensorgrad.storage.sparse import COOArray
 from tensorgrad.tensor import Tensor, share
+from tensorgrad.transforms.batch import BatchedArray
 
 
 def _for_each(row, g, size, stride, delta, geometry):

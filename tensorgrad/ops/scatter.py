@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.batched import BatchedArray, whole
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dispatch.promotion import plain_number
@@ -21,8 +20,9 @@ from tensorgrad.ops import shape as shapes
 from tensorgrad.ops.compare import where
 from tensorgrad.ops.create import tensor
 from tensorgrad.ops.index import masked_select
-from tensorgrad.ops.sparse.coordinates import at_coordinates
+from tensorgrad.ops.sparse_coordinates import at_coordinates
 from tensorgrad.tensor import Tensor, wrap
+from tensorgrad.transforms.batch import BatchedArray, whole
 
 # --- checks ----------------------------------------------------------------------------------------------------------
 

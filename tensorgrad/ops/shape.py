@@ -14,13 +14,13 @@ import numpy as np
 
 from tensorgrad import dtypes
 from tensorgrad.autograd.graph import legacy_type_name
-from tensorgrad.dispatch.batching_views import shifted
 from tensorgrad.dispatch.kinds import alias, composite, export, op, view
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import as_integer, warn, wrap_dim, wrap_dims, wrong_argument
 from tensorgrad.kernels.array import shape as kernels
 from tensorgrad.layouts import inverse
 from tensorgrad.tensor import Tensor, share
+from tensorgrad.transforms.batch_views import shifted
 
 # --- arguments -----------------------------------------------------------------------------------------------------
 

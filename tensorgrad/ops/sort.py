@@ -9,8 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.batched import whole
-from tensorgrad.dispatch.batching_values import each
 from tensorgrad.dispatch.kinds import composite, op, reduction
 from tensorgrad.dispatch.no_derivative import no_derivative, not_implemented
 from tensorgrad.dispatch.out import store_out
@@ -21,6 +19,8 @@ from tensorgrad.ops.pick import pick, place
 from tensorgrad.ops.reduce import tangent_of_ties, tie_of_all
 from tensorgrad.return_types import return_type
 from tensorgrad.tensor import Tensor
+from tensorgrad.transforms.batch import whole
+from tensorgrad.transforms.batch_values import each
 
 _PAIR: dict[str, Any] = {"where": "", "outputs": ("values", "indices"), "differentiable_outputs": 1}
 

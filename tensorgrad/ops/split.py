@@ -21,11 +21,11 @@ from tensorgrad.autograd.views import edge_of
 from tensorgrad.dispatch import generate
 from tensorgrad.dispatch.kernel_errors import Composed
 from tensorgrad.dispatch.kinds import composite
-from tensorgrad.dispatch.op import row
-from tensorgrad.dispatch.switches import LOCAL, SLOW
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import as_integer, wrap_dim
 from tensorgrad.ops.shape import ints, select_at, slice_at, window
+from tensorgrad.rows.op import row
+from tensorgrad.rows.switches import LOCAL, SLOW
 from tensorgrad.tensor import PLAIN, VIEW, Tensor, share
 
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from tensorgrad.dispatch.kernel_tables import own_part
 from tensorgrad.errors import warn
 from tensorgrad.optim.settings import Settings, as_scalar
 from tensorgrad.optim.state import begin
+from tensorgrad.rows.kernel_tables import own_part
 from tensorgrad.storage.cuda import capture
 from tensorgrad.storage.sparse import SparseArray
 from tensorgrad.storage.stubs import STORAGES

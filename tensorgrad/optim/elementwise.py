@@ -18,12 +18,12 @@ import numpy as np
 
 import tensorgrad as torch
 from tensorgrad.dispatch.kernel_errors import check_one_device
-from tensorgrad.dispatch.kernel_tables import LARGE, PARTS, own_part
 from tensorgrad.kernels.compiled.runtime import thread_pool
 from tensorgrad.optim import flags, optimizer
 from tensorgrad.optim.optimizer import Optimizer, run_hooked
 from tensorgrad.optim.settings import Settings
 from tensorgrad.optim.state import begin, count
+from tensorgrad.rows.kernel_tables import LARGE, PARTS, own_part
 from tensorgrad.settings import SETTINGS
 from tensorgrad.storage.cuda.capture import RUNNING
 from tensorgrad.storage.sparse import SparseArray
@@ -260,7 +260,7 @@ class Elementwise(Optimizer):
             return row, None
         for p in params:  # a large one is worth loading it; then small ones join, since NumPy takes longer
             size = 0 if p._grad is None else p._array.size
-            if size >= row.few and row.available():
+            if size >= row.large_from and row.available():
                 return row, None
         return None, None
 

@@ -15,8 +15,8 @@ from typing import Any
 from tensorgrad.autograd import engine
 from tensorgrad.autograd.graph import Node
 from tensorgrad.autograd.modes import GRAD
-from tensorgrad.dispatch import switches
 from tensorgrad.profiler.spans import NODE, OP, REGION, Options, Span
+from tensorgrad.rows import switches
 from tensorgrad.tensor import Tensor
 
 

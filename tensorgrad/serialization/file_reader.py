@@ -36,7 +36,7 @@ class PyTorchFileReader:
         if not hasattr(file, "read"):
             file = open(file, "rb")  # noqa: SIM115
             weakref.finalize(self, file.close)
-        with _told("reading zip archive"):
+        with _as_reader_error("reading zip archive"):
             self._reader = archive.Reader(file)
 
     def _check(self, name: str) -> None:
@@ -54,7 +54,7 @@ class PyTorchFileReader:
 
     def _content(self, name: str) -> np.ndarray:
         self._check(name)
-        with _told(f"reading file {name}"):
+        with _as_reader_error(f"reading file {name}"):
             return self._reader.read(name)
 
     def get_record(self, name: str) -> bytes:
@@ -74,7 +74,7 @@ class PyTorchFileReader:
     def get_record_offset(self, name: str) -> int:
         """Returns where the content of an entry begins in the file."""
         self._check(name)
-        with _told(f"reading file {name}"):
+        with _as_reader_error(f"reading file {name}"):
             return self._reader.start(name)
 
     def get_storage_from_record(self, name: str, numel: int, dtype: Any) -> Any:
@@ -100,7 +100,7 @@ class PyTorchFileReader:
 
 
 @contextlib.contextmanager
-def _told(what: str) -> Iterator[None]:
+def _as_reader_error(what: str) -> Iterator[None]:
     """Raises PyTorch's RuntimeError in place of UnpicklingError."""
     try:
         yield

@@ -15,8 +15,8 @@ from tensorgrad.serialization.nested import parts_of as parts_of_nested
 from tensorgrad.serialization.sparse import layout_named, parts_of
 from tensorgrad.serialization.tables import STORAGE_NAMES, Global, named
 from tensorgrad.size import Size
-from tensorgrad.storage.elsewhere import NoMemory
 from tensorgrad.storage.stubs import Storage
+from tensorgrad.storage.wrapper_subclass import NoMemory
 from tensorgrad.tensor import Tensor, state_of
 
 UNTYPED = named("torch.storage", "UntypedStorage")

@@ -13,7 +13,7 @@ import numpy as np
 
 from tensorgrad import layouts
 from tensorgrad.ops.sparse.construct import check_compressed, check_coo
-from tensorgrad.ops.sparse.parts import layout_of, raw_indices, raw_values
+from tensorgrad.ops.sparse_parts import layout_of, raw_indices, raw_values
 from tensorgrad.serialization.describe import described
 from tensorgrad.storage.sparse import COMPRESSED, COOArray, SparseArray
 from tensorgrad.tensor import Tensor, wrap

@@ -8,7 +8,7 @@ from typing import Any
 
 from tensorgrad.ops.create import ones
 from tensorgrad.ops.sparse.convert import as_layout_of, mask_, to_dense
-from tensorgrad.ops.sparse.parts import coalesce, values, with_values
+from tensorgrad.ops.sparse_parts import coalesce, values, with_values
 from tensorgrad.storage.sparse import COOArray, SparseArray
 from tensorgrad.tensor import Tensor
 

@@ -13,8 +13,8 @@ from tensorgrad.ops.linalg import matmul
 from tensorgrad.ops.sparse.construct import sparse_coo_tensor, sparse_csr_tensor
 from tensorgrad.ops.sparse.convert import to_sparse
 from tensorgrad.ops.sparse.matmul import reduced_mm, sampled_addmm_, sparse_mm_
-from tensorgrad.ops.sparse.parts import layout_of
 from tensorgrad.ops.sparse.solve import solve
+from tensorgrad.ops.sparse_parts import layout_of
 from tensorgrad.storage.sparse import CSRArray, SparseArray
 from tensorgrad.tensor import Tensor, wrap
 

@@ -7,8 +7,8 @@ from typing import Any
 from tensorgrad.errors import wrap_dim, wrap_dims
 from tensorgrad.ops import reduce as dense_reductions
 from tensorgrad.ops.copy import to
-from tensorgrad.ops.sparse.parts import coalesce, values
 from tensorgrad.ops.sparse.reduce import softmax_, sparse_sum_
+from tensorgrad.ops.sparse_parts import coalesce, values
 from tensorgrad.storage.sparse import COOArray
 from tensorgrad.tensor import Tensor
 

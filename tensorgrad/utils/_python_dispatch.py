@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.library import dispatch_modes
+from tensorgrad.rows.switches import LOCAL
 
 __all__ = ["BaseTorchDispatchMode", "TorchDispatchMode", "is_traceable_wrapper_subclass"]
 

@@ -19,9 +19,9 @@ from tensorgrad.autograd import engine
 from tensorgrad.autograd.function import Function
 from tensorgrad.autograd.gradients import backward
 from tensorgrad.autograd.modes import GRAD, enable_grad, no_grad
-from tensorgrad.autograd.saving import saved_tensors_hooks
-from tensorgrad.dispatch.switches import LOCAL
+from tensorgrad.autograd.saved_tensor_hooks import saved_tensors_hooks
 from tensorgrad.random import default_generators
+from tensorgrad.rows.switches import LOCAL
 from tensorgrad.tensor import Tensor
 
 __all__ = [
@@ -374,7 +374,7 @@ def _traced(traces: tuple | None, which: int):
     if traces is None:
         yield
         return
-    from tensorgrad.dispatch.switches import OBSERVERS
+    from tensorgrad.rows.switches import OBSERVERS
 
     trace = traces[which]
     trace.clear()

@@ -17,7 +17,7 @@ from typing import Any
 
 from tensorgrad.autograd import engine
 from tensorgrad.autograd.graph import Node
-from tensorgrad.dispatch import switches
+from tensorgrad.rows import switches
 from tensorgrad.system.per_thread import PerThread
 from tensorgrad.tensor import Tensor
 from tensorgrad.utils.module_tracker import ModuleTracker

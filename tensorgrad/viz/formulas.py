@@ -13,8 +13,8 @@ from tensorgrad.autograd.function import FunctionCtx
 from tensorgrad.autograd.graph import Node
 from tensorgrad.autograd.views import CopySlices
 from tensorgrad.dispatch.kinds import FUNCTIONAL, FUNCTIONS
-from tensorgrad.dispatch.op import Op
-from tensorgrad.dispatch.signature import arguments_of
+from tensorgrad.rows.op import Op
+from tensorgrad.rows.signature import arguments_of
 
 MOST_LINES = 24
 

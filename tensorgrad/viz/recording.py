@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 from tensorgrad.autograd.graph import Node, save
-from tensorgrad.dispatch import switches
+from tensorgrad.rows import switches
 from tensorgrad.tensor import Tensor
 
 _KEY = "tensorgrad.viz"  # in `node.metadata`

@@ -16,12 +16,12 @@ from typing import Any
 
 import tensorgrad as torch
 from tensorgrad.autograd.graph import Node
-from tensorgrad.dispatch import switches
 from tensorgrad.nn.call_hooks import Listener, ignore, listen
 from tensorgrad.nn.module import Module
 from tensorgrad.nn.parameter import Parameter, is_lazy
 from tensorgrad.nn.utils.stateless import _functional_call
 from tensorgrad.random import default_generators
+from tensorgrad.rows import switches
 from tensorgrad.system.per_thread import PerThread
 from tensorgrad.tensor import Tensor
 from tensorgrad.utils._pytree import tree_leaves, tree_map_only

@@ -6,7 +6,7 @@
     python -m tests.conformance.forward --second            second derivatives: forward mode over and under backward
 
 It prints the records that are wrong, how many are right, and which ops needed a backward pass through their formulas
-(`tensorgrad.dispatch.tangents.transposed`).
+(`tensorgrad.transforms.tangents.transposed`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch.autograd import forward_ad
 
 import tensorgrad as tg
 from tensorgrad.autograd import forward_ad as our_forward_ad
-from tensorgrad.dispatch import tangents
+from tensorgrad.transforms import tangents
 from tests.conformance import each_record, opdb
 from tests.conformance.opdb_bridge import close, copied, leaves, numpy_of, plain_name, to_tg
 

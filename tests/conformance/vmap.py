@@ -7,7 +7,7 @@
 
 Each call is batched in several ways: all tensors along the first dimension, all along the last, only the first tensor,
 all but the first, and twice over. A call that our `vmap` refuses must be one that PyTorch's refuses, too. It prints the
-records that are wrong, how many are right, and which ops ran in a loop (`tensorgrad.dispatch.batching.looped`).
+records that are wrong, how many are right, and which ops ran in a loop (`tensorgrad.transforms.batch_rules.looped`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 import tensorgrad as tg
-from tensorgrad.dispatch import batching
+from tensorgrad.transforms import batch_rules
 from tensorgrad.utils._pytree import tree_flatten, tree_unflatten
 from tests.conformance import each_record, opdb
 from tests.conformance.opdb_bridge import close, copied, leaves, numpy_of, plain_name, to_tg, translate
@@ -44,7 +44,7 @@ STRIDED = {"as_strided", "as_strided_copy", "as_strided_scatter"}
 COMPARED = [0]  # how many results were compared
 LOOPED: dict[str, set[str]] = {}  # op -> the records in which it ran in a loop
 _record = ""
-_rule = batching._loop
+_rule = batch_rules._loop
 
 
 def _counted(op, *rest):
@@ -52,7 +52,7 @@ def _counted(op, *rest):
     return _rule(op, *rest)
 
 
-batching._loop = _counted
+batch_rules._loop = _counted
 
 
 def supported(record) -> bool:
@@ -280,7 +280,7 @@ def counted() -> tuple[int, list[str]]:
     """How many ops there are, and which of them run in a loop: in a process of its own, as tests register others."""
     ops, *looped = output_of("""
         from tensorgrad import func
-        from tensorgrad.dispatch.kernel_tables import OPS
+        from tensorgrad.rows.kernel_tables import OPS
         print(len(OPS), *func.looped_ops())
     """).split()
     return int(ops), looped

@@ -3,7 +3,7 @@
 import contextlib
 
 import tensorgrad
-from tensorgrad.dispatch import kernel_tables
+from tensorgrad.rows import kernel_tables
 
 
 def _stays(path: str) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tensorgrad
-from tensorgrad.dispatch import switches
+from tensorgrad.rows import switches
 from tests.cuda.test_optim import launched  # noqa: F401 (a fixture)
 from tests.nn.test_amp import story
 from tests.support.versions import since

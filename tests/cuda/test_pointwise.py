@@ -214,7 +214,7 @@ def test_declines_what_it_was_not_made_for():
 
 
 def test_every_row_names_an_op_and_a_kernel():
-    from tensorgrad.dispatch import kernel_tables
+    from tensorgrad.rows import kernel_tables
 
     for name in table.EXPRESSIONS:
         assert name in kernel_tables.OPS

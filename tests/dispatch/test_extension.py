@@ -5,8 +5,8 @@ import pytest
 
 import tensorgrad as tg
 from tensorgrad.const import DEVICE, DTYPE, OP
-from tensorgrad.dispatch.kernel_tables import OPS, OpDispatch
 from tensorgrad.ops.stubs import Op
+from tensorgrad.rows.kernel_tables import OPS, OpDispatch
 from tensorgrad.storage.stubs import BY_DEVICE, STORAGES, Storage, register
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import tensorgrad
-from tensorgrad.dispatch.kernel_tables import OPS
 from tensorgrad.kernels.compiled import table
+from tensorgrad.rows.kernel_tables import OPS
 
 
 def cuda_tables():

@@ -7,10 +7,10 @@ import pytest
 
 import tensorgrad as torch
 from tensorgrad.dispatch.codegen import function_of
-from tensorgrad.dispatch.kernel_tables import OPS
 from tensorgrad.dispatch.kinds import FUNCTIONS, export, op
-from tensorgrad.dispatch.op import check
 from tensorgrad.dispatch.templates import fill
+from tensorgrad.rows.kernel_tables import OPS
+from tensorgrad.rows.op import check
 
 
 def test_a_row_does_not_change():

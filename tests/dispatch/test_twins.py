@@ -13,12 +13,13 @@ pytest.importorskip("expecttest", reason="PyTorch's test database imports expect
 import torch
 
 import tensorgrad as tg
-from tensorgrad.dispatch import generate, kernel_tables
-from tensorgrad.dispatch.kernel_tables import OPS
+from tensorgrad.dispatch import generate
 from tensorgrad.dispatch.kinds import op
 from tensorgrad.dispatch.twins import twin_kernel
 from tensorgrad.nn import functional as F
 from tensorgrad.ops.nn.rnn import _gru, _lstm, _rnn
+from tensorgrad.rows import kernel_tables
+from tensorgrad.rows.kernel_tables import OPS
 from tests.conformance import opdb
 
 NAMES = {

@@ -11,7 +11,7 @@ import pytest
 
 from tensorgrad.distributed.elastic.membership import Membership, Settings
 from tensorgrad.distributed.elastic.rendezvous.api import RendezvousError
-from tensorgrad.distributed.elastic.rendezvous.meeting import Rendezvous
+from tensorgrad.distributed.elastic.rendezvous.connection import Rendezvous
 from tests.distributed.jobs import eventually, launch
 from tests.distributed.launch import HANG, environment, finished, needs_mpi, start_command
 from tests.distributed.virtual_time import VirtualTime

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tensorgrad.dispatch.kernel_tables import OPS
 from tensorgrad.dispatch.kinds import FUNCTIONS
+from tensorgrad.rows.kernel_tables import OPS
 from tensorgrad.tensor import Tensor
 
 ROOT = Path(__file__).parents[2]

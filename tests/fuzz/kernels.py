@@ -18,8 +18,8 @@ import numpy as np
 from tqdm import tqdm
 
 import tensorgrad as torch
-from tensorgrad.dispatch import kernel_tables
 from tensorgrad.kernels.compiled import table
+from tensorgrad.rows import kernel_tables
 from tests.fuzz import calls
 from tests.fuzz.cases import Array, Case, Draw
 from tests.fuzz.families import FAMILIES, Family

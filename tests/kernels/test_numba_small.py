@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import tensorgrad as torch
-from tensorgrad.dispatch import kernel_tables
 from tensorgrad.kernels.compiled import table
+from tensorgrad.rows import kernel_tables
 from tests.support.kernels import absent
 
 if absent():

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tensorgrad as torch
-from tensorgrad.dispatch.op import OPS
+from tensorgrad.rows.op import OPS
 from tensorgrad.system import numpy_faults
 
 UFUNCS = [name for name in dir(np) if isinstance(getattr(np, name), np.ufunc) and getattr(np, name).signature is None]

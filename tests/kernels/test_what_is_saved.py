@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import tensorgrad as tg
-from tensorgrad.dispatch.kernel_tables import OPS
 from tensorgrad.kernels.compiled import table
+from tensorgrad.rows.kernel_tables import OPS
 from tensorgrad.utils.checkpoint import checkpoint
 from tests.support.kernels import absent, numpy_only, record_used, used_for_any_size
 

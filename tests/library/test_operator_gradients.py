@@ -5,7 +5,7 @@ import importlib
 import pytest
 
 import tensorgrad
-from tensorgrad.dispatch.switches import DISPATCH
+from tensorgrad.rows.switches import DISPATCH
 from tests.support.alike import alike, error
 
 

@@ -42,7 +42,7 @@ def test_asking_for_limits_puts_no_check_around_kernels():
     """transformers asks for them when it is imported; the check costs every call."""
     program = """
 import tensorgrad
-from tensorgrad.dispatch import kernel_tables
+from tensorgrad.rows import kernel_tables
 
 tensorgrad.finfo(tensorgrad.float8_e4m3fn).max
 tensorgrad.ones(2) + 1

@@ -5,7 +5,7 @@ import random
 import pytest
 
 import tensorgrad as tg
-from tensorgrad.dispatch.strides import of_copy, of_operands
+from tensorgrad.rows.strides import of_copy, of_operands
 from tests.support.alike import alike
 
 torch = pytest.importorskip("torch", reason="torch is the oracle of these tests")

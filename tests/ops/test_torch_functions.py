@@ -89,7 +89,7 @@ AUTOCAST = {
 
 @pytest.mark.parametrize("name", AUTOCAST)
 def test_the_state_of_autocast(name):
-    from tensorgrad.dispatch import switches
+    from tensorgrad.rows import switches
 
     before = list(switches.SLOW)
     assert story(tg, AUTOCAST[name]) == story(torch, AUTOCAST[name])

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import tensorgrad as tg
-from tensorgrad.dispatch.kernel_tables import OPS
 from tensorgrad.dispatch.twins import twin_kernel
 from tensorgrad.kernels.array import grid as grid_kernels
 from tensorgrad.kernels.array import interpolate as kernels
+from tensorgrad.rows.kernel_tables import OPS
 from tests.support.compare import assert_close
 
 torch = pytest.importorskip("torch", reason="torch is the oracle of these tests")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import tensorgrad as torch
-from tensorgrad.dispatch.kernel_tables import OPS, OWN
 from tensorgrad.kernels.sparse import table
+from tensorgrad.rows.kernel_tables import OPS, OWN
 
 LAYOUTS = ("sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc")
 

@@ -169,8 +169,8 @@ def _without_random_numbers(table: dict[str, dict[str, str]]) -> dict[str, str]:
 def tensors_there():
     """A context in which tensors are made on the device, as described above."""
     from tensorgrad import devices
-    from tensorgrad.dispatch import kernel_tables
     from tensorgrad.ops.create import DEFAULT_DEVICE
+    from tensorgrad.rows import kernel_tables
 
     changed = _replacements()
     before = [(place, name, getattr(place, name)) for place, name, _ in changed]

@@ -11,7 +11,7 @@ import math
 import numpy as np
 import torch
 
-from tensorgrad.dispatch.kernel_tables import OPS
+from tensorgrad.rows.kernel_tables import OPS
 from tests.support.device import ON_DEVICE  # GPUs' programs of CuPy's take float32 below 1.2e-38 for 0
 
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)

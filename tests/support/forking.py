@@ -21,9 +21,9 @@ import numpy as np
 
 import tensorgrad as torch
 from tensorgrad import settings
-from tensorgrad.dispatch import switches
 from tensorgrad.nn import call_hooks
 from tensorgrad.random import generator
+from tensorgrad.rows import switches
 from tensorgrad.system import forks
 
 LIMIT = 60  # seconds that a child may take; normally it takes a fraction of a second
@@ -216,7 +216,7 @@ def case(seed: int, rounds: int = 4) -> None:
     chosen = rng.sample(ACTIVITIES, rng.randint(1, 3))
     done = {activity.__name__ for activity in (*chosen, rng.choice(ACTIVITIES))}
     before, intervals = torch.get_num_threads(), sys.getswitchinterval()
-    torch.set_num_threads(1)  # NumPy's BLAS: see tensorgrad/utils/data/crew.py for what it does with more
+    torch.set_num_threads(1)  # NumPy's BLAS: see tensorgrad/utils/data/worker_pool.py for what it does with more
     settings.SETTINGS.threads = rng.choice((1, 2))  # our own
     sys.setswitchinterval(rng.choice((5e-3, 5e-4)))
     try:

@@ -19,7 +19,7 @@ import pytest
 
 import tensorgrad as tg
 from tensorgrad.utils import data
-from tensorgrad.utils.data import channel, crew
+from tensorgrad.utils.data import channel, worker_pool
 
 # torch is imported only by the tests that compare with it, since spawned workers import this file.
 FORKS = "fork" in multiprocessing.get_all_start_methods()
@@ -473,7 +473,7 @@ def test_a_worker_that_dies(what, how, options):
 def test_a_worker_that_is_killed_in_the_middle_of_a_message():
     """Its batch is larger than the pipe, so it is not completely sent when its first part can be read."""
     iterator = iter(loading(data.TensorDataset(tg.zeros(4, 1_000_000)), batch_size=2, num_workers=1))
-    worker, connection = iterator._workers[0], iterator._crew.connections[0]
+    worker, connection = iterator._workers[0], iterator._pool.connections[0]
     assert channel.loads(channel.receive(connection))[2] == data.worker.READY
     assert connection.poll(LIMIT)
     worker.kill()
@@ -490,11 +490,11 @@ class Time:
 
     def rule(self, iterator):
         """From now on an iterator's time passes in its waits for workers only; before `stop` it does not pass."""
-        iterator._crew.clock, iterator._crew.wait = self, lambda pipes, seconds: crew.wait(pipes, LIMIT)
+        iterator._pool.clock, iterator._pool.wait = self, lambda pipes, seconds: worker_pool.wait(pipes, LIMIT)
 
     def stop(self, iterator):
         """From now on nothing arrives."""
-        iterator._crew.wait = self.wait
+        iterator._pool.wait = self.wait
 
     def __call__(self):
         return self.now
@@ -523,7 +523,7 @@ def test_a_timeout_is_all_the_time_that_a_hanging_worker_gets(monkeypatch, timeo
     time_.stop(iterator)
     with pytest.raises(RuntimeError, match=re.escape(f"DataLoader timed out after {timeout} seconds")):
         next(iterator)
-    assert sum(time_.waits) == time_.now - 100 == timeout and max(time_.waits) <= crew.LONGEST
+    assert sum(time_.waits) == time_.now - 100 == timeout and max(time_.waits) <= worker_pool.LONGEST
     del iterator
     gc.collect()
     hanging = processes[1]
@@ -551,14 +551,14 @@ def test_answers_from_an_epoch_before_do_not_extend_a_timeout():
     next(iter(loader))
     time_ = Time()
     iterator = iter(loader)
-    real = crew.wait
+    real = worker_pool.wait
 
     def wait(pipes, seconds):
         time_.waits.append(seconds)
         time_.now += 1
         return real(pipes, LIMIT)
 
-    iterator._crew.clock, iterator._crew.wait = time_, wait
+    iterator._pool.clock, iterator._pool.wait = time_, wait
     assert next(iterator) == 0
     assert len(time_.waits) > 1 and time_.waits == [max(0.0, 3.0 - i) for i in range(len(time_.waits))]
 
@@ -579,7 +579,7 @@ def test_breaking_off():
 
 @needs_fork
 def test_a_stubborn_worker_is_terminated(monkeypatch):
-    monkeypatch.setattr(crew._stop, "__defaults__", (0.1,))
+    monkeypatch.setattr(worker_pool._stop, "__defaults__", (0.1,))
     monkeypatch.setattr(signal, "SIGTERM", signal.SIGTERM)
     before = signal.signal(signal.SIGTERM, lambda *_: None)  # the main program's handler is not the worker's
     try:
@@ -595,7 +595,7 @@ def test_a_stubborn_worker_is_terminated(monkeypatch):
 def waits(thread):
     """Returns whether a thread is waiting for a worker."""
     frame = sys._current_frames().get(thread.ident)
-    while frame is not None and frame.f_code is not crew.Crew._readable.__code__:
+    while frame is not None and frame.f_code is not worker_pool.WorkerPool._readable.__code__:
         frame = frame.f_back
     return frame is not None
 
@@ -700,9 +700,9 @@ def test_what_cannot_be_sent_to_a_spawned_worker():
 def test_the_start_method(monkeypatch, given, expected):
     monkeypatch.setattr(multiprocessing, "get_start_method", lambda allow_none=False: given)
     default = "fork" if sys.platform == "linux" else multiprocessing.get_all_start_methods()[0]
-    assert crew.context_of(None).get_start_method() == (expected or default)
+    assert worker_pool.context_of(None).get_start_method() == (expected or default)
     own = multiprocessing.get_context("spawn")
-    assert crew.context_of(own) is own
+    assert worker_pool.context_of(own) is own
 
 
 PROGRAM = """

@@ -8,8 +8,8 @@ import pytest
 
 import tensorgrad as tg
 from tensorgrad.autograd import profiler as legacy
-from tensorgrad.dispatch import switches
 from tensorgrad.profiler import ProfilerAction, profile, record_function, schedule, tensorboard_trace_handler
+from tensorgrad.rows import switches
 from tests.conftest import HAS_TORCH
 from tests.support.alike import alike
 

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 import tensorgrad
-from tensorgrad.dispatch.switches import DISPATCH, SLOW
+from tensorgrad.rows.switches import DISPATCH, SLOW
 from tensorgrad.utils import _python_dispatch as ours
 from tests.support.alike import alike, error
 

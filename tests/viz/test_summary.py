@@ -8,8 +8,8 @@ import pytest
 
 import tensorgrad as tg
 from tensorgrad import nn
-from tensorgrad.dispatch import switches
 from tensorgrad.nn import call_hooks
+from tensorgrad.rows import switches
 from tensorgrad.utils.flop_counter import FlopCounterMode, flop_registry, register_flop_formula
 from tensorgrad.utils.module_tracker import ModuleTracker
 from tensorgrad.viz import summary as model_summary

@@ -252,7 +252,7 @@ def test_formulas_are_those_of_the_row():
 
 
 def test_every_formula_of_every_op_is_found():
-    from tensorgrad.dispatch.kernel_tables import OPS
+    from tensorgrad.rows.kernel_tables import OPS
 
     for op in OPS.values():
         if op.name.endswith("_demo") or op.name.startswith("toy_"):

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 import tensorgrad as torch
 from tensorgrad import nn, viz
 from tensorgrad.autograd.graph import Node
-from tensorgrad.dispatch import switches
 from tensorgrad.nn import functional as F
+from tensorgrad.rows import switches
 from tensorgrad.viz import drawing, svg
 from tensorgrad.viz.drawing import KINDS
 from tensorgrad.viz.folding import READABLE, fold

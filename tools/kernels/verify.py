@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from tensorgrad.dispatch import kernel_tables
 from tensorgrad.kernels.compiled.runtime import library
+from tensorgrad.rows import kernel_tables
 from tensorgrad.settings import SETTINGS
 
 

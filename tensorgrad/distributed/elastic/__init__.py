@@ -4,7 +4,7 @@ multiprocessing/errors.py  what is reported of a process that failed
 multiprocessing/api.py     several processes without an agent: `start_processes`
 output.py                  where users want output to go
 membership.py              which machines take part, decided by one of them: plain data, no network
-rendezvous/meeting.py      a machine's connection to the others, over a store
+distributed/elastic/rendezvous/connection.py      a machine's connection to the others, over a store
 rendezvous/                PyTorch's interface of such connections
 events/ metrics/ timer/    what happens to a job, numbers that programs publish, and limits of time for blocks of code
 logs.py                    files of output, and their copies on the console

@@ -22,7 +22,7 @@ from tensorgrad.distributed.elastic.membership import Plan
 from tensorgrad.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 from tensorgrad.distributed.elastic.output import LogsSpecs, SignalException
 from tensorgrad.distributed.elastic.rendezvous.api import RendezvousError, RendezvousTimeoutError
-from tensorgrad.distributed.elastic.rendezvous.meeting import Rendezvous
+from tensorgrad.distributed.elastic.rendezvous.connection import Rendezvous
 from tensorgrad.distributed.elastic.workers import Workers
 from tensorgrad.distributed.stores import wire
 from tensorgrad.system.clock import SYSTEM, Clock

@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorgrad as torch
-from tensorgrad.autograd.saving import saved_tensors_hooks
-from tensorgrad.dispatch.switches import LOCAL
+from tensorgrad.autograd.saved_tensor_hooks import saved_tensors_hooks
 from tensorgrad.distributed.device_mesh import DeviceMesh
 from tensorgrad.distributed.fsdp.param_group import ParamGroup
 from tensorgrad.distributed.fsdp.policies import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
@@ -18,6 +17,7 @@ from tensorgrad.distributed.tensor.dtensor import default_mesh
 from tensorgrad.distributed.utils import _apply_to_tensors
 from tensorgrad.nn.container import ModuleDict, ModuleList
 from tensorgrad.nn.module import Module
+from tensorgrad.rows.switches import LOCAL
 
 __all__ = ["FSDPModule", "UnshardHandle", "fully_shard", "register_fsdp_forward_method", "share_comm_ctx"]
 

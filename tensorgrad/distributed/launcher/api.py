@@ -11,7 +11,7 @@ from typing import Any
 from tensorgrad.distributed.elastic.local_agent import Agent
 from tensorgrad.distributed.elastic.membership import Settings
 from tensorgrad.distributed.elastic.multiprocessing import LogsSpecs
-from tensorgrad.distributed.elastic.rendezvous.meeting import DEFAULT_PORT, split_endpoint
+from tensorgrad.distributed.elastic.rendezvous.connection import DEFAULT_PORT, split_endpoint
 
 __all__ = ["LaunchConfig", "elastic_launch", "launch_agent"]
 

@@ -37,7 +37,7 @@ def imported() -> Any:
     try:
         from mpi4py import MPI
     except RuntimeError as error:  # mpi4py looks in the running Python's own folder and in the system's
-        with contextlib.suppress(RuntimeError), _told(installed()):
+        with contextlib.suppress(RuntimeError), _explained(installed()):
             from mpi4py import MPI
 
             return MPI
@@ -58,7 +58,7 @@ def installed() -> str:
 
 
 @contextlib.contextmanager
-def _told(files: str) -> Iterator[None]:
+def _explained(files: str) -> Iterator[None]:
     """Tells mpi4py to load the first of these files that is a library."""
     before = os.environ.get("MPI4PY_LIBMPI")
     os.environ["MPI4PY_LIBMPI"] = files

@@ -10,8 +10,8 @@ import math
 
 import numpy as np
 
-from tensorgrad.dispatch import kernel_tables
 from tensorgrad.kernels.array import index as scattering
+from tensorgrad.rows import kernel_tables
 
 
 def assembled(indices, pattern):

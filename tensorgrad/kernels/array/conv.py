@@ -23,8 +23,8 @@ from math import prod
 
 import numpy as np
 
-from tensorgrad.dispatch.kernel_tables import run_kernel
 from tensorgrad.kernels.array import depthwise
+from tensorgrad.rows.kernel_tables import run_kernel
 
 # Measured: pieces of 1 to 4 MiB are equally fast; below 0.5 MiB the matrix products are too small to be efficient.
 PIECE_BYTES = 1 << 20

@@ -18,7 +18,7 @@ from math import prod
 
 import numpy as np
 
-from tensorgrad.dispatch import kernel_tables
+from tensorgrad.rows import kernel_tables
 from tensorgrad.storage.fresh import fresh
 
 from .conv import widen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorgrad.dispatch.kernel_tables import by_part
+from tensorgrad.rows.kernel_tables import by_part
 from tensorgrad.storage.fresh import fresh
 
 _LARGE = 8192  # elements of the first array from which on threads may share the work

@@ -10,12 +10,12 @@ from functools import lru_cache
 
 import numpy as np
 
-from tensorgrad.dispatch.kernel_tables import by_part
 from tensorgrad.dtypes import F32, scalar_type
 from tensorgrad.kernels.array import softmax
 from tensorgrad.kernels.array.blocks import as_float32
 from tensorgrad.kernels.array.index import extremes
 from tensorgrad.kernels.array.reduce import sum_, two_bytes
+from tensorgrad.rows.kernel_tables import by_part
 from tensorgrad.system.float_errors import ignored
 
 _FEW = 2048  # logits up to which all of cross-entropy costs less than its bookkeeping

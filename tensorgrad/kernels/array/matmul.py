@@ -11,8 +11,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from tensorgrad.dispatch.kernel_tables import by_part, run_kernel
 from tensorgrad.dtypes import c_type, scalar_type
+from tensorgrad.rows.kernel_tables import by_part, run_kernel
 from tensorgrad.system.float_errors import ignored
 
 BLAS_TYPES = frozenset("fdFD")

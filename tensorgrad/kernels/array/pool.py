@@ -17,7 +17,7 @@ from math import prod
 
 import numpy as np
 
-from tensorgrad.dispatch.kernel_tables import run_kernel
+from tensorgrad.rows.kernel_tables import run_kernel
 
 from .conv import widen
 

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from tensorgrad.dispatch.strides import order_of_copy
 from tensorgrad.layouts import made_in_order
+from tensorgrad.rows.strides import order_of_copy
 
 
 def flip(xp, x, dims):

@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from tensorgrad.dispatch.kernel_tables import by_part
 from tensorgrad.dtypes import C_TYPES
 from tensorgrad.random.generator import Generator
+from tensorgrad.rows.kernel_tables import by_part
 
 F32, F64, I64, U32, U64, B1 = (np.dtype(n) for n in ("float32", "float64", "int64", "uint32", "uint64", "bool"))
 

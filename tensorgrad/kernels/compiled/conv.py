@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tensorgrad.dispatch import kernel_tables
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.compiled import images, winograd
 from tensorgrad.kernels.compiled.layout import in_rows
@@ -44,6 +43,7 @@ from tensorgrad.kernels.compiled.simd.vectors import (
     line_dots,
     line_products,
 )
+from tensorgrad.rows import kernel_tables
 
 _DEEP, _USEFUL = 1 << 15, 0.7  # products of channels from which on NumPy is faster if fewer points are useful
 _CHUNK = 64  # input and output channels of a weight's gradient that are processed at a time

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorgrad.dispatch import kernel_tables
 from tensorgrad.dtypes import F32
 from tensorgrad.layouts import inverse
+from tensorgrad.rows import kernel_tables
 from tensorgrad.settings import get_num_threads
 from tensorgrad.storage.fresh import fresh
 

@@ -18,10 +18,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from tensorgrad.dispatch.kernel_tables import run_kernel
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array.matmul import added
-from tensorgrad.kernels.compiled import thin
+from tensorgrad.kernels.compiled import matmul_skinny
 from tensorgrad.kernels.compiled.functions import F
 from tensorgrad.kernels.compiled.layout import in_rows
 from tensorgrad.kernels.compiled.runtime import thread_pool
@@ -40,6 +39,7 @@ from tensorgrad.kernels.compiled.simd.vectors import (
     runs_3,
     runs_4,
 )  # fmt: skip
+from tensorgrad.rows.kernel_tables import run_kernel
 
 _DEPTH = 512  # of the inner dimension at a time: a panel of the left factor then stays in a first-level cache
 _TALL = 192  # rows of the left factor at a time: they stay in a second-level cache
@@ -405,7 +405,7 @@ def outer(a, b):
 
 
 def _are_few(rows, depth) -> bool:
-    """Whether there are so few rows that the matrix they are multiplied with is not copied (thin.py)."""
+    """Whether there are so few rows that the matrix they are multiplied with is not copied (matmul_skinny.py)."""
     return 1 < rows <= _FEW_ROWS and depth >= LANES
 
 
@@ -415,7 +415,7 @@ def _product(a, b, stack, rows, columns, depth, out, bias=_NO_BIAS):
     Each factor is a triple: its numbers as one row, the steps from row to row and along the inner dimension.
     """
     if stack == 1 and a[2] == 1 and _are_few(rows, depth):
-        return thin.product(a[0], b[0], b[2] == 1, rows, columns, depth, out, bias)
+        return matmul_skinny.product(a[0], b[0], b[2] == 1, rows, columns, depth, out, bias)
     work = stack * rows * columns * depth // 8
     threads = thread_pool.shares(False, work, work)
     sizes = _sizes(a, b, rows, columns, depth, threads if stack == 1 else 1)
@@ -645,7 +645,7 @@ def _gradients_at_once(g, input, weight, needs):
     return gx, gw, sums if needs[2] else None
 
 
-_LOOPS = (product_loop, thin.dots_loop, thin.rows_loop, tiny_layer, tiny_gradients)
+_LOOPS = (product_loop, matmul_skinny.dots_loop, matmul_skinny.rows_loop, tiny_layer, tiny_gradients)
 KERNELS: dict[str, Callable[[], Callable]] = {
     **{k.__name__: with_loops(k, *_LOOPS) for k in (mm, linear, linear_backward, addmm)},
     **{k.__name__: with_loops(k, *_LOOPS, stack_loop, outer_loop) for k in (matmul, bmm, nt, tn)},

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tensorgrad.dispatch import kernel_tables
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array.pool import pool_shape
 from tensorgrad.kernels.compiled.functions import F
@@ -22,6 +21,7 @@ from tensorgrad.kernels.compiled.simd.panels import flat
 from tensorgrad.kernels.compiled.simd.points import add_points, divide_points
 from tensorgrad.kernels.compiled.simd.tiles import FORM, WIDEST, fill, layout, move
 from tensorgrad.kernels.compiled.simd.vectors import LANES, NO, ONE, TWO, largest_of_four, largest_of_four_only
+from tensorgrad.rows import kernel_tables
 
 _ROW, _PLANES, _IMAGES = "float32[::1]", "float32[:,::1]", "float32[:,:,:,::1]"
 _ANY_ORDER = {"contract", "reassoc"}

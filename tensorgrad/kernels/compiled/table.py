@@ -12,9 +12,9 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from tensorgrad.dispatch import kernel_tables
 from tensorgrad.kernels.compiled.runtime import row
 from tensorgrad.kernels.compiled.runtime.row import WAITING, Row
+from tensorgrad.rows import kernel_tables
 
 # NumPy functions that threads share (ufuncs.py); the arithmetic ones are also compiled, for shapes that broadcast.
 ARITHMETIC = ("add", "sub", "mul", "div")

@@ -11,7 +11,7 @@ from functools import wraps
 
 import numpy as np
 
-from tensorgrad.dispatch import kernel_tables
+from tensorgrad.rows import kernel_tables
 from tensorgrad.storage.stubs import BY_DEVICE
 
 OPS = frozenset({

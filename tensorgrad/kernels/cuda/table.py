@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tensorgrad.dispatch import kernel_tables
 from tensorgrad.kernels.cuda import host
+from tensorgrad.rows import kernel_tables
 
 # Ops whose kernel is the expression of the same name in expressions.py.
 EXPRESSIONS = (
@@ -32,8 +32,8 @@ ROWS = {
     "vector_norm_": "reduce.vector_norm", "logsumexp_": "reduce.logsumexp",
     "layer_norm": "norm.layer_norm", "layer_norm.backward": "norm.layer_norm_grad", "rms_norm": "norm.rms_norm",
     "rms_norm.backward": "norm.rms_norm_grad",
-    "batch_norm": "channels.batch_norm", "batch_norm.backward": "channels.batch_norm_grad",
-    "group_norm": "channels.group_norm", "group_norm.backward": "channels.group_norm_grad",
+    "batch_norm": "batch_norm.batch_norm", "batch_norm.backward": "batch_norm.batch_norm_grad",
+    "group_norm": "batch_norm.group_norm", "group_norm.backward": "batch_norm.group_norm_grad",
     "cross_entropy_": "loss.cross_entropy", "cross_entropy_.backward": "loss.cross_entropy_backward",
     "nll_": "loss.nll", "nll_grad": "loss.nll_grad",
     "cumsum": "scan.cumsum", "cumsum_reversed": "scan.cumsum_reversed",
@@ -70,7 +70,7 @@ PARTS = {
     "dropout_place": "random.dropout_place",
     "sgd_step": "optim.sgd", "adam_step": "optim.adam", "gradient_norm": "optim.norm",
     "clip_gradients": "optim.clip", "unscale_gradients": "optim.unscale", "update_loss_scale": "optim.rescale",
-    "move_running": "channels.move_running",
+    "move_running": "batch_norm.move_running",
 }  # fmt: skip
 
 

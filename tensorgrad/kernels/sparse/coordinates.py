@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from tensorgrad.dispatch.kernel_tables import by_part
+from tensorgrad.rows.kernel_tables import by_part
 from tensorgrad.storage.sparse import COOArray
 
 

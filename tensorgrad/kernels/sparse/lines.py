@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from tensorgrad.dispatch.kernel_tables import by_part
 from tensorgrad.kernels.sparse.convert import coo, counted, lines_of, pointers
+from tensorgrad.rows.kernel_tables import by_part
 from tensorgrad.storage.sparse import CompressedArray, COOArray
 
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from tensorgrad.dispatch.kernel_tables import by_part
 from tensorgrad.dtypes import from_numpy_dtype, scalar_type
 from tensorgrad.kernels.sparse.convert import coo, csr, dense, like, lines_of
 from tensorgrad.kernels.sparse.coordinates import coalesced
 from tensorgrad.kernels.sparse.lines import Lines, by_columns, by_rows, transposed, unblocked
 from tensorgrad.kernels.sparse.shape import permute
+from tensorgrad.rows.kernel_tables import by_part
 from tensorgrad.storage.sparse import COOArray, CSCArray, CSRArray, SparseArray
 
 AT_ONCE = 1 << 22  # products held in memory at a time

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from tensorgrad.dispatch.kernel_errors import Composed
-from tensorgrad.dispatch.op import Op
-from tensorgrad.dispatch.signature import arguments_of
 from tensorgrad.kernels.sparse.convert import coo, dense, like
 from tensorgrad.kernels.sparse.coordinates import at, coalesced, found_in, values_at
 from tensorgrad.kernels.sparse.parts import same_pattern, values_at_pattern
+from tensorgrad.rows.op import Op
+from tensorgrad.rows.signature import arguments_of
 from tensorgrad.storage.sparse import CompressedArray, COOArray, SparseArray
 
 LINEAR = frozenset(("neg", "conj", "conj_physical"))  # of these, PyTorch does not take the sums first
@@ -40,7 +40,7 @@ def on_values(op: Op, array: Any, *params: Any) -> Any:
     if array.__class__ is COOArray and op.name not in LINEAR:
         array = coalesced(array)
     values = array.values
-    table: Any = op.compiled.kernels if values.size < op.compiled.kernels.few else op.compiled.kernels.large
+    table: Any = op.compiled.kernels if values.size < op.compiled.kernels.large_from else op.compiled.kernels.large
     made = np.asarray(table[np.ndarray](values, *params))
     if op.name in LINEAR and array.dtype.kind == "b":
         made = made.astype(array.dtype)  # NumPy's conjugates of booleans are integers

@@ -8,8 +8,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from tensorgrad.dispatch import kernel_tables
-from tensorgrad.dispatch.op import Op
+from tensorgrad.rows import kernel_tables
+from tensorgrad.rows.op import Op
 from tensorgrad.storage.sparse import SparseArray, SparseStorage
 
 # On all sparse layouts.

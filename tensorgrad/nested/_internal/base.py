@@ -16,9 +16,9 @@ from types import FunctionType
 from typing import Any, ClassVar, NoReturn
 
 from tensorgrad import layouts
-from tensorgrad.dispatch.kernel_tables import OPS
 from tensorgrad.errors import NUMPY_NAMES
 from tensorgrad.ops.nn.dropout import native_dropout
+from tensorgrad.rows.kernel_tables import OPS
 from tensorgrad.tensor import Tensor, tensors_in
 
 __all__ = [

@@ -12,8 +12,8 @@ import numpy as np
 
 import tensorgrad as torch
 from tensorgrad.autograd.modes import no_grad
-from tensorgrad.dispatch.kernel_tables import PARTS, own_part
 from tensorgrad.dtypes import F32
+from tensorgrad.rows.kernel_tables import PARTS, own_part
 from tensorgrad.settings import SETTINGS
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import PLAIN, Tensor, wrap

@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Any
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.batched import whole
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
@@ -34,6 +33,7 @@ from tensorgrad.ops.linalg.matmul import matmul, nt, tn
 from tensorgrad.ops.pointwise import conj
 from tensorgrad.return_types import return_type
 from tensorgrad.tensor import Tensor
+from tensorgrad.transforms.batch import whole
 
 # --- decompositions ------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorgrad.dispatch.batched import whole
 from tensorgrad.dispatch.kinds import op
 from tensorgrad.dispatch.no_derivative import no_derivative
 from tensorgrad.dispatch.out import store_out
@@ -15,6 +14,7 @@ from tensorgrad.ops.linalg.linalg import check_system, failure, named, square
 from tensorgrad.ops.linalg.lu import one_rank
 from tensorgrad.return_types import return_type
 from tensorgrad.tensor import Tensor
+from tensorgrad.transforms.batch import whole
 
 _factor = op(
     "ldl_factor_(input, hermitian: bool)",

@@ -11,9 +11,7 @@ import math
 import numpy as np
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.batched import whole
 from tensorgrad.dispatch.kernel_errors import unsupported
-from tensorgrad.dispatch.kernel_tables import OPS
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
@@ -23,7 +21,9 @@ from tensorgrad.ops import create
 from tensorgrad.ops.linalg.matmul import matmul, nt
 from tensorgrad.ops.pointwise import conj
 from tensorgrad.return_types import return_type
+from tensorgrad.rows.kernel_tables import OPS
 from tensorgrad.tensor import Tensor
+from tensorgrad.transforms.batch import whole
 
 
 def adjoint(x: Tensor) -> Tensor:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.batched import whole
 from tensorgrad.dispatch.kernel_errors import unsupported
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
@@ -23,6 +22,7 @@ from tensorgrad.ops.linalg.matmul import matmul, nt, tn
 from tensorgrad.ops.pointwise import conj
 from tensorgrad.return_types import return_type
 from tensorgrad.tensor import Tensor
+from tensorgrad.transforms.batch import whole
 
 # --- the decomposition ---------------------------------------------------------------------------------------------
 

@@ -8,9 +8,9 @@ from tensorgrad import dtypes
 from tensorgrad.dispatch import generate, inplace
 from tensorgrad.dispatch.kinds import alias, composite, export, op
 from tensorgrad.dispatch.out import store_out
-from tensorgrad.dispatch.strides import order_of_operands
 from tensorgrad.kernels.array import matmul as kernels
 from tensorgrad.ops.pointwise import conj
+from tensorgrad.rows.strides import order_of_operands
 from tensorgrad.tensor import Tensor
 
 # --- products with and without transposes --------------------------------------------------------------------------

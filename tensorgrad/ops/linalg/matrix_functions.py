@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.batched import whole
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
@@ -18,6 +17,7 @@ from tensorgrad.ops.linalg.linalg import identity, inv, solve_matrices
 from tensorgrad.ops.linalg.matmul import matmul
 from tensorgrad.ops.pointwise import conj
 from tensorgrad.tensor import Tensor
+from tensorgrad.transforms.batch import whole
 
 
 @composite()

@@ -8,10 +8,7 @@ from __future__ import annotations
 import math
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.batched import innermost_level
 from tensorgrad.dispatch.kinds import FUNCTIONAL, composite, op
-from tensorgrad.dispatch.strides import order_of_copy
-from tensorgrad.dispatch.switches import SLOW
 from tensorgrad.dtypes import c_type
 from tensorgrad.kernels.array import attention as kernels
 from tensorgrad.kernels.array import matmul as matmul_kernels
@@ -19,7 +16,10 @@ from tensorgrad.kernels.array import sample as sampling
 from tensorgrad.ops.nn.dropout import dropout
 from tensorgrad.ops.random.sample import mask_like
 from tensorgrad.random.generator import default_generator
+from tensorgrad.rows.strides import order_of_copy
+from tensorgrad.rows.switches import SLOW
 from tensorgrad.tensor import Tensor, share
+from tensorgrad.transforms.batch import innermost_level
 
 
 def _weights(query, key, attn_mask, is_causal, scale):

@@ -11,13 +11,13 @@ import math
 import numpy as np
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.kernel_tables import own_part
 from tensorgrad.dispatch.kinds import composite, export, op
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import warn
 from tensorgrad.kernels.array import sample as kernels
 from tensorgrad.ops.create import check_tensor
 from tensorgrad.ops.random.sample import mask_like, stream_for
+from tensorgrad.rows.kernel_tables import own_part
 from tensorgrad.tensor import Tensor
 
 SELU_FLOOR = 1.7580993408473766  # minus the limit of SELU at -∞: scale · alpha

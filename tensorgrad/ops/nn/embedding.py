@@ -6,14 +6,14 @@ import numpy as np
 
 from tensorgrad.autograd.graph import legacy_type_name
 from tensorgrad.autograd.modes import no_grad
-from tensorgrad.dispatch.batched import whole
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dtypes import I64
 from tensorgrad.kernels.array import index as kernels
 from tensorgrad.ops.create import arange
 from tensorgrad.ops.reduce import vector_norm
-from tensorgrad.ops.sparse.coordinates import at_coordinates
+from tensorgrad.ops.sparse_coordinates import at_coordinates
 from tensorgrad.tensor import Tensor
+from tensorgrad.transforms.batch import whole
 
 
 @composite("functional", name="one_hot")

@@ -6,7 +6,6 @@ import numpy as np
 
 from tensorgrad.autograd.graph import legacy_type_name
 from tensorgrad.autograd.modes import no_grad
-from tensorgrad.dispatch.batched import whole
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dtypes import F32, I64
 from tensorgrad.errors import warn
@@ -16,6 +15,7 @@ from tensorgrad.ops.nn.bag import bag_argmax, bag_numbers, bag_sum, lookup, look
 from tensorgrad.ops.nn.embedding import check_indices, embedding_renorm_, looked_up
 from tensorgrad.ops.sort import searchsorted
 from tensorgrad.tensor import Tensor
+from tensorgrad.transforms.batch import whole
 
 _MODES = ("sum", "mean", "max")
 

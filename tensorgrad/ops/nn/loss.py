@@ -6,13 +6,13 @@ The common ones are one op each, reduction included, with a backward kernel. The
 from __future__ import annotations
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.batching_values import each
 from tensorgrad.dispatch.kernel_errors import check_broadcastable
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dtypes import F32, I64, scalar_type
 from tensorgrad.errors import warn
 from tensorgrad.ops.nn.activation import logsigmoid
 from tensorgrad.tensor import Tensor
+from tensorgrad.transforms.batch_values import each
 
 # --- reductions ----------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,6 @@ import math
 
 from tensorgrad import dtypes
 from tensorgrad.autograd.modes import no_grad
-from tensorgrad.dispatch.batched import whole
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.ops.nn.activation import logsigmoid
@@ -15,6 +14,7 @@ from tensorgrad.ops.pick import pick
 from tensorgrad.ops.reduce import vector_norm
 from tensorgrad.ops.shape import broadcast_tensors
 from tensorgrad.tensor import Tensor
+from tensorgrad.transforms.batch import whole
 
 
 def _positive(x: Tensor) -> Tensor:

@@ -8,16 +8,16 @@ from __future__ import annotations
 import math
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.batched import BatchedArray, Shared
-from tensorgrad.dispatch.kernel_tables import own_part
 from tensorgrad.dispatch.kinds import FUNCTIONAL, composite, op
 from tensorgrad.dispatch.out import refuse_grad, store_out
-from tensorgrad.dispatch.switches import SLOW
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.kernels.array import norm as kernels
 from tensorgrad.ops.copy import in_format_of
 from tensorgrad.ops.rearrange import pad
+from tensorgrad.rows.kernel_tables import own_part
+from tensorgrad.rows.switches import SLOW
 from tensorgrad.tensor import Tensor
+from tensorgrad.transforms.batch import BatchedArray, Shared
 
 # --- shared parts --------------------------------------------------------------------------------------------------
 

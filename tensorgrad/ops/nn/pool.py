@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.batched import whole
 from tensorgrad.dispatch.kinds import FUNCTIONAL, FUNCTIONS, export, op
 from tensorgrad.dispatch.out import store_out
-from tensorgrad.dispatch.switches import GRAD
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import as_integer
 from tensorgrad.kernels.array import pool as kernels
 from tensorgrad.ops.copy import in_format_of
+from tensorgrad.rows.switches import GRAD
 from tensorgrad.tensor import Tensor
+from tensorgrad.transforms.batch import whole
 
 I64, U8 = np.dtype("int64"), np.dtype("uint8")
 

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 from tensorgrad.dispatch.kinds import composite, op
-from tensorgrad.dispatch.switches import LOCAL
 from tensorgrad.kernels.array import rnn as kernels
 from tensorgrad.ops.join import cat
 from tensorgrad.ops.linalg.matmul import linear
 from tensorgrad.ops.nn.dropout import dropout
+from tensorgrad.rows.switches import LOCAL
 from tensorgrad.tensor import Tensor
 
 # --- one step, in simpler ops ----------------------------------------------------------------------------------------

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
-from tensorgrad.dispatch.batched import whole
 from tensorgrad.dispatch.kinds import alias, composite
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.ops.create import arange
 from tensorgrad.ops.join import cat
 from tensorgrad.ops.nn.bag import bag_extreme, bag_sum
 from tensorgrad.tensor import Tensor
+from tensorgrad.transforms.batch import whole
 
 _REDUCTIONS = ("sum", "mean", "prod", "max", "amax", "min", "amin")
 

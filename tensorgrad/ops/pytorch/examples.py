@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 
-from tensorgrad.dispatch.kernel_tables import OPS
 from tensorgrad.dispatch.kinds import FUNCTIONS
-from tensorgrad.dispatch.op import Op
 from tensorgrad.ops.special.special import SPECIAL
+from tensorgrad.rows.kernel_tables import OPS
+from tensorgrad.rows.op import Op
 
 EXAMPLES = """
 # arithmetic

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tensorgrad.dispatch.batched import whole
 from tensorgrad.dispatch.kinds import alias, composite
 from tensorgrad.ops.nn.norm import check_groups, kept_dtype, native_group_norm_row
 from tensorgrad.ops.rearrange import channel_shuffle
 from tensorgrad.tensor import Tensor
+from tensorgrad.transforms.batch import whole
 
 alias("native_channel_shuffle", channel_shuffle, "function", "functional")
 

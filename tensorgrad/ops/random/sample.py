@@ -11,22 +11,22 @@ from typing import Any
 import numpy as np
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.batched import innermost_level
-from tensorgrad.dispatch.kernel_tables import own_part
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dispatch.out import store_out
-from tensorgrad.dispatch.strides import order_of_copy
-from tensorgrad.dispatch.switches import SLOW
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import check_flag, check_numbers
 from tensorgrad.kernels.array import sample as kernels
 from tensorgrad.layouts import AnyLayout, made_in_order, memory_strides, strided
 from tensorgrad.ops import create
-from tensorgrad.ops.sparse.blank import sparse_like
+from tensorgrad.ops.sparse_zeros import sparse_like
 from tensorgrad.random import philox
 from tensorgrad.random.generator import Generator, default_generator
+from tensorgrad.rows.kernel_tables import own_part
+from tensorgrad.rows.strides import order_of_copy
+from tensorgrad.rows.switches import SLOW
 from tensorgrad.storage.stubs import STORAGES, storage_class
 from tensorgrad.tensor import Tensor, share, wrap
+from tensorgrad.transforms.batch import innermost_level
 
 # --- arguments -----------------------------------------------------------------------------------------------------
 

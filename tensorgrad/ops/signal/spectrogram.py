@@ -15,7 +15,6 @@ from operator import index as as_int
 
 from tensorgrad import dtypes
 from tensorgrad.autograd.graph import legacy_type_name
-from tensorgrad.dispatch.batched import whole as values_of_all
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import warn
@@ -26,6 +25,7 @@ from tensorgrad.ops.rearrange import pad as pad_around
 from tensorgrad.ops.shape import unfold_grad as overlap_add
 from tensorgrad.ops.signal.fft import fft_c2c, fft_c2r, fft_r2c, floating
 from tensorgrad.tensor import Tensor
+from tensorgrad.transforms.batch import whole as values_of_all
 
 _NO_WINDOW = "A window was not provided. A rectangular window will be applied"
 _RECTANGULAR = (

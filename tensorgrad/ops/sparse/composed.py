@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 from tensorgrad.dispatch.kernel_errors import COMPOSED
-from tensorgrad.dispatch.kernel_tables import OPS
 from tensorgrad.dispatch.kinds import op
-from tensorgrad.dispatch.op import Op
-from tensorgrad.ops.sparse.parts import coalesce, raw_values_of, values_at, with_values
+from tensorgrad.ops.sparse_parts import coalesce, raw_values_of, values_at, with_values
+from tensorgrad.rows.kernel_tables import OPS
+from tensorgrad.rows.op import Op
 from tensorgrad.storage.sparse import COOArray, SparseArray
 from tensorgrad.tensor import Tensor
 

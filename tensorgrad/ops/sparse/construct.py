@@ -18,7 +18,7 @@ from tensorgrad.errors import typename
 from tensorgrad.layouts import AnyLayout
 from tensorgrad.ops.create import LEGACY, resolve_device, tensor
 from tensorgrad.ops.sparse.invariants import check_sparse_tensor_invariants as checks
-from tensorgrad.ops.sparse.parts import values_at
+from tensorgrad.ops.sparse_parts import values_at
 from tensorgrad.storage.sparse import COMPRESSED, COOArray, SparseArray
 from tensorgrad.tensor import Tensor, wrap
 

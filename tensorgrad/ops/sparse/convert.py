@@ -9,7 +9,7 @@ from tensorgrad.dispatch import inplace
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.layouts import strided
 from tensorgrad.ops.copy import to
-from tensorgrad.ops.sparse.parts import coalesce, layout_of, lazily, title
+from tensorgrad.ops.sparse_parts import coalesce, layout_of, lazily, title
 from tensorgrad.storage.sparse import COMPRESSED, CompressedArray, COOArray, SparseArray
 from tensorgrad.tensor import Tensor
 

@@ -9,8 +9,8 @@ from tensorgrad.dispatch.out import store_out
 from tensorgrad.ops.complex import conj
 from tensorgrad.ops.linalg.matmul import mm, nt, tn
 from tensorgrad.ops.sparse.convert import mask_
-from tensorgrad.ops.sparse.parts import coalesce, lazily, values_at, with_values
 from tensorgrad.ops.sparse.reduce import only_once
+from tensorgrad.ops.sparse_parts import coalesce, lazily, values_at, with_values
 from tensorgrad.storage.sparse import COOArray, CSRArray, SparseArray
 from tensorgrad.tensor import Tensor
 

@@ -11,7 +11,7 @@ from tensorgrad.layouts import sparse_coo
 from tensorgrad.ops.compare import where
 from tensorgrad.ops.join import cat
 from tensorgrad.ops.sparse.convert import as_layout_of, to_layout, to_sparse
-from tensorgrad.ops.sparse.parts import coalesce, lazily, raw_values_of, values_at, with_values
+from tensorgrad.ops.sparse_parts import coalesce, lazily, raw_values_of, values_at, with_values
 from tensorgrad.storage.sparse import COOArray
 from tensorgrad.tensor import Tensor, wrap
 

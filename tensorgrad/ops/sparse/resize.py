@@ -8,7 +8,7 @@ import numpy as np
 
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.errors import typename
-from tensorgrad.ops.sparse.parts import title
+from tensorgrad.ops.sparse_parts import title
 from tensorgrad.storage.sparse import CompressedArray, COOArray
 from tensorgrad.tensor import Tensor
 

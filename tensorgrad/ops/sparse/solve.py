@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tensorgrad.dispatch.kinds import op
 from tensorgrad.ops.pointwise import conj
-from tensorgrad.ops.sparse.parts import with_values
+from tensorgrad.ops.sparse_parts import with_values
 from tensorgrad.storage.sparse import CSRArray
 from tensorgrad.tensor import Tensor, wrap
 

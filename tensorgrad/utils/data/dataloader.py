@@ -191,7 +191,7 @@ class DataLoader(Generic[T_co]):
     def __iter__(self) -> Iterator[Any]:
         if not self.persistent_workers or not self.num_workers:
             return self._get_iterator()
-        if self._iterator is None or self._iterator._crew.stopped:
+        if self._iterator is None or self._iterator._pool.stopped:
             self._iterator = self._get_iterator()
         else:
             self._iterator._reset(self)

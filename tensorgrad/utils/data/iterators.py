@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tensorgrad.utils.data import fetch, worker
-from tensorgrad.utils.data.crew import Crew, context_of
 from tensorgrad.utils.data.pinning import pinner
 from tensorgrad.utils.data.sampler import draw_seed
+from tensorgrad.utils.data.worker_pool import WorkerPool, context_of
 
 
 class _BaseDataLoaderIter(Iterator[Any]):
@@ -95,7 +95,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         self._most = loader.prefetch_factor * loader.num_workers  # maximum number of unanswered tasks
         self._iterable, self._in_order = loader._iterable, loader.in_order
         self._persistent, self._timeout = loader.persistent_workers, loader.timeout
-        self._crew = Crew(
+        self._pool = WorkerPool(
             context_of(loader.multiprocessing_context),
             worker.Orders(
                 dataset=loader.dataset,
@@ -129,11 +129,11 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
     @property
     def _workers(self) -> list[Any]:
         """The worker processes."""
-        return self._crew.processes
+        return self._pool.processes
 
     def _shutdown_workers(self) -> None:
         """Stops the workers. This also happens after the last batch, or when the iterator is garbage-collected."""
-        self._crew.stop()
+        self._pool.stop()
 
     def _send_next(self) -> None:
         """Sends the next task, if there is one, to the next worker that can take it."""
@@ -144,7 +144,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         number = self._next_worker()
         if number is None:
             return
-        self._crew.send(number, (self._epoch, self._sent, None if self._iterable else numbers))
+        self._pool.send(number, (self._epoch, self._sent, None if self._iterable else numbers))
         self._due[self._sent] = number
         self._unanswered[number] += 1
         self._sent += 1
@@ -159,18 +159,18 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         return None
 
     def _next_data(self) -> Any:
-        since = self._crew.clock()
+        since = self._pool.clock()
         while self._due:
-            if self._crew.stopped:
+            if self._pool.stopped:
                 raise RuntimeError("DataLoader: the workers of this iterator have been stopped; create a new iterator")
             first, number = next(iter(self._due.items()))
             if self._in_order:
                 if not self._active[number]:  # it has nothing left for this task
                     del self._due[first]
                     continue
-                number, answer = self._crew.receive([number], self._timeout, since)
+                number, answer = self._pool.receive([number], self._timeout, since)
             else:
-                number, answer = self._crew.receive(sorted(set(self._due.values())), self._timeout, since)
+                number, answer = self._pool.receive(sorted(set(self._due.values())), self._timeout, since)
             epoch, task, kind, value = answer
             if epoch != self._epoch:  # left over from an epoch that was not finished
                 continue
@@ -185,7 +185,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
                 raise value.error()
             return value
         if not self._persistent:
-            self._crew.stop()
+            self._pool.stop()
         raise StopIteration
 
     def _end(self, number: int) -> None:
@@ -193,4 +193,4 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         self._active[number] = False
         self._due = {task: whose for task, whose in self._due.items() if whose != number}
         if not self._persistent:
-            self._crew.dismiss(number)
+            self._pool.dismiss(number)

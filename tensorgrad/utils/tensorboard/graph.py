@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from tensorgrad.autograd.modes import no_grad
-from tensorgrad.dispatch import switches
 from tensorgrad.nn.call_hooks import Listener, ignore, listen
 from tensorgrad.nn.module import Module
+from tensorgrad.rows import switches
 from tensorgrad.tensor import Tensor
 from tensorgrad.utils.tensorboard.messages import messages
 

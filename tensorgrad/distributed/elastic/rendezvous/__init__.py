@@ -1,4 +1,4 @@
-"""How machines meet: `meeting.py` is what the agent does; the rest is PyTorch's interface of handlers."""
+"""How machines meet: `connection.py` is what the agent does; the rest is PyTorch's interface of handlers."""
 
 from __future__ import annotations
 

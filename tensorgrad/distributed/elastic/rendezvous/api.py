@@ -1,6 +1,6 @@
 """What handlers of a rendezvous have in common: PyTorch's module of this name.
 
-The agent of this package meets others by `meeting.py`. Handlers are for programs that call them by themselves.
+The agent of this package meets others by `connection.py`. Handlers are for programs that call them by themselves.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from tensorgrad.distributed.elastic.rendezvous.api import (
     RendezvousParameters,
     RendezvousStateError,
 )
+from tensorgrad.distributed.elastic.rendezvous.connection import DEFAULT_PORT, is_here, split_endpoint
 from tensorgrad.distributed.elastic.rendezvous.dynamic_rendezvous import RendezvousBackend, Token
-from tensorgrad.distributed.elastic.rendezvous.meeting import DEFAULT_PORT, is_here, split_endpoint
 from tensorgrad.distributed.stores.file_store import FileStore
 from tensorgrad.distributed.stores.store import Store
 from tensorgrad.distributed.stores.tcp_store import TCPStore

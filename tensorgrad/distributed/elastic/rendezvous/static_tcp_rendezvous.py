@@ -11,7 +11,7 @@ from tensorgrad.distributed.elastic.rendezvous.api import (
     RendezvousParameters,
     RendezvousStoreInfo,
 )
-from tensorgrad.distributed.elastic.rendezvous.meeting import split_endpoint
+from tensorgrad.distributed.elastic.rendezvous.connection import split_endpoint
 from tensorgrad.distributed.stores.store import PrefixStore
 from tensorgrad.distributed.stores.tcp_store import TCPStore
 

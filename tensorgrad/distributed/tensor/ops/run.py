@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from tensorgrad.dispatch import slow_path
-from tensorgrad.dispatch.signature import LIST
 from tensorgrad.distributed.tensor import transitions
 from tensorgrad.distributed.tensor._dtensor_spec import DTensorSpec
 from tensorgrad.distributed.tensor._redistribute import redistribute_local_tensor
@@ -18,6 +17,7 @@ from tensorgrad.distributed.tensor.dtensor import DTensor, as_dtensor, mixed
 from tensorgrad.distributed.tensor.ops import composites, custom
 from tensorgrad.distributed.tensor.ops.rules import RULES, Possibility, pointwise
 from tensorgrad.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard
+from tensorgrad.rows.signature import LIST
 from tensorgrad.tensor import Tensor
 
 __all__ = ["run"]

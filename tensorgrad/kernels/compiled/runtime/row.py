@@ -7,8 +7,8 @@ from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any
 
-from tensorgrad.dispatch import kernel_tables
 from tensorgrad.kernels.compiled.runtime.unsuited import Unsuited
+from tensorgrad.rows import kernel_tables
 from tensorgrad.settings import SETTINGS
 
 # Per family: the function that calls its kernels with non-contiguous arrays, as (kernel, arguments) -> result.
@@ -23,20 +23,20 @@ class Row:
     if it is not the first. "name.backward" is the kernel of an op's `backward_kernel`.
     """
 
-    __slots__ = ("failed", "few", "kernel", "op", "ready", "sized")
+    __slots__ = ("failed", "kernel", "large_from", "op", "ready", "sized")
 
     def __init__(self, op: str, kernel: str, elements: int, sized: int = 0):
-        self.op, self.kernel, self.few, self.sized = op, kernel, elements, sized
+        self.op, self.kernel, self.large_from, self.sized = op, kernel, elements, sized
         self.ready: Any = None  # the kernel, once it is loaded
         self.failed = False  # whether it cannot be
 
     @property
     def elements(self) -> int:
-        return self.few
+        return self.large_from
 
     @elements.setter
     def elements(self, elements: int) -> None:
-        self.few = elements
+        self.large_from = elements
         if self.op in kernel_tables.OPS:  # the dispatcher reads it there
             kernel_tables.OPS[self.op].compiled.kernels.split_at(elements)
 
@@ -66,7 +66,7 @@ class Row:
 
         NumPy should do it if the work is small, or the kernel does not take the arrays.
         """
-        if elements < self.few or SETTINGS.deterministic or not self.available():
+        if elements < self.large_from or SETTINGS.deterministic or not self.available():
             return NotImplemented
         try:
             return self.ready(*given)
@@ -80,7 +80,7 @@ class Row:
         always = self.op in kernel_tables.OPS  # the dispatcher has checked the size
 
         def kernel(*given, **options):
-            if (always or given[sized].size >= self.few) and not SETTINGS.deterministic and not self.failed:
+            if (always or given[sized].size >= self.large_from) and not SETTINGS.deterministic and not self.failed:
                 if self.ready is None:
                     self.load()
                 if self.ready is not None:

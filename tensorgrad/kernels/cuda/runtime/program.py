@@ -79,7 +79,7 @@ FAMILIES: dict[str, list[tuple[tuple[str, ...], dict]]] = {
         (("float32",), {"COUNT": 4, "W": "T", "WARP": 1}), (("float16",), {"COUNT": 1, "W": "T"}),
         (("bfloat16",), {"COUNT": 8, "W": "float", "WARP": 1, "CENTRED": 1}),
     ],
-    "channels": [
+    "batch_norm": [
         (("float32", "bfloat16"), {"W": "float"}), (("float32", "bfloat16"), {"W": "float", "BACKWARD": 1}),
         (("float64",), {"W": "T", "FAR": 1}), (("float64",), {"W": "T", "FAR": 1, "BACKWARD": 1}),
     ],
