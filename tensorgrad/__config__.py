@@ -13,7 +13,6 @@ __all__ = ["parallel_info", "show"]
 def show() -> str:
     """Returns the versions in use, the CPU instruction set that NumPy uses, and the BLAS behind it, as text.
 
-    >>> import tensorgrad as torch
     >>> print(torch.__config__.show())
     PyTorch's programming model in pure Python:
       - tensorgrad ...
@@ -36,7 +35,6 @@ def show() -> str:
 def parallel_info() -> str:
     """Returns the number of threads and the settings that determine it, as text.
 
-    >>> import tensorgrad as torch
     >>> print(torch.__config__.parallel_info())
     tensorgrad:
         get_num_threads() : ...

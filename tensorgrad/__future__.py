@@ -12,7 +12,6 @@ _settings = {"overwrite": False, "swap": False}
 def set_overwrite_module_params_on_conversion(value: bool) -> None:
     """Accepted for compatibility: conversions always keep the parameters.
 
-    >>> import tensorgrad as torch
     >>> torch.__future__.set_overwrite_module_params_on_conversion(False)
     """
     _settings["overwrite"] = value
@@ -21,7 +20,6 @@ def set_overwrite_module_params_on_conversion(value: bool) -> None:
 def get_overwrite_module_params_on_conversion() -> bool:
     """Returns the value last passed to `set_overwrite_module_params_on_conversion`.
 
-    >>> import tensorgrad as torch
     >>> torch.__future__.get_overwrite_module_params_on_conversion()
     False
     """
@@ -31,7 +29,6 @@ def get_overwrite_module_params_on_conversion() -> bool:
 def set_swap_module_params_on_conversion(value: bool) -> None:
     """Accepted for compatibility: parameters already remain the same objects without it.
 
-    >>> import tensorgrad as torch
     >>> torch.__future__.set_swap_module_params_on_conversion(False)
     """
     _settings["swap"] = value
@@ -40,7 +37,6 @@ def set_swap_module_params_on_conversion(value: bool) -> None:
 def get_swap_module_params_on_conversion() -> bool:
     """Returns the value last passed to `set_swap_module_params_on_conversion`.
 
-    >>> import tensorgrad as torch
     >>> torch.__future__.get_swap_module_params_on_conversion()
     False
     """

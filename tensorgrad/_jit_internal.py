@@ -31,7 +31,6 @@ def boolean_dispatch(
     Raises:
         RuntimeError: If both functions have a docstring.
 
-    >>> import tensorgrad as torch
     >>> def both(x, with_index=False):
     ...     return x.max(0)
     >>> def one(x, with_index=False):

@@ -401,7 +401,6 @@ def _function(name: str) -> Callable[..., Any]:
 class OpOverload:
     """One overload of an operator: `torch.ops.aten.add.Tensor`.
 
-    >>> import tensorgrad as torch
     >>> torch.ops.aten.add.Tensor(torch.ones(2), 3), torch.ops.aten.add.Tensor
     (tensor([4., 4.]), <OpOverload(op='aten.add', overload='Tensor')>)
     """
@@ -442,7 +441,6 @@ class OpOverload:
 class OpOverloadPacket:
     """An operator with all its overloads: `torch.ops.aten.add`.
 
-    >>> import tensorgrad as torch
     >>> torch.ops.aten.add(torch.ones(2), torch.ones(2), alpha=2)
     tensor([3., 3.])
     >>> torch.ops.aten.relu.overloads()

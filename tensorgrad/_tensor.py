@@ -14,7 +14,6 @@ __all__ = ["Tensor"]
 def _rebuild_from_type_v2(func: Callable[..., Tensor], new_type: type[Tensor], args: tuple, state: Any) -> Tensor:
     """Calls a function that makes a tensor, and gives the result a class and attributes.
 
-    >>> import tensorgrad as torch
     >>> x = torch._tensor._rebuild_from_type_v2(torch.zeros, torch.Tensor, (2,), {"hint": "zeros"})
     >>> x, x.hint
     (tensor([0., 0.]), 'zeros')

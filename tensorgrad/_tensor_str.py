@@ -20,7 +20,6 @@ PRINT_OPTS = PRINT_OPTIONS
 def _tensor_str(self: Tensor, indent: int) -> str:
     """Returns the values of a tensor as they are printed, with lines after the first indented by `indent`.
 
-    >>> import tensorgrad as torch
     >>> torch._tensor_str._tensor_str(torch.tensor([[1.0, 2.5]]), indent=0)
     '[[1.0000, 2.5000]]'
     """
@@ -30,7 +29,6 @@ def _tensor_str(self: Tensor, indent: int) -> str:
 def _add_suffixes(tensor_str: str, suffixes: list[str], indent: int, force_newline: bool) -> str:
     """Returns the text of a tensor with what its values do not show, and the last bracket.
 
-    >>> import tensorgrad as torch
     >>> torch._tensor_str._add_suffixes("Index([0, 1]", ["dim_size=3"], 6, force_newline=False)
     'Index([0, 1], dim_size=3)'
     """

@@ -37,7 +37,7 @@ def _function(device: str, name: str, parameter: str, result: Any, doc: str) -> 
         return result
 
     function = with_parameter if parameter else plain
-    example = f">>> import tensorgrad as torch\n    >>> torch.{device}.{name}({'0' if parameter else ''})\n"
+    example = f">>> torch.{device}.{name}({'0' if parameter else ''})\n"
     function.__name__ = function.__qualname__ = name
     function.__module__ = f"tensorgrad.{device}"
     function.__doc__ = f"{doc}\n\n    {example}" + ("" if result is None else f"    {result}\n")

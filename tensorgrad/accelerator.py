@@ -10,7 +10,6 @@ from tensorgrad import cuda, devices
 def is_available() -> bool:
     """Returns whether there is an accelerator.
 
-    >>> import tensorgrad as torch
     >>> device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device("cpu")
     """
     return cuda.is_available()
@@ -19,7 +18,6 @@ def is_available() -> bool:
 def current_accelerator(check_available: bool = False) -> devices.device | None:
     """Returns the accelerator's device (without an index), or None.
 
-    >>> import tensorgrad as torch
     >>> device = torch.accelerator.current_accelerator() or torch.device("cpu")
     """
     return devices.device("cuda") if cuda.is_available() else None
@@ -28,7 +26,6 @@ def current_accelerator(check_available: bool = False) -> devices.device | None:
 def device_count() -> int:
     """Returns the number of accelerators.
 
-    >>> import tensorgrad as torch
     >>> torch.accelerator.device_count() > 0 or not torch.accelerator.is_available()
     True
     """
@@ -41,7 +38,6 @@ def current_device_index() -> int:
     Raises:
         RuntimeError: If there is none.
 
-    >>> import tensorgrad as torch
     >>> if torch.accelerator.is_available():
     ...     index = torch.accelerator.current_device_index()
     """
@@ -57,7 +53,6 @@ def set_device_index(device) -> None:
     Raises:
         RuntimeError: If there is none.
 
-    >>> import tensorgrad as torch
     >>> if torch.accelerator.is_available():
     ...     torch.accelerator.set_device_index(0)
     """
@@ -73,7 +68,6 @@ def synchronize(device=None) -> None:
     Raises:
         RuntimeError: If there is none.
 
-    >>> import tensorgrad as torch
     >>> if torch.accelerator.is_available():
     ...     torch.accelerator.synchronize()  # before the clock is read
     """
@@ -83,7 +77,6 @@ def synchronize(device=None) -> None:
 def empty_cache() -> None:
     """Returns unused cached memory to the driver.
 
-    >>> import tensorgrad as torch
     >>> if torch.accelerator.is_available():
     ...     torch.accelerator.empty_cache()
     """
@@ -93,7 +86,6 @@ def empty_cache() -> None:
 class device_index:
     """A `with` block in which another accelerator is the current one; None changes nothing.
 
-    >>> import tensorgrad as torch
     >>> with torch.accelerator.device_index(0 if torch.accelerator.is_available() else None):
     ...     x = torch.ones(2)
     """
@@ -117,7 +109,6 @@ def current_stream(device=None):
     Raises:
         RuntimeError: If there is no accelerator.
 
-    >>> import tensorgrad as torch
     >>> if torch.accelerator.is_available():
     ...     torch.accelerator.current_stream().synchronize()
     """
@@ -127,7 +118,6 @@ def current_stream(device=None):
 def set_stream(stream) -> None:
     """Makes a stream, and its accelerator, the current one.
 
-    >>> import tensorgrad as torch
     >>> if torch.accelerator.is_available():
     ...     torch.accelerator.set_stream(torch.accelerator.current_stream())
     """
@@ -140,7 +130,6 @@ def get_device_capability(device=None) -> dict[str, Any]:
     Raises:
         RuntimeError: If there is none.
 
-    >>> import tensorgrad as torch
     >>> if torch.accelerator.is_available():
     ...     dtypes = torch.accelerator.get_device_capability()["supported_dtypes"]
     """
@@ -156,7 +145,6 @@ def get_memory_info(device=None) -> tuple[int, int]:
     Raises:
         RuntimeError: If there is no accelerator.
 
-    >>> import tensorgrad as torch
     >>> if torch.accelerator.is_available():
     ...     free, total = torch.accelerator.get_memory_info()
     """
@@ -166,7 +154,6 @@ def get_memory_info(device=None) -> tuple[int, int]:
 def memory_stats(device=None) -> dict[str, Any]:
     """Returns memory statistics under the names of `torch.cuda.memory_stats`.
 
-    >>> import tensorgrad as torch
     >>> used = torch.accelerator.memory_stats().get("allocated_bytes.all.current", 0)
     """
     return cuda.memory_stats(device)
@@ -175,7 +162,6 @@ def memory_stats(device=None) -> dict[str, Any]:
 def memory_reserved(device=None) -> int:
     """Returns the bytes that the process has reserved on the device, used or not.
 
-    >>> import tensorgrad as torch
     >>> megabytes = torch.accelerator.memory_reserved() / 2**20
     """
     return cuda.memory_reserved(device)
@@ -184,7 +170,6 @@ def memory_reserved(device=None) -> int:
 def max_memory_reserved(device=None) -> int:
     """Returns the peak of `memory_reserved`, in bytes.
 
-    >>> import tensorgrad as torch
     >>> megabytes = torch.accelerator.max_memory_reserved() / 2**20
     """
     return cuda.max_memory_reserved(device)
@@ -193,7 +178,6 @@ def max_memory_reserved(device=None) -> int:
 def reset_accumulated_memory_stats(device=None) -> None:
     """Resets the statistics that accumulate over time.
 
-    >>> import tensorgrad as torch
     >>> torch.accelerator.reset_accumulated_memory_stats()
     """
     cuda.reset_accumulated_memory_stats(device)
@@ -202,7 +186,6 @@ def reset_accumulated_memory_stats(device=None) -> None:
 def memory_allocated(device=None) -> int:
     """Returns the bytes that tensors occupy on the device.
 
-    >>> import tensorgrad as torch
     >>> if torch.accelerator.is_available():
     ...     megabytes = torch.accelerator.memory_allocated() / 2**20
     """
@@ -212,7 +195,6 @@ def memory_allocated(device=None) -> int:
 def max_memory_allocated(device=None) -> int:
     """Returns the peak of `memory_allocated`, in bytes.
 
-    >>> import tensorgrad as torch
     >>> if torch.accelerator.is_available():
     ...     megabytes = torch.accelerator.max_memory_allocated() / 2**20
     """
@@ -222,7 +204,6 @@ def max_memory_allocated(device=None) -> int:
 def reset_peak_memory_stats(device=None) -> None:
     """Resets the peak memory statistics.
 
-    >>> import tensorgrad as torch
     >>> if torch.accelerator.is_available():
     ...     torch.accelerator.reset_peak_memory_stats()
     """

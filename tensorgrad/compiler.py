@@ -9,7 +9,6 @@ from typing import Any
 def compile(model: Any = None, **options: Any) -> Any:
     """Returns the function or module unchanged, or, without one, a decorator that does. Options are ignored.
 
-    >>> import tensorgrad as torch
     >>> @torch.compile
     ... def double(x):
     ...     return 2 * x
@@ -26,7 +25,6 @@ def compile(model: Any = None, **options: Any) -> Any:
 def disable(fn: Any = None, recursive: bool = True, **options: Any) -> Any:
     """Returns the function unchanged, or a decorator that does.
 
-    >>> import tensorgrad as torch
     >>> @torch.compiler.disable
     ... def double(x):
     ...     return 2 * x
@@ -39,7 +37,6 @@ def disable(fn: Any = None, recursive: bool = True, **options: Any) -> Any:
 def allow_in_graph(fn: Callable) -> Callable:
     """Returns the function unchanged.
 
-    >>> import tensorgrad as torch
     >>> def double(x):
     ...     return 2 * x
     >>> torch.compiler.allow_in_graph(double)(torch.ones(2))
@@ -54,7 +51,6 @@ assume_constant_result = allow_in_graph
 def is_compiling() -> bool:
     """Returns whether the code is being compiled: always False.
 
-    >>> import tensorgrad as torch
     >>> torch.compiler.is_compiling()
     False
     """
@@ -67,7 +63,6 @@ is_dynamo_compiling = is_exporting = is_compiling
 def reset() -> None:
     """Accepted for compatibility: there are no compiled functions.
 
-    >>> import tensorgrad as torch
     >>> torch.compiler.reset()
     """
 
@@ -75,7 +70,6 @@ def reset() -> None:
 def cudagraph_mark_step_begin() -> None:
     """Accepted for compatibility: no CUDA graphs are recorded.
 
-    >>> import tensorgrad as torch
     >>> torch.compiler.cudagraph_mark_step_begin()
     """
 
@@ -83,7 +77,6 @@ def cudagraph_mark_step_begin() -> None:
 def list_backends(*args: Any) -> list[str]:
     """Returns the compilers available to `compile`: none.
 
-    >>> import tensorgrad as torch
     >>> torch.compiler.list_backends()
     []
     """
@@ -95,7 +88,6 @@ class ScriptModule:
 
     Raises: NotImplementedError. It cannot be made.
 
-    >>> import tensorgrad as torch
     >>> isinstance(torch.nn.ReLU(), torch.ScriptModule)
     False
     """

@@ -14,7 +14,6 @@ __all__ = [
 class Stream:
     """A stand-in for a stream: on the CPU, work is finished when a call returns.
 
-    >>> import tensorgrad as torch
     >>> torch.cpu.Stream().wait_stream(torch.cpu.current_stream())
     """
 
@@ -34,7 +33,6 @@ class Stream:
 class Event:
     """A stand-in for an event in a stream, which has always completed.
 
-    >>> import tensorgrad as torch
     >>> torch.cpu.Event().query()
     True
     """
@@ -56,7 +54,6 @@ class Event:
 class StreamContext(AbstractContextManager):
     """A context manager that selects a stream; there is only one.
 
-    >>> import tensorgrad as torch
     >>> with torch.cpu.stream(torch.cpu.Stream()):
     ...     print(torch.ones(1))
     tensor([1.])
@@ -75,7 +72,6 @@ _STREAM = Stream()
 def is_available() -> bool:
     """Returns whether the CPU is available: always True.
 
-    >>> import tensorgrad as torch
     >>> torch.cpu.is_available()
     True
     """
@@ -85,7 +81,6 @@ def is_available() -> bool:
 def is_initialized() -> bool:
     """Returns whether the CPU is initialized: always True.
 
-    >>> import tensorgrad as torch
     >>> torch.cpu.is_initialized()
     True
     """
@@ -95,7 +90,6 @@ def is_initialized() -> bool:
 def device_count() -> int:
     """Returns the number of CPU devices: 1, regardless of the number of cores.
 
-    >>> import tensorgrad as torch
     >>> torch.cpu.device_count()
     1
     """
@@ -105,7 +99,6 @@ def device_count() -> int:
 def current_device() -> str:
     """Returns the current device.
 
-    >>> import tensorgrad as torch
     >>> torch.cpu.current_device()
     'cpu'
     """
@@ -115,7 +108,6 @@ def current_device() -> str:
 def set_device(device: Any) -> None:
     """Accepted for compatibility: there is only one CPU device.
 
-    >>> import tensorgrad as torch
     >>> torch.cpu.set_device("cpu")
     """
 
@@ -123,7 +115,6 @@ def set_device(device: Any) -> None:
 def synchronize(device: Any = None) -> None:
     """Returns immediately: work is finished when a call returns.
 
-    >>> import tensorgrad as torch
     >>> torch.cpu.synchronize()
     """
 
@@ -131,7 +122,6 @@ def synchronize(device: Any = None) -> None:
 def current_stream(device: Any = None) -> Stream:
     """Returns the current stream.
 
-    >>> import tensorgrad as torch
     >>> torch.cpu.current_stream() is torch.cpu.current_stream()
     True
     """
@@ -141,7 +131,6 @@ def current_stream(device: Any = None) -> Stream:
 def stream(stream: Stream | None) -> StreamContext:
     """Returns a context manager that selects `stream`.
 
-    >>> import tensorgrad as torch
     >>> with torch.cpu.stream(None):
     ...     pass
     """

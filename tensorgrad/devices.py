@@ -13,7 +13,6 @@ KNOWN = (
 class device:
     """The location of a tensor: a device type and, for types with several devices, an index.
 
-    >>> import tensorgrad as torch
     >>> torch.device("cuda", 1), torch.device("cpu")
     (device(type='cuda', index=1), device(type='cpu'))
 

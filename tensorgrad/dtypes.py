@@ -18,7 +18,6 @@ class dtype:
 
     Attributes: `itemsize` (bytes), `is_floating_point`, `is_complex`, `is_signed`, `numpy` (the array's dtype).
 
-    >>> import tensorgrad as torch
     >>> torch.float16.itemsize, torch.float16.is_floating_point, torch.int64.is_signed
     (2, True, True)
     >>> torch.ones(1).dtype is torch.float32
@@ -201,7 +200,6 @@ DEFAULT = _Default()
 def get_default_dtype() -> dtype:
     """Returns the dtype of tensors created from Python floats; `torch.float32` unless changed.
 
-    >>> import tensorgrad as torch
     >>> torch.get_default_dtype()
     torch.float32
     """
@@ -214,7 +212,6 @@ def set_default_dtype(d: dtype) -> None:
     Raises:
         TypeError: If `d` is not a floating-point dtype.
 
-    >>> import tensorgrad as torch
     >>> torch.set_default_dtype(torch.float64)
     >>> torch.tensor(1.5).dtype
     torch.float64
@@ -292,7 +289,6 @@ def promote_types(type1: dtype, type2: dtype) -> dtype:
     Raises:
         RuntimeError: For uint16, uint32 or uint64 with anything but itself and floating-point types.
 
-    >>> import tensorgrad as torch
     >>> torch.promote_types(torch.uint8, torch.int8)
     torch.int16
     """
@@ -304,7 +300,6 @@ def can_cast(from_: dtype, to: dtype) -> builtins.bool:
 
     The category may not decrease: complex to real, floating to integer and anything to bool are not allowed.
 
-    >>> import tensorgrad as torch
     >>> torch.can_cast(torch.double, torch.float), torch.can_cast(torch.float, torch.int)
     (True, False)
     """
@@ -362,7 +357,6 @@ class finfo:
 
     For a complex dtype these are the limits of its real part. Raises TypeError for integer dtypes.
 
-    >>> import tensorgrad as torch
     >>> torch.finfo(torch.float32).eps
     1.1920928955078125e-07
     """
@@ -388,7 +382,6 @@ class finfo:
 class iinfo:
     """Numerical limits of an integer dtype: `bits min max`. Raises TypeError for other dtypes.
 
-    >>> import tensorgrad as torch
     >>> torch.iinfo(torch.int8).max
     127
     """

@@ -75,7 +75,6 @@ def wrong_argument(value, argument: str, wanted: str) -> TypeError:
         argument: The name if no parameter has the value.
         wanted: What was expected, such as "int" or "tuple of ints".
 
-    >>> import tensorgrad as torch
     >>> torch.nn.Linear(2, "a")
     Traceback (most recent call last):
         ...
@@ -215,7 +214,6 @@ class CudaAbsentError(RuntimeError, AssertionError):
 class AcceleratorError(RuntimeError):
     """An error reported by a device other than the CPU.
 
-    >>> import tensorgrad as torch
     >>> issubclass(torch.OutOfMemoryError, torch.AcceleratorError)
     True
     """

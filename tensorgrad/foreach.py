@@ -34,7 +34,6 @@ _BINARY = {
 def functions() -> dict[str, Callable]:
     """Returns all of them, by name.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.foreach import functions
     >>> functions()["_foreach_mul"]([torch.ones(1), torch.ones(2)], [2, 3])
     (tensor([2.]), tensor([3., 3.]))
@@ -132,7 +131,6 @@ def _lerp(full: str, method: str) -> Callable:
 def clone(self: Lists, *, memory_format: Any = None) -> tuple[Tensor, ...]:
     """Returns a copy of every tensor.
 
-    >>> import tensorgrad as torch
     >>> torch._foreach_clone([torch.ones(2)])
     (tensor([1., 1.]),)
     """
@@ -144,7 +142,6 @@ def clone(self: Lists, *, memory_format: Any = None) -> tuple[Tensor, ...]:
 def copy_(self: Lists, src: Lists, non_blocking: bool = False) -> Lists:
     """Copies every tensor of `src` over the one in `self`.
 
-    >>> import tensorgrad as torch
     >>> torch._foreach_copy_([torch.zeros(2)], [torch.ones(2)])
     [tensor([1., 1.])]
     """
@@ -155,7 +152,6 @@ def copy_(self: Lists, src: Lists, non_blocking: bool = False) -> Lists:
 def max(self: Lists) -> tuple[Tensor, ...]:
     """Returns the largest element of every tensor.
 
-    >>> import tensorgrad as torch
     >>> torch._foreach_max([torch.tensor([1.0, 3.0])])
     (tensor(3.),)
     """
@@ -166,7 +162,6 @@ def max(self: Lists) -> tuple[Tensor, ...]:
 def mm(self: Lists, mat2: Lists) -> tuple[Tensor, ...]:
     """Returns the products of two lists of matrices.
 
-    >>> import tensorgrad as torch
     >>> torch._foreach_mm([torch.ones(1, 2)], [torch.ones(2, 1)])
     (tensor([[2.]]),)
     """
@@ -177,7 +172,6 @@ def mm(self: Lists, mat2: Lists) -> tuple[Tensor, ...]:
 def norm(self: Lists, ord: float = 2, dtype: Any = None) -> tuple[Tensor, ...]:
     """Returns the vector norm of every tensor.
 
-    >>> import tensorgrad as torch
     >>> torch._foreach_norm([torch.tensor([3.0, 4.0])])
     (tensor(5.),)
     """
@@ -188,7 +182,6 @@ def norm(self: Lists, ord: float = 2, dtype: Any = None) -> tuple[Tensor, ...]:
 def powsum(self: Lists, ord: float = 2, dtype: Any = None) -> tuple[Tensor, ...]:
     """Returns the sum of |x| ** ord over the elements x of every tensor.
 
-    >>> import tensorgrad as torch
     >>> torch._foreach_powsum([torch.tensor([3.0, 4.0])], 2)
     (tensor(25.),)
     """
@@ -199,7 +192,6 @@ def powsum(self: Lists, ord: float = 2, dtype: Any = None) -> tuple[Tensor, ...]
 def zero_(self: Lists) -> Lists:
     """Fills every tensor with zeros.
 
-    >>> import tensorgrad as torch
     >>> torch._foreach_zero_([torch.ones(2)])
     [tensor([0., 0.])]
     """

@@ -34,7 +34,6 @@ class Future(Generic[T]):
     Args:
         devices: the devices of the tensors in the value; checked, but not used.
 
-    >>> import tensorgrad as torch
     >>> future = torch.futures.Future()
     >>> twice = future.then(lambda f: f.value() * 2)
     >>> future.set_result(21)
@@ -54,7 +53,6 @@ class Future(Generic[T]):
     def done(self) -> bool:
         """Returns whether there is a value or an error.
 
-        >>> import tensorgrad as torch
         >>> torch.futures.Future().done()
         False
         """
@@ -66,7 +64,6 @@ class Future(Generic[T]):
         Raises:
             Exception: the one that was set instead.
 
-        >>> import tensorgrad as torch
         >>> future = torch.futures.Future()
         >>> future.set_result(3)
         >>> future.wait()
@@ -83,7 +80,6 @@ class Future(Generic[T]):
             RuntimeError: it is not done.
             Exception: the one that was set instead.
 
-        >>> import tensorgrad as torch
         >>> torch.futures.Future().value()
         Traceback (most recent call last):
             ...
@@ -101,7 +97,6 @@ class Future(Generic[T]):
         Args:
             callback: receives this future; if it raises an error, so does `wait()` of the new one.
 
-        >>> import tensorgrad as torch
         >>> future = torch.futures.Future()
         >>> future.set_result(3)
         >>> future.then(lambda f: f.value() + 1).wait()
@@ -124,7 +119,6 @@ class Future(Generic[T]):
     def add_done_callback(self, callback: Callable[[Any], Any]) -> None:
         """Calls a function with this future when it is done. Its errors are logged.
 
-        >>> import tensorgrad as torch
         >>> future = torch.futures.Future()
         >>> future.add_done_callback(lambda f: print(f.value()))
         >>> future.set_result(3)
@@ -148,7 +142,6 @@ class Future(Generic[T]):
         Raises:
             RuntimeError: the future is done already.
 
-        >>> import tensorgrad as torch
         >>> future = torch.futures.Future()
         >>> future.set_result(3)
         >>> future.done()
@@ -163,7 +156,6 @@ class Future(Generic[T]):
             AssertionError: it is not an exception.
             RuntimeError: the future is done already.
 
-        >>> import tensorgrad as torch
         >>> future = torch.futures.Future()
         >>> future.set_exception(ValueError("no"))
         >>> future.wait()
@@ -270,7 +262,6 @@ def collect_all(futures: list[Future]) -> Future[list[Future]]:
     Raises:
         Exception: on `wait()`, that of one of the futures.
 
-    >>> import tensorgrad as torch
     >>> first, second = torch.futures.Future(), torch.futures.Future()
     >>> both = torch.futures.collect_all([first, second])
     >>> first.set_result(1), second.set_result(2), both.done()
@@ -325,7 +316,6 @@ def wait_all(futures: list[Future]) -> list[Any]:
     Raises:
         Exception: that of the first future that has one.
 
-    >>> import tensorgrad as torch
     >>> future = torch.futures.Future()
     >>> future.set_result(1)
     >>> torch.futures.wait_all([future, future])

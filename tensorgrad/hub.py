@@ -36,7 +36,6 @@ def get_dir() -> str:
         RuntimeError: If none is set and the user has no home folder.
 
     >>> import os
-    >>> import tensorgrad as torch
     >>> os.path.basename(torch.hub.get_dir())
     'hub'
     """
@@ -57,7 +56,6 @@ def _get_torch_home() -> str:
 def set_dir(d: str | os.PathLike) -> None:
     """Sets the download folder.
 
-    >>> import tensorgrad as torch
     >>> before = torch.hub.get_dir()
     >>> torch.hub.set_dir("/tmp/models")
     >>> torch.hub.get_dir()
@@ -80,7 +78,6 @@ def download_url_to_file(url: str, dst: Any, hash_prefix: str | None = None, pro
         urllib.error.URLError: If the URL cannot be read.
 
     >>> import os, pathlib, tempfile
-    >>> import tensorgrad as torch
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     source, target = (pathlib.Path(folder, name) for name in ("there", "here"))
     ...     _ = source.write_text("content")
@@ -125,7 +122,6 @@ def load_state_dict_from_url(
     Raises the exceptions of `download_url_to_file` and `torch.load`.
 
     >>> import pathlib, tempfile
-    >>> import tensorgrad as torch
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     source = pathlib.Path(folder, "model.pt")
     ...     torch.save({"weight": torch.ones(2)}, source)
@@ -183,7 +179,6 @@ def list(github: Any, force_reload: bool = False, *, source: str = "github", **o
     """Lists the models in a folder's `hubconf.py`. Raises the exceptions of `load`.
 
     >>> import os, tempfile
-    >>> import tensorgrad as torch
     >>> folder = tempfile.TemporaryDirectory()
     >>> with open(os.path.join(folder.name, "hubconf.py"), "w") as file:
     ...     _ = file.write("def five(times=1):\\n    'Five, some times.'\\n    return 5 * times\\n")
@@ -199,7 +194,6 @@ def help(github: Any, model: str, force_reload: bool = False, *, source: str = "
     """Returns the docstring of a model's entry in `hubconf.py`. Raises the exceptions of `load`.
 
     >>> import os, tempfile
-    >>> import tensorgrad as torch
     >>> folder = tempfile.TemporaryDirectory()
     >>> with open(os.path.join(folder.name, "hubconf.py"), "w") as file:
     ...     _ = file.write("def five(times=1):\\n    'Five, some times.'\\n    return 5 * times\\n")
@@ -222,7 +216,6 @@ def load(repo_or_dir: Any, model: str, *args: Any, source: str = "github", **opt
         RuntimeError: If the entry or a dependency is missing.
 
     >>> import os, tempfile
-    >>> import tensorgrad as torch
     >>> folder = tempfile.TemporaryDirectory()
     >>> with open(os.path.join(folder.name, "hubconf.py"), "w") as file:
     ...     _ = file.write("def five(times=1):\\n    'Five, some times.'\\n    return 5 * times\\n")

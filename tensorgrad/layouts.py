@@ -9,7 +9,6 @@ from typing import Any
 class memory_format:
     """The memory order of a dense tensor's dimensions: which one varies fastest.
 
-    >>> import tensorgrad as torch
     >>> x = torch.zeros(1, 4, 5, 3).permute(0, 3, 1, 2)
     >>> x.is_contiguous(memory_format=torch.channels_last)
     True
@@ -30,7 +29,6 @@ class memory_format:
 class layout(memory_format):
     """Which of a tensor's elements are stored, and how: all of them for `strided` tensors.
 
-    >>> import tensorgrad as torch
     >>> torch.ones(2).layout
     torch.strided
     >>> torch.ones(2).layout == torch.sparse_coo

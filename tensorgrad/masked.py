@@ -47,7 +47,6 @@ def _input_mask(input: Tensor, *args, mask: Tensor | None = None, **options) -> 
         ValueError: If there is no mask, or for layouts other than strided, COO and CSR.
         IndexError, RuntimeError: If the mask does not broadcast to the input.
 
-    >>> import tensorgrad as torch
     >>> torch.masked._input_mask(torch.zeros(2, 2), mask=torch.tensor([1, 0]))
     tensor([[ True, False],
             [ True, False]])
@@ -76,7 +75,6 @@ def _check_rank(input: Tensor, mask: Tensor) -> None:
 def _output_mask(op: Callable, input: Tensor, *args, **options) -> Tensor:
     """Which elements of the result of `op(input, *args, **options)` have an unmasked element behind them.
 
-    >>> import tensorgrad as torch
     >>> torch.masked._output_mask(torch.masked.sum, torch.zeros(2, 2), 0, mask=torch.tensor([True, False]))
     tensor([ True, False])
     """
@@ -161,7 +159,6 @@ def sum(
 ) -> Tensor:
     """Returns the sum of the unmasked elements.
 
-    >>> import tensorgrad as torch
     >>> torch.masked.sum(torch.tensor([1.0, 2.0, 4.0]), mask=torch.tensor([True, False, True]))
     tensor(5.)
     """
@@ -176,7 +173,6 @@ def prod(
 ) -> Tensor:
     """Returns the product of the unmasked elements.
 
-    >>> import tensorgrad as torch
     >>> torch.masked.prod(torch.tensor([3, 2, 4]), mask=torch.tensor([True, False, True]))
     tensor(12)
     """
@@ -191,7 +187,6 @@ def prod(
 def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
     """Returns the cumulative sum of the unmasked elements along `dim`.
 
-    >>> import tensorgrad as torch
     >>> torch.masked.cumsum(torch.tensor([1.0, 2.0, 4.0]), 0, mask=torch.tensor([True, False, True]))
     tensor([1., 1., 5.])
     """
@@ -202,7 +197,6 @@ def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor 
 def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
     """Returns the cumulative product of the unmasked elements along `dim`.
 
-    >>> import tensorgrad as torch
     >>> torch.masked.cumprod(torch.tensor([3.0, 2.0, 4.0]), 0, mask=torch.tensor([True, False, True]))
     tensor([ 3.,  3., 12.])
     """
@@ -215,7 +209,6 @@ def amax(
 ) -> Tensor:
     """Returns the largest of the unmasked elements.
 
-    >>> import tensorgrad as torch
     >>> torch.masked.amax(torch.tensor([1.0, 5.0, 4.0]), mask=torch.tensor([True, False, True]))
     tensor(4.)
     """
@@ -230,7 +223,6 @@ def amin(
 ) -> Tensor:
     """Returns the smallest of the unmasked elements.
 
-    >>> import tensorgrad as torch
     >>> torch.masked.amin(torch.tensor([1.0, 5.0, 4.0]), mask=torch.tensor([False, True, True]))
     tensor(4.)
     """
@@ -246,7 +238,6 @@ def argmax(
 ) -> Tensor:  # fmt: skip
     """Returns the index of the largest unmasked element; in the input's dtype, unless `dtype` is given.
 
-    >>> import tensorgrad as torch
     >>> torch.masked.argmax(torch.tensor([1, 5, 4]), mask=torch.tensor([True, False, True]))
     tensor(2)
     """
@@ -260,7 +251,6 @@ def argmin(
 ) -> Tensor:  # fmt: skip
     """Returns the index of the smallest unmasked element; in the input's dtype, unless `dtype` is given.
 
-    >>> import tensorgrad as torch
     >>> torch.masked.argmin(torch.tensor([1, 5, 4]), mask=torch.tensor([False, True, True]))
     tensor(2)
     """
@@ -273,7 +263,6 @@ def logsumexp(
 ) -> Tensor:
     """Returns the logarithm of the sum of the exponentials of the unmasked elements.
 
-    >>> import tensorgrad as torch
     >>> torch.masked.logsumexp(torch.tensor([0.0, 9.0, 0.0]), mask=torch.tensor([True, False, True]))
     tensor(0.6931)
     """
@@ -287,7 +276,6 @@ def logaddexp(
 ) -> Tensor:  # fmt: skip
     """Returns log(eˣ + eʸ) elementwise, without x or y where its mask is False.
 
-    >>> import tensorgrad as torch
     >>> x = torch.zeros(3)
     >>> torch.masked.logaddexp(x, x, input_mask=torch.tensor([True, False, True]))
     tensor([0.6931, 0.0000, 0.6931])
@@ -306,7 +294,6 @@ def mean(
     Raises:
         ValueError: For integers without `dtype`.
 
-    >>> import tensorgrad as torch
     >>> torch.masked.mean(torch.tensor([1.0, 2.0, 4.0]), mask=torch.tensor([True, False, True]))
     tensor(2.5000)
     """
@@ -338,7 +325,6 @@ def median(
     Raises:
         ValueError: For integers if all elements are masked out.
 
-    >>> import tensorgrad as torch
     >>> torch.masked.median(torch.tensor([1.0, 7.0, 4.0]), mask=torch.tensor([True, False, True]))
     tensor(1.)
     """
@@ -359,7 +345,6 @@ def norm(
 ) -> Tensor:  # fmt: skip
     """Returns the vector norm of order `ord` of the unmasked elements; see `torch.linalg.vector_norm`.
 
-    >>> import tensorgrad as torch
     >>> torch.masked.norm(torch.tensor([3.0, 2.0, 4.0]), mask=torch.tensor([True, False, True]))
     tensor(5.)
     """
@@ -395,7 +380,6 @@ def var(
 
     The correction is 1, or 0 with `unbiased=False`.
 
-    >>> import tensorgrad as torch
     >>> torch.masked.var(torch.tensor([1.0, 9.0, 5.0]), mask=torch.tensor([True, False, True]))
     tensor(8.)
     """
@@ -408,7 +392,6 @@ def std(
 ) -> Tensor:  # fmt: skip
     """Returns the standard deviation of the unmasked elements: the square root of `var`.
 
-    >>> import tensorgrad as torch
     >>> torch.masked.std(torch.tensor([1.0, 9.0, 5.0]), unbiased=False, mask=torch.tensor([True, False, True]))
     tensor(2.)
     """
@@ -421,7 +404,6 @@ def std(
 def softmax(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
     """Returns the softmax over the unmasked elements; the others are 0.
 
-    >>> import tensorgrad as torch
     >>> torch.masked.softmax(torch.tensor([1.0, 2.0, 1.0]), 0, mask=torch.tensor([True, False, True]))
     tensor([0.5000, 0.0000, 0.5000])
     """
@@ -431,7 +413,6 @@ def softmax(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor
 def log_softmax(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
     """Returns the logarithm of `softmax`; minus infinity for masked-out elements.
 
-    >>> import tensorgrad as torch
     >>> torch.masked.log_softmax(torch.tensor([1.0, 2.0, 1.0]), 0, mask=torch.tensor([True, False, True]))
     tensor([-0.6931,    -inf, -0.6931])
     """
@@ -441,7 +422,6 @@ def log_softmax(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Te
 def softmin(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
     """Returns the softmax of the negated input over the unmasked elements; the others are 0.
 
-    >>> import tensorgrad as torch
     >>> torch.masked.softmin(torch.tensor([1.0, 0.0, 1.0]), 0, mask=torch.tensor([True, False, True]))
     tensor([0.5000, 0.0000, 0.5000])
     """
@@ -459,7 +439,6 @@ def normalize(
 ) -> Tensor:
     """Divides the input by the norm (at least `eps`) of the unmasked elements along `dim`; the others are 0.
 
-    >>> import tensorgrad as torch
     >>> torch.masked.normalize(torch.tensor([3.0, 2.0, 4.0]), 2.0, 0, mask=torch.tensor([True, False, True]))
     tensor([0.6000, 0.0000, 0.8000])
     """
@@ -473,7 +452,6 @@ def normalize(
 def _no_masked_tensor(*args: Any, **kwargs: Any) -> Any:
     """Would create a `MaskedTensor`. Raises: NotImplementedError, naming the alternative.
 
-    >>> import tensorgrad as torch
     >>> torch.masked.masked_tensor(torch.ones(2), torch.tensor([True, False]))
     Traceback (most recent call last):
         ...
@@ -491,7 +469,6 @@ class MaskedTensor:
     Raises:
         NotImplementedError: Always; the message names the alternative.
 
-    >>> import tensorgrad as torch
     >>> torch.masked.MaskedTensor(torch.ones(2), torch.tensor([True, False]))
     Traceback (most recent call last):
         ...
@@ -507,7 +484,6 @@ masked_tensor = as_masked_tensor = _no_masked_tensor
 def is_masked_tensor(obj: Any, /) -> bool:
     """Returns whether an object is a `MaskedTensor`: always False, since there are none.
 
-    >>> import tensorgrad as torch
     >>> torch.masked.is_masked_tensor(torch.ones(2))
     False
     """

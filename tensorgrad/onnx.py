@@ -11,7 +11,6 @@ def export(*args: Any, **options: Any) -> None:
     Raises:
         NotImplementedError: Always.
 
-    >>> import tensorgrad as torch
     >>> torch.onnx.export()
     Traceback (most recent call last):
     NotImplementedError: onnx.export is not included: torch.save the state_dict and export it with PyTorch
@@ -22,7 +21,6 @@ def export(*args: Any, **options: Any) -> None:
 def is_in_onnx_export() -> bool:
     """Returns whether an export is in progress: always False.
 
-    >>> import tensorgrad as torch
     >>> torch.onnx.is_in_onnx_export()
     False
     """

@@ -30,7 +30,6 @@ def _overrides(value: Any) -> bool:
 def has_torch_function(relevant_args: Iterable[Any]) -> bool:
     """Returns whether the class of any argument defines its own `__torch_function__`.
 
-    >>> import tensorgrad as torch
     >>> torch.overrides.has_torch_function((torch.ones(2), 3))
     False
     """
@@ -40,7 +39,6 @@ def has_torch_function(relevant_args: Iterable[Any]) -> bool:
 def has_torch_function_unary(argument: Any) -> bool:
     """Returns `has_torch_function` for one argument.
 
-    >>> import tensorgrad as torch
     >>> torch.overrides.has_torch_function_unary(torch.ones(2))
     False
     """
@@ -50,7 +48,6 @@ def has_torch_function_unary(argument: Any) -> bool:
 def has_torch_function_variadic(*arguments: Any) -> bool:
     """Returns `has_torch_function` for all arguments.
 
-    >>> import tensorgrad as torch
     >>> torch.overrides.has_torch_function_variadic(torch.ones(2), torch.ones(2))
     False
     """
@@ -63,7 +60,6 @@ def handle_torch_function(public_api: Callable, relevant_args: Iterable[Any], *a
     Raises:
         TypeError: If all of them return `NotImplemented`.
 
-    >>> import tensorgrad as torch
     >>> class Named:
     ...     @classmethod
     ...     def __torch_function__(cls, func, types, args=(), kwargs=None):
@@ -89,7 +85,6 @@ def handle_torch_function(public_api: Callable, relevant_args: Iterable[Any], *a
 def is_tensor_like(inp: Any) -> bool:
     """Returns whether a value is a tensor, or its class defines `__torch_function__`.
 
-    >>> import tensorgrad as torch
     >>> torch.overrides.is_tensor_like(torch.ones(2)), torch.overrides.is_tensor_like([1.0])
     (True, False)
     """
@@ -99,7 +94,6 @@ def is_tensor_like(inp: Any) -> bool:
 def is_tensor_method_or_property(func: Callable) -> bool:
     """Returns whether a function is a method of tensors.
 
-    >>> import tensorgrad as torch
     >>> torch.overrides.is_tensor_method_or_property(torch.Tensor.add_)
     True
     """
@@ -109,7 +103,6 @@ def is_tensor_method_or_property(func: Callable) -> bool:
 def resolve_name(f: Any) -> str | None:
     """Returns a name of a function for people to read; None if it has none.
 
-    >>> import tensorgrad as torch
     >>> torch.overrides.resolve_name(torch.Tensor.relu)
     'torch.Tensor.relu'
     """
@@ -127,7 +120,6 @@ def wrap_torch_function(dispatcher: Callable) -> Callable:
     Args:
         dispatcher: takes the function's arguments and returns those whose class may override it.
 
-    >>> import tensorgrad as torch
     >>> @torch.overrides.wrap_torch_function(lambda x: (x,))
     ... def double(x):
     ...     return 2 * x
@@ -158,7 +150,6 @@ class TorchFunctionMode:
     several ops (`x.norm()`) is seen as those; attributes (`x.shape`) and methods that leave tensors (`x.item()`) are
     not seen.
 
-    >>> import tensorgrad as torch
     >>> class Names(torch.overrides.TorchFunctionMode):
     ...     def __torch_function__(self, func, types, args=(), kwargs=None):
     ...         print(func.__name__)
@@ -201,7 +192,6 @@ class TorchFunctionMode:
 class BaseTorchFunctionMode(TorchFunctionMode):
     """A mode that changes nothing.
 
-    >>> import tensorgrad as torch
     >>> with torch.overrides.BaseTorchFunctionMode():
     ...     print(torch.ones(2) + 1)
     tensor([2., 2.])

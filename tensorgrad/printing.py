@@ -63,7 +63,6 @@ def set_printoptions(
         shape: True to append `, shape=(2, 3)` to every tensor (not in PyTorch).
 
     Example::
-        >>> import tensorgrad as torch
         >>> torch.set_printoptions(precision=2)
         >>> torch.tensor([1.12345])
         tensor([1.12])
@@ -96,7 +95,6 @@ def printoptions(**settings) -> Iterator[None]:
     """A context manager that changes print options temporarily. Takes the arguments of `set_printoptions`.
 
     Example::
-        >>> import tensorgrad as torch
         >>> from tensorgrad.printing import printoptions
         >>> with printoptions(precision=1):
         ...     print(torch.tensor([0.25, 3.14159]))
@@ -210,7 +208,6 @@ def _body(array, shape: tuple[int, ...], indent: int) -> str:
 def values_as_text(tensor: Tensor, indent: int) -> str:
     """Returns the values of a tensor as they are printed, with lines after the first indented.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.printing import values_as_text
     >>> values_as_text(torch.tensor([1, 2]), 0), values_as_text(torch.ones(2, 0), 0)
     ('[1, 2]', '[]')

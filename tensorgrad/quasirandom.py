@@ -22,7 +22,6 @@ class SobolEngine:
         ValueError: If the dimension is out of range.
         ImportError: Without SciPy, which provides the table of direction numbers (S. Joe and F. Y. Kuo, 2008).
 
-    >>> import tensorgrad as torch
     >>> points = torch.quasirandom.SobolEngine(2)  # needs the package scipy
     >>> points.draw(3)
     tensor([[0.0000, 0.0000],

@@ -22,7 +22,6 @@ StorageBase = UntypedStorage  # in PyTorch the base class of this class only
 def is_tensor(obj) -> bool:
     """Returns whether `obj` is a tensor.
 
-    >>> import tensorgrad as torch
     >>> torch.is_tensor(torch.ones(1)), torch.is_tensor([1.0])
     (True, False)
     """
@@ -32,7 +31,6 @@ def is_tensor(obj) -> bool:
 def is_storage(obj) -> bool:
     """Returns whether `obj` is a storage.
 
-    >>> import tensorgrad as torch
     >>> torch.is_storage(torch.ones(1).untyped_storage()), torch.is_storage(torch.ones(1))
     (True, False)
     """
@@ -42,7 +40,6 @@ def is_storage(obj) -> bool:
 def typename(obj) -> str:
     """Returns PyTorch's type name of a tensor, the name of a class or function, or that of any other object's class.
 
-    >>> import tensorgrad as torch
     >>> torch.typename(torch.ones(1)), torch.typename([])
     ('torch.FloatTensor', 'list')
     """
@@ -56,7 +53,6 @@ def typename(obj) -> str:
 def compiled_with_cxx11_abi() -> bool:
     """Returns True, as current PyTorch does; no C++ is involved.
 
-    >>> import tensorgrad as torch
     >>> torch.compiled_with_cxx11_abi()
     True
     """
@@ -66,7 +62,6 @@ def compiled_with_cxx11_abi() -> bool:
 def result_type(tensor1, tensor2) -> dtypes.dtype:
     """Returns the dtype of an op on two operands, each a tensor or a scalar.
 
-    >>> import tensorgrad as torch
     >>> torch.result_type(torch.tensor([1, 2]), 1.0)
     torch.float32
     """
@@ -99,7 +94,6 @@ def broadcast_shapes(*shapes) -> Size:
 def set_default_device(device) -> None:
     """Sets the device of tensors created without `device=`; None for the CPU.
 
-    >>> import tensorgrad as torch
     >>> torch.set_default_device("meta")
     >>> torch.zeros(2).device
     device(type='meta')
@@ -114,7 +108,6 @@ def set_default_device(device) -> None:
 def get_default_device():
     """Returns the device of tensors created without `device=`.
 
-    >>> import tensorgrad as torch
     >>> torch.get_default_device()
     device(type='cpu')
     """
@@ -128,7 +121,6 @@ def get_default_device():
 def _has_compatible_shallow_copy_type(input, from_) -> bool:
     """Returns whether `input.data = from_` may give a tensor the memory of another one: of the same device and layout.
 
-    >>> import tensorgrad as torch
     >>> torch._has_compatible_shallow_copy_type(torch.ones(2), torch.ones(3))
     True
     """
@@ -142,7 +134,6 @@ def get_device_module(device=None):
     Raises:
         RuntimeError: If there is no such module, or if the argument is not a device.
 
-    >>> import tensorgrad as torch
     >>> torch.get_device_module("cpu").is_available()
     True
     """
@@ -164,7 +155,6 @@ def get_file_path(*path_components: str) -> str:
     """Returns the path of a file relative to the folder that contains this package.
 
     >>> import os
-    >>> import tensorgrad as torch
     >>> os.path.isfile(torch.get_file_path("tensorgrad", "__init__.py"))
     True
     """
@@ -177,7 +167,6 @@ def set_default_tensor_type(t) -> None:
     Raises:
         TypeError: If the type is not floating-point.
 
-    >>> import tensorgrad as torch
     >>> torch.set_default_tensor_type("torch.DoubleTensor")
     >>> torch.tensor(0.5).dtype
     torch.float64
@@ -193,7 +182,6 @@ def set_default_tensor_type(t) -> None:
 def _assert(condition, message) -> None:
     """`assert` as a function. Raises: AssertionError with `message` if `condition` is false.
 
-    >>> import tensorgrad as torch
     >>> torch._assert(torch.ones(2).all(), "all ones")
     """
     if not condition:

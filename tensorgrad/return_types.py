@@ -36,7 +36,6 @@ all_return_types: list[type] = []
 def return_type(name: str, *fields: str) -> type:
     """Creates the named tuple `name` with the given fields in this module (so that results can be pickled).
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([3, 1]).max(0)
     torch.return_types.max(
     values=tensor(3),

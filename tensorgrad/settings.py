@@ -53,7 +53,6 @@ def _check_threads(name: str, n) -> None:
 def get_num_threads() -> int:
     """Returns the number of threads last set, or OMP_NUM_THREADS, or the number of processors.
 
-    >>> import tensorgrad as torch
     >>> torch.get_num_threads() >= 1
     True
     """
@@ -66,7 +65,6 @@ def set_num_threads(n: int) -> None:
     Raises:
         RuntimeError: If `n` is not a positive integer.
 
-    >>> import tensorgrad as torch
     >>> before = torch.get_num_threads()
     >>> torch.set_num_threads(1)
     >>> torch.get_num_threads()
@@ -85,7 +83,6 @@ def set_num_threads(n: int) -> None:
 def get_num_interop_threads() -> int:
     """Returns the number of inter-op threads last set, or the number of processors.
 
-    >>> import tensorgrad as torch
     >>> torch.get_num_interop_threads() >= 1
     True
     """
@@ -98,7 +95,6 @@ def set_num_interop_threads(n: int) -> None:
     Raises:
         RuntimeError: If `n` is not a positive integer, or on the second call.
 
-    >>> import tensorgrad as torch
     >>> torch.set_num_interop_threads(0)
     Traceback (most recent call last):
         ...
@@ -126,7 +122,6 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
     Raises:
         TypeError: Unless both are booleans.
 
-    >>> import tensorgrad as torch
     >>> torch.use_deterministic_algorithms(True)
     >>> torch.are_deterministic_algorithms_enabled()
     True
@@ -143,7 +138,6 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
 def are_deterministic_algorithms_enabled() -> bool:
     """Returns the mode last passed to `use_deterministic_algorithms`.
 
-    >>> import tensorgrad as torch
     >>> torch.are_deterministic_algorithms_enabled()
     False
     """
@@ -153,7 +147,6 @@ def are_deterministic_algorithms_enabled() -> bool:
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
     """Returns the `warn_only` last passed to `use_deterministic_algorithms`.
 
-    >>> import tensorgrad as torch
     >>> torch.use_deterministic_algorithms(True, warn_only=True)
     >>> torch.is_deterministic_algorithms_warn_only_enabled()
     True
@@ -168,7 +161,6 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
     Raises:
         TypeError or RuntimeError: For anything else.
 
-    >>> import tensorgrad as torch
     >>> torch.set_deterministic_debug_mode("warn")
     >>> torch.get_deterministic_debug_mode()
     1
@@ -190,7 +182,6 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
 def get_deterministic_debug_mode() -> int:
     """Returns 0 if deterministic algorithms are off, 1 if their absence causes a warning, 2 if an error.
 
-    >>> import tensorgrad as torch
     >>> torch.get_deterministic_debug_mode()
     0
     """
@@ -203,7 +194,6 @@ def get_deterministic_debug_mode() -> int:
 def get_float32_matmul_precision() -> str:
     """Returns the value last passed to `set_float32_matmul_precision`; initially "highest".
 
-    >>> import tensorgrad as torch
     >>> torch.get_float32_matmul_precision()
     'highest'
     """
@@ -219,7 +209,6 @@ def set_float32_matmul_precision(precision: str) -> None:
     Raises:
         RuntimeError: If `precision` is not a string.
 
-    >>> import tensorgrad as torch
     >>> torch.set_float32_matmul_precision("high")
     >>> torch.get_float32_matmul_precision()
     'high'
@@ -243,7 +232,6 @@ def set_flush_denormal(mode: bool) -> bool:
     Raises:
         RuntimeError: Unless `mode` is a boolean.
 
-    >>> import tensorgrad as torch
     >>> torch.set_flush_denormal(False)
     False
     """
@@ -258,7 +246,6 @@ def set_flush_denormal(mode: bool) -> bool:
 def is_warn_always_enabled() -> bool:
     """Returns the value last passed to `set_warn_always`.
 
-    >>> import tensorgrad as torch
     >>> torch.is_warn_always_enabled()
     False
     """
@@ -273,7 +260,6 @@ def set_warn_always(b: bool) -> None:
     Raises:
         RuntimeError: Unless `b` is a boolean.
 
-    >>> import tensorgrad as torch
     >>> torch.set_warn_always(True)
     >>> torch.is_warn_always_enabled()
     True

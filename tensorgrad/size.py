@@ -11,7 +11,6 @@ SYMBOLS: list[type] = []  # classes that stand for a size that is not known
 class Size(tuple):
     """The shape of a tensor: a tuple with the additional method `numel()`.
 
-    >>> import tensorgrad as torch
     >>> torch.zeros(2, 3).shape
     torch.Size([2, 3])
     >>> torch.Size([2, 3]).numel()

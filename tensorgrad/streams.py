@@ -25,7 +25,6 @@ class Stream:
         device: Whose stream it is: by default the GPU's, or the CPU's without one.
         options: Those of `torch.cuda.Stream`.
 
-    >>> import tensorgrad as torch
     >>> stream = torch.Stream("cpu")
     >>> stream.query(), stream
     (True, torch.Stream device_type=cpu, device_index=-1, stream_id=0)
@@ -92,7 +91,6 @@ class Event:
         device: Whose event it is: by default the GPU's, or the CPU's without one.
         options: `enable_timing`, `blocking`, `interprocess`.
 
-    >>> import tensorgrad as torch
     >>> torch.Event("cpu").query()
     True
     """

@@ -17,7 +17,6 @@ __all__ = ["SymInt", "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "s
 class SymInt:
     """A size without a value: that of a ragged dimension of a nested tensor, such as `j1`.
 
-    >>> import tensorgrad as torch
     >>> x = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)
     >>> isinstance(x.size(1), torch.SymInt), isinstance(x.size(0), torch.SymInt)
     (True, False)
@@ -35,7 +34,6 @@ SYMBOLS.append(SymInt)
 def sym_int(a) -> builtins.int:
     """Returns a number as an integer, rounded towards zero.
 
-    >>> import tensorgrad as torch
     >>> torch.sym_int(-2.7)
     -2
     """
@@ -45,7 +43,6 @@ def sym_int(a) -> builtins.int:
 def sym_float(a) -> builtins.float:
     """Returns a number as a float.
 
-    >>> import tensorgrad as torch
     >>> torch.sym_float(3)
     3.0
     """
@@ -55,7 +52,6 @@ def sym_float(a) -> builtins.float:
 def sym_not(a) -> builtins.bool:
     """Returns the logical negation.
 
-    >>> import tensorgrad as torch
     >>> torch.sym_not(3 > 2)
     False
     """
@@ -65,7 +61,6 @@ def sym_not(a) -> builtins.bool:
 def sym_max(a, b):
     """Returns the larger of two numbers; a float if either is one.
 
-    >>> import tensorgrad as torch
     >>> torch.sym_max(3, 2.5)
     3.0
     """
@@ -75,7 +70,6 @@ def sym_max(a, b):
 def sym_min(a, b):
     """Returns the smaller of two numbers; a float if either is one.
 
-    >>> import tensorgrad as torch
     >>> torch.sym_min(3, 2)
     2
     """
@@ -98,7 +92,6 @@ def sym_sqrt(a) -> builtins.float:
     Raises:
         ValueError: For a negative number.
 
-    >>> import tensorgrad as torch
     >>> torch.sym_sqrt(9)
     3.0
     """
@@ -108,7 +101,6 @@ def sym_sqrt(a) -> builtins.float:
 def sym_sum(args):
     """Returns the sum of a list of numbers.
 
-    >>> import tensorgrad as torch
     >>> torch.sym_sum([1, 2, 3])
     6
     """
@@ -121,7 +113,6 @@ def sym_ite(b: builtins.bool, t, f):
     Raises:
         AssertionError: Unless `b` is a boolean and the others have the same type.
 
-    >>> import tensorgrad as torch
     >>> torch.sym_ite(3 > 2, 10, 20)
     10
     """

@@ -46,7 +46,6 @@ class Tensor(TensorMethods):
     Created by `torch.tensor`, `torch.zeros`, ... and by every op. The legacy constructor is PyTorch's:
     `Tensor(2, 3)` is uninitialized, `Tensor([1, 2])` copies data, both in the default dtype.
 
-    >>> import tensorgrad as torch
     >>> x = torch.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
     >>> x.shape, x.dtype, x.device
     (torch.Size([2, 2]), torch.float32, device(type='cpu'))
@@ -168,7 +167,6 @@ class Tensor(TensorMethods):
     def shape(self) -> Size:
         """The sizes of the dimensions.
 
-        >>> import tensorgrad as torch
         >>> torch.zeros(2, 3).shape
         torch.Size([2, 3])
         """
@@ -178,7 +176,6 @@ class Tensor(TensorMethods):
     def dtype(self) -> dtypes.dtype:
         """The element type of the tensor.
 
-        >>> import tensorgrad as torch
         >>> torch.tensor([1, 2]).dtype, torch.tensor([1.0, 2.0]).dtype
         (torch.int64, torch.float32)
         """
@@ -188,7 +185,6 @@ class Tensor(TensorMethods):
     def device(self) -> devices.device:
         """The device of the tensor.
 
-        >>> import tensorgrad as torch
         >>> torch.zeros(2, device="meta").device
         device(type='meta')
         """
@@ -198,7 +194,6 @@ class Tensor(TensorMethods):
     def ndim(self) -> int:
         """The number of dimensions.
 
-        >>> import tensorgrad as torch
         >>> torch.zeros(2, 3).ndim
         2
         """
@@ -207,7 +202,6 @@ class Tensor(TensorMethods):
     def dim(self) -> int:
         """Returns the number of dimensions.
 
-        >>> import tensorgrad as torch
         >>> torch.zeros(2, 3).dim()
         2
         """
@@ -221,7 +215,6 @@ class Tensor(TensorMethods):
         Raises:
             IndexError: If the dimension is out of range.
 
-        >>> import tensorgrad as torch
         >>> x = torch.zeros(2, 3)
         >>> x.size(), x.size(-1)
         (torch.Size([2, 3]), 3)
@@ -242,7 +235,6 @@ class Tensor(TensorMethods):
     def stride(self, dim: int | None = None):
         """Returns the step between neighboring elements in memory, in elements, per dimension.
 
-        >>> import tensorgrad as torch
         >>> x = torch.zeros(2, 3)
         >>> x.stride(), x.t().stride(), x.t().stride(0)
         ((3, 1), (1, 3), 1)
@@ -258,7 +250,6 @@ class Tensor(TensorMethods):
     def storage_offset(self) -> int:
         """Returns the offset of the first element in the storage, in elements.
 
-        >>> import tensorgrad as torch
         >>> torch.zeros(2, 3)[1].storage_offset()
         3
         """
@@ -267,7 +258,6 @@ class Tensor(TensorMethods):
     def numel(self) -> int:
         """Returns the number of elements.
 
-        >>> import tensorgrad as torch
         >>> torch.zeros(2, 3).numel()
         6
         """
@@ -278,7 +268,6 @@ class Tensor(TensorMethods):
     def element_size(self) -> int:
         """Returns the size of one element in bytes.
 
-        >>> import tensorgrad as torch
         >>> torch.zeros(2, dtype=torch.float64).element_size()
         8
         """
@@ -288,7 +277,6 @@ class Tensor(TensorMethods):
     def itemsize(self) -> int:
         """The size of one element in bytes.
 
-        >>> import tensorgrad as torch
         >>> torch.zeros(2, dtype=torch.float64).itemsize
         8
         """
@@ -298,7 +286,6 @@ class Tensor(TensorMethods):
     def nbytes(self) -> int:
         """The size of all elements in bytes; views count as if they were dense.
 
-        >>> import tensorgrad as torch
         >>> torch.zeros(2, 3).nbytes
         24
         """
@@ -307,7 +294,6 @@ class Tensor(TensorMethods):
     def data_ptr(self) -> int:
         """Returns the address of the first element; 0 for an empty tensor.
 
-        >>> import tensorgrad as torch
         >>> x = torch.zeros(2, 3)
         >>> x[1].data_ptr() - x.data_ptr()
         12
@@ -332,7 +318,6 @@ class Tensor(TensorMethods):
         Raises:
             RuntimeError: Unless there is exactly one element.
 
-        >>> import tensorgrad as torch
         >>> torch.tensor([2.5]).item()
         2.5
         """
@@ -346,7 +331,6 @@ class Tensor(TensorMethods):
     def tolist(self):
         """Returns the values as nested lists of Python scalars; a scalar for a 0-dimensional tensor.
 
-        >>> import tensorgrad as torch
         >>> torch.tensor([[1, 2], [3, 4]]).tolist()
         [[1, 2], [3, 4]]
         """
@@ -360,7 +344,6 @@ class Tensor(TensorMethods):
             RuntimeError: If the tensor requires grad (outside `no_grad`).
             TypeError: If it is not on the CPU (unless forced).
 
-        >>> import tensorgrad as torch
         >>> x = torch.zeros(2)
         >>> x.numpy()[0] = 5
         >>> x
@@ -459,7 +442,6 @@ class Tensor(TensorMethods):
     def grad(self) -> Tensor | None:
         """The gradient accumulated by `backward`. Only leaves, and tensors after `retain_grad`, have one.
 
-        >>> import tensorgrad as torch
         >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
         >>> (x * x).sum().backward()
         >>> x.grad
@@ -509,7 +491,6 @@ class Tensor(TensorMethods):
     def data(self) -> Tensor:
         """The same memory outside autograd: writes to it are neither recorded nor detected.
 
-        >>> import tensorgrad as torch
         >>> w = torch.ones(2, requires_grad=True)
         >>> w.data[0] = 5
         >>> w
@@ -540,7 +521,6 @@ class Tensor(TensorMethods):
     def detach(self) -> Tensor:
         """Returns the same memory and version counter outside the graph: writes are detected, gradients do not flow.
 
-        >>> import tensorgrad as torch
         >>> x = torch.ones(2, requires_grad=True)
         >>> (x * 2).detach().requires_grad
         False
@@ -558,7 +538,6 @@ class Tensor(TensorMethods):
         Raises:
             RuntimeError: For a view, since its base would still require grad.
 
-        >>> import tensorgrad as torch
         >>> y = torch.ones(2, requires_grad=True) * 2
         >>> y.detach_().is_leaf
         True
@@ -583,7 +562,6 @@ class Tensor(TensorMethods):
         Raises:
             RuntimeError: If `cls` is not a subclass of Tensor.
 
-        >>> import tensorgrad as torch
         >>> type(torch.zeros(2).as_subclass(torch.nn.Parameter)).__name__
         'Parameter'
         """

@@ -18,7 +18,6 @@ def render(input: Tensor, direction: str = "forward", *, module=None, names=None
 
     See `tensorgrad.viz.render` for details.
 
-    >>> import tensorgrad as torch
     >>> w = torch.ones(2, requires_grad=True)
     >>> (w.exp() + 1).sum().render(names={"w": w})
     <GraphPicture: Graph of sum: 3 ops, 1 leaf, 8 B saved>

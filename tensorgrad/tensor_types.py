@@ -63,7 +63,6 @@ _made: dict[str, dict[str, TensorType]] = {}
 def types(device: str = "cpu") -> dict[str, TensorType]:
     """Returns the types of a device, by name.
 
-    >>> import tensorgrad as torch
     >>> torch.LongTensor([1, 2])
     tensor([1, 2])
     >>> isinstance(torch.zeros(1), torch.FloatTensor)

@@ -1,6 +1,5 @@
 """Versions: that of the PyTorch release that is followed, and this library's own.
 
->>> import tensorgrad as torch
 >>> torch.version.__version__
 '2.13.0'
 >>> torch.version.tensorgrad.count(".")

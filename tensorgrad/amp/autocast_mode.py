@@ -28,7 +28,6 @@ class autocast:
     Raises:
         RuntimeError: For an unknown device type, and for bfloat16 on a GPU that does not support it.
 
-    >>> import tensorgrad as torch
     >>> a = torch.ones(2, 2)
     >>> with torch.autocast("cpu", dtype=torch.float16):
     ...     (a @ a).dtype, (a + a).dtype
@@ -93,7 +92,6 @@ class autocast:
 def is_autocast_available(device_type: str) -> bool:
     """Returns whether `autocast` supports a device type.
 
-    >>> import tensorgrad as torch
     >>> torch.amp.is_autocast_available("cpu"), torch.amp.is_autocast_available("meta")
     (True, False)
     """
@@ -105,7 +103,6 @@ def custom_fwd(fwd=None, *, device_type: str = "cuda", cast_inputs=None):
 
     With `cast_inputs` it runs with `autocast` disabled, and its floating-point inputs are cast to that dtype.
 
-    >>> import tensorgrad as torch
     >>> class Square(torch.autograd.Function):
     ...     @staticmethod
     ...     @torch.amp.custom_fwd(device_type="cpu", cast_inputs=torch.float32)
@@ -140,7 +137,6 @@ def custom_fwd(fwd=None, *, device_type: str = "cuda", cast_inputs=None):
 def custom_bwd(bwd=None, *, device_type: str = "cuda"):
     """Decorates the `backward` of an `autograd.Function` so that it runs with the `autocast` state of its `forward`.
 
-    >>> import tensorgrad as torch
     >>> class Product(torch.autograd.Function):
     ...     @staticmethod
     ...     @torch.amp.custom_fwd(device_type="cpu")

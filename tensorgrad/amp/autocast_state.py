@@ -191,7 +191,6 @@ def is_autocast_enabled(device_type: str = "cuda") -> bool:
     Raises:
         TypeError or RuntimeError: If `device_type` is not a device type.
 
-    >>> import tensorgrad as torch
     >>> with torch.autocast("cpu"):
     ...     torch.is_autocast_enabled("cpu"), torch.is_autocast_enabled("cuda")
     (True, False)
@@ -208,7 +207,6 @@ def set_autocast_enabled(*args: Any, **kwargs: Any) -> None:
         TypeError: For any other arguments.
         RuntimeError: If `device_type` is not a device type.
 
-    >>> import tensorgrad as torch
     >>> torch.set_autocast_enabled("cpu", True)
     >>> (torch.ones(2, 2) @ torch.ones(2, 2)).dtype
     torch.bfloat16
@@ -242,7 +240,6 @@ def get_autocast_dtype(device_type: str) -> dtypes.dtype:
     Raises:
         TypeError or RuntimeError: If `device_type` is not a device type.
 
-    >>> import tensorgrad as torch
     >>> torch.get_autocast_dtype("cpu")
     torch.bfloat16
     >>> with torch.autocast("cpu", dtype=torch.float16):
@@ -259,7 +256,6 @@ def set_autocast_dtype(device_type: str, dtype: dtypes.dtype) -> None:
         TypeError or RuntimeError: If `device_type` is not a device type.
         TypeError: If `dtype` is not a dtype.
 
-    >>> import tensorgrad as torch
     >>> torch.set_autocast_dtype("cpu", torch.float16)
     >>> with torch.autocast("cpu"):
     ...     (torch.ones(2, 2) @ torch.ones(2, 2)).dtype
@@ -280,7 +276,6 @@ def with_dtype(device: str, dtype: dtypes.dtype) -> dict[str, dtypes.dtype]:
 def autocast_increment_nesting() -> int:
     """Increments the number of nested `autocast` contexts in this thread, and returns it.
 
-    >>> import tensorgrad as torch
     >>> torch.autocast_increment_nesting(), torch.autocast_decrement_nesting()
     (1, 0)
     """
@@ -291,7 +286,6 @@ def autocast_increment_nesting() -> int:
 def autocast_decrement_nesting() -> int:
     """Decrements the number of nested `autocast` contexts in this thread, and returns it: at 0 clear the cache.
 
-    >>> import tensorgrad as torch
     >>> with torch.autocast("cpu"):
     ...     torch.autocast_increment_nesting(), torch.autocast_decrement_nesting()
     (2, 1)
@@ -303,7 +297,6 @@ def autocast_decrement_nesting() -> int:
 def is_autocast_cache_enabled() -> bool:
     """Returns whether the cast copies of parameters are cached.
 
-    >>> import tensorgrad as torch
     >>> with torch.autocast("cpu", cache_enabled=False):
     ...     torch.is_autocast_cache_enabled()
     False
@@ -317,7 +310,6 @@ def set_autocast_cache_enabled(enabled: bool) -> None:
     Raises:
         TypeError: If `enabled` is not a boolean.
 
-    >>> import tensorgrad as torch
     >>> torch.set_autocast_cache_enabled(False)
     >>> torch.is_autocast_cache_enabled()
     False
@@ -329,7 +321,6 @@ def set_autocast_cache_enabled(enabled: bool) -> None:
 def clear_autocast_cache() -> None:
     """Clears the cached copies of parameters.
 
-    >>> import tensorgrad as torch
     >>> torch.clear_autocast_cache()
     """
     current().casts.clear()
@@ -351,7 +342,6 @@ def _old(old: str, new: str) -> None:
 def is_autocast_cpu_enabled() -> bool:
     """The older name of `is_autocast_enabled("cpu")`.
 
-    >>> import tensorgrad as torch
     >>> with torch.autocast("cpu"):
     ...     torch.is_autocast_cpu_enabled()
     True
@@ -366,7 +356,6 @@ def set_autocast_cpu_enabled(enabled: bool) -> None:
     Raises:
         TypeError: If `enabled` is not a boolean.
 
-    >>> import tensorgrad as torch
     >>> torch.set_autocast_cpu_enabled(False)
     """
     _boolean(enabled)
@@ -377,7 +366,6 @@ def set_autocast_cpu_enabled(enabled: bool) -> None:
 def get_autocast_cpu_dtype() -> dtypes.dtype:
     """The older name of `get_autocast_dtype("cpu")`.
 
-    >>> import tensorgrad as torch
     >>> torch.get_autocast_cpu_dtype()
     torch.bfloat16
     """
@@ -388,7 +376,6 @@ def get_autocast_cpu_dtype() -> dtypes.dtype:
 def get_autocast_gpu_dtype() -> dtypes.dtype:
     """The older name of `get_autocast_dtype("cuda")`.
 
-    >>> import tensorgrad as torch
     >>> torch.get_autocast_gpu_dtype()
     torch.float16
     """
@@ -402,7 +389,6 @@ def set_autocast_cpu_dtype(dtype: dtypes.dtype) -> None:
     Raises:
         TypeError: If `dtype` is not a dtype.
 
-    >>> import tensorgrad as torch
     >>> torch.set_autocast_cpu_dtype(torch.bfloat16)
     """
     _set_dtype("cpu", "cpu", dtype)
@@ -414,7 +400,6 @@ def set_autocast_gpu_dtype(dtype: dtypes.dtype) -> None:
     Raises:
         TypeError: If `dtype` is not a dtype.
 
-    >>> import tensorgrad as torch
     >>> torch.set_autocast_gpu_dtype(torch.float16)
     """
     _set_dtype("gpu", "cuda", dtype)

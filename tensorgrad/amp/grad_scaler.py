@@ -47,7 +47,6 @@ class GradScaler:
         backoff_factor: The scale is multiplied by this after an overflow.
         enabled: If False, every method passes its argument through.
 
-    >>> import tensorgrad as torch
     >>> w = torch.nn.Parameter(torch.ones(2))
     >>> optimizer = torch.optim.SGD([w], lr=0.5)
     >>> scaler = torch.amp.GradScaler("cpu")

@@ -23,7 +23,6 @@ ANOMALY = _Anomaly()
 class set_detect_anomaly:
     """Enables or disables anomaly mode; as a context manager, restores the previous setting.
 
-    >>> import tensorgrad as torch
     >>> with torch.autograd.set_detect_anomaly(True):
     ...     x = torch.tensor(-1.0, requires_grad=True)
     ...     x.sqrt().backward()
@@ -49,7 +48,6 @@ class detect_anomaly(set_detect_anomaly):
     Slow: use it for debugging only.
 
     >>> import warnings
-    >>> import tensorgrad as torch
     >>> x = torch.tensor(-1.0, requires_grad=True)
     >>> with torch.autograd.detect_anomaly(), warnings.catch_warnings():
     ...     warnings.simplefilter("ignore")
@@ -72,7 +70,6 @@ def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
     Raises:
         TypeError: If an argument is not a boolean.
 
-    >>> import tensorgrad as torch
     >>> torch.set_anomaly_enabled(False)
     """
     for nr, (name, value) in enumerate({"enabled": enabled, "check_nan": check_nan}.items(), 1):
@@ -85,7 +82,6 @@ def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
 def is_anomaly_enabled() -> bool:
     """Returns whether anomaly mode is on.
 
-    >>> import tensorgrad as torch
     >>> with torch.autograd.set_detect_anomaly(True):
     ...     torch.is_anomaly_enabled()
     True
@@ -96,7 +92,6 @@ def is_anomaly_enabled() -> bool:
 def is_anomaly_check_nan_enabled() -> bool:
     """Returns whether `detect_anomaly` checks gradients for nan when it is on.
 
-    >>> import tensorgrad as torch
     >>> with torch.autograd.detect_anomaly(check_nan=False):
     ...     torch.is_anomaly_check_nan_enabled()
     False

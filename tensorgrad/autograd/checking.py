@@ -62,7 +62,6 @@ def gradcheck(
         GradcheckError: If a derivative is wrong (see `raise_exception`).
         ValueError: If no input requires grad.
 
-    >>> import tensorgrad as torch
     >>> x = torch.tensor([0.5, 1.0], dtype=torch.float64, requires_grad=True)
     >>> torch.autograd.gradcheck(torch.exp, x)
     True
@@ -132,7 +131,6 @@ def gradgradcheck(
         gen_non_contig_grad_outputs: Make the random ones non-contiguous.
         (Others as in `gradcheck`.)
 
-    >>> import tensorgrad as torch
     >>> x = torch.tensor([0.5, 1.0], dtype=torch.float64, requires_grad=True)
     >>> torch.autograd.gradgradcheck(torch.sin, x)
     True

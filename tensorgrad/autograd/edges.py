@@ -14,7 +14,6 @@ class GradientEdge(NamedTuple):
 
     It keeps the graph alive, but not the tensor's values.
 
-    >>> import tensorgrad as torch
     >>> x = torch.tensor(3.0, requires_grad=True)
     >>> edge = torch.autograd.graph.get_gradient_edge(x * x)
     >>> edge.node.name(), edge.output_nr
@@ -32,7 +31,6 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
     Raises:
         RuntimeError: If the tensor does not require grad.
 
-    >>> import tensorgrad as torch
     >>> x = torch.tensor(3.0, requires_grad=True)
     >>> y = x * x
     >>> edge = torch.autograd.graph.get_gradient_edge(y)

@@ -23,7 +23,6 @@ _current_level = -1  # its number, as libraries read it
 class UnpackedDualTensor(NamedTuple):
     """The two parts of a dual tensor; `tangent` is None for tensors that do not depend on a dual tensor.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.autograd import forward_ad
     >>> with forward_ad.dual_level():
     ...     primal, tangent = forward_ad.unpack_dual(torch.tensor([1.0]))
@@ -41,7 +40,6 @@ def enter_dual_level() -> int:
     Raises:
         RuntimeError: If a level is already active.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.autograd import forward_ad
     >>> level = forward_ad.enter_dual_level()
     >>> x = forward_ad.make_dual(torch.tensor(3.0), torch.tensor(1.0))
@@ -66,7 +64,6 @@ def exit_dual_level(*, level: int | None = None) -> None:
     Raises:
         RuntimeError: If there is none, or `level` was not entered last.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.autograd import forward_ad
     >>> level = forward_ad.enter_dual_level()
     >>> x = forward_ad.make_dual(torch.tensor(3.0), torch.tensor(1.0))
@@ -88,7 +85,6 @@ def exit_dual_level(*, level: int | None = None) -> None:
 class dual_level:
     """A context manager that enters and exits a dual level.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.autograd import forward_ad
     >>> with forward_ad.dual_level():
     ...     x = forward_ad.make_dual(torch.tensor(0.0), torch.tensor(2.0))
@@ -110,7 +106,6 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
         RuntimeError: Outside a level or if the shapes differ.
         ValueError: For integers.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.autograd import forward_ad
     >>> with forward_ad.dual_level():
     ...     x = forward_ad.make_dual(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 0.5]))
@@ -149,7 +144,6 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     Returns:
         The pair `(primal, tangent)`, two tensors of the same shape; the tangent is None without dual inputs.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.autograd import forward_ad
     >>> with forward_ad.dual_level():
     ...     x = forward_ad.make_dual(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 0.0]))

@@ -132,7 +132,6 @@ class Function:
     `forward(ctx, *args)` computes the results; or define `forward(*args)` and `setup_context(ctx, inputs, output)`.
     `backward(ctx, *grads)` returns one gradient, or None, for each argument of `forward`.
 
-    >>> import tensorgrad as torch
     >>> class Cube(torch.autograd.Function):
     ...     @staticmethod
     ...     def forward(ctx, x):

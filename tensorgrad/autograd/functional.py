@@ -57,7 +57,6 @@ def vjp(func: Callable, inputs: Tensors, v: Tensors | None = None, create_graph:
     Returns:
         (outputs, product); the product is shaped like `inputs`.
 
-    >>> import tensorgrad as torch
     >>> torch.autograd.functional.vjp(lambda x: x * x, torch.tensor([1.0, 2.0]), torch.tensor([1.0, 10.0]))
     (tensor([1., 4.]), tensor([ 2., 40.]))
     """
@@ -86,7 +85,6 @@ def jvp(func: Callable, inputs: Tensors, v: Tensors | None = None, create_graph:
     Returns:
         (outputs, product); the product is shaped like the outputs.
 
-    >>> import tensorgrad as torch
     >>> torch.autograd.functional.jvp(lambda x: x * x, torch.tensor([1.0, 2.0]), torch.tensor([1.0, 10.0]))
     (tensor([1., 4.]), tensor([ 2., 40.]))
     """
@@ -135,7 +133,6 @@ def jacobian(
     Returns:
         A tensor; for several inputs a tuple of them; for several outputs a tuple of these.
 
-    >>> import tensorgrad as torch
     >>> torch.autograd.functional.jacobian(lambda x: x * x, torch.tensor([1.0, 2.0]))
     tensor([[2., 0.],
             [0., 4.]])
@@ -258,7 +255,6 @@ def hessian(
     Raises:
         RuntimeError: Unless `func` returns a single tensor of one element.
 
-    >>> import tensorgrad as torch
     >>> torch.autograd.functional.hessian(lambda x: (x**3).sum(), torch.tensor([1.0, 2.0]))
     tensor([[ 6.,  0.],
             [ 0., 12.]])
@@ -285,7 +281,6 @@ def vhp(func: Callable, inputs: Tensors, v: Tensors | None = None, create_graph:
     Returns:
         (value, product); the product and `v` are shaped like `inputs`.
 
-    >>> import tensorgrad as torch
     >>> torch.autograd.functional.vhp(lambda x: (x**3).sum(), torch.tensor([1.0, 2.0]), torch.tensor([1.0, 1.0]))
     (tensor(9.), tensor([ 6., 12.]))
     """
@@ -310,7 +305,6 @@ def hvp(func: Callable, inputs: Tensors, v: Tensors | None = None, create_graph:
     Returns:
         (value, product); the product and `v` are shaped like `inputs`.
 
-    >>> import tensorgrad as torch
     >>> torch.autograd.functional.hvp(lambda x: (x**3).sum(), torch.tensor([1.0, 2.0]), torch.tensor([1.0, 1.0]))
     (tensor(9.), tensor([ 6., 12.]))
     """

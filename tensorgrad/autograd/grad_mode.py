@@ -28,7 +28,6 @@ class set_multithreading_enabled(Switch):
 
     Here each pass runs in the thread that starts it, so its nodes always run in the same order.
 
-    >>> import tensorgrad as torch
     >>> with torch.autograd.set_multithreading_enabled(False):
     ...     torch.autograd.is_multithreading_enabled()
     False
@@ -41,7 +40,6 @@ class set_multithreading_enabled(Switch):
 def is_multithreading_enabled() -> bool:
     """Returns the value last passed to `set_multithreading_enabled` in this thread.
 
-    >>> import tensorgrad as torch
     >>> torch.autograd.is_multithreading_enabled()
     True
     """
@@ -54,7 +52,6 @@ class _force_original_view_tracking(Switch):
     Args:
         mode: True replays all steps that led to the view; False may replace many steps by one with strides.
 
-    >>> import tensorgrad as torch
     >>> with torch.autograd._force_original_view_tracking(True):
     ...     torch.autograd.is_view_replay_enabled()
     True
@@ -66,7 +63,6 @@ class _force_original_view_tracking(Switch):
 def is_view_replay_enabled() -> bool:
     """Returns the value last passed to `_force_original_view_tracking` in this thread.
 
-    >>> import tensorgrad as torch
     >>> torch.autograd.is_view_replay_enabled()
     False
     """

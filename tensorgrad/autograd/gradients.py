@@ -123,7 +123,6 @@ def backward(
     Raises:
         RuntimeError: If an output is not differentiable, or if the graph was already used and freed.
 
-    >>> import tensorgrad as torch
     >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
     >>> torch.autograd.backward([x.sum(), x * x], [None, torch.tensor([1.0, 10.0])])
     >>> x.grad
@@ -199,7 +198,6 @@ def grad(
     Raises:
         RuntimeError: If an input does not require grad, or is unused and that is not allowed.
 
-    >>> import tensorgrad as torch
     >>> x = torch.tensor(3.0, requires_grad=True)
     >>> torch.autograd.grad(x * x, x)
     (tensor(6.),)
@@ -266,7 +264,6 @@ OVER_BATCH: Any = None  # runs a function on a batch (transforms/batch_map.py)
 def _backward_method(self: Tensor, gradient=None, retain_graph=None, create_graph=False, inputs=None) -> None:
     """Adds the gradient of this tensor to `.grad` of every leaf it depends on; see `torch.autograd.backward`.
 
-    >>> import tensorgrad as torch
     >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
     >>> (x * x).sum().backward()
     >>> x.grad

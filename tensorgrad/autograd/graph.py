@@ -41,7 +41,6 @@ class Node:
     that the op's formulas use; `outputs[i]` is `(shape, dtype, array class)` of the i-th result; `sequence_nr` orders
     the backward pass: later ops first.
 
-    >>> import tensorgrad as torch
     >>> x = torch.tensor(3.0, requires_grad=True)
     >>> node = (2 * x).exp().grad_fn
     >>> node.name(), node.next_functions[0][0].name()
@@ -185,7 +184,6 @@ _named_classes: dict[tuple[type, str], type] = {}
 def shown(node: Node) -> Node:
     """Prepares a node for users: gives its class the node's name, which graph-drawing programs use.
 
-    >>> import tensorgrad as torch
     >>> type(torch.ones(2, requires_grad=True).exp().grad_fn).__name__
     'ExpBackward0'
     """

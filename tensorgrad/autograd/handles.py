@@ -18,7 +18,6 @@ class RemovableHandle:
     tables `extra_dict`, are removed with it. The handle does not keep the tables alive. It can be pickled together
     with the owner of its tables.
 
-    >>> import tensorgrad as torch
     >>> x = torch.tensor(1.0, requires_grad=True)
     >>> with x.register_hook(lambda grad: 10 * grad):
     ...     (2 * x).backward()

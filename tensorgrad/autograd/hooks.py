@@ -22,7 +22,6 @@ def register_hook(self: Tensor, hook) -> RemovableHandle:
     Raises:
         RuntimeError: If the tensor does not require grad.
 
-    >>> import tensorgrad as torch
     >>> x = torch.tensor(1.0, requires_grad=True)
     >>> handle = x.register_hook(lambda grad: grad.clamp(max=1.0))
     >>> (5 * x).backward(); x.grad
@@ -44,7 +43,6 @@ def register_post_accumulate_grad_hook(self: Tensor, hook) -> RemovableHandle:
     Raises:
         RuntimeError: If the tensor does not require grad or is not a leaf.
 
-    >>> import tensorgrad as torch
     >>> x = torch.tensor(1.0, requires_grad=True)
     >>> handle = x.register_post_accumulate_grad_hook(lambda tensor: print(tensor.grad))
     >>> (5 * x).backward()
@@ -63,7 +61,6 @@ def retain_grad(self: Tensor) -> None:
     Raises:
         RuntimeError: If the tensor does not require grad.
 
-    >>> import tensorgrad as torch
     >>> x = torch.tensor(3.0, requires_grad=True)
     >>> y = x * x
     >>> y.retain_grad()
@@ -81,7 +78,6 @@ def retain_grad(self: Tensor) -> None:
 def _retains_grad(self: Tensor) -> bool:
     """Whether `retain_grad` was called on this tensor and it is not a leaf.
 
-    >>> import tensorgrad as torch
     >>> y = 2 * torch.ones(1, requires_grad=True)
     >>> y.retain_grad()
     >>> y.retains_grad
@@ -100,7 +96,6 @@ def _retains_grad(self: Tensor) -> bool:
 def _backward_hooks(self: Tensor) -> OrderedDict | None:
     """The hooks that `register_hook` added, by number; None if there are none. Libraries read it, and set it to none.
 
-    >>> import tensorgrad as torch
     >>> x = torch.ones(1, requires_grad=True)
     >>> handle = x.register_hook(print)
     >>> len(x._backward_hooks)
@@ -141,7 +136,6 @@ def register_multi_grad_hook(tensors, fn, *, mode: str = "all"):
     Raises:
         ValueError: For any other mode.
 
-    >>> import tensorgrad as torch
     >>> a, b = torch.tensor(2.0, requires_grad=True), torch.tensor(3.0, requires_grad=True)
     >>> handle = torch.autograd.graph.register_multi_grad_hook([a, b], print)
     >>> (a * b).backward()

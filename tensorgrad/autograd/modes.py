@@ -16,7 +16,6 @@ class ModeDecorator:
     def clone(self):
         """Returns a mode like this one, for a further `with` block.
 
-        >>> import tensorgrad as torch
         >>> type(torch.no_grad().clone()).__name__
         'no_grad'
         """
@@ -67,7 +66,6 @@ class ModeDecorator:
 class no_grad(ModeDecorator):
     """A context manager and decorator that disables recording: results do not require grad.
 
-    >>> import tensorgrad as torch
     >>> w = torch.ones(2, requires_grad=True)
     >>> with torch.no_grad():
     ...     (w * 2).requires_grad
@@ -90,7 +88,6 @@ class no_grad(ModeDecorator):
 class enable_grad(no_grad):
     """A context manager and decorator that enables recording, also within `no_grad`.
 
-    >>> import tensorgrad as torch
     >>> x = torch.ones(1, requires_grad=True)
     >>> with torch.no_grad():
     ...     with torch.enable_grad():
@@ -114,7 +111,6 @@ class Switch(ModeDecorator):
     def clone(self):
         """Returns a mode like this one, for a further `with` block.
 
-        >>> import tensorgrad as torch
         >>> mode = torch.set_grad_enabled(True)
         >>> type(mode.clone()).__name__
         'set_grad_enabled'
@@ -135,7 +131,6 @@ class Switch(ModeDecorator):
 class set_grad_enabled(Switch):
     """Enables or disables recording immediately; as a context manager, restores the previous state.
 
-    >>> import tensorgrad as torch
     >>> x = torch.ones(1, requires_grad=True)
     >>> training = False
     >>> with torch.set_grad_enabled(training):
@@ -149,7 +144,6 @@ class set_grad_enabled(Switch):
 def is_grad_enabled() -> bool:
     """Returns whether ops are recorded in this thread.
 
-    >>> import tensorgrad as torch
     >>> with torch.no_grad():
     ...     torch.is_grad_enabled()
     False
@@ -162,7 +156,6 @@ class inference_mode(ModeDecorator):
 
     Using such a tensor for backward, or writing to it outside the mode, raises a RuntimeError.
 
-    >>> import tensorgrad as torch
     >>> w = torch.ones(2, requires_grad=True)
     >>> with torch.inference_mode():
     ...     y = w * 2
@@ -183,7 +176,6 @@ class inference_mode(ModeDecorator):
     def clone(self):
         """Returns a mode like this one, for a further `with` block.
 
-        >>> import tensorgrad as torch
         >>> with torch.inference_mode().clone():
         ...     torch.is_inference_mode_enabled()
         True
@@ -207,7 +199,6 @@ class inference_mode(ModeDecorator):
 def is_inference_mode_enabled() -> bool:
     """Returns whether this thread is inside `inference_mode`.
 
-    >>> import tensorgrad as torch
     >>> with torch.inference_mode():
     ...     torch.is_inference_mode_enabled()
     True

@@ -1,6 +1,5 @@
 """`torch._C._functions`: the node classes by name, and functions that produce an undefined gradient or an error.
 
->>> import tensorgrad as torch
 >>> x = torch.ones(2, requires_grad=True)
 >>> isinstance(x.exp().grad_fn, torch._C._functions.ExpBackward0)
 True
@@ -30,7 +29,6 @@ class _Undefined(Function):
 class UndefinedGrad:
     """Returns its tensors; backward passes no gradient to them.
 
-    >>> import tensorgrad as torch
     >>> x = torch.ones(1, requires_grad=True)
     >>> torch._C._functions.UndefinedGrad()(x).backward()
     >>> print(x.grad)
@@ -55,7 +53,6 @@ class _Failing(Function):
 class DelayedError:
     """Returns its tensors; a backward pass through them raises RuntimeError with the message.
 
-    >>> import tensorgrad as torch
     >>> x = torch.ones(1, requires_grad=True)
     >>> torch._C._functions.DelayedError("not here", 1)(x).backward()
     Traceback (most recent call last):

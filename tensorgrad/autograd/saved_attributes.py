@@ -240,7 +240,6 @@ def _plain(node: Node, k: int) -> Any:
 class SavedTensor:
     """A saved tensor that has not been unpacked: `grad_fn._raw_saved_self`.
 
-    >>> import tensorgrad as torch
     >>> y = torch.tensor([1.0, 2.0], requires_grad=True).exp()
     >>> y.grad_fn._raw_saved_result.register_hooks(lambda t: t.tolist(), torch.tensor)
     >>> y.grad_fn._saved_result

@@ -14,7 +14,6 @@ class saved_tensors_hooks:
 
     `pack_hook(tensor)` may return anything (a file name, a compressed copy); `unpack_hook` converts it back.
 
-    >>> import tensorgrad as torch
     >>> x = torch.tensor(3.0, requires_grad=True)
     >>> with torch.autograd.graph.saved_tensors_hooks(lambda t: t.item(), lambda number: torch.tensor(number)):
     ...     y = x * x
@@ -42,7 +41,6 @@ class save_on_cpu(saved_tensors_hooks):
 
     With `pin_memory` they are kept in page-locked memory, from which a GPU can read directly.
 
-    >>> import tensorgrad as torch
     >>> x = torch.tensor(3.0, requires_grad=True)
     >>> with torch.autograd.graph.save_on_cpu():
     ...     y = x * x
@@ -64,7 +62,6 @@ def disable_saved_tensors_hooks(error_message: str):
     Raises:
         RuntimeError: With the message, if such hooks are already active.
 
-    >>> import tensorgrad as torch
     >>> with torch.autograd.graph.disable_saved_tensors_hooks("not here"):
     ...     with torch.autograd.graph.save_on_cpu():
     ...         pass
@@ -118,7 +115,6 @@ def allow_mutation_on_saved_tensors():
     Raises:
         RuntimeError: If contexts are nested.
 
-    >>> import tensorgrad as torch
     >>> with torch.autograd.graph.allow_mutation_on_saved_tensors():
     ...     a = torch.tensor([2.0, 3.0], requires_grad=True).clone()
     ...     leaf = torch.ones(2, requires_grad=True)
@@ -142,7 +138,6 @@ def allow_mutation_on_saved_tensors():
 def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
     """Informs autograd that one or several tensors were written by code that it cannot track.
 
-    >>> import tensorgrad as torch
     >>> x = torch.ones(2)
     >>> x.numpy()[0] = 7
     >>> torch.autograd.graph.increment_version(x)

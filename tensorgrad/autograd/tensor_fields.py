@@ -16,7 +16,6 @@ class _Fields:
     def requires_grad(self: Any) -> bool:
         """Whether gradients flow to this tensor. May be set on leaves of floating-point or complex dtype.
 
-        >>> import tensorgrad as torch
         >>> x, w = torch.ones(2), torch.ones(2, requires_grad=True)
         >>> x.requires_grad, (w * x).requires_grad
         (False, True)
@@ -39,7 +38,6 @@ class _Fields:
 
         Raises: RuntimeError for an integer tensor, or when disabling it for a computed tensor.
 
-        >>> import tensorgrad as torch
         >>> torch.ones(2).requires_grad_()
         tensor([1., 1.], requires_grad=True)
         """
@@ -64,7 +62,6 @@ class _Fields:
     def is_leaf(self: Any) -> bool:
         """Whether the tensor was created by the user rather than computed from tensors that require grad.
 
-        >>> import tensorgrad as torch
         >>> x = torch.ones(2, requires_grad=True)
         >>> x.is_leaf, (2 * x).is_leaf, torch.ones(2).is_leaf
         (True, False, True)
@@ -75,7 +72,6 @@ class _Fields:
     def grad_fn(self: Any):
         """The node that computed this tensor; None for a leaf.
 
-        >>> import tensorgrad as torch
         >>> x = torch.ones(2, requires_grad=True)
         >>> x.exp().grad_fn.name()
         'ExpBackward0'
@@ -90,7 +86,6 @@ class _Fields:
     def output_nr(self: Any) -> int:
         """The index of this tensor among the outputs of `grad_fn`.
 
-        >>> import tensorgrad as torch
         >>> first, second = torch.ones(2, requires_grad=True).unbind()
         >>> first.output_nr, second.output_nr
         (0, 1)

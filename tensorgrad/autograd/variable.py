@@ -21,7 +21,6 @@ class ImperativeEngine:
 class Variable(metaclass=_IsTensor):
     """`Variable(tensor, requires_grad)` is the tensor, detached; every tensor is an instance of it.
 
-    >>> import tensorgrad as torch
     >>> x = torch.autograd.Variable(torch.ones(2), requires_grad=True)
     >>> x
     tensor([1., 1.], requires_grad=True)

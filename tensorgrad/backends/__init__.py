@@ -14,7 +14,6 @@ __all__ = ["cpu", "cuda", "cudnn", "mkl", "mkldnn", "mps", "openmp", "opt_einsum
 def flags_frozen() -> bool:
     """Returns whether settings must not be changed: always False.
 
-    >>> import tensorgrad as torch
     >>> torch.backends.flags_frozen()
     False
     """

@@ -6,7 +6,6 @@ import importlib
 def get_cpu_capability() -> str:
     """Returns the widest vector instructions that NumPy uses, under PyTorch's names.
 
-    >>> import tensorgrad as torch
     >>> torch.backends.cpu.get_cpu_capability() in ("DEFAULT", "AVX2", "AVX512")
     True
     """

@@ -13,7 +13,6 @@ _attention = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True}
 def is_built() -> bool:
     """Returns whether GPU support is installed: it needs CuPy.
 
-    >>> import tensorgrad as torch
     >>> torch.backends.cuda.is_built() in (True, False)
     True
     """
@@ -23,7 +22,6 @@ def is_built() -> bool:
 def flash_sdp_enabled() -> bool:
     """Returns the value last passed to `enable_flash_sdp`.
 
-    >>> import tensorgrad as torch
     >>> torch.backends.cuda.flash_sdp_enabled()
     True
     """
@@ -33,7 +31,6 @@ def flash_sdp_enabled() -> bool:
 def mem_efficient_sdp_enabled() -> bool:
     """Returns the value last passed to `enable_mem_efficient_sdp`.
 
-    >>> import tensorgrad as torch
     >>> torch.backends.cuda.mem_efficient_sdp_enabled()
     True
     """
@@ -43,7 +40,6 @@ def mem_efficient_sdp_enabled() -> bool:
 def math_sdp_enabled() -> bool:
     """Returns the value last passed to `enable_math_sdp`.
 
-    >>> import tensorgrad as torch
     >>> torch.backends.cuda.math_sdp_enabled()
     True
     """
@@ -53,7 +49,6 @@ def math_sdp_enabled() -> bool:
 def cudnn_sdp_enabled() -> bool:
     """Returns the value last passed to `enable_cudnn_sdp`.
 
-    >>> import tensorgrad as torch
     >>> torch.backends.cuda.cudnn_sdp_enabled()
     True
     """
@@ -63,7 +58,6 @@ def cudnn_sdp_enabled() -> bool:
 def enable_flash_sdp(enabled: bool) -> None:
     """Accepted for compatibility: there is only one implementation of attention.
 
-    >>> import tensorgrad as torch
     >>> torch.backends.cuda.enable_flash_sdp(True)
     """
     _attention["flash"] = bool(enabled)
@@ -72,7 +66,6 @@ def enable_flash_sdp(enabled: bool) -> None:
 def enable_mem_efficient_sdp(enabled: bool) -> None:
     """Accepted for compatibility: there is only one implementation of attention.
 
-    >>> import tensorgrad as torch
     >>> torch.backends.cuda.enable_mem_efficient_sdp(True)
     """
     _attention["mem_efficient"] = bool(enabled)
@@ -81,7 +74,6 @@ def enable_mem_efficient_sdp(enabled: bool) -> None:
 def enable_math_sdp(enabled: bool) -> None:
     """Accepted for compatibility: there is only one implementation of attention.
 
-    >>> import tensorgrad as torch
     >>> torch.backends.cuda.enable_math_sdp(True)
     """
     _attention["math"] = bool(enabled)
@@ -90,7 +82,6 @@ def enable_math_sdp(enabled: bool) -> None:
 def enable_cudnn_sdp(enabled: bool) -> None:
     """Accepted for compatibility: there is only one implementation of attention.
 
-    >>> import tensorgrad as torch
     >>> torch.backends.cuda.enable_cudnn_sdp(True)
     """
     _attention["cudnn"] = bool(enabled)
@@ -100,7 +91,6 @@ def enable_cudnn_sdp(enabled: bool) -> None:
 def sdp_kernel(enable_flash=True, enable_math=True, enable_mem_efficient=True, enable_cudnn=True):
     """A context manager that changes these settings temporarily.
 
-    >>> import tensorgrad as torch
     >>> with torch.backends.cuda.sdp_kernel(enable_flash=False):
     ...     torch.backends.cuda.flash_sdp_enabled()
     False

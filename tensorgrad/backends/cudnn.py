@@ -44,7 +44,6 @@ sys.modules[__name__].__class__ = _Module
 def is_available() -> bool:
     """Returns whether cuDNN is found. Without it convolutions on GPUs are computed as matrix products.
 
-    >>> import tensorgrad as torch
     >>> torch.backends.cudnn.is_available() in (True, False)
     True
     """
@@ -54,7 +53,6 @@ def is_available() -> bool:
 def version() -> int | None:
     """Returns the version of cuDNN (91900 is 9.19.0), or None if it is not found.
 
-    >>> import tensorgrad as torch
     >>> (torch.backends.cudnn.version() is None) == (not torch.backends.cudnn.is_available())
     True
     """
@@ -68,7 +66,6 @@ def version() -> int | None:
 def is_acceptable(tensor) -> bool:
     """Returns whether cuDNN can be used: the tensor is floating-point and on a GPU, and cuDNN is found and enabled.
 
-    >>> import tensorgrad as torch
     >>> torch.backends.cudnn.is_acceptable(torch.ones(1))
     False
     """
@@ -79,7 +76,6 @@ def is_acceptable(tensor) -> bool:
 def set_flags(_enabled=None, _benchmark=None, _benchmark_limit=None, _deterministic=None, _allow_tf32=None):
     """Changes the given settings, and returns the previous values of all settings.
 
-    >>> import tensorgrad as torch
     >>> torch.backends.cudnn.set_flags(_benchmark=False)
     (True, False, 10, False, True)
     """
@@ -96,7 +92,6 @@ def set_flags(_enabled=None, _benchmark=None, _benchmark_limit=None, _determinis
 def flags(enabled=False, benchmark=False, benchmark_limit=10, deterministic=False, allow_tf32=True):
     """A context manager that changes the settings temporarily.
 
-    >>> import tensorgrad as torch
     >>> with torch.backends.cudnn.flags(benchmark=True):
     ...     torch.backends.cudnn.benchmark
     True

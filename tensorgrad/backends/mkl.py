@@ -4,7 +4,6 @@
 def is_available() -> bool:
     """Returns False: NumPy's BLAS is used.
 
-    >>> import tensorgrad as torch
     >>> torch.backends.mkl.is_available()
     False
     """

@@ -10,7 +10,6 @@ enabled = False
 def is_available() -> bool:
     """Returns whether oneDNN is used: always False.
 
-    >>> import tensorgrad as torch
     >>> torch.backends.mkldnn.is_available()
     False
     """
@@ -21,7 +20,6 @@ def is_available() -> bool:
 def flags(enabled=False, **others):
     """A context manager without effect, accepted for compatibility.
 
-    >>> import tensorgrad as torch
     >>> with torch.backends.mkldnn.flags(enabled=False):
     ...     total = torch.ones(2).sum()
     """

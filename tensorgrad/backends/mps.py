@@ -4,7 +4,6 @@
 def is_available() -> bool:
     """Returns whether Apple GPUs can be used: always False.
 
-    >>> import tensorgrad as torch
     >>> torch.backends.mps.is_available()
     False
     """
@@ -14,7 +13,6 @@ def is_available() -> bool:
 def is_built() -> bool:
     """Returns whether support for Apple GPUs is included: always False.
 
-    >>> import tensorgrad as torch
     >>> torch.backends.mps.is_built()
     False
     """

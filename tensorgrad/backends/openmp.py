@@ -4,7 +4,6 @@
 def is_available() -> bool:
     """Returns False: OpenMP is not used.
 
-    >>> import tensorgrad as torch
     >>> torch.backends.openmp.is_available()
     False
     """

@@ -7,7 +7,6 @@ strategy = "auto"
 def is_available() -> bool:
     """Returns whether the order is optimized: always True, with or without the package opt_einsum.
 
-    >>> import tensorgrad as torch
     >>> torch.backends.opt_einsum.is_available()
     True
     """

@@ -150,7 +150,6 @@ def stop() -> None:
 def fill(name: str) -> None:
     """Adds their absent names to a module of tensorgrad and the modules in it, as far as they are loaded.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.compat.stand_ins import fill, stop
     >>> torch.xpu.is_available()
     False

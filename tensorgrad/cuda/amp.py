@@ -11,7 +11,6 @@ __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
 class autocast(amp.autocast):
     """`torch.amp.autocast("cuda")`.
 
-    >>> import tensorgrad as torch
     >>> with torch.cuda.amp.autocast(enabled=torch.cuda.is_available()):
     ...     x = torch.ones(2, 2) @ torch.ones(2, 2)
     """
@@ -23,7 +22,6 @@ class autocast(amp.autocast):
 class GradScaler(amp.GradScaler):
     """`torch.amp.GradScaler("cuda")`.
 
-    >>> import tensorgrad as torch
     >>> scaler = torch.cuda.amp.GradScaler(enabled=torch.cuda.is_available())
     """
 

@@ -22,7 +22,6 @@ def broadcast(tensor: Tensor, devices=None, *, out: Sequence[Tensor] | None = No
     Raises:
         RuntimeError: Unless exactly one of the two is given.
 
-    >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
     ...     copies = torch.cuda.comm.broadcast(torch.ones(2), [0])
     """
@@ -38,7 +37,6 @@ def broadcast(tensor: Tensor, devices=None, *, out: Sequence[Tensor] | None = No
 def broadcast_coalesced(tensors, devices, buffer_size: int = 10485760) -> list[tuple[Tensor, ...]]:
     """Copies several tensors to each GPU.
 
-    >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
     ...     weight, bias = torch.cuda.comm.broadcast_coalesced([torch.ones(2), torch.ones(1)], [0])[0]
     """
@@ -53,7 +51,6 @@ def reduce_add(inputs: Sequence[Tensor], destination=None) -> Tensor:
         AssertionError: For a tensor on the CPU.
         RuntimeError: For any other destination.
 
-    >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
     ...     total = torch.cuda.comm.reduce_add([torch.ones(2, device="cuda"), torch.ones(2, device="cuda")])
     """
@@ -75,7 +72,6 @@ def reduce_add(inputs: Sequence[Tensor], destination=None) -> Tensor:
 def reduce_add_coalesced(inputs, destination=None, buffer_size: int = 10485760) -> tuple[Tensor, ...]:
     """Returns the sums over the GPUs of the tensors that each of them holds.
 
-    >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
     ...     sums = torch.cuda.comm.reduce_add_coalesced([[torch.ones(2, device="cuda")]])
     """
@@ -92,7 +88,6 @@ def scatter(tensor: Tensor, devices=None, chunk_sizes=None, dim: int = 0, stream
     Raises:
         RuntimeError: If the arguments do not match each other or the tensor.
 
-    >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
     ...     parts = torch.cuda.comm.scatter(torch.arange(4), [0])
     """
@@ -121,7 +116,6 @@ def gather(tensors: Sequence[Tensor], dim: int = 0, destination=None, *, out: Te
     Raises:
         RuntimeError: If both are given, or if the length of `out` is wrong.
 
-    >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
     ...     whole = torch.cuda.comm.gather([torch.ones(2, device="cuda"), torch.ones(1, device="cuda")])
     """

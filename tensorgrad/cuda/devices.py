@@ -64,7 +64,6 @@ def checked_index_of(device=None) -> int:
 def is_available() -> bool:
     """Returns whether a GPU can be used.
 
-    >>> import tensorgrad as torch
     >>> device = "cuda" if torch.cuda.is_available() else "cpu"
     """
     return module_or_none() is not None
@@ -73,7 +72,6 @@ def is_available() -> bool:
 def _is_in_bad_fork() -> bool:
     """Returns whether this process cannot use GPUs, since it was forked from one that did.
 
-    >>> import tensorgrad as torch
     >>> torch.cuda._is_in_bad_fork()
     False
     """
@@ -85,7 +83,6 @@ def _is_in_bad_fork() -> bool:
 def device_count() -> int:
     """Returns the number of usable GPUs.
 
-    >>> import tensorgrad as torch
     >>> for index in range(torch.cuda.device_count()):
     ...     _ = torch.cuda.get_device_name(index)
     """
@@ -96,7 +93,6 @@ def device_count() -> int:
 def is_initialized() -> bool:
     """Returns whether this process has used a GPU.
 
-    >>> import tensorgrad as torch
     >>> torch.cuda.is_initialized() and not torch.cuda.is_available()
     False
     """
@@ -109,7 +105,6 @@ def init() -> None:
     Raises:
         RuntimeError: If there is none.
 
-    >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
     ...     torch.cuda.init()
     """
@@ -125,7 +120,6 @@ def current_device() -> int:
     Raises:
         RuntimeError: If there is none.
 
-    >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
     ...     index = torch.cuda.current_device()
     """
@@ -138,7 +132,6 @@ def set_device(device) -> None:
     Raises:
         RuntimeError: If there is none.
 
-    >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
     ...     torch.cuda.set_device(0)
     """
@@ -172,7 +165,6 @@ class _Device:
 class device(_Device):
     """A context manager that makes another GPU the current one. No effect for None and for a negative index.
 
-    >>> import tensorgrad as torch
     >>> with torch.cuda.device(0 if torch.cuda.is_available() else -1):
     ...     x = torch.ones(2)
     """
@@ -184,7 +176,6 @@ class device(_Device):
 class device_of(_Device):
     """A context manager that makes the GPU of a tensor or storage the current one. No effect if it is not on a GPU.
 
-    >>> import tensorgrad as torch
     >>> with torch.cuda.device_of(torch.ones(2)):
     ...     y = torch.ones(2)
     """
@@ -246,7 +237,6 @@ def get_device_properties(device=None) -> _CudaDeviceProperties:
         RuntimeError: If there is none.
         AssertionError: If this one does not exist.
 
-    >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
     ...     gigabytes = torch.cuda.get_device_properties().total_memory / 2**30
     """
@@ -266,7 +256,6 @@ def get_device_name(device=None) -> str:
     Raises:
         RuntimeError: If there is none.
 
-    >>> import tensorgrad as torch
     >>> name = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
     """
     return get_device_properties(device).name
@@ -278,7 +267,6 @@ def get_device_capability(device=None) -> tuple[int, int]:
     Raises:
         RuntimeError: If there is none.
 
-    >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
     ...     major, minor = torch.cuda.get_device_capability()
     """
@@ -292,7 +280,6 @@ def can_device_access_peer(device, peer_device) -> bool:
     Raises:
         AssertionError: If one does not exist.
 
-    >>> import tensorgrad as torch
     >>> if torch.cuda.device_count() > 1:
     ...     direct = torch.cuda.can_device_access_peer(0, 1)
     """
@@ -306,7 +293,6 @@ def can_device_access_peer(device, peer_device) -> bool:
 def is_bf16_supported(including_emulation: bool = True) -> bool:
     """Returns whether the GPU supports bfloat16.
 
-    >>> import tensorgrad as torch
     >>> dtype = torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
     """
     return is_available() and get_device_capability()[0] >= (5 if including_emulation else 8)
@@ -315,7 +301,6 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
 def is_tf32_supported() -> bool:
     """Returns whether the GPU can multiply float32 matrices in the shorter TF32 format.
 
-    >>> import tensorgrad as torch
     >>> torch.backends.cuda.matmul.allow_tf32 = torch.cuda.is_tf32_supported()
     >>> torch.backends.cuda.matmul.allow_tf32 = False
     """
@@ -325,7 +310,6 @@ def is_tf32_supported() -> bool:
 def get_arch_list() -> list[str]:
     """Returns the architectures of precompiled kernels: none, since kernels are compiled on demand.
 
-    >>> import tensorgrad as torch
     >>> torch.cuda.get_arch_list()
     []
     """
@@ -335,7 +319,6 @@ def get_arch_list() -> list[str]:
 def get_gencode_flags() -> str:
     """Returns the compiler flags of precompiled kernels: none, see `get_arch_list`.
 
-    >>> import tensorgrad as torch
     >>> torch.cuda.get_gencode_flags()
     ''
     """
@@ -348,7 +331,6 @@ def get_gencode_flags() -> str:
 class cudaStatus:
     """Result codes of the CUDA runtime.
 
-    >>> import tensorgrad as torch
     >>> torch.cuda.cudaStatus.SUCCESS
     0
     """
@@ -360,7 +342,6 @@ class cudaStatus:
 class CudaError(RuntimeError):
     """An error reported by the CUDA runtime.
 
-    >>> import tensorgrad as torch
     >>> issubclass(torch.cuda.CudaError, RuntimeError)
     True
     """
@@ -375,7 +356,6 @@ def check_error(res: int) -> None:
     Raises:
         CudaError: Unless it means success.
 
-    >>> import tensorgrad as torch
     >>> torch.cuda.check_error(torch.cuda.cudaStatus.SUCCESS)
     """
     if res != cudaStatus.SUCCESS:
@@ -391,7 +371,6 @@ def set_sync_debug_mode(debug_mode: int | str) -> None:
     Raises:
         RuntimeError: If there is no GPU, or the mode is invalid.
 
-    >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
     ...     torch.cuda.set_sync_debug_mode("default")
     """
@@ -414,7 +393,6 @@ def get_sync_debug_mode() -> int:
     Raises:
         RuntimeError: If there is no GPU.
 
-    >>> import tensorgrad as torch
     >>> torch.cuda.get_sync_debug_mode() if torch.cuda.is_available() else 0
     0
     """

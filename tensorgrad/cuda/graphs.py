@@ -35,7 +35,6 @@ VERBOSE = 1  # cudaGraphDebugDotFlagsVerbose
 def is_current_stream_capturing() -> bool:
     """Returns whether the current stream is being captured; False without a GPU.
 
-    >>> import tensorgrad as torch
     >>> torch.cuda.is_current_stream_capturing()
     False
     """
@@ -48,7 +47,6 @@ def is_current_stream_capturing() -> bool:
 def graph_pool_handle() -> tuple[int, int]:
     """Returns a token for a new pool of memory, which several graphs can share: see the argument `pool` of `graph`.
 
-    >>> import tensorgrad as torch
     >>> torch.cuda.graph_pool_handle() != torch.cuda.graph_pool_handle()
     True
     """
@@ -69,7 +67,6 @@ class CUDAGraph:
     Raises:
         RuntimeError: If there is no GPU.
 
-    >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
     ...     x = torch.ones(3, device="cuda")
     ...     g = torch.cuda.CUDAGraph()
@@ -407,7 +404,6 @@ class graph:
             none yet, or that copies from the host (except from pinned memory, with `non_blocking=True`).
         NotImplementedError: For the arguments that are not supported.
 
-    >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
     ...     g = torch.cuda.CUDAGraph()
     ...     with torch.cuda.graph(g):
@@ -485,7 +481,6 @@ def make_graphed_callables(
         RuntimeError: In an `autocast` block that caches casts; and as `graph` does.
         AssertionError: If a module has hooks, or a buffer that requires grad, or an argument is not a tensor.
 
-    >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
     ...     model = torch.nn.Linear(3, 2, device="cuda")
     ...     model = torch.cuda.make_graphed_callables(model, (torch.randn(5, 3, device="cuda"),))

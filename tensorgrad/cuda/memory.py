@@ -36,7 +36,6 @@ def _pool(device=None):
 def memory_stats_as_nested_dict(device=None) -> dict[str, Any]:
     """Returns memory statistics under PyTorch's names, as nested dictionaries; empty without a GPU.
 
-    >>> import tensorgrad as torch
     >>> used = torch.cuda.memory_stats_as_nested_dict().get("allocated_bytes", {})
     """
     if not is_initialized():
@@ -65,7 +64,6 @@ def memory_stats(device=None) -> OrderedDict[str, Any]:
     `reserved_bytes.all` what the process has reserved, `inactive_split_bytes.all` what is reserved but unused,
     `allocation.all.allocated` the number of allocations, `num_ooms` the number of those that failed.
 
-    >>> import tensorgrad as torch
     >>> used = torch.cuda.memory_stats().get("allocated_bytes.all.current", 0)
     """
     flat: list[tuple[str, Any]] = []
@@ -84,7 +82,6 @@ def memory_stats(device=None) -> OrderedDict[str, Any]:
 def memory_allocated(device=None) -> int:
     """Returns the bytes that tensors occupy on the GPU; 0 without one.
 
-    >>> import tensorgrad as torch
     >>> megabytes = torch.cuda.memory_allocated() / 2**20
     """
     return memory_stats(device).get("allocated_bytes.all.current", 0)
@@ -93,7 +90,6 @@ def memory_allocated(device=None) -> int:
 def max_memory_allocated(device=None) -> int:
     """Returns the peak of `memory_allocated` since the start, or since `reset_peak_memory_stats`.
 
-    >>> import tensorgrad as torch
     >>> megabytes = torch.cuda.max_memory_allocated() / 2**20
     """
     return memory_stats(device).get("allocated_bytes.all.peak", 0)
@@ -102,7 +98,6 @@ def max_memory_allocated(device=None) -> int:
 def memory_reserved(device=None) -> int:
     """Returns the bytes that the process has reserved on the GPU, used or not; 0 without one.
 
-    >>> import tensorgrad as torch
     >>> megabytes = torch.cuda.memory_reserved() / 2**20
     """
     return memory_stats(device).get("reserved_bytes.all.current", 0)
@@ -111,7 +106,6 @@ def memory_reserved(device=None) -> int:
 def max_memory_reserved(device=None) -> int:
     """Returns the peak of `memory_reserved` since the start, or since `reset_peak_memory_stats`.
 
-    >>> import tensorgrad as torch
     >>> megabytes = torch.cuda.max_memory_reserved() / 2**20
     """
     return memory_stats(device).get("reserved_bytes.all.peak", 0)
@@ -120,7 +114,6 @@ def max_memory_reserved(device=None) -> int:
 def memory_cached(device=None) -> int:
     """The former name of `memory_reserved`.
 
-    >>> import tensorgrad as torch
     >>> megabytes = torch.cuda.memory_reserved() / 2**20
     """
     warn("`torch.cuda.memory_cached` has been renamed to `torch.cuda.memory_reserved`", FutureWarning)
@@ -130,7 +123,6 @@ def memory_cached(device=None) -> int:
 def max_memory_cached(device=None) -> int:
     """The former name of `max_memory_reserved`.
 
-    >>> import tensorgrad as torch
     >>> megabytes = torch.cuda.max_memory_reserved() / 2**20
     """
     warn("`torch.cuda.max_memory_cached` has been renamed to `torch.cuda.max_memory_reserved`", FutureWarning)
@@ -140,7 +132,6 @@ def max_memory_cached(device=None) -> int:
 def reset_peak_memory_stats(device=None) -> None:
     """Resets the peaks to what is in use now.
 
-    >>> import tensorgrad as torch
     >>> torch.cuda.reset_peak_memory_stats()
     """
     if is_initialized():
@@ -151,7 +142,6 @@ def reset_peak_memory_stats(device=None) -> None:
 def reset_accumulated_memory_stats(device=None) -> None:
     """Resets the statistics that accumulate over time (`allocated`, `freed`, `num_ooms`).
 
-    >>> import tensorgrad as torch
     >>> torch.cuda.reset_accumulated_memory_stats()
     """
     if is_initialized():
@@ -161,7 +151,6 @@ def reset_accumulated_memory_stats(device=None) -> None:
 def reset_max_memory_allocated(device=None) -> None:
     """The former name of `reset_peak_memory_stats`.
 
-    >>> import tensorgrad as torch
     >>> torch.cuda.reset_peak_memory_stats()
     """
     warn(
@@ -175,7 +164,6 @@ def reset_max_memory_allocated(device=None) -> None:
 def reset_max_memory_cached(device=None) -> None:
     """The former name of `reset_peak_memory_stats`.
 
-    >>> import tensorgrad as torch
     >>> torch.cuda.reset_peak_memory_stats()
     """
     warn(
@@ -189,7 +177,6 @@ def reset_max_memory_cached(device=None) -> None:
 def memory_summary(device=None, abbreviated: bool = False) -> str:
     """Returns a table of the memory in use and reserved, and of the peaks.
 
-    >>> import tensorgrad as torch
     >>> "reserved" in torch.cuda.memory_summary()
     True
     """
@@ -218,7 +205,6 @@ def mem_get_info(device=None) -> tuple[int, int]:
     Raises:
         RuntimeError: If there is none.
 
-    >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
     ...     free, total = torch.cuda.mem_get_info()
     """
@@ -234,7 +220,6 @@ def device_memory_used(device=None) -> int:
     Raises:
         RuntimeError: If there is none.
 
-    >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
     ...     used = torch.cuda.device_memory_used()
     """
@@ -245,7 +230,6 @@ def device_memory_used(device=None) -> int:
 def empty_cache() -> None:
     """Returns unused memory of all GPUs to the driver.
 
-    >>> import tensorgrad as torch
     >>> torch.cuda.empty_cache()
     """
     if is_initialized():
@@ -265,7 +249,6 @@ def set_per_process_memory_fraction(fraction: float, device=None) -> None:
         TypeError or ValueError: If it is not a float from 0 to 1.
         RuntimeError: If there is no GPU.
 
-    >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
     ...     torch.cuda.set_per_process_memory_fraction(1.0)
     """
@@ -285,7 +268,6 @@ def get_per_process_memory_fraction(device=None) -> float:
     Raises:
         RuntimeError: If there is no GPU.
 
-    >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
     ...     part = torch.cuda.get_per_process_memory_fraction()
     """
@@ -304,7 +286,6 @@ def caching_allocator_alloc(size: int, device=None, stream=None) -> int:
         RuntimeError: If there is no GPU.
         TypeError: If `stream` is not a stream.
 
-    >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
     ...     torch.cuda.caching_allocator_delete(torch.cuda.caching_allocator_alloc(512))
     """
@@ -330,7 +311,6 @@ def caching_allocator_delete(mem_ptr: int) -> None:
     Raises:
         KeyError: For any other address.
 
-    >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
     ...     torch.cuda.caching_allocator_delete(torch.cuda.caching_allocator_alloc(512))
     """
@@ -340,7 +320,6 @@ def caching_allocator_delete(mem_ptr: int) -> None:
 def get_allocator_backend() -> str:
     """Returns the name of the allocator: CuPy's pool.
 
-    >>> import tensorgrad as torch
     >>> torch.cuda.get_allocator_backend()
     'cupy'
     """
@@ -350,7 +329,6 @@ def get_allocator_backend() -> str:
 def host_memory_stats() -> OrderedDict[str, Any]:
     """Returns statistics of pinned memory: the number of free blocks kept for reuse; empty without a GPU.
 
-    >>> import tensorgrad as torch
     >>> blocks = torch.cuda.host_memory_stats().get("allocations.free", 0)
     """
     cupy = module_or_none()
@@ -365,7 +343,6 @@ def list_gpu_processes(device=None) -> str:
     Raises:
         NotImplementedError: Always.
 
-    >>> import tensorgrad as torch
     >>> torch.cuda.list_gpu_processes()
     Traceback (most recent call last):
         ...
@@ -377,6 +354,5 @@ def list_gpu_processes(device=None) -> str:
 def ipc_collect() -> None:
     """Accepted for compatibility: no memory is shared between processes.
 
-    >>> import tensorgrad as torch
     >>> torch.cuda.ipc_collect()
     """

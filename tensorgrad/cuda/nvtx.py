@@ -22,7 +22,6 @@ def _nvtx() -> Any:
 def range_push(msg: str) -> int:
     """Begins a nested range; returns the number of enclosing ranges.
 
-    >>> import tensorgrad as torch
     >>> torch.cuda.nvtx.range_push("step"), torch.cuda.nvtx.range_pop()
     (0, 0)
     """
@@ -37,7 +36,6 @@ def range_push(msg: str) -> int:
 def range_pop() -> int:
     """Ends the innermost range; returns the number of ranges that are still open.
 
-    >>> import tensorgrad as torch
     >>> torch.cuda.nvtx.range_push("step"), torch.cuda.nvtx.range_pop()
     (0, 0)
     """
@@ -52,7 +50,6 @@ def range_pop() -> int:
 def range_start(msg: str) -> int:
     """Begins a range that any thread may end; returns its id.
 
-    >>> import tensorgrad as torch
     >>> torch.cuda.nvtx.range_end(torch.cuda.nvtx.range_start("loading"))
     """
     nvtx = _nvtx()
@@ -62,7 +59,6 @@ def range_start(msg: str) -> int:
 def range_end(range_id: int) -> None:
     """Ends a range by its id.
 
-    >>> import tensorgrad as torch
     >>> torch.cuda.nvtx.range_end(torch.cuda.nvtx.range_start("loading"))
     """
     nvtx = _nvtx()
@@ -73,7 +69,6 @@ def range_end(range_id: int) -> None:
 def mark(msg: str) -> None:
     """Marks a point in time.
 
-    >>> import tensorgrad as torch
     >>> torch.cuda.nvtx.mark("epoch")
     """
     nvtx = _nvtx()
@@ -85,7 +80,6 @@ def mark(msg: str) -> None:
 def range(msg: str, *args, **kwargs):
     """A context manager for a range; further arguments are inserted into the name by `str.format`.
 
-    >>> import tensorgrad as torch
     >>> with torch.cuda.nvtx.range("step {}", 3):
     ...     x = torch.ones(2)
     """

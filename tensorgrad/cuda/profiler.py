@@ -15,7 +15,6 @@ def start() -> None:
     Raises:
         RuntimeError: If there is no GPU.
 
-    >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
     ...     torch.cuda.profiler.start()
     """
@@ -28,7 +27,6 @@ def stop() -> None:
     Raises:
         RuntimeError: If there is no GPU.
 
-    >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
     ...     torch.cuda.profiler.stop()
     """
@@ -42,7 +40,6 @@ def profile():
     Raises:
         RuntimeError: If there is no GPU.
 
-    >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
     ...     with torch.cuda.profiler.profile():
     ...         x = torch.ones(2, device="cuda")

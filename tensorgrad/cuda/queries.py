@@ -17,7 +17,6 @@ def utilization(device=None) -> int:
     Raises:
         NotImplementedError: Always.
 
-    >>> import tensorgrad as torch
     >>> torch.cuda.utilization()
     Traceback (most recent call last):
         ...
@@ -32,7 +31,6 @@ def memory_usage(device=None) -> int:
     Raises:
         NotImplementedError: Always.
 
-    >>> import tensorgrad as torch
     >>> torch.cuda.memory_usage()
     Traceback (most recent call last):
         ...
@@ -47,7 +45,6 @@ def temperature(device=None) -> int:
     Raises:
         NotImplementedError: Always.
 
-    >>> import tensorgrad as torch
     >>> torch.cuda.temperature()
     Traceback (most recent call last):
         ...
@@ -62,7 +59,6 @@ def power_draw(device=None) -> int:
     Raises:
         NotImplementedError: Always.
 
-    >>> import tensorgrad as torch
     >>> torch.cuda.power_draw()
     Traceback (most recent call last):
         ...
@@ -77,7 +73,6 @@ def clock_rate(device=None) -> int:
     Raises:
         NotImplementedError: Always.
 
-    >>> import tensorgrad as torch
     >>> torch.cuda.clock_rate()
     Traceback (most recent call last):
         ...

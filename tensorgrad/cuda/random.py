@@ -27,7 +27,6 @@ def default_generators() -> tuple[Generator, ...]:
 def manual_seed(seed: int) -> None:
     """Seeds the current GPU's generator. No effect without a GPU, as in PyTorch.
 
-    >>> import tensorgrad as torch
     >>> torch.cuda.manual_seed(0)
     """
     seed = int(seed)
@@ -38,7 +37,6 @@ def manual_seed(seed: int) -> None:
 def manual_seed_all(seed: int) -> None:
     """Seeds the generators of all GPUs. No effect without a GPU, as in PyTorch.
 
-    >>> import tensorgrad as torch
     >>> torch.cuda.manual_seed_all(0)
     """
     seed = int(seed)
@@ -49,7 +47,6 @@ def manual_seed_all(seed: int) -> None:
 def seed() -> None:
     """Seeds the current GPU's generator from the system's entropy.
 
-    >>> import tensorgrad as torch
     >>> torch.cuda.seed()
     """
     if is_available():
@@ -59,7 +56,6 @@ def seed() -> None:
 def seed_all() -> None:
     """Seeds the generators of all GPUs with the same seed from the system's entropy.
 
-    >>> import tensorgrad as torch
     >>> torch.cuda.seed_all()
     """
     if is_available():
@@ -72,7 +68,6 @@ def initial_seed() -> int:
     Raises:
         RuntimeError: If there is no GPU.
 
-    >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
     ...     number = torch.cuda.initial_seed()
     """
@@ -86,7 +81,6 @@ def get_rng_state(device="cuda") -> Tensor:
     Raises:
         RuntimeError: If there is no GPU.
 
-    >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
     ...     state = torch.cuda.get_rng_state()
     """
@@ -97,7 +91,6 @@ def get_rng_state(device="cuda") -> Tensor:
 def get_rng_state_all() -> list[Tensor]:
     """Returns the generator states of all GPUs; an empty list without one.
 
-    >>> import tensorgrad as torch
     >>> len(torch.cuda.get_rng_state_all()) == torch.cuda.device_count()
     True
     """
@@ -107,7 +100,6 @@ def get_rng_state_all() -> list[Tensor]:
 def set_rng_state(new_state: Tensor, device="cuda") -> None:
     """Sets the state of a GPU's generator. No effect without a GPU, as in PyTorch.
 
-    >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
     ...     torch.cuda.set_rng_state(torch.cuda.get_rng_state())
     """
@@ -118,7 +110,6 @@ def set_rng_state(new_state: Tensor, device="cuda") -> None:
 def set_rng_state_all(new_states) -> None:
     """Sets the generator states of all GPUs.
 
-    >>> import tensorgrad as torch
     >>> torch.cuda.set_rng_state_all(torch.cuda.get_rng_state_all())
     """
     for index, state in enumerate(new_states):

@@ -24,7 +24,6 @@ def synchronize(device=None) -> None:
     Raises:
         RuntimeError: If there is none.
 
-    >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
     ...     torch.cuda.synchronize()  # before the clock is read
     """
@@ -46,7 +45,6 @@ class Stream(_Stream):
     Raises:
         RuntimeError: If there is no GPU.
 
-    >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
     ...     side = torch.cuda.Stream()
     ...     side.wait_stream(torch.cuda.current_stream())
@@ -162,7 +160,6 @@ class _Handle:
 class ExternalStream(Stream):
     """A stream created by another library, given by its CUDA handle; its creator must keep it alive.
 
-    >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
     ...     same = torch.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream)
     """
@@ -181,7 +178,6 @@ class Event(_Event):
         enable_timing: Whether it can be used to measure time.
         blocking: Whether `synchronize` sleeps instead of busy-waiting.
 
-    >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
     ...     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     ...     start.record()
@@ -295,7 +291,6 @@ def current_stream(device=None) -> Stream:
     Raises:
         RuntimeError: If there is no GPU.
 
-    >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
     ...     torch.cuda.current_stream().synchronize()
     """
@@ -310,7 +305,6 @@ def default_stream(device=None) -> Stream:
     Raises:
         RuntimeError: If there is no GPU.
 
-    >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
     ...     torch.cuda.default_stream().synchronize()
     """
@@ -320,7 +314,6 @@ def default_stream(device=None) -> Stream:
 def set_stream(stream: Stream | None) -> None:
     """Makes a stream, and its GPU, the current one; no effect for None. `torch.cuda.stream` also restores them.
 
-    >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
     ...     torch.cuda.set_stream(torch.cuda.default_stream())
     """
@@ -332,7 +325,6 @@ def set_stream(stream: Stream | None) -> None:
 def get_stream_from_external(data_ptr: int, device=None) -> Stream:
     """Returns a stream created by another library, given by its CUDA handle.
 
-    >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
     ...     same = torch.cuda.get_stream_from_external(torch.cuda.current_stream().cuda_stream)
     """
@@ -342,7 +334,6 @@ def get_stream_from_external(data_ptr: int, device=None) -> Stream:
 class StreamContext:
     """A context manager that selects another stream; no effect for None.
 
-    >>> import tensorgrad as torch
     >>> with torch.cuda.StreamContext(None):
     ...     x = torch.ones(2)
     """
@@ -369,7 +360,6 @@ class StreamContext:
 def stream(stream: Stream | None) -> StreamContext:
     """Returns a context manager that selects another stream; no effect for None.
 
-    >>> import tensorgrad as torch
     >>> side = torch.cuda.Stream() if torch.cuda.is_available() else None
     >>> with torch.cuda.stream(side):
     ...     x = torch.ones(2)

@@ -72,7 +72,6 @@ def guarded(functions: dict[str, Any], module: str, numpy_names: bool = False) -
     `module` is where users find them: a function is pickled as a name there. `numpy_names`: `axis` and `keepdims` are
     other names of `dim` and `keepdim`.
 
-    >>> import tensorgrad as torch
     >>> torch.squeeze([1.0])
     Traceback (most recent call last):
         ...
@@ -117,7 +116,6 @@ def guard_methods() -> None:
     """Lets the methods that were not made from a row take `axis` for `dim`, and `keepdims` for `keepdim`; those that
     autocast treats as one op also get a guard.
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([[1.0, 2.0], [3.0, 4.0]]).argmax(axis=1)
     tensor([1, 1])
     """

@@ -36,7 +36,6 @@ def numbers_first(op, given: tuple, now: tuple) -> tuple:
     Raises: TypeError if the call simply has too many arguments.
 
     >>> import warnings
-    >>> import tensorgrad as torch
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("ignore")
     ...     torch.zeros(2).addcmul_(10, torch.ones(2), torch.ones(2))

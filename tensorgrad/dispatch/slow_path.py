@@ -174,7 +174,6 @@ def _override(args):
 class DisableTorchFunctionSubclass:
     """A context in which subclasses of Tensor are treated as plain tensors.
 
-    >>> import tensorgrad as torch
     >>> with torch.DisableTorchFunctionSubclass():
     ...     torch.ones(2) + 1
     tensor([2., 2.])
@@ -190,7 +189,6 @@ class DisableTorchFunctionSubclass:
 class DisableTorchFunction(DisableTorchFunctionSubclass):
     """A context without modes, in which subclasses of Tensor are treated as plain tensors.
 
-    >>> import tensorgrad as torch
     >>> with torch.DisableTorchFunction():
     ...     torch.ones(2) + 1
     tensor([2., 2.])

@@ -42,7 +42,6 @@ class AsyncCollectiveTensor(Tensor, plain=True):
 
     In PyTorch, views do not wait, and are of this class again; here they wait, and are ordinary tensors.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed import _functional_collectives as functional
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -176,7 +175,6 @@ def _only_sums(function: str, name: str) -> None:
 def wait_tensor(tensor: Any) -> Any:
     """Returns the result of a collective, once it is complete; other tensors as they are.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.distributed._functional_collectives import wait_tensor
     >>> wait_tensor(torch.ones(2))
     tensor([1., 1.])
@@ -193,7 +191,6 @@ def broadcast(self: Any, src: int, group: Any, tag: str = "") -> Any:
         group: a group, its name, a mesh of one dimension, or `(mesh, dimension)`.
         tag: accepted; it changes nothing.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed._functional_collectives import broadcast
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -226,7 +223,6 @@ def all_reduce(self: Any, reduceOp: str, group: Any, tag: str = "") -> Any:
     Raises:
         RuntimeError: there is no such operation or group; in the backward pass, the operation is not "sum".
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed._functional_collectives import all_reduce
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -261,7 +257,6 @@ def all_gather_single(self: Any, gather_dim: int, group: Any, tag: str = "") -> 
         group: a group, its name, a mesh of one dimension, or `(mesh, dimension)`.
         tag: accepted; it changes nothing.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed._functional_collectives import all_gather_single
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -302,7 +297,6 @@ def reduce_scatter_single(self: Any, reduceOp: str, scatter_dim: int, group: Any
         AssertionError: the dimension cannot be divided evenly.
         RuntimeError: there is no such operation or group; in the backward pass, the operation is not "sum".
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed._functional_collectives import reduce_scatter_single
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -352,7 +346,6 @@ def all_to_all_single(
     Raises:
         AssertionError: only one of the two lists is given, or not of integers.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed._functional_collectives import all_to_all_single
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -386,7 +379,6 @@ def all_to_all_single(
 def permute_tensor(self: Any, src_dst: list[int], group: Any, tag: str = "") -> Any:
     """Returns what another member sends: member `m` sends its tensor to member `src_dst[m]`.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed._functional_collectives import permute_tensor
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)

@@ -18,7 +18,6 @@ __all__ = [
 def is_available() -> bool:
     """Returns whether groups of several processes can be made: whether the package mpi4py is installed.
 
-    >>> import tensorgrad as torch
     >>> torch.distributed.is_available() == torch.distributed.is_mpi_available()
     True
     """
@@ -28,7 +27,6 @@ def is_available() -> bool:
 def is_mpi_available() -> bool:
     """Returns whether the "mpi" backend can be used.
 
-    >>> import tensorgrad as torch
     >>> torch.distributed.is_mpi_available() in (True, False)
     True
     """
@@ -38,7 +36,6 @@ def is_mpi_available() -> bool:
 def is_gloo_available() -> bool:
     """Returns whether the "gloo" backend can be used. It is another name of the MPI backend.
 
-    >>> import tensorgrad as torch
     >>> torch.distributed.is_gloo_available() == torch.distributed.is_mpi_available()
     True
     """
@@ -48,7 +45,6 @@ def is_gloo_available() -> bool:
 def is_nccl_available() -> bool:
     """Returns whether the "nccl" backend can be used: whether there is a GPU, CuPy with NCCL, and mpi4py.
 
-    >>> import tensorgrad as torch
     >>> torch.cuda.is_available() or not torch.distributed.is_nccl_available()
     True
     """
@@ -58,7 +54,6 @@ def is_nccl_available() -> bool:
 def is_ucc_available() -> bool:
     """Returns whether the "ucc" backend can be used: no.
 
-    >>> import tensorgrad as torch
     >>> torch.distributed.is_ucc_available()
     False
     """
@@ -68,7 +63,6 @@ def is_ucc_available() -> bool:
 def is_xccl_available() -> bool:
     """Returns whether the "xccl" backend can be used: no.
 
-    >>> import tensorgrad as torch
     >>> torch.distributed.is_xccl_available()
     False
     """
@@ -162,7 +156,6 @@ def _pairs(text: str) -> dict[str, str]:
 def is_backend_available(backend: str) -> bool:
     """Returns whether a backend, or all those of "device:backend" pairs, can be used.
 
-    >>> import tensorgrad as torch
     >>> torch.distributed.is_backend_available("ucc")
     False
     """
@@ -178,7 +171,6 @@ def get_default_backend_for_device(device: Any) -> str:
     Raises:
         ValueError: there is none.
 
-    >>> import tensorgrad as torch
     >>> torch.distributed.get_default_backend_for_device("cpu")
     'gloo'
     """

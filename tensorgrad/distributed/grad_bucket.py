@@ -23,7 +23,6 @@ class BuiltinCommHookType(Enum):
 class GradBucket:
     """Gradients of some parameters, behind each other in one flat tensor: what a communication hook receives.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> weight = torch.ones(2, 3)
     >>> bucket = dist.GradBucket(0, torch.zeros(6), [weight.shape], [weight], True)

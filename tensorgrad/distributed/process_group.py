@@ -97,7 +97,6 @@ def _check_timeout(timeout: Any) -> None:
 def is_initialized() -> bool:
     """Returns whether the default process group exists.
 
-    >>> import tensorgrad as torch
     >>> rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
     """
     return GroupMember.WORLD is not None
@@ -106,7 +105,6 @@ def is_initialized() -> bool:
 def is_torchelastic_launched() -> bool:
     """Returns whether a launcher like torchrun started this process: whether TORCHELASTIC_RUN_ID is set.
 
-    >>> import tensorgrad as torch
     >>> torch.distributed.is_torchelastic_launched() in (True, False)
     True
     """
@@ -122,7 +120,6 @@ def get_node_local_rank(fallback_rank: int | None = None) -> int:
     Raises:
         RuntimeError: neither is given.
 
-    >>> import tensorgrad as torch
     >>> torch.distributed.get_node_local_rank(fallback_rank=0) >= 0
     True
     """

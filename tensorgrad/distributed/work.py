@@ -34,7 +34,6 @@ class Work:
 
     Do not use the tensors of the operation before `wait()` has returned.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     >>> work = dist.all_reduce(torch.ones(2), async_op=True)
@@ -72,7 +71,6 @@ class Work:
         Raises:
             DistBackendError: it failed, took too long, or a member of the group has ended.
 
-        >>> import tensorgrad as torch
         >>> import tensorgrad.distributed as dist
         >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
         >>> dist.barrier(async_op=True).wait()
@@ -122,7 +120,6 @@ class Work:
     def result(self) -> list[Any]:
         """Waits, and returns the tensors that hold the results.
 
-        >>> import tensorgrad as torch
         >>> import tensorgrad.distributed as dist
         >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
         >>> dist.all_reduce(torch.ones(2), async_op=True).result()
@@ -160,7 +157,6 @@ class Work:
 
         What `then` makes of it is computed by the thread that waits for it, not before.
 
-        >>> import tensorgrad as torch
         >>> import tensorgrad.distributed as dist
         >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
         >>> future = dist.all_reduce(torch.ones(2), async_op=True).get_future()

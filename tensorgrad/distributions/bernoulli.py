@@ -17,7 +17,6 @@ __all__ = ["Bernoulli"]
 class Bernoulli(ProbsOrLogits, ExponentialFamily):
     """1 with probability `probs` (log odds `logits`), otherwise 0.
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.Bernoulli(torch.tensor([0.25])).log_prob(torch.tensor([1.0])).exp()
     tensor([0.2500])
     """

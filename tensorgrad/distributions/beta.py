@@ -16,7 +16,6 @@ class Beta(ExponentialFamily):
 
     It is the distribution of the first component of a Dirichlet distribution with two components.
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.Beta(torch.tensor([1.0, 3.0]), 1.0).mean
     tensor([0.5000, 0.7500])
     """

@@ -16,7 +16,6 @@ class Binomial(ProbsOrLogits):
 
     `enumerate_support` and `entropy` raise NotImplementedError unless all counts are the same.
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.Binomial(100, torch.tensor([0.0, 0.2, 1.0])).mean
     tensor([  0.,  20., 100.])
     """

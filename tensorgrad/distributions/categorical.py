@@ -20,7 +20,6 @@ class Categorical(ProbsOrLogits):
     Raises:
         ValueError: the parameter has no dimensions, or not exactly one is given.
 
-    >>> import tensorgrad as torch
     >>> policy = torch.distributions.Categorical(torch.tensor([1.0, 3.0]))
     >>> policy.probs, policy.log_prob(torch.tensor(1)).exp()
     (tensor([0.2500, 0.7500]), tensor(0.7500))

@@ -15,7 +15,6 @@ __all__ = ["Cauchy"]
 class Cauchy(Distribution):
     """The Cauchy (Lorentz) distribution with median `loc` and half width at half maximum `scale`; it has no mean.
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.Cauchy(0.0, 1.0).cdf(torch.tensor([0.0, 1.0]))
     tensor([0.5000, 0.7500])
     """

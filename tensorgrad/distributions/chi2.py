@@ -11,7 +11,6 @@ __all__ = ["Chi2"]
 class Chi2(Gamma):
     """The chi-squared distribution: the sum of `df` squared standard normals; a gamma distribution.
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.Chi2(torch.tensor([3.0])).mean
     tensor([3.])
     """

@@ -21,7 +21,6 @@ def _widened(constraint, event_dim: int):
 class ComposeTransform(Transform):
     """The composition of transforms, applied in the order of `parts`. Without parts it is the identity.
 
-    >>> import tensorgrad as torch
     >>> D = torch.distributions
     >>> D.ComposeTransform([D.AffineTransform(1.0, 2.0), D.ExpTransform()])(torch.tensor([-0.5])).item()
     1.0
@@ -115,7 +114,6 @@ identity_transform = ComposeTransform([])
 class IndependentTransform(Transform):
     """`base_transform` with `reinterpreted_batch_ndims` more event dimensions, over which log determinants are summed.
 
-    >>> import tensorgrad as torch
     >>> exp = torch.distributions.IndependentTransform(torch.distributions.ExpTransform(), 1)
     >>> exp.log_abs_det_jacobian(torch.ones(3), torch.ones(3).exp())
     tensor(3.)
@@ -202,7 +200,6 @@ class _SideBySide(Transform):
 class CatTransform(_SideBySide):
     """One transform for each part of a tensor along `dim`; part i has length `lengths[i]` (1 by default).
 
-    >>> import tensorgrad as torch
     >>> D = torch.distributions
     >>> D.CatTransform([D.ExpTransform(), D.AffineTransform(0.0, 2.0)], lengths=[1, 2])(torch.tensor([0.0, 1.0, 2.0]))
     tensor([1., 2., 4.])
@@ -263,7 +260,6 @@ class CatTransform(_SideBySide):
 class StackTransform(_SideBySide):
     """One transform for each slice of a tensor along `dim`.
 
-    >>> import tensorgrad as torch
     >>> D = torch.distributions
     >>> D.StackTransform([D.ExpTransform(), D.AffineTransform(0.0, 2.0)])(torch.tensor([0.0, 1.0]))
     tensor([1., 2.])

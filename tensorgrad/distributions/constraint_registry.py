@@ -19,7 +19,6 @@ __all__ = ["ConstraintRegistry", "biject_to", "transform_to"]
 class ConstraintRegistry:
     """A table of constraint classes and functions that create a transform for a constraint of that class.
 
-    >>> import tensorgrad as torch
     >>> D = torch.distributions
     >>> D.transform_to(D.constraints.greater_than(3))(torch.tensor([0.0]))
     tensor([4.])

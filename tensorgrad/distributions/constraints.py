@@ -22,7 +22,6 @@ __all__ = [
 class Constraint:
     """A constraint. The last `event_dim` dimensions are one event, which satisfies the constraint or not as a whole.
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.constraints.positive.check(torch.tensor([-1.0, 2.0]))
     tensor([False,  True])
     """
@@ -58,7 +57,6 @@ class _Dependent(Constraint):
         NotImplementedError: an unknown attribute is read.
         ValueError: `check` is called.
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.constraints.dependent(is_discrete=False, event_dim=1).event_dim
     1
     """
@@ -96,7 +94,6 @@ class _Dependent(Constraint):
 class _DependentProperty(property, _Dependent):
     """A property that returns a constraint; on the class, it is itself a constraint that depends on the instance.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.distributions import constraints
     >>> class Below(torch.distributions.Distribution):
     ...     @constraints.dependent_property(is_discrete=False, event_dim=0)
@@ -118,7 +115,6 @@ class _DependentProperty(property, _Dependent):
 def is_dependent(constraint) -> bool:
     """Returns whether a constraint depends on the distribution that it belongs to.
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.constraints.is_dependent(torch.distributions.Uniform.support)
     True
     """
@@ -157,7 +153,6 @@ class _IndependentConstraint(_Derived):
     Raises:
         AssertionError: `base_constraint` is not a constraint, or the number is not a non-negative int.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.distributions import constraints
     >>> pairs = constraints.independent(constraints.positive, 1)
     >>> pairs.check(torch.tensor([[1.0, 2.0], [1.0, -2.0]]))
@@ -198,7 +193,6 @@ class MixtureSameFamilyConstraint(_Derived):
     Raises:
         AssertionError: `base_constraint` is not a constraint.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.distributions import constraints
     >>> both = constraints.greater_than(torch.tensor([0.0, 2.0]))  # of two components
     >>> constraints.MixtureSameFamilyConstraint(both).check(torch.tensor([1.0, 3.0]))
@@ -253,7 +247,6 @@ class _Cat(_Sequence):
     Raises:
         AssertionError: an element is not a constraint, or the number of lengths is not that of the constraints.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.distributions import constraints
     >>> region = constraints.cat([constraints.positive, constraints.less_than(0.0)], lengths=[1, 2])
     >>> region.check(torch.tensor([1.0, -1.0, 1.0]))
@@ -283,7 +276,6 @@ class _Stack(_Sequence):
     Raises:
         AssertionError: an element is not a constraint.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.distributions import constraints
     >>> region = constraints.stack([constraints.positive, constraints.real], dim=1)
     >>> region.check(torch.tensor([[1.0, -1.0], [-1.0, 1.0]]))
@@ -323,7 +315,6 @@ class _Between(Constraint):
 class _GreaterThan(_Lower):
     """(lower_bound, ∞]: elementwise, lower_bound < value. The bound is a scalar or a tensor.
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.constraints.greater_than(2.0).check(torch.tensor([1.0, 2.0, 3.0]))
     tensor([False, False,  True])
     """
@@ -335,7 +326,6 @@ class _GreaterThan(_Lower):
 class _GreaterThanEq(_Lower):
     """[lower_bound, ∞]: elementwise, lower_bound ≤ value. The bound is a scalar or a tensor.
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.constraints.greater_than_eq(2.0).check(torch.tensor([1.0, 2.0, 3.0]))
     tensor([False,  True,  True])
     """
@@ -347,7 +337,6 @@ class _GreaterThanEq(_Lower):
 class _LessThan(_Upper):
     """[-∞, upper_bound): elementwise, value < upper_bound. The bound is a scalar or a tensor.
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.constraints.less_than(2.0).check(torch.tensor([1.0, 2.0, 3.0]))
     tensor([ True, False, False])
     """
@@ -359,7 +348,6 @@ class _LessThan(_Upper):
 class _Interval(_Between):
     """[lower_bound, upper_bound]: elementwise, including both bounds, which are scalars or tensors.
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.constraints.interval(0.0, 1.0).check(torch.tensor([0.0, 1.0, 1.5]))
     tensor([ True,  True, False])
     """
@@ -371,7 +359,6 @@ class _Interval(_Between):
 class _HalfOpenInterval(_Between):
     """[lower_bound, upper_bound): elementwise, excluding the upper bound. Bounds are scalars or tensors.
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.constraints.half_open_interval(0.0, 1.0).check(torch.tensor([0.0, 1.0, 1.5]))
     tensor([ True, False, False])
     """
@@ -383,7 +370,6 @@ class _HalfOpenInterval(_Between):
 class _IntegerInterval(_Between):
     """lower_bound, lower_bound + 1, ..., upper_bound: elementwise, integers including both bounds.
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.constraints.integer_interval(0, 2).check(torch.tensor([0.0, 0.5, 2.0, 3.0]))
     tensor([ True, False,  True, False])
     """
@@ -453,7 +439,6 @@ class _Simplex(Constraint):
 class _Multinomial(Constraint):
     """Vectors (along the last dimension) of non-negative counts that sum to at most `upper_bound`.
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.constraints.multinomial(3).check(torch.tensor([[1.0, 2.0], [2.0, 2.0]]))
     tensor([ True, False])
     """

@@ -22,7 +22,6 @@ class ContinuousBernoulli(ProbsOrLogits, ExponentialFamily):
     Source: G. Loaiza-Ganem and J. P. Cunningham, "The continuous Bernoulli: fixing a pervasive error in variational
     autoencoders", NeurIPS 2019.
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.ContinuousBernoulli(torch.tensor([0.5])).log_prob(torch.tensor([0.2]))
     tensor([0.])
     """

@@ -19,7 +19,6 @@ class Dirichlet(ExponentialFamily):
     Raises:
         ValueError: the concentration has no dimensions.
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.Dirichlet(torch.tensor([1.0, 3.0])).mean
     tensor([0.2500, 0.7500])
     """

@@ -24,7 +24,6 @@ class Distribution:
 
     With `validate_args` (on by default), invalid parameters, and values outside the support, raise ValueError.
 
-    >>> import tensorgrad as torch
     >>> normal = torch.distributions.Normal(torch.zeros(3), 1.0)
     >>> normal.batch_shape, normal.sample((5,)).shape
     (torch.Size([3]), torch.Size([5, 3]))
@@ -94,7 +93,6 @@ class Distribution:
 
         `_instance` is for subclasses that prepare the new object themselves.
 
-        >>> import tensorgrad as torch
         >>> torch.distributions.Normal(0.0, 1.0).expand((2, 3)).loc.shape
         torch.Size([2, 3])
         """

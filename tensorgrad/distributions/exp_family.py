@@ -18,7 +18,6 @@ class ExponentialFamily(Distribution):
 
     Source: F. Nielsen and R. Nock, "Entropies and Cross-entropies of Exponential Families", ICIP 2010.
 
-    >>> import tensorgrad as torch
     >>> class Rate(torch.distributions.ExponentialFamily):  # density λ exp(-λ x), so θ = -λ and A(θ) = -log(-θ)
     ...     _mean_carrier_measure = 0
     ...     def __init__(self, rate):

@@ -13,7 +13,6 @@ __all__ = ["Exponential"]
 class Exponential(ExponentialFamily):
     """The exponential distribution with `rate`, the inverse of its mean.
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.Exponential(torch.tensor([1.0, 4.0])).mean
     tensor([1.0000, 0.2500])
     """

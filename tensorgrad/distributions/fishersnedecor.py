@@ -16,7 +16,6 @@ __all__ = ["FisherSnedecor"]
 class FisherSnedecor(Distribution):
     """The ratio of two chi-squared variates with `df1` and `df2` degrees of freedom, each divided by its degrees.
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.FisherSnedecor(torch.tensor(3.0), torch.tensor(4.0)).mean
     tensor(2.)
     """

@@ -16,7 +16,6 @@ class Gamma(ExponentialFamily):
 
     Samples are also differentiable in the concentration (implicit reparameterization: `ops/random/gamma_sample.py`).
 
-    >>> import tensorgrad as torch
     >>> gamma = torch.distributions.Gamma(torch.tensor([1.0, 3.0]), 2.0)
     >>> gamma.mean, gamma.variance
     (tensor([0.5000, 1.5000]), tensor([0.2500, 0.7500]))

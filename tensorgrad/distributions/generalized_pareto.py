@@ -16,7 +16,6 @@ class GeneralizedPareto(Distribution):
     """The generalized Pareto distribution: P(x > t) = (1 + c (t - loc) / scale)^(-1/c) for t ≥ loc, with
     c = `concentration`. It is exponential in the limit c = 0; for c < 0, the support ends at loc - scale / c.
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.GeneralizedPareto(0.0, 1.0, torch.tensor([0.0, 0.5, 1.0])).mean
     tensor([1., 2., nan])
     """

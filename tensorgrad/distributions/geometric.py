@@ -14,7 +14,6 @@ __all__ = ["Geometric"]
 class Geometric(ProbsOrLogits):
     """The number (0, 1, ...) of failures before the first success, with probability `probs` (log odds `logits`).
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.Geometric(torch.tensor([0.5, 0.25])).mean
     tensor([1., 3.])
     """

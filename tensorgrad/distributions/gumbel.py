@@ -17,7 +17,6 @@ __all__ = ["Gumbel"]
 class Gumbel(TransformedDistribution):
     """The Gumbel distribution, P(x <= t) = exp(-exp(-(t - loc) / scale)).
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.Gumbel(0.0, 1.0).mean
     tensor(0.5772)
     """

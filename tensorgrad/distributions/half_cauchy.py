@@ -16,7 +16,6 @@ __all__ = ["HalfCauchy"]
 class HalfCauchy(TransformedDistribution):
     """The distribution of |x| for x from a Cauchy distribution with median 0 and half width `scale`.
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.HalfCauchy(1.0).icdf(torch.tensor(0.5))
     tensor(1.)
     """

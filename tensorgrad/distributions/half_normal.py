@@ -16,7 +16,6 @@ __all__ = ["HalfNormal"]
 class HalfNormal(TransformedDistribution):
     """The distribution of |x| for normal x with mean 0 and standard deviation `scale`.
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.HalfNormal(1.0).mean
     tensor(0.7979)
     """

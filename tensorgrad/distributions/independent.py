@@ -16,7 +16,6 @@ class Independent(Distribution):
     Raises:
         ValueError: the base has fewer batch dimensions.
 
-    >>> import tensorgrad as torch
     >>> normal = torch.distributions.Normal(torch.zeros(2, 3), torch.ones(2, 3))
     >>> diagonal = torch.distributions.Independent(normal, 1)
     >>> diagonal.batch_shape, diagonal.event_shape

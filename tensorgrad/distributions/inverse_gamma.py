@@ -16,7 +16,6 @@ __all__ = ["InverseGamma"]
 class InverseGamma(TransformedDistribution):
     """The distribution of 1 / x for x from a gamma distribution with `concentration` and `rate`.
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.InverseGamma(torch.tensor([1.0, 3.0]), 1.0).mean
     tensor([   inf, 0.5000])
     """

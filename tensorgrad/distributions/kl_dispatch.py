@@ -22,7 +22,6 @@ def register_kl(type_p, type_q):
     Raises:
         TypeError: `type_p` or `type_q` is not a class.
 
-    >>> import tensorgrad as torch
     >>> D = torch.distributions
     >>> class Mine(D.Normal):
     ...     pass
@@ -80,7 +79,6 @@ def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
     Raises:
         NotImplementedError: no formula is registered for the classes of p and q.
 
-    >>> import tensorgrad as torch
     >>> D = torch.distributions
     >>> D.kl_divergence(D.Normal(0.0, 1.0), D.Normal(1.0, 1.0))
     tensor(0.5000)

@@ -18,7 +18,6 @@ class Kumaraswamy(TransformedDistribution):
     """A distribution on [0, 1] similar to the beta distribution, with P(x <= t) = 1 - (1 - t^a)^b, where
     a = `concentration1` and b = `concentration0`.
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.Kumaraswamy(torch.tensor([1.0]), torch.tensor([1.0])).mean
     tensor([0.5000])
     """

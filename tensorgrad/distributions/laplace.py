@@ -15,7 +15,6 @@ __all__ = ["Laplace"]
 class Laplace(Distribution):
     """The Laplace distribution around `loc`: density exp(-|x - loc| / scale) / (2 scale).
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.Laplace(0.0, 1.0).log_prob(torch.tensor(0.0)).exp()
     tensor(0.5000)
     """

@@ -26,7 +26,6 @@ class LKJCholesky(Distribution):
     Source: D. Lewandowski, D. Kurowicka and H. Joe, "Generating random correlation matrices based on vines and extended
     onion method", J. Multivariate Analysis 100 (2009); the onion method.
 
-    >>> import tensorgrad as torch
     >>> factor = torch.distributions.LKJCholesky(3, 0.5).sample()
     >>> (factor @ factor.mT).diagonal().round(decimals=4)
     tensor([1., 1., 1.])

@@ -13,7 +13,6 @@ __all__ = ["LogNormal"]
 class LogNormal(TransformedDistribution):
     """The distribution of exp(x) for normal x with mean `loc` and standard deviation `scale`.
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.LogNormal(0.0, 1.0).mean
     tensor(1.6487)
     """

@@ -14,7 +14,6 @@ class LogisticNormal(TransformedDistribution):
     """Points on the simplex of dimension k, mapped by `StickBreakingTransform` from k - 1 normal variates with mean
     `loc` and standard deviation `scale` (..., k - 1).
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.LogisticNormal(torch.zeros(3), torch.ones(3)).event_shape
     torch.Size([4])
     """

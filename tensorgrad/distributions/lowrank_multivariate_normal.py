@@ -22,7 +22,6 @@ class LowRankMultivariateNormal(Distribution):
     Raises:
         ValueError: the shapes do not match.
 
-    >>> import tensorgrad as torch
     >>> D = torch.distributions
     >>> D.LowRankMultivariateNormal(torch.zeros(2), torch.tensor([[1.0], [0.0]]), torch.ones(2)).covariance_matrix
     tensor([[2., 0.],

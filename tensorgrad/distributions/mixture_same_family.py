@@ -18,7 +18,6 @@ class MixtureSameFamily(Distribution):
     Raises:
         ValueError: the arguments have the wrong type, or their shapes do not match.
 
-    >>> import tensorgrad as torch
     >>> D = torch.distributions
     >>> halves = D.Categorical(torch.ones(2))
     >>> D.MixtureSameFamily(halves, D.Normal(torch.tensor([-1.0, 1.0]), torch.ones(2))).variance

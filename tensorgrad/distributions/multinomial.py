@@ -22,7 +22,6 @@ class Multinomial(Distribution):
     Raises:
         NotImplementedError: the total count is not an int.
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.Multinomial(4, torch.tensor([0.0, 1.0])).sample()
     tensor([0., 4.])
     """

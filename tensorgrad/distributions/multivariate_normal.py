@@ -82,7 +82,6 @@ class MultivariateNormal(GivenByMatrix):
     Raises:
         ValueError: not exactly one matrix is given, or an argument has too few dimensions.
 
-    >>> import tensorgrad as torch
     >>> normal = torch.distributions.MultivariateNormal(torch.zeros(2), torch.eye(2))
     >>> normal.log_prob(torch.zeros(2))
     tensor(-1.8379)

@@ -15,7 +15,6 @@ __all__ = ["NegativeBinomial"]
 class NegativeBinomial(ProbsOrLogits):
     """The number of successes, with probability `probs` (log odds `logits`), before `total_count` failures.
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.NegativeBinomial(3.0, torch.tensor([0.5])).mean
     tensor([3.])
     """

@@ -15,7 +15,6 @@ __all__ = ["Normal"]
 class Normal(ExponentialFamily):
     """The normal distribution with mean `loc` and standard deviation `scale`.
 
-    >>> import tensorgrad as torch
     >>> normal = torch.distributions.Normal(torch.tensor([0.0, 1.0]), 2.0)
     >>> normal.cdf(torch.tensor([0.0, 1.0]))
     tensor([0.5000, 0.5000])

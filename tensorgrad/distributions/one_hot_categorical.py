@@ -14,7 +14,6 @@ __all__ = ["OneHotCategorical", "OneHotCategoricalStraightThrough"]
 class OneHotCategorical(Distribution):
     """One of k classes as a one-hot vector; the parameters are those of `Categorical`.
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.OneHotCategorical(torch.tensor([0.0, 1.0])).sample()
     tensor([0., 1.])
     """
@@ -77,7 +76,6 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
     Source: Y. Bengio, N. Léonard and A. Courville, "Estimating or Propagating Gradients Through Stochastic Neurons for
     Conditional Computation", 2013.
 
-    >>> import tensorgrad as torch
     >>> probs = torch.tensor([0.0, 1.0], requires_grad=True)
     >>> torch.distributions.OneHotCategoricalStraightThrough(probs).rsample().requires_grad
     True

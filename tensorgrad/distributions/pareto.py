@@ -14,7 +14,6 @@ __all__ = ["Pareto"]
 class Pareto(TransformedDistribution):
     """The Pareto distribution: P(x > t) = (scale / t)^alpha for t ≥ scale.
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.Pareto(1.0, torch.tensor([1.0, 2.0])).mean
     tensor([inf, 2.])
     """

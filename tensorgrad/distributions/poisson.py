@@ -13,7 +13,6 @@ __all__ = ["Poisson"]
 class Poisson(ExponentialFamily):
     """The number of independent events with expected number `rate`.
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.Poisson(torch.tensor([4.0])).variance
     tensor([4.])
     """

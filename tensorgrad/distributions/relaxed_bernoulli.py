@@ -20,7 +20,6 @@ __all__ = ["LogitRelaxedBernoulli", "RelaxedBernoulli"]
 class LogitRelaxedBernoulli(ProbsOrLogits):
     """The log odds of a `RelaxedBernoulli`: logistic noise around `logits`, divided by `temperature`.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.distributions.relaxed_bernoulli import LogitRelaxedBernoulli
     >>> LogitRelaxedBernoulli(torch.tensor(0.5), torch.tensor([0.3, 0.6])).sample().shape
     torch.Size([2])
@@ -50,7 +49,6 @@ class LogitRelaxedBernoulli(ProbsOrLogits):
 class RelaxedBernoulli(TransformedDistribution):
     """Values in (0, 1) that are above 1/2 with probability `probs`, and concentrate at 0 and 1 for low `temperature`.
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.RelaxedBernoulli(torch.tensor(2.0), torch.tensor([0.1, 0.9])).sample().shape
     torch.Size([2])
     """

@@ -22,7 +22,6 @@ __all__ = ["ExpRelaxedCategorical", "RelaxedOneHotCategorical"]
 class ExpRelaxedCategorical(Distribution):
     """The logarithm of a `RelaxedOneHotCategorical`: Gumbel noise around the logits, divided by `temperature`.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.distributions.relaxed_categorical import ExpRelaxedCategorical
     >>> ExpRelaxedCategorical(torch.tensor(0.5), torch.tensor([0.3, 0.7])).sample().shape
     torch.Size([2])
@@ -71,7 +70,6 @@ class ExpRelaxedCategorical(Distribution):
 class RelaxedOneHotCategorical(TransformedDistribution):
     """Points on the simplex, closest to each corner with probability `probs`, at the corners for low `temperature`.
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.RelaxedOneHotCategorical(torch.tensor(2.0), torch.tensor([0.1, 0.9])).sample().shape
     torch.Size([2])
     """

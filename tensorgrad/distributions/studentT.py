@@ -16,7 +16,6 @@ __all__ = ["StudentT"]
 class StudentT(Distribution):
     """Student's t-distribution with `df` degrees of freedom, location `loc` and scale `scale`.
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.StudentT(torch.tensor([1.0, 4.0])).variance
     tensor([nan, 2.])
     """

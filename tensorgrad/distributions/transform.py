@@ -24,7 +24,6 @@ class Transform:
     A subclass defines `_call`, `_inverse` and `log_abs_det_jacobian`, and sets `domain`, `codomain`, `bijective` and,
     if it is element-wise, `sign`: 1 for an increasing function, -1 for a decreasing one.
 
-    >>> import tensorgrad as torch
     >>> exp = torch.distributions.ExpTransform()
     >>> x = torch.tensor([1.0, 2.0])
     >>> exp(x), exp.log_abs_det_jacobian(x, exp(x))

@@ -24,7 +24,6 @@ class TransformedDistribution(Distribution):
     Raises:
         ValueError: an element is not a transform, or the base has too few dimensions.
 
-    >>> import tensorgrad as torch
     >>> D = torch.distributions
     >>> log_normal = D.TransformedDistribution(D.Normal(0.0, 1.0), [D.ExpTransform()])
     >>> log_normal.cdf(torch.tensor(1.0))

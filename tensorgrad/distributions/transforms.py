@@ -39,7 +39,6 @@ def _inside_unit(y):
 class ExpTransform(Transform):
     """y = exp(x)
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.ExpTransform()(torch.tensor([0.0]))
     tensor([1.])
     """
@@ -63,7 +62,6 @@ class ExpTransform(Transform):
 class PowerTransform(Transform):
     """y = x ** exponent, for positive x
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.PowerTransform(2.0)(torch.tensor([3.0]))
     tensor([9.])
     """
@@ -99,7 +97,6 @@ class PowerTransform(Transform):
 class SigmoidTransform(Transform):
     """y = 1 / (1 + exp(-x)), clamped away from 0 and 1
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.SigmoidTransform()(torch.tensor([0.0]))
     tensor([0.5000])
     """
@@ -124,7 +121,6 @@ class SigmoidTransform(Transform):
 class SoftplusTransform(Transform):
     """y = log(1 + exp(x))
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.SoftplusTransform()(torch.tensor([0.0]))
     tensor([0.6931])
     """
@@ -148,7 +144,6 @@ class SoftplusTransform(Transform):
 class TanhTransform(Transform):
     """y = tanh(x). Its inverse is imprecise near ±1: use a cache if samples are mapped back.
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.TanhTransform()(torch.tensor([0.0]))
     tensor([0.])
     """
@@ -172,7 +167,6 @@ class TanhTransform(Transform):
 class AbsTransform(Transform):
     """y = |x|, which is not bijective; the inverse returns the positive value
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.AbsTransform()(torch.tensor([-1.0]))
     tensor([1.])
     """
@@ -191,7 +185,6 @@ class AbsTransform(Transform):
 class AffineTransform(Transform):
     """y = loc + scale · x, for scalars or for events of `event_dim` dimensions
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.AffineTransform(1.0, 2.0)(torch.tensor([3.0]))
     tensor([7.])
     """
@@ -249,7 +242,6 @@ class AffineTransform(Transform):
 class CumulativeDistributionTransform(Transform):
     """y = distribution.cdf(x): maps samples of the distribution to uniform ones; the inverse does the reverse
 
-    >>> import tensorgrad as torch
     >>> D = torch.distributions
     >>> D.CumulativeDistributionTransform(D.Normal(0.0, 1.0))(torch.tensor([0.0]))
     tensor([0.5000])
@@ -287,7 +279,6 @@ class ReshapeTransform(Transform):
     Raises:
         ValueError: the numbers of elements differ.
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.ReshapeTransform((2, 3), (6,))(torch.zeros(5, 2, 3)).shape
     torch.Size([5, 6])
     """
@@ -337,7 +328,6 @@ class ReshapeTransform(Transform):
 class SoftmaxTransform(Transform):
     """y = softmax(x) over the last dimension: onto the simplex, but not bijective (see `StickBreakingTransform`)
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.SoftmaxTransform()(torch.zeros(4))
     tensor([0.2500, 0.2500, 0.2500, 0.2500])
     """
@@ -364,7 +354,6 @@ class StickBreakingTransform(Transform):
 
     Each number is the log odds of the fraction to break off what is left of the stick, relative to equal pieces.
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.StickBreakingTransform()(torch.zeros(3))
     tensor([0.2500, 0.2500, 0.2500, 0.2500])
     """
@@ -413,7 +402,6 @@ class CorrCholeskyTransform(Transform):
     Source: the canonical partial correlations of D. Lewandowski, D. Kurowicka and H. Joe, "Generating random
     correlation matrices based on vines and extended onion method", J. Multivariate Analysis 100 (2009).
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.CorrCholeskyTransform()(torch.zeros(1))
     tensor([[1., 0.],
             [0., 1.]])
@@ -459,7 +447,6 @@ class CorrCholeskyTransform(Transform):
 class LowerCholeskyTransform(Transform):
     """Maps square matrices to lower triangular ones with a positive diagonal, by exp of the diagonal
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.LowerCholeskyTransform()(torch.zeros(2, 2))
     tensor([[1., 0.],
             [0., 1.]])
@@ -479,7 +466,6 @@ class LowerCholeskyTransform(Transform):
 class PositiveDefiniteTransform(Transform):
     """Maps square matrices to positive definite ones: L Lᵀ with L from `LowerCholeskyTransform`
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.PositiveDefiniteTransform()(torch.zeros(2, 2))
     tensor([[1., 0.],
             [0., 1.]])

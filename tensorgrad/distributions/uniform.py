@@ -15,7 +15,6 @@ __all__ = ["Uniform"]
 class Uniform(Distribution):
     """The continuous uniform distribution on [low, high).
 
-    >>> import tensorgrad as torch
     >>> uniform = torch.distributions.Uniform(torch.tensor([0.0, 2.0]), 4.0)
     >>> uniform.cdf(torch.tensor([1.0, 3.0]))
     tensor([0.2500, 0.5000])

@@ -21,7 +21,6 @@ def broadcast_all(*values) -> tuple[Tensor, ...]:
     Raises:
         ValueError: a value is neither a tensor nor a scalar.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.distributions.utils import broadcast_all
     >>> broadcast_all(torch.tensor([1.0, 2.0]), 3)
     (tensor([1., 2.]), tensor([3., 3.]))
@@ -58,7 +57,6 @@ _standard_normal, _sum_rightmost = standard_normal, sum_rightmost  # PyTorch's n
 def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
     """Converts log odds (`is_binary`), or unnormalized log probabilities along the last dimension, to probabilities.
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.utils.logits_to_probs(torch.zeros(4))
     tensor([0.2500, 0.2500, 0.2500, 0.2500])
     """
@@ -68,7 +66,6 @@ def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
 def clamp_probs(probs: Tensor) -> Tensor:
     """Clamps probabilities to be at least the dtype's epsilon away from 0 and 1.
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.utils.clamp_probs(torch.tensor([0.0, 0.5]))
     tensor([1.1921e-07, 5.0000e-01])
     """
@@ -79,7 +76,6 @@ def clamp_probs(probs: Tensor) -> Tensor:
 def probs_to_logits(probs: Tensor, is_binary: bool = False) -> Tensor:
     """Converts probabilities to log odds (`is_binary`) or log probabilities, which are finite even for 0 and 1.
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.utils.probs_to_logits(torch.tensor([0.5]), is_binary=True)
     tensor([0.])
     """
@@ -133,7 +129,6 @@ def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
     Raises:
         ValueError: the diagonal is outside the matrix.
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.utils.tril_matrix_to_vec(torch.arange(4).reshape(2, 2))
     tensor([0, 2, 3])
     """
@@ -149,7 +144,6 @@ def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
     Raises:
         ValueError: no square matrix has this number of elements there.
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.utils.vec_to_tril_matrix(torch.tensor([1.0, 2.0, 3.0]))
     tensor([[1., 0.],
             [2., 3.]])

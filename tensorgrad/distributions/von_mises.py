@@ -17,7 +17,6 @@ class VonMises(Distribution):
 
     Samples are in [-π, π) and are drawn in double precision.
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.VonMises(torch.tensor([1.0]), torch.tensor([4.0])).mean
     tensor([1.])
     """

@@ -15,7 +15,6 @@ __all__ = ["Weibull"]
 class Weibull(TransformedDistribution):
     """The Weibull distribution, P(x > t) = exp(-(t / scale)^concentration).
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.Weibull(torch.tensor([2.0]), torch.tensor([1.0])).mean
     tensor([2.])
     """

@@ -23,7 +23,6 @@ class Wishart(GivenByMatrix, ExponentialFamily):
         ValueError: `df` is too small, or an argument has too few dimensions.
         AssertionError: not exactly one matrix is given.
 
-    >>> import tensorgrad as torch
     >>> torch.distributions.Wishart(torch.tensor(3.0), torch.eye(2)).mean
     tensor([[3., 0.],
             [0., 3.]])

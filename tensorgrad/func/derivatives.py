@@ -229,7 +229,6 @@ def grad(func: Callable, argnums: ArgNums = 0, has_aux: bool = False) -> Callabl
     Raises (when called):
         RuntimeError: If there is no such argument, or the result is not a scalar.
 
-    >>> import tensorgrad as torch
     >>> torch.func.grad(torch.sin)(torch.tensor(0.0))
     tensor(1.)
     >>> torch.func.grad(torch.func.grad(lambda x: x**3))(torch.tensor(2.0))
@@ -263,7 +262,6 @@ def _gradients(func: Callable, args: tuple, kwargs: dict, argnums: ArgNums, has_
 def grad_and_value(func: Callable, argnums: ArgNums = 0, has_aux: bool = False) -> Callable:
     """Like `grad`, but also returns the value: (gradient, value), or (gradient, (value, aux)) with `has_aux`.
 
-    >>> import tensorgrad as torch
     >>> torch.func.grad_and_value(lambda x: x**3)(torch.tensor(2.0))
     (tensor(12.), tensor(8.))
     """
@@ -294,7 +292,6 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> Any:
     Raises:
         RuntimeError: If the result does not consist of floating-point tensors.
 
-    >>> import tensorgrad as torch
     >>> value, multiply = torch.func.vjp(torch.sin, torch.zeros(2))
     >>> multiply(torch.tensor([1.0, 2.0]))
     (tensor([1., 2.]),)
@@ -358,7 +355,6 @@ def jacrev(func: Callable, argnums: ArgNums = 0, *, has_aux: bool = False, chunk
         A function whose result is nested like `func`'s, and within that like the arguments: tensors of shape
         `output.shape + input.shape`.
 
-    >>> import tensorgrad as torch
     >>> torch.func.jacrev(torch.sin)(torch.zeros(2))
     tensor([[1., 0.],
             [0., 1.]])

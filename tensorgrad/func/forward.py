@@ -49,7 +49,6 @@ def jvp(func: Callable, primals: Any, tangents: Any, *, strict: bool = False, ha
     Raises:
         RuntimeError: If primals and tangents do not match, or the result does not consist of tensors.
 
-    >>> import tensorgrad as torch
     >>> torch.func.jvp(torch.sin, (torch.zeros(2),), (torch.tensor([1.0, 2.0]),))
     (tensor([0., 0.]), tensor([1., 2.]))
     """
@@ -96,7 +95,6 @@ def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:
 
     `func` itself runs once: the tangents are pushed through the ops that it called.
 
-    >>> import tensorgrad as torch
     >>> value, slope = torch.func.linearize(torch.sin, torch.zeros(2))
     >>> slope(torch.tensor([1.0, 2.0]))
     tensor([1., 2.])
@@ -160,7 +158,6 @@ def jacfwd(func: Callable, argnums: ArgNums = 0, has_aux: bool = False, *, rando
 
     `func` itself runs once, unless it writes in place or calls a custom function; `randomness` is that of `vmap`.
 
-    >>> import tensorgrad as torch
     >>> torch.func.jacfwd(torch.sin)(torch.zeros(2))
     tensor([[1., 0.],
             [0., 1.]])
@@ -195,7 +192,6 @@ def jacfwd(func: Callable, argnums: ArgNums = 0, has_aux: bool = False, *, rando
 def hessian(func: Callable, argnums: ArgNums = 0) -> Callable:
     """Returns the second derivatives of a function: the Jacobian, by columns, of its Jacobian by rows.
 
-    >>> import tensorgrad as torch
     >>> torch.func.hessian(lambda x: (x**3).sum())(torch.tensor([1.0, 2.0]))
     tensor([[ 6.,  0.],
             [ 0., 12.]])

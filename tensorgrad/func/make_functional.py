@@ -71,7 +71,7 @@ def make_functional(model: Module, disable_autograd_tracking: bool = False) -> t
     Raises:
         RuntimeError: If the module has buffers.
 
-    >>> import tensorgrad as torch, warnings
+    >>> import warnings
     >>> from tensorgrad.functorch import make_functional
     >>> warnings.simplefilter("ignore", FutureWarning)
     >>> function, params = make_functional(torch.nn.Linear(2, 1, bias=False))
@@ -91,7 +91,7 @@ def make_functional_with_buffers(
 ) -> tuple[FunctionalModuleWithBuffers, Tensors, Tensors]:
     """Deprecated: returns a function of parameters and buffers, and copies of the module's.
 
-    >>> import tensorgrad as torch, warnings
+    >>> import warnings
     >>> from tensorgrad.functorch import make_functional_with_buffers
     >>> warnings.simplefilter("ignore", FutureWarning)
     >>> function, params, buffers = make_functional_with_buffers(torch.nn.BatchNorm1d(2))
@@ -109,7 +109,7 @@ def combine_state_for_ensemble(models: Sequence[Module]) -> tuple[FunctionalModu
     Raises:
         RuntimeError: If there are no modules, or if their classes or modes differ.
 
-    >>> import tensorgrad as torch, warnings
+    >>> import warnings
     >>> from tensorgrad.functorch import combine_state_for_ensemble, vmap
     >>> warnings.simplefilter("ignore", FutureWarning)
     >>> function, params, buffers = combine_state_for_ensemble([torch.nn.Linear(2, 1) for _ in range(3)])

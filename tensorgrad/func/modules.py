@@ -34,7 +34,6 @@ def functional_call(
         ValueError: If there are two tensors for the same parameter or buffer.
         RuntimeError: See `strict`.
 
-    >>> import tensorgrad as torch
     >>> layer = torch.nn.Linear(2, 1)
     >>> tensors = {"weight": torch.ones(1, 2), "bias": torch.zeros(1)}
     >>> torch.func.functional_call(layer, tensors, torch.tensor([[3.0, 4.0]]))
@@ -52,7 +51,6 @@ def stack_module_state(models: Sequence[Module] | Any) -> tuple[dict[str, Tensor
     Raises:
         RuntimeError: If there are no modules, or if their classes, modes or `requires_grad` differ.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.func import functional_call, stack_module_state, vmap
     >>> models = [torch.nn.Linear(2, 1) for _ in range(3)]
     >>> params, buffers = stack_module_state(models)
@@ -90,7 +88,6 @@ def _stacked(members: list[dict[str, Tensor]]) -> dict[str, Tensor]:
 def replace_all_batch_norm_modules_(root: Module) -> Module:
     """Makes every batch norm in `root` discard and stop tracking running statistics; returns `root`.
 
-    >>> import tensorgrad as torch
     >>> net = torch.func.replace_all_batch_norm_modules_(torch.nn.Sequential(torch.nn.BatchNorm1d(2)))
     >>> list(net.state_dict())
     ['0.weight', '0.bias']

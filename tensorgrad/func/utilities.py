@@ -17,7 +17,6 @@ def functionalize(func: Callable, *, remove: str = "mutations") -> Callable:
     Raises:
         RuntimeError: If `remove` is neither `"mutations"` nor `"mutations_and_views"`.
 
-    >>> import tensorgrad as torch
     >>> torch.func.functionalize(lambda x: x.add_(1))(torch.zeros(2))
     tensor([1., 1.])
     """
@@ -37,7 +36,6 @@ def functionalize(func: Callable, *, remove: str = "mutations") -> Callable:
 def debug_unwrap(tensor: Tensor, *, recurse: bool = True) -> Tensor:
     """Returns the tensor itself: transforms here use no wrappers.
 
-    >>> import tensorgrad as torch
     >>> torch.func.debug_unwrap(torch.ones(1))
     tensor([1.])
     """
@@ -59,7 +57,6 @@ def rearrange(tensor: Tensor | Sequence[Tensor], pattern: str, **axes_lengths: i
     Raises:
         ValueError: If the pattern is invalid, or does not match the shape.
 
-    >>> import tensorgrad as torch
     >>> images = torch.zeros(32, 30, 40, 3)
     >>> torch.func.rearrange(images, "b h w c -> b c h w").shape
     torch.Size([32, 3, 30, 40])

@@ -36,7 +36,6 @@ def vmap(
         ValueError: If arguments, `in_dims`, results and `out_dims` do not match; the message says which.
         RuntimeError: If random values were drawn that are not allowed.
 
-    >>> import tensorgrad as torch
     >>> batched_dot = torch.func.vmap(torch.dot)
     >>> batched_dot(torch.ones(2, 3), torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]))
     tensor([ 6., 15.])

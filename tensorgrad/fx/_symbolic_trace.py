@@ -35,7 +35,6 @@ _proxyable: dict[type, None] = {}
 class ProxyableClassMeta(type):
     """A metaclass for classes whose constructor is recorded as a call if it is given a proxy.
 
-    >>> import tensorgrad as torch
     >>> class Pair(metaclass=torch.fx.ProxyableClassMeta):
     ...     def __init__(self, a, b):
     ...         self.a, self.b = a, b
@@ -58,7 +57,6 @@ class ProxyableClassMeta(type):
 def is_fx_tracing() -> bool:
     """Returns whether a program is being traced in this thread.
 
-    >>> import tensorgrad as torch
     >>> torch.fx._symbolic_trace.is_fx_tracing()
     False
     """
@@ -81,7 +79,6 @@ def wrap(fn_or_name: str | Callable) -> str | Callable:
         RuntimeError: If the argument is something else.
         NotImplementedError: Within a function or class.
 
-    >>> import tensorgrad as torch
     >>> torch.fx.wrap(3)
     Traceback (most recent call last):
     RuntimeError: Unsupported type for global function! Must be either a callable or string name
@@ -109,7 +106,6 @@ class Tracer(TracerBase):
         autowrap_functions: further functions that are.
         param_shapes_constant: shapes of parameters are known numbers, not steps.
 
-    >>> import tensorgrad as torch
     >>> class Flat(torch.fx.Tracer):
     ...     def is_leaf_module(self, m, module_qualified_name):
     ...         return False
@@ -397,7 +393,6 @@ def symbolic_trace(root: Module | Callable[..., Any], concrete_args: dict[str, A
     Raises:
         TraceError: If the program depends on values: `if x.sum() > 0`.
 
-    >>> import tensorgrad as torch
     >>> traced = torch.fx.symbolic_trace(torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU()))
     >>> print(traced.code.strip())
     def forward(self, input):

@@ -102,7 +102,6 @@ class PythonCode:
 class CodeGen:
     """How a graph becomes a function. A subclass may change its head and its `return` line.
 
-    >>> import tensorgrad as torch
     >>> print(torch.fx.symbolic_trace(lambda x: x + 1).code.strip())
     def forward(self, x):
         add = x + 1;  x = None

@@ -51,7 +51,6 @@ class _InsertPoint:
 class Graph:
     """A program as a list of nodes, from its inputs to its output.
 
-    >>> import tensorgrad as torch
     >>> graph = torch.fx.Graph()
     >>> x = graph.placeholder("x")
     >>> result = graph.output(graph.call_function(torch.relu, (x,)))

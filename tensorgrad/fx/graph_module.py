@@ -111,7 +111,6 @@ class GraphModule(Module):
     Raises:
         RuntimeError: If `root` lacks something.
 
-    >>> import tensorgrad as torch
     >>> traced = torch.fx.symbolic_trace(lambda x: x + 1)
     >>> for node in traced.graph.nodes:
     ...     if node.op == "call_function":

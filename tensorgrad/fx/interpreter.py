@@ -22,7 +22,6 @@ class Interpreter:
         garbage_collect_values: drops each value after its last use.
         graph: the graph; by default the module's.
 
-    >>> import tensorgrad as torch
     >>> class Names(torch.fx.Interpreter):
     ...     def run_node(self, n):
     ...         print(n.name)
@@ -152,7 +151,6 @@ class Interpreter:
 class Transformer(Interpreter):
     """Runs a graph with proxies, and so builds another one. A subclass may do something else for each kind of node.
 
-    >>> import tensorgrad as torch
     >>> class Tanh(torch.fx.Transformer):
     ...     def call_function(self, target, args, kwargs):
     ...         return super().call_function(torch.tanh if target is torch.relu else target, args, kwargs)

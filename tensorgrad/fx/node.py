@@ -33,7 +33,6 @@ _side_effectful_functions: set[Callable] = {tensorgrad._assert, operator.setitem
 def has_side_effect(fn: Callable) -> Callable:
     """Marks a function as one that is called for what it does. `eliminate_dead_code` keeps its calls.
 
-    >>> import tensorgrad as torch
     >>> @torch.fx.has_side_effect
     ... def log(x):
     ...     print(x)
@@ -45,7 +44,6 @@ def has_side_effect(fn: Callable) -> Callable:
 def map_arg(a: Any, fn: Callable[[Node], Any]) -> Any:
     """Applies a function to each node in nested arguments.
 
-    >>> import tensorgrad as torch
     >>> node = torch.fx.Graph().placeholder("x")
     >>> torch.fx.map_arg([node, {"a": 3}], lambda n: n.name)
     ['x', {'a': 3}]
@@ -123,7 +121,6 @@ class Node:
         type: the annotation of the result; None if there is none.
         meta: a dict for your own use.
 
-    >>> import tensorgrad as torch
     >>> for node in torch.fx.symbolic_trace(lambda x: x + 1).graph.nodes:
     ...     print(node.op, node.name, node.args)
     placeholder x ()
@@ -343,7 +340,6 @@ class Node:
     ) -> str | None:
         """Returns the line for this node that a graph is printed with.
 
-        >>> import tensorgrad as torch
         >>> list(torch.fx.symbolic_trace(lambda x: x + 1).graph.nodes)[1].format_node()
         '%add : [num_users=1] = call_function[target=operator.add](args = (%x, 1), kwargs = {})'
         """

@@ -36,7 +36,6 @@ def normalize_function(
         arg_types: Accepted for compatibility, as is `kwarg_types`: a function has one signature here.
         normalize_to_only_use_kwargs: Names all arguments; by default, those after the positional ones.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.fx.operator_schemas import normalize_function
     >>> normalize_function(torch.softmax, (1, 2), normalize_to_only_use_kwargs=True).kwargs
     {'input': 1, 'dim': 2, 'dtype': None}

@@ -141,7 +141,6 @@ def _is_operator(value: Any) -> bool:
 class GraphAppendingTracer(TracerBase):
     """Adds what is done with proxies to a graph that exists.
 
-    >>> import tensorgrad as torch
     >>> graph = torch.fx.Graph()
     >>> x = torch.fx.Proxy(graph.placeholder("x"), torch.fx.proxy.GraphAppendingTracer(graph))
     >>> (x + 1).node.args
@@ -156,7 +155,6 @@ class GraphAppendingTracer(TracerBase):
 class Proxy:
     """Stands for the value of a node. Calls, operators and attributes of it become further nodes.
 
-    >>> import tensorgrad as torch
     >>> x = torch.fx.Proxy(torch.fx.Graph().placeholder("x"))
     >>> torch.relu(x + 1).sum(0).node
     sum_1

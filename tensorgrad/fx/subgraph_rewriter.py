@@ -34,7 +34,6 @@ def replace_pattern(
     Returns:
         The parts that were replaced.
 
-    >>> import tensorgrad as torch
     >>> traced = torch.fx.symbolic_trace(lambda x, y: torch.relu(x + y) * 2)
     >>> matches = torch.fx.replace_pattern(traced, lambda a, b: a + b, lambda a, b: a - b)
     >>> print(len(matches), traced.code.strip().splitlines()[1].strip())

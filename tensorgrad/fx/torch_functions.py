@@ -106,7 +106,6 @@ def functions() -> dict[Callable, tuple[str, bool]]:
 def public_name(function: Any) -> str | None:
     """Returns PyTorch's name of one of its functions; None for any other.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.fx.torch_functions import public_name
     >>> public_name(torch.nn.functional.relu), public_name(torch.nn.functional.gelu), public_name(len)
     ('torch.nn.functional.relu', 'torch._C._nn.gelu', None)
@@ -127,7 +126,6 @@ def node_name(function: Any, name: str) -> str:
 def as_recorded(function: Callable, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
     """Returns the arguments as PyTorch records them: functions that it writes in Python get options by keyword.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.fx.torch_functions import as_recorded
     >>> as_recorded(torch.nn.functional.relu, (1,), {})
     ((1,), {'inplace': False})

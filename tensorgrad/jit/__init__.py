@@ -16,7 +16,6 @@ __all__ = [
 def script(obj: Any, *args: Any, **options: Any) -> Any:
     """Returns the function, class or module unchanged.
 
-    >>> import tensorgrad as torch
     >>> torch.jit.script(torch.nn.ReLU())
     ReLU()
     """
@@ -26,7 +25,6 @@ def script(obj: Any, *args: Any, **options: Any) -> Any:
 class ScriptFunction:
     """The type of scripted functions in PyTorch; here there are none.
 
-    >>> import tensorgrad as torch
     >>> isinstance(torch.jit.script(abs), torch.jit.ScriptFunction)
     False
     """
@@ -37,7 +35,6 @@ def trace(func: Any, example_inputs: Any = None, *args: Any, **options: Any) -> 
 
     The example is a tensor or a tuple of arguments; `example_kwarg_inputs` is a dict of arguments.
 
-    >>> import tensorgrad as torch
     >>> def double(x):
     ...     return 2 * x
     >>> torch.jit.trace(double, torch.ones(2))(torch.ones(3))
@@ -53,7 +50,6 @@ def trace(func: Any, example_inputs: Any = None, *args: Any, **options: Any) -> 
 def trace_module(mod: Any, inputs: dict[str, Any], *args: Any, **options: Any) -> Any:
     """Returns the module unchanged, after running each method in `inputs` once on its example.
 
-    >>> import tensorgrad as torch
     >>> torch.jit.trace_module(torch.nn.ReLU(), {"forward": torch.ones(2)})
     ReLU()
     """
@@ -65,7 +61,6 @@ def trace_module(mod: Any, inputs: dict[str, Any], *args: Any, **options: Any) -
 def _unchanged(obj: Any = None, *args: Any, **options: Any) -> Any:
     """Returns the function or module unchanged (or, called with options only, a decorator that does).
 
-    >>> import tensorgrad as torch
     >>> @torch.jit.ignore
     ... def double(x):
     ...     return 2 * x
@@ -82,7 +77,6 @@ _overload = _overload_method = _script_if_tracing = interface = _unchanged
 def is_scripting() -> bool:
     """Returns whether the code runs as TorchScript: always False.
 
-    >>> import tensorgrad as torch
     >>> torch.jit.is_scripting()
     False
     """
@@ -95,7 +89,6 @@ is_tracing = is_scripting
 def annotate(the_type: Any, the_value: Any) -> Any:
     """Returns the value unchanged.
 
-    >>> import tensorgrad as torch
     >>> torch.jit.annotate(list[int], [])
     []
     """
@@ -105,7 +98,6 @@ def annotate(the_type: Any, the_value: Any) -> Any:
 def isinstance(obj: Any, target_type: Any) -> bool:
     """Python's `isinstance`.
 
-    >>> import tensorgrad as torch
     >>> torch.jit.isinstance(torch.ones(1), torch.Tensor)
     True
     """
@@ -120,7 +112,6 @@ def save(m: Any, f: Any, *args: Any, **options: Any) -> None:
     Raises:
         NotImplementedError: Always.
 
-    >>> import tensorgrad as torch
     >>> torch.jit.save(torch.nn.ReLU(), "relu.pt")
     Traceback (most recent call last):
         ...
@@ -137,7 +128,6 @@ def load(f: Any, *args: Any, **options: Any) -> Any:
     Raises:
         NotImplementedError: Always.
 
-    >>> import tensorgrad as torch
     >>> torch.jit.load("relu.pt")
     Traceback (most recent call last):
         ...

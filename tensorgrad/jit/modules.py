@@ -10,7 +10,6 @@ from tensorgrad.nn.module import Module
 class ScriptModule(Module):
     """A module written for TorchScript: an ordinary module, which cannot be saved as a TorchScript file.
 
-    >>> import tensorgrad as torch
     >>> class Double(torch.jit.ScriptModule):
     ...     @torch.jit.script_method
     ...     def forward(self, x):
@@ -37,7 +36,6 @@ class ScriptModule(Module):
 class RecursiveScriptModule(ScriptModule):
     """The type of scripted modules in PyTorch.
 
-    >>> import tensorgrad as torch
     >>> isinstance(torch.jit.script(torch.nn.ReLU()), torch.jit.RecursiveScriptModule)
     False
     """
@@ -46,7 +44,6 @@ class RecursiveScriptModule(ScriptModule):
 class TracedModule(ScriptModule):
     """The type of submodules of traced modules in PyTorch.
 
-    >>> import tensorgrad as torch
     >>> issubclass(torch.jit.TracedModule, torch.jit.ScriptModule)
     True
     """
@@ -55,7 +52,6 @@ class TracedModule(ScriptModule):
 class TopLevelTracedModule(TracedModule):
     """The type of traced modules in PyTorch.
 
-    >>> import tensorgrad as torch
     >>> issubclass(torch.jit.TopLevelTracedModule, torch.jit.ScriptModule)
     True
     """

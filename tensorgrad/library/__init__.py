@@ -36,7 +36,6 @@ __all__ = [
 def get_ctx() -> Any:
     """Raises: NotImplementedError. In PyTorch, it makes sizes that a fake kernel does not know.
 
-    >>> import tensorgrad as torch
     >>> torch.library.get_ctx()
     Traceback (most recent call last):
     NotImplementedError: library.get_ctx: sizes are plain numbers; a fake kernel must know them
@@ -47,7 +46,6 @@ def get_ctx() -> Any:
 def get_kernel(op: Any, dispatch_key: Any) -> Any:
     """Returns the kernel of an operator for a dispatch key. Raises: RuntimeError if there is none.
 
-    >>> import tensorgrad as torch
     >>> torch.library.define("docs11::f", "(Tensor x) -> Tensor")
     >>> torch.library.impl("docs11::f", "cpu", lambda x: x + 1)
     >>> torch.library.get_kernel("docs11::f", "CPU")(torch.ones(2))
@@ -64,7 +62,6 @@ def get_kernel(op: Any, dispatch_key: Any) -> Any:
 def register_torch_dispatch(op: Any, torch_dispatch_class: Any, func: Any = None, /, *, lib: Any = None) -> Any:
     """Raises: NotImplementedError. A class defines its `__torch_dispatch__` itself, and modes see no operators.
 
-    >>> import tensorgrad as torch
     >>> torch.library.register_torch_dispatch("ns::f", None)
     Traceback (most recent call last):
     NotImplementedError: library.register_torch_dispatch: classes define ...
@@ -77,7 +74,6 @@ def register_torch_dispatch(op: Any, torch_dispatch_class: Any, func: Any = None
 def triton_op(name: str, fn: Any = None, /, *, mutates_args: Any, schema: str | None = None) -> Any:
     """Raises: NotImplementedError. Triton's kernels need PyTorch; use `custom_op`.
 
-    >>> import tensorgrad as torch
     >>> torch.library.triton_op("ns::f", mutates_args=())
     Traceback (most recent call last):
     NotImplementedError: library.triton_op: Triton's kernels need PyTorch; use torch.library.custom_op
@@ -88,7 +84,6 @@ def triton_op(name: str, fn: Any = None, /, *, mutates_args: Any, schema: str | 
 def wrap_triton(triton_kernel: Any, /) -> Any:
     """Raises: NotImplementedError. Triton's kernels need PyTorch.
 
-    >>> import tensorgrad as torch
     >>> torch.library.wrap_triton(None)
     Traceback (most recent call last):
     NotImplementedError: library.wrap_triton: Triton's kernels need PyTorch

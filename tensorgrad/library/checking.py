@@ -49,7 +49,6 @@ def opcheck(
     Raises:
         OpCheckError: If a test fails.
 
-    >>> import tensorgrad as torch
     >>> torch.library.define("docs10::f", "(Tensor x) -> Tensor")
     >>> torch.library.impl("docs10::f", "cpu", lambda x: x.clone())
     >>> torch.library.register_fake("docs10::f", lambda x: torch.empty_like(x))

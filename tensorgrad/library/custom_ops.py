@@ -39,7 +39,6 @@ def custom_op(
         ValueError: If annotations are missing, or of types that operators do not have.
 
     >>> import numpy
-    >>> import tensorgrad as torch
     >>> @torch.library.custom_op("docs9::cube", mutates_args=())
     ... def cube(x: torch.Tensor) -> torch.Tensor:
     ...     return torch.from_numpy(numpy.power(x.numpy(), 3))

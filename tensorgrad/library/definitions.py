@@ -30,7 +30,6 @@ def fallthrough_kernel(*args: Any, **kwargs: Any) -> Any:
     Raises:
         NotImplementedError: If it is called.
 
-    >>> import tensorgrad as torch
     >>> torch.library.fallthrough_kernel()
     Traceback (most recent call last):
     NotImplementedError: fallthrough_kernel() should never be called.
@@ -54,7 +53,6 @@ class Library:
         kind: "DEF" for a new namespace, "FRAGMENT" for more operators of one, "IMPL" for kernels only.
         dispatch_key: the key that `impl` registers kernels for by default.
 
-    >>> import tensorgrad as torch
     >>> library = torch.library.Library("docs", "DEF")
     >>> library.define("double(Tensor x) -> Tensor")
     'double'
@@ -202,7 +200,6 @@ def define(qualname: Any, schema: Any, *args: Any, lib: Library | None = None, t
     Raises:
         ValueError: If the name has no namespace, or the schema is none.
 
-    >>> import tensorgrad as torch
     >>> torch.library.define("docs2::triple", "(Tensor x) -> Tensor")
     >>> @torch.library.impl("docs2::triple", "default")
     ... def triple(x):
@@ -252,7 +249,6 @@ def impl(qualname: Any, types: Any, func: Any = None, *, lib: Library | None = N
         func: the kernel.
         lib: the library whose end is the kernel's end.
 
-    >>> import tensorgrad as torch
     >>> torch.library.define("docs3::f", "(Tensor x) -> Tensor")
     >>> torch.library.impl("docs3::f", "cpu", lambda x: x + 1)
     >>> torch.ops.docs3.f(torch.ones(2))
@@ -311,7 +307,6 @@ def register_kernel(op: Any, device_types: Any, func: Any = None, /, *, lib: Lib
         func: the kernel.
         lib: the library whose end is the kernel's end.
 
-    >>> import tensorgrad as torch
     >>> torch.library.define("docs4::f", "(Tensor x) -> Tensor")
     >>> @torch.library.register_kernel("docs4::f", "cpu")
     ... def f(x):
@@ -335,7 +330,6 @@ def register_fake(
         func: takes what the operator takes; without it, a decorator is returned.
         lib: accepted for compatibility.
 
-    >>> import tensorgrad as torch
     >>> torch.library.define("docs5::f", "(Tensor x) -> Tensor")
     >>> @torch.library.register_fake("docs5::f")
     ... def _(x):
@@ -367,7 +361,6 @@ def register_autograd(
     Raises:
         RuntimeError: If the operator does not exist, or writes to its arguments.
 
-    >>> import tensorgrad as torch
     >>> torch.library.define("docs6::f", "(Tensor x, float k) -> Tensor")
     >>> torch.library.impl("docs6::f", "cpu", lambda x, k: torch.from_numpy(x.numpy() * k))
     >>> def keep(ctx, inputs, output):
@@ -404,7 +397,6 @@ def register_vmap(op: Any, func: Any = None, /, *, lib: Library | None = None) -
         func: `func(info, in_dims, *args)` returns `(results, out_dims)`; `info.batch_size` is the number of samples.
         lib: accepted for compatibility.
 
-    >>> import tensorgrad as torch
     >>> torch.library.define("docs7::f", "(Tensor x) -> Tensor")
     >>> torch.library.impl("docs7::f", "cpu", lambda x: torch.from_numpy(x.numpy() + 1))
     >>> @torch.library.register_vmap("docs7::f")
@@ -420,7 +412,6 @@ def register_vmap(op: Any, func: Any = None, /, *, lib: Library | None = None) -
 def register_autocast(op: Any, device_type: str, cast_inputs: Any, /, *, lib: Library | None = None) -> None:
     """Registers a dtype to which the floating-point tensors of an operator are cast under `torch.autocast`.
 
-    >>> import tensorgrad as torch
     >>> torch.library.define("docs8::f", "(Tensor x) -> Tensor")
     >>> torch.library.impl("docs8::f", "cpu", lambda x: x.clone())
     >>> torch.library.register_autocast("docs8::f", "cpu", torch.float16)

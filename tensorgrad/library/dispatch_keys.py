@@ -40,7 +40,6 @@ DispatchKey: Any = _Key("DispatchKey", {name: i for i, name in enumerate(_NAMES)
 class DispatchKeySet:
     """A set of dispatch keys.
 
-    >>> import tensorgrad as torch
     >>> keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
     >>> keys.has(torch._C.DispatchKey.CPU), keys
     (True, DispatchKeySet(CPU))

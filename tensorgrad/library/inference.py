@@ -34,7 +34,6 @@ def infer_schema(prototype_function: Callable, /, *, mutates_args: Any, op_name:
     Raises:
         ValueError: If an annotation is missing, or of a type that operators do not have.
 
-    >>> import tensorgrad as torch
     >>> def scaled(x: torch.Tensor, by: float = 2.0) -> torch.Tensor:
     ...     return x * by
     >>> torch.library.infer_schema(scaled, mutates_args=())

@@ -10,7 +10,6 @@ __all__ = ["Tag"]
 class Tag(enum.IntEnum):
     """A property of an operator, such as `Tag.pointwise`.
 
-    >>> import tensorgrad as torch
     >>> torch.Tag.pointwise
     <Tag.pointwise: 16>
     """

@@ -25,7 +25,6 @@ __all__ = [
 def get_all_sharing_strategies() -> set[str]:
     """Returns PyTorch's names for ways to share memory between processes; they have no effect here.
 
-    >>> import tensorgrad as torch
     >>> sorted(torch.multiprocessing.get_all_sharing_strategies())
     ['file_descriptor', 'file_system']
     """
@@ -35,7 +34,6 @@ def get_all_sharing_strategies() -> set[str]:
 def get_sharing_strategy() -> str:
     """Returns the name of PyTorch's default strategy.
 
-    >>> import tensorgrad as torch
     >>> torch.multiprocessing.get_sharing_strategy()
     'file_descriptor'
     """
@@ -48,7 +46,6 @@ def set_sharing_strategy(new_strategy: str) -> None:
     Raises:
         AssertionError: If the name is unknown.
 
-    >>> import tensorgrad as torch
     >>> torch.multiprocessing.set_sharing_strategy("file_system")
     """
     if new_strategy not in get_all_sharing_strategies():

@@ -93,7 +93,6 @@ class ProcessContext:
         processes: as `multiprocessing` has them.
         error_files: where each writes its traceback.
 
-    >>> import tensorgrad as torch
     >>> context = torch.multiprocessing.spawn(divmod, args=(2,), nprocs=1, join=False)
     >>> isinstance(context, torch.multiprocessing.ProcessContext)
     True
@@ -109,7 +108,6 @@ class ProcessContext:
     def pids(self) -> list[int]:
         """Their numbers in the process table.
 
-        >>> import tensorgrad as torch
         >>> context = torch.multiprocessing.spawn(divmod, args=(2,), nprocs=2, join=False)
         >>> len(context.pids())
         2
@@ -193,7 +191,6 @@ class ProcessContext:
 class SpawnContext(ProcessContext):
     """PyTorch's older name for a `ProcessContext`.
 
-    >>> import tensorgrad as torch
     >>> issubclass(torch.multiprocessing.SpawnContext, torch.multiprocessing.ProcessContext)
     True
     """
@@ -225,7 +222,6 @@ def start_processes(
         ProcessRaisedException: a process raised an exception.
         ProcessExitedException: a process ended early.
 
-    >>> import tensorgrad as torch
     >>> context = torch.multiprocessing.start_processes(divmod, args=(2,), nprocs=1, join=False)
     >>> context.join()
     True
@@ -282,7 +278,6 @@ def spawn(
 ) -> ProcessContext | None:
     """Runs `fn(i, *args)` in `nprocs` new processes, i = 0, 1, ...; see `start_processes`.
 
-    >>> import tensorgrad as torch
     >>> torch.multiprocessing.spawn(divmod, args=(2,), nprocs=1)
     """
     return start_processes(fn, args, nprocs, join, daemon, start_method)

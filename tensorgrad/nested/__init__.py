@@ -4,7 +4,6 @@ Two layouts. In `torch.jagged`, the pieces differ in the length of one dimension
 and one of offsets: most functions of tensors take it. In `torch.strided`, the default, as in PyTorch, pieces may differ
 in all sizes, and few functions take it.
 
->>> import tensorgrad as torch
 >>> x = torch.nested.nested_tensor([[1.0, 2.0], [3.0, 4.0, 5.0]], layout=torch.jagged)
 >>> (x * 10).to_padded_tensor(-1)
 tensor([[10., 20., -1.],
@@ -53,7 +52,6 @@ def as_nested_tensor(ts: Any, dtype: Any = None, device: Any = None, layout: Any
         RuntimeError: the tensor has fewer than two dimensions; the nested tensor has another layout; the tensors do not
             fit the layout.
 
-    >>> import tensorgrad as torch
     >>> a, b = torch.ones(2, requires_grad=True), torch.ones(3, requires_grad=True)
     >>> x = torch.nested.as_nested_tensor([a, b], layout=torch.jagged)
     >>> (x * x).sum().backward()
@@ -104,7 +102,6 @@ def nested_tensor(
     Raises:
         RuntimeError: the tensors do not fit the layout.
 
-    >>> import tensorgrad as torch
     >>> x = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)], layout=torch.jagged, requires_grad=True)
     >>> x.is_leaf, len(x), x.offsets()
     (True, 2, tensor([0, 2, 6]))
@@ -145,7 +142,6 @@ def nested_tensor_from_jagged(
         RuntimeError: neither offsets nor lengths are given.
         ValueError: `jagged_dim` is less than 1.
 
-    >>> import tensorgrad as torch
     >>> x = torch.nested.nested_tensor_from_jagged(torch.arange(6), lengths=torch.tensor([1, 3, 2]))
     >>> x.unbind()
     (tensor([0]), tensor([1, 2, 3]), tensor([4, 5]))
@@ -173,7 +169,6 @@ def narrow(tensor: Tensor, dim: int, start: Any, length: Any, layout: Any = layo
     Raises:
         RuntimeError: another `dim`, or starts and lengths that are neither numbers nor tensors.
 
-    >>> import tensorgrad as torch
     >>> x = torch.arange(6).reshape(2, 3)
     >>> torch.nested.narrow(x, 1, torch.tensor([0, 1]), torch.tensor([2, 1]), torch.jagged).unbind()
     (tensor([0, 1]), tensor([4]))
@@ -203,7 +198,6 @@ def masked_select(tensor: Tensor, mask: Tensor) -> Tensor:
     Raises:
         RuntimeError: one of them is not strided.
 
-    >>> import tensorgrad as torch
     >>> x = torch.arange(6).reshape(2, 3)
     >>> torch.nested.masked_select(x, x > 1).unbind()
     (tensor([2]), tensor([3, 4, 5]))
@@ -229,7 +223,6 @@ def to_padded_tensor(input: Tensor, padding: float, output_size: Any = None, out
         RuntimeError: `output_size` is less than a piece's size (strided layout), or there are gaps between the pieces
             (jagged layout).
 
-    >>> import tensorgrad as torch
     >>> x = torch.nested.nested_tensor([torch.ones(1, 2), torch.ones(2, 1)])
     >>> torch.nested.to_padded_tensor(x, 0.0)
     tensor([[[1., 1.],

@@ -34,7 +34,6 @@ def _suffix(module: Module) -> str:
 class ReLU(_InPlace):
     """max(x, 0), the rectified linear unit. `inplace`: write into the input.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.ReLU()(torch.tensor([-1.0, 2.0]))
     tensor([0., 2.])
     """
@@ -46,7 +45,6 @@ class ReLU(_InPlace):
 class SiLU(_InPlace):
     """x · sigmoid(x), also called swish (Elfwing et al., 2017).
 
-    >>> import tensorgrad as torch
     >>> torch.nn.SiLU()(torch.tensor([-1.0, 2.0]))
     tensor([-0.2689,  1.7616])
     """
@@ -58,7 +56,6 @@ class SiLU(_InPlace):
 class Mish(_InPlace):
     """x · tanh(softplus(x)) = x · tanh(log(1 + eˣ)) (Misra, 2019). `inplace`: write into the input.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.Mish()(torch.tensor([-1.0, 0.0, 2.0]))
     tensor([-0.3034,  0.0000,  1.9440])
     """
@@ -73,7 +70,6 @@ class SELU(_InPlace):
     With these constants, mean 0 and variance 1 are preserved from layer to layer (Klambauer et al., 2017).
     `inplace`: write into the input.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.SELU()(torch.tensor([-1.0, 0.0, 2.0]))
     tensor([-1.1113,  0.0000,  2.1014])
     """
@@ -87,7 +83,6 @@ class Hardswish(_InPlace):
 
     `inplace`: write into the input.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.Hardswish()(torch.tensor([-1.0, 0.0, 1.0, 4.0]))
     tensor([-0.3333,  0.0000,  0.6667,  4.0000])
     """
@@ -102,7 +97,6 @@ class Hardswish(_InPlace):
 class Hardsigmoid(_InPlace):
     """clamp(x + 3, 0, 6) / 6: 0 up to -3, 1 from 3 on, linear in between. `inplace`: write into the input.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.Hardsigmoid()(torch.tensor([-4.0, 0.0, 1.5, 4.0]))
     tensor([0.0000, 0.5000, 0.7500, 1.0000])
     """
@@ -117,7 +111,6 @@ class Hardsigmoid(_InPlace):
 class Sigmoid(Module):
     """1 / (1 + e⁻ˣ).
 
-    >>> import tensorgrad as torch
     >>> torch.nn.Sigmoid()(torch.tensor([0.0, 2.0]))
     tensor([0.5000, 0.8808])
     """
@@ -129,7 +122,6 @@ class Sigmoid(Module):
 class Tanh(Module):
     """The hyperbolic tangent.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.Tanh()(torch.tensor([0.0, 2.0]))
     tensor([0.0000, 0.9640])
     """
@@ -141,7 +133,6 @@ class Tanh(Module):
 class LogSigmoid(Module):
     """log(1 / (1 + e⁻ˣ)), computed without overflow for large |x|.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.LogSigmoid()(torch.tensor([-100.0, 0.0, 2.0]))
     tensor([-100.0000,   -0.6931,   -0.1269])
     """
@@ -153,7 +144,6 @@ class LogSigmoid(Module):
 class Softsign(Module):
     """x / (1 + |x|): between -1 and 1 like tanh, but approaches the bounds more slowly.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.Softsign()(torch.tensor([-1.0, 0.0, 3.0]))
     tensor([-0.5000,  0.0000,  0.7500])
     """
@@ -165,7 +155,6 @@ class Softsign(Module):
 class Tanhshrink(Module):
     """x - tanh(x): about x³/3 near 0, about x ∓ 1 far away.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.Tanhshrink()(torch.tensor([-2.0, 0.0, 2.0]))
     tensor([-1.0360,  0.0000,  1.0360])
     """
@@ -182,7 +171,6 @@ class Threshold(Module):
         value: the replacement.
         inplace: write into the input.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.Threshold(0.5, -1.0)(torch.tensor([0.0, 0.5, 2.0]))
     tensor([-1., -1.,  2.])
     """
@@ -210,7 +198,6 @@ class RReLU(Module):
     Raises:
         RuntimeError: when called, if `lower` exceeds `upper`.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.RReLU(0.1, 0.3).eval()(torch.tensor([-1.0, 2.0]))
     tensor([-0.2000,  2.0000])
     """
@@ -236,7 +223,6 @@ class Hardtanh(Module):
     Raises:
         AssertionError: `max_val` is not greater than `min_val`.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.Hardtanh(-2.0, 2.0)(torch.tensor([-5.0, 1.0, 3.0]))
     tensor([-2.,  1.,  2.])
     """
@@ -271,7 +257,6 @@ class Hardtanh(Module):
 class ReLU6(Hardtanh):
     """clamp(x, 0, 6) = min(max(0, x), 6) (Krizhevsky, 2010). `inplace`: write into the input.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.ReLU6()(torch.tensor([-1.0, 2.0, 8.0]))
     tensor([0., 2., 6.])
     """
@@ -290,7 +275,6 @@ class ELU(Module):
         alpha: α; the result approaches -α for very negative x.
         inplace: write into the input.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.ELU()(torch.tensor([-1.0, 2.0]))
     tensor([-0.6321,  2.0000])
     """
@@ -316,7 +300,6 @@ class CELU(Module):
     Raises:
         RuntimeError: when called, if α is 0.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.CELU(2.0)(torch.tensor([-2.0, 0.0, 2.0]))
     tensor([-1.2642,  0.0000,  2.0000])
     """
@@ -335,7 +318,6 @@ class CELU(Module):
 class LeakyReLU(Module):
     """x where positive, else `negative_slope` · x (Maas et al., 2013). `inplace`: write into the input.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.LeakyReLU(0.1)(torch.tensor([-1.0, 2.0]))
     tensor([-0.1000,  2.0000])
     """
@@ -363,7 +345,6 @@ class PReLU(Module):
     Raises:
         RuntimeError: when called, if there is more than one a and their number is not that of the channels.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.PReLU(2, init=0.5)(torch.tensor([[-1.0, -2.0], [3.0, -4.0]]))
     tensor([[-0.5000, -1.0000],
             [ 3.0000, -2.0000]], grad_fn=<PreluKernelBackward0>)
@@ -395,7 +376,6 @@ class GLU(Module):
     Raises:
         RuntimeError: when called, if the dimension has an odd size.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.GLU()(torch.tensor([3.0, 0.0]))
     tensor([1.5000])
     """
@@ -414,7 +394,6 @@ class GLU(Module):
 class GELU(Module):
     """x · Φ(x), where Φ is the normal CDF; `approximate="tanh"` approximates it by a tanh (Hendrycks, 2016).
 
-    >>> import tensorgrad as torch
     >>> torch.nn.GELU()(torch.tensor([-1.0, 2.0]))
     tensor([-0.1587,  1.9545])
     """
@@ -433,7 +412,6 @@ class GELU(Module):
 class Hardshrink(Module):
     """x where |x| exceeds `lambd`, else 0.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.Hardshrink(0.5)(torch.tensor([-2.0, 0.3, 0.5, 0.7]))
     tensor([-2.0000,  0.0000,  0.0000,  0.7000])
     """
@@ -455,7 +433,6 @@ class Softshrink(Module):
     Raises:
         RuntimeError: when called, if `lambd` is negative.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.Softshrink(0.5)(torch.tensor([-2.0, 0.3, 0.5, 0.7]))
     tensor([-1.5000,  0.0000,  0.0000,  0.2000])
     """
@@ -474,7 +451,6 @@ class Softshrink(Module):
 class Softplus(Module):
     """log(1 + e^(beta·x)) / beta, a smooth ReLU; x itself where beta·x exceeds `threshold`.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.Softplus()(torch.tensor([0.0, 2.0]))
     tensor([0.6931, 2.1269])
     """
@@ -507,7 +483,6 @@ class Softmax(_Along):
     Args:
         dim: the dimension that j runs over; omitting it is deprecated (0 for 0, 1 or 3 dimensions, else 1).
 
-    >>> import tensorgrad as torch
     >>> torch.nn.Softmax(dim=1)(torch.zeros(1, 4))
     tensor([[0.2500, 0.2500, 0.2500, 0.2500]])
     """
@@ -519,7 +494,6 @@ class Softmax(_Along):
 class Softmin(_Along):
     """exp(-xᵢ) / Σⱼ exp(-xⱼ) along `dim`: `Softmax` of -x, in the input's shape.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.Softmin(dim=0)(torch.tensor([1.0, 2.0, 3.0]))
     tensor([0.6652, 0.2447, 0.0900])
     """
@@ -531,7 +505,6 @@ class Softmin(_Along):
 class LogSoftmax(_Along):
     """log(exp(xᵢ) / Σⱼ exp(xⱼ)) along `dim`, computed without overflow, in the input's shape.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.LogSoftmax(dim=1)(torch.zeros(1, 2))
     tensor([[-0.6931, -0.6931]])
     """
@@ -546,7 +519,6 @@ class Softmax2d(Module):
     Raises:
         ValueError: the input has another number of dimensions.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.Softmax2d()(torch.tensor([[[0.0, 1.0]], [[0.0, 3.0]]]))[:, 0]  # two channels, two pixels
     tensor([[0.5000, 0.1192],
             [0.5000, 0.8808]])

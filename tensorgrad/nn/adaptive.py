@@ -38,7 +38,6 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         ValueError: `cutoffs` is empty, or not ascending integers from 1 to n_classes - 1.
         RuntimeError: the shapes of samples and classes do not match.
 
-    >>> import tensorgrad as torch
     >>> layer = torch.nn.AdaptiveLogSoftmaxWithLoss(16, 100, cutoffs=[10, 50])
     >>> layer(torch.zeros(2, 16), torch.tensor([0, 99])).output
     tensor([-2.4849, -6.3969], grad_fn=<AddBackward0>)

@@ -94,7 +94,6 @@ class _BatchNorm(_NormBase):
 class BatchNorm1d(_BatchNorm):
     """Batch norm of (N, C) or (N, C, L). The arguments are those of `BatchNorm2d`.
 
-    >>> import tensorgrad as torch
     >>> layer = torch.nn.BatchNorm1d(2)
     >>> layer(torch.tensor([[1.0, 10.0], [3.0, 30.0]]))
     tensor([[-1.0000, -1.0000],
@@ -121,7 +120,6 @@ class BatchNorm2d(_BatchNorm):
     Raises:
         ValueError: the input does not have four dimensions.
 
-    >>> import tensorgrad as torch
     >>> norm = torch.nn.BatchNorm2d(3)
     >>> norm(torch.zeros(2, 3, 4, 4)).shape, norm.num_batches_tracked
     (torch.Size([2, 3, 4, 4]), tensor(1))
@@ -133,7 +131,6 @@ class BatchNorm2d(_BatchNorm):
 class BatchNorm3d(_BatchNorm):
     """Batch norm of (N, C, D, H, W). Arguments and formula: `BatchNorm2d`.
 
-    >>> import tensorgrad as torch
     >>> out = torch.nn.BatchNorm3d(1)(torch.tensor([1.0, 3.0]).view(2, 1, 1, 1, 1))
     >>> out.flatten().detach()
     tensor([-1.0000,  1.0000])
@@ -156,7 +153,6 @@ class SyncBatchNorm(_BatchNorm):
     Raises:
         ValueError: the input has fewer than two dimensions or no channels.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.SyncBatchNorm(2)(torch.tensor([[1.0, 10.0], [3.0, 30.0]]))
     tensor([[-1.0000, -1.0000],
             [ 1.0000,  1.0000]], grad_fn=<NativeBatchNormBackward0>)
@@ -200,7 +196,6 @@ class SyncBatchNorm(_BatchNorm):
         Returns:
             `module`, or its replacement if it is itself a batch norm.
 
-        >>> import tensorgrad as torch
         >>> net = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
         >>> type(torch.nn.SyncBatchNorm.convert_sync_batchnorm(net)[1]).__name__
         'SyncBatchNorm'
@@ -295,7 +290,6 @@ class _InstanceNorm(_NormBase):
 class InstanceNorm1d(_InstanceNorm):
     """Instance norm of (N, C, L) or (C, L), over L. Arguments and formula: `InstanceNorm2d`.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.InstanceNorm1d(2)(torch.tensor([[1.0, 3.0], [10.0, 30.0]]))
     tensor([[-1.0000,  1.0000],
             [-1.0000,  1.0000]])
@@ -313,7 +307,6 @@ class InstanceNorm2d(_InstanceNorm):
     Raises:
         ValueError: the input has another number of dimensions, or, with `affine`, another number of channels.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.InstanceNorm2d(1)(torch.tensor([[[[1.0, 3.0]]]]))
     tensor([[[[-1.0000,  1.0000]]]])
     """
@@ -324,7 +317,6 @@ class InstanceNorm2d(_InstanceNorm):
 class InstanceNorm3d(_InstanceNorm):
     """Instance norm of (N, C, D, H, W) or (C, D, H, W), over D, H and W. Arguments: `InstanceNorm2d`.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.InstanceNorm3d(1)(torch.tensor([1.0, 3.0]).view(1, 1, 1, 2))
     tensor([[[[-1.0000,  1.0000]]]])
     """

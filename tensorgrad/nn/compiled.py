@@ -23,7 +23,6 @@ def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
     Raises:
         TypeError: If they fit none of the forms of `to`.
 
-    >>> import tensorgrad as torch
     >>> torch._C._nn._parse_to("cpu", dtype=torch.float64)
     (device(type='cpu'), torch.float64, False, None)
     """

@@ -16,7 +16,7 @@ from tensorgrad.tensor import Tensor
 class Container(Module):
     """Deprecated: a module whose submodules are given by name. Subclass `Module` instead.
 
-    >>> import tensorgrad as torch, warnings
+    >>> import warnings
     >>> warnings.simplefilter("ignore", FutureWarning)
     >>> torch.nn.Container(activation=torch.nn.ReLU())
     Container(
@@ -102,7 +102,6 @@ class Sequential(_Indexed):
     Args:
         args: the modules; or one `OrderedDict` of modules by name.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad import nn
     >>> model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
     >>> model(torch.zeros(4, 2)).shape
@@ -334,7 +333,6 @@ def _line(key: Any, value: Any, kind_of_data: Callable) -> str:
 class ParameterList(Module):
     """A list of parameters that registers them. Tensors become parameters; other objects are stored unchanged.
 
-    >>> import tensorgrad as torch
     >>> rows = torch.nn.ParameterList([torch.zeros(2), torch.zeros(3)])
     >>> [p.shape for p in rows.parameters()]
     [torch.Size([2]), torch.Size([3])]
@@ -394,7 +392,6 @@ class ParameterList(Module):
 class ParameterDict(Module):
     """A dictionary of parameters that registers them. Tensors become parameters; other objects are stored unchanged.
 
-    >>> import tensorgrad as torch
     >>> gains = torch.nn.ParameterDict({"left": torch.ones(2)})
     >>> gains["left"].requires_grad
     True

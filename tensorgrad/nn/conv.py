@@ -150,7 +150,6 @@ class Conv1d(_Conv):
     The arguments are those of `Conv2d`; `weight` is (out_channels, in_channels / groups, kernel_size).
     L becomes ⌊(L + 2·padding - dilation·(kernel_size - 1) - 1) / stride⌋ + 1.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.Conv1d(16, 33, 3, stride=2)(torch.zeros(20, 16, 50)).shape
     torch.Size([20, 33, 24])
     """
@@ -183,7 +182,6 @@ class Conv2d(_Conv):
     Raises:
         ValueError: `groups` does not divide the channels, or the padding is unknown.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.Conv2d(3, 8, 3, padding=1)(torch.zeros(1, 3, 32, 32)).shape
     torch.Size([1, 8, 32, 32])
     """
@@ -201,7 +199,6 @@ class Conv3d(_Conv):
 
     The arguments, and the size of the result along each dimension, are those of `Conv2d`.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.Conv3d(3, 8, (1, 3, 3), stride=(1, 2, 2))(torch.zeros(2, 3, 4, 9, 9)).shape
     torch.Size([2, 8, 4, 4, 4])
     """
@@ -276,7 +273,6 @@ class ConvTranspose1d(_ConvTransposeNd):
 
     The arguments, and the size of the result, are those of `ConvTranspose2d`.
 
-    >>> import tensorgrad as torch
     >>> layer = torch.nn.ConvTranspose1d(1, 1, 2, stride=2, bias=False)
     >>> _ = torch.nn.init.ones_(layer.weight)
     >>> layer(torch.tensor([[1.0, 2.0, 3.0]])).detach()
@@ -307,7 +303,6 @@ class ConvTranspose2d(_ConvTransposeNd):
         ValueError: `groups` does not divide the channels, or `padding_mode` is not `zeros`; or, when called, no
             convolution with these settings turns `output_size` into the input's size.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.ConvTranspose2d(4, 2, 3, stride=2)(torch.zeros(1, 4, 5, 5), output_size=(12, 12)).shape
     torch.Size([1, 2, 12, 12])
     """
@@ -323,7 +318,6 @@ class ConvTranspose3d(_ConvTransposeNd):
 
     The arguments, and the size of the result, are those of `ConvTranspose2d`.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.ConvTranspose3d(4, 2, 2, stride=2)(torch.zeros(1, 4, 3, 5, 5)).shape
     torch.Size([1, 2, 6, 10, 10])
     """

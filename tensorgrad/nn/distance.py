@@ -15,7 +15,6 @@ class PairwiseDistance(Module):
         eps: added to the difference, which keeps the gradient finite at 0.
         keepdim: keep the last dimension with size 1.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.PairwiseDistance()(torch.zeros(10, 3), torch.ones(10, 3)).shape
     torch.Size([10])
     """
@@ -31,7 +30,6 @@ class PairwiseDistance(Module):
 class CosineSimilarity(Module):
     """x₁·x₂ / max(‖x₁‖ ‖x₂‖, eps) along dimension `dim`.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.CosineSimilarity()(torch.ones(10, 3), torch.ones(10, 3)).shape
     torch.Size([10])
     """

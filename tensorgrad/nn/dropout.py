@@ -41,7 +41,6 @@ class Dropout(_DropoutNd):
 
     Hinton et al., 2012, *Improving neural networks by preventing co-adaptation of feature detectors*.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.Dropout(0.2).eval()(torch.ones(3))
     tensor([1., 1., 1.])
     """
@@ -59,7 +58,6 @@ class Dropout1d(_DropoutNd):
     Raises:
         ValueError: `p` is outside [0, 1].
 
-    >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
     >>> torch.nn.Dropout1d(0.5)(torch.ones(1, 4, 2))
     tensor([[[0., 0.],
@@ -81,7 +79,6 @@ class Dropout2d(_DropoutNd):
     Raises:
         ValueError: `p` is outside [0, 1].
 
-    >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
     >>> torch.nn.Dropout2d(0.5)(torch.ones(1, 4, 1, 2)).flatten(1)
     tensor([[0., 0., 0., 0., 2., 2., 0., 0.]])
@@ -100,7 +97,6 @@ class Dropout3d(_DropoutNd):
     Raises:
         ValueError: `p` is outside [0, 1].
 
-    >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
     >>> torch.nn.Dropout3d(0.5)(torch.ones(1, 4, 1, 1, 2)).flatten(1)
     tensor([[0., 0., 0., 0., 2., 2., 0., 0.]])
@@ -120,7 +116,6 @@ class AlphaDropout(_DropoutNd):
     Raises:
         ValueError: `p` is outside [0, 1].
 
-    >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
     >>> torch.nn.AlphaDropout(0.5)(torch.zeros(4))
     tensor([-0.7792, -0.7792,  0.7792, -0.7792])
@@ -138,7 +133,6 @@ class FeatureAlphaDropout(_DropoutNd):
     Raises:
         ValueError: `p` is outside [0, 1].
 
-    >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
     >>> torch.nn.FeatureAlphaDropout(0.5)(torch.zeros(1, 4, 2))
     tensor([[[-0.7792, -0.7792],

@@ -32,7 +32,6 @@ class EmbeddingBag(Module):
     Raises:
         AssertionError: `padding_idx` is out of range.
 
-    >>> import tensorgrad as torch
     >>> bags = torch.nn.EmbeddingBag.from_pretrained(torch.tensor([[1.0], [2.0], [4.0]]), mode="sum")
     >>> bags(torch.tensor([0, 1, 2]), torch.tensor([0, 2]))
     tensor([[3.],

@@ -17,7 +17,6 @@ def factory_kwargs(kwargs: dict[str, Any] | None) -> dict[str, Any]:
     Raises:
         TypeError: there is another argument, or one of the three is given twice.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.factory_kwargs({"dtype": torch.float64})
     {'dtype': torch.float64}
     """

@@ -11,7 +11,6 @@ from tensorgrad.tensor import Tensor
 class Flatten(Module):
     """Merges the dimensions `start_dim` to `end_dim` into one; by default all but the first (the batch).
 
-    >>> import tensorgrad as torch
     >>> torch.nn.Flatten()(torch.zeros(32, 1, 5, 5)).shape
     torch.Size([32, 25])
     """
@@ -37,7 +36,6 @@ class Unflatten(Module):
     Raises:
         TypeError: `unflattened_size` is not a tuple or list of ints.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.Unflatten(1, (2, 5, 5))(torch.zeros(2, 50)).shape
     torch.Size([2, 2, 5, 5])
     """
@@ -71,7 +69,6 @@ class PixelShuffle(Module):
     Raises:
         RuntimeError: when called, if r² does not divide the channels.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.PixelShuffle(3)(torch.zeros(1, 9, 4, 4)).shape
     torch.Size([1, 1, 12, 12])
     """
@@ -106,7 +103,6 @@ class PixelUnshuffle(Module):
     Raises:
         RuntimeError: when called, if r does not divide height and width.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.PixelUnshuffle(2)(torch.arange(8.0).view(1, 2, 4)).flatten(1)
     tensor([[0., 2.],
             [1., 3.],
@@ -145,7 +141,6 @@ class ChannelShuffle(Module):
     Raises:
         RuntimeError: when called, if `groups` does not divide the channels.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.ChannelShuffle(2)(torch.arange(6.0).view(1, 6, 1, 1)).flatten()
     tensor([0., 3., 1., 4., 2., 5.])
     """

@@ -19,7 +19,6 @@ class Fold(Module):
         padding: how many zeros had been added on each side.
         stride: the distance between windows.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.Fold(output_size=(4, 5), kernel_size=(2, 2))(torch.zeros(1, 3 * 2 * 2, 12)).shape
     torch.Size([1, 3, 4, 5])
     """
@@ -44,7 +43,6 @@ class Fold(Module):
 class Unfold(Module):
     """Extracts windows of images (N, C, H, W) as columns (N, C · window size, windows). Arguments: `Fold`.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.Unfold(kernel_size=(2, 3))(torch.zeros(2, 5, 3, 4)).shape
     torch.Size([2, 30, 4])
     """

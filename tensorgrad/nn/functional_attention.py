@@ -71,7 +71,6 @@ def multi_head_attention_forward(
     Raises:
         AssertionError, RuntimeError: the shapes do not match; the message names them.
 
-    >>> import tensorgrad as torch
     >>> x, same = torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.eye(2)  # length 2, 2 features, no projection
     >>> out, weights = torch.nn.functional.multi_head_attention_forward(
     ...     x, x, x, 2, 1, same.repeat(3, 1), None, None, None, False, 0.0, same, None

@@ -44,7 +44,6 @@ def conv1d_input(
 ) -> Tensor:
     """The gradient of `F.conv1d` with respect to its input, of shape `input_size`. See `conv2d_input`.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.grad.conv1d_input((1, 1, 4), torch.tensor([[[1.0, 10.0]]]), torch.ones(1, 1, 3))
     tensor([[[ 1., 11., 11., 10.]]])
     """
@@ -62,7 +61,6 @@ def conv1d_weight(
 ) -> Tensor:
     """The gradient of `F.conv1d` with respect to its weight, of shape `weight_size`. See `conv2d_weight`.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.grad.conv1d_weight(torch.arange(4.0).reshape(1, 1, 4), (1, 1, 2), torch.ones(1, 1, 3))
     tensor([[[3., 6.]]])
     """
@@ -86,7 +84,6 @@ def conv2d_input(
         grad_output: the gradient with respect to the result.
         stride, padding, dilation, groups: those of the convolution.
 
-    >>> import tensorgrad as torch
     >>> weight = torch.ones(1, 1, 2, 2)
     >>> torch.nn.grad.conv2d_input((1, 1, 3, 3), weight, torch.ones(1, 1, 2, 2))
     tensor([[[[1., 2., 1.],
@@ -112,7 +109,6 @@ def conv2d_weight(
         weight_size: the weight's shape.
         others: as in `conv2d_input`.
 
-    >>> import tensorgrad as torch
     >>> image = torch.arange(9.0).reshape(1, 1, 3, 3)
     >>> torch.nn.grad.conv2d_weight(image, (1, 1, 2, 2), torch.ones(1, 1, 2, 2))
     tensor([[[[ 8., 12.],
@@ -132,7 +128,6 @@ def conv3d_input(
 ) -> Tensor:
     """The gradient of `F.conv3d` with respect to its input, of shape `input_size`. See `conv2d_input`.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.grad.conv3d_input((1, 1, 3, 3, 3), torch.ones(1, 1, 2, 2, 2), torch.ones(1, 1, 2, 2, 2)).max()
     tensor(8.)
     """
@@ -150,7 +145,6 @@ def conv3d_weight(
 ) -> Tensor:
     """The gradient of `F.conv3d` with respect to its weight, of shape `weight_size`. See `conv2d_weight`.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.grad.conv3d_weight(torch.ones(1, 1, 3, 3, 3), (1, 1, 2, 2, 2), torch.ones(1, 1, 2, 2, 2)).unique()
     tensor([8.])
     """

@@ -53,7 +53,6 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
     """Fills `tensor` with values from the uniform distribution on [a, b).
 
-    >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
     >>> torch.nn.init.uniform_(torch.empty(3), -1, 1)
     tensor([-0.0075,  0.5364, -0.8230])
@@ -66,7 +65,6 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = No
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
     """Fills `tensor` with values from the normal distribution N(mean, std²).
 
-    >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
     >>> torch.nn.init.normal_(torch.empty(3), 0, 0.01)
     tensor([ 0.0154, -0.0029, -0.0218])
@@ -79,7 +77,6 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any 
 def constant_(tensor: Tensor, val: float) -> Tensor:
     """Fills `tensor` with `val`.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.init.constant_(torch.empty(2), 0.5)
     tensor([0.5000, 0.5000])
     """
@@ -91,7 +88,6 @@ def constant_(tensor: Tensor, val: float) -> Tensor:
 def ones_(tensor: Tensor) -> Tensor:
     """Fills `tensor` with ones.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.init.ones_(torch.empty(2))
     tensor([1., 1.])
     """
@@ -103,7 +99,6 @@ def ones_(tensor: Tensor) -> Tensor:
 def zeros_(tensor: Tensor) -> Tensor:
     """Fills `tensor` with zeros.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.init.zeros_(torch.empty(2))
     tensor([0., 0.])
     """
@@ -118,7 +113,6 @@ def eye_(tensor: Tensor) -> Tensor:
     Raises:
         ValueError: `tensor` does not have 2 dimensions.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.init.eye_(torch.empty(2, 3))
     tensor([[1., 0., 0.],
             [0., 1., 0.]])
@@ -142,7 +136,6 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     Raises:
         ValueError: `tensor` has another number of dimensions, or `groups` does not divide the out channels.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.init.dirac_(torch.empty(2, 2, 3)).flatten(1)
     tensor([[0., 1., 0., 0., 0., 0.],
             [0., 0., 0., 0., 1., 0.]])
@@ -178,7 +171,6 @@ def trunc_normal_(
     Values are drawn by rejection sampling: from the normal distribution if [a, b] contains more than 30 % of it, and
     otherwise uniformly from [a, b], accepted with a probability proportional to the density.
 
-    >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
     >>> torch.nn.init.trunc_normal_(torch.empty(4), std=0.02, a=-0.03, b=0.03)
     tensor([-0.0217, -0.0059,  0.0081,  0.0114])
@@ -245,7 +237,6 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) ->
     Raises:
         ValueError: `tensor` has fewer than 2 dimensions.
 
-    >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
     >>> torch.nn.init.xavier_uniform_(torch.empty(2, 3))
     tensor([[-0.0082,  0.5876, -0.9016],
@@ -261,7 +252,6 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> 
 
     Arguments and exceptions are those of `xavier_uniform_`.
 
-    >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
     >>> torch.nn.init.xavier_normal_(torch.empty(2, 3))
     tensor([[ 0.9746, -0.1856, -1.3780],
@@ -294,7 +284,6 @@ def kaiming_uniform_(
     Raises:
         ValueError: `tensor` has fewer than 2 dimensions, or `mode` or `nonlinearity` is unknown.
 
-    >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
     >>> torch.nn.init.kaiming_uniform_(torch.empty(2, 3), nonlinearity="relu")
     tensor([[-0.0106,  0.7586, -1.1640],
@@ -314,7 +303,6 @@ def kaiming_normal_(
 
     Arguments and exceptions are those of `kaiming_uniform_`.
 
-    >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
     >>> torch.nn.init.kaiming_normal_(torch.empty(2, 3), mode="fan_out", nonlinearity="relu")
     tensor([[ 1.5410, -0.2934, -2.1788],
@@ -330,7 +318,6 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
     Raises:
         ValueError: `tensor` has fewer than 2 dimensions.
 
-    >>> import tensorgrad as torch
     >>> w = torch.nn.init.orthogonal_(torch.empty(3, 3))
     >>> torch.allclose(w @ w.T, torch.eye(3), atol=1e-5)
     True
@@ -362,7 +349,6 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
     Raises:
         ValueError: `tensor` does not have 2 dimensions.
 
-    >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
     >>> w = torch.nn.init.sparse_(torch.empty(4, 3), sparsity=0.5)
     >>> (w == 0).sum(0)
@@ -394,7 +380,7 @@ def _deprecated(new: Callable, shape: tuple[int, ...] = (2, 3), more: str = "") 
     old.__name__ = new.__name__[:-1]
     old.__doc__ = f"""Deprecated alias of :func:`{new.__name__}`: emits a FutureWarning and does the same.
 
-    >>> import tensorgrad as torch, warnings
+    >>> import warnings
     >>> warnings.simplefilter("ignore", FutureWarning)
     >>> torch.nn.init.{old.__name__}(torch.empty{shape}{more}).shape
     torch.Size({list(shape)})

@@ -87,7 +87,6 @@ class LazyLinear(LazyModuleMixin, linear.Linear):
         out_features: the size of the last dimension of the result.
         bias: whether there is a bias.
 
-    >>> import tensorgrad as torch
     >>> layer = torch.nn.LazyLinear(4)
     >>> layer(torch.zeros(2, 3)).shape, layer
     (torch.Size([2, 4]), Linear(in_features=3, out_features=4, bias=True))
@@ -208,7 +207,6 @@ class _LazyConvTranspose(_LazyConvXdMixin):
 class LazyConv1d(_LazyConv, conv.Conv1d):
     """A `tensorgrad.nn.Conv1d` without its first argument: channels come from the first input.
 
-    >>> import tensorgrad as torch
     >>> layer = torch.nn.LazyConv1d(8, kernel_size=3)
     >>> y = layer(torch.zeros(1, 3, 32))
     >>> layer
@@ -221,7 +219,6 @@ class LazyConv1d(_LazyConv, conv.Conv1d):
 class LazyConv2d(_LazyConv, conv.Conv2d):
     """A `tensorgrad.nn.Conv2d` without its first argument: channels come from the first input.
 
-    >>> import tensorgrad as torch
     >>> layer = torch.nn.LazyConv2d(8, kernel_size=3)
     >>> layer(torch.zeros(1, 3, 32, 32)).shape, layer
     (torch.Size([1, 8, 30, 30]), Conv2d(3, 8, kernel_size=(3, 3), stride=(1, 1)))
@@ -233,7 +230,6 @@ class LazyConv2d(_LazyConv, conv.Conv2d):
 class LazyConv3d(_LazyConv, conv.Conv3d):
     """A `tensorgrad.nn.Conv3d` without its first argument: channels come from the first input.
 
-    >>> import tensorgrad as torch
     >>> layer = torch.nn.LazyConv3d(8, kernel_size=3)
     >>> y = layer(torch.zeros(1, 3, 8, 8, 8))
     >>> layer
@@ -246,7 +242,6 @@ class LazyConv3d(_LazyConv, conv.Conv3d):
 class LazyConvTranspose1d(_LazyConvTranspose, conv.ConvTranspose1d):
     """A `tensorgrad.nn.ConvTranspose1d` that takes its input channels from the first input.
 
-    >>> import tensorgrad as torch
     >>> layer = torch.nn.LazyConvTranspose1d(8, kernel_size=3)
     >>> y = layer(torch.zeros(1, 3, 8))
     >>> layer
@@ -259,7 +254,6 @@ class LazyConvTranspose1d(_LazyConvTranspose, conv.ConvTranspose1d):
 class LazyConvTranspose2d(_LazyConvTranspose, conv.ConvTranspose2d):
     """A `tensorgrad.nn.ConvTranspose2d` that takes its input channels from the first input.
 
-    >>> import tensorgrad as torch
     >>> layer = torch.nn.LazyConvTranspose2d(8, kernel_size=3)
     >>> y = layer(torch.zeros(1, 3, 8, 8))
     >>> layer
@@ -272,7 +266,6 @@ class LazyConvTranspose2d(_LazyConvTranspose, conv.ConvTranspose2d):
 class LazyConvTranspose3d(_LazyConvTranspose, conv.ConvTranspose3d):
     """A `tensorgrad.nn.ConvTranspose3d` that takes its input channels from the first input.
 
-    >>> import tensorgrad as torch
     >>> layer = torch.nn.LazyConvTranspose3d(8, kernel_size=3)
     >>> y = layer(torch.zeros(1, 3, 4, 4, 4))
     >>> layer
@@ -328,7 +321,6 @@ class _LazyBatchNorm(_LazyNormBase):
 class LazyBatchNorm1d(_LazyBatchNorm, batchnorm.BatchNorm1d):
     """A `tensorgrad.nn.BatchNorm1d` without its first argument: channels come from the first input.
 
-    >>> import tensorgrad as torch
     >>> layer = torch.nn.LazyBatchNorm1d()
     >>> y = layer(torch.zeros(4, 3))
     >>> layer.num_features, layer.running_mean
@@ -341,7 +333,6 @@ class LazyBatchNorm1d(_LazyBatchNorm, batchnorm.BatchNorm1d):
 class LazyBatchNorm2d(_LazyBatchNorm, batchnorm.BatchNorm2d):
     """A `tensorgrad.nn.BatchNorm2d` without its first argument: channels come from the first input.
 
-    >>> import tensorgrad as torch
     >>> layer = torch.nn.LazyBatchNorm2d()
     >>> y = layer(torch.zeros(4, 3, 5, 5))
     >>> layer.num_features
@@ -354,7 +345,6 @@ class LazyBatchNorm2d(_LazyBatchNorm, batchnorm.BatchNorm2d):
 class LazyBatchNorm3d(_LazyBatchNorm, batchnorm.BatchNorm3d):
     """A `tensorgrad.nn.BatchNorm3d` without its first argument: channels come from the first input.
 
-    >>> import tensorgrad as torch
     >>> layer = torch.nn.LazyBatchNorm3d()
     >>> y = layer(torch.zeros(4, 3, 5, 5, 5))
     >>> layer.num_features
@@ -369,7 +359,6 @@ class LazyInstanceNorm1d(_LazyBatchNorm, batchnorm.InstanceNorm1d):
     """A `tensorgrad.nn.InstanceNorm1d` that takes the channels from its first input. It is affine and keeps
     statistics by default.
 
-    >>> import tensorgrad as torch
     >>> layer = torch.nn.LazyInstanceNorm1d()
     >>> y = layer(torch.zeros(4, 3, 5))
     >>> layer.num_features
@@ -383,7 +372,6 @@ class LazyInstanceNorm2d(_LazyBatchNorm, batchnorm.InstanceNorm2d):
     """A `tensorgrad.nn.InstanceNorm2d` that takes the channels from its first input. It is affine and keeps
     statistics by default.
 
-    >>> import tensorgrad as torch
     >>> layer = torch.nn.LazyInstanceNorm2d()
     >>> y = layer(torch.zeros(4, 3, 5, 5))
     >>> layer.num_features
@@ -397,7 +385,6 @@ class LazyInstanceNorm3d(_LazyBatchNorm, batchnorm.InstanceNorm3d):
     """A `tensorgrad.nn.InstanceNorm3d` that takes the channels from its first input. It is affine and keeps
     statistics by default.
 
-    >>> import tensorgrad as torch
     >>> layer = torch.nn.LazyInstanceNorm3d()
     >>> y = layer(torch.zeros(4, 3, 5, 5, 5))
     >>> layer.num_features

@@ -16,7 +16,6 @@ from tensorgrad.tensor import Tensor
 class Identity(Module):
     """Returns its input. Accepts any arguments, so that it can replace any layer.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.Identity(54, unused=True)(torch.ones(2))
     tensor([1., 1.])
     """
@@ -39,7 +38,6 @@ class Linear(Module):
     `weight` is (out_features, in_features), `bias` (out_features); both are initialized uniformly from
     ±1/√in_features.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.Linear(20, 30)(torch.zeros(128, 20)).shape
     torch.Size([128, 30])
     """
@@ -79,7 +77,6 @@ class Bilinear(Module):
         out_features: the size of the last dimension of the result.
         bias: whether there is a b.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.Bilinear(2, 3, 4)(torch.zeros(5, 2), torch.zeros(5, 3)).shape
     torch.Size([5, 4])
     """

@@ -40,7 +40,6 @@ class LinearCrossEntropyOptions:
         ValueError: a value is not one of these; or, when the options are used, `batch_chunk_size` and
             `chunking_method` give different sizes.
 
-    >>> import tensorgrad as torch
     >>> options = torch.nn.LinearCrossEntropyOptions(batch_chunk_size=2)
     >>> x, words = torch.ones(5, 3), torch.zeros(100, 3)
     >>> loss = torch.nn.functional.linear_cross_entropy(x, words, torch.arange(5), options=options)
@@ -120,7 +119,6 @@ def linear_cross_entropy(
     Raises:
         RuntimeError: the shapes do not match.
 
-    >>> import tensorgrad as torch
     >>> x, words = torch.tensor([[1.0, 0.0]]), torch.zeros(4, 2)
     >>> torch.nn.functional.linear_cross_entropy(x, words, torch.tensor([3]))
     tensor(1.3863)
@@ -231,7 +229,6 @@ class LinearCrossEntropyLoss(_WeightedLoss):
     Raises:
         RuntimeError: `weight` is not (C), or `label_smoothing` is not in [0, 1].
 
-    >>> import tensorgrad as torch
     >>> loss = torch.nn.LinearCrossEntropyLoss(8, 1000)
     >>> loss(torch.zeros(2, 8), torch.tensor([3, 999]))
     tensor(6.9078, grad_fn=<NllLossBackward0>)

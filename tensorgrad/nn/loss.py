@@ -51,7 +51,6 @@ class L1Loss(_Loss):
     Input and target have the same shape (other shapes are broadcast, with a warning). The result is a scalar, or has
     their shape with `reduction="none"`.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.L1Loss()(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 2.0]))
     tensor(1.)
     """
@@ -66,7 +65,6 @@ class MSELoss(_Loss):
     Input and target have the same shape (other shapes are broadcast, with a warning). The result is a scalar, or has
     their shape with `reduction="none"`.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.MSELoss()(torch.zeros(3), torch.ones(3))
     tensor(1.)
     """
@@ -85,7 +83,6 @@ class SmoothL1Loss(_Loss):
     Raises:
         RuntimeError: when called, if `beta` is negative.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.SmoothL1Loss()(torch.tensor([0.0, 0.0]), torch.tensor([0.5, 3.0]))
     tensor(1.3125)
     """
@@ -115,7 +112,6 @@ class HuberLoss(_Loss):
         TypeError: `delta` is not a number.
         RuntimeError: when called, if `delta` is not positive.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.HuberLoss()(torch.tensor([0.0, 0.0]), torch.tensor([0.5, 3.0]))
     tensor(1.3125)
     """
@@ -142,7 +138,6 @@ class CrossEntropyLoss(_WeightedLoss):
     Called with scores (N, C) or (N, C, d₁, ...) and class indices (N) or (N, d₁, ...), or probabilities of the
     scores' shape.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.CrossEntropyLoss()(torch.zeros(3, 4), torch.tensor([0, 1, 2]))
     tensor(1.3863)
     """
@@ -172,7 +167,6 @@ class NLLLoss(_WeightedLoss):
     The input is (C), (N, C) or (N, C, d₁, ...); the target has class indices (), (N) or (N, d₁, ...).
     The arguments are those of `CrossEntropyLoss`; the mean is the weighted one.
 
-    >>> import tensorgrad as torch
     >>> scores = torch.log_softmax(torch.zeros(1, 2), dim=1)
     >>> torch.nn.NLLLoss()(scores, torch.tensor([1]))
     tensor(0.6931)
@@ -198,7 +192,7 @@ class NLLLoss(_WeightedLoss):
 class NLLLoss2d(NLLLoss):
     """Deprecated: the same as `NLLLoss`, which also accepts images.
 
-    >>> import tensorgrad as torch, warnings
+    >>> import warnings
     >>> warnings.simplefilter("ignore", FutureWarning)
     >>> scores = torch.log_softmax(torch.zeros(1, 2, 1, 1), dim=1)
     >>> torch.nn.NLLLoss2d()(scores, torch.tensor([[[1]]]))
@@ -235,7 +229,6 @@ class BCELoss(_WeightedLoss):
         RuntimeError: when called, if the input is not between 0 and 1.
         ValueError: when called, if the shapes differ.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.BCELoss()(torch.tensor([0.5, 0.5]), torch.tensor([0.0, 1.0]))
     tensor(0.6931)
     """
@@ -252,7 +245,6 @@ class BCEWithLogitsLoss(_Loss):
         reduction: `mean`, `sum` or `none`.
         pos_weight: a factor for t, for example (number of 0s) / (number of 1s) of each class.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.BCEWithLogitsLoss()(torch.tensor([0.0, 0.0]), torch.tensor([0.0, 1.0]))
     tensor(0.6931)
     """
@@ -280,7 +272,6 @@ class KLDivLoss(_Loss):
 
     `reduction="batchmean"` divides by the batch size, which gives the mathematical KL divergence.
 
-    >>> import tensorgrad as torch
     >>> p, q = torch.tensor([[0.5, 0.5]]), torch.tensor([[0.25, 0.75]])
     >>> torch.nn.KLDivLoss(reduction="batchmean")(q.log(), p)
     tensor(0.1438)
@@ -311,7 +302,6 @@ class PoissonNLLLoss(_Loss):
 
     Input and target have the same shape.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.PoissonNLLLoss(log_input=False)(torch.tensor([2.0, 4.0]), torch.tensor([2.0, 3.0]))
     tensor(0.2274)
     """
@@ -344,7 +334,6 @@ class CTCLoss(_Loss):
 
     The arguments of a call are explained at `tensorgrad.nn.functional.ctc_loss`.
 
-    >>> import tensorgrad as torch
     >>> log_probs = torch.zeros(4, 1, 3).log_softmax(2)  # 15 paths of 81 spell "1 2"
     >>> torch.nn.CTCLoss(reduction="sum")(log_probs, torch.tensor([[1, 2]]), (4,), (2,)).neg().exp() * 81
     tensor(15.0000)
@@ -381,7 +370,6 @@ class GaussianNLLLoss(_Loss):
     Raises:
         ValueError: when called, if `var` has negative values or another shape.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.GaussianNLLLoss()(torch.tensor([0.0, 0.0]), torch.tensor([1.0, 2.0]), torch.tensor([1.0, 4.0]))
     tensor(0.8466)
     """
@@ -400,7 +388,6 @@ class HingeEmbeddingLoss(_Loss):
     Input and target have the same shape.
     `reduction` is `mean`, `sum` or `none`; with `none`, the result has the shape of the losses.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.HingeEmbeddingLoss()(torch.tensor([0.5, 0.25]), torch.tensor([1.0, -1.0]))
     tensor(0.6250)
     """
@@ -424,7 +411,6 @@ class SoftMarginLoss(_Loss):
 
     `reduction` is `mean`, `sum` or `none`; with `none`, the result has the shape of the losses.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.SoftMarginLoss()(torch.tensor([0.0, 2.0]), torch.tensor([1.0, -1.0]))
     tensor(1.4100)
     """
@@ -442,7 +428,6 @@ class CosineEmbeddingLoss(_Loss):
         margin: cosines up to this one cost nothing, between -1 and 1; 0 to 0.5 is recommended.
         reduction: `mean`, `sum` or `none`.
 
-    >>> import tensorgrad as torch
     >>> a, b = torch.tensor([[1.0, 0.0], [1.0, 0.0]]), torch.tensor([[0.0, 1.0], [3.0, 4.0]])
     >>> torch.nn.CosineEmbeddingLoss(reduction="none")(a, b, torch.tensor([1, -1]))
     tensor([1.0000, 0.6000])
@@ -468,7 +453,6 @@ class MarginRankingLoss(_Loss):
     All three have the same shape. `margin` is the required difference;
     `reduction` is `mean`, `sum` or `none`; with `none`, the result has the shape of the losses.
 
-    >>> import tensorgrad as torch
     >>> loss = torch.nn.MarginRankingLoss(margin=0.5, reduction="none")
     >>> loss(torch.tensor([2.0, 2.0]), torch.tensor([1.0, 1.0]), torch.tensor([1.0, -1.0]))
     tensor([0.0000, 1.5000])
@@ -496,7 +480,6 @@ class MultiLabelMarginLoss(_Loss):
 
     `reduction` is `mean`, `sum` or `none`; with `none`, the result has the shape of the losses.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.MultiLabelMarginLoss()(torch.tensor([0.1, 0.2, 0.4, 0.8]), torch.tensor([3, 0, -1, 1]))
     tensor(0.8500)
     """
@@ -512,7 +495,6 @@ class MultiLabelSoftMarginLoss(_WeightedLoss):
 
     `reduction` is `mean`, `sum` or `none`; with `none`, the result has the shape of the losses.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.MultiLabelSoftMarginLoss()(torch.tensor([[2.0, -1.0, 0.0]]), torch.tensor([[1.0, 0.0, 1.0]]))
     tensor(0.3778)
     """
@@ -535,7 +517,6 @@ class MultiMarginLoss(_WeightedLoss):
     Raises:
         ValueError: `p` is neither 1 nor 2, or `weight` is not one-dimensional.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.MultiMarginLoss()(torch.tensor([[0.1, 0.2, 0.4, 0.8]]), torch.tensor([3]))
     tensor(0.3250)
     """
@@ -574,7 +555,6 @@ class TripletMarginLoss(_Loss):
     Raises:
         ValueError: `margin` is not greater than 0.
 
-    >>> import tensorgrad as torch
     >>> loss = torch.nn.TripletMarginLoss(margin=1.0)
     >>> loss(torch.zeros(1, 2), torch.tensor([[0.0, 1.0]]), torch.tensor([[0.0, 1.5]]))
     tensor(0.5000)
@@ -614,7 +594,6 @@ class TripletMarginWithDistanceLoss(_Loss):
     Raises:
         ValueError: `margin` is not greater than 0.
 
-    >>> import tensorgrad as torch
     >>> loss = torch.nn.TripletMarginWithDistanceLoss(distance_function=lambda a, b: (a - b).abs().amax(-1))
     >>> loss(torch.zeros(1, 2), torch.tensor([[3.0, 1.0]]), torch.tensor([[2.0, 2.5]]))
     tensor(1.5000)

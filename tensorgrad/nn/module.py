@@ -37,7 +37,6 @@ class Module(Hooked, Stateful, Convertible):
     as attributes, which registers them, and defines `forward`. Call the instance, `model(x)`, rather than its
     `forward`, so that hooks run.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad import nn
     >>> class Model(nn.Module):
     ...     def __init__(self):

@@ -94,7 +94,6 @@ class Hooked(_Tables):
             with_kwargs: call `hook(module, args, kwargs, output)`.
             always_call: run it also when the call raises.
 
-        >>> import tensorgrad as torch
         >>> layer = torch.nn.Linear(2, 3)
         >>> handle = layer.register_forward_hook(lambda module, args, output: print(output.shape))
         >>> y = layer(torch.zeros(1, 2))

@@ -52,7 +52,6 @@ class Stateful:
             prefix: prepended to every name.
             keep_vars: return the parameters themselves, not tensors detached from the graph.
 
-        >>> import tensorgrad as torch
         >>> list(torch.nn.Linear(2, 3).state_dict())
         ['weight', 'bias']
         """
@@ -351,7 +350,6 @@ def _overrides(module: Any, method: str) -> bool:
 def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: str) -> None:
     """Removes a prefix, such as DataParallel's `module.`, from the names in a state dict, and from its metadata.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.nn.modules.utils import consume_prefix_in_state_dict_if_present
     >>> state = torch.nn.DataParallel(torch.nn.Linear(2, 1)).state_dict()
     >>> consume_prefix_in_state_dict_if_present(state, "module.")

@@ -43,7 +43,6 @@ class LayerNorm(ScaledNorm):
         elementwise_affine: whether there are a weight and a bias, of shape `normalized_shape`.
         bias: whether there is a bias.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.LayerNorm(10)(torch.zeros(20, 5, 10)).shape
     torch.Size([20, 5, 10])
     """
@@ -84,7 +83,6 @@ class RMSNorm(ScaledNorm):
     Raises:
         RuntimeError: when called, if the input does not end in `normalized_shape`.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.RMSNorm(2)(torch.tensor([[3.0, 4.0], [0.3, 0.4]])).detach()
     tensor([[0.8485, 1.1314],
             [0.8485, 1.1314]])
@@ -124,7 +122,6 @@ class GroupNorm(ScaledNorm):
     Raises:
         ValueError: the groups do not divide the channels.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.GroupNorm(3, 6)(torch.zeros(20, 6, 10, 10)).shape
     torch.Size([20, 6, 10, 10])
     """
@@ -170,7 +167,6 @@ class LocalResponseNorm(Module):
     Raises:
         ValueError: when called, if the input has fewer than three dimensions.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.LocalResponseNorm(3, alpha=3.0, beta=1.0)(torch.ones(1, 4, 1)).flatten()
     tensor([0.3333, 0.2500, 0.2500, 0.3333])
     """
@@ -199,7 +195,6 @@ class CrossMapLRN2d(Module):
     Raises:
         ValueError: the input does not have four dimensions.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.CrossMapLRN2d(3, alpha=3.0, beta=1.0)(torch.ones(1, 4, 1, 1)).flatten()
     tensor([0.3333, 0.2500, 0.2000, 0.2500])
     """

@@ -56,7 +56,6 @@ class ConstantPad1d(_ConstantPadNd):
     `padding` is an int for both sides, or (left, right).
     Negative amounts remove elements.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.ConstantPad1d((1, 2), 7.0)(torch.zeros(1, 2))
     tensor([[7., 0., 0., 7., 7.]])
     """
@@ -71,7 +70,6 @@ class ConstantPad2d(_ConstantPadNd):
     `padding` is an int for all sides, or (left, right, top, bottom).
     Negative amounts remove elements.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.ConstantPad2d((1, 0, 0, 1), 7.0)(torch.zeros(1, 1, 2))
     tensor([[[7., 0., 0.],
              [7., 7., 7.]]])
@@ -87,7 +85,6 @@ class ConstantPad3d(_ConstantPadNd):
     `padding` is an int for all sides, or (left, right, top, bottom, front, back).
     Negative amounts remove elements.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.ConstantPad3d((1, 0, 0, 0, 0, 0), 7.0)(torch.zeros(1, 1, 1, 2))
     tensor([[[[7., 0., 0.]]]])
     """
@@ -102,7 +99,6 @@ class ZeroPad1d(_ZeroPad):
     `padding` is an int for both sides, or (left, right).
     Negative amounts remove elements.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.ZeroPad1d((1, 2))(torch.ones(1, 2))
     tensor([[0., 1., 1., 0., 0.]])
     """
@@ -117,7 +113,6 @@ class ZeroPad2d(_ZeroPad):
     `padding` is an int for all sides, or (left, right, top, bottom).
     Negative amounts remove elements.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.ZeroPad2d((1, 0, 0, 1))(torch.ones(1, 1, 2))
     tensor([[[0., 1., 1.],
              [0., 0., 0.]]])
@@ -133,7 +128,6 @@ class ZeroPad3d(_ZeroPad):
     `padding` is an int for all sides, or (left, right, top, bottom, front, back).
     Negative amounts remove elements.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.ZeroPad3d(1)(torch.ones(1, 4, 5, 6)).shape
     torch.Size([1, 6, 7, 8])
     """
@@ -155,7 +149,6 @@ class ReflectionPad1d(_ReflectionPadNd):
     Raises:
         RuntimeError: an amount is not smaller than the size of its dimension.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.ReflectionPad1d(2)(torch.arange(4.0).view(1, 4))
     tensor([[2., 1., 0., 1., 2., 3., 2., 1.]])
     """
@@ -173,7 +166,6 @@ class ReflectionPad2d(_ReflectionPadNd):
     Raises:
         RuntimeError: an amount is not smaller than the size of its dimension.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.ReflectionPad2d((1, 1, 1, 0))(torch.arange(4.0).view(1, 2, 2))
     tensor([[[3., 2., 3., 2.],
              [1., 0., 1., 0.],
@@ -193,7 +185,6 @@ class ReflectionPad3d(_ReflectionPadNd):
     Raises:
         RuntimeError: an amount is not smaller than the size of its dimension.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.ReflectionPad3d((1, 1, 0, 0, 0, 0))(torch.arange(8.0).view(1, 2, 2, 2))[0, 1]
     tensor([[5., 4., 5., 4.],
             [7., 6., 7., 6.]])
@@ -213,7 +204,6 @@ class ReplicationPad1d(_ReplicationPadNd):
     `padding` is an int for both sides, or (left, right).
     Negative amounts remove elements.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.ReplicationPad1d((1, 2))(torch.arange(3.0).view(1, 3))
     tensor([[0., 0., 1., 2., 2., 2.]])
     """
@@ -228,7 +218,6 @@ class ReplicationPad2d(_ReplicationPadNd):
     `padding` is an int for all sides, or (left, right, top, bottom).
     Negative amounts remove elements.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.ReplicationPad2d((1, 0, 0, 1))(torch.arange(4.0).view(1, 2, 2))
     tensor([[[0., 0., 1.],
              [2., 2., 3.],
@@ -245,7 +234,6 @@ class ReplicationPad3d(_ReplicationPadNd):
     `padding` is an int for all sides, or (left, right, top, bottom, front, back).
     Negative amounts remove elements.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.ReplicationPad3d((2, 1, 0, 0, 0, 0))(torch.arange(8.0).view(1, 2, 2, 2))[0, 1]
     tensor([[4., 4., 4., 5., 5.],
             [6., 6., 6., 7., 7.]])
@@ -275,7 +263,6 @@ class CircularPad1d(_CircularPadNd):
         ValueError: the input has another number of dimensions.
         RuntimeError: an amount exceeds the size of its dimension.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.CircularPad1d((1, 2))(torch.arange(4.0).view(1, 4))
     tensor([[3., 0., 1., 2., 3., 0., 1.]])
     """
@@ -294,7 +281,6 @@ class CircularPad2d(_CircularPadNd):
         ValueError: the input has another number of dimensions.
         RuntimeError: an amount exceeds the size of its dimension.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.CircularPad2d((1, 0, 0, 1))(torch.arange(4.0).view(1, 2, 2))
     tensor([[[1., 0., 1.],
              [3., 2., 3.],
@@ -315,7 +301,6 @@ class CircularPad3d(_CircularPadNd):
         ValueError: the input has another number of dimensions.
         RuntimeError: an amount exceeds the size of its dimension.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.CircularPad3d((1, 0, 0, 1, 0, 0))(torch.arange(8.0).view(1, 2, 2, 2))[0, 1]
     tensor([[5., 4., 5.],
             [7., 6., 7.],

@@ -28,7 +28,6 @@ class Parameter(Tensor, plain=True, metaclass=_ParameterMeta):
     Raises:
         RuntimeError: `requires_grad` is set for a dtype without gradients (integer or bool).
 
-    >>> import tensorgrad as torch
     >>> w = torch.nn.Parameter(torch.zeros(2))
     >>> w.requires_grad, w.is_leaf
     (True, True)
@@ -80,7 +79,6 @@ class Buffer(Tensor, plain=True):
         data: the tensor whose storage the buffer shares; `None` makes an empty one.
         persistent: whether `state_dict` includes it.
 
-    >>> import tensorgrad as torch
     >>> m = torch.nn.Module()
     >>> m.count = torch.nn.Buffer(torch.zeros(()))
     >>> list(m.state_dict())
@@ -104,7 +102,6 @@ class Buffer(Tensor, plain=True):
 def is_lazy(param: Any) -> bool:
     """Returns whether `param` is an uninitialized parameter or buffer, whose shape is not known yet.
 
-    >>> import tensorgrad as torch
     >>> [torch.nn.parameter.is_lazy(p) for p in (torch.nn.LazyLinear(2).weight, torch.nn.Linear(2, 2).weight)]
     [True, False]
     """

@@ -37,7 +37,6 @@ class MaxPool1d(_MaxPoolNd):
 
     L becomes ⌊(L + 2·padding - dilation·(kernel_size - 1) - 1) / stride⌋ + 1.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.MaxPool1d(2)(torch.tensor([[1.0, 3.0, 5.0, 2.0]]))
     tensor([[3., 5.]])
     """
@@ -65,7 +64,6 @@ class MaxPool2d(_MaxPoolNd):
     Raises:
         RuntimeError: when called, if the padding exceeds half the window, or the output would be empty.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.MaxPool2d(2)(torch.zeros(1, 3, 8, 8)).shape
     torch.Size([1, 3, 4, 4])
     """
@@ -80,7 +78,6 @@ class MaxPool2d(_MaxPoolNd):
 class MaxPool3d(_MaxPoolNd):
     """The maximum of each window of (N, C, D, H, W) or (C, D, H, W). Arguments and sizes: `MaxPool2d`.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.MaxPool3d(2, stride=1)(torch.arange(8.0).view(1, 2, 2, 2))
     tensor([[[[7.]]]])
     """
@@ -102,7 +99,6 @@ class AvgPool1d(_AvgPoolNd):
 
     L becomes ⌊(L + 2·padding - kernel_size) / stride⌋ + 1.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.AvgPool1d(2)(torch.tensor([[1.0, 3.0, 5.0, 7.0]]))
     tensor([[2., 6.]])
     """
@@ -159,7 +155,6 @@ class AvgPool2d(_AvgPoolWithDivisor):
     Raises:
         RuntimeError: when called, if the padding exceeds half the window, or the output would be empty.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.AvgPool2d(2)(torch.ones(1, 1, 2, 2))
     tensor([[[[1.]]]])
     """
@@ -174,7 +169,6 @@ class AvgPool2d(_AvgPoolWithDivisor):
 class AvgPool3d(_AvgPoolWithDivisor):
     """The mean of each window of (N, C, D, H, W) or (C, D, H, W). Arguments and sizes: `AvgPool2d`.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.AvgPool3d((1, 2, 2))(torch.arange(8.0).view(1, 2, 2, 2)).flatten()
     tensor([1.5000, 5.5000])
     """
@@ -203,7 +197,6 @@ class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
     Output i covers the inputs from ⌊i·L/n⌋ to ⌈(i + 1)·L/n⌉ - 1, where n is the output size.
     `return_indices` also returns the indices of the maxima.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.AdaptiveMaxPool1d(2)(torch.tensor([[1.0, 3.0, 5.0, 2.0, 4.0]]))
     tensor([[5., 5.]])
     """
@@ -221,7 +214,6 @@ class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
 
     The windows along each dimension are those of `AdaptiveMaxPool1d`.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.AdaptiveMaxPool2d((1, 2))(torch.arange(12.0).view(1, 3, 4))
     tensor([[[ 9., 11.]]])
     """
@@ -233,7 +225,6 @@ class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
 class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
     """Max pooling of (N, C, D, H, W) or (C, D, H, W) to a given size. Arguments: `AdaptiveMaxPool2d`.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.AdaptiveMaxPool3d((1, None, 2))(torch.zeros(1, 3, 4, 5, 6)).shape
     torch.Size([1, 3, 1, 5, 2])
     """
@@ -253,7 +244,6 @@ class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
 
     Output i covers the inputs from ⌊i·L/n⌋ to ⌈(i + 1)·L/n⌉ - 1, where n is the output size.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.AdaptiveAvgPool1d(2)(torch.tensor([[1.0, 3.0, 5.0, 7.0]]))
     tensor([[2., 6.]])
     """
@@ -270,7 +260,6 @@ class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
 
     The windows along each dimension are those of `AdaptiveAvgPool1d`.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.AdaptiveAvgPool2d((1, None))(torch.zeros(1, 3, 8, 9)).shape
     torch.Size([1, 3, 1, 9])
     """
@@ -282,7 +271,6 @@ class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
 class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
     """Average pooling of (N, C, D, H, W) or (C, D, H, W) to a given size. Arguments: `AdaptiveAvgPool2d`.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.AdaptiveAvgPool3d(1)(torch.arange(8.0).view(1, 2, 2, 2)).flatten()
     tensor([3.5000])
     """
@@ -329,7 +317,6 @@ class FractionalMaxPool2d(_FractionalMaxPool):
     Raises:
         ValueError: not exactly one of size and ratio is given, or the ratio is not between 0 and 1.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.FractionalMaxPool2d(3, output_ratio=(0.5, 0.25))(torch.zeros(1, 2, 32, 32)).shape
     torch.Size([1, 2, 16, 8])
     """
@@ -348,7 +335,6 @@ class FractionalMaxPool3d(_FractionalMaxPool):
 
     The arguments are those of `FractionalMaxPool2d`; `_random_samples` is (N, C, 3).
 
-    >>> import tensorgrad as torch
     >>> torch.nn.FractionalMaxPool3d(2, output_size=(4, 6, 8))(torch.zeros(1, 2, 9, 16, 16)).shape
     torch.Size([1, 2, 4, 6, 8])
     """
@@ -377,7 +363,6 @@ class _LPPoolNd(Module):
 class LPPool1d(_LPPoolNd):
     """The p-norm of each window of (N, C, L) or (C, L), (Σ xᵖ)^(1/p). Arguments: `LPPool2d`.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.LPPool1d(2, 2)(torch.tensor([[3.0, 4.0, 5.0, 12.0]]))
     tensor([[ 5., 13.]])
     """
@@ -397,7 +382,6 @@ class LPPool2d(_LPPoolNd):
 
     H becomes ⌊(H - kernel_size) / stride⌋ + 1, and W likewise.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.LPPool2d(2, (1, 2))(torch.tensor([[[3.0, 4.0], [5.0, 12.0]]]))
     tensor([[[ 5.],
              [13.]]])
@@ -410,7 +394,6 @@ class LPPool2d(_LPPoolNd):
 class LPPool3d(_LPPoolNd):
     """The p-norm of each window of (N, C, D, H, W) or (C, D, H, W), (Σ xᵖ)^(1/p). Arguments: `LPPool2d`.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.LPPool3d(1, 2)(torch.ones(1, 2, 2, 2)).flatten()
     tensor([8.])
     """
@@ -435,7 +418,6 @@ class _MaxUnpoolNd(Module):
 class MaxUnpool1d(_MaxUnpoolNd):
     """Puts maxima of `MaxPool1d` back where they came from, zeros elsewhere. Arguments: `MaxUnpool2d`.
 
-    >>> import tensorgrad as torch
     >>> values, indices = torch.nn.MaxPool1d(2, return_indices=True)(torch.tensor([[1.0, 3.0, 5.0, 2.0]]))
     >>> torch.nn.MaxUnpool1d(2)(values, indices)
     tensor([[0., 3., 5., 0.]])
@@ -460,7 +442,6 @@ class MaxUnpool2d(_MaxUnpoolNd):
         RuntimeError: when called, if the indices have another shape than the input, or are out of range.
         ValueError: when called, if `output_size` does not pool to the input's size.
 
-    >>> import tensorgrad as torch
     >>> values, indices = torch.nn.MaxPool2d(2, return_indices=True)(torch.arange(4.0).reshape(1, 1, 2, 2))
     >>> torch.nn.MaxUnpool2d(2)(values, indices)
     tensor([[[[0., 0.],
@@ -476,7 +457,6 @@ class MaxUnpool2d(_MaxUnpoolNd):
 class MaxUnpool3d(_MaxUnpoolNd):
     """Puts maxima of `MaxPool3d` back where they came from, zeros elsewhere. Arguments: `MaxUnpool2d`.
 
-    >>> import tensorgrad as torch
     >>> values, indices = torch.nn.MaxPool3d(2, return_indices=True)(torch.arange(8.0).view(1, 2, 2, 2))
     >>> torch.nn.MaxUnpool3d(2)(values, indices)[0, 1]
     tensor([[0., 0.],

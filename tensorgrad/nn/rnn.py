@@ -37,7 +37,6 @@ class RNNBase(Module):
     Raises:
         TypeError, ValueError: an argument has the wrong type or an invalid value.
 
-    >>> import tensorgrad as torch
     >>> layer = torch.nn.LSTM(3, 5, num_layers=2)
     >>> isinstance(layer, torch.nn.RNNBase)
     True
@@ -281,7 +280,6 @@ class RNN(RNNBase):
         nonlinearity: "tanh" or "relu".
         bias, batch_first, dropout, bidirectional: see `RNNBase`.
 
-    >>> import tensorgrad as torch
     >>> rnn = torch.nn.RNN(10, 20, num_layers=2)
     >>> output, h = rnn(torch.zeros(5, 3, 10))
     >>> output.shape, h.shape
@@ -321,7 +319,6 @@ class LSTM(RNNBase):
 
     The arguments are those of `RNNBase` after `mode`.
 
-    >>> import tensorgrad as torch
     >>> lstm = torch.nn.LSTM(10, 20, batch_first=True, bidirectional=True)
     >>> output, (h, c) = lstm(torch.zeros(3, 5, 10))
     >>> output.shape, h.shape
@@ -355,7 +352,6 @@ class GRU(RNNBase):
 
     The arguments are those of `RNNBase` after `mode`, without `proj_size`.
 
-    >>> import tensorgrad as torch
     >>> gru = torch.nn.GRU(10, 20)
     >>> output, h = gru(torch.zeros(5, 3, 10))
     >>> output.shape, h.shape

@@ -22,7 +22,6 @@ class RNNCellBase(Module):
 
     `weight_ih` is (num_chunks·hidden_size, input_size), `weight_hh` (num_chunks·hidden_size, hidden_size).
 
-    >>> import tensorgrad as torch
     >>> cell = torch.nn.GRUCell(3, 5)
     >>> isinstance(cell, torch.nn.modules.rnn.RNNCellBase), cell.weight_ih.shape
     (True, torch.Size([15, 3]))
@@ -83,7 +82,6 @@ class RNNCell(RNNCellBase):
         input_size, hidden_size: features of the input (batch, input_size) and of the state (batch, hidden_size).
         bias: whether there are b and d.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.RNNCell(10, 20)(torch.zeros(3, 10)).shape
     torch.Size([3, 20])
     """
@@ -114,7 +112,6 @@ class LSTMCell(RNNCellBase):
         input_size, hidden_size: features of the input (batch, input_size) and of the states (batch, hidden_size).
         bias: whether there are biases.
 
-    >>> import tensorgrad as torch
     >>> h, c = torch.nn.LSTMCell(10, 20)(torch.zeros(3, 10))
     >>> h.shape, c.shape
     (torch.Size([3, 20]), torch.Size([3, 20]))
@@ -136,7 +133,6 @@ class GRUCell(RNNCellBase):
         input_size, hidden_size: features of the input (batch, input_size) and of the state (batch, hidden_size).
         bias: whether there are biases.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.GRUCell(10, 20)(torch.zeros(3, 10)).shape
     torch.Size([3, 20])
     """

@@ -11,7 +11,6 @@ from typing import Any
 class SDPBackend(enum.IntEnum):
     """PyTorch's kernels for scaled dot product attention, softmax(Q Kᵀ / √d) V. Here they are only names.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.nn.attention import SDPBackend
     >>> SDPBackend.MATH.name, SDPBackend.MATH.value
     ('MATH', 0)
@@ -35,7 +34,6 @@ def sdpa_kernel(backends: Any, set_priority: bool = False) -> Iterator[dict]:
     Raises:
         AssertionError: `backends` is neither.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.nn.attention import SDPBackend, sdpa_kernel
     >>> q = torch.zeros(1, 1, 2, 3)
     >>> with sdpa_kernel(SDPBackend.FLASH_ATTENTION):

@@ -30,7 +30,6 @@ class Embedding(Module):
     Raises:
         AssertionError: `padding_idx` is out of range.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.Embedding(10, 3, padding_idx=0)(torch.tensor([0, 0])).tolist()
     [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
     """

@@ -118,7 +118,6 @@ def sync_batch_norm(
         RuntimeError: sizes do not match.
         ValueError: there are fewer than two values per channel in all.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.nn.sync_batchnorm import sync_batch_norm
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)

@@ -118,7 +118,6 @@ class TransformerEncoderLayer(_Layer):
     Raises:
         RuntimeError: `activation` is another string.
 
-    >>> import tensorgrad as torch
     >>> layer = torch.nn.TransformerEncoderLayer(d_model=16, nhead=4)
     >>> layer(torch.zeros(10, 2, 16)).shape
     torch.Size([10, 2, 16])
@@ -164,7 +163,6 @@ class TransformerDecoderLayer(_Layer):
 
     The arguments are those of `TransformerEncoderLayer`.
 
-    >>> import tensorgrad as torch
     >>> layer = torch.nn.TransformerDecoderLayer(d_model=16, nhead=4)
     >>> layer(torch.zeros(20, 2, 16), torch.zeros(10, 2, 16)).shape
     torch.Size([20, 2, 16])
@@ -228,7 +226,6 @@ class TransformerEncoder(Module):
         enable_nested_tensor: in evaluation, skip padding at the end of sequences: the result is 0 there.
         mask_check: check that the padding is at the end.
 
-    >>> import tensorgrad as torch
     >>> layer = torch.nn.TransformerEncoderLayer(d_model=16, nhead=4, batch_first=True)
     >>> encoder = torch.nn.TransformerEncoder(layer, num_layers=2)
     >>> encoder(torch.zeros(2, 10, 16)).shape
@@ -296,7 +293,6 @@ class TransformerDecoder(Module):
         num_layers: the number of copies.
         norm: applied to the result of the last layer.
 
-    >>> import tensorgrad as torch
     >>> layer = torch.nn.TransformerDecoderLayer(d_model=16, nhead=4)
     >>> decoder = torch.nn.TransformerDecoder(layer, num_layers=2)
     >>> decoder(torch.zeros(20, 2, 16), torch.zeros(10, 2, 16)).shape
@@ -351,7 +347,6 @@ class Transformer(Module):
         dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias: the layers' arguments,
             explained in `TransformerEncoderLayer`.
 
-    >>> import tensorgrad as torch
     >>> model = torch.nn.Transformer(16, 4, num_encoder_layers=1, num_decoder_layers=1, batch_first=True)
     >>> model(torch.zeros(2, 10, 16), torch.zeros(2, 20, 16)).shape
     torch.Size([2, 20, 16])
@@ -403,7 +398,6 @@ class Transformer(Module):
     def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
         """Returns the causal mask: (sz, sz), minus infinity above the diagonal and 0 elsewhere.
 
-        >>> import tensorgrad as torch
         >>> torch.nn.Transformer.generate_square_subsequent_mask(3)
         tensor([[0., -inf, -inf],
                 [0., 0., -inf],

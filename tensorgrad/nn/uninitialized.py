@@ -22,7 +22,6 @@ _ALLOWED = (
 class UninitializedTensorMixin:
     """Base of uninitialized parameters and buffers.
 
-    >>> import tensorgrad as torch
     >>> isinstance(torch.nn.LazyLinear(2).weight, torch.nn.parameter.UninitializedTensorMixin)
     True
     """
@@ -149,7 +148,6 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter, plain=True):  
         requires_grad: whether the parameter will have gradients.
         device, dtype: those of the future parameter.
 
-    >>> import tensorgrad as torch
     >>> p = torch.nn.UninitializedParameter(dtype=torch.float64)
     >>> p
     <UninitializedParameter>
@@ -173,7 +171,6 @@ class UninitializedBuffer(UninitializedTensorMixin, Buffer, plain=True):  # type
         device, dtype: those of the future buffer.
         persistent: whether `state_dict` includes it.
 
-    >>> import tensorgrad as torch
     >>> b = torch.nn.UninitializedBuffer()
     >>> b
     <UninitializedBuffer>

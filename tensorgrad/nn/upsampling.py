@@ -18,7 +18,6 @@ class Upsample(Module):
         align_corners: align the centers of the outermost elements instead of their outer edges.
         recompute_scale_factor: compute the factor from the (rounded) sizes instead of using the given one.
 
-    >>> import tensorgrad as torch
     >>> x = torch.arange(4.0).reshape(1, 1, 2, 2)
     >>> torch.nn.Upsample(scale_factor=2, mode="bilinear", align_corners=False)(x)[0, 0, 0]
     tensor([0.0000, 0.2500, 0.7500, 1.0000])
@@ -61,7 +60,6 @@ class UpsamplingNearest2d(Upsample):
 
     out[h, w] = input[⌊h·H/H'⌋, ⌊w·W/W'⌋], where H' and W' are the new sizes.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.UpsamplingNearest2d(scale_factor=2)(torch.tensor([[[[1.0, 2.0]]]]))
     tensor([[[[1., 1., 2., 2.],
               [1., 1., 2., 2.]]]])
@@ -76,7 +74,6 @@ class UpsamplingBilinear2d(Upsample):
 
     out[h, w] is at row h·(H - 1)/(H' - 1) and column w·(W - 1)/(W' - 1), where H' and W' are the new sizes.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.UpsamplingBilinear2d(size=(1, 4))(torch.tensor([[[[0.0, 3.0]]]]))
     tensor([[[[0., 1., 2., 3.]]]])
     """

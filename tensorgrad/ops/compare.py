@@ -44,7 +44,6 @@ def isposinf(input: Tensor, *, out=None) -> Tensor:
     Raises:
         RuntimeError: If the tensor is complex.
 
-    >>> import tensorgrad as torch
     >>> torch.isposinf(torch.tensor([torch.inf, -torch.inf, 0.0]))
     tensor([ True, False, False])
     """
@@ -58,7 +57,6 @@ def isneginf(input: Tensor, *, out=None) -> Tensor:
     Raises:
         RuntimeError: If the tensor is complex.
 
-    >>> import tensorgrad as torch
     >>> torch.isneginf(torch.tensor([torch.inf, -torch.inf, 0.0]))
     tensor([False,  True, False])
     """
@@ -78,7 +76,6 @@ def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-
     Raises:
         RuntimeError: If the dtypes differ or a tolerance is negative.
 
-    >>> import tensorgrad as torch
     >>> torch.isclose(torch.tensor([1.0, 2.0]), torch.tensor([1.0 + 1e-9, 2.1]))
     tensor([ True, False])
     """
@@ -103,7 +100,6 @@ def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-
 def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
     """Returns whether `isclose` holds for all elements.
 
-    >>> import tensorgrad as torch
     >>> torch.allclose(torch.zeros(2), torch.full((2,), 1e-9))
     True
     """
@@ -114,7 +110,6 @@ def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e
 def equal(input: Tensor, other: Tensor) -> bool:
     """Returns whether two tensors have the same shape and equal elements.
 
-    >>> import tensorgrad as torch
     >>> torch.equal(torch.tensor([1, 2]), torch.tensor([1.0, 2.0]))
     True
     """
@@ -201,7 +196,6 @@ def where(condition: Tensor, input=None, other=None, *, out=None):
     Raises:
         RuntimeError: If `condition` is not boolean.
 
-    >>> import tensorgrad as torch
     >>> torch.where(torch.tensor([True, False]), torch.zeros(2), 1)
     tensor([0., 1.])
     """
@@ -229,7 +223,6 @@ def _as_tensor(value, partner, condition: Tensor):
 def _where_method(self: Tensor, condition: Tensor, other) -> Tensor:
     """Returns this tensor's elements where `condition` is true, else those of `other`.
 
-    >>> import tensorgrad as torch
     >>> x = torch.tensor([-1.0, 2.0])
     >>> x.where(x > 0, 0.0)
     tensor([0., 2.])
@@ -264,7 +257,6 @@ def masked_fill(input: Tensor, mask: Tensor, value) -> Tensor:
     Raises:
         RuntimeError: If `mask` is not boolean, `value` is not 0-dimensional, or its category is above that of `input`.
 
-    >>> import tensorgrad as torch
     >>> torch.zeros(2).masked_fill(torch.tensor([True, False]), -1)
     tensor([-1.,  0.])
     """

@@ -29,7 +29,6 @@ _view_as_complex = view("view_as_complex(input)", "pointwise.as_complex", where=
 def real(input: Tensor) -> Tensor:
     """Returns the real part as a view; a real tensor is returned unchanged.
 
-    >>> import tensorgrad as torch
     >>> torch.real(torch.tensor([1 + 2j]))
     tensor([1.])
     """
@@ -43,7 +42,6 @@ def imag(input: Tensor) -> Tensor:
     Raises:
         RuntimeError: If the tensor is real.
 
-    >>> import tensorgrad as torch
     >>> torch.imag(torch.tensor([1 + 2j]))
     tensor([2.])
     """
@@ -67,7 +65,6 @@ def view_as_real(input: Tensor) -> Tensor:
     Raises:
         RuntimeError: If the tensor is real.
 
-    >>> import tensorgrad as torch
     >>> torch.view_as_real(torch.tensor([1 + 2j]))
     tensor([[1., 2.]])
     """
@@ -84,7 +81,6 @@ def view_as_complex(input: Tensor) -> Tensor:
         RuntimeError: If the dtype is not float32 or float64, the last dimension does not have size 2, or the strides or
             the storage offset do not fit complex elements.
 
-    >>> import tensorgrad as torch
     >>> torch.view_as_complex(torch.tensor([[1.0, 2.0]]))
     tensor([1.+2.j])
     """
@@ -117,7 +113,6 @@ _conj_physical = pointwise("conj_physical(input)", "conjugate", where=(), input=
 def conj(input: Tensor) -> Tensor:
     """Returns the complex conjugate as a new tensor; a real tensor is returned unchanged.
 
-    >>> import tensorgrad as torch
     >>> torch.conj(torch.tensor([1 + 2j]))
     tensor([1.-2.j])
     """
@@ -128,7 +123,6 @@ def conj(input: Tensor) -> Tensor:
 def conj_physical(input: Tensor, *, out=None) -> Tensor:
     """Returns the complex conjugate; a real tensor is returned unchanged.
 
-    >>> import tensorgrad as torch
     >>> torch.conj_physical(torch.tensor([1 + 2j]))
     tensor([1.-2.j])
     """
@@ -142,7 +136,6 @@ export("conj_physical_", Tensor.conj_physical_, "function")
 def resolve_conj(input: Tensor) -> Tensor:
     """Returns `input`: conjugation is never pending, because `conj` is computed immediately.
 
-    >>> import tensorgrad as torch
     >>> x = torch.tensor([1 + 2j])
     >>> torch.resolve_conj(x.conj())
     tensor([1.-2.j])
@@ -155,7 +148,6 @@ def resolve_conj(input: Tensor) -> Tensor:
 def resolve_neg(input: Tensor) -> Tensor:
     """Returns `input`: negation is never pending, because it is computed immediately.
 
-    >>> import tensorgrad as torch
     >>> torch.resolve_neg(torch.tensor([1 + 2j]).conj().imag)
     tensor([-2.])
     """
@@ -167,7 +159,6 @@ def resolve_neg(input: Tensor) -> Tensor:
 def is_conj(input: Tensor) -> bool:
     """Returns False always: conjugates are computed immediately.
 
-    >>> import tensorgrad as torch
     >>> torch.is_conj(torch.tensor([1 + 2j]))
     False
     """
@@ -179,7 +170,6 @@ def is_conj(input: Tensor) -> bool:
 def is_neg(input: Tensor) -> bool:
     """Returns False always: negations are computed immediately.
 
-    >>> import tensorgrad as torch
     >>> torch.is_neg(torch.tensor([1.0]))
     False
     """
@@ -205,7 +195,6 @@ def _angle_slope(g, z):
 def isreal(input: Tensor) -> Tensor:
     """Returns a boolean tensor: whether the imaginary part of each element is 0.
 
-    >>> import tensorgrad as torch
     >>> torch.isreal(torch.tensor([1 + 0j, 1j]))
     tensor([ True, False])
     """
@@ -239,7 +228,6 @@ def complex_(real: Tensor, imag: Tensor, *, out=None) -> Tensor:
     Raises:
         RuntimeError: If the dtypes differ or are not floating-point.
 
-    >>> import tensorgrad as torch
     >>> torch.complex(torch.tensor([1.0]), torch.tensor([2.0]))
     tensor([1.+2.j])
     """
@@ -251,7 +239,6 @@ def complex_(real: Tensor, imag: Tensor, *, out=None) -> Tensor:
 def polar(abs: Tensor, angle: Tensor, *, out=None) -> Tensor:
     """Computes `abs · (cos angle + i sin angle)`, with `angle` in radians; both of the same floating-point dtype.
 
-    >>> import tensorgrad as torch
     >>> torch.polar(torch.tensor([2.0]), torch.tensor([0.0]))
     tensor([2.+0.j])
     """

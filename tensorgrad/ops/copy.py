@@ -68,7 +68,6 @@ _clone = op("clone_copy(input, memory_format: str)", _copied, linear="input", in
 def clone(input: Tensor, *, memory_format=None) -> Tensor:
     """Returns a copy in new memory; gradients flow through it.
 
-    >>> import tensorgrad as torch
     >>> x = torch.zeros(2); y = x.clone(); y[0] = 1
     >>> x
     tensor([0., 0.])
@@ -142,7 +141,6 @@ def to(self: Tensor, *args, dtype=None, device=None, non_blocking=False, copy=Fa
 
     Returns the tensor itself if nothing changes, unless `copy=True`.
 
-    >>> import tensorgrad as torch
     >>> torch.ones(1, dtype=torch.int64).to(torch.float32)
     tensor([1.])
     """
@@ -183,7 +181,6 @@ def _caster(name: str, dtype: dtypes.dtype) -> None:
     method.__name__ = method.__qualname__ = name
     method.__doc__ = f"""Casts this tensor to {dtype}; returns it unchanged if it already has that dtype.
 
-    >>> import tensorgrad as torch
     >>> torch.ones(2).{name}().dtype{"  # needs the package ml_dtypes" if name == "bfloat16" else ""}
     {dtype}
     """
@@ -200,7 +197,6 @@ _caster("char", dtypes.int8)
 def cpu(self: Tensor, memory_format=None) -> Tensor:
     """Returns this tensor on the CPU.
 
-    >>> import tensorgrad as torch
     >>> torch.ones(2).cpu().device
     device(type='cpu')
     """
@@ -214,7 +210,6 @@ def cuda(self: Tensor, device=None, non_blocking=False, memory_format=None) -> T
     Raises:
         RuntimeError: If no CUDA device is available.
 
-    >>> import tensorgrad as torch
     >>> x = torch.ones(2)
     >>> x = x.cuda() if torch.cuda.is_available() else x
     """
@@ -230,7 +225,6 @@ def contiguous(self: Tensor, memory_format=None) -> Tensor:
     Raises:
         RuntimeError: If tensors of this rank do not support the memory format.
 
-    >>> import tensorgrad as torch
     >>> x = torch.tensor([[1, 2], [3, 4]]).t()
     >>> x.stride(), x.contiguous().stride()
     ((1, 2), (2, 1))
@@ -242,7 +236,6 @@ def contiguous(self: Tensor, memory_format=None) -> Tensor:
 def is_contiguous(self: Tensor, memory_format=None) -> bool:
     """Returns whether the elements are dense in row-major order (for `channels_last`, with the channels innermost).
 
-    >>> import tensorgrad as torch
     >>> x = torch.zeros(2, 3)
     >>> x.is_contiguous(), x.t().is_contiguous(), x[:, 1].is_contiguous()
     (True, False, False)
@@ -272,7 +265,6 @@ def in_format_of(input: Tensor, result: Tensor) -> Tensor:
 def type_as(self: Tensor, other: Tensor) -> Tensor:
     """Returns this tensor with the dtype and device of `other`.
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([1.7, -2.0]).type_as(torch.tensor(0))
     tensor([ 1, -2])
     """
@@ -283,7 +275,6 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
 def type(self: Tensor, dtype=None, non_blocking=False):
     """Returns PyTorch's legacy type name of the tensor or, given `dtype`, this tensor cast to it.
 
-    >>> import tensorgrad as torch
     >>> torch.ones(1).type(), torch.ones(1).type(torch.int64)
     ('torch.FloatTensor', tensor([1]))
     """
@@ -331,7 +322,6 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     Raises:
         RuntimeError: If `src` cannot be broadcast to this tensor's shape.
 
-    >>> import tensorgrad as torch
     >>> x = torch.zeros(2, 2)
     >>> x.copy_(torch.tensor([1, 2]))
     tensor([[1., 2.],
@@ -439,7 +429,6 @@ _fill = op("fill(input, value)", lambda xp, x, value: xp.full_like(x, value.asty
 def fill(input: Tensor, value) -> Tensor:
     """Returns a tensor like `input` with every element set to `value`, a number or a 0-dimensional tensor.
 
-    >>> import tensorgrad as torch
     >>> torch.fill(torch.zeros(2), 7)
     tensor([7., 7.])
     """
@@ -491,7 +480,6 @@ def _fill_in_place(self: Tensor, value) -> Tensor:
 def zero_(self: Tensor) -> Tensor:
     """Sets every element to 0 in place.
 
-    >>> import tensorgrad as torch
     >>> x = torch.tensor([1.0, 2.0])
     >>> x[:1].zero_()
     tensor([0.])
@@ -518,7 +506,6 @@ def fill_diagonal_(self: Tensor, fill_value, wrap: bool = False) -> Tensor:
     Raises:
         RuntimeError: If there are fewer than two dimensions, or more than two that are not all equal.
 
-    >>> import tensorgrad as torch
     >>> torch.zeros(2, 3).fill_diagonal_(5)
     tensor([[5., 0., 0.],
             [0., 5., 0.]])
@@ -553,7 +540,6 @@ def fill_diagonal_(self: Tensor, fill_value, wrap: bool = False) -> Tensor:
 def detach(input: Tensor) -> Tensor:
     """Returns a tensor that shares memory and version counter but is detached from the graph.
 
-    >>> import tensorgrad as torch
     >>> torch.detach(torch.ones(2, requires_grad=True))
     tensor([1., 1.])
     """
@@ -576,7 +562,6 @@ def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
 
     This is `other` if `assign` is true, else this tensor with the values of `other`.
 
-    >>> import tensorgrad as torch
     >>> torch.zeros(2).module_load(torch.tensor([1, 2]))
     tensor([1., 2.])
     """

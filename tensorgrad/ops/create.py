@@ -392,7 +392,6 @@ def tensor(data, *, dtype=None, device=None, requires_grad: bool = False, pin_me
         ValueError: If sequences at the same depth differ in length.
         TypeError, RuntimeError: If `data` contains anything but numbers.
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([[1, 2], [3, 4]])
     tensor([[1, 2],
             [3, 4]])
@@ -468,7 +467,6 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
         ValueError: If a stride is negative.
 
     >>> import numpy as np
-    >>> import tensorgrad as torch
     >>> array = np.zeros(2)
     >>> x = torch.from_numpy(array)
     >>> array[0] = 7
@@ -606,7 +604,6 @@ def zeros(
 ) -> Tensor:
     """Returns a tensor filled with zeros.
 
-    >>> import tensorgrad as torch
     >>> torch.zeros(2, 2)
     tensor([[0., 0.],
             [0., 0.]])
@@ -626,7 +623,6 @@ def ones(
 ) -> Tensor:
     """Returns a tensor filled with ones.
 
-    >>> import tensorgrad as torch
     >>> torch.ones(2, 3)
     tensor([[1., 1., 1.],
             [1., 1., 1.]])
@@ -652,7 +648,6 @@ def empty(
 ) -> Tensor:
     """Returns an uninitialized tensor: its values are whatever the memory contained.
 
-    >>> import tensorgrad as torch
     >>> torch.empty(2, 3).shape
     torch.Size([2, 3])
     """
@@ -683,7 +678,6 @@ def empty_strided(
     Raises:
         RuntimeError: If `size` and `stride` differ in length or a stride is negative.
 
-    >>> import tensorgrad as torch
     >>> torch.empty_strided((2, 3), (1, 2)).stride()
     (1, 2)
     """
@@ -724,7 +718,6 @@ def full(
 ) -> Tensor:  # fmt: skip
     """Returns a tensor filled with `fill_value`, whose type determines the dtype if none is given.
 
-    >>> import tensorgrad as torch
     >>> torch.full((2, 3), 7)
     tensor([[7, 7, 7],
             [7, 7, 7]])
@@ -829,7 +822,6 @@ def _new(name: str, function, example: str, printed: str):
     new.__name__ = new.__qualname__ = name
     new.__doc__ = f"""`torch.{function.__name__}` with this tensor's dtype and device unless others are given.
 
-    >>> import tensorgrad as torch
     >>> torch.ones(1, dtype=torch.float64).{name}({example})
     {printed}
     """
@@ -850,7 +842,6 @@ LEGACY: dict[Any, Callable] = {}  # layout -> what makes its tensors for `x.new(
 def new(self, *args, device=None) -> Tensor:
     """PyTorch's legacy constructor with this tensor's dtype: takes sizes, or data to copy.
 
-    >>> import tensorgrad as torch
     >>> torch.zeros(1, dtype=torch.int64).new([1, 2]), torch.zeros(1).new(2, 3).shape
     (tensor([1, 2]), torch.Size([2, 3]))
     """
@@ -869,7 +860,6 @@ def arange(
 
     Integer arguments give int64; if any is a float, the default dtype.
 
-    >>> import tensorgrad as torch
     >>> torch.arange(3), torch.arange(1, 2, 0.5)
     (tensor([0, 1, 2]), tensor([1.0000, 1.5000]))
     """
@@ -920,7 +910,6 @@ def arange(
 def range_(start=0, end=None, step=1, *, out=None, dtype=None, layout=None, device=None, requires_grad=False) -> Tensor:
     """Like `arange`, but includes `end` and is always floating-point (deprecated in PyTorch).
 
-    >>> import tensorgrad as torch
     >>> torch.range(1, 2, 0.5)
     tensor([1.0000, 1.5000, 2.0000])
     """
@@ -942,7 +931,6 @@ def linspace(start, end, steps, *, out=None, dtype=None, layout=None, device=Non
 
     As in PyTorch, each half is computed from its own end, so the result is symmetric.
 
-    >>> import tensorgrad as torch
     >>> torch.linspace(0, 1, 5)
     tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
     """
@@ -1037,7 +1025,6 @@ def _spaced(start, end, steps: int, dtype) -> np.ndarray:
 def logspace(start, end, steps, base=10.0, *, out=None, dtype=None, device=None, requires_grad=False) -> Tensor:
     """Returns `base` raised to the powers `linspace(start, end, steps)`.
 
-    >>> import tensorgrad as torch
     >>> torch.logspace(0, 3, 4)
     tensor([   1.,   10.,  100., 1000.])
     """
@@ -1059,7 +1046,6 @@ def logspace(start, end, steps, base=10.0, *, out=None, dtype=None, device=None,
 def eye(n, m=None, *, out=None, dtype=None, layout=None, device=None, requires_grad=False) -> Tensor:
     """Returns an `n` by `m` matrix (`n` by `n` if `m` is not given) with ones on the diagonal and zeros elsewhere.
 
-    >>> import tensorgrad as torch
     >>> torch.eye(2, 3)
     tensor([[1., 0., 0.],
             [0., 1., 0.]])
@@ -1078,7 +1064,6 @@ def scalar_tensor(s, *, dtype=None, layout: AnyLayout = None, device=None, requi
     Raises:
         TypeError: If `s` is not a number.
 
-    >>> import tensorgrad as torch
     >>> torch.scalar_tensor(2)
     tensor(2.)
     """

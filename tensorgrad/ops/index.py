@@ -584,7 +584,6 @@ def index_put(input: Tensor, indices, values: Tensor, accumulate: bool = False) 
         IndexError: If an index is out of range.
         RuntimeError: If `values` has another dtype or cannot be broadcast.
 
-    >>> import tensorgrad as torch
     >>> torch.zeros(3).index_put((torch.tensor([0, 2]),), torch.tensor(1.0))
     tensor([1., 0., 1.])
     """
@@ -636,7 +635,6 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out=None) 
         RuntimeError: If `size` is negative.
         TypeError: If `size` is missing.
 
-    >>> import tensorgrad as torch
     >>> torch.nonzero_static(torch.tensor([0, 3, 4]), size=3)
     tensor([[ 1],
             [ 2],
@@ -667,7 +665,6 @@ def nonzero(input: Tensor, *, as_tuple: bool = False, out=None):
         RuntimeError: If `out` is not int64, or is given together with `as_tuple`.
         TypeError: If `out` is not a tensor.
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([0, 3, 4]).nonzero()
     tensor([[1],
             [2]])
@@ -689,7 +686,6 @@ def nonzero(input: Tensor, *, as_tuple: bool = False, out=None):
 def argwhere(input: Tensor) -> Tensor:
     """Returns the indices of the nonzero elements, one row each.
 
-    >>> import tensorgrad as torch
     >>> torch.argwhere(torch.tensor([[0, 4], [5, 0]]))
     tensor([[0, 1],
             [1, 0]])
@@ -701,7 +697,6 @@ def argwhere(input: Tensor) -> Tensor:
 def masked_select(input: Tensor, mask: Tensor, *, out=None) -> Tensor:
     """Returns the elements of `input` where `mask` (broadcast with it) is True, as a vector.
 
-    >>> import tensorgrad as torch
     >>> x = torch.tensor([1, 5, 3])
     >>> x.masked_select(x > 2)
     tensor([5, 3])

@@ -105,7 +105,6 @@ def cat(tensors, dim: int = 0, *, out=None) -> Tensor:
         ValueError: If the list is empty.
         RuntimeError: If the shapes differ in another dimension.
 
-    >>> import tensorgrad as torch
     >>> torch.cat([torch.zeros(1, 2), torch.ones(1, 2)])
     tensor([[0., 0.],
             [1., 1.]])
@@ -158,7 +157,6 @@ def stack(tensors, dim: int = 0, *, out=None) -> Tensor:
     Raises:
         RuntimeError: If the list is empty or the shapes differ.
 
-    >>> import tensorgrad as torch
     >>> torch.stack([torch.tensor([1, 2]), torch.tensor([3, 4])], 1)
     tensor([[1, 3],
             [2, 4]])
@@ -213,7 +211,6 @@ def _all(name: str, tensors, ndim: int) -> list[Tensor]:
 def hstack(tensors, *, out=None) -> Tensor:
     """Joins tensors along dimension 1 (vectors: along dimension 0).
 
-    >>> import tensorgrad as torch
     >>> torch.hstack([torch.tensor([1, 2]), torch.tensor([3])])
     tensor([1, 2, 3])
     """
@@ -225,7 +222,6 @@ def hstack(tensors, *, out=None) -> Tensor:
 def vstack(tensors, *, out=None) -> Tensor:
     """Joins tensors along dimension 0; vectors count as rows.
 
-    >>> import tensorgrad as torch
     >>> torch.vstack([torch.tensor([1, 2]), torch.tensor([3, 4])])
     tensor([[1, 2],
             [3, 4]])
@@ -240,7 +236,6 @@ alias("row_stack", vstack, "function")
 def dstack(tensors, *, out=None) -> Tensor:
     """Joins tensors along the third dimension.
 
-    >>> import tensorgrad as torch
     >>> torch.dstack([torch.tensor([1, 2]), torch.tensor([3, 4])])
     tensor([[[1, 3],
              [2, 4]]])
@@ -252,7 +247,6 @@ def dstack(tensors, *, out=None) -> Tensor:
 def column_stack(tensors, *, out=None) -> Tensor:
     """Joins tensors along dimension 1; vectors count as columns.
 
-    >>> import tensorgrad as torch
     >>> torch.column_stack([torch.tensor([1, 2]), torch.tensor([3, 4])])
     tensor([[1, 3],
             [2, 4]])
@@ -286,7 +280,6 @@ _block_diag = op("block_diag(tensors: tensors)", "join.block_diag", linear="tens
 def block_diag(*tensors) -> Tensor:
     """Builds a block-diagonal matrix from matrices; vectors count as rows.
 
-    >>> import tensorgrad as torch
     >>> torch.block_diag(torch.tensor([[1]]), torch.tensor([2, 3]))
     tensor([[1, 0, 0],
             [0, 2, 3]])

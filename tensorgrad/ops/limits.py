@@ -88,7 +88,6 @@ def clamp(input: Tensor, min=None, max=None, *, out=None) -> Tensor:
     Raises:
         RuntimeError: If both limits are omitted.
 
-    >>> import tensorgrad as torch
     >>> torch.clamp(torch.tensor([-2.0, 0.5, 3.0]), 0, 1)
     tensor([0.0000, 0.5000, 1.0000])
     """

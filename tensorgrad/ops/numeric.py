@@ -74,7 +74,6 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx=None, dim: int = -1) -> 
     Raises:
         RuntimeError: If the dtype is boolean, `dx` is not real, or `x` does not fit `y`.
 
-    >>> import tensorgrad as torch
     >>> torch.trapezoid(torch.tensor([1.0, 5.0, 10.0]))
     tensor(10.5000)
     >>> torch.trapezoid(torch.tensor([1.0, 5.0, 10.0]), torch.tensor([1.0, 3.0, 6.0]))
@@ -98,7 +97,6 @@ def _trapezoid(name: str, y, x, dx, dim):
 def trapz(y: Tensor, x: Tensor | None = None, *, dx=None, dim: int = -1) -> Tensor:
     """Alias of `trapezoid`.
 
-    >>> import tensorgrad as torch
     >>> torch.trapz(torch.tensor([1.0, 5.0, 10.0]), dx=2)
     tensor(21.)
     """
@@ -112,7 +110,6 @@ def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx=None, dim: in
     Raises:
         RuntimeError: As for `trapezoid`.
 
-    >>> import tensorgrad as torch
     >>> torch.cumulative_trapezoid(torch.tensor([1.0, 5.0, 10.0]))
     tensor([ 3.0000, 10.5000])
     """
@@ -139,7 +136,6 @@ def gradient(input: Tensor, *, spacing=None, dim=None, edge_order: int = 1) -> t
         RuntimeError: If `spacing` and `dim` differ in length, a dimension is repeated or has fewer than `edge_order` +
             1 samples, or the dtype is uint8.
 
-    >>> import tensorgrad as torch
     >>> torch.gradient(torch.tensor([1.0, 4.0, 9.0, 16.0]))
     (tensor([3., 4., 6., 7.]),)
     >>> torch.gradient(torch.tensor([0.0, 1.0, 9.0]), spacing=(torch.tensor([0.0, 1.0, 3.0]),), edge_order=2)
@@ -270,7 +266,6 @@ def cov(
         RuntimeError: If there are more than two dimensions, the dtype is boolean, or weights have the wrong dtype, size
             or sign.
 
-    >>> import tensorgrad as torch
     >>> torch.cov(torch.tensor([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]]))
     tensor([[ 1., -1.],
             [-1.,  1.]])
@@ -326,7 +321,6 @@ def corrcoef(input: Tensor) -> Tensor:
     Raises:
         RuntimeError: If there are more than two dimensions.
 
-    >>> import tensorgrad as torch
     >>> torch.corrcoef(torch.tensor([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]]))
     tensor([[ 1., -1.],
             [-1.,  1.]])
@@ -371,7 +365,6 @@ def histogramdd(input: Tensor, bins, range=None, weight: Tensor | None = None, d
         RuntimeError: If the numbers of dimensions differ, the range is infinite or reversed, or `weight` has the wrong
             shape or dtype.
 
-    >>> import tensorgrad as torch
     >>> torch.histogramdd(torch.tensor([[0.0, 1.0], [1.0, 0.0], [2.0, 2.0]]), bins=[2, 2]).hist
     tensor([[0., 1.],
             [1., 1.]])
@@ -483,7 +476,6 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out=None) -> Te
     Raises:
         RuntimeError: If there are fewer than two dimensions, `p` is not positive, or `maxnorm` is negative.
 
-    >>> import tensorgrad as torch
     >>> torch.renorm(torch.tensor([[3.0, 4.0], [0.3, 0.4]]), 2, 0, 1.0)
     tensor([[0.6000, 0.8000],
             [0.3000, 0.4000]])
@@ -527,6 +519,6 @@ hash_tensor = reduction(
     "hash_tensor(input, dim: dims = (), *, keepdim: bool = False, mode: int = 0)", "numeric.hash_tensor",
     prepare=_check_hash,
     doc="A cheap hash: the XOR over `dim` of the elements' bits (as float64 or int64), as uint64.\n\n"
-        ">>> import tensorgrad as torch\n>>> torch.hash_tensor(torch.tensor([1, 2, 4]))\n"
+        ">>> torch.hash_tensor(torch.tensor([1, 2, 4]))\n"
         "tensor(7, dtype=torch.uint64)",
 )  # fmt: skip

@@ -118,7 +118,6 @@ _add_in_place, _sub_in_place, _div_in_place = Tensor.add_, Tensor.sub_, Tensor.d
 def add(input: Tensor, other, *old, alpha=1, out=None) -> Tensor:
     """Computes `input + alpha · other`, elementwise with broadcasting.
 
-    >>> import tensorgrad as torch
     >>> torch.add(torch.tensor([1, 2]), 10, alpha=2)
     tensor([21, 22])
     """
@@ -133,7 +132,6 @@ def add(input: Tensor, other, *old, alpha=1, out=None) -> Tensor:
 def sub(input: Tensor, other, *old, alpha=1, out=None) -> Tensor:
     """Computes `input - alpha · other`, elementwise with broadcasting.
 
-    >>> import tensorgrad as torch
     >>> torch.sub(torch.tensor([1, 2]), 10, alpha=2)
     tensor([-19, -18])
     """
@@ -148,7 +146,6 @@ def sub(input: Tensor, other, *old, alpha=1, out=None) -> Tensor:
 def rsub(input: Tensor, other, *, alpha=1) -> Tensor:
     """Computes `other - alpha · input`, elementwise with broadcasting.
 
-    >>> import tensorgrad as torch
     >>> torch.rsub(torch.tensor([1, 2]), 10)
     tensor([9, 8])
     """
@@ -210,7 +207,6 @@ def div(input: Tensor, other, *, rounding_mode: str | None = None, out=None) -> 
     Raises:
         RuntimeError: If the rounding mode is unknown, or integers are divided by zero with rounding.
 
-    >>> import tensorgrad as torch
     >>> torch.div(torch.tensor([-7, 7]), 2, rounding_mode="trunc")
     tensor([-3,  3])
     """
@@ -239,7 +235,6 @@ def div_(self: Tensor, other, *, rounding_mode: str | None = None) -> Tensor:
 def true_divide(input: Tensor, other, *, out=None) -> Tensor:
     """Divides elementwise; the quotient is always floating-point or complex.
 
-    >>> import tensorgrad as torch
     >>> torch.true_divide(torch.tensor([3, 4]), 2)
     tensor([1.5000, 2.0000])
     """
@@ -253,7 +248,6 @@ def lerp(input: Tensor, end: Tensor, weight, *, out=None) -> Tensor:
     Raises:
         RuntimeError: If the dtypes differ.
 
-    >>> import tensorgrad as torch
     >>> torch.lerp(torch.zeros(2), torch.ones(2), 0.25)
     tensor([0.2500, 0.2500])
     """
@@ -288,7 +282,6 @@ def positive(input: Tensor) -> Tensor:
     Raises:
         RuntimeError: If the tensor is boolean.
 
-    >>> import tensorgrad as torch
     >>> torch.positive(torch.tensor([-1.0, 2.0]))
     tensor([-1.,  2.])
     """
@@ -368,7 +361,6 @@ def pow(input, exponent, *, out=None) -> Tensor:
     Raises:
         RuntimeError: If `input` is an integer tensor and `exponent` a negative integer.
 
-    >>> import tensorgrad as torch
     >>> torch.pow(2, torch.arange(4))
     tensor([1, 2, 4, 8])
     """
@@ -406,7 +398,6 @@ Tensor.__pow__ = _pow_checked
 def float_power(input, exponent, *, out=None) -> Tensor:
     """Raises `input` to the power `exponent` in float64, or in complex128 if either is complex.
 
-    >>> import tensorgrad as torch
     >>> torch.float_power(torch.tensor([2, 3]), -1)
     tensor([0.5000, 0.3333], dtype=torch.float64)
     """
@@ -439,7 +430,6 @@ def float_power_(self: Tensor, exponent) -> Tensor:
 def ldexp(input: Tensor, other: Tensor, *, out=None) -> Tensor:
     """Computes `input · 2 ** other`.
 
-    >>> import tensorgrad as torch
     >>> torch.ldexp(torch.tensor([1.0]), torch.arange(3))
     tensor([1., 2., 4.])
     """
@@ -469,7 +459,6 @@ def frexp(input: Tensor, *, out=None):
     Raises:
         RuntimeError: If `input` is not floating-point.
 
-    >>> import tensorgrad as torch
     >>> torch.frexp(torch.tensor([9.0]))
     torch.return_types.frexp(
     mantissa=tensor([0.5625]),
@@ -586,7 +575,6 @@ def heaviside(input: Tensor, values: Tensor, *, out=None) -> Tensor:
     Raises:
         RuntimeError: If the dtypes differ.
 
-    >>> import tensorgrad as torch
     >>> torch.heaviside(torch.tensor([-1.0, 0.0, 2.0]), torch.tensor([0.5]))
     tensor([0.0000, 0.5000, 1.0000])
     """

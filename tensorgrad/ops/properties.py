@@ -16,7 +16,6 @@ from tensorgrad.tensor import Tensor
 def is_floating_point(input: Tensor) -> bool:
     """Returns whether the dtype is floating-point.
 
-    >>> import tensorgrad as torch
     >>> torch.is_floating_point(torch.ones(1)), torch.is_floating_point(torch.tensor([1]))
     (True, False)
     """
@@ -27,7 +26,6 @@ def is_floating_point(input: Tensor) -> bool:
 def is_complex(input: Tensor) -> bool:
     """Returns whether the dtype is complex.
 
-    >>> import tensorgrad as torch
     >>> torch.is_complex(torch.tensor([1j])), torch.is_complex(torch.ones(1))
     (True, False)
     """
@@ -38,7 +36,6 @@ def is_complex(input: Tensor) -> bool:
 def is_signed(input: Tensor) -> bool:
     """Returns whether the dtype can represent negative numbers.
 
-    >>> import tensorgrad as torch
     >>> torch.is_signed(torch.tensor([-1])), torch.is_signed(torch.tensor([True]))
     (True, False)
     """
@@ -52,7 +49,6 @@ def is_nonzero(input: Tensor) -> bool:
     Raises:
         RuntimeError: If there is not exactly one element.
 
-    >>> import tensorgrad as torch
     >>> torch.is_nonzero(torch.tensor([0.5]))
     True
     """
@@ -67,7 +63,6 @@ def is_nonzero(input: Tensor) -> bool:
 def numel(input: Tensor) -> int:
     """Returns the number of elements.
 
-    >>> import tensorgrad as torch
     >>> torch.numel(torch.zeros(2, 3))
     6
     """
@@ -78,7 +73,6 @@ def numel(input: Tensor) -> int:
 def is_inference(input: Tensor) -> bool:
     """Returns whether the tensor was made in inference mode.
 
-    >>> import tensorgrad as torch
     >>> with torch.inference_mode():
     ...     x = torch.ones(2)
     >>> torch.is_inference(x), torch.is_inference(torch.ones(2))
@@ -91,7 +85,6 @@ def is_inference(input: Tensor) -> bool:
 def get_device(input: Tensor) -> int:
     """Returns the index of the CUDA device, or -1 on the CPU.
 
-    >>> import tensorgrad as torch
     >>> torch.get_device(torch.ones(2))
     -1
     """
@@ -102,7 +95,6 @@ def get_device(input: Tensor) -> int:
 def is_distributed(input: Tensor) -> bool:
     """Returns False always: PyTorch itself no longer has such tensors.
 
-    >>> import tensorgrad as torch
     >>> torch.is_distributed(torch.ones(2))
     False
     """
@@ -114,7 +106,6 @@ def is_distributed(input: Tensor) -> bool:
 def is_same_size(input: Tensor, other: Tensor) -> bool:
     """Returns whether two tensors have the same shape.
 
-    >>> import tensorgrad as torch
     >>> torch.is_same_size(torch.ones(2, 3), torch.ones(3, 2))
     False
     """
@@ -133,7 +124,6 @@ def dim_order(self: Tensor, *, ambiguity_check=False) -> tuple[int, ...]:
         RuntimeError: If the order is ambiguous.
         TypeError: If `ambiguity_check` is anything else.
 
-    >>> import tensorgrad as torch
     >>> torch.ones(2, 3).t().dim_order()
     (1, 0)
     """

@@ -33,7 +33,6 @@ _roll = op("roll(input, shifts: any, dims: any)", "rearrange.roll", linear="inpu
 def flip(input: Tensor, dims) -> Tensor:
     """Returns a copy with the order of the elements along `dims` reversed.
 
-    >>> import tensorgrad as torch
     >>> torch.flip(torch.arange(3), (0,))
     tensor([2, 1, 0])
     """
@@ -47,7 +46,6 @@ variadic("flip", flip, "dims", needed=True)
 def fliplr(input: Tensor) -> Tensor:
     """Returns a copy with the columns (dimension 1) in reverse order.
 
-    >>> import tensorgrad as torch
     >>> torch.fliplr(torch.tensor([[1, 2], [3, 4]]))
     tensor([[2, 1],
             [4, 3]])
@@ -61,7 +59,6 @@ def fliplr(input: Tensor) -> Tensor:
 def flipud(input: Tensor) -> Tensor:
     """Returns a copy with the rows (dimension 0) in reverse order.
 
-    >>> import tensorgrad as torch
     >>> torch.flipud(torch.tensor([[1, 2], [3, 4]]))
     tensor([[3, 4],
             [1, 2]])
@@ -75,7 +72,6 @@ def flipud(input: Tensor) -> Tensor:
 def rot90(input: Tensor, k: int = 1, dims=(0, 1)) -> Tensor:
     """Rotates by 90 degrees `k` times in the plane of `dims`, from the first towards the second dimension.
 
-    >>> import tensorgrad as torch
     >>> torch.arange(4).view(2, 2).rot90()
     tensor([[1, 3],
             [0, 2]])
@@ -103,7 +99,6 @@ def roll(input: Tensor, shifts, dims=()) -> Tensor:
 
     Without `dims`, the tensor is rolled as if it were flat.
 
-    >>> import tensorgrad as torch
     >>> torch.arange(4).roll(1)
     tensor([3, 0, 1, 2])
     """
@@ -142,7 +137,6 @@ _repeat = op("repeat(input, repeats: any)", "rearrange.repeat", linear="input", 
 def repeat(self: Tensor, repeats) -> Tensor:
     """Repeats the tensor `repeats[d]` times along each dimension d; extra repeats add dimensions in front.
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([1, 2]).repeat(2, 2)
     tensor([[1, 2, 1, 2],
             [1, 2, 1, 2]])
@@ -164,7 +158,6 @@ variadic("repeat", repeat, "repeats")
 def tile(input: Tensor, dims) -> Tensor:
     """Repeats the tensor `dims[d]` times along each dimension d, aligned to the last one; missing ones count as 1.
 
-    >>> import tensorgrad as torch
     >>> torch.tile(torch.tensor([1, 2]), (2, 2))
     tensor([[1, 2, 1, 2],
             [1, 2, 1, 2]])
@@ -183,7 +176,6 @@ def repeat_interleave(input: Tensor, repeats=None, dim: int | None = None, *, ou
     `repeats` is a number, or an integer tensor with a count for each slice. With `repeats` alone, returns the
     repeated index of each slice.
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([1, 2]).repeat_interleave(2)
     tensor([1, 1, 2, 2])
     """
@@ -275,7 +267,6 @@ _triu = op("triu(input, diagonal: int = 0)", "rearrange.triu", linear="input", k
 def tril(input: Tensor, diagonal: int = 0, *, out=None) -> Tensor:
     """Returns a copy in which the last two dimensions are lower triangular: 0 above the given diagonal.
 
-    >>> import tensorgrad as torch
     >>> torch.ones(2, 2).tril()
     tensor([[1., 0.],
             [1., 1.]])
@@ -287,7 +278,6 @@ def tril(input: Tensor, diagonal: int = 0, *, out=None) -> Tensor:
 def triu(input: Tensor, diagonal: int = 0, *, out=None) -> Tensor:
     """Returns a copy in which the last two dimensions are upper triangular: 0 below the given diagonal.
 
-    >>> import tensorgrad as torch
     >>> torch.triu(torch.tensor([[1, 2], [3, 4]]))
     tensor([[1, 2],
             [0, 4]])
@@ -319,7 +309,6 @@ _triangle_indices("triu_indices")
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """Returns matrices of zeros with the last dimension of `input` on a diagonal; their dimensions are `dim1`, `dim2`.
 
-    >>> import tensorgrad as torch
     >>> torch.diag_embed(torch.tensor([1, 2]), 1)
     tensor([[0, 1, 0],
             [0, 0, 2],
@@ -342,7 +331,6 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
 def diag(input: Tensor, diagonal: int = 0, *, out=None) -> Tensor:
     """Returns a matrix with a vector on its diagonal or, given a matrix, a copy of its diagonal.
 
-    >>> import tensorgrad as torch
     >>> torch.diag(torch.tensor([1, 2]))
     tensor([[1, 0],
             [0, 2]])
@@ -364,7 +352,6 @@ def diag(input: Tensor, diagonal: int = 0, *, out=None) -> Tensor:
 def diagflat(input: Tensor, offset: int = 0) -> Tensor:
     """Returns a matrix of zeros with all elements, in row-major order, on its diagonal.
 
-    >>> import tensorgrad as torch
     >>> torch.diagflat(torch.tensor([1, 2]), offset=1)
     tensor([[0, 1, 0],
             [0, 0, 2],
@@ -380,7 +367,6 @@ def trace(input: Tensor) -> Tensor:
     Raises:
         RuntimeError: If the input does not have two dimensions.
 
-    >>> import tensorgrad as torch
     >>> torch.trace(torch.tensor([[1, 2], [3, 4]]))
     tensor(5)
     """
@@ -429,7 +415,6 @@ def _pads(pad, ndim: int) -> tuple:
 def constant_pad_nd(input: Tensor, pad, value=0) -> Tensor:
     """Pads `input` with `value`; see `torch.nn.functional.pad`.
 
-    >>> import tensorgrad as torch
     >>> torch.constant_pad_nd(torch.tensor([1, 2]), (1, 2), value=9)
     tensor([9, 1, 2, 9, 9])
     """
@@ -463,7 +448,6 @@ def pad(input: Tensor, pad, mode: str = "constant", value: float | None = None) 
         RuntimeError: If the padding does not fit the input.
         NotImplementedError: If the mode is unknown.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.pad(torch.tensor([1, 2, 3]), (1, 2), value=9)
     tensor([9, 1, 2, 3, 9, 9])
     """
@@ -518,7 +502,6 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 
     Source: Shi et al., "Real-Time Single Image and Video Super-Resolution Using an Efficient Sub-Pixel CNN", 2016.
 
-    >>> import tensorgrad as torch
     >>> torch.pixel_shuffle(torch.arange(4.0).reshape(1, 4, 1, 1), 2)
     tensor([[[[0., 1.],
               [2., 3.]]]])
@@ -546,7 +529,6 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """Rearranges (..., C, H·r, W·r) to (..., C·r², H, W): the inverse of `pixel_shuffle`.
 
-    >>> import tensorgrad as torch
     >>> torch.pixel_unshuffle(torch.arange(4.0).reshape(1, 1, 2, 2), 2).shape
     torch.Size([1, 4, 1, 1])
     """
@@ -579,7 +561,6 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     Raises:
         RuntimeError: If the number of channels is not divisible by `groups`.
 
-    >>> import tensorgrad as torch
     >>> torch.channel_shuffle(torch.arange(6).reshape(1, 6, 1), 2).flatten()
     tensor([0, 3, 1, 4, 2, 5])
     """
@@ -605,7 +586,6 @@ def meshgrid(*tensors, indexing: str | None = None) -> tuple[Tensor, ...]:
 
     With `indexing` "ij" the first vector varies along dimension 0, with "xy" along dimension 1.
 
-    >>> import tensorgrad as torch
     >>> torch.meshgrid(torch.tensor([1, 2]), torch.tensor([3, 4]), indexing="ij")[0]
     tensor([[1, 1],
             [2, 2]])
@@ -643,7 +623,6 @@ def _check_vectors(tensors) -> None:
 def cartesian_prod(*tensors) -> Tensor:
     """Returns all tuples with one element of each vector, as rows; a single vector is returned unchanged.
 
-    >>> import tensorgrad as torch
     >>> torch.cartesian_prod(torch.tensor([1, 2]), torch.tensor([3, 4]))
     tensor([[1, 3],
             [1, 4],
@@ -663,7 +642,6 @@ def cartesian_prod(*tensors) -> Tensor:
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
     """Returns all combinations of `r` elements of a vector, as rows.
 
-    >>> import tensorgrad as torch
     >>> torch.combinations(torch.tensor([1, 2, 3]))
     tensor([[1, 2],
             [1, 3],
@@ -685,7 +663,6 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     """Returns the powers 0 to N - 1 of a vector's elements as columns, the highest first unless `increasing`.
 
-    >>> import tensorgrad as torch
     >>> torch.vander(torch.tensor([2, 3]), N=3)
     tensor([[4, 2, 1],
             [9, 3, 1]])

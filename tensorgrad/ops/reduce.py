@@ -56,7 +56,6 @@ def nansum(input: Tensor, dim=None, keepdim: bool = False, *, dtype=None, out=No
     Raises:
         RuntimeError: If the input is complex.
 
-    >>> import tensorgrad as torch
     >>> torch.nansum(torch.tensor([1.0, torch.nan, 2.0]))
     tensor(3.)
     """
@@ -73,7 +72,6 @@ def nansum(input: Tensor, dim=None, keepdim: bool = False, *, dtype=None, out=No
 def nanmean(input: Tensor, dim=None, keepdim: bool = False, *, dtype=None, out=None) -> Tensor:
     """Returns the mean over `dim` of the elements that are not NaN; NaN if there are none.
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([1.0, float("nan"), 3.0]).nanmean()
     tensor(2.)
     """
@@ -120,7 +118,6 @@ def _prod_slope(g, input, dim, keepdim):
 def prod(input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype=None, out=None) -> Tensor:
     """Returns the product over one dimension or all; integers are multiplied in int64 unless `dtype` is given.
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([[1, 2], [3, 4]]).prod(1)
     tensor([ 2, 12])
     """
@@ -135,7 +132,6 @@ _all = reduction("all_(input, dim: dims = None, keepdim: bool = False)", "reduce
 def any_(input: Tensor, dim=None, keepdim: bool = False, *, out=None) -> Tensor:
     """Returns whether any element along `dim` is nonzero; with `dim=()`, whether each element is.
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([[0, 0], [0, 3]]).any(dim=1)
     tensor([False,  True])
     """
@@ -146,7 +142,6 @@ def any_(input: Tensor, dim=None, keepdim: bool = False, *, out=None) -> Tensor:
 def all_(input: Tensor, dim=None, keepdim: bool = False, *, out=None) -> Tensor:
     """Returns whether all elements along `dim` are nonzero; with `dim=()`, whether each element is.
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([[True, False], [True, True]]).all(dim=1)
     tensor([False,  True])
     """
@@ -170,7 +165,6 @@ _count_nonzero = reduction("count_nonzero_(input, dim: dims = None)", "reduce.co
 def count_nonzero(input: Tensor, dim=None) -> Tensor:
     """Counts the nonzero elements along `dim`, or all if `dim` is not given.
 
-    >>> import tensorgrad as torch
     >>> torch.count_nonzero(torch.tensor([[0, 1], [2, 3]]), dim=0)
     tensor([1, 2])
     """
@@ -246,7 +240,6 @@ def max_(input: Tensor, dim=None, keepdim: bool = False, *, other=None, out=None
     Raises:
         RuntimeError, IndexError: If there are no elements to reduce.
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([[1.0, 5.0], [7.0, 3.0]]).max(1).indices
     tensor([1, 0])
     """
@@ -257,7 +250,6 @@ def max_(input: Tensor, dim=None, keepdim: bool = False, *, other=None, out=None
 def min_(input: Tensor, dim=None, keepdim: bool = False, *, other=None, out=None):
     """Returns the smallest element; with `dim`, the minima along it and their indices; with a tensor, `minimum`.
 
-    >>> import tensorgrad as torch
     >>> torch.min(torch.tensor([[4.0, 2.0], [1.0, 3.0]]), dim=1)
     torch.return_types.min(
     values=tensor([2., 1.]),
@@ -282,7 +274,6 @@ def _extremum(input, dim, keepdim, other, out, name, elementwise, of_all, result
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out=None):
     """Returns the smallest and the largest element, of all or along `dim`.
 
-    >>> import tensorgrad as torch
     >>> torch.aminmax(torch.tensor([3.0, 1.0, 2.0]))
     torch.return_types.aminmax(
     min=tensor(1.),
@@ -306,7 +297,6 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out=None) -> Tensor:
     """Returns the index of the largest element along `dim`, or in the flattened tensor; the first one among ties.
 
-    >>> import tensorgrad as torch
     >>> x = torch.tensor([[1.0, 5.0], [7.0, 2.0]])
     >>> x.argmax(), x.argmax(dim=1)
     (tensor(2), tensor([1, 0]))
@@ -318,7 +308,6 @@ def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out=
 def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out=None) -> Tensor:
     """Returns the index of the smallest element along `dim`, or in the flattened tensor; the first one among ties.
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([[1.0, 5.0], [7.0, 2.0]]).argmin(dim=1)
     tensor([0, 1])
     """
@@ -435,7 +424,6 @@ def var(input: Tensor, dim=None, unbiased=None, keepdim: bool = False, *, correc
     Raises:
         RuntimeError: If the dtype is integral.
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([1.0, 2.0, 3.0]).var(), torch.tensor([1.0, 2.0, 3.0]).var(correction=0)
     (tensor(1.), tensor(0.6667))
     """
@@ -447,7 +435,6 @@ def var(input: Tensor, dim=None, unbiased=None, keepdim: bool = False, *, correc
 def std(input: Tensor, dim=None, unbiased=None, keepdim: bool = False, *, correction=None, out=None) -> Tensor:
     """Computes the standard deviation, the square root of `var`; its gradient is 0 where the deviation is 0.
 
-    >>> import tensorgrad as torch
     >>> torch.std(torch.tensor([1.0, 2.0, 3.0, 4.0]))
     tensor(1.2910)
     """
@@ -459,7 +446,6 @@ def std(input: Tensor, dim=None, unbiased=None, keepdim: bool = False, *, correc
 def var_mean(input: Tensor, dim=None, unbiased=None, keepdim: bool = False, *, correction=None):
     """Returns the variance and the mean along `dim`.
 
-    >>> import tensorgrad as torch
     >>> torch.var_mean(torch.tensor([1.0, 2.0, 3.0]))
     (tensor(1.), tensor(2.))
     """
@@ -471,7 +457,6 @@ def var_mean(input: Tensor, dim=None, unbiased=None, keepdim: bool = False, *, c
 def std_mean(input: Tensor, dim=None, unbiased=None, keepdim: bool = False, *, correction=None):
     """Returns the standard deviation and the mean along `dim`.
 
-    >>> import tensorgrad as torch
     >>> torch.std_mean(torch.tensor([1.0, 2.0, 3.0]))
     (tensor(1.), tensor(2.))
     """
@@ -548,7 +533,6 @@ def vector_norm(input: Tensor, ord=2, dim=None, keepdim: bool = False, *, dtype=
         RuntimeError: If the dtype is integral, or `ord` is inf or -inf and there are no elements.
         TypeError: If `ord` is a string.
 
-    >>> import tensorgrad as torch
     >>> x = torch.tensor([1.0, -2.0])
     >>> torch.linalg.vector_norm(x), torch.linalg.vector_norm(x, 1), torch.linalg.vector_norm(x, torch.inf)
     (tensor(2.2361), tensor(3.), tensor(2.))
@@ -565,7 +549,6 @@ def vector_norm(input: Tensor, ord=2, dim=None, keepdim: bool = False, *, dtype=
 def dist(input: Tensor, other: Tensor, p=2) -> Tensor:
     """Computes the `p`-norm of `input - other`.
 
-    >>> import tensorgrad as torch
     >>> torch.dist(torch.tensor([0.0, 0.0]), torch.tensor([3.0, 4.0]))
     tensor(5.)
     """
@@ -576,7 +559,6 @@ def dist(input: Tensor, other: Tensor, p=2) -> Tensor:
 def logsumexp(input: Tensor, dim, keepdim: bool = False, *, out=None) -> Tensor:
     """Computes log Σ exp x along `dim` without overflow; integers are computed in the default dtype.
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([100.0, 100.0]).logsumexp(0)
     tensor(100.6931)
     """
@@ -613,7 +595,6 @@ def sum_to_size(self: Tensor, *size) -> Tensor:
     Raises:
         RuntimeError: If `size` does not broadcast to this tensor's shape.
 
-    >>> import tensorgrad as torch
     >>> torch.ones(2, 3).sum_to_size(1, 3)
     tensor([[2., 2., 2.]])
     """

@@ -52,7 +52,6 @@ def as_strided(input: Tensor, size, stride, storage_offset: int | None = None) -
     Raises:
         RuntimeError: If the view would extend beyond the storage.
 
-    >>> import tensorgrad as torch
     >>> torch.as_strided(torch.arange(6), (2, 2), (1, 2))
     tensor([[0, 2],
             [1, 3]])
@@ -139,7 +138,6 @@ def resize_(self: Tensor, *sizes, memory_format=None) -> Tensor:
     Raises:
         RuntimeError: If the tensor requires grad, or the new rank does not support the memory format.
 
-    >>> import tensorgrad as torch
     >>> x = torch.arange(4)
     >>> x.resize_(3)
     tensor([0, 1, 2])
@@ -176,7 +174,6 @@ def resize_(self: Tensor, *sizes, memory_format=None) -> Tensor:
 def resize_as_(self: Tensor, the_template: Tensor, *, memory_format=None) -> Tensor:
     """Changes the shape in place to that of another tensor.
 
-    >>> import tensorgrad as torch
     >>> torch.arange(4).resize_as_(torch.zeros(2, 2))
     tensor([[0, 1],
             [2, 3]])
@@ -204,7 +201,6 @@ def _deprecated_resize(name: str, self: Tensor, size: tuple) -> Tensor:
 def resize(self: Tensor, *sizes) -> Tensor:
     """Returns the tensor in another shape with as many elements (deprecated: use `reshape`).
 
-    >>> import tensorgrad as torch
     >>> torch.arange(4).resize(2, 2)
     tensor([[0, 1],
             [2, 3]])
@@ -216,7 +212,6 @@ def resize(self: Tensor, *sizes) -> Tensor:
 def resize_as(self: Tensor, tensor: Tensor) -> Tensor:
     """Returns the tensor in the shape of another tensor with as many elements (deprecated: use `reshape_as`).
 
-    >>> import tensorgrad as torch
     >>> torch.arange(4).resize_as(torch.zeros(2, 2))
     tensor([[0, 1],
             [2, 3]])
@@ -233,7 +228,6 @@ def slice_inverse(input: Tensor, src: Tensor, dim: int = 0, start=None, end=None
     Raises:
         RuntimeError: If `input` has less memory than `src` needs.
 
-    >>> import tensorgrad as torch
     >>> x = torch.arange(6.0)
     >>> torch.slice_inverse(x[1:3], x, 0, 1, 3)
     tensor([0., 1., 2., 3., 4., 5.])

@@ -92,7 +92,6 @@ CumMax, CumMin = return_type("cummax", "values", "indices"), return_type("cummin
 def cummax(input: Tensor, dim: int, *, out=None):
     """Returns the cumulative maximum along `dim` and its indices (the last one among equal elements).
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([1, 3, 2]).cummax(0).values
     tensor([1, 3, 3])
     """
@@ -103,7 +102,6 @@ def cummax(input: Tensor, dim: int, *, out=None):
 def cummin(input: Tensor, dim: int, *, out=None):
     """Returns the cumulative minimum along `dim` and its indices (the last one among equal elements).
 
-    >>> import tensorgrad as torch
     >>> torch.cummin(torch.tensor([3.0, 1.0, 2.0]), dim=0)
     torch.return_types.cummin(
     values=tensor([3., 1., 1.]),
@@ -163,7 +161,6 @@ _in_place("cumprod_", cumprod)
 def diff(input: Tensor, n: int = 1, dim: int = -1, prepend=None, append=None, *, out=None) -> Tensor:
     """Computes the `n`-th differences between neighbors along `dim`, after joining `prepend` and `append` to the ends.
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([1, 3, 6]).diff()
     tensor([2, 3])
     """

@@ -242,7 +242,6 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False,
     Raises:
         RuntimeError: If an index is out of range or the shapes do not fit.
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([[1, 2], [3, 4]]).gather(1, torch.tensor([[0, 0], [1, 0]]))
     tensor([[1, 1],
             [4, 3]])
@@ -277,7 +276,6 @@ def scatter(
     If indices repeat, one of the values is kept. With `reduce` "add" or "multiply", values are combined with the
     existing ones instead.
 
-    >>> import tensorgrad as torch
     >>> torch.zeros(2, 3).scatter(1, torch.tensor([[2], [0]]), 1.0)
     tensor([[0., 0., 1.],
             [1., 0., 0.]])
@@ -301,7 +299,6 @@ def scatter(
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out=None) -> Tensor:
     """Returns a copy of `input` with `src` added where `gather` would read; indices may repeat.
 
-    >>> import tensorgrad as torch
     >>> torch.zeros(2).scatter_add(0, torch.tensor([1, 1, 0]), torch.tensor([1.0, 2.0, 3.0]))
     tensor([3., 3.])
     """
@@ -321,7 +318,6 @@ def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: 
     `reduce` is "sum", "prod", "mean", "amax" or "amin". Without `include_self`, the old values of elements that are
     written are ignored.
 
-    >>> import tensorgrad as torch
     >>> x, index = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([0, 1, 0])
     >>> torch.zeros(2).scatter_reduce(0, index, x, reduce="amax")
     tensor([3., 2.])
@@ -457,7 +453,6 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha=1
     Raises:
         RuntimeError: If an index is out of range or the shapes do not fit.
 
-    >>> import tensorgrad as torch
     >>> torch.zeros(3).index_add(0, torch.tensor([0, 0, 2]), torch.ones(3))
     tensor([2., 0., 1.])
     """
@@ -513,7 +508,6 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor, *, out=No
         IndexError: If an index is out of range.
         RuntimeError: If the shapes do not fit.
 
-    >>> import tensorgrad as torch
     >>> torch.zeros(3).index_copy(0, torch.tensor([2, 0]), torch.tensor([5.0, 6.0]))
     tensor([6., 0., 5.])
     """
@@ -539,7 +533,6 @@ _index_fill = op("index_fill(input, dim: int, index, value)", "scatter.index_fil
 def index_fill(input: Tensor, dim: int, index: Tensor, value) -> Tensor:
     """Returns a copy of `input` with the slices `index` along `dim` set to `value`, a number or a 0-dimensional tensor.
 
-    >>> import tensorgrad as torch
     >>> torch.index_fill(torch.tensor([[1, 2, 3], [4, 5, 6]]), 1, torch.tensor([0, 2]), -1)
     tensor([[-1,  2, -1],
             [-1,  5, -1]])
@@ -564,7 +557,6 @@ def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce:
 
     `reduce` is "prod", "mean", "amax" or "amin".
 
-    >>> import tensorgrad as torch
     >>> torch.index_reduce(torch.ones(2), 0, torch.tensor([0, 1, 0]), torch.tensor([2.0, 3.0, 4.0]), "prod")
     tensor([8., 3.])
     """
@@ -611,7 +603,6 @@ def take(input: Tensor, index: Tensor, *, out=None) -> Tensor:
     Raises:
         IndexError: If an index is out of range.
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([[4, 3], [5, 1]]).take(torch.tensor([0, 3]))
     tensor([4, 1])
     """
@@ -624,7 +615,6 @@ def take(input: Tensor, index: Tensor, *, out=None) -> Tensor:
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """Returns a copy of `input` with `source` written (`accumulate`: added) at flat, row-major indices `index`.
 
-    >>> import tensorgrad as torch
     >>> torch.put(torch.zeros(2, 2), torch.tensor([0, 3]), torch.tensor([5.0, 6.0]))
     tensor([[5., 0.],
             [0., 6.]])
@@ -648,7 +638,6 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, out=None) -> Tensor:
     """Returns the elements of `input` at `indices` along `dim`; the other dimensions broadcast against each other.
 
-    >>> import tensorgrad as torch
     >>> x = torch.tensor([[3, 1, 2]])
     >>> x.take_along_dim(torch.tensor([[1, 2, 0]]), 1)
     tensor([[1, 2, 3]])
@@ -684,7 +673,6 @@ def unravel_index(indices: Tensor, shape) -> tuple[Tensor, ...]:
         TypeError: If `indices` or `shape` are not integers.
         ValueError: If a size is negative.
 
-    >>> import tensorgrad as torch
     >>> torch.unravel_index(torch.tensor([1, 5]), (2, 3))
     (tensor([0, 1]), tensor([1, 2]))
     """
@@ -751,7 +739,6 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     Raises:
         RuntimeError: If `source` has too few elements.
 
-    >>> import tensorgrad as torch
     >>> x = torch.zeros(3)
     >>> x.masked_scatter(torch.tensor([True, False, True]), torch.tensor([4.0, 5.0]))
     tensor([4., 0., 5.])
@@ -797,7 +784,6 @@ def _replaced(input: Tensor, src: Tensor, view) -> Tensor:
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """Returns a copy of `input` with `input.select(dim, index)` replaced by `src`.
 
-    >>> import tensorgrad as torch
     >>> torch.select_scatter(torch.zeros(2, 2), torch.tensor([1.0, 2.0]), dim=1, index=0)
     tensor([[1., 0.],
             [2., 0.]])
@@ -809,7 +795,6 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
 def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start=None, end=None, step: int = 1, *, out=None) -> Tensor:
     """Returns a copy of `input` with `input[..., start:end:step]` at dimension `dim` replaced by `src`.
 
-    >>> import tensorgrad as torch
     >>> torch.slice_scatter(torch.zeros(4), torch.tensor([1.0, 2.0]), start=0, end=4, step=2)
     tensor([1., 0., 2., 0.])
     """
@@ -830,7 +815,6 @@ def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start=None, end=None
 def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """Returns a copy of `input` with `input.diagonal(offset, dim1, dim2)` replaced by `src`.
 
-    >>> import tensorgrad as torch
     >>> torch.diagonal_scatter(torch.zeros(2, 2), torch.tensor([1.0, 2.0]))
     tensor([[1., 0.],
             [0., 2.]])
@@ -842,7 +826,6 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
 def as_strided_scatter(input: Tensor, src: Tensor, size, stride, storage_offset: int | None = None) -> Tensor:
     """Returns a copy of `input` with `input.as_strided(size, stride, storage_offset)` replaced by `src`.
 
-    >>> import tensorgrad as torch
     >>> torch.as_strided_scatter(torch.zeros(2, 3), torch.tensor([1.0, 2.0]), (2,), (2,))
     tensor([[1., 0., 2.],
             [0., 0., 0.]])

@@ -185,7 +185,6 @@ def view_(self: Tensor, *args, dtype=None, size=None) -> Tensor:
     Raises:
         RuntimeError: If the number of elements does not fit the shape, or the strides would require a copy.
 
-    >>> import tensorgrad as torch
     >>> torch.arange(6).view(2, -1)
     tensor([[0, 1, 2],
             [3, 4, 5]])
@@ -257,7 +256,6 @@ def reshape(input: Tensor, shape) -> Tensor:
     Raises:
         RuntimeError: If the number of elements does not fit the shape.
 
-    >>> import tensorgrad as torch
     >>> torch.reshape(torch.arange(4), (2, 2)).t().reshape(-1)
     tensor([0, 2, 1, 3])
     """
@@ -268,7 +266,6 @@ def reshape(input: Tensor, shape) -> Tensor:
 def _reshape_method(self: Tensor, *shape, **named) -> Tensor:
     """Returns the elements, in row-major order, with another shape: a view if possible, else a copy.
 
-    >>> import tensorgrad as torch
     >>> torch.arange(6).reshape(2, -1)
     tensor([[0, 1, 2],
             [3, 4, 5]])
@@ -280,7 +277,6 @@ def _reshape_method(self: Tensor, *shape, **named) -> Tensor:
 def view_as(self: Tensor, other: Tensor) -> Tensor:
     """Returns a view with the shape of `other`.
 
-    >>> import tensorgrad as torch
     >>> torch.arange(4).view_as(torch.zeros(2, 2))
     tensor([[0, 1],
             [2, 3]])
@@ -294,7 +290,6 @@ def view_as(self: Tensor, other: Tensor) -> Tensor:
 def reshape_as(self: Tensor, other: Tensor) -> Tensor:
     """Returns this tensor with the shape of `other`: a view if possible, else a copy.
 
-    >>> import tensorgrad as torch
     >>> torch.arange(4).reshape_as(torch.zeros(2, 2))
     tensor([[0, 1],
             [2, 3]])
@@ -308,7 +303,6 @@ def reshape_as(self: Tensor, other: Tensor) -> Tensor:
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Flattens the dimensions from `start_dim` to `end_dim` (inclusive) into one.
 
-    >>> import tensorgrad as torch
     >>> torch.zeros(2, 3, 4).flatten(1).shape
     torch.Size([2, 12])
     """
@@ -327,7 +321,6 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 def ravel(input: Tensor) -> Tensor:
     """Flattens all elements into one dimension, in row-major order.
 
-    >>> import tensorgrad as torch
     >>> torch.ravel(torch.tensor([[1, 2], [3, 4]]))
     tensor([1, 2, 3, 4])
     """
@@ -342,7 +335,6 @@ def unflatten(input: Tensor, dim: int, sizes) -> Tensor:
     Raises:
         RuntimeError: If the product of the sizes is not the size of the dimension.
 
-    >>> import tensorgrad as torch
     >>> torch.arange(6).unflatten(0, (2, 3))
     tensor([[0, 1, 2],
             [3, 4, 5]])
@@ -372,7 +364,6 @@ def unflatten(input: Tensor, dim: int, sizes) -> Tensor:
 def squeeze(input: Tensor, dim=None) -> Tensor:
     """Returns a view without the dimensions of size 1; with `dim` (one or several), only those of them are removed.
 
-    >>> import tensorgrad as torch
     >>> torch.zeros(1, 2, 1).squeeze().shape, torch.zeros(1, 2, 1).squeeze(0).shape
     (torch.Size([2]), torch.Size([2, 1]))
     """
@@ -388,7 +379,6 @@ def squeeze(input: Tensor, dim=None) -> Tensor:
 def squeeze_method(self: Tensor, dim=None, *more) -> Tensor:
     """Returns a view without the dimensions of size 1, or without those of them that are named.
 
-    >>> import tensorgrad as torch
     >>> x = torch.zeros(1, 2, 1)
     >>> x.squeeze().shape, x.squeeze(0).shape, x.squeeze(0, 2).shape
     (torch.Size([2]), torch.Size([2, 1]), torch.Size([2]))
@@ -420,7 +410,6 @@ def expand(input: Tensor, size) -> Tensor:
     Raises:
         RuntimeError: If a dimension of a size other than 1 would change.
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([[1], [2]]).expand(2, 3)
     tensor([[1, 1, 1],
             [2, 2, 2]])
@@ -441,7 +430,6 @@ variadic("expand", expand, "size")
 def expand_as(self: Tensor, other: Tensor) -> Tensor:
     """Returns a view of this tensor expanded to the shape of `other`.
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([[1], [2]]).expand_as(torch.zeros(2, 3))
     tensor([[1, 1, 1],
             [2, 2, 2]])
@@ -455,7 +443,6 @@ def expand_as(self: Tensor, other: Tensor) -> Tensor:
 def broadcast_to(input: Tensor, size) -> Tensor:
     """Returns a view of `input` broadcast to the shape `size`.
 
-    >>> import tensorgrad as torch
     >>> torch.broadcast_to(torch.tensor([1, 2]), (2, 2))
     tensor([[1, 2],
             [1, 2]])
@@ -470,7 +457,6 @@ def broadcast_shapes(*shapes):
     Raises:
         RuntimeError: If the shapes are not compatible.
 
-    >>> import tensorgrad as torch
     >>> torch.broadcast_shapes((2, 1), (3,), (1, 1, 1))
     torch.Size([1, 2, 3])
     """
@@ -499,7 +485,6 @@ def broadcast_tensors(*tensors) -> tuple[Tensor, ...]:
     Raises:
         RuntimeError: If the shapes are not compatible.
 
-    >>> import tensorgrad as torch
     >>> a, b = torch.broadcast_tensors(torch.ones(3), torch.ones(2, 1))
     >>> a.shape, b.shape
     (torch.Size([2, 3]), torch.Size([2, 3]))
@@ -535,7 +520,6 @@ def permute(input: Tensor, dims) -> Tensor:
     Raises:
         RuntimeError: If `dims` does not contain each dimension exactly once.
 
-    >>> import tensorgrad as torch
     >>> torch.zeros(2, 3, 4).permute(2, 0, 1).shape
     torch.Size([4, 2, 3])
     """
@@ -561,7 +545,6 @@ alias("swapdims", transpose_view)
 def movedim(input: Tensor, source, destination) -> Tensor:
     """Returns a view with the dimensions `source` moved to the positions `destination`; the others keep their order.
 
-    >>> import tensorgrad as torch
     >>> torch.zeros(2, 3, 4).movedim(0, -1).shape
     torch.Size([3, 4, 2])
     """
@@ -610,7 +593,6 @@ def _matrices(self: Tensor, name: str) -> bool:
 def _T(self: Tensor) -> Tensor:
     """The transposed matrix, as a view (deprecated for other than two dimensions: reverses all of them).
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([[1, 2], [3, 4]]).T
     tensor([[1, 3],
             [2, 4]])
@@ -630,7 +612,6 @@ def _T(self: Tensor) -> Tensor:
 def _mT(self: Tensor) -> Tensor:
     """A view with the last two dimensions swapped.
 
-    >>> import tensorgrad as torch
     >>> torch.zeros(5, 2, 3).mT.shape
     torch.Size([5, 3, 2])
     """
@@ -640,7 +621,6 @@ def _mT(self: Tensor) -> Tensor:
 def _mH(self: Tensor) -> Tensor:
     """The conjugate transpose of the last two dimensions.
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([[1 + 2j, 3j]]).mH
     tensor([[1.-2.j],
             [0.-3.j]])
@@ -651,7 +631,6 @@ def _mH(self: Tensor) -> Tensor:
 def _H(self: Tensor) -> Tensor:
     """The conjugate transpose of a matrix.
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([[1 + 2j, 3j]]).H
     tensor([[1.-2.j],
             [0.-3.j]])
@@ -672,7 +651,6 @@ for _name, _get in (("T", _T), ("mT", _mT), ("mH", _mH), ("H", _H)):
 def adjoint(input: Tensor) -> Tensor:
     """Returns the conjugate transpose of the last two dimensions.
 
-    >>> import tensorgrad as torch
     >>> torch.adjoint(torch.tensor([[1 + 2j, 3j]]))
     tensor([[1.-2.j],
             [0.-3.j]])
@@ -690,7 +668,6 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
     Raises:
         IndexError: If the index is out of range.
 
-    >>> import tensorgrad as torch
     >>> torch.select(torch.tensor([[1, 2], [3, 4]]), 1, 0)
     tensor([1, 3])
     """
@@ -716,7 +693,6 @@ def narrow(input: Tensor, dim: int, start, length: int) -> Tensor:
         RuntimeError: If the elements extend beyond the end.
         IndexError: If `start` itself is out of range.
 
-    >>> import tensorgrad as torch
     >>> torch.arange(5).narrow(0, 1, 3)
     tensor([1, 2, 3])
     """
@@ -741,7 +717,6 @@ def narrow(input: Tensor, dim: int, start, length: int) -> Tensor:
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """Returns a view of the diagonals of the matrices in dimensions `dim1` and `dim2`, as the last dimension.
 
-    >>> import tensorgrad as torch
     >>> torch.arange(9).view(3, 3).diagonal(1)
     tensor([1, 5])
     """
@@ -756,7 +731,6 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
 def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """Returns a view of all windows of `size` elements along `dimension`, `step` apart, in a new last dimension.
 
-    >>> import tensorgrad as torch
     >>> torch.arange(5).unfold(0, 2, 2)
     tensor([[0, 1],
             [2, 3]])

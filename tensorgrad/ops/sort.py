@@ -44,7 +44,6 @@ _sort = op("sort_(input, dim: int, descending: bool)", "sort.sort", prepare=_wra
 def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, out=None):
     """Sorts the elements along `dim` and returns them with their original indices. Stable; NaN is the largest.
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([3, 1, 2]).sort()
     torch.return_types.sort(
     values=tensor([1, 2, 3]),
@@ -57,7 +56,6 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = 
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
     """Returns the indices that sort the elements along `dim`.
 
-    >>> import tensorgrad as torch
     >>> torch.argsort(torch.tensor([3.0, 1.0, 2.0]))
     tensor([1, 2, 0])
     """
@@ -68,7 +66,6 @@ def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool
 def msort(input: Tensor, *, out=None) -> Tensor:
     """Sorts `input` along its first dimension.
 
-    >>> import tensorgrad as torch
     >>> torch.msort(torch.tensor([[3, 1], [2, 4]]))
     tensor([[2, 1],
             [3, 4]])
@@ -107,7 +104,6 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
     Raises:
         RuntimeError: If `k` is larger than the dimension.
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([1, 5, 3]).topk(2).values
     tensor([5, 3])
     """
@@ -148,7 +144,6 @@ _median_all = op("median_all(input, ignore_nan: bool)", "sort.median_all", where
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out=None):
     """Returns the `k`-th smallest element along `dim` (counted from 1) and its index.
 
-    >>> import tensorgrad as torch
     >>> torch.kthvalue(torch.tensor([3.0, 1.0, 2.0]), 2)
     torch.return_types.kthvalue(
     values=tensor(2.),
@@ -161,7 +156,6 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False, *, out=None):
     """Returns the most frequent element along `dim` (the smallest among ties) and the last index where it occurs.
 
-    >>> import tensorgrad as torch
     >>> torch.mode(torch.tensor([1, 2, 2, 3]))
     torch.return_types.mode(
     values=tensor(2),
@@ -176,7 +170,6 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out=
 
     If any element is NaN, so is the median.
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([4.0, 1.0, 3.0, 2.0]).median()
     tensor(2.)
     """
@@ -189,7 +182,6 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out=
 def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out=None):
     """Returns the `median` of the elements that are not NaN.
 
-    >>> import tensorgrad as torch
     >>> torch.nanmedian(torch.tensor([1.0, torch.nan, 3.0]))
     tensor(1.)
     """
@@ -211,7 +203,6 @@ def quantile(input: Tensor, q, dim: int | None = None, keepdim: bool = False, *,
     Raises:
         RuntimeError: If the dtype is not float32 or float64, the input is empty, or `q` is outside [0, 1].
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([0.0, 1.0, 2.0, 3.0]).quantile(0.5)
     tensor(1.5000)
     """
@@ -223,7 +214,6 @@ def quantile(input: Tensor, q, dim: int | None = None, keepdim: bool = False, *,
 def nanquantile(input: Tensor, q, dim: int | None = None, keepdim: bool = False, *, interpolation="linear", out=None):
     """Computes the `quantile` of the elements that are not NaN.
 
-    >>> import tensorgrad as torch
     >>> torch.nanquantile(torch.tensor([1.0, torch.nan, 2.0, 4.0]), 0.25)
     tensor(1.5000)
     """
@@ -336,7 +326,6 @@ def searchsorted(
     Side "left" (the default) is before equal elements, "right" after. A `sorted_sequence` of several dimensions is
     searched row by row; `sorter` holds the indices that sort a sequence that is not sorted.
 
-    >>> import tensorgrad as torch
     >>> torch.searchsorted(torch.tensor([1, 3, 5]), torch.tensor([3, 4]))
     tensor([1, 2])
     """
@@ -389,7 +378,6 @@ def _check_sorter(sorter, bounds) -> None:
 def bucketize(input, boundaries: Tensor, *, out_int32: bool = False, right: bool = False, out=None) -> Tensor:
     """Returns the index of each element's bucket between sorted `boundaries`; see `searchsorted`.
 
-    >>> import tensorgrad as torch
     >>> torch.bucketize(torch.tensor([0.5, 3.0]), torch.tensor([1.0, 2.0, 3.0]))
     tensor([0, 2])
     """
@@ -406,7 +394,6 @@ _isin = op("isin_(elements, test_elements, invert: bool)", "sort.isin", where=()
 def isin(elements, test_elements, *, assume_unique: bool = False, invert: bool = False, out=None) -> Tensor:
     """Returns whether each of `elements` is among `test_elements` (either may be a number); `invert` negates that.
 
-    >>> import tensorgrad as torch
     >>> torch.isin(torch.tensor([1, 2, 3]), torch.tensor([2, 5]))
     tensor([False,  True, False])
     """
@@ -441,7 +428,6 @@ def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, ret
 
     Every NaN counts as distinct.
 
-    >>> import tensorgrad as torch
     >>> torch.unique(torch.tensor([3, 1, 3]), return_counts=True)
     (tensor([1, 3]), tensor([1, 2]))
     """
@@ -453,7 +439,6 @@ def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, ret
 def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim=None):
     """Returns `input` (or its slices along `dim`) with each run of equal elements collapsed to one.
 
-    >>> import tensorgrad as torch
     >>> torch.unique_consecutive(torch.tensor([1, 1, 2, 1]))
     tensor([1, 2, 1])
     """
@@ -470,7 +455,6 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
 
     The result has at least `minlength` entries.
 
-    >>> import tensorgrad as torch
     >>> torch.bincount(torch.tensor([0, 2, 2]))
     tensor([1, 0, 2])
     """
@@ -493,7 +477,6 @@ _histc = op("histc_(input, bins: int, min: number, max: number)", "sort.histc", 
 def histc(input: Tensor, bins: int = 100, min=0, max=0, *, out=None) -> Tensor:
     """Counts the elements in each of `bins` equal intervals of [min, max] (the data's range if both are equal).
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([1.0, 2.0, 1.0]).histc(bins=4, min=0, max=3)
     tensor([0., 2., 1., 0.])
     """
@@ -536,7 +519,6 @@ def histogram(input: Tensor, bins, *, range=None, weight: Tensor | None = None, 
     Raises:
         RuntimeError: If the dtype is integral or the range is not finite.
 
-    >>> import tensorgrad as torch
     >>> torch.histogram(torch.tensor([1.0, 2.0, 1.0]), bins=2, range=(0.0, 3.0))
     torch.return_types.histogram(
     hist=tensor([2., 1.]),

@@ -90,7 +90,6 @@ def coalesce(self: Tensor) -> Tensor:
     Raises:
         RuntimeError: For tensors of another layout.
 
-    >>> import tensorgrad as torch
     >>> s = torch.sparse_coo_tensor([[1, 0, 1]], [1.0, 2.0, 3.0], (2,))
     >>> s.coalesce().values()
     tensor([2., 4.])
@@ -106,7 +105,6 @@ def is_coalesced(self: Tensor) -> bool:
     Raises:
         RuntimeError: For tensors of another layout.
 
-    >>> import tensorgrad as torch
     >>> torch.sparse_coo_tensor([[1, 0]], [1.0, 2.0], (2,)).is_coalesced()
     False
     """
@@ -134,7 +132,6 @@ def indices(self: Tensor) -> Tensor:
     Raises:
         RuntimeError: If it is not coalesced, or has another layout.
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([[0.0, 2.0], [3.0, 0.0]]).to_sparse().indices()
     tensor([[0, 1],
             [1, 0]])
@@ -150,7 +147,6 @@ def values(self: Tensor) -> Tensor:
     Raises:
         RuntimeError: If a COO tensor is not coalesced; for dense tensors.
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([[0.0, 2.0], [3.0, 0.0]]).to_sparse().values()
     tensor([2., 3.])
     """
@@ -204,7 +200,6 @@ def _compressed(name: str, expected: str, part: str, what: str, example: str, *k
     Raises:
         RuntimeError: For tensors of another layout.
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([[0.0, 2.0], [3.0, 4.0]]).{made}.{name}()
     {shown}
     """
@@ -226,7 +221,6 @@ _compressed("row_indices", _BY_COLUMNS, "plain", "the row of each value of a CSC
 def sparse_dim(self: Tensor) -> int:
     """Returns the number of sparse dimensions: 0 for dense tensors.
 
-    >>> import tensorgrad as torch
     >>> torch.zeros(2, 3).sparse_dim(), torch.zeros(2, 3).to_sparse().sparse_dim()
     (0, 2)
     """
@@ -238,7 +232,6 @@ def sparse_dim(self: Tensor) -> int:
 def dense_dim(self: Tensor) -> int:
     """Returns the number of dense dimensions: all of them for dense tensors.
 
-    >>> import tensorgrad as torch
     >>> torch.zeros(2, 3).dense_dim(), torch.zeros(2, 3).to_sparse(1).dense_dim()
     (2, 1)
     """
@@ -255,7 +248,6 @@ export("_dimV", dense_dim, "method")
 def _layout(self: Tensor) -> layout:
     """How the elements are stored: `torch.strided`, or one of the sparse layouts.
 
-    >>> import tensorgrad as torch
     >>> torch.ones(2).layout, torch.ones(2).to_sparse().layout
     (torch.strided, torch.sparse_coo)
     """
@@ -267,7 +259,7 @@ def _is(wanted: str) -> Any:
 
 
 def _show(name: str, wanted: str, what: str, make: str) -> None:
-    doc = f"Whether the layout is {what}.\n\n>>> import tensorgrad as torch\n>>> torch.ones(1, 1).{make}().{name}\nTrue"
+    doc = f"Whether the layout is {what}.\n\n>>> torch.ones(1, 1).{make}().{name}\nTrue"
     setattr(Tensor, name, property(_is(wanted), doc=doc))
 
 

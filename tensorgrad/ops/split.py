@@ -155,7 +155,6 @@ _split_with_sizes = _several("split_with_sizes(input, dim: int, sizes: any)", sl
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """Returns the slices along `dim` as a tuple of views without that dimension.
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([[1, 2], [3, 4]]).unbind()
     (tensor([1, 2]), tensor([3, 4]))
     """
@@ -171,7 +170,6 @@ def split(tensor: Tensor, split_size_or_sections, dim: int = 0) -> tuple[Tensor,
     Raises:
         RuntimeError: If the sizes do not fit the dimension.
 
-    >>> import tensorgrad as torch
     >>> torch.arange(5).split(2)
     (tensor([0, 1]), tensor([2, 3]), tensor([4]))
     """
@@ -196,7 +194,6 @@ def split(tensor: Tensor, split_size_or_sections, dim: int = 0) -> tuple[Tensor,
 def _split_method(self: Tensor, split_size, dim: int = 0) -> tuple[Tensor, ...]:
     """Splits this tensor into views along `dim`: of one size (the last may be smaller), or of the sizes in a list.
 
-    >>> import tensorgrad as torch
     >>> torch.arange(3).split(split_size=2)
     (tensor([0, 1]), tensor([2]))
     """
@@ -207,7 +204,6 @@ def _split_method(self: Tensor, split_size, dim: int = 0) -> tuple[Tensor, ...]:
 def split_with_sizes(input: Tensor, split_sizes, dim: int = 0) -> tuple[Tensor, ...]:
     """Splits a tensor into views along `dim` with the given sizes, which must sum to the size of the dimension.
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([1, 2, 3]).split_with_sizes((1, 2))
     (tensor([1]), tensor([2, 3]))
     """
@@ -240,7 +236,6 @@ def _separate(parts: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 def unsafe_split(tensor: Tensor, split_size, dim: int = 0) -> tuple[Tensor, ...]:
     """Like `split`, but each part may be written in place, provided the whole is no longer used.
 
-    >>> import tensorgrad as torch
     >>> torch.arange(2).unsafe_split(1)[1].add_(1)
     tensor([2])
     """
@@ -251,7 +246,6 @@ def unsafe_split(tensor: Tensor, split_size, dim: int = 0) -> tuple[Tensor, ...]
 def unsafe_split_with_sizes(input: Tensor, split_sizes, dim: int = 0) -> tuple[Tensor, ...]:
     """Like `split_with_sizes`, but each part may be written in place, provided the whole is no longer used.
 
-    >>> import tensorgrad as torch
     >>> torch.arange(2).unsafe_split_with_sizes((1, 1))[1].add_(1)
     tensor([2])
     """
@@ -262,7 +256,6 @@ def unsafe_split_with_sizes(input: Tensor, split_sizes, dim: int = 0) -> tuple[T
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """Splits a tensor into at most `chunks` views along `dim`, equal in size except that the last may be smaller.
 
-    >>> import tensorgrad as torch
     >>> [len(part) for part in torch.arange(5).chunk(3)]
     [2, 2, 1]
     """
@@ -285,7 +278,6 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """Like `chunk`, but each part may be written in place, provided the whole is no longer used.
 
-    >>> import tensorgrad as torch
     >>> torch.arange(2).unsafe_chunk(2)[1].add_(1)
     tensor([2])
     """
@@ -314,7 +306,6 @@ def tensor_split(
 
     By keyword, a number is also called `sections`, a tuple `indices`, and a tensor `tensor_indices_or_sections`.
 
-    >>> import tensorgrad as torch
     >>> [len(part) for part in torch.arange(5).tensor_split(3)]
     [2, 2, 1]
     """

@@ -39,7 +39,6 @@ class Adafactor(Optimizer):
         ValueError: a setting is out of range.
         RuntimeError: in `step`, if a parameter is complex.
 
-    >>> import tensorgrad as torch
     >>> w = torch.ones(2, 2, requires_grad=True)
     >>> optimizer = torch.optim.Adafactor([w], lr=0.5)
     >>> w.sum().backward()

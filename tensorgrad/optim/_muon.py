@@ -45,7 +45,6 @@ class Muon(Optimizer):
         ValueError: a setting is out of range, or a parameter is not a matrix.
         RuntimeError: in `step`, if a parameter is complex.
 
-    >>> import tensorgrad as torch
     >>> w = torch.zeros(2, 2, requires_grad=True)
     >>> optimizer = torch.optim.Muon([w], lr=1.0, ns_steps=10)
     >>> (w * torch.tensor([[3.0, 0.0], [0.0, 0.5]])).sum().backward()

@@ -27,7 +27,6 @@ def swap_in_optimizer_params_and_state(
     Raises:
         RuntimeError: the parameters, settings or state do not match the optimizer.
 
-    >>> import tensorgrad as torch
     >>> w, other = torch.ones(1, requires_grad=True), torch.zeros(1, requires_grad=True)
     >>> optimizer = torch.optim.SGD([w], lr=1.0, momentum=0.9)
     >>> w.grad = other.grad = torch.ones(1)

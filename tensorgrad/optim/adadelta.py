@@ -45,7 +45,6 @@ class Adadelta(Elementwise):
     Raises:
         ValueError: a setting is out of range.
 
-    >>> import tensorgrad as torch
     >>> w = torch.ones(2, requires_grad=True)
     >>> optimizer = torch.optim.Adadelta([w], eps=0.1)
     >>> w.sum().backward()

@@ -46,7 +46,6 @@ class Adagrad(Elementwise):
     Raises:
         ValueError: a setting is negative.
 
-    >>> import tensorgrad as torch
     >>> w = torch.ones(2, requires_grad=True)
     >>> optimizer = torch.optim.Adagrad([w], lr=0.5)
     >>> w.sum().backward()

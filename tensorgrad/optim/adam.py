@@ -50,7 +50,6 @@ class Adam(Elementwise):
     Raises:
         ValueError: a setting is out of range.
 
-    >>> import tensorgrad as torch
     >>> w = torch.ones(2, requires_grad=True)
     >>> optimizer = torch.optim.Adam([w], lr=0.5)
     >>> w.sum().backward()

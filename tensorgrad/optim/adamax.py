@@ -45,7 +45,6 @@ class Adamax(Elementwise):
     Raises:
         ValueError: a setting is out of range.
 
-    >>> import tensorgrad as torch
     >>> w = torch.ones(2, requires_grad=True)
     >>> optimizer = torch.optim.Adamax([w], lr=0.5)
     >>> w.sum().backward()

@@ -15,7 +15,6 @@ class AdamW(Adam):
 
     Loshchilov and Hutter, 2017, *Decoupled Weight Decay Regularization*. The arguments are those of `Adam`.
 
-    >>> import tensorgrad as torch
     >>> w = torch.ones(2, requires_grad=True)
     >>> optimizer = torch.optim.AdamW([w], lr=0.1)
     >>> w.sum().backward()

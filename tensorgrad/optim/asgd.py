@@ -47,7 +47,6 @@ class ASGD(Elementwise):
     Raises:
         ValueError: a setting is negative.
 
-    >>> import tensorgrad as torch
     >>> w = torch.ones(2, requires_grad=True)
     >>> optimizer = torch.optim.ASGD([w], lr=0.25, lambd=0, t0=0)
     >>> for _ in range(3):

@@ -47,7 +47,6 @@ class Elementwise(Optimizer):
       array module, `g` the gradient's array and `n` the coefficients. Between `g` and `n` are the arrays of the
       state by name, `None` for those that the settings do not need; after `n`, the temporary arrays that it needs.
 
-    >>> import tensorgrad as torch
     >>> from typing import NamedTuple
     >>> from tensorgrad.optim.elementwise import Elementwise
     >>> class Coefficients(NamedTuple):

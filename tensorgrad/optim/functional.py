@@ -35,7 +35,6 @@ def functional(optimizer: Any, name: str, kept: list[str]) -> Callable[..., None
     Returns:
         `step(params, grads, *lists of state tensors, **settings)`, which changes the tensors in these lists.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.optim.sgd import sgd
     >>> w, g = torch.ones(2), torch.tensor([1.0, -2.0])
     >>> sgd(

@@ -38,7 +38,6 @@ class LBFGS(Optimizer):
     Raises:
         ValueError: the learning rate is negative, or there is more than one group.
 
-    >>> import tensorgrad as torch
     >>> w = torch.tensor([3.0, -1.0], requires_grad=True)
     >>> optimizer = torch.optim.LBFGS([w], line_search_fn="strong_wolfe")
     >>> def closure():

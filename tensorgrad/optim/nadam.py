@@ -52,7 +52,6 @@ class NAdam(Elementwise):
     Raises:
         ValueError: a setting is out of range.
 
-    >>> import tensorgrad as torch
     >>> w = torch.ones(2, requires_grad=True)
     >>> optimizer = torch.optim.NAdam([w], lr=0.5)
     >>> w.sum().backward()

@@ -55,7 +55,6 @@ class Optimizer:
         param_groups: a list of dictionaries, each with `"params"` and its settings; may be changed at any time.
         state: one dictionary per parameter.
 
-    >>> import tensorgrad as torch
     >>> class Signs(torch.optim.Optimizer):
     ...     @torch.no_grad()
     ...     def step(self):
@@ -265,7 +264,6 @@ def register_optimizer_step_pre_hook(hook: Callable) -> RemovableHandle:
     Returns:
         A handle, whose `remove()` unregisters the hook.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.optim.optimizer import register_optimizer_step_pre_hook
     >>> handle = register_optimizer_step_pre_hook(lambda optimizer, args, kwargs: print(type(optimizer).__name__))
     >>> torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1).step()
@@ -283,7 +281,6 @@ def register_optimizer_step_post_hook(hook: Callable) -> RemovableHandle:
     Returns:
         A handle, whose `remove()` unregisters the hook.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.optim.optimizer import register_optimizer_step_post_hook
     >>> handle = register_optimizer_step_post_hook(lambda optimizer, args, kwargs: print(type(optimizer).__name__))
     >>> torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1).step()

@@ -51,7 +51,6 @@ class RAdam(Elementwise):
     Raises:
         ValueError: a setting is out of range.
 
-    >>> import tensorgrad as torch
     >>> w = torch.ones(2, requires_grad=True)
     >>> optimizer = torch.optim.RAdam([w], lr=0.5)
     >>> w.sum().backward()

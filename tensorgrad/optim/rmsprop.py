@@ -48,7 +48,6 @@ class RMSprop(Elementwise):
     Raises:
         ValueError: a setting is negative.
 
-    >>> import tensorgrad as torch
     >>> w = torch.ones(2, requires_grad=True)
     >>> optimizer = torch.optim.RMSprop([w], lr=0.1)
     >>> w.sum().backward()

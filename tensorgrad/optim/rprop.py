@@ -49,7 +49,6 @@ class Rprop(Elementwise):
     Raises:
         ValueError: the learning rate is negative, or 0 < etas[0] < 1 < etas[1] is violated.
 
-    >>> import tensorgrad as torch
     >>> w = torch.ones(2, requires_grad=True)
     >>> optimizer = torch.optim.Rprop([w], lr=0.5)
     >>> for _ in range(2):

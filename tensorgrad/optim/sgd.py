@@ -47,7 +47,6 @@ class SGD(Elementwise):
     Raises:
         ValueError: a setting is negative, or `nesterov` is used without momentum or with dampening.
 
-    >>> import tensorgrad as torch
     >>> w = torch.ones(2, requires_grad=True)
     >>> optimizer = torch.optim.SGD([w], lr=0.5)
     >>> w.sum().backward()

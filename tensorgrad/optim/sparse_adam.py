@@ -34,7 +34,6 @@ class SparseAdam(Optimizer):
         ValueError: a setting is out of range, or a parameter is sparse.
         RuntimeError: in `step`, if a gradient is dense.
 
-    >>> import tensorgrad as torch
     >>> table = torch.nn.Embedding.from_pretrained(torch.ones(3, 2), freeze=False, sparse=True)
     >>> optimizer = torch.optim.SparseAdam(table.parameters(), lr=0.5)
     >>> table(torch.tensor([1, 1])).sum().backward()

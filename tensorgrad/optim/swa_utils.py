@@ -35,7 +35,6 @@ def get_ema_avg_fn(decay: float = 0.999) -> Callable[[Tensor, Tensor, Any], Tens
     Raises:
         ValueError: `decay` is out of range.
 
-    >>> import tensorgrad as torch
     >>> average = torch.optim.swa_utils.get_ema_avg_fn(0.75)
     >>> average(torch.tensor(1.0), torch.tensor(3.0), 1)
     tensor(1.5000)
@@ -52,7 +51,6 @@ def get_ema_avg_fn(decay: float = 0.999) -> Callable[[Tensor, Tensor, Any], Tens
 def get_swa_avg_fn() -> Callable[[Tensor, Tensor, Any], Tensor]:
     """Returns the function (average, current, number n of models in the average) → the mean of all n + 1.
 
-    >>> import tensorgrad as torch
     >>> torch.optim.swa_utils.get_swa_avg_fn()(torch.tensor(1.0), torch.tensor(4.0), 2)
     tensor(2.)
     """
@@ -67,7 +65,6 @@ def get_swa_avg_fn() -> Callable[[Tensor, Tensor, Any], Tensor]:
 def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[[list, list, Any], None]:
     """Like `get_ema_avg_fn`, for lists of tensors of one dtype; the averages are updated in place.
 
-    >>> import tensorgrad as torch
     >>> average = [torch.tensor(1.0)]
     >>> torch.optim.swa_utils.get_ema_multi_avg_fn(0.75)(average, [torch.tensor(3.0)], 1)
     >>> average
@@ -89,7 +86,6 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[[list, list, Any], No
 def get_swa_multi_avg_fn() -> Callable[[list, list, Any], None]:
     """Like `get_swa_avg_fn`, for lists of tensors of one dtype; the averages are updated in place.
 
-    >>> import tensorgrad as torch
     >>> average = [torch.tensor(1.0)]
     >>> torch.optim.swa_utils.get_swa_multi_avg_fn()(average, [torch.tensor(4.0)], 2)
     >>> average
@@ -126,7 +122,6 @@ class AveragedModel(Module):
     Raises:
         AssertionError: both functions are given.
 
-    >>> import tensorgrad as torch
     >>> model = torch.nn.Linear(1, 1, bias=False)
     >>> averaged = torch.optim.swa_utils.AveragedModel(model)
     >>> for weight in (1.0, 2.0, 6.0):
@@ -201,7 +196,6 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
         model: the model; it is called with each batch.
         device: the device to move the inputs to.
 
-    >>> import tensorgrad as torch
     >>> model = torch.nn.BatchNorm1d(1)
     >>> torch.optim.swa_utils.update_bn([torch.tensor([[0.0], [2.0]]), torch.tensor([[4.0], [6.0]])], model)
     >>> model.running_mean
@@ -236,7 +230,6 @@ class SWALR(LRScheduler):
     Raises:
         ValueError: a setting is out of range.
 
-    >>> import tensorgrad as torch
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     >>> scheduler = torch.optim.swa_utils.SWALR(optimizer, swa_lr=0.5, anneal_epochs=2, anneal_strategy="linear")
     >>> rates = []

@@ -54,7 +54,6 @@ def users_function(op: Any, is_operator: bool) -> Callable:
 
     That is the row's own function, or the composite of its name if that has the same parameters, and perhaps more.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.overriding.function_modes import users_function
     >>> users_function(torch.mul.op, False) is torch.mul
     True
@@ -75,7 +74,6 @@ def _users() -> dict[str, Any]:
 def as_written(op: Any, args: tuple) -> tuple[tuple, dict[str, Any]]:
     """Splits an op's arguments into positional ones and keywords, and leaves out defaults.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.overriding.function_modes import as_written
     >>> as_written(torch.mul.op, (torch.tensor(1), 2))
     ((tensor(1), 2), {})

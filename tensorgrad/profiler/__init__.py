@@ -27,7 +27,6 @@ def kineto_available() -> bool:
 
     It can: PyTorch's tracing library, after which this is named, is not needed.
 
-    >>> import tensorgrad as torch
     >>> torch.profiler.kineto_available()
     True
     """

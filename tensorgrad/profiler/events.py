@@ -58,7 +58,6 @@ class Times:
 class Event(Times):
     """One recorded event. Times are in microseconds; `cpu_children` are the events nested directly inside it.
 
-    >>> import tensorgrad as torch
     >>> with torch.autograd.profiler.profile() as prof, torch.autograd.profiler.record_function("outer"):
     ...     y = torch.ones(2).exp()
     >>> event = prof.function_events[0]
@@ -120,7 +119,6 @@ class Average(Times):
 class EventList(list):
     """Events, or their averages.
 
-    >>> import tensorgrad as torch
     >>> with torch.autograd.profiler.profile() as prof:
     ...     y = torch.ones(2).exp().exp()
     >>> events = prof.function_events

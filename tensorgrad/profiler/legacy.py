@@ -23,7 +23,6 @@ class profile:
         with_flops, with_stack, with_modules: see `torch.profiler.profile`.
         use_cuda, use_device and the others: accepted for compatibility and ignored.
 
-    >>> import tensorgrad as torch
     >>> with torch.autograd.profiler.profile() as prof:
     ...     y = torch.ones(2).exp()
     >>> [event.name for event in prof.function_events]
@@ -108,7 +107,6 @@ class emit_nvtx:
     Raises:
         NotImplementedError: When entered, unless `enabled` is False.
 
-    >>> import tensorgrad as torch
     >>> with torch.autograd.profiler.emit_nvtx():
     ...     pass
     Traceback (most recent call last):
@@ -135,7 +133,6 @@ class emit_itt(emit_nvtx):
     Raises:
         NotImplementedError: When entered, unless `enabled` is False.
 
-    >>> import tensorgrad as torch
     >>> with torch.autograd.profiler.emit_itt():
     ...     pass
     Traceback (most recent call last):

@@ -93,7 +93,6 @@ RECORDERS: list[Recorder] = []
 def _profiler_enabled() -> bool:
     """Returns whether a profile is recording.
 
-    >>> import tensorgrad as torch
     >>> torch.autograd._profiler_enabled()
     False
     >>> with torch.profiler.profile():
@@ -109,7 +108,6 @@ def _disable_profiler() -> None:
     Raises:
         RuntimeError: If none is recording.
 
-    >>> import tensorgrad as torch
     >>> with torch.profiler.profile() as prof:
     ...     x = torch.ones(2).exp()
     ...     torch.autograd._disable_profiler()
@@ -176,7 +174,6 @@ def _new_bytes(result: Any) -> int:
 class record_function:
     """Names a region of the program in all active profiles; can also be used as a decorator.
 
-    >>> import tensorgrad as torch
     >>> with torch.profiler.profile() as prof:
     ...     with torch.profiler.record_function("twice"):
     ...         y = torch.ones(2) + torch.ones(2)

@@ -14,7 +14,6 @@ from typing import Any
 class ProfilerAction(enum.Enum):
     """The action of a profile in a step.
 
-    >>> import tensorgrad as torch
     >>> torch.profiler.schedule(wait=1, warmup=0, active=1)(0) is torch.profiler.ProfilerAction.NONE
     True
     """
@@ -53,7 +52,6 @@ def schedule(
 
     Warns if there are no warm-up steps.
 
-    >>> import tensorgrad as torch
     >>> rule = torch.profiler.schedule(wait=1, warmup=1, active=2, repeat=1)
     >>> [rule(step).name for step in range(5)]
     ['NONE', 'WARMUP', 'RECORD', 'RECORD_AND_SAVE', 'NONE']
@@ -97,7 +95,6 @@ def tensorboard_trace_handler(dir_name: str, worker_name: str | None = None, use
         RuntimeError: When a trace is written, if the directory cannot be created.
 
     >>> import os, tempfile
-    >>> import tensorgrad as torch
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     handler = torch.profiler.tensorboard_trace_handler(folder, "worker")
     ...     with torch.profiler.profile(on_trace_ready=handler):

@@ -20,7 +20,6 @@ _RECORDING = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)  # warm-up 
 class ProfilerActivity(enum.Enum):
     """Where something runs. GPU work is only seen from the CPU, as the time to launch it.
 
-    >>> import tensorgrad as torch
     >>> with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as prof:
     ...     y = torch.ones(2).exp()
     >>> prof.events()[-1].name
@@ -36,7 +35,6 @@ class ProfilerActivity(enum.Enum):
 def supported_activities() -> set[ProfilerActivity]:
     """Returns the activities that a profile can measure.
 
-    >>> import tensorgrad as torch
     >>> torch.profiler.supported_activities()
     {<ProfilerActivity.CPU: 0>}
     """
@@ -60,7 +58,6 @@ class profile:
         experimental_config, execution_trace_observer, use_cuda: accepted for compatibility and ignored.
         custom_trace_id_callback: a function that returns a name for each trace; see `get_trace_id`.
 
-    >>> import tensorgrad as torch
     >>> x = torch.ones(2, 3)
     >>> with torch.profiler.profile(record_shapes=True) as prof:
     ...     for _ in range(3):
@@ -190,7 +187,6 @@ class profile:
         Raises:
             RuntimeError: Without `with_modules=True`.
 
-        >>> import tensorgrad as torch
         >>> model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU())
         >>> with torch.profiler.profile(with_modules=True) as prof:
         ...     model(torch.ones(1, 2)).sum().backward()
@@ -212,7 +208,6 @@ class profile:
     def toggle_collection_dynamic(self, enable: bool, activities: Iterable) -> None:
         """Pauses or resumes the recording of CPU activity.
 
-        >>> import tensorgrad as torch
         >>> with torch.profiler.profile() as prof:
         ...     prof.toggle_collection_dynamic(False, [torch.profiler.ProfilerActivity.CPU])
         ...     y = torch.ones(2).exp()

@@ -30,7 +30,6 @@ def manual_seed(seed) -> Generator:
 def seed() -> int:
     """Seeds the default generators, of the host and of all GPUs, from the system's entropy; returns the 64-bit seed.
 
-    >>> import tensorgrad as torch
     >>> first, second = torch.seed(), torch.seed()
     >>> first == second
     False
@@ -43,7 +42,6 @@ def seed() -> int:
 def initial_seed() -> int:
     """Returns the default generator's seed.
 
-    >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(7)
     >>> torch.initial_seed()
     7

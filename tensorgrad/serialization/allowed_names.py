@@ -14,7 +14,6 @@ def add_safe_globals(safe_globals: list) -> None:
     Args:
         safe_globals: The objects, or pairs (object, the full name that files use for it).
 
-    >>> import tensorgrad as torch
     >>> torch.serialization.add_safe_globals([set])
     >>> torch.serialization.get_safe_globals()
     [<class 'set'>]
@@ -26,7 +25,6 @@ def add_safe_globals(safe_globals: list) -> None:
 def get_safe_globals() -> list:
     """Returns the classes and functions passed to `add_safe_globals`.
 
-    >>> import tensorgrad as torch
     >>> torch.serialization.add_safe_globals([set])
     >>> torch.serialization.get_safe_globals()
     [<class 'set'>]
@@ -38,7 +36,6 @@ def get_safe_globals() -> list:
 def clear_safe_globals() -> None:
     """Removes all added classes and functions; only the built-in table remains.
 
-    >>> import tensorgrad as torch
     >>> torch.serialization.add_safe_globals([set])
     >>> torch.serialization.clear_safe_globals()
     >>> torch.serialization.get_safe_globals()
@@ -51,7 +48,6 @@ def clear_safe_globals() -> None:
 def safe_globals(safe_globals: list) -> Iterator[None]:
     """A context manager that calls `add_safe_globals` temporarily.
 
-    >>> import tensorgrad as torch
     >>> with torch.serialization.safe_globals([set]):
     ...     torch.serialization.get_safe_globals()
     [<class 'set'>]

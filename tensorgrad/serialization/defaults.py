@@ -10,7 +10,6 @@ from typing import Any
 class LoadEndianness(Enum):
     """Byte orders: that of this machine, and the two explicit ones.
 
-    >>> import tensorgrad as torch
     >>> [order.name for order in torch.serialization.LoadEndianness]
     ['NATIVE', 'LITTLE', 'BIG']
     """
@@ -26,7 +25,6 @@ _default: dict[str, Any] = {"endianness": None, "mmap": mmap.MAP_PRIVATE if hasa
 def get_default_load_endianness() -> LoadEndianness | None:
     """Returns the byte order assumed for files that do not specify theirs; None, which means little, unless set.
 
-    >>> import tensorgrad as torch
     >>> torch.serialization.get_default_load_endianness() is None
     True
     """
@@ -39,7 +37,6 @@ def set_default_load_endianness(endianness: LoadEndianness | None) -> None:
     Raises:
         TypeError: If it is not a byte order.
 
-    >>> import tensorgrad as torch
     >>> torch.serialization.set_default_load_endianness(torch.serialization.LoadEndianness.BIG)
     >>> torch.serialization.get_default_load_endianness()
     <LoadEndianness.BIG: 3>
@@ -54,7 +51,6 @@ def get_default_mmap_options() -> int | None:
     """Returns the flags with which `load(..., mmap=True)` maps files: `mmap.MAP_PRIVATE` unless set. (None on Windows.)
 
     >>> import mmap
-    >>> import tensorgrad as torch
     >>> torch.serialization.get_default_mmap_options() == getattr(mmap, "MAP_PRIVATE", None)
     True
     """
@@ -73,7 +69,6 @@ class set_default_mmap_options:
         RuntimeError: On Windows.
 
     >>> import mmap
-    >>> import tensorgrad as torch
     >>> with torch.serialization.set_default_mmap_options(mmap.MAP_SHARED):
     ...     torch.serialization.get_default_mmap_options() == mmap.MAP_SHARED
     True

@@ -21,7 +21,6 @@ class PyTorchFileReader:
         RuntimeError: If it is no such archive.
 
     >>> import io
-    >>> import tensorgrad as torch
     >>> file = io.BytesIO()
     >>> torch.save({"weight": torch.ones(2)}, file)
     >>> reader = torch.PyTorchFileReader(file)

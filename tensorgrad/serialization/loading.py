@@ -51,7 +51,6 @@ def load(
         RuntimeError: If it contains tensors of a device that is not available, and `map_location` does not move them.
 
     >>> import io
-    >>> import tensorgrad as torch
     >>> file = io.BytesIO()
     >>> torch.save(torch.arange(3), file)
     >>> _ = file.seek(0)
@@ -97,7 +96,6 @@ def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:
     """Returns the names in a file that `load` would refuse.
 
     >>> import io
-    >>> import tensorgrad as torch
     >>> file = io.BytesIO()
     >>> torch.save({"weight": torch.ones(2)}, file)
     >>> _ = file.seek(0)

@@ -30,7 +30,6 @@ def save(
         RuntimeError: If tensors of different dtypes share memory.
 
     >>> import io
-    >>> import tensorgrad as torch
     >>> file = io.BytesIO()
     >>> torch.save({"weight": torch.ones(2), "epoch": 3}, file)
     >>> _ = file.seek(0)

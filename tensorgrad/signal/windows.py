@@ -44,7 +44,6 @@ def bartlett(M: int, *, sym=True, dtype=None, layout=None, device=None, requires
 
     D is M - 1, or M for a periodic window (not `sym`), and n = 0 … M - 1.
 
-    >>> import tensorgrad as torch
     >>> torch.signal.windows.bartlett(5)
     tensor([0.0000, 0.5000, 1.0000, 0.5000, 0.0000])
     """
@@ -63,7 +62,6 @@ def general_cosine(
         TypeError: Unless `a` is a sequence.
         ValueError: If `a` is empty, for an unsupported dtype, or a negative `M`.
 
-    >>> import tensorgrad as torch
     >>> torch.signal.windows.general_cosine(4, a=[0.5, 0.5], sym=False)
     tensor([0.0000, 0.5000, 1.0000, 0.5000])
     """
@@ -88,7 +86,6 @@ def general_hamming(
 
     D is M - 1, or M for a periodic window (not `sym`), and n = 0 … M - 1.
 
-    >>> import tensorgrad as torch
     >>> torch.signal.windows.general_hamming(4, alpha=0.6, sym=False)
     tensor([0.2000, 0.6000, 1.0000, 0.6000])
     """
@@ -101,7 +98,6 @@ def hamming(M: int, *, sym=True, dtype=None, layout=None, device=None, requires_
 
     D is M - 1, or M for a periodic window (not `sym`), and n = 0 … M - 1.
 
-    >>> import tensorgrad as torch
     >>> torch.signal.windows.hamming(3)
     tensor([0.0800, 1.0000, 0.0800])
     """
@@ -113,7 +109,6 @@ def hann(M: int, *, sym=True, dtype=None, layout=None, device=None, requires_gra
 
     D is M - 1, or M for a periodic window (not `sym`), and n = 0 … M - 1.
 
-    >>> import tensorgrad as torch
     >>> torch.signal.windows.hann(5)
     tensor([0.0000, 0.5000, 1.0000, 0.5000, 0.0000])
     """
@@ -126,7 +121,6 @@ def blackman(M: int, *, sym=True, dtype=None, layout=None, device=None, requires
 
     D is M - 1, or M for a periodic window (not `sym`), and n = 0 … M - 1.
 
-    >>> import tensorgrad as torch
     >>> torch.signal.windows.blackman(4, sym=False)[1:]
     tensor([0.3400, 1.0000, 0.3400])
     """
@@ -140,7 +134,6 @@ def nuttall(M: int, *, sym=True, dtype=None, layout=None, device=None, requires_
 
     Source: A. H. Nuttall, "Some windows with very good sidelobe behavior", 1981.
 
-    >>> import tensorgrad as torch
     >>> torch.signal.windows.nuttall(4, sym=False)[1:]
     tensor([0.2270, 1.0000, 0.2270])
     """
@@ -153,7 +146,6 @@ def cosine(M: int, *, sym=True, dtype=None, layout=None, device=None, requires_g
 
     D is M - 1, or M for a periodic window (not `sym`), and n = 0 … M - 1.
 
-    >>> import tensorgrad as torch
     >>> torch.signal.windows.cosine(3)
     tensor([0.5000, 1.0000, 0.5000])
     """
@@ -177,7 +169,6 @@ def exponential(
     Raises:
         ValueError: For τ ≤ 0, or if `center` is given for a symmetric window, an unsupported dtype, or a negative `M`.
 
-    >>> import tensorgrad as torch
     >>> torch.signal.windows.exponential(3)
     tensor([0.3679, 1.0000, 0.3679])
     """
@@ -200,7 +191,6 @@ def gaussian(
 
     D is M - 1, or M for a periodic window (not `sym`), and n = 0 … M - 1.
 
-    >>> import tensorgrad as torch
     >>> torch.signal.windows.gaussian(3)
     tensor([0.6065, 1.0000, 0.6065])
     """
@@ -220,7 +210,6 @@ def kaiser(
 
     D is M - 1, or M for a periodic window (not `sym`), and n = 0 … M - 1.
 
-    >>> import tensorgrad as torch
     >>> torch.signal.windows.kaiser(3, beta=3.0)
     tensor([0.2049, 1.0000, 0.2049])
     """

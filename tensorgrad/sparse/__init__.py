@@ -41,7 +41,6 @@ def to_sparse_semi_structured(original_tensor: Any, transposed: bool = False) ->
     Raises:
         NotImplementedError: Always.
 
-    >>> import tensorgrad as torch
     >>> torch.sparse.to_sparse_semi_structured(torch.ones(4, 4))
     Traceback (most recent call last):
         ...

@@ -18,7 +18,6 @@ def as_sparse_gradcheck(gradcheck: Callable) -> Callable:
 
     With `masked=True`, only the stored elements are varied and compared; otherwise all elements are.
 
-    >>> import tensorgrad as torch
     >>> gradcheck = torch.sparse.as_sparse_gradcheck(torch.autograd.gradcheck)
     >>> x = torch.tensor([[0.0, 2.0]], dtype=torch.float64).to_sparse().requires_grad_()
     >>> gradcheck(lambda x: x.to_dense(), [x], masked=True)

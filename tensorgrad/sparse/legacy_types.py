@@ -25,7 +25,6 @@ def _constructor(name: str, dtype: str) -> Any:
 
     Use `torch.sparse_coo_tensor` in new programs.
 
-    >>> import tensorgrad as torch
     >>> torch.sparse.{name}(torch.tensor([[0, 1]]), torch.tensor([1, 2]), (3,)).dtype
     torch.{dtype}
     """

@@ -34,7 +34,6 @@ def mm(input: Tensor, mat2: Tensor, reduce: str | None = None) -> Tensor:
     Raises:
         RuntimeError: If shapes or dtypes do not fit, or `reduce` is none of these.
 
-    >>> import tensorgrad as torch
     >>> torch.sparse.mm(torch.eye(2).to_sparse(), torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
     tensor([[1., 2.],
             [3., 4.]])
@@ -51,7 +50,6 @@ def mm(input: Tensor, mat2: Tensor, reduce: str | None = None) -> Tensor:
 def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1.0, alpha: Any = 1.0) -> Tensor:
     """`beta * mat + alpha * (mat1 @ mat2)` with a sparse `mat1`, whose gradient has its pattern.
 
-    >>> import tensorgrad as torch
     >>> torch.sparse.addmm(torch.ones(2, 2), torch.eye(2).to_sparse(), torch.ones(2, 2), beta=2)
     tensor([[3., 3.],
             [3., 3.]])
@@ -77,7 +75,6 @@ def sampled_addmm(
     Raises:
         RuntimeError: If layouts, shapes or dtypes do not fit.
 
-    >>> import tensorgrad as torch
     >>> torch.sparse.sampled_addmm(torch.eye(2).to_sparse_csr(), torch.ones(2, 3), torch.ones(3, 2)).values()
     tensor([4., 4.])
     """
@@ -126,7 +123,6 @@ def spdiags(diagonals: Tensor, offsets: Tensor, shape: tuple[int, int], layout: 
     Raises:
         RuntimeError: If the arguments do not fit each other.
 
-    >>> import tensorgrad as torch
     >>> torch.sparse.spdiags(torch.tensor([[1.0, 2.0, 3.0]]), torch.tensor([1]), (3, 3)).to_dense()
     tensor([[0., 2., 0.],
             [0., 0., 3.],

@@ -18,7 +18,6 @@ def sum(input: Tensor, dim: Any = None, dtype: Any = None) -> Tensor:
 
     Dense if no sparse dimension is left, else sparse.
 
-    >>> import tensorgrad as torch
     >>> torch.sparse.sum(torch.tensor([[0.0, 2.0], [3.0, 4.0]]).to_sparse(), 0).to_dense()
     tensor([3., 6.])
     """
@@ -34,7 +33,6 @@ def sum(input: Tensor, dim: Any = None, dtype: Any = None) -> Tensor:
 def softmax(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """Softmax along a dimension, among the stored elements: those that are not stored count as -inf.
 
-    >>> import tensorgrad as torch
     >>> torch.sparse.softmax(torch.tensor([[0.0, 2.0], [1.0, 1.0]]).to_sparse(), 1).values()
     tensor([1.0000, 0.5000, 0.5000])
     """
@@ -44,7 +42,6 @@ def softmax(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
 def log_softmax(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """The logarithm of `sparse.softmax`.
 
-    >>> import tensorgrad as torch
     >>> torch.sparse.log_softmax(torch.tensor([[0.0, 2.0], [1.0, 1.0]]).to_sparse(), 1).values()
     tensor([ 0.0000, -0.6931, -0.6931])
     """

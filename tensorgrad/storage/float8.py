@@ -10,7 +10,6 @@ _LARGEST = 448.0  # of float8_e4m3fn, which has no infinity
 def rounded(array, dtype: np.dtype, order: str = "K"):
     """Returns the values in an 8-bit type: by way of float32, and too large ones become the largest in float8_e4m3fn.
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([1.06, 1e6]).to(torch.float8_e4m3fn)  # needs the package ml_dtypes
     tensor([  1., 448.], dtype=torch.float8_e4m3fn)
     """

@@ -38,7 +38,6 @@ class Storage:
     An array type needs `shape`, `dtype` (NumPy's), `strides` (bytes), `ndim`, `size`, `itemsize`, `nbytes`
     and `flags.c_contiguous`.
 
-    >>> import tensorgrad as torch
     >>> x = torch.arange(4, dtype=torch.int16)
     >>> memory = x[1:]._storage
     >>> memory.nbytes(), memory.data_ptr() == x.data_ptr()

@@ -56,7 +56,6 @@ class Whole(_ByName):
 def whole(name: str) -> None:
     """Makes the named module load all its names when its dictionary is accessed. It must define `__dir__`.
 
-    >>> import tensorgrad as torch
     >>> "Adagrad" in vars(torch.optim)
     True
     """
@@ -120,7 +119,6 @@ sys.meta_path.insert(0, _Finder)
 def later(package: str, names: tuple[str, ...]) -> None:
     """Adds modules to a package's dictionary that run on first use.
 
-    >>> import tensorgrad as torch
     >>> vars(torch)["distributions"].Normal(0.0, 1.0)
     Normal(loc: 0.0, scale: 1.0)
     """

@@ -93,7 +93,6 @@ def on_fresh_stack(function: Callable, *args: Any, **kwargs: Any) -> Any:
     """Calls a function in another thread, which takes over this one's modes and settings, and waits for it.
 
     >>> from tensorgrad.system.per_thread import on_fresh_stack
-    >>> import tensorgrad as torch
     >>> with torch.no_grad():
     ...     on_fresh_stack(torch.is_grad_enabled)
     False

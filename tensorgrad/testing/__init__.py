@@ -44,7 +44,6 @@ def assert_close(
         ValueError: If only one of `rtol` and `atol` is given.
         TypeError: If the inputs cannot be compared.
 
-    >>> import tensorgrad as torch
     >>> torch.testing.assert_close(torch.tensor([1.0]), torch.tensor([1.0 + 1e-7]))
     """
     _both_or_neither(rtol, atol)
@@ -57,7 +56,6 @@ def assert_close(
 def assert_allclose(actual: Any, expected: Any, rtol=None, atol=None, equal_nan: bool = True, msg: str = "") -> None:
     """The predecessor of `assert_close`, which ignores dtypes.
 
-    >>> import tensorgrad as torch
     >>> torch.testing.assert_allclose(torch.tensor([1, 2]), torch.tensor([1.0, 2.0]))
     """
     import tensorgrad as torch
@@ -246,7 +244,6 @@ def make_tensor(
         exclude_zero: Replace zeros by the smallest positive value.
         memory_format: That of the result; not together with `noncontiguous`.
 
-    >>> import tensorgrad as torch
     >>> torch.testing.make_tensor(2, 3, dtype=torch.int64, device="cpu", low=0, high=1)
     tensor([[0, 0, 0],
             [0, 0, 0]])

@@ -255,7 +255,6 @@ def not_close_error_metas(
         AssertionError: If the containers differ.
         TypeError: If no kind of pair accepts two items.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.testing._comparison import TensorLikePair, not_close_error_metas
     >>> not_close_error_metas([torch.ones(2)], [torch.ones(2)], pair_types=[TensorLikePair])
     []

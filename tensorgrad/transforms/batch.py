@@ -271,7 +271,6 @@ NO_BRANCH = (
 def whole(tensor: Tensor) -> Tensor:
     """The values of all samples, below all levels: for checks of values, which one wrong sample fails.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.transforms.batch import whole
     >>> torch.func.vmap(lambda x: x * bool(whole(x > 0).all()))(torch.tensor([1.0, -1.0]))
     tensor([0., -0.])
@@ -287,7 +286,6 @@ _NUMBERS = {int, float, bool, str, type(None)}  # classes of values that are no 
 class Batch(Transform):
     """One level of `vmap`, on within a `with` block: `size` samples.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.transforms.batch_map import Batch  # this file loads the rules
     >>> with Batch(3, "error") as level:
     ...     x = level.batched(torch.ones(2, 3), 1)

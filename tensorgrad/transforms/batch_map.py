@@ -20,7 +20,6 @@ def over_batch(function: Any, values: list, randomness: str = "error") -> list:
 
     It returns a list of tensors or None; so does this, with the batch as their first dimension.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.transforms.batch_map import over_batch
     >>> over_batch(lambda given: [given[0].sum(), None], [torch.ones(2, 3)])
     [tensor([3., 3.]), None]
@@ -35,7 +34,6 @@ def over_batch(function: Any, values: list, randomness: str = "error") -> list:
 def basis(tensor: Tensor) -> Tensor:
     """The standard basis of the space of `tensor`, stacked.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.transforms.batch_map import basis
     >>> basis(torch.tensor([3.0, 4.0]))
     tensor([[1., 0.],

@@ -8,7 +8,6 @@ from typing import Any
 def each(size: int, mapped: set[str], **given: Any) -> list:
     """Values with the batch first, also those that are the same for all samples; None stays None.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.transforms.batch_values import each
     >>> x, y = each(3, {"x"}, x=torch.ones(3, 2), y=torch.ones(4))
     >>> x.shape, y.shape

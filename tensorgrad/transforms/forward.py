@@ -43,7 +43,6 @@ class _Reference(weakref.ref):
 class Level(Transform):
     """One level of forward mode, on within a `with` block.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.transforms.forward import Level
     >>> with Level() as level:
     ...     x = level.dual(torch.tensor(3.0), torch.tensor(1.0))

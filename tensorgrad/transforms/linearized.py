@@ -18,7 +18,6 @@ class Linearized:
     `function` takes the list of `points` and returns any value; `outputs` picks the tensors of interest from it. If the
     function writes in place or calls a custom function, it runs again for each application.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.transforms.linearized import Linearized
     >>> slope = Linearized(lambda points: points[0].sin(), [torch.zeros(2)], lambda result: [result])
     >>> slope([torch.tensor([1.0, 2.0])])

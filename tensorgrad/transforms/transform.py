@@ -18,7 +18,6 @@ from tensorgrad.tensor import Tensor
 class Transform:
     """One transform, on within a `with` block. Subclasses say what it does with an op.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.transforms.transform import Transform
     >>> class Twice(Transform):
     ...     def run(self, op, args):

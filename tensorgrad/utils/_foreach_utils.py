@@ -36,7 +36,6 @@ def _get_fused_kernels_supported_devices() -> list[str]:
 def _device_has_foreach_support(device: device) -> bool:
     """Returns whether a device has `_foreach_` ops.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.utils import _foreach_utils
     >>> _foreach_utils._device_has_foreach_support(torch.device("cpu"))
     True
@@ -47,7 +46,6 @@ def _device_has_foreach_support(device: device) -> bool:
 def _has_foreach_support(tensors: Sequence[Tensor | None], device: device) -> bool:
     """Returns whether a device has `_foreach_` ops for these tensors: plain ones, or None.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.utils import _foreach_utils
     >>> _foreach_utils._has_foreach_support([torch.ones(2), None], torch.device("cpu"))
     True
@@ -73,7 +71,6 @@ def _group_tensors_by_device_and_dtype(
         RuntimeError: If the lists' lengths differ, the first is empty or contains None, or tensors of one position
             differ in device or dtype. (Counts of steps may be float32 or float64 on the CPU, and states bfloat16.)
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.utils import _foreach_utils
     >>> parameters = [torch.ones(1), torch.ones(1, dtype=torch.float64), torch.zeros(1)]
     >>> groups = _foreach_utils._group_tensors_by_device_and_dtype([parameters, [None] * 3], with_indices=True)

@@ -20,7 +20,6 @@ class TorchDispatchMode:
     (`torch.nn.functional.linear` as `aten.t` and `aten.addmm`), and the operators of a backward pass that runs
     meanwhile. What PyTorch's registry does not know is not seen.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.utils._python_dispatch import TorchDispatchMode
     >>> class Names(TorchDispatchMode):
     ...     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -72,7 +71,6 @@ class BaseTorchDispatchMode(TorchDispatchMode):
 def is_traceable_wrapper_subclass(t: object) -> bool:
     """Returns whether a value is a tensor made of others (`__tensor_flatten__`), by PyTorch's protocol.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.utils._python_dispatch import is_traceable_wrapper_subclass
     >>> is_traceable_wrapper_subclass(torch.ones(2))
     False

@@ -10,7 +10,6 @@ from typing import Any
 class Measurement:
     """The time a statement took: `times` has the seconds per run for each block of runs.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.utils.benchmark import Measurement
     >>> measured = Measurement(10, [0.02, 0.04, 0.03], "x + 1")
     >>> measured.times
@@ -63,7 +62,6 @@ class Timer:
         label, sub_label, description: shown with the result.
         num_threads: accepted for compatibility and ignored.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.utils.benchmark import Timer
     >>> measured = Timer("x + 1", globals={"x": torch.ones(2)}).timeit(10)
     >>> measured.median > 0

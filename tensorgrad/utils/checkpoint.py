@@ -38,7 +38,6 @@ _TIP = (
 class CheckpointError(RuntimeError):
     """Raised when the recomputation of a checkpointed function differs from its first run.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.utils.checkpoint import checkpoint
     >>> calls = []
     >>> def forgetful(x):
@@ -72,7 +71,6 @@ def _set(name: str, value):
 def set_checkpoint_early_stop(enable: bool):
     """Returns a context manager that overrides `early_stop` for the checkpoints made inside it.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.utils.checkpoint import checkpoint, set_checkpoint_early_stop
     >>> x = torch.ones(1, requires_grad=True)
     >>> with set_checkpoint_early_stop(False):
@@ -86,7 +84,6 @@ def set_checkpoint_early_stop(enable: bool):
 def set_checkpoint_debug_enabled(enabled: bool | None):
     """Returns a context manager that overrides `debug` for the checkpoints made inside it.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.utils.checkpoint import checkpoint, set_checkpoint_debug_enabled
     >>> x = torch.ones(1, requires_grad=True)
     >>> with set_checkpoint_debug_enabled(True):
@@ -100,7 +97,6 @@ def set_checkpoint_debug_enabled(enabled: bool | None):
 def noop_context_fn():
     """The default `context_fn`: returns two context managers that do nothing.
 
-    >>> import tensorgrad as torch
     >>> first, second = torch.utils.checkpoint.noop_context_fn()
     >>> with first, second:
     ...     torch.ones(2)
@@ -114,7 +110,6 @@ def get_device_states(*args) -> tuple[list[int], list[Tensor]]:
 
     The state of the CPU's generator is `torch.get_rng_state()`.
 
-    >>> import tensorgrad as torch
     >>> torch.utils.checkpoint.get_device_states(torch.ones(2), "text")
     ([], [])
     """
@@ -128,7 +123,6 @@ def get_device_states(*args) -> tuple[list[int], list[Tensor]]:
 def set_device_states(devices, states, *, device_type: str | None = None) -> None:
     """Restores what `get_device_states` returned.
 
-    >>> import tensorgrad as torch
     >>> torch.utils.checkpoint.set_device_states(*torch.utils.checkpoint.get_device_states(torch.ones(2)))
     """
     from tensorgrad import cuda
@@ -165,7 +159,6 @@ def checkpoint(
     Raises:
         CheckpointError: In backward, if the two runs differ.
 
-    >>> import tensorgrad as torch
     >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
     >>> torch.utils.checkpoint.checkpoint(lambda x: x.exp().sum(), x, use_reentrant=False).backward()
     >>> x.grad
@@ -192,7 +185,6 @@ def checkpoint_sequential(functions, segments: int, input, use_reentrant: bool |
         functions: a `Sequential`, or a list of modules or functions of one argument.
         preserve_rng_state: as in `checkpoint`.
 
-    >>> import tensorgrad as torch
     >>> x = torch.ones(2, requires_grad=True)
     >>> layers = [lambda x: x * 2, lambda x: x.exp(), lambda x: x.sum()]
     >>> torch.utils.checkpoint.checkpoint_sequential(layers, 2, x, use_reentrant=False).backward()

@@ -25,7 +25,6 @@ def register() -> Any:
     Raises:
         ImportError: If einops is not installed.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.utils import einops_backend
     >>> backend = einops_backend.register()
     >>> from einops import rearrange  # needs the package einops

@@ -120,7 +120,6 @@ def register_flop_formula(targets: Any, get_raw: bool = False) -> Callable:
         RuntimeError: If a target already has a formula.
 
     >>> import math
-    >>> import tensorgrad as torch
     >>> from tensorgrad.utils import flop_counter
     >>> @flop_counter.register_flop_formula(torch.mul)
     ... def mul_flop(a_shape, b_shape, out_shape=None):
@@ -234,7 +233,6 @@ class FlopCounterMode:
     the weight gradient of a grouped convolution, PyTorch also counts products between different groups, which are not
     computed.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.utils.flop_counter import FlopCounterMode
     >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
     >>> with FlopCounterMode(display=False) as counter:

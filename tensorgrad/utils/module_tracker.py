@@ -25,7 +25,6 @@ class ModuleTracker(Listener):
     A module is named by the class of the outermost module that was called and the path from there. `parents` is the
     set of these names and "Global", which is always included. Each thread is tracked separately.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.utils.module_tracker import ModuleTracker
     >>> layer = torch.nn.Linear(2, 2)
     >>> model = torch.nn.Sequential(layer, torch.nn.ReLU())

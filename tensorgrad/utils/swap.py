@@ -17,7 +17,6 @@ def swap_tensors(t1: Tensor, t2: Tensor) -> None:
     Raises:
         RuntimeError: If there is a weak reference to one of them.
 
-    >>> import tensorgrad as torch
     >>> a, b = torch.ones(2), torch.nn.Parameter(torch.zeros(3))
     >>> torch.utils.swap_tensors(a, b)
     >>> a, b

@@ -14,7 +14,6 @@ __all__ = ["TensorWeakRef", "WeakIdKeyDictionary", "WeakIdRef", "WeakTensorKeyDi
 class WeakIdRef(weakref.ref):
     """A weak reference to any object, equal to others of the same object and to nothing else.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.utils.weak import WeakIdRef
     >>> x = torch.ones(2)
     >>> WeakIdRef(x) == WeakIdRef(x), WeakIdRef(x) == WeakIdRef(torch.ones(2))
@@ -48,7 +47,6 @@ class WeakIdKeyDictionary(MutableMapping):
         dict: entries to begin with.
         ref_type: the class of the references.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.utils.weak import WeakIdKeyDictionary
     >>> x, names = torch.ones(2), WeakIdKeyDictionary()
     >>> names[x] = "x"
@@ -118,7 +116,6 @@ WeakTensorKeyDictionary = WeakIdKeyDictionary
 class TensorWeakRef:
     """A weak reference to a tensor.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.utils.weak import TensorWeakRef
     >>> x = torch.ones(2)
     >>> reference = TensorWeakRef(x)

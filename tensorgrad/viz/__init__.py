@@ -8,7 +8,6 @@ on first use.
     viz.strides(x.t()[::2]).show()                   # which elements of its storage a view uses
     viz.curves({"loss": losses}).save("curves.svg")  # training curves
 
->>> import tensorgrad as torch
 >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
 >>> (x * x).sum().render(names={"x": x}).graph.vertices[0].name
 'x'

@@ -374,7 +374,6 @@ def weights(history: Any, *, title: str = "", x_label: str = "step", y_label: st
     Raises:
         ValueError: If there is nothing to draw.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad import viz
     >>> viz.weights([torch.linspace(-1, 1, 11) * scale for scale in (1, 2, 3)], title="Layer 1")
     <Picture: Layer 1>

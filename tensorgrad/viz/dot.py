@@ -16,7 +16,6 @@ _OP = 'shape=box, style=filled, fillcolor="#d3e6fa"'
 def source(graph: Graph, direction: str) -> str:
     """Returns the graph in the DOT language, drawn from top to bottom like `render`.
 
-    >>> import tensorgrad as torch
     >>> x = torch.tensor(2.0, requires_grad=True)
     >>> print(x.exp().render(names={"x": x}).dot)
     digraph tensorgrad {

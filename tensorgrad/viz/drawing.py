@@ -98,7 +98,6 @@ def render(
     Raises:
         ValueError: If the direction is unknown, or the graph has thousands of boxes and cannot be folded.
 
-    >>> import tensorgrad as torch
     >>> w = torch.tensor([1.0, 2.0], requires_grad=True)
     >>> loss = (w.exp() * w).sum()
     >>> loss.render(names={"w": w})

@@ -59,7 +59,6 @@ def explore(
         ValueError: If the graph has more than 1,500 nodes.
 
     >>> import os, tempfile
-    >>> import tensorgrad as torch
     >>> w = torch.tensor([1.0, -2.0], requires_grad=True)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = explore((w * w).sum(), os.path.join(folder, "backprop.html"), names={"w": w})
@@ -93,7 +92,6 @@ def steps(graph: Graph) -> list[dict]:
 
     The engine runs the most recent node first. A leaf's gradient is complete once the oldest op that uses it has run.
 
-    >>> import tensorgrad as torch
     >>> x = torch.tensor(2.0, requires_grad=True)
     >>> graph = trace(x.exp(), names={"x": x})[0]
     >>> [(s["phase"], graph.vertices[s["vertex"]].name) for s in steps(graph)]

@@ -31,7 +31,6 @@ class Formula(NamedTuple):
 def of_node(node: Node) -> Formula:
     """Describes what a node computed and how its gradients are found.
 
-    >>> import tensorgrad as torch
     >>> x = torch.tensor(3.0, requires_grad=True)
     >>> formula = of_node(x.exp().grad_fn)
     >>> formula.signature, formula.derivatives

@@ -97,7 +97,6 @@ class Vertex:
 class Graph:
     """The vertices in the order of computation, the links between them, and totals.
 
-    >>> import tensorgrad as torch
     >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
     >>> graph = collect((x * x).sum(), names={"x": x})
     >>> [v.name for v in graph.vertices], [(a.source, a.target, a.number) for a in graph.links]

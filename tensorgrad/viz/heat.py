@@ -86,7 +86,6 @@ def heatmap(tensor: Tensor, name: str = "") -> Heatmap:
         TypeError: If `tensor` is not a tensor.
         NotImplementedError: If it is on the meta device, which has no values.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad import viz
     >>> viz.heatmap(torch.eye(3), name="I")
     <Heatmap: I, torch.float32 (3, 3)>
@@ -154,7 +153,6 @@ def notebook(on: bool = True) -> None:
     By default notebooks show the `repr`, as in PyTorch. Large tensors, and those on the meta device, are always shown
     as text.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad import viz
     >>> viz.notebook()
     >>> torch.eye(2)._repr_html_().count("<td")

@@ -87,7 +87,6 @@ def strides(tensor: Tensor, name: str = "") -> Picture:
     Raises:
         TypeError: If `tensor` is not a tensor.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad import viz
     >>> x = torch.arange(6).reshape(2, 3)
     >>> viz.strides(x.t()[::2], name="x.t()[::2]")

@@ -54,7 +54,6 @@ class record(AbstractContextManager):
         module: the model whose modules to record.
         values: whether to keep inputs and results.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad import viz
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU())
     >>> with viz.record(model):

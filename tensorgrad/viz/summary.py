@@ -142,7 +142,6 @@ def summary(
 
     Errors of the model itself are raised as well.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad import nn
     >>> model = nn.Sequential(nn.Conv2d(1, 6, 5), nn.ReLU(), nn.Flatten(), nn.Linear(3456, 10))
     >>> print(nn.summary(model, (2, 1, 28, 28)))

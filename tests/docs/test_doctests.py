@@ -58,17 +58,18 @@ for _name in MODULES:  # now: a package may not gain names while its examples ar
 def examples_of(name):
     """The doctests of a module; those of functions that were made from rows or in loops belong to `tensorgrad.ops`.
 
-    Examples of the API stand alone, as a reader would copy them; those of kernels, and of the parts that pictures are
-    made of, may use what their module imports.
+    Examples know `torch`, which is tensorgrad, as those of NumPy know `np`. Those of kernels, and of the parts that
+    pictures are made of, may also use what their module imports.
     """
-    module, finder = importlib.import_module(name), doctest.DocTestFinder()
-    scope = vars(module) if name.startswith(("tensorgrad.kernels", "tensorgrad.viz.")) else {}
+    module, finder, scope = importlib.import_module(name), doctest.DocTestFinder(), {"torch": tensorgrad}
+    if name.startswith(("tensorgrad.kernels", "tensorgrad.viz.")):
+        scope = scope | vars(module)
     found = finder.find(module, globs=scope)
     if name == "tensorgrad.ops":
         exported = {**FUNCTIONAL, **FUNCTIONS, **SPECIAL, **vars(tensorgrad.Tensor)}
         made = {id(f): f for f in exported.values() if isinstance(f, FunctionType) and not in_its_module(f)}
         for function in made.values():
-            found += finder.find(function, f"{name}.{function.__name__}", module=False, globs={})
+            found += finder.find(function, f"{name}.{function.__name__}", module=False, globs=scope)
     return [test for test in found if test.examples]
 
 

@@ -85,7 +85,6 @@ def replicate(module: Any, ignored_modules: Iterable[Any] | None = None, **kwarg
         RuntimeError: `device_id` is neither, or `fully_shard` divides the module.
         AssertionError: it is replicated already.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed._composable import replicate
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)

@@ -90,7 +90,6 @@ class Join:
     Raises:
         ValueError: there is no object, or they have different groups.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.algorithms.join import Join
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)

@@ -43,7 +43,6 @@ class DefaultSavePlanner(SavePlanner):
         flatten_sharded_tensors, dedup_replicated_tensors, enable_plan_caching: accepted; they change nothing.
         dedup_save_to_lowest_rank: whether what several processes hold is written by the first of them.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.distributed.checkpoint import DefaultSavePlanner
     >>> planner = DefaultSavePlanner()
     >>> planner.set_up_planner({"model": {"weight": torch.ones(2)}})

@@ -80,7 +80,6 @@ class FileSystemWriter(StorageWriter):
         serialization_format: must be `TORCH_SAVE`.
 
     >>> import tempfile
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed.checkpoint as dcp
     >>> folder = tempfile.mkdtemp()
     >>> metadata = dcp.save({"x": torch.ones(2)}, storage_writer=dcp.FileSystemWriter(folder), no_dist=True)
@@ -195,7 +194,6 @@ class FileSystemReader(StorageReader):
         path: the folder.
 
     >>> import tempfile
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed.checkpoint as dcp
     >>> folder = tempfile.mkdtemp()
     >>> metadata = dcp.save({"x": torch.ones(2)}, checkpoint_id=folder, no_dist=True)

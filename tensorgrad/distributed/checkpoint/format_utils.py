@@ -29,7 +29,6 @@ def dcp_to_torch_save(dcp_checkpoint_dir: str | os.PathLike, torch_save_path: st
         pickle.UnpicklingError: a file is damaged.
 
     >>> import os, tempfile
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed.checkpoint as dcp
     >>> from tensorgrad.distributed.checkpoint.format_utils import dcp_to_torch_save
     >>> folder = tempfile.mkdtemp()
@@ -75,7 +74,6 @@ def torch_save_to_dcp(torch_save_path: str | os.PathLike, dcp_checkpoint_dir: st
         dcp_checkpoint_dir: the checkpoint's folder.
 
     >>> import os, tempfile
-    >>> import tensorgrad as torch
     >>> from tensorgrad.distributed.checkpoint.format_utils import torch_save_to_dcp
     >>> folder = tempfile.mkdtemp()
     >>> torch.save({"x": torch.ones(2)}, os.path.join(folder, "all.pt"))

@@ -20,7 +20,6 @@ __all__ = [
 class ChunkStorageMetadata:
     """A box within a tensor: a piece that is stored on its own.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.distributed.checkpoint import ChunkStorageMetadata
     >>> ChunkStorageMetadata(torch.Size([0, 2]), torch.Size([3, 2])).sizes
     torch.Size([3, 2])

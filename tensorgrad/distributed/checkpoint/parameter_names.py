@@ -14,7 +14,6 @@ __all__ = ["named_states", "names_of_parameters", "plain_name", "submodule_prefi
 def plain_name(model: Any, key: str) -> str:
     """A key of the model's state dict without the parts that wrappers add.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.distributed.checkpoint.parameter_names import plain_name
     >>> plain_name(torch.nn.Sequential(torch.nn.Linear(1, 1)), "0.weight")
     '0.weight'

@@ -101,7 +101,6 @@ def get_model_state_dict(
         submodules: deprecated: only what belongs to these.
         options: how it is made. With `full_state_dict`, all ranks must call this.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.distributed.checkpoint.state_dict import get_model_state_dict
     >>> list(get_model_state_dict(torch.nn.Linear(1, 1)))
     ['weight', 'bias']
@@ -161,7 +160,6 @@ def get_optimizer_state_dict(
     Raises:
         KeyError: an optimizer has a parameter that the model does not have.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.distributed.checkpoint.state_dict import get_optimizer_state_dict
     >>> model = torch.nn.Linear(1, 1)
     >>> state = get_optimizer_state_dict(model, torch.optim.Adam(model.parameters()))
@@ -194,7 +192,6 @@ def get_state_dict(
         model, submodules, options: as for `get_model_state_dict`.
         optimizers: one or several, or an empty tuple.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
     >>> model = torch.nn.Linear(1, 1)
     >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -224,7 +221,6 @@ def set_model_state_dict(
     Raises:
         RuntimeError: keys or sizes do not match.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.distributed.checkpoint.state_dict import set_model_state_dict
     >>> set_model_state_dict(torch.nn.Linear(1, 1, bias=False), {"weight": torch.ones(1, 1)})
     <All keys matched successfully>
@@ -290,7 +286,6 @@ def set_optimizer_state_dict(
         RuntimeError: state is missing.
         ValueError: the groups do not match.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
     >>> model = torch.nn.Linear(1, 1)
     >>> first, second = (torch.optim.SGD(model.parameters(), lr=lr) for lr in (0.1, 0.2))
@@ -355,7 +350,6 @@ def set_state_dict(
     Returns:
         The keys of the model that are missing, and those that are unexpected.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.distributed.checkpoint.state_dict import set_state_dict
     >>> model = torch.nn.Linear(1, 1, bias=False)
     >>> set_state_dict(model, (), model_state_dict={"weight": torch.ones(1, 1)}, optim_state_dict={})

@@ -44,7 +44,6 @@ def load(
         CheckpointException: a process could not read what it needs; all of them get this error.
 
     >>> import tempfile
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed.checkpoint as dcp
     >>> folder = tempfile.mkdtemp()
     >>> metadata = dcp.save({"x": torch.arange(3), "epoch": 3}, checkpoint_id=folder)

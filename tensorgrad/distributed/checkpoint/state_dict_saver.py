@@ -59,7 +59,6 @@ def save(
         CheckpointException: a process could not write; all of them get this error.
 
     >>> import tempfile
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed.checkpoint as dcp
     >>> folder = tempfile.mkdtemp()
     >>> list(dcp.save({"model": torch.nn.Linear(1, 1), "epoch": 3}, checkpoint_id=folder).state_dict_metadata)
@@ -164,7 +163,6 @@ def async_save(
         A future of what the checkpoint holds. If a process could not write, it has a `CheckpointException` in all.
 
     >>> import tempfile
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed.checkpoint as dcp
     >>> future = dcp.async_save({"x": torch.ones(2)}, checkpoint_id=tempfile.mkdtemp(), no_dist=True)
     >>> list(future.result().state_dict_metadata)

@@ -11,7 +11,6 @@ __all__ = ["Stateful"]
 class Stateful(Protocol):
     """Anything with `state_dict()` and `load_state_dict()`, such as a module or an optimizer.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.distributed.checkpoint.stateful import Stateful
     >>> isinstance(torch.nn.Linear(1, 1), Stateful)
     True

@@ -19,7 +19,6 @@ LENGTH = 1024  # bytes that each rank sends
 def description(name: str, number: int, alike: Sequence[Any]) -> str:
     """What a rank is about to do. `alike` are tensors and words that must be the same on all ranks.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.distributed.collectives.agreement import description
     >>> description("broadcast", 3, [torch.ones(2, 3), "from rank 0"])
     'broadcast (number 3) of float32 (2, 3), from rank 0'

@@ -31,7 +31,6 @@ def broadcast(
     Returns:
         A `Work` if `async_op`, else None.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     >>> dist.broadcast(torch.ones(2), src=0)
@@ -78,7 +77,6 @@ def scatter(
     Returns:
         A `Work` if `async_op`, else None.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     >>> x = torch.zeros(2)

@@ -52,7 +52,6 @@ def all_to_all_single(
     Raises:
         RuntimeError: the sizes do not fit.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     >>> x = torch.zeros(2)
@@ -129,7 +128,6 @@ def all_to_all(
     Returns:
         A `Work` if `async_op`, else None.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     >>> result = [torch.zeros(2)]

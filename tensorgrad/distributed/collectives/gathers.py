@@ -29,7 +29,6 @@ def all_gather(
     Raises:
         RuntimeError: the list has not as many tensors as there are processes, or they do not fit.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     >>> result = [torch.zeros(2)]
@@ -77,7 +76,6 @@ def all_gather_coalesced(
         output_tensor_lists: for each process, tensors to receive its inputs into.
         input_tensor_list: what this process contributes.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     >>> dist.all_gather_coalesced([[torch.zeros(2), torch.zeros(3)]], [torch.ones(2), torch.ones(3)])
@@ -113,7 +111,6 @@ def all_gather_single(
     Raises:
         RuntimeError: sizes or dtypes do not fit.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     >>> result = torch.zeros(2)
@@ -152,7 +149,6 @@ def all_gather_into_tensor(
 ) -> Work | None:
     """The former name of `all_gather_single`.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     >>> result = torch.zeros(2)
@@ -184,7 +180,6 @@ def gather(
     Returns:
         A `Work` if `async_op`, else None.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     >>> result = [torch.zeros(2)]

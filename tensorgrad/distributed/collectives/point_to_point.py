@@ -87,7 +87,6 @@ def isend(
     Returns:
         A `Work`; None if this process is not in the group.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     >>> if dist.get_world_size() > 1:
@@ -116,7 +115,6 @@ def irecv(
     Returns:
         A `Work`; None if this process is not in the group.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     >>> if dist.get_world_size() > 1:
@@ -138,7 +136,6 @@ def send(
     Raises:
         ValueError: the receiver is this process.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     >>> if dist.get_world_size() > 1:
@@ -160,7 +157,6 @@ def recv(
     Returns:
         The sender's global rank; -1 if this process is not in the group.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     >>> if dist.get_world_size() > 1:
@@ -188,7 +184,6 @@ class P2POp:
     Raises:
         ValueError: the op is neither of the two.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     >>> dist.P2POp(dist.isend, torch.ones(2), 0).peer
@@ -231,7 +226,6 @@ def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
     Raises:
         ValueError: the list holds something else, or its items are of different groups.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     >>> ring = [dist.P2POp(dist.isend, torch.ones(2), 1)] if dist.get_world_size() > 1 else []

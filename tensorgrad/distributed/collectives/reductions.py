@@ -47,7 +47,6 @@ def all_reduce(
         ValueError: the operation has no meaning for complex tensors.
         RuntimeError: it does not exist for the dtype.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     >>> x = torch.tensor([1.0, 2.0])
@@ -140,7 +139,6 @@ def all_reduce_coalesced(
 ) -> Work | None:
     """`all_reduce` of several tensors. Deprecated in PyTorch.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     >>> dist.all_reduce_coalesced([torch.ones(2), torch.ones(3)])
@@ -192,7 +190,6 @@ def reduce(
     Returns:
         A `Work` if `async_op`, else None.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     >>> dist.reduce(torch.ones(2), dst=0)
@@ -237,7 +234,6 @@ def reduce_scatter(
     Returns:
         A `Work` if `async_op`, else None.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     >>> x = torch.zeros(2)
@@ -298,7 +294,6 @@ def reduce_scatter_single(
     Raises:
         RuntimeError: sizes do not fit.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     >>> x = torch.zeros(2)
@@ -327,7 +322,6 @@ def reduce_scatter_tensor(
 ) -> Work | None:
     """The former name of `reduce_scatter_single`.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     >>> x = torch.zeros(2)

@@ -222,7 +222,7 @@ def fully_shard(
             Or a parameter is a `DTensor` on a mesh that does not belong to the same mesh as `mesh`.
         NotImplementedError: an argument that is not supported.
 
-    >>> import tensorgrad as torch, tensorgrad.distributed as dist
+    >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.fsdp import fully_shard
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     >>> model = fully_shard(torch.nn.Linear(2, 3))
@@ -347,7 +347,6 @@ def register_fsdp_forward_method(module: Any, method_name: str) -> None:
     Raises:
         ValueError: the module has no such method.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.distributed.fsdp import register_fsdp_forward_method
     >>> register_fsdp_forward_method(torch.nn.Linear(2, 3), "forward")
     """

@@ -18,7 +18,6 @@ class MixedPrecisionPolicy:
         output_dtype: to which floating-point results of the module's forward are cast.
         cast_forward_inputs: whether floating-point arguments of forward are cast to `param_dtype`.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.distributed.fsdp import MixedPrecisionPolicy
     >>> MixedPrecisionPolicy(param_dtype=torch.bfloat16).param_dtype
     torch.bfloat16

@@ -20,7 +20,6 @@ class ShardedGradScaler(GradScaler):
         device, init_scale, backoff_factor, growth_factor, growth_interval, enabled: as in `GradScaler`.
         process_group: the ranks that have parts of the same gradients; None is the default group.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)

@@ -24,7 +24,6 @@ __all__ = [
 def always_wrap_policy(*args: Any, **kwargs: Any) -> bool:
     """Wraps every module.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.distributed.fsdp.wrap import always_wrap_policy
     >>> always_wrap_policy(torch.nn.ReLU(), False, 0)
     True
@@ -39,7 +38,6 @@ def lambda_auto_wrap_policy(module: Any, recurse: bool, nonwrapped_numel: int, l
         module, recurse, nonwrapped_numel: see the module `wrap`.
         lambda_fn: called with a module.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.distributed.fsdp.wrap import lambda_auto_wrap_policy
     >>> lambda_auto_wrap_policy(torch.nn.ReLU(), False, 0, lambda module: len(list(module.parameters())) > 0)
     False
@@ -56,7 +54,6 @@ def transformer_auto_wrap_policy(
         module, recurse, nonwrapped_numel: see the module `wrap`.
         transformer_layer_cls: the classes.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.distributed.fsdp.wrap import transformer_auto_wrap_policy
     >>> transformer_auto_wrap_policy(torch.nn.Linear(2, 2), False, 6, {torch.nn.Linear})
     True
@@ -80,7 +77,6 @@ def size_based_auto_wrap_policy(
         force_leaf_modules: classes whose children are not looked at; `MultiheadAttention` if None.
         exclude_wrap_modules: classes that are not wrapped; `ModuleList` and `ModuleDict` if None.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.distributed.fsdp.wrap import size_based_auto_wrap_policy
     >>> [size_based_auto_wrap_policy(torch.nn.Linear(2, 2), False, 6, limit) for limit in (6, 7)]
     [True, False]
@@ -125,7 +121,6 @@ class ModuleWrapPolicy(_Policy):
     Args:
         module_classes: the classes.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.distributed.fsdp.wrap import ModuleWrapPolicy
     >>> policy = ModuleWrapPolicy({torch.nn.Linear})
     >>> policy(torch.nn.Linear(2, 2), recurse=False), policy(torch.nn.ReLU(), recurse=False)
@@ -155,7 +150,6 @@ class CustomPolicy(_Policy):
     Raises:
         ValueError: it returns something else.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.distributed.fsdp.wrap import CustomPolicy
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
     >>> policy = CustomPolicy(lambda module: isinstance(module, torch.nn.Linear))
@@ -227,7 +221,6 @@ def enable_wrap(*, wrapper_cls: Any, **wrapper_kwargs: Any) -> Iterator[None]:
     Raises:
         NotImplementedError: inside of such a context.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.distributed.fsdp.wrap import enable_wrap, wrap
     >>> with enable_wrap(wrapper_cls=torch.nn.Sequential):
     ...     wrap(torch.nn.ReLU())
@@ -253,7 +246,6 @@ def wrap(module: Any, **wrap_overrides: Any) -> Any:
         module: the module.
         wrap_overrides: arguments that replace those of `enable_wrap`.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.distributed.fsdp.wrap import wrap
     >>> wrap(torch.nn.ReLU())
     ReLU()

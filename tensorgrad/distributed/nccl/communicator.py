@@ -25,7 +25,6 @@ POLL = 2e-3  # seconds between looking for what another rank tells
 def available() -> bool:
     """Whether there is a GPU, and a CuPy with NCCL.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.distributed.nccl import communicator
     >>> torch.cuda.is_available() or not communicator.available()
     True

@@ -145,7 +145,6 @@ def broadcast(tensor: Any, src: int, group: ProcessGroup | None = None) -> Any:
         src: the sender's global rank.
         group: the group; the default one if None.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.nn.functional import broadcast
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -160,7 +159,6 @@ def broadcast(tensor: Any, src: int, group: ProcessGroup | None = None) -> Any:
 def gather(tensor: Any, dst: int = 0, group: ProcessGroup | None = None) -> tuple[Any, ...]:
     """Returns the tensors of all processes, on one of them; zeros on the others.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.nn.functional import gather
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -175,7 +173,6 @@ def gather(tensor: Any, dst: int = 0, group: ProcessGroup | None = None) -> tupl
 def scatter(tensors: list[Any], src: int = 0, group: ProcessGroup | None = None) -> Any:
     """Returns this process's item of a list that one process has; the others give tensors of the same shape.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.nn.functional import scatter
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -190,7 +187,6 @@ def scatter(tensors: list[Any], src: int = 0, group: ProcessGroup | None = None)
 def reduce(tensor: Any, dst: int, op: Any = ReduceOp.SUM, group: ProcessGroup | None = None) -> Any:
     """Returns the combined tensors of all processes, on one of them. Gradients are those of a sum.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.nn.functional import reduce
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -213,7 +209,6 @@ def reduce_scatter(
         op: how to combine.
         group: the group; the default one if None.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.nn.functional import reduce_scatter
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -227,7 +222,6 @@ def reduce_scatter(
 def all_gather(tensor: Any, group: ProcessGroup | None = None) -> tuple[Any, ...]:
     """Returns the tensors of all processes, on all of them.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.nn.functional import all_gather
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -248,7 +242,6 @@ def all_to_all(
         input_tensor_list: one tensor per process, to send.
         group: the group; the default one if None.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.nn.functional import all_to_all
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -274,7 +267,6 @@ def all_to_all_single(
         output_split_sizes, input_split_sizes: rows from and to each process; equal parts if None.
         group: the group; the default one if None.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.nn.functional import all_to_all_single
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -288,7 +280,6 @@ def all_to_all_single(
 def all_reduce(tensor: Any, op: Any = ReduceOp.SUM, group: ProcessGroup | None = None) -> Any:
     """Returns the combined tensors of all processes. Gradients are combined by the same operation.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.nn.functional import all_reduce
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)

@@ -18,7 +18,6 @@ class PostLocalSGDOptimizer(Optimizer):
         optim: the optimizer.
         averager: what averages the parameters.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
     >>> from tensorgrad.distributed.optim import PostLocalSGDOptimizer

@@ -49,7 +49,6 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
 
     Source: Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter Models, 2020.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.optim import ZeroRedundancyOptimizer
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -115,7 +114,6 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         Raises:
             ValueError: a parameter is in another group, or the dtypes differ.
 
-        >>> import tensorgrad as torch
         >>> import tensorgrad.distributed as dist
         >>> from tensorgrad.distributed.optim import ZeroRedundancyOptimizer
         >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -147,7 +145,6 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         Returns:
             What the optimizer's `step` returns.
 
-        >>> import tensorgrad as torch
         >>> import tensorgrad.distributed as dist
         >>> from tensorgrad.distributed.optim import ZeroRedundancyOptimizer
         >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -181,7 +178,6 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         Args:
             kwargs: not used.
 
-        >>> import tensorgrad as torch
         >>> import tensorgrad.distributed as dist
         >>> from tensorgrad.distributed.algorithms.join import Join
         >>> from tensorgrad.distributed.optim import ZeroRedundancyOptimizer
@@ -217,7 +213,6 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         Raises:
             ValueError: the group has no such rank.
 
-        >>> import tensorgrad as torch
         >>> import tensorgrad.distributed as dist
         >>> from tensorgrad.distributed.optim import ZeroRedundancyOptimizer
         >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -249,7 +244,6 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         Raises:
             RuntimeError: `consolidate_state_dict` has not collected it in this process.
 
-        >>> import tensorgrad as torch
         >>> import tensorgrad.distributed as dist
         >>> from tensorgrad.distributed.optim import ZeroRedundancyOptimizer
         >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -285,7 +279,6 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         Raises:
             ValueError: the number of groups, or of parameters in a group, differs.
 
-        >>> import tensorgrad as torch
         >>> import tensorgrad.distributed as dist
         >>> from tensorgrad.distributed.optim import ZeroRedundancyOptimizer
         >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)

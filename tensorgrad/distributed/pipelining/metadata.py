@@ -85,7 +85,6 @@ def check_alike(what: str, expected: tuple[Layout, ...], actual: tuple[Any, ...]
 def encode(layouts: list[Layout]) -> list[int]:
     """Returns layouts as numbers.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.distributed.pipelining.metadata import CODES, Layout, encode
     >>> encode([Layout((2, 3), torch.float32, True)]) == [1, CODES.index("float32"), 1, 2, 2, 3]
     True
@@ -99,7 +98,6 @@ def encode(layouts: list[Layout]) -> list[int]:
 def decode(numbers: list[int]) -> list[Layout]:
     """Returns the layouts that `encode` made numbers of.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.distributed.pipelining.metadata import Layout, decode, encode
     >>> decode(encode([Layout((2, 3), torch.int64, False)]))
     [Layout(shape=(2, 3), dtype=torch.int64, requires_grad=False)]

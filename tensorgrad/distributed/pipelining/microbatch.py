@@ -142,7 +142,6 @@ def split_args_kwargs_into_chunks(
     Raises:
         AssertionError, ValueError: the specifications do not fit.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.distributed.pipelining.microbatch import split_args_kwargs_into_chunks
     >>> split_args_kwargs_into_chunks((torch.arange(3),), {"flag": True}, 2)
     ([(tensor([0, 1]),), (tensor([2]),)], [{'flag': True}, {'flag': True}])
@@ -170,7 +169,6 @@ def merge_chunks(chunks: list[Any], chunk_spec: Any) -> Any:
         ValueError: a chunk does not fit the specification.
         AssertionError: a value that is to be the same is not.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.distributed.pipelining.microbatch import merge_chunks
     >>> merge_chunks([torch.ones(2), torch.zeros(1)], None)
     tensor([1., 1., 0.])

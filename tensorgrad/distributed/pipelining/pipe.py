@@ -37,7 +37,6 @@ class PipeInfo:
 class Pipe(torch.nn.Module):
     """A model divided into stages; made by `pipeline`. Calling it runs the whole model.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.distributed.pipelining import SplitPoint, pipeline
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Linear(3, 1))
     >>> pipe = pipeline(model, (torch.ones(4, 2),), split_spec={"1": SplitPoint.BEGINNING})
@@ -83,7 +82,6 @@ def build_stage(
         device: where the stage runs.
         group: the process group; the default one if None.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.pipelining import build_stage, pipeline
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -125,7 +123,6 @@ def pipeline(
         AttributeError: there is no such child.
         ValueError: arguments do not fit, a stage would be empty, or two stages would share a parameter.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.distributed.pipelining import SplitPoint, pipeline
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU(), torch.nn.Linear(3, 1))
     >>> pipeline(model, (torch.ones(4, 2),), split_spec={"1": SplitPoint.END}).num_stages

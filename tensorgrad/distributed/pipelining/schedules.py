@@ -247,7 +247,6 @@ class ScheduleGPipe(PipelineScheduleSingle):
         + """
     Source: Huang et al., "GPipe: Efficient Training of Giant Neural Networks", 2019.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.pipelining import PipelineStage, ScheduleGPipe
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -275,7 +274,6 @@ class Schedule1F1B(PipelineScheduleSingle):
         + """
     Source: Narayanan et al., "PipeDream: Generalized Pipeline Parallelism for DNN Training", 2019.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.pipelining import PipelineStage, Schedule1F1B
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -345,7 +343,6 @@ class ScheduleInterleaved1F1B(PipelineScheduleMulti):
         "turns,") + """
     Source: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters", 2021.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.pipelining import PipelineStage, ScheduleInterleaved1F1B
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -365,7 +362,6 @@ class ScheduleLoopedBFS(PipelineScheduleMulti):
 
     Source: Lamy-Poirier, "Breadth-First Pipeline Parallelism", 2022.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.pipelining import PipelineStage, ScheduleLoopedBFS
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)

@@ -48,7 +48,6 @@ class PipelineStage:
         PipeliningMetadataError: an example is not a tensor.
         NotImplementedError: an option is not supported.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.pipelining import PipelineStage
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)

@@ -37,7 +37,7 @@ def distribute_tensor(
         RuntimeError: a placement is partial, or the tensor is not a leaf.
         NotImplementedError: the tensor has a sparse layout.
 
-    >>> import tensorgrad as torch, tensorgrad.distributed as dist
+    >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.tensor import Shard, distribute_tensor
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     >>> distribute_tensor(torch.ones(4, 2), dist.init_device_mesh("cpu", (1,)), [Shard(0)]).to_local().shape
@@ -88,7 +88,7 @@ def distribute_module(
         input_fn: `input_fn(module, arguments, mesh)` returns other arguments of forward.
         output_fn: `output_fn(module, outputs, mesh)` returns other results of forward.
 
-    >>> import tensorgrad as torch, tensorgrad.distributed as dist
+    >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.tensor import distribute_module
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     >>> distribute_module(torch.nn.Linear(2, 3)).weight.placements
@@ -137,7 +137,7 @@ def _filled(make: Callable, name: str, example: str, doc: str) -> Any:
         device_mesh: the mesh; one of all ranks if None.
         placements: one for each dimension of the mesh; `Replicate` if None.
 
-    >>> import tensorgrad as torch, tensorgrad.distributed as dist
+    >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.tensor import {name}
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     >>> {example}
@@ -163,7 +163,7 @@ def full(size: Sequence[int], fill_value: Any, **options: Any) -> DTensor:
         fill_value: the value.
         options: those of `zeros`.
 
-    >>> import tensorgrad as torch, tensorgrad.distributed as dist
+    >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.tensor import full
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     >>> full((2,), 7.0).to_local()

@@ -81,7 +81,7 @@ class DTensor(Tensor, only_ops=True):
     first.
     All ranks must call the same ops in the same order.
 
-    >>> import tensorgrad as torch, tensorgrad.distributed as dist
+    >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.tensor import DTensor, Shard
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     >>> mesh = dist.init_device_mesh("cpu", (1,))
@@ -230,7 +230,7 @@ class DTensor(Tensor, only_ops=True):
         Raises:
             RuntimeError: `local_tensor` is a `DTensor`.
 
-        >>> import tensorgrad as torch, tensorgrad.distributed as dist
+        >>> import tensorgrad.distributed as dist
         >>> from tensorgrad.distributed.tensor import DTensor, Replicate
         >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
         >>> DTensor.from_local(torch.ones(2), dist.init_device_mesh("cpu", (1,)), [Replicate()]).placements

@@ -37,7 +37,6 @@ def _extract_tensor_metadata(result: Any, include_contiguity: bool = True) -> Te
 class ShapeProp(Interpreter):
     """Runs a graph once, and stores shape and dtype of every tensor as `node.meta["tensor_meta"]`.
 
-    >>> import tensorgrad as torch
     >>> traced = torch.fx.symbolic_trace(lambda x: x.sum(0))
     >>> result = torch.fx.passes.shape_prop.ShapeProp(traced).propagate(torch.ones(2, 3))
     >>> [tuple(node.meta["tensor_meta"].shape) for node in traced.graph.nodes]

@@ -24,7 +24,6 @@ SIZES: Any = WeakTensorKeyDictionary()  # offsets or lengths -> their size
 class NestedInt(SymInt):
     """A ragged size, or a multiple of one. It equals itself; that it is at least 2 is all that is known of it.
 
-    >>> import tensorgrad as torch
     >>> n = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged).size(1)
     >>> n == n, n == 2, n > 1
     (True, False, True)

@@ -39,7 +39,6 @@ class NestedTensor(Nested):
         _ragged_idx: which dimension of the whole is ragged; 0 is the batch.
         _metadata_cache: the smallest and the largest length, if they are known.
 
-    >>> import tensorgrad as torch
     >>> x = torch.nested.nested_tensor_from_jagged(torch.arange(6.0).reshape(3, 2), torch.tensor([0, 1, 3]))
     >>> [tuple(piece.shape) for piece in x.unbind()]
     [(1, 2), (2, 2)]

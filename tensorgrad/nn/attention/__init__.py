@@ -19,7 +19,6 @@ __all__ = ["MultiheadAttention", "NonDynamicallyQuantizableLinear", "SDPBackend"
 class NonDynamicallyQuantizableLinear(Linear):
     """A `Linear` with the name that PyTorch prints for the output projection of an attention layer.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.MultiheadAttention(4, 2).out_proj
     NonDynamicallyQuantizableLinear(in_features=4, out_features=4, bias=True)
     """
@@ -41,7 +40,6 @@ class MultiheadAttention(Module):
     Raises:
         ValueError, AssertionError: the sizes are invalid.
 
-    >>> import tensorgrad as torch
     >>> x = torch.zeros(2, 5, 16)
     >>> y, weights = torch.nn.MultiheadAttention(16, 4, batch_first=True)(x, x, x)
     >>> y.shape, weights.shape

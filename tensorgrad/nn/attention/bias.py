@@ -27,7 +27,6 @@ class CausalBias(Tensor):
         AssertionError: The variant is not a `CausalVariant`.
         ValueError: `is_causal` is given beside it.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.nn.attention.bias import causal_lower_right
     >>> causal_lower_right(2, 3)
     tensor([[ True,  True, False],

@@ -357,7 +357,6 @@ def flex_attention(
         NotImplementedError: If the tensors do not have 4 dimensions.
         ValueError: If the numbers of heads differ, or the mask is for other lengths.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.nn.attention.flex_attention import flex_attention
     >>> q = k = torch.zeros(1, 1, 2, 4)
     >>> v = torch.tensor([[[[1.0], [3.0]]]])

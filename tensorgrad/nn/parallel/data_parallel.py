@@ -15,7 +15,6 @@ class DataParallel(Module):
         device_ids, output_device: ignored, as only one device is used.
         dim: stored, but not used; the dimension along which PyTorch splits a batch.
 
-    >>> import tensorgrad as torch
     >>> model = torch.nn.DataParallel(torch.nn.Linear(2, 1))
     >>> list(model.state_dict())
     ['module.weight', 'module.bias']
@@ -41,7 +40,6 @@ def data_parallel(module: Module, inputs: Any, device_ids=None, output_device=No
         device_ids, output_device, dim: ignored, as only one device is used.
         module_kwargs: its keyword arguments.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.parallel.data_parallel(torch.nn.ReLU(), torch.tensor([-1.0, 2.0]))
     tensor([0., 2.])
     """

@@ -76,7 +76,6 @@ class DistributedDataParallel(Module, UnevenInputs):
 
     Source: Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", 2020.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     >>> model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1))

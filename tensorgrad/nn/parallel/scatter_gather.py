@@ -32,7 +32,6 @@ def scatter(inputs: Any, target_gpus: Sequence[int | str | device], dim: int = 0
         A list (of a tensor: a tuple) with one element for each device, nested as `inputs` is; fewer if the tensors
         are too short.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.nn.parallel.scatter_gather import scatter
     >>> scatter({"x": torch.arange(3), "name": "a"}, ["cpu", "cpu"])
     [{'x': tensor([0, 1]), 'name': 'a'}, {'x': tensor([2]), 'name': 'a'}]
@@ -55,7 +54,6 @@ def scatter_kwargs(
 ) -> tuple[tuple, tuple]:
     """Splits positional and keyword arguments as `scatter` does. Returns a tuple for each, of the same length.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.nn.parallel.scatter_gather import scatter_kwargs
     >>> scatter_kwargs((torch.arange(2),), {"scale": 3}, ["cpu", "cpu"])
     (((tensor([0]),), (tensor([1]),)), ({'scale': 3}, {'scale': 3}))
@@ -79,7 +77,6 @@ def gather(outputs: Sequence[Any], target_device: int | str | device, dim: int =
     Raises:
         ValueError: If dicts have different numbers of keys.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.nn.parallel.scatter_gather import gather
     >>> gather([{"x": torch.ones(1)}, {"x": torch.zeros(2)}], "cpu")
     {'x': tensor([1., 0., 0.])}

@@ -71,7 +71,6 @@ class UnevenInputs(Joinable):
             enable: whether to do anything at all.
             throw_on_early_termination: whether all processes get an error as soon as one has no more inputs.
 
-        >>> import tensorgrad as torch
         >>> import tensorgrad.distributed as dist
         >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
         >>> model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1))

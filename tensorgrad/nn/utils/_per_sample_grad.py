@@ -31,7 +31,6 @@ def call_for_per_sample_grads(
         RuntimeError: An argument is not what is said here; a parameter has a `grad_sample` already; or, when it is
             called, the batch size cannot be told from the arguments.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils._per_sample_grad import call_for_per_sample_grads
     >>> layer = torch.nn.Linear(4, 3)
     >>> call_for_per_sample_grads(layer)(torch.randn(5, 4)).sum().backward()

@@ -45,7 +45,6 @@ def get_total_norm(
     Raises:
         RuntimeError: the norm is not finite and `error_if_nonfinite` is set.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.utils.get_total_norm([torch.tensor([3.0]), torch.tensor([4.0])])
     tensor(5.)
     """
@@ -127,7 +126,6 @@ def clip_grads_with_norm_(
 ) -> None:
     """Scales the gradients in place by max_norm / total_norm where that is less than 1.
 
-    >>> import tensorgrad as torch
     >>> w = torch.zeros(2, requires_grad=True)
     >>> w.grad = torch.tensor([3.0, 4.0])
     >>> torch.nn.utils.clip_grads_with_norm_(w, 1.0, total_norm=torch.tensor(5.0))
@@ -179,7 +177,6 @@ def clip_grad_norm_(
     Returns:
         The norm before clipping.
 
-    >>> import tensorgrad as torch
     >>> w = torch.ones(2, requires_grad=True)
     >>> (w * torch.tensor([3.0, 4.0])).sum().backward()
     >>> torch.nn.utils.clip_grad_norm_(w, max_norm=1.0)
@@ -196,7 +193,7 @@ def clip_grad_norm_(
 def clip_grad_norm(*args: Any, **kwargs: Any) -> Tensor:
     """Deprecated alias of `clip_grad_norm_`.
 
-    >>> import tensorgrad as torch, warnings
+    >>> import warnings
     >>> warnings.simplefilter("ignore", FutureWarning)
     >>> w = torch.zeros(2, requires_grad=True)
     >>> w.grad = torch.tensor([3.0, 4.0])
@@ -215,7 +212,6 @@ def clip_grad_norm(*args: Any, **kwargs: Any) -> Tensor:
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None) -> None:
     """Clamps every element of the gradients, in place, to [-clip_value, clip_value].
 
-    >>> import tensorgrad as torch
     >>> w = torch.zeros(2, requires_grad=True)
     >>> w.grad = torch.tensor([3.0, -5.0])
     >>> torch.nn.utils.clip_grad_value_([w], 4.0)

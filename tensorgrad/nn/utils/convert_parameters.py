@@ -11,7 +11,6 @@ from tensorgrad.tensor import Tensor
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     """Concatenates the parameters, flattened, to one vector.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.utils.parameters_to_vector([torch.ones(2), torch.zeros(1, 1)])
     tensor([1., 1., 0.])
     """
@@ -24,7 +23,6 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     Raises:
         TypeError: `vec` is not a tensor.
 
-    >>> import tensorgrad as torch
     >>> a, b = torch.zeros(2), torch.zeros(1, 1)
     >>> torch.nn.utils.vector_to_parameters(torch.tensor([1.0, 2.0, 3.0]), [a, b])
     >>> a, b

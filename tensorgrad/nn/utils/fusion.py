@@ -28,7 +28,6 @@ def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
     Raises:
         AssertionError: either is in training mode, or there are no running statistics.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils import fuse_conv_bn_eval
     >>> conv, norm = torch.nn.Conv2d(3, 8, 3).eval(), torch.nn.BatchNorm2d(8).eval()
     >>> x = torch.randn(1, 3, 6, 6)
@@ -60,7 +59,6 @@ def fuse_conv_bn_weights(
         bn_rm, bn_rv, bn_eps, bn_w, bn_b: running mean and variance, eps, weight and bias of the batch norm.
         transpose: whether the convolution is transposed.
 
-    >>> import tensorgrad as torch
     >>> one, two = torch.ones(1), torch.tensor([2.0])
     >>> fused = torch.nn.utils.fuse_conv_bn_weights(torch.ones(1, 1, 1), one, one, one, 0.0, two, one)
     >>> [p.tolist() for p in fused]
@@ -87,7 +85,6 @@ def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
     Raises:
         AssertionError: either is in training mode, the features do not match, or there are no running statistics.
 
-    >>> import tensorgrad as torch
     >>> linear, norm = torch.nn.Linear(3, 2).eval(), torch.nn.BatchNorm1d(2).eval()
     >>> fused, x = torch.nn.utils.fuse_linear_bn_eval(linear, norm), torch.randn(4, 3)
     >>> torch.allclose(fused(x), norm(linear(x)), atol=1e-6)
@@ -117,7 +114,6 @@ def fuse_linear_bn_weights(
 ) -> tuple[Parameter, Parameter]:
     """Returns weight and bias of a linear layer that includes a batch norm, like `fuse_conv_bn_weights`.
 
-    >>> import tensorgrad as torch
     >>> one, two = torch.ones(1), torch.tensor([2.0])
     >>> fused = torch.nn.utils.fuse_linear_bn_weights(torch.ones(1, 1), one, one, one, 0.0, two, one)
     >>> [p.tolist() for p in fused]

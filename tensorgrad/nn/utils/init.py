@@ -18,7 +18,6 @@ def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Any:
     Raises:
         RuntimeError: `module_cls` is not a module class, or has no argument `device`.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.utils.skip_init(torch.nn.Linear, 2, 3).weight.shape
     torch.Size([3, 2])
     """

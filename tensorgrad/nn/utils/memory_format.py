@@ -27,7 +27,6 @@ def convert_conv2d_weight_memory_format(module: Any, memory_format: Any) -> Any:
     Args:
         memory_format: `torch.channels_last` or `torch.contiguous_format`.
 
-    >>> import tensorgrad as torch
     >>> net = torch.nn.utils.convert_conv2d_weight_memory_format(torch.nn.Conv2d(8, 4, 3), torch.channels_last)
     >>> net.weight.stride()
     (72, 1, 24, 8)
@@ -38,7 +37,6 @@ def convert_conv2d_weight_memory_format(module: Any, memory_format: Any) -> Any:
 def convert_conv3d_weight_memory_format(module: Any, memory_format: Any) -> Any:
     """The same for three-dimensional convolutions, with `torch.channels_last_3d` instead of `channels_last`.
 
-    >>> import tensorgrad as torch
     >>> layer = torch.nn.utils.convert_conv3d_weight_memory_format(torch.nn.Conv3d(8, 4, 2), torch.channels_last_3d)
     >>> layer.weight.stride()
     (64, 1, 32, 16, 8)

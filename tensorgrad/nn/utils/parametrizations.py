@@ -133,7 +133,6 @@ def orthogonal(
     Raises:
         ValueError: the parameter does not exist or has fewer than two dimensions, or the map is unknown.
 
-    >>> import tensorgrad as torch
     >>> layer = torch.nn.utils.parametrizations.orthogonal(torch.nn.Linear(2, 4))
     >>> torch.allclose(layer.weight.T @ layer.weight, torch.eye(2), atol=1e-6)
     True
@@ -183,7 +182,6 @@ def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
     Returns:
         `module`.
 
-    >>> import tensorgrad as torch
     >>> layer = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(20, 40))
     >>> layer.parametrizations.weight.original0.shape
     torch.Size([40, 1])
@@ -268,7 +266,6 @@ def spectral_norm(
         ValueError: the parameter does not exist, or `n_power_iterations` is not positive.
         IndexError: the dimension does not exist.
 
-    >>> import tensorgrad as torch
     >>> layer = torch.nn.utils.parametrizations.spectral_norm(torch.nn.Linear(20, 40))
     >>> bool(abs(torch.linalg.matrix_norm(layer.weight, 2) - 1) < 0.1)
     True

@@ -28,7 +28,6 @@ def cached() -> Iterator[None]:
 
     This is useful if a module is called many times per step, such as the cell of a recurrent network.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils import parametrize
     >>> layer = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(2, 2))
     >>> with parametrize.cached():
@@ -66,7 +65,6 @@ class ParametrizationList(ModuleList):
     Raises:
         ValueError: there are no modules, or their results have another dtype or shape without `unsafe`.
 
-    >>> import tensorgrad as torch
     >>> layer = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(2, 2))
     >>> layer.parametrizations.weight
     ParametrizationList(
@@ -255,7 +253,6 @@ def register_parametrization(module: Any, tensor_name: str, parametrization: Mod
     Raises:
         ValueError: there is no such tensor, or the parametrization changes its dtype or shape.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils import parametrize
     >>> class Symmetric(torch.nn.Module):
     ...     def forward(self, x):
@@ -322,7 +319,6 @@ def _check_addition(module: Any, name: str, parametrization: Any) -> None:
 def is_parametrized(module: Any, tensor_name: str | None = None) -> bool:
     """Returns whether a module has parametrizations, of the named tensor or of any tensor.
 
-    >>> import tensorgrad as torch
     >>> layer = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(2, 2))
     >>> [torch.nn.utils.parametrize.is_parametrized(layer, name) for name in ("weight", "bias")]
     [True, False]
@@ -342,7 +338,6 @@ def remove_parametrizations(module: Any, tensor_name: str, leave_parametrized: b
     Raises:
         ValueError: the tensor is not parametrized; or, with `leave_parametrized=False`, has several originals.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils import parametrize
     >>> layer = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(2, 2))
     >>> parametrize.remove_parametrizations(layer, "weight")
@@ -376,7 +371,6 @@ def remove_parametrizations(module: Any, tensor_name: str, leave_parametrized: b
 def type_before_parametrizations(module: Any) -> type:
     """Returns the class that a module had before it was parametrized.
 
-    >>> import tensorgrad as torch
     >>> layer = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(2, 2))
     >>> type(layer).__name__, torch.nn.utils.parametrize.type_before_parametrizations(layer).__name__
     ('ParametrizedLinear', 'Linear')
@@ -390,7 +384,6 @@ def transfer_parametrizations_and_params(from_module: Any, to_module: Any, tenso
     Returns:
         `to_module`; unchanged if `from_module` has no parametrizations.
 
-    >>> import tensorgrad as torch
     >>> layer, other = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(2, 2)), torch.nn.Linear(2, 2)
     >>> other = torch.nn.utils.parametrize.transfer_parametrizations_and_params(layer, other)
     >>> torch.equal(layer.weight, other.weight)

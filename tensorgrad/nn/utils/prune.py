@@ -24,7 +24,6 @@ class BasePruningMethod(ABC):
     The type determines what an already pruned tensor is pruned by: the remaining elements (`"unstructured"`), the
     remaining channels along the method's `dim` (`"structured"`), or all elements (`"global"`).
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils import prune
     >>> class Negative(prune.BasePruningMethod):
     ...     PRUNING_TYPE = "unstructured"
@@ -152,7 +151,6 @@ class PruningContainer(BasePruningMethod):
         TypeError: an argument is not a pruning method.
         ValueError: the methods prune different tensors.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils import prune
     >>> layer = prune.identity(torch.nn.Linear(2, 2), "weight")
     >>> method = prune.L1Unstructured.apply(layer, "weight", amount=1)
@@ -276,7 +274,6 @@ def _only(t: Tensor, dim: int, index: Tensor) -> Tensor:
 class Identity(BasePruningMethod):
     """Prunes nothing, but adds the mask.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils import prune
     >>> prune.Identity().prune(torch.tensor([1.0, 2.0]))
     tensor([1., 2.])
@@ -298,7 +295,6 @@ class RandomUnstructured(BasePruningMethod):
     Args:
         amount: the number of elements, or the fraction of them.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils import prune
     >>> int((prune.RandomUnstructured(amount=3).prune(torch.ones(10)) == 0).sum())
     3
@@ -328,7 +324,6 @@ class L1Unstructured(BasePruningMethod):
     Args:
         amount: the number of elements, or the fraction of them.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils import prune
     >>> prune.L1Unstructured(amount=1).prune(torch.tensor([1.0, 3.0, -2.0]))
     tensor([ 0., 3., -2.])
@@ -361,7 +356,6 @@ class RandomStructured(BasePruningMethod):
         amount: the number of channels, or the fraction of them.
         dim: the dimension of the channels.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils import prune
     >>> prune.RandomStructured(amount=1, dim=0).prune(torch.ones(3, 2)).sum()
     tensor(4.)
@@ -395,7 +389,6 @@ class LnStructured(BasePruningMethod):
         n: the degree of the norm, as in `torch.norm`.
         dim: the dimension of the channels.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils import prune
     >>> prune.LnStructured(amount=1, n=2, dim=0).prune(torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
     tensor([[0., 0.],
@@ -431,7 +424,6 @@ class CustomFromMask(BasePruningMethod):
     Args:
         mask: 1 for the elements to keep, in the parameter's shape.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils import prune
     >>> prune.CustomFromMask(torch.tensor([1, 0])).prune(torch.tensor([5.0, 6.0]))
     tensor([5., 0.])
@@ -460,7 +452,6 @@ class CustomFromMask(BasePruningMethod):
 def identity(module: Any, name: str) -> Any:
     """Gives the parameter `name` a mask that prunes nothing; returns `module`.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils import prune
     >>> sorted(prune.identity(torch.nn.Linear(2, 2), "weight").state_dict())
     ['bias', 'weight_mask', 'weight_orig']
@@ -472,7 +463,6 @@ def identity(module: Any, name: str) -> Any:
 def random_unstructured(module: Any, name: str, amount: float) -> Any:
     """Prunes `amount` elements of the parameter `name` (a number or a fraction) at random; returns `module`.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils import prune
     >>> layer = prune.random_unstructured(torch.nn.Linear(2, 2), "weight", amount=0.5)
     >>> int(layer.weight_mask.sum())
@@ -489,7 +479,6 @@ def l1_unstructured(module: Any, name: str, amount: float, importance_scores: Te
         amount: the number of elements, or the fraction of them.
         importance_scores: compared instead of the parameter's own values.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils import prune
     >>> layer = prune.l1_unstructured(torch.nn.Linear(2, 3), "weight", amount=2)
     >>> int((layer.weight == 0).sum()), sorted(layer.state_dict())
@@ -502,7 +491,6 @@ def l1_unstructured(module: Any, name: str, amount: float, importance_scores: Te
 def random_structured(module: Any, name: str, amount: float, dim: int) -> Any:
     """Prunes `amount` channels along `dim` of the parameter `name` at random; returns `module`.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils import prune
     >>> layer = prune.random_structured(torch.nn.Linear(4, 3), "weight", amount=1, dim=0)
     >>> int(layer.weight_mask.sum())
@@ -517,7 +505,6 @@ def ln_structured(
 ) -> Any:
     """Prunes the `amount` channels along `dim` whose norm of degree `n` is smallest; returns `module`.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils import prune
     >>> layer = prune.ln_structured(torch.nn.Linear(4, 3), "weight", amount=1, n=2, dim=0)
     >>> int(layer.weight_mask.sum())
@@ -530,7 +517,6 @@ def ln_structured(
 def custom_from_mask(module: Any, name: str, mask: Tensor) -> Any:
     """Prunes the elements of the parameter `name` where `mask` is 0; returns `module`.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils import prune
     >>> layer = prune.custom_from_mask(torch.nn.Linear(2, 2), "bias", torch.tensor([1, 0]))
     >>> bool(layer.bias[1] == 0)
@@ -554,7 +540,6 @@ def global_unstructured(
     Raises:
         TypeError: `parameters` is not an iterable, `importance_scores` is not a dict, or the method is structured.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils import prune
     >>> a, b = torch.nn.Linear(2, 2), torch.nn.Linear(2, 1)
     >>> prune.global_unstructured([(a, "weight"), (b, "weight")], prune.L1Unstructured, amount=3)
@@ -589,7 +574,6 @@ def remove(module: Any, name: str) -> Any:
     Raises:
         ValueError: the parameter is not pruned.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils import prune
     >>> layer = prune.identity(torch.nn.Linear(2, 2), "weight")
     >>> sorted(prune.remove(layer, "weight").state_dict())
@@ -606,7 +590,6 @@ def remove(module: Any, name: str) -> Any:
 def is_pruned(module: Module) -> bool:
     """Returns whether any parameter of `module` or of its submodules is pruned.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils import prune
     >>> layer = torch.nn.Linear(2, 2)
     >>> prune.is_pruned(layer), prune.is_pruned(prune.identity(layer, "bias"))

@@ -29,7 +29,6 @@ class PackedSequence(_Fields):
         sorted_indices: the permutation that sorts the batch by length; None if it was already sorted.
         unsorted_indices: the inverse permutation.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils.rnn import pack_sequence
     >>> packed = pack_sequence([torch.tensor([1, 2, 3]), torch.tensor([4, 5])])
     >>> packed.data, packed.batch_sizes
@@ -119,7 +118,6 @@ class PackedSequence(_Fields):
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
     """Returns the inverse of a permutation, or None for None.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.utils.rnn.invert_permutation(torch.tensor([2, 0, 1]))
     tensor([1, 2, 0])
     """
@@ -148,7 +146,6 @@ def pack_padded_sequence(
     Raises:
         RuntimeError: a length is not positive or too long, their number is not the batch size, or they are not sorted.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils.rnn import pack_padded_sequence
     >>> pack_padded_sequence(torch.tensor([[1, 4], [2, 5], [3, 0]]), [3, 2]).data
     tensor([1, 4, 2, 5, 3])
@@ -211,7 +208,6 @@ def pad_packed_sequence(
     Raises:
         ValueError: `total_length` is less than the longest length.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils.rnn import pack_sequence, pad_packed_sequence
     >>> packed = pack_sequence([torch.tensor([1, 2, 3]), torch.tensor([4, 5])])
     >>> pad_packed_sequence(packed, batch_first=True)
@@ -254,7 +250,6 @@ def pad_sequence(
     Raises:
         RuntimeError: there are no sequences, or their shapes differ beyond the first dimension.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils.rnn import pad_sequence
     >>> pad_sequence([torch.tensor([1, 2, 3]), torch.tensor([4, 5])], batch_first=True, padding_value=-1)
     tensor([[ 1,  2,  3],
@@ -292,7 +287,6 @@ def pad_sequence(
 def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False) -> list[Tensor]:
     """Returns the sequences of a padded batch.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils.rnn import unpad_sequence
     >>> unpad_sequence(torch.tensor([[1, 2, 3], [4, 5, 0]]), torch.tensor([3, 2]), batch_first=True)
     [tensor([1, 2, 3]), tensor([4, 5])]
@@ -307,7 +301,6 @@ def pack_sequence(sequences: list[Tensor], enforce_sorted: bool = True) -> Packe
     Raises:
         RuntimeError: as in `pad_sequence` and `pack_padded_sequence`.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils.rnn import pack_sequence
     >>> pack_sequence([torch.tensor([1, 2, 3]), torch.tensor([4, 5])]).batch_sizes
     tensor([2, 2, 1])
@@ -320,7 +313,6 @@ def pack_sequence(sequences: list[Tensor], enforce_sorted: bool = True) -> Packe
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
     """Returns the sequences of a packed batch.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils.rnn import pack_sequence, unpack_sequence
     >>> unpack_sequence(pack_sequence([torch.tensor([1, 2, 3]), torch.tensor([4, 5])]))
     [tensor([1, 2, 3]), tensor([4, 5])]

@@ -30,7 +30,6 @@ class SpectralNorm:
     Raises:
         ValueError: `n_power_iterations` is not positive.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.nn.utils.spectral_norm import SpectralNorm
     >>> SpectralNorm(dim=1).reshape_weight_to_matrix(torch.zeros(2, 3, 5)).shape
     torch.Size([3, 10])
@@ -168,7 +167,6 @@ def spectral_norm(
     Returns:
         `module`.
 
-    >>> import tensorgrad as torch
     >>> layer = torch.nn.utils.spectral_norm(torch.nn.Linear(20, 40))
     >>> layer.weight_u.shape
     torch.Size([40])
@@ -183,7 +181,6 @@ def remove_spectral_norm(module: Any, name: str = "weight") -> Any:
     Raises:
         ValueError: the parameter is not normalized.
 
-    >>> import tensorgrad as torch
     >>> layer = torch.nn.utils.spectral_norm(torch.nn.Linear(2, 2))
     >>> list(torch.nn.utils.remove_spectral_norm(layer).state_dict())
     ['bias', 'weight']

@@ -25,7 +25,7 @@ def functional_call(
 ) -> Any:
     """Deprecated: use `tensorgrad.func.functional_call`, which takes the same arguments.
 
-    >>> import tensorgrad as torch, warnings
+    >>> import warnings
     >>> warnings.simplefilter("ignore", FutureWarning)
     >>> from tensorgrad.nn.utils.stateless import functional_call
     >>> functional_call(torch.nn.Linear(1, 1, bias=False), {"weight": torch.ones(1, 1)}, torch.tensor([2.0]))

@@ -19,7 +19,7 @@ class WeightNorm:
         name: the name of the parameter.
         dim: the dimension with one length per index; `None` for a single length for the whole weight.
 
-    >>> import tensorgrad as torch, warnings
+    >>> import warnings
     >>> warnings.simplefilter("ignore", FutureWarning)
     >>> layer = torch.nn.utils.weight_norm(torch.nn.Linear(2, 1))
     >>> layer.weight_g.data, layer.weight_v.data = torch.tensor([[10.0]]), torch.tensor([[3.0, 4.0]])
@@ -88,7 +88,7 @@ def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
     Raises:
         RuntimeError: the parameter is already normalized.
 
-    >>> import tensorgrad as torch, warnings
+    >>> import warnings
     >>> warnings.simplefilter("ignore", FutureWarning)
     >>> layer = torch.nn.utils.weight_norm(torch.nn.Linear(20, 40))
     >>> layer.weight_g.shape, layer.weight_v.shape
@@ -104,7 +104,7 @@ def remove_weight_norm(module: Any, name: str = "weight") -> Any:
     Raises:
         ValueError: the parameter is not normalized.
 
-    >>> import tensorgrad as torch, warnings
+    >>> import warnings
     >>> warnings.simplefilter("ignore", FutureWarning)
     >>> layer = torch.nn.utils.weight_norm(torch.nn.Linear(2, 2))
     >>> list(torch.nn.utils.remove_weight_norm(layer).state_dict())

@@ -68,7 +68,6 @@ def linalg_cholesky(input: Tensor, *, upper: bool = False, out=None) -> Tensor:
     Raises:
         torch.linalg.LinAlgError: If A is not positive-definite.
 
-    >>> import tensorgrad as torch
     >>> torch.linalg.cholesky(torch.tensor([[4.0]]))
     tensor([[2.]])
     """
@@ -85,7 +84,6 @@ def cholesky_ex(input: Tensor, *, upper: bool = False, check_errors: bool = Fals
     Raises:
         torch.linalg.LinAlgError: If `check_errors` is True and a matrix is not positive-definite.
 
-    >>> import tensorgrad as torch
     >>> torch.linalg.cholesky_ex(-torch.eye(2)).info
     tensor(1, dtype=torch.int32)
     """
@@ -99,7 +97,6 @@ def cholesky_ex(input: Tensor, *, upper: bool = False, check_errors: bool = Fals
 def cholesky(input: Tensor, upper: bool = False, *, out=None) -> Tensor:
     """Alias of `torch.linalg.cholesky`, with `upper` by position.
 
-    >>> import tensorgrad as torch
     >>> torch.cholesky(torch.tensor([[4.0]]))
     tensor([[2.]])
     """
@@ -159,7 +156,6 @@ def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False, *, out=No
     Raises:
         RuntimeError: If the shapes or dtypes do not fit.
 
-    >>> import tensorgrad as torch
     >>> torch.cholesky_solve(torch.tensor([[8.0]]), torch.tensor([[2.0]]))
     tensor([[2.]])
     """
@@ -175,7 +171,6 @@ def cholesky_inverse(input: Tensor, upper: bool = False, *, out=None) -> Tensor:
     Raises:
         RuntimeError: If the matrices are not square.
 
-    >>> import tensorgrad as torch
     >>> torch.cholesky_inverse(torch.tensor([[2.0]]))
     tensor([[0.2500]])
     """

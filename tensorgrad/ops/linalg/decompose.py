@@ -131,7 +131,6 @@ def linalg_qr(A: Tensor, mode: str = "reduced", *, out=None):
     Raises:
         RuntimeError: If the mode is unknown, or A has fewer than two dimensions.
 
-    >>> import tensorgrad as torch
     >>> q, r = torch.linalg.qr(torch.ones(3, 2))
     >>> q.shape, r.shape
     (torch.Size([3, 2]), torch.Size([2, 2]))
@@ -148,7 +147,6 @@ def linalg_qr(A: Tensor, mode: str = "reduced", *, out=None):
 def qr(input: Tensor, some: bool = True, *, out=None):
     """Alias of `torch.linalg.qr`, in reduced mode if `some`, else complete.
 
-    >>> import tensorgrad as torch
     >>> q, r = torch.linalg.qr(torch.tensor([[3.0, 1.0], [4.0, 2.0]]))
     >>> torch.allclose(q @ r, torch.tensor([[3.0, 1.0], [4.0, 2.0]]), atol=1e-6)
     True
@@ -274,7 +272,6 @@ def linalg_svd(A: Tensor, full_matrices: bool = True, *, driver=None, out=None):
     Raises:
         RuntimeError: If A has fewer than two dimensions or an integral dtype.
 
-    >>> import tensorgrad as torch
     >>> A = torch.tensor([[3.0, 0.0], [4.0, 5.0]])
     >>> U, S, Vh = torch.linalg.svd(A)
     >>> S
@@ -293,7 +290,6 @@ def svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out=None):
 
     `some` omits the columns that only complete a basis, like `full_matrices=False` there.
 
-    >>> import tensorgrad as torch
     >>> U, S, V = torch.svd(torch.tensor([[3.0, 0.0], [4.0, 5.0]]))
     >>> S
     tensor([6.7082, 2.2361])
@@ -314,7 +310,6 @@ def svdvals(A: Tensor, *, driver=None, out=None) -> Tensor:
     Raises:
         RuntimeError: If A has fewer than two dimensions or an integral dtype.
 
-    >>> import tensorgrad as torch
     >>> torch.linalg.svdvals(torch.tensor([[0.0, 2.0], [3.0, 0.0]]))
     tensor([3., 2.])
     """
@@ -387,7 +382,6 @@ def eigh(input: Tensor, UPLO: str = "L", *, out=None):
     Raises:
         RuntimeError: If the matrices are not square.
 
-    >>> import tensorgrad as torch
     >>> A = torch.tensor([[2.0, 1.0], [1.0, 3.0]])
     >>> values, vectors = torch.linalg.eigh(A)
     >>> values
@@ -406,7 +400,6 @@ def eigvalsh(input: Tensor, UPLO: str = "L", *, out=None) -> Tensor:
     Raises:
         RuntimeError: If the matrices are not square.
 
-    >>> import tensorgrad as torch
     >>> torch.linalg.eigvalsh(torch.tensor([[0.0, 1.0], [1.0, 0.0]]))
     tensor([-1.,  1.])
     """
@@ -465,7 +458,6 @@ def eig(input: Tensor, *, out=None):
     Raises:
         RuntimeError: If the matrices are not square, or contain NaN or infinity.
 
-    >>> import tensorgrad as torch
     >>> torch.linalg.eig(torch.tensor([[2.0, 0.0], [0.0, 3.0]])).eigenvalues
     tensor([2.+0.j, 3.+0.j])
     """
@@ -478,7 +470,6 @@ def eigvals(input: Tensor, *, out=None) -> Tensor:
     Raises:
         RuntimeError: If the matrices are not square, or contain NaN or infinity.
 
-    >>> import tensorgrad as torch
     >>> torch.linalg.eigvals(torch.tensor([[2.0, 0.0], [0.0, 3.0]]))
     tensor([2.+0.j, 3.+0.j])
     """
@@ -549,7 +540,6 @@ def pinv(input: Tensor, rcond=None, hermitian: bool = False, *, atol=None, rtol=
     Raises:
         RuntimeError: If there are fewer than two dimensions, or the dtype is integral or a 16-bit float.
 
-    >>> import tensorgrad as torch
     >>> torch.linalg.pinv(torch.tensor([[2.0, 0.0], [0.0, 0.0]]))
     tensor([[0.5000, 0.0000],
             [0.0000, 0.0000]])
@@ -576,7 +566,6 @@ def pinv(input: Tensor, rcond=None, hermitian: bool = False, *, atol=None, rtol=
 def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
     """Alias of `torch.linalg.pinv`.
 
-    >>> import tensorgrad as torch
     >>> torch.pinverse(torch.tensor([[2.0]]))
     tensor([[0.5000]])
     """
@@ -592,7 +581,6 @@ def matrix_rank(input: Tensor, tol=None, hermitian: bool = False, *, atol=None, 
     Raises:
         RuntimeError: If there are fewer than two dimensions, or the dtype is integral.
 
-    >>> import tensorgrad as torch
     >>> torch.linalg.matrix_rank(torch.ones(3, 3))
     tensor(1)
     """
@@ -647,7 +635,6 @@ def lstsq(input: Tensor, b: Tensor, rcond=None, *, driver=None, out=None):
     Raises:
         RuntimeError: If shapes, dtypes or the driver do not fit.
 
-    >>> import tensorgrad as torch
     >>> A, B = torch.tensor([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]]), torch.tensor([[1.0], [3.0], [5.0]])
     >>> torch.linalg.lstsq(A, B).solution  # the line 1 + 2 x
     tensor([[1.0000],

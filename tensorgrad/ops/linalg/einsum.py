@@ -265,7 +265,6 @@ def einsum(*args) -> Tensor:
     Raises:
         RuntimeError: If the equation does not fit the operands.
 
-    >>> import tensorgrad as torch
     >>> a, b = torch.ones(2, 3), torch.ones(3, 4)
     >>> torch.einsum("ij,jk->ik", a, b).shape
     torch.Size([2, 4])
@@ -306,7 +305,6 @@ def tensordot(a: Tensor, b: Tensor, dims=2, out=None) -> Tensor:
     Raises:
         RuntimeError: If the sizes of a pair differ.
 
-    >>> import tensorgrad as torch
     >>> torch.tensordot(torch.ones(2, 3, 4), torch.ones(4, 3, 5), ([1, 2], [1, 0])).shape
     torch.Size([2, 5])
     """
@@ -348,7 +346,6 @@ def tensordot(a: Tensor, b: Tensor, dims=2, out=None) -> Tensor:
 def kron(input: Tensor, other: Tensor, *, out=None) -> Tensor:
     """Computes the Kronecker product: every element of `input` times all of `other`, as blocks.
 
-    >>> import tensorgrad as torch
     >>> torch.kron(torch.tensor([1, 2]), torch.tensor([1, 10]))
     tensor([ 1, 10,  2, 20])
     """
@@ -384,7 +381,6 @@ def multi_dot(tensors, *, out=None) -> Tensor:
     Raises:
         RuntimeError: If there are fewer than two tensors, or ranks or sizes do not fit.
 
-    >>> import tensorgrad as torch
     >>> torch.linalg.multi_dot([torch.ones(2, 3), torch.ones(3, 4), torch.ones(4)])
     tensor([12., 12.])
     """
@@ -430,7 +426,6 @@ def multi_dot(tensors, *, out=None) -> Tensor:
 def chain_matmul(*matrices, out=None) -> Tensor:
     """Multiplies one or more matrices in the cheapest order (`torch.linalg.multi_dot` for several).
 
-    >>> import tensorgrad as torch
     >>> torch.chain_matmul(torch.ones(2, 3), torch.ones(3, 4), torch.ones(4, 1))
     tensor([[12.],
             [12.]])
@@ -454,7 +449,6 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     Raises:
         RuntimeError: If the sizes do not fit.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.bilinear(torch.ones(1, 2), torch.ones(1, 3), torch.ones(1, 2, 3))
     tensor([[6.]])
     """
@@ -512,7 +506,6 @@ def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1, out=None) -> Te
     Raises:
         RuntimeError: If the size of `dim` is not 3.
 
-    >>> import tensorgrad as torch
     >>> torch.linalg.cross(torch.tensor([1.0, 0, 0]), torch.tensor([0.0, 1, 0]))
     tensor([0., 0., 1.])
     """
@@ -534,7 +527,6 @@ def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1, out=None) -> Te
 def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out=None) -> Tensor:
     """Computes the cross product of three-dimensional vectors along `dim`, by default the first dimension of size 3.
 
-    >>> import tensorgrad as torch
     >>> torch.cross(torch.tensor([1.0, 0.0, 0.0]), torch.tensor([0.0, 1.0, 0.0]), dim=0)
     tensor([0., 0., 1.])
     """
@@ -613,7 +605,6 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode="use_mm_for_eucli
     Raises:
         RuntimeError: If `p` is negative, the ranks or row lengths do not fit, or the dtype is integral.
 
-    >>> import tensorgrad as torch
     >>> torch.cdist(torch.tensor([[0.0, 0.0]]), torch.tensor([[3.0, 4.0]]))
     tensor([[5.]])
     """
@@ -641,7 +632,6 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode="use_mm_for_eucli
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """Computes the p-norm distances of all pairs of rows of an (n, k) matrix: a vector of n (n - 1) / 2.
 
-    >>> import tensorgrad as torch
     >>> torch.pdist(torch.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]]))
     tensor([5.0000, 1.0000, 4.2426])
     """

@@ -60,7 +60,6 @@ def geqrf(input: Tensor, *, out=None):
         RuntimeError: If there are fewer than two dimensions.
         NotImplementedError: If the dtype is integral or a 16-bit float.
 
-    >>> import tensorgrad as torch
     >>> torch.geqrf(torch.tensor([[3.0], [4.0]]))
     torch.return_types.geqrf(
     a=tensor([[-5.0000],
@@ -98,7 +97,6 @@ def householder_product(input: Tensor, tau: Tensor, *, out=None) -> Tensor:
         RuntimeError: If the shapes or dtypes do not fit.
         NotImplementedError: If the dtype is integral or a 16-bit float.
 
-    >>> import tensorgrad as torch
     >>> h, tau = torch.geqrf(torch.tensor([[3.0], [4.0]]))
     >>> torch.linalg.householder_product(h, tau)
     tensor([[-0.6000],
@@ -148,7 +146,6 @@ def _check_factors(name: str, input: Tensor, tau: Tensor) -> None:
 def orgqr(input: Tensor, input2: Tensor, *, out=None) -> Tensor:
     """Alias of `torch.linalg.householder_product`.
 
-    >>> import tensorgrad as torch
     >>> torch.orgqr(torch.tensor([[-5.0], [0.5]]), torch.tensor([1.6]))
     tensor([[-0.6000],
             [-0.8000]])
@@ -168,7 +165,6 @@ def ormqr(input: Tensor, input2: Tensor, input3: Tensor, left: bool = True, tran
         RuntimeError: If the shapes or dtypes do not fit.
         NotImplementedError: If the dtype is integral or a 16-bit float.
 
-    >>> import tensorgrad as torch
     >>> h, tau = torch.geqrf(torch.tensor([[3.0], [4.0]]))
     >>> torch.ormqr(h, tau, torch.tensor([[3.0], [4.0]]), transpose=True).round()
     tensor([[-5.],

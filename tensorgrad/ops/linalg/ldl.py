@@ -47,7 +47,6 @@ def ldl_factor_ex(input: Tensor, *, hermitian: bool = False, check_errors: bool 
     Raises:
         RuntimeError: If the matrices are not square, or if `check_errors` is True and a block is zero.
 
-    >>> import tensorgrad as torch
     >>> torch.linalg.ldl_factor_ex(torch.zeros(2, 2)).info
     tensor(1, dtype=torch.int32)
     """
@@ -66,7 +65,6 @@ def ldl_factor(input: Tensor, *, hermitian: bool = False, out=None):
     Raises:
         RuntimeError: If the matrices are not square, or D has a zero block.
 
-    >>> import tensorgrad as torch
     >>> torch.linalg.ldl_factor(torch.tensor([[4.0, 2.0], [2.0, 3.0]]))
     torch.return_types.linalg_ldl_factor(
     LD=tensor([[4.0000, 0.0000],
@@ -98,7 +96,6 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False,
     Raises:
         RuntimeError: If shapes or dtypes do not fit, or pivots are not integers or are out of range.
 
-    >>> import tensorgrad as torch
     >>> LD, pivots = torch.linalg.ldl_factor(torch.tensor([[4.0, 2.0], [2.0, 3.0]]))
     >>> torch.linalg.ldl_solve(LD, pivots, torch.tensor([[8.0], [8.0]]))
     tensor([[1.],

@@ -79,7 +79,6 @@ det = op(
 
     Raises RuntimeError for other shapes and for integers.
 
-    >>> import tensorgrad as torch
     >>> torch.det(torch.tensor([[2.0, 0.0], [0.0, 3.0]]))
     tensor(6.)
     """,
@@ -92,7 +91,6 @@ def linalg_det(A: Tensor, *, out=None) -> Tensor:
     Raises:
         RuntimeError: If the matrices are not square, or the dtype is integral.
 
-    >>> import tensorgrad as torch
     >>> torch.linalg.det(torch.tensor([[2.0, 0.0], [0.0, 3.0]]))
     tensor(6.)
     """
@@ -154,7 +152,6 @@ def named(cls, results, out, function):
 def linalg_slogdet(A: Tensor, *, out=None):
     """Returns `sign` and `logabsdet` (*,) of square matrices (*, n, n): det = sign · exp(logabsdet), without overflow.
 
-    >>> import tensorgrad as torch
     >>> torch.linalg.slogdet(torch.eye(2)).logabsdet
     tensor(0.)
     """
@@ -165,7 +162,6 @@ def linalg_slogdet(A: Tensor, *, out=None):
 def slogdet(input: Tensor, *, out=None):
     """Alias of `torch.linalg.slogdet`.
 
-    >>> import tensorgrad as torch
     >>> torch.slogdet(torch.tensor([[0.0, 2.0], [3.0, 0.0]]))
     torch.return_types.slogdet(
     sign=tensor(-1.),
@@ -178,7 +174,6 @@ def slogdet(input: Tensor, *, out=None):
 def logdet(input: Tensor) -> Tensor:
     """Computes the logarithms of determinants; NaN where they are negative.
 
-    >>> import tensorgrad as torch
     >>> torch.logdet(torch.tensor([[2.0, 0.0], [0.0, 3.0]]))
     tensor(1.7918)
     """
@@ -236,7 +231,6 @@ def inverse(input: Tensor, *, out=None) -> Tensor:
         torch.linalg.LinAlgError: If a matrix is singular.
         RuntimeError: If the matrices are not square.
 
-    >>> import tensorgrad as torch
     >>> torch.inverse(torch.tensor([[2.0]]))
     tensor([[0.5000]])
     """
@@ -252,7 +246,6 @@ def inv(A: Tensor, *, out=None) -> Tensor:
         torch.linalg.LinAlgError: If a matrix is singular.
         RuntimeError: If the matrices are not square.
 
-    >>> import tensorgrad as torch
     >>> torch.linalg.inv(torch.tensor([[2.0]]))
     tensor([[0.5000]])
     """
@@ -265,7 +258,6 @@ def inv_ex(A: Tensor, *, check_errors: bool = False, out=None):
     Raises:
         torch.linalg.LinAlgError: If `check_errors` is True and a matrix is singular.
 
-    >>> import tensorgrad as torch
     >>> torch.linalg.inv_ex(torch.zeros(2, 2)).info
     tensor(1, dtype=torch.int32)
     """
@@ -365,7 +357,6 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True, out=None) -> Tensor:
         torch.linalg.LinAlgError: If A is singular.
         RuntimeError: If the shapes or dtypes do not fit.
 
-    >>> import tensorgrad as torch
     >>> torch.linalg.solve(torch.tensor([[2.0, 0.0], [0.0, 4.0]]), torch.tensor([2.0, 2.0]))
     tensor([1.0000, 0.5000])
     """
@@ -380,7 +371,6 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = Fa
     Raises:
         torch.linalg.LinAlgError: If `check_errors` is True and A is singular.
 
-    >>> import tensorgrad as torch
     >>> torch.linalg.solve_ex(torch.zeros(2, 2), torch.ones(2)).info
     tensor(1, dtype=torch.int32)
     """
@@ -426,7 +416,6 @@ def solve_triangular(
     Raises:
         RuntimeError: If the shapes or dtypes do not fit.
 
-    >>> import tensorgrad as torch
     >>> torch.linalg.solve_triangular(torch.tensor([[2.0, 1.0], [0.0, 1.0]]), torch.tensor([[4.0], [2.0]]), upper=True)
     tensor([[1.],
             [2.]])
@@ -477,7 +466,6 @@ def check_system(name: str, b: Tensor, A: Tensor) -> None:
 def triangular_solve(input: Tensor, A: Tensor, upper=True, transpose=False, unitriangular=False, *, out=None):
     """The older form of `torch.linalg.solve_triangular`: returns the solution and a copy of A.
 
-    >>> import tensorgrad as torch
     >>> torch.triangular_solve(torch.tensor([[4.0]]), torch.tensor([[2.0]])).solution
     tensor([[2.]])
     """

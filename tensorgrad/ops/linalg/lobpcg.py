@@ -143,7 +143,6 @@ def lobpcg(
         ValueError: If A has fewer than 3 n rows.
         RuntimeError: If the shapes do not fit.
 
-    >>> import tensorgrad as torch
     >>> E, X = torch.lobpcg(torch.diag(torch.arange(1.0, 10.0)), k=1)
     >>> E.round(decimals=3)
     tensor([9.])

@@ -36,7 +36,6 @@ def svd_lowrank(A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor |
     Raises:
         ValueError: If A has fewer than two dimensions.
 
-    >>> import tensorgrad as torch
     >>> A = torch.tensor([[1.0], [2.0], [3.0]]) @ torch.ones(1, 4)  # rank 1
     >>> U, S, V = torch.svd_lowrank(A, q=2)
     >>> torch.allclose(U @ S.diag() @ V.mT, A, atol=1e-5)
@@ -68,7 +67,6 @@ def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int
     Raises:
         ValueError: If q is outside 0 .. min(m, n), or `niter` is negative.
 
-    >>> import tensorgrad as torch
     >>> points = torch.tensor([[0.0, 0.0], [1.0, 2.0], [2.0, 4.0]])
     >>> U, S, V = torch.pca_lowrank(points, q=1)
     >>> (S**2 / 2).round()

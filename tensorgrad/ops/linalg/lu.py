@@ -139,7 +139,6 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False, o
     Raises:
         RuntimeError: If there are fewer than two dimensions, or if `check_errors` is True and a matrix is singular.
 
-    >>> import tensorgrad as torch
     >>> torch.linalg.lu_factor_ex(torch.zeros(2, 2)).info
     tensor(1, dtype=torch.int32)
     """
@@ -157,7 +156,6 @@ def lu_factor(A: Tensor, *, pivot: bool = True, out=None):
     Raises:
         RuntimeError: If a matrix is singular, there are fewer than two dimensions, or `pivot=False` on the CPU.
 
-    >>> import tensorgrad as torch
     >>> torch.linalg.lu_factor(torch.tensor([[1.0, 2.0], [4.0, 4.0]]))
     torch.return_types.linalg_lu_factor(
     LU=tensor([[4.0000, 4.0000],
@@ -177,7 +175,6 @@ def linalg_lu(A: Tensor, *, pivot: bool = True, out=None):
     Raises:
         RuntimeError: If there are fewer than two dimensions, or `pivot=False` on the CPU.
 
-    >>> import tensorgrad as torch
     >>> P, L, U = torch.linalg.lu(torch.tensor([[1.0, 2.0], [4.0, 4.0]]))
     >>> P @ L @ U
     tensor([[1., 2.],
@@ -196,7 +193,6 @@ def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out=None):
     Raises:
         TypeError: If `out` is not a tuple of as many tensors as are returned.
 
-    >>> import tensorgrad as torch
     >>> torch.lu(torch.tensor([[2.0]]))
     (tensor([[2.]]), tensor([1], dtype=torch.int32))
     """
@@ -247,7 +243,6 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpa
     Raises:
         RuntimeError: If the pivots are not int32 or are out of range.
 
-    >>> import tensorgrad as torch
     >>> torch.lu_unpack(*torch.linalg.lu_factor(torch.tensor([[1.0, 2.0], [4.0, 4.0]]))).L
     tensor([[1.0000, 0.0000],
             [0.2500, 1.0000]])
@@ -319,7 +314,6 @@ def linalg_lu_solve(
     Raises:
         RuntimeError: If shapes or dtypes do not fit, or pivots are not int32 or are out of range.
 
-    >>> import tensorgrad as torch
     >>> LU, pivots = torch.linalg.lu_factor(torch.tensor([[2.0, 0.0], [0.0, 4.0]]))
     >>> torch.linalg.lu_solve(LU, pivots, torch.tensor([[2.0], [2.0]]))
     tensor([[1.0000],
@@ -370,7 +364,6 @@ def _check_solvable(LU: Tensor, pivots: Tensor, B: Tensor, left: bool) -> None:
 def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out=None) -> Tensor:
     """`torch.linalg.lu_solve` with the right-hand side as the first argument.
 
-    >>> import tensorgrad as torch
     >>> torch.lu_solve(torch.tensor([[2.0]]), torch.tensor([[4.0]]), torch.tensor([1], dtype=torch.int32))
     tensor([[0.5000]])
     """

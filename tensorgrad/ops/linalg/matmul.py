@@ -142,7 +142,6 @@ matmul = op(
 
     Raises RuntimeError for shapes that cannot be multiplied, for different dtypes and for 0-dimensional operands.
 
-    >>> import tensorgrad as torch
     >>> torch.matmul(torch.ones(3, 2, 4), torch.ones(4, 5)).shape
     torch.Size([3, 2, 5])
     """,
@@ -228,7 +227,6 @@ linear = op(
 
     Raises RuntimeError for shapes that do not fit and for different dtypes.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.linear(torch.ones(2, 3), torch.ones(4, 3), torch.ones(4))[0]
     tensor([4., 4., 4., 4.])
     """,
@@ -360,7 +358,6 @@ def inner(input: Tensor, other: Tensor, *, out=None) -> Tensor:
     Raises:
         RuntimeError: If the last dimensions or the dtypes differ.
 
-    >>> import tensorgrad as torch
     >>> torch.inner(torch.tensor([1., 2]), torch.tensor([[3., 4], [5, 6]]))
     tensor([11., 17.])
     """

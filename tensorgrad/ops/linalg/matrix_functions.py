@@ -28,7 +28,6 @@ def matrix_power(input: Tensor, n: int, *, out=None) -> Tensor:
         TypeError: If `n` is not an integer.
         RuntimeError: If the matrices are not square.
 
-    >>> import tensorgrad as torch
     >>> torch.matrix_power(torch.tensor([[1.0, 1.0], [0.0, 1.0]]), 3)
     tensor([[1., 3.],
             [0., 1.]])
@@ -66,7 +65,6 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out=None) -> Tensor:
     Raises:
         RuntimeError: If the dtype is integral, or the dtypes differ.
 
-    >>> import tensorgrad as torch
     >>> torch.linalg.vecdot(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]))
     tensor(11.)
     """
@@ -84,7 +82,6 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out=None) -> Tensor:
 def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """Returns a view of the diagonals of the last two dimensions (or of `dim1` and `dim2`).
 
-    >>> import tensorgrad as torch
     >>> torch.linalg.diagonal(torch.tensor([[1, 2], [3, 4]]))
     tensor([1, 4])
     """
@@ -97,7 +94,6 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     Raises:
         RuntimeError: If N < 2, or the dtype is boolean or a 16-bit float.
 
-    >>> import tensorgrad as torch
     >>> torch.linalg.vander(torch.tensor([2, 3]), N=3)
     tensor([[1, 2, 4],
             [1, 3, 9]])
@@ -122,7 +118,6 @@ def tensorinv(input: Tensor, ind: int = 2, *, out=None) -> Tensor:
         torch.linalg.LinAlgError: If the map is singular.
         RuntimeError: If the numbers of elements on both sides differ.
 
-    >>> import tensorgrad as torch
     >>> torch.linalg.tensorinv(torch.eye(4).reshape(4, 2, 2), ind=1).shape
     torch.Size([2, 2, 4])
     """
@@ -146,7 +141,6 @@ def tensorsolve(input: Tensor, other: Tensor, dims=None, *, out=None) -> Tensor:
         torch.linalg.LinAlgError: If A is singular.
         RuntimeError: If the sizes do not fit.
 
-    >>> import tensorgrad as torch
     >>> torch.linalg.tensorsolve(2 * torch.eye(4).reshape(4, 2, 2), torch.ones(4))
     tensor([[0.5000, 0.5000],
             [0.5000, 0.5000]])
@@ -176,7 +170,6 @@ PADE = (
 def matrix_exp(input: Tensor) -> Tensor:
     """Computes the exponential Σ Aᵏ / k! of square matrices (*, n, n), by scaling, Padé approximation and squaring.
 
-    >>> import tensorgrad as torch
     >>> torch.matrix_exp(torch.zeros(2, 2))
     tensor([[1., 0.],
             [0., 1.]])

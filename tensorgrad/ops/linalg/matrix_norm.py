@@ -40,7 +40,6 @@ def matrix_norm(input: Tensor, ord="fro", dim=(-2, -1), keepdim: bool = False, *
     Raises:
         RuntimeError: If the order is not supported, or `dim` is not two dimensions.
 
-    >>> import tensorgrad as torch
     >>> torch.linalg.matrix_norm(torch.tensor([[3.0, 0.0], [0.0, 4.0]]))
     tensor(5.)
     """
@@ -74,7 +73,6 @@ def norm(input: Tensor, ord=None, dim=None, keepdim: bool = False, *, out=None, 
     Raises:
         RuntimeError: If `ord` and `dim` do not determine which, or there are more than two dimensions in `dim`.
 
-    >>> import tensorgrad as torch
     >>> torch.linalg.norm(torch.tensor([3.0, 4.0]))
     tensor(5.)
     """
@@ -103,7 +101,6 @@ def cond(input: Tensor, p=None, *, out=None) -> Tensor:
     Raises:
         RuntimeError: If the norm is not supported, or matrices are not square where they must be.
 
-    >>> import tensorgrad as torch
     >>> torch.linalg.cond(torch.tensor([[4.0, 0.0], [0.0, 2.0]]))
     tensor(2.)
     """

@@ -16,7 +16,6 @@ from tensorgrad.tensor import Tensor
 def norm(input: Tensor, p="fro", dim=None, keepdim: bool = False, out=None, dtype=None) -> Tensor:
     """Computes the `p`-norm over `dim`, by default of all elements; "fro" is 2, "nuc" the sum of singular values.
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([3.0, 4.0]).norm()
     tensor(5.)
     """
@@ -47,7 +46,6 @@ def frobenius_norm(input: Tensor, dim, keepdim: bool = False, *, out=None) -> Te
     Raises:
         RuntimeError: If the dtype is integral, or there are more than two dimensions in `dim`.
 
-    >>> import tensorgrad as torch
     >>> torch.frobenius_norm(torch.tensor([[3.0, 4.0]]), dim=(0, 1))
     tensor(5.)
     """
@@ -72,7 +70,6 @@ def nuclear_norm(input: Tensor, dim=None, keepdim: bool = False, *, out=None) ->
     Raises:
         RuntimeError: If the dtype is integral, or there are fewer than two dimensions.
 
-    >>> import tensorgrad as torch
     >>> torch.nuclear_norm(torch.tensor([[3.0, 0.0], [0.0, -4.0]]))
     tensor(7.)
     """
@@ -99,7 +96,6 @@ def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
         RuntimeError: If the dtype is integral.
         IndexError: If the dimension does not exist.
 
-    >>> import tensorgrad as torch
     >>> torch.norm_except_dim(torch.tensor([[3.0, 4.0], [6.0, 8.0]]))
     tensor([[ 5.],
             [10.]])
@@ -120,7 +116,6 @@ def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
 def native_norm(input: Tensor, p=2, dim=None, keepdim: bool = False, dtype=None) -> Tensor:
     """An old name of `torch.norm`, for sparse tensors.
 
-    >>> import tensorgrad as torch
     >>> torch.native_norm(torch.tensor([3.0, 4.0]).to_sparse())
     tensor(5.)
     """

@@ -132,7 +132,6 @@ _gated = pointwise("gated(input, gate)", "activation.gated", where=(), in_place=
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """Computes max(input, 0).
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.relu(torch.tensor([-1.0, 2.0]))
     tensor([0., 2.])
     """
@@ -143,7 +142,6 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """Returns `input` where it exceeds `threshold`, else `value`.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.threshold(torch.tensor([0.5, 2.0]), 1, -1)
     tensor([-1.,  2.])
     """
@@ -154,7 +152,6 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """Returns `input` where it is positive, else `negative_slope · input`.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.leaky_relu(torch.tensor([-1.0, 2.0]), 0.1)
     tensor([-0.1000,  2.0000])
     """
@@ -168,7 +165,6 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
     Raises:
         ValueError: If `min_val` is greater than `max_val`.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.hardtanh(torch.tensor([-2.0, 0.5]))
     tensor([-1.0000,  0.5000])
     """
@@ -183,7 +179,6 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     """Clamps `input` to [0, 6].
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.relu6(torch.tensor([-1.0, 2.0, 8.0]))
     tensor([0., 2., 6.])
     """
@@ -194,7 +189,6 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """Computes `relu6(input + 3) / 6`.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.hardsigmoid(torch.tensor([-4.0, 0.0, 4.0]))
     tensor([0.0000, 0.5000, 1.0000])
     """
@@ -205,7 +199,6 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """Computes `input · relu6(input + 3) / 6` (A. Howard et al., arXiv:1905.02244).
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.hardswish(torch.tensor([-4.0, 1.0, 4.0]))
     tensor([-0.0000, 0.6667, 4.0000])
     """
@@ -216,7 +209,6 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
 def hardshrink(input: Tensor, lambd: float = 0.5, *, out=None) -> Tensor:
     """Returns `input`, but 0 where it is within [-lambd, lambd].
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.hardshrink(torch.tensor([0.2, 2.0]))
     tensor([0., 2.])
     """
@@ -230,7 +222,6 @@ def softshrink(input: Tensor, lambd: float = 0.5, *, out=None) -> Tensor:
     Raises:
         RuntimeError: If `lambd` is negative.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.softshrink(torch.tensor([0.2, 2.0]))
     tensor([0.0000, 1.5000])
     """
@@ -296,7 +287,6 @@ def gelu(input: Tensor, *, approximate: str = "none", out=None) -> Tensor:
     Raises:
         RuntimeError: If `approximate` is neither "none" nor "tanh".
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.gelu(torch.tensor([-1.0, 2.0]))
     tensor([-0.1587,  1.9545])
     """
@@ -309,7 +299,6 @@ def gelu(input: Tensor, *, approximate: str = "none", out=None) -> Tensor:
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """Computes `input · sigmoid(input)`, also called swish (S. Elfwing et al., arXiv:1702.03118).
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.silu(torch.tensor([-1.0, 2.0]))
     tensor([-0.2689,  1.7616])
     """
@@ -320,7 +309,6 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """Computes `input · tanh(softplus(input))` (D. Misra, arXiv:1908.08681).
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.mish(torch.tensor([0.0, 1.0]))
     tensor([0.0000, 0.8651])
     """
@@ -331,7 +319,6 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0, *, out=None) -> Tensor:
     """Computes `log(1 + exp(beta · input)) / beta`; returns `input` where `beta · input > threshold`.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.softplus(torch.tensor([0.0, 30.0]))
     tensor([ 0.6931, 30.0000])
     """
@@ -342,7 +329,6 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0, *, out=N
 def logsigmoid(input: Tensor, *, out=None) -> Tensor:
     """Computes `log(sigmoid(input))` without underflow.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.logsigmoid(torch.tensor([0.0]))
     tensor([-0.6931])
     """
@@ -353,7 +339,6 @@ def logsigmoid(input: Tensor, *, out=None) -> Tensor:
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """Returns `input` where it is positive, else `alpha · (exp(input) - 1)` (D.-A. Clevert et al., arXiv:1511.07289).
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.elu(torch.tensor([-1.0, 2.0]))
     tensor([-0.6321,  2.0000])
     """
@@ -364,7 +349,6 @@ def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """The self-normalizing `elu` with fixed alpha and scale (G. Klambauer et al., arXiv:1706.02515).
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.selu(torch.tensor([-1.0, 2.0]))
     tensor([-1.1113,  2.1014])
     """
@@ -378,7 +362,6 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     Raises:
         RuntimeError: If `alpha` is 0.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.celu(torch.tensor([-1.0, 2.0]))
     tensor([-0.6321,  2.0000])
     """
@@ -391,7 +374,6 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 def softsign(input: Tensor) -> Tensor:
     """Computes `input / (1 + |input|)`.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.softsign(torch.tensor([-1.0, 3.0]))
     tensor([-0.5000,  0.7500])
     """
@@ -402,7 +384,6 @@ def softsign(input: Tensor) -> Tensor:
 def tanhshrink(input: Tensor) -> Tensor:
     """Computes `input - tanh(input)`.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.tanhshrink(torch.tensor([-1.0, 1.0]))
     tensor([-0.2384,  0.2384])
     """
@@ -424,7 +405,6 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     Raises:
         RuntimeError: If the number of weights is neither one nor the number of channels.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.prelu(torch.tensor([-1.0, 2.0]), torch.tensor([0.5]))
     tensor([-0.5000,  2.0000])
     """
@@ -458,7 +438,6 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     Raises:
         RuntimeError: If the size of `dim` is odd.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.glu(torch.tensor([1.0, 0.0]))
     tensor([0.5000])
     """
@@ -479,7 +458,6 @@ def rrelu(
 
     Source: B. Xu et al., arXiv:1505.00853.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.rrelu(torch.tensor([-2.0, 3.0]), lower=0.1, upper=0.3)
     tensor([-0.4000,  3.0000])
     """

@@ -165,7 +165,6 @@ def scaled_dot_product_attention(
     Raises:
         RuntimeError: If the dtypes or sizes do not fit together.
 
-    >>> import tensorgrad as torch
     >>> q = k = v = torch.eye(2)
     >>> torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
     tensor([[1.0000, 0.0000],

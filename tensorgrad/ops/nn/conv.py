@@ -301,7 +301,6 @@ def _forward(dims: int):
     Raises:
         RuntimeError: If the sizes or dtypes do not fit together.
 
-    >>> import tensorgrad as torch
     >>> x, w = torch.ones(1, 3, {", ".join("8" * dims)}), torch.ones(4, 3, {", ".join("3" * dims)})
     >>> torch.nn.functional.{name}(x, w, padding=1).shape
     torch.Size([1, 4, {", ".join("8" * dims)}])
@@ -349,7 +348,6 @@ def _transposed(dims: int):
     Raises:
         RuntimeError: If the sizes or dtypes do not fit together.
 
-    >>> import tensorgrad as torch
     >>> x, w = torch.ones(1, 3, {", ".join("4" * dims)}), torch.ones(3, 2, {", ".join("2" * dims)})
     >>> torch.nn.functional.{name}(x, w, stride=2).shape
     torch.Size([1, 2, {", ".join("8" * dims)}])
@@ -368,7 +366,6 @@ for _function in (_forward, _transposed):
 def convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups) -> Tensor:
     """The common implementation of `conv1d` ... `conv_transpose3d`; `input` (N, C, *S) has a batch dimension.
 
-    >>> import tensorgrad as torch
     >>> x, w = torch.ones(1, 1, 4), torch.ones(1, 1, 2)
     >>> torch.convolution(x, w, None, (2,), (0,), (1,), False, (0,), 1)
     tensor([[[2., 2.]]])
@@ -393,7 +390,6 @@ def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tenso
     Raises:
         RuntimeError: If the sizes do not fit together.
 
-    >>> import tensorgrad as torch
     >>> x = torch.tensor([1.0, 2.0, 4.0]).reshape(3, 1, 1)
     >>> torch.conv_tbc(x, torch.ones(2, 1, 1), torch.zeros(1)).flatten()
     tensor([3., 6.])
@@ -484,7 +480,6 @@ def unfold(input: Tensor, kernel_size, dilation=1, padding=0, stride=1) -> Tenso
     Raises:
         RuntimeError: If no window fits.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.unfold(torch.ones(1, 2, 4, 4), 2).shape
     torch.Size([1, 8, 9])
     """
@@ -517,7 +512,6 @@ def fold(input: Tensor, output_size, kernel_size, dilation=1, padding=0, stride=
     Raises:
         RuntimeError: If the number or size of the columns does not match the other arguments.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.fold(torch.ones(1, 4, 4), (3, 3), 2)[0, 0]
     tensor([[1., 2., 1.],
             [2., 4., 2.],

@@ -114,7 +114,6 @@ def ctc_loss(
         RuntimeError: If shapes or lengths do not fit.
         IndexError: If a class index is out of range.
 
-    >>> import tensorgrad as torch
     >>> log_probs = torch.full((2, 1, 3), 1 / 3).log()  # two steps spell "1" as 1-1, 1-blank or blank-1
     >>> torch.nn.functional.ctc_loss(log_probs, torch.tensor([[1]]), (2,), (1,)).exp()
     tensor(3.)

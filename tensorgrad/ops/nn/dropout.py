@@ -98,7 +98,6 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     Raises:
         ValueError: If `p` is outside [0, 1].
 
-    >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
     >>> torch.nn.functional.dropout(torch.ones(4), 0.5)
     tensor([0., 0., 2., 0.])
@@ -114,7 +113,6 @@ def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace
 
     Source: Klambauer et al., "Self-Normalizing Neural Networks", arXiv:1706.02515.
 
-    >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
     >>> torch.nn.functional.alpha_dropout(torch.zeros(4), 0.5, training=True)
     tensor([-0.7792, -0.7792,  0.7792, -0.7792])
@@ -128,7 +126,6 @@ def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace
 def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
     """Applies `alpha_dropout` to whole channels of (N, C, *).
 
-    >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
     >>> torch.nn.functional.feature_alpha_dropout(torch.zeros(1, 3, 2), 0.5, training=True)
     tensor([[[-0.7792, -0.7792],
@@ -147,7 +144,6 @@ def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     Raises:
         RuntimeError: If the number of dimensions is neither 2 nor 3.
 
-    >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
     >>> torch.nn.functional.dropout1d(torch.ones(1, 3, 2))
     tensor([[[0., 0.],
@@ -169,7 +165,6 @@ def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
 def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Applies `dropout` to whole channels of (N, C, H, W); three dimensions are interpreted as (N, C, L).
 
-    >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
     >>> torch.nn.functional.dropout2d(torch.ones(1, 3, 1, 2)).flatten()
     tensor([0., 0., 0., 0., 2., 2.])
@@ -194,7 +189,6 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
 def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Applies `dropout` to whole channels of (N, C, D, H, W) or (C, D, H, W).
 
-    >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
     >>> torch.nn.functional.dropout3d(torch.ones(1, 3, 1, 1, 2)).flatten()
     tensor([0., 0., 0., 0., 2., 2.])
@@ -236,7 +230,6 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
     Raises:
         RuntimeError: If `p` is outside [0, 1].
 
-    >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
     >>> torch.native_dropout(torch.ones(4), 0.5, True)
     (tensor([0., 0., 2., 0.]), tensor([False, False,  True, False]))

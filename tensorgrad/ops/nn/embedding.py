@@ -20,7 +20,6 @@ from tensorgrad.transforms.batch import whole
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """Adds a last dimension with a 1 at the class index and 0 elsewhere; int64.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.one_hot(torch.tensor([1, 0]), 3)
     tensor([[0, 1, 0],
             [1, 0, 0]])
@@ -148,7 +147,6 @@ def _torch_embedding(weight: Tensor, indices: Tensor, padding_idx: int = -1, sca
                      sparse: bool = False) -> Tensor:  # fmt: skip
     """Returns the rows of the table `weight` at `indices`; see `torch.nn.functional.embedding`.
 
-    >>> import tensorgrad as torch
     >>> torch.embedding(torch.tensor([[0.0, 0.1], [1.0, 1.1], [2.0, 2.1]]), torch.tensor([2, 0]))
     tensor([[2.0000, 2.1000],
             [0.0000, 0.1000]])
@@ -164,7 +162,6 @@ def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type
         IndexError: If an index is out of range.
         RuntimeError: If `input` does not have two dimensions.
 
-    >>> import tensorgrad as torch
     >>> torch.embedding_renorm_(torch.tensor([[3.0, 4.0], [6.0, 8.0]]), torch.tensor([1]), 5.0, 2.0)
     tensor([[3., 4.],
             [3., 4.]])
@@ -196,7 +193,6 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, max
     Raises:
         IndexError: If an index is out of range.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.embedding(torch.tensor([1, 1]), torch.tensor([[0.0], [5.0]]))
     tensor([[5.],
             [5.]])

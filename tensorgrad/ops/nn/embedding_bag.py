@@ -32,7 +32,6 @@ def _torch_embedding_bag(
         The bags (B, width); the bag of each index; how many indices count in each bag (zeros for sums); and in mode 2
         the row of the table that each maximum came from (B, width), else the third result again.
 
-    >>> import tensorgrad as torch
     >>> table = torch.tensor([[1.0], [2.0], [4.0]])
     >>> torch.embedding_bag(table, torch.tensor([0, 2, 1]), torch.tensor([0, 2]), mode=1)[0]
     tensor([[2.5000],
@@ -96,7 +95,6 @@ def embedding_bag(
     Raises:
         ValueError, RuntimeError: If the arguments do not fit together.
 
-    >>> import tensorgrad as torch
     >>> table = torch.tensor([[1.0], [2.0], [4.0]])
     >>> torch.nn.functional.embedding_bag(torch.tensor([[0, 1], [1, 2]]), table, mode="sum")
     tensor([[3.],

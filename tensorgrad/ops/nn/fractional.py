@@ -121,13 +121,11 @@ def _fractional_max_pools(dims: int) -> None:
         ValueError: If no size is given.
         RuntimeError: If the sizes do not fit.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.{name}(torch.zeros({", ".join(["2", "3", *["8"] * dims])}), 2, output_size=5).shape
     torch.Size([{", ".join(["2", "3", *["5"] * dims])}])
     """
     with_indices.__doc__ = f"""`{name}`, and the indices of the maxima (int64, flat within an image plane).
 
-    >>> import tensorgrad as torch
     >>> x = torch.zeros({", ".join(["2", "3", *["8"] * dims])})
     >>> values, indices = torch.nn.functional.{name}_with_indices(x, 2, output_size=5)
     >>> values.shape == indices.shape

@@ -178,7 +178,6 @@ def grid_sampler(
 ) -> Tensor:
     """`grid_sample` with integer codes: mode 0 bilinear, 1 nearest, 2 bicubic; padding 0 zeros, 1 border, 2 reflection.
 
-    >>> import tensorgrad as torch
     >>> x, centre = torch.arange(4.0).reshape(1, 1, 2, 2), torch.zeros(1, 1, 1, 2)
     >>> torch.grid_sampler(x, centre, 0, 0, False).item()
     1.5
@@ -217,7 +216,6 @@ def grid_sample(
         ValueError: If a mode is unknown.
         RuntimeError: If shapes or dtypes do not fit together.
 
-    >>> import tensorgrad as torch
     >>> x = torch.arange(4.0).reshape(1, 1, 2, 2)
     >>> grid = torch.tensor([[[[0.0, 0.0], [1.0, -1.0]]]])
     >>> torch.nn.functional.grid_sample(x, grid, align_corners=True)
@@ -272,7 +270,6 @@ _affine_grid = op(  # saves nothing, since the points are made anew
 def affine_grid_generator(theta: Tensor, size, align_corners: bool) -> Tensor:
     """`affine_grid` without its checks on the arguments.
 
-    >>> import tensorgrad as torch
     >>> double = torch.tensor([[[2.0, 0.0, 0.0], [0.0, 2.0, 0.0]]])
     >>> torch.affine_grid_generator(double, (1, 1, 1, 2), False)
     tensor([[[[-1.,  0.],
@@ -296,7 +293,6 @@ def affine_grid(theta: Tensor, size, align_corners: bool | None = None) -> Tenso
         ValueError: If the dtype or shape does not fit.
         NotImplementedError: If the number of dimensions is not supported.
 
-    >>> import tensorgrad as torch
     >>> identity = torch.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]])
     >>> torch.nn.functional.affine_grid(identity, (1, 1, 1, 2), align_corners=False)
     tensor([[[[-0.5000,  0.0000],

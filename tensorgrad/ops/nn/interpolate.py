@@ -174,7 +174,6 @@ def interpolate(
         NotImplementedError: If the mode does not support the number of dimensions or the dtype.
         RuntimeError: If a size is empty.
 
-    >>> import tensorgrad as torch
     >>> x = torch.arange(4.0).reshape(1, 1, 2, 2)
     >>> torch.nn.functional.interpolate(x, scale_factor=2)[0, 0]
     tensor([[0., 0., 1., 1.],
@@ -220,7 +219,6 @@ def upsample(
 ) -> Tensor:
     """Deprecated alias of `interpolate`; warns.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.upsample(torch.tensor([[[1.0, 2.0]]]), scale_factor=2)
     tensor([[[1., 1., 2., 2.]]])
     """
@@ -232,7 +230,6 @@ def upsample(
 def upsample_nearest(input: Tensor, size=None, scale_factor=None) -> Tensor:
     """Deprecated: `interpolate` in mode "nearest"; warns.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.upsample_nearest(torch.tensor([[[1.0, 2.0]]]), size=3)
     tensor([[[1., 1., 2.]]])
     """
@@ -244,7 +241,6 @@ def upsample_nearest(input: Tensor, size=None, scale_factor=None) -> Tensor:
 def upsample_bilinear(input: Tensor, size=None, scale_factor=None) -> Tensor:
     """Deprecated: linear `interpolate` with `align_corners=True`; warns.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.upsample_bilinear(torch.tensor([[[[1.0, 2.0]]]]), size=(1, 3))
     tensor([[[[1.0000, 1.5000, 2.0000]]]])
     """

@@ -105,7 +105,6 @@ def mse_loss(
 
     With a `weight` per element, the mean divides by the sum of the weights.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.mse_loss(torch.zeros(2), torch.tensor([1.0, 3.0]))
     tensor(5.)
     """
@@ -125,7 +124,6 @@ def l1_loss(
 ) -> Tensor:
     """Computes |input - target|, averaged, summed, or elementwise; a `weight` per element works as in `mse_loss`.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.l1_loss(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 2.0]))
     tensor(1.)
     """
@@ -147,7 +145,6 @@ def smooth_l1_loss(
     Raises:
         RuntimeError: If `beta` is negative.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.smooth_l1_loss(torch.tensor([0.0, 0.0]), torch.tensor([0.5, 3.0]), reduction="none")
     tensor([0.1250, 2.5000])
     """
@@ -169,7 +166,6 @@ def huber_loss(
     Raises:
         RuntimeError: If `delta` is not positive.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.huber_loss(torch.tensor([0.0, 0.0]), torch.tensor([0.5, 3.0]), reduction="none")
     tensor([0.1250, 2.5000])
     """
@@ -218,7 +214,6 @@ def binary_cross_entropy(
         ValueError: If the sizes differ.
         RuntimeError: If a value is outside [0, 1].
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.binary_cross_entropy(torch.tensor([0.5]), torch.tensor([1.0]))
     tensor(0.6931)
     """
@@ -273,7 +268,6 @@ def binary_cross_entropy_with_logits(
 ) -> Tensor:  # fmt: skip
     """Computes `binary_cross_entropy` of sigmoid(input) without overflow; `pos_weight` multiplies the term of t.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.binary_cross_entropy_with_logits(torch.zeros(1), torch.ones(1))
     tensor(0.6931)
     """
@@ -302,7 +296,6 @@ def kl_div(
 
     `reduction="batchmean"` divides the sum by the size of the first dimension, as in the definition of the divergence.
 
-    >>> import tensorgrad as torch
     >>> p = torch.tensor([[0.5, 0.5]])
     >>> torch.nn.functional.kl_div(p.log(), p, reduction="batchmean")
     tensor(0.)
@@ -444,7 +437,6 @@ def nll_loss(
         IndexError: If a class index is out of range.
         ValueError, RuntimeError: If the shapes do not fit.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.nll_loss(torch.tensor([[-0.1, -2.0]]), torch.tensor([1]))
     tensor(2.)
     """
@@ -499,7 +491,6 @@ def cross_entropy(
         IndexError: If a class index is out of range.
         ValueError, RuntimeError: If the arguments do not fit.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.cross_entropy(torch.zeros(2, 4), torch.tensor([0, 3]))
     tensor(1.3863)
     """

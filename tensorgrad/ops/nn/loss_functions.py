@@ -28,7 +28,6 @@ def _binary_cross_entropy_with_logits(
 
     `input` may be smaller than `target` if it broadcasts.
 
-    >>> import tensorgrad as torch
     >>> torch.binary_cross_entropy_with_logits(torch.zeros(2), torch.ones(2), reduction=2)
     tensor(1.3863)
     """
@@ -44,7 +43,6 @@ def _binary_cross_entropy_with_logits(
 def _kl_div(input: Tensor, target: Tensor, reduction: int = 1, *, log_target: bool = False) -> Tensor:
     """`torch.nn.functional.kl_div`; `reduction`: 0 none, 1 mean, 2 sum.
 
-    >>> import tensorgrad as torch
     >>> p = torch.tensor([0.5, 0.5])
     >>> torch.kl_div(p.log(), p, reduction=2)
     tensor(0.)
@@ -59,7 +57,6 @@ def _poisson_nll_loss(
 ) -> Tensor:  # fmt: skip
     """`torch.nn.functional.poisson_nll_loss` without defaults; `reduction`: 0 none, 1 mean, 2 sum.
 
-    >>> import tensorgrad as torch
     >>> torch.poisson_nll_loss(torch.tensor([0.0]), torch.tensor([2.0]), True, False, 1e-8, 1)
     tensor(1.)
     """
@@ -72,7 +69,6 @@ def _poisson_nll_loss(
 def _hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, reduction: int = 1) -> Tensor:
     """`torch.nn.functional.hinge_embedding_loss`; `reduction`: 0 none, 1 mean, 2 sum.
 
-    >>> import tensorgrad as torch
     >>> torch.hinge_embedding_loss(torch.tensor([0.25, 0.5]), torch.tensor([1.0, -1.0]), reduction=0)
     tensor([0.2500, 0.5000])
     """
@@ -86,7 +82,6 @@ def _cosine_embedding_loss(
 ) -> Tensor:
     """`torch.nn.functional.cosine_embedding_loss`; `reduction`: 0 none, 1 mean, 2 sum.
 
-    >>> import tensorgrad as torch
     >>> a, b = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]])
     >>> torch.cosine_embedding_loss(a, b, torch.tensor([1.0]))
     tensor(1.)
@@ -101,7 +96,6 @@ def _margin_ranking_loss(
 ) -> Tensor:
     """`torch.nn.functional.margin_ranking_loss`; `reduction`: 0 none, 1 mean, 2 sum.
 
-    >>> import tensorgrad as torch
     >>> torch.margin_ranking_loss(torch.tensor([1.0]), torch.tensor([3.0]), torch.tensor([1.0]))
     tensor(2.)
     """
@@ -116,7 +110,6 @@ def _triplet_margin_loss(
 ) -> Tensor:  # fmt: skip
     """`torch.nn.functional.triplet_margin_loss`, for any `margin`; `reduction`: 0 none, 1 mean, 2 sum.
 
-    >>> import tensorgrad as torch
     >>> a, p, n = torch.tensor([[0.0, 0.0]]), torch.tensor([[0.0, 1.0]]), torch.tensor([[0.0, 1.5]])
     >>> torch.triplet_margin_loss(a, p, n, 2.0)
     tensor(1.5000)
@@ -136,7 +129,6 @@ def _ctc_loss(
 ) -> Tensor:  # fmt: skip
     """`torch.nn.functional.ctc_loss`; `reduction`: 0 none, 1 mean (of losses by target length), 2 sum.
 
-    >>> import tensorgrad as torch
     >>> torch.ctc_loss(torch.full((1, 1, 2), 0.5).log(), torch.tensor([[1]]), (1,), (1,), reduction=2)
     tensor(0.6931)
     """

@@ -34,7 +34,6 @@ def _any(condition: Tensor) -> bool:
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """Computes x₁·x₂ / (max(‖x₁‖, eps) max(‖x₂‖, eps)) along `dim`, of vectors that broadcast.
 
-    >>> import tensorgrad as torch
     >>> torch.cosine_similarity(torch.tensor([1.0, 0.0]), torch.tensor([1.0, 1.0]), dim=0)
     tensor(0.7071)
     """
@@ -58,7 +57,6 @@ def _length(x: Tensor, dim: int, eps: float) -> Tensor:
 def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
     """Computes the distance ‖x₁ - x₂ + eps‖ₚ along the last dimension.
 
-    >>> import tensorgrad as torch
     >>> torch.pairwise_distance(torch.zeros(1, 2), torch.tensor([[3.0, 4.0]]))
     tensor([5.0000])
     """
@@ -75,7 +73,6 @@ def cosine_embedding_loss(
 ) -> Tensor:  # fmt: skip
     """Computes 1 - cos(x₁, x₂) where `target` is 1, max(0, cos(x₁, x₂) - margin) where it is -1; for (N, D) or (D).
 
-    >>> import tensorgrad as torch
     >>> a, b = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]])
     >>> torch.nn.functional.cosine_embedding_loss(a, b, torch.tensor([1.0]))
     tensor(1.)
@@ -105,7 +102,6 @@ def margin_ranking_loss(
 ) -> Tensor:  # fmt: skip
     """Computes max(0, -target (x₁ - x₂) + margin): x₁ should be larger where `target` is 1, smaller where it is -1.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.margin_ranking_loss(torch.tensor([1.0]), torch.tensor([3.0]), torch.tensor([1.0]))
     tensor(2.)
     """
@@ -148,7 +144,6 @@ def triplet_margin_loss(
         ValueError: If `margin` is not positive.
         RuntimeError: If the numbers of dimensions differ.
 
-    >>> import tensorgrad as torch
     >>> a, p, n = torch.tensor([[0.0, 0.0]]), torch.tensor([[0.0, 1.0]]), torch.tensor([[0.0, 1.5]])
     >>> torch.nn.functional.triplet_margin_loss(a, p, n)
     tensor(0.5000)
@@ -170,7 +165,6 @@ def triplet_margin_with_distance_loss(
     Computes max(0, d(anchor, positive) - d(anchor, negative) + margin); with `swap`, the smaller of
     d(anchor, negative) and d(positive, negative) is used.
 
-    >>> import tensorgrad as torch
     >>> anchor, positive, negative = torch.zeros(1, 2), torch.tensor([[1.0, 1.0]]), torch.tensor([[1.0, 2.0]])
     >>> city_blocks = lambda x, y: (x - y).abs().sum(-1)
     >>> loss = torch.nn.functional.triplet_margin_with_distance_loss
@@ -193,7 +187,6 @@ def hinge_embedding_loss(
 ) -> Tensor:
     """Computes x where `target` is 1, max(0, margin - x) where it is -1; for distances x.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.hinge_embedding_loss(torch.tensor([0.3, 0.4]), torch.tensor([1.0, -1.0]))
     tensor(0.4500)
     """
@@ -207,7 +200,6 @@ def hinge_embedding_loss(
 def soft_margin_loss(input: Tensor, target: Tensor, size_average=None, reduce=None, reduction: str = "mean") -> Tensor:
     """Computes log(1 + exp(-target · input)), for targets 1 and -1; averaged, summed or neither (`reduction`).
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.soft_margin_loss(torch.tensor([2.0, -1.0]), torch.tensor([1.0, 1.0]), reduction="none")
     tensor([0.1269, 1.3133])
     """
@@ -223,7 +215,6 @@ def multilabel_soft_margin_loss(
 
     `target` has the shape of the input, (*, C), and is 1 for the classes that apply; `weight` (C,) scales the classes.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.multilabel_soft_margin_loss(torch.tensor([[2.0, -1.0]]), torch.tensor([[1.0, 0.0]]))
     tensor(0.2201)
     """
@@ -249,7 +240,6 @@ def multi_margin_loss(
         ValueError: If `p` is not 1 or 2.
         RuntimeError: If the targets do not fit.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.multi_margin_loss(torch.tensor([[0.1, 0.2, 0.8]]), torch.tensor([2]), reduction="none")
     tensor([0.2333])
     """
@@ -289,7 +279,6 @@ def multilabel_margin_loss(
 
     `target`, of the shape of the scores, (N, C) or (C), lists the right classes, terminated by -1.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.multilabel_margin_loss(torch.tensor([0.1, 0.2, 0.8]), torch.tensor([2, -1, 0]))
     tensor(0.2333)
     """
@@ -319,7 +308,6 @@ def poisson_nll_loss(
     The rates are e^x (or x), and the counts are `target`. `full` adds Stirling's approximation of log target! for
     targets above 1.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.poisson_nll_loss(torch.tensor([0.0]), torch.tensor([2.0]))
     tensor(1.)
     """
@@ -343,7 +331,6 @@ def gaussian_nll_loss(
     Raises:
         ValueError: If `var` has another shape or is negative.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.gaussian_nll_loss(torch.tensor([1.0]), torch.tensor([3.0]), torch.tensor([1.0]))
     tensor(2.)
     """

@@ -126,7 +126,6 @@ def layer_norm(input: Tensor, normalized_shape, weight=None, bias=None, eps: flo
     Raises:
         RuntimeError: If the input's shape does not end with `normalized_shape`, or that of a parameter differs from it.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.layer_norm(torch.tensor([[1.0, 3.0]]), (2,))
     tensor([[-1.0000,  1.0000]])
     """
@@ -140,7 +139,6 @@ def layer_norm(input: Tensor, normalized_shape, weight=None, bias=None, eps: flo
 def _torch_layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5, cudnn_enable=True) -> Tensor:
     """Alias of `torch.nn.functional.layer_norm`; `cudnn_enable` has no effect.
 
-    >>> import tensorgrad as torch
     >>> torch.layer_norm(torch.tensor([[1.0, 3.0], [10.0, 30.0]]), (2,), eps=0.5)
     tensor([[-0.8165,  0.8165],
             [-0.9975,  0.9975]])
@@ -152,7 +150,6 @@ def _torch_layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5,
 def native_layer_norm(input: Tensor, normalized_shape, weight, bias, eps: float) -> tuple[Tensor, Tensor, Tensor]:
     """Returns the result of `layer_norm`, the means and the reciprocal standard deviations.
 
-    >>> import tensorgrad as torch
     >>> x = torch.tensor([[1.0, 3.0], [10.0, 30.0]])
     >>> result, mean, reciprocal_std = torch.native_layer_norm(x, (2,), None, None, 1e-5)
     >>> mean
@@ -207,7 +204,6 @@ def rms_norm(input: Tensor, normalized_shape, weight=None, eps: float | None = N
     Raises:
         RuntimeError: If the input's shape does not end with `normalized_shape`, or that of `weight` differs from it.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.rms_norm(torch.tensor([[3.0, 4.0]]), (2,))
     tensor([[0.8485, 1.1314]])
     """
@@ -374,7 +370,6 @@ def batch_norm(
         ValueError: If there is a single value per channel in training, or `eps` is negative (in training: not
             positive).
 
-    >>> import tensorgrad as torch
     >>> x = torch.tensor([[1.0], [3.0]])
     >>> torch.nn.functional.batch_norm(x, None, None, training=True)
     tensor([[-1.0000],
@@ -413,7 +408,6 @@ def _torch_batch_norm(
 ) -> Tensor:
     """`torch.nn.functional.batch_norm` with PyTorch's order of parameters.
 
-    >>> import tensorgrad as torch
     >>> x = torch.tensor([[1.0, 10.0], [3.0, 30.0]])
     >>> torch.batch_norm(x, None, None, None, None, True, 0.1, 0.5, False)
     tensor([[-0.8165, -0.9975],
@@ -427,7 +421,6 @@ def _torch_batch_norm(
 def native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, *, out=None):
     """Returns the result of `batch_norm`, and in training the means and reciprocal deviations (else empty tensors).
 
-    >>> import tensorgrad as torch
     >>> x = torch.tensor([[1.0, 10.0], [3.0, 30.0]])
     >>> result, mean, reciprocal_std = torch.native_batch_norm(x, None, None, None, None, True, 0.1, 1e-5)
     >>> mean, reciprocal_std
@@ -464,7 +457,6 @@ def instance_norm(
 
     Source: Ulyanov, Vedaldi, Lempitsky, "Instance normalization", 2016.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.instance_norm(torch.tensor([[[1.0, 3.0]]]))
     tensor([[[-1.0000,  1.0000]]])
     """
@@ -493,7 +485,6 @@ def _torch_instance_norm(
 ) -> Tensor:
     """`torch.nn.functional.instance_norm` with PyTorch's order of parameters.
 
-    >>> import tensorgrad as torch
     >>> x = torch.tensor([[[1.0, 3.0], [10.0, 30.0]]])
     >>> torch.instance_norm(x, None, None, None, None, True, 0.1, 0.5, False)
     tensor([[[-0.8165,  0.8165],
@@ -591,7 +582,6 @@ def group_norm(input: Tensor, num_groups: int, weight=None, bias=None, eps: floa
     Raises:
         RuntimeError: If the groups do not divide the channels, or the parameters do not fit them.
 
-    >>> import tensorgrad as torch
     >>> x = torch.tensor([[1.0, 3.0, 10.0, 30.0]])
     >>> torch.nn.functional.group_norm(x, 2)
     tensor([[-1.0000,  1.0000, -1.0000,  1.0000]])
@@ -612,7 +602,6 @@ def group_norm(input: Tensor, num_groups: int, weight=None, bias=None, eps: floa
 def _torch_group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, cudnn_enabled=True) -> Tensor:
     """Alias of `torch.nn.functional.group_norm`; `cudnn_enabled` has no effect.
 
-    >>> import tensorgrad as torch
     >>> torch.group_norm(torch.tensor([[1.0, 3.0, 10.0, 30.0]]), 2, eps=0.5)
     tensor([[-0.8165,  0.8165, -0.9975,  0.9975]])
     """
@@ -631,7 +620,6 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
     Raises:
         ValueError: If there are fewer than three dimensions.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.local_response_norm(torch.tensor([[[1.0], [2.0], [3.0]]]), size=2, alpha=1.0).flatten()
     tensor([0.7378, 0.7816, 0.6620])
     """
@@ -653,7 +641,6 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
 def normalize(input: Tensor, p: float = 2.0, dim=1, eps: float = 1e-12, out=None) -> Tensor:
     """Computes x / max(‖x‖ₚ, eps), with the norm over `dim`.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.normalize(torch.tensor([3.0, 4.0]), dim=0)
     tensor([0.6000, 0.8000])
     """

@@ -287,14 +287,12 @@ def _max_pools(dims: int) -> None:
     Raises:
         RuntimeError: If the sizes do not fit.
 
-    >>> import tensorgrad as torch
     >>> x = torch.arange(4.0).reshape(1, {"1, " * (dims - 1)}4)
     >>> torch.nn.functional.{name}(x, {_last(2, dims)}).flatten()
     tensor([1., 3.])
     """
     with_indices.__doc__ = f"""`{name}`, and the indices of the maxima (int64, flat within an image plane).
 
-    >>> import tensorgrad as torch
     >>> x = torch.arange(4.0).reshape(1, {"1, " * (dims - 1)}4)
     >>> values, indices = torch.nn.functional.{name}_with_indices(x, {_last(2, dims)})
     >>> indices.flatten()
@@ -371,14 +369,12 @@ def _adaptive_max_pools(dims: int) -> None:
     Raises:
         RuntimeError: If the sizes do not fit.
 
-    >>> import tensorgrad as torch
     >>> x = torch.arange(5.0).reshape(1, {"1, " * (dims - 1)}5)
     >>> torch.nn.functional.{name}(x, {_last(2, dims)}).flatten()
     tensor([2., 4.])
     """
     with_indices.__doc__ = f"""`{name}`, and the indices of the maxima (int64, flat within an image plane).
 
-    >>> import tensorgrad as torch
     >>> x = torch.arange(5.0).reshape(1, {"1, " * (dims - 1)}5)
     >>> values, indices = torch.nn.functional.{name}_with_indices(x, {_last(2, dims)})
     >>> indices.flatten()
@@ -439,7 +435,6 @@ def _avg_pools(dims: int) -> None:
     Raises:
         RuntimeError: If the sizes do not fit.
 
-    >>> import tensorgrad as torch
     >>> x = torch.arange(4.0).reshape(1, {"1, " * (dims - 1)}4)
     >>> torch.nn.functional.{name}(x, {_last(2, dims)}).flatten()
     tensor([0.5000, 2.5000])
@@ -465,7 +460,6 @@ def _adaptive_avg_pools(dims: int) -> None:
     Raises:
         RuntimeError: If the sizes do not fit.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.{name}(torch.ones(2, 3, {", ".join("5" * dims)}), 1).shape
     torch.Size([2, 3, {", ".join("1" * dims)}])
     """
@@ -500,7 +494,6 @@ def _lp_pools(dims: int) -> None:
         kernel_size, stride: an int, or one for each dimension; `stride` is `kernel_size` unless given.
         ceil_mode: whether to round the size of the result up, so that a window may extend beyond the border.
 
-    >>> import tensorgrad as torch
     >>> x = torch.tensor([3.0, 4.0, 1.0, 1.0]).reshape(1, {"1, " * (dims - 1)}4)
     >>> torch.nn.functional.{name}(x, 2, {_last(2, dims)}).flatten()
     tensor([5.0000, 1.4142])
@@ -553,7 +546,6 @@ def _max_unpools(dims: int) -> None:
     Raises:
         RuntimeError, ValueError: If sizes or indices do not fit.
 
-    >>> import tensorgrad as torch
     >>> x = torch.tensor([1.0, 3.0, 2.0, 0.0]).reshape(1, {"1, " * (dims - 1)}4)
     >>> values, indices = torch.nn.functional.{name.replace("un", "")}(x, {_last(2, dims)}, return_indices=True)
     >>> torch.nn.functional.{name}(values, indices, {_last(2, dims)}).flatten()

@@ -201,7 +201,6 @@ def lstm(*args: Any) -> tuple:
     Returns:
         (output, h_n, c_n).
 
-    >>> import tensorgrad as torch
     >>> cell = torch.nn.LSTM(2, 3)
     >>> state = torch.zeros(1, 4, 3), torch.zeros(1, 4, 3)
     >>> out, h, c = torch.lstm(torch.ones(5, 4, 2), state, list(cell.parameters()), True, 1, 0.0, True, False, False)
@@ -220,7 +219,6 @@ def gru(*args: Any) -> tuple:
     Returns:
         (output, h_n).
 
-    >>> import tensorgrad as torch
     >>> cell = torch.nn.GRU(2, 3)
     >>> weights = list(cell.parameters())
     >>> out, h = torch.gru(torch.ones(5, 4, 2), torch.zeros(1, 4, 3), weights, True, 1, 0.0, True, False, False)
@@ -239,7 +237,6 @@ def rnn_tanh(*args: Any) -> tuple:
     Returns:
         (output, h_n).
 
-    >>> import tensorgrad as torch
     >>> cell = torch.nn.RNN(2, 3)
     >>> weights = list(cell.parameters())
     >>> out, h = torch.rnn_tanh(torch.ones(5, 4, 2), torch.zeros(1, 4, 3), weights, True, 1, 0.0, True, False, False)
@@ -258,7 +255,6 @@ def rnn_relu(*args: Any) -> tuple:
     Returns:
         (output, h_n).
 
-    >>> import tensorgrad as torch
     >>> cell = torch.nn.RNN(2, 3, nonlinearity="relu")
     >>> weights = list(cell.parameters())
     >>> out, h = torch.rnn_relu(torch.ones(5, 4, 2), torch.zeros(1, 4, 3), weights, True, 1, 0.0, True, False, False)
@@ -293,7 +289,6 @@ def lstm_cell(input: Tensor, hx, w_ih: Tensor, w_hh: Tensor, b_ih=None, b_hh=Non
     Raises:
         RuntimeError: If the sizes do not fit together.
 
-    >>> import tensorgrad as torch
     >>> cell = torch.nn.LSTMCell(2, 3)
     >>> h, c = torch.lstm_cell(torch.ones(4, 2), (torch.zeros(4, 3), torch.zeros(4, 3)), *cell.parameters())
     >>> h.shape
@@ -313,7 +308,6 @@ def gru_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih=None, b
     Raises:
         RuntimeError: If the sizes do not fit together.
 
-    >>> import tensorgrad as torch
     >>> torch.gru_cell(torch.ones(4, 2), torch.zeros(4, 3), *torch.nn.GRUCell(2, 3).parameters()).shape
     torch.Size([4, 3])
     """
@@ -330,7 +324,6 @@ def rnn_tanh_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih=No
     Raises:
         RuntimeError: If the sizes do not fit together.
 
-    >>> import tensorgrad as torch
     >>> torch.rnn_tanh_cell(torch.ones(4, 2), torch.zeros(4, 3), *torch.nn.RNNCell(2, 3).parameters()).shape
     torch.Size([4, 3])
     """
@@ -345,7 +338,6 @@ def rnn_relu_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih=No
     Raises:
         RuntimeError: If the sizes do not fit together.
 
-    >>> import tensorgrad as torch
     >>> torch.rnn_relu_cell(torch.ones(4, 2), torch.zeros(4, 3), *torch.nn.RNNCell(2, 3).parameters()).shape
     torch.Size([4, 3])
     """

@@ -32,7 +32,6 @@ def segment_reduce(
     Raises:
         RuntimeError: If the segments do not fit the data.
 
-    >>> import tensorgrad as torch
     >>> torch.segment_reduce(torch.tensor([1.0, 2.0, 4.0]), "sum", lengths=torch.tensor([2, 1]))
     tensor([3., 4.])
     """

@@ -58,7 +58,6 @@ def softmax(input: Tensor, dim: int, dtype: dtypes.dtype | None = None, *, out=N
         NotImplementedError: If the dtype is integral.
         IndexError: If `dim` is out of range.
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([0.0, 0.0]).softmax(0)
     tensor([0.5000, 0.5000])
     """
@@ -69,7 +68,6 @@ def softmax(input: Tensor, dim: int, dtype: dtypes.dtype | None = None, *, out=N
 def log_softmax(input: Tensor, dim: int, dtype: dtypes.dtype | None = None, *, out=None) -> Tensor:
     """Computes x - log Σ exp(x) along `dim`: the logarithm of `softmax`, without overflow.
 
-    >>> import tensorgrad as torch
     >>> torch.log_softmax(torch.tensor([0.0, 0.0]), dim=0)
     tensor([-0.6931, -0.6931])
     """
@@ -88,7 +86,6 @@ def _implicit_dim(name: str, ndim: int) -> int:
 def functional_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype=None) -> Tensor:
     """Computes `torch.softmax`; `dim` defaults, with a warning, to 0 for 0, 1 or 3 dimensions and else to 1.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.softmax(torch.tensor([0.0, 0.0]), dim=0)
     tensor([0.5000, 0.5000])
     """
@@ -101,7 +98,6 @@ def functional_softmax(input: Tensor, dim: int | None = None, _stacklevel: int =
 def functional_log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype=None) -> Tensor:
     """Computes `torch.log_softmax`; `dim` defaults, with a warning, to 0 for 0, 1 or 3 dimensions and else to 1.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.log_softmax(torch.tensor([[1.0, 1.0, 3.0]]), dim=1)
     tensor([[-2.2395, -2.2395, -0.2395]])
     """
@@ -114,7 +110,6 @@ def functional_log_softmax(input: Tensor, dim: int | None = None, _stacklevel: i
 def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype=None) -> Tensor:
     """Computes `softmax(-input)`: the smallest elements get the largest probabilities.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.softmin(torch.tensor([0.0, 1.0]), dim=0)
     tensor([0.7311, 0.2689])
     """

@@ -13,7 +13,6 @@ from tensorgrad.tensor import Tensor
 def _weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
     """Scales `v` to the norms `g`, one for each index of `dim`, or a single one if `dim` is -1.
 
-    >>> import tensorgrad as torch
     >>> torch._weight_norm(torch.tensor([[3.0, 4.0]]), torch.tensor([[10.0]]))
     tensor([[6., 8.]])
     """
@@ -27,7 +26,6 @@ def _weight_norm_interface(v: Tensor, g: Tensor, dim: int = 0) -> tuple[Tensor, 
     Raises:
         RuntimeError: If `dim` is neither the first nor the last dimension.
 
-    >>> import tensorgrad as torch
     >>> torch._weight_norm_interface(torch.tensor([[3.0, 4.0]]), torch.tensor([[10.0]]))
     (tensor([[6., 8.]]), tensor([[5.]]))
     """

@@ -14,7 +14,7 @@ from tensorgrad.tensor import Tensor
 
 
 def _always_false(name: str, what: str) -> None:
-    example = f">>> import tensorgrad as torch\n>>> torch.ones(1).{name}\nFalse"
+    example = f">>> torch.ones(1).{name}\nFalse"
     setattr(Tensor, name, property(lambda self: False, doc=f"Always False: there are no {what}.\n\n{example}"))
 
 
@@ -28,7 +28,6 @@ for _device in ("ipu", "maia", "mps", "mtia", "vulkan", "xla", "xpu"):
 def _volatile(self: Tensor) -> bool:
     """Always False (removed from PyTorch: use `torch.no_grad`).
 
-    >>> import tensorgrad as torch
     >>> torch.ones(2).volatile
     False
     """
@@ -51,7 +50,6 @@ def _unsupported(name: str, error: type[Exception], message: str) -> None:
     method.__name__ = method.__qualname__ = name
     method.__doc__ = f"""Raises {error.__name__}: tensorgrad has no such tensors.
 
-    >>> import tensorgrad as torch
     >>> torch.ones(1).{name}()
     Traceback (most recent call last):
         ...

@@ -22,7 +22,6 @@ def apply_(self: Tensor, callable) -> Tensor:
         RuntimeError: If the tensor requires grad.
         TypeError: If the tensor is not on the CPU, or a result is not a number.
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([1.0, 4.0]).apply_(lambda v: v + 10)
     tensor([11., 14.])
     """
@@ -33,7 +32,6 @@ def apply_(self: Tensor, callable) -> Tensor:
 def map_(self: Tensor, other: Tensor, callable) -> Tensor:
     """Replaces each element by `callable` of it and the element of `other`, which broadcasts and has the same dtype.
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([1.0, 4.0]).map_(torch.tensor([2.0, 3.0]), max)
     tensor([2., 4.])
     """
@@ -45,7 +43,6 @@ def map_(self: Tensor, other: Tensor, callable) -> Tensor:
 def map2_(self: Tensor, x: Tensor, y: Tensor, callable) -> Tensor:
     """Replaces each element by `callable` of it and the elements of `x` and `y`.
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([1.0, 4.0]).map2_(torch.tensor(2.0), torch.tensor(3.0), max)
     tensor([3., 4.])
     """

@@ -47,7 +47,6 @@ def empty_permuted(
     Raises:
         RuntimeError: If `physical_layout` is not a permutation of the dimensions.
 
-    >>> import tensorgrad as torch
     >>> torch.empty_permuted((2, 3, 4), (0, 2, 1)).stride()
     (12, 1, 3)
     """
@@ -78,7 +77,6 @@ def new_empty_strided(
 ) -> Tensor:
     """`torch.empty_strided` with this tensor's dtype and device unless others are given.
 
-    >>> import tensorgrad as torch
     >>> torch.ones(1, dtype=torch.float64).new_empty_strided((2, 3), (1, 2)).stride()
     (1, 2)
     """
@@ -102,7 +100,6 @@ def frombuffer(buffer, *, dtype, count: int = -1, offset: int = 0, requires_grad
     Raises:
         ValueError: If `buffer` is not a buffer or is empty, or `count` and `offset` do not fit into it.
 
-    >>> import tensorgrad as torch
     >>> torch.frombuffer(bytearray(b"ab"), dtype=torch.uint8)
     tensor([97, 98], dtype=torch.uint8)
     """
@@ -208,7 +205,6 @@ def _cuda_array_interface(self: Tensor) -> dict:
 
     Raises: AttributeError if the tensor is not on a GPU, RuntimeError if it requires grad.
 
-    >>> import tensorgrad as torch
     >>> hasattr(torch.ones(2), "__cuda_array_interface__")
     False
     """
@@ -289,7 +285,6 @@ def to_dlpack(tensor: Tensor):
     Raises:
         BufferError: If the tensor requires grad.
 
-    >>> import tensorgrad as torch
     >>> torch.from_dlpack(torch.to_dlpack(torch.ones(2)))
     tensor([1., 1.])
     """
@@ -303,7 +298,6 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad: bool | No
     A tensor that requires grad keeps doing so, with a warning, unless `requires_grad` is given. Other objects with a
     buffer (`bytes`, `array.array`, `memoryview`) are interpreted as elements of `dtype`, in the same memory.
 
-    >>> import tensorgrad as torch
     >>> torch.asarray([1.0, 2.0])
     tensor([1., 2.])
     """
@@ -340,7 +334,6 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad: bool | No
 def untyped_storage(self: Tensor) -> UntypedStorage:
     """Returns the storage of the tensor, which its views share.
 
-    >>> import tensorgrad as torch
     >>> x = torch.zeros(2, 3)
     >>> x.untyped_storage().nbytes(), x[1].untyped_storage() is x.untyped_storage()
     (24, True)
@@ -352,7 +345,6 @@ def untyped_storage(self: Tensor) -> UntypedStorage:
 def storage(self: Tensor) -> TypedStorage:
     """Returns the storage as elements of the tensor's dtype (PyTorch's legacy form of `untyped_storage()`).
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([[1.0, 2.0], [3.0, 4.0]])[1].storage().tolist()
     [1.0, 2.0, 3.0, 4.0]
     """
@@ -369,7 +361,6 @@ def _typed_storage(self: Tensor) -> TypedStorage:
 def storage_type(self: Tensor):
     """Returns PyTorch's class for the type of `storage()`.
 
-    >>> import tensorgrad as torch
     >>> torch.ones(2).storage_type()
     <class 'torch.FloatStorage'>
     """
@@ -380,7 +371,6 @@ def storage_type(self: Tensor):
 def is_set_to(self: Tensor, tensor: Tensor) -> bool:
     """Returns whether both tensors are the same elements of the same memory, in the same order.
 
-    >>> import tensorgrad as torch
     >>> x = torch.ones(2)
     >>> x.is_set_to(x[:]), x.is_set_to(x.clone())
     (True, False)
@@ -414,7 +404,6 @@ def set_(self: Tensor, source=None, storage_offset: int = 0, size=None, stride=N
     Raises:
         RuntimeError: If the dtype differs, or this is a leaf that requires grad.
 
-    >>> import tensorgrad as torch
     >>> x, y = torch.zeros(2), torch.arange(6.0)
     >>> x.set_(y.untyped_storage(), 1, (2, 2), (2, 1))
     tensor([[1., 2.],
@@ -495,7 +484,6 @@ def _make_room(memory: Storage, size: tuple, stride: tuple, offset: int, itemsiz
 def const_data_ptr(self: Tensor) -> int:
     """Returns the address of the first element, for reading.
 
-    >>> import tensorgrad as torch
     >>> x = torch.ones(2)
     >>> x[1:].const_data_ptr() - x.const_data_ptr()
     4
@@ -514,7 +502,6 @@ def share_memory_(self: Tensor) -> Tensor:
         NotImplementedError: On systems whose processes cannot be forked.
         RuntimeError: On the meta device.
 
-    >>> import tensorgrad as torch
     >>> torch.ones(2).share_memory_().is_shared()
     True
     """
@@ -526,7 +513,6 @@ def share_memory_(self: Tensor) -> Tensor:
 def is_shared(self: Tensor) -> bool:
     """Returns whether the memory is shared with other processes: after `share_memory_`, and on CUDA.
 
-    >>> import tensorgrad as torch
     >>> torch.ones(2).is_shared()
     False
     """
@@ -537,7 +523,6 @@ def is_shared(self: Tensor) -> bool:
 def is_pinned(self: Tensor, device=None) -> bool:
     """Returns whether the memory is page-locked for fast copies to an accelerator.
 
-    >>> import tensorgrad as torch
     >>> torch.ones(2).is_pinned()
     False
     """
@@ -555,7 +540,6 @@ def record_stream(self: Tensor, stream) -> None:
     Raises:
         NotImplementedError: If the tensor is not on a GPU.
 
-    >>> import tensorgrad as torch
     >>> if torch.cuda.is_available():
     ...     torch.ones(2, device="cuda").record_stream(torch.cuda.current_stream())
     """
@@ -576,7 +560,6 @@ def pin_memory(self: Tensor, device=None) -> Tensor:
     Raises:
         RuntimeError: If there is no GPU, or the tensor is on one.
 
-    >>> import tensorgrad as torch
     >>> x = torch.ones(2)
     >>> x = x.pin_memory() if torch.cuda.is_available() else x
     """

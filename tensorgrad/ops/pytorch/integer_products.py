@@ -23,7 +23,6 @@ def _int_mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor
     Raises:
         RuntimeError: For other dtypes, or sizes that do not fit.
 
-    >>> import tensorgrad as torch
     >>> a = torch.tensor([[100, -100]], dtype=torch.int8)
     >>> torch._int_mm(a, a.t())
     tensor([[20000]], dtype=torch.int32)

@@ -24,7 +24,6 @@ def native_group_norm(
         RuntimeError: If the input is not contiguous or not of these sizes, or groups or parameters do not fit the
             channels.
 
-    >>> import tensorgrad as torch
     >>> torch.native_group_norm(torch.tensor([[1.0, 3.0, 10.0, 30.0]]), None, None, 1, 4, 1, 2, 1e-5)[1]
     tensor([[ 2., 20.]])
     """

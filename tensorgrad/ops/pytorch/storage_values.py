@@ -75,7 +75,6 @@ class TypedStorage:
     Raises:
         RuntimeError, TypeError: If the arguments are anything else.
 
-    >>> import tensorgrad as torch
     >>> memory = torch.arange(6.0).reshape(2, 3)[0].untyped_storage()
     >>> torch.TypedStorage(wrap_storage=memory, dtype=torch.float32).tolist()
     [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
@@ -392,7 +391,6 @@ _LEGACY: dict[str, LegacyStorage] = {}
 def legacy_types() -> dict[str, LegacyStorage]:
     """Returns PyTorch's names for typed storages in main memory, such as `FloatStorage`.
 
-    >>> import tensorgrad as torch
     >>> torch.FloatStorage([1, 2]).tolist()
     [1.0, 2.0]
     """
@@ -440,7 +438,6 @@ class UntypedStorage:
 
     `UntypedStorage(n)` allocates n bytes, and `UntypedStorage([1, 2])` contains these.
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([1, 2], dtype=torch.int16).untyped_storage().tolist()
     [1, 0, 2, 0]
     """

@@ -82,7 +82,6 @@ def _standard_gamma(input: Tensor, generator=None) -> Tensor:
     Raises:
         NotImplementedError: If `input` is not float32 or float64.
 
-    >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
     >>> torch._standard_gamma(torch.tensor([1.0, 2.0]))
     tensor([2.8824, 1.3158])
@@ -98,7 +97,6 @@ def _sample_dirichlet(input: Tensor, generator=None) -> Tensor:
     Raises:
         NotImplementedError: If `input` is not float32 or float64.
 
-    >>> import tensorgrad as torch
     >>> torch._sample_dirichlet(torch.tensor([2.0, 3.0])).sum()
     tensor(1.)
     """
@@ -110,7 +108,6 @@ def _sample_dirichlet(input: Tensor, generator=None) -> Tensor:
 def _standard_gamma_grad(self: Tensor, output: Tensor) -> Tensor:
     """Returns the derivative of standard gamma variates `output` by their shape parameters `self`, at a fixed quantile.
 
-    >>> import tensorgrad as torch
     >>> torch._standard_gamma_grad(torch.tensor([1.0]), torch.tensor([1.0]))
     tensor([1.1736])
     """
@@ -121,7 +118,6 @@ def _standard_gamma_grad(self: Tensor, output: Tensor) -> Tensor:
 def _dirichlet_grad(x: Tensor, alpha: Tensor, total: Tensor) -> Tensor:
     """Returns the derivative by `alpha` of beta variates `x` with parameters `alpha`, `total - alpha`, over 1 - x.
 
-    >>> import tensorgrad as torch
     >>> torch._dirichlet_grad(torch.tensor([0.5]), torch.tensor([1.0]), torch.tensor([2.0]))
     tensor([0.6931])
     """

@@ -18,7 +18,6 @@ def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: floa
         hard: whether to return one-hot samples, with the gradient of the soft ones.
         eps: deprecated, has no effect.
 
-    >>> import tensorgrad as torch
     >>> torch.nn.functional.gumbel_softmax(torch.zeros(2, 3), hard=True).sum(1)
     tensor([1., 1.])
     """

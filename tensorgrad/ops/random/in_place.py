@@ -106,7 +106,6 @@ def uniform_(self: Tensor, *args, generator=None, **keywords) -> Tensor:
     Raises:
         RuntimeError: If the bounds are in the wrong order or out of the dtype's range.
 
-    >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
     >>> torch.empty(3).uniform_(-1, 1)
     tensor([-0.0075,  0.5364, -0.8230])
@@ -150,7 +149,6 @@ def normal_(self: Tensor, mean=0.0, std=1.0, *, generator=None) -> Tensor:
     Raises:
         RuntimeError: If `std` is negative.
 
-    >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
     >>> torch.empty(3).normal_(mean=10.0, std=0.1)
     tensor([10.1541,  9.9707,  9.7821])
@@ -168,7 +166,6 @@ def random_(self: Tensor, *args, generator=None, **keywords) -> Tensor:
     Raises:
         RuntimeError: If the range is empty or does not fit the dtype.
 
-    >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
     >>> torch.empty(5, dtype=torch.int64).random_(1, 7)
     tensor([3, 4, 6, 1, 2])
@@ -199,7 +196,6 @@ def exponential_(self: Tensor, lambd=1.0, *, generator=None) -> Tensor:
     Raises:
         RuntimeError: If `lambd` is not positive.
 
-    >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
     >>> torch.empty(3).exponential_(0.5)
     tensor([7.0167, 2.4608, 1.2301])
@@ -226,7 +222,6 @@ def cauchy_(self: Tensor, median=0.0, sigma=1.0, *, generator=None) -> Tensor:
     Raises:
         RuntimeError: If `sigma` is not positive.
 
-    >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
     >>> torch.empty(3).cauchy_()
     tensor([10.5977,  0.7648, -0.1283])
@@ -244,7 +239,6 @@ def log_normal_(self: Tensor, mean=1.0, std=2.0, *, generator=None) -> Tensor:
     Raises:
         RuntimeError: If `std` is not positive.
 
-    >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
     >>> torch.empty(3).log_normal_(0.0, 0.5)
     tensor([2.1608, 0.8635, 0.3364])
@@ -263,7 +257,6 @@ def geometric_(self: Tensor, p, *, generator=None) -> Tensor:
     Raises:
         RuntimeError: If `p` is not in (0, 1).
 
-    >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
     >>> torch.empty(5).geometric_(0.5)
     tensor([1., 1., 2., 1., 1.])
@@ -306,7 +299,6 @@ def bernoulli(input: Tensor, p=None, *, generator=None, out=None) -> Tensor:
     Raises:
         RuntimeError: If a probability is outside [0, 1].
 
-    >>> import tensorgrad as torch
     >>> torch.bernoulli(torch.tensor([0.0, 1.0]))
     tensor([0., 1.])
     """
@@ -379,7 +371,6 @@ def normal(
         RuntimeError: If a deviation is negative.
         TypeError: If neither a tensor nor a `size` is given.
 
-    >>> import tensorgrad as torch
     >>> torch.normal(torch.tensor([1.0, 2.0]), 0.0)
     tensor([1., 2.])
     """
@@ -437,7 +428,6 @@ def poisson(input: Tensor, generator=None) -> Tensor:
     Raises:
         RuntimeError: If a rate is negative.
 
-    >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
     >>> torch.poisson(torch.tensor([0.5, 4.0, 100.0]))
     tensor([ 2.,  5., 94.])
@@ -466,7 +456,6 @@ _binomial = op("binomial_sample(count, prob, generator: any)", on_host(_binomial
 def binomial(count: Tensor, prob: Tensor, generator=None) -> Tensor:
     """Samples the number of successes in `count` trials with probability `prob`, elementwise with broadcasting.
 
-    >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
     >>> torch.binomial(torch.tensor([10.0, 100.0]), torch.tensor([0.5, 0.5]))
     tensor([ 7., 51.])

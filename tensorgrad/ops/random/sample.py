@@ -167,7 +167,6 @@ def rand(
     Raises:
         NotImplementedError: If the dtype is integral.
 
-    >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
     >>> torch.rand(3)
     tensor([0.4963, 0.7682, 0.0885])
@@ -187,7 +186,6 @@ def randn(
     Raises:
         NotImplementedError: If the dtype is integral.
 
-    >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
     >>> torch.randn(3)
     tensor([ 1.5410, -0.2934, -2.1788])
@@ -247,7 +245,6 @@ def randint(
     Raises:
         RuntimeError: If the range is empty or does not fit the dtype.
 
-    >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
     >>> torch.randint(10, (5,))
     tensor([4, 9, 3, 0, 3])
@@ -269,7 +266,6 @@ def randperm(
     Raises:
         RuntimeError: If `n` is negative or does not fit the dtype.
 
-    >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
     >>> torch.randperm(4)
     tensor([0, 1, 3, 2])
@@ -356,7 +352,6 @@ def rand_like(
 ) -> Tensor:
     """`rand` with the shape, layout, dtype and device of `input`.
 
-    >>> import tensorgrad as torch
     >>> torch.rand_like(torch.zeros(2, 3)).shape
     torch.Size([2, 3])
     """
@@ -377,7 +372,6 @@ def randn_like(
 ) -> Tensor:
     """`randn` with the shape, layout, dtype and device of `input`.
 
-    >>> import tensorgrad as torch
     >>> torch.randn_like(torch.zeros(2, 3)).shape
     torch.Size([2, 3])
     """
@@ -399,7 +393,6 @@ def randint_like(
 ) -> Tensor:  # fmt: skip
     """`randint(low, high)` with the shape, layout, dtype and device of `input`.
 
-    >>> import tensorgrad as torch
     >>> torch.randint_like(torch.zeros(2, 3), 10).dtype
     torch.float32
     """
@@ -423,7 +416,6 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
         RuntimeError: If weights are negative, not finite or all zero, there are more than 2²⁴ of them (on the CPU), or
             more samples than weights are requested without replacement.
 
-    >>> import tensorgrad as torch
     >>> torch.multinomial(torch.tensor([0.0, 3.0]), 2, replacement=True)
     tensor([1, 1])
     """

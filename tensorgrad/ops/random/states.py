@@ -42,7 +42,6 @@ Generator.graphsafe_set_state = _graphsafe_set_state  # type: ignore[attr-define
 def get_rng_state() -> Tensor:
     """Returns the state of the default generator as a byte tensor.
 
-    >>> import tensorgrad as torch
     >>> state = torch.get_rng_state()
     >>> a = torch.rand(2); torch.set_rng_state(state)
     >>> bool((torch.rand(2) == a).all())
@@ -58,7 +57,6 @@ def set_rng_state(new_state: Tensor) -> None:
         TypeError: If `new_state` is not a byte tensor.
         RuntimeError: If it is not a generator state.
 
-    >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
     >>> state = torch.get_rng_state()
     >>> torch.rand(2)

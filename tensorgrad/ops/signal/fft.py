@@ -239,7 +239,6 @@ def fft(input: Tensor, n=None, dim=-1, norm=None, *, out=None) -> Tensor:
         RuntimeError: If n < 1, `norm` is unknown, or the input is in half precision.
         IndexError: If `dim` is out of range.
 
-    >>> import tensorgrad as torch
     >>> torch.fft.fft(torch.tensor([1.0, 0.0, 0.0, 1.0]))
     tensor([2.+0.j, 1.+1.j, 0.+0.j, 1.-1.j])
     """
@@ -253,7 +252,6 @@ def ifft(input: Tensor, n=None, dim=-1, norm=None, *, out=None) -> Tensor:
     `norm` is "backward" (divide by n, the default), "ortho" (by √n) or "forward" (no scaling); other arguments and
     errors are those of `fft`.
 
-    >>> import tensorgrad as torch
     >>> torch.fft.ifft(torch.tensor([2, 2j]))
     tensor([1.+1.j, 1.-1.j])
     """
@@ -269,7 +267,6 @@ def rfft(input: Tensor, n=None, dim=-1, norm=None, *, out=None) -> Tensor:
     Raises:
         RuntimeError: If the input is complex; also as for `fft`.
 
-    >>> import tensorgrad as torch
     >>> torch.fft.rfft(torch.tensor([1.0, 0.0, 0.0, 1.0]))
     tensor([2.+0.j, 1.+1.j, 0.+0.j])
     """
@@ -282,7 +279,6 @@ def irfft(input: Tensor, n=None, dim=-1, norm=None, *, out=None) -> Tensor:
 
     By default the result has an even size; specify `n` if the original size was odd. Errors are those of `fft`.
 
-    >>> import tensorgrad as torch
     >>> torch.fft.irfft(torch.fft.rfft(torch.tensor([1.0, 2.0, 3.0])), n=3)
     tensor([1., 2., 3.])
     """
@@ -295,7 +291,6 @@ def hfft(input: Tensor, n=None, dim=-1, norm=None, *, out=None) -> Tensor:
 
     `n` is the size of the result, by default 2·(size - 1). Other arguments and errors are those of `fft`.
 
-    >>> import tensorgrad as torch
     >>> torch.fft.hfft(torch.tensor([1.0, 2.0, 1.0]))
     tensor([ 6.,  0., -2.,  0.])
     """
@@ -311,7 +306,6 @@ def ihfft(input: Tensor, n=None, dim=-1, norm=None, *, out=None) -> Tensor:
     Raises:
         RuntimeError: If the input is complex; also as for `fft`.
 
-    >>> import tensorgrad as torch
     >>> torch.fft.ihfft(torch.tensor([6.0, 0.0, -2.0, 0.0])).real
     tensor([1., 2., 1.])
     """
@@ -331,7 +325,6 @@ def fftn(input: Tensor, s=None, dim=None, norm=None, *, out=None) -> Tensor:
     Raises:
         RuntimeError: If a dimension is repeated, `s` and `dim` do not match; also as for `fft`.
 
-    >>> import tensorgrad as torch
     >>> torch.fft.fftn(torch.ones(2, 2))
     tensor([[4.+0.j, 0.+0.j],
             [0.+0.j, 0.+0.j]])
@@ -343,7 +336,6 @@ def fftn(input: Tensor, s=None, dim=None, norm=None, *, out=None) -> Tensor:
 def ifftn(input: Tensor, s=None, dim=None, norm=None, *, out=None) -> Tensor:
     """Computes the inverse of `fftn`.
 
-    >>> import tensorgrad as torch
     >>> torch.fft.ifftn(torch.tensor([[4.0, 0.0], [0.0, 0.0]])).real
     tensor([[1., 1.],
             [1., 1.]])
@@ -358,7 +350,6 @@ def rfftn(input: Tensor, s=None, dim=None, norm=None, *, out=None) -> Tensor:
     Raises:
         RuntimeError: If the input is complex or there is no dimension; also as for `fftn`.
 
-    >>> import tensorgrad as torch
     >>> torch.fft.rfftn(torch.ones(2, 4)).shape
     torch.Size([2, 3])
     """
@@ -371,7 +362,6 @@ def irfftn(input: Tensor, s=None, dim=None, norm=None, *, out=None) -> Tensor:
 
     Unless `s` is given, that dimension gets 2·(size - 1) points. Errors are those of `fftn`.
 
-    >>> import tensorgrad as torch
     >>> x = torch.arange(6.0).view(2, 3)
     >>> torch.fft.irfftn(torch.fft.rfftn(x), s=x.shape)
     tensor([[0., 1., 2.],
@@ -386,7 +376,6 @@ def hfftn(input: Tensor, s=None, dim=None, norm=None, *, out=None) -> Tensor:
 
     The result is real; its last dimension gets 2·(size - 1) points unless `s` is given. Errors are those of `fftn`.
 
-    >>> import tensorgrad as torch
     >>> torch.fft.hfftn(torch.ones(2, 2))
     tensor([[4., 0.],
             [0., 0.]])
@@ -401,7 +390,6 @@ def ihfftn(input: Tensor, s=None, dim=None, norm=None, *, out=None) -> Tensor:
     Raises:
         RuntimeError: If the input is complex or there is no dimension; also as for `fftn`.
 
-    >>> import tensorgrad as torch
     >>> torch.fft.ihfftn(torch.tensor([[4.0, 0.0], [0.0, 0.0]])).real
     tensor([[1., 1.],
             [1., 1.]])
@@ -413,7 +401,6 @@ def ihfftn(input: Tensor, s=None, dim=None, norm=None, *, out=None) -> Tensor:
 def fft2(input: Tensor, s=None, dim=(-2, -1), norm=None, *, out=None) -> Tensor:
     """Computes `fftn` over two dimensions, by default the last two.
 
-    >>> import tensorgrad as torch
     >>> torch.fft.fft2(torch.ones(2, 2)).real
     tensor([[4., 0.],
             [0., 0.]])
@@ -424,7 +411,6 @@ def fft2(input: Tensor, s=None, dim=(-2, -1), norm=None, *, out=None) -> Tensor:
 def ifft2(input: Tensor, s=None, dim=(-2, -1), norm=None, *, out=None) -> Tensor:
     """Computes `ifftn` over two dimensions, by default the last two.
 
-    >>> import tensorgrad as torch
     >>> torch.fft.ifft2(torch.ones(2, 2)).real
     tensor([[1., 0.],
             [0., 0.]])
@@ -435,7 +421,6 @@ def ifft2(input: Tensor, s=None, dim=(-2, -1), norm=None, *, out=None) -> Tensor
 def rfft2(input: Tensor, s=None, dim=(-2, -1), norm=None, *, out=None) -> Tensor:
     """Computes `rfftn` over two dimensions, by default the last two.
 
-    >>> import tensorgrad as torch
     >>> torch.fft.rfft2(torch.ones(2, 4)).shape
     torch.Size([2, 3])
     """
@@ -445,7 +430,6 @@ def rfft2(input: Tensor, s=None, dim=(-2, -1), norm=None, *, out=None) -> Tensor
 def irfft2(input: Tensor, s=None, dim=(-2, -1), norm=None, *, out=None) -> Tensor:
     """Computes `irfftn` over two dimensions, by default the last two.
 
-    >>> import tensorgrad as torch
     >>> torch.fft.irfft2(torch.ones(2, 3)).shape
     torch.Size([2, 4])
     """
@@ -455,7 +439,6 @@ def irfft2(input: Tensor, s=None, dim=(-2, -1), norm=None, *, out=None) -> Tenso
 def hfft2(input: Tensor, s=None, dim=(-2, -1), norm=None, *, out=None) -> Tensor:
     """Computes `hfftn` over two dimensions, by default the last two.
 
-    >>> import tensorgrad as torch
     >>> torch.fft.hfft2(torch.ones(2, 3)).shape
     torch.Size([2, 4])
     """
@@ -465,7 +448,6 @@ def hfft2(input: Tensor, s=None, dim=(-2, -1), norm=None, *, out=None) -> Tensor
 def ihfft2(input: Tensor, s=None, dim=(-2, -1), norm=None, *, out=None) -> Tensor:
     """Computes `ihfftn` over two dimensions, by default the last two.
 
-    >>> import tensorgrad as torch
     >>> torch.fft.ihfft2(torch.ones(2, 4)).shape
     torch.Size([2, 3])
     """
@@ -496,7 +478,6 @@ def fftfreq(n: int, d: float = 1.0, *, out=None, dtype=None, layout=None, device
     Raises:
         RuntimeError: If the dtype is not floating-point or complex, or n < 0.
 
-    >>> import tensorgrad as torch
     >>> torch.fft.fftfreq(4)
     tensor([ 0.0000,  0.2500, -0.5000, -0.2500])
     """
@@ -515,7 +496,6 @@ def rfftfreq(n: int, d: float = 1.0, *, out=None, dtype=None, layout=None, devic
     Raises:
         RuntimeError: If the dtype is not floating-point or complex.
 
-    >>> import tensorgrad as torch
     >>> torch.fft.rfftfreq(4)
     tensor([0.0000, 0.2500, 0.5000])
     """
@@ -532,7 +512,6 @@ def _shifted(input: Tensor, dim, half) -> Tensor:
 def fftshift(input: Tensor, dim=None) -> Tensor:
     """Moves frequency 0 of a spectrum to the middle, by swapping the halves of each of the dimensions `dim` (all).
 
-    >>> import tensorgrad as torch
     >>> torch.fft.fftshift(torch.fft.fftfreq(4))
     tensor([-0.5000, -0.2500,  0.0000,  0.2500])
     """
@@ -542,7 +521,6 @@ def fftshift(input: Tensor, dim=None) -> Tensor:
 def ifftshift(input: Tensor, dim=None) -> Tensor:
     """Inverts `fftshift`: moves frequency 0 from the middle to the front of each of the dimensions `dim` (all).
 
-    >>> import tensorgrad as torch
     >>> torch.fft.ifftshift(torch.tensor([-1, 0, 1]))
     tensor([ 0,  1, -1])
     """

@@ -105,7 +105,6 @@ def stft(
         RuntimeError: If the lengths do not fit, the signal is not floating-point or complex, or `onesided` is True for
             complex input.
 
-    >>> import tensorgrad as torch
     >>> x = torch.sin(torch.arange(64.0) * (2 * torch.pi / 8))
     >>> X = torch.stft(x, n_fft=16, window=torch.hann_window(16), return_complex=True)
     >>> X.shape, X[:, 8].abs().argmax()  # two periods in a frame
@@ -197,7 +196,6 @@ def istft(
         RuntimeError: If the input is real, the lengths do not fit, or the windows of all frames together do not cover
             some point ("window overlap add min: 1").
 
-    >>> import tensorgrad as torch
     >>> x, window = torch.arange(32.0), torch.hann_window(8)
     >>> X = torch.stft(x, 8, window=window, return_complex=True)
     >>> torch.istft(X, 8, window=window).allclose(x, atol=1e-4)

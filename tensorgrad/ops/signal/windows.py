@@ -96,7 +96,6 @@ def hann_window(
     Raises:
         RuntimeError: If the length is negative or the dtype is not floating-point.
 
-    >>> import tensorgrad as torch
     >>> torch.hann_window(4)
     tensor([0.0000, 0.5000, 1.0000, 0.5000])
     """
@@ -111,7 +110,6 @@ def hamming_window(
 ) -> Tensor:  # fmt: skip
     """Returns the Hamming window `alpha` - `beta`·cos(2πn/D); see `hann_window` for D, dtype and errors.
 
-    >>> import tensorgrad as torch
     >>> torch.hamming_window(4)
     tensor([0.0800, 0.5400, 1.0000, 0.5400])
     """
@@ -126,7 +124,6 @@ def blackman_window(
 ) -> Tensor:  # fmt: skip
     """Returns the Blackman window 0.42 - 0.5·cos(2πn/D) + 0.08·cos(4πn/D); see `hann_window` for D, dtype and errors.
 
-    >>> import tensorgrad as torch
     >>> torch.blackman_window(4)[1:]
     tensor([0.3400, 1.0000, 0.3400])
     """
@@ -141,7 +138,6 @@ def bartlett_window(
 ) -> Tensor:  # fmt: skip
     """Returns the Bartlett (triangular) window 1 - |2n/D - 1|; see `hann_window` for D, dtype and errors.
 
-    >>> import tensorgrad as torch
     >>> torch.bartlett_window(4)
     tensor([0.0000, 0.5000, 1.0000, 0.5000])
     """
@@ -157,7 +153,6 @@ def kaiser_window(
 
     See `hann_window` for D, dtype and errors.
 
-    >>> import tensorgrad as torch
     >>> torch.kaiser_window(4, beta=3.0)
     tensor([0.2049, 0.7269, 1.0000, 0.7269])
     """

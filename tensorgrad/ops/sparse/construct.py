@@ -79,7 +79,6 @@ def sparse_coo_tensor(
     Raises:
         RuntimeError: If the shapes do not fit each other, or an index is outside of `size`.
 
-    >>> import tensorgrad as torch
     >>> torch.sparse_coo_tensor([[0, 1], [2, 0]], [3.0, 4.0], (2, 3)).to_dense()
     tensor([[0., 0., 3.],
             [4., 0., 0.]])
@@ -192,7 +191,6 @@ def sparse_compressed_tensor(
     Raises:
         RuntimeError: If the parts do not fit each other.
 
-    >>> import tensorgrad as torch
     >>> torch.sparse_compressed_tensor([0, 1, 2], [1, 0], [3.0, 4.0], (2, 2), layout=torch.sparse_csr).to_dense()
     tensor([[0., 3.],
             [4., 0.]])
@@ -321,7 +319,6 @@ def sparse_csr_tensor(
 ) -> Tensor:  # fmt: skip
     """Returns a sparse tensor in CSR layout: see `sparse_compressed_tensor`.
 
-    >>> import tensorgrad as torch
     >>> torch.sparse_csr_tensor([0, 1, 2], [1, 0], [3.0, 4.0]).to_dense()
     tensor([[0., 3.],
             [4., 0.]])
@@ -338,7 +335,6 @@ def sparse_csc_tensor(
 ) -> Tensor:  # fmt: skip
     """Returns a sparse tensor in CSC layout: see `sparse_compressed_tensor`.
 
-    >>> import tensorgrad as torch
     >>> torch.sparse_csc_tensor([0, 1, 2], [1, 0], [4.0, 3.0]).to_dense()
     tensor([[0., 3.],
             [4., 0.]])
@@ -355,7 +351,6 @@ def sparse_bsr_tensor(
 ) -> Tensor:  # fmt: skip
     """Returns a sparse tensor in BSR layout: see `sparse_compressed_tensor`.
 
-    >>> import tensorgrad as torch
     >>> torch.sparse_bsr_tensor([0, 1], [0], [[[0.0, 3.0], [4.0, 0.0]]]).to_dense()
     tensor([[0., 3.],
             [4., 0.]])
@@ -372,7 +367,6 @@ def sparse_bsc_tensor(
 ) -> Tensor:  # fmt: skip
     """Returns a sparse tensor in BSC layout: see `sparse_compressed_tensor`.
 
-    >>> import tensorgrad as torch
     >>> torch.sparse_bsc_tensor([0, 1], [0], [[[0.0, 3.0], [4.0, 0.0]]]).to_dense()
     tensor([[0., 3.],
             [4., 0.]])

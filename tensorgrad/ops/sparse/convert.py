@@ -105,7 +105,6 @@ def to_dense(self: Tensor, dtype=None, *, masked_grad: bool | None = None) -> Te
 
     With `masked_grad` (the default for sparse tensors) its gradient is sparse, with the tensor's pattern.
 
-    >>> import tensorgrad as torch
     >>> torch.sparse_coo_tensor([[0, 1], [1, 0]], [2.0, 3.0], (2, 2)).to_dense()
     tensor([[0., 2.],
             [3., 0.]])
@@ -139,7 +138,6 @@ def to_sparse(
     Raises:
         RuntimeError: For dimensions, blocks and layouts that do not fit each other.
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([[0.0, 2.0], [3.0, 0.0]]).to_sparse()
     tensor(indices=tensor([[0, 1],
                            [1, 0]]),
@@ -204,7 +202,6 @@ def _converted(self: Tensor, wanted: Any, blocksize: Any = None, dense_dim: int 
 def to_sparse_coo(self: Tensor) -> Tensor:
     """Returns the tensor in COO layout: see `to_sparse`.
 
-    >>> import tensorgrad as torch
     >>> torch.eye(2).to_sparse_coo().values()
     tensor([1., 1.])
     """
@@ -218,7 +215,6 @@ def to_sparse_csr(self: Tensor, dense_dim: int | None = None) -> Tensor:
     Raises:
         RuntimeError: For fewer than two dimensions, and batches whose matrices differ in their number of elements.
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([[0.0, 2.0], [3.0, 4.0]]).to_sparse_csr().crow_indices()
     tensor([0, 1, 3])
     """
@@ -229,7 +225,6 @@ def to_sparse_csr(self: Tensor, dense_dim: int | None = None) -> Tensor:
 def to_sparse_csc(self: Tensor, dense_dim: int | None = None) -> Tensor:
     """Returns a matrix, or a batch of them, in CSC layout: column after column. See `to_sparse_csr`.
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([[0.0, 2.0], [3.0, 4.0]]).to_sparse_csc().row_indices()
     tensor([1, 0, 1])
     """
@@ -240,7 +235,6 @@ def to_sparse_csc(self: Tensor, dense_dim: int | None = None) -> Tensor:
 def to_sparse_bsr(self: Tensor, blocksize: Any, dense_dim: int | None = None) -> Tensor:
     """Returns a matrix, or a batch of them, in BSR layout: rows of dense blocks of the size `blocksize`.
 
-    >>> import tensorgrad as torch
     >>> torch.eye(4).to_sparse_bsr((2, 2)).values().shape
     torch.Size([2, 2, 2])
     """
@@ -251,7 +245,6 @@ def to_sparse_bsr(self: Tensor, blocksize: Any, dense_dim: int | None = None) ->
 def to_sparse_bsc(self: Tensor, blocksize: Any, dense_dim: int | None = None) -> Tensor:
     """Returns a matrix, or a batch of them, in BSC layout: columns of dense blocks of the size `blocksize`.
 
-    >>> import tensorgrad as torch
     >>> torch.eye(4).to_sparse_bsc((2, 2)).values().shape
     torch.Size([2, 2, 2])
     """
@@ -267,7 +260,6 @@ def sparse_mask(self: Tensor, mask: Tensor) -> Tensor:
     Raises:
         RuntimeError: If the shapes differ, or `mask` is dense.
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([[1.0, 2.0], [3.0, 4.0]]).sparse_mask(torch.eye(2).to_sparse()).values()
     tensor([1., 4.])
     """

@@ -12,7 +12,6 @@ class check_sparse_tensor_invariants:
 
     Indices outside of a tensor are refused always; the other rules (order, no repetitions) only here.
 
-    >>> import tensorgrad as torch
     >>> with torch.sparse.check_sparse_tensor_invariants():
     ...     torch.sparse_coo_tensor([[1, 0]], [1.0, 2.0], (2,), is_coalesced=True)
     Traceback (most recent call last):

@@ -49,7 +49,6 @@ def hspmm(mat1: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     Raises:
         RuntimeError: For other layouts.
 
-    >>> import tensorgrad as torch
     >>> torch.hspmm(torch.tensor([[0.0, 2.0], [0.0, 0.0]]).to_sparse(), torch.ones(2, 3)).values()
     tensor([[2., 2., 2.]])
     """
@@ -67,7 +66,6 @@ def sspaddmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta=1, alpha=1, out:
     Raises:
         RuntimeError: For other layouts.
 
-    >>> import tensorgrad as torch
     >>> s = torch.tensor([[0.0, 2.0], [0.0, 0.0]]).to_sparse()
     >>> torch.sspaddmm(s, s, torch.ones(2, 2)).to_dense()
     tensor([[2., 4.],
@@ -105,7 +103,6 @@ def smm(input: Tensor, mat2: Tensor) -> Tensor:
     Raises:
         RuntimeError: For other layouts.
 
-    >>> import tensorgrad as torch
     >>> torch.smm(torch.tensor([[0.0, 2.0], [0.0, 0.0]]).to_sparse(), torch.ones(2, 2)).to_dense()
     tensor([[2., 2.],
             [0., 0.]])

@@ -54,7 +54,6 @@ def sparse_resize_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> 
     Raises:
         RuntimeError: For another layout, and sizes that do not fit the stored elements.
 
-    >>> import tensorgrad as torch
     >>> torch.eye(2).to_sparse().sparse_resize_((3, 4), 2, 0).shape
     torch.Size([3, 4])
     """
@@ -65,7 +64,6 @@ def sparse_resize_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> 
 def sparse_resize_and_clear_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> Tensor:
     """Makes a COO tensor one of zeros, of another size, in place.
 
-    >>> import tensorgrad as torch
     >>> torch.eye(2).to_sparse().sparse_resize_and_clear_((3,), 1, 0)._nnz()
     0
     """
@@ -79,7 +77,6 @@ def resize_as_sparse_(self: Tensor, other: Tensor) -> Tensor:
     Raises:
         RuntimeError: For dense tensors, and another layout.
 
-    >>> import tensorgrad as torch
     >>> torch.eye(2).to_sparse().resize_as_sparse_(torch.eye(3).to_sparse()).shape
     torch.Size([3, 3])
     """

@@ -15,7 +15,6 @@ from tensorgrad.tensor import Tensor
 def _convert_indices_from_coo_to_csr(input: Tensor, size: int, *, out_int32: bool = False) -> Tensor:
     """Returns where each of `size` rows begins, and the end of the last, for sorted row numbers.
 
-    >>> import tensorgrad as torch
     >>> torch._convert_indices_from_coo_to_csr(torch.tensor([0, 0, 2]), 4)
     tensor([0, 2, 2, 3, 3])
     """
@@ -36,7 +35,6 @@ def _convert_indices_from_csr_to_coo(
     Raises:
         NotImplementedError: For a batch of matrices.
 
-    >>> import tensorgrad as torch
     >>> torch._convert_indices_from_csr_to_coo(torch.tensor([0, 2, 2, 3]), torch.tensor([1, 0, 1]))
     tensor([[0, 0, 2],
             [1, 0, 1]])

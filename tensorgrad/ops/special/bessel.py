@@ -8,7 +8,7 @@ from tensorgrad.ops.special.special import SPECIAL, real_only
 
 def _row(name: str, text: str, at_one: str, argument: str = "input"):
     """Declares a row whose example shows the value at 1. `argument`: PyTorch's name for the argument."""
-    doc = f"{text}\n\n>>> import tensorgrad as torch\n>>> torch.special.{name}(torch.tensor([1.0]))\ntensor([{at_one}])"
+    doc = f"{text}\n\n>>> torch.special.{name}(torch.tensor([1.0]))\ntensor([{at_one}])"
     SPECIAL[name] = pointwise(f"special_{name}({argument})", f"bessel.{name}", rule="float", where=(), in_place=False,
                               prepare=real_only(name, half=False), doc=doc)  # fmt: skip
     return SPECIAL[name]

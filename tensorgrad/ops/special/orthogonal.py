@@ -11,7 +11,6 @@ from tensorgrad.ops.special.special import SPECIAL, real_only
 
 _DOC = """{text}, elementwise; either may be a number. Not differentiable.
 
->>> import tensorgrad as torch
 >>> torch.special.{name}(torch.tensor([0.5]), torch.tensor([0, 1, 2]))
 tensor([{values}])"""
 

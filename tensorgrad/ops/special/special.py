@@ -130,7 +130,6 @@ def polygamma(n: int, input: Tensor, *, out=None) -> Tensor:
     Raises:
         RuntimeError: If `n` is negative.
 
-    >>> import tensorgrad as torch
     >>> torch.polygamma(1, torch.tensor([1.0]))
     tensor([1.6449])
     """
@@ -141,7 +140,6 @@ def polygamma(n: int, input: Tensor, *, out=None) -> Tensor:
 def _polygamma_method(self: Tensor, n: int) -> Tensor:
     """Computes the n-th derivative of the digamma function of this tensor.
 
-    >>> import tensorgrad as torch
     >>> torch.tensor([1.0, 2.0]).polygamma(1)
     tensor([1.6449, 0.6449])
     """
@@ -155,7 +153,6 @@ def mvlgamma(input: Tensor, p: int, *, out=None) -> Tensor:
     Raises:
         RuntimeError: If `p` is less than 1.
 
-    >>> import tensorgrad as torch
     >>> torch.mvlgamma(torch.tensor([2.0]), 2)
     tensor([0.4516])
     """
@@ -170,7 +167,6 @@ def mvlgamma(input: Tensor, p: int, *, out=None) -> Tensor:
 def zeta(input, other, *, out=None) -> Tensor:
     """Computes the Hurwitz zeta function Σ (k + other) ** -input over k >= 0; either may be a number.
 
-    >>> import tensorgrad as torch
     >>> torch.special.zeta(2.0, torch.tensor([1.0, 2.0]))
     tensor([1.6449, 0.6449])
     """
@@ -193,15 +189,13 @@ igamma = pointwise("igamma(input, other)", "gamma.igamma", numbers=(), prepare=_
                    other=lambda g, input, other: g * _gamma_density(input, other),
                    doc="The regularized lower incomplete gamma function P(input, other): 1/Γ(a) ∫₀ˣ exp(-t) t^(a-1) dt "
                        "with a = input, x = other. NaN where one is negative; not differentiable in `input`."
-                       "\n\n>>> import tensorgrad as torch"
-                       "\n>>> torch.igamma(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.0]))"
+                       "\n\n>>> torch.igamma(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.0]))"
                        "\ntensor([0.6321, 0.5940])")  # fmt: skip
 igammac = pointwise("igammac(input, other)", "gamma.igammac", numbers=(), prepare=_floats_only("igammac"),
                     input=not_implemented("igammac: input"),
                     other=lambda g, input, other: -g * _gamma_density(input, other),
                     doc="1 - igamma(input, other), accurate where the result is small."
-                        "\n\n>>> import tensorgrad as torch"
-                        "\n>>> torch.igammac(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.0]))"
+                        "\n\n>>> torch.igammac(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.0]))"
                         "\ntensor([0.3679, 0.4060])")  # fmt: skip
 
 

@@ -32,7 +32,6 @@ nms = op(
     doc="""The indices of boxes (N, 4) that remain when each, from the highest of `scores` (N,) on, removes those that
     it overlaps by more than `iou_threshold` of their union (int64, by falling score).
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.ops.vision.boxes import nms
     >>> boxes = torch.tensor([[0.0, 0.0, 2.0, 2.0], [0.0, 0.0, 2.0, 1.9], [5.0, 5.0, 6.0, 6.0]])
     >>> nms(boxes, torch.tensor([0.5, 0.9, 0.1]), 0.5)

@@ -53,7 +53,6 @@ def deform_conv2d(
     Raises:
         RuntimeError: If sizes do not fit together.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.ops.vision.deform import deform_conv2d
     >>> x, weight = torch.arange(9.0).reshape(1, 1, 3, 3), torch.ones(1, 1, 1, 1)
     >>> half = torch.tensor([0.0, 0.5]).reshape(1, 2, 1, 1).expand(1, 2, 3, 3)

@@ -72,7 +72,6 @@ roi_align = op(
         sampling_ratio: samples along each side of a bin; 0 or less: one per pixel.
         aligned: whether the center of the first pixel is 0.5 instead of 0.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.ops.vision.regions import roi_align
     >>> roi_align(torch.arange(16.0).reshape(1, 1, 4, 4), torch.tensor([[0, 0.0, 0.0, 2.0, 2.0]]), 1.0, 1, 1, 2, False)
     tensor([[[[5.]]]])
@@ -132,7 +131,6 @@ def ps_roi_align(
 ) -> tuple[Tensor, Tensor]:
     """`roi_align` (aligned) with channels of its own for each bin, and the channel that each result is from.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.ops.vision.regions import ps_roi_align
     >>> x = torch.arange(4.0).reshape(1, 4, 1, 1).expand(1, 4, 3, 3)
     >>> ps_roi_align(x, torch.tensor([[0, 0.0, 0.0, 2.0, 2.0]]), 1.0, 2, 2, 1)[0]
@@ -151,7 +149,6 @@ def ps_roi_pool(
 
     As in torchvision, the last row and column of an image do not count; unlike there, neither do they in the gradient.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.ops.vision.regions import ps_roi_pool
     >>> x = torch.arange(4.0).reshape(1, 4, 1, 1).expand(1, 4, 3, 3)
     >>> ps_roi_pool(x, torch.tensor([[0, 0.0, 0.0, 2.0, 2.0]]), 1.0, 2, 2)[0]
@@ -194,7 +191,6 @@ roi_pool = op(
     doc="""The maximum of each of `pooled_height` x `pooled_width` bins of whole pixels of boxes `rois` (K, 5) of images
     (N, C, H, W), and its index within the image plane (int32; -1 for an empty bin, whose maximum is 0).
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.ops.vision.regions import roi_pool
     >>> roi_pool(torch.arange(9.0).reshape(1, 1, 3, 3), torch.tensor([[0, 0.0, 0.0, 1.0, 1.0]]), 1.0, 1, 1)[0]
     tensor([[[[4.]]]])

@@ -28,7 +28,6 @@ class LRScheduler:
         TypeError: `optimizer` is not an optimizer.
         KeyError: a schedule is resumed and a group has no `"initial_lr"`.
 
-    >>> import tensorgrad as torch
     >>> class Halving(torch.optim.lr_scheduler.LRScheduler):
     ...     def get_lr(self):
     ...         return [base / 2**self.last_epoch for base in self.base_lrs]

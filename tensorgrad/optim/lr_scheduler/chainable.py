@@ -50,7 +50,6 @@ class LambdaLR(_ByFunction):
     Raises:
         ValueError: the number of functions is not that of the groups.
 
-    >>> import tensorgrad as torch
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     >>> scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lr_lambda=lambda epoch: 1 / (epoch + 1))
     >>> rates = []
@@ -79,7 +78,6 @@ class MultiplicativeLR(_ByFunction):
         TypeError: `lr_lambda` is not a function.
         ValueError: the number of functions is not that of the groups.
 
-    >>> import tensorgrad as torch
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     >>> scheduler = torch.optim.lr_scheduler.MultiplicativeLR(optimizer, lambda epoch: 0.5)
     >>> rates = []
@@ -114,7 +112,6 @@ class StepLR(LRScheduler):
         gamma: the factor.
         last_epoch: the number of steps already taken; -1 to start.
 
-    >>> import tensorgrad as torch
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     >>> scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.5)
     >>> for epoch in range(4):
@@ -144,7 +141,6 @@ class MultiStepLR(LRScheduler):
         gamma: the factor.
         last_epoch: the number of steps already taken; -1 to start.
 
-    >>> import tensorgrad as torch
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     >>> scheduler = torch.optim.lr_scheduler.MultiStepLR(optimizer, milestones=[1, 3])
     >>> rates = []
@@ -183,7 +179,6 @@ class ConstantLR(LRScheduler):
     Raises:
         ValueError: the factor is out of range.
 
-    >>> import tensorgrad as torch
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     >>> scheduler = torch.optim.lr_scheduler.ConstantLR(optimizer, factor=0.5, total_iters=2)
     >>> rates = []
@@ -226,7 +221,6 @@ class LinearLR(LRScheduler):
     Raises:
         ValueError: a factor is out of range.
 
-    >>> import tensorgrad as torch
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     >>> scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, total_iters=4)
     >>> rates = []
@@ -274,7 +268,6 @@ class ExponentialLR(LRScheduler):
         gamma: the factor.
         last_epoch: the number of steps already taken; -1 to start.
 
-    >>> import tensorgrad as torch
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     >>> scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
     >>> rates = []
@@ -306,7 +299,6 @@ class PolynomialLR(LRScheduler):
         power: the exponent; 1 is linear.
         last_epoch: the number of steps already taken; -1 to start.
 
-    >>> import tensorgrad as torch
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     >>> scheduler = torch.optim.lr_scheduler.PolynomialLR(optimizer, total_iters=4, power=2.0)
     >>> rates = []

@@ -63,7 +63,6 @@ class SequentialLR(_Several):
         ValueError: there is no scheduler, the number of milestones is wrong, or a scheduler cannot be combined.
         TypeError: an element is not a scheduler.
 
-    >>> import tensorgrad as torch
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     >>> schedule = torch.optim.lr_scheduler
     >>> warm_up = schedule.ConstantLR(optimizer, factor=0.1, total_iters=2)
@@ -130,7 +129,6 @@ class ChainedScheduler(_Several):
         ValueError: there is no scheduler, or one cannot be combined.
         TypeError: an element is not a scheduler.
 
-    >>> import tensorgrad as torch
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     >>> schedule = torch.optim.lr_scheduler
     >>> warm_up = schedule.ConstantLR(optimizer, factor=0.5, total_iters=2)

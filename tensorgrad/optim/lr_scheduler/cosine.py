@@ -21,7 +21,6 @@ class CosineAnnealingLR(LRScheduler):
         eta_min: the minimum rate.
         last_epoch: the number of steps already taken; -1 to start.
 
-    >>> import tensorgrad as torch
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     >>> scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=4)
     >>> rates = []
@@ -69,7 +68,6 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     Raises:
         ValueError: a setting is out of range, or has the wrong type.
 
-    >>> import tensorgrad as torch
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     >>> scheduler = torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, T_0=2)
     >>> rates = []

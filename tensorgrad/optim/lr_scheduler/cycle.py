@@ -57,7 +57,6 @@ class OneCycleLR(_Cycling):
     Raises:
         ValueError: a setting is out of range, or `step` is called after the end of the cycle.
 
-    >>> import tensorgrad as torch
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     >>> scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=4)
     >>> rates = []
@@ -176,7 +175,6 @@ class CyclicLR(_Cycling):
     Raises:
         ValueError: the mode is unknown, or the optimizer has no momentum and `cycle_momentum` is not False.
 
-    >>> import tensorgrad as torch
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     >>> scheduler = torch.optim.lr_scheduler.CyclicLR(optimizer, base_lr=0.0, max_lr=1.0, step_size_up=2)
     >>> rates = []

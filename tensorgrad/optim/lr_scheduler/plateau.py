@@ -26,7 +26,6 @@ class ReduceLROnPlateau(LRScheduler):
     Raises:
         ValueError: a setting is out of range, or the number of minimum rates is not that of the groups.
 
-    >>> import tensorgrad as torch
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     >>> scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=1)
     >>> for loss in (3.0, 2.0, 2.0, 2.0):

@@ -14,7 +14,6 @@ UNIT = 512  # CuPy's pool allocates multiples of this many bytes
 class OutOfMemoryError(AcceleratorError):
     """The GPU has too little memory for a tensor. Existing tensors are unaffected, and the program can continue.
 
-    >>> import tensorgrad as torch
     >>> def largest_batch(run, size):
     ...     while size > 1:
     ...         try:

@@ -24,7 +24,6 @@ def default_collate(batch: list) -> Any:
         TypeError: If the samples are of an unsupported type.
         RuntimeError: If sequences have different lengths.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.utils.data import default_collate
     >>> default_collate([{"x": torch.zeros(2), "y": 0}, {"x": torch.ones(2), "y": 1}])
     {'x': tensor([[0., 0.],
@@ -69,7 +68,6 @@ def default_convert(data: Any) -> Any:
     The tensors share memory with the arrays. Arrays of strings or objects, and values of other types, are returned
     unchanged. Tuples become lists, as in batches; named tuples, lists and dictionaries keep their type.
 
-    >>> import tensorgrad as torch
     >>> import numpy as np
     >>> torch.utils.data.default_convert({"x": np.array([1, 2]), "name": "a"})
     {'x': tensor([1, 2]), 'name': 'a'}

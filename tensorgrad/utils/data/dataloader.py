@@ -69,7 +69,6 @@ class DataLoader(Generic[T_co]):
     While iterating, an error in a worker is raised with its own type and with its traceback in the message.
     RuntimeError is raised if a worker dies, or does not deliver a batch within `timeout`.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.utils.data import DataLoader, TensorDataset
     >>> for x, y in DataLoader(TensorDataset(torch.zeros(5, 2), torch.arange(5)), batch_size=3):
     ...     print(x.shape, y)

@@ -21,7 +21,6 @@ class Dataset(Generic[T_co]):
     If there is a method `__getitems__(indices)` that returns a list of samples, it is used to read whole batches.
     `a + b` is a `ConcatDataset`.
 
-    >>> import tensorgrad as torch
     >>> class Squares(torch.utils.data.Dataset):
     ...     def __getitem__(self, index):
     ...         return index**2
@@ -44,7 +43,6 @@ class IterableDataset(Dataset[T_co], Iterable[T_co]):
     Each worker process reads its own copy of the data set, so `__iter__` should use `get_worker_info()` to yield
     only that worker's share. `a + b` is a `ChainDataset`.
 
-    >>> import tensorgrad as torch
     >>> class Countdown(torch.utils.data.IterableDataset):
     ...     def __iter__(self):
     ...         return iter([3, 2, 1])
@@ -62,7 +60,6 @@ class TensorDataset(Dataset):
     Raises:
         AssertionError: If the tensors have different numbers of rows.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.utils.data import TensorDataset
     >>> TensorDataset(torch.zeros(3, 2), torch.arange(3))[1]
     (tensor([0., 0.]), tensor(1))
@@ -88,7 +85,6 @@ class Subset(Dataset[T_co]):
     Raises:
         NotImplementedError: If a subclass overrides `__getitem__` but not `__getitems__`.
 
-    >>> import tensorgrad as torch
     >>> list(torch.utils.data.Subset([10, 20, 30], [0, 2]))
     [10, 30]
     """
@@ -124,7 +120,6 @@ class ConcatDataset(Dataset[T_co]):
     Raises:
         AssertionError: If no data sets are given, or one of them cannot be read by index.
 
-    >>> import tensorgrad as torch
     >>> list(torch.utils.data.ConcatDataset([[1, 2], [3]]))
     [1, 2, 3]
     """
@@ -155,7 +150,6 @@ class ChainDataset(IterableDataset):
     Raises:
         AssertionError: While reading, if one of them is not an `IterableDataset`.
 
-    >>> import tensorgrad as torch
     >>> class Count(torch.utils.data.IterableDataset):
     ...     def __init__(self, n):
     ...         self.n = n
@@ -188,7 +182,6 @@ class StackDataset(Dataset):
     Raises:
         ValueError: If no data sets are given, only some are given by name, or their lengths differ.
 
-    >>> import tensorgrad as torch
     >>> torch.utils.data.StackDataset(image=[10, 20], label=["a", "b"])[1]
     {'image': 20, 'label': 'b'}
     """
@@ -244,7 +237,6 @@ def random_split(dataset: Any, lengths: Sequence[float], generator: Any = None) 
     Raises:
         ValueError: If the lengths do not add up to the length of the data set.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.utils.data import random_split
     >>> [len(part) for part in random_split(range(10), [0.7, 0.3])]
     [7, 3]

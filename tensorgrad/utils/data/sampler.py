@@ -21,7 +21,6 @@ class Sampler(Generic[T_co]):
 
     `data_source` is accepted and ignored. Define `__len__` as well if the DataLoader should have a length.
 
-    >>> import tensorgrad as torch
     >>> class Backwards(torch.utils.data.Sampler):
     ...     def __iter__(self):
     ...         return iter([2, 1, 0])
@@ -39,7 +38,6 @@ class Sampler(Generic[T_co]):
 class SequentialSampler(Sampler[int]):
     """Yields the indices of a data set in order: 0, 1, 2, ...
 
-    >>> import tensorgrad as torch
     >>> list(torch.utils.data.SequentialSampler([7, 8, 9]))
     [0, 1, 2]
     """
@@ -67,7 +65,6 @@ class RandomSampler(Sampler[int]):
         TypeError: If `replacement` is not a bool.
         ValueError: If `num_samples` is not a positive integer.
 
-    >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
     >>> list(torch.utils.data.RandomSampler(range(4)))
     [2, 3, 0, 1]
@@ -120,7 +117,6 @@ class SubsetRandomSampler(Sampler[int]):
         indices: the indices.
         generator: the random number generator; the default one if `None`.
 
-    >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
     >>> list(torch.utils.data.SubsetRandomSampler([10, 20, 30]))
     [30, 10, 20]
@@ -150,7 +146,6 @@ class WeightedRandomSampler(Sampler[int]):
         ValueError: If `num_samples` is not a positive integer, `replacement` is not a bool, or `weights` is not
             1-D.
 
-    >>> import tensorgrad as torch
     >>> _ = torch.manual_seed(0)
     >>> list(torch.utils.data.WeightedRandomSampler([0.1, 0.0, 0.9], 5))
     [2, 2, 2, 2, 2]

@@ -120,7 +120,6 @@ class CheckpointWrapper(ActivationWrapper):
 def offload_wrapper(module: Any) -> OffloadWrapper:
     """Wraps a module in `OffloadWrapper`.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.distributed.algorithms._checkpoint.checkpoint_wrapper import offload_wrapper
     >>> list(offload_wrapper(torch.nn.Linear(2, 1)).state_dict())
     ['weight', 'bias']
@@ -136,7 +135,6 @@ def checkpoint_wrapper(
 ) -> CheckpointWrapper:
     """Wraps a module in `CheckpointWrapper`, whose arguments it has.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
     >>> list(checkpoint_wrapper(torch.nn.Linear(2, 1)).state_dict())
     ['weight', 'bias']
@@ -161,7 +159,6 @@ def apply_activation_checkpointing(
     Raises:
         ValueError: the rule is none.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
     >>> apply_activation_checkpointing(model, check_fn=lambda layer: isinstance(layer, torch.nn.Linear))

@@ -58,7 +58,6 @@ def register_ddp_comm_hook(comm_hook_type: DDPCommHookType, model: Any, state: A
         model: a `DistributedDataParallel`.
         state: the process group; the default one if None.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.algorithms.ddp_comm_hooks import DDPCommHookType, register_ddp_comm_hook
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)

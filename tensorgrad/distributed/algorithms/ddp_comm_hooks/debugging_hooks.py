@@ -13,7 +13,6 @@ __all__ = ["noop_hook"]
 def noop_hook(_: Any, bucket: GradBucket) -> Future[Any]:
     """Leaves the gradients as they are, without communication: shows how long training would take at best.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.algorithms.ddp_comm_hooks.debugging_hooks import noop_hook
     >>> weight = torch.ones(2)

@@ -19,7 +19,6 @@ __all__ = [
 def sum_of(group: Any, tensor: Any) -> Future[Any]:
     """Begins to add up a tensor over a group, in place. Returns a future of a list of that tensor.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.algorithms.ddp_comm_hooks.default_hooks import sum_of
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -34,7 +33,6 @@ def sum_of(group: Any, tensor: Any) -> Future[Any]:
 def average(process_group: Any, tensor: Any) -> Future[Any]:
     """Returns a future of a tensor's mean over the group, computed in place.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.algorithms.ddp_comm_hooks.default_hooks import average
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -54,7 +52,6 @@ def allreduce_hook(process_group: Any, bucket: GradBucket) -> Future[Any]:
         process_group: the group; the default one if None.
         bucket: the gradients.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -78,7 +75,6 @@ def fp16_compress_hook(process_group: Any, bucket: GradBucket) -> Future[Any]:
         process_group: the group; the default one if None.
         bucket: the gradients.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -98,7 +94,6 @@ def bf16_compress_hook(process_group: Any, bucket: GradBucket) -> Future[Any]:
         process_group: the group; the default one if None.
         bucket: the gradients.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -123,7 +118,6 @@ def _wrapper(dtype: Any, hook: Callable[[Any, GradBucket], Future[Any]]) -> Call
 def fp16_compress_wrapper(hook: Callable[[Any, GradBucket], Future[Any]]) -> Callable[[Any, GradBucket], Future[Any]]:
     """Returns a hook that gives another one the gradients in float16.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook, fp16_compress_wrapper
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -139,7 +133,6 @@ def fp16_compress_wrapper(hook: Callable[[Any, GradBucket], Future[Any]]) -> Cal
 def bf16_compress_wrapper(hook: Callable[[Any, GradBucket], Future[Any]]) -> Callable[[Any, GradBucket], Future[Any]]:
     """Returns a hook that gives another one the gradients in bfloat16.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook, bf16_compress_wrapper
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)

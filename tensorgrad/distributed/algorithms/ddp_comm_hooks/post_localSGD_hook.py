@@ -63,7 +63,6 @@ def post_localSGD_hook(state: PostLocalSGDState, bucket: GradBucket) -> Future[A
         state: the settings, and the number of steps so far.
         bucket: the gradients.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import (
     ...     PostLocalSGDState, post_localSGD_hook)

@@ -97,7 +97,6 @@ class PowerSGDState:
     def maybe_increase_iter(self, bucket: GradBucket) -> None:
         """Counts a step when its last bucket comes.
 
-        >>> import tensorgrad as torch
         >>> import tensorgrad.distributed as dist
         >>> from tensorgrad.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState
         >>> state = PowerSGDState(None)
@@ -226,7 +225,6 @@ def powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future[Any]:
 
     Source: Vogels, Karimireddy and Jaggi, "PowerSGD", 2019, Algorithm 1.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -287,7 +285,6 @@ def batched_powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future[An
         state: the settings, and what is remembered.
         bucket: the gradients.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, batched_powerSGD_hook
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)

@@ -58,7 +58,6 @@ def quantization_pertensor_hook(process_group: Any, bucket: GradBucket) -> Futur
         process_group: the group; the default one if None.
         bucket: the gradients.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.algorithms.ddp_comm_hooks.quantization_hooks import quantization_pertensor_hook
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -79,7 +78,6 @@ def quantization_perchannel_hook(process_group: Any, bucket: GradBucket, bucket_
         bucket: the gradients.
         bucket_size: how many elements share a scale.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.algorithms.ddp_comm_hooks.quantization_hooks import quantization_perchannel_hook
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)

@@ -56,7 +56,6 @@ class PeriodicModelAverager(ModelAverager):
     Raises:
         ValueError: `period` is not positive, or `warmup_steps` is negative.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)

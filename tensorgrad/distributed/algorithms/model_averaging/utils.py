@@ -20,7 +20,6 @@ def average_parameters(params: Iterable[Any], process_group: Any) -> None:
         params: the parameters; the same in all processes.
         process_group: the group; the default one if None.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.algorithms.model_averaging.utils import average_parameters
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -46,7 +45,6 @@ def get_params_to_average(params: Iterable[Any]) -> list[Any]:
     Raises:
         NotImplementedError: they are something else.
 
-    >>> import tensorgrad as torch
     >>> from tensorgrad.distributed.algorithms.model_averaging.utils import get_params_to_average
     >>> get_params_to_average(torch.nn.Linear(2, 1).parameters())
     []
@@ -66,7 +64,6 @@ def average_parameters_or_parameter_groups(params: Iterable[Any], process_group:
         params: parameters, or an optimizer's groups of them.
         process_group: the group; the default one if None.
 
-    >>> import tensorgrad as torch
     >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.algorithms.model_averaging.utils import average_parameters_or_parameter_groups
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)

@@ -38,7 +38,7 @@ def local_map(
             no tensor.
         ValueError: an argument lies otherwise than `in_placements` says.
 
-    >>> import tensorgrad as torch, tensorgrad.distributed as dist
+    >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.tensor import Shard, ones
     >>> from tensorgrad.distributed.tensor.experimental import local_map
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)

@@ -24,7 +24,7 @@ def register_sharding(op: Any) -> Callable[[Callable[..., Any]], Callable[..., A
     Raises:
         NotImplementedError: it is another one; for those of PyTorch the ways are known.
 
-    >>> import tensorgrad as torch, tensorgrad.distributed as dist
+    >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.tensor import Shard, ones
     >>> from tensorgrad.distributed.tensor.experimental import register_sharding
     >>> @torch.library.custom_op("sharding::twice", mutates_args=())

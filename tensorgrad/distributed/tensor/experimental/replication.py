@@ -14,7 +14,7 @@ __all__ = ["implicit_replication"]
 def implicit_replication() -> Iterator[None]:
     """In this context, ordinary tensors in ops with distributed ones count as replicated: all ranks must have the same.
 
-    >>> import tensorgrad as torch, tensorgrad.distributed as dist
+    >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.tensor import ones
     >>> from tensorgrad.distributed.tensor.experimental import implicit_replication
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)

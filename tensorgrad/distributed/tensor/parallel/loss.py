@@ -31,7 +31,7 @@ def loss_parallel() -> Iterator[None]:
         ValueError: the scores are not divided along their classes.
         NotImplementedError: targets are probabilities, or `label_smoothing` is given.
 
-    >>> import tensorgrad as torch, tensorgrad.distributed as dist
+    >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.tensor import Shard, distribute_tensor
     >>> from tensorgrad.distributed.tensor.parallel import loss_parallel
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)

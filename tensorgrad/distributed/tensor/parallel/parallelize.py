@@ -34,7 +34,7 @@ def parallelize_module(
         ValueError: the mesh has several dimensions, or no layer has a name of the plan.
         TypeError: the plan is neither a style nor a dictionary.
 
-    >>> import tensorgrad as torch, tensorgrad.distributed as dist
+    >>> import tensorgrad.distributed as dist
     >>> from tensorgrad.distributed.tensor.parallel import ColwiseParallel, parallelize_module
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     >>> parallelize_module(torch.nn.Linear(2, 3), parallelize_plan=ColwiseParallel()).weight.placements

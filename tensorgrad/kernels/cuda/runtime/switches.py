@@ -8,7 +8,6 @@ from tensorgrad.settings import SETTINGS
 class Matmul:
     """Precisions that matrix products may use: `torch.backends.cuda.matmul`.
 
-    >>> import tensorgrad as torch
     >>> torch.backends.cuda.matmul.allow_tf32
     False
     """
