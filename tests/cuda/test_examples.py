@@ -8,7 +8,8 @@ import pytest
 
 import tensorgrad
 from tests.cuda.conftest import MODE
-from tests.docs.test_examples import CLASSIC, EXAMPLES, OF_DIGITS, SCRIPTS, SMALL, needs_sklearn
+from tests.docs.test_example_files import SCRIPTS
+from tests.docs.test_examples import CLASSIC, EXAMPLES, OF_DIGITS, SMALL, needs_sklearn
 
 LOSSES = re.compile(r"loss (-?\d+\.\d+)")
 
