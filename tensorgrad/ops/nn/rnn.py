@@ -115,9 +115,14 @@ def _run_lstm(x, states, weights, has_biases, sizes, reverse, batch_first):
     return out, (h, c)
 
 
-def _run_gru(x, states, weights, has_biases, sizes, reverse, batch_first):
+def _cast_in_parts(x: Tensor) -> bool:
+    """Returns whether autocast casts the products only, and not the state, as it does on the CPU."""
     state = LOCAL.autocast
-    run: Callable = _gru if state is None or "cpu" not in state.on or not x.is_cpu else _gru_twin  # h keeps its dtype
+    return state is not None and "cpu" in state.on and x.is_cpu
+
+
+def _run_gru(x, states, weights, has_biases, sizes, reverse, batch_first):
+    run: Callable = _gru_twin if _cast_in_parts(x) else _gru
     out, h = run(x, *states, *weights, *(() if has_biases else (None, None)), sizes, reverse, batch_first)
     return out, (h,)
 
@@ -296,7 +301,7 @@ def lstm_cell(input: Tensor, hx, w_ih: Tensor, w_hh: Tensor, b_ih=None, b_hh=Non
     """
     _check_step("lstm_cell", input, hx, w_ih, w_hh)
     h, c = hx
-    if input.ndim == 2 and LOCAL.autocast is None:  # which casts the products, and keeps the state
+    if input.ndim == 2 and not _cast_in_parts(input):
         return _lstm(input, h, c, w_ih, w_hh, b_ih, b_hh, None, (input.shape[0],), False)[1:]
     return _lstm_step(input, h, c, w_ih, w_hh, b_ih, b_hh)
 
@@ -312,7 +317,7 @@ def gru_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih=None, b
     torch.Size([4, 3])
     """
     _check_step("gru_cell", input, [hx], w_ih, w_hh)
-    if input.ndim == 2 and LOCAL.autocast is None:  # which casts the products, and keeps the state
+    if input.ndim == 2 and not _cast_in_parts(input):
         return _gru(input, hx, w_ih, w_hh, b_ih, b_hh, (input.shape[0],), False)[1]
     return _gru_step(input, hx, w_ih, w_hh, b_ih, b_hh)
 
