@@ -89,7 +89,6 @@ float32 = float = dtype("float32", 4, FLOATING)
 float64 = double = dtype("float64", 8, FLOATING)
 complex64 = cfloat = dtype("complex64", 8, COMPLEX)
 complex128 = cdouble = dtype("complex128", 16, COMPLEX)
-HALF = (float16, bfloat16)  # of half precision
 
 FLOAT8 = float8_e4m3fn, float8_e4m3fnuz, float8_e5m2, float8_e5m2fnuz, float8_e8m0fnu = tuple(
     dtype(name, 1, FLOATING) for name in _FLOAT8_NAMES

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch.half_precision import IN_FLOAT32, number_in_float32
 from tensorgrad.dispatch.kernel_errors import check_one_device, raise_bool_subtraction
 from tensorgrad.dispatch.other_classes import overrides
 from tensorgrad.dtypes import F32, F64, I64, NUMBERS
@@ -52,10 +51,6 @@ def promote(op, *values):
     if op.rule == "float":
         dtype = dtypes.to_floating(dtype)
     target = dtype.numpy
-    if dtype.itemsize == 2 and op.name in IN_FLOAT32:
-        number = number_in_float32(*values, target)
-        if number is not None:
-            return values[0], number
     return tuple(
         _number_array(v, dtype, like) if v.__class__ in NUMBERS else v if v.dtype == target else v.astype(target)
         for v in values

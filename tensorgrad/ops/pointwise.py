@@ -48,11 +48,6 @@ def zero(g):
     return zeros_like(g)
 
 
-def _squared_reciprocal(x):
-    inverse = reciprocal(x)
-    return conj(inverse * inverse)
-
-
 # --- arithmetic ----------------------------------------------------------------------------------------------------
 
 _add = pointwise("add(input, other)", "add", numbers="all", operator="add", where=(),
@@ -69,8 +64,8 @@ _div = pointwise("div(input, other)", "true_divide", numbers="all", rule="float"
                  other=lambda g, input, other: -g * conj(input / other / other))  # fmt: skip
 _rdiv = pointwise("rdiv(input, other)", "pointwise.divide_into", rule="float", operator="rtruediv", where=(),
                   in_place=False, backward_name="MulBackward0",
-                  input=lambda g, input, other: -(g * conj(other)) * _squared_reciprocal(input),
-                  other=lambda g, input: g * conj(reciprocal(input)))  # fmt: skip
+                  input=lambda g, input, other: -g * conj(other / input / input),
+                  other=lambda g, input: g / conj(input))  # fmt: skip
 floor_divide = pointwise("floor_divide(input, other)", "pointwise.floor_divide", numbers="all", operator="floordiv",
                          input=no_derivative("floor_divide"), other=no_derivative("floor_divide"),
                          doc="⌊input / other⌋. Raises RuntimeError for integer division by zero.")  # fmt: skip
@@ -87,9 +82,6 @@ fmod = pointwise("fmod(input, other)", "pointwise.fmod",
 neg = pointwise("neg(input)", "negative", input=lambda g: -g, doc="-input.")
 reciprocal = pointwise("reciprocal(input)", "reciprocal", rule="float", input=lambda g, out: -g * conj(out * out),
                        doc="1 / input; ±∞ at ±0.")  # fmt: skip
-_add_scaled = pointwise("add_scaled(input, other, alpha: number)", "pointwise.add_scaled", numbers=(), where=(),
-                        in_place=False, backward_name="AddBackward0", linear="input, other",
-                        input=lambda g: g, other=lambda g, alpha: g * alpha)  # fmt: skip
 addcmul = pointwise("addcmul(input, tensor1, tensor2, *, value: number = 1)", "pointwise.addcmul", numbers=(),
                     input=lambda g: g,
                     tensor1=lambda g, tensor2, value: g * conj(tensor2 * value),
@@ -124,8 +116,6 @@ def add(input: Tensor, other, *old, alpha=1, out=None) -> Tensor:
     """
     if old:
         other, alpha = number_first("add", "alpha", other, old)
-    if alpha.__class__ is float and _of_half_precision(input, other):
-        return _add_scaled(input, other, alpha, out=out)
     return _add(input, other if alpha.__class__ is int and alpha == 1 else _scaled(input, other, alpha), out=out)
 
 
@@ -139,8 +129,6 @@ def sub(input: Tensor, other, *old, alpha=1, out=None) -> Tensor:
     """
     if old:
         other, alpha = number_first("sub", "alpha", other, old)
-    if alpha.__class__ is float and _of_half_precision(input, other):
-        return _add_scaled(input, other, -alpha, out=out)
     return _sub(input, other if alpha.__class__ is int and alpha == 1 else _scaled(input, other, alpha), out=out)
 
 
@@ -153,14 +141,6 @@ def rsub(input: Tensor, other, *, alpha=1) -> Tensor:
     tensor([9, 8])
     """
     return _rsub(input if alpha.__class__ is int and alpha == 1 else _scaled(other, input, alpha), other)
-
-
-def _of_half_precision(input, other) -> bool:
-    """Returns whether both are tensors of one half-precision dtype: their scaled sum is rounded once."""
-    if not (isinstance(input, Tensor) and isinstance(other, Tensor)):
-        return False
-    dtype = input._array.dtype
-    return dtype.itemsize == 2 and dtype.kind in "fV" and dtype is other._array.dtype
 
 
 def _scaled(input, other, alpha):
@@ -188,8 +168,6 @@ def add_(self: Tensor, other, *old, alpha=1) -> Tensor:
     """Adds `alpha · other` in place."""
     if old:
         other, alpha = number_first("add_", "alpha", other, old)
-    if alpha.__class__ is float and _of_half_precision(self, other):
-        return inplace.replace(self, _add_scaled, (other, alpha), {})
     return _add_in_place(self, other if alpha.__class__ is int and alpha == 1 else _scaled(self, other, alpha))
 
 
@@ -198,8 +176,6 @@ def sub_(self: Tensor, other, *old, alpha=1) -> Tensor:
     """Subtracts `alpha · other` in place."""
     if old:
         other, alpha = number_first("sub_", "alpha", other, old)
-    if alpha.__class__ is float and _of_half_precision(self, other):
-        return inplace.replace(self, _add_scaled, (other, -alpha), {})
     return _sub_in_place(self, other if alpha.__class__ is int and alpha == 1 else _scaled(self, other, alpha))
 
 

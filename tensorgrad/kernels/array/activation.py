@@ -249,13 +249,6 @@ def _silu(xp, out, x):
     xp.divide(x, out, out)
 
 
-def gated(xp, x, gate):
-    """`x * sigmoid(gate)`."""
-    if _two_byte(x):
-        return as_float32(gated, xp, x, gate)
-    return xp.multiply(x, sigmoid(xp, gate))
-
-
 def silu(xp, x):
     """`x * sigmoid(x)`."""
     return as_float32(silu, xp, x) if _two_byte(x) else in_blocks(xp, _silu, [x])

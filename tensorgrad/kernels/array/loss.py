@@ -13,7 +13,6 @@ import numpy as np
 from tensorgrad.dispatch.kernel_tables import by_part
 from tensorgrad.dtypes import F32, scalar_type
 from tensorgrad.kernels.array import softmax
-from tensorgrad.kernels.array.blocks import as_float32
 from tensorgrad.kernels.array.index import extremes
 from tensorgrad.kernels.array.reduce import sum_, two_bytes
 from tensorgrad.system.float_errors import ignored
@@ -162,33 +161,28 @@ def bce_backward(xp, g, input, target, weight, reduction, needs):
 
 
 def bce_with_logits(xp, x, y, weight, pos_weight, reduction):
-    """-(p y log σ(x) + (1 - y) log(1 - σ(x))) with p = `pos_weight`, without overflow.
-
-    In half precision log σ(x) is rounded once, and then every step, as in PyTorch.
-    """
+    """-(p y log σ(x) + (1 - y) log(1 - σ(x))) with p = `pos_weight`, without overflow."""
+    if two_bytes(x):
+        single = (None if a is None else a.astype(np.float32) for a in (x, y, weight, pos_weight))
+        return xp.asarray(bce_with_logits(xp, *single, reduction)).astype(x.dtype)  # type: ignore[call-arg]
     kind = x.dtype.type
     with ignored():
-        tail = as_float32(_minus_log_sigmoid, xp, x) if two_bytes(x) else _minus_log_sigmoid(xp, x)
+        tail = xp.log1p(xp.exp(-xp.abs(x))) + xp.maximum(-x, kind(0))  # -log σ(x)
         if pos_weight is not None:
             tail = tail * ((pos_weight - kind(1)) * y + kind(1))
         loss = xp.asarray((kind(1) - y) * x + tail)
         return reduced(xp, loss if weight is None else xp.asarray(loss * weight), reduction)
 
 
-def _minus_log_sigmoid(xp, x):
-    return xp.log1p(xp.exp(-xp.abs(x))) + xp.maximum(-x, x.dtype.type(0))
-
-
-def _sigmoid(xp, x):
-    e, one = xp.exp(-xp.abs(x)), x.dtype.type(1)
-    return xp.where(x >= 0, one, e) / (e + one)
-
-
 def bce_with_logits_grad(xp, g, x, y, weight, pos_weight, reduction):
     """(σ(x) - y) g; with `pos_weight` p: ((p y + 1 - y) σ(x) - p y) g."""
+    if two_bytes(g):
+        single = (None if a is None else a.astype(np.float32) for a in (g, x, y, weight, pos_weight))
+        return bce_with_logits_grad(xp, *single, reduction).astype(g.dtype)  # type: ignore[call-arg]
     kind = x.dtype.type
     with ignored():
-        share = as_float32(_sigmoid, xp, x) if two_bytes(x) else _sigmoid(xp, x)
+        e = xp.exp(-xp.abs(x))
+        share = xp.where(x >= 0, kind(1), e) / (e + kind(1))  # σ(x)
         if pos_weight is None:
             slope = share - y
         else:

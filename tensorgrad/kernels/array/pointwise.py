@@ -55,8 +55,6 @@ def trunc_divide(xp, x, y):
         quotient = xp.floor_divide(x, y)
         inexact = xp.logical_and(xp.less(xp.bitwise_xor(x, y), 0), xp.not_equal(xp.multiply(quotient, y), x))
         return xp.add(quotient, inexact.astype(quotient.dtype))
-    if x.dtype.itemsize < y.dtype.itemsize:  # half precision by a number
-        return as_float32(trunc_divide, xp, x, y)
     with ignored():
         return xp.trunc(xp.true_divide(x, y))
 
@@ -87,16 +85,8 @@ def subtract_from(xp, x, y):
 
 
 def divide_into(xp, x, y):
-    """y / x, as the product of y and 1 / x, which is rounded, as in PyTorch."""
-    with ignored():
-        return xp.multiply(xp.reciprocal(x), y)
-
-
-def add_scaled(xp, x, y, factor):
-    """x + factor · y. Of half precision are the operands, the factor and the result."""
-    if _two_byte_float(x):
-        return as_float32(add_scaled, xp, x, y, factor=float(x.dtype.type(factor)))
-    return xp.add(x, xp.multiply(y, _number(x, factor)))
+    """y / x."""
+    return xp.true_divide(y, x)
 
 
 def gcd(xp, x, y):
@@ -535,8 +525,6 @@ def hardshrink(xp, x, limit):
 
 def softshrink(xp, x, limit):
     """x moved towards 0 by the limit; 0 within it."""
-    if _two_byte_float(x):
-        return as_float32(softshrink, xp, x, limit=limit)
     moved = xp.subtract(x, xp.copysign(x.dtype.type(limit), x))
     return activation.clear_where(xp, _within(xp, x, limit), moved)
 

@@ -123,8 +123,6 @@ def softmax_grad(xp, g, out, dim):
 def log_softmax(xp, x, dim):
     """`x - log(sum(exp(x), dim))`."""
     if x.dtype.itemsize == 2:
-        if x.size and dim == x.ndim - 1:
-            return _log_softmax_of_half(xp, x)
         return as_float32(log_softmax, xp, x, dim=dim)
     if not x.ndim:
         return log_softmax(xp, x.reshape(1), 0).reshape(())
@@ -151,16 +149,6 @@ def log_softmax(xp, x, dim):
     return out.reshape(x.shape) if rows is not x else out
 
 
-def _log_softmax_of_half(xp, x):
-    """The same along the last dimension in half precision: sums and their logarithms are rounded, as in PyTorch."""
-    wide = x.astype(np.float32)
-    with ignored():
-        wide -= wide.max(axis=-1, keepdims=True)
-        total = xp.exp(wide).sum(axis=-1, keepdims=True).astype(x.dtype)
-        wide -= xp.log(total.astype(np.float32)).astype(x.dtype).astype(np.float32)
-        return wide.astype(x.dtype)
-
-
 def log_softmax_grad(xp, g, out, dim):
     """Gradient of `log_softmax` from its output: `g - exp(out) sum(g, dim)`."""
     if g.dtype.itemsize == 2:
@@ -175,19 +163,16 @@ def log_softmax_grad(xp, g, out, dim):
 
 
 def logsumexp(xp, x, dims, keepdim=False):
-    """`log(sum(exp(x), dims))`; -inf for an empty sum, the infinity itself if the largest element is infinite.
-
-    In half precision every step is rounded, as in PyTorch; only sums are computed in float32.
-    """
-    dims, half = tuple(dims), x.dtype.itemsize == 2
-    wide = np.float32 if half else None
+    """`log(sum(exp(x), dims))`; -inf for an empty sum, the infinity itself if the largest element is infinite."""
+    if x.dtype.itemsize == 2:
+        return as_float32(logsumexp, xp, x, dims=dims, keepdim=keepdim)
+    dims = tuple(dims)
     with ignored():
         if not x.size:
-            return xp.log(x.sum(axis=dims, keepdims=keepdim, dtype=wide).astype(x.dtype, copy=False))
+            return xp.log(x.sum(axis=dims, keepdims=keepdim))
         top = x.max(axis=dims, keepdims=True)
         shift = xp.where(xp.isfinite(top), top, x.dtype.type(0))
-        total = xp.exp(x - shift).sum(axis=dims, keepdims=True, dtype=wide)
-        total = xp.log(total.astype(x.dtype) if half else total) + shift
+        total = xp.log(xp.exp(x - shift).sum(axis=dims, keepdims=True)) + shift
     return total if keepdim else total.reshape([n for i, n in enumerate(x.shape) if i not in dims])
 
 

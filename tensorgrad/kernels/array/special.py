@@ -348,9 +348,10 @@ def xlog1py(xp, x, y):
 
 
 def _times_log(xp, x, y, log):
+    if x.dtype.itemsize == 2:
+        return as_float32(_times_log, xp, x, y, log=log)
     with np.errstate(all="ignore"):
-        logs = log(y.astype(np.float32)).astype(y.dtype) if y.dtype.itemsize == 2 else log(y)
-        return xp.where((x == 0) & ~xp.isnan(y), x.dtype.type(0), x * logs)
+        return xp.where((x == 0) & ~xp.isnan(y), x.dtype.type(0), x * log(y))
 
 
 def entr(xp, x):

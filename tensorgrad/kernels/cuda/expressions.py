@@ -48,7 +48,7 @@ EXPRESSIONS: dict[str, Expression] = {
     ),
     **_of(
         "TT",
-        add="a + b", sub="a - b", mul="a * b", div="a / b", pow="pow(a, b)", rsub="b - a", rdiv="b * (N(1) / a)",
+        add="a + b", sub="a - b", mul="a * b", div="a / b", pow="pow(a, b)", rsub="b - a", rdiv="b / a",
         maximum="Max::of(a, b)", minimum="Min::of(a, b)",
         floor_divide="floor_divided(a, b)", remainder="floor_rest(fmod(a, b), b)", copysign="copysign(a, b)",
         hypot="hypotenuse(a, b)",

@@ -116,18 +116,6 @@ shrink_grad: Callable = pointwise("shrink_grad(grad, input, lambd: number)", _sh
                         grad=lambda g, input, lambd: shrink_grad(g, input, lambd), input=_zero)  # fmt: skip
 
 
-def _slope_of_gate(g, input, gate):
-    share, dtype = gate.sigmoid(), input.dtype
-    if dtype in dtypes.HALF:  # only the share and the product are rounded
-        share, input, g = share.float(), input.float(), g.float()
-    return ((1 - share) * share * input * g).to(dtype)
-
-
-_gated = pointwise("gated(input, gate)", "activation.gated", where=(), in_place=False, numbers=(), rule="float",
-                   backward_name="GluBackward0",
-                   input=lambda g, gate: g * gate.sigmoid(), gate=_slope_of_gate)  # fmt: skip
-
-
 @composite("functional")
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """Computes max(input, 0).
@@ -468,7 +456,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     if size % 2:
         raise RuntimeError(f"Halving dimension must be even, but dimension {dim % input.ndim} is size {size}")
     value, gate = input.narrow(dim, 0, size // 2), input.narrow(dim, size // 2, size // 2)
-    return _gated(value, gate)
+    return value * gate.sigmoid()
 
 
 @composite("function", "functional")
