@@ -259,7 +259,8 @@ FIRST_SEEN = {
 }
 # Markers -> their page, where that is not of the same name.
 PAGE_OF = dict.fromkeys(("first-step", "memory", "imports", "peers"), "tables") | {"sparse without fast": "sparse"}
-PARTS: dict[str, tuple[str, Any]] = {  # part of benchmarks.fresh -> its markers in the pages, the function for its table
+# Part of benchmarks.fresh -> its markers in the pages, the function for its table.
+PARTS: dict[str, tuple[str, Any]] = {
     "import time": ("imports", seconds_table),
     "first step of the MNIST ConvNet": ("first-step", first_step_table),
     "peak memory of training": ("memory", memory_table),
