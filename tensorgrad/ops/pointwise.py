@@ -154,10 +154,8 @@ def rsub(input: Tensor, other, *, alpha=1) -> Tensor:
 
 def _of_half_precision(input, other) -> bool:
     """Returns whether both are tensors of one half-precision dtype: their scaled sum is rounded once."""
-    if not (isinstance(input, Tensor) and isinstance(other, Tensor)):
-        return False
-    dtype = input._array.dtype
-    return dtype.itemsize == 2 and dtype.kind in "fV" and dtype is other._array.dtype
+    tensors = isinstance(input, Tensor) and isinstance(other, Tensor)
+    return tensors and input.dtype in dtypes.HALF and other.dtype is input.dtype
 
 
 def _scaled(input, other, alpha):

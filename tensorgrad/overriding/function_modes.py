@@ -12,9 +12,8 @@ from tensorgrad.overriding import caller_arguments
 from tensorgrad.rows.switches import LOCAL
 from tensorgrad.tensor import PLAIN, Tensor, tensors_in
 
-COMPOSITES: dict[
-    str, Callable
-] = {}  # what users call as `torch.name`, or else `torch.nn.functional.name` (dispatch/guard.py)
+# What users call as `torch.name`, or else `torch.nn.functional.name` (dispatch/guard.py).
+COMPOSITES: dict[str, Callable] = {}
 
 
 def call(func: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:

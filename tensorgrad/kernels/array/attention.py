@@ -86,11 +86,8 @@ def _rough_exp(xp, x):
     whole = x.shape[-1] // _VECTOR * _VECTOR
     powers = x[..., :whole] * _LOG2_E
     fraction = powers - xp.floor(powers)
-    correction = fraction * _OF_FRACTION[3]
-    for coefficient in _OF_FRACTION[2::-1]:
-        correction += coefficient
-        if coefficient is not _OF_FRACTION[0]:
-            correction *= fraction
+    constant, linear, square, cube = _OF_FRACTION
+    correction = ((cube * fraction + square) * fraction + linear) * fraction + constant
     powers = xp.maximum(powers - correction, np.float32(-127))
     bits = (powers.astype(np.float64) + 127) * 2.0**23
     result = xp.empty_like(x)

@@ -11,8 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from tensorgrad.dtypes import F32, scalar_type
-from tensorgrad.kernels.array import softmax
-from tensorgrad.kernels.array.blocks import as_float32
+from tensorgrad.kernels.array import activation, softmax
 from tensorgrad.kernels.array.index import extremes
 from tensorgrad.kernels.array.reduce import sum_, two_bytes
 from tensorgrad.rows.kernel_tables import by_part
@@ -168,27 +167,18 @@ def bce_with_logits(xp, x, y, weight, pos_weight, reduction):
     """
     kind = x.dtype.type
     with ignored():
-        tail = as_float32(_minus_log_sigmoid, xp, x) if two_bytes(x) else _minus_log_sigmoid(xp, x)
+        tail = -activation.log_sigmoid(xp, x)
         if pos_weight is not None:
             tail = tail * ((pos_weight - kind(1)) * y + kind(1))
         loss = xp.asarray((kind(1) - y) * x + tail)
         return reduced(xp, loss if weight is None else xp.asarray(loss * weight), reduction)
 
 
-def _minus_log_sigmoid(xp, x):
-    return xp.log1p(xp.exp(-xp.abs(x))) + xp.maximum(-x, x.dtype.type(0))
-
-
-def _sigmoid(xp, x):
-    e, one = xp.exp(-xp.abs(x)), x.dtype.type(1)
-    return xp.where(x >= 0, one, e) / (e + one)
-
-
 def bce_with_logits_grad(xp, g, x, y, weight, pos_weight, reduction):
     """(σ(x) - y) g; with `pos_weight` p: ((p y + 1 - y) σ(x) - p y) g."""
     kind = x.dtype.type
     with ignored():
-        share = as_float32(_sigmoid, xp, x) if two_bytes(x) else _sigmoid(xp, x)
+        share = activation.sigmoid(xp, x)
         if pos_weight is None:
             slope = share - y
         else:
