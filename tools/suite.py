@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -49,12 +50,12 @@ class Suite:
             run: The name of this run of tests, which all processes that it starts carry in their environment.
         """
         self.progress.write_text("")
-        folder = temporary / self.log.stem
-        folder.mkdir(parents=True, exist_ok=True)
+        # A short name: the path of a socket has at most 107 bytes, and browsers make theirs some folders further down.
+        folder = tempfile.mkdtemp(prefix="", dir=temporary)
         # PYTHONDONTWRITEBYTECODE would have every process compile the package's files again.
         given = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         environment = {**given, **self.environment, "TESTS_PROGRESS": str(self.progress), f"TESTS_RUN_{run}": "1"}
-        environment["TMPDIR"] = str(folder)
+        environment["TMPDIR"] = folder
         environment.setdefault("TENSORGRAD_ECOSYSTEM", str(ROOT / "build" / "ecosystem"))  # goes with the checkout
         files: dict = {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
         self.began = time.monotonic()

@@ -115,6 +115,21 @@ def test_long():
             os.kill(int(file.stem), 0)
 
 
+def test_a_socket_fits_below_the_temporary_folder(run, tmp_path):
+    """Browsers make theirs with paths of 70 more bytes; there is room for 107, and the name of a suite may be long."""
+    text = """
+import os, pathlib, tempfile
+def test_its_name_is_short():
+    folder = pathlib.Path(tempfile.gettempdir()).relative_to(os.environ["OUTER"])
+    run, suite = map(len, folder.parts)
+    assert run <= 14 and suite <= 8
+"""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    said, _ = run(text, env={**os.environ, "TMPDIR": str(folder), "OUTER": str(folder)}).communicate(timeout=180)
+    assert " passed, 0 failed" in said, said
+
+
 def test_temporary_files_are_deleted_whatever_becomes_of_the_suites(run, tmp_path):
     """Also those of processes that are killed; `tmp_path` of a test that failed, too."""
     text = """
