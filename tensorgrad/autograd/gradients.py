@@ -17,7 +17,7 @@ from tensorgrad.rows.switches import LOCAL
 from tensorgrad.size import Size
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.storage.wrapper_subclass import NoStorage
-from tensorgrad.tensor import Tensor, wrap
+from tensorgrad.tensor import Tensor, share, wrap
 
 
 def roots_of(tensors, gradients, create_graph: bool, who: str):
@@ -266,7 +266,9 @@ def _writable(gradient: Tensor) -> Tensor:
     """
     if 0 in getattr(gradient._array, "strides", ()) and gradient.numel() > 1:
         return gradient.clone()
-    return gradient if gradient._view is None else gradient.detach()
+    if gradient._view is None or gradient.requires_grad:
+        return gradient
+    return share(gradient._array, gradient._storage, gradient.__class__)  # with its tangent, which `detach` would drop
 
 
 OVER_BATCH: Any = None  # runs a function on a batch (transforms/batch_map.py)
