@@ -30,6 +30,8 @@ else:
 # to test as True on the fast path.
 VIEW: Any = "ask the base"
 
+RESHAPED = "_reshaped_in_place"  # marks a tensor whose shape was changed in place, in its `__dict__`
+
 
 _NEW_STORAGE = forks.lock()
 
@@ -80,7 +82,12 @@ class Tensor(TensorMethods):
     @staticmethod
     def _make_subclass(cls, data: Tensor, require_grad: bool = False) -> Any:
         """Returns `data`, detached, as a tensor of the class `cls`."""
-        return data.detach().as_subclass(cls).requires_grad_(require_grad)
+        made = data.detach().as_subclass(cls)
+        if require_grad:  # (not by `requires_grad_`, which the class may override)
+            if not differentiable(made._array.dtype):
+                raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
+            made._requires_grad = True
+        return made
 
     @staticmethod
     def _make_wrapper_subclass(
@@ -511,6 +518,8 @@ class Tensor(TensorMethods):
                 f"type: they are on {self.device} and {value.device}."
             )
         version = self._storage.version
+        if value._array.shape != self._array.shape:
+            self.__dict__[RESHAPED] = True
         self._array = value._array
         self._storage = value._storage.__class__.of(value._storage.array, version)
 
@@ -606,7 +615,7 @@ class Tensor(TensorMethods):
         new._requires_grad = self.requires_grad
         memo[id(self)] = new
         new._grad = deepcopy(self._grad, memo)
-        new.__dict__.update(deepcopy(self.__dict__, memo))
+        new.__dict__.update(deepcopy(attributes_of(self), memo))
         for name, value in _added_slots(self).items():
             setattr(new, name, deepcopy(value, memo))
         return new
@@ -652,7 +661,12 @@ def state_of(tensor: Tensor) -> Any:
     if own is not getattr(object, "__getstate__", None):
         return own(tensor)  # type: ignore[misc]
     slots = _added_slots(tensor)
-    return (dict(tensor.__dict__), slots) if slots else dict(tensor.__dict__)
+    return (attributes_of(tensor), slots) if slots else attributes_of(tensor)
+
+
+def attributes_of(tensor: Tensor) -> dict[str, Any]:
+    """The attributes that programs have set."""
+    return {name: value for name, value in tensor.__dict__.items() if name != RESHAPED}
 
 
 def _with_state(tensor: Tensor, state: Any) -> Tensor:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from tensorgrad.dispatch.half_precision import IN_FLOAT32
 from tensorgrad.errors import NUMPY_NAMES
 from tensorgrad.rows.kernel_tables import LARGE, REGISTERED
 from tensorgrad.rows.op import Op
@@ -751,6 +752,11 @@ if g._array.size >= MANY:
     return NotImplemented
 """
 
+DECLINES_NUMBERS = """
+if (other.__class__ is float or other.__class__ is int) and g._array.dtype.itemsize == 2:
+    return NotImplemented  # a number keeps its digits beside half precision, which plain arithmetic would round away
+"""
+
 FROM_KERNEL = """
 {needs}
 {all_grads}
@@ -801,6 +807,8 @@ def array_backward(op: Op, arguments: tuple[str, ...] | None, sized: int | None 
     if unpacked:
         unpacked.insert(0, f"{', '.join(f's{k}' for k in range(len(op.saved)))}, = node.saved")
     kept = [f"{name} = node.args[{k}]" for k, name in enumerate(op.kept) if name in used]
+    if arguments is None and op.name in IN_FLOAT32:
+        kept.append(fill(DECLINES_NUMBERS))
     if arguments is None:
         gradients = _arrays_from_formulas(op)
     else:

@@ -22,6 +22,22 @@ def script(obj: Any, *args: Any, **options: Any) -> Any:
     return obj
 
 
+class TracerWarning(Warning):
+    """PyTorch's warning about values that a trace would keep as constants; here nothing gives it.
+
+    >>> import warnings
+    >>> warnings.filterwarnings("ignore", category=torch.jit.TracerWarning)
+    """
+
+    @staticmethod
+    def ignore_lib_warnings() -> None:
+        """Does nothing: no function of the library gives this warning."""
+
+
+class ScriptWarning(Warning):
+    """PyTorch's warning about what scripting cannot express; here nothing gives it."""
+
+
 class ScriptFunction:
     """The type of scripted functions in PyTorch; here there are none.
 

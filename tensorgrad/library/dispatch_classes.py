@@ -25,6 +25,7 @@ from tensorgrad.library.operators_of_rows import ROWS
 from tensorgrad.overriding.function_classes import without_defaults
 from tensorgrad.overriding.torch_function import asking, asking_property
 from tensorgrad.rows.switches import DISPATCH, LOCAL
+from tensorgrad.storage.wrapper_subclass import NoMemory
 from tensorgrad.tensor import Tensor, tensors_in
 
 # Operators that PyTorch makes of others, and functions that are no operators: a class sees what they call.
@@ -71,7 +72,15 @@ def see(cls: type) -> None:
     if cls.item is Tensor.item:  # type: ignore[attr-defined]
         cls.item = _item  # type: ignore[attr-defined]
     if cls.data in (Tensor.data, asking_property(Tensor.data)):  # type: ignore[attr-defined]
-        cls.data = property(lambda self: self.detach(), None, None, Tensor.data.__doc__)  # type: ignore[attr-defined]
+        cls.data = property(lambda self: self.detach(), _set_data, None, Tensor.data.__doc__)  # type: ignore[attr-defined]
+
+
+def _set_data(self: Tensor, value: Tensor) -> None:
+    """`Tensor.data = …` of such a class: a tensor without memory keeps its attributes, as in PyTorch."""
+    if self._array.__class__ is NoMemory:
+        self._array = value._array
+    else:
+        Tensor.data.fset(self, value)  # type: ignore[attr-defined]
 
 
 def _item(self: Tensor) -> Any:

@@ -6,7 +6,7 @@ import math
 from operator import index as as_int
 
 from tensorgrad.autograd.modes import GRAD
-from tensorgrad.autograd.views import RESHAPED, check_writable, keep_retaining
+from tensorgrad.autograd.views import check_writable, keep_retaining
 from tensorgrad.dispatch.kinds import composite, export, op, view
 from tensorgrad.dispatch.resizing import resize as resize_memory
 from tensorgrad.errors import warn
@@ -16,7 +16,7 @@ from tensorgrad.ops.join import cat
 from tensorgrad.ops.shape import ints, squeeze_method, t, transpose_view, unsqueeze_view
 from tensorgrad.settings import SETTINGS
 from tensorgrad.storage.sparse import COOArray
-from tensorgrad.tensor import Tensor, share
+from tensorgrad.tensor import RESHAPED, Tensor, share
 from tensorgrad.transforms.batch import BatchedArray
 
 

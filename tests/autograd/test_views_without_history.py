@@ -1,7 +1,11 @@
 """Views that require grad as their base does, but have no history: gradients end at them, and none is kept."""
 
+import copy
+import io
+
 import pytest
 
+import tensorgrad
 from tests.support.alike import alike
 
 
@@ -99,4 +103,71 @@ def test_changes_of_shape_keep_what_is_retained(torch):
             found.append(z.retains_grad)
             z.sum().backward()
             found.append(z.grad.flatten())
+    return found
+
+
+REPLACED = {
+    "set_": "x.set_(torch.ones(4))", "data": "x.data = torch.ones(())", "data of itself": "x.data = x.data[0, :1]",
+    "resize_": "x.resize_(3, 2)", "t_": "x.t_()",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", REPLACED)
+def test_views_of_a_tensor_that_got_another_shape_or_memory(how):
+    """They can be asked for everything, and be written; nor does a file show that the shape was changed."""
+
+    @alike
+    def test_it(torch):
+        x = torch.arange(1.0, 7.0).view(2, 3).clone()
+        views = [x[1], x.t(), x[:, 1:], x.transpose(0, -1)[1], x.view(-1)]
+        exec(REPLACED[how], {"x": x, "torch": torch})
+        for v in views:
+            with torch.no_grad():
+                v.mul_(2)
+        return [(v, v.requires_grad, v.is_leaf, v.grad_fn is None) for v in views]
+
+    test_it()
+
+
+def test_that_a_shape_was_changed_is_in_no_file():
+    x, p = tensorgrad.ones(2, 3).t_(), tensorgrad.nn.Parameter(tensorgrad.ones(3))
+    p.data = tensorgrad.ones(2, 2)
+    assert not x.__reduce_ex__(2)[1][-1] and not copy.deepcopy(x).__dict__
+    file = io.BytesIO()
+    tensorgrad.save([x, p], file)
+    assert b"reshaped" not in file.getvalue() and b"with_state" not in file.getvalue()
+
+
+@alike
+def test_views_of_what_was_detached(torch):
+    """They keep a history, which leads nowhere."""
+    found = []
+    for computed in (False, True):
+        for way in ("detach_()", "requires_grad_(False)"):
+            for write in ("base.fill_(3)", "view.abs_()", "view[0].mul_(2)", "base[0].mul_(2)"):
+                leaf = torch.arange(-3.0, 3.0).view(2, 3).clone().requires_grad_()
+                base = leaf * 1 if computed else leaf
+                view, other = base.t(), base[0]
+                if computed and way != "detach_()":
+                    continue
+                eval(f"base.{way}")
+                found.append((way, write, computed, answer(lambda: eval(write, {"base": base, "view": view}) is None)))
+                found += [(x.requires_grad, x.is_leaf) for x in (base, view, other)]
+                found.append(answer(lambda: (view.sum().backward(), leaf.grad)[1]))
+    return found
+
+
+@alike
+def test_flags_of_views_made_under_no_grad(torch):
+    found, on, off = [], "requires_grad_()", "requires_grad_(False)"
+    for changes in ((), (off,), (on, off), (on,)):
+        for written in (False, True):
+            base = torch.ones(2, 3, requires_grad=True) * 1
+            with torch.no_grad():
+                view = base[0]
+            if written:
+                base.detach().zero_()
+            for change in changes:
+                eval(f"view.{change}")
+            found.append((changes, written, view.requires_grad, written or view.is_leaf))
     return found

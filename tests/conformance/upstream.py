@@ -117,6 +117,8 @@ class Missing:
 class MissingModule(types.ModuleType):
     """A module that tensorgrad has not, full of missing names."""
 
+    __all__ = ()
+
     def __getattr__(self, name: str):
         if name.startswith("__"):
             raise AttributeError(name)

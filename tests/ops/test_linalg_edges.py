@@ -202,3 +202,12 @@ def test_views_of_all_kinds_are_read_alike():
                 found, expected = (found,), (expected,)
             for a, b in zip(found, expected, strict=True):
                 assert tg.allclose(a, b, atol=1e-7), name
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (2, 4, 3), (0, 0), (2, 0, 3), (5, 3, 0)])
+def test_qr_without_its_first_factor(shape):
+    """It is an empty vector, no matrix."""
+    matrix = tg.randn(shape, dtype=tg.float64)
+    q, r = tg.linalg.qr(matrix, mode="r")
+    assert q.shape == (0,) and q.dtype is matrix.dtype and r.shape == tg.linalg.qr(matrix).R.shape
+    assert tg.allclose(r.mT @ r, matrix.mT @ matrix)

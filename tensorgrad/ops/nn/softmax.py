@@ -17,7 +17,7 @@ from tensorgrad.tensor import Tensor
 
 def _checker(name: str):
     def prepare(x, dim):
-        if x.dtype.kind not in "fV":
+        if x.dtype.kind not in "fV" and x.size:
             raise NotImplementedError(f"\"{name}_lastdim_kernel_impl\" not implemented for '{scalar_type(x)}'")
         return x, wrap_dim(dim, x.ndim)
 
