@@ -388,7 +388,7 @@ PROGRAMS: dict[str, Callable[[], list[Any]]] = {
 @contextmanager
 def only(kernels: dict[str, Any]) -> Iterator[None]:
     """Uses these kernels, and no others, for every size, on two threads."""
-    rows = [*kernel_tables.LARGE.values(), *kernel_tables.PARTS.values()]
+    rows = list(kernel_tables.COMPILED.values())
     threads, SETTINGS.threads = SETTINGS.threads, 2  # some are for several threads only
     before = [(row, row.failed, row.ready, row.elements) for row in rows]
     try:
@@ -444,7 +444,7 @@ def main(folder: str = "") -> int:
 
     target.FOLDER = folder or target.FOLDER
     wrong = 0
-    for kernel in dict.fromkeys(row.kernel for row in table.ALL if row is not table.WAITING):
+    for kernel in dict.fromkeys(row.kernel for row in table.ROWS if row is not table.WAITING):
         try:
             if not uses(kernel, library.load(kernel)):
                 raise ArithmeticError(f"{kernel}: its program does not use it")

@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from tensorgrad.dtypes import c_type, scalar_type
-from tensorgrad.rows.kernel_tables import by_part, run_kernel
+from tensorgrad.rows.kernel_tables import run_compiled, run_kernel
 from tensorgrad.system.float_errors import ignored
 
 BLAS_TYPES = frozenset("fdFD")
@@ -59,7 +59,7 @@ def multiplied(xp, a, b):
         return a.dot(b)
     with ignored():
         if a.ndim > 2 < b.ndim and a.shape[-1] == 1 and xp is np and dtype.char in BLAS_TYPES:
-            made = by_part("outer_products", a.size * b.shape[-1], a, b)
+            made = run_compiled("outer_products", a.size * b.shape[-1], a, b)
             if made is not NotImplemented:
                 return made
             return np.einsum("...ij,...jk->...ik", a, b, order="C")  # columns by rows: the BLAS takes one at a time

@@ -1,7 +1,7 @@
 """Optimizer steps, the norm of all gradients, and loss scaling: one launch for all parameters.
 
 These take lists of arrays, so they are not kernels of ops: `optim/elementwise.py`, `nn/utils/clip_grad.py` and
-`amp/grad_scaler.py` look them up by name (`rows/kernel_tables.py`, `own_part`). Nothing here waits for the GPU.
+`amp/grad_scaler.py` look them up by name (`device_kernel` in `rows/kernel_tables.py`). Nothing here waits for the GPU.
 """
 
 from __future__ import annotations
