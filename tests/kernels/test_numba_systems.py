@@ -23,7 +23,7 @@ native.NUMBERS[:] = {numbers}
 from tensorgrad.kernels.compiled.runtime import library, mailbox
 loops = library.load("runtime.spin.wait")
 memory = np.zeros(mailbox.SIZE, np.int64)
-memory[mailbox.MOVED] = 1 << 62  # just now: on a busy machine the thread does not ask to be moved
+memory[mailbox.MIGRATED] = 1 << 62  # just now: on a busy machine the thread does not ask to be moved
 assert loops.serve(memory.ctypes.data, 16_000, 1) == mailbox.IDLE
 memory[mailbox.DONE] = mailbox.FINISHED
 assert loops.done(memory.ctypes.data, 1)

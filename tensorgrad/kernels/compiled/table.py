@@ -37,7 +37,7 @@ ROWS = (
     Row("softmax_", "softmax.softmax", 1024), Row("log_softmax_", "softmax.log_softmax", 1024),
     Row("softmax_.backward", "softmax.softmax_grad", 4096),
     Row("log_softmax_.backward", "softmax.log_softmax_grad", 4096),
-    Row("layer_norm", "softmax.layer_norm", 256), Row("layer_norm.backward", "softmax.layer_norm_grad", 256),
+    Row("layer_norm", "norm.layer_norm", 256), Row("layer_norm.backward", "norm.layer_norm_grad", 256),
     Row("gather", "index.gather", 2048), Row("scatter", "index.scatter", 2048),
     Row("scatter_add", "index.scatter_add", 2048), Row("index_add", "index.index_add", 2048),
     Row("attention", "attention.attention", 512), Row("attention.backward", "attention.attention_grad", 512),

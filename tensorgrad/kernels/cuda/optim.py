@@ -89,9 +89,9 @@ class _Table:
         for first in range(0, len(gradients), TOLD):
             some = gradients[first : first + TOLD]
             packed = struct.pack(f"{len(some)}Q", *some).ljust(8 * TOLD, b"\0")
-            told = launch.record(np.frombuffer(packed, ADDRESSES).reshape(()))
+            fields = launch.record(np.frombuffer(packed, ADDRESSES).reshape(()))
             numbers = np.int32(first), np.int32(len(some)), np.int32(column)
-            function((-(-len(some) // THREADS),), (THREADS,), (self.memory, *numbers, told))
+            function((-(-len(some) // THREADS),), (THREADS,), (self.memory, *numbers, fields))
         self.known = gradients
 
 
