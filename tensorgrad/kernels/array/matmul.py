@@ -66,6 +66,31 @@ def multiplied(xp, a, b):
         return xp.matmul(a, b)
 
 
+def mm(xp, a, b):
+    """The product of two matrices."""
+    if a.ndim != 2 or b.ndim != 2:
+        mm_shape(a, b)
+    return matmul(xp, a, b)
+
+
+def bmm(xp, a, b):
+    """The products of the matrices in two stacks."""
+    bmm_shape(a, b)
+    return multiplied(xp, a, b)
+
+
+def mv(xp, a, v):
+    """The product of a matrix and a vector."""
+    mv_shape(a, v)
+    return multiplied(xp, a, v)
+
+
+def dot(xp, a, b):
+    """The inner product of two vectors."""
+    dot_shape(a, b)
+    return multiplied(xp, a, b)
+
+
 def linear(xp, x, w, bias):
     """`x @ wᵀ + bias` for `x` (*, in), `w` (out, in) or (in,), and `bias` (out,) or None."""
     if w.ndim == 2 and x.ndim and x.dtype is w.dtype and x.dtype.char in BLAS_TYPES:
@@ -212,6 +237,14 @@ def addmv(xp, c, a, v, beta, alpha):
 def outer(xp, a, b):
     """All products of the elements of two vectors."""
     return xp.multiply(a[:, None], b[None, :])
+
+
+def addr(xp, c, a, b, beta, alpha):
+    """`beta · c + alpha · (a bᵀ)` for two vectors."""
+    if c.dtype.kind == "b":
+        product = (a[:, None] & b[None, :]) if alpha else xp.zeros((a.shape[0], b.shape[0]), bool)
+        return product | c if beta else product
+    return added(xp, c, outer(xp, a, b), beta, alpha)
 
 
 def vdot(xp, a, b):
@@ -385,7 +418,17 @@ def linear_shape(x, w, bias=None):
     return shape
 
 
-def addmm_shape(c, a, b):
+def outer_shape(a, b):
+    """The shape of the outer product of two vectors."""
+    return a.shape[0], b.shape[0]
+
+
+def addr_shape(c, a, b, *factors):
+    """The shape and dtype of `addr`'s result."""
+    return outer_shape(a, b), c.dtype
+
+
+def addmm_shape(c, a, b, *factors):
     """The shape of `addmm`'s result."""
     for array, name in ((a, "mat1"), (b, "mat2")):
         if array.ndim != 2:
@@ -399,8 +442,23 @@ def addmm_shape(c, a, b):
     return shape
 
 
+def addmv_shape(c, a, v, *factors):
+    """The shape of `addmv`'s result."""
+    return check_expands(c.shape, mv_shape(a, v, c))
+
+
+def baddbmm_shape(c, a, b, *factors):
+    """The shape of `baddbmm`'s result."""
+    return check_expands(c.shape, bmm_shape(a, b, c))
+
+
+def addbmm_shape(c, a, b, *factors):
+    """The shape of `addbmm`'s result."""
+    return check_expands(c.shape, bmm_shape(a, b, c)[1:])
+
+
 def check_expands(shape, target):
-    """Raises: RuntimeError unless `shape` expands to `target`."""
+    """Returns `target`. Raises: RuntimeError unless `shape` expands to it."""
     if len(shape) > len(target):
         raise RuntimeError(
             f"expand(size={list(target)}): the number of sizes provided ({len(target)}) must be greater or equal to "
@@ -414,3 +472,4 @@ def check_expands(shape, target):
                 f"non-singleton dimension {len(target) + d}.  Target sizes: {list(target)}.  Tensor sizes: "
                 f"{list(shape)}"
             )
+    return target
