@@ -89,7 +89,7 @@ def _observe(op, args, result, start: float, seconds: float) -> None:
 def _kernel(op, args, array_type) -> str:
     """The kernel that an op uses. On large arrays a compiled kernel may silently decline; then both are named."""
     name = _kernel_name(op.compiled.kernels[array_type])
-    row = kernel_tables.LARGE.get(op.name)
+    row = kernel_tables.COMPILED.get(op.name)
     if row is None or row.ready is None or STORAGES[array_type].device_type != "cpu":
         return name
     sized = next(itertools.islice(tensors_in(args), row.sized, None), None)

@@ -23,7 +23,7 @@ from tensorgrad.optim import flags, optimizer
 from tensorgrad.optim.optimizer import Optimizer, run_hooked
 from tensorgrad.optim.settings import Settings
 from tensorgrad.optim.state import begin, count
-from tensorgrad.rows.kernel_tables import LARGE, PARTS, own_part
+from tensorgrad.rows.kernel_tables import COMPILED, device_kernel
 from tensorgrad.settings import SETTINGS
 from tensorgrad.storage.cuda.capture import RUNNING
 from tensorgrad.storage.sparse import SparseArray
@@ -250,9 +250,9 @@ class Elementwise(Optimizer):
         """
         array_type = params[0]._array.__class__ if params else np.ndarray
         if array_type is not np.ndarray:
-            row = own_part(self._kernel_name, STORAGES[array_type])
+            row = device_kernel(self._kernel_name, STORAGES[array_type])
             return (None, None) if row is None else (row, row.takes)
-        row = PARTS.get(self._kernel_name)
+        row = COMPILED.get(self._kernel_name)
         if row is None or SETTINGS.deterministic:
             return None, None
         if row.ready is not None:
@@ -355,7 +355,7 @@ def _move_large(update: Callable, x: Any, arrays: list, n: Any, temporaries: int
                 block, *others = (None if a is None else a[start : start + BLOCK] for a in flat)
                 update(np, block, *others, n, *[t[: block.size] for t in scratch])
 
-        if LARGE:  # threads are enabled: NumPy's loops release the GIL
+        if COMPILED:  # threads are enabled: NumPy's loops release the GIL
             thread_pool.run(advance, -(-x.size // BLOCK), (), x.size)
         else:
             advance(0, -(-x.size // BLOCK))

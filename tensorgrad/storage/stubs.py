@@ -53,7 +53,6 @@ class Storage:
     device_type: ClassVar[str]  # "cpu", "cuda", ...
     layout: ClassVar[layouts.layout] = layouts.strided
     backend: ClassVar[str]  # the name that kernels are registered for: the device type, or that of another layout
-    folder: ClassVar[str]  # of kernels/: where `OWN[backend]` says which file and function
     array_type: ClassVar[type]  # the class of a tensor's `_array` on this device
     xp: ClassVar[Any] = None  # the NumPy-like module that `kernels/array/` uses; None: only registered kernels run
     several: ClassVar[bool] = (
@@ -254,7 +253,6 @@ def register(cls: type[Storage]) -> type[Storage]:
         cls.backend = cls.device_type
     else:
         cls.backend = cls.layout.name
-    cls.folder = getattr(cls, "folder", cls.backend)
     BACKENDS.add(cls.backend)
     return cls
 

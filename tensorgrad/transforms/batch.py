@@ -131,7 +131,7 @@ class BatchedStorage(Storage):
 
     __slots__ = ()
 
-    device_type = backend = folder = "batched"
+    device_type = backend = "batched"
     array_type = BatchedArray
 
     @classmethod

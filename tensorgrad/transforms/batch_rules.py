@@ -39,7 +39,7 @@ from typing import Any
 
 from tensorgrad.dispatch.promotion import as_array
 from tensorgrad.layouts import strided
-from tensorgrad.rows.kernel_tables import FALLBACKS, OPS, array_kernel, run_kernel
+from tensorgrad.rows.kernel_tables import OPS, RULES, array_kernel, run_kernel
 from tensorgrad.rows.op import Op, backward_arguments
 from tensorgrad.rows.signature import LIST, arguments_of
 from tensorgrad.rows.switches import GRAD, LOCAL, OBSERVERS
@@ -258,7 +258,7 @@ def _folded(op: Op, level: Batch, found: tuple) -> Any:
 _ON_ARRAYS: dict[Any, Callable] = {"fold": _folded}
 
 
-FALLBACKS.insert(0, batched_kernel)
+RULES["batch rule"] = batched_kernel
 Batch.rule_of, Batch.storage_of = staticmethod(rule_of), storage_of
 
 

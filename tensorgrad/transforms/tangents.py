@@ -33,7 +33,7 @@ from tensorgrad.dispatch.generate import attribute_of
 from tensorgrad.dispatch.kernel_errors import COMPOSED
 from tensorgrad.dispatch.templates import has_array_backward
 from tensorgrad.layouts import strided
-from tensorgrad.rows.kernel_tables import OPS, OWN, array_kernel
+from tensorgrad.rows.kernel_tables import OPS, REGISTRY, array_kernel
 from tensorgrad.rows.op import Op, backward_arguments
 from tensorgrad.rows.signature import LIST, OPTIONAL, arguments_of
 from tensorgrad.rows.switches import LOCAL
@@ -84,7 +84,8 @@ def transposed() -> list[str]:
 def _pointwise(op: Op, args: tuple, tangents: list, result: Tensor) -> Tensor | None:
     shape, dtype = result._array.shape, result._array.dtype
     backend = STORAGES[result._array.__class__].backend
-    if backend in OWN and STORAGES[result._array.__class__].layout is not strided and op.name not in OWN[backend]:
+    made = REGISTRY[backend, "device"]  # for the layout
+    if made and STORAGES[result._array.__class__].layout is not strided and op.name not in made:
         return COMPOSED["tangent"](_pointwise, op, args, tangents, result)
     alone = len(op.wrt) == len(op.takes_number) == 1  # there is one tensor
     if alone and dtype.kind != "c" and not LOCAL.transforms and _has_array_backward(op):

@@ -21,7 +21,7 @@ from tensorgrad.ops import create
 from tensorgrad.ops.sparse_zeros import sparse_like
 from tensorgrad.random import philox
 from tensorgrad.random.generator import Generator, default_generator
-from tensorgrad.rows.kernel_tables import own_part
+from tensorgrad.rows.kernel_tables import device_kernel
 from tensorgrad.rows.strides import order_of_copy
 from tensorgrad.rows.switches import SLOW
 from tensorgrad.storage.stubs import STORAGES, storage_class
@@ -62,7 +62,7 @@ def stream_for(tensor: Tensor, generator, name: str) -> Generator:
 def drawn(sampler, gen: Generator, shape, dtype: np.dtype, args: tuple, device, **to):
     """Draws samples as an array on `device`: with the device's own sampler of that name, else on the host, copied."""
     storage = storage_class(device)
-    own = own_part(sampler.__name__, storage)
+    own = device_kernel(sampler.__name__, storage)
     made = NotImplemented if own is None else own(gen, shape, dtype, *args, **to)
     if made is not NotImplemented:
         return made
@@ -463,7 +463,7 @@ def _multinomial_of_each(level, input: Tensor, num_samples: int, replacement: bo
 
 def _multinomial(input: Tensor, gen: Generator, num_samples: int, replacement: bool) -> Tensor:
     storage = input._storage
-    own = own_part("multinomial", storage.__class__)
+    own = device_kernel("multinomial", storage.__class__)
     made = NotImplemented if own is None else own(gen, input._array, num_samples, replacement)
     if made is NotImplemented:
         host = kernels.multinomial(host_stream(gen), storage.to_host(input._array), num_samples, replacement)
