@@ -15,7 +15,7 @@ from tensorgrad.dtypes import F32, from_numpy_dtype
 from tensorgrad.errors import warn, wrong_argument
 from tensorgrad.rows.switches import LOCAL
 from tensorgrad.size import Size
-from tensorgrad.storage.stubs import STORAGES
+from tensorgrad.storage.stubs import INFERENCE, STORAGES
 from tensorgrad.storage.wrapper_subclass import NoStorage
 from tensorgrad.tensor import Tensor, share, wrap
 
@@ -74,7 +74,8 @@ _ONE = np.ones((), F32)
 def _ones(shape: tuple, dtype, storage, like: Tensor | None = None) -> Tensor:
     """Ones on the device of the tensor `like`, or on the current one."""
     if storage.xp is np and dtype is F32 and not shape:
-        return wrap(_ONE.copy())  # takes half as long as a new array
+        ones = _ONE.copy()  # takes half as long as a new array
+        return wrap(ones) if INFERENCE.on else share(ones, None)
     if storage.xp is not None and not storage.several:
         return wrap(storage.xp.array(1, dtype) if not shape else storage.xp.ones(shape, dtype))
     if storage is NoStorage:
