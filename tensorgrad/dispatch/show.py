@@ -28,7 +28,7 @@ def show(name: str) -> str:
 
     Raises: KeyError, with the closest names, if there is neither.
     """
-    op, public = OPS.get(name), FUNCTIONAL.get(name) or FUNCTIONS.get(name)
+    op, public = OPS.get(name) or OPS.get(f"{name}_"), FUNCTIONAL.get(name) or FUNCTIONS.get(name)
     if op is None and public is None:
         entries = {backend: [(s, t[name])] for (backend, s), t in list(REGISTRY.items()) if name in t}
         if entries:
@@ -44,7 +44,11 @@ def show(name: str) -> str:
             numpy_names = inspect.getclosurevars(users).nonlocals["numpy_names"]
             parts += ["# what users call", guard.text(public, numpy_names)]
     if op is not None:
-        parts += [f"# the row {op.signature}   kind: {op.kind}", *(f"#   {line}" for line in kernels(op)), ""]
+        parts += [
+            f"# the row {op.signature}   kind: {op.kind}",
+            *(f"#   {line}" for line in (*kernels(op), *derivatives(op))),
+            "",
+        ]
         for heading, text in texts(op):
             parts += [f"# {heading}", text]
         if op.twin is not None:
@@ -100,6 +104,19 @@ def _described(source: str, kernel: Any) -> str:
     if source == "device":
         return f"kernels/{kernel.replace('.', '/', 1)}"
     return f"{kernel!r}, registered" if source == "registered" else f"its {source}"
+
+
+def derivatives(op: Op) -> list[str]:
+    """What an op's row states of its derivatives, a line each, and last what is known of its Jacobian, if anything."""
+    stated = [f"formula for {name}" for name in op.formulas]
+    stated += ["formula for all inputs"] if op.backward is not None else []
+    stated += ["its twin"] if op.through_twin else []
+    for field in ("backward_kernel", "batch_backward", "jvp", "jvp_kernel"):
+        if getattr(op, field):
+            named = getattr(op, field)
+            stated.append(field.replace("_", " ") + ("" if callable(named) else f": {named}"))
+    known = f"linear: {op.linear_in}" if op.linear_in else f"Jacobian: {op.jacobian}" if op.jacobian else ""
+    return [*(f"derivative: {statement}" for statement in stated), *([known] if known else [])]
 
 
 def written(function) -> str:

@@ -383,7 +383,7 @@ _pad_constant = op("constant_pad_nd(input, pads: any, value: number)", "rearrang
                    batch=lambda input, pads, value: _pad_constant(input, (_NO_PAD, *pads), value),
                    format_of=("input",),
                    input=lambda g, pads: _pad_constant(g, tuple([(-a, -b) for a, b in pads]), 0),
-                   jvp=lambda input_t, pads: _pad_constant(input_t, pads, 0),
+                   linear="input + value",
                    shape=lambda x, pads, value: (kernels.padded_shape(x.shape, pads), x.dtype))  # fmt: skip
 _pad_around = op("pad_around(input, pads: any, mode: str)", "rearrange.pad_around", linear="input", where=(),
                  batch=lambda input, pads, mode: _pad_around(input, (_NO_PAD, *pads), mode),

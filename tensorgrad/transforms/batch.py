@@ -365,7 +365,7 @@ class Batch(Transform):
 
     def run(self, op: Any, args: tuple) -> Any:
         """Runs an op: on all samples at once if one of its arguments has a batch."""
-        if op.params[-1].name == "generator":
+        if op.kind == "sample":
             return self._sampled(op, args)
         some, every = self._owned(args)
         if not some:
