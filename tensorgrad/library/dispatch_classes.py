@@ -17,7 +17,7 @@ from types import MethodWrapperType
 from typing import Any
 
 import tensorgrad
-from tensorgrad._ops import OpOverload, OpOverloadPacket, ops
+from tensorgrad._ops import MADE_OF_OTHERS, OpOverload, OpOverloadPacket, ops
 from tensorgrad.autograd.modes import is_grad_enabled, no_grad
 from tensorgrad.library.operator_gradients import recorded, tracked
 from tensorgrad.library.operators_of_functions import FUNCTIONAL, FUNCTIONS
@@ -27,32 +27,6 @@ from tensorgrad.overriding.torch_function import asking, asking_property
 from tensorgrad.rows.switches import DISPATCH, LOCAL
 from tensorgrad.storage.wrapper_subclass import NoMemory
 from tensorgrad.tensor import Tensor, tensors_in
-
-# Operators that PyTorch makes of others, and functions that are no operators: a class sees what they call.
-_OTHERS = """
-    absolute absolute_ adaptive_avg_pool1d adaptive_max_pool1d adjoint alpha_dropout alpha_dropout_ arccos arccos_
-    arccosh arccosh_ arcsin arcsin_ arcsinh arcsinh_ arctan arctan2 arctan2_ arctan_ arctanh arctanh_ argsort
-    argwhere atleast_1d atleast_2d atleast_3d avg_pool1d batch_norm bilinear broadcast_tensors broadcast_to
-    cartesian_prod cdist chain_matmul chunk clip clip_ column_stack combinations concat concatenate conj
-    conj_physical contiguous conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d corrcoef
-    cosine_embedding_loss cosine_similarity cov cross ctc_loss cumulative_trapezoid det diag diagflat diff dim
-    divide divide_ dropout dropout_ dsplit dstack einsum embedding_bag expand_as feature_alpha_dropout
-    feature_alpha_dropout_ feature_dropout feature_dropout_ fill_diagonal_ fix fix_ flatten fliplr flipud
-    float_power float_power_ frobenius_norm ger get_device gradient greater greater_ greater_equal greater_equal_
-    grid_sampler group_norm gru gru_cell hinge_embedding_loss histogramdd hsplit hstack imag inner instance_norm
-    inverse is_complex is_conj is_contiguous is_distributed is_floating_point is_inference is_neg is_nonzero
-    is_signed isclose isfinite isreal item kl_div kron layer_norm less less_ less_equal less_equal_ logdet lstm
-    lstm_cell lu_solve margin_ranking_loss matrix_exp matrix_power max_pool1d max_pool1d_with_indices max_pool2d
-    max_pool3d meshgrid moveaxis movedim msort multiply multiply_ nanmean nanquantile narrow native_channel_shuffle
-    negative negative_ norm_except_dim not_equal not_equal_ nuclear_norm numel one_hot orgqr outer pairwise_distance
-    pdist pinverse poisson_nll_loss positive prelu qr quantile ravel real requires_grad_ reshape reshape_as
-    resolve_conj resolve_neg result_type retain_grad rms_norm rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell
-    row_stack rrelu rrelu_ scaled_dot_product_attention selu selu_ size slogdet square square_ storage_offset stride
-    subtract subtract_ sum_to_size svd swapaxes swapaxes_ swapdims swapdims_ take_along_dim tensor_split tensordot
-    tile trapezoid trapz triplet_margin_loss true_divide true_divide_ type_as unflatten unsafe_chunk vander view_as
-    vsplit vstack
-"""
-MADE_OF_OTHERS = frozenset(_OTHERS.split())
 
 # Methods that take several numbers where the operator takes a list.
 _LISTS = frozenset(("expand", "flip", "new_empty", "new_ones", "new_zeros", "permute", "repeat", "view"))

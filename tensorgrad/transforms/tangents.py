@@ -213,7 +213,8 @@ def _reduction(op: Op, args: tuple, tangents: list, result: Tensor) -> Tensor | 
         plain = _prepared(op, args)
         dim, keepdim = plain["dim"], plain.get("keepdim", False)
     else:
-        dim, keepdim = tuple(range(result._array.ndim - weighted._array.ndim, 0)), False
+        lead = result._array.ndim
+        dim, keepdim = (tuple(range(lead - weighted._array.ndim, 0)) if lead else None), False
     return weighted.sum(dim, keepdim) if dim != () else weighted
 
 
