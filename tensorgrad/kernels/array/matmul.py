@@ -207,6 +207,12 @@ def _unless_ignored(xp, a, b, alpha):
 
 def addmm(xp, c, a, b, beta, alpha):
     """`beta · c + alpha · (a @ b)` for matrices."""
+    if beta == 1 == alpha and a.ndim == 2 == b.ndim and a.dtype is b.dtype is c.dtype and a.dtype.char in BLAS_TYPES:
+        shape = a.shape[0], b.shape[1]
+        if a.shape[1] == b.shape[0] and c.shape in (shape, shape[1:]):  # the usual case, at half the overhead
+            out = a.dot(b)
+            out += c
+            return out
     addmm_shape(c, a, b)
     product = _unless_ignored(xp, widened(a), widened(b), alpha)
     return added(xp, widened(c), product, beta, alpha).astype(c.dtype, copy=False)
