@@ -31,11 +31,18 @@ class TracerWarning(Warning):
 
     @staticmethod
     def ignore_lib_warnings() -> None:
-        """Does nothing: no function of the library gives this warning."""
+        """Does nothing: no function of the library gives this warning.
+
+        >>> torch.jit.TracerWarning.ignore_lib_warnings()
+        """
 
 
 class ScriptWarning(Warning):
-    """PyTorch's warning about what scripting cannot express; here nothing gives it."""
+    """PyTorch's warning about what scripting cannot express; here nothing gives it.
+
+    >>> issubclass(torch.jit.ScriptWarning, Warning)
+    True
+    """
 
 
 class ScriptFunction:

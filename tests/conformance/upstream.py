@@ -42,6 +42,7 @@ BORROWED = (
 # What the utilities ask at import of names that tensorgrad has no use for.
 ANSWERS = {
     "_C._get_privateuse1_backend_name": lambda: "privateuseone",
+    "_C._jit_set_emit_hooks": lambda *hooks: None,
     "_utils._is_privateuse1_backend_available": lambda: False,
     "_logging.scribe.open_source_signpost": lambda **options: None,
     "_C._DisableTorchDispatch": contextlib.nullcontext,
@@ -68,6 +69,8 @@ class Missing:
 
     def __init__(self, name: str):
         self.__dict__["_name"] = name
+
+    __all__ = ()
 
     def __getattr__(self, name: str):
         if name.startswith("__"):

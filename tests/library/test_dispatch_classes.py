@@ -320,3 +320,10 @@ def test_a_class_whose_function_sees_what_its_constructor_sets(torch):
             y.sum().backward()
             found += [x.grad, data.grad]
     return found
+
+
+def test_isfinite_is_made_of_operators():
+    """PyTorch has no kernel for it: classes see a comparison of magnitudes."""
+    x, _, seen = scaled(tensorgrad)
+    assert tensorgrad.isfinite(x).all() and tensorgrad.isfinite(x).shape == x.shape
+    assert {name.split(".")[1] for name, *_ in seen} >= {"eq", "abs"}

@@ -437,6 +437,9 @@ def _addr_prepare(c, a, b, beta, alpha):
     dtype = dtypes.promote_types(dtypes.promote_types(found[1], found[2]), found[0])
     if dtype.category < dtypes.FLOATING and (isinstance(beta, float) or isinstance(alpha, float)):
         raise RuntimeError("For integral input tensors, argument beta must not be a floating point number.")
+    for name, factor in (("beta", beta), ("alpha", alpha)):
+        if isinstance(factor, bool) and dtype.category > dtypes.BOOL:
+            raise RuntimeError(f"Boolean {name} only supported for Boolean results.")
     c, a, b = (x if x.dtype == dtype.numpy else x.astype(dtype.numpy) for x in (c, a, b))
     return _check_factors(c, a, b, beta, alpha)
 
