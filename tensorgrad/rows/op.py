@@ -254,7 +254,7 @@ def _terms(op: Op) -> tuple[tuple[str, ...], ...]:
         for factor in term:
             if factor not in tensors:
                 raise NameError(
-                    f"op {op.name}: it is said to be linear in {factor!r}, which is no tensor parameter of it"
+                    f"op {op.name}: it is said to be linear in {factor!r}, which is not a tensor parameter of it"
                 )
     return terms
 
