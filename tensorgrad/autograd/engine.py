@@ -199,7 +199,7 @@ def _run_carefully(rest: list, keep_graph: bool, attached: bool, captured: dict 
                 accumulate(target, grad, attached)
             else:
                 target._grad = owned(getrefcount(grad) - BY_THE_LOOP, grad, target)
-        grad = slots = edge = edges = results = None  # type: ignore[assignment]
+        grad = slots = edge = edges = results = None
         while results is None:
             if not ready:
                 return
@@ -230,12 +230,12 @@ def _index_of(edges, edge) -> int:
     return next(i for i, e in enumerate(edges) if e is edge)
 
 
-def _run_node(node, grads: list, keep_graph: bool, captured: dict | None, wanted: dict | None):
+def _run_node(node, grads: list, keep_graph: bool, captured: Any, wanted: dict | None):
     """Runs one node with its hooks and checks; returns None if the gradients of its inputs are not needed."""
     if wanted is not None and node in wanted[TARGETS]:
         if node.hooks is not None:
             _before_tensors(node.hooks, grads)
-        captured.update(((node, nr), grad) for nr, grad in enumerate(grads) if (node, nr) in captured)  # type: ignore[union-attr]
+        captured.update(((node, nr), grad) for nr, grad in enumerate(grads) if (node, nr) in captured)
         if not wanted[node]:
             return None
     elif wanted is not None and not wanted[node]:
@@ -391,7 +391,7 @@ def _check_count(hook, values, expected) -> None:
         )
 
 
-def _after(node, results: list, grads: list) -> list:
+def _after(node, results: Any, grads: list) -> list:
     given = tuple(results)
     for hook in list(node.hooks.after.values()):
         replaced = hook(given, tuple(grads))
