@@ -9,10 +9,10 @@ from __future__ import annotations
 import difflib
 import inspect
 import sys
-from importlib import import_module
 
 from tensorgrad.dispatch import guard, templates
 from tensorgrad.dispatch.kinds import FUNCTIONAL, FUNCTIONS
+from tensorgrad.kernels.cuda import table as cuda
 from tensorgrad.rows.kernel_tables import LARGE, OPS, REGISTERED
 from tensorgrad.rows.op import Op, backward_arguments
 
@@ -67,10 +67,8 @@ def kernels(op: Op) -> list[str]:
         what = "" if name == op.name else " (backward)"
         if name in LARGE:
             lines.append(f"from {LARGE[name].elements} elements on: kernels/compiled/{LARGE[name].kernel}{what}")
-        for device in ("cuda",):  # kernels are above this folder, and found by name
-            rows = import_module(f"tensorgrad.kernels.{device}.table").ROWS
-            if name in rows:
-                lines.append(f"{device}: kernels/{device}/{rows[name]}{what}")
+        if name in cuda.ROWS:
+            lines.append(f"cuda: kernels/cuda/{cuda.ROWS[name]}{what}")
     lines += [
         f"registered for {device}: {kernel!r}" for (name, device), kernel in REGISTERED.items() if name == op.name
     ]

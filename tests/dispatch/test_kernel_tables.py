@@ -27,7 +27,7 @@ def test_every_row_of_cuda_kernels_is_an_op():
     assert {name.removesuffix(".backward") for name in rows} <= set(OPS)
 
 
-def test_kernels_that_are_not_ops_have_identifiers():
+def test_kernels_that_are_no_ops_have_identifiers():
     rows, parts = cuda_tables()
     ours = {row.op for row in table.PARTS}
     assert all(name.isidentifier() for name in ours | set(parts))
