@@ -529,7 +529,11 @@ class Tensor(TensorMethods):
             result = DISPATCH[0](Tensor.detach, (self,), {})
             if result is not NotImplemented:
                 return result
-        made = share(_apart(self), self._storage)
+        storage = self._storage
+        if storage.version is None and not INFERENCE.on:
+            storage = storage.__class__.of(storage.array)
+            storage.detached = True
+        made = share(_apart(self), storage)
         return made if self.__class__ in PLAIN or LOCAL.inside_override else made.as_subclass(self.__class__)
 
     def detach_(self) -> Tensor:

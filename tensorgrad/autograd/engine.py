@@ -368,7 +368,7 @@ def _before_tensors(hooks, grads: list) -> None:
     for nr, reference in hooks.retained.items():
         tensor = reference()
         if tensor is not None and grads[nr] is not None:
-            kept = grads[nr] if GRAD.enabled else grads[nr].clone()
+            kept = grads[nr].clone()
             tensor._grad = kept if tensor._grad is None else total(tensor._grad, kept)
 
 

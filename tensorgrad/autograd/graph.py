@@ -22,7 +22,7 @@ from tensorgrad.autograd.modes import GRAD
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.rows.switches import LOCAL
 from tensorgrad.system.names_elsewhere import elsewhere
-from tensorgrad.tensor import PLAIN, Tensor, share
+from tensorgrad.tensor import PLAIN, VIEW, Tensor, share
 
 next_sequence_nr = itertools.count().__next__
 
@@ -80,8 +80,9 @@ class Node:
     @property
     def next_functions(self) -> tuple:
         """`(node, output_nr)` for each tensor input; `(None, 0)` for those that need no gradient."""
-        edges = itertools.compress(self.edges, self.tensor_arguments)
-        return tuple((None, 0) if e is None else (shown(as_node(e[0])), e[1]) for e in edges)
+        edges = list(itertools.compress(self.edges, self.tensor_arguments))
+        ends = [e is None or (isinstance(e[0], Tensor) and e[0]._requires_grad is VIEW) for e in edges]
+        return tuple((None, 0) if end else (shown(as_node(e[0])), e[1]) for e, end in zip(edges, ends, strict=True))
 
     @property
     def metadata(self) -> dict:

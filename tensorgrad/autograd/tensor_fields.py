@@ -53,7 +53,7 @@ class _Fields:
                 "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in "
                 "a subgraph that doesn't require differentiation use var_no_grad = var.detach()."
             )
-        if value and self._storage.version is None and not INFERENCE.on:
+        if value and self._storage.of_inference() and not INFERENCE.on:
             raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
         self._requires_grad = value
         return self

@@ -31,6 +31,11 @@ def edge_of(tensor: Tensor):
     return view_edge(tensor) if requires else None
 
 
+def is_end(edge) -> bool:
+    """Whether the edge leads to a view without a history (made under no_grad, say), which keeps no gradient."""
+    return isinstance(edge[0], Tensor) and edge[0]._requires_grad is VIEW
+
+
 def _shares(view: Tensor) -> bool:
     """Whether a write to the view changes its base. Sparse tensors share only whole arrays (`detach`, `alias`)."""
     base = view._view[0]._array  # type: ignore[index]
@@ -60,8 +65,8 @@ def view_edge(view: Tensor):
     """
     base, steps, version, recorded = view._view  # type: ignore[misc]
     if view._storage.version == version:
-        if view._edge is None and not recorded and base.requires_grad:
-            return (view, 0)  # created under no_grad: a leaf in its own right
+        if view._edge is None and base.requires_grad:
+            return (view, 0)  # created under no_grad, or before its base required grad: gradients end here (`is_end`)
         return view._edge
     if not _shares(view):
         view._view, view._requires_grad = None, view._edge is not None

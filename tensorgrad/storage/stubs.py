@@ -44,10 +44,11 @@ class Storage:
     (8, True)
     """
 
-    __slots__ = ("__weakref__", "array", "shown", "version")
+    __slots__ = ("__weakref__", "array", "detached", "shown", "version")
 
     array: Any
     version: Any
+    detached: bool  # set for what `detach` makes of an inference tensor, which may be written outside the mode, too
     shown: Any  # a weak reference to the `UntypedStorage` handed to the program, if any (ops/pytorch/storage_values.py)
     device_type: ClassVar[str]  # "cpu", "cuda", ...
     layout: ClassVar[layouts.layout] = layouts.strided
@@ -201,6 +202,10 @@ class Storage:
     def data_ptr(self) -> int:
         """Returns the address of the first byte; 0 if the device has no addresses."""
         return 0
+
+    def of_inference(self) -> bool:
+        """Whether the tensors that use this storage were made in inference mode."""
+        return self.version is None or getattr(self, "detached", False)
 
     def bump(self) -> None:
         """Records an in-place write about to happen, so that saved values can be checked."""

@@ -412,6 +412,7 @@ def set_(self: Tensor, source=None, storage_offset: int = 0, size=None, stride=N
     tracked = inplace._recorded(self, (source,))
     if tracked:
         check_writable(self)
+    self._storage.check_writable()
     if source is None:
         array, memory = np.empty(0, self._array.dtype), None
         if not self.is_cpu:
