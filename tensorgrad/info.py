@@ -33,9 +33,9 @@ def kernels() -> list[str]:
         image = library.image()
     except library.Unusable as error:
         return [f"not used: {error}"]
-    size = sum(record["length"] for record in image.families.values())
+    size = sum(told["length"] for told in image.families.values())
     lines = [f"{image.file}: {len(image.families)} families, {size / 2**20:.2f} MiB of code"]
-    changed = [name for name, record in image.families.items() if record["sources"] != library.source_digest(name)]
+    changed = [name for name, told in image.families.items() if told["sources"] != library.source_digest(name)]
     return lines + [
         f"not used: {name}, whose sources have changed; `make kernels` in the repository compiles it"
         for name in sorted(changed)
