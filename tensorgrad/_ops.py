@@ -376,8 +376,8 @@ def _refuse(name: str, *args: Any, **kwargs: Any) -> Any:
 
 @functools.cache
 def _overloads() -> dict[str, tuple[str, ...]]:
-    named = {name: tuple(kinds.split()) for kinds, names in _OVERLOADS.items() for name in names.split()}
-    return named | {name: overloads for name, (_, overloads) in _WRITTEN_OTHERWISE.items()}
+    told = {name: tuple(kinds.split()) for kinds, names in _OVERLOADS.items() for name in names.split()}
+    return told | {name: overloads for name, (_, overloads) in _WRITTEN_OTHERWISE.items()}
 
 
 def _function(name: str) -> Callable[..., Any]:
