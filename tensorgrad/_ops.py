@@ -371,18 +371,13 @@ _WRITTEN_OTHERWISE: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "threshold_backward": (_threshold_backward, ("default", "grad_input")),
     **{name: _loss(name) for name in _LOSSES},
 }
-# PyTorch's operators that libraries name when they are imported, such as torchao's tables of what its quantized tensors
-# do: they do not exist here, and say so when they are called.
-_NAMED_ONLY: dict[str, str] = {
-    "_c10d_functional::_wrap_tensor_autograd": "default",
-    "_c10d_functional::all_gather_into_tensor": "default",
-    "_c10d_functional::wait_tensor": "default",
-    "aten::_grouped_mm": "default",
-    "c10d::scatter_": "default",
-    "c10d_functional::all_gather_into_tensor": "default",
-    "c10d_functional::wait_tensor": "default",
-}
 _NAMESPACES = ("special", "linalg", "fft")  # `aten.linalg_det` is `torch.linalg.det`
+
+
+def _absent() -> dict[str, str]:
+    from tensorgrad.system.absent_names import OPERATORS  # rarely needed
+
+    return OPERATORS
 
 
 def _refuse(name: str, *args: Any, **kwargs: Any) -> Any:
@@ -473,8 +468,8 @@ class OpOverloadPacket:
 
     def overloads(self) -> list[str]:
         """The names of the overloads."""
-        if self._qualified_op_name in _NAMED_ONLY:
-            return _NAMED_ONLY[self._qualified_op_name].split()
+        if self._qualified_op_name in _absent():
+            return _absent()[self._qualified_op_name].split()
         return list(_overloads()[self.__name__]) if self._namespace == "aten" else ["default"]
 
     def __getattr__(self, name: str) -> Any:
@@ -518,7 +513,7 @@ class _OpNamespace(ModuleType):
     def __getattr__(self, name: str) -> Any:
         namespace = self.__dict__["name"]
         full = f"{namespace}::{name}"
-        if full in _NAMED_ONLY:
+        if full in _absent():
             made = self.__dict__[name] = OpOverloadPacket(name, functools.partial(_refuse, full), namespace)
             return made
         if namespace != "aten" or name not in _overloads():

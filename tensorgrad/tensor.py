@@ -74,7 +74,7 @@ class Tensor(TensorMethods):
     _hooks: Any
     _requires_grad: Any
     _sees_rows = False  # of a class that overrides ops: whether it is given the rows' own functions
-    _sees_functions = False  # does `__torch_function__` see functions and methods that are no ops?
+    _sees_functions = False  # does `__torch_function__` see functions and methods that are not ops?
 
     __array_priority__ = 1000  # `ndarray * tensor` is computed here, not by NumPy
     __hash__ = object.__hash__

@@ -14,7 +14,7 @@ from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import is_expanded, store_out
 from tensorgrad.dispatch.promotion import plain_number
 from tensorgrad.dtypes import I64, NUMBERS, from_numpy_dtype, int64, scalar_type
-from tensorgrad.errors import check_number, warn, wrap_dim
+from tensorgrad.errors import check_number, no_dimensions, warn, wrap_dim
 from tensorgrad.kernels.array import index as kernels
 from tensorgrad.layouts import dense_order
 from tensorgrad.ops import shape as shapes
@@ -669,7 +669,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
             f"{ndim} dimensions for input, and {indices._array.ndim} dimensions for indices"
         )
     if not ndim:
-        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+        raise no_dimensions(dim)
     dim = wrap_dim(dim, ndim)
     a, b = input._array.shape, indices._array.shape
     if not indices.is_meta and indices._array.size and int(whole(indices).min()) < 0:

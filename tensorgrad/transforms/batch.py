@@ -280,7 +280,7 @@ def whole(tensor: Tensor) -> Tensor:
     return tensor
 
 
-_NUMBERS = {int, float, bool, str, type(None)}  # classes of values that are no tensors, and have none inside
+_NUMBERS = {int, float, bool, str, type(None)}  # classes of values that are not tensors, and contain none
 
 
 class Batch(Transform):
@@ -342,7 +342,7 @@ class Batch(Transform):
         return made
 
     def hidden(self, tensor: Tensor) -> Tensor:
-        """A tensor of this level over the same memory, so that gradients by it are no matter of the values."""
+        """A tensor of this level over the same memory, so that gradients by it do not depend on the values."""
         array = tensor._array
         if array.__class__ is BatchedArray and array.level is self:
             return share(array, tensor._storage)

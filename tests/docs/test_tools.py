@@ -85,7 +85,7 @@ def test_all_that_passes_is_a_line_for_each_process_and_the_sum(run):
     assert said.count("8 passed, 1 skipped") == SUITES and "test session starts" not in said
 
 
-def test_no_test_at_all_is_no_success(run):
+def test_no_test_at_all_is_not_a_success(run):
     process = run("", "-k", "nothing")
     said, _ = process.communicate(timeout=300)
     assert process.returncode == 5 and "no tests ran in" in said.splitlines()[-1]

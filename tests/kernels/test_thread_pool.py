@@ -257,7 +257,7 @@ def test_many_threads_share_at_the_same_time(counting):
     assert not wrong
 
 
-def test_a_pause_between_two_kernels_is_no_harm(counting):
+def test_a_pause_between_two_kernels_does_no_harm(counting):
     for _ in range(4):
         seen = np.zeros(10, np.int64)
         thread_pool.run(counting, 10, (seen,), ALWAYS)

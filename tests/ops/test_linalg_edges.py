@@ -183,7 +183,7 @@ def test_errors_in_words(torch):
 
 @pytest.mark.parametrize("name", ["lu", "det", "solve", "norm", "cond", "matrix_exp", "ldl_factor", "vander", "pinv"])
 @pytest.mark.parametrize("value", [[[1.0]], None, 1.0, "x"], ids=repr)
-def test_what_is_no_tensor_is_a_type_error(name, value):
+def test_what_is_not_a_tensor_is_a_type_error(name, value):
     extra = (tg.ones(1),) if name == "solve" else ()
     with pytest.raises(TypeError, match="must be Tensor, not"):
         getattr(tg.linalg, name)(value, *extra)
