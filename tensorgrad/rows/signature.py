@@ -73,4 +73,6 @@ def with_names(function: Any, *names: str) -> FunctionType:
     """The same function with other names for its first parameters: rows read from these what to save."""
     code = function.__code__
     code = code.replace(co_varnames=(*names, *code.co_varnames[len(names) :]))
-    return FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+    made = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+    made.named_before = function  # type: ignore[attr-defined]  # by which its source is found (viz/formulas.py)
+    return made
