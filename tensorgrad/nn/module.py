@@ -544,11 +544,11 @@ def _zero_grad(module: Module, set_to_none: bool) -> None:
 
 def clear_grad(parameter: Tensor, set_to_none: bool) -> None:
     """Drops a tensor's gradient, or fills it with zeros outside of any graph."""
+    if set_to_none:
+        parameter.grad = None
+        return
     grad = parameter._grad
     if grad is None:
-        return
-    if set_to_none:
-        parameter._grad = None
         return
     if grad.grad_fn is not None:
         grad.detach_()

@@ -23,7 +23,7 @@ from tensorgrad.random import philox
 from tensorgrad.random.generator import Generator, default_generator
 from tensorgrad.rows.kernel_tables import own_part
 from tensorgrad.rows.strides import order_of_copy
-from tensorgrad.rows.switches import SLOW
+from tensorgrad.rows.switches import LOCAL, SLOW
 from tensorgrad.storage.stubs import STORAGES, storage_class
 from tensorgrad.tensor import Tensor, share, wrap
 from tensorgrad.transforms.batch import innermost_level
@@ -120,6 +120,11 @@ def sampled(name, sampler, shape, dtype, args, generator, device, requires_grad,
         return level.drawn(
             lambda lead: sampled(name, given[0], (*lead, *shape), *given[1:]), one_by_one=name == "randperm"
         )
+    if SLOW and LOCAL.transforms:
+        given = (name, sampler, shape, dtype, args, generator, device, requires_grad)
+        made = LOCAL.transforms[-1].beside(sampled, given, kind="random")
+        if made is not NotImplemented:
+            return made
     device = create.resolve_device(device)
     if requires_grad:
         check_flag(requires_grad, "requires_grad")
@@ -478,6 +483,10 @@ def mask_like(input: Tensor, shape: tuple | None, sampler, *args) -> Tensor:
     if level is not None:
         own, like = array.shape if shape is None else shape, level.value_of(input)[0]
         return level.drawn(lambda lead: mask_like(like, (*lead, *own), sampler, *args))
+    if SLOW and LOCAL.transforms:
+        drawn_by = LOCAL.transforms[-1].beside(mask_like, (input, shape, sampler, *args), kind="random")
+        if drawn_by is not NotImplemented:
+            return drawn_by
     storage = input._storage.__class__
     if storage.device_type == "meta":
         made = storage.empty(array.shape if shape is None else shape, array.dtype, input.device)
