@@ -698,7 +698,7 @@ def share(array, storage: Storage | None, cls: type[Tensor] = Tensor) -> Tensor:
     tensor._requires_grad = False
     tensor._edge = tensor._grad = tensor._view = tensor._hooks = None
     if SLOW and LOCAL.transforms:
-        LOCAL.transforms[0].made(tensor, storage)
+        LOCAL.transforms[0].tensor_made(tensor, storage)
     return tensor
 
 

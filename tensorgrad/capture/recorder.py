@@ -10,6 +10,7 @@ the recorder did not see raises an error when it finds the version of the memory
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorgrad.autograd.graph import Packed
+from tensorgrad.autograd.graph import FREED, Packed, raise_freed
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import edge_of
 from tensorgrad.capture import steps
@@ -29,6 +30,7 @@ from tensorgrad.dtypes import dtype as Dtype
 from tensorgrad.dtypes import from_numpy_dtype
 from tensorgrad.fx import Graph, Node, has_side_effect
 from tensorgrad.layouts import layout, memory_format, strided
+from tensorgrad.random.generator import WATCHERS
 from tensorgrad.rows.kernel_tables import OPS
 from tensorgrad.rows.switches import LOCAL
 from tensorgrad.storage.cpu import READERS
@@ -59,12 +61,6 @@ class Effect:
     detail: str
 
 
-# Functions of this library that read values only to check them: what they compute depends on the sizes alone.
-CHECKS = frozenset((
-    "_any", "_check_cuts", "_check_range", "_refuse_negative", "check_weights",
-))  # fmt: skip
-
-
 class Recorder(Transform):
     """Records what this thread does within a `with` block.
 
@@ -88,11 +84,13 @@ class Recorder(Transform):
         self._fresh: dict[int, Any] = {}  # arrays of tensors that the program made without an op
         self._storages: weakref.WeakValueDictionary = weakref.WeakValueDictionary()  # id of a real one -> traced
         self._masked: list[Any] = []  # weak references to tensors with a traced array
+        self._saving: list[Any] = []  # weak references to nodes of autograd that saved traced arrays
         self._owners: dict[int, tuple[Any, Any, Node]] = {}  # id of memory's array -> it, a view of it, that one's node
         self._versions: dict[int, tuple[Storage, Any]] = {}  # of memory from outside: what it is expected to be
         self._leaves: dict[int, tuple[Tensor, Any, Node]] = {}  # id -> a leaf, its `.grad` at first, and its node
         self._watched: list[tuple[Tensor, Any]] = []  # leaves of modules, and their `.grad` at first
         self._assigned: set[int] = set()  # ids of leaves whose `.grad` the program set
+        self._states: dict[bytes, Node] = {}  # of generators, which the program has read
         self._constants: dict[int, Node] = {}  # id of an array -> the node of a constant
         self._written: set[int] = set()  # ids of arrays of constants that are written to or returned
 
@@ -103,16 +101,22 @@ class Recorder(Transform):
         super().__enter__()
         self.active = True
         READERS.append(self._read_plain)
+        WATCHERS.append(self._generator_changed)
         return self
 
     def __exit__(self, *exception: Any) -> None:
         self.active = False
         READERS.remove(self._read_plain)
+        WATCHERS.remove(self._generator_changed)
         super().__exit__(*exception)
         for reference in self._masked:
             tensor = reference()
             if tensor is not None:
                 _unmask(tensor)
+        for reference in self._saving:
+            node = reference()
+            if node is not None and node.saved is not FREED:
+                node.saved = _real_saved(node.saved)
 
     def own_thread(self) -> None:
         """Raises: RuntimeError in a thread that does not record."""
@@ -143,7 +147,9 @@ class Recorder(Transform):
 
     def placeholder(self, name: str, tensor: Tensor) -> Node:
         """Adds an input."""
-        node = self.graph.placeholder(name)
+        if tensor.layout is not strided:
+            raise NotImplementedError(f"record(): tensors of the layout {tensor.layout} are not recorded")
+        node = self.graph.placeholder("input" if name == "self" else name)
         node.meta["val"] = described(tensor._array)
         if id(tensor._array) not in self._known:
             self._enter(tensor, node)
@@ -236,7 +242,7 @@ class Recorder(Transform):
                     f"record(): a tensor of {storage.nbytes()} bytes was written to in a way that is not recorded"
                 )
 
-    def _expect(self, storage: Storage) -> None:
+    def expect(self, storage: Storage) -> None:
         """Memory was written to, which is recorded."""
         if id(storage) in self._versions:
             self._versions[id(storage)] = storage, storage.version
@@ -315,7 +321,7 @@ class Recorder(Transform):
         self._know(made, node)
         return TracedArray(self, made, node)
 
-    def made(self, tensor: Tensor, memory: Storage | None) -> None:
+    def tensor_made(self, tensor: Tensor, memory: Storage | None) -> None:
         """Called with each tensor that is made without an op (tensor.py)."""
         array = tensor._array
         if array.__class__ is TracedArray:
@@ -342,12 +348,7 @@ class Recorder(Transform):
             result = execute(op, args)
         keeps = bool(op.cache) and _recorded_by(result, op) is not None
         target = steps.with_cache(op.name) if keeps else op.compiled.call
-        keywords = [p.name for p in op.params if p.keyword]
-        if keeps or not keywords:
-            node = self.call(target, given)
-        else:
-            split = len(op.params) - len(keywords)
-            node = self.call(target, given[:split], dict(zip(keywords, given[split:], strict=True)))
+        node = self.call(target, given) if keeps else self.call(target, *_written(op, given))
         if op.params[-1].name == "generator":
             self.note("random", node, f"{op.name} draws random numbers")
             has_side_effect(target)
@@ -360,6 +361,7 @@ class Recorder(Transform):
             if _size_depends_on_values(op, args):
                 self.note("read", self.call(steps.check_shape, (node, tuple(result.shape))),
                           f"the shape of {node.name} depends on values")  # fmt: skip
+            self._mask_saved(result, op, tensors)
             return result
         results = result if isinstance(result, tuple) else (result,)
         for i, r in enumerate(results):
@@ -372,13 +374,32 @@ class Recorder(Transform):
             if _size_depends_on_values(op, args):
                 self.note("read", self.call(steps.check_shape, (item, tuple(r.shape))),
                           f"the shape of {item.name} depends on values")  # fmt: skip
+        self._mask_saved(result, op, tensors)
         if keeps:
-            saved = dict(zip(op.saved, _recorded_by(result, op).saved, strict=True))  # type: ignore[union-attr]
+            saved = dict(zip(op.saved, _recorded_by(result, op).saved, strict=True))
             for i, name in enumerate(op.cache):
                 kept = saved.get(name)
                 if kept is not None and not isinstance(kept, int | float | bool | str):
                     self._know(kept, self.call(_item, (node, len(results) + i)))
         return result
+
+    def _mask_saved(self, result: Any, op: Any, tensors: list[Tensor]) -> None:
+        """Gives the node that an op recorded the traced arrays of what it saved: transforms know tensors by these."""
+        node = _recorded_by(result, op)
+        if node is not None and node.saved:
+            results = result if isinstance(result, tuple) else (result,)
+            arrays = [t._array for t in (*tensors, *results) if t._array.__class__ is TracedArray]
+            traced = {id(array.real): array for array in arrays}
+
+            def masked(saved: Any) -> Any:
+                if saved.__class__ is list:
+                    return [masked(s) for s in saved]
+                if saved.__class__ is not tuple or id(saved[0]) not in traced:
+                    return saved
+                return traced[id(saved[0])], self.storage_over(saved[1]), saved[2]
+
+            node.saved = tuple(masked(s) for s in node.saved)
+            self._saving.append(weakref.ref(node))
 
     def op(self, name: str, array: TracedArray, *rest: Any) -> Any:
         """The array of an op's result."""
@@ -410,7 +431,7 @@ class Recorder(Transform):
             self.note(kind, node, f"{node.name} draws random numbers")
             has_side_effect(function)
         for t in writes:
-            self._expect(_real_storage(t))
+            self.expect(_real_storage(t))
             self.note("write", node, f"{node.name} writes to {self.node_of(t).name}")
             has_side_effect(function)
         if isinstance(result, Tensor):
@@ -429,6 +450,8 @@ class Recorder(Transform):
     def gradients(self, node: Any, grads: list) -> Any:
         """Returns the gradients of a node's inputs: on arrays where the engine would, as one node; else by ops."""
         op = node.op
+        if node.saved is FREED:
+            raise_freed()
         if not GRAD.enabled and getattr(op, "compiled", None) is not None and has_array_backward(op):
             if any(isinstance(s, Packed) for s in node.saved):
                 raise NotImplementedError(
@@ -446,8 +469,11 @@ class Recorder(Transform):
             return NotImplemented
         with self.off(), _Unmasked(self, [g for g in grads if g is not None]):
             on_arrays = op.compiled.array_backwards[given._array.__class__]
-            saved = node.saved
-            found = NotImplemented if on_arrays is None else on_arrays(node, grads)
+            saved, node.saved = node.saved, _real_saved(node.saved)
+            try:
+                found = NotImplemented if on_arrays is None else on_arrays(node, grads)
+            finally:
+                node.saved = saved
         if found is NotImplemented:
             return found
         outputs = self.attribute("_outputs", node.outputs) if op.differentiable_outputs > 1 else None
@@ -511,7 +537,7 @@ class Recorder(Transform):
                 real = first._storage
                 real.bump()
                 real.write(first._array, _real(now))
-                self._expect(real)
+                self.expect(real)
                 leaf._grad = first
                 self.note("grad", made, f"adds to the gradient of {node.name}")
                 continue
@@ -536,7 +562,7 @@ class Recorder(Transform):
         names = ", ".join(n.name for n in nodes)
         self.note("step", node, f"a step of {type(optimizer).__name__} writes to {names} and to its state")
         for p in moved:
-            self._expect(p._storage)
+            self.expect(p._storage)
         return result
 
     # --- writes ------------------------------------------------------------------------------------------------------
@@ -550,15 +576,17 @@ class Recorder(Transform):
         value = self._node_of_array(values) if values.__class__ in STORAGES else self.argument(values)
         made = self.call(steps.add_to if adds else steps.write, (node, value))
         self.note("write", made, f"writes to {node.name}")
-        for key in self._constants:
-            root = self._owners.get(key)
-            if root is not None and np.may_share_memory(root[0], real):
-                self._written.add(key)
 
     def _node_of_array(self, array: Any) -> Node:
         if array.__class__ is TracedArray and array.node is not None:
             return array.node
         return self.node_of(share(_unwrapped(array), None))
+
+    def stored(self, out: Tensor, result: Tensor) -> bool:
+        """Writes a result into `out=`."""
+        with _no_grad():
+            out.copy_(result)
+        return True
 
     def written(self, tensor: Tensor, result: Tensor) -> None:
         """Called after an op's result has been written over a tensor."""
@@ -569,7 +597,7 @@ class Recorder(Transform):
             node = self.node_of(tensor)
         made = self.call(steps.write, (node, self._node_of_array(result._array)))
         self.note("write", made, f"writes to {node.name}")
-        self._expect(tensor._storage)
+        self.expect(tensor._storage)
 
     def copied(self, array: Any, copy: Any) -> None:
         """Called after an array that a node saved was copied, as it is about to be overwritten."""
@@ -584,25 +612,26 @@ class Recorder(Transform):
     def read(self, array: Any, node: Node | None, what: str) -> None:
         """Called before values of the program are read.
 
-        Raises: ReadError unless reads are noted.
-        """
-        import sys
+        What this library reads by itself, to check arguments, becomes a check of the graph.
 
+        Raises: ReadError for a read of the program's, unless these are noted.
+        """
         frame: Any = sys._getframe(2)
-        while frame is not None and frame.f_globals.get("__name__", "").startswith("tensorgrad"):
-            if frame.f_code.co_name in CHECKS:
-                return
+        while frame.f_back is not None and _of_tensors(frame):
             frame = frame.f_back
-        where = "" if frame is None else f" ({frame.f_code.co_filename}, line {frame.f_lineno})"
+        own = frame.f_globals.get("__name__", "").startswith("tensorgrad.")
+        while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("tensorgrad."):
+            frame = frame.f_back
+        where = f"({frame.f_code.co_filename}, line {frame.f_lineno})"
         name = "a tensor" if node is None else f"'{node.name}'"
-        if self.on_read == "raise" or node is None:
+        if (self.on_read == "raise" and not own) or node is None:
             raise ReadError(
-                f"record(): the value of {name}, of shape {list(array.shape)}, is read as {what}{where}: what the "
+                f"record(): the value of {name}, of shape {list(array.shape)}, is read as {what} {where}: what the "
                 "program does with it cannot be recorded. Use torch.where and the like, or record(..., "
                 "on_read='note'), whose graph checks that the value is the same."
             )
         made = self.call(steps.check_values, (node, _listed(array)))
-        self.note("read", made, f"reads {name}{where}")
+        self.note("read", made, f"reads {name} {where}")
 
     def _read_plain(self, array: Any) -> None:
         """Called before an array on the CPU is read, in any thread."""
@@ -617,6 +646,25 @@ class Recorder(Transform):
         elif any(node is constant for constant in self._constants.values()) and not self._written:
             return
         self.read(array, node, "a value")
+
+    def _generator_changed(self, generator: Any, what: str, value: Any) -> None:
+        """Called when a generator is seeded, or its state set or read, in any thread."""
+        if LOCAL.transforms[:1] != (self,):
+            return
+        if what == "draw":
+            raise NotImplementedError("record(): random numbers are drawn in a way that is not recorded")
+        if what == "entropy":
+            raise ReadError("record(): a generator is seeded from the system: its seed is a value of this run only")
+        own = self.attribute("_generator", generator)
+        if what == "read":
+            self._states[value.tobytes()] = self.call(steps.generator_state, (own,))
+            return
+        if what == "seed":
+            made = self.call(steps.seed_generator, (own, value))
+        else:  # most often back to where it was
+            known = self._states.get(np.ascontiguousarray(value).tobytes())
+            made = self.call(steps.set_generator_state, (own, self.argument(value) if known is None else known))
+        self.note("random", made, f"sets the {what} of a generator of random numbers")
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
@@ -673,6 +721,15 @@ def _unmask(tensor: Tensor) -> None:
         tensor._memory = tensor._memory.real  # type: ignore[union-attr]
 
 
+def _real_saved(saved: Any) -> Any:
+    """What a node saved, with real arrays."""
+    if saved.__class__ is list or (saved.__class__ is tuple and not (saved and saved[0].__class__ is TracedArray)):
+        return type(saved)(_real_saved(s) if s.__class__ in (list, tuple) else s for s in saved)
+    if saved.__class__ is tuple and saved[1].__class__ is TracedStorage:
+        return saved[0].real, saved[1].real, saved[2]
+    return saved
+
+
 def _real(tensor: Tensor) -> Any:
     return _unwrapped(tensor._array)
 
@@ -710,6 +767,17 @@ def described(array: Any) -> Tensor:
     return share(MetaArray.empty(array.shape, array.dtype, array.strides), None)
 
 
+def _written(op: Any, given: tuple) -> tuple[tuple, dict[str, Any]]:
+    """The arguments of a row as a call writes them: keywords by name, and without the defaults at the end."""
+    count = len(given) - sum(p.keyword for p in op.params)
+    keywords = {
+        p.name: value for p, value in zip(op.params[count:], given[count:], strict=True) if repr(value) != p.default
+    }
+    while count and repr(given[count - 1]) == op.params[count - 1].default:
+        count -= 1
+    return given[:count], keywords
+
+
 def _listed(array: Any) -> Any:
     return (array.astype(np.float32) if array.dtype.isbuiltin == 2 else array).tolist()
 
@@ -728,6 +796,12 @@ def _detach(x: Tensor) -> Tensor:
 
 
 _detach.__name__ = _detach.__qualname__ = "detach"
+
+
+def _of_tensors(frame: Any) -> bool:
+    """Whether a function is one by which a program reads tensors."""
+    name = frame.f_globals.get("__name__", "")
+    return name in ("tensorgrad.tensor", "tensorgrad.printing", "tensorgrad.ops.create", "tensorgrad.dispatch.guard") or name.startswith(("tensorgrad.storage.", "tensorgrad.capture."))
 
 
 def _item(values: Any, index: int) -> Any:

@@ -76,6 +76,27 @@ def optimizer_step(optimizer: Any) -> None:
     optimizer.step()
 
 
+# --- random numbers --------------------------------------------------------------------------------------------------
+
+
+@has_side_effect
+def seed_generator(generator: Any, seed: int) -> None:
+    """Seeds a generator."""
+    generator.manual_seed(seed)
+
+
+@has_side_effect
+def generator_state(generator: Any) -> Any:
+    """The state of a generator, to go back to."""
+    return generator.state_bytes()
+
+
+@has_side_effect
+def set_generator_state(generator: Any, state: Any) -> None:
+    """Sets the state of a generator."""
+    generator.set_state_bytes(state)
+
+
 # --- views and memory ------------------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensorgrad.rows.kernel_tables import FALLBACKS
 from tensorgrad.rows.switches import LOCAL
-from tensorgrad.storage.stubs import STORAGES, Storage
+from tensorgrad.storage.stubs import STORAGES, Storage, storage_class
 
 if TYPE_CHECKING:
     from tensorgrad.capture.recorder import Recorder
@@ -114,6 +114,7 @@ class TracedStorage(Storage):
 
     def bump(self) -> None:
         self.real.bump()
+        self.recorder.expect(self.real)
 
     def data_ptr(self) -> int:
         return self.real.data_ptr()
@@ -166,7 +167,7 @@ class TracedStorage(Storage):
 
     @classmethod
     def from_host(cls, array: Any, device: Any) -> Any:
-        raise NotImplementedError("capture: a traced array cannot be made of one on the host")
+        return storage_class(device).from_host(array, device)  # plain values, until something is done with them
 
 
 STORAGES[TracedArray] = TracedStorage  # a layer over devices, as that of vmap: it is not registered as one

@@ -61,6 +61,10 @@ class Transform:
     def refuse_out(self, op: Any, tensors: Any) -> None:
         """Raises an error if the op cannot write its result into `out=`."""
 
+    def stored(self, out: Any, result: Any) -> bool:
+        """Writes a result into `out=`, unless that is done as ever. Returns whether it did."""
+        return False
+
     def refuse_backward(self) -> None:
         """Raises an error if `backward()` cannot be called."""
 
@@ -70,7 +74,7 @@ class Transform:
     def copied(self, array: Any, copy: Any) -> None:
         """Called after an array was copied because it is about to be overwritten."""
 
-    def made(self, tensor: Any, memory: Any) -> None:
+    def tensor_made(self, tensor: Any, memory: Any) -> None:
         """Called with each tensor that is made without an op, over memory of its own (None) or existing memory."""
 
     def assigned_grad(self, tensor: Any, grad: Any) -> None:

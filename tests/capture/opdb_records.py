@@ -1,12 +1,17 @@
-"""Records of PyTorch's op database, recorded and run again: on the same inputs and on others of the same metadata.
+"""Records of PyTorch's op database, recorded and run again: on the same inputs, and on others of the same metadata.
 
-    python -m tests.capture.opdb_records [NAME ...]
+Their results, and the gradients of their inputs, have to be those of the program itself, to the bit.
+
+    python -m tests.capture.opdb_records [--gradients] [NAME ...]
 """
 
 from __future__ import annotations
 
 import sys
 import traceback
+import warnings
+from collections import Counter
+from itertools import islice
 
 import numpy as np
 import torch as reference
@@ -14,113 +19,125 @@ import torch as reference
 import tensorgrad as torch
 from tensorgrad.capture import GuardError, ReadError, record
 from tensorgrad.capture.values import mapped, tensors
+from tests.capture.compare import bits
 from tests.conformance import opdb
 from tests.conformance.opdb_bridge import copied, to_tg
 
-
-def bits(value):
-    """What can be compared exactly: the bytes of tensors with shape, strides and dtype, and all else as it is."""
-    def of(t):
-        array = t.detach().numpy()
-        return (tuple(t.shape), t.stride(), t.dtype, np.ascontiguousarray(array).tobytes())
-
-    return mapped(value, of)
-
-
-def same(a, b) -> bool:
-    try:
-        return repr(a) == repr(b)
-    except Exception:
-        return False
+# Records that are not compared, by what they do.
+APART = {
+    **dict.fromkeys(opdb.VALUES_UNDEFINED | {"new_empty_strided"}, "the values are undefined"),
+    "nn.functional.triplet_margin_with_distance_loss": "functions among its arguments are other ones in each call",
+    "as_strided.partial_views": "reads beyond its input, which other inputs do not have",
+}
+DTYPES = (reference.float32, reference.int64, reference.bool, reference.complex64)
 
 
 def others(values):
-    """Other values for the inputs of a call, of the same kind: those of each tensor in another order."""
+    """Other values of the same metadata: the elements of each tensor in another order."""
     generator = np.random.default_rng(1)
 
     def of(t):
-        array = t.detach().numpy().copy()
-        flat = array.reshape(-1)
-        generator.shuffle(flat)
-        made = torch.from_numpy(flat.reshape(array.shape))
-        like = torch.empty_strided(t.shape, t.stride(), dtype=t.dtype) if 0 not in t.stride() else None
-        if like is not None:
-            like.copy_(made)
-            made = like
+        array = t.detach().numpy().copy(order="K")
+        elements = array.reshape(-1).copy()
+        generator.shuffle(elements)
+        array[...] = elements.reshape(array.shape)
+        made = torch.from_numpy(array)
+        if made.stride() != t.stride() and 0 not in t.stride():
+            made = torch.empty_strided(t.shape, t.stride(), dtype=t.dtype).copy_(made)
         return made.requires_grad_(t.requires_grad)
 
     return mapped(values, of)
 
 
-def calls(record_of_db, dtype, limit):
-    samples = opdb.samples(record_of_db, dtype, limit) if hasattr(opdb, "samples") else record_of_db.sample_inputs("cpu", dtype)
-    for i, sample in enumerate(samples):
-        if i >= limit:
-            return
-        yield opdb.Call(record_of_db, sample)
+def program_of(function, gradients: bool):
+    """A record as a program: its result, and the gradients of its inputs."""
+
+    def program(*args, **kwargs):
+        result = function(*args, **kwargs)
+        if not gradients:
+            return result
+        inputs = [t for t in tensors((args, kwargs)) if t.requires_grad]
+        roots = [t for t in tensors(result) if t.requires_grad]
+        if not roots:
+            return result
+        loss = sum((t.abs() * 0.5).sum() for t in roots)
+        return result, torch.autograd.grad(loss, inputs, allow_unused=True)
+
+    return program
 
 
-def check(record_of_db, dtype=None, limit=2) -> list[str]:
-    """What is wrong with a record; reads of values, which raise, are not."""
-    dtype = dtype or next((d for d in (reference.float32, reference.int64, reference.bool, reference.complex64) if d in record_of_db.dtypes), None)
-    function = opdb.resolve(record_of_db)
-    if dtype is None or function is None:
+def check(case, gradients: bool = False, limit: int = 1, seen: Counter | None = None) -> list[str]:
+    """What is wrong with a record. `seen` counts what became of the calls."""
+    name, function = opdb.record_name(case), opdb.resolve(case)
+    dtype = next((d for d in DTYPES if d in case.dtypes), None)
+    seen = Counter() if seen is None else seen
+    if name in APART or dtype is None or function is None or (gradients and not case.supports_autograd):
         return []
     problems = []
-    for n, call in enumerate(calls(record_of_db, dtype, limit)):
-        def given():
-            inputs, kwargs = to_tg((copied(call.inputs), copied(call.kwargs)))
-            return inputs, kwargs
-        def run(inputs, kwargs):
+    program = program_of(function, gradients)
+    samples = case.sample_inputs("cpu", dtype, requires_grad=gradients and dtype is not reference.int64)
+    for sample in islice(samples, limit):
+        call = opdb.Call(case, sample)
+
+        def given(call=call):
+            return to_tg((copied(call.inputs), copied(call.kwargs)))
+
+        def run(function, values):
             torch.manual_seed(0)
-            return function(*inputs, **kwargs)
+            args, kwargs = values
+            return bits(function(*args, **kwargs))
+
         try:
-            expected = run(*given())
+            expected = run(program, given())
         except Exception:
+            seen["raises"] += 1
             continue
-        inputs, kwargs = given()
         try:
             torch.manual_seed(0)
-            recording = record(function, *inputs, **kwargs)
+            args, kwargs = given()
+            recording = record(program, *args, **kwargs)
         except (ReadError, NotImplementedError) as error:
-            check.refused.append((opdb.record_name(record_of_db), str(error)))
+            seen[f"refused: {name}: {str(error)[:150]}"] += 1
             continue
         except Exception as error:
-            problems.append(f"sample {n}: recording: {type(error).__name__}: {error}" + "".join(traceback.format_exception(error)[-4:]))
+            problems.append(f"recording: {''.join(traceback.format_exception(error)[-4:])}")
             continue
-        if not same(bits(expected), bits(recording.result)):
-            problems.append(f"sample {n}: recorded result differs")
-            continue
-        for what, (i, k) in {"again": given(), "others": others(given())}.items():
+        if repr(bits(recording.result)) != repr(expected):
+            problems.append("the result of the recorded run differs")
+        for what, make in (("again", given), ("others", lambda given=given: others(given()))):
             try:
-                wanted = run(*mapped((i, k), lambda t: t.detach().clone().requires_grad_(t.requires_grad)))
+                wanted = run(program, make())
             except Exception:
                 continue
             try:
-                torch.manual_seed(0)
-                found = recording(*i, **k)
+                found = run(recording, make())
             except GuardError:
+                seen[f"checked ({what})"] += 1
+                if what == "again":
+                    problems.append("a check fails for the values that were recorded")
                 continue
             except Exception as error:
-                problems.append(f"sample {n} {what}: {type(error).__name__}: {str(error)[:300]}\n{recording.graph_module.code}")
+                problems.append(f"{what}: {type(error).__name__}: {str(error)[:300]}\n{recording.graph_module.code}")
                 continue
-            if not same(bits(wanted), bits(found)):
-                problems.append(f"sample {n} {what}: differs: {str(bits(wanted))[:300]} {str(bits(found))[:300]}\n{recording.graph_module.code}")
+            seen[f"equal ({what})"] += 1
+            if repr(wanted) != repr(found):
+                problems.append(f"{what}: differs\n{recording.graph_module.code}")
     return problems
 
 
-check.refused = []
+def main(arguments: list[str]) -> int:
+    """Checks the records that are named, or all."""
+    warnings.simplefilter("ignore")
+    names, gradients, seen, wrong = [a for a in arguments if a[0] != "-"], "--gradients" in arguments, Counter(), 0
+    for case in opdb.records():
+        if not names or opdb.record_name(case) in names:
+            problems = check(case, gradients, limit=2, seen=seen)
+            wrong += bool(problems)
+            for problem in problems:
+                print(f"{opdb.record_name(case)}: {problem if names else problem[:400]}", flush=True)
+    print(f"records that are wrong: {wrong}", *(f"{count:5} {what}" for what, count in sorted(seen.items())), sep="\n")
+    return int(wrong > 0)
+
 
 if __name__ == "__main__":
-    import warnings; warnings.simplefilter("ignore")
-    names = sys.argv[1:]
-    bad = 0
-    for r in opdb.records():
-        if names and opdb.record_name(r) not in names and r.name not in names:
-            continue
-        for p in check(r):
-            bad += 1
-            print(opdb.record_name(r), p[:3000] if names else p[:420], flush=True)
-    print("bad", bad, "refused", len({n for n, _ in check.refused}))
-    for name in sorted({n for n, _ in check.refused}):
-        print("  refused:", name, next(m for n, m in check.refused if n == name)[:160])
+    sys.exit(main(sys.argv[1:]))

@@ -296,6 +296,18 @@ def randperm(
     return sampled("randperm", randperm, (n.__index__(),), dtype, (), generator, device, requires_grad, out)
 
 
+def _drawn_like(input: Tensor, sampler, gen: Generator, args: tuple, dtype, memory_format, device) -> Tensor:
+    """Draws samples into new memory in the layout of `input`."""
+    if SLOW and LOCAL.transforms:
+        given = (input, sampler, gen, args, dtype, memory_format, device)
+        made = LOCAL.transforms[-1].beside(_drawn_like, given, kind="random")
+        if made is not NotImplemented:
+            return made
+    array = empty_like(input._array, dtype.numpy, memory_format, device)
+    fill(array, sampler, gen, *args)
+    return wrap(array)
+
+
 def _like(name: str, kernel: str, check):
     def like(
         input, *args, generator=None, dtype=None, layout: AnyLayout = None, device=None, requires_grad=False,
@@ -323,9 +335,7 @@ def _like(name: str, kernel: str, check):
             return create.empty_like(
                 input, dtype=dtype, device=device, requires_grad=requires_grad, memory_format=memory_format
             )
-        array = empty_like(input._array, dtype.numpy, memory_format, device)
-        fill(array, sampler, gen, *args)
-        made = wrap(array)
+        made = _drawn_like(input, sampler, gen, args, dtype, memory_format, device)
         if requires_grad:
             made.requires_grad_()
         return made
@@ -467,6 +477,10 @@ def _multinomial_of_each(level, input: Tensor, num_samples: int, replacement: bo
 
 
 def _multinomial(input: Tensor, gen: Generator, num_samples: int, replacement: bool) -> Tensor:
+    if SLOW and LOCAL.transforms:
+        drawn_by = LOCAL.transforms[-1].beside(_multinomial, (input, gen, num_samples, replacement), kind="random")
+        if drawn_by is not NotImplemented:
+            return drawn_by
     storage = input._storage
     own = own_part("multinomial", storage.__class__)
     made = NotImplemented if own is None else own(gen, input._array, num_samples, replacement)
