@@ -406,6 +406,12 @@ class Recorder(Transform):
         with _no_grad():
             return self.run(OPS[name], (share(array, None), *rest))._array
 
+    def on_arrays(self, op: Any, args: tuple) -> Any:
+        """The arrays of an op's results, whose graph is another matter."""
+        with _no_grad():
+            result = self.run(op, args)
+        return tuple(r._array for r in result) if isinstance(result, tuple) else result._array
+
     def cast(self, array: TracedArray, dtype: Any) -> Any:
         """The array cast to another dtype."""
         return self.op("to_copy", array, from_numpy_dtype(np.dtype(dtype)))
@@ -801,7 +807,12 @@ _detach.__name__ = _detach.__qualname__ = "detach"
 def _of_tensors(frame: Any) -> bool:
     """Whether a function is one by which a program reads tensors."""
     name = frame.f_globals.get("__name__", "")
-    return name in ("tensorgrad.tensor", "tensorgrad.printing", "tensorgrad.ops.create", "tensorgrad.dispatch.guard") or name.startswith(("tensorgrad.storage.", "tensorgrad.capture."))
+    return name in (
+        "tensorgrad.tensor",
+        "tensorgrad.printing",
+        "tensorgrad.ops.create",
+        "tensorgrad.dispatch.guard",
+    ) or name.startswith(("tensorgrad.storage.", "tensorgrad.capture."))
 
 
 def _item(values: Any, index: int) -> Any:

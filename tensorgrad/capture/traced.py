@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tensorgrad.rows.kernel_tables import FALLBACKS
 from tensorgrad.rows.switches import LOCAL
 from tensorgrad.storage.stubs import STORAGES, Storage, storage_class
+from tensorgrad.tensor import share
 
 if TYPE_CHECKING:
     from tensorgrad.capture.recorder import Recorder
@@ -180,25 +181,34 @@ def _recorder() -> Recorder:
     return recorder
 
 
-def _unmasked(op: Any, storage: Any) -> Any:
-    """The kernel for traced arrays, which ops meet only outside of the recording: they compute on the real ones."""
+def _kernel(op: Any, storage: Any) -> Any:
+    """The kernel for traced arrays, which only calls below the slow path meet, as of a view's steps (autograd/views.py).
+
+    They are recorded like all others. After the recording, it computes on the real arrays.
+    """
     if storage is not TracedStorage:
         return None
 
-    def plain(value: Any) -> Any:
-        if value.__class__ is TracedArray:
-            if value.recorder.active:
-                value.recorder.own_thread()
-                raise RuntimeError(f"capture: {op.name} was called on a traced tensor where its recorder is off")
-            return value.real
-        return [plain(v) for v in value] if value.__class__ is list else value
+    def mapped(change: Any, value: Any) -> Any:
+        if value.__class__ is list:
+            return [mapped(change, v) for v in value]
+        return change(value) if value.__class__ is TracedArray else value
 
     def kernel(*values: Any) -> Any:
-        found = [plain(v) for v in values]
+        recorder = recorder_of_thread()
+        if recorder is not None:
+            return recorder.on_arrays(op, tuple(mapped(lambda array: share(array, None), v) for v in values))
+        mapped(_refuse_while_active, list(values))
+        found = [mapped(lambda array: array.real, v) for v in values]
         first = found[0][0] if found[0].__class__ is list else found[0]
         return op.compiled.kernels[first.__class__](*found)
 
     return kernel
 
 
-FALLBACKS.insert(0, _unmasked)
+def _refuse_while_active(array: TracedArray) -> None:
+    if array.recorder.active:
+        array.recorder.own_thread()
+
+
+FALLBACKS.insert(0, _kernel)

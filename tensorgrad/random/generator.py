@@ -21,8 +21,8 @@ from tensorgrad.devices import device as Device
 from tensorgrad.storage.stubs import storage_class
 from tensorgrad.system import forks
 
-# Functions (generator, what, value) called when the program has seeded a generator ("seed"), set its state ("state"), or
-# read it ("read"), before it seeds one from the system ("entropy"), and before numbers are drawn ("draw"), while
+# Functions (generator, what, value) called when the program has seeded a generator ("seed"), set its state ("state")
+# or read it ("read"), before it takes a seed from the system ("entropy"), and before it draws numbers ("draw"), while
 # something wants to know.
 WATCHERS: list = []
 

@@ -10,7 +10,6 @@ from tensorgrad import devices
 from tensorgrad.storage.fresh import copied, empty
 from tensorgrad.storage.stubs import Storage, register
 
-
 # Functions called with each array whose elements are about to be read on the host, while something wants to know.
 READERS: list = []
 

@@ -33,7 +33,10 @@ def test_gradients_are_part_of_the_graph():
 
     x = torch.tensor([1.0, 3.0], requires_grad=True)
     assert make_fx(slope)(x)(torch.tensor([5.0, 6.0])).tolist() == [10.0, 12.0]
-    assert make_fx(torch.func.grad(lambda x: (x**2).sum()))(x.detach())(torch.tensor([5.0, 6.0])).tolist() == [10.0, 12.0]
+    assert make_fx(torch.func.grad(lambda x: (x**2).sum()))(x.detach())(torch.tensor([5.0, 6.0])).tolist() == [
+        10.0,
+        12.0,
+    ]
 
 
 def test_what_make_fx_does_not_do():
@@ -59,7 +62,12 @@ def test_show(tmp_path):
     command = [sys.executable, "-m", "tensorgrad.capture", "show", str(program)]
     shown = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert shown.returncode == 0, shown.stderr
-    for text in ("double(Tensor [2] torch.float32)", "def forward(self, x)", "write: writes to x", "_tensor: Tensor []"):
+    for text in (
+        "double(Tensor [2] torch.float32)",
+        "def forward(self, x)",
+        "write: writes to x",
+        "_tensor: Tensor []",
+    ):
         assert shown.stdout.count(text) == 1
     assert shown.stdout.count("tensor([4., 4.])") == 2
     wrong = subprocess.run([*command[:4], str(tmp_path / "none.py")], capture_output=True, text=True, timeout=300)

@@ -21,9 +21,10 @@ MODULES = {  # how it is made, and its inputs
     **{
         name: (getattr(nn, name), floats(3, 4))
         for name in (
-            "ReLU", "GELU", "SiLU", "Mish", "ELU", "SELU", "CELU", "Softplus", "Softsign", "Tanh", "Sigmoid", "LogSigmoid",
-            "Hardswish", "Hardtanh", "Hardsigmoid", "LeakyReLU", "PReLU", "ReLU6", "Softshrink", "Hardshrink", "Tanhshrink",
-            "Identity", "Flatten", "Dropout", "AlphaDropout", "FeatureAlphaDropout", "RReLU",
+            "ReLU", "GELU", "SiLU", "Mish", "ELU", "SELU", "CELU", "Softplus", "Softsign", "Tanh", "Sigmoid",
+            "LogSigmoid", "Hardswish", "Hardtanh", "Hardsigmoid", "LeakyReLU", "PReLU", "ReLU6", "Softshrink",
+            "Hardshrink", "Tanhshrink", "Identity", "Flatten", "Dropout", "AlphaDropout", "FeatureAlphaDropout",
+            "RReLU",
         )
     },
     "Softmax": (lambda: nn.Softmax(-1), floats(3, 4)),

@@ -1,4 +1,4 @@
-"""Every fourth record of PyTorch's op database, recorded and run again (all: `python -m tests.capture.opdb_records`)."""
+"""Every fourth record of PyTorch's op database, recorded and run again (all: `python -m tests.capture.opdb_records`)"""
 
 import pytest
 
