@@ -14,6 +14,8 @@ import sys
 import threading
 import weakref
 from dataclasses import dataclass
+from functools import partial
+from operator import is_not
 from typing import Any
 
 import numpy as np
@@ -681,7 +683,7 @@ class Recorder(Transform):
             with self.graph.inserting_after(node):
                 copy = self.graph.call_function(OPS["clone_copy"].compiled.call, (node, None))
             copy.meta["val"] = node.meta.get("val")
-            node.replace_all_uses_with(copy, delete_user_cb=lambda user, copy=copy: user is not copy)
+            node.replace_all_uses_with(copy, partial(is_not, copy))
 
     def returned(self, tensor: Tensor) -> Node:
         """The node of a tensor that is returned."""
@@ -724,7 +726,7 @@ def _unmask(tensor: Tensor) -> None:
     if tensor._array.__class__ is TracedArray:
         tensor._array = tensor._array.real
     if tensor._memory.__class__ is TracedStorage:
-        tensor._memory = tensor._memory.real  # type: ignore[union-attr]
+        tensor._memory = tensor._memory.real
 
 
 def _real_saved(saved: Any) -> Any:
@@ -746,7 +748,7 @@ def _unwrapped(array: Any) -> Any:
 
 def _real_storage(tensor: Tensor) -> Storage:
     storage = tensor._storage
-    return storage.real if storage.__class__ is TracedStorage else storage  # type: ignore[attr-defined]
+    return storage.real if storage.__class__ is TracedStorage else storage
 
 
 def _recorded_by(result: Any, op: Any) -> Any:

@@ -41,7 +41,7 @@ def shown(function: Any) -> Any:
     tensor([2., 2.])
     """
     if isinstance(function, Module):
-        function.forward = _at_first(function.forward, type(function).__name__)  # type: ignore[method-assign]
+        function.forward = _at_first(function.forward, type(function).__name__)
         return function
     return functools.wraps(function)(_at_first(function, getattr(function, "__qualname__", repr(function))))
 

@@ -182,7 +182,7 @@ def _recorder() -> Recorder:
 
 
 def _kernel(op: Any, storage: Any) -> Any:
-    """The kernel for traced arrays, which only calls below the slow path meet, as of a view's steps (autograd/views.py).
+    """The kernel for traced arrays. Only calls below the slow path meet it: the steps of a view (autograd/views.py).
 
     They are recorded like all others. After the recording, it computes on the real arrays.
     """

@@ -121,8 +121,8 @@ def sampled(name, sampler, shape, dtype, args, generator, device, requires_grad,
             lambda lead: sampled(name, given[0], (*lead, *shape), *given[1:]), one_by_one=name == "randperm"
         )
     if SLOW and LOCAL.transforms:
-        given = (name, sampler, shape, dtype, args, generator, device, requires_grad)
-        made = LOCAL.transforms[-1].beside(sampled, given, kind="random")
+        every = (name, sampler, shape, dtype, args, generator, device, requires_grad)
+        made = LOCAL.transforms[-1].beside(sampled, every, kind="random")
         if made is not NotImplemented:
             return made
     device = create.resolve_device(device)
