@@ -809,12 +809,13 @@ _detach.__name__ = _detach.__qualname__ = "detach"
 def _of_tensors(frame: Any) -> bool:
     """Whether a function is one by which a program reads tensors."""
     name = frame.f_globals.get("__name__", "")
-    return name in (
-        "tensorgrad.tensor",
-        "tensorgrad.printing",
-        "tensorgrad.ops.create",
-        "tensorgrad.dispatch.guard",
-    ) or name.startswith(("tensorgrad.storage.", "tensorgrad.capture."))
+    return name.startswith(_BY_WHICH_PROGRAMS_READ)
+
+
+_BY_WHICH_PROGRAMS_READ = (
+    "tensorgrad.tensor", "tensorgrad.printing", "tensorgrad.ops.create", "tensorgrad.dispatch.guard",
+    "tensorgrad.overriding.", "tensorgrad.library.dispatch_", "tensorgrad.storage.", "tensorgrad.capture.",
+)  # fmt: skip
 
 
 def _item(values: Any, index: int) -> Any:
