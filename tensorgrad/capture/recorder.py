@@ -82,6 +82,7 @@ class Recorder(Transform):
         self.names: dict[int, str] = {}  # id of a tensor -> its name in a module
         self.effects: list[Effect] = []
         self.active = False
+        self.reading = False  # is a read, which was noted, being carried out?
         self._known: dict[int, tuple[Any, Node]] = {}  # id of an array -> a reference to it, and its node
         self._fresh: dict[int, Any] = {}  # arrays of tensors that the program made without an op
         self._storages: weakref.WeakValueDictionary = weakref.WeakValueDictionary()  # id of a real one -> traced
@@ -643,7 +644,7 @@ class Recorder(Transform):
 
     def _read_plain(self, array: Any) -> None:
         """Called before an array on the CPU is read, in any thread."""
-        if LOCAL.transforms[:1] != (self,):
+        if LOCAL.transforms[:1] != (self,) or self.reading:
             return
         node = self._find(array)
         if node is None:
@@ -814,7 +815,8 @@ def _of_tensors(frame: Any) -> bool:
 
 _BY_WHICH_PROGRAMS_READ = (
     "tensorgrad.tensor", "tensorgrad.printing", "tensorgrad.ops.create", "tensorgrad.dispatch.guard",
-    "tensorgrad.overriding.", "tensorgrad.library.dispatch_", "tensorgrad.storage.", "tensorgrad.capture.",
+    "tensorgrad.overriding.", "tensorgrad.library.dispatch_", "tensorgrad.distributed.tensor.ops.composites",
+    "tensorgrad.storage.", "tensorgrad.capture.",
 )  # fmt: skip
 
 

@@ -34,7 +34,7 @@ class Recording:
     def forward(self, x):
         _tensor = self._tensor
         mul = torch.mul(x, _tensor);  x = _tensor = None
-        sum_1 = torch.sum(mul, None, False, dtype = None);  mul = None
+        sum_1 = torch.sum(mul);  mul = None
         return sum_1
     >>> recording(torch.tensor([10.0, 20.0]))
     tensor(80.)
@@ -94,7 +94,7 @@ def record(function: Callable, *args: Any, on_read: str = "raise", **kwargs: Any
     >>> x = torch.ones(2, requires_grad=True)
     >>> recording = record(lambda x: (x * x).sum().backward(), x)
     >>> [effect.kind for effect in recording.effects], x.grad
-    (['read', 'grad'], tensor([2., 2.]))
+    (['write', 'read', 'grad'], tensor([2., 2.]))
     """
     recorder = Recorder(on_read)
     for module in _modules_of(function, (args, kwargs)):

@@ -55,6 +55,15 @@ class TracedArray:
             self.recorder.read(self.real, self.node, what)
         return self.real
 
+    def fetched(self, method: str, what: str) -> Any:
+        """What a method of the real storage's class makes of the real array, on the host."""
+        real, recorder = self.read(what), self.recorder
+        recorder.reading = True
+        try:
+            return getattr(STORAGES[real.__class__], method)(real)
+        finally:
+            recorder.reading = False
+
 
 def recorder_of_thread() -> Recorder | None:
     """The recorder that is on in this thread."""
@@ -136,11 +145,11 @@ class TracedStorage(Storage):
 
     @classmethod
     def to_host(cls, array: Any) -> Any:
-        return STORAGES[array.real.__class__].to_host(array.read("a NumPy array"))
+        return array.fetched("to_host", "a NumPy array")
 
     @classmethod
     def number_on_host(cls, array: Any) -> Any:
-        return STORAGES[array.real.__class__].number_on_host(array.read("a Python number"))
+        return array.fetched("number_on_host", "a Python number")
 
     @classmethod
     def empty(cls, shape: tuple, dtype: Any, device: Any) -> Any:

@@ -32,7 +32,7 @@ def make_fx(f: Callable, decomposition_table: Any = None, tracing_mode: str = "r
     Raises:
         NotImplementedError: For another mode, or a table of decompositions.
 
-    >>> from torch.fx.experimental.proxy_tensor import make_fx
+    >>> from tensorgrad.fx.experimental.proxy_tensor import make_fx
     >>> graph = make_fx(lambda x: x.sin() + 1)(torch.zeros(2))
     >>> print(graph.code.strip())
     def forward(self, x):
