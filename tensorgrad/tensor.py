@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensorgrad import devices, dtypes
-from tensorgrad.rows.switches import DISPATCH, GRAD, LOCAL
+from tensorgrad.rows.switches import DISPATCH, GRAD, LOCAL, SLOW
 from tensorgrad.size import Size, new_size
 from tensorgrad.storage.stubs import INFERENCE, STORAGES, Storage
 from tensorgrad.storage.wrapper_subclass import NoMemory
@@ -331,7 +331,7 @@ class Tensor(TensorMethods):
         array = self._array
         if array.size != 1:
             raise RuntimeError(f"a Tensor with {array.size} elements cannot be converted to Scalar")
-        if array.__class__ is not np.ndarray:
+        if SLOW or array.__class__ is not np.ndarray:
             array = self._storage.number_on_host(array)
         return array.item() if array.dtype.isbuiltin != 2 else float(array.astype(np.float32).item())  # 2: of ml_dtypes
 
@@ -368,7 +368,6 @@ class Tensor(TensorMethods):
                     f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to "
                     "host memory first."
                 )
-            return self._array
         return self._storage.to_host(self._array)
 
     def __array__(self, dtype=None, copy=None):
@@ -488,6 +487,8 @@ class Tensor(TensorMethods):
                     f"attempting to assign a gradient of size '{list(value.shape)}' to a tensor of size "
                     f"'{list(self.shape)}'. Please ensure that the gradient and the tensor are the same size"
                 )
+        if SLOW and LOCAL.transforms:
+            LOCAL.transforms[0].assigned_grad(self, value)
         self._grad = value
 
     @grad.deleter
@@ -714,6 +715,8 @@ def share(array, storage: Storage | None, cls: type[Tensor] = Tensor) -> Tensor:
     tensor._array, tensor._memory = array, storage
     tensor._requires_grad = False
     tensor._edge = tensor._grad = tensor._view = tensor._hooks = None
+    if SLOW and LOCAL.transforms:
+        LOCAL.transforms[0].tensor_made(tensor, storage)
     return tensor
 
 

@@ -107,7 +107,7 @@ def dispatch(function: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
         args = _listed(name, args)
         if name == "sort" and kwargs.get("stable") is not None:
             args, kwargs = args[:1], {**dict(zip(("dim", "descending"), args[1:], strict=False)), **kwargs}
-        return call(_overload(name, args, kwargs), args, kwargs)
+        return call(overload_of(name, args, kwargs), args, kwargs)
     if row is None or isinstance(function, OpOverload) or (not of_classes and "out" in kwargs):
         return NotImplemented
     if row.twin is not None:
@@ -138,7 +138,7 @@ def _tracked(function: Callable, row: Any, args: tuple, kwargs: dict[str, Any]) 
             return call(function, args, kwargs) if isinstance(function, OpOverload) else NotImplemented
         row = None
     if (row is None and _writes(name) and hasattr(Tensor, name)) or kwargs.get("out") is not None:
-        form = _overload(name, args, kwargs) if hasattr(ops.aten, name) else name
+        form = overload_of(name, args, kwargs) if hasattr(ops.aten, name) else name
         raise NotImplementedError(
             f"{form}: a tensor of a class with __torch_dispatch__ is written, or read, in place where gradients are "
             "recorded; use torch.no_grad(), or the form that is not in place"
@@ -223,7 +223,7 @@ def _listed(name: str, args: tuple) -> tuple:
     )
 
 
-def _overload(name: str, args: tuple, kwargs: dict[str, Any]) -> OpOverload:
+def overload_of(name: str, args: tuple, kwargs: dict[str, Any]) -> OpOverload:
     """The overload of an operator that fits the arguments."""
     packet = getattr(ops.aten, name)
     known = packet.overloads()

@@ -24,6 +24,7 @@ from tensorgrad.optim.optimizer import Optimizer, run_hooked
 from tensorgrad.optim.settings import Settings
 from tensorgrad.optim.state import begin, count
 from tensorgrad.rows.kernel_tables import COMPILED, device_kernel
+from tensorgrad.rows.switches import LOCAL, SLOW
 from tensorgrad.settings import SETTINGS
 from tensorgrad.storage.cuda.capture import RUNNING
 from tensorgrad.storage.sparse import SparseArray
@@ -135,6 +136,14 @@ class Elementwise(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        if SLOW and LOCAL.transforms:
+            parameters = [p for group in self.param_groups for p in group["params"]]
+            LOCAL.transforms[-1].optimizer_step(self, self._move_all, parameters)
+        else:
+            self._move_all()
+        return loss
+
+    def _move_all(self) -> None:
         self._opt_called = True
         if RUNNING:
             from tensorgrad.optim import capturable
@@ -142,7 +151,6 @@ class Elementwise(Optimizer):
             capturable.check_capture(self)
         for i, group in enumerate(self.param_groups):
             self._step_group(i, group)
-        return loss
 
     def _step_group(self, i: int, group: dict[str, Any]) -> None:
         """Moves the parameters of group number `i`."""

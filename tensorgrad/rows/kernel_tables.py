@@ -29,6 +29,7 @@ ORDER = (
     "compiled",  # for large arrays on the CPU: kernels/compiled/table.py
     "device",  # written for a device or a layout: kernels/cuda/table.py, kernels/sparse/table.py
     "general",  # the row's `kernel`, with the device's NumPy-like module: kernels/array/
+    "recorded",  # for arrays that stand for their place in a graph: capture/traced.py
     "batch rule",  # for vmap's arrays: transforms/batch_rules.py
     "stored values",  # of a sparse array, for ops on elements: kernels/sparse/table.py
     "shape rule",  # of the row or its kind, for arrays without data: dispatch/shapes.py

@@ -210,8 +210,6 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.export.load": (REFUSES, "programs", _EXPORT),
     "torch.export.register_dataclass": (NOTHING, "transformers", _EXPORT),
     "torch.export.save": (REFUSES, "programs", _EXPORT),
-    "torch.fx.experimental.proxy_tensor.get_proxy_mode": (NOTHING, "diffusers", _COMPILED),
-    "torch.fx.experimental.proxy_tensor.make_fx": (REFUSES, "programs", "use torch.fx.symbolic_trace"),
     "torch.fx.experimental.symbolic_shapes.guard_size_oblivious": (SAME, "diffusers", _SYMBOLIC),
     "torch.int1": (REFUSES, "diffusers, torchao", _BITS),
     "torch.int2": (REFUSES, "diffusers, torchao", _BITS),
