@@ -136,19 +136,20 @@ class Elementwise(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        if SLOW and LOCAL.transforms:
-            parameters = [p for group in self.param_groups for p in group["params"]]
-            LOCAL.transforms[-1].optimizer_step(self, self._move_all, parameters)
-        else:
-            self._move_all()
-        return loss
-
-    def _move_all(self) -> None:
         self._opt_called = True
         if RUNNING:
             from tensorgrad.optim import capturable
 
             capturable.check_capture(self)
+        if SLOW and LOCAL.transforms:
+            parameters = [p for group in self.param_groups for p in group["params"]]
+            LOCAL.transforms[-1].optimizer_step(self, self._step_groups, parameters)
+            return loss
+        for i, group in enumerate(self.param_groups):
+            self._step_group(i, group)
+        return loss
+
+    def _step_groups(self) -> None:
         for i, group in enumerate(self.param_groups):
             self._step_group(i, group)
 
