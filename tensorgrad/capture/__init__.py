@@ -1,7 +1,8 @@
 """`tensorgrad.capture`: what did a program do?
 
 `record` runs a function eagerly, once, and returns what it did on arrays: a graph of ops (`torch.fx`), and its effects.
-Composites, vmap, `backward()` and the steps of optimizers are seen where they end. See docs/capture.md.
+Composites, vmap, `backward()` and the steps of optimizers are seen where they end. See docs/capture.md in the
+repository.
 """
 
 from tensorgrad.capture.recorder import Effect, ReadError
