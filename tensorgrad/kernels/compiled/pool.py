@@ -14,8 +14,9 @@ from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array.pool import pool_shape
 from tensorgrad.kernels.compiled.functions import F
 from tensorgrad.kernels.compiled.layout import in_rows, suits
+from tensorgrad.kernels.compiled.moments import row_sum
 from tensorgrad.kernels.compiled.runtime import thread_pool
-from tensorgrad.kernels.compiled.runtime.language import ANY_ORDER, inlined, inner
+from tensorgrad.kernels.compiled.runtime.language import inlined, inner
 from tensorgrad.kernels.compiled.runtime.launch import shared, with_loops
 from tensorgrad.kernels.compiled.simd.panels import flat
 from tensorgrad.kernels.compiled.simd.points import add_points, divide_points
@@ -402,14 +403,6 @@ def _quotients(source, at, over, divisors, out, to):
         out[to + j] = source[at + j] / (over * divisors[j])
 
 
-@inner(fastmath=ANY_ORDER)
-def _total(row):
-    total = F(0.0)
-    for i in range(row.size):
-        total += row[i]
-    return total
-
-
 def _counts(size, points, kernel, stride, padding, include):
     """Returns how many points of each window count, along one dimension."""
     first = np.arange(points) * stride - padding
@@ -431,7 +424,7 @@ def _means():
     @shared(f"void({_PLANES}, {_ROW}, float32, int64, int64)")
     def loop(x, out, count, first, last):
         for n in range(first, last):
-            out[n] = _total(x[n]) / count
+            out[n] = row_sum(x[n]) / count
 
     return loop
 
