@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from tensorgrad.autograd.graph import FREED, Packed, raise_freed
-from tensorgrad.autograd.modes import GRAD
+from tensorgrad.autograd.modes import GRAD, no_grad
 from tensorgrad.autograd.views import edge_of
 from tensorgrad.capture import steps
 from tensorgrad.capture.traced import TracedArray, TracedStorage
@@ -37,7 +37,7 @@ from tensorgrad.rows.kernel_tables import OPS
 from tensorgrad.rows.switches import LOCAL
 from tensorgrad.storage.cpu import READERS
 from tensorgrad.storage.meta import MetaArray
-from tensorgrad.storage.stubs import STORAGES, Storage
+from tensorgrad.storage.stubs import STORAGES, Storage, storage_class
 from tensorgrad.tensor import VIEW, Tensor, share, tensors_in
 from tensorgrad.transforms.transform import Transform
 
@@ -355,26 +355,16 @@ class Recorder(Transform):
         if op.params[-1].name == "generator":
             self.note("random", node, f"{op.name} draws random numbers")
             has_side_effect(target)
-        if isinstance(result, Tensor) and not keeps:
-            if into_plain:
-                self._know(result._array, node)
-                node.meta["val"] = described(result._array)
-            else:
-                self.mask(result, node)
-            if _size_depends_on_values(op, args):
-                self.note("read", self.call(steps.check_shape, (node, tuple(result.shape))),
-                          f"the shape of {node.name} depends on values")  # fmt: skip
-            self._mask_saved(result, op, tensors)
-            return result
         results = result if isinstance(result, tuple) else (result,)
+        sized_by_values = _size_depends_on_values(op, args)
         for i, r in enumerate(results):
-            item = self.call(_item, (node, i))
+            item = node if r is result and not keeps else self.call(_item, (node, i))
             if into_plain and i == 0:
                 self._know(r._array, item)
                 item.meta["val"] = described(r._array)
             else:
                 self.mask(r, item)
-            if _size_depends_on_values(op, args):
+            if sized_by_values:
                 self.note("read", self.call(steps.check_shape, (item, tuple(r.shape))),
                           f"the shape of {item.name} depends on values")  # fmt: skip
         self._mask_saved(result, op, tensors)
@@ -406,12 +396,12 @@ class Recorder(Transform):
 
     def op(self, name: str, array: TracedArray, *rest: Any) -> Any:
         """The array of an op's result."""
-        with _no_grad():
+        with no_grad():
             return self.run(OPS[name], (share(array, None), *rest))._array
 
     def on_arrays(self, op: Any, args: tuple) -> Any:
         """The arrays of an op's results, whose graph is another matter."""
-        with _no_grad():
+        with no_grad():
             result = self.run(op, args)
         return tuple(r._array for r in result) if isinstance(result, tuple) else result._array
 
@@ -421,8 +411,6 @@ class Recorder(Transform):
 
     def empty(self, shape: tuple, dtype: Any, device: Any) -> TracedArray:
         """Uninitialized memory."""
-        from tensorgrad.storage.stubs import storage_class
-
         real = storage_class(device).empty(tuple(shape), dtype, device)
         node = self.call(steps.empty, (tuple(shape), from_numpy_dtype(np.dtype(dtype)), device))
         node.meta["val"] = described(real)
@@ -593,7 +581,7 @@ class Recorder(Transform):
 
     def stored(self, out: Tensor, result: Tensor) -> bool:
         """Writes a result into `out=`."""
-        with _no_grad():
+        with no_grad():
             out.copy_(result)
         return True
 
@@ -713,14 +701,6 @@ class _Unmasked:
             t._array = array
             if t._memory is not None:
                 t._memory = self.recorder.storage_over(t._memory)
-
-
-class _no_grad:
-    def __enter__(self) -> None:
-        self.before, GRAD.enabled = GRAD.enabled, False
-
-    def __exit__(self, *exception: Any) -> None:
-        GRAD.enabled = self.before
 
 
 def _unmask(tensor: Tensor) -> None:

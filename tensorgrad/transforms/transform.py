@@ -90,7 +90,8 @@ class Transform:
 
     def optimizer_step(self, optimizer: Any, step: Any, parameters: list) -> Any:
         """Runs the step of an optimizer, which computes on arrays."""
-        return step()
+        around = self.around
+        return around[-1].optimizer_step(optimizer, step, parameters) if around else step()
 
     def tangent_shown(self, tensor: Any) -> str | None:
         """The text of a tensor's tangent, for its `repr`; None if it has none."""
@@ -103,6 +104,11 @@ class Transform:
         """Runs a custom autograd function: returns its result and its context."""
         with self.off():
             return function._applied(args, kwargs)
+
+
+def beside_ops(function: Any, args: tuple, writes: tuple = (), kind: str = "") -> Any:
+    """What the transforms that are on make of a function (see `Transform.beside`); `NotImplemented`: it is called."""
+    return LOCAL.transforms[-1].beside(function, args, writes, kind) if LOCAL.transforms else NotImplemented
 
 
 class Off:

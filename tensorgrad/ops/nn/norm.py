@@ -15,9 +15,10 @@ from tensorgrad.kernels.array import norm as kernels
 from tensorgrad.ops.copy import in_format_of
 from tensorgrad.ops.rearrange import pad
 from tensorgrad.rows.kernel_tables import device_kernel
-from tensorgrad.rows.switches import LOCAL, SLOW
+from tensorgrad.rows.switches import SLOW
 from tensorgrad.tensor import Tensor
 from tensorgrad.transforms.batch import BatchedArray, Shared
+from tensorgrad.transforms.transform import beside_ops
 
 # --- shared parts --------------------------------------------------------------------------------------------------
 
@@ -332,9 +333,9 @@ def _update_running(running_mean, running_var, mean, var, count: int, momentum: 
     if SLOW and any(t._array.__class__ is BatchedArray for t in (running_mean, running_var, mean, var)):
         _update_each_running(running_mean, running_var, mean, var, count, momentum)
         return
-    if SLOW and LOCAL.transforms:
+    if SLOW:
         given: tuple = (running_mean, running_var, mean, var, count, momentum)
-        if LOCAL.transforms[-1].beside(_update_running, given, given[:2]) is not NotImplemented:
+        if beside_ops(_update_running, given, given[:2]) is not NotImplemented:
             return
     if running_mean._storage.xp is None:
         return

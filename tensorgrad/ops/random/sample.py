@@ -23,10 +23,11 @@ from tensorgrad.random import philox
 from tensorgrad.random.generator import Generator, default_generator
 from tensorgrad.rows.kernel_tables import device_kernel
 from tensorgrad.rows.strides import order_of_copy
-from tensorgrad.rows.switches import LOCAL, SLOW
+from tensorgrad.rows.switches import SLOW
 from tensorgrad.storage.stubs import STORAGES, storage_class
 from tensorgrad.tensor import Tensor, share, wrap
 from tensorgrad.transforms.batch import innermost_level
+from tensorgrad.transforms.transform import beside_ops
 
 # --- arguments -----------------------------------------------------------------------------------------------------
 
@@ -120,9 +121,9 @@ def sampled(name, sampler, shape, dtype, args, generator, device, requires_grad,
         return level.drawn(
             lambda lead: sampled(name, given[0], (*lead, *shape), *given[1:]), one_by_one=name == "randperm"
         )
-    if SLOW and LOCAL.transforms:
+    if SLOW:
         every = (name, sampler, shape, dtype, args, generator, device, requires_grad)
-        made = LOCAL.transforms[-1].beside(sampled, every, kind="random")
+        made = beside_ops(sampled, every, kind="random")
         if made is not NotImplemented:
             return made
     device = create.resolve_device(device)
@@ -298,9 +299,8 @@ def randperm(
 
 def _drawn_like(input: Tensor, sampler, gen: Generator, args: tuple, dtype, memory_format, device) -> Tensor:
     """Draws samples into new memory in the layout of `input`."""
-    if SLOW and LOCAL.transforms:
-        given = (input, sampler, gen, args, dtype, memory_format, device)
-        made = LOCAL.transforms[-1].beside(_drawn_like, given, kind="random")
+    if SLOW:
+        made = beside_ops(_drawn_like, (input, sampler, gen, args, dtype, memory_format, device), kind="random")
         if made is not NotImplemented:
             return made
     array = empty_like(input._array, dtype.numpy, memory_format, device)
@@ -477,8 +477,8 @@ def _multinomial_of_each(level, input: Tensor, num_samples: int, replacement: bo
 
 
 def _multinomial(input: Tensor, gen: Generator, num_samples: int, replacement: bool) -> Tensor:
-    if SLOW and LOCAL.transforms:
-        drawn_by = LOCAL.transforms[-1].beside(_multinomial, (input, gen, num_samples, replacement), kind="random")
+    if SLOW:
+        drawn_by = beside_ops(_multinomial, (input, gen, num_samples, replacement), kind="random")
         if drawn_by is not NotImplemented:
             return drawn_by
     storage = input._storage
@@ -497,8 +497,8 @@ def mask_like(input: Tensor, shape: tuple | None, sampler, *args) -> Tensor:
     if level is not None:
         own, like = array.shape if shape is None else shape, level.value_of(input)[0]
         return level.drawn(lambda lead: mask_like(like, (*lead, *own), sampler, *args))
-    if SLOW and LOCAL.transforms:
-        drawn_by = LOCAL.transforms[-1].beside(mask_like, (input, shape, sampler, *args), kind="random")
+    if SLOW:
+        drawn_by = beside_ops(mask_like, (input, shape, sampler, *args), kind="random")
         if drawn_by is not NotImplemented:
             return drawn_by
     storage = input._storage.__class__
