@@ -51,9 +51,10 @@ KNOWN: tuple[Known, ...] = (
     Known(
         r"autograd\.grad\(\w+\.sum\(\)|\.grad\b",
         "^error: nothing.*(more than one element of the written-to tensor|A view was created|Can't detach views"
-        "|setStorage|doesn't match the broadcast shape)|^(values of|sharing)|^error: .*view size is not compatible",
+        "|setStorage|doesn't match the broadcast shape)|^error: .*view size is not compatible",
         "PyTorch's gradient of a sum is expanded, a view with one element for all; here it is a tensor of its own",
     ),
+    Known(r"autograd\.grad\(\w+\.sum\(\)", "^(values of|sharing)", "the same, where it is written to"),
     Known(
         "backward",
         r"^sharing: (.*), in PyTorch (?=.*\['t\d+\.grad'(, 't\d+\.grad')+\])",
@@ -86,12 +87,12 @@ KNOWN: tuple[Known, ...] = (
         "a tensor that was made in inference mode and requires grad: PyTorch never records what is done with it",
     ),
     Known(
-        r"resize_",
+        r"\b(t\d+) = t\d+[.[][\s\S]*\b\1\.resize_(as_)?\(",
         r"^values of \w+\.grad",
         "a view that was resized: PyTorch takes the gradient of its former elements",
     ),
     Known(
-        r"no_grad\(\)|inference_mode\(\)",
+        r"(no_grad|inference_mode)\(\): t\d+ = ",
         "^error: RuntimeError: Trying to backward through the graph a second time.* in PyTorch nothing",
         "what was saved for views that lead nowhere: PyTorch does not look at it, here it is found to be freed",
     ),
