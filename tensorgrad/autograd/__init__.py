@@ -34,6 +34,7 @@ _sys.modules[f"{__name__}.gradcheck"].__getattr__ = _from_checking
 
 if _typing.TYPE_CHECKING:
     from tensorgrad.autograd import forward_ad, function, functional, grad_mode, profiler
+    from tensorgrad.autograd import variable as variable
     from tensorgrad.autograd.checking import gradcheck, gradgradcheck
     from tensorgrad.autograd.function import Function
     from tensorgrad.autograd.variable import Variable
