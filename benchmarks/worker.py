@@ -34,13 +34,13 @@ def library(name: str, threads: int):
 def compiled_kernels() -> int:
     """Returns how many compiled kernels this process has asked for."""
     table = sys.modules.get("tensorgrad.kernels.compiled.table")
-    return sum(row.ready is not None or row.failed for row in table.ALL) if table else 0
+    return sum(row.ready is not None or row.failed for row in table.ROWS) if table else 0
 
 
 def without_kernel() -> list[str]:
     """Returns the ops whose compiled kernel could not be loaded, so that they run in NumPy."""
     table = sys.modules.get("tensorgrad.kernels.compiled.table")
-    return sorted({row.op for row in table.ALL if row.failed}) if table else []
+    return sorted({row.op for row in table.ROWS if row.failed}) if table else []
 
 
 def without_kernels() -> str:

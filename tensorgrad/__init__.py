@@ -10,6 +10,8 @@ import os as _os
 import warnings as _warnings
 from math import e, inf, nan, pi
 
+__path__.append(_os.path.join(__path__[0], "compat", "names"))  # the modules that only have PyTorch's names
+
 from tensorgrad.system.collector import patient as _patient
 from tensorgrad.system.collector import paused as _paused
 from tensorgrad.system.processors import divide_among_local_ranks as _divide
@@ -99,16 +101,15 @@ from tensorgrad.dispatch.kinds import FUNCTIONS as _FUNCTIONS
 from tensorgrad.kernels.compiled.table import install as _install
 from tensorgrad.kernels.compiled.table import wanted as _wanted
 from tensorgrad.ops import FAMILIES as _FAMILIES
+from tensorgrad.ops.random.states import get_rng_state, set_rng_state
 from tensorgrad.queries import *
 from tensorgrad.queries import _assert
 from tensorgrad.random import (
     Generator,
     default_generator,
-    get_rng_state,
     initial_seed,
     manual_seed,
     seed,
-    set_rng_state,
 )
 from tensorgrad.rows.op import check_from_now_on as _check_from_now_on
 from tensorgrad.settings import *
@@ -154,7 +155,7 @@ _TOOLS = (  # likewise; not part of PyTorch
 _later(__name__, _LAZY + _TOOLS)
 _ELSEWHERE = {"Tag": "tensorgrad.library.tags", "vmap": "tensorgrad.func"}  # likewise; single names
 
-from tensorgrad import amp, checks, compiler, serialization, sparse, tensor_types
+from tensorgrad import amp, checks, serialization, sparse, tensor_types
 from tensorgrad._ops import ops
 from tensorgrad.amp import GradScaler, autocast
 from tensorgrad.amp.autocast_state import *
@@ -169,7 +170,6 @@ from tensorgrad.checks import (
     _check_value,
     _check_with,
 )
-from tensorgrad.compiler import ScriptModule, compile
 from tensorgrad.dispatch.slow_path import DisableTorchFunction, DisableTorchFunctionSubclass
 from tensorgrad.errors import AcceleratorError
 from tensorgrad.futures import Future
@@ -191,6 +191,8 @@ from tensorgrad.tensor_types import types as _tensor_types
 globals().update(_storage_types(), **_tensor_types())  # FloatStorage, FloatTensor, ...
 
 _patient()  # until the first op is called: other libraries are probably imported next
+
+from tensorgrad.compiler import ScriptModule, compile
 
 
 def __getattr__(name: str):

@@ -19,7 +19,6 @@ from tensorgrad import autograd as autograd
 from tensorgrad import backends as backends
 from tensorgrad import checks as checks
 from tensorgrad import compat as compat
-from tensorgrad import compiler as compiler
 from tensorgrad import coverage as coverage
 from tensorgrad import cpu as cpu
 from tensorgrad import cuda as cuda
@@ -159,6 +158,8 @@ from tensorgrad.layouts import strided as strided
 from tensorgrad.library.tags import Tag as Tag
 from tensorgrad.ops.pytorch.storage_values import TypedStorage as TypedStorage
 from tensorgrad.ops.pytorch.storage_values import UntypedStorage as UntypedStorage
+from tensorgrad.ops.random.states import get_rng_state as get_rng_state
+from tensorgrad.ops.random.states import set_rng_state as set_rng_state
 from tensorgrad.printing import set_printoptions as set_printoptions
 from tensorgrad.queries import _assert as _assert
 from tensorgrad.queries import compiled_with_cxx11_abi as compiled_with_cxx11_abi
@@ -173,11 +174,9 @@ from tensorgrad.queries import set_default_tensor_type as set_default_tensor_typ
 from tensorgrad.queries import typename as typename
 from tensorgrad.random import Generator as Generator
 from tensorgrad.random import default_generator as default_generator
-from tensorgrad.random import get_rng_state as get_rng_state
 from tensorgrad.random import initial_seed as initial_seed
 from tensorgrad.random import manual_seed as manual_seed
 from tensorgrad.random import seed as seed
-from tensorgrad.random import set_rng_state as set_rng_state
 from tensorgrad.serialization import load as load
 from tensorgrad.serialization import save as save
 from tensorgrad.serialization.file_reader import PyTorchFileReader as PyTorchFileReader

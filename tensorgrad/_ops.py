@@ -17,78 +17,83 @@ from tensorgrad.rows.kernel_tables import OPS
 from tensorgrad.rows.signature import arguments_of
 from tensorgrad.rows.switches import DISPATCH
 
-# PyTorch's operators that exist here: overloads -> the operators with exactly these.
+# PyTorch's operators that exist here: overloads -> the operators with exactly these. Those with a * PyTorch makes of
+# others, or does not count as operators: a class with `__torch_dispatch__` sees what they call.
 _OVERLOADS: dict[str, str] = {
     "default out": """
-        _int_mm
-        abs absolute acos acosh adaptive_avg_pool1d addbmm addcdiv addcmul addmv addr affine_grid_generator alias_copy
-        amax amin aminmax angle arccos arccosh arcsin arcsinh arctan arctan2 arctanh argmax argmin as_strided_copy
-        as_strided_scatter asin asinh atan atan2 atanh avg_pool1d avg_pool2d avg_pool3d
-        binary_cross_entropy_with_logits bincount binomial bitwise_not block_diag cat ceil celu chain_matmul
-        channel_shuffle cholesky cholesky_inverse cholesky_solve clone column_stack complex concat concatenate
-        conj_physical constant_pad_nd conv_tbc convolution cos cosh cross cummax cummin cumprod cumsum deg2rad
-        detach_copy diag diag_embed diagonal_copy diagonal_scatter diff digamma dist dot dstack elu embedding empty_like
-        empty_permuted empty_strided erf erfc erfinv exp exp2 expand_copy expm1 fft_fft fft_fft2 fft_fftfreq fft_fftn
-        fft_hfft fft_hfft2 fft_hfftn fft_ifft fft_ifft2 fft_ifftn fft_ihfft fft_ihfft2 fft_ihfftn fft_irfft fft_irfft2
-        fft_irfftn fft_rfft fft_rfft2 fft_rfftfreq fft_rfftn fix flip floor fmax fmin frac from_file full full_like
-        gather gcd gelu ger grid_sampler_2d grid_sampler_3d hardshrink hardsigmoid hardswish hardtanh
-        hash_tensor heaviside histc hstack hypot i0
-        igamma igammac index_add index_copy index_reduce index_select inner inverse isinf isnan isneginf isposinf kron
-        lcm leaky_relu lgamma linalg_cholesky linalg_cross linalg_det linalg_eig linalg_eigvals linalg_eigvalsh
-        linalg_householder_product linalg_inv linalg_ldl_factor linalg_ldl_factor_ex linalg_ldl_solve linalg_lstsq
-        linalg_lu linalg_lu_factor linalg_lu_factor_ex linalg_lu_solve linalg_matmul linalg_matrix_exp
-        linalg_matrix_power linalg_multi_dot linalg_qr linalg_slogdet linalg_solve linalg_solve_ex
-        linalg_solve_triangular linalg_svdvals linalg_tensorinv linalg_tensorsolve linalg_vecdot linalg_vector_norm
-        linear log log10 log1p log2 logaddexp logaddexp2 logcumsumexp logical_and logical_not logical_or logical_xor
-        logit logsumexp lu_solve lu_unpack masked_scatter masked_select matmul matrix_power maximum minimum mish msort
-        multinomial mv mvlgamma nan_to_num nanmean nansum narrow_copy native_batch_norm native_dropout
-        native_group_norm native_layer_norm neg negative new_empty new_empty_strided new_full new_ones new_zeros
-        nextafter nonzero nonzero_static ones ones_like orgqr ormqr outer permute_copy pixel_shuffle pixel_unshuffle
-        poisson polar polygamma put rad2deg reciprocal relu renorm repeat roll rot90 row_stack rsqrt scalar_tensor
-        scatter_add segment_reduce select_scatter sgn sigmoid sign signbit silu sin sinc sinh slice_scatter slogdet
-        softplus softshrink special_airy_ai special_bessel_j0 special_bessel_j1 special_bessel_y0 special_bessel_y1
-        special_digamma special_entr special_erf special_erfc special_erfcx special_erfinv special_exp2 special_expit
-        special_expm1 special_gammainc special_gammaincc special_gammaln special_i0 special_i0e special_i1 special_i1e
-        special_log1p special_log_ndtr special_logit special_logsumexp special_modified_bessel_i0
-        special_modified_bessel_i1 special_modified_bessel_k0 special_modified_bessel_k1 special_multigammaln
-        special_ndtr special_ndtri special_polygamma special_psi special_round special_scaled_modified_bessel_k0
-        special_scaled_modified_bessel_k1 special_sinc special_spherical_bessel_j0 split_with_sizes_copy sqrt square
-        stack t_copy take take_along_dim tan tanh tensordot threshold trace tril tril_indices triu triu_indices trunc
-        unfold_copy unsafe_split_with_sizes unsqueeze_copy vdot view_as_complex_copy view_as_real_copy vstack zeros
-        zeros_like
+        _int_mm abs absolute* acos acosh adaptive_avg_pool1d* addbmm addcdiv addcmul addmv addr
+        affine_grid_generator alias_copy amax amin aminmax angle arccos* arccosh* arcsin* arcsinh* arctan*
+        arctan2* arctanh* argmax argmin as_strided_copy as_strided_scatter asin asinh atan atan2 atanh
+        avg_pool1d* avg_pool2d avg_pool3d binary_cross_entropy_with_logits bincount binomial bitwise_not
+        block_diag cat ceil celu chain_matmul* channel_shuffle cholesky cholesky_inverse cholesky_solve clone
+        column_stack* complex concat* concatenate* conj_physical* constant_pad_nd conv_tbc convolution cos cosh
+        cross* cummax cummin cumprod cumsum deg2rad detach_copy diag* diag_embed diagonal_copy diagonal_scatter
+        diff* digamma dist dot dstack* elu embedding empty_like empty_permuted empty_strided erf erfc erfinv exp
+        exp2 expand_copy expm1 fft_fft fft_fft2 fft_fftfreq fft_fftn fft_hfft fft_hfft2 fft_hfftn fft_ifft
+        fft_ifft2 fft_ifftn fft_ihfft fft_ihfft2 fft_ihfftn fft_irfft fft_irfft2 fft_irfftn fft_rfft fft_rfft2
+        fft_rfftfreq fft_rfftn fix* flip floor fmax fmin frac from_file full full_like gather gcd gelu ger*
+        grid_sampler_2d grid_sampler_3d hardshrink hardsigmoid hardswish hardtanh hash_tensor heaviside histc
+        hstack* hypot i0 igamma igammac index_add index_copy index_reduce index_select inner* inverse* isinf
+        isnan isneginf isposinf kron* lcm leaky_relu lgamma linalg_cholesky linalg_cross linalg_det linalg_eig
+        linalg_eigvals linalg_eigvalsh linalg_householder_product linalg_inv linalg_ldl_factor
+        linalg_ldl_factor_ex linalg_ldl_solve linalg_lstsq linalg_lu linalg_lu_factor linalg_lu_factor_ex
+        linalg_lu_solve linalg_matmul linalg_matrix_exp linalg_matrix_power linalg_multi_dot linalg_qr
+        linalg_slogdet linalg_solve linalg_solve_ex linalg_solve_triangular linalg_svdvals linalg_tensorinv
+        linalg_tensorsolve linalg_vecdot linalg_vector_norm linear log log10 log1p log2 logaddexp logaddexp2
+        logcumsumexp logical_and logical_not logical_or logical_xor logit logsumexp lu_solve* lu_unpack
+        masked_scatter masked_select matmul matrix_power* maximum minimum mish msort* multinomial mv mvlgamma
+        nan_to_num nanmean* nansum narrow_copy native_batch_norm native_dropout native_group_norm
+        native_layer_norm neg negative* new_empty new_empty_strided new_full new_ones new_zeros nextafter
+        nonzero nonzero_static ones ones_like orgqr* ormqr outer* permute_copy pixel_shuffle pixel_unshuffle
+        poisson polar polygamma put rad2deg reciprocal relu renorm repeat roll rot90 row_stack* rsqrt
+        scalar_tensor scatter_add segment_reduce select_scatter sgn sigmoid sign signbit silu sin sinc sinh
+        slice_scatter slogdet* softplus softshrink special_airy_ai special_bessel_j0 special_bessel_j1
+        special_bessel_y0 special_bessel_y1 special_digamma special_entr special_erf special_erfc special_erfcx
+        special_erfinv special_exp2 special_expit special_expm1 special_gammainc special_gammaincc
+        special_gammaln special_i0 special_i0e special_i1 special_i1e special_log1p special_log_ndtr
+        special_logit special_logsumexp special_modified_bessel_i0 special_modified_bessel_i1
+        special_modified_bessel_k0 special_modified_bessel_k1 special_multigammaln special_ndtr special_ndtri
+        special_polygamma special_psi special_round special_scaled_modified_bessel_k0
+        special_scaled_modified_bessel_k1 special_sinc special_spherical_bessel_j0 split_with_sizes_copy sqrt
+        square* stack t_copy take take_along_dim* tan tanh tensordot* threshold trace tril tril_indices triu
+        triu_indices trunc unfold_copy unsafe_split_with_sizes unsqueeze_copy vdot view_as_complex_copy
+        view_as_real_copy vstack* zeros zeros_like
     """,
     "default": """
-        abs_ absolute_ acos_ acosh_ adaptive_max_pool1d addbmm_ addcdiv_ addcmul_ addmm_ addmv_ addr_ adjoint allclose
-        alpha_dropout alpha_dropout_ arccos_ arccosh_ arcsin_ arcsinh_ arctan2_ arctan_ arctanh_ argwhere as_strided
-        as_strided_ asin_ asinh_ atan2_ atan_ atanh_ baddbmm_ batch_norm bilinear bitwise_not_ broadcast_tensors
-        broadcast_to cartesian_prod cauchy_ cdist ceil_ celu_ chunk combinations conj conj_physical_ contiguous
-        conv_transpose1d corrcoef cos_ cosh_ cosine_embedding_loss cosine_similarity cov cumprod_ cumsum_ deg2rad_ det
-        detach detach_ diagflat diagonal digamma_ dim dropout dropout_ elu_ embedding_renorm_ equal erf_ erfc_ erfinv_
-        exp2_ exp_ expand expand_as expm1_ exponential_ feature_alpha_dropout feature_alpha_dropout_ feature_dropout
-        feature_dropout_ fft_fftshift fft_ifftshift fill_diagonal_ fix_ fliplr flipud floor_ frac_ gcd_ geometric_
-        get_device grid_sampler group_norm gru_cell hardtanh_ heaviside_ hinge_embedding_loss hypot_ i0_ igamma_
-        igammac_ imag index_add_ index_copy_ index_reduce_ instance_norm is_complex is_conj is_distributed
-        is_floating_point is_inference is_neg is_nonzero is_pinned is_same_size is_set_to is_signed isclose isfinite
-        isreal item kl_div layer_norm lcm_ ldexp_ leaky_relu_ lgamma_ linalg_diagonal linalg_vander log10_ log1p_
-        log2_ log_ log_normal_ logdet logical_and_ logical_not_ logical_or_ logical_xor_ logit_ lstm_cell
-        margin_ranking_loss masked_scatter_ matrix_exp max_pool1d max_pool1d_with_indices max_pool2d max_pool3d
-        mvlgamma_ nan_to_num_ native_channel_shuffle neg_ negative_ nextafter_ norm_except_dim normal_ numel one_hot
-        pairwise_distance pdist permute pin_memory pinverse poisson_nll_loss polygamma_ positive prelu put_ rad2deg_
-        ravel real reciprocal_ record_stream relu_ renorm_ requires_grad_ reshape reshape_as resize_ resize_as_
-        resolve_conj resolve_neg retain_grad rms_norm rnn_relu_cell rnn_tanh_cell rrelu rrelu_ rsqrt_
-        scaled_dot_product_attention scatter_add_ selu selu_ sgn_ sigmoid_ sign_ sin_ sinc_ sinh_ slice_inverse
-        special_log_softmax special_softmax split_with_sizes sqrt_ square_ storage_offset sum_to_size swapaxes
-        swapaxes_ swapdims swapdims_ t t_ tan_ tanh_ threshold_ tile transpose_ tril_ triplet_margin_loss triu_ trunc_
-        type_as unfold uniform_ unsafe_chunk unsqueeze unsqueeze_ vander view_as view_as_complex view_as_real zero_
+        abs_ absolute_* acos_ acosh_ adaptive_max_pool1d* addbmm_ addcdiv_ addcmul_ addmm_ addmv_ addr_ adjoint*
+        allclose alpha_dropout* alpha_dropout_* arccos_* arccosh_* arcsin_* arcsinh_* arctan2_* arctan_*
+        arctanh_* argwhere* as_strided as_strided_ asin_ asinh_ atan2_ atan_ atanh_ baddbmm_ batch_norm*
+        bilinear* bitwise_not_ broadcast_tensors* broadcast_to* cartesian_prod* cauchy_ cdist* ceil_ celu_
+        chunk* combinations* conj* conj_physical_ contiguous* conv_transpose1d* corrcoef* cos_ cosh_
+        cosine_embedding_loss* cosine_similarity* cov* cumprod_ cumsum_ deg2rad_ det* detach detach_ diagflat*
+        diagonal digamma_ dim* dropout* dropout_* elu_ embedding_renorm_ equal erf_ erfc_ erfinv_ exp2_ exp_
+        expand expand_as* expm1_ exponential_ feature_alpha_dropout* feature_alpha_dropout_* feature_dropout*
+        feature_dropout_* fft_fftshift fft_ifftshift fill_diagonal_* fix_* fliplr* flipud* floor_ frac_ gcd_
+        geometric_ get_device* grid_sampler* group_norm* gru_cell* hardtanh_ heaviside_ hinge_embedding_loss*
+        hypot_ i0_ igamma_ igammac_ imag* index_add_ index_copy_ index_reduce_ instance_norm* is_complex*
+        is_conj* is_distributed* is_floating_point* is_inference* is_neg* is_nonzero* is_pinned is_same_size
+        is_set_to is_signed* isclose* isfinite* isreal* item* kl_div* layer_norm* lcm_ ldexp_ leaky_relu_
+        lgamma_ linalg_diagonal linalg_vander log10_ log1p_ log2_ log_ log_normal_ logdet* logical_and_
+        logical_not_ logical_or_ logical_xor_ logit_ lstm_cell* margin_ranking_loss* masked_scatter_ matrix_exp*
+        max_pool1d* max_pool1d_with_indices* max_pool2d* max_pool3d* mvlgamma_ nan_to_num_
+        native_channel_shuffle* neg_ negative_* nextafter_ norm_except_dim* normal_ numel* one_hot*
+        pairwise_distance* pdist* permute pin_memory pinverse* poisson_nll_loss* polygamma_ positive* prelu*
+        put_ rad2deg_ ravel* real* reciprocal_ record_stream relu_ renorm_ requires_grad_* reshape* reshape_as*
+        resize_ resize_as_ resolve_conj* resolve_neg* retain_grad* rms_norm* rnn_relu_cell* rnn_tanh_cell*
+        rrelu* rrelu_* rsqrt_ scaled_dot_product_attention* scatter_add_ selu* selu_* sgn_ sigmoid_ sign_ sin_
+        sinc_ sinh_ slice_inverse special_log_softmax special_softmax split_with_sizes sqrt_ square_*
+        storage_offset* sum_to_size* swapaxes* swapaxes_* swapdims* swapdims_* t t_ tan_ tanh_ threshold_ tile*
+        transpose_ tril_ triplet_margin_loss* triu_ trunc_ type_as* unfold uniform_ unsafe_chunk* unsqueeze
+        unsqueeze_ vander* view_as* view_as_complex view_as_real zero_
     """,
     "Tensor Scalar": """
-        add_ bitwise_and_ bitwise_or_ bitwise_xor_ bucketize copysign_ float_power_ floor_divide_ fmod fmod_ ge
-        greater greater_equal gt le less less_equal lt mul_ multiply_ not_equal remainder_ rsub searchsorted sub_
-        subtract_ true_divide_
+        add_ bitwise_and_ bitwise_or_ bitwise_xor_ bucketize copysign_ float_power_* floor_divide_ fmod fmod_ ge
+        greater* greater_equal* gt le less* less_equal* lt mul_ multiply_* not_equal* remainder_ rsub
+        searchsorted sub_ subtract_* true_divide_*
     """,
     "Scalar Tensor": """
-        eq_ fill fill_ ge_ greater_ greater_equal_ gt_ le_ lerp lerp_ less_ less_equal_ lt_ masked_fill masked_fill_
-        ne_ not_equal_ pow_
+        eq_ fill fill_ ge_ greater_* greater_equal_* gt_ le_ lerp lerp_ less_* less_equal_* lt_ masked_fill
+        masked_fill_ ne_ not_equal_* pow_
     """,
     "default out x_scalar n_scalar": """
         special_chebyshev_polynomial_t special_chebyshev_polynomial_u special_chebyshev_polynomial_v
@@ -97,56 +102,56 @@ _OVERLOADS: dict[str, str] = {
         special_shifted_chebyshev_polynomial_u special_shifted_chebyshev_polynomial_v
         special_shifted_chebyshev_polynomial_w
     """,
-    "int": "log_softmax select select_copy softmax transpose transpose_copy unbind unbind_copy unflatten",
-    "Tensor Scalar out": "add copysign mul multiply sub true_divide",
-    "Tensor Scalar Scalar_Tensor": "bitwise_and bitwise_or bitwise_xor remainder result_type",
-    "default Tensor": "clamp_ clamp_max_ clamp_min_ clip_ narrow",
+    "int": "log_softmax select select_copy softmax transpose transpose_copy unbind unbind_copy unflatten*",
+    "Tensor Scalar out": "add copysign mul multiply* sub true_divide*",
+    "Tensor Scalar Scalar_Tensor": "bitwise_and bitwise_or bitwise_xor remainder result_type*",
+    "default Tensor": "clamp_ clamp_max_ clamp_min_ clip_* narrow*",
     "default generator out": "rand rand_like randn randn_like randperm",
     "Tensor": "frexp slice_copy split_copy unsafe_split",
-    "default Tensor out": "clamp clamp_max clamp_min clip",
+    "default Tensor out": "clamp clamp_max clamp_min clip*",
     "default out dtype": "addmm baddbmm bmm mm",
-    "input data": "gru lstm rnn_relu rnn_tanh",
-    "default Sequence": "atleast_1d atleast_2d atleast_3d",
+    "input data": "gru* lstm* rnn_relu* rnn_tanh*",
+    "default Sequence": "atleast_1d* atleast_2d* atleast_3d*",
     "default dim dims out": "all any squeeze_copy",
     "default other_scalar self_scalar out": "special_xlog1py special_xlogy special_zeta",
-    "default padding": "conv1d conv2d conv3d",
+    "default padding": "conv1d* conv2d* conv3d*",
     "default periodic out": "bartlett_window blackman_window hann_window",
     "default values": "kthvalue mode topk",
-    "int array": "dsplit hsplit vsplit",
-    "x dx": "cumulative_trapezoid trapezoid trapz",
+    "int array": "dsplit* hsplit* vsplit*",
+    "x dx": "cumulative_trapezoid* trapezoid* trapz*",
     "Tensor Scalar Tensor_list": "eq ne",
-    "Tensor Scalar Tensor_mode Scalar_mode out out_mode": "div divide",
+    "Tensor Scalar Tensor_mode Scalar_mode out out_mode": "div divide*",
     "Tensor Tensor_Scalar Scalar_Tensor": "bitwise_left_shift bitwise_right_shift",
     "Tensor_Scalar Tensor": "bitwise_left_shift_ bitwise_right_shift_",
-    "Tensor_Tensor Tensor_Scalar Scalar": "float_power pow",
+    "Tensor_Tensor Tensor_Scalar Scalar": "float_power* pow",
     "Tensor_Tensor Tensor_Scalar Scalar_Tensor default out": "linspace logspace",
-    "default U": "linalg_svd svd",
+    "default U": "linalg_svd svd*",
     "default dim correction": "std_mean var_mean",
     "default dim correction out": "std var",
     "default dim dim_values out": "median nanmedian",
     "default dim dims": "squeeze squeeze_",
-    "default dim out": "mean nuclear_norm",
-    "default scalar out": "nanquantile quantile",
-    "input": "conv_transpose2d conv_transpose3d",
-    "int default": "size stride",
+    "default dim out": "mean nuclear_norm*",
+    "default scalar out": "nanquantile* quantile*",
+    "input": "conv_transpose2d* conv_transpose3d*",
+    "int default": "size* stride*",
     "int_Tensor int_Scalar": "index_fill index_fill_",
     "two": "scatter_reduce scatter_reduce_",
-    "IntList Tensor": "ctc_loss",
+    "IntList Tensor": "ctc_loss*",
     "Scalar ScalarOpt_dim ScalarOpt_dim_dtype out ScalarOpt_dtype": "norm",
     "Tensor Scalar_Other": "xlogy_",
     "Tensor Scalar_Other Scalar_Self OutTensor OutScalar_Self OutScalar_Other": "xlogy",
     "Tensor Tensor_mode Scalar Scalar_mode": "div_",
-    "Tensor Tensor_mode Scalar_mode Scalar": "divide_",
+    "Tensor Tensor_mode Scalar_mode Scalar": "divide_*",
     "Tensor float": "bernoulli_",
     "Tensor out": "ldexp",
-    "Tensor out Scalar": "subtract",
+    "Tensor out Scalar": "subtract*",
     "Tensor self_Tensor self_int": "repeat_interleave",
     "Tensor sizes default": "split",
     "Tensor_Tensor Tensor_Scalar Scalar_Tensor": "isin",
     "Tensor_float float_Tensor Tensor_Tensor float_float out": "normal",
     "bins_tensor bin_ct": "histogram",
     "default L": "linalg_cholesky_ex",
-    "default Q": "qr",
+    "default Q": "qr*",
     "default Scalar out": "floor_divide",
     "default Tensor int float": "copy_",
     "default Tensor low_dtype generator Tensor_generator low_generator_dtype out": "randint_like",
@@ -162,42 +167,47 @@ _OVERLOADS: dict[str, str] = {
     "default eigvals": "linalg_eigh",
     "default generator low low_generator out": "randint",
     "default hacked_twin": "index_put_",
-    "default indexing": "meshgrid",
-    "default int_bins TensorList_bins": "histogramdd",
+    "default indexing": "meshgrid*",
+    "default int_bins TensorList_bins": "histogramdd*",
     "default inverse": "linalg_inv_ex",
     "default m out": "eye",
-    "default memory_format": "is_contiguous",
+    "default memory_format": "is_contiguous*",
     "default ord_str out": "linalg_norm",
     "default out hacked_twin": "index_put",
     "default out p Tensor": "bernoulli",
     "default p_str out": "linalg_cond",
-    "default padding_idx": "embedding_bag",
+    "default padding_idx": "embedding_bag*",
     "default periodic beta out": "kaiser_window",
     "default periodic periodic_alpha periodic_alpha_beta out": "hamming_window",
-    "default stable": "argsort",
+    "default stable": "argsort*",
     "default stable values_stable values Tensor": "sort",
     "default start start_step out": "arange",
     "default str_ord out": "linalg_matrix_norm",
-    "default sublist": "einsum",
+    "default sublist": "einsum*",
     "default tol_tensor atol_rtol_tensor atol_rtol_float out out_tol_tensor": "linalg_matrix_rank",
     "device dtype other dtype_layout prim_Device prim_dtype prim_other": "to",
-    "dim out": "frobenius_norm",
+    "dim out": "frobenius_norm*",
     "dim_IntList default out": "sum",
     "from to default": "random_",
-    "int intlist": "movedim",
-    "intlist int": "moveaxis",
+    "int intlist": "movedim*",
+    "intlist int": "moveaxis*",
     "memory_format out": "empty",
     "other default dim dim_max out": "max",
     "other default dim dim_min out": "min",
-    "scalarint scalararray array scalarrayint scalarrayarray tensorarrayint tensorarray": "gradient",
-    "sections indices tensor_indices_or_sections": "tensor_split",
+    "scalarint scalararray array scalarrayint scalarrayarray tensorarrayint tensorarray": "gradient*",
+    "sections indices tensor_indices_or_sections": "tensor_split*",
     "self ScalarOther ScalarSelf Scalar default": "where",
     "source_Storage_storage_offset source_Tensor default source_Storage source_Tensor_storage_offset": "set_",
     "src value reduce value_reduce": "scatter_",
     "step default out out_": "range",
-    "using_ints": "flatten",
+    "using_ints": "flatten*",
     "value src reduce value_reduce": "scatter",
 }  # fmt: skip
+
+
+MADE_OF_OTHERS = frozenset(
+    name[:-1] for names in _OVERLOADS.values() for name in names.split() if name.endswith("*")
+)  # fmt: skip
 
 
 def _slice(self: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Any:
@@ -361,18 +371,13 @@ _WRITTEN_OTHERWISE: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "threshold_backward": (_threshold_backward, ("default", "grad_input")),
     **{name: _loss(name) for name in _LOSSES},
 }
-# PyTorch's operators that libraries name when they are imported, such as torchao's tables of what its quantized tensors
-# do: they do not exist here, and say so when they are called.
-_NAMED_ONLY: dict[str, str] = {
-    "_c10d_functional::_wrap_tensor_autograd": "default",
-    "_c10d_functional::all_gather_into_tensor": "default",
-    "_c10d_functional::wait_tensor": "default",
-    "aten::_grouped_mm": "default",
-    "c10d::scatter_": "default",
-    "c10d_functional::all_gather_into_tensor": "default",
-    "c10d_functional::wait_tensor": "default",
-}
 _NAMESPACES = ("special", "linalg", "fft")  # `aten.linalg_det` is `torch.linalg.det`
+
+
+def _absent() -> dict[str, str]:
+    from tensorgrad.system.absent_names import OPERATORS  # rarely needed
+
+    return OPERATORS
 
 
 def _refuse(name: str, *args: Any, **kwargs: Any) -> Any:
@@ -381,7 +386,7 @@ def _refuse(name: str, *args: Any, **kwargs: Any) -> Any:
 
 @functools.cache
 def _overloads() -> dict[str, tuple[str, ...]]:
-    told = {name: tuple(kinds.split()) for kinds, names in _OVERLOADS.items() for name in names.split()}
+    told = {name.rstrip("*"): tuple(kinds.split()) for kinds, names in _OVERLOADS.items() for name in names.split()}
     return told | {name: overloads for name, (_, overloads) in _WRITTEN_OTHERWISE.items()}
 
 
@@ -463,8 +468,8 @@ class OpOverloadPacket:
 
     def overloads(self) -> list[str]:
         """The names of the overloads."""
-        if self._qualified_op_name in _NAMED_ONLY:
-            return _NAMED_ONLY[self._qualified_op_name].split()
+        if self._qualified_op_name in _absent():
+            return _absent()[self._qualified_op_name].split()
         return list(_overloads()[self.__name__]) if self._namespace == "aten" else ["default"]
 
     def __getattr__(self, name: str) -> Any:
@@ -508,7 +513,7 @@ class _OpNamespace(ModuleType):
     def __getattr__(self, name: str) -> Any:
         namespace = self.__dict__["name"]
         full = f"{namespace}::{name}"
-        if full in _NAMED_ONLY:
+        if full in _absent():
             made = self.__dict__[name] = OpOverloadPacket(name, functools.partial(_refuse, full), namespace)
             return made
         if namespace != "aten" or name not in _overloads():

@@ -20,6 +20,7 @@ from tensorgrad import settings
 from tensorgrad.devices import TYPES
 from tensorgrad.rows import kernel_tables, switches
 from tensorgrad.storage.stubs import STORAGES
+from tensorgrad.system import blas
 from tensorgrad.tensor import Tensor, tensors_in
 
 
@@ -63,16 +64,9 @@ def from_environment() -> None:
 def _devices() -> None:
     import numpy as np
 
-    blas = "threads unknown (threadpoolctl is not installed)"
-    try:
-        import threadpoolctl
-
-        pools = threadpoolctl.threadpool_info()
-        blas = ", ".join(f"{p['internal_api']} {p['num_threads']} threads" for p in pools) or "no BLAS found"
-    except ImportError:
-        pass
+    threads = ", ".join(f"{each.name} {each.threads()} threads" for each in blas.libraries()) or "threads unknown"
     devices = ", ".join(sorted({s.device_type for s in STORAGES.values()} & TYPES))
-    say(f"devices {devices}; NumPy {np.__version__}, {blas}, {os.cpu_count()} processors")
+    say(f"devices {devices}; NumPy {np.__version__}, {threads}, {os.cpu_count()} processors")
 
 
 def _describe(value) -> str:
@@ -95,7 +89,7 @@ def _observe(op, args, result, start: float, seconds: float) -> None:
 def _kernel(op, args, array_type) -> str:
     """The kernel that an op uses. On large arrays a compiled kernel may silently decline; then both are named."""
     name = _kernel_name(op.compiled.kernels[array_type])
-    row = kernel_tables.LARGE.get(op.name)
+    row = kernel_tables.COMPILED.get(op.name)
     if row is None or row.ready is None or STORAGES[array_type].device_type != "cpu":
         return name
     sized = next(itertools.islice(tensors_in(args), row.sized, None), None)

@@ -45,6 +45,11 @@ def missing(name: str, **given) -> None:
     raise TypeError(f"{name}() missing {some}: {' and '.join(lacking)}")
 
 
+def no_dimensions(dim: int) -> IndexError:
+    """Returns the error for a dimension of a tensor that has none, where PyTorch does not treat it as having one."""
+    return IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+
+
 def wrap_dim(dim: int, ndim: int) -> int:
     """Returns a non-negative dimension. Raises: IndexError if it is out of range.
 

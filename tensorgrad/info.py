@@ -14,7 +14,7 @@ from importlib import metadata
 def versions() -> list[str]:
     """Returns the optional and required packages with their versions, or "not installed"."""
     found = []
-    for name in ("numpy", "threadpoolctl", "ml_dtypes"):
+    for name in ("numpy", "ml_dtypes"):
         try:
             found.append(f"{name} {metadata.version(name)}")
         except metadata.PackageNotFoundError:
@@ -33,9 +33,9 @@ def kernels() -> list[str]:
         image = library.image()
     except library.Unusable as error:
         return [f"not used: {error}"]
-    size = sum(told["length"] for told in image.families.values())
+    size = sum(entry["length"] for entry in image.families.values())
     lines = [f"{image.file}: {len(image.families)} families, {size / 2**20:.2f} MiB of code"]
-    changed = [name for name, told in image.families.items() if told["sources"] != library.source_digest(name)]
+    changed = [name for name, entry in image.families.items() if entry["sources"] != library.source_digest(name)]
     return lines + [
         f"not used: {name}, whose sources have changed; `make kernels` in the repository compiles it"
         for name in sorted(changed)
@@ -45,11 +45,13 @@ def kernels() -> list[str]:
 def main() -> int:
     """Prints the report."""
     import tensorgrad as torch
+    from tensorgrad.system import blas
 
     print(f"tensorgrad {torch.version.tensorgrad}, after PyTorch {torch.__version__}")
     print(f"Python {platform.python_version()}, {platform.platform()}, {os.cpu_count()} processors")
     print(", ".join(versions()))
-    print(f"threads: {torch.get_num_threads()}")
+    products = ", ".join(f"{library.name} {library.threads()}" for library in blas.libraries())
+    print(f"threads: {torch.get_num_threads()}; of NumPy's own products: {products or 'unknown'}")
     print("compiled kernels:")
     for line in kernels():
         print(f"  {line}")

@@ -120,6 +120,7 @@ def format_tensor(
     prefix: str = "tensor(",
     is_meta: bool = False,
     shape: tuple[int, ...] | None = None,
+    contents: str | None = None,
 ) -> str:
     """Formats a tensor as `torch.Tensor.__repr__` does, under the current print options.
 
@@ -137,6 +138,7 @@ def format_tensor(
             are aligned below its last line.
         is_meta: No values exist: `tensor(..., device='meta', size=(2, 3))`.
         shape: The shape; required for meta tensors, otherwise taken from the array.
+        contents: What is written in place of the values.
 
     Example::
         >>> import numpy as np
@@ -171,7 +173,7 @@ def format_tensor(
         suffixes.append("requires_grad=True")
     if tangent is not None:
         suffixes.append(f"tangent={tangent}")
-    body = "..." if is_meta else "[]" if empty else _body(array, shape, indent)
+    body = contents or ("..." if is_meta else "[]" if empty else _body(array, shape, indent))
     return suffixed(prefix + body, suffixes, indent)
 
 
@@ -360,8 +362,8 @@ def _part(array: np.ndarray, indent: int) -> str:
     return text[indent:]
 
 
-def tensor_repr(tensor) -> str:
-    """Formats a tensor: its values, and whatever is not the default (dtype, device, grad_fn, requires_grad)."""
+def tensor_repr(tensor, contents: str | None = None) -> str:
+    """Formats a tensor: its values (or `contents`), and whatever is not the default (dtype, device, grad_fn, …)."""
     cls, storage = type(tensor), STORAGES[tensor._array.__class__]
     prefix = "tensor(" if cls in PLAIN else f"{cls.__name__}("
     try:
@@ -374,7 +376,7 @@ def tensor_repr(tensor) -> str:
     if storage.layout is not strided:
         return _of_parts(tensor, prefix, grad_fn)
     return format_tensor(
-        None if tensor.is_meta else tensor._array if storage.xp is not None else storage.to_host(tensor._array),
+        None if tensor.is_meta or contents else tensor._array if storage.xp else storage.to_host(tensor._array),
         dtype_name=tensor.dtype.name,
         default_dtype_names={dtypes.DEFAULT.floating.name, complex_name, "int64", "bool"},
         device=str(tensor.device),
@@ -384,11 +386,13 @@ def tensor_repr(tensor) -> str:
         prefix=prefix,
         is_meta=tensor.is_meta,
         shape=tuple(tensor.shape),
+        contents=contents,
     )
 
 
-def _repr(self: Tensor, *, tensor_contents=None) -> str:
-    return tensor_repr(self)
+def _repr(self: Tensor, *, tensor_contents: str | None = None) -> str:
+    text = tensor_repr(self, tensor_contents)
+    return f"Parameter({text})" if "_is_param" in self.__dict__ else text
 
 
 Tensor.__repr__ = _repr  # type: ignore[assignment]

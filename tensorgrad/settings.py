@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 
+from tensorgrad.system import blas
 from tensorgrad.system.processors import share
 
 __all__ = [
@@ -60,7 +61,9 @@ def get_num_threads() -> int:
 
 
 def set_num_threads(n: int) -> None:
-    """Sets the number of threads of compiled kernels, and of matrix products if threadpoolctl is installed.
+    """Sets the number of threads of compiled kernels, and of the BLAS that multiplies matrices for NumPy.
+
+    Warns once if that BLAS has no function for it.
 
     Raises:
         RuntimeError: If `n` is not a positive integer.
@@ -72,12 +75,15 @@ def set_num_threads(n: int) -> None:
     >>> torch.set_num_threads(before)
     """
     _check_threads("set_num_threads", n)
-    SETTINGS.threads = n
-    try:
-        import threadpoolctl
-    except ImportError:
-        return
-    threadpoolctl.threadpool_limits(n, user_api="blas")
+    if not limit_threads(n) and (reason := blas.why_not()):
+        warn_once(f"set_num_threads({n}) has no effect on NumPy's own products: {reason}")
+
+
+def limit_threads(n: int) -> bool:
+    """Does what `set_num_threads` does. Returns whether the BLAS could be set, and does not warn."""
+    with blas.LOCK:  # two threads that set different numbers end with one of them everywhere
+        SETTINGS.threads = n
+        return blas.set_threads(n)
 
 
 def get_num_interop_threads() -> int:

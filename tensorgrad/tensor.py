@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from tensorgrad import devices, dtypes
-from tensorgrad.rows.switches import DISPATCH, GRAD, LOCAL
+from tensorgrad.rows.switches import DISPATCH, GRAD, LOCAL, SLOW
 from tensorgrad.size import Size, new_size
 from tensorgrad.storage.stubs import INFERENCE, STORAGES, Storage
 from tensorgrad.storage.wrapper_subclass import NoMemory
@@ -29,6 +29,8 @@ else:
 # change after the view was made; so the slot holds only this marker (autograd/views.py). Being truthy, it is as cheap
 # to test as True on the fast path.
 VIEW: Any = "ask the base"
+
+RESHAPED = "_reshaped_in_place"  # marks a tensor whose shape was changed in place, in its `__dict__`
 
 
 _NEW_STORAGE = forks.lock()
@@ -72,7 +74,7 @@ class Tensor(TensorMethods):
     _hooks: Any
     _requires_grad: Any
     _sees_rows = False  # of a class that overrides ops: whether it is given the rows' own functions
-    _sees_functions = False  # does `__torch_function__` see functions and methods that are no ops?
+    _sees_functions = False  # does `__torch_function__` see functions and methods that are not ops?
 
     __array_priority__ = 1000  # `ndarray * tensor` is computed here, not by NumPy
     __hash__ = object.__hash__
@@ -80,7 +82,12 @@ class Tensor(TensorMethods):
     @staticmethod
     def _make_subclass(cls, data: Tensor, require_grad: bool = False) -> Any:
         """Returns `data`, detached, as a tensor of the class `cls`."""
-        return data.detach().as_subclass(cls).requires_grad_(require_grad)
+        made = data.detach().as_subclass(cls)
+        if require_grad:  # (not by `requires_grad_`, which the class may override)
+            if not differentiable(made._array.dtype):
+                raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
+            made._requires_grad = True
+        return made
 
     @staticmethod
     def _make_wrapper_subclass(
@@ -332,7 +339,7 @@ class Tensor(TensorMethods):
         array = self._array
         if array.size != 1:
             raise RuntimeError(f"a Tensor with {array.size} elements cannot be converted to Scalar")
-        if array.__class__ is not np.ndarray:
+        if SLOW or array.__class__ is not np.ndarray:
             array = self._storage.number_on_host(array)
         return array.item() if array.dtype.isbuiltin != 2 else float(array.astype(np.float32).item())  # 2: of ml_dtypes
 
@@ -369,7 +376,6 @@ class Tensor(TensorMethods):
                     f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to "
                     "host memory first."
                 )
-            return self._array
         return self._storage.to_host(self._array)
 
     def __array__(self, dtype=None, copy=None):
@@ -489,6 +495,8 @@ class Tensor(TensorMethods):
                     f"attempting to assign a gradient of size '{list(value.shape)}' to a tensor of size "
                     f"'{list(self.shape)}'. Please ensure that the gradient and the tensor are the same size"
                 )
+        if SLOW and LOCAL.transforms:
+            LOCAL.transforms[0].assigned_grad(self, value)
         self._grad = value
 
     @grad.deleter
@@ -519,6 +527,8 @@ class Tensor(TensorMethods):
                 f"type: they are on {self.device} and {value.device}."
             )
         version = self._storage.version
+        if value._array.shape != self._array.shape:
+            self.__dict__[RESHAPED] = True
         self._array = value._array
         self._storage = value._storage.__class__.of(value._storage.array, version)
 
@@ -537,7 +547,11 @@ class Tensor(TensorMethods):
             result = DISPATCH[0](Tensor.detach, (self,), {})
             if result is not NotImplemented:
                 return result
-        made = share(_apart(self), self._storage)
+        storage = self._storage
+        if storage.version is None and not INFERENCE.on:
+            storage = storage.__class__.of(storage.array)
+            storage.detached = True
+        made = share(_apart(self), storage)
         return made if self.__class__ in PLAIN or LOCAL.inside_override else made.as_subclass(self.__class__)
 
     def detach_(self) -> Tensor:
@@ -610,7 +624,7 @@ class Tensor(TensorMethods):
         new._requires_grad = self.requires_grad
         memo[id(self)] = new
         new._grad = deepcopy(self._grad, memo)
-        new.__dict__.update(deepcopy(self.__dict__, memo))
+        new.__dict__.update(deepcopy(attributes_of(self), memo))
         for name, value in _added_slots(self).items():
             setattr(new, name, deepcopy(value, memo))
         return new
@@ -656,7 +670,12 @@ def state_of(tensor: Tensor) -> Any:
     if own is not getattr(object, "__getstate__", None):
         return own(tensor)  # type: ignore[misc]
     slots = _added_slots(tensor)
-    return (dict(tensor.__dict__), slots) if slots else dict(tensor.__dict__)
+    return (attributes_of(tensor), slots) if slots else attributes_of(tensor)
+
+
+def attributes_of(tensor: Tensor) -> dict[str, Any]:
+    """The attributes that programs have set."""
+    return {name: value for name, value in tensor.__dict__.items() if name != RESHAPED}
 
 
 def _with_state(tensor: Tensor, state: Any) -> Tensor:
@@ -704,6 +723,8 @@ def share(array, storage: Storage | None, cls: type[Tensor] = Tensor) -> Tensor:
     tensor._array, tensor._memory = array, storage
     tensor._requires_grad = False
     tensor._edge = tensor._grad = tensor._view = tensor._hooks = None
+    if SLOW and LOCAL.transforms:
+        LOCAL.transforms[0].tensor_made(tensor, storage)
     return tensor
 
 

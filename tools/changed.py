@@ -57,7 +57,8 @@ class Graph:
     def file_of(self, module: str) -> str | None:
         """Returns the path of a module's file, if it is in the project."""
         stem = module.replace(".", "/")
-        return next((name for name in (f"{stem}.py", f"{stem}/__init__.py") if (self.root / name).exists()), None)
+        possible = f"{stem}.py", f"{stem}/__init__.py", stem.replace("tensorgrad", "tensorgrad/compat/names", 1) + ".py"
+        return next((name for name in possible if (self.root / name).exists()), None)
 
     @functools.cache  # noqa: B019  (one graph lives as long as the process)
     def imports(self, file: str) -> tuple[frozenset[str], frozenset[str]]:

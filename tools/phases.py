@@ -40,6 +40,9 @@ ONCE = (
     "kernels/test_winograd.py",
     "sparse/test_database.py",
 )
+# Of these folders only the tests that reach a compiled kernel are repeated with NumPy alone: a tenth of them
+# (tools/reaching.py).
+REACHING = ("nested", "nn", "ops", "optim", "sparse")
 # Need the emulated GPU in their process (tests/emulator).
 EMULATED = ("cuda/*",)
 # Files of tests/cuda that also run where there is one GPU: then nothing asks which one is meant.
@@ -98,12 +101,14 @@ class Part:
         kernels: `COMPILED`, `NUMPY` or `EMULATOR`.
         files: Paths.
         more: Variables of the process beside those of its kernels.
+        reaching: The folder, if only tests that reach compiled kernels are repeated with NumPy alone.
     """
 
     name: str
     kernels: str
     files: list[Path]
     more: dict[str, str] = field(default_factory=dict)
+    reaching: str = ""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -169,7 +174,9 @@ def phases(tests: Path, compiled: bool, emulator: bool) -> list[list[Part]]:
                 where = starts_processes(file, tests), file.relative_to(tests).parts[0], kernels
                 folders.setdefault(where, []).append(file)
     for (second, folder, kernels), files in folders.items():
-        result[second] += _divided(Part(f"{folder}, processes" if second else folder, kernels, files))
+        reaching = folder if compiled and folder in REACHING and not second else ""
+        name = f"{folder}, processes" if second else folder
+        result[second] += _divided(Part(name, kernels, files, reaching=reaching))
     if emulator:
         gpus = [file for file in test_files(tests) if matches(file, tests, EMULATED)]
         one = [file for file in gpus if matches(file, tests, ON_ONE_GPU)]

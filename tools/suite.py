@@ -29,10 +29,15 @@ class Suite:
         failed: Tests that have failed.
         machine: Those of them which depend on the machine, with the reason; they may be repeated once.
         retried: Those of them which have passed then.
+        reaching: Names a folder of which only tests that reach compiled kernels are repeated with NumPy alone.
     """
 
-    def __init__(self, name: str, command: Sequence[str], unit: str = "tests", total: int | None = None, **environment):
+    def __init__(
+        self, name: str, command: Sequence[str], unit: str = "tests", total: int | None = None, reaching: str = "",
+        **environment,
+    ):  # fmt: skip
         self.name, self.command, self.unit, self.total, self.environment = name, command, unit, total, environment
+        self.reaching = reaching
         stem = re.sub(r"\W+", "-", name)
         self.log, self.progress = LOGS / f"{stem}.log", LOGS / f"{stem}.progress"
         self.done, self.read = 0, 0
@@ -56,13 +61,29 @@ class Suite:
         given = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         environment = {**given, **self.environment, "TESTS_PROGRESS": str(self.progress), f"TESTS_RUN_{run}": "1"}
         environment["TMPDIR"] = folder
+        command = list(self.command)
+        if self.reaching:
+            environment["TESTS_REACHED"] = str(temporary / f"reached-{self.reaching}")
+            command += ["-p", "tools.reaching"]
         environment.setdefault("TENSORGRAD_ECOSYSTEM", str(ROOT / "build" / "ecosystem"))  # goes with the checkout
         files: dict = {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
         self.began = time.monotonic()
         with open(self.log, "wb") as log:  # in a new session: keyboard interrupts are passed on by tools/tests.py
             self.process = subprocess.Popen(
-                self.command, cwd=ROOT, env=environment, stdout=log, start_new_session=True, **files
+                command, cwd=ROOT, env=environment, stdout=log, start_new_session=True, **files
             )
+
+    def waits_for(self, group: Sequence[Suite]) -> bool:
+        """Returns whether others must end first: they find out which of its tests need not be repeated."""
+        repeats = self.reaching and "TENSORGRAD_FAST" in self.environment
+        return bool(repeats) and any(
+            other.reaching == self.reaching and "TENSORGRAD_FAST" not in other.environment and other.runs()
+            for other in group
+        )
+
+    def runs(self) -> bool:
+        """Returns whether the process is running, or has not been started."""
+        return self.process is None or self.process.poll() is None
 
     def look(self) -> bool:
         """Reads the progress. Returns whether the process is still running."""

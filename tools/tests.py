@@ -2,9 +2,9 @@
 
     python tools/tests.py [--quick | --changed] [arguments of pytest ...]
 
-First the tests that need only their own process, as many processes at a time as there are cores: with compiled kernels
-and with NumPy alone (TENSORGRAD_FAST=0) where results depend on that, the others once, as a user's program runs; on
-emulated GPUs; and the kernels' fuzzer for a minute. Then, with nothing else running, the tests that start processes,
+First the tests that need only their own process, as many processes at a time as there are cores: with compiled kernels,
+as a user's program runs; then with NumPy alone (TENSORGRAD_FAST=0) those that have come to such a kernel; on emulated
+GPUs; and the kernels' fuzzer for a minute. Then, with nothing else running, the tests that start processes,
 open ports, send signals or watch clocks, and the smoke suite on every other Python found. tools/phases.py says which
 test runs where.
 
@@ -43,7 +43,7 @@ from suite import LOGS, NO_TESTS, PYTEST, ROOT, Suite
 TESTS = ROOT / "tests"
 FUZZER_SECONDS, FUZZER_SEED = 60, 7  # the same cases every time: a change is judged by what it does
 # Measured on two cores.
-FULL, QUICK = "about 17 minutes", "about two minutes"
+FULL, QUICK = "about 14 minutes", "about two minutes"
 # Gigabytes: environments (of libraries 0.8, of other Pythons 0.5), compiled kernels, temporary files.
 SPACE, SPACE_FOR_SOME = 3, 1
 MEMORY = 2
@@ -114,7 +114,7 @@ def suite_of(part: Part, names: list[str], options: list[str], quickly: float = 
         return None
     limit = ["--within", str(quickly)] if quickly else []
     command = [*PYTEST, *limit, *options, *targets]
-    return Suite(f"{part.name}, {part.kernels}", command, **part.environment)
+    return Suite(f"{part.name}, {part.kernels}", command, reaching=part.reaching, **part.environment)
 
 
 def groups_of(arguments: list[str]) -> list[list[Suite]]:
@@ -182,9 +182,10 @@ class Run:
         show = Bars(group) if sys.stdout.isatty() and importlib.util.find_spec("tqdm") else Lines(group)
         try:
             while waiting or running:
-                while waiting and len(running) < cores():
-                    self.start(waiting[0])
-                    running.append(waiting.pop(0))
+                while len(running) < cores() and (able := [suite for suite in waiting if not suite.waits_for(group)]):
+                    self.start(able[0])
+                    waiting.remove(able[0])
+                    running.append(able[0])
                 running = [suite for suite in running if suite.look()]
                 show.update()
                 time.sleep(0.1)

@@ -18,7 +18,7 @@ import re
 import sys
 from pathlib import Path
 
-from tensorgrad._stubs.exports import layer_files, package, return_types
+from tensorgrad._stubs.exports import layer_files, moved_files, package, return_types
 from tensorgrad._stubs.forms import forms
 from tensorgrad.dispatch.kinds import FUNCTIONAL, FUNCTIONS
 from tensorgrad.tensor import Tensor
@@ -220,6 +220,7 @@ def main(check: bool) -> int:
         "__init__.pyi": package("tensorgrad", ("tensorgrad._stubs.functions",), {n for n in FUNCTIONS if n[0] != "_"}),
         **{f"{name}/__init__.pyi": package(f"tensorgrad.{name}") for name in ("nn", "optim", "utils")},
         **{f"nn/modules/{file}.pyi": text for file, text in layer_files().items()},
+        **{f"{file}.pyi": text for file, text in moved_files().items()},
     }
     stale = [name for name, text in wanted.items() if not (HERE / name).exists() or (HERE / name).read_text() != text]
     for name in stale:

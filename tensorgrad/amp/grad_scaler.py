@@ -19,7 +19,7 @@ from typing import Any
 
 import tensorgrad as torch
 from tensorgrad.autograd.modes import no_grad
-from tensorgrad.rows.kernel_tables import own_part
+from tensorgrad.rows.kernel_tables import device_kernel
 from tensorgrad.storage.cuda.capture import RUNNING, current
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor
@@ -280,7 +280,7 @@ class GradScaler:
     def _adapt(self, scale: Tensor, steps: Tensor, found: Tensor) -> None:
         """Shrinks the scale after an overflow; grows it, while finite, after enough steps without one."""
         settings = self._growth_factor, self._backoff_factor, self._growth_interval
-        kernel = own_part("update_loss_scale", STORAGES[scale._array.__class__])
+        kernel = device_kernel("update_loss_scale", STORAGES[scale._array.__class__])
         if kernel is not None:
             kernel(scale._array, steps._array, found._array, *settings)
             scale._storage.bump()
@@ -380,7 +380,7 @@ class GradScaler:
 def _multiply(grads: list[Tensor], inverse: Tensor) -> Tensor:
     """Multiplies the gradients of one device in place; returns 1.0 if one was infinite or nan, else 0.0."""
     found = torch.full((), 0.0, dtype=torch.float32, device=inverse.device)
-    kernel: Any = own_part("unscale_gradients", STORAGES[inverse._array.__class__])
+    kernel: Any = device_kernel("unscale_gradients", STORAGES[inverse._array.__class__])
     done = NotImplemented
     if kernel is not None:
         done = kernel([grad._array for grad in grads], inverse._array, found._array)

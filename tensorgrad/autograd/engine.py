@@ -77,104 +77,145 @@ def run(roots, *, keep_graph: bool, create_graph: bool, targets=None, fills: boo
     captured = None if targets is None else dict.fromkeys(targets)
     wanted = None if targets is None else _leading_to(targets, roots, fills)
     callbacks: list = []
-    number = _next_run()
-    current = number, roots, wanted, callbacks, around[4] + 1
-    transforms = LOCAL.transforms  # gradients may have tangents, which only ops pass on
-    checked = ANOMALY.enabled or bool(OBSERVERS) or (targets is not None and _some_inside(targets))
-    attached = create_graph or bool(transforms)
-    grads: dict = {}  # node -> the gradients of its outputs, summed so far
-    hooked: dict = {}  # leaf with hooks -> its gradient so far: hooks receive the whole sum
-    awaited: dict | None = None  # leaf with hooks -> how many gradients are still to arrive
-    ready: list = []  # a heap of (-sequence_nr, node)
+    current = _next_run(), roots, wanted, callbacks, around[4] + 1
+    # Inside a transform, gradients may have tangents, which only ops pass on.
+    attached = create_graph or bool(LOCAL.transforms)
+    plain = not (attached or targets is not None or ANOMALY.enabled or OBSERVERS)
     # No calls from here to the `try`, nor in `finally`: signal handlers run after calls, and may raise.
     before = GRAD.enabled
     RUNS.current, GRAD.enabled = current, create_graph
     try:
-        # Treat the roots as the edges of a node without an op.
-        edges, results = zip(*roots) if roots else ((), ())
-        node = None
-        while True:
-            for edge, grad in zip(edges, results):  # a node returns one gradient per edge
-                if edge is None:
-                    continue
-                target, nr = edge
-                if grad is None:  # matters too: hooks are called with it, and custom functions may turn it into zeros
-                    if not isinstance(target, Tensor):
-                        checked = True  # from here on, nodes may have received no gradient
-                        if target not in grads:
-                            grads[target] = [None] * len(target.outputs)
-                            heappush(ready, (-target.sequence_nr, target))
-                    elif captured is None and target._hooks is not None and target._requires_grad is True:
-                        awaited = awaited or _ahead(edges[_index_of(edges, edge) :], ready)
-                        _arrived(target, None, awaited, hooked, attached)
-                    continue
-                if target.__class__ is Node or not isinstance(target, Tensor):
-                    outputs, given = target.outputs, grad._array
-                    shape, dtype, _ = outputs[nr]
-                    if given.shape != shape or given.dtype is not dtype:
-                        grad = fit(grad, shape, dtype, node, (edges, edge))
-                    slots = grads.get(target)
-                    if slots is None:
-                        grads[target] = [grad] if len(outputs) == 1 else _only(grad, nr, len(outputs))
-                        heappush(ready, (-target.sequence_nr, target))
-                    else:
-                        slots[nr] = grad if slots[nr] is None else total(slots[nr], grad)
-                    continue
-                array, given = target._array, grad._array
-                if given.shape != array.shape or given.dtype is not array.dtype:
-                    grad = fit(grad, array.shape, array.dtype, node, (edges, edge))
-                    given = grad._array
-                if captured is not None:
-                    if edge in captured:
-                        so_far = captured[edge]
-                        captured[edge] = grad if so_far is None else total(so_far, grad)
-                elif target._requires_grad is not True:
-                    pass  # detached or no longer requires grad; or a view created without grad
-                elif target._hooks is not None:
-                    awaited = awaited or _ahead(edges[_index_of(edges, edge) :], ready)
-                    _arrived(target, grad, awaited, hooked, attached)
-                elif target._grad is None and not several_threads:
-                    if attached:
-                        target._grad = detachable(grad, target)
-                    elif (
-                        getrefcount(grad) <= ALONE_IN_LOOP
-                        and grad._memory is None
-                        and given.strides == array.strides
-                        and getattr(given, "base", given) is None
-                    ):  # the usual case of `owned`: new memory, which is dense
-                        grad._edge, grad._requires_grad, grad._view = None, False, None
-                        target._grad = grad
-                    else:
-                        target._grad = owned(getrefcount(grad) - BY_THE_LOOP, grad, target)
-                else:
-                    accumulate(target, grad, attached)
-            grad = given = slots = edge = edges = results = None  # type: ignore[assignment]
-            while ready:
-                node = heappop(ready)[1]
-                edges = node.edges
-                received = grads.pop(node)
-                if node.__class__ is Node and node.hooks is None and not checked:
-                    if wanted is not None and not wanted[node]:
-                        continue
-                    if transforms:
-                        results = transforms[-1].gradients(node, received)
-                    else:
-                        results = node.op.compiled.backward(node, received)
-                    if not keep_graph and node.saved:
-                        node.saved = FREED
-                    break
-                results = _run_carefully(node, received, keep_graph, captured, wanted)
-                if results is not None:
-                    break
-            else:
-                break
-            received = None
+        rest = _run_plain(roots, keep_graph) if plain else [None, *(zip(*roots) if roots else ((), ())), {}, []]
+        if rest:
+            _run_carefully(rest, keep_graph, attached, captured, wanted)
         found = None if captured is None else [_after_hooks(target, captured[target]) for target in targets]
         for callback in callbacks:  # may append to the list
             callback()
         return found
     finally:
         GRAD.enabled, RUNS.current = before, around
+
+
+def _run_plain(roots, keep_graph: bool) -> list | None:
+    """The backward pass of ordinary ops and leaves.
+
+    If it meets anything else, such as a hook or a custom function, it returns where it is, and `_run_carefully` goes on
+    from there: the last node that ran, its edges and their gradients as far as these have not been passed on, and then
+    `grads` and `ready`.
+    """
+    grads: dict = {}  # node -> the gradients of its outputs, summed so far
+    ready: list = []  # a heap of (-sequence_nr, node)
+    node = None
+    edges, results = zip(*roots) if roots else ((), ())  # the roots are the edges of a node without an op
+    while True:
+        pairs = zip(edges, results)  # a node returns one gradient per edge
+        for edge, grad in pairs:
+            if edge is None:
+                continue
+            target, nr = edge
+            if target.__class__ is Node and grad is not None:
+                outputs, given = target.outputs, grad._array
+                shape, dtype, _ = outputs[nr]
+                if given.shape != shape or given.dtype is not dtype:
+                    grad = fit(grad, shape, dtype, node, (edges, edge))
+                slots = grads.get(target)
+                if slots is None:
+                    grads[target] = [grad] if len(outputs) == 1 else _only(grad, nr, len(outputs))
+                    heappush(ready, (-target.sequence_nr, target))
+                else:
+                    slots[nr] = grad if slots[nr] is None else total(slots[nr], grad)
+            elif target.__class__ in PLAIN and target._hooks is None and grad is not None:
+                array, given = target._array, grad._array
+                if given.shape != array.shape or given.dtype is not array.dtype:
+                    grad = fit(grad, array.shape, array.dtype, node, (edges, edge))
+                if target._requires_grad is not True:
+                    pass  # detached or no longer requires grad; or a view created without grad
+                elif target._grad is not None or several_threads:
+                    accumulate(target, grad, False)
+                elif (
+                    getrefcount(grad) <= ALONE_IN_LOOP
+                    and grad._memory is None
+                    and given.strides == array.strides
+                    and getattr(given, "base", given) is None
+                ):  # the usual case of `owned`: new memory, which is dense
+                    grad._edge, grad._requires_grad, grad._view = None, False, None
+                    target._grad = grad
+                else:
+                    target._grad = owned(getrefcount(grad) - BY_THE_LOOP, grad, target)
+            else:
+                return [node, *zip((edge, grad), *pairs), grads, ready]
+        if not ready:
+            return None
+        pairs = grad = given = slots = edge = results = None  # type: ignore[assignment]
+        node = heappop(ready)[1]
+        if node.__class__ is not Node or node.hooks is not None:
+            heappush(ready, (-node.sequence_nr, node))
+            return [node, (), (), grads, ready]
+        edges = node.edges
+        results = node.op.compiled.backward(node, grads.pop(node))
+        if not keep_graph and node.saved:
+            node.saved = FREED
+
+
+def _run_carefully(rest: list, keep_graph: bool, attached: bool, captured: dict | None, wanted: dict | None) -> None:
+    """The same with everything that a pass may have. `rest` is what `_run_plain` returns; see `run` for the others."""
+    node, edges, results, grads, ready = rest
+    rest.clear()  # a gradient to which something else refers is copied
+    checked = ANOMALY.enabled or bool(OBSERVERS) or (wanted is not None and not wanted[TARGETS].isdisjoint(wanted))
+    hooked: dict = {}  # leaf with hooks -> its gradient so far: hooks receive the whole sum
+    awaited: dict | None = None  # leaf with hooks -> how many gradients are still to arrive
+    while True:
+        for edge, grad in zip(edges, results):
+            if edge is None:
+                continue
+            target, nr = edge
+            if target.__class__ is Node or not isinstance(target, Tensor):
+                slots = grads.get(target)
+                if slots is None:
+                    slots = grads[target] = [None] * len(target.outputs)
+                    heappush(ready, (-target.sequence_nr, target))
+                if grad is None:  # matters too: hooks are called with it, and custom functions may turn it into zeros
+                    checked = True  # from here on, nodes may have received no gradient
+                else:
+                    shape, dtype, _ = target.outputs[nr]
+                    if grad._array.shape != shape or grad._array.dtype is not dtype:
+                        grad = fit(grad, shape, dtype, node, (edges, edge))
+                    slots[nr] = grad if slots[nr] is None else total(slots[nr], grad)
+                continue
+            array = target._array
+            if grad is not None and (grad._array.shape != array.shape or grad._array.dtype is not array.dtype):
+                grad = fit(grad, array.shape, array.dtype, node, (edges, edge))
+            if captured is not None:
+                if grad is not None and edge in captured:
+                    captured[edge] = grad if captured[edge] is None else total(captured[edge], grad)
+            elif target._requires_grad is not True:
+                pass
+            elif target._hooks is not None:
+                awaited = awaited or _ahead(edges[_index_of(edges, edge) :], ready)
+                _arrived(target, grad, awaited, hooked, attached)
+            elif grad is None:
+                pass
+            elif attached or target._grad is not None or several_threads:
+                accumulate(target, grad, attached)
+            else:
+                target._grad = owned(getrefcount(grad) - BY_THE_LOOP, grad, target)
+        grad = slots = edge = edges = results = None
+        while results is None:
+            if not ready:
+                return
+            node = heappop(ready)[1]
+            received = grads.pop(node)
+            if checked or node.hooks is not None or node.__class__ is not Node:
+                results = _run_node(node, received, keep_graph, captured, wanted)
+            elif wanted is None or wanted[node]:  # else the gradients of its inputs are not needed
+                results = node.apply(received)
+                if not keep_graph and node.saved:
+                    node.saved = FREED
+            received = None
+        edges = node.edges
+
+
+LOOPS = _run_plain.__code__, _run_carefully.__code__  # in whose frames `node` is the one that runs
 
 
 def _only(grad, nr: int, count: int) -> list:
@@ -184,37 +225,29 @@ def _only(grad, nr: int, count: int) -> list:
     return slots
 
 
-def _some_inside(targets) -> bool:
-    """Whether one of the targets is no leaf: gradients are then also captured on their way."""
-    return any(not isinstance(edge[0], Tensor) for edge in targets)
-
-
 def _index_of(edges, edge) -> int:
     """The index of an edge, by identity. (Comparing edges would compare tensors element by element.)"""
     return next(i for i, e in enumerate(edges) if e is edge)
 
 
-def _run_carefully(node, grads: list, keep_graph: bool, captured, wanted):
+def _run_node(node, grads: list, keep_graph: bool, captured: Any, wanted: dict | None):
     """Runs one node with its hooks and checks; returns None if the gradients of its inputs are not needed."""
-    if captured is None:
+    if wanted is not None and node in wanted[TARGETS]:
         if node.hooks is not None:
             _before_tensors(node.hooks, grads)
-    else:
-        requested = [nr for nr in range(len(grads)) if (node, nr) in captured]
-        if not requested and not wanted[node]:
-            return None
-        if node.hooks is not None:
-            _before_tensors(node.hooks, grads)
-        for nr in requested:
-            captured[node, nr] = grads[nr]
+        captured.update(((node, nr), grad) for nr, grad in enumerate(grads) if (node, nr) in captured)
         if not wanted[node]:
             return None
+    elif wanted is not None and not wanted[node]:
+        return None
+    elif node.hooks is not None:
+        _before_tensors(node.hooks, grads)
     if node.hooks is not None:
         _before(node.hooks, grads)
     start = perf_counter()
     try:
-        some = node.runs_always or any(grad is not None for grad in grads)
-        results = list(node.apply(grads)) if some else [None] * len(node.edges)
+        some = grads[0] is not None or node.runs_always or any(grad is not None for grad in grads)
+        results = node.apply(grads) if some else (None,) * len(node.edges)
         if ANOMALY.enabled and ANOMALY.check_nan:
             anomaly.check(node, results)
     except Exception:
@@ -335,7 +368,7 @@ def _before_tensors(hooks, grads: list) -> None:
     for nr, reference in hooks.retained.items():
         tensor = reference()
         if tensor is not None and grads[nr] is not None:
-            kept = grads[nr] if GRAD.enabled else grads[nr].clone()
+            kept = grads[nr].clone()
             tensor._grad = kept if tensor._grad is None else total(tensor._grad, kept)
 
 
@@ -358,7 +391,7 @@ def _check_count(hook, values, expected) -> None:
         )
 
 
-def _after(node, results: list, grads: list) -> list:
+def _after(node, results: Any, grads: list) -> list:
     given = tuple(results)
     for hook in list(node.hooks.after.values()):
         replaced = hook(given, tuple(grads))
@@ -488,7 +521,7 @@ def _arrived(leaf: Tensor, grad: Tensor | None, awaited: dict, hooked: dict, att
 def keep_gradient(leaf: Tensor, grad: Tensor | None, attached: bool, in_run: int = 0) -> None:
     """Accumulates a leaf's gradient, if there is one, and runs its hooks.
 
-    `in_run` is the `id` of the tensor to which `run` refers meanwhile, too.
+    `in_run` is the `id` of the tensor to which the loop refers meanwhile, too.
     """
     hooks = leaf._hooks
     if hooks is None:
@@ -561,5 +594,5 @@ def _count_kept(value: object) -> int:
 # The `getrefcount` of an object referenced by a single local variable (or slot), which differs between Python versions.
 ALONE, ALONE_IN_SLOT = _count_alone(), _count_in_slot()
 ALONE_IN_LOOP = _count_in_loop()
-BY_THE_LOOP = ALONE_IN_LOOP - ALONE  # additional references held by `run`'s loop over a node's results
+BY_THE_LOOP = ALONE_IN_LOOP - ALONE  # additional references held by a loop over a node's results
 BY_RUN = _count_in_run() - ALONE  # the same, seen from `keep_gradient`

@@ -15,7 +15,7 @@ from tensorgrad.autograd.views import edge_of
 from tensorgrad.errors import warn
 from tensorgrad.rows.switches import LOCAL
 from tensorgrad.storage.stubs import STORAGES
-from tensorgrad.system.lazy_modules import whole
+from tensorgrad.system.names_elsewhere import elsewhere
 from tensorgrad.tensor import Tensor, wrap
 
 
@@ -275,23 +275,9 @@ class Function:
         return bound.args, bound.kwargs
 
 
-_ONCE = ("InplaceFunction", "once_differentiable")  # PyTorch defines them in this module; here they build on it
-
 if TYPE_CHECKING:
     from tensorgrad.autograd.legacy_functions import InplaceFunction as InplaceFunction
     from tensorgrad.autograd.legacy_functions import once_differentiable as once_differentiable
-else:
 
-    def __getattr__(name: str):
-        if name in _ONCE:
-            from tensorgrad.autograd import legacy_functions
-
-            return getattr(legacy_functions, name)
-        from tensorgrad.system.missing_names import no_attribute
-
-        raise no_attribute(__name__, name)
-
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *_ONCE})
-
-    whole(__name__)
+# PyTorch defines them in this module; here they build on it.
+elsewhere(__name__, dict.fromkeys(("InplaceFunction", "once_differentiable"), "tensorgrad.autograd.legacy_functions"))

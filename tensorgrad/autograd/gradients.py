@@ -10,13 +10,14 @@ import numpy as np
 
 from tensorgrad.autograd import engine
 from tensorgrad.autograd.edges import GradientEdge, edge_at, shape_and_type
+from tensorgrad.autograd.views import is_end
 from tensorgrad.dtypes import F32, from_numpy_dtype
 from tensorgrad.errors import warn, wrong_argument
 from tensorgrad.rows.switches import LOCAL
 from tensorgrad.size import Size
-from tensorgrad.storage.stubs import STORAGES
+from tensorgrad.storage.stubs import INFERENCE, STORAGES
 from tensorgrad.storage.wrapper_subclass import NoStorage
-from tensorgrad.tensor import VIEW, Tensor, wrap
+from tensorgrad.tensor import Tensor, share, wrap
 
 
 def roots_of(tensors, gradients, create_graph: bool, who: str):
@@ -27,8 +28,7 @@ def roots_of(tensors, gradients, create_graph: bool, who: str):
     roots = []
     for i, (position, gradient) in enumerate(zip(tensors, gradients, strict=True)):
         edge = edge_at(position)
-        # (A view made under no_grad requires grad as its base does, but gradients end at it, and none is kept.)
-        if edge is None or (isinstance(edge[0], Tensor) and edge[0]._requires_grad is VIEW):
+        if edge is None or is_end(edge):
             raise RuntimeError(f"element {i} of tensors does not require grad and does not have a grad_fn")
         shape, dtype, array_type = shape_and_type(position)
         if gradient is None:
@@ -58,6 +58,14 @@ def roots_of(tensors, gradients, create_graph: bool, who: str):
     return roots
 
 
+_NOWHERE = (object(), 0)
+
+
+def _targets(positions) -> list:
+    """The edges of tensors or graph positions; for a view without a history one that no gradient reaches."""
+    return [_NOWHERE if edge is not None and is_end(edge) else edge for edge in map(edge_at, positions)]
+
+
 # (tensor) -> ones, for classes that keep their values themselves (library/operator_gradients.py).
 ONES_LIKE: Any = None
 _ONE = np.ones((), F32)
@@ -66,7 +74,8 @@ _ONE = np.ones((), F32)
 def _ones(shape: tuple, dtype, storage, like: Tensor | None = None) -> Tensor:
     """Ones on the device of the tensor `like`, or on the current one."""
     if storage.xp is np and dtype is F32 and not shape:
-        return wrap(_ONE.copy())  # takes half as long as a new array
+        ones = _ONE.copy()  # takes half as long as a new array
+        return wrap(ones) if INFERENCE.on else share(ones, None)
     if storage.xp is not None and not storage.several:
         return wrap(storage.xp.array(1, dtype) if not shape else storage.xp.ones(shape, dtype))
     if storage is NoStorage:
@@ -151,7 +160,7 @@ def backward(
     wanted = _as_list(inputs.values() if isinstance(inputs, dict) else inputs)
     if not wanted:
         raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
-    targets = [edge_at(position) for position in wanted]
+    targets = _targets(wanted)
     for position in wanted:
         if isinstance(position, Tensor):
             position.retain_grad()  # for tensors that are not leaves, the pass itself then fills `.grad`
@@ -222,7 +231,7 @@ def grad(
     keep = create_graph if retain_graph is None else retain_graph
     if not inputs:
         raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
-    targets = [edge_at(position) for position in inputs]
+    targets = _targets(inputs)
     if any(t is None for t in targets):
         roots_of(outputs[:1], gradients[:1], create_graph, "grad")  # PyTorch looks at the outputs first
         raise RuntimeError("One of the differentiated Tensors does not require grad")
@@ -253,9 +262,14 @@ def grad(
 def _writable(gradient: Tensor) -> Tensor:
     """Returns the gradient, or a copy if several of its elements share memory: a program may write to what it gets.
 
-    `mean` and its kind divide first and then spread, which PyTorch does in the other order.
+    `mean` and its kind divide first and then spread, which PyTorch does in the other order. Nor is it a view (of what
+    the pass computed, under no_grad), which must not be written.
     """
-    return gradient.clone() if 0 in getattr(gradient._array, "strides", ()) and gradient.numel() > 1 else gradient
+    if 0 in getattr(gradient._array, "strides", ()) and gradient.numel() > 1:
+        return gradient.clone()
+    if gradient._view is None or gradient.requires_grad:
+        return gradient
+    return share(gradient._array, gradient._storage, gradient.__class__)  # with its tangent, which `detach` would drop
 
 
 OVER_BATCH: Any = None  # runs a function on a batch (transforms/batch_map.py)

@@ -14,16 +14,15 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections import OrderedDict
-from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tensorgrad import dtypes
 from tensorgrad.autograd.handles import RemovableHandle
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.rows.switches import LOCAL
-from tensorgrad.system.lazy_modules import whole
-from tensorgrad.tensor import PLAIN, Tensor, share
+from tensorgrad.system.names_elsewhere import elsewhere
+from tensorgrad.tensor import PLAIN, VIEW, Tensor, share
 
 next_sequence_nr = itertools.count().__next__
 
@@ -81,8 +80,9 @@ class Node:
     @property
     def next_functions(self) -> tuple:
         """`(node, output_nr)` for each tensor input; `(None, 0)` for those that need no gradient."""
-        edges = itertools.compress(self.edges, self.tensor_arguments)
-        return tuple((None, 0) if e is None else (shown(as_node(e[0])), e[1]) for e in edges)
+        edges = list(itertools.compress(self.edges, self.tensor_arguments))
+        ends = [e is None or (isinstance(e[0], Tensor) and e[0]._requires_grad is VIEW) for e in edges]
+        return tuple((None, 0) if end else (shown(as_node(e[0])), e[1]) for e, end in zip(edges, ends, strict=True))
 
     @property
     def metadata(self) -> dict:
@@ -309,21 +309,19 @@ _ELSEWHERE = {
 }  # fmt: skip
 
 
-def __getattr__(name: str):
-    # PyTorch has these names in this module; here their modules need the ops, which need this file.
-    for module, names in _ELSEWHERE.items():
-        if name in names:
-            return getattr(import_module(f"tensorgrad.autograd.{module}"), name)
-    from tensorgrad.system.missing_names import no_attribute
+if TYPE_CHECKING:
+    from tensorgrad.autograd.edges import GradientEdge, get_gradient_edge  # noqa: F401
+    from tensorgrad.autograd.hooks import register_multi_grad_hook  # noqa: F401
+    from tensorgrad.autograd.saved_tensor_hooks import (  # noqa: F401
+        allow_mutation_on_saved_tensors,
+        disable_saved_tensors_hooks,
+        increment_version,
+        save_on_cpu,
+        saved_tensors_hooks,
+    )
 
-    raise no_attribute(__name__, name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *(name for names in _ELSEWHERE.values() for name in names)})
-
-
-whole(__name__)
+# PyTorch has these names in this module; here their modules need the ops, which need this file.
+elsewhere(__name__, {name: f"tensorgrad.autograd.{file}" for file, names in _ELSEWHERE.items() for name in names})
 
 
 def raise_modified(node: Node, array, storage, version, edge):

@@ -20,10 +20,10 @@ def current_id() -> int:
 def current_node() -> Node | None:
     """Returns the node that the innermost backward pass is running; None outside.
 
-    It is read from the engine's stack frame, so the engine need not keep track of it.
+    It is read from the stack frame of the engine's loop, so the engine need not keep track of it.
     """
     frame = sys._getframe(1)
-    while frame is not None and frame.f_code is not engine.run.__code__:
+    while frame is not None and frame.f_code not in engine.LOOPS:
         frame = frame.f_back  # type: ignore[assignment]
     node = None if frame is None else frame.f_locals["node"]
     return node if node is None else shown(node)

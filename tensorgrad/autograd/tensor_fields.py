@@ -11,6 +11,11 @@ from tensorgrad.storage.stubs import INFERENCE
 from tensorgrad.tensor import VIEW, Tensor, differentiable
 
 
+def _is_leaf(tensor: Tensor) -> bool:
+    """`is_leaf`, without bringing the history of a view up to date, which may be impossible."""
+    return tensor._edge is None or isinstance(tensor._edge[0], Tensor)
+
+
 class _Fields:
     @property
     def requires_grad(self: Any) -> bool:
@@ -29,7 +34,7 @@ class _Fields:
     def requires_grad(self: Any, value: bool) -> None:
         if value and not differentiable(self._array.dtype):
             raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
-        if value and self.requires_grad and not self.is_leaf:
+        if value and self.requires_grad and not _is_leaf(self):
             raise RuntimeError("you can only change requires_grad flags of leaf variables.")
         self.requires_grad_(value)
 
@@ -46,16 +51,16 @@ class _Fields:
         value = bool(requires_grad)
         if value and not differentiable(self._array.dtype):
             raise RuntimeError("only Tensors of floating point dtype can require gradients")
-        if self.requires_grad == value and not (value and self._requires_grad is VIEW and self.is_leaf):
+        if self.requires_grad == value and not (value and self._requires_grad is VIEW and _is_leaf(self)):
             return self  # unless it is a view made under no_grad, which now keeps a gradient of its own
-        if not value and not self.is_leaf:
+        if not value and not _is_leaf(self):
             raise RuntimeError(
                 "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in "
                 "a subgraph that doesn't require differentiation use var_no_grad = var.detach()."
             )
-        if value and self._storage.version is None and not INFERENCE.on:
+        if value and self._storage.of_inference() and not INFERENCE.on:
             raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
-        self._requires_grad = value
+        self._requires_grad = value or (VIEW if self._is_view() else False)  # a view requires grad as its base does
         return self
 
     @property

@@ -20,7 +20,7 @@ from tensorgrad.autograd.refused_views import forbid
 from tensorgrad.layouts import strided
 from tensorgrad.rows.kernel_tables import OPS
 from tensorgrad.storage.stubs import STORAGES
-from tensorgrad.tensor import VIEW, Tensor
+from tensorgrad.tensor import RESHAPED, VIEW, Tensor, share
 
 
 def edge_of(tensor: Tensor):
@@ -31,10 +31,20 @@ def edge_of(tensor: Tensor):
     return view_edge(tensor) if requires else None
 
 
+def is_end(edge) -> bool:
+    """Whether the edge leads to a view without a history (made under no_grad, say), which keeps no gradient."""
+    return isinstance(edge[0], Tensor) and edge[0]._requires_grad is VIEW
+
+
 def _shares(view: Tensor) -> bool:
-    """Whether a write to the view changes its base. Sparse tensors share only whole arrays (`detach`, `alias`)."""
-    base = view._view[0]._array  # type: ignore[index]
-    return STORAGES[base.__class__].layout is strided or view._array is base
+    """Whether a write to the view changes its base. Sparse tensors share only whole arrays (`detach`, `alias`).
+
+    A tensor that was given other memory (`set_`, `.data = …`) leaves its views behind.
+    """
+    base = view._view[0]  # type: ignore[index]
+    if STORAGES[base._array.__class__].layout is not strided:
+        return view._array is base._array
+    return base._storage.memory.array is view._storage.memory.array
 
 
 Steps = tuple[Any, Any, tuple] | None  # (the earlier steps, op, arguments); None is the base itself
@@ -60,8 +70,8 @@ def view_edge(view: Tensor):
     """
     base, steps, version, recorded = view._view  # type: ignore[misc]
     if view._storage.version == version:
-        if view._edge is None and not recorded and base.requires_grad:
-            return (view, 0)  # created under no_grad: a leaf in its own right
+        if view._edge is None and base.requires_grad:
+            return (view, 0)  # created under no_grad, or before its base required grad: gradients end here (`is_end`)
         return view._edge
     if not _shares(view):
         view._view, view._requires_grad = None, view._edge is not None
@@ -72,8 +82,11 @@ def view_edge(view: Tensor):
         forbid(view, "its base or another view of its base has been modified inplace")
     before, GRAD.enabled = GRAD.enabled, True
     try:
-        steps = steps_now(view)
-        old, view._edge = view._edge, replay(base, steps)._edge
+        steps, origin = steps_now(view), base
+        if not base.requires_grad:  # detached since: the view keeps a history, which leads nowhere
+            origin = share(base._array, base._storage)
+            origin._requires_grad = True
+        old, view._edge = view._edge, replay(origin, steps)._edge
         keep_retaining(view, old, view._edge)
     finally:
         GRAD.enabled = before
@@ -104,9 +117,6 @@ def _is_long(steps: Steps) -> bool:
     return True
 
 
-RESHAPED = "_reshaped_in_place"  # marks a tensor whose shape was changed in place
-
-
 def view_requires_grad(view: Tensor) -> bool:
     """Whether a differentiable view requires grad: as its base does, except for views of inference tensors."""
     if view._edge is None:
@@ -135,7 +145,7 @@ def check_writable(tensor: Tensor) -> None:
         base, _, _, recorded = tensor._view
         if not recorded:
             forbid(tensor, "is being modified inplace")
-        if base._requires_grad and base.is_leaf:
+        if base.is_leaf and view_requires_grad(tensor):
             raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
     elif tensor._requires_grad and tensor._edge is None:
         raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")

@@ -1,4 +1,4 @@
-"""Makes the names of `absent_names.ABSENT`, and the modules that only have such names.
+"""Makes the names of `ABSENT` (system/absent_names.py), and the modules that only have such names.
 
 The import hook asks for the modules, and adds what a module that exists lacks.
 """
@@ -10,7 +10,8 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from tensorgrad.compat.absent_names import ABSENT, NO, NOTHING, REFUSES, SAME, VALUE
+from tensorgrad.compat import absent_values
+from tensorgrad.system.absent_names import ABSENT, MADE, NO, NOTHING, REFUSES, SAME, VALUE
 from tensorgrad.system.lazy_modules import AFTER, loaded
 from tensorgrad.system.missing_names import is_file
 from tensorgrad.system.not_included import stand_in
@@ -61,6 +62,8 @@ def make(full: str) -> Any:
     module, _, name = full.rpartition(".")
     if kind == VALUE:
         return advice
+    if kind == MADE:
+        return getattr(absent_values, advice)
     if kind == REFUSES:
         return stand_in(name, advice, OURS + module.removeprefix("torch"), full)
     made = {SAME: _same, NOTHING: _nothing, NO: _no}[kind](full, advice)

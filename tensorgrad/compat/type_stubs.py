@@ -88,22 +88,25 @@ def _stub(module: str, path: str) -> str:
     """The stub of a module: its names, as PyTorch's module has them."""
     source = path + (".pyi" if os.path.exists(path + ".pyi") else ".py")
     with open(source, encoding="utf-8") as file:
-        names = {name for name in _names(ast.parse(file.read()).body) if not name.startswith("__")}
+        names = {name for name in names_in(ast.parse(file.read()).body) if not name.startswith("__")}
     lines = [f"from {module} import {name} as {name}\n" for name in sorted(names)]
     return "".join([_MARK, f"from {module} import *\n", *lines])
 
 
-def _names(body: list[ast.stmt]) -> Iterator[str]:
+def names_in(body: list[ast.stmt]) -> Iterator[str]:
     """The names that statements bind at the top of a module."""
     for node in body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             yield node.name
         elif isinstance(node, ast.Import | ast.ImportFrom):
             if getattr(node, "module", None) != "__future__":
-                yield from (a.asname or a.name for a in node.names if a.name != "*" and "." not in (a.asname or a.name))
+                names = [
+                    a.asname or a.name for a in node.names if a.name != "*" and not (a.asname or "").startswith("_")
+                ]
+                yield from (name for name in names if "." not in name)
         elif isinstance(node, ast.Assign):
             yield from (target.id for target in node.targets if isinstance(target, ast.Name))
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             yield node.target.id
         elif isinstance(node, ast.If):  # what type checkers see
-            yield from _names(node.body)
+            yield from names_in(node.body)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tensorgrad import dtypes
-from tensorgrad.rows import kernel_tables
+from tensorgrad.rows.kernel_tables import RULES, forget
 from tensorgrad.rows.op import LINEAR_KINDS, Op
 from tensorgrad.storage.stubs import STORAGES
 
@@ -28,25 +28,32 @@ ALLOWED = frozenset(
 _types: set[Any] = set()
 
 
-def _around(op: Op, kernel: Callable) -> Callable:
-    if op.kind in LINEAR_KINDS or op.name.strip("_") in ALLOWED:
-        return kernel
+class _Check(NamedTuple):
+    """Refuses arrays of these types; other calls go on to the op's kernel."""
 
-    @wraps(kernel)
-    def checked(*arrays: Any, **options: Any) -> Any:
-        for array in arrays:
-            if getattr(array, "dtype", None) in _types:
-                kind = dtypes.scalar_type(dtypes.from_numpy_dtype(array.dtype))
-                raise NotImplementedError(f'"{op.name}_cpu" not implemented for {kind!r}')
-        return kernel(*arrays, **options)
+    op: Op
 
-    return checked
+    def over(self, kernel: Callable) -> Callable:
+        @wraps(kernel)
+        def checked(*arrays: Any, **options: Any) -> Any:
+            for array in arrays:
+                if getattr(array, "dtype", None) in _types:
+                    kind = dtypes.scalar_type(dtypes.from_numpy_dtype(array.dtype))
+                    raise NotImplementedError(f'"{self.op.name}_cpu" not implemented for {kind!r}')
+            return kernel(*arrays, **options)
+
+        return checked
+
+
+def _check_of(op: Op, storage: Any) -> _Check | None:
+    return None if op.kind in LINEAR_KINDS or op.name.strip("_") in ALLOWED else _Check(op)
 
 
 def _first_use() -> None:
     _types.update(d._numpy for d in dtypes.FLOAT8 if d._numpy is not None)
-    if kernel_tables.AROUND is None:
-        kernel_tables.put_around(_around)
+    if "float8" not in RULES:
+        RULES["float8"] = _check_of
+        forget()
         storage: Any = STORAGES[np.ndarray]
         plain = storage.write
 

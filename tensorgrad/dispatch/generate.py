@@ -39,7 +39,7 @@ from tensorgrad.dtypes import dtype as DTYPE
 from tensorgrad.errors import MISSING, missing
 from tensorgrad.overriding.function_classes import overrides
 from tensorgrad.rows import kernel_tables
-from tensorgrad.rows.kernel_tables import LARGE, REGISTERED, array_kernel, check_backward, with_own
+from tensorgrad.rows.kernel_tables import COMPILED, REGISTRY, array_kernel, asked_backward, check_backward, in_turn
 from tensorgrad.rows.op import BUILD, Op, backward_arguments
 from tensorgrad.rows.signature import arguments_of
 from tensorgrad.rows.strides import each_laid_out, in_columns, in_order, in_order_of, in_rows, like_input
@@ -111,7 +111,7 @@ class ArrayBackwards(dict):
 
     def __missing__(self, array_type):
         op, storage = self.op, STORAGES[array_type]
-        function = getattr(REGISTERED.get((op.name, storage.backend)), "backward", None)
+        function = REGISTRY[storage.backend, "registered"].get(f"{op.name}.backward")
         arguments: tuple[str, ...] | None = None
         more: dict = {}  # for large arrays
         sized = None
@@ -122,13 +122,12 @@ class ArrayBackwards(dict):
             self[array_type] = None
             return None
         elif op.backward_kernel:
-            function = array_kernel(op.backward_kernel, storage.xp)
+            function = in_turn(f"{op.name}.backward", asked_backward(op, storage))
             arguments = backward_arguments(op.backward_kernel)
-            general, function = function, with_own(f"{op.name}.backward", storage, function)
-            row = LARGE.get(f"{op.name}.backward") if storage.backend == "cpu" else None
+            row = COMPILED.get(f"{op.name}.backward") if storage.backend == "cpu" else None
             if row is not None:
                 sized, more = row.sized, {"ROW": row, "LARGE_BACKWARD": function}
-                function = general
+                function = array_kernel(op.backward_kernel, storage.xp)
         formulas = {f"D_{name}": formula for name, formula in op.formulas.items()}
         text = templates.array_backward(op, arguments, sized)
         made = function_of(text, {"BACKWARD": function, **more, **formulas}, globals())

@@ -231,7 +231,7 @@ def _public_name(guard) -> str:
 
 
 def check_tensors(function, guard, tensors: tuple, values: tuple) -> tuple[type, ...]:
-    """Returns the classes of values that are no tensors and override functions, if there are any.
+    """Returns the classes of values that are not tensors and override functions, if there are any.
 
     Raises: TypeError if one of the `tensors` is not a tensor (or a list of them).
     """

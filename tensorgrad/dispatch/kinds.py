@@ -17,7 +17,7 @@ from tensorgrad.dispatch import float8, generate, inplace  # noqa: F401  float8 
 from tensorgrad.dispatch.shapes import meta_kernel
 from tensorgrad.dispatch.twins import twin_kernel
 from tensorgrad.errors import wrap_dim, wrap_dims
-from tensorgrad.rows.kernel_tables import FALLBACKS
+from tensorgrad.rows.kernel_tables import RULES
 from tensorgrad.rows.op import Op, row
 from tensorgrad.rows.signature import Param, parse
 from tensorgrad.storage.stubs import STORAGES
@@ -39,7 +39,7 @@ class TensorFunction(Function, Protocol):
     def __call__(self, *args: Any, **kwargs: Any) -> Tensor: ...
 
 
-FALLBACKS += [meta_kernel, twin_kernel]
+RULES.update({"shape rule": meta_kernel, "twin": twin_kernel})
 
 # Where users find a function: `torch.<name>`, `tensor.<name>`, `torch.nn.functional.<name>`.
 Place = Literal["function", "method", "functional"]

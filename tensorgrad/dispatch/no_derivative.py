@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from tensorgrad.tensor import Tensor
-
 
 def no_derivative(name: str):
     """A formula that raises RuntimeError: for ops without an entry in PyTorch's derivatives."""
@@ -12,11 +10,6 @@ def no_derivative(name: str):
         raise RuntimeError(f"derivative for aten::{name} is not implemented")
 
     return formula
-
-
-def constant(out: Tensor) -> Tensor:
-    """The `jvp` of an op whose result does not change with its inputs, such as random numbers: zeros."""
-    return out.new_zeros(out._array.shape)
 
 
 def not_implemented(what: str):

@@ -150,6 +150,8 @@ def _store(out: Tensor, result: Tensor, pointwise: bool, quietly: bool) -> None:
             as_result = pointwise and dense_order(result._array)  # in the layout that the operands decide
             strides = result.stride() if as_result else memory_strides(shape, None)
             resize(out, shape, tuple(n * itemsize for n in strides))
+    if LOCAL.transforms and LOCAL.transforms[-1].stored(out, result):
+        return
     storage = out._storage
     storage.write(out._array, result._array)
     storage.bump()

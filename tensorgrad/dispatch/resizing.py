@@ -13,7 +13,7 @@ import numpy as np
 
 from tensorgrad.storage.cpu import CPUStorage, Window
 from tensorgrad.storage.stubs import Storage
-from tensorgrad.tensor import Tensor, share
+from tensorgrad.tensor import RESHAPED, Tensor, share
 
 BYTES = np.dtype("uint8")
 
@@ -31,6 +31,8 @@ def resize(tensor: Tensor, size: tuple, strides: tuple) -> int:
     if grows:
         del storage  # which would count as a user
         grow(tensor, offset + reach)
+    if size != tensor._array.shape:
+        tensor.__dict__[RESHAPED] = True
     tensor._array = tensor._storage.strided(size, strides, offset, dtype)
     return held if grows else -1
 

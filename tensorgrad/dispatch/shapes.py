@@ -22,6 +22,8 @@ def rule_for(op):
         return lambda x, *params: MetaArray(_host(op)(x.phantom, *params))
     if op.kernel is None:
         return None
+    if op.kind == "sample":  # without drawing one
+        return lambda x, *rest: _broadcast((x, *rest), x.dtype)
     if op.kind == "pointwise":
         return lambda *values: _pointwise(op, values)
     if op.kind == "reduction":
@@ -48,8 +50,12 @@ def _one(value):
 def _pointwise(op, values):
     with np.errstate(all="ignore"):
         dtype = np.asarray(_host(op)(*[_one(v) for v in values])).dtype
+    return in_order_of(values, _broadcast(values, dtype))
+
+
+def _broadcast(values, dtype):
     shape = np.broadcast_shapes(*(v.shape for v in values if v.__class__ is MetaArray))
-    return in_order_of(values, MetaArray.empty(shape, dtype))
+    return MetaArray.empty(shape, dtype)
 
 
 def _reduction(op, values):

@@ -9,12 +9,18 @@ from __future__ import annotations
 import difflib
 import inspect
 import sys
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
 
 from tensorgrad.dispatch import guard, templates
 from tensorgrad.dispatch.kinds import FUNCTIONAL, FUNCTIONS
-from tensorgrad.kernels.cuda import table as cuda
-from tensorgrad.rows.kernel_tables import LARGE, OPS, REGISTERED
+from tensorgrad.kernels.cuda import table  # noqa: F401  which enters its kernels, with or without a GPU
+from tensorgrad.rows.kernel_tables import OPS, REGISTRY, asked, asked_backward
 from tensorgrad.rows.op import Op, backward_arguments
+from tensorgrad.storage.stubs import STORAGES
+from tensorgrad.transforms import batch_rules  # noqa: F401  which adds its rule
 
 
 def show(name: str) -> str:
@@ -22,8 +28,11 @@ def show(name: str) -> str:
 
     Raises: KeyError, with the closest names, if there is neither.
     """
-    op, public = OPS.get(name), FUNCTIONAL.get(name) or FUNCTIONS.get(name)
+    op, public = OPS.get(name) or OPS.get(f"{name}_"), FUNCTIONAL.get(name) or FUNCTIONS.get(name)
     if op is None and public is None:
+        entries = {backend: [(s, t[name])] for (backend, s), t in list(REGISTRY.items()) if name in t}
+        if entries:
+            return "\n".join(["# a helper: a kernel that belongs to no op", *_by_class(None, entries)])
         known = sorted({*OPS, *FUNCTIONS, *FUNCTIONAL})
         close = difflib.get_close_matches(name, known) or [n for n in known if name in n]
         raise KeyError(f"no op is called {name!r}; close: {', '.join(close) or 'none'} (all: --list)")
@@ -35,7 +44,11 @@ def show(name: str) -> str:
             numpy_names = inspect.getclosurevars(users).nonlocals["numpy_names"]
             parts += ["# what users call", guard.text(public, numpy_names)]
     if op is not None:
-        parts += [f"# the row {op.signature}   kind: {op.kind}", *(f"#   {line}" for line in kernels(op)), ""]
+        parts += [
+            f"# the row {op.signature}   kind: {op.kind}",
+            *(f"#   {line}" for line in (*kernels(op), *derivatives(op))),
+            "",
+        ]
         for heading, text in texts(op):
             parts += [f"# {heading}", text]
         if op.twin is not None:
@@ -59,20 +72,51 @@ def texts(op: Op) -> list[tuple[str, str]]:
 
 
 def kernels(op: Op) -> list[str]:
-    """The kernels of an op, a line each: for small and large arrays on the CPU, on CUDA, and those registered."""
-    named = f"a function of {op.kernel.__module__}" if callable(op.kernel) else str(op.kernel)
-    place = "kernels/array/" if not callable(op.kernel) and "." in named else "" if callable(op.kernel) else "NumPy's "
-    lines = [f"kernel: {place}{named}" if op.kernel is not None else "no kernel: its twin runs"]
-    for name in (op.name, f"{op.name}.backward"):
-        what = "" if name == op.name else " (backward)"
-        if name in LARGE:
-            lines.append(f"from {LARGE[name].elements} elements on: kernels/compiled/{LARGE[name].kernel}{what}")
-        if name in cuda.ROWS:
-            lines.append(f"cuda: kernels/cuda/{cuda.ROWS[name]}{what}")
-    lines += [
-        f"registered for {device}: {kernel!r}" for (name, device), kernel in REGISTERED.items() if name == op.name
-    ]
-    return lines
+    """The kernels of an op and of its backward pass: a line for each class of arrays, with the order of asking."""
+    storages: dict[str, Any] = {storage.backend: storage for storage in STORAGES.values()}
+    storages.setdefault("cuda", SimpleNamespace(backend="cuda", device_type="cuda", array_type=object, xp=np))
+    lines = _by_class(op.kernel, {backend: asked(op, storage) for backend, storage in storages.items()})
+    if op.backward_kernel:
+        found = {backend: asked_backward(op, s) for backend, s in storages.items() if s.xp is not None}
+        lines += ["backward:", *_by_class(op.backward_kernel, found)]
+    tables = {backend: entries for (backend, source), entries in list(REGISTRY.items()) if source == "registered"}
+    name = f"{op.name}.backward"
+    found = {backend: [("registered", entries[name])] for backend, entries in tables.items() if name in entries}
+    return lines + [f"backward, {line}" for line in _by_class(None, found)]
+
+
+def _by_class(general: Any, found: dict[str, list[tuple[str, Any]]]) -> list[str]:
+    """Lines such as "cpu: this kernel, else that one"; classes of arrays with the same kernels share one."""
+    classes: dict[str, list[str]] = {}
+    for backend, asked_for in found.items():
+        text = ", else ".join([_described(source, general if source == "general" else k) for source, k in asked_for])
+        classes.setdefault(text, []).append(backend)
+    return [f"{', '.join(backends)}: {text}" for text, backends in classes.items() if text]
+
+
+def _described(source: str, kernel: Any) -> str:
+    if source == "compiled":
+        return f"kernels/compiled/{kernel.kernel} from {kernel.elements} elements on"
+    if source == "general":
+        if callable(kernel):
+            return f"a function of {kernel.__module__}"
+        return f"kernels/array/{kernel}" if "." in kernel else f"the array module's {kernel}"
+    if source == "device":
+        return f"kernels/{kernel.replace('.', '/', 1)}"
+    return f"{kernel!r}, registered" if source == "registered" else f"its {source}"
+
+
+def derivatives(op: Op) -> list[str]:
+    """What an op's row states of its derivatives, a line each, and last what is known of its Jacobian, if anything."""
+    stated = [f"formula for {name}" for name in op.formulas]
+    stated += ["formula for all inputs"] if op.backward is not None else []
+    stated += ["its twin"] if op.through_twin else []
+    for field in ("backward_kernel", "batch_backward", "jvp", "jvp_kernel"):
+        if getattr(op, field):
+            named = getattr(op, field)
+            stated.append(field.replace("_", " ") + ("" if callable(named) else f": {named}"))
+    known = f"linear: {op.linear_in}" if op.linear_in else f"Jacobian: {op.jacobian}" if op.jacobian else ""
+    return [*(f"derivative: {statement}" for statement in stated), *([known] if known else [])]
 
 
 def written(function) -> str:

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from functools import cache
 
+from tensorgrad.dispatch.half_precision import IN_FLOAT32
 from tensorgrad.errors import NUMPY_NAMES
-from tensorgrad.rows.kernel_tables import LARGE, REGISTERED
+from tensorgrad.rows.kernel_tables import COMPILED, REGISTRY
 from tensorgrad.rows.op import Op
 from tensorgrad.rows.signature import LIST, OPTIONAL, TENSOR, Param, arguments_of
 
@@ -378,8 +379,8 @@ def _values(op: Op) -> list[str]:
 def _kernel(op: Op, tensors: list[Param]) -> str:
     """The expression that finds the kernel."""
     table = "KERNELS"
-    if op.name in LARGE:
-        sized = _values(op)[LARGE[op.name].sized]
+    if op.name in COMPILED:
+        sized = _values(op)[COMPILED[op.name].sized]
         table = f"(KERNELS if {sized}.size < KERNELS.large_from else KERNELS.large)"
     return f"{table}[{'x0[0]' if tensors[0].kind is LIST else 'x0'}.__class__]"
 
@@ -769,6 +770,11 @@ if g._array.size >= MANY:
     return NotImplemented
 """
 
+DECLINES_NUMBERS = """
+if (other.__class__ is float or other.__class__ is int) and g._array.dtype.itemsize == 2:
+    return NotImplemented  # a number keeps its digits beside half precision, which plain arithmetic would round away
+"""
+
 FROM_KERNEL = """
 {needs}
 {all_grads}
@@ -790,7 +796,9 @@ g = grads[0]
 
 def has_array_backward(op: Op) -> bool:
     """Whether gradients can be computed without tensors: by formulas, the row's kernel, or a registered one."""
-    registered = any(name == op.name and hasattr(k, "backward") for (name, _), k in REGISTERED.items())
+    registered = any(
+        f"{op.name}.backward" in table for (_, source), table in list(REGISTRY.items()) if source == "registered"
+    )
     return bool(op.on_arrays or op.backward_kernel or (registered and op.differentiable_outputs == 1))
 
 
@@ -806,7 +814,7 @@ def array_backward(op: Op, arguments: tuple[str, ...] | None, sized: int | None 
         declines = fill(DECLINES_OTHER_OUTPUTS)
     if arguments is None and op.kind == "view":  # the gradient is a view of that of the output
         declines = fill(DECLINES_COPY)
-    elif arguments is None and LARGE:  # the ops have kernels for large arrays, which plain arithmetic has not
+    elif arguments is None and COMPILED:  # the ops have kernels for large arrays, which plain arithmetic has not
         declines = fill(DECLINES_LARGE)
     used = {*op.saved, *op.kept} if arguments is None else {*arguments, in_format}
     unpacked = [
@@ -819,6 +827,8 @@ def array_backward(op: Op, arguments: tuple[str, ...] | None, sized: int | None 
     if unpacked:
         unpacked.insert(0, f"{', '.join(f's{k}' for k in range(len(op.saved)))}, = node.saved")
     kept = [f"{name} = node.args[{k}]" for k, name in enumerate(op.kept) if name in used]
+    if arguments is None and op.name in IN_FLOAT32:
+        kept.append(fill(DECLINES_NUMBERS))
     if arguments is None:
         gradients = _arrays_from_formulas(op)
     else:

@@ -39,7 +39,7 @@ def shrink_group(
         The new group.
 
     Raises:
-        TypeError: the ranks are no list of integers.
+        TypeError: the ranks are not a list of integers.
         ValueError: there are no such ranks, or none would stay.
         RuntimeError: this process is to leave the group.
         DistBackendError: an operation of the group has failed, and `SHRINK_ABORT` was not given.

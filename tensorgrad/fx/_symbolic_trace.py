@@ -347,11 +347,11 @@ class Tracer(TracerBase):
             )
         default = signature.parameters[name].default
         out = self.create_proxy("placeholder", f"{name}_{number}", () if default is inspect._empty else (default,), {})
-        told = f"{name} has been specialized to have value {value} but got another value"
+        message = f"{name} has been specialized to have value {value} but got another value"
         if isinstance(value, base_types) and not isinstance(value, tensorgrad.Tensor):
-            self.create_proxy("call_function", tensorgrad._assert, (out == value, told), {})
+            self.create_proxy("call_function", tensorgrad._assert, (out == value, message), {})
         elif value is None:
-            self.create_proxy("call_function", _assert_is_none, (out, told), {})
+            self.create_proxy("call_function", _assert_is_none, (out, message), {})
         else:
             import warnings
 

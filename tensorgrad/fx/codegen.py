@@ -319,7 +319,7 @@ def _resolved(name: str) -> Any:
 
 
 def _attribute(base: str, target: str) -> str:
-    """`base.a.b`; parts that are no identifiers by `getattr`, as PyTorch writes it."""
+    """`base.a.b`; parts that are not identifiers by `getattr`, as PyTorch writes it."""
     for part in target.split("."):
         base = f"{base}.{part}" if part.isidentifier() else f'getattr({base}, "{part}")'
     return base

@@ -200,7 +200,7 @@ class GraphModule(Module):
         return text
 
     def add_submodule(self, target: str, m: Module) -> bool:
-        """Adds a submodule under a dotted name. Returns False if something on the way is no module."""
+        """Adds a submodule under a dotted name. Returns False if something on the way is not a module."""
         *prefix, field = target.split(".")
         module: Module = self
         for item in prefix:
@@ -264,8 +264,8 @@ class GraphModule(Module):
         return made
 
     def __str__(self) -> str:
-        told = "# To see more debug info, please use `graph_module.print_readable()`"
-        return f"{super().__str__()}\n{self._code}\n{told}"
+        hint = "# To see more debug info, please use `graph_module.print_readable()`"
+        return f"{super().__str__()}\n{self._code}\n{hint}"
 
 
 def _make_graph_module(root: Any, graph: Graph, name: str, cls: Any = None) -> GraphModule:

@@ -68,10 +68,10 @@ class Interpreter:
                 self.env[node] = self.run_node(node)
             except Exception as error:
                 if self.extra_traceback:
-                    told = f"While executing {node.format_node()}"
-                    told = f"{error.args[0]}\n\n{told}" if error.args else told
-                    told += f"\nOriginal traceback:\n{node.stack_trace}"
-                    error.args = (told, *error.args[1:])
+                    message = f"While executing {node.format_node()}"
+                    message = f"{error.args[0]}\n\n{message}" if error.args else message
+                    message += f"\nOriginal traceback:\n{node.stack_trace}"
+                    error.args = (message, *error.args[1:])
                     if isinstance(error, KeyError):
                         raise RuntimeError(*error.args) from error
                 raise

@@ -139,7 +139,7 @@ class Node:
         return_type: Any = None,
     ) -> None:
         if op not in OPS:
-            raise AssertionError(f"{op!r} is no kind of node: {', '.join(OPS)}")
+            raise AssertionError(f"{op!r} is not a kind of node: {', '.join(OPS)}")
         if op == "call_function" and not callable(target):
             raise ValueError(
                 f"Node [graph = {graph}, name = '{name}'] target {target} has type {type(target)} but a Callable is "

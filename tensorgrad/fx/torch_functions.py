@@ -94,12 +94,12 @@ def functions() -> dict[Callable, tuple[str, bool]]:
             if public is not None and name not in public:
                 continue
             if prefix == "torch":
-                told = (f"torch.functional.{name}", True) if name in _IN_PYTHON else (f"torch.{name}", False)
+                place = (f"torch.functional.{name}", True) if name in _IN_PYTHON else (f"torch.{name}", False)
             elif prefix == "torch.nn.functional":
-                told = (f"{compiled[name]}.{name}", False) if name in compiled else (f"{prefix}.{name}", True)
+                place = (f"{compiled[name]}.{name}", False) if name in compiled else (f"{prefix}.{name}", True)
             else:
-                told = f"{prefix}.{name}", False
-            found.setdefault(value, told)
+                place = f"{prefix}.{name}", False
+            found.setdefault(value, place)
     return found
 
 

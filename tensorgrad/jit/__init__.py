@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from tensorgrad.system.lazy_modules import whole
+from tensorgrad.system.names_elsewhere import elsewhere
 
 __all__ = [
     "Final", "ScriptFunction", "annotate", "export", "freeze", "ignore", "is_scripting", "is_tracing", "isinstance",
@@ -20,6 +20,29 @@ def script(obj: Any, *args: Any, **options: Any) -> Any:
     ReLU()
     """
     return obj
+
+
+class TracerWarning(Warning):
+    """PyTorch's warning about values that a trace would keep as constants; here nothing gives it.
+
+    >>> import warnings
+    >>> warnings.filterwarnings("ignore", category=torch.jit.TracerWarning)
+    """
+
+    @staticmethod
+    def ignore_lib_warnings() -> None:
+        """Does nothing: no function of the library gives this warning.
+
+        >>> torch.jit.TracerWarning.ignore_lib_warnings()
+        """
+
+
+class ScriptWarning(Warning):
+    """PyTorch's warning about what scripting cannot express; here nothing gives it.
+
+    >>> issubclass(torch.jit.ScriptWarning, Warning)
+    True
+    """
 
 
 class ScriptFunction:
@@ -140,18 +163,7 @@ def load(f: Any, *args: Any, **options: Any) -> Any:
 _LATER = ("RecursiveScriptModule", "ScriptModule", "TopLevelTracedModule", "TracedModule")
 
 
-def __getattr__(name: str) -> Any:
-    if name in _LATER:
-        from tensorgrad.jit import modules
+if TYPE_CHECKING:
+    from tensorgrad.jit.modules import RecursiveScriptModule, ScriptModule, TopLevelTracedModule, TracedModule
 
-        return getattr(modules, name)
-    from tensorgrad.system.missing_names import no_attribute
-
-    raise no_attribute(__name__, name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
-
-
-whole(__name__)
+elsewhere(__name__, dict.fromkeys(_LATER, "tensorgrad.jit.modules"))

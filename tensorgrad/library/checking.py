@@ -130,19 +130,19 @@ def _test_fake(operator: Any, args: tuple, kwargs: dict[str, Any], close: dict) 
     fake = list(
         tensors_in((operator(*map(to_meta, args), **{name: to_meta(value) for name, value in kwargs.items()}),))
     )
-    told = (
+    prefix = (
         f"When comparing the output of {operator} on FakeTensor and concrete Tensors, found mismatched tensor metadata"
     )
     if len(real) != len(fake):
-        raise AssertionError(f"{told}: {len(real)} and {len(fake)} results")
+        raise AssertionError(f"{prefix}: {len(real)} and {len(fake)} results")
     for a, b in zip(real, fake, strict=True):
         for what in ("shape", "dtype"):
             if getattr(a, what) != getattr(b, what):
                 raise AssertionError(
-                    f"{told}: {what.title()}s {getattr(a, what)} and {getattr(b, what)} are not equal!"
+                    f"{prefix}: {what.title()}s {getattr(a, what)} and {getattr(b, what)} are not equal!"
                 )
         if a.stride() != b.stride():
-            raise AssertionError(f"{told}: Strides {a.stride()} and {b.stride()} are not equal!")
+            raise AssertionError(f"{prefix}: Strides {a.stride()} and {b.stride()} are not equal!")
 
 
 def _test_again(operator: Any, args: tuple, kwargs: dict[str, Any], close: dict) -> None:

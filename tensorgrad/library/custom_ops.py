@@ -149,9 +149,9 @@ class CustomOpDef:
         key = definitions._key(device_type)
         before = set(self._opoverload.disabled)
         if key not in self._opoverload.kernels:
-            told = "enable" if enabled else "disable"
+            action = "enable" if enabled else "disable"
             logging.getLogger(__name__).warning(
-                "Attempted to %s kernel for %s but no kernel was registered for this device type.", told, device_type
+                "Attempted to %s kernel for %s but no kernel was registered for this device type.", action, device_type
             )
         self._opoverload.disabled = before - {key} if enabled else before | {key}
         try:

@@ -17,7 +17,7 @@ from types import MethodWrapperType
 from typing import Any
 
 import tensorgrad
-from tensorgrad._ops import OpOverload, OpOverloadPacket, ops
+from tensorgrad._ops import MADE_OF_OTHERS, OpOverload, OpOverloadPacket, ops
 from tensorgrad.autograd.modes import is_grad_enabled, no_grad
 from tensorgrad.library.operator_gradients import recorded, tracked
 from tensorgrad.library.operators_of_functions import FUNCTIONAL, FUNCTIONS
@@ -25,33 +25,8 @@ from tensorgrad.library.operators_of_rows import ROWS
 from tensorgrad.overriding.function_classes import without_defaults
 from tensorgrad.overriding.torch_function import asking, asking_property
 from tensorgrad.rows.switches import DISPATCH, LOCAL
+from tensorgrad.storage.wrapper_subclass import NoMemory
 from tensorgrad.tensor import Tensor, tensors_in
-
-# Operators that PyTorch makes of others, and functions that are no operators: a class sees what they call.
-_OTHERS = """
-    absolute absolute_ adaptive_avg_pool1d adaptive_max_pool1d adjoint alpha_dropout alpha_dropout_ arccos arccos_
-    arccosh arccosh_ arcsin arcsin_ arcsinh arcsinh_ arctan arctan2 arctan2_ arctan_ arctanh arctanh_ argsort
-    argwhere atleast_1d atleast_2d atleast_3d avg_pool1d batch_norm bilinear broadcast_tensors broadcast_to
-    cartesian_prod cdist chain_matmul chunk clip clip_ column_stack combinations concat concatenate conj
-    conj_physical contiguous conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d corrcoef
-    cosine_embedding_loss cosine_similarity cov cross ctc_loss cumulative_trapezoid det diag diagflat diff dim
-    divide divide_ dropout dropout_ dsplit dstack einsum embedding_bag expand_as feature_alpha_dropout
-    feature_alpha_dropout_ feature_dropout feature_dropout_ fill_diagonal_ fix fix_ flatten fliplr flipud
-    float_power float_power_ frobenius_norm ger get_device gradient greater greater_ greater_equal greater_equal_
-    grid_sampler group_norm gru gru_cell hinge_embedding_loss histogramdd hsplit hstack imag inner instance_norm
-    inverse is_complex is_conj is_contiguous is_distributed is_floating_point is_inference is_neg is_nonzero
-    is_signed isclose isfinite isreal item kl_div kron layer_norm less less_ less_equal less_equal_ logdet lstm
-    lstm_cell lu_solve margin_ranking_loss matrix_exp matrix_power max_pool1d max_pool1d_with_indices max_pool2d
-    max_pool3d meshgrid moveaxis movedim msort multiply multiply_ nanmean nanquantile narrow native_channel_shuffle
-    negative negative_ norm_except_dim not_equal not_equal_ nuclear_norm numel one_hot orgqr outer pairwise_distance
-    pdist pinverse poisson_nll_loss positive prelu qr quantile ravel real requires_grad_ reshape reshape_as
-    resolve_conj resolve_neg result_type retain_grad rms_norm rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell
-    row_stack rrelu rrelu_ scaled_dot_product_attention selu selu_ size slogdet square square_ storage_offset stride
-    subtract subtract_ sum_to_size svd swapaxes swapaxes_ swapdims swapdims_ take_along_dim tensor_split tensordot
-    tile trapezoid trapz triplet_margin_loss true_divide true_divide_ type_as unflatten unsafe_chunk vander view_as
-    vsplit vstack
-"""
-MADE_OF_OTHERS = frozenset(_OTHERS.split())
 
 # Methods that take several numbers where the operator takes a list.
 _LISTS = frozenset(("expand", "flip", "new_empty", "new_ones", "new_zeros", "permute", "repeat", "view"))
@@ -71,7 +46,15 @@ def see(cls: type) -> None:
     if cls.item is Tensor.item:  # type: ignore[attr-defined]
         cls.item = _item  # type: ignore[attr-defined]
     if cls.data in (Tensor.data, asking_property(Tensor.data)):  # type: ignore[attr-defined]
-        cls.data = property(lambda self: self.detach(), None, None, Tensor.data.__doc__)  # type: ignore[attr-defined]
+        cls.data = property(lambda self: self.detach(), _set_data, None, Tensor.data.__doc__)  # type: ignore[attr-defined]
+
+
+def _set_data(self: Tensor, value: Tensor) -> None:
+    """`Tensor.data = …` of such a class: a tensor without memory keeps its attributes, as in PyTorch."""
+    if self._array.__class__ is NoMemory:
+        self._array = value._array
+    else:
+        Tensor.data.fset(self, value)  # type: ignore[attr-defined]
 
 
 def _item(self: Tensor) -> Any:
@@ -124,7 +107,7 @@ def dispatch(function: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
         args = _listed(name, args)
         if name == "sort" and kwargs.get("stable") is not None:
             args, kwargs = args[:1], {**dict(zip(("dim", "descending"), args[1:], strict=False)), **kwargs}
-        return call(_overload(name, args, kwargs), args, kwargs)
+        return call(overload_of(name, args, kwargs), args, kwargs)
     if row is None or isinstance(function, OpOverload) or (not of_classes and "out" in kwargs):
         return NotImplemented
     if row.twin is not None:
@@ -155,7 +138,7 @@ def _tracked(function: Callable, row: Any, args: tuple, kwargs: dict[str, Any]) 
             return call(function, args, kwargs) if isinstance(function, OpOverload) else NotImplemented
         row = None
     if (row is None and _writes(name) and hasattr(Tensor, name)) or kwargs.get("out") is not None:
-        form = _overload(name, args, kwargs) if hasattr(ops.aten, name) else name
+        form = overload_of(name, args, kwargs) if hasattr(ops.aten, name) else name
         raise NotImplementedError(
             f"{form}: a tensor of a class with __torch_dispatch__ is written, or read, in place where gradients are "
             "recorded; use torch.no_grad(), or the form that is not in place"
@@ -240,7 +223,7 @@ def _listed(name: str, args: tuple) -> tuple:
     )
 
 
-def _overload(name: str, args: tuple, kwargs: dict[str, Any]) -> OpOverload:
+def overload_of(name: str, args: tuple, kwargs: dict[str, Any]) -> OpOverload:
     """The overload of an operator that fits the arguments."""
     packet = getattr(ops.aten, name)
     known = packet.overloads()

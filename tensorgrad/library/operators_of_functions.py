@@ -111,8 +111,8 @@ def converted(self: Tensor, *args: Any, copy: bool = False, layout: Any = None, 
     same = dtype in (None, self.dtype) and device in (None, self.device) and memory_format is None
     if same and not copy:
         return self
-    told = {"dtype": dtype, "device": device, "non_blocking": non_blocking or None, "memory_format": memory_format}
-    return ops.aten._to_copy.default(self, **{name: value for name, value in told.items() if value is not None})
+    options = {"dtype": dtype, "device": device, "non_blocking": non_blocking or None, "memory_format": memory_format}
+    return ops.aten._to_copy.default(self, **{name: value for name, value in options.items() if value is not None})
 
 
 def split(self: Tensor, split_size_or_sections: Any, dim: int = 0) -> Any:
@@ -161,13 +161,13 @@ def _made(name: str) -> Callable:
             if count == 2 or not size:
                 return NotImplemented
             size = (size,)
-        told = {n: value for n, value in kwargs.items() if value is not None}
-        told |= {
-            "device": tensorgrad.device(told.get("device") or tensorgrad.get_default_device()),
+        options = {n: value for n, value in kwargs.items() if value is not None}
+        options |= {
+            "device": tensorgrad.device(options.get("device") or tensorgrad.get_default_device()),
             "pin_memory": False,
         }
         overload = "memory_format" if name == "empty" else "default"
-        made = getattr(getattr(ops.aten, name), overload)(list(size[0]), *size[1:], **told)
+        made = getattr(getattr(ops.aten, name), overload)(list(size[0]), *size[1:], **options)
         return made.requires_grad_() if requires_grad else made
 
     return form

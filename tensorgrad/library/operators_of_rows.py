@@ -266,6 +266,13 @@ def _extreme(input: Tensor, dim: int, keepdim: bool, name: str) -> Any:
 
 
 # Rows that have a form of their own, and how the registry writes them.
+def _isfinite(input: Tensor) -> Any:
+    if not input.is_floating_point():
+        return NotImplemented if input.is_complex() else tensorgrad.ones_like(input, dtype=tensorgrad.bool)
+    aten = ops.aten
+    return aten.mul.Tensor(aten.eq.Tensor(input, input), aten.ne.Scalar(aten.abs.default(input), math.inf))
+
+
 ROWS: dict[str, Callable] = {
     "adaptive_avg_pool": _adaptive_avg_pool,
     "clone_copy": lambda self, *args, **kwargs: ops.aten.clone.default(self),
@@ -292,6 +299,7 @@ ROWS: dict[str, Callable] = {
     ),
     "cumsum_reversed": lambda self, dim: self.flip(dim).cumsum(dim).flip(dim),
     "embed_view": _embed_view,
+    "isfinite": _isfinite,
     "embedding": _embedding_row,
     "embedding_grad": lambda *given: ops.aten.embedding_dense_backward.default(*given),
     "extreme_dim": _extreme,

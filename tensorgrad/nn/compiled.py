@@ -46,9 +46,9 @@ def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
         or not all(isinstance(flag, bool) for flag in flags)
         or ("tensor" in given and not isinstance(tensor, Tensor))
     ):
-        told = [typename(value) for value in args] + [f"{name}={typename(value)}" for name, value in kwargs.items()]
+        types = [typename(value) for value in args] + [f"{name}={typename(value)}" for name, value in kwargs.items()]
         raise TypeError(
-            f"to() received an invalid combination of arguments - got ({', '.join(told)}), but expected one of:{_WAYS}"
+            f"to() received an invalid combination of arguments - got ({', '.join(types)}), but expected one of:{_WAYS}"
         )
     if tensor is not None:
         device, dtype = tensor.device, tensor.dtype

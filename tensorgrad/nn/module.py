@@ -14,6 +14,7 @@ from tensorgrad.nn.module_convert import Convertible, typename
 from tensorgrad.nn.module_hooks import Hooked
 from tensorgrad.nn.module_state import Stateful
 from tensorgrad.nn.parameter import Buffer, Parameter
+from tensorgrad.rows.switches import SLOW
 from tensorgrad.tensor import Tensor
 
 _TABLES = ("_parameters", "_buffers", "_modules")
@@ -535,7 +536,7 @@ def indented(text: str) -> str:
 
 def _zero_grad(module: Module, set_to_none: bool) -> None:
     for parameter in module._parameters.values():
-        if parameter is not None and parameter._grad is not None:
+        if parameter is not None and (parameter._grad is not None or SLOW):
             clear_grad(parameter, set_to_none)
     for child in module._modules.values():
         if child is not None:
@@ -544,11 +545,11 @@ def _zero_grad(module: Module, set_to_none: bool) -> None:
 
 def clear_grad(parameter: Tensor, set_to_none: bool) -> None:
     """Drops a tensor's gradient, or fills it with zeros outside of any graph."""
+    if set_to_none:
+        parameter.grad = None
+        return
     grad = parameter._grad
     if grad is None:
-        return
-    if set_to_none:
-        parameter._grad = None
         return
     if grad.grad_fn is not None:
         grad.detach_()

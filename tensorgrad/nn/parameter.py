@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import tensorgrad as torch
-from tensorgrad.system.lazy_modules import whole as _whole
+from tensorgrad.system.names_elsewhere import elsewhere as _elsewhere
 from tensorgrad.tensor import PLAIN, Tensor, share
 
 
@@ -111,18 +111,11 @@ def is_lazy(param: Any) -> bool:
 _LATER = ("UninitializedBuffer", "UninitializedParameter", "UninitializedTensorMixin")  # rarely needed
 
 
-def __getattr__(name: str) -> Any:
-    if name in _LATER:
-        from tensorgrad.nn import uninitialized
+if TYPE_CHECKING:
+    from tensorgrad.nn.uninitialized import (  # noqa: F401
+        UninitializedBuffer,
+        UninitializedParameter,
+        UninitializedTensorMixin,
+    )
 
-        return getattr(uninitialized, name)
-    from tensorgrad.system.missing_names import no_attribute
-
-    raise no_attribute(__name__, name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
-
-
-_whole(__name__)
+_elsewhere(__name__, dict.fromkeys(_LATER, "tensorgrad.nn.uninitialized"))

@@ -246,8 +246,7 @@ _masked_fill = op("masked_fill(input, mask, value: number)", "pointwise.masked_f
                   strides="rows",
                   prepare=_prepare_masked_fill,
                   shape=lambda x, mask, value: (np.broadcast_shapes(x.shape, mask.shape), x.dtype),
-                  input=lambda g, mask: g.masked_fill(mask, 0),
-                  jvp=lambda input_t, mask: input_t.masked_fill(mask, 0))  # fmt: skip
+                  input=lambda g, mask: g.masked_fill(mask, 0), linear="input + value")  # fmt: skip
 
 
 @composite()

@@ -357,8 +357,9 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     if inplace._tracked(self, (src,)) or self._storage.version is None:
         if self._array.dtype.kind in "biu":  # integers have no gradients
             src = src.detach()
-        return inplace.replace(self, _copy, (src,), {})
-    inplace.check_no_overlap(self)
+        return inplace.replace(self, _copy, (src,), {}, overlap=_same_elements(self, src))
+    if not _same_elements(self, src):
+        inplace.check_no_overlap(self)
     array = src._array
     if array.dtype.kind == "c" and self._array.dtype.kind not in "cb":
         array = array.real
@@ -366,6 +367,13 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     with ignored():
         self._storage.write(self._array, array)
     return self
+
+
+def _same_elements(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors are the same elements in the same memory: a copy of one to the other changes nothing."""
+    x, y = a._array, b._array
+    return a._memory is not None and a._memory is b._memory and x.shape == y.shape and a.stride() == b.stride() and (
+        a.storage_offset() == b.storage_offset())  # fmt: skip
 
 
 def _elsewhere(src: Tensor, target: Tensor) -> bool:

@@ -420,6 +420,8 @@ def _setitem(self: Tensor, index, value) -> None:
         raise TypeError("Cannot assign to a sparse tensor")
     if plain is not None:
         view, tensors, pattern = _view(self, plain), None, None
+        if view._array.shape == self._array.shape and None not in plain:
+            view = self  # all of it (`x[:] = y`), which needs no view
     else:
         try:
             view, tensors, pattern = _translate(self, index)

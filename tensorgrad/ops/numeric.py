@@ -10,7 +10,7 @@ from tensorgrad.dispatch.kinds import composite, op, reduction
 from tensorgrad.dispatch.no_derivative import no_derivative
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import wrap_dim, wrap_dims
+from tensorgrad.errors import no_dimensions, wrap_dim, wrap_dims
 from tensorgrad.ops.complex import complex_
 from tensorgrad.ops.create import linspace
 from tensorgrad.ops.join import cat
@@ -60,7 +60,7 @@ def _steps(name: str, y: Tensor, x: Tensor, dim: int) -> Tensor:
 
 def _sample_dim(y: Tensor, dim: int) -> int:
     if not y.ndim:
-        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+        raise no_dimensions(dim)
     return wrap_dim(dim, y.ndim)
 
 

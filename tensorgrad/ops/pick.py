@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tensorgrad.dispatch.kinds import op
+from tensorgrad.rows.op import Selection
 from tensorgrad.transforms.batch_values import each
 
 
@@ -32,3 +33,17 @@ place = op(
     input=lambda g, index, dim, folded: pick(g, index, dim, folded),
     doc="Zeros of `shape`, with `input` at the positions `pick` reads; `repeats`: indices may repeat.",
 )  # fmt: skip
+
+# What an op selects that returns indices along `dim`: an element for each index, or the same, with some more than once;
+# or one element, whose dimension is gone unless `keepdim`.
+ALONG_DIM = Selection(
+    lambda input, indices, dim: pick(input, indices, dim, False),
+    lambda g, indices, input_shape, dim: place(g, indices, input_shape, dim, False, False),
+)
+REPEATED = ALONG_DIM._replace(
+    scatter=lambda g, indices, input_shape, dim: place(g, indices, input_shape, dim, False, True)
+)
+ONE_OF_DIM = Selection(
+    lambda input, indices, dim, keepdim: pick(input, indices, dim, not keepdim),
+    lambda g, indices, input_shape, dim, keepdim: place(g, indices, input_shape, dim, not keepdim, False),
+)

@@ -445,8 +445,7 @@ def ldexp(input: Tensor, other: Tensor, *, out=None) -> Tensor:
 
 _frexp = op("frexp(input)", lambda xp, x: xp.frexp(x), batch="leading", where=(), outputs=("mantissa", "exponent"),
             shape=lambda x: [(x.shape, x.dtype), (x.shape, np.dtype("int32"))],
-            input=lambda g, exponent: g / exponent.exp2(),
-            jvp=lambda input_t, exponent: input_t / exponent.exp2())  # fmt: skip
+            input=lambda g, exponent: g / exponent.exp2(), jacobian="symmetric")  # fmt: skip
 FrexpResult = return_type("frexp", "mantissa", "exponent")
 
 
@@ -523,7 +522,7 @@ abs_ = pointwise("abs(input)", "absolute", input=lambda g, input: g * input.sgn(
 sign = pointwise("sign(input)", "pointwise.sign", input=zero,
                  doc="The sign: -1, 0 or 1. Raises NotImplementedError for complex tensors.")  # fmt: skip
 sgn = pointwise("sgn(input)", "pointwise.sgn", input=lambda g, input, out: _sgn_slope(g, input, out),
-                jvp=lambda input_t, input, out: _sgn_slope(input_t, input, out),
+                jacobian="symmetric",
                 doc="The sign input / |input|, 0 at 0; for complex numbers, the direction.")  # fmt: skip
 copysign = pointwise("copysign(input, other)", "copysign", rule="float", other=zero,
                      input=lambda g, input, out: (g * (out / input)).masked_fill(input == 0, 0),

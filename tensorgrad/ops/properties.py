@@ -78,7 +78,7 @@ def is_inference(input: Tensor) -> bool:
     >>> torch.is_inference(x), torch.is_inference(torch.ones(2))
     (True, False)
     """
-    return input._storage.version is None
+    return input._storage.of_inference()
 
 
 @composite()

@@ -11,7 +11,7 @@ from tensorgrad import dtypes
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import check_number, warn, wrap_dim, wrap_dims
+from tensorgrad.errors import check_number, no_dimensions, warn, wrap_dim, wrap_dims
 from tensorgrad.kernels.array import rearrange as kernels
 from tensorgrad.ops.copy import in_format_of
 from tensorgrad.ops.create import arange, finish, tensor
@@ -106,7 +106,7 @@ def roll(input: Tensor, shifts, dims=()) -> Tensor:
     if not shifts:
         raise RuntimeError("`shifts` required")
     if dims and not input._array.ndim:
-        raise IndexError(f"Dimension specified as {dims[0]} but tensor has no dimensions")
+        raise no_dimensions(dims[0])
     if len(shifts) != len(dims) and (dims or len(shifts) > 1):
         raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}")
     return _roll(input, shifts, tuple([wrap_dim(d, input._array.ndim) for d in dims]))
@@ -184,7 +184,7 @@ def repeat_interleave(input: Tensor, repeats=None, dim: int | None = None, *, ou
     if dim is None:
         input, dim = input.reshape(-1), 0
     elif not input._array.ndim:
-        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+        raise no_dimensions(dim)
     dim = wrap_dim(dim, input._array.ndim)
     n = input._array.shape[dim]
     if not isinstance(repeats, Tensor):
@@ -383,7 +383,7 @@ _pad_constant = op("constant_pad_nd(input, pads: any, value: number)", "rearrang
                    batch=lambda input, pads, value: _pad_constant(input, (_NO_PAD, *pads), value),
                    format_of=("input",),
                    input=lambda g, pads: _pad_constant(g, tuple([(-a, -b) for a, b in pads]), 0),
-                   jvp=lambda input_t, pads: _pad_constant(input_t, pads, 0),
+                   linear="input + value",
                    shape=lambda x, pads, value: (kernels.padded_shape(x.shape, pads), x.dtype))  # fmt: skip
 _pad_around = op("pad_around(input, pads: any, mode: str)", "rearrange.pad_around", linear="input", where=(),
                  batch=lambda input, pads, mode: _pad_around(input, (_NO_PAD, *pads), mode),

@@ -15,7 +15,7 @@ from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import warn, wrap_dim, wrap_dims
 from tensorgrad.kernels.array import reduce as kernels
 from tensorgrad.ops.limits import maximum, minimum
-from tensorgrad.ops.pick import pick, place
+from tensorgrad.ops.pick import ONE_OF_DIM
 from tensorgrad.ops.pointwise import conj
 from tensorgrad.ops.scan import cumprod, shift
 from tensorgrad.ops.sparse_parts import stored_elements
@@ -189,11 +189,6 @@ def tie_of_all(g, input, out):
     return (g / sum(hit)).where(hit, 0)  # not `hit *`, which would spread a NaN gradient
 
 
-def tangent_of_ties(input_t, input, out):
-    """The mean of the tangents of the elements that are equal to the result."""
-    return (tie_of_all(out.new_ones(()), input, out) * input_t).sum()
-
-
 amax = reduction("amax(input, dim: dims = None, keepdim: bool = False)", "reduce.amax", input=_tie,
                  doc="The maximum over `dim`; ties split the gradient evenly.")  # fmt: skip
 amin = reduction("amin(input, dim: dims = None, keepdim: bool = False)", "reduce.amin", input=_tie,
@@ -201,17 +196,16 @@ amin = reduction("amin(input, dim: dims = None, keepdim: bool = False)", "reduce
 _scalar: dict[str, Any] = {"where": "", "shape": lambda x, *rest: ((), x.dtype)}
 _max_all = op(
     "max_all(input)", "reduce.max_all", batch=lambda input, size: amax(input.reshape(size, -1), 1), input=tie_of_all,
-    jvp=tangent_of_ties, backward_name="MaxBackward1", **_scalar
+    jacobian="weights", backward_name="MaxBackward1", **_scalar
 )  # fmt: skip
 _min_all = op(
     "min_all(input)", "reduce.min_all", batch=lambda input, size: amin(input.reshape(size, -1), 1), input=tie_of_all,
-    jvp=tangent_of_ties, backward_name="MinBackward1", **_scalar
+    jacobian="weights", backward_name="MinBackward1", **_scalar
 )  # fmt: skip
 _extreme_dim = reduction(
     "extreme_dim(input, dim: int, keepdim: bool, name: str)", "reduce.extreme_with_index", where=(),
     outputs=("values", "indices"), differentiable_outputs=1, backward_name="MaxBackward0",
-    input=lambda g, indices, input_shape, dim, keepdim: place(g, indices, input_shape, dim, not keepdim, False),
-    jvp=lambda input_t, indices, dim, keepdim: pick(input_t, indices, dim, not keepdim),
+    selects=ONE_OF_DIM,
 )  # fmt: skip
 
 

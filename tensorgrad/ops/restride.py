@@ -7,7 +7,7 @@ import math
 from operator import index as as_int
 
 from tensorgrad.autograd.modes import GRAD
-from tensorgrad.autograd.views import RESHAPED, check_writable
+from tensorgrad.autograd.views import check_writable, keep_retaining
 from tensorgrad.dispatch import signatures
 from tensorgrad.dispatch.kinds import composite, export, op, view
 from tensorgrad.dispatch.resizing import resize as resize_memory
@@ -18,7 +18,7 @@ from tensorgrad.ops.join import cat
 from tensorgrad.ops.shape import ints, squeeze_method, t, transpose_view, unsqueeze_view
 from tensorgrad.settings import SETTINGS
 from tensorgrad.storage.sparse import COOArray
-from tensorgrad.tensor import Tensor, share
+from tensorgrad.tensor import RESHAPED, Tensor, share
 from tensorgrad.transforms.batch import BatchedArray
 
 
@@ -97,13 +97,14 @@ def _in_place(name: str, function) -> None:
         result = function(self, *args, **kwargs)
         if result._array.__class__ is not self._array.__class__:
             raise RuntimeError(f"torch.{name}: in-place transposition is not supported for {self.layout} layout")
-        self._array = result._array
+        self._array, old = result._array, self._edge
         if self._view is not None:  # keeps the grad mode of its creation
             self._view, self._edge = (*result._view[:3], self._view[3]), result._edge
         else:
             self.__dict__[RESHAPED] = True
             if result._edge is not None:
                 self._edge, self._requires_grad = result._edge, True
+        keep_retaining(self, old, self._edge)
         self._storage.bump()
         return self
 

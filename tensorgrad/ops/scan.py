@@ -9,7 +9,7 @@ from tensorgrad import dtypes, return_types
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.errors import wrap_dim
-from tensorgrad.ops.pick import pick, place
+from tensorgrad.ops.pick import REPEATED
 from tensorgrad.ops.pointwise import conj
 from tensorgrad.return_types import return_type
 from tensorgrad.storage.stubs import STORAGES
@@ -44,7 +44,7 @@ _cumsum: Callable = op("cumsum(input, dim: int, *, dtype: dtype = None)", "scan.
              doc="The cumulative sum along `dim`; integers add up in int64 unless `dtype` is given.")  # fmt: skip
 cumsum = _cumsum
 shift: Callable = op("shift(input, dim: int, by: int, fill: number)", "scan.shift", where=(), kind="same shape",
-           input=lambda g, dim, by: shift(g, dim, -by, 0), jvp=lambda input_t, dim, by: shift(input_t, dim, by, 0),
+           input=lambda g, dim, by: shift(g, dim, -by, 0), linear="input + fill",
            doc="Shifts elements by `by` (1 or -1) positions along `dim`; `fill` enters at the end.")  # fmt: skip
 
 # y[i] = b[i] + a[i] y[i±1]: the derivative of cumulative products. Its own derivatives are recurrences in reverse.
@@ -81,8 +81,7 @@ _running_extreme = op(
     "running_extreme(input, dim: int, largest: bool)", "scan.running_extreme", batch="leading", where=(),
     outputs=("values", "indices"), prepare=_wrap, backward_name="CummaxBackward0",
     shape=lambda x, dim, largest: [(x.shape, x.dtype), (x.shape, dtypes.I64)],
-    input=lambda g, indices, input_shape, dim: place(g, indices, input_shape, dim, False, True),
-    jvp=lambda input_t, indices, dim: pick(input_t, indices, dim, False),
+    selects=REPEATED,
 )  # fmt: skip
 
 CumMax, CumMin = return_type("cummax", "values", "indices"), return_type("cummin", "values", "indices")

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from tensorgrad import dtypes
+from tensorgrad.dispatch import inplace
 from tensorgrad.dispatch.kinds import composite, op
-from tensorgrad.dispatch.out import store_out
+from tensorgrad.dispatch.out import is_expanded, store_out
 from tensorgrad.dispatch.promotion import plain_number
 from tensorgrad.dtypes import I64, NUMBERS, from_numpy_dtype, int64, scalar_type
-from tensorgrad.errors import check_number, warn, wrap_dim
+from tensorgrad.errors import check_number, no_dimensions, warn, wrap_dim
 from tensorgrad.kernels.array import index as kernels
 from tensorgrad.layouts import dense_order
 from tensorgrad.ops import shape as shapes
@@ -529,7 +530,7 @@ _index_fill = op("index_fill(input, dim: int, index, value)", "scatter.index_fil
                  shape=lambda x, *rest: (x.shape, x.dtype))  # fmt: skip
 
 
-@composite(in_place=True)
+@composite()
 def index_fill(input: Tensor, dim: int, index: Tensor, value) -> Tensor:
     """Returns a copy of `input` with the slices `index` along `dim` set to `value`, a number or a 0-dimensional tensor.
 
@@ -548,6 +549,21 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value) -> Tensor:
             raise RuntimeError("index_fill_(): Converting complex Scalar to non-complex type is not supported")
         value = tensor(value, device=input.device)
     return _index_fill(input, dim, index, value.to(input.dtype))
+
+
+@composite("method")
+def index_fill_(self: Tensor, dim: int, index: Tensor, value) -> Tensor:
+    """Writes `value` (a number or a 0-dimensional tensor) in place to the slices `index` along `dim`."""
+    if not isinstance(self._array, np.ndarray) or not is_expanded(self._array) or inplace._tracked(self, (value,)):
+        return inplace.replace(self, index_fill, (dim, index, value), {})
+    warn(
+        "Use of index_fill_ on expanded tensors is deprecated. Please clone() the tensor before performing this "
+        "operation. This also applies to advanced indexing e.g. tensor[mask] = scalar"
+    )
+    index_fill(self, dim, index, value)  # which checks the arguments
+    for i in index.flatten().tolist():
+        self.select(dim, i).fill_(value.item() if isinstance(value, Tensor) else value)
+    return self
 
 
 @composite(in_place=True)
@@ -653,7 +669,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
             f"{ndim} dimensions for input, and {indices._array.ndim} dimensions for indices"
         )
     if not ndim:
-        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+        raise no_dimensions(dim)
     dim = wrap_dim(dim, ndim)
     a, b = input._array.shape, indices._array.shape
     if not indices.is_meta and indices._array.size and int(whole(indices).min()) < 0:

@@ -16,7 +16,7 @@ from tensorgrad import dtypes
 from tensorgrad.autograd.graph import legacy_type_name
 from tensorgrad.dispatch.kinds import alias, composite, export, op, view
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import as_integer, warn, wrap_dim, wrap_dims, wrong_argument
+from tensorgrad.errors import as_integer, no_dimensions, warn, wrap_dim, wrap_dims, wrong_argument
 from tensorgrad.kernels.array import shape as kernels
 from tensorgrad.layouts import inverse
 from tensorgrad.tensor import Tensor, share
@@ -344,7 +344,7 @@ def unflatten(input: Tensor, dim: int, sizes) -> Tensor:
     if not sizes:
         raise RuntimeError("unflatten: sizes must be non-empty")
     if not shape:
-        raise RuntimeError("unflatten got an unexpected error:\nDimension specified as 0 but tensor has no dimensions")
+        raise RuntimeError(f"unflatten got an unexpected error:\n{no_dimensions(0)}")
     dim = wrap_dim(dim, len(shape))
     if sizes.count(-1) > 1:
         raise RuntimeError("unflatten got an unexpected error:\nonly one dimension can be inferred")

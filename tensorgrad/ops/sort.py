@@ -15,8 +15,8 @@ from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import I64, scalar_type
 from tensorgrad.errors import as_integer, wrap_dim
 from tensorgrad.ops.create import zeros
-from tensorgrad.ops.pick import pick, place
-from tensorgrad.ops.reduce import tangent_of_ties, tie_of_all
+from tensorgrad.ops.pick import ALONG_DIM, ONE_OF_DIM, pick
+from tensorgrad.ops.reduce import tie_of_all
 from tensorgrad.return_types import return_type
 from tensorgrad.tensor import Tensor
 from tensorgrad.transforms.batch import whole
@@ -36,8 +36,7 @@ Sort, TopK = return_type("sort", "values", "indices"), return_type("topk", "valu
 _sort = op("sort_(input, dim: int, descending: bool)", "sort.sort", prepare=_wrap, backward_name="SortBackward0",
            batch="leading", strides="input input",
            shape=lambda x, dim, descending: [(x.shape, x.dtype), (x.shape, I64)],
-           input=lambda g, indices, input_shape, dim: place(g, indices, input_shape, dim, False, False),
-           jvp=lambda input_t, indices, dim: pick(input_t, indices, dim, False), **_PAIR)  # fmt: skip
+           selects=ALONG_DIM, **_PAIR)  # fmt: skip
 
 
 @composite()
@@ -87,9 +86,7 @@ def _check_topk(x, k, dim, largest):
 _topk = op("topk_(input, k: int, dim: int, largest: bool)", "sort.topk", batch="leading", prepare=_check_topk,
            strides="rows rows",
            shape=lambda x, k, dim, largest: [(_resized(x.shape, dim, k), x.dtype), (_resized(x.shape, dim, k), I64)],
-           input=lambda g, indices, input_shape, dim: place(g, indices, input_shape, dim, False, False),
-           jvp=lambda input_t, indices, dim: pick(input_t, indices, dim, False),
-           backward_name="TopkBackward0", **_PAIR)  # fmt: skip
+           selects=ALONG_DIM, backward_name="TopkBackward0", **_PAIR)  # fmt: skip
 
 
 def _resized(shape, dim, n):
@@ -127,12 +124,7 @@ def _selected_shape(x, dim, keepdim, *rest):
 
 def _selection(signature: str, kernel: str, backward_name: str):
     """Declares a reduction that selects one element along `dim` and also returns its index."""
-    return reduction(
-        signature, kernel, backward_name=backward_name, shape=_selected_shape,
-        input=lambda g, indices, input_shape, dim, keepdim: place(g, indices, input_shape, dim, not keepdim, False),
-        jvp=lambda input_t, indices, dim, keepdim: pick(input_t, indices, dim, not keepdim),
-        **_PAIR,
-    )  # fmt: skip
+    return reduction(signature, kernel, backward_name=backward_name, shape=_selected_shape, selects=ONE_OF_DIM, **_PAIR)
 
 
 _kthvalue = _selection("kthvalue_(input, dim: int, keepdim: bool, k: int)", "sort.kthvalue", "KthvalueBackward0")
@@ -140,8 +132,8 @@ _mode = _selection("mode_(input, dim: int, keepdim: bool)", "sort.mode", "ModeBa
 _median = _selection("median_dim(input, dim: int, keepdim: bool, ignore_nan: bool)", "sort.median", "MedianBackward1")
 _median_all = op("median_all(input, ignore_nan: bool)", "sort.median_all", where=(), input=tie_of_all,
                  batch=lambda input, ignore_nan: _median(input.reshape(input.shape[0], -1), 1, False, ignore_nan)[0],
-                 jvp=tangent_of_ties,
-                 shape=lambda x, ignore_nan: ((), x.dtype), backward_name="MedianBackward0")  # fmt: skip
+                 jacobian="weights", shape=lambda x, ignore_nan: ((), x.dtype),
+                 backward_name="MedianBackward0")  # fmt: skip
 
 
 @composite()

@@ -22,7 +22,7 @@ from tensorgrad.dispatch import generate
 from tensorgrad.dispatch.kernel_errors import Composed
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import as_integer, wrap_dim
+from tensorgrad.errors import as_integer, no_dimensions, wrap_dim
 from tensorgrad.ops.shape import ints, select_at, slice_at, window
 from tensorgrad.rows.op import row
 from tensorgrad.rows.switches import LOCAL, SLOW
@@ -159,7 +159,7 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     (tensor([1, 2]), tensor([3, 4]))
     """
     if not input._array.ndim:
-        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+        raise no_dimensions(dim)
     return _unbind(input, wrap_dim(dim, input._array.ndim))
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import tensorgrad as torch
 from tensorgrad.optim import flags
 from tensorgrad.optim.checks import check, check_lr
 from tensorgrad.optim.elementwise import Elementwise, descent
 from tensorgrad.optim.functional import functional
-from tensorgrad.optim.state import starts_at
+from tensorgrad.optim.state import counts_and_zeros
 
 __all__ = ["Adadelta", "adadelta"]
 
@@ -79,7 +78,7 @@ class Adadelta(Elementwise):
         super().__init__(params, defaults)
 
     def _initial_state(self, group: dict[str, Any]) -> dict[str, Any]:
-        return {"step": starts_at(0, group), "square_avg": torch.zeros_like, "acc_delta": torch.zeros_like}
+        return counts_and_zeros(group, "square_avg", "acc_delta")
 
     @staticmethod
     def _coefficients(group: dict[str, Any]) -> Coefficients:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import tensorgrad as torch
 from tensorgrad.optim import flags
-from tensorgrad.optim.checks import check, check_betas, check_lr
+from tensorgrad.optim.checks import check_settings
 from tensorgrad.optim.elementwise import Elementwise, descent, shrink_and_decay
 from tensorgrad.optim.functional import functional
-from tensorgrad.optim.state import starts_at
+from tensorgrad.optim.state import counts_and_zeros
 from tensorgrad.tensor import Tensor
 
 __all__ = ["Adam", "adam"]
@@ -82,10 +81,7 @@ class Adam(Elementwise):
         one_by_one = bool(foreach) and not capturable  # PyTorch does not support tensor settings here
         if isinstance(lr, Tensor) and one_by_one:
             raise ValueError("lr as a Tensor is not supported for capturable=False and foreach=True")
-        check_lr(lr)
-        check("epsilon value", eps, eps >= 0.0)
-        check_betas(betas)
-        check("weight_decay value", weight_decay, bool(weight_decay >= 0.0))
+        check_settings(lr, betas, eps, weight_decay)
         if not (all(isinstance(beta, float) for beta in betas) or all(isinstance(beta, Tensor) for beta in betas)):
             raise ValueError("betas must be either both floats or both Tensors")
         for i, beta in enumerate(betas):
@@ -102,8 +98,8 @@ class Adam(Elementwise):
         super().__init__(params, defaults)
 
     def _initial_state(self, group: dict[str, Any]) -> dict[str, Any]:
-        state = {"step": starts_at(0, group), "exp_avg": torch.zeros_like, "exp_avg_sq": torch.zeros_like}
-        return {**state, "max_exp_avg_sq": torch.zeros_like} if group["amsgrad"] else state
+        largest = ["max_exp_avg_sq"] if group["amsgrad"] else []
+        return counts_and_zeros(group, "exp_avg", "exp_avg_sq", *largest)
 
     @staticmethod
     def _coefficients(group: dict[str, Any], t: float) -> Coefficients:

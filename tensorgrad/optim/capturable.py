@@ -15,7 +15,7 @@ import numpy as np
 from tensorgrad.errors import warn
 from tensorgrad.optim.settings import Settings, as_scalar
 from tensorgrad.optim.state import begin
-from tensorgrad.rows.kernel_tables import own_part
+from tensorgrad.rows.kernel_tables import device_kernel
 from tensorgrad.storage.cuda import capture
 from tensorgrad.storage.sparse import SparseArray
 from tensorgrad.storage.stubs import STORAGES
@@ -71,7 +71,7 @@ def step_group(optimizer: Any, group: dict[str, Any], settings: Settings, move: 
         if state.get(names[0]) is None:
             begin(state, p, starts)
         arrays = [grad._array, *(state[name]._array if name else None for name in names)]
-        row = own_part(optimizer._kernel_name, STORAGES[x.__class__])
+        row = device_kernel(optimizer._kernel_name, STORAGES[x.__class__])
         step = state["step"]._array
         plain = all(not isinstance(v, x.__class__) for v in there["betas"]) if "betas" in there else True
         if row is not None and row.counted and plain and step.dtype == np.float32 and row.takes(x, arrays):

@@ -24,3 +24,11 @@ def check_betas(betas: Any) -> None:
     """Raises ValueError if a decay rate is outside [0, 1)."""
     for i, beta in enumerate(betas[:2]):
         check(f"beta parameter at index {i}", beta, bool(0.0 <= beta < 1.0))
+
+
+def check_settings(lr: Any, betas: Any, eps: Any, weight_decay: Any) -> None:
+    """Raises ValueError unless the settings that Adam shares with its relatives are in range."""
+    check_lr(lr)
+    check("epsilon value", eps, eps >= 0.0)
+    check_betas(betas)
+    check("weight_decay value", weight_decay, bool(weight_decay >= 0.0))

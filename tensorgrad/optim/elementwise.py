@@ -23,7 +23,8 @@ from tensorgrad.optim import flags, optimizer
 from tensorgrad.optim.optimizer import Optimizer, run_hooked
 from tensorgrad.optim.settings import Settings
 from tensorgrad.optim.state import begin, count
-from tensorgrad.rows.kernel_tables import LARGE, PARTS, own_part
+from tensorgrad.rows.kernel_tables import COMPILED, device_kernel
+from tensorgrad.rows.switches import LOCAL, SLOW
 from tensorgrad.settings import SETTINGS
 from tensorgrad.storage.cuda.capture import RUNNING
 from tensorgrad.storage.sparse import SparseArray
@@ -140,9 +141,17 @@ class Elementwise(Optimizer):
             from tensorgrad.optim import capturable
 
             capturable.check_capture(self)
+        if SLOW and LOCAL.transforms:
+            parameters = [p for group in self.param_groups for p in group["params"]]
+            LOCAL.transforms[-1].optimizer_step(self, self._step_groups, parameters)
+            return loss
         for i, group in enumerate(self.param_groups):
             self._step_group(i, group)
         return loss
+
+    def _step_groups(self) -> None:
+        for i, group in enumerate(self.param_groups):
+            self._step_group(i, group)
 
     def _step_group(self, i: int, group: dict[str, Any]) -> None:
         """Moves the parameters of group number `i`."""
@@ -250,9 +259,9 @@ class Elementwise(Optimizer):
         """
         array_type = params[0]._array.__class__ if params else np.ndarray
         if array_type is not np.ndarray:
-            row = own_part(self._kernel_name, STORAGES[array_type])
+            row = device_kernel(self._kernel_name, STORAGES[array_type])
             return (None, None) if row is None else (row, row.takes)
-        row = PARTS.get(self._kernel_name)
+        row = COMPILED.get(self._kernel_name)
         if row is None or SETTINGS.deterministic:
             return None, None
         if row.ready is not None:
@@ -355,7 +364,7 @@ def _move_large(update: Callable, x: Any, arrays: list, n: Any, temporaries: int
                 block, *others = (None if a is None else a[start : start + BLOCK] for a in flat)
                 update(np, block, *others, n, *[t[: block.size] for t in scratch])
 
-        if LARGE:  # threads are enabled: NumPy's loops release the GIL
+        if COMPILED:  # threads are enabled: NumPy's loops release the GIL
             thread_pool.run(advance, -(-x.size // BLOCK), (), x.size)
         else:
             advance(0, -(-x.size // BLOCK))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import tensorgrad as torch
 from tensorgrad.optim import flags
-from tensorgrad.optim.checks import check, check_betas, check_lr
+from tensorgrad.optim.checks import check, check_settings
 from tensorgrad.optim.elementwise import Elementwise, descent, shrink_and_decay
 from tensorgrad.optim.functional import functional
-from tensorgrad.optim.state import count, starts_at
+from tensorgrad.optim.state import count, counts_and_zeros
 
 __all__ = ["NAdam", "nadam"]
 
@@ -77,10 +76,7 @@ class NAdam(Elementwise):
         capturable: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check_lr(lr)
-        check("epsilon value", eps, eps >= 0.0)
-        check_betas(betas)
-        check("weight_decay value", weight_decay, weight_decay >= 0.0)
+        check_settings(lr, betas, eps, weight_decay)
         check("momentum_decay value", momentum_decay, momentum_decay >= 0.0)
         defaults = {
             "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "momentum_decay": momentum_decay,
@@ -90,10 +86,7 @@ class NAdam(Elementwise):
         super().__init__(params, defaults)
 
     def _initial_state(self, group: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "step": starts_at(0, group), "mu_product": starts_at(1, group), "exp_avg": torch.zeros_like,
-            "exp_avg_sq": torch.zeros_like,
-        }  # fmt: skip
+        return counts_and_zeros(group, "exp_avg", "exp_avg_sq", mu_product=1)
 
     @staticmethod
     def _count(state: dict[str, Any], group: dict[str, Any]) -> tuple[float, Any]:

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from tensorgrad.autograd.handles import RemovableHandle
 from tensorgrad.dtypes import float32
 from tensorgrad.nn.module import clear_grad, typename
+from tensorgrad.rows.switches import SLOW
 from tensorgrad.tensor import Tensor
 
 ParamsT: TypeAlias = Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]
@@ -119,7 +120,9 @@ class Optimizer:
         """Drops the gradients of all parameters, or fills them with zeros."""
         for group in self.param_groups:
             for p in group["params"]:
-                if p._grad is not None:
+                if SLOW:
+                    clear_grad(p, set_to_none)
+                elif p._grad is not None:
                     if set_to_none:
                         p._grad = None
                     else:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import tensorgrad as torch
 from tensorgrad.optim import flags
-from tensorgrad.optim.checks import check, check_betas, check_lr
+from tensorgrad.optim.checks import check_settings
 from tensorgrad.optim.elementwise import Elementwise, descent, shrink_and_decay
 from tensorgrad.optim.functional import functional
-from tensorgrad.optim.state import starts_at
+from tensorgrad.optim.state import counts_and_zeros
 
 __all__ = ["RAdam", "radam"]
 
@@ -75,10 +74,7 @@ class RAdam(Elementwise):
         capturable: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check_lr(lr)
-        check("epsilon value", eps, eps >= 0.0)
-        check_betas(betas)
-        check("weight_decay value", weight_decay, weight_decay >= 0.0)
+        check_settings(lr, betas, eps, weight_decay)
         defaults = {
             "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize,
             "foreach": foreach, "capturable": capturable, "decoupled_weight_decay": decoupled_weight_decay,
@@ -89,7 +85,7 @@ class RAdam(Elementwise):
     _counted_on_device = None  # a branch depends on the number of steps
 
     def _initial_state(self, group: dict[str, Any]) -> dict[str, Any]:
-        return {"step": starts_at(0, group), "exp_avg": torch.zeros_like, "exp_avg_sq": torch.zeros_like}
+        return counts_and_zeros(group, "exp_avg", "exp_avg_sq")
 
     @staticmethod
     def _coefficients(group: dict[str, Any], t: float) -> Coefficients:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import tensorgrad as torch
 from tensorgrad.optim import flags
 from tensorgrad.optim.checks import check, check_lr
 from tensorgrad.optim.elementwise import Elementwise, descent
 from tensorgrad.optim.functional import functional
-from tensorgrad.optim.state import starts_at
+from tensorgrad.optim.state import counts_and_zeros
 
 __all__ = ["RMSprop", "rmsprop"]
 
@@ -85,12 +84,9 @@ class RMSprop(Elementwise):
         super().__init__(params, defaults)
 
     def _initial_state(self, group: dict[str, Any]) -> dict[str, Any]:
-        state = {"step": starts_at(0, group), "square_avg": torch.zeros_like}
-        if group["momentum"] > 0:
-            state["momentum_buffer"] = torch.zeros_like
-        if group["centered"]:
-            state["grad_avg"] = torch.zeros_like
-        return state
+        momentum = ["momentum_buffer"] if group["momentum"] > 0 else []
+        centered = ["grad_avg"] if group["centered"] else []
+        return counts_and_zeros(group, "square_avg", *momentum, *centered)
 
     @staticmethod
     def _coefficients(group: dict[str, Any]) -> Coefficients:

@@ -41,6 +41,12 @@ def starts_at(value: float, group: dict[str, Any], on_device: bool = False) -> C
     return lambda p: state_scalar(value, p, group, on_device)
 
 
+def counts_and_zeros(group: dict[str, Any], *zeros: str, **counts: float) -> dict[str, Callable[[Tensor], Tensor]]:
+    """Returns how the state of most optimizers starts: the step and other scalars, and zeros like the parameter."""
+    scalars = {name: starts_at(value, group) for name, value in {"step": 0, **counts}.items()}
+    return {**scalars, **dict.fromkeys(zeros, torch.zeros_like)}
+
+
 def count(state: dict[str, Any], group: dict[str, Any] | None = None) -> float:
     """Increments the state's step count and returns it. The count is a tensor so that PyTorch can load it."""
     array = state["step"]._array

@@ -61,11 +61,11 @@ def arguments(func: Callable, codes: Collection[CodeType], args: tuple, kwargs: 
         args: All arguments that it has by position, also those that have their default.
         kwargs: All others.
     """
-    told = _counted_by_caller(codes)
+    counted = _counted_by_caller(codes)
     code = getattr(func, "__code__", None)
-    if told is None or code is None or code.co_flags & CO_VARKEYWORDS:
+    if counted is None or code is None or code.co_flags & CO_VARKEYWORDS:
         return None
-    count, given = told
+    count, given = counted
     names = code.co_varnames[: code.co_argcount]
     values = {**dict(zip(names, args)), **kwargs}
     own = {NUMPY_NAMES[name]: name for name in values if name in NUMPY_NAMES and name not in given}
@@ -129,9 +129,9 @@ def _counted_by_caller(codes: Collection[CodeType]) -> tuple[int, tuple[str, ...
                 caller = caller.f_back
             if caller is None:
                 return None
-            offsets, told = _calls(caller.f_code)
+            offsets, counted = _calls(caller.f_code)
             at = bisect_right(offsets, caller.f_lasti) - 1  # Python may already be in the cache after the instruction
-            return told[at] if at >= 0 else None
+            return counted[at] if at >= 0 else None
         frame = frame.f_back
     return None
 
@@ -151,15 +151,15 @@ def _calls(code: CodeType) -> tuple[list[int], list[tuple[int, tuple[str, ...]] 
     names: tuple[str, ...] = ()
     before: Any = None
     for instruction in dis.get_instructions(code):
-        told = None
+        counted = None
         if instruction.opname == "KW_NAMES":
             names = code.co_consts[instruction.arg or 0]
         elif instruction.opname in _CALLS:
-            told = (instruction.arg or 0) - len(names), names
+            counted = (instruction.arg or 0) - len(names), names
             names = ()
         elif instruction.opname in _CALLS_WITH_NAMES and isinstance(before, tuple):
-            told = (instruction.arg or 0) - len(before), before
+            counted = (instruction.arg or 0) - len(before), before
         offsets.append(instruction.offset)
-        found.append(told)
+        found.append(counted)
         before = instruction.argval  # of LOAD_CONST: the constant
     return offsets, found

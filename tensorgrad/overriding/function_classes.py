@@ -13,7 +13,7 @@ from tensorgrad.tensor import PLAIN, Tensor
 
 
 def overrides(value: Any) -> bool:
-    """Returns whether a value is no tensor, and its class defines `__torch_function__`.
+    """Returns whether a value is not a tensor, and its class defines `__torch_function__`.
 
     PyTorch's own tensors, where it is installed beside this library, override nothing: theirs calls the function again.
     """

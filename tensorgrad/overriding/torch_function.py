@@ -28,7 +28,7 @@ _IN_PLACE = frozenset(
 # Properties that subclasses see, as `Tensor.grad.__get__`: those that are tensors.
 _SEEN = ("H", "T", "_base", "data", "grad", "imag", "mH", "mT", "real")
 
-# Methods that subclasses do not see: they read what a tensor is, or are no functions of tensors.
+# Methods that subclasses do not see: they read what a tensor is, or are not functions of tensors.
 _UNSEEN = frozenset((
     "as_subclass", "const_data_ptr", "data_ptr", "dense_dim", "dim", "dim_order", "element_size", "get_device",
     "is_coalesced", "is_complex", "is_conj", "is_contiguous", "is_distributed", "is_floating_point", "is_inference",

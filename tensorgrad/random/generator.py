@@ -21,6 +21,11 @@ from tensorgrad.devices import device as Device
 from tensorgrad.storage.stubs import storage_class
 from tensorgrad.system import forks
 
+# Functions (generator, what, value) called when the program has seeded a generator ("seed"), set its state ("state")
+# or read it ("read"), before it takes a seed from the system ("entropy"), and before it draws numbers ("draw"), while
+# something wants to know.
+WATCHERS: list = []
+
 WORDS = 624  # words in a Mersenne Twister state
 DEFAULT_SEED = 67280421310721  # the initial seed of `Generator()` in PyTorch
 
@@ -114,10 +119,14 @@ class Generator:
         seed = check_seed(seed)
         with self.lock:
             self._reseed(seed)
+        for watch in WATCHERS:
+            watch(self, "seed", seed)
         return self
 
     def seed(self) -> int:
         """Starts an unpredictable stream and returns its 64-bit seed."""
+        for watch in WATCHERS:
+            watch(self, "entropy", None)
         seed = entropy()
         with self.lock:
             self._reseed(seed)
@@ -150,7 +159,7 @@ class Generator:
         """Returns the state as PyTorch writes it: a new array of 5,056 bytes (uint8)."""
         record = np.zeros(1, STATE)
         with self.lock:
-            memory = self.memory()
+            memory = self._words_in_place()
             if memory is None:
                 state = self._twister().state["state"]
                 words, position = state["key"], int(state["pos"])
@@ -164,6 +173,8 @@ class Generator:
                 record["normal"], record["has_normal"] = self.next_normal, 1
             if self.next_float_normal is not None:
                 record["float_normal"], record["has_float_normal"] = self.next_float_normal, 1
+        for watch in WATCHERS:
+            watch(self, "read", record)
         return record.view(np.uint8)
 
     def memory(self) -> np.ndarray | None:
@@ -171,6 +182,11 @@ class Generator:
 
         (NumPy's `state` takes 0.1 ms.)
         """
+        for watch in WATCHERS:
+            watch(self, "draw", None)
+        return self._words_in_place()
+
+    def _words_in_place(self) -> np.ndarray | None:
         if self._memory is False:
             bits = self._twister()
             words: Any = (ctypes.c_uint32 * (WORDS + 1)).from_address(bits.ctypes.state_address)
@@ -204,6 +220,8 @@ class Generator:
             self._seed, self._untouched = int(record["seed"]), untouched
             self.next_normal = float(record["normal"]) if record["has_normal"] else None
             self.next_float_normal = float(record["float_normal"]) if record["has_float_normal"] else None
+        for watch in WATCHERS:
+            watch(self, "state", state)
 
     def _set_words(self, words: np.ndarray, position: int) -> None:
         self._twister().state = {"bit_generator": "MT19937", "state": {"key": words, "pos": position}}
@@ -243,6 +261,8 @@ class Generator:
 
         The fastest form, since it is what NumPy returns.
         """
+        for watch in WATCHERS:
+            watch(self, "draw", None)
         with self.lock:
             if n > 0:
                 self._untouched = False

@@ -1,15 +1,17 @@
-"""How a call finds its kernel: one table per op, from the class of the array to a function.
+"""How a call finds its kernel: one registry, `REGISTRY`, and one order of asking, `ORDER`.
 
-A table fills itself. The first call with a new array class looks for, in this order: a kernel registered for the op
-and the device; one that was written for that device (`OWN`); the general kernel of `kernels/array/`, if the device has
-a NumPy-like module; the op's shape rule (meta); its twin. If there is none, an error names the op and the device. A
-kernel may decline a call by returning `NotImplemented`: then the next one runs.
+The registry has a table for each class of arrays and source of kernels. Its keys are names of ops, "op.backward" for
+their backward kernels, and names of helpers: kernels that belong to no op, such as an optimizer's step. The kernels of
+an op by array class are found when first needed (`KernelTable`). `python -m tensorgrad.dispatch.show mul` prints which
+are asked, and in what order.
 """
 
 from __future__ import annotations
 
 import importlib
 import sys
+from collections import defaultdict
+from collections.abc import Callable
 from functools import wraps
 from types import MethodType
 from typing import Any
@@ -19,13 +21,33 @@ from tensorgrad.rows.signature import arguments_of
 from tensorgrad.storage.stubs import BACKENDS, STORAGES, Storage
 from tensorgrad.system.missing_names import suggestion
 
+# Where kernels come from, in the order of asking. Those before "general" may decline a call by returning
+# `NotImplemented`: then the next one is asked. Of the others, the first that there is takes every call.
+ORDER = (
+    "float8",  # refuses these types, which store values only: dispatch/float8.py
+    "registered",  # by a program: `OpDispatch.register`
+    "compiled",  # for large arrays on the CPU: kernels/compiled/table.py
+    "device",  # written for a device or a layout: kernels/cuda/table.py, kernels/sparse/table.py
+    "general",  # the row's `kernel`, with the device's NumPy-like module: kernels/array/
+    "recorded",  # for arrays that stand for their place in a graph: capture/traced.py
+    "batch rule",  # for vmap's arrays: transforms/batch_rules.py
+    "stored values",  # of a sparse array, for ops on elements: kernels/sparse/table.py
+    "shape rule",  # of the row or its kind, for arrays without data: dispatch/shapes.py
+    "twin",  # the same in simpler ops: dispatch/twins.py
+)
+TAKE_EVERY_CALL = ORDER[ORDER.index("general") :]
+_RETURN_THE_CACHE = ORDER[: ORDER.index("general") + 1]
+
+# (backend of the arrays' storage, source) -> {name -> kernel}. A kernel is a function; "folder.file.function" of
+# kernels/, imported when it is first needed; or an object with `over`, which makes a kernel of the next one.
+REGISTRY: defaultdict[tuple[str, str], dict[str, Any]] = defaultdict(dict)
+COMPILED = REGISTRY["cpu", "compiled"]  # name -> its row (kernels/compiled/runtime/row.py); empty if they are disabled
+
+# For the sources without a table: (op, storage class) -> kernel or None.
+RULES: dict[str, Callable[[Any, type[Storage]], Any]] = {}
+
 NOTICE: Any = None  # set by DEBUG=4: a function that is given a line of text when a second choice runs
-
-REGISTERED: dict[tuple[str, str], Any] = {}  # (op name, device type) -> kernel, or class with `forward`
-ON_CHANGE: Any = None  # called with the row then (dispatch/generate.py)
-
-# For ops without a kernel, in order: (op, storage class) -> kernel or None (dispatch/shapes.py, dispatch/twins.py).
-FALLBACKS: list = []
+ON_CHANGE: Any = None  # called with a row whose kernels changed (dispatch/generate.py)
 
 OPS: dict[str, Any] = {}  # op name -> its row (rows/op.py)
 
@@ -50,14 +72,16 @@ class OpDispatch:
             )
 
         def decorator(kernel):
-            if not callable(getattr(kernel, "forward", kernel)):
+            forward, backward = getattr(kernel, "forward", kernel), getattr(kernel, "backward", None)
+            if not callable(forward):
                 raise TypeError(
                     f"register({op!r}, {device!r}): expected a function or a class with forward, got {kernel!r}"
                 )
-            if hasattr(kernel, "backward"):
-                check_backward(OPS[op], kernel.backward)
-            REGISTERED[op, device] = kernel
-            _changed(op)
+            if backward is not None:
+                check_backward(OPS[op], backward)
+            OpDispatch.unregister(op, device)
+            REGISTRY[device, "registered"] |= {op: forward} | ({f"{op}.backward": backward} if backward else {})
+            forget(op)
             return kernel
 
         return decorator
@@ -65,48 +89,21 @@ class OpDispatch:
     @staticmethod
     def unregister(op: str, device: str) -> None:
         """Removes a registered kernel."""
-        if REGISTERED.pop((op, device), None) is not None:
-            _changed(op)
+        registered = REGISTRY[device, "registered"]
+        if registered.pop(op, None) is not None:
+            registered.pop(f"{op}.backward", None)
+            forget(op)
 
 
-AROUND: Any = None  # (op, kernel) -> a kernel that checks the arrays first
-
-
-def put_around(around: Any) -> None:
-    """Puts a check around all kernels, also those that have been used."""
-    global AROUND
-    AROUND = around
-    for name in list(OPS):
-        _changed(name)
-
-
-def _changed(name: str) -> None:
-    """Forgets an op's kernels, so that they are looked up again."""
-    if name in OPS:
-        kernels = OPS[name].compiled.kernels
-        for table in (kernels, kernels.large):
-            if table is not None:
-                table.clear()
-        ON_CHANGE(OPS[name])
-
-
-# Kernels written for one device: device type, or name of a layout -> {op, or "op.backward" -> "file.function" of
-# kernels/<device>/}.
-OWN: dict[str, dict[str, str]] = {}
-
-# Ops with a second kernel for large arrays on the CPU: name -> its row (kernels/compiled/table.py).
-LARGE: dict = {}
-
-# Kernels that belong to no op, which composites, samplers and optimizers look up by name: on the CPU (name -> its row),
-# and on other devices (device type -> {name -> "file.function" of kernels/<device>/}).
-PARTS: dict[str, Any] = {}
-OWN_PARTS: dict[str, dict[str, str]] = {}
-
-
-def by_part(name: str, elements: int, *given: Any) -> Any:
-    """The result of a compiled kernel that belongs to no op; `NotImplemented` if NumPy should do this much work."""
-    row = PARTS.get(name)
-    return NotImplemented if row is None else row.attempt(elements, *given)
+def forget(*names: str) -> None:
+    """Kernels of these ops, or of all, are looked up again: the registry has changed."""
+    for name in names or list(OPS):
+        if name in OPS:
+            kernels = OPS[name].compiled.kernels
+            for table in (kernels, kernels.large):
+                if table is not None:
+                    table.clear()
+            ON_CHANGE(OPS[name])
 
 
 class KernelTable(dict):
@@ -127,27 +124,73 @@ class KernelTable(dict):
 
     def __missing__(self, array_type):
         op, storage = self.op, STORAGES[array_type]
-        given = REGISTERED.get((op.name, storage.backend))
-        general = with_own(op.name, storage, general_kernel(op, storage), self.for_large)
-        kernel = first_that_accepts(op.name, getattr(given, "forward", given), general)
+        kernel = in_turn(op.name, asked(op, storage, self.for_large))
         if kernel is None:
             kind = "device" if storage.backend == storage.device_type else "layout"
             raise NotImplementedError(
                 f"{op.name}: no kernel for {kind} '{storage.backend}', and no composite twin to run instead. "
                 f"Register one with OpDispatch.register({op.name!r}, {storage.backend!r})."
             )
-        if AROUND is not None:
-            kernel = AROUND(op, kernel)
         if NOTICE is not None and hasattr(kernel, "twin"):
             NOTICE(f"{op.name}: no kernel for {storage.backend}, its twin runs instead")
         return self.setdefault(array_type, storage.guard(kernel))
 
 
-def run_kernel(name: str, *given: Any) -> Any:
-    """The results of an op as arrays: its kernel's for the first array's class and size."""
-    kernels, first = OPS[name].compiled.kernels, given[0]
-    table = kernels if first.size < kernels.large_from else kernels.large
-    return table[first.__class__](*given)
+# --- the order of asking -------------------------------------------------------------------------------------------
+
+
+def asked(op, storage: type[Storage], large: bool = True) -> list[tuple[str, Any]]:
+    """The kernels for a call of an op with arrays of a class, each with its source, in the order of asking.
+
+    `large`: those for large arrays are among them.
+    """
+    found = []
+    for source in ORDER:
+        if source in RULES:
+            kernel = RULES[source](op, storage)
+        else:
+            kernel = REGISTRY[storage.backend, source].get(op.name) if large or source != "compiled" else None
+        if kernel is not None:
+            found.append((source, kernel if source in _RETURN_THE_CACHE else without_cache(op, kernel)))
+            if source in TAKE_EVERY_CALL:
+                return found
+    return found
+
+
+def asked_backward(op, storage: type[Storage]) -> list[tuple[str, Any]]:
+    """The same for the row's `backward_kernel`."""
+    name = f"{op.name}.backward"
+    made = [(source, REGISTRY[storage.backend, source].get(name)) for source in ("compiled", "device")]
+    found = [(source, kernel) for source, kernel in made if kernel is not None]
+    return [*found, ("general", array_kernel(op.backward_kernel, storage.xp))]
+
+
+def in_turn(name: str, found: list[tuple[str, Any]]):
+    """One kernel out of those that are asked in turn; None if there are none."""
+    made = None
+    for _, kernel in reversed(found):
+        if not hasattr(kernel, "over"):
+            made = first_that_accepts(name, function_at(kernel) if kernel.__class__ is str else kernel, made)
+        elif made is not None:
+            made = kernel.over(made)
+    return made
+
+
+def first_that_accepts(name: str, override, general):
+    """A kernel that runs `override`, and `general`, if there is one, if that declines."""
+    if general is None:
+        return override
+
+    @wraps(override)
+    def kernel(*arrays, **params):
+        result = override(*arrays, **params)
+        if result is NotImplemented:
+            if NOTICE is not None:
+                NOTICE(f"{name}: {getattr(override, '__name__', override)} declined, the general kernel runs")
+            result = general(*arrays, **params)
+        return result
+
+    return kernel
 
 
 def check_backward(op, backward):
@@ -163,46 +206,37 @@ def check_backward(op, backward):
     return backward
 
 
-def first_that_accepts(name, override, general):
-    """A kernel that runs `override`, and `general` if that declines; either may be None."""
-    if override is None or general is None:
-        return override or general
-
-    @wraps(override)
-    def kernel(*arrays, **params):
-        result = override(*arrays, **params)
-        if result is NotImplemented:
-            if NOTICE is not None:
-                NOTICE(f"{name}: {getattr(override, '__name__', override)} declined, the general kernel runs")
-            result = general(*arrays, **params)
-        return result
-
-    return kernel
+# --- kernels that other code runs ----------------------------------------------------------------------------------
 
 
-def with_own(name, storage: type[Storage], general, large=True):
-    """The general kernel of an op (or of "op.backward"), after the one written for the device, if any."""
-    if storage.backend == "cpu":
-        return LARGE[name].over(general) if large and name in LARGE else general
-    return first_that_accepts(name, _own(OWN, name, storage), general)
+def run_kernel(name: str, *given: Any) -> Any:
+    """The results of an op as arrays: its kernel's for the first array's class and size."""
+    kernels, first = OPS[name].compiled.kernels, given[0]
+    table = kernels if first.size < kernels.large_from else kernels.large
+    return table[first.__class__](*given)
 
 
-def own_part(name: str, storage: type[Storage]):
-    """The kernel of this name, belonging to no op, that was written for a device; or None."""
-    return _own(OWN_PARTS, name, storage)
+def run_compiled(name: str, elements: int, *given: Any) -> Any:
+    """The result of a compiled kernel; `NotImplemented` if there is none, or NumPy should do this much work."""
+    row = COMPILED.get(name)
+    return NotImplemented if row is None else row.attempt(elements, *given)
 
 
-def _own(table: dict[str, dict[str, str]], name: str, storage: type[Storage]):
-    path = table.get(storage.backend, {}).get(name)
-    return None if path is None else _found(storage.folder, path)
+def device_kernel(name: str, storage: type[Storage]):
+    """The helper of this name that was written for a device; or None."""
+    kernel = REGISTRY[storage.backend, "device"].get(name)
+    return function_at(kernel) if kernel.__class__ is str else kernel
+
+
+# --- where kernels are written -------------------------------------------------------------------------------------
 
 
 def general_kernel(op, storage: type[Storage]):
-    """The kernel for any NumPy-like module; else the shape rule (meta); else the twin; else None."""
-    if storage.xp is not None and op.kernel is not None:
-        return array_kernel(op.kernel, storage.xp)
-    found = (fallback(op, storage) for fallback in FALLBACKS)
-    return next((without_cache(op, kernel) for kernel in found if kernel is not None), None)
+    """The row's kernel, with the NumPy-like module of the device; None if either is missing."""
+    return None if storage.xp is None or op.kernel is None else array_kernel(op.kernel, storage.xp)
+
+
+RULES["general"] = general_kernel
 
 
 def without_cache(op, kernel):
@@ -235,10 +269,10 @@ def array_kernel(kernel, xp):
 
 def array_function(path: str):
     """Returns a function of kernels/array by its "family.function"."""
-    return _found("array", path)
+    return function_at(f"array.{path}")
 
 
-def _found(folder: str, path: str):
-    """A kernel by its "family.function" in a folder of kernels/."""
-    family, _, name = path.rpartition(".")
-    return getattr(importlib.import_module(f"tensorgrad.kernels.{folder}.{family}"), name)
+def function_at(path: str):
+    """Returns a function by its "folder.family.function" in kernels/."""
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(f"tensorgrad.kernels.{module}"), name)

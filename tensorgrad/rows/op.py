@@ -10,9 +10,10 @@ a shape, `input_dtype` only a dtype. Nothing else is kept.
 A fused op has no formulas. Its `twin`, a function over tensors with the op's parameters, computes the same in simpler
 ops, and derivatives go through it (`dispatch/twins.py`). The graph then saves the op's inputs.
 
-Tangents (forward mode) follow from the kind, the formulas or the twin. Where they do not, the row says what the op is
-linear in, or has a `jvp`: a function whose parameters are named as those of a formula, and `input_t` for the tangent of
-the parameter `input` (zeros if it has none). It returns the tangent of each differentiable output.
+Tangents (forward mode) follow from the kind, the formulas or the twin; or the row says what they follow from: what the
+op is linear in, what its Jacobian is like, or which elements it `selects`. Where nothing of this holds, it has a `jvp`:
+a function whose parameters are named as those of a formula, and `input_t` for the tangent of the parameter `input`
+(zeros if it has none). It returns the tangent of each differentiable output.
 
 Either kind of row may have a `backward_kernel`: it takes and returns arrays, all gradients together, and is used where
 the backward pass is not recorded itself. Its parameter names say what is saved for it, as a formula's do; two more are
@@ -25,7 +26,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from inspect import unwrap
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from tensorgrad.rows.kernel_tables import OPS, KernelTable, array_function
 from tensorgrad.rows.signature import Param, arguments_of, parse
@@ -53,13 +54,33 @@ class WhenAsked:
         return vars(instance).setdefault(self.name, self.work_out(instance))
 
 
+class Selection(NamedTuple):
+    """How an op whose result is elements of its first input finds them, by indices that it returns.
+
+    `gather` takes these elements of any tensor, given for the first input: that of the tangent is the tangent of the
+    result. `scatter` is the formula: it puts a gradient back to where they were.
+    """
+
+    gather: Callable
+    scatter: Callable
+
+
+Jacobian = Literal["", "zero", "symmetric", "weights"]
+
+
+def no_change(g: Any) -> Any:
+    """The formula of an input that the result does not change with. (It is summed to the shape of the input.)"""
+    return g.new_zeros(g.shape)
+
+
 class Op:
     """A row of the op table: what an op is. The kinds make it (`dispatch/kinds.py`); it never changes.
 
     What a row says:
 
     signature       as written; `name` and `params` are read from it
-    kind            the rules that it follows: "pointwise", "reduction", "view", "views", "cast", "same shape" or "op"
+    kind            the rules that it follows: "pointwise", "reduction", "view", "views", "cast", "same shape",
+                    "sample" (random numbers) or "op"
     kernel          the name of a NumPy function, "family.function" of kernels/array, or a function (xp, *arrays)
     rule            of pointwise ops: "same" computes in the promoted dtype, "float" makes floats of integers first
     takes_number    for each tensor parameter, whether a Python number may be given for it
@@ -72,8 +93,12 @@ class Op:
     formulas        input -> its derivative; or `backward`: one function for the gradients of all inputs `wrt`
     twin            the same in simpler ops
     backward_kernel gradients on arrays; `cache`: what the kernel computes for it besides its outputs
-    linear_in       the result as a sum of products of inputs, such as "input * weight + bias"
-    jvp             the tangents of the results, if neither the kind nor `linear` says them (transforms/tangents.py)
+    linear_in       the result as a sum of products of inputs, such as "input * weight + bias"; a number may be a term
+    selects         how the result is found among the elements of the first input (a `Selection`), if it is
+    jacobian        what is known of it: "zero" (nothing moves the result; formulas follow for the inputs `wrt`),
+                    "symmetric" (the formula gives the tangent, too), or "weights" (each element of the input moves one
+                    element of the result, which lacks the last dimensions: the formula gives their weights)
+    jvp             the tangents of the results, if nothing else says them (transforms/tangents.py)
     jvp_kernel      the tangent on arrays, if an op of one result has something better than `jvp` or its twin
     batch           how it runs on a batch, if the kind does not say it (transforms/batch_rules.py)
     batch_kernel    the same on arrays, and `batch_backward` its gradients, if that is better than `batch` or the twin
@@ -108,6 +133,8 @@ class Op:
     backward_kernel: str | Callable
     cache: tuple[str, ...]
     linear_in: str
+    selects: Selection | None
+    jacobian: Jacobian
     jvp: Callable | None
     jvp_kernel: str | Callable
     batch: str | Callable
@@ -171,6 +198,8 @@ def row(
     differentiable_outputs: int = 1,
     cache: tuple[str, ...] = (),
     linear: str = "",
+    selects: Selection | None = None,
+    jacobian: Jacobian = "",
     jvp: Callable | None = None,
     jvp_kernel: str | Callable = "",
     batch: str | Callable = "",
@@ -191,7 +220,11 @@ def row(
     name, params = parse(signature)
     if name in OPS:
         raise ValueError(f"op {name!r} is declared twice")
-    formulas = formulas or {}
+    if kind == "sample" and not formulas:
+        jacobian = "zero"
+    formulas = formulas or (dict.fromkeys(wrt, no_change) if jacobian == "zero" else {})
+    if selects is not None:
+        formulas[params[0].name] = selects.scatter
     tensors = [p.name for p in params if p.is_tensor]
     if numbers is None:
         numbers = tuple(tensors[1:]) if kind == "pointwise" else ()
@@ -207,9 +240,9 @@ def row(
         differentiable_outputs=differentiable_outputs, format_of=format_of, format_ranks=format_ranks,
         formulas=formulas, backward=backward, twin=twin,
         wrt=tuple([p.name for p in params if p.name in formulas or p.name in wrt]), through_twin=through_twin,
-        backward_kernel=backward_kernel, cache=cache, on_arrays=on_arrays, linear_in=linear, jvp=jvp,
-        jvp_kernel=jvp_kernel, batch=batch, batch_kernel=batch_kernel, batch_backward=batch_backward,
-        backward_name=backward_name or f"{_camel(name)}Backward0", doc=doc,
+        backward_kernel=backward_kernel, cache=cache, on_arrays=on_arrays, linear_in=linear,
+        selects=selects, jacobian=jacobian, jvp=jvp, jvp_kernel=jvp_kernel, batch=batch, batch_kernel=batch_kernel,
+        batch_backward=batch_backward, backward_name=backward_name or f"{_camel(name)}Backward0", doc=doc,
     )  # fmt: skip
     if CHECKED:
         check(op)
@@ -230,7 +263,8 @@ def check_from_now_on() -> None:
 
 
 def check(op: Op) -> None:
-    """Raises: NameError if a row has a name that the generated code uses, or a formula what the op does not have."""
+    """Raises: NameError if a row has a name that the generated code uses, a formula needs what the op does not have, or
+    tangents are stated twice."""
     names = [p.name for p in op.params]
     taken = [given for given in (*names, *op.cache) if re.fullmatch(RESERVED, given)]
     if taken:
@@ -238,6 +272,9 @@ def check(op: Op) -> None:
     unknown = set(op.formulas) - set(names)
     if unknown:
         raise NameError(f"op {op.name}: formulas for {sorted(unknown)}, which are not among its parameters")
+    said = [field for field in ("linear_in", "selects", "jacobian", "jvp") if getattr(op, field)]
+    if len(said) > 1:
+        raise NameError(f"op {op.name}: {said[0]} and {said[1]} both say what its tangents are")
     op.linear, op.saved  # noqa: B018  which raise the others
 
 
@@ -250,11 +287,12 @@ def _terms(op: Op) -> tuple[tuple[str, ...], ...]:
     linear = op.linear_in or (op.params[0].name if op.kind in LINEAR_KINDS else "")
     terms = tuple(tuple(factor.strip() for factor in term.split("*")) for term in linear.split("+") if linear)
     tensors = [p.name for p in op.params if p.is_tensor]
+    numbers = [(p.name,) for p in op.params if p.annotation == "number"]
     for term in terms:
         for factor in term:
-            if factor not in tensors:
+            if factor not in tensors and term not in numbers:
                 raise NameError(
-                    f"op {op.name}: it is said to be linear in {factor!r}, which is no tensor parameter of it"
+                    f"op {op.name}: it is said to be linear in {factor!r}, which is not a tensor parameter of it"
                 )
     return terms
 

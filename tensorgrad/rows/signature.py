@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import NamedTuple
+from types import FunctionType
+from typing import Any, NamedTuple
 
 TENSOR, OPTIONAL, LIST, PLAIN_VALUE = "tensor", "optional tensor", "list of tensors", "plain value"
 
@@ -66,3 +67,12 @@ def arguments_of(function: Callable) -> tuple[str, ...]:
     """The names of a function's parameters."""
     code = function.__code__
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
+
+def with_names(function: Any, *names: str) -> FunctionType:
+    """The same function with other names for its first parameters: rows read from these what to save."""
+    code = function.__code__
+    code = code.replace(co_varnames=(*names, *code.co_varnames[len(names) :]))
+    made = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+    made.named_before = function  # type: ignore[attr-defined]  # by which its source is found (viz/formulas.py)
+    return made

@@ -170,8 +170,8 @@ def _placed(shape: tuple[int, ...], strides: Strides, itemsize: int) -> tuple[St
 
 
 def in_columns(array):
-    """Matrices column by column."""
-    return with_strides(array, *_of_columns(array.itemsize, array.shape))
+    """Matrices column by column. (The factor that `qr(mode="r")` leaves out is an empty vector.)"""
+    return array if array.ndim < 2 else with_strides(array, *_of_columns(array.itemsize, array.shape))
 
 
 def in_rows(array):

@@ -18,7 +18,7 @@ class PyTorchFileReader:
         name_or_buffer: a path, or a file opened for reading bytes.
 
     Raises:
-        RuntimeError: If it is no such archive.
+        RuntimeError: If it is not such an archive.
 
     >>> import io
     >>> file = io.BytesIO()

@@ -17,7 +17,7 @@ from tensorgrad.serialization.tables import STORAGE_NAMES, Global, named
 from tensorgrad.size import Size
 from tensorgrad.storage.stubs import Storage
 from tensorgrad.storage.wrapper_subclass import NoMemory
-from tensorgrad.tensor import Tensor, state_of
+from tensorgrad.tensor import Tensor, attributes_of, state_of
 
 UNTYPED = named("torch.storage", "UntypedStorage")
 CLASSES: dict[type, Global] = {
@@ -116,9 +116,9 @@ def _tensor(tensor: Tensor) -> tuple:
         )  # fmt: skip
     if isinstance(tensor, Parameter):
         data = _tensor(tensor.detach())
-        if tensor.__dict__:
+        if attributes := attributes_of(tensor):
             return named("torch._utils", "_rebuild_parameter_with_state"), (
-                _Call(*data), tensor.requires_grad, hooks, dict(tensor.__dict__),
+                _Call(*data), tensor.requires_grad, hooks, attributes,
             )  # fmt: skip
         return named("torch._utils", "_rebuild_parameter"), (_Call(*data), tensor.requires_grad, hooks)
     if tensor.device.type == "meta":
@@ -137,7 +137,7 @@ def _tensor(tensor: Tensor) -> tuple:
     else:
         reference = _Reference(tensor._storage, named("torch", name), dtype.itemsize)
         function, args = named("torch._utils", "_rebuild_tensor_v2"), (reference, *geometry)
-    if tensor.__dict__ or type(tensor) is not Tensor:
+    if attributes_of(tensor) or type(tensor) is not Tensor:
         return named("torch._tensor", "_rebuild_from_type_v2"), (function, type(tensor), args, state_of(tensor))
     return function, args
 

@@ -10,6 +10,9 @@ from tensorgrad import devices
 from tensorgrad.storage.fresh import copied, empty
 from tensorgrad.storage.stubs import Storage, register
 
+# Functions called with each array whose elements are about to be read on the host, while something wants to know.
+READERS: list = []
+
 
 class Window:
     """Exposes a strided window of another array's memory to NumPy, and keeps that array alive."""
@@ -45,6 +48,8 @@ class CPUStorage(Storage):
 
     @classmethod
     def to_host(cls, array):
+        for reader in READERS:
+            reader(array)
         return array
 
     @classmethod

@@ -1,7 +1,7 @@
 """Sparse layouts: arrays that store only some of their elements.
 
 A layout is a class of array, as a device is: its `Storage` names the layout, and kernels are registered for that name
-(`OWN["sparse_coo"]`, kernels/sparse/). Shape, dtype and size are those of the whole tensor.
+(kernels/sparse/table.py). Shape, dtype and size are those of the whole tensor.
 """
 
 from __future__ import annotations
@@ -217,7 +217,6 @@ class SparseStorage(Storage):
     array_type: ClassVar[type[SparseArray]]
 
     device_type = "cpu"
-    folder = "sparse"
     sum: Any  # the kernel that adds two arrays, set by kernels/sparse/table.py
 
     @classmethod

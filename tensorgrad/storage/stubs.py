@@ -44,15 +44,15 @@ class Storage:
     (8, True)
     """
 
-    __slots__ = ("__weakref__", "array", "shown", "version")
+    __slots__ = ("__weakref__", "array", "detached", "shown", "version")
 
     array: Any
     version: Any
+    detached: bool  # set for what `detach` makes of an inference tensor, which may be written outside the mode, too
     shown: Any  # a weak reference to the `UntypedStorage` handed to the program, if any (ops/pytorch/storage_values.py)
     device_type: ClassVar[str]  # "cpu", "cuda", ...
     layout: ClassVar[layouts.layout] = layouts.strided
     backend: ClassVar[str]  # the name that kernels are registered for: the device type, or that of another layout
-    folder: ClassVar[str]  # of kernels/: where `OWN[backend]` says which file and function
     array_type: ClassVar[type]  # the class of a tensor's `_array` on this device
     xp: ClassVar[Any] = None  # the NumPy-like module that `kernels/array/` uses; None: only registered kernels run
     several: ClassVar[bool] = (
@@ -202,6 +202,10 @@ class Storage:
         """Returns the address of the first byte; 0 if the device has no addresses."""
         return 0
 
+    def of_inference(self) -> bool:
+        """Whether the tensors that use this storage were made in inference mode."""
+        return self.version is None or getattr(self, "detached", False)
+
     def bump(self) -> None:
         """Records an in-place write about to happen, so that saved values can be checked."""
         if self.version is None:
@@ -249,7 +253,6 @@ def register(cls: type[Storage]) -> type[Storage]:
         cls.backend = cls.device_type
     else:
         cls.backend = cls.layout.name
-    cls.folder = getattr(cls, "folder", cls.backend)
     BACKENDS.add(cls.backend)
     return cls
 

@@ -37,7 +37,7 @@ class NoStorage(Storage):
     __slots__ = ()
 
     device_type = "cpu"
-    backend = folder = "elsewhere"
+    backend = "elsewhere"
     array_type = NoMemory
 
     @classmethod

@@ -282,7 +282,7 @@ def make_tensor(
 
 
 def _bounds(dtype: dtypes.dtype, floats: bool, low: float | None, high: float | None) -> tuple[float, float]:
-    """What values are drawn from. Raises: ValueError if that is no interval, or one that the dtype cannot hold."""
+    """What values are drawn from. Raises: ValueError if that is not an interval, or one that the dtype cannot hold."""
     boolean = dtype is dtypes.bool
     if floats:
         least, end = dtypes.finfo(dtype).min, dtypes.finfo(dtype).max

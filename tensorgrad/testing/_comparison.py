@@ -24,8 +24,8 @@ class ErrorMeta(Exception):
 
     def to_error(self, msg: str | Callable[[str], str] | None = None) -> Exception:
         """Returns the error. `msg` is its text instead, or a function that makes it from the text."""
-        told = testing._at(self.msg, self.id)
-        return self.type(msg(told) if callable(msg) else told if msg is None else msg)
+        message = testing._at(self.msg, self.id)
+        return self.type(msg(message) if callable(msg) else message if msg is None else msg)
 
 
 class UnsupportedInputs(Exception):
@@ -237,8 +237,8 @@ def originate_pairs(
             return [pair_type(actual, expected, id=id, **options)]
         except UnsupportedInputs:
             continue
-    told = f"No comparison pair was able to handle inputs of type {type(actual)} and {type(expected)}."
-    raise ErrorMeta(TypeError, told, id=id)
+    message = f"No comparison pair was able to handle inputs of type {type(actual)} and {type(expected)}."
+    raise ErrorMeta(TypeError, message, id=id)
 
 
 def not_close_error_metas(

@@ -131,7 +131,7 @@ class BatchedStorage(Storage):
 
     __slots__ = ()
 
-    device_type = backend = folder = "batched"
+    device_type = backend = "batched"
     array_type = BatchedArray
 
     @classmethod
@@ -280,7 +280,7 @@ def whole(tensor: Tensor) -> Tensor:
     return tensor
 
 
-_NUMBERS = {int, float, bool, str, type(None)}  # classes of values that are no tensors, and have none inside
+_NUMBERS = {int, float, bool, str, type(None)}  # classes of values that are not tensors, and contain none
 
 
 class Batch(Transform):
@@ -342,7 +342,7 @@ class Batch(Transform):
         return made
 
     def hidden(self, tensor: Tensor) -> Tensor:
-        """A tensor of this level over the same memory, so that gradients by it are no matter of the values."""
+        """A tensor of this level over the same memory, so that gradients by it do not depend on the values."""
         array = tensor._array
         if array.__class__ is BatchedArray and array.level is self:
             return share(array, tensor._storage)
@@ -365,7 +365,7 @@ class Batch(Transform):
 
     def run(self, op: Any, args: tuple) -> Any:
         """Runs an op: on all samples at once if one of its arguments has a batch."""
-        if op.params[-1].name == "generator":
+        if op.kind == "sample":
             return self._sampled(op, args)
         some, every = self._owned(args)
         if not some:

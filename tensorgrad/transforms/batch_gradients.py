@@ -13,7 +13,7 @@ from typing import Any
 
 from tensorgrad.autograd.graph import FREED, Node, Packed, raise_freed, raise_modified
 from tensorgrad.autograd.modes import GRAD
-from tensorgrad.rows.kernel_tables import array_kernel, with_own
+from tensorgrad.rows.kernel_tables import asked_backward, in_turn
 from tensorgrad.rows.op import Op
 from tensorgrad.tensor import Tensor, share, wrap
 from tensorgrad.transforms.batch import Batch, BatchedArray
@@ -95,9 +95,7 @@ def _cached(op: Op) -> tuple[int, ...]:
 @functools.cache
 def _backward_kernel(op: Op, storage: Any) -> Any:
     """The row's `backward_kernel` for arrays of a class, or what the device has in its place; None if it has none."""
-    if not op.backward_kernel:
-        return None
-    return with_own(f"{op.name}.backward", storage, array_kernel(op.backward_kernel, storage.xp))
+    return in_turn(f"{op.name}.backward", asked_backward(op, storage)) if op.backward_kernel else None
 
 
 def _check_versions(node: Any) -> None:

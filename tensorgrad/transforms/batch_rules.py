@@ -4,7 +4,7 @@ The arrays of an op on batched tensors (transforms/batch.py) are batched themsel
 kernel takes the values, which have the batch as their first dimension, and runs one op on them. Which one follows from
 the row (`rule_of`):
 
-- *pointwise* ops align the dimensions of their operands, and broadcast;
+- *pointwise* ops and *samples* align the dimensions of their operands, and broadcast;
 - *reductions*, and ops that work along dimensions, count these from one on;
 - *views* show the same part of every sample;
 - an op with a *twin* runs as its twin, whose ops have rules;
@@ -39,7 +39,7 @@ from typing import Any
 
 from tensorgrad.dispatch.promotion import as_array
 from tensorgrad.layouts import strided
-from tensorgrad.rows.kernel_tables import FALLBACKS, OPS, array_kernel, run_kernel
+from tensorgrad.rows.kernel_tables import OPS, RULES, array_kernel, run_kernel
 from tensorgrad.rows.op import Op, backward_arguments
 from tensorgrad.rows.signature import LIST, arguments_of
 from tensorgrad.rows.switches import GRAD, LOCAL, OBSERVERS
@@ -67,8 +67,6 @@ def _choose(op: Op) -> Rule | None:
         return _stated if callable(op.batch) else _NAMED[op.batch]
     if op.kind in _BY_KIND:
         return _BY_KIND[op.kind]
-    if op.params[-1].name == "generator":
-        return _aligned
     return None if op.twin is not None else _loop
 
 
@@ -258,7 +256,7 @@ def _folded(op: Op, level: Batch, found: tuple) -> Any:
 _ON_ARRAYS: dict[Any, Callable] = {"fold": _folded}
 
 
-FALLBACKS.insert(0, batched_kernel)
+RULES["batch rule"] = batched_kernel
 Batch.rule_of, Batch.storage_of = staticmethod(rule_of), storage_of
 
 
@@ -480,7 +478,7 @@ def _same(op: Op, level: Batch, values: tuple) -> Any:
 
 _BY_KIND: dict[str, Rule] = {
     "pointwise": _aligned, "reduction": _reduction, "same shape": _leading, "view": _view, "views": _leading,
-    "cast": _same,
+    "cast": _same, "sample": _aligned,
 }  # fmt: skip
 _NAMED: dict[str, Rule] = {
     "leading": _leading, "broadcast": _aligned, "fold": _fold, "no batch": _refused, "sparse": _sparse

@@ -8,6 +8,9 @@ the tangent of x. No op needs a rule of its own if what its row says already dec
 - an op that is *linear* (views, casts, and rows that say so) is applied to the tangents;
 - in a *reduction* each element contributes to one result: its formula for a gradient of ones gives the weights, and the
   tangent is the weighted sum;
+- a Jacobian that is *symmetric* is its own transpose: the formula of the tangent is the tangent;
+- an op that *selects* elements of its input selects those of the tangent;
+- what is a *sample*, or changes in jumps only, has the tangent 0;
 - an op with a *twin* runs as its twin, in simpler ops (transforms/forward.py);
 - else the row's `jvp` says it.
 
@@ -33,7 +36,7 @@ from tensorgrad.dispatch.generate import attribute_of
 from tensorgrad.dispatch.kernel_errors import COMPOSED
 from tensorgrad.dispatch.templates import has_array_backward
 from tensorgrad.layouts import strided
-from tensorgrad.rows.kernel_tables import OPS, OWN, array_kernel
+from tensorgrad.rows.kernel_tables import OPS, REGISTRY, array_kernel
 from tensorgrad.rows.op import Op, backward_arguments
 from tensorgrad.rows.signature import LIST, OPTIONAL, arguments_of
 from tensorgrad.rows.switches import LOCAL
@@ -56,8 +59,12 @@ def rule_of(op: Op) -> Rule | None:
 def _choose(op: Op) -> Rule | None:
     if op.jvp is not None:
         return _stated
+    if op.selects is not None:
+        return _selected
     if op.linear:
         return _linear
+    if op.jacobian and op.wrt:
+        return _BY_JACOBIAN[op.jacobian]
     if not op.wrt or op.twin is not None:
         return None
     if op.formulas and op.differentiable_outputs == 1:
@@ -84,13 +91,11 @@ def transposed() -> list[str]:
 def _pointwise(op: Op, args: tuple, tangents: list, result: Tensor) -> Tensor | None:
     shape, dtype = result._array.shape, result._array.dtype
     backend = STORAGES[result._array.__class__].backend
-    if backend in OWN and STORAGES[result._array.__class__].layout is not strided and op.name not in OWN[backend]:
+    made = REGISTRY[backend, "device"]  # for the layout
+    if made and STORAGES[result._array.__class__].layout is not strided and op.name not in made:
         return COMPOSED["tangent"](_pointwise, op, args, tangents, result)
-    alone = len(op.wrt) == len(op.takes_number) == 1  # there is one tensor
-    if alone and dtype.kind != "c" and not LOCAL.transforms and _has_array_backward(op):
-        along = next(t for t in tangents if t is not None)
-        if along._array.dtype is dtype and not (GRAD.enabled and (result.requires_grad or along.requires_grad)):
-            return _by_backward(op, args, along, result)
+    if _works_on_arrays(op, tangents, result):
+        return _by_backward(op, args, next(t for t in tangents if t is not None), result)
     total = None
     for p, t in zip(op.params, tangents, strict=True):
         if t is None or p.name not in op.formulas:
@@ -112,12 +117,20 @@ def _pointwise(op: Op, args: tuple, tangents: list, result: Tensor) -> Tensor | 
     return total
 
 
-def _has_array_backward(op: Op) -> bool:
+def _works_on_arrays(op: Op, tangents: list, result: Any) -> bool:
+    """Whether an op of one real tensor computes its gradient on arrays, and nothing is recorded."""
+    if not (len(op.wrt) == len(op.takes_number) == 1 and isinstance(result, Tensor)) or LOCAL.transforms:
+        return False
+    along, dtype = next(t for t in tangents if t is not None), result._array.dtype
+    if dtype.kind == "c" or along._array.dtype is not dtype:
+        return False
+    if GRAD.enabled and (result.requires_grad or along.requires_grad):
+        return False
     return bool(op.on_arrays or op.backward_kernel) or has_array_backward(op)
 
 
 def _by_backward(op: Op, args: tuple, tangent: Tensor, result: Tensor) -> Tensor:
-    """The tangent of a real pointwise op of one tensor, where nothing is recorded: as its gradient, on arrays."""
+    """The tangent of an op whose Jacobian is symmetric, where nothing is recorded: as its gradient, on arrays."""
     values = _arguments(op, args, (result,), (*op.saved, *op.kept))
     node = object.__new__(Node)
     node.op, node.edges, node.hooks = op, ((None, 0),), None
@@ -178,7 +191,7 @@ def _filled(tangents: Any, values: Any) -> Any:
 def _zero(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_zero(v) for v in value]
-    return value.new_zeros(value._array.shape) if isinstance(value, Tensor) else value * 0
+    return value.new_zeros(value._array.shape) if isinstance(value, Tensor) else type(value)()
 
 
 def _sum(a: Any, b: Any) -> Any:
@@ -196,13 +209,51 @@ def _reduction(op: Op, args: tuple, tangents: list, result: Tensor) -> Tensor | 
     weighted = engine.fit(weights, args[at]._array.shape, args[at]._array.dtype).conj() * tangents[at]
     if weighted.is_complex() and not result.is_complex():
         weighted = weighted.real
-    plain = _prepared(op, args)
-    dim, keepdim = plain["dim"], plain.get("keepdim", False)
-    return weighted.sum(None if dim is None else dim, keepdim) if dim != () else weighted
+    if op.kind == "reduction":
+        plain = _prepared(op, args)
+        dim, keepdim = plain["dim"], plain.get("keepdim", False)
+    else:
+        lead = result._array.ndim
+        dim, keepdim = (tuple(range(lead - weighted._array.ndim, 0)) if lead else None), False
+    return weighted.sum(dim, keepdim) if dim != () else weighted
+
+
+def _symmetric(op: Op, args: tuple, tangents: list, result: Any) -> Tensor:
+    if _works_on_arrays(op, tangents, result):
+        return _by_backward(op, args, next(t for t in tangents if t is not None), result)
+    ((name, formula),) = op.formulas.items()
+    return _along(op, formula, "g", name, args, tangents, result)
+
+
+def _selected(op: Op, args: tuple, tangents: list, result: Any) -> Tensor:
+    name = op.params[0].name
+    return _along(op, op.selects.gather, name, name, args, tangents, result)  # type: ignore[union-attr]
+
+
+def _along(op: Op, function: Callable, parameter: str, name: str, args: tuple, tangents: list, result: Any) -> Tensor:
+    """A function named for its parameters as a formula is, with the tangent of an input for one of them."""
+    tangent = next(t for p, t in zip(op.params, tangents, strict=True) if p.name == name)
+    if tangent is None:
+        return _constant(op, args, tangents, result)
+    values = _arguments(op, args, _results(result), arguments_of(function))
+    values[parameter] = tangent
+    return function(**values)
+
+
+def _constant(op: Op, args: tuple, tangents: list, result: Any) -> Any:
+    made = tuple(r.new_zeros(r._array.shape) for r in _results(result)[: op.differentiable_outputs])
+    return made[0] if isinstance(result, Tensor) else made
+
+
+def _results(result: Any) -> tuple:
+    return (result,) if isinstance(result, Tensor) else result
+
+
+_BY_JACOBIAN: dict[str, Rule] = {"zero": _constant, "symmetric": _symmetric, "weights": _reduction}
 
 
 def _stated(op: Op, args: tuple, tangents: list, result: Any) -> Any:
-    results = (result,) if isinstance(result, Tensor) else result
+    results = _results(result)
     jvp: Any = op.jvp
     names = arguments_of(jvp)
     values = _arguments(op, args, results, tuple(name for name in names if name[-2:] != "_t"))

@@ -61,6 +61,10 @@ class Transform:
     def refuse_out(self, op: Any, tensors: Any) -> None:
         """Raises an error if the op cannot write its result into `out=`."""
 
+    def stored(self, out: Any, result: Any) -> bool:
+        """Writes a result into `out=`, unless that is done as ever. Returns whether it did."""
+        return False
+
     def refuse_backward(self) -> None:
         """Raises an error if `backward()` cannot be called."""
 
@@ -69,6 +73,24 @@ class Transform:
 
     def copied(self, array: Any, copy: Any) -> None:
         """Called after an array was copied because it is about to be overwritten."""
+
+    def tensor_made(self, tensor: Any, memory: Any) -> None:
+        """Called with each tensor that is made without an op, over memory of its own (None) or existing memory."""
+
+    def assigned_grad(self, tensor: Any, grad: Any) -> None:
+        """Called before the program sets the `.grad` of a tensor."""
+
+    def beside(self, function: Any, args: tuple, writes: tuple = (), kind: str = "") -> Any:
+        """Runs a function that computes on arrays itself, beside the ops; `NotImplemented`: it is simply called.
+
+        `writes` are the tensors that it writes to. `kind` says what else it does: "random".
+        """
+        around = self.around
+        return around[-1].beside(function, args, writes, kind) if around else NotImplemented
+
+    def optimizer_step(self, optimizer: Any, step: Any, parameters: list) -> Any:
+        """Runs the step of an optimizer, which computes on arrays."""
+        return step()
 
     def tangent_shown(self, tensor: Any) -> str | None:
         """The text of a tensor's tangent, for its `repr`; None if it has none."""

@@ -442,8 +442,8 @@ class TreeSpec:
             wanted = self.context[1] if self.type is defaultdict else self.context
             missing, extra = set(wanted) - set(tree), set(tree) - set(wanted)
             if missing or extra:
-                told = f"; missing key(s): {missing}" * bool(missing) + f"; extra key(s): {extra}" * bool(extra)
-                raise ValueError(f"Node keys mismatch{told}.")
+                difference = f"; missing key(s): {missing}" * bool(missing) + f"; extra key(s): {extra}" * bool(extra)
+                raise ValueError(f"Node keys mismatch{difference}.")
             children = [tree[key] for key in wanted]
         elif len(children) != self.num_children:
             raise ValueError(f"Node arity mismatch; expected {self.num_children}, but got {len(children)}.")

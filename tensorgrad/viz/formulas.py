@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import re
 import textwrap
 from collections.abc import Callable
 from typing import NamedTuple
@@ -73,6 +74,9 @@ def source(function: Callable) -> str:
 
     Long definitions are truncated. Returns "" if the source is not available.
     """
+    if (before := getattr(function, "named_before", None)) is not None:
+        renamed = dict(zip(arguments_of(before), arguments_of(function)))
+        return re.sub(r"\b[^\W\d]\w*", lambda word: renamed.get(word[0], word[0]), source(before))
     code = function.__code__
     for node in _functions(code.co_filename).get(code.co_firstlineno, ()):
         names = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]

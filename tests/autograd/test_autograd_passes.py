@@ -235,3 +235,110 @@ def test_create_graph_in_backward_warns_once(torch):
     finally:
         torch.set_warn_always(before)
     return found, quiet
+
+
+@alike
+def test_callbacks_at_the_end_of_a_pass_are_not_part_of_its_nodes(torch):
+    engine, current, seen = torch.autograd.Variable._execution_engine, torch._C._current_autograd_node, []
+
+    def note(tag):
+        node = current()
+        seen.append((tag, None if node is None else node.name()))
+
+    class Outer(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            engine.queue_callback(lambda: note("outer"))
+            with torch.enable_grad():
+                leaf = torch.ones(1, requires_grad=True)
+                leaf.register_hook(lambda g: engine.queue_callback(lambda: note("inner")))
+                leaf.exp().sum().backward()
+            note("between")
+            return g
+
+    Outer.apply(torch.ones(2, requires_grad=True)).sum().backward()
+    return seen
+
+
+# What only the careful loop handles. Each comes after two ordinary ops and before two others, so the pass starts in the
+# plain loop and goes over in the middle: between two nodes, or between the edges of one.
+def _no_gradient(torch, y, note):
+    class Half(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, a, b):
+            return a + b
+
+        @staticmethod
+        def backward(ctx, g):
+            return g, None
+
+    return Half.apply(y, y * 3)
+
+
+def _hooked(torch, y, note):
+    y.register_hook(lambda g: (note.append(g.tolist()), g * 2)[1])
+    return y
+
+
+def _hooked_node(torch, y, note):
+    y.grad_fn.register_hook(lambda inputs, outputs: note.append([g is not None for g in inputs]))
+    return y
+
+
+def _retained(torch, y, note):
+    y.retain_grad()
+    note.append(y)
+    return y
+
+
+def _hooked_leaf(torch, y, note):
+    leaf = torch.full((2,), 3.0, requires_grad=True)
+    leaf.register_post_accumulate_grad_hook(lambda leaf: note.append(leaf.grad.tolist()))
+    return leaf * y + leaf
+
+
+def _written(torch, y, note):
+    y = y * 1
+    y[0] = y[1] * 2
+    return y
+
+
+def _shown(torch, y, note):
+    note.append(y.grad_fn.name())
+    return y
+
+
+def _subclass(torch, y, note):
+    class Own(torch.Tensor):
+        pass
+
+    leaf = torch.full((2,), 3.0).as_subclass(Own).requires_grad_()
+    note.append(leaf)
+    return y * leaf
+
+
+UNUSUAL = [_no_gradient, _hooked, _hooked_node, _retained, _hooked_leaf, _written, _shown, _subclass]
+
+
+@pytest.mark.parametrize("unusual", UNUSUAL)
+@pytest.mark.parametrize("swapped", (False, True))
+def test_a_pass_goes_on_carefully_from_where_it_is(unusual, swapped):
+    def program(torch):
+        note: list = []
+        x = torch.tensor([1.0, 2.0], requires_grad=True)
+        w = torch.tensor([0.5, -1.0], requires_grad=True)
+        y = x.sin() * w
+        z = unusual(torch, y, note)
+        side = w.exp() * x
+        loss = ((side * z if swapped else z * side) + w * w * z).sum()
+        loss.backward(retain_graph=True)
+        first = x.grad.clone(), w.grad.clone()
+        loss.backward()
+        noted = [n.grad if isinstance(n, torch.Tensor) else n for n in note]
+        return first, x.grad, w.grad, noted, bool(error(loss.backward))
+
+    alike(program)()

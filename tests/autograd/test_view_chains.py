@@ -70,7 +70,7 @@ def test_a_view_adds_its_own_steps_and_shares_the_others(name):
         x = y
 
 
-def test_the_length_of_a_chain_is_no_matter():
+def test_the_length_of_a_chain_does_not_matter():
     with without_collector():
         leaf = torch.ones(3, requires_grad=True)
         y = leaf * 2

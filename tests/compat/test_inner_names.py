@@ -9,7 +9,9 @@ import pytest
 
 import tensorgrad
 from tensorgrad import compat
-from tensorgrad.compat.absent_names import ABSENT
+from tensorgrad.compat import absent_values
+from tensorgrad.system import absent_names
+from tensorgrad.system.absent_names import ABSENT
 from tests.support.processes import output_of
 
 torch = pytest.importorskip("torch", reason="torch is not installed: nothing to compare with")
@@ -96,6 +98,8 @@ def test_names_that_mean_nothing_here_can_be_imported(installed):
                 value(3)
         elif kind == "VALUE":
             assert value == advice
+        elif kind == "MADE":
+            assert value is getattr(absent_values, advice)
         else:
             assert value(given) is {"SAME": given, "NO": False, "NOTHING": None}[kind]
             assert full in value.__doc__
@@ -128,7 +132,7 @@ def test_absent_modules_are_attributes(installed):
 
 
 def test_the_table_is_in_order():
-    source = (Path(compat.__file__).parent / "absent_names.py").read_text()
+    source = Path(absent_names.__file__).read_text()
     rows = re.findall(r'^    "(torch\.[\w.]+)": \(', source, flags=re.MULTILINE)
     assert rows == sorted(rows) and rows == list(ABSENT), "one name a line, in alphabetical order"
 
@@ -137,7 +141,7 @@ def test_the_table_stands_for_nothing_that_exists():
     """Without the hook, which adds the names."""
     output_of("""
         import importlib
-        from tensorgrad.compat.absent_names import ABSENT
+        from tensorgrad.system.absent_names import ABSENT
 
         for full in ABSENT:
             module, _, name = full.replace("torch", "tensorgrad", 1).rpartition(".")

@@ -424,7 +424,7 @@ def test_dtypes_of_new_tensors(expression):
     assert_same_text(expression)
 
 
-# --- what is no tensor -----------------------------------------------------------------------------------------------
+# --- what is not a tensor --------------------------------------------------------------------------------------------
 
 DOORS = ("", "nn.functional", "special", "linalg", "fft")
 NO_TENSORS = {"None": None, "'x'": "x", "[object()]": [object()]}
@@ -437,7 +437,7 @@ def _reached(library, door: str):
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_what_is_no_tensor_is_a_type_error(door, tmp_path, monkeypatch):
+def test_what_is_not_a_tensor_is_a_type_error(door, tmp_path, monkeypatch):
     """Every function, given something else once or for each argument it needs: torch's exception, or TypeError."""
     import inspect
 

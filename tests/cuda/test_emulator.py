@@ -52,7 +52,7 @@ def test_nothing_becomes_numpy_unasked(convert, x):
         lambda x, host: cupy.maximum(np.zeros(()), x),
     ],
 )  # fmt: skip
-def test_numpy_arrays_are_no_operands(mix, x):
+def test_numpy_arrays_are_not_operands(mix, x):
     with pytest.raises((TypeError, AttributeError)):
         mix(x, np.ones((2, 3), np.float32))
 
@@ -143,7 +143,7 @@ def test_overlapping_output_is_a_race(x):
 
 
 @emulated
-def test_fresh_memory_is_no_zeros():
+def test_fresh_memory_is_not_zeros():
     assert np.isnan(cupy.empty(3).get()).all() and cupy.empty(3).data.ptr % 512 == 0
 
 

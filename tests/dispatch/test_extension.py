@@ -220,7 +220,7 @@ def test_a_kernel_may_decline():
     assert (tg.ones(3) + tg.ones(3)).tolist() == [2, 2, 2]
 
 
-def test_registering_what_is_no_kernel_is_refused():
+def test_registering_what_is_not_a_kernel_is_refused():
     with pytest.raises(TypeError, match="expected a function or a class with forward"):
         OpDispatch.register(OP.ADD, DEVICE.CPU)(3)
 

@@ -1,40 +1,77 @@
-"""The tables of kernels: every name in those of ops is an op, and what is asked for by name has a name of its own."""
+"""The registry of kernels: every name in it is an op's, or that of a helper which the package looks up."""
 
+import re
 from pathlib import Path
-from types import SimpleNamespace
+
+import pytest
 
 import tensorgrad
+import tensorgrad.kernels.sparse.table
+from tensorgrad.dispatch.show import show
 from tensorgrad.kernels.compiled import table
-from tensorgrad.rows.kernel_tables import OPS
+from tensorgrad.kernels.cuda import table as cuda
+from tensorgrad.rows.kernel_tables import OPS, ORDER, REGISTRY, RULES, TAKE_EVERY_CALL, OpDispatch, asked
+from tensorgrad.storage.stubs import STORAGES
+
+TABLES = {"compiled": {row.op for row in table.ROWS}, "cuda": set(cuda.ROWS)}
 
 
-def cuda_tables():
-    """What kernels/cuda/table.py holds; the folder itself cannot be imported without CuPy."""
-    folder = Path(tensorgrad.__file__).parent / "kernels" / "cuda"
-    host, names = {"__name__": "host"}, {"__name__": "table"}
-    exec((folder / "host.py").read_text(), host)
-    names["host"] = SimpleNamespace(**host)
-    exec((folder / "table.py").read_text().replace("from tensorgrad.kernels.cuda import host\n", ""), names)
-    return names["ROWS"], names["PARTS"]
+def helpers(names) -> set[str]:
+    return {name for name in names if name.removesuffix(".backward") not in OPS}
 
 
-def test_every_row_of_compiled_kernels_is_an_op():
-    assert {row.op.removesuffix(".backward") for row in table.ROWS} <= set(OPS)
+@pytest.mark.parametrize("where", TABLES)
+def test_a_name_is_an_ops_or_that_of_a_helper_which_is_looked_up(where):
+    """A misspelt name would leave an op without its kernel, and nobody would notice."""
+    assert len(table.ROWS) == len(TABLES["compiled"])
+    folder = Path(tensorgrad.__file__).parent
+    texts = [path.read_text() for path in folder.rglob("*.py") if path.name != "table.py"]
+    for name in helpers(TABLES[where]):
+        used = re.compile(rf"(?<![\w.])(\"{name}\"|kernels\.{name}|sampler\.{name})(?!\w)")
+        assert name.isidentifier() and any(map(used.search, texts)), name
 
 
-def test_every_row_of_cuda_kernels_is_an_op():
-    rows, _ = cuda_tables()
-    assert {name.removesuffix(".backward") for name in rows} <= set(OPS)
-
-
-def test_kernels_that_are_no_ops_have_identifiers():
-    rows, parts = cuda_tables()
-    ours = {row.op for row in table.PARTS}
-    assert all(name.isidentifier() for name in ours | set(parts))
-    assert not ours & {row.op for row in table.ROWS} and not set(parts) & set(rows)
+def test_backward_kernels_are_those_of_rows_that_have_one():
+    names = [name for names in TABLES.values() for name in names if name.endswith(".backward")]
+    assert names and all(OPS[name.removesuffix(".backward")].backward_kernel for name in names)
 
 
 def test_optimizers_name_kernels_that_exist():
-    _, parts = cuda_tables()
     named = {c._kernel_name for c in vars(tensorgrad.optim).values() if getattr(c, "_kernel_name", "")}
-    assert named and named <= {row.op for row in table.PARTS} & set(parts)
+    assert named and named <= helpers(TABLES["compiled"]) & helpers(TABLES["cuda"])
+
+
+def test_every_source_stands_in_the_order_of_asking():
+    assert set(RULES) | {source for _, source in REGISTRY} <= set(ORDER)
+
+
+def test_kernels_are_asked_in_order_and_the_last_one_takes_every_call():
+    for op in OPS.values():
+        for storage in STORAGES.values():
+            sources = [source for source, _ in asked(op, storage)]
+            assert sources == sorted(sources, key=ORDER.index), op
+            assert not {*sources[:-1]} & {*TAKE_EVERY_CALL}, op
+
+
+def test_show_prints_the_order_of_asking():
+    """All of it: a line for each class of arrays that the op has a kernel for, and for its backward kernel."""
+
+    def has(name: str, *lines: str) -> None:
+        shown = show(name).replace("its float8, else ", "")  # a check, once a test has made such numbers
+        for line in lines:
+            assert re.search(f"^#?[ ]*{line}$", shown, re.MULTILINE), line
+
+    large = r"kernels/compiled/[\w.]+ from \d+ elements on, else " if table.wanted() else ""
+    has(
+        "softmax_",
+        f"cpu: {large}kernels/array/softmax.softmax", "cuda: kernels/cuda/softmax.softmax, else kernels/array/.*",
+        "meta.*: its shape rule", "batched: its batch rule",
+        "backward:", f"cpu: {large}kernels/array/softmax.softmax_grad",
+        "cuda: kernels/cuda/softmax.softmax_grad, else .*",
+    )  # fmt: skip
+    try:
+        OpDispatch.register("tanh", "cpu")(lambda x: NotImplemented)
+        has("tanh", f"cpu: <function .*>, registered, else {large}the array module's tanh")
+    finally:
+        OpDispatch.unregister("tanh", "cpu")
+    has("adam_step", "cuda: kernels/cuda/optim.adam", *(["cpu: kernels/compiled/optim.adam .*"] if large else []))

@@ -90,7 +90,7 @@ def takes_out(function) -> bool:
 
 
 def functions() -> list[str]:
-    """The dotted name of every public function that takes `out=`; of methods those that are no function as well.
+    """The dotted name of every public function that takes `out=`; of methods those that are not functions as well.
 
     Functions that torch does not have are left out: there is nothing to compare them with.
     """

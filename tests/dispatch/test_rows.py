@@ -8,6 +8,7 @@ import pytest
 import tensorgrad as torch
 from tensorgrad.dispatch.codegen import function_of
 from tensorgrad.dispatch.kinds import FUNCTIONS, export, op
+from tensorgrad.dispatch.show import derivatives
 from tensorgrad.dispatch.templates import fill
 from tensorgrad.rows.kernel_tables import OPS
 from tensorgrad.rows.op import check
@@ -31,6 +32,11 @@ def test_a_row_does_not_change():
             {"input": lambda g, x: g},
             "the formula for input needs 'x', which the op does not have",
         ),
+        (
+            "new_in_test(input)",
+            {"input": lambda g: g, "linear": "input", "jvp": lambda input_t: input_t},
+            "op new_in_test: linear_in and jvp both say what its tangents are",
+        ),
     ],
 )
 def test_a_mistake_in_a_row_leaves_no_op_behind(signature, given, error):
@@ -38,6 +44,14 @@ def test_a_mistake_in_a_row_leaves_no_op_behind(signature, given, error):
     with pytest.raises((NameError, ValueError), match=error):
         op(signature, "exp", **given)
     assert before == OPS
+
+
+def test_no_derivative_is_stated_twice():
+    stated = ["derivative: formula for input", "derivative: backward kernel: softmax.softmax_grad"]
+    assert derivatives(OPS["softmax_"]) == [*stated, "Jacobian: symmetric"]
+    for row in OPS.values():  # where the Jacobian says it, the formula is all there is, and perhaps a kernel
+        if row.selects or row.jacobian:
+            assert not (row.through_twin or row.jvp_kernel or row.jvp or row.backward)
 
 
 def test_the_rows_of_the_package_have_no_mistakes():  # while it is imported, they are not checked

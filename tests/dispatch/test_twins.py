@@ -209,7 +209,7 @@ def test_shapes_alone_have_derivatives():
 
 
 def test_one_node_by_the_backward_kernel_with_what_it_needs():
-    """Nothing but what the kernel and the twin take is kept, and the cache is no output."""
+    """Nothing but what the kernel and the twin take is kept, and the cache is not an output."""
     y = F.layer_norm(tg.randn(3, 4, requires_grad=True), (4,), tg.ones(4))
     node = y.grad_fn
     assert list(node.op.saved) == ["input", "weight", "bias", "mean", "rstd"] and node.op.outputs == ("out",)

@@ -68,7 +68,7 @@ def test_rules_choose_the_same_modules(rule):
     assert chosen[0] == chosen[1] and any(kind.endswith("Wrapper") for _, kind in chosen[0])
 
 
-def test_what_is_no_rule_is_refused():
+def test_what_is_not_a_rule_is_refused():
     for torch in libraries():
         with pytest.raises(ValueError, match="to be callable or be a pre-defined wrap policy"):
             of(torch, NAME).apply_activation_checkpointing(model_of(torch)[1], auto_wrap_policy=3)

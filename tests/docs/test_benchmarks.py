@@ -240,7 +240,7 @@ def test_a_kernel_that_cannot_be_loaded_is_named(monkeypatch):
     from tensorgrad.kernels.compiled.runtime.row import Row
 
     row = Row("an_op", "no_such_family.kernel", 0)
-    monkeypatch.setattr(table, "ALL", [row])
+    monkeypatch.setattr(table, "ROWS", (row,))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert not row.available()

@@ -354,7 +354,7 @@ def test_inference_agrees_with_torch(address):
 @pytest.mark.parametrize(
     "content", ["", "no JSON", "[]", '{"pixels": 1}', '{"pixels": [[1, 2], [3]]}', '{"pixels": [[9]]}']
 )
-def test_inference_refuses_what_is_no_image(address, content):
+def test_inference_refuses_what_is_not_an_image(address, content):
     with pytest.raises(urllib.error.HTTPError) as caught:
         ask(address, content)
     assert caught.value.code in (400, 413)

@@ -57,6 +57,38 @@ def test_the_last_line_counts_all_suites_and_failures_are_shown(run):
     assert said.count("def test_many") == SUITES and said.count("1 failed, 7 passed, 1 skipped") == SUITES, said
 
 
+REACHING = """
+import pytest
+import tensorgrad as torch
+def test_small(): torch.ones(2).exp()
+def test_large(): torch.ones(100_000).exp()
+def test_skipped(): pytest.skip("no reason")
+"""
+IN_A_FIXTURE = """
+import pytest
+import tensorgrad as torch
+@pytest.fixture(scope="module")
+def made(): return torch.ones(100_000).exp()
+def test_first(made): pass
+def test_second(made): pass
+"""
+
+
+@pytest.mark.skipif(SUITES == 1, reason="there are no compiled kernels")
+def test_with_numpy_alone_what_reaches_no_kernel_is_left_out(tmp_path):
+    for name, text in (("a", REACHING), ("b", IN_A_FIXTURE)):
+        (tmp_path / f"test_{name}.py").write_text(text)
+    command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "-p", "tools.reaching", str(tmp_path)]
+    given = {**os.environ, "TESTS_REACHED": str(tmp_path / "reached")}
+    given.pop("TENSORGRAD_FAST", None)
+    said = ""
+    for environment in (given, given | {"TENSORGRAD_FAST": "0"}):
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout
+        said = done.stdout
+    assert "3 passed, 1 skipped, 1 deselected" in said and "test_small" not in said, said
+
+
 def test_a_quick_run_takes_a_few_cases_of_each(run):
     process = run(MIXED.format(bad=False), "--quick")
     said, _ = process.communicate(timeout=300)  # the cases 0 and 4 of 7
@@ -85,7 +117,7 @@ def test_all_that_passes_is_a_line_for_each_process_and_the_sum(run):
     assert said.count("8 passed, 1 skipped") == SUITES and "test session starts" not in said
 
 
-def test_no_test_at_all_is_no_success(run):
+def test_no_test_at_all_is_not_a_success(run):
     process = run("", "-k", "nothing")
     said, _ = process.communicate(timeout=300)
     assert process.returncode == 5 and "no tests ran in" in said.splitlines()[-1]

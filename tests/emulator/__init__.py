@@ -2,7 +2,7 @@
 
 `install()` puts it into `sys.modules`; `tensorgrad/storage/cuda.py` and `tensorgrad/kernels/cuda/` then run on it
 unchanged. It offers only what the real CuPy 14 has (`cupy_names.txt`, written by `names.py`) and refuses what that
-refuses: its array is no NumPy array and does not become one unasked, NumPy arrays are no operands, reductions and
+refuses: its array is not a NumPy array and does not become one unasked, NumPy arrays are not operands, reductions and
 indices give arrays of no dimensions, functions take CuPy's parameters only, ufuncs have CuPy's loops, and an output
 that overlaps its input raises, where a GPU's threads would race.
 

@@ -1,4 +1,4 @@
-"""`cupy.ndarray` on host memory. It is no NumPy array: what CuPy refuses, it refuses."""
+"""`cupy.ndarray` on host memory. It is not a NumPy array: what CuPy refuses, it refuses."""
 
 from __future__ import annotations
 

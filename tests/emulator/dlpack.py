@@ -12,7 +12,7 @@ from tests.emulator.arrays import fresh, ndarray
 def export(array: ndarray, stream, max_version):
     """`ndarray.__dlpack__`: the consumer's stream waits for the current one, unless it is -1."""
     if stream is not None and (not isinstance(stream, int) or stream < -1 or stream == 0):
-        raise ValueError(f"CUDA stream {stream} is no stream")
+        raise ValueError(f"CUDA stream {stream} is not a stream")
     mine = streams.get_current_stream()
     if stream != -1 and stream not in (None, 1, mine.ptr):
         theirs = streams.Stream.from_external(_Handle(stream))

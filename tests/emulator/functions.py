@@ -14,7 +14,7 @@ OWN: dict = {}  # name -> function: where CuPy differs from NumPy
 
 # Take NumPy arrays and lists (or indices of that kind), and copy them to the device.
 TAKE_HOST = {"append", "bincount", "insert", "isin", "delete", "tile", "ix_", "put", "take", "repeat"}
-# Answers that are no arrays.
+# Answers that are not arrays.
 PLAIN = {
     "ndim", "size", "shape", "result_type", "can_cast", "promote_types", "isscalar", "broadcast_shapes", "issubdtype",
     "iscomplexobj", "isrealobj", "may_share_memory", "shares_memory", "isdtype", "common_type", "min_scalar_type",
@@ -81,7 +81,7 @@ def general(name: str, function):
         take_host = name in TAKE_HOST
         arrays_only = by_position and first in OPERAND and not take_host and name not in PLAIN
         if arrays_only and not isinstance(by_position[0], ndarray):
-            raise AttributeError(f"cupy.{name}: {type(by_position[0]).__name__!r} is no cupy.ndarray")
+            raise AttributeError(f"cupy.{name}: {type(by_position[0]).__name__!r} is not a cupy.ndarray")
         if name in NO_BFLOAT16 or name.startswith(("linalg.", "fft.")):
             refuse(name, by_position, by_name)
         out = by_name.pop("out", None)
@@ -141,7 +141,7 @@ def into(out, result):
     return out
 
 
-# May return views of their arguments, which is no work.
+# May return views of their arguments, which is not work.
 VIEWS = {
     "array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray", "reshape", "ravel", "transpose",
     "permute_dims", "swapaxes", "moveaxis", "rollaxis", "broadcast_to", "broadcast_arrays", "squeeze", "expand_dims",

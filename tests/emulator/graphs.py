@@ -143,7 +143,7 @@ def _add(capture: Capture, run):
 def recorded(function, only_copies: bool = False):
     """A function of device arrays that is recorded while the current stream is captured.
 
-    `only_copies`: it may return views of its arguments, which is no work.
+    `only_copies`: it may return views of its arguments, which is not work.
     """
 
     @functools.wraps(function)

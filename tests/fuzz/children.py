@@ -58,7 +58,7 @@ def ask_for_small_kernels() -> None:
 
     if table.wanted():
         thread_pool.GRAIN, thread_pool.WAKING = 64, 128
-        for row in table.ALL:
+        for row in table.ROWS:
             row.elements = 512
 
 

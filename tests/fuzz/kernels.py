@@ -67,7 +67,7 @@ def load(names) -> None:
     """Loads the kernels of some rows, and counts their calls."""
     from tensorgrad.kernels.compiled.runtime import library
 
-    for row in table.ALL:
+    for row in table.ROWS:
         if row.op in names and row.op not in _loaded:
             made = row.ready or library.load(row.kernel)
             _loaded[row.op] = made
@@ -76,30 +76,26 @@ def load(names) -> None:
 
 def watch_cuda() -> None:
     """Counts the calls of CUDA kernels."""
-    found = kernel_tables._own
 
-    def own(rows, name, storage):
-        kernel = found(rows, name, storage)
-        if kernel is None or storage.device_type != "cuda":
-            return kernel
+    def noting(name, kernel):
+        notes = USED.notes(name, kernel)
         if not hasattr(kernel, "takes"):
-            return USED.notes(name, kernel)
-        noting = USED.notes(name, kernel)  # a kernel over lists of arrays defines what it takes
-        return type("Noting", (), {"__call__": staticmethod(noting), "__getattr__": lambda _, k: getattr(kernel, k)})()
+            return notes
+        # A kernel over lists of arrays defines what it takes.
+        return type("Noting", (), {"__call__": staticmethod(notes), "__getattr__": lambda _, k: getattr(kernel, k)})()
 
-    if getattr(kernel_tables, "_watched", False):
-        return
-    kernel_tables._watched = True  # type: ignore[attr-defined]
-    kernel_tables._own = own
-    for name in kernel_tables.OPS:
-        kernel_tables._changed(name)
+    rows = kernel_tables.REGISTRY["cuda", "device"]
+    for name, path in rows.items():
+        if path.__class__ is str:  # not watched yet
+            rows[name] = noting(name, kernel_tables.function_at(path))
+    kernel_tables.forget()
 
 
 @contextlib.contextmanager
 def thresholds(elements: int) -> Iterator[None]:
     """Uses compiled kernels from `elements` elements on."""
     before = {row: row.elements for row in table.ROWS}
-    for row in table.ALL:
+    for row in table.ROWS:
         row.elements = elements if row.op in _loaded else _NEVER
     try:
         yield
@@ -380,7 +376,7 @@ def cuda_rows() -> list[str]:
     """Returns the rows of the table of CUDA kernels, except for those that run on the host."""
     from tensorgrad.kernels.cuda import table
 
-    return [name for name, path in (table.ROWS | table.PARTS).items() if not path.startswith("host.")]
+    return [name for name, path in table.ROWS.items() if not path.startswith("host.")]
 
 
 def check(name: str, seed: int, device: str = "cpu", limit: int = 40) -> str:
@@ -466,7 +462,7 @@ def show(name: str, case: Case, device: str = "cpu") -> None:
 def prepare(device: str) -> None:
     """Prepares the kernels of a device before their cases run."""
     if device == "cpu":
-        rows = [row.op for row in table.ALL]
+        rows = [row.op for row in table.ROWS]
         for op in tqdm(rows, "kernels compiled or read", disable=None if sys.stderr.isatty() else True):
             load((op,))
     else:

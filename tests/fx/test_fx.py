@@ -361,7 +361,7 @@ def test_tracebacks_show_the_code():
 
 
 @alike
-def test_classes_that_are_no_tensors_override_functions(l):
+def test_classes_that_are_not_tensors_override_functions(l):
     """What proxies need, and any class with `__torch_function__` may use."""
     seen = []
 

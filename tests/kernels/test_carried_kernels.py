@@ -38,7 +38,7 @@ import tensorgrad as torch
 from tensorgrad.kernels.compiled import table
 torch.set_num_threads(1)
 (torch.randn(300, 300) @ torch.randn(300, 300)).softmax(1).sum()
-for row in table.ALL:
+for row in table.ROWS:
     importlib.import_module("tensorgrad.kernels.compiled." + row.kernel.rpartition(".")[0])
 print([name for name in ("numba", "llvmlite") if name in sys.modules], threading.active_count())
 """
@@ -48,8 +48,8 @@ print([name for name in ("numba", "llvmlite") if name in sys.modules], threading
 @carried
 def test_the_file_has_every_kernel():
     image = library.image()
-    assert {each.kernel.rpartition(".")[0] for each in table.ALL} == set(image.families)
-    for each in table.ALL:
+    assert {each.kernel.rpartition(".")[0] for each in table.ROWS} == set(image.families)
+    for each in table.ROWS:
         assert library.load(each.kernel) is not None
     assert all(told["sources"] == library.source_digest(name) for name, told in image.families.items())
 
@@ -155,7 +155,7 @@ import tensorgrad as torch
 x = torch.randn(200, 200)
 assert torch.allclose((x @ x).relu().sum(), torch.einsum("ij,jk->ik", x, x).clamp(min=0).sum(), rtol=1e-4)
 from tensorgrad.kernels.compiled import table
-assert not any(row.ready for row in table.ALL) and any(row.failed for row in table.ALL)
+assert not any(row.ready for row in table.ROWS) and any(row.failed for row in table.ROWS)
 """
     done = run_python(code, env=environment("TENSORGRAD_FAST", "TENSORGRAD_CPU"))
     assert done.returncode == 0, done.stderr

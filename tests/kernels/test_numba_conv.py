@@ -161,7 +161,7 @@ def test_images_are_divided():
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_images_innermost_keep_to_themselves(innermost, value):
-    """What is no number stays in its image and channel, also in vectors that are not full of images."""
+    """What is not a number stays in its image and channel, also in vectors that are not full of images."""
     rng = np.random.default_rng(16)
     x, w, g = normal(19, 5, 6, 6, seed=rng), normal(9, 5, 3, 3, seed=rng), normal(19, 9, 6, 6, seed=rng)
     x[18, 4, 0, 5] = g[18, 8, 5, 0] = value

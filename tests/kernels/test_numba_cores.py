@@ -128,8 +128,20 @@ NUMBERS = 1, 2, 3, 5, 16, 64
 @pytest.fixture(scope="module", autouse=True)
 def compiled():
     """Compiles the kernels of these families."""
-    families = {"conv", "rnn", "matmul", "softmax", "embedding", "attention", "join", "layout", "reduce", "optim"}
-    load_kernels(row for row in table.ALL if row.kernel.partition(".")[0] in families)
+    families = {
+        "conv",
+        "rnn",
+        "matmul",
+        "softmax",
+        "norm",
+        "embedding",
+        "attention",
+        "join",
+        "layout",
+        "reduce",
+        "optim",
+    }
+    load_kernels(row for row in table.ROWS if row.kernel.partition(".")[0] in families)
 
 
 def shared(threads, program):

@@ -116,7 +116,7 @@ def test_copies_in_rows():
 
     random = np.random.default_rng(3)
     torch.ones(100, 90).t().contiguous()
-    kernel, served = layout.kernel_tables.LARGE["clone_copy"].ready, 0
+    kernel, served = layout.kernel_tables.COMPILED["clone_copy"].ready, 0
     for _ in range(600):
         shape = tuple(int(n) for n in random.integers(1, 40, random.integers(2, 5)))
         x = _values(shape).transpose(random.permutation(len(shape)))

@@ -15,7 +15,7 @@ from tensorgrad.kernels.compiled import table  # noqa: E402
 from tests.support.compare import assert_close, normal  # noqa: E402
 from tests.support.kernels import fixtures  # noqa: E402
 
-ROWS = [row for row in table.ALL if row.kernel.partition(".")[0] == "rnn"]
+ROWS = [row for row in table.ROWS if row.kernel.partition(".")[0] == "rnn"]
 compiled, used = fixtures(ROWS)
 
 

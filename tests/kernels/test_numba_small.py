@@ -14,7 +14,7 @@ from tests.support.compare import assert_close
 from tests.support.kernels import assert_like_numpy, numpy_only, record_used, used_for_any_size
 
 F = torch.nn.functional
-ROWS = [row for row in table.ALL if row.elements == 1]
+ROWS = [row for row in table.ROWS if row.elements == 1]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -66,7 +66,7 @@ def test_cross_entropy(classes, reduction, ignored, monkeypatch):
     target = torch.from_numpy(np.random.default_rng(1).integers(0, classes, 7))
     if ignored:
         target[2] = -100
-    used = record_used(monkeypatch, [kernel_tables.LARGE["cross_entropy_"]])
+    used = record_used(monkeypatch, [kernel_tables.COMPILED["cross_entropy_"]])
     loss = lambda x: F.cross_entropy(x, target, reduction=reduction)
     assert_like_numpy(loss, drawn(7, classes), rtol=1e-5, atol=1e-6)
     assert used == {"cross_entropy_"}
@@ -110,7 +110,7 @@ def test_steps_of_parameters_of_which_the_kernel_takes_only_some(make, monkeypat
             optimizer.step()
         return [p.detach().numpy() for p in params]
 
-    used = record_used(monkeypatch, [kernel_tables.PARTS[name] for name in ("sgd_step", "adam_step")])
+    used = record_used(monkeypatch, [kernel_tables.COMPILED[name] for name in ("sgd_step", "adam_step")])
     found = moved()
     assert len(used) == 1
     with numpy_only():

@@ -23,7 +23,7 @@ native.NUMBERS[:] = {numbers}
 from tensorgrad.kernels.compiled.runtime import library, mailbox
 loops = library.load("runtime.spin.wait")
 memory = np.zeros(mailbox.SIZE, np.int64)
-memory[mailbox.MOVED] = 1 << 62  # just now: on a busy machine the thread does not ask to be moved
+memory[mailbox.MIGRATED] = 1 << 62  # just now: on a busy machine the thread does not ask to be moved
 assert loops.serve(memory.ctypes.data, 16_000, 1) == mailbox.IDLE
 memory[mailbox.DONE] = mailbox.FINISHED
 assert loops.done(memory.ctypes.data, 1)
@@ -49,7 +49,7 @@ import tensorgrad as torch
 x = torch.linspace(0, 1, 100_000).exp()
 assert torch.allclose(x.log(), torch.linspace(0, 1, 100_000), atol=1e-6)
 from tensorgrad.kernels.compiled import table
-assert not any(row.ready for row in table.ALL)
+assert not any(row.ready for row in table.ROWS)
 """
     done = run_python(code, env=environment("TENSORGRAD_FAST"))
     assert done.returncode == 0, done.stderr

@@ -33,15 +33,15 @@ def waiting(request, monkeypatch):
     """Threads that wait in a loop, threads that go to sleep at once, and none before the loop is compiled."""
     assert table.WAITING.available()
     if request.param == "asleep":
-        monkeypatch.setattr(thread_pool, "SPIN_TIME", 0)
+        monkeypatch.setattr(thread_pool, "SPIN", 0)
         for worker in thread_pool._all:
-            worker.box[mailbox.PATIENCE] = 0
+            worker.box[mailbox.SPIN_LIMIT] = 0
     elif request.param == "without":
         monkeypatch.setattr(table.WAITING, "ready", None)
         monkeypatch.setattr(table.WAITING, "failed", True)
     yield
     for worker in thread_pool._all:
-        worker.box[mailbox.PATIENCE] = 200_000
+        worker.box[mailbox.SPIN_LIMIT] = 200_000
 
 
 @pytest.fixture(autouse=True, params=[2, 5])
@@ -185,35 +185,35 @@ def test_a_worker_on_the_publishers_processor_is_to_move(system):
     memory = system.memory
     memory[mailbox.PUBLISHER] = 0
     assert system.serve(16_000) == mailbox.CROWDED and system.yields == 1
-    moved, stays = memory[mailbox.MOVED], memory[mailbox.STAYS]
+    moved, stays = memory[mailbox.MIGRATED], memory[mailbox.MIGRATION]
     assert moved == system.now and stays > 0
     assert system.serve(16_000) == mailbox.IDLE  # just now: it does not move again and again
-    memory[mailbox.MOVED] = system.now - 2 * stays  # that did not help for long: the next time is later
-    assert system.serve(16_000) == mailbox.CROWDED and memory[mailbox.STAYS] == 2 * stays
-    memory[mailbox.MOVED] = system.now - 100 * stays  # it did
-    assert system.serve(16_000) == mailbox.CROWDED and memory[mailbox.STAYS] == stays
+    memory[mailbox.MIGRATED] = system.now - 2 * stays  # that did not help for long: the next time is later
+    assert system.serve(16_000) == mailbox.CROWDED and memory[mailbox.MIGRATION] == 2 * stays
+    memory[mailbox.MIGRATED] = system.now - 100 * stays  # it did
+    assert system.serve(16_000) == mailbox.CROWDED and memory[mailbox.MIGRATION] == stays
     memory[mailbox.PUBLISHER] = 1
-    memory[mailbox.MOVED] = 0
+    memory[mailbox.MIGRATED] = 0
     assert system.serve(16_000) == mailbox.IDLE
 
 
 def test_a_waiting_thread_yields_once_its_processor_is_taken_often(system):
-    taken, millisecond = system.memory[mailbox.WAITER :][: mailbox.SPAN + 1], 10**6
+    taken, millisecond = system.memory[mailbox.WAITER :][: mailbox.BACKOFF + 1], 10**6
     assert not system.done(100_000) and not system.yields
     system.longer = iter([0, 0, millisecond])  # once: it does not
-    assert not system.done(100_000) and not system.yields and not taken[mailbox.SPAN]
+    assert not system.done(100_000) and not system.yields and not taken[mailbox.BACKOFF]
     spans = []
     for _ in range(7):
         system.longer = iter([0, 0, millisecond])
         yields = system.yields
         assert not system.done(100_000) and system.yields > yields
-        spans.append(int(taken[mailbox.SPAN]))
-        system.now = int(taken[mailbox.TAKEN])  # it has yielded as long as that
+        spans.append(int(taken[mailbox.BACKOFF]))
+        system.now = int(taken[mailbox.YIELDS_UNTIL])  # it has yielded as long as that
     assert spans == [20 * millisecond * 2**n for n in range(6)] + [640 * millisecond]
     system.now += 40 * millisecond  # others have a small share only
     system.longer = iter([0, 0, millisecond])
     yields = system.yields
-    assert not system.done(100_000) and system.yields == yields and not taken[mailbox.SPAN]
+    assert not system.done(100_000) and system.yields == yields and not taken[mailbox.BACKOFF]
     system.memory[mailbox.PLACE] = 0  # the thread that it waits for is on this processor
     assert not system.done(100_000) and system.yields > yields
 
@@ -221,7 +221,7 @@ def test_a_waiting_thread_yields_once_its_processor_is_taken_often(system):
 @pytest.mark.parametrize("limit", [0, 1_000_000, 20_000_000])
 def test_threads_wait_by_the_clock(system, limit):
     """What others have of the processor meanwhile does not count."""
-    system.memory[mailbox.MOVED] = 1 << 62
+    system.memory[mailbox.MIGRATED] = 1 << 62
     for wait in (system.done, system.serve):
         for lost in (0, 10**9):
             system.longer = iter([0, lost])
@@ -257,7 +257,7 @@ def test_many_threads_share_at_the_same_time(counting):
     assert not wrong
 
 
-def test_a_pause_between_two_kernels_is_no_harm(counting):
+def test_a_pause_between_two_kernels_does_no_harm(counting):
     for _ in range(4):
         seen = np.zeros(10, np.int64)
         thread_pool.run(counting, 10, (seen,), ALWAYS)
@@ -270,7 +270,7 @@ def test_ranges_that_take_long(monkeypatch):
     me, begun, waits, seen = threading.get_ident(), threading.Event(), threading.Event(), np.zeros(4, np.int64)
 
     class Time:
-        perf_counter = time.perf_counter
+        perf_counter_ns = time.perf_counter_ns
 
         @staticmethod
         def sleep(seconds):
@@ -587,7 +587,7 @@ def test_work_of_little_is_not_shared_with_a_thread_that_sleeps(monkeypatch):
     """Unless another kernel has just run."""
     thread_pool.run(in_python, 10, (np.zeros(10, np.int64),), ALWAYS)
     for soon, expected in ((0.0, [(0, 10)]), (float("inf"), [(0, 5), (5, 10)] if are_used() else [(0, 10)])):
-        monkeypatch.setattr(thread_pool, "_SOON", soon)
+        monkeypatch.setattr(thread_pool, "RECENT", soon)
         until(lambda: all(worker.asleep for worker in thread_pool._all))
         ranges = []
         thread_pool.run(lambda first, last: ranges.append((first, last)), 10, (), 2 * thread_pool.GRAIN)

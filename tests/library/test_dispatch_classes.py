@@ -248,3 +248,82 @@ def test_a_class_that_declines(torch):
             return NotImplemented
 
     return error(lambda: torch.add(Declines(), 1)).partition(";")[0]
+
+
+@alike
+def test_how_wrappers_are_shown_copied_and_replaced(torch):
+    """What a class passes as `tensor_contents` is shown in place of values, which it does not have."""
+
+    class Wrapped(torch.Tensor):
+        @staticmethod
+        def __new__(cls, inner, requires_grad=False):
+            options = {"dtype": inner.dtype, "layout": inner.layout, "device": inner.device}
+            return torch.Tensor._make_wrapper_subclass(cls, inner.size(), requires_grad=requires_grad, **options)
+
+        def __init__(self, inner, requires_grad=False):
+            self.inner = inner
+
+        @classmethod
+        def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+            map_ = torch.utils._pytree.tree_map
+            open_ = lambda x: x.inner if isinstance(x, Wrapped) else x
+            made = function(*map_(open_, args), **map_(open_, kwargs or {}))
+            return map_(lambda x: Wrapped(x) if isinstance(x, torch.Tensor) else x, made)
+
+        def __repr__(self):
+            return super().__repr__(tensor_contents=f"inner={self.inner}")
+
+    found = []
+    for inner in (torch.ones(3), torch.zeros(2, 0), torch.arange(2), torch.ones(2, dtype=torch.float64)):
+        x = Wrapped(inner)
+        found += [repr(x), repr(copy.deepcopy(x))]
+        if inner.is_floating_point():
+            parameter = torch.nn.Parameter(Wrapped(inner))
+            found += [repr(parameter), repr(parameter * 2), type(parameter.data).__name__]
+            parameter.data = Wrapped(inner[:1])
+            found += [parameter.shape, type(parameter).__name__, isinstance(parameter, torch.nn.Parameter)]
+    layer = torch.nn.Linear(2, 2, bias=False)
+    layer.weight = torch.nn.Parameter(Wrapped(torch.eye(2)))
+
+    class Negative(torch.nn.Module):
+        def forward(self, x):
+            return -x
+
+    torch.nn.utils.parametrize.register_parametrization(layer, "weight", Negative())
+    return [*found, layer.weight.inner, type(layer.weight).__name__]
+
+
+@alike
+def test_a_class_whose_function_sees_what_its_constructor_sets(torch):
+    """`_make_subclass` calls nothing that the class overrides: its attributes are not there yet."""
+
+    class Logged(torch.Tensor):
+        __slots__ = ["log"]
+
+        def __new__(cls, data):
+            made = torch.Tensor._make_subclass(cls, data, require_grad=data.requires_grad)
+            made.log = []
+            return made
+
+        @classmethod
+        def __torch_function__(cls, function, types, args=(), kwargs=None):
+            next(x for x in args if isinstance(x, Logged)).log.append(function.__name__)
+            with torch._C.DisableTorchFunctionSubclass():
+                return function(*args, **(kwargs or {}))
+
+    found = []
+    for data in (torch.ones(2), torch.ones(2, requires_grad=True)):
+        x = Logged(data)
+        y = x + 1
+        found += [x.log[:1], y.requires_grad, x.is_leaf]
+        if y.requires_grad:
+            y.sum().backward()
+            found += [x.grad, data.grad]
+    return found
+
+
+def test_isfinite_is_made_of_operators():
+    """PyTorch has no kernel for it: classes see a comparison of magnitudes."""
+    x, _, seen = scaled(tensorgrad)
+    assert tensorgrad.isfinite(x).all() and tensorgrad.isfinite(x).shape == x.shape
+    assert {name.split(".")[1] for name, *_ in seen} >= {"eq", "abs"}

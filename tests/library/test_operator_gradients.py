@@ -63,7 +63,7 @@ def gradients(torch, losses):
 
 @alike
 def test_ops_of_several_results_and_of_other_forms(torch):
-    """Every part of a split has a gradient; rows that are no operator run as what they are made of."""
+    """Every part of a split has a gradient; rows that are not operators run as what they are made of."""
     return gradients(torch, (
         lambda t, f, w, x: sum((n * p.exp()).sum() for n, p in enumerate(w.split(1), 1)),
         lambda t, f, w, x: sum((n * p.exp()).sum() for n, p in enumerate(w.split([1, 2], 1), 1)),

@@ -135,7 +135,7 @@ def test_results_that_have_a_place_have_a_dtype_too():
     assert found[0] == found[1] and found[0][0] == found[0][3]
 
 
-def test_what_is_no_tensor_is_named_under_autocast_too():
+def test_what_is_not_a_tensor_is_named_under_autocast_too():
     with tensorgrad.autocast("cpu"), pytest.raises(TypeError, match="must be Tensor, not list"):
         tensorgrad.cosine_similarity([1.0], [2.0])
 

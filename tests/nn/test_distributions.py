@@ -978,3 +978,13 @@ def test_kl_of_any_class(torch):
         except TypeError:
             errors.append("TypeError")
     return [values, errors]
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.5, 1.0, 30.0, 200.0, 1e3, 1e6])
+def test_many_equal_gamma_variates(alpha):
+    """They are drawn together, by the same numbers as one after the other, however large alpha is."""
+    found = []
+    for lib in (tg, torch):
+        lib.manual_seed(0)
+        found.append(lib.distributions.Gamma(lib.full((100,), alpha, dtype=lib.float64), 1.0).sample().numpy())
+    assert np.allclose(*found, rtol=1e-6)

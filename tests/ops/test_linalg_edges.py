@@ -183,7 +183,7 @@ def test_errors_in_words(torch):
 
 @pytest.mark.parametrize("name", ["lu", "det", "solve", "norm", "cond", "matrix_exp", "ldl_factor", "vander", "pinv"])
 @pytest.mark.parametrize("value", [[[1.0]], None, 1.0, "x"], ids=repr)
-def test_what_is_no_tensor_is_a_type_error(name, value):
+def test_what_is_not_a_tensor_is_a_type_error(name, value):
     extra = (tg.ones(1),) if name == "solve" else ()
     with pytest.raises(TypeError, match="must be Tensor, not"):
         getattr(tg.linalg, name)(value, *extra)
@@ -202,3 +202,12 @@ def test_views_of_all_kinds_are_read_alike():
                 found, expected = (found,), (expected,)
             for a, b in zip(found, expected, strict=True):
                 assert tg.allclose(a, b, atol=1e-7), name
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (2, 4, 3), (0, 0), (2, 0, 3), (5, 3, 0)])
+def test_qr_without_its_first_factor(shape):
+    """It is an empty vector, no matrix."""
+    matrix = tg.randn(shape, dtype=tg.float64)
+    q, r = tg.linalg.qr(matrix, mode="r")
+    assert q.shape == (0,) and q.dtype is matrix.dtype and r.shape == tg.linalg.qr(matrix).R.shape
+    assert tg.allclose(r.mT @ r, matrix.mT @ matrix)

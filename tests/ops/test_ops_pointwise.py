@@ -175,7 +175,7 @@ def test_tensors_are_keys():
     assert len({first: 1, second: 2}) == 2
 
 
-def test_overflow_is_no_error():
+def test_overflow_is_not_an_error():
     """Even for users who turn NumPy's warnings into exceptions; and nothing is written twice."""
     with np.errstate(all="raise"), warnings.catch_warnings():
         warnings.simplefilter("error")

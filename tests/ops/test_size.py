@@ -24,12 +24,12 @@ def test_sums_of_sizes(torch):
 
 
 @pytest.mark.parametrize("other", [2, [2], iter([2]), "ab", tensorgrad.tensor(2), None])
-def test_what_is_no_tuple_is_refused(other):
+def test_what_is_not_a_tuple_is_refused(other):
     with pytest.raises(TypeError, match=r"can only concatenate tuple \(not \w+\) to torch.Size"):
         tensorgrad.Size([3, 4]) + other
 
 
 @pytest.mark.parametrize("sizes", [(2, None), (2, 2.0), (2, "a"), (2, tensorgrad.float32), ((2, 2), 2)], ids=str)
-def test_view_refuses_what_is_no_size(sizes):
+def test_view_refuses_what_is_not_a_size(sizes):
     with pytest.raises(TypeError, match=r"size|integer"):
         tensorgrad.ones(4).view(*sizes)

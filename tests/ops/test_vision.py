@@ -293,7 +293,7 @@ def test_many_small_and_few_large_images_are_sampled_in_blocks(monkeypatch):
     assert_close(b.grad, grid.grad)
 
 
-def test_places_that_are_no_numbers():
+def test_places_that_are_not_numbers():
     nan, inf = float("nan"), float("inf")
     x = torch.arange(1.0, 10).reshape(1, 1, 3, 3)
     grid = torch.tensor([[nan, 0], [0, nan], [inf, 0], [-inf, 0], [nan, nan], [-1e20, 0.5]]).reshape(1, 1, -1, 2)

@@ -342,7 +342,7 @@ def test_settings_that_change_between_steps(name):
     np.testing.assert_allclose(results[:steps], results[steps:], rtol=1e-5)
 
 
-def test_a_setting_that_is_no_number():
+def test_a_setting_that_is_not_a_number():
     """The step fails, and the next one is made with the settings it finds."""
     w = tg.ones(2, requires_grad=True)
     optimizer = optim.SGD([w], lr=0.5)

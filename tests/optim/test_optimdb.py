@@ -65,7 +65,7 @@ def test_a_difference_is_found(monkeypatch):
     monkeypatch.setattr(elementwise, "begin", lambda state, p, starts: state.update(step=tg.zeros(())))
     assert "KeyError" in "".join(optimdb.check("Adam"))
     monkeypatch.undo()
-    monkeypatch.setattr(adam, "check", lambda name, value, fine: None)
+    monkeypatch.setattr(adam, "check_settings", lambda *settings: None)
     assert optimdb.check_errors(optimdb.RECORDS["Adam"])
     cosine = tg.optim.lr_scheduler.CosineAnnealingLR
     monkeypatch.setattr(cosine, "get_lr", lambda self: [0.9 * rate for rate in self.base_lrs])

@@ -32,7 +32,7 @@ OTHERWISE = {
 
 
 def noting(library, seen):
-    """A class that is no tensor, and one that is: they note what they are asked."""
+    """A class that is not a tensor, and one that is: they note what they are asked."""
 
     class Other:
         def __repr__(self):

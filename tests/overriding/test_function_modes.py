@@ -151,7 +151,7 @@ def test_initializers_take_generators_and_names():
 
 
 @alike
-def test_a_class_that_is_no_tensor_is_not_given_the_defaults_of_keywords(torch):
+def test_a_class_that_is_not_a_tensor_is_not_given_the_defaults_of_keywords(torch):
     seen = []
 
     class Like:

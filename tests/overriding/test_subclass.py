@@ -57,7 +57,7 @@ def test_an_override_sees_the_calls(lib):
 
 @pytest.mark.parametrize("lib", LIBRARIES, ids=lambda lib: lib.__name__)
 def test_an_override_sees_methods_and_arguments_as_given(lib):
-    """Also of methods that are no op, or that return the tensor itself: torchvision's images look for `Tensor.to`."""
+    """Also of methods that are not ops, or that return the tensor itself: torchvision's images look for `Tensor.to`."""
     seen = []
 
     class Plain(lib.Tensor):

@@ -84,7 +84,7 @@ HOSTILE = {
     "more indices than values": ("coo", (AT, VALUES[:1], (2, 2), False)),
     "a size of another length": ("coo", (AT, VALUES, (2, 2, 2), False)),
     "a negative size": ("coo", (AT, VALUES, (2, -2), False)),
-    "a size that is no integer": ("coo", (AT, VALUES, (2, 2.5), False)),
+    "a size that is not an integer": ("coo", (AT, VALUES, (2, 2.5), False)),
     "a size beyond 64 bits": ("coo", (AT, VALUES, (2, 2**70), False)),
     "said to be coalesced": ("coo", (AT.flip(1), VALUES, (2, 2), True)),
     "indices of terabytes": ("coo", (HUGE, tg.ones(1).expand(2**40), (2, 2), False)),

@@ -1,24 +1,19 @@
 """The table of kernels of sparse layouts, ops on elements, and gradcheck of products."""
 
-import importlib
-
 import numpy as np
 import pytest
 
 import tensorgrad as torch
 from tensorgrad.kernels.sparse import table
-from tensorgrad.rows.kernel_tables import OPS, OWN
+from tensorgrad.rows.kernel_tables import OPS, REGISTRY, function_at
 
 LAYOUTS = ("sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc")
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_its_rows_are_ops_and_kernels(layout):
-    assert table.ALL.items() <= OWN[layout].items()
-    for op, path in OWN[layout].items():
-        file, _, function = path.rpartition(".")
-        assert op in OPS
-        assert callable(getattr(importlib.import_module(f"tensorgrad.kernels.sparse.{file}"), function))
+    assert table.ALL.keys() <= REGISTRY[layout, "device"].keys() <= OPS.keys()
+    assert all(callable(function_at(path)) for path in REGISTRY[layout, "device"].values())
 
 
 def test_ops_that_keep_zeros_run_on_the_stored_values():

@@ -161,10 +161,6 @@ def _replacements() -> list[tuple[object, str, object]]:
     ]  # fmt: skip
 
 
-def _without_random_numbers(table: dict[str, dict[str, str]]) -> dict[str, str]:
-    return {name: path for name, path in table["cuda"].items() if not path.startswith("random.")}
-
-
 @contextlib.contextmanager
 def tensors_there():
     """A context in which tensors are made on the device, as described above."""
@@ -174,25 +170,18 @@ def tensors_there():
 
     changed = _replacements()
     before = [(place, name, getattr(place, name)) for place, name, _ in changed]
-    tables = [(table, table["cuda"]) for table in (kernel_tables.OWN, kernel_tables.OWN_PARTS)]
-    drawn = [name for name, path in kernel_tables.OWN["cuda"].items() if path.startswith("random.")]
-
-    def forget():
-        for name in drawn:
-            kernel_tables._changed(name)
-
+    rows = kernel_tables.REGISTRY["cuda", "device"]
+    drawn = [name for name, path in rows.items() if path.startswith("cuda.random.")]
     for place, name, value in changed:
         setattr(place, name, value)
-    for table, _ in tables:
-        table["cuda"] = _without_random_numbers(table)
-    forget()
+    kernel_tables.REGISTRY["cuda", "device"] = {name: path for name, path in rows.items() if name not in drawn}
+    kernel_tables.forget(*drawn)
     DEFAULT_DEVICE.device = devices.device("cuda")
     try:
         yield
     finally:
         DEFAULT_DEVICE.device = devices.CPU
-        for table, rows in tables:
-            table["cuda"] = rows
-        forget()
+        kernel_tables.REGISTRY["cuda", "device"] = rows
+        kernel_tables.forget(*drawn)
         for place, name, value in before:
             setattr(place, name, value)

@@ -202,7 +202,7 @@ def main(file: str, *kernels: str) -> int:
     from tools.kernels import verify
 
     processor, wrong = use(Path(file)), 0
-    for kernel in kernels or dict.fromkeys(row.kernel for row in table.ALL if row is not table.WAITING):
+    for kernel in kernels or dict.fromkeys(row.kernel for row in table.ROWS if row is not table.WAITING):
         before = processor.runs
         try:
             calls = verify.uses(kernel, library.load(kernel))

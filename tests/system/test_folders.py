@@ -67,7 +67,7 @@ def test_without_a_home(tmp_path):
 @needs_users
 @pytest.mark.skipif(sys.platform == "darwin", reason="macOS has a folder of its own for caches")
 @pytest.mark.parametrize("place", ["/nonexistent/home", "a file", "relative", "", "/proc"])
-def test_a_home_that_is_none(place, tmp_path):
+def test_a_home_that_cannot_be_used(place, tmp_path):
     if place == "a file":
         place = str(tmp_path / "file")
         Path(place).write_text("")

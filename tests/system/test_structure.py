@@ -51,14 +51,15 @@ def parts_not_counted(tree: ast.Module) -> set[int]:
 def file_of(name: str) -> str | None:
     """Returns the file of a module, if the package has such a module."""
     inside = name.replace(".", "/").removeprefix("tensorgrad").lstrip("/")
-    return next((file for file in (f"{inside}.py", f"{inside}/__init__.py".lstrip("/")) if file in FILES), None)
+    possible = f"{inside}.py", f"{inside}/__init__.py".lstrip("/"), f"compat/names/{inside}.py"
+    return next((file for file in possible if file in FILES), None)
 
 
 @functools.cache
 def imports(file: str) -> set[str]:
     """Returns the files of the package that a file imports, at the top level or in its functions."""
     tree = ast.parse((ROOT / file).read_text())
-    package = ".".join(["tensorgrad", *Path(file).parts[:-1]])
+    package = ".".join(["tensorgrad", *Path(file.removeprefix("compat/names/")).parts[:-1]])
     rest = parts_not_counted(tree)
     found: set[str | None] = set()
     for node in ast.walk(tree):
@@ -110,6 +111,26 @@ def test_the_table_of_layers_names_what_is_there():
     assert not missing, f"docs/architecture.md names {missing}, which do not exist"
     unlisted = [file for file in FILES if layer(file) is None]
     assert not unlisted, f"no layer of docs/architecture.md contains {unlisted}"
+
+
+def test_a_folder_is_on_one_layer():
+    layers: dict[str, set] = {}
+    for file in FILES:
+        folder = Path(file).parent.as_posix()
+        alone = folder == "." or file == "dispatch/show.py"  # a command that looks at everything
+        layers.setdefault(file if alone else folder, set()).add(layer(file))
+    assert not [folder for folder, found in layers.items() if len(found) > 1]
+
+
+def test_modules_that_python_finds_elsewhere_hide_none():
+    """`compat/names/` is on the path of the package, and its folders on that of the packages of their names."""
+    names = ROOT / "compat" / "names"
+    for path in names.rglob("*.py"):
+        place = path.relative_to(names)
+        assert path.name != "__init__.py", f"{path}: its modules would be loaded twice, by two names"
+        assert not (ROOT / place).exists() and not (ROOT / place).with_suffix("").exists(), place
+        name = ".".join(("tensorgrad", *place.with_suffix("").parts))
+        assert Path(importlib.import_module(name).__file__) == path
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -184,7 +205,7 @@ def test_show_prints_every_function_that_an_op_has():
     shown = output_of(None, "-m", "tensorgrad.dispatch.show", "mul", "layer_norm")
     for text in (
         "def mul(input, other, *, out=None):", "def mul(input, other):", "def MulBackward0(node, grads):",
-        "def on_arrays(node, grads):", "kernel: NumPy's multiply", "def _layer_norm_twin(",
+        "def on_arrays(node, grads):", "else the array module's multiply", "def _layer_norm_twin(",
     ):  # fmt: skip
         assert text in shown, text
     unknown = run_python(None, "-m", "tensorgrad.dispatch.show", "mull")

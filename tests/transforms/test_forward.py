@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tensorgrad
+import tensorgrad.ops.vision.regions
 from tensorgrad.rows.kernel_tables import OPS
 from tensorgrad.rows.switches import LOCAL, SLOW
 from tensorgrad.transforms import tangents
@@ -456,6 +457,102 @@ def test_what_has_no_rule_is_transposed(by_backward, monkeypatch):
                           torch.tensor([t[2], 0, t[0]], dtype=x.dtype))  # fmt: skip
 
 
+# The rows that say what their Jacobian is like, or which elements they select -> the values that follow the input.
+SAID = {
+    "frexp": (), "sgn": (), "softmax_": (1,),
+    "max_all": (), "min_all": (), "median_all": (False,), "det": (),
+    "running_extreme": (1, True), "extreme_dim": (1, False, "max"), "sort_": (-1, True), "topk_": (2, 1, True),
+    "kthvalue_": (-1, True, 2), "mode_": (1, False), "median_dim": (1, False, False),
+    "max_pool": ((2, 2), (1, 1), (1, 1), (1, 1), False), "adaptive_max_pool": ((2, 2),),
+    "fractional_max_pool2d": ("samples", (2, 2), (2, 2)), "fractional_max_pool3d": ("samples", (2, 2, 2), (2, 2, 2)),
+    "roi_pool": ("boxes", 1.0, 2, 2), "bag_lookup_max": ("bags",),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [(name, dtype) for name in SAID for dtype in ("float64", "float32")]
+    + [("sgn", "complex128"), ("det", "complex128")],
+)
+def test_what_rows_say_of_their_jacobians_is_so(name, dtype, monkeypatch):
+    """Tangents by what the row says are those by a backward pass through its formulas; recorded or not, and nested."""
+    torch, row = tensorgrad, OPS[name]
+    _ = torch.manual_seed(0)
+    dtype = getattr(torch, dtype)
+    shape = (1, 2, *[4] * (3 if name.endswith("3d") else 2)) if "pool" in name else (3, 3)
+    x, t, w = torch.randn(shape, dtype=dtype), torch.randn(shape, dtype=dtype), torch.rand(shape, dtype=dtype) + 0.5
+    tensors = {
+        "samples": torch.rand(1, 2, len(shape) - 2, dtype=dtype),
+        "boxes": torch.tensor([[0, 0, 0, 3, 3]], dtype=dtype),
+        "bags": torch.tensor([[0, 2], [1, 1]]),
+    }
+
+    def run(x):
+        rest = [tensors.get(v, v) if isinstance(v, str) else v for v in SAID[name]]
+        result = row.compiled.call(x, *rest)
+        return result[0] if isinstance(result, tuple) else result
+
+    def all_ways():
+        recorded = torch.func.jvp(run, (x.clone().requires_grad_(),), (t,))[1]
+        nested = torch.func.jvp(lambda x: torch.func.jvp(run, (x,), (t * w,))[1], (x,), (t,))[1]
+        batched = recorded
+        if name not in ("roi_pool", "bag_lookup_max"):  # which vmap runs in a loop
+            batched = torch.func.jvp(torch.func.vmap(run), (torch.stack([x, x * w]),), (torch.stack([t, t]),))[1]
+        with torch.no_grad():
+            return [recorded, torch.func.jvp(run, (x,), (t,))[1], batched, nested]
+
+    rule = tangents.rule_of(row)
+    assert rule in (tangents._selected, *tangents._BY_JACOBIAN.values())
+    found = all_ways()
+    monkeypatch.setitem(tangents._RULES, row, tangents._transposed)
+    for own, other in zip(found, all_ways(), strict=True):
+        assert torch.allclose(own, other, atol=1e-5, rtol=1e-5)
+    assert torch.allclose(found[0], found[1])
+
+
+def test_all_of_these_rows_are_compared():
+    said = {op.name for op in OPS.values() if op.selects or op.jacobian not in ("", "zero")}
+    assert said - {"standard_gamma_sample"} == set(SAID)  # which would be drawn again: see the next tests
+
+
+@alike
+def test_numbers_that_are_terms(torch):
+    """What a number adds does not move with the input, however large the number is."""
+    jvp, pad, inf = torch.func.jvp, torch.nn.functional.pad, float("inf")
+    x, t = torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])
+    return [
+        jvp(f, (x,), (t,))
+        for number in (inf, -2, float("nan"))
+        for f in (
+            lambda x, n=number: x + n,
+            lambda x, n=number: n - x,
+            lambda x, n=number: pad(x, (1, 2), value=n),
+            lambda x, n=number: x.masked_fill(x > 1.5, n),
+        )
+    ]
+
+
+@alike
+def test_samples_do_not_move(torch):
+    """Tangents and gradients of random numbers by their parameters: zeros, of the shape of each."""
+    x, y = torch.full((2, 3), 0.5), torch.full((3,), 0.5)
+    calls = [
+        lambda x, y: torch.bernoulli(x),
+        lambda x, y: torch.normal(x, y),
+        lambda x, y: torch.normal(x, 1.0),
+        lambda x, y: torch.normal(0.0, y),
+        lambda x, y: torch.poisson(x),
+        lambda x, y: x.clone().bernoulli_(y),
+        lambda x, y: x.clone().uniform_(),
+    ]
+    seen = []
+    for call in calls:
+        seen.append(torch.func.jvp(call, (x, y), (x, y))[1])
+        leaves = x.clone().requires_grad_(), y.clone().requires_grad_()
+        seen.append(torch.autograd.grad(call(*leaves).sum(), leaves, allow_unused=True))
+    return seen
+
+
 def test_tangents_of_triangular_factors():
     """cholesky_inverse: torch's own tangents differ from finite differences in the fifth digit."""
     torch = tensorgrad
@@ -582,7 +679,6 @@ def test_kernels_for_tangents_agree_with_the_rules(monkeypatch):
     calls = {
         "layer_norm": lambda x, w, b: F.layer_norm(x, (4, 5), w, b),
         "rms_norm": lambda x, w, b: F.rms_norm(x, (4, 5), w) + b,
-        "softmax_": lambda x, w, b: (x * w + b).softmax(1),
     }
     assert set(calls) == {op.name for op in OPS.values() if op.jvp_kernel}
     for name, call in calls.items():

@@ -165,7 +165,7 @@ def test_dataclasses_and_constants():
     ]
 
 
-def test_the_steps_of_ways_are_no_tuples():
+def test_the_steps_of_ways_are_not_tuples():
     """Libraries tell ways from steps by that: torchrl names files after them."""
 
     def story(p):

@@ -23,7 +23,7 @@ _COMPILER = ("compile", "dialect", "entries", "internals", "lean", "link", "shor
 def families() -> dict[str, list[str]]:
     """Returns the kernels of each family. The order says which family has a function that several use: the first."""
     found: dict[str, list[str]] = {}
-    for row in table.ALL:
+    for row in table.ROWS:
         family, _, name = row.kernel.rpartition(".")
         names = found.setdefault(family, [])
         if name not in names:

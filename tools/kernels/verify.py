@@ -115,15 +115,11 @@ def _random() -> list[Any]:
 
 
 def _rows() -> list[Any]:
-    import tensorgrad as torch
-
     found = []
     for shape in ((9, 33), (5, 1, 7)):
         for name in ("softmax", "log_softmax"):
             x = _normal(*shape)
             found += _back(getattr(x, name)(-1), x)
-        x, w, b = _normal(*shape), _normal(shape[-1], seed=1), _normal(shape[-1], seed=2)
-        found += _back(torch.nn.functional.layer_norm(x, shape[-1:], w, b), x, w, b)
     return found
 
 
@@ -225,6 +221,9 @@ def _norms() -> list[Any]:
     import tensorgrad as torch
 
     F, found = torch.nn.functional, []
+    for shape in ((9, 33), (5, 1, 7)):
+        x, w, b = _normal(*shape), _normal(shape[-1], seed=1), _normal(shape[-1], seed=2)
+        found += _back(F.layer_norm(x, shape[-1:], w, b), x, w, b)
     for shape in ((6, 5, 7, 3), (33, 5), (2, 6, 40)):
         c = shape[1]
         for training in (True, False):
@@ -388,7 +387,7 @@ PROGRAMS: dict[str, Callable[[], list[Any]]] = {
 @contextmanager
 def only(kernels: dict[str, Any]) -> Iterator[None]:
     """Uses these kernels, and no others, for every size, on two threads."""
-    rows = [*kernel_tables.LARGE.values(), *kernel_tables.PARTS.values()]
+    rows = list(kernel_tables.COMPILED.values())
     threads, SETTINGS.threads = SETTINGS.threads, 2  # some are for several threads only
     before = [(row, row.failed, row.ready, row.elements) for row in rows]
     try:
@@ -444,7 +443,7 @@ def main(folder: str = "") -> int:
 
     target.FOLDER = folder or target.FOLDER
     wrong = 0
-    for kernel in dict.fromkeys(row.kernel for row in table.ALL if row is not table.WAITING):
+    for kernel in dict.fromkeys(row.kernel for row in table.ROWS if row is not table.WAITING):
         try:
             if not uses(kernel, library.load(kernel)):
                 raise ArithmeticError(f"{kernel}: its program does not use it")

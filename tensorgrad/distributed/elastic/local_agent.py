@@ -154,8 +154,8 @@ class Agent:
                       f"{failure.message.rstrip().splitlines()[-1]}; restart {plan.restarts + 1} of "
                       f"{self.config.max_restarts}", file=sys.stderr, flush=True)  # fmt: skip
             self._stop(signal.SIGTERM)
-            told = {str(rank): failure.to_dict() for rank, failure in failures.items()}
-            meeting.report("failed", plan.round, failures=told)
+            reports = {str(rank): failure.to_dict() for rank, failure in failures.items()}
+            meeting.report("failed", plan.round, failures=reports)
         elif ended_well:
             self.values = self.workers.values()
             meeting.report("done", plan.round)
@@ -210,7 +210,7 @@ class Agent:
 
     def _raise(self, plan: Plan) -> None:
         if plan.failures:
-            failures = {int(rank): ProcessFailure.from_dict(told) for rank, told in plan.failures.items()}
+            failures = {int(rank): ProcessFailure.from_dict(report) for rank, report in plan.failures.items()}
             for failure in failures.values():
                 if os.path.exists(failure.error_file):
                     known = ProcessFailure(failure.local_rank, failure.pid, failure.exitcode, failure.error_file)

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from tensorgrad.kernels.array import index as scattering
-from tensorgrad.rows import kernel_tables
+from tensorgrad.rows.kernel_tables import run_compiled
 
 
 def assembled(indices, pattern):
@@ -62,8 +62,9 @@ def index_grad(xp, g, indices, pattern, shape):
         rows = xp.where(rows < 0, rows + shape[0], rows)
         width = math.prod(shape[1:])
         g = g.reshape(rows.size, width)
-        compiled = kernel_tables.LARGE.get("embedding_grad") if xp is np else None  # the same sums, as whole rows
-        table = NotImplemented if compiled is None else compiled.attempt(g.size, g, rows, shape[0], -1, False)
+        table = NotImplemented
+        if xp is np:  # the same sums, as whole rows
+            table = run_compiled("embedding_grad", g.size, g, rows, shape[0], -1, False)
         if table is NotImplemented:
             table = scattering.embedding_grad(xp, xp.ascontiguousarray(g), rows, shape[0])
         return table.reshape(shape)

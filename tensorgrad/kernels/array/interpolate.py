@@ -18,7 +18,7 @@ from math import prod
 
 import numpy as np
 
-from tensorgrad.rows import kernel_tables
+from tensorgrad.rows.kernel_tables import run_compiled
 from tensorgrad.storage.fresh import fresh
 
 from .conv import widen
@@ -263,8 +263,7 @@ def _nearest(xp, x, mode, size, scales, first):
         source, shape = x.reshape(-1, x.shape[-1]), (x.shape[0], *size, x.shape[-1])
         if xp is not np:
             return xp.take(source, xp.asarray(points), 0).reshape(shape)
-        compiled = kernel_tables.LARGE.get("embedding")  # it looks up rows, as here
-        out = NotImplemented if compiled is None else compiled.attempt(prod(shape), source, points, None, False)
+        out = run_compiled("embedding", prod(shape), source, points, None, False)  # it looks up rows, as here
         if out is NotImplemented:
             out = fresh(prod(shape), x.dtype).reshape(-1, x.shape[-1])
             np.take(source, points, 0, out, "clip")  # all are inside: "clip" needs no other buffer

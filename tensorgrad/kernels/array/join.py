@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorgrad.rows.kernel_tables import by_part
+from tensorgrad.rows.kernel_tables import run_compiled
 from tensorgrad.storage.fresh import fresh
 
 _LARGE = 8192  # elements of the first array from which on threads may share the work
@@ -13,7 +13,7 @@ _LARGE = 8192  # elements of the first array from which on threads may share the
 def cat(xp, arrays, dim):
     """Concatenates arrays of one dtype, with equal sizes except in `dim`, along it."""
     if xp is np and arrays[0].size >= _LARGE:
-        made = by_part("joined", sum([x.size for x in arrays]), arrays, dim)
+        made = run_compiled("joined", sum([x.size for x in arrays]), arrays, dim)
         if made is not NotImplemented:
             return made
     joined = xp.concatenate(arrays, dim)

@@ -6,6 +6,8 @@ import functools
 
 import numpy as np
 
+from tensorgrad.system import blas as own_blas
+
 MANY = 16  # matrices per column from which on one step for all of them beats one call of a routine for each
 
 
@@ -22,6 +24,7 @@ def routine(name: str, dtype):
         from scipy.linalg import blas, lapack
     except ImportError:
         return None
+    own_blas.reapply()  # SciPy brings a library of its own, with threads of its own
     name = "sdcz"["fdFD".index(dtype.char)] + name
     return getattr(lapack, name, None) or getattr(blas, name)
 

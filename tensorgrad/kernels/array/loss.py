@@ -14,7 +14,7 @@ from tensorgrad.dtypes import F32, scalar_type
 from tensorgrad.kernels.array import activation, softmax
 from tensorgrad.kernels.array.index import extremes
 from tensorgrad.kernels.array.reduce import sum_, two_bytes
-from tensorgrad.rows.kernel_tables import by_part
+from tensorgrad.rows.kernel_tables import run_compiled
 from tensorgrad.system.float_errors import ignored
 
 _FEW = 2048  # logits up to which all of cross-entropy costs less than its bookkeeping
@@ -306,7 +306,7 @@ def cross_entropy_of_batch(xp, whole, input, target, weight, ignore_index, label
     if "target" not in mapped:
         target = xp.broadcast_to(target, (size, *target.shape))
     if weight is None and not label_smoothing and reduction != "none":
-        made = by_part("cross_entropy_of_batch", input.size, input, target, ignore_index, reduction)
+        made = run_compiled("cross_entropy_of_batch", input.size, input, target, ignore_index, reduction)
         if made is not NotImplemented:
             return made
     each, shares = whole(_joined(input), _all(target), weight, ignore_index, label_smoothing, "none")
@@ -329,7 +329,7 @@ def cross_entropy_of_batch_backward(
         target = xp.broadcast_to(target, (size, *target.shape))
     if weight is None and not label_smoothing and reduction != "none":
         given = (g, input, shares, target, ignore_index, reduction)
-        made = by_part("cross_entropy_of_batch_backward", input.size, *given)
+        made = run_compiled("cross_entropy_of_batch_backward", input.size, *given)
         if made is not NotImplemented:
             return made
     if "g" not in mapped:

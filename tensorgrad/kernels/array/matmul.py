@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from tensorgrad.dtypes import c_type, scalar_type
-from tensorgrad.rows.kernel_tables import by_part, run_kernel
+from tensorgrad.rows.kernel_tables import run_compiled, run_kernel
 from tensorgrad.system.float_errors import ignored
 
 BLAS_TYPES = frozenset("fdFD")
@@ -59,11 +59,36 @@ def multiplied(xp, a, b):
         return a.dot(b)
     with ignored():
         if a.ndim > 2 < b.ndim and a.shape[-1] == 1 and xp is np and dtype.char in BLAS_TYPES:
-            made = by_part("outer_products", a.size * b.shape[-1], a, b)
+            made = run_compiled("outer_products", a.size * b.shape[-1], a, b)
             if made is not NotImplemented:
                 return made
             return np.einsum("...ij,...jk->...ik", a, b, order="C")  # columns by rows: the BLAS takes one at a time
         return xp.matmul(a, b)
+
+
+def mm(xp, a, b):
+    """The product of two matrices."""
+    if a.ndim != 2 or b.ndim != 2:
+        mm_shape(a, b)
+    return matmul(xp, a, b)
+
+
+def bmm(xp, a, b):
+    """The products of the matrices in two stacks."""
+    bmm_shape(a, b)
+    return multiplied(xp, a, b)
+
+
+def mv(xp, a, v):
+    """The product of a matrix and a vector."""
+    mv_shape(a, v)
+    return multiplied(xp, a, v)
+
+
+def dot(xp, a, b):
+    """The inner product of two vectors."""
+    dot_shape(a, b)
+    return multiplied(xp, a, b)
 
 
 def linear(xp, x, w, bias):
@@ -182,6 +207,12 @@ def _unless_ignored(xp, a, b, alpha):
 
 def addmm(xp, c, a, b, beta, alpha):
     """`beta · c + alpha · (a @ b)` for matrices."""
+    if beta == 1 == alpha and a.ndim == 2 == b.ndim and a.dtype is b.dtype is c.dtype and a.dtype.char in BLAS_TYPES:
+        shape = a.shape[0], b.shape[1]
+        if a.shape[1] == b.shape[0] and c.shape in (shape, shape[1:]):  # the usual case, at half the overhead
+            out = a.dot(b)
+            out += c
+            return out
     addmm_shape(c, a, b)
     product = _unless_ignored(xp, widened(a), widened(b), alpha)
     return added(xp, widened(c), product, beta, alpha).astype(c.dtype, copy=False)
@@ -212,6 +243,14 @@ def addmv(xp, c, a, v, beta, alpha):
 def outer(xp, a, b):
     """All products of the elements of two vectors."""
     return xp.multiply(a[:, None], b[None, :])
+
+
+def addr(xp, c, a, b, beta, alpha):
+    """`beta · c + alpha · (a bᵀ)` for two vectors."""
+    if c.dtype.kind == "b":
+        product = (a[:, None] & b[None, :]) if alpha else xp.zeros((a.shape[0], b.shape[0]), bool)
+        return product | c if beta else product
+    return added(xp, c, outer(xp, a, b), beta, alpha)
 
 
 def vdot(xp, a, b):
@@ -385,7 +424,17 @@ def linear_shape(x, w, bias=None):
     return shape
 
 
-def addmm_shape(c, a, b):
+def outer_shape(a, b):
+    """The shape of the outer product of two vectors."""
+    return a.shape[0], b.shape[0]
+
+
+def addr_shape(c, a, b, *factors):
+    """The shape and dtype of `addr`'s result."""
+    return outer_shape(a, b), c.dtype
+
+
+def addmm_shape(c, a, b, *factors):
     """The shape of `addmm`'s result."""
     for array, name in ((a, "mat1"), (b, "mat2")):
         if array.ndim != 2:
@@ -399,8 +448,23 @@ def addmm_shape(c, a, b):
     return shape
 
 
+def addmv_shape(c, a, v, *factors):
+    """The shape of `addmv`'s result."""
+    return check_expands(c.shape, mv_shape(a, v, c))
+
+
+def baddbmm_shape(c, a, b, *factors):
+    """The shape of `baddbmm`'s result."""
+    return check_expands(c.shape, bmm_shape(a, b, c))
+
+
+def addbmm_shape(c, a, b, *factors):
+    """The shape of `addbmm`'s result."""
+    return check_expands(c.shape, bmm_shape(a, b, c)[1:])
+
+
 def check_expands(shape, target):
-    """Raises: RuntimeError unless `shape` expands to `target`."""
+    """Returns `target`. Raises: RuntimeError unless `shape` expands to it."""
     if len(shape) > len(target):
         raise RuntimeError(
             f"expand(size={list(target)}): the number of sizes provided ({len(target)}) must be greater or equal to "
@@ -414,3 +478,4 @@ def check_expands(shape, target):
                 f"non-singleton dimension {len(target) + d}.  Target sizes: {list(target)}.  Tensor sizes: "
                 f"{list(shape)}"
             )
+    return target

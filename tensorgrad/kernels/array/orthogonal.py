@@ -49,7 +49,7 @@ LAGUERRE_L = Family(lambda x: 1 - x, lambda k, x, q, p: ((2 * k + 1 - x) * q - k
 LEGENDRE_P = Family(lambda x: x, lambda k, x, q, p: ((2 * k + 1) * x * q - k * p) / (k + 1))
 
 _HIGH = 8  # above this degree the trigonometric form is used
-_PATIENCE = 32  # steps of the recurrence between checks whether all values are nan, and will remain so
+_CHECK_INTERVAL = 32  # steps of the recurrence between checks whether all values are nan, and will remain so
 
 
 def _recurrence(xp, x, n, family):
@@ -60,7 +60,7 @@ def _recurrence(xp, x, n, family):
     p, q, k = xp.ones_like(x), family.first(x), 1
     while x.size:
         staying = int((n > k).sum())
-        if k % _PATIENCE == 0 and xp.isnan(q).all():
+        if k % _CHECK_INTERVAL == 0 and xp.isnan(q).all():
             found[: x.size] = np.nan
             break
         found[staying : x.size] = q[staying:]

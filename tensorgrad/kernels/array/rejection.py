@@ -283,7 +283,8 @@ def _cubes(gen: Generator, count: int, c: float, d: float) -> np.ndarray:
     """
     found, missing = [], count
     ahead = np.empty(0)  # uniforms drawn ahead: never more than certainly needed
-    most = int(min(4096.0, max(32.0, 0.2 / math.erfc(math.sqrt(0.5) / c))))  # pairs that rarely contain such an x
+    chance = max(math.erfc(math.sqrt(0.5) / c), 1e-9)  # of such an x: of a large alpha smaller than any number
+    most = int(min(4096.0, max(32.0, 0.2 / chance)))  # pairs that rarely contain one
     with gen.lock:
         waiting = [] if gen.next_normal is None else [gen.next_normal]
         while missing:

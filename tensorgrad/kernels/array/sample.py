@@ -25,7 +25,7 @@ import numpy as np
 
 from tensorgrad.dtypes import C_TYPES
 from tensorgrad.random.generator import Generator
-from tensorgrad.rows.kernel_tables import by_part
+from tensorgrad.rows.kernel_tables import run_compiled
 
 F32, F64, I64, U32, U64, B1 = (np.dtype(n) for n in ("float32", "float64", "int64", "uint32", "uint64", "bool"))
 
@@ -107,7 +107,7 @@ def unit32(gen: Generator, n: int, out: np.ndarray | None = None) -> np.ndarray:
     """`n` float32 uniforms in [0, 1): the low 24 bits of a word each. Written to `out` if given."""
     if n > FEW:
         out = np.empty(n, F32) if out is None else out
-        if by_part("uniform_numbers", n, gen, 2.0**-24, 0.0, out) is not NotImplemented:
+        if run_compiled("uniform_numbers", n, gen, 2.0**-24, 0.0, out) is not NotImplemented:
             return out
     words = gen.words(n)
     words &= LOW_24
@@ -128,7 +128,7 @@ def _scaled32(gen: Generator, out: np.ndarray, extent: float, term: float) -> No
             out += F32.type(term)
         return
     factor = extent * 2.0**-24
-    if out.size > FEW and by_part("uniform_numbers", out.size, gen, factor, term, out) is not NotImplemented:
+    if out.size > FEW and run_compiled("uniform_numbers", out.size, gen, factor, term, out) is not NotImplemented:
         return
     words = gen.words(out.size)
     words &= LOW_24
@@ -530,7 +530,7 @@ def _bernoulli_mask(gen: Generator, shape, dtype: np.dtype, p: float, value) -> 
     flat = out.reshape(-1)
     # u < p for u = k / 2**53 is k < p * 2**53, and scaling by a power of two is exact.
     limit = np.uint64(math.ceil(p * 2.0**53))
-    if dtype == np.float32 and by_part("bernoulli_mask", flat.size, gen, limit, value, out) is not NotImplemented:
+    if dtype == np.float32 and run_compiled("bernoulli_mask", flat.size, gen, limit, value, out) is not NotImplemented:
         return out
     plain = dtype == B1 or value == 1
     with gen.lock:

@@ -176,10 +176,10 @@ def cumprod(xp, x, dim, dtype):
 def running_extreme(xp, x, dim, largest):
     """The largest (or smallest) element so far, and the last index that attained it; after a nan always nan."""
     name = "cummax" if largest else "cummin"
-    if x.dtype.kind == "c":
-        raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{scalar_type(x)}'")
     if not x.ndim:
         return xp.array(x), xp.zeros((), I64)
+    if x.dtype.kind == "c":
+        raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{scalar_type(x)}'")
     if not x.flags.c_contiguous:
         x = xp.ascontiguousarray(x)
     if two_bytes(x):

@@ -178,9 +178,9 @@ def kthvalue(xp, x, dim, keepdim, k):
         if x.ndim:
             check_not_empty("kthvalue", x, dim)
         raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {dim}")
-    _check_ordered("kthvalue_cpu", x)
     if not x.ndim:
         return xp.array(x), xp.zeros((), I64)
+    _check_ordered("kthvalue_cpu", x)
     values, order = _sorted_last(xp, _last(xp, x, dim), False)
     return _one_of(xp, values, order, k - 1, dim, keepdim)
 
@@ -192,10 +192,11 @@ def _check_ordered(kernel, x):
 
 def median(xp, x, dim, keepdim, ignore_nan):
     """The lower middle element along `dim`, and its index. Any nan is the median, unless `ignore_nan`."""
+    if x.ndim:
+        check_not_empty("nanmedian" if ignore_nan else "median", x, dim)
     _check_ordered("median_out", x)
     if not x.ndim:
         return xp.array(x), xp.zeros((), I64)
-    check_not_empty("nanmedian" if ignore_nan else "median", x, dim)
     x = _last(xp, x, dim)
     values, order = _sorted_last(xp, x, False)
     n = x.shape[-1]
@@ -210,6 +211,8 @@ def median(xp, x, dim, keepdim, ignore_nan):
 
 def median_all(xp, x, ignore_nan):
     """The lower middle of all elements; nan if there are none."""
+    if not x.size and x.dtype.kind in "cb":
+        return xp.full((), np.nan).astype(x.dtype)
     _check_ordered("median_cpu", x)
     flat = x.reshape(-1)
     if x.dtype.kind not in "iu":
@@ -228,10 +231,10 @@ def median_all(xp, x, ignore_nan):
 
 def mode(xp, x, dim, keepdim):
     """The most frequent element along `dim` (the smallest of them), and its last index."""
-    if x.dtype.kind == "c":
-        raise NotImplementedError(f"\"mode_cpu\" not implemented for '{scalar_type(x)}'")
     if not x.ndim:
         return xp.array(x), xp.zeros((), I64)
+    if x.dtype.kind == "c":
+        raise NotImplementedError(f"\"mode_cpu\" not implemented for '{scalar_type(x)}'")
     check_not_empty("mode", x, dim)
     values, order = _sorted_last(xp, _last(xp, x, dim), False)
     new = xp.ones(values.shape, bool)

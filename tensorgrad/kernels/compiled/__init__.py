@@ -2,9 +2,9 @@
 
     table.py      which ops have a kernel, and from how many elements on
     <family>.py   the kernels of a family, named as in `ops/` and in the other backends
-    walk.py, layout.py, broadcast.py, lists.py, functions.py, ufuncs.py   shared by many families: non-contiguous
-                  arrays, broadcasting, lists of arrays in one launch, exp and similar functions as polynomials, NumPy's
-                  own functions divided among threads
+    walk.py, layout.py, broadcast.py, lists.py, functions.py, moments.py, ufuncs.py   shared by many families:
+                  non-contiguous arrays, broadcasting, lists of arrays in one launch, exp and similar functions as
+                  polynomials, means and variances, NumPy's own functions divided among threads
     simd/         inner loops in vector registers (vectors.py, panels.py), and their operands' layout (tiles.py)
     runtime/      how kernels are loaded and run; imports nothing above it
 
@@ -21,6 +21,7 @@ In `runtime/`:
     thread_pool.py  the threads that share the work of one kernel
     mailbox.py      the memory through which a thread receives work
     spin.py         how threads wait for work and for each other
+    timing.py       how long: the table of all waiting times
     blas.py         keeps NumPy's own threads out of their way
 
 A kernel is a loop over a range of its work that holds no lock; the pool gives each thread a range. So there is one pool

@@ -416,7 +416,7 @@ def _of_points(kernel, stride, padding, groups):
 
 def _product(name, *factors):
     """Runs the compiled kernel of a product; NotImplemented if it is not ready or declines."""
-    row = kernel_tables.LARGE.get(name)
+    row = kernel_tables.COMPILED.get(name)
     return row.ready(*factors) if row is not None and row.available() else NotImplemented
 
 

@@ -14,9 +14,8 @@ from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array.index import extremes
 from tensorgrad.kernels.compiled.layout import in_rows, suits
 from tensorgrad.kernels.compiled.runtime import thread_pool
-from tensorgrad.kernels.compiled.runtime.language import inner
+from tensorgrad.kernels.compiled.runtime.language import MATRIX, inner
 from tensorgrad.kernels.compiled.runtime.launch import shared
-from tensorgrad.kernels.compiled.softmax import MATRIX
 from tensorgrad.storage.fresh import fresh
 
 _COLUMNS = 32  # two cache lines: threads rarely write to the same one

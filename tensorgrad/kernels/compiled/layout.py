@@ -34,7 +34,7 @@ def in_rows(array: np.ndarray) -> np.ndarray:
     """Returns the array in row-major order, copied if needed."""
     if array.flags.c_contiguous:
         return array
-    row = kernel_tables.LARGE.get("clone_copy")
+    row = kernel_tables.COMPILED.get("clone_copy")
     if row is not None and array.size >= _SMALLEST and row.available():
         copied = row.ready(array, "contiguous")
         if copied is not NotImplemented:

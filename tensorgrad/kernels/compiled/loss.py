@@ -17,8 +17,9 @@ from tensorgrad.kernels.array.loss import is_small
 from tensorgrad.kernels.compiled.functions import F, log
 from tensorgrad.kernels.compiled.layout import suits
 from tensorgrad.kernels.compiled.runtime import thread_pool
+from tensorgrad.kernels.compiled.runtime.language import MATRIX
 from tensorgrad.kernels.compiled.runtime.launch import shared
-from tensorgrad.kernels.compiled.softmax import MATRIX, row_shares
+from tensorgrad.kernels.compiled.softmax import row_shares
 
 _TARGETS, _NUMBER = "int64[::1]", "Array(float32, 0, 'C')"
 _CLASSES = 32  # shorter rows make few vectors: NumPy, which takes many rows at a time, is faster

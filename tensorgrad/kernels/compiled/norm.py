@@ -1,7 +1,7 @@
-"""Batch and group normalization, forward and backward: each channel (or group) is read twice and written once.
+"""Layer, batch and group normalization, forward and backward: each row, channel or group is read twice, written once.
 
-Means and sums of squares are computed row by row, of long rows piece by piece, and combined in double precision (Chan,
-Golub, LeVeque, 1983), so they do not depend on how threads share the channels. Formulas: kernels/array/norm.py.
+Moments of channels and groups are computed row by row, of long rows piece by piece, and combined in double precision
+(moments.py), so they do not depend on how threads share the channels. Formulas: kernels/array/norm.py.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from functools import lru_cache
 import numpy as np
 
 from tensorgrad.dtypes import F32
+from tensorgrad.kernels.array.matmul import column_sum
 from tensorgrad.kernels.compiled import norm_of_points
 from tensorgrad.kernels.compiled.functions import F
 from tensorgrad.kernels.compiled.layout import suits
+from tensorgrad.kernels.compiled.moments import row_sum, with_row
 from tensorgrad.kernels.compiled.runtime import thread_pool
-from tensorgrad.kernels.compiled.runtime.language import inner
+from tensorgrad.kernels.compiled.runtime.language import ANY_ORDER, MATRIX, inner
 from tensorgrad.kernels.compiled.runtime.launch import shared
-from tensorgrad.kernels.compiled.softmax import ANY_ORDER, MATRIX, joined
 
 _VECTOR = "float32[::1]"
 _IMAGES, _MAPS = "float32[:,:,::1]", "float32[:,:,:,::1]"
@@ -32,10 +33,10 @@ _PIECE = 1 << 15
 
 
 @inner
-def _joined(count, mean, squares, row):
-    """Does what `joined` does, piece by piece."""
+def _with_row(count, mean, squares, row):
+    """Does what `with_row` does, piece by piece."""
     for at in range(0, row.size, _PIECE):
-        count, mean, squares = joined(count, mean, squares, row[at : at + _PIECE])
+        count, mean, squares = with_row(count, mean, squares, row[at : at + _PIECE])
     return count, mean, squares
 
 
@@ -96,6 +97,106 @@ def _per_channel(x, *parameters):
 
 def _given(parameter, count: int, number: float):
     return np.full(count, number, F32) if parameter is None else parameter
+
+
+# --- layer norm ------------------------------------------------------------------------------------------------------
+
+
+@inner(fastmath=ANY_ORDER)
+def _squares(row, mean):
+    total = F(0.0)
+    for i in range(row.size):
+        away = row[i] - mean
+        total += away * away
+    return total
+
+
+_LONG = 1 << 18  # elements of a row from which on a sum in float32 has too few digits: NumPy's kernel adds up pieces
+
+
+def _layer_norm():
+    @shared(f"void({MATRIX}, float32[::1], float32[::1], float32, {MATRIX}, float32[::1], float32[::1], int64, int64)")
+    def loop(x, weight, bias, eps, out, means, rstds, first, last):
+        for n in range(first, last):
+            row, to = x[n], out[n]
+            size = F(row.size)
+            mean = row_sum(row) / size
+            rstd = F(1.0) / F(math.sqrt(_squares(row, mean) / size + eps))
+            means[n], rstds[n] = mean, rstd
+            for i in range(row.size):
+                to[i] = (row[i] - mean) * rstd * weight[i] + bias[i]
+
+    def kernel(x, weight, bias, axes, eps):
+        width = x.shape[-1] if len(axes) == 1 else math.prod(x.shape[x.ndim - len(axes) :])
+        if not 0 < width < _LONG or not (
+            suits(x) and (weight is None or suits(weight)) and (bias is None or suits(bias))
+        ):
+            return NotImplemented
+        scale = np.ones(width, F32) if weight is None else weight.reshape(-1)
+        shift = np.zeros(width, F32) if bias is None else bias.reshape(-1)
+        rows, lead = x.size // width, (*x.shape[: x.ndim - len(axes)], *(1,) * len(axes))
+        out, means, rstds = np.empty(x.shape, F32), np.empty(lead, F32), np.empty(lead, F32)
+        wide = (rows, width)
+        args = (x.reshape(wide), scale, shift, F(eps), out.reshape(wide), means.reshape(-1), rstds.reshape(-1))
+        thread_pool.run(loop, rows, args, 3 * x.size)
+        return out, means, rstds
+
+    return kernel
+
+
+@inner(fastmath=ANY_ORDER)
+def _layer_norm_sums(g, row, weight, mean, rstd):
+    """Σ g w and Σ g w (x - mean) rstd of a row."""
+    plain = along = F(0.0)
+    for i in range(row.size):
+        slope = g[i] * weight[i]
+        plain += slope
+        along += slope * ((row[i] - mean) * rstd)
+    return plain, along
+
+
+_BLOCKS = 64  # of rows, in which the gradients of the parameters are summed
+
+
+def _layer_norm_grad():
+    @shared(
+        f"void({MATRIX}, {MATRIX}, float32[::1], float32[::1], float32[::1], {MATRIX}, float32[:,:,::1], int64, "
+        "int64, int64)",
+    )
+    def loop(g, x, means, rstds, weight, gx, sums, part, first, last):
+        # The parts of the parameters' gradients are blocks of rows, determined by the shape and not by the threads.
+        for block in range(first, last):
+            dw, db = sums[block, 0], sums[block, 1]
+            for n in range(block * part, min((block + 1) * part, x.shape[0])):
+                slopes, row, to = g[n], x[n], gx[n]
+                mean, rstd = means[n], rstds[n]
+                plain, along = _layer_norm_sums(slopes, row, weight, mean, rstd)
+                plain, along = plain / F(row.size), along / F(row.size)
+                for i in range(row.size):
+                    normal = (row[i] - mean) * rstd
+                    to[i] = rstd * (slopes[i] * weight[i] - plain - normal * along)
+                    dw[i] += slopes[i] * normal
+                    db[i] += slopes[i]
+
+    def kernel(g, x, weight, mean, rstd, axes, need):
+        width = math.prod(x.shape[x.ndim - len(axes) :])
+        if not (suits(g) and suits(x) and suits(mean) and suits(rstd)) or not 0 < width < _LONG or g.shape != x.shape:
+            return NotImplemented
+        if weight is not None and not suits(weight):
+            return NotImplemented
+        rows = x.size // width
+        blocks = max(1, min(_BLOCKS, rows // 16))
+        part = -(-rows // blocks)
+        gx = np.empty(x.shape, F32)
+        sums = np.zeros((blocks, 2, width), F32)
+        scale = np.ones(width, F32) if weight is None else weight.reshape(-1)
+        flat = (g.reshape(rows, width), x.reshape(rows, width), mean.reshape(-1), rstd.reshape(-1), scale)
+        thread_pool.run(loop, blocks, (*flat, gx.reshape(rows, width), sums, part), 4 * x.size)
+        shape = x.shape[x.ndim - len(axes) :]
+        gw, gb = [column_sum(np, sums[:, n]).reshape(shape) if need[n + 1] else None for n in range(2)]
+        return gx if need[0] else None, gw, gb
+
+    return kernel
 
 
 # --- batch norm ------------------------------------------------------------------------------------------------------
@@ -185,7 +286,7 @@ def _batch_norm():
         for c in range(first, last):
             count = mean = squares = 0.0
             for n in range(x.shape[0]):
-                count, mean, squares = _joined(count, mean, squares, x[n, c])
+                count, mean, squares = _with_row(count, mean, squares, x[n, c])
             variance = squares / count
             rstd = F(1.0 / math.sqrt(variance + eps))
             means[c], rstds[c], variances[c] = mean, rstd, variance
@@ -352,7 +453,7 @@ def _group_norm():
         for k in range(first, last):
             n, group = k // groups, k % groups
             row, to, scale, shift = x[n, group], out[n, group], weight[group], bias[group]
-            _, mean, squares = _joined(0.0, 0.0, 0.0, row)
+            _, mean, squares = _with_row(0.0, 0.0, 0.0, row)
             means[n, group], rstds[n, group] = mean, 1.0 / math.sqrt(squares / row.size + eps)
             centre, rstd = means[n, group], rstds[n, group]
             for i in range(row.size):
@@ -365,7 +466,7 @@ def _group_norm():
             n, group = k // groups, k % groups
             count = mean = squares = 0.0
             for c in range(width):
-                count, mean, squares = _joined(count, mean, squares, x[n, group * width + c])
+                count, mean, squares = _with_row(count, mean, squares, x[n, group * width + c])
             rstd = F(1.0 / math.sqrt(squares / count + eps))
             means[n, group], rstds[n, group] = mean, rstd
             for c in range(width):
@@ -496,6 +597,8 @@ def _group_norm_grad():
 
 
 KERNELS: dict[str, Callable[[], Callable]] = {
+    "layer_norm": _layer_norm,
+    "layer_norm_grad": _layer_norm_grad,
     "batch_norm": _batch_norm,
     "batch_norm_grad": _batch_norm_grad,
     "group_norm": _group_norm,

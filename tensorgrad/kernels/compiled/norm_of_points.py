@@ -17,10 +17,10 @@ import numpy as np
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.compiled.functions import F
 from tensorgrad.kernels.compiled.layout import in_rows, suits
+from tensorgrad.kernels.compiled.moments import combined
 from tensorgrad.kernels.compiled.runtime import thread_pool
-from tensorgrad.kernels.compiled.runtime.language import MEMORY, inner
+from tensorgrad.kernels.compiled.runtime.language import MATRIX, MEMORY, inner
 from tensorgrad.kernels.compiled.runtime.launch import Shared, shared
-from tensorgrad.kernels.compiled.softmax import MATRIX, together
 
 _WIDE, _NARROW = 512, 64  # numbers in a line: as many as are wanted, and fewer than are worthwhile
 _PART = 8192  # numbers that are summed in single precision
@@ -189,7 +189,7 @@ def forward_loops() -> tuple[Shared, Shared, Shared]:
                     size = np.float64(min(part, lines - p * part) * (width // channels))
                     for c in range(k * group, (k + 1) * group):
                         here = unit * parts + p
-                        count, mean, squares = together(count, mean, squares, size, made[here, 0, c], made[here, 1, c])
+                        count, mean, squares = combined(count, mean, squares, size, made[here, 0, c], made[here, 1, c])
                 variance = squares / count
                 rstd = F(1.0 / math.sqrt(variance + eps))
                 means[unit, k], rstds[unit, k], variances[unit, k] = mean, rstd, variance

@@ -12,10 +12,10 @@ import numpy as np
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.compiled.functions import F
 from tensorgrad.kernels.compiled.lists import KNOWN, array_of, found, identities, items_of, measured, starts, word_at
+from tensorgrad.kernels.compiled.moments import row_dot
 from tensorgrad.kernels.compiled.runtime import thread_pool
 from tensorgrad.kernels.compiled.runtime.language import inner
 from tensorgrad.kernels.compiled.runtime.launch import shared
-from tensorgrad.kernels.compiled.softmax import row_dot
 
 _BLOCK = 2048  # elements that stay in the first-level cache from one loop over them to the next
 _KNOWN = "UniTuple(int64, 3)"

@@ -15,7 +15,7 @@ from tensorgrad.kernels.array.pool import pool_shape
 from tensorgrad.kernels.compiled.functions import F
 from tensorgrad.kernels.compiled.layout import in_rows, suits
 from tensorgrad.kernels.compiled.runtime import thread_pool
-from tensorgrad.kernels.compiled.runtime.language import inlined, inner
+from tensorgrad.kernels.compiled.runtime.language import ANY_ORDER, inlined, inner
 from tensorgrad.kernels.compiled.runtime.launch import shared, with_loops
 from tensorgrad.kernels.compiled.simd.panels import flat
 from tensorgrad.kernels.compiled.simd.points import add_points, divide_points
@@ -24,7 +24,6 @@ from tensorgrad.kernels.compiled.simd.vectors import LANES, NO, ONE, TWO, larges
 from tensorgrad.rows import kernel_tables
 
 _ROW, _PLANES, _IMAGES = "float32[::1]", "float32[:,::1]", "float32[:,:,:,::1]"
-_ANY_ORDER = {"contract", "reassoc"}
 _LARGE = 2**30  # indices within a plane are 32-bit
 _TOGETHER = 8  # channels from which on whole points are added, if they lie together
 _NONE = np.uint8(255)  # no tap of the window yet: more taps than this have no numbers
@@ -403,7 +402,7 @@ def _quotients(source, at, over, divisors, out, to):
         out[to + j] = source[at + j] / (over * divisors[j])
 
 
-@inner(fastmath=_ANY_ORDER)
+@inner(fastmath=ANY_ORDER)
 def _total(row):
     total = F(0.0)
     for i in range(row.size):
@@ -551,7 +550,7 @@ def _adaptive_avg_pool():
     mean = _avg_pool()
 
     def kernel(x, output_size):
-        row = kernel_tables.LARGE.get("mean")
+        row = kernel_tables.COMPILED.get("mean")
         if {*output_size} == {1} and x.ndim > len(output_size) and row is not None and row.available():
             return row.ready(x, tuple(range(x.ndim - len(output_size), x.ndim)), True, None)
         even = _even(x.shape[-len(output_size) :], output_size)

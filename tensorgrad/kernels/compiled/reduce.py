@@ -18,11 +18,11 @@ from tensorgrad.dtypes import F32
 from tensorgrad.kernels.compiled import layout
 from tensorgrad.kernels.compiled.functions import F
 from tensorgrad.kernels.compiled.layout import suits
+from tensorgrad.kernels.compiled.moments import combined, with_row
 from tensorgrad.kernels.compiled.runtime import thread_pool
-from tensorgrad.kernels.compiled.runtime.language import MEMORY, inlined, inner
+from tensorgrad.kernels.compiled.runtime.language import ANY_ORDER, MATRIX, MEMORY, inlined, inner
 from tensorgrad.kernels.compiled.runtime.launch import Shared, shared
 from tensorgrad.kernels.compiled.simd import sums
-from tensorgrad.kernels.compiled.softmax import ANY_ORDER, MATRIX, joined, together
 from tensorgrad.kernels.compiled.walk import taken
 
 _PART = 16384  # adjacent elements that one thread folds
@@ -543,7 +543,7 @@ def _var(root: bool) -> Callable:
             at, end = row * n + part * _PART, min(row * n + (part + 1) * _PART, (row + 1) * n)
             count = mean = squares = 0.0
             for start in range(at, end, _RUN):
-                count, mean, squares = joined(count, mean, squares, x[start : min(start + _RUN, end)])
+                count, mean, squares = with_row(count, mean, squares, x[start : min(start + _RUN, end)])
             parts[row, part, 0], parts[row, part, 1] = mean, squares
 
     @shared("void(float64[:,:,::1], float32[::1], int64, float64, int64, int64)")
@@ -552,7 +552,7 @@ def _var(root: bool) -> Callable:
             count, mean, squares = np.float64(min(n, _PART)), parts[k, 0, 0], parts[k, 0, 1]
             for i in range(1, parts.shape[1]):
                 size = np.float64(min(n - i * _PART, _PART))
-                count, mean, squares = together(count, mean, squares, size, parts[k, i, 0], parts[k, i, 1])
+                count, mean, squares = combined(count, mean, squares, size, parts[k, i, 0], parts[k, i, 1])
             out[k] = math.sqrt(squares / freedom) if root else squares / freedom
 
     def kernel(x, dim, correction, keepdim):

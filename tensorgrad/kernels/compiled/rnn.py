@@ -24,11 +24,10 @@ from tensorgrad.kernels.compiled.functions import F
 from tensorgrad.kernels.compiled.gates import gru_slopes, gru_step, lstm_slopes, lstm_step
 from tensorgrad.kernels.compiled.layout import in_rows
 from tensorgrad.kernels.compiled.runtime import thread_pool
-from tensorgrad.kernels.compiled.runtime.language import inner
+from tensorgrad.kernels.compiled.runtime.language import MATRIX, inner
 from tensorgrad.kernels.compiled.runtime.launch import shared
 from tensorgrad.kernels.compiled.simd.panels import EVEN, PAD, across, along, flat
 from tensorgrad.kernels.compiled.simd.vectors import LANES, NO, turn
-from tensorgrad.kernels.compiled.softmax import MATRIX
 from tensorgrad.settings import get_num_threads
 from tensorgrad.storage.fresh import aligned
 

@@ -12,9 +12,8 @@ from tensorgrad.dtypes import F32
 from tensorgrad.kernels.compiled import layout
 from tensorgrad.kernels.compiled.layout import suits
 from tensorgrad.kernels.compiled.runtime import thread_pool
-from tensorgrad.kernels.compiled.runtime.language import MEMORY, inner
+from tensorgrad.kernels.compiled.runtime.language import MATRIX, MEMORY, inner
 from tensorgrad.kernels.compiled.runtime.launch import shared
-from tensorgrad.kernels.compiled.softmax import MATRIX
 
 _COLUMNS = 512  # sums that are carried along together: they stay in the first-level cache
 

@@ -13,12 +13,11 @@ from tensorgrad.kernels.compiled.functions import F
 from tensorgrad.kernels.compiled.layout import suits
 from tensorgrad.kernels.compiled.reduce import LOWEST, REST_BITS, SIGN_BIT, extreme
 from tensorgrad.kernels.compiled.runtime import thread_pool
-from tensorgrad.kernels.compiled.runtime.language import inlined, inner
+from tensorgrad.kernels.compiled.runtime.language import MATRIX, inlined, inner
 from tensorgrad.kernels.compiled.runtime.launch import shared
-from tensorgrad.kernels.compiled.softmax import MATRIX
 
 _MOST = 256  # elements that are kept sorted by insertion
-_LOOK = 64  # elements that are compared before a decision
+_CHUNK = 64  # elements that are compared before a decision
 _PART = 1 << 18  # of a single row, that one thread searches
 _I64 = np.dtype("int64")
 
@@ -52,8 +51,8 @@ def _topk() -> Callable:
             row, places = x[r], found[r]
             for i in range(k):
                 _insert(kept, places, i + 1, _key(row[i], largest), i)
-            for start in range(k, n, _LOOK):
-                end = min(start + _LOOK, n)
+            for start in range(k, n, _CHUNK):
+                end = min(start + _CHUNK, n)
                 least, part = row[places[k - 1]], row[start:end]
                 if top(part) <= least if largest else bottom(part) >= least:  # with a nan among them it is not
                     continue

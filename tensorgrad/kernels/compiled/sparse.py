@@ -12,11 +12,10 @@ import numpy as np
 
 from tensorgrad.dtypes import F32
 from tensorgrad.kernels.compiled.runtime import thread_pool
-from tensorgrad.kernels.compiled.runtime.language import inner
+from tensorgrad.kernels.compiled.runtime.language import MATRIX, inner
 from tensorgrad.kernels.compiled.runtime.launch import plain, shared
 from tensorgrad.kernels.compiled.simd.rows import weighted_1, weighted_4
 from tensorgrad.kernels.compiled.simd.vectors import LANES
-from tensorgrad.kernels.compiled.softmax import MATRIX
 
 
 @inner

@@ -14,7 +14,7 @@ from typing import Any
 
 from tensorgrad.kernels.compiled.runtime import row
 from tensorgrad.kernels.compiled.runtime.row import WAITING, Row
-from tensorgrad.rows import kernel_tables
+from tensorgrad.rows.kernel_tables import COMPILED
 
 # NumPy functions that threads share (ufuncs.py); the arithmetic ones are also compiled, for shapes that broadcast.
 ARITHMETIC = ("add", "sub", "mul", "div")
@@ -37,7 +37,7 @@ ROWS = (
     Row("softmax_", "softmax.softmax", 1024), Row("log_softmax_", "softmax.log_softmax", 1024),
     Row("softmax_.backward", "softmax.softmax_grad", 4096),
     Row("log_softmax_.backward", "softmax.log_softmax_grad", 4096),
-    Row("layer_norm", "softmax.layer_norm", 256), Row("layer_norm.backward", "softmax.layer_norm_grad", 256),
+    Row("layer_norm", "norm.layer_norm", 256), Row("layer_norm.backward", "norm.layer_norm_grad", 256),
     Row("gather", "index.gather", 2048), Row("scatter", "index.scatter", 2048),
     Row("scatter_add", "index.scatter_add", 2048), Row("index_add", "index.index_add", 2048),
     Row("attention", "attention.attention", 512), Row("attention.backward", "attention.attention_grad", 512),
@@ -70,10 +70,7 @@ ROWS = (
     Row("gru_layer", "rnn.gru", 512), Row("gru_layer.backward", "rnn.gru_grad", 512, 1),
     Row("cumsum", "scan.cumsum", 1024), Row("cumsum_reversed", "scan.cumsum_reversed", 1024),
     Row("tanh.backward", "pointwise.tanh_grad", 16384), Row("relu.backward", "pointwise.relu_grad", 4096),
-)  # fmt: skip
-
-# Kernels that belong to no op: optimizers, samplers and the thread pool look them up by name.
-PARTS = (
+    # Helpers, which belong to no op: optimizers, samplers and the thread pool look them up by name.
     WAITING,
     Row("sgd_step", "optim.sgd", 1), Row("adam_step", "optim.adam", 1),
     Row("gradient_norm", "optim.squares", 4096), Row("gradient_scale", "optim.scale", 4096),
@@ -85,7 +82,6 @@ PARTS = (
     Row("cross_entropy_of_batch", "loss.of_batch", 64),
     Row("cross_entropy_of_batch_backward", "loss.of_batch_backward", 64),
 )  # fmt: skip
-ALL = (*ROWS, *PARTS)
 
 
 def _by_elements(kernel: Callable, given: tuple) -> Any:
@@ -127,6 +123,4 @@ def install() -> None:
     blas.wait_briefly()
     row.LAYOUTS.update(LAYOUTS)
     for each in ROWS:
-        kernel_tables.LARGE[each.op], each.elements = each, each.elements
-    for each in PARTS:
-        kernel_tables.PARTS[each.op] = each
+        COMPILED[each.op], each.elements = each, each.elements

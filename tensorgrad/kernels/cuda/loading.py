@@ -33,12 +33,11 @@ def load() -> type[Storage]:
 def _loaded() -> type[Storage]:
     cupy = _import_cupy()
     memory.install(cupy, _count(cupy))
-    from tensorgrad.kernels.cuda import pointwise, table
+    from tensorgrad.kernels.cuda import pointwise, table  # noqa: F401  which enters its kernels
     from tensorgrad.kernels.cuda.runtime import xp
     from tensorgrad.storage.cuda.storage import CUDAStorage as storage
 
     storage.xp = xp.MODULE
-    table.install()
     State.converted = pointwise.convert
     generate.promote = storage.guard(generate.promote)
     generate.to_floating = storage.guard(generate.to_floating)

@@ -1,7 +1,7 @@
 """Optimizer steps, the norm of all gradients, and loss scaling: one launch for all parameters.
 
 These take lists of arrays, so they are not kernels of ops: `optim/elementwise.py`, `nn/utils/clip_grad.py` and
-`amp/grad_scaler.py` look them up by name (`rows/kernel_tables.py`, `own_part`). Nothing here waits for the GPU.
+`amp/grad_scaler.py` look them up by name (`device_kernel` in `rows/kernel_tables.py`). Nothing here waits for the GPU.
 """
 
 from __future__ import annotations
@@ -89,9 +89,9 @@ class _Table:
         for first in range(0, len(gradients), TOLD):
             some = gradients[first : first + TOLD]
             packed = struct.pack(f"{len(some)}Q", *some).ljust(8 * TOLD, b"\0")
-            told = launch.record(np.frombuffer(packed, ADDRESSES).reshape(()))
+            fields = launch.record(np.frombuffer(packed, ADDRESSES).reshape(()))
             numbers = np.int32(first), np.int32(len(some)), np.int32(column)
-            function((-(-len(some) // THREADS),), (THREADS,), (self.memory, *numbers, told))
+            function((-(-len(some) // THREADS),), (THREADS,), (self.memory, *numbers, fields))
         self.known = gradients
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tensorgrad.kernels.cuda import host
-from tensorgrad.rows import kernel_tables
+from tensorgrad.rows.kernel_tables import REGISTRY
 
 # Ops whose kernel is the expression of the same name in expressions.py.
 EXPRESSIONS = (
@@ -59,10 +59,7 @@ ROWS = {
     "philox_dropout": "random.dropout", "poisson_sample": "random.poisson", "binomial_sample": "random.binomial",
     "standard_gamma_sample": "random.standard_gamma", "dirichlet_sample": "random.dirichlet",
     **{name: f"host.{name}" for name in host.OPS},
-}  # fmt: skip
-
-# Kernels that belong to no op: samplers, named as in kernels/array/sample.py, and functions of lists of arrays.
-PARTS = {
+    # Helpers, which belong to no op: samplers, named as in kernels/array/sample.py, and functions of lists of arrays.
     "uniform": "random.uniform", "normal": "random.normal", "log_normal": "random.log_normal",
     "exponential": "random.exponential", "cauchy": "random.cauchy", "geometric": "random.geometric",
     "bernoulli": "random.bernoulli", "random": "random.random", "randint": "random.randint",
@@ -74,6 +71,4 @@ PARTS = {
 }  # fmt: skip
 
 
-def install() -> None:
-    """Registers these kernels ahead of the general ones, for arrays on GPUs."""
-    kernel_tables.OWN["cuda"], kernel_tables.OWN_PARTS["cuda"] = ROWS, PARTS
+REGISTRY["cuda", "device"] = {name: f"cuda.{path}" for name, path in ROWS.items()}

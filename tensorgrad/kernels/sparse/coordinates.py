@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from tensorgrad.rows.kernel_tables import by_part
+from tensorgrad.rows.kernel_tables import run_compiled
 from tensorgrad.storage.sparse import COOArray
 
 
@@ -53,7 +53,7 @@ def coalesced(array: COOArray) -> COOArray:
 
 def argsort(numbers: np.ndarray) -> np.ndarray:
     """The order of numbers that are not negative; equal ones stay as they are."""
-    made = by_part("sparse_argsort", numbers.size, numbers)
+    made = run_compiled("sparse_argsort", numbers.size, numbers)
     if made is not NotImplemented:
         return made
     bits = len(numbers).bit_length()
@@ -67,7 +67,7 @@ def argsort(numbers: np.ndarray) -> np.ndarray:
 
 def sums(values: np.ndarray, order: np.ndarray | None, starts: np.ndarray) -> np.ndarray:
     """The sums of groups of values (n, ...), which begin at `starts` of the order."""
-    made = by_part("sparse_sums", values.size, values, order, starts)
+    made = run_compiled("sparse_sums", values.size, values, order, starts)
     if made is not NotImplemented:
         return made
     if values.ndim > 1 and len(starts):
@@ -83,7 +83,7 @@ def add_rows(table: np.ndarray, array: COOArray, factor: float) -> None:
     """table += factor · array, in place. Coordinates may repeat."""
     rows = array.indices[0]
     if array.sparse_dim == 1 and table.ndim == 2:
-        made = by_part("sparse_add_rows", array.values.size, table, rows, array.values, factor)
+        made = run_compiled("sparse_add_rows", array.values.size, table, rows, array.values, factor)
         if made is not NotImplemented:
             return
         if not array.coalesced and rows.size:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tensorgrad.kernels.sparse.convert import coo, counted, lines_of, pointers
-from tensorgrad.rows.kernel_tables import by_part
+from tensorgrad.rows.kernel_tables import run_compiled
 from tensorgrad.storage.sparse import CompressedArray, COOArray
 
 
@@ -64,7 +64,7 @@ def _computed(array: Any, of: int) -> Lines:
 
 def sorted_by(lines: np.ndarray, starts: np.ndarray) -> np.ndarray:
     """The elements in the order of their lines, which begin at `starts`; those of one line as they were."""
-    made = by_part("sparse_order", lines.size, np.ascontiguousarray(lines), starts)
+    made = run_compiled("sparse_order", lines.size, np.ascontiguousarray(lines), starts)
     return np.argsort(lines, kind="stable") if made is NotImplemented else made
 
 

@@ -17,7 +17,7 @@ from tensorgrad.kernels.sparse.convert import coo, csr, dense, like, lines_of
 from tensorgrad.kernels.sparse.coordinates import coalesced
 from tensorgrad.kernels.sparse.lines import Lines, by_columns, by_rows, transposed, unblocked
 from tensorgrad.kernels.sparse.shape import permute
-from tensorgrad.rows.kernel_tables import by_part
+from tensorgrad.rows.kernel_tables import run_compiled
 from tensorgrad.storage.sparse import COOArray, CSCArray, CSRArray, SparseArray
 
 AT_ONCE = 1 << 22  # products held in memory at a time
@@ -28,7 +28,7 @@ IN_CACHE = 1 << 17  # numbers that are gathered at a time
 def times(lines: Lines, values: np.ndarray, b: np.ndarray) -> np.ndarray:
     """A matrix (n, k), given line by line, times a dense one (k, m)."""
     b = np.ascontiguousarray(b)
-    made = by_part("sparse_product", values.size * b.shape[1], lines.starts, lines.places, values, b)
+    made = run_compiled("sparse_product", values.size * b.shape[1], lines.starts, lines.places, values, b)
     if made is not NotImplemented:
         return made
     much = values.size * b.shape[1] >= MUCH and values.dtype == b.dtype and values.dtype.char in "fdFD"
@@ -242,7 +242,7 @@ def sampled(c: Any, a: np.ndarray, b: np.ndarray, beta: Any, alpha: Any) -> Any:
     values = np.empty(len(rows), x.dtype)
     if a.ndim == 2:
         given = rows, columns, np.ascontiguousarray(a), np.ascontiguousarray(b.T)
-        made = by_part("sparse_sample", len(rows) * a.shape[-1], *given)
+        made = run_compiled("sparse_sample", len(rows) * a.shape[-1], *given)
         if made is not NotImplemented:
             return like(x.with_values((alpha * made + beta * x.values).astype(x.dtype, copy=False)), c)
     step = max(1, AT_ONCE // max(a.shape[-1], 1))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from tensorgrad.rows import kernel_tables
+from tensorgrad.rows.kernel_tables import REGISTRY, RULES
 from tensorgrad.rows.op import Op
 from tensorgrad.storage.sparse import SparseArray, SparseStorage
 
@@ -46,7 +46,7 @@ CSR = {"sparse_mm_reduce": "matmul.reduced", "sparse_solve": "solve.solve"}
 
 
 def of_any_layout(op: Op, storage: Any) -> Any:
-    """The kernel, on any sparse layout, of an op on elements, or on values; else None (an entry of `FALLBACKS`)."""
+    """The kernel, on any sparse layout, of an op on elements, or on values; else None (the source "stored values")."""
     if not issubclass(storage.array_type, SparseArray):
         return None
     from tensorgrad.kernels.sparse import parts, pointwise
@@ -62,8 +62,8 @@ def _sum(a: Any, b: Any) -> Any:
     return pointwise.add(a, b)
 
 
-kernel_tables.OWN["sparse_coo"] = {**ALL, **COO}
-for _layout in ("sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"):
-    kernel_tables.OWN[_layout] = {**ALL, **CSR} if _layout == "sparse_csr" else ALL
-kernel_tables.FALLBACKS.insert(0, of_any_layout)
+for _layout in ("sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"):
+    _rows = ALL | {"sparse_coo": COO, "sparse_csr": CSR}.get(_layout, {})
+    REGISTRY[_layout, "device"] = {name: f"sparse.{path}" for name, path in _rows.items()}
+RULES["stored values"] = of_any_layout
 SparseStorage.sum = staticmethod(_sum)

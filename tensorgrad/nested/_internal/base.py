@@ -43,7 +43,7 @@ OPERATORS = frozenset((
     *(f"__{prefix}{name}__" for name in _ARITHMETIC for prefix in ("", "r", "i")),
     *(f"__{name}__" for name in _OTHERS),
 ))  # fmt: skip
-# Functions on corresponding elements that are no rows of that kind.
+# Functions on corresponding elements that are not rows of that kind.
 ELEMENTWISE = frozenset((
     *(name for name, op in OPS.items() if op.kind == "pointwise"),
     "add", "sub", "subtract", "multiply", "mul", "div", "divide", "true_divide", "rsub", "pow",

@@ -249,9 +249,9 @@ class BlockMask:
         return f"BlockMask(shape={self.shape}, sparsity={self.sparsity():.2f}%, \n{self.to_string()})"
 
     def __repr__(self) -> str:
-        told = [f"{name}={None if value is None else value.shape}" for name, value in
+        arguments = [f"{name}={None if value is None else value.shape}" for name, value in
                 ((name, getattr(self, name)) for name in _FIELDS)]  # fmt: skip
-        lines = ",\n    ".join([*told, f"BLOCK_SIZE={self.BLOCK_SIZE}", f"shape={self.shape}"])
+        lines = ",\n    ".join([*arguments, f"BLOCK_SIZE={self.BLOCK_SIZE}", f"shape={self.shape}"])
         return f"BlockMask(\n    {lines},\n    sparsity={self.sparsity():.2f}%,\n    mask_mod={self.mask_mod}\n)"
 
 
@@ -379,8 +379,8 @@ def flex_attention(
     q_len, kv_len = query.shape[-2], key.shape[-2]
     if block_mask is not None and block_mask.shape[-2:] != (q_len, kv_len):
         shape = block_mask.shape
-        told = f"block_mask was created for block_mask.shape={shape} but got q_len={q_len} and kv_len={kv_len}. "
-        raise ValueError(f"{told}Create a block mask for these lengths.")
+        problem = f"block_mask was created for block_mask.shape={shape} but got q_len={q_len} and kv_len={kv_len}. "
+        raise ValueError(f"{problem}Create a block mask for these lengths.")
     if heads != kv_heads:
         key, value = (t.repeat_interleave(heads // kv_heads, dim=1) for t in (key, value))
     wide = torch.float64 if query.dtype is torch.float64 else torch.float32

@@ -13,7 +13,7 @@ import numpy as np
 import tensorgrad as torch
 from tensorgrad.autograd.modes import no_grad
 from tensorgrad.dtypes import F32
-from tensorgrad.rows.kernel_tables import PARTS, own_part
+from tensorgrad.rows.kernel_tables import COMPILED, device_kernel
 from tensorgrad.settings import SETTINGS
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import PLAIN, Tensor, wrap
@@ -77,7 +77,7 @@ def _in_one_launch(arrays: list[Any]) -> bool:
 
 def _kernel(name: str, arrays: list[Any]) -> Any:
     """Returns the row of a compiled kernel for a list of arrays, if it is ready and worthwhile."""
-    row: Any = PARTS.get(name)
+    row: Any = COMPILED.get(name)
     many = row is not None and not SETTINGS.deterministic and sum([a.size for a in arrays]) >= row.elements
     return row if many and row.available() else None
 
@@ -103,7 +103,7 @@ def _euclidean(tensors: list[Tensor]) -> Tensor | None:
     """
     arrays = [tensor._array for tensor in tensors]
     if arrays[0].__class__ is not np.ndarray:
-        kernel = own_part("gradient_norm", STORAGES[arrays[0].__class__])
+        kernel = device_kernel("gradient_norm", STORAGES[arrays[0].__class__])
         total = NotImplemented if kernel is None else kernel(arrays)
         return None if total is NotImplemented else wrap(total)
     if not _in_one_launch(arrays):
@@ -137,7 +137,7 @@ def clip_grads_with_norm_(
 
 def _scale(grads: list[Tensor], max_norm: float, total_norm: Tensor) -> None:
     if grads and grads[0]._array.__class__ is not np.ndarray:
-        kernel = own_part("clip_gradients", STORAGES[grads[0]._array.__class__])
+        kernel = device_kernel("clip_gradients", STORAGES[grads[0]._array.__class__])
         arrays = [grad._array for grad in grads]
         if kernel is not None and kernel(arrays, total_norm._array, float(max_norm)) is not NotImplemented:
             for grad in grads:

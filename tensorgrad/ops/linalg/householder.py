@@ -16,6 +16,7 @@ from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.no_derivative import not_implemented
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
+from tensorgrad.errors import no_dimensions
 from tensorgrad.ops import create
 from tensorgrad.ops.linalg.linalg import adjoint, named, solve_triangles
 from tensorgrad.ops.linalg.matmul import matmul, tn
@@ -118,7 +119,7 @@ def _check_product(input: Tensor, tau: Tensor) -> None:
     if m < n:
         raise RuntimeError(f"torch.{name}: input.shape[-2] must be greater than or equal to input.shape[-1]")
     if not tau._array.ndim:
-        raise IndexError("Dimension specified as -1 but tensor has no dimensions")
+        raise no_dimensions(-1)
     if n < tau._array.shape[-1]:
         raise RuntimeError(f"torch.{name}: input.shape[-1] must be greater than or equal to tau.shape[-1]")
     _check_factors(name, input, tau)
@@ -185,7 +186,7 @@ def _check_applied(input: Tensor, tau: Tensor, other: Tensor, left: bool) -> Non
     a, c = input._array.shape, other._array.shape
     side = -2 if left else -1
     if not tau._array.ndim:
-        raise IndexError("Dimension specified as -1 but tensor has no dimensions")
+        raise no_dimensions(-1)
     k = tau._array.shape[-1]
     if c[side] != a[-2]:
         raise RuntimeError(f"torch.ormqr: other.shape[{side}] must be equal to input.shape[-2]")

@@ -1,15 +1,22 @@
-"""Matrix products. The products in a layer and in its gradients are the same three ops."""
+"""Matrix products. The products in a layer and in its gradients are the same three ops.
+
+`matmul` multiplies operands of any ranks. PyTorch's other products are rows with checks and names of their own, whose
+gradients and rules for batches come down to it.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import NamedTuple
 
 from tensorgrad import dtypes
 from tensorgrad.dispatch import generate, inplace
-from tensorgrad.dispatch.kinds import alias, composite, export, op
+from tensorgrad.dispatch.kinds import TensorFunction, alias, composite, export, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.kernels.array import matmul as kernels
 from tensorgrad.ops.pointwise import conj
+from tensorgrad.rows.signature import parse, with_names
 from tensorgrad.rows.strides import order_of_operands
 from tensorgrad.tensor import Tensor
 
@@ -108,11 +115,6 @@ def _by_all_weights(input, weight):
 
 
 _SIDES = (("input", "input"), ("weight", "other"))
-
-
-def _renamed(mapped, other, input="input"):
-    """Which of the operands of `matmul` have a batch, from the names that they have in another op."""
-    return {side for name, side in ((input, "input"), (other, "other")) if name in mapped}
 
 
 def _sum_of_batch(input, product, beta, alpha, mapped):
@@ -244,86 +246,76 @@ column_sum = op(
 # --- products of given ranks ---------------------------------------------------------------------------------------
 
 
-def _mm_kernel(xp, a, b):
-    if a.ndim != 2 or b.ndim != 2:
-        kernels.mm_shape(a, b)
-    return kernels.matmul(xp, a, b)
+class _Kind(NamedTuple):
+    """What the products of operands of some ranks have in common: all of it comes down to `matmul`."""
+
+    by_first: Callable  # the gradient, from that of the result and the other operand
+    by_second: Callable
+    of_batch: Callable  # the product of values with a batch, and which of the two have one: "input", "other"
 
 
-mm = op(
-    "mm(input, mat2)",
-    _mm_kernel,
-    batch=lambda input, mat2: matmul(input, mat2),
-    linear="input * mat2",
-    input=lambda g, mat2: nt(g, conj(mat2)),
-    mat2=lambda g, input: tn(conj(input), g),
-    shape="matmul.mm_shape",
-    doc="The product (n, m) of two matrices, (n, k) and (k, m). Raises RuntimeError if shapes or dtypes do not fit.",
+_MATRICES = _Kind(  # or stacks of them
+    lambda g, other: nt(g, conj(other)), lambda g, input: tn(conj(input), g), lambda a, b, mapped: matmul(a, b)
+)
+_MATRIX_BY_VECTOR = _Kind(
+    lambda g, other: outer(g, conj(other)), lambda g, input: matmul(g, conj(input)), _matmul_of_batch
+)
+_VECTORS = _Kind(lambda g, other: g * conj(other), lambda g, input: g * conj(input), _matmul_of_batch)
+_VECTORS_FIRST_CONJUGATED = _Kind(
+    lambda g, other: conj(g) * other,
+    lambda g, input: g * input,
+    lambda a, b, mapped: _matmul_of_batch(conj(a), b, mapped),
+)
+_COLUMN_BY_ROW = _Kind(
+    lambda g, other: matmul(g, conj(other)),
+    lambda g, input: matmul(conj(input), g),
+    lambda a, b, mapped: a.unsqueeze(-1) * b.unsqueeze(-2),
 )
 
 
-def _bmm_kernel(xp, a, b):
-    kernels.bmm_shape(a, b)
-    return kernels.multiplied(xp, a, b)
+def _product(signature: str, kind: _Kind, shape: str, doc: str, **row) -> TensorFunction:
+    """Declares a product of operands of given ranks, with PyTorch's name for its node and messages of its own."""
+    name, params = parse(signature)
+    first, second = params[0].name, params[1].name
+
+    def of_batch(a, b, mapped):
+        return kind.of_batch(a, b, _operands(mapped, first, second))
+
+    return op(
+        signature, f"matmul.{name}", shape=f"matmul.{shape}", doc=doc, linear=f"{first} * {second}",
+        batch=with_names(of_batch, first, second), **row,
+        **{first: with_names(kind.by_first, "g", second), second: with_names(kind.by_second, "g", first)},
+    )  # fmt: skip
 
 
-bmm = op(
-    "bmm(input, mat2)",
-    _bmm_kernel,
-    batch=lambda input, mat2: matmul(input, mat2),
-    linear="input * mat2",
-    input=lambda g, mat2: nt(g, conj(mat2)),
-    mat2=lambda g, input: tn(conj(input), g),
-    shape="matmul.bmm_shape",
-    doc="The products (b, n, m) of the matrices in two stacks, (b, n, k) and (b, k, m). Raises RuntimeError for other "
+def _operands(mapped, first: str, second: str) -> set[str]:
+    """Which of the operands of `matmul` have a batch, from the names that they have in another op."""
+    return {name for given, name in ((first, "input"), (second, "other")) if given in mapped}
+
+
+mm = _product(
+    "mm(input, mat2)", _MATRICES, "mm_shape",
+    "The product (n, m) of two matrices, (n, k) and (k, m). Raises RuntimeError if shapes or dtypes do not fit.",
+)  # fmt: skip
+bmm = _product(
+    "bmm(input, mat2)", _MATRICES, "bmm_shape",
+    "The products (b, n, m) of the matrices in two stacks, (b, n, k) and (b, k, m). Raises RuntimeError for other "
     "shapes or different dtypes.",
-)
-
-
-def _mv_kernel(xp, a, v):
-    kernels.mv_shape(a, v)
-    return kernels.multiplied(xp, a, v)
-
-
-mv = op(
-    "mv(input, vec)",
-    _mv_kernel,
-    batch=lambda input, vec, mapped: _matmul_of_batch(input, vec, _renamed(mapped, "vec")),
-    linear="input * vec",
-    input=lambda g, vec: outer(g, conj(vec)),
-    vec=lambda g, input: matmul(g, conj(input)),
-    shape="matmul.mv_shape",
-    doc="The product (n,) of a matrix (n, m) and a vector (m,). Raises RuntimeError if shapes or dtypes do not fit.",
-)
-
-
-def _dot_kernel(xp, a, b):
-    kernels.dot_shape(a, b)
-    return kernels.multiplied(xp, a, b)
-
-
-dot = op(
-    "dot(input, tensor)",
-    _dot_kernel,
-    batch=lambda input, tensor, mapped: _matmul_of_batch(input, tensor, _renamed(mapped, "tensor")),
-    linear="input * tensor",
-    input=lambda g, tensor: g * conj(tensor),
-    tensor=lambda g, input: g * conj(input),
-    shape="matmul.dot_shape",
-    doc="The inner product Σ input · tensor of two vectors (n,), a scalar. Raises RuntimeError for other shapes or "
+)  # fmt: skip
+mv = _product(
+    "mv(input, vec)", _MATRIX_BY_VECTOR, "mv_shape",
+    "The product (n,) of a matrix (n, m) and a vector (m,). Raises RuntimeError if shapes or dtypes do not fit.",
+)  # fmt: skip
+dot = _product(
+    "dot(input, tensor)", _VECTORS, "dot_shape",
+    "The inner product Σ input · tensor of two vectors (n,), a scalar. Raises RuntimeError for other shapes or "
     "different dtypes.",
-)
-vdot = op(
-    "vdot(input, other)",
-    "matmul.vdot",
-    batch=lambda input, other, mapped: _matmul_of_batch(conj(input), other, mapped),
-    linear="input * other",
-    input=lambda g, other: conj(g) * other,
-    other=lambda g, input: g * input,
-    shape="matmul.dot_shape",
-    doc="The inner product Σ conj(input) · other of two vectors (n,), a scalar. Raises RuntimeError for other "
+)  # fmt: skip
+vdot = _product(
+    "vdot(input, other)", _VECTORS_FIRST_CONJUGATED, "dot_shape",
+    "The inner product Σ conj(input) · other of two vectors (n,), a scalar. Raises RuntimeError for other "
     "shapes or different dtypes.",
-)
+)  # fmt: skip
 
 
 def _outer_prepare(a, b):
@@ -334,18 +326,11 @@ def _outer_prepare(a, b):
     return (a if a.dtype == dtype else a.astype(dtype)), (b if b.dtype == dtype else b.astype(dtype))
 
 
-outer = op(
-    "outer(input, vec2)",
-    "matmul.outer",
-    batch=lambda input, vec2: input.unsqueeze(-1) * vec2.unsqueeze(-2),
-    linear="input * vec2",
-    prepare=_outer_prepare,
-    input=lambda g, vec2: matmul(g, conj(vec2)),
-    vec2=lambda g, input: matmul(conj(input), g),
-    shape=lambda a, b: (a.shape[0], b.shape[0]),
-    backward_name="MulBackward0",
-    doc="The outer product (n, m) of two vectors, (n,) and (m,). Raises RuntimeError for other shapes.",
-)
+outer = _product(
+    "outer(input, vec2)", _COLUMN_BY_ROW, "outer_shape",
+    "The outer product (n, m) of two vectors, (n,) and (m,). Raises RuntimeError for other shapes.",
+    prepare=_outer_prepare, backward_name="MulBackward0",
+)  # fmt: skip
 alias("ger", outer)
 
 
@@ -395,80 +380,49 @@ def _check_factors(c, a, b, beta, alpha):
     return c, a, b, beta, alpha
 
 
-def _added(name: str, first: str, second: str, kernel: str, shape, *, doc: str, by_first, by_second, batch):
+def _added(name: str, first: str, second: str, kind: _Kind, doc: str, prepare=_check_factors, **row) -> TensorFunction:
+    """Declares `beta · input + alpha · (a product of that kind)`; also in place."""
+
+    def of_batch(input, a, b, beta, alpha, mapped):
+        return _sum_of_batch(input, kind.of_batch(a, b, _operands(mapped, first, second)), beta, alpha, mapped)
+
+    def by_first(g, b, alpha):
+        return kind.by_first(_times(g, alpha), b)
+
+    def by_second(g, a, alpha):
+        return kind.by_second(_times(g, alpha), a)
+
     function = op(
-        f"{name}(input, {first}, {second}, *, beta: number = 1, alpha: number = 1)",
-        kernel,
-        prepare=_check_factors,
-        shape=lambda c, a, b, beta, alpha: shape(c, a, b),
-        doc=doc,
-        linear=f"input + {first} * {second}",
-        batch=batch,
-        **{"input": lambda g, beta: _times(g, beta), first: by_first, second: by_second},
-    )
+        f"{name}(input, {first}, {second}, *, beta: number = 1, alpha: number = 1)", f"matmul.{name}",
+        shape=f"matmul.{name}_shape", prepare=prepare, linear=f"input + {first} * {second}",
+        batch=with_names(of_batch, "input", first, second),
+        doc=f"`beta · input + alpha · {doc}, and is ignored if `beta` is 0. Raises RuntimeError for other shapes"
+        f"{' or different dtypes' if prepare is _check_factors else ''}.", **row,
+        **{"input": lambda g, beta: _times(g, beta), first: with_names(by_first, "g", second),
+           second: with_names(by_second, "g", first)},
+    )  # fmt: skip
     setattr(Tensor, f"{name}_", inplace.make(function.op))
     return function
 
 
-def _checked(shape: str):
-    """Makes the shape rule of a product to which `c` is added."""
-
-    def rule(c, a, b):
-        made = getattr(kernels, shape)(a, b, c)
-        kernels.check_expands(c.shape, made)
-        return made
-
-    return rule
-
-
 addmm = _added(
-    "addmm", "mat1", "mat2", "matmul.addmm", lambda c, a, b: kernels.addmm_shape(c, a, b),
-    by_first=lambda g, mat2, alpha: nt(_times(g, alpha), conj(mat2)),
-    by_second=lambda g, mat1, alpha: tn(conj(mat1), _times(g, alpha)),
-    batch=lambda input, mat1, mat2, beta, alpha, mapped: _sum_of_batch(input, matmul(mat1, mat2), beta, alpha, mapped),
-    doc="`beta · input + alpha · (mat1 @ mat2)` for matrices (n, k) and (k, m). `input` broadcasts to the result's "
-    "shape (n, m), and is ignored if `beta` is 0. Raises RuntimeError for other shapes or different dtypes.",
+    "addmm", "mat1", "mat2", _MATRICES,
+    "(mat1 @ mat2)` for matrices (n, k) and (k, m). `input` broadcasts to the result's shape (n, m)",
 )  # fmt: skip
 addmv = _added(
-    "addmv", "mat", "vec", "matmul.addmv", _checked("mv_shape"),
-    by_first=lambda g, vec, alpha: outer(_times(g, alpha), conj(vec)),
-    by_second=lambda g, mat, alpha: matmul(_times(g, alpha), conj(mat)),
-    batch=lambda input, mat, vec, beta, alpha, mapped: _sum_of_batch(
-        input, _matmul_of_batch(mat, vec, _renamed(mapped, "vec", "mat")), beta, alpha, mapped
-    ),
-    doc="`beta · input + alpha · (mat @ vec)` for a matrix (n, m) and a vector (m,). `input` broadcasts to the "
-    "result's shape (n,), and is ignored if `beta` is 0. Raises RuntimeError for other shapes or different dtypes.",
+    "addmv", "mat", "vec", _MATRIX_BY_VECTOR,
+    "(mat @ vec)` for a matrix (n, m) and a vector (m,). `input` broadcasts to the result's shape (n,)",
 )  # fmt: skip
 export("addmv_", Tensor.addmv_, "function")
 baddbmm = _added(
-    "baddbmm", "batch1", "batch2", "matmul.baddbmm", _checked("bmm_shape"),
-    by_first=lambda g, batch2, alpha: nt(_times(g, alpha), conj(batch2)),
-    by_second=lambda g, batch1, alpha: tn(conj(batch1), _times(g, alpha)),
-    batch=lambda input, batch1, batch2, beta, alpha, mapped: _sum_of_batch(
-        input, matmul(batch1, batch2), beta, alpha, mapped
-    ),
-    doc="`beta · input + alpha · (batch1 @ batch2)` for stacks of matrices, (b, n, k) and (b, k, m). `input` "
-    "broadcasts to the result's shape (b, n, m), and is ignored if `beta` is 0. Raises RuntimeError for other "
-    "shapes or different dtypes.",
+    "baddbmm", "batch1", "batch2", _MATRICES,
+    "(batch1 @ batch2)` for stacks of matrices, (b, n, k) and (b, k, m). `input` broadcasts to the result's shape "
+    "(b, n, m)",
 )  # fmt: skip
-
-
-def _addbmm_shape(c, a, b):
-    made = kernels.bmm_shape(a, b, c)[1:]
-    kernels.check_expands(c.shape, made)
-    return made
-
-
 addbmm = _added(
-    "addbmm", "batch1", "batch2", "matmul.addbmm", _addbmm_shape,
-    by_first=lambda g, batch2, alpha: nt(_times(g, alpha), conj(batch2)),
-    by_second=lambda g, batch1, alpha: tn(conj(batch1), _times(g, alpha)),
-    batch=lambda input, batch1, batch2, beta, alpha, mapped: _sum_of_batch(
-        input, matmul(batch1, batch2).sum(-3), beta, alpha, mapped
-    ),
-    doc="`beta · input + alpha · Σᵢ batch1[i] @ batch2[i]` for stacks of matrices, (b, n, k) and (b, k, m). `input` "
-    "broadcasts to the result's shape (n, m), and is ignored if `beta` is 0. Raises RuntimeError for other "
-    "shapes or different dtypes.",
+    "addbmm", "batch1", "batch2", _MATRICES._replace(of_batch=lambda a, b, mapped: matmul(a, b).sum(-3)),
+    "Σᵢ batch1[i] @ batch2[i]` for stacks of matrices, (b, n, k) and (b, k, m). `input` broadcasts to the result's "
+    "shape (n, m)",
 )  # fmt: skip
 
 
@@ -483,15 +437,11 @@ def _addr_prepare(c, a, b, beta, alpha):
     dtype = dtypes.promote_types(dtypes.promote_types(found[1], found[2]), found[0])
     if dtype.category < dtypes.FLOATING and (isinstance(beta, float) or isinstance(alpha, float)):
         raise RuntimeError("For integral input tensors, argument beta must not be a floating point number.")
+    for name, factor in (("beta", beta), ("alpha", alpha)):
+        if isinstance(factor, bool) and dtype.category > dtypes.BOOL:
+            raise RuntimeError(f"Boolean {name} only supported for Boolean results.")
     c, a, b = (x if x.dtype == dtype.numpy else x.astype(dtype.numpy) for x in (c, a, b))
     return _check_factors(c, a, b, beta, alpha)
-
-
-def _addr_kernel(xp, c, a, b, beta, alpha):
-    if c.dtype.kind == "b":
-        product = (a[:, None] & b[None, :]) if alpha else xp.zeros((a.shape[0], b.shape[0]), bool)
-        return product | c if beta else product
-    return kernels.added(xp, c, kernels.outer(xp, a, b), beta, alpha)
 
 
 def _addr_laid_out(c, a, b, *rest):
@@ -502,21 +452,9 @@ def _addr_laid_out(c, a, b, *rest):
     )
 
 
-addr = op(
-    "addr(input, vec1, vec2, *, beta: number = 1, alpha: number = 1)",
-    _addr_kernel,
-    strides=_addr_laid_out,
-    linear="input + vec1 * vec2",
-    prepare=_addr_prepare,
-    shape=lambda c, a, b, beta, alpha: ((a.shape[0], b.shape[0]), c.dtype),
-    input=lambda g, beta: _times(g, beta),
-    vec1=lambda g, vec2, alpha: matmul(_times(g, alpha), conj(vec2)),
-    vec2=lambda g, vec1, alpha: matmul(conj(vec1), _times(g, alpha)),
-    batch=lambda input, vec1, vec2, beta, alpha, mapped: _sum_of_batch(
-        input, vec1.unsqueeze(-1) * vec2.unsqueeze(-2), beta, alpha, mapped
-    ),
-    doc="`beta · input + alpha · vec1 vec2ᵀ`: the outer product of two vectors, (n,) and (m,), added to a matrix. "
-    "`input` broadcasts to the result's shape (n, m), and is ignored if `beta` is 0. Raises RuntimeError for "
-    "other shapes.",
-)
-Tensor.addr_ = inplace.make(addr.op)
+addr = _added(
+    "addr", "vec1", "vec2", _COLUMN_BY_ROW,
+    "vec1 vec2ᵀ`: the outer product of two vectors, (n,) and (m,), added to a matrix. `input` broadcasts to the "
+    "result's shape (n, m)",
+    prepare=_addr_prepare, strides=_addr_laid_out,
+)  # fmt: skip

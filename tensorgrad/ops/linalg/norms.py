@@ -6,7 +6,7 @@ from tensorgrad import dtypes
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import wrap_dim, wrap_dims
+from tensorgrad.errors import no_dimensions, wrap_dim, wrap_dims
 from tensorgrad.ops.linalg.decompose import svdvals
 from tensorgrad.ops.reduce import vector_norm
 from tensorgrad.tensor import Tensor
@@ -104,7 +104,7 @@ def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
     if dim == -1:
         return vector_norm(v, pow)
     if not v.ndim:
-        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+        raise no_dimensions(dim)
     dim = wrap_dim(dim, v.ndim)
     others = [d for d in range(v.ndim) if d != dim]
     if not others:  # each slice is a single element

@@ -17,7 +17,7 @@ from tensorgrad.ops.nn.dropout import dropout
 from tensorgrad.ops.random.sample import mask_like
 from tensorgrad.random.generator import default_generator
 from tensorgrad.rows.strides import order_of_copy
-from tensorgrad.rows.switches import SLOW
+from tensorgrad.rows.switches import LOCAL, SLOW
 from tensorgrad.tensor import Tensor, share
 from tensorgrad.transforms.batch import innermost_level
 
@@ -201,6 +201,10 @@ def _dropout_mask(query, key, value, weights, p: float) -> Tensor:
     if SLOW and innermost_level() is not None:
         mask = mask_like(query, weights, sampling.dropout_mask, p) if p < 1 else query.new_zeros(weights)
         return mask.expand(shape)
+    if SLOW and LOCAL.transforms:
+        drawn = LOCAL.transforms[-1].beside(_dropout_mask, (query, key, value, weights, p), kind="random")
+        if drawn is not NotImplemented:
+            return drawn
     if storage.device_type == "meta":
         made = storage.empty(shape, dtype, query.device)
     elif storage.device_type == "cuda" and p < 1:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from tensorgrad.dispatch.kinds import op
 from tensorgrad.dtypes import I64
+from tensorgrad.rows.op import Selection
 from tensorgrad.tensor import Tensor
 
 
@@ -52,7 +53,10 @@ lookup_max = op(
     shape=lambda table, indices: [
         ((indices.shape[0], table.shape[1]), table.dtype), ((indices.shape[0], table.shape[1]), indices.dtype)
     ],
-    weight=lambda g, weight_shape, chosen: g.new_zeros(weight_shape).scatter_add(0, chosen.long(), g),
+    selects=Selection(
+        lambda weight, chosen: weight.gather(0, chosen.long()),
+        lambda g, weight_shape, chosen: g.new_zeros(weight_shape).scatter_add(0, chosen.long(), g),
+    ),
 )  # fmt: skip
 bag_argmax = op(
     "bag_argmax(rows, bags, count: int)", "bag.bag_argmax", where=(),

@@ -17,7 +17,7 @@ from tensorgrad.errors import warn
 from tensorgrad.kernels.array import sample as kernels
 from tensorgrad.ops.create import check_tensor
 from tensorgrad.ops.random.sample import mask_like, stream_for
-from tensorgrad.rows.kernel_tables import own_part
+from tensorgrad.rows.kernel_tables import device_kernel
 from tensorgrad.tensor import Tensor
 
 SELU_FLOOR = 1.7580993408473766  # minus the limit of SELU at -∞: scale · alpha
@@ -58,7 +58,7 @@ def _fused(input: Tensor, p: float) -> Tensor | None:
     """Applies dropout in one pass, on devices that can redraw the same mask for the gradient; else returns None."""
     if input._array.__class__ is np.ndarray:
         return None
-    place = own_part("dropout_place", input._storage.__class__)
+    place = device_kernel("dropout_place", input._storage.__class__)
     return None if place is None else _philox(input, p, place(stream_for(input, None, "dropout"), input._array))
 
 
@@ -238,7 +238,7 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
         return input.clone(), input.new_ones(input.shape, dtype=dtypes.bool)
     if not 0.0 <= p <= 1.0:
         raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={1 - p}")
-    place = own_part("dropout_place", input._storage.__class__)
+    place = device_kernel("dropout_place", input._storage.__class__)
     if place is not None:
         if p == 0 or p == 1:
             kept = input.new_full(input.shape, p == 0, dtype=dtypes.bool)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tensorgrad.dispatch.kinds import export, op
-from tensorgrad.ops.nn.pool import max_pool_gather, max_pool_grad
+from tensorgrad.ops.nn.pool import IN_PLANE
 from tensorgrad.ops.random.sample import rand
 from tensorgrad.tensor import Tensor
 
@@ -22,8 +22,7 @@ ROWS = {
         "fractional.fractional_max_pool",
         batch="fold",
         outputs=("values", "indices"),
-        input=lambda g, indices, input_shape: max_pool_grad(g, indices, input_shape, None),
-        jvp=lambda input_t, indices: max_pool_gather(input_t, indices),
+        selects=IN_PLANE,
         shape=lambda x, samples, kernel, size: [((*x.shape[:2], *size), x.dtype), ((*x.shape[:2], *size), I64)],
         doc="The maxima of windows at random distances, and their indices.",
         where=(),

@@ -280,6 +280,8 @@ def binary_cross_entropy_with_logits(
             f"result type {scalar_type(x)} can't be cast to the desired output type {scalar_type(y)} "
             "(binary_cross_entropy_with_logits: the target must be of a floating-point dtype)"
         )
+    if "c" in (x.dtype.kind, y.dtype.kind):
+        raise NotImplementedError(f"\"log_sigmoid_cpu\" not implemented for '{scalar_type(x)}'")
     if x.dtype is not y.dtype:
         input, target = _same(input, target)
     for factor in (weight, pos_weight):

@@ -14,8 +14,8 @@ from tensorgrad.dtypes import scalar_type
 from tensorgrad.kernels.array import norm as kernels
 from tensorgrad.ops.copy import in_format_of
 from tensorgrad.ops.rearrange import pad
-from tensorgrad.rows.kernel_tables import own_part
-from tensorgrad.rows.switches import SLOW
+from tensorgrad.rows.kernel_tables import device_kernel
+from tensorgrad.rows.switches import LOCAL, SLOW
 from tensorgrad.tensor import Tensor
 from tensorgrad.transforms.batch import BatchedArray, Shared
 
@@ -332,11 +332,15 @@ def _update_running(running_mean, running_var, mean, var, count: int, momentum: 
     if SLOW and any(t._array.__class__ is BatchedArray for t in (running_mean, running_var, mean, var)):
         _update_each_running(running_mean, running_var, mean, var, count, momentum)
         return
+    if SLOW and LOCAL.transforms:
+        given: tuple = (running_mean, running_var, mean, var, count, momentum)
+        if LOCAL.transforms[-1].beside(_update_running, given, given[:2]) is not NotImplemented:
+            return
     if running_mean._storage.xp is None:
         return
     old_mean, old_var, new_mean, new_var = (t._array for t in (running_mean, running_var, mean, var))
     storage, given = running_mean._storage, (old_mean, old_var, new_mean, new_var, count, momentum)
-    own = own_part("move_running", storage.__class__)
+    own = device_kernel("move_running", storage.__class__)
     if own is not None and storage.guard(own)(*given) is not NotImplemented:
         running_mean._storage.bump()
         running_var._storage.bump()

@@ -15,6 +15,7 @@ from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import as_integer
 from tensorgrad.kernels.array import pool as kernels
 from tensorgrad.ops.copy import in_format_of
+from tensorgrad.rows.op import Selection
 from tensorgrad.rows.switches import GRAD
 from tensorgrad.tensor import Tensor
 from tensorgrad.transforms.batch import whole
@@ -36,13 +37,15 @@ _max_pool = op(
     "pool.max_pool",
     batch="fold",
     outputs=("values", "indices"),
-    input=lambda g, indices, input_shape, kernel_size, stride, padding, dilation: max_pool_grad(
-        g, indices, input_shape, (kernel_size, stride, padding, dilation)
+    selects=Selection(
+        lambda input, indices, kernel_size, stride, padding, dilation: max_pool_gather(
+            input, _in_plane(indices, input._array.shape, (kernel_size, stride, padding, dilation))
+        ),
+        lambda g, indices, input_shape, kernel_size, stride, padding, dilation: max_pool_grad(
+            g, indices, input_shape, (kernel_size, stride, padding, dilation)
+        ),
     ),
     batch_backward="pool.max_pool_of_batch_backward",
-    jvp=lambda input_t, indices, input_shape, kernel_size, stride, padding, dilation: max_pool_gather(
-        input_t, _in_plane(indices, input_shape, (kernel_size, stride, padding, dilation))
-    ),
     shape=lambda x, kernel, stride, padding, dilation, ceil_mode: [
         (shape := _pool_shape(x.shape, kernel, stride, padding, dilation, ceil_mode), x.dtype),
         (shape, I64),
@@ -94,13 +97,17 @@ def _in_plane(indices: Tensor, shape, windows) -> Tensor:
     return _max_pool_indices(indices, shape, windows) if indices._array.dtype == U8 else indices
 
 
+IN_PLANE = Selection(
+    lambda input, indices: max_pool_gather(input, indices),
+    lambda g, indices, input_shape: max_pool_grad(g, indices, input_shape, None),
+)
+
 _adaptive_max_pool = op(
     "adaptive_max_pool(input, output_size: any)",
     "pool.adaptive_max_pool",
     batch="fold",
     outputs=("values", "indices"),
-    input=lambda g, indices, input_shape: max_pool_grad(g, indices, input_shape, None),
-    jvp=lambda input_t, indices: max_pool_gather(input_t, indices),
+    selects=IN_PLANE,
     shape=lambda x, size: [((*x.shape[: -len(size)], *size), x.dtype), ((*x.shape[: -len(size)], *size), I64)],
     backward_name="AdaptiveMaxPool2DBackward0",
     format_of=("input",),

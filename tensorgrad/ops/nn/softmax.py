@@ -1,6 +1,7 @@
 """Softmax and its logarithm.
 
-Their derivatives need only the output: y (g - Σ g y), and g - exp(y) Σ g. The Jacobian is never formed.
+Their derivatives need only the output: y (g - Σ g y), and g - exp(y) Σ g. The Jacobian is never formed. That of
+softmax, diag(y) - y yᵀ, is symmetric; that of its logarithm is not: its tangent is t - Σ exp(y) t.
 """
 
 from __future__ import annotations
@@ -10,31 +11,21 @@ from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import warn, wrap_dim
-from tensorgrad.kernels.array import softmax as kernels
 from tensorgrad.ops.special.special import SPECIAL
 from tensorgrad.tensor import Tensor
 
 
 def _checker(name: str):
     def prepare(x, dim):
-        if x.dtype.kind not in "fV":
+        if x.dtype.kind not in "fV" and x.size:
             raise NotImplementedError(f"\"{name}_lastdim_kernel_impl\" not implemented for '{scalar_type(x)}'")
         return x, wrap_dim(dim, x.ndim)
 
     return prepare
 
 
-def _softmax_twin(input, dim):
-    if not input.numel():
-        return input.clone()  # an empty tensor has no largest element
-    e = (input - input.detach().amax(dim, True)).exp()
-    return e / e.sum(dim, True)
-
-
 _softmax = op("softmax_(input, dim: int)", "softmax.softmax", where=(), kind="same shape", prepare=_checker("softmax"),
-              jvp=lambda input_t, out, dim: out * (input_t - (input_t * out).sum(dim, True)),
-              jvp_kernel=lambda xp, input_t, out, dim: kernels.softmax_grad(xp, input_t, out, dim),
-              twin=_softmax_twin, input=lambda g, out, dim: out * (g - (g * out).sum(dim, True)),
+              input=lambda g, out, dim: out * (g - (g * out).sum(dim, True)), jacobian="symmetric",
               backward_kernel="softmax.softmax_grad", backward_name="SoftmaxBackward0")  # fmt: skip
 _log_softmax = op("log_softmax_(input, dim: int)", "softmax.log_softmax", where=(), kind="same shape",
                   prepare=_checker("log_softmax"), twin=lambda input, dim: input - input.logsumexp(dim, True),

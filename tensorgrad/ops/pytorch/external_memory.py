@@ -33,7 +33,7 @@ from tensorgrad.ops.shape import ints
 from tensorgrad.storage.files import is_shared as shared
 from tensorgrad.storage.files import mapped_file
 from tensorgrad.storage.stubs import Storage, storage_class
-from tensorgrad.tensor import Tensor, wrap
+from tensorgrad.tensor import RESHAPED, Tensor, wrap
 
 # --- explicit strides ----------------------------------------------------------------------------------------------
 
@@ -412,12 +412,15 @@ def set_(self: Tensor, source=None, storage_offset: int = 0, size=None, stride=N
     tracked = inplace._recorded(self, (source,))
     if tracked:
         check_writable(self)
+    self._storage.check_writable()
     if source is None:
         array, memory = np.empty(0, self._array.dtype), None
         if not self.is_cpu:
             array = self._storage.empty((0,), self._array.dtype, self.device)
     else:
         array, memory = _source(self, source, storage_offset, size, stride)
+    if array.shape != self._array.shape:
+        self.__dict__[RESHAPED] = True
     self._array, self._memory = array, memory
     self._view = self._edge = None
     if tracked:

@@ -38,17 +38,14 @@ def _checked(kernel: str):
 
 
 _gamma = op("standard_gamma_sample(input, generator: any)",
-            on_host(lambda alpha, gen: rejection.standard_gamma(gen, alpha)), where=(),
-            input=lambda g, input, out: g * standard_gamma_grad(input, out),
-            jvp=lambda input_t, input, out: input_t * standard_gamma_grad(input, out),
-            backward_name="StandardGammaBackward0",
-            shape=lambda alpha, gen: (alpha.shape, alpha.dtype))  # fmt: skip
+            on_host(lambda alpha, gen: rejection.standard_gamma(gen, alpha)), kind="sample", where=(),
+            input=lambda g, input, out: g * standard_gamma_grad(input, out), jacobian="symmetric",
+            backward_name="StandardGammaBackward0")  # fmt: skip
 _dirichlet = op("dirichlet_sample(input, generator: any)",
-                on_host(lambda alpha, gen: rejection.dirichlet(gen, alpha)), where=(),
+                on_host(lambda alpha, gen: rejection.dirichlet(gen, alpha)), kind="sample", where=(),
                 input=lambda g, input, out: _dirichlet_backward(g, input, out),
                 jvp=lambda input_t, input, out: _dirichlet_tangent(input_t, input, out),
-                backward_name="DirichletBackward0",
-                shape=lambda alpha, gen: (alpha.shape, alpha.dtype))  # fmt: skip
+                backward_name="DirichletBackward0")  # fmt: skip
 standard_gamma_grad: Callable = op(
     "standard_gamma_grad(self, output)", "gamma_gradient.standard_gamma_grad", batch="leading", where=(),
     prepare=_checked("_standard_gamma_grad_cpu"), self=not_implemented("_standard_gamma_grad"),

@@ -12,7 +12,7 @@ import numpy as np
 from tensorgrad import dtypes
 from tensorgrad.dispatch import inplace
 from tensorgrad.dispatch.kinds import composite, op
-from tensorgrad.dispatch.no_derivative import constant, no_derivative
+from tensorgrad.dispatch.no_derivative import no_derivative
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import F32, c_type, scalar_type
 from tensorgrad.errors import check_numbers, warn
@@ -36,14 +36,6 @@ from tensorgrad.tensor import Tensor
 # --- in place ------------------------------------------------------------------------------------------------------
 
 
-def _zero(g):
-    return g.new_zeros(g.shape)
-
-
-def _zeros(g, shape):
-    return g.new_zeros(shape)
-
-
 def _filler(name: str, sampler, backward: str):
     """Makes a function that overwrites a tensor with samples; in the graph it cuts off the old value's gradient.
 
@@ -55,9 +47,10 @@ def _filler(name: str, sampler, backward: str):
         sampling.fill(filled, getattr(kernels, sampler), gen, *args)
         return filled
 
-    row = op(f"{name}_fill(input, args: any, generator: any)", kernel, input=_zero, jvp=constant, where=(),
-             backward_name=backward,
-             shape=lambda x, args, gen: x.shape)  # fmt: skip
+    row = op(
+        f"{name}_fill(input, args: any, generator: any)", kernel, kind="sample", wrt=("input",), where=(),
+        backward_name=backward,
+    )  # fmt: skip
 
     def fill(self: Tensor, args: tuple, generator) -> Tensor:
         gen = stream_for(self, generator, f"{name}_")
@@ -288,8 +281,7 @@ def on_host(kernel):
 
 _bernoulli = op("bernoulli_sample(input, generator: any)",
                 on_host(lambda p, gen: kernels.bernoulli_tensor(gen, p, None)),
-                input=_zero, jvp=constant, where=(), backward_name="BernoulliBackward0",
-                shape=lambda p, gen: (p.shape, p.dtype))  # fmt: skip
+                kind="sample", wrt=("input",), where=(), backward_name="BernoulliBackward0")  # fmt: skip
 
 
 @composite()
@@ -321,9 +313,7 @@ def _check_probabilities(p: Tensor) -> None:
 
 _bernoulli_over = op("bernoulli_over(input, p, generator: any)",
                      on_host(lambda x, p, gen: kernels.bernoulli_tensor(gen, np.broadcast_to(p, x.shape), x.dtype)),
-                     input=_zero, p=lambda g, p_shape: _zeros(g, p_shape), jvp=constant, where=(),
-                     backward_name="BernoulliBackward0",
-                     shape=lambda x, p, gen: (x.shape, x.dtype))  # fmt: skip
+                     kind="sample", wrt=("input", "p"), where=(), backward_name="BernoulliBackward0")  # fmt: skip
 
 
 @composite("method")
@@ -346,18 +336,13 @@ def bernoulli_(self: Tensor, p=0.5, *, generator=None) -> Tensor:
 
 _normal_both = op("normal_both(mean, std, generator: any)",
                   on_host(lambda mean, std, gen: kernels.normal_tensor(gen, mean, std)),
-                  mean=lambda g, mean_shape: g.new_zeros(mean_shape), std=lambda g, std_shape: g.new_zeros(std_shape),
-                  jvp=constant,
-                  where=(), backward_name="NormalBackward3",
-                  shape=lambda mean, std, gen: (np.broadcast_shapes(mean.shape, std.shape), mean.dtype))  # fmt: skip
+                  kind="sample", wrt=("mean", "std"), where=(), backward_name="NormalBackward3")  # fmt: skip
 _normal_mean = op("normal_mean(mean, std: float, generator: any)",
                   on_host(lambda mean, std, gen: kernels.normal_tensor(gen, mean, std)),
-                  mean=_zero, jvp=constant, where=(), backward_name="NormalBackward1",
-                  shape=lambda mean, std, gen: (mean.shape, mean.dtype))  # fmt: skip
+                  kind="sample", wrt=("mean",), where=(), backward_name="NormalBackward1")  # fmt: skip
 _normal_std = op("normal_std(std, mean: float, generator: any)",
                  on_host(lambda std, mean, gen: kernels.normal_tensor(gen, mean, std)),
-                 std=_zero, jvp=constant, where=(), backward_name="NormalBackward2",
-                 shape=lambda std, mean, gen: (std.shape, std.dtype))  # fmt: skip
+                 kind="sample", wrt=("std",), where=(), backward_name="NormalBackward2")  # fmt: skip
 
 
 @composite("function")
@@ -417,8 +402,8 @@ def _poisson_kernel(rate, gen):
     return draw(gen, rate)
 
 
-_poisson = op("poisson_sample(input, generator: any)", on_host(_poisson_kernel), input=_zero, jvp=constant, where=(),
-              backward_name="PoissonBackward0", shape=lambda x, gen: (x.shape, x.dtype))  # fmt: skip
+_poisson = op("poisson_sample(input, generator: any)", on_host(_poisson_kernel), kind="sample", wrt=("input",),
+              where=(), backward_name="PoissonBackward0")  # fmt: skip
 
 
 @composite("function")
@@ -446,9 +431,8 @@ def _binomial_kernel(count, prob, gen):
     return draw(gen, count, prob.astype(count.dtype, copy=False))
 
 
-_binomial = op("binomial_sample(count, prob, generator: any)", on_host(_binomial_kernel), where=(),
+_binomial = op("binomial_sample(count, prob, generator: any)", on_host(_binomial_kernel), kind="sample", where=(),
                count=no_derivative("binomial"), prob=no_derivative("binomial"),
-               shape=lambda n, p, gen: (np.broadcast_shapes(n.shape, p.shape), n.dtype),
                backward_name="BinomialBackward0")  # fmt: skip
 
 

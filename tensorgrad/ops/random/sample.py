@@ -21,9 +21,9 @@ from tensorgrad.ops import create
 from tensorgrad.ops.sparse_zeros import sparse_like
 from tensorgrad.random import philox
 from tensorgrad.random.generator import Generator, default_generator
-from tensorgrad.rows.kernel_tables import own_part
+from tensorgrad.rows.kernel_tables import device_kernel
 from tensorgrad.rows.strides import order_of_copy
-from tensorgrad.rows.switches import SLOW
+from tensorgrad.rows.switches import LOCAL, SLOW
 from tensorgrad.storage.stubs import STORAGES, storage_class
 from tensorgrad.tensor import Tensor, share, wrap
 from tensorgrad.transforms.batch import innermost_level
@@ -62,7 +62,7 @@ def stream_for(tensor: Tensor, generator, name: str) -> Generator:
 def drawn(sampler, gen: Generator, shape, dtype: np.dtype, args: tuple, device, **to):
     """Draws samples as an array on `device`: with the device's own sampler of that name, else on the host, copied."""
     storage = storage_class(device)
-    own = own_part(sampler.__name__, storage)
+    own = device_kernel(sampler.__name__, storage)
     made = NotImplemented if own is None else own(gen, shape, dtype, *args, **to)
     if made is not NotImplemented:
         return made
@@ -120,6 +120,11 @@ def sampled(name, sampler, shape, dtype, args, generator, device, requires_grad,
         return level.drawn(
             lambda lead: sampled(name, given[0], (*lead, *shape), *given[1:]), one_by_one=name == "randperm"
         )
+    if SLOW and LOCAL.transforms:
+        every = (name, sampler, shape, dtype, args, generator, device, requires_grad)
+        made = LOCAL.transforms[-1].beside(sampled, every, kind="random")
+        if made is not NotImplemented:
+            return made
     device = create.resolve_device(device)
     if requires_grad:
         check_flag(requires_grad, "requires_grad")
@@ -292,6 +297,18 @@ def randperm(
     return sampled("randperm", randperm, (n.__index__(),), dtype, (), generator, device, requires_grad, out)
 
 
+def _drawn_like(input: Tensor, sampler, gen: Generator, args: tuple, dtype, memory_format, device) -> Tensor:
+    """Draws samples into new memory in the layout of `input`."""
+    if SLOW and LOCAL.transforms:
+        given = (input, sampler, gen, args, dtype, memory_format, device)
+        made = LOCAL.transforms[-1].beside(_drawn_like, given, kind="random")
+        if made is not NotImplemented:
+            return made
+    array = empty_like(input._array, dtype.numpy, memory_format, device)
+    fill(array, sampler, gen, *args)
+    return wrap(array)
+
+
 def _like(name: str, kernel: str, check):
     def like(
         input, *args, generator=None, dtype=None, layout: AnyLayout = None, device=None, requires_grad=False,
@@ -319,9 +336,7 @@ def _like(name: str, kernel: str, check):
             return create.empty_like(
                 input, dtype=dtype, device=device, requires_grad=requires_grad, memory_format=memory_format
             )
-        array = empty_like(input._array, dtype.numpy, memory_format, device)
-        fill(array, sampler, gen, *args)
-        made = wrap(array)
+        made = _drawn_like(input, sampler, gen, args, dtype, memory_format, device)
         if requires_grad:
             made.requires_grad_()
         return made
@@ -463,8 +478,12 @@ def _multinomial_of_each(level, input: Tensor, num_samples: int, replacement: bo
 
 
 def _multinomial(input: Tensor, gen: Generator, num_samples: int, replacement: bool) -> Tensor:
+    if SLOW and LOCAL.transforms:
+        drawn_by = LOCAL.transforms[-1].beside(_multinomial, (input, gen, num_samples, replacement), kind="random")
+        if drawn_by is not NotImplemented:
+            return drawn_by
     storage = input._storage
-    own = own_part("multinomial", storage.__class__)
+    own = device_kernel("multinomial", storage.__class__)
     made = NotImplemented if own is None else own(gen, input._array, num_samples, replacement)
     if made is NotImplemented:
         host = kernels.multinomial(host_stream(gen), storage.to_host(input._array), num_samples, replacement)
@@ -479,6 +498,10 @@ def mask_like(input: Tensor, shape: tuple | None, sampler, *args) -> Tensor:
     if level is not None:
         own, like = array.shape if shape is None else shape, level.value_of(input)[0]
         return level.drawn(lambda lead: mask_like(like, (*lead, *own), sampler, *args))
+    if SLOW and LOCAL.transforms:
+        drawn_by = LOCAL.transforms[-1].beside(mask_like, (input, shape, sampler, *args), kind="random")
+        if drawn_by is not NotImplemented:
+            return drawn_by
     storage = input._storage.__class__
     if storage.device_type == "meta":
         made = storage.empty(array.shape if shape is None else shape, array.dtype, input.device)

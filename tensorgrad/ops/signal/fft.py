@@ -17,7 +17,7 @@ from tensorgrad import dtypes
 from tensorgrad.dispatch.kinds import op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import wrap_dim
+from tensorgrad.errors import no_dimensions, wrap_dim
 from tensorgrad.ops.create import finish
 from tensorgrad.ops.rearrange import constant_pad_nd, roll
 from tensorgrad.ops.shape import ints
@@ -155,7 +155,7 @@ def _two_axes(name: str, dim):
 
 def _check_dimensions(input: Tensor, dims: tuple) -> None:
     if dims and not input.ndim:
-        raise IndexError(f"Dimension specified as {dims[0]} but tensor has no dimensions")
+        raise no_dimensions(dims[0])
 
 
 def _resized(input: Tensor, sizes: list, dims: tuple) -> Tensor:

@@ -13,6 +13,7 @@ import numpy as np
 from tensorgrad.dispatch.kinds import op
 from tensorgrad.dtypes import int32, scalar_type
 from tensorgrad.ops.create import arange
+from tensorgrad.rows.op import Selection
 from tensorgrad.tensor import Tensor
 
 I32 = np.dtype("int32")
@@ -183,8 +184,10 @@ roi_pool = op(
     "regions.roi_pool",
     prepare=_prepared("roi_pool"),
     outputs=("out", "indices"),
-    input=lambda g, indices, rois, input_shape: roi_pool_backward(g, indices, rois.select(1, 0), input_shape),
-    jvp=lambda input_t, indices, rois: _roi_pool_gather(input_t, indices, rois.select(1, 0)),
+    selects=Selection(
+        lambda input, indices, rois: _roi_pool_gather(input, indices, rois.select(1, 0)),
+        lambda g, indices, rois, input_shape: roi_pool_backward(g, indices, rois.select(1, 0), input_shape),
+    ),
     shape=lambda x, boxes, scale, height, width: [
         ((len(boxes), x.shape[1], height, width), dtype) for dtype in (x.dtype, I32)
     ],

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tensorgrad.settings import limit_threads
 from tensorgrad.utils.data import channel, fetch
 from tensorgrad.utils.data.collate import default_collate
 
@@ -137,7 +138,7 @@ def _seed(base_seed: int, number: int) -> None:
     """Seeds the three random number generators as PyTorch does, and limits the worker to one thread."""
     import tensorgrad as torch
 
-    torch.set_num_threads(1)
+    limit_threads(1)  # without a warning, which every worker would repeat
     random.seed(base_seed + number)
     torch.manual_seed(base_seed + number)
     # Hashed, because NumPy uses the same generator: with the seed above it would repeat the same random numbers.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import multiprocessing
 import os
 import pickle
@@ -80,10 +79,7 @@ class WorkerPool:
         self._hanging: set[int] = set()  # workers that were waited for in vain: they get no more time
         self._stop = weakref.finalize(self, _stop, os.getpid(), self.processes, self.connections, self._hanging)
         self._stop.atexit = False  # at exit, multiprocessing terminates them itself, in a safe order
-        if self._method == "fork":
-            with contextlib.suppress(ImportError):
-                import threadpoolctl  # noqa: F401 (imported once here, rather than by `set_num_threads` in every worker)
-        elif "__main__" in sys.modules:
+        if self._method != "fork" and "__main__" in sys.modules:
             # Spawned processes use this name for the main program. multiprocessing sets it when it is imported, which
             # is too early for a program that is run by `runpy`.
             sys.modules["__mp_main__"] = sys.modules["__main__"]

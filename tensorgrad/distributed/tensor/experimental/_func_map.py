@@ -27,8 +27,8 @@ def local_map(
 
     Args:
         func: the function, which may communicate; if None, a decorator is returned.
-        out_placements: of the result; of several results a tuple, with None for those that are no tensors.
-        in_placements: of each argument, None for those that are no distributed tensors; not checked if None.
+        out_placements: of the result; of several results a tuple, with None for those that are not tensors.
+        in_placements: of each argument, None for those that are not distributed tensors; not checked if None.
         in_grad_placements: of the arguments' gradients; like the arguments if None.
         device_mesh: of the results; that of the first distributed argument if None.
         redistribute_inputs: whether to move arguments that lie otherwise, rather than raise an error.

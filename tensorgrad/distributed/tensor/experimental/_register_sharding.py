@@ -16,7 +16,7 @@ def register_sharding(op: Any) -> Callable[[Callable[..., Any]], Callable[..., A
 
     The function gets the operator's arguments, with a layout (`ndim`, `shape`, `placements`) in place of each tensor.
     It returns pairs for one dimension of the mesh: the placements of the results, and those of the arguments (None for
-    what is no tensor). The way that moves the least is chosen.
+    what is not a tensor). The way that moves the least is chosen.
 
     Args:
         op: an operator that was defined by `torch.library` (`torch.ops.namespace.name.default`), or a list of them.

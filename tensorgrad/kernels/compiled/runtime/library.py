@@ -121,24 +121,24 @@ class Image:
 
     def blob(self, family: str) -> bytes:
         """Returns the code of a family. Raises: Unusable if it is damaged."""
-        told = self.families[family]
-        at = self.start + told["at"]
-        data = self.data[at : at + told["length"]]
-        if digest(data).hex() != told["digest"]:
+        entry = self.families[family]
+        at = self.start + entry["at"]
+        data = self.data[at : at + entry["length"]]
+        if digest(data).hex() != entry["digest"]:
             raise Unusable(f"{self.file} is damaged")
         return data
 
     def load(self, family: str) -> int:
         """Returns the address of a family's code, loading it first if it is not loaded. Raises: Missing, Unusable."""
         if family not in self.addresses:
-            told = self.families[family]
-            if told["sources"] != source_digest(family):
+            entry = self.families[family]
+            if entry["sources"] != source_digest(family):
                 raise Missing(f"the sources of {family} have changed; `make kernels` in the repository compiles them")
-            data, code = self.blob(family), told["code"]
-            fixed = np.frombuffer(data, np.int64, told["fixed"], code)
-            moved = np.frombuffer(data, np.uint32, offset=code + 8 * told["fixed"])
+            data, code = self.blob(family), entry["code"]
+            fixed = np.frombuffer(data, np.int64, entry["fixed"], code)
+            moved = np.frombuffer(data, np.uint32, offset=code + 8 * entry["fixed"])
             self.addresses[family] = placed(
-                data[:code], fixed, moved, told["imports"], told["written"], self.head["page"]
+                data[:code], fixed, moved, entry["imports"], entry["written"], self.head["page"]
             )
         return self.addresses[family]
 

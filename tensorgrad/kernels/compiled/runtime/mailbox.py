@@ -21,8 +21,8 @@ TASK, LEADER, FIRST, LAST, PUBLISHER, ASLEEP, COUNT, SLEEPS = range(8)
 # when it yields the processor), and how long it does so (nanoseconds). The worker also remembers when it last found its
 # processor shared, and how long it then waits until it moves again.
 WORKER = 8
-TAKEN, SPAN = 2, 3  # after the clock
-MOVED, STAYS = 12, 13
+YIELDS_UNTIL, BACKOFF = 2, 3  # after the clock
+MIGRATED, MIGRATION = 12, 13
 DONE = 16  # the task's outcome, in another cache line
 WAITER = 24  # the same of the thread that waits for the outcome
 PLACE = 28  # the processor on which the worker began the task
@@ -30,7 +30,7 @@ SEMAPHORE = 29  # the system's, for a worker that sleeps in machine code (four n
 # A thread that starts a kernel also uses these of its first worker's: the compiled function that divides the work, how
 # long that waits for workers (nanoseconds; a worker that SLEEPS waits as long for work), the addresses of all their
 # mailboxes, an error, the arguments.
-DIVIDE, PATIENCE, WORKERS = 34, 35, 36
+DIVIDE, SPIN_LIMIT, WORKERS = 34, 35, 36
 ARGUMENTS, SIZE = WORKERS + MOST + 2, 1024  # a kernel stores a pointer to its error before the arguments
 
 # Tasks; any other value is the address of a function to call with the address of the arguments and a range.
@@ -43,12 +43,12 @@ IDLE, CALLED, CROWDED = 0, 1, 2  # why a thread stops waiting: no task; a call i
 LATE, WRONG = 1, 2  # flags of what may happen to a kernel: a thread is not done yet; a range failed
 
 
-def allocate(divide: int, patience: int) -> np.ndarray:
+def allocate(divide: int, spin_limit: int) -> np.ndarray:
     """Allocates the mailbox of an idle worker; `divide` is the address of the function that divides work (spin.py)."""
     memory = np.zeros(SIZE + 15, np.int64)
     start = -memory.ctypes.data % 128 // 8  # cache lines are 64 or 128 bytes
     mailbox = memory[start : start + SIZE]
     mailbox[WORKERS] = mailbox.ctypes.data
-    mailbox[DONE], mailbox[DIVIDE], mailbox[PATIENCE] = FINISHED, divide, patience
+    mailbox[DONE], mailbox[DIVIDE], mailbox[SPIN_LIMIT] = FINISHED, divide, spin_limit
     mailbox[PUBLISHER] = mailbox[PLACE] = -1
     return mailbox

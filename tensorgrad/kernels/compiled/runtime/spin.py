@@ -19,6 +19,7 @@ from tensorgrad.kernels.compiled.runtime.launch import of_numbers, plain, shared
 from tensorgrad.kernels.compiled.runtime.mailbox import (
     ARGUMENTS,
     ASLEEP,
+    BACKOFF,
     CALLED,
     COUNT,
     CROWDED,
@@ -32,33 +33,38 @@ from tensorgrad.kernels.compiled.runtime.mailbox import (
     LAST,
     LATE,
     LEADER,
-    MOVED,
+    MIGRATED,
+    MIGRATION,
     NOTHING,
-    PATIENCE,
     PLACE,
     PUBLISHER,
     SEMAPHORE,
     SLEEPS,
-    SPAN,
-    STAYS,
-    TAKEN,
+    SPIN_LIMIT,
     TASK,
     WAITER,
     WORKER,
     WORKERS,
     WRONG,
+    YIELDS_UNTIL,
 )  # fmt: skip
+from tensorgrad.kernels.compiled.runtime.timing import (
+    MAX_BACKOFF,
+    MAX_MIGRATION,
+    MIN_BACKOFF,
+    MIN_MIGRATION,
+    PAUSES_PER_READ,
+    POLL,
+    PREEMPTED,
+    PROBE,
+    RARELY_PREEMPTED,
+    READ,
+    READS_PER_CLOCK,
+    YIELD_INTERVAL,
+)
 
 _TASK, _DONE, _WORKERS, _ARGUMENTS = 8 * TASK, 8 * DONE, 8 * WORKERS, 8 * ARGUMENTS  # in bytes
-# Nanoseconds another thread has run on our processor; between two moves, at least and at most.
-_LOST, _AGAIN, _LATEST = 20_000, 10_000_000, 1_000_000_000
-_TURN = 4_000  # nanoseconds after which the processor is yielded
-_SHORT, _LONG = 20_000_000, 640_000_000  # nanoseconds for which a thread yields it, at least and at most
-_RARE = 32  # times as long between two losses as a loss takes: others have a small share of the processor
-_NAP = np.uint32(50)  # microseconds
-_PROBED = 2_000_000  # nanoseconds that one range of the small kernel waits for the other
-_LOOKS, _PAUSES = 48, 2  # reads before the clock is checked, and pauses before a read
-_LOOK = 80  # nanoseconds that a read takes, where there is no clock to measure it
+_SLEEP = np.uint32(POLL // 1000)  # microseconds
 _I64 = ir.IntType(64)
 SYSTEM, SYSTEM_NUMBERS = native.PREFIX + "system", len(native.NUMBERS)
 CLOCK, CAN_YIELD, CAN_TELL = np.int64(native.CLOCK), np.int64(native.CAN_YIELD), np.int64(native.CAN_TELL)
@@ -172,7 +178,7 @@ def _yield_processor():
 @inner
 def _sleep():
     if _system(CAN_YIELD):
-        _usleep(_NAP)
+        _usleep(_SLEEP)
 
 
 @inner
@@ -180,13 +186,13 @@ def _now(place, before, looks):
     """Returns the time in nanoseconds, `looks` reads after `before`; `place` is memory for the system's numbers."""
     clock = _system(CLOCK)
     if clock < 0:
-        return before + looks * _LOOK
+        return before + looks * READ
     _clock_gettime(np.int32(clock), place)
     return read(place) * 1_000_000_000 + read(place + 8)
 
 
 @inner
-def _rest(mailbox):
+def _block(mailbox):
     """Sleeps until there is a task."""
     write(mailbox + 8 * ASLEEP, 1)
     fence()
@@ -197,7 +203,7 @@ def _rest(mailbox):
 
 
 @inner
-def _rouse(mailbox):
+def _wake_up(mailbox):
     """Wakes a thread if it sleeps. Returns whether it did."""
     if read(mailbox + 8 * SLEEPS) and read(mailbox + 8 * ASLEEP) and exchange(mailbox + 8 * ASLEEP, 0):
         _sem_post(mailbox + 8 * SEMAPHORE)
@@ -206,7 +212,7 @@ def _rouse(mailbox):
 
 
 @inner
-def _rouse_some(place, count):
+def _wake_some(place, count):
     """Wakes some of the workers that sleep though they have a task; each of them wakes others in turn.
 
     Waking one takes microseconds, too long for the thread that starts a kernel to wake them all.
@@ -214,7 +220,7 @@ def _rouse_some(place, count):
     woken = 0
     for i in range(count):
         mailbox = read(place + _WORKERS + 8 * i)
-        if read(mailbox + 8 * ASLEEP) and read(mailbox + _TASK) and _rouse(mailbox):
+        if read(mailbox + 8 * ASLEEP) and read(mailbox + _TASK) and _wake_up(mailbox):
             woken += 1
             if woken == EACH:
                 break
@@ -233,30 +239,30 @@ def _beside_publisher(mailbox):
 
 
 @inner
-def _seen(address, looks):
+def _nonzero(address, looks):
     """Returns whether the number at an address is nonzero at one of `looks` reads."""
     for _ in range(looks):
         if read(address):
             return True
-        for _ in range(_PAUSES):
+        for _ in range(PAUSES_PER_READ):
             _pause()
     return False
 
 
 @inner
-def _taken(waiter, since, now):
+def _preempted(waiter, since, now):
     """Takes note that another thread had this one's processor from `since` to `now`. Returns whether that is often.
 
     If so, this thread yields it for some time, and longer each time: the other has a right to a large share, and this
     one is only waiting. A program of low priority gets a small one, but would run for milliseconds after each yield.
     """
-    before = read(waiter + 8 * TAKEN)
+    before = read(waiter + 8 * YIELDS_UNTIL)
     span: Any = np.int64(0)
-    often = since - before < _RARE * (now - since)
+    often = since - before < RARELY_PREEMPTED * (now - since)
     if often:
-        span = min(max(2 * read(waiter + 8 * SPAN), _SHORT), _LONG)
-    write(waiter + 8 * SPAN, span)
-    write(waiter + 8 * TAKEN, now + span)
+        span = min(max(2 * read(waiter + 8 * BACKOFF), MIN_BACKOFF), MAX_BACKOFF)
+    write(waiter + 8 * BACKOFF, span)
+    write(waiter + 8 * YIELDS_UNTIL, now + span)
     return often
 
 
@@ -272,17 +278,17 @@ def spin_until(address, limit, waiter, beside):
     waited = turn = np.int64(0)
     since = _now(waiter, np.int64(0), 0)
     while waited < limit:
-        if _seen(address, _LOOKS):
+        if _nonzero(address, READS_PER_CLOCK):
             return True
-        now = _now(waiter, since, _LOOKS)
-        if now - since > _LOST:
-            _taken(waiter, since, now)
+        now = _now(waiter, since, READS_PER_CLOCK)
+        if now - since > PREEMPTED:
+            _preempted(waiter, since, now)
         else:
             waited, turn = waited + now - since, turn + now - since
         since = now
-        if turn >= _TURN:
+        if turn >= YIELD_INTERVAL:
             turn = np.int64(0)
-            if now < read(waiter + 8 * TAKEN) or _processor() == read(beside):
+            if now < read(waiter + 8 * YIELDS_UNTIL) or _processor() == read(beside):
                 _yield_processor()
                 since = _now(waiter, now, 0)
     return read(address) != 0
@@ -299,16 +305,16 @@ def _pause_for(grace, clock):
 
 
 @inner
-def _may_move(mailbox, now):
+def _may_migrate(mailbox, now):
     """Returns whether a thread that shares its processor should be moved.
 
     Not again soon, and each time later, if that did not help: on a busy machine every processor is shared.
     """
-    since, stays = now - read(mailbox + 8 * MOVED), max(read(mailbox + 8 * STAYS), _AGAIN)
+    since, stays = now - read(mailbox + 8 * MIGRATED), max(read(mailbox + 8 * MIGRATION), MIN_MIGRATION)
     if since <= stays:
         return False
-    write(mailbox + 8 * STAYS, _AGAIN if since > 16 * stays else min(2 * stays, _LATEST))
-    write(mailbox + 8 * MOVED, now)
+    write(mailbox + 8 * MIGRATION, MIN_MIGRATION if since > 16 * stays else min(2 * stays, MAX_MIGRATION))
+    write(mailbox + 8 * MIGRATED, now)
     return True
 
 
@@ -322,25 +328,25 @@ def _spin(mailbox, limit):
     waited, turn, waiter = np.int64(0), np.int64(0), mailbox + 8 * WORKER
     since = _now(waiter, np.int64(0), 0)
     while waited < limit:
-        if _seen(mailbox + _TASK, _LOOKS):
+        if _nonzero(mailbox + _TASK, READS_PER_CLOCK):
             return CALLED
-        now = _now(waiter, since, _LOOKS)
-        lost = False
-        if now - since > _LOST:
-            lost = _taken(waiter, since, now)
+        now = _now(waiter, since, READS_PER_CLOCK)
+        preempted = False
+        if now - since > PREEMPTED:
+            preempted = _preempted(waiter, since, now)
         else:
             waited, turn = waited + now - since, turn + now - since
         since = now
-        if lost or turn >= _TURN:
+        if preempted or turn >= YIELD_INTERVAL:
             turn = np.int64(0)
             beside = _beside_publisher(mailbox)
-            if beside or now < read(waiter + 8 * TAKEN):
+            if beside or now < read(waiter + 8 * YIELDS_UNTIL):
                 _yield_processor()
                 since = _now(waiter, now, 0)
-                lost |= since - now > _LOST
-            if (lost or beside) and _may_move(mailbox, since):
+                preempted |= since - now > PREEMPTED
+            if (preempted or beside) and _may_migrate(mailbox, since):
                 return CROWDED
-            if lost:
+            if preempted:
                 _sleep()
                 since = _now(waiter, since, 0)
     return CALLED if read(mailbox + _TASK) else IDLE
@@ -356,12 +362,12 @@ def _serve():
         """
         sleeps = read(mailbox + 8 * SLEEPS) != 0
         while True:
-            what = _spin(mailbox, read(mailbox + 8 * PATIENCE) if sleeps else limit)
+            what = _spin(mailbox, read(mailbox + 8 * SPIN_LIMIT) if sleeps else limit)
             if what == IDLE and sleeps:
-                _rest(mailbox)
+                _block(mailbox)
                 leader = read(mailbox + 8 * LEADER)
                 if leader:
-                    _rouse_some(leader, read(leader + 8 * COUNT))
+                    _wake_some(leader, read(leader + 8 * COUNT))
                 continue
             if what != CALLED:
                 return what
@@ -376,7 +382,7 @@ def _serve():
                 write(mailbox + 8 * PLACE, _processor())
                 failed = _run_range(task, place + _ARGUMENTS, first, last)
                 write(mailbox + _DONE, FAILED if failed else FINISHED)
-                if _beside_publisher(mailbox) and _may_move(mailbox, _now(mailbox + 8 * WORKER, np.int64(0), 0)):
+                if _beside_publisher(mailbox) and _may_migrate(mailbox, _now(mailbox + 8 * WORKER, np.int64(0), 0)):
                     return CROWDED
 
     return serve
@@ -387,7 +393,7 @@ def _wake():
     def wake(mailbox):
         """Wakes the thread of a mailbox, in which a task was just written, if it sleeps. Returns whether it did."""
         fence()
-        return _rouse(mailbox)
+        return _wake_up(mailbox)
 
     return wake
 
@@ -421,7 +427,7 @@ def _divide():
                 write(mailbox + _TASK, task)
         write(place + 8 * COUNT, workers)
         fence()
-        _rouse_some(place, workers)
+        _wake_some(place, workers)
         happened = WRONG if _run_range(task, place + _ARGUMENTS, 0, step) else 0
         for i in range(workers):
             mailbox, first = read(place + _WORKERS + 8 * i), (i + 1) * step
@@ -431,7 +437,7 @@ def _divide():
                     happened = WRONG
         for i in range(workers):
             mailbox = read(place + _WORKERS + 8 * i)
-            if not spin_until(mailbox + _DONE, read(place + 8 * PATIENCE), mailbox + 8 * WAITER, mailbox + 8 * PLACE):
+            if not spin_until(mailbox + _DONE, read(place + 8 * SPIN_LIMIT), mailbox + 8 * WAITER, mailbox + 8 * PLACE):
                 happened |= LATE
             elif read(mailbox + _DONE) == FAILED:
                 happened |= WRONG
@@ -449,7 +455,7 @@ def _probe():
         if first:
             write(gate, 1)
         elif last < len(x):
-            spin_until(gate, _PROBED, gate + 8, gate)
+            spin_until(gate, PROBE, gate + 8, gate)
 
     return probe
 

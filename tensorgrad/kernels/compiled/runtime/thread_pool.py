@@ -46,20 +46,16 @@ from tensorgrad.kernels.compiled.runtime.mailbox import (
     WRONG,
 )  # fmt: skip
 from tensorgrad.kernels.compiled.runtime.row import WAITING
+from tensorgrad.kernels.compiled.runtime.timing import GIL_RELEASE, POLL, RECENT, SPIN, SPIN_OF_MANY
 from tensorgrad.kernels.compiled.runtime.unsuited import Unsuited
 from tensorgrad.settings import SETTINGS, get_num_threads
 from tensorgrad.system import forks, processors, threads
 
 GRAIN = 24576  # elements (of ordinary cost) that justify a thread
 WAKING = 131072  # elements that justify waking threads
-_FEW = 4  # threads among which few parts are divided well enough
+_MANY = 5  # threads, from which on work is divided into more parts than threads
 IN_PYTHON_MOST = 8  # threads for a Python function: more would wait for the GIL longer than they compute
-_SOON = 1e-3  # seconds after another kernel: waking threads is worthwhile here too, as more work is likely to follow
-SPIN_TIME = 200_000  # nanoseconds that a worker spins before it sleeps
-_MORE_SPINNING = 5  # times as long with many threads on as many processors: waking all of them takes longer
-_GRACE = 4_000  # nanoseconds until the thread that published a call in Python has released the GIL
 _LIBRARY = ctypes.CDLL(None) if os.name == "posix" else None  # the C library
-_NAP = 5e-5  # seconds between checks of a task that takes long
 
 
 class _Call:
@@ -91,8 +87,8 @@ class _Worker:
 
     def __init__(self) -> None:
         self.loops = WAITING.ready
-        many = _FEW < get_num_threads() <= processors.processors()
-        box = self.box = mailbox.allocate(self.loops.divide.address, SPIN_TIME * (_MORE_SPINNING if many else 1))
+        many = _MANY <= get_num_threads() <= processors.processors()
+        box = self.box = mailbox.allocate(self.loops.divide.address, SPIN_OF_MANY if many else SPIN)
         self.task, self.done = box[TASK : TASK + 1], box[DONE : DONE + 1]
         self.address = box.ctypes.data
         place = ctypes.c_void_p(self.address + 8 * SEMAPHORE)
@@ -137,15 +133,15 @@ class _Worker:
 
     def wait(self) -> bool:
         """Waits until the thread has finished what it began. Returns whether that failed."""
-        if self.done[0] == NOTHING and not self.loops.done(self.address, SPIN_TIME):
+        if self.done[0] == NOTHING and not self.loops.done(self.address, SPIN):
             while self.done[0] == NOTHING:
-                time.sleep(_NAP)
+                time.sleep(POLL / 1e9)
         return bool(self.done[0] == FAILED)
 
     def serve(self) -> None:
         """The thread's loop: runs what is published, forever."""
         while True:
-            why = self.loops.serve(self.address, SPIN_TIME, _GRACE)
+            why = self.loops.serve(self.address, SPIN, GIL_RELEASE)
             if why == CALLED:
                 self.run_call()
                 continue
@@ -214,7 +210,7 @@ _idle: list[_Worker] = []  # workers that no thread has taken
 _held: dict[int, list[_Worker]] = {}  # workers taken, by thread
 _all: list[_Worker] = []
 _making = forks.lock()
-_last = 0.0  # when the last kernel that can be shared was started
+_last = 0  # nanoseconds: when the last kernel that can be shared was started
 
 
 def _forget() -> None:
@@ -335,7 +331,7 @@ def parts(fewest: int = 1) -> int:
     Threads should finish at about the same time: `fewest` parts, or more for many threads.
     """
     threads = get_num_threads()
-    return max(fewest, 2 * threads if threads > _FEW else threads)
+    return max(fewest, 2 * threads if threads >= _MANY else threads)
 
 
 def run(kernel: Any, length: int, arguments: tuple, elements: int, alive: Any = None) -> None:
@@ -353,8 +349,8 @@ def run(kernel: Any, length: int, arguments: tuple, elements: int, alive: Any = 
         workers: Any = ()
         address = getattr(kernel, "address", None)
         if elements >= 2 * GRAIN and SETTINGS.threads > 1:
-            now = time.perf_counter()
-            asleep, _last = elements >= WAKING or now - _last < _SOON, now
+            now = time.perf_counter_ns()
+            asleep, _last = elements >= WAKING or now - _last < RECENT, now
             me = threading.get_ident()
             held = _held.get(me) or _held.setdefault(me, [])
             if held and not _inside():  # an exception ended an earlier call before it freed these

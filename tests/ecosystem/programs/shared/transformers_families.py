@@ -13,7 +13,7 @@ transformers.utils.logging.disable_progress_bar()
 
 
 def tokens(batch=2, length=9, of=60):
-    """Token ids that are no special ones."""
+    """Token ids that are not special."""
     return torch.randint(4, of, (batch, length))
 
 

@@ -323,8 +323,8 @@ class SimpleElasticAgent(ElasticAgent):
         machines = [(spec.role, count)] * group_world_size
         if os.environ.get("TORCH_ELASTIC_WORKER_IDENTICAL", "0") != "1":
             store.set(f"torchelastic/role_info/{group_rank}", json.dumps([spec.role, count]))
-            told = [store.get(f"torchelastic/role_info/{rank}") for rank in range(group_world_size)]
-            machines = [(role, number) for role, number in map(json.loads, told)]
+            infos = [store.get(f"torchelastic/role_info/{rank}") for rank in range(group_world_size)]
+            machines = [(role, number) for role, number in map(json.loads, infos)]
         all_before, role_before, role_size = 0, Counter[str](), Counter[str]()
         for rank, (role, number) in enumerate(machines):
             if rank < group_rank:

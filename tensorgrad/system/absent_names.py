@@ -1,24 +1,22 @@
-"""Names of PyTorch's that libraries import and that mean nothing here, with the libraries that need each.
+"""The names of PyTorch's that are not here: those that are missing, and those for which something stands in.
 
-One name a line, in alphabetical order. What a name is instead of PyTorch's:
+Whoever asks for a missing name is told so (missing_names.py). Libraries import some names that mean nothing here; after
+`import torch`, compat/stand_ins.py makes these, and the modules that they are in. One a line, in alphabetical order,
+with the libraries that need it. What a name is instead of PyTorch's:
 
     REFUSES  a class: may be imported, passed to `isinstance` and subclassed; raises an error when it is called
     SAME     a decorator: returns the function that it is given
     NOTHING  a function that accepts anything, does nothing and returns None
     NO       a function that accepts anything and returns False
     VALUE    a plain value: the third entry
-
-`stand_ins.py` makes them, and the modules that they are in.
+    MADE     the function of that name in compat/absent_values.py
 """
 
 from __future__ import annotations
 
-import contextlib
-import math
-import warnings
 from typing import Any
 
-REFUSES, SAME, NOTHING, NO, VALUE = "REFUSES", "SAME", "NOTHING", "NO", "VALUE"
+REFUSES, SAME, NOTHING, NO, VALUE, MADE = "REFUSES", "SAME", "NOTHING", "NO", "VALUE", "MADE"
 
 _BITS = "NumPy has no integers of fewer than eight bits"
 _COMPILED = "nothing is compiled: torch.compile returns the function or module itself"
@@ -26,7 +24,6 @@ _EXPORT = "save the state_dict: there is no format for whole programs"
 _EXPORT_ONNX = "torch.onnx.export is not included"
 _EXTENSION = "C++ code cannot be compiled against tensorgrad, which is Python"
 _FAKE = 'use tensors of torch.device("meta"), which have a shape and no values'
-_HERE_ANYWAY = contextlib.nullcontext  # under vmap, tensors of one number index as they are
 _HERE_COMPILED = "integers are multiplied without saturation on every processor"
 _HALF = "NumPy has no complex numbers of 16-bit parts"
 _OWN_VMAP = "torch.vmap keeps its batches in its own way"
@@ -37,82 +34,92 @@ _SYMBOLIC = "sizes are plain numbers"
 _TRITON = "there are no kernels in Triton"
 _TWO_OF_FOUR = "kernels for two of four elements are NVIDIA's; use to_sparse_csr()"
 
+# Every attribute that PyTorch's module has but the one here lacks, by module (PyTorch 2.13); those in the table below
+# are not repeated.
+MISSING: dict[str, str] = {
+    "": """
+        AVG AggregationType AliasDb AnyType Argument ArgumentSpec AwaitType BenchmarkConfig
+        BenchmarkExecutionStats Block BoolType BufferDict CallStack Capsule ClassType Code CompilationUnit
+        CompleteArgumentSpec ComplexType ConcreteModuleType ConcreteModuleTypeBuilder DeepCopyMemoTable
+        DeserializationStorageContext DeviceObjType DictType
+        DispatchKey DispatchKeySet EnumType ErrorReport Event ExcludeDispatchKeyGuard ExecutionPlan FatalError
+        FileCheck FloatType FunctionSchema Future FutureType Gradient Graph GraphExecutorState IODescriptor
+        InferredType IntType InterfaceType JITException ListType LiteScriptModule LockingLogger LoggerBase
+        ModuleDict Node NoneType NoopLogger NumberType OperatorInfo OptionalType ParameterDict PyObjectType
+        PyTorchFileWriter QInt32Storage QInt8Storage QUInt2x4Storage QUInt4x2Storage
+        QUInt8Storage RRefType SUM ScriptClass ScriptClassFunction ScriptDict ScriptDictIterator
+        ScriptDictKeyIterator ScriptFunction ScriptList ScriptListIterator ScriptMethod
+        ScriptModuleSerializer ScriptObject ScriptObjectProperty SerializationStorageContext StaticModule
+        Storage StorageBase Stream StreamObjType StringType SymBoolType SymIntType
+        TensorType ThroughputBenchmark TracingState TupleType Type UnionType Use Value ao
+        batch_norm_backward_elemt batch_norm_backward_reduce batch_norm_elemt batch_norm_gather_stats
+        batch_norm_gather_stats_with_counts batch_norm_stats batch_norm_update_stats bit bits16 bits1x8 bits2x4
+        bits4x2 bits8 ccol_indices_copy choose_qparams_optimized classes classproperty col_indices_copy
+        cond cpp crow_indices_copy cudnn_affine_grid_generator cudnn_batch_norm cudnn_convolution
+        cudnn_convolution_add_relu cudnn_convolution_relu cudnn_convolution_transpose cudnn_grid_sampler
+        cudnn_is_acceptable dequantize dsmm empty_quantized export fake_quantize_per_channel_affine
+        fake_quantize_per_tensor_affine fbgemm_linear_fp16_weight fbgemm_linear_fp16_weight_fp32_activation
+        fbgemm_linear_int8_weight fbgemm_linear_int8_weight_fp32_activation fbgemm_linear_quantize_weight
+        fbgemm_pack_gemm_matrix_fp16 fbgemm_pack_quantized_matrix float4_e2m1fn_x2 float8_e4m3fn float8_e4m3fnuz
+        float8_e5m2 float8_e5m2fnuz float8_e8m0fnu fork fused_moving_avg_obs_fake_quant
+        get_autocast_ipu_dtype get_autocast_xla_dtype has_lapack has_mkl has_openmp has_spectral hsmm hspmm
+        import_ir_module import_ir_module_from_buffer indices_copy init_num_threads
+        int_repr is_autocast_ipu_enabled is_autocast_xla_enabled is_vulkan_available library
+        merge_type_from_type_comment miopen_batch_norm miopen_convolution miopen_convolution_add_relu
+        miopen_convolution_relu miopen_convolution_transpose miopen_ctc_loss miopen_depthwise_convolution
+        miopen_rnn mkldnn_adaptive_avg_pool2d mkldnn_convolution mkldnn_linear_backward_weights
+        mkldnn_max_pool2d mkldnn_max_pool3d mkldnn_rnn_layer monitor mtia native_norm package parse_ir
+        parse_schema parse_type_comment prepare_multiprocessing_environment
+        profiler_allow_cudagraph_cupti_lazy_reinit_cuda12 q_per_channel_axis q_per_channel_scales
+        q_per_channel_zero_points q_scale q_zero_point qscheme quantization quantize_per_channel
+        quantize_per_tensor quantize_per_tensor_dynamic quantized_batch_norm quantized_gru quantized_gru_cell
+        quantized_lstm quantized_lstm_cell quantized_max_pool1d quantized_max_pool2d quantized_max_pool3d
+        quantized_rnn_relu_cell quantized_rnn_tanh_cell resize_as_sparse_
+        row_indices_copy saddmm set_autocast_ipu_dtype set_autocast_ipu_enabled set_autocast_xla_dtype
+        set_autocast_xla_enabled smm sspaddmm sym_constrain_range sym_constrain_range_for_size sym_fresh_size
+        thread_safe_generator unify_type_list values_copy wait
+        while_loop windows
+    """,
+    "autograd": """
+        DeviceType NestedIOFunction ProfilerActivity ProfilerConfig ProfilerEvent ProfilerState
+        anomaly_mode enforce_grad_layout_policy handle_torch_function has_torch_function is_tensor_like
+        profiler_legacy profiler_util
+    """,
+    "cuda": """
+        BFloat16Storage BoolStorage ByteStorage CUDAPluggableAllocator CharStorage ComplexDoubleStorage
+        ComplexFloatStorage DeferredCudaCallError DoubleStorage FloatStorage GreenContext HalfStorage IntStorage
+        LongStorage MemPool ShortStorage caching_allocator_disabled caching_allocator_enable change_current_allocator
+        classproperty cudart current_blas_handle current_solver_handle gds green_contexts has_half has_magma
+        host_memory_stats_as_nested_dict memory_snapshot nccl reset_accumulated_host_memory_stats
+        reset_peak_host_memory_stats sparse tunable use_mem_pool
+    """,
+    "distributed": """
+        AllToAllOptions AllreduceCoalescedOptions AllreduceOptions BarrierOptions BroadcastOptions
+        GatherOptions GroupName Logger ProcessGroupGloo RankType ReduceOptions ReduceScatterOptions Reducer
+        ScatterOptions algorithms autograd c10d_logger config remote_device rpc
+    """,
+    "jit": """
+        Attribute CompilationUnit Error Future ONNXTracedModule RecursiveScriptClass
+        TracingCheckError enable_onednn_fusion export_opnames fork frontend fuser interface jit_module_from_flatbuffer
+        last_executed_optimized_graph onednn_fusion_enabled optimized_execution run_frozen_optimizations
+        save_jit_module_to_flatbuffer set_fusion_strategy set_module strict_fusion wait
+    """,
+    "nn": "intrinsic qat quantizable quantized",
+    "nn.functional": """
+        SwizzleType assert_int_or_pair grouped_mm scaled_mm
+    """,
+    "utils": """
+        ThroughputBenchmark backcompat backend_registration cpp_backtrace
+        generate_methods_for_privateuse1_backend get_cpp_backtrace rename_privateuse1_backend set_module
+        throughput_benchmark
+    """,
+    "utils.data": """
+        DFIterDataPipe DataChunk IterDataPipe MapDataPipe argument_validation datapipes functional_datapipe graph
+        graph_settings guaranteed_datapipes_determinism non_deterministic runtime_validation runtime_validation_disabled
+    """,
+}
 
-def _is_batched(tensor: Any) -> bool:
-    """Returns whether a tensor is one sample within `torch.vmap`."""
-    from tensorgrad.transforms.batch import BatchedArray
-
-    return isinstance(tensor._array, BatchedArray)
-
-
-def _add_batch_dim(tensor: Any, in_dim: int, vmap_level: Any) -> Any:
-    """Returns what stands for one sample within `torch.vmap`."""
-    from tensorgrad._functorch import vmap
-
-    return vmap._add_batch_dim(tensor, in_dim, vmap_level)
-
-
-def _remove_batch_dim(tensor: Any, vmap_level: Any, batch_size: int, out_dim: int) -> Any:
-    """Returns all samples of a tensor that stands for one."""
-    from tensorgrad._functorch import vmap
-
-    return vmap._remove_batch_dim(tensor, vmap_level, batch_size, out_dim)
-
-
-def _infer_schema(*args: Any, **kwargs: Any) -> str:
-    """`torch.library.infer_schema`, by another name."""
-    from tensorgrad.library import infer_schema
-
-    return infer_schema(*args, **kwargs)
-
-
-def _contiguous_strides(shape: Any, row_major: bool = True) -> tuple[int, ...]:
-    """Returns the strides of a contiguous tensor, or of matrices that are stored column by column."""
-    sizes = [max(n, 1) for n in shape]
-    strides = [math.prod(sizes[i:]) for i in range(1, len(sizes) + 1)]
-    if not row_major and len(sizes) > 1:
-        strides[-2:] = [1, sizes[-2]]
-    return tuple(strides)
-
-
-def _nested_strides_offsets(nested_size: Any) -> tuple[Any, Any]:
-    """Returns the strides of pieces of these shapes that are stored row by row, and where each begins."""
-    from tensorgrad.nested._internal.strided import StridedNestedTensor
-
-    pieces = StridedNestedTensor(nested_size, [tuple(size) for size in nested_size.tolist()])
-    return pieces._nested_tensor_strides(), pieces._nested_tensor_storage_offsets()
-
-
-def _nested_view_from_buffer(self: Any, nested_size: Any, nested_strides: Any, offsets: Any) -> Any:
-    """Returns the nested tensor of the strided layout whose pieces lie so in a tensor of one dimension: a view."""
-    from tensorgrad.serialization.nested import rebuild_strided
-
-    return rebuild_strided(self.view(-1), nested_size, nested_strides, offsets)
-
-
-def _nested_tensor_from_mask(t: Any, mask: Any, mask_check: bool = True) -> Any:
-    """Returns the nested tensor of what a mask keeps of each row: the beginning of it."""
-    from tensorgrad.nested import as_nested_tensor
-
-    lengths = mask.sum(1).tolist()
-    if mask_check and any(not mask[i, :n].all() for i, n in enumerate(lengths)):
-        raise RuntimeError("Expected _nested_tensor_from_mask_left_aligned(t, mask) to be true, but got false.")
-    return as_nested_tensor([row[:n] for row, n in zip(t.unbind(), lengths)])
-
-
-def _opcheck(*args: Any, **kwargs: Any) -> Any:
-    """`torch.library.opcheck`, by another name."""
-    from tensorgrad.library import opcheck
-
-    return opcheck(*args, **kwargs)
-
-
-def _warn_once(message: str, *_: Any, **__: Any) -> None:
-    """Warns; Python shows a warning of one place once."""
-    warnings.warn(message, stacklevel=2)
-
-
-# name -> (what it is, the libraries that import it, what to do or know instead; of a VALUE: the value)
+# name -> (what it is, the libraries that import it, what to do or know instead; of VALUE and MADE: see above)
 ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.SymBool": (REFUSES, "transformers", _SYMBOLIC),
     "torch.SymFloat": (REFUSES, "PyTorch Geometric", _SYMBOLIC),
@@ -120,13 +127,13 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._C.Value": (REFUSES, "transformers, snntorch", _EXPORT),
     "torch._C._cpu._init_amx": (NO, "torchao", _HERE_COMPILED),
     "torch._C._distributed_rpc.PyRRef": (REFUSES, "torchrl", _RPC),
-    "torch._C._functorch._add_batch_dim": (VALUE, "tensordict", _add_batch_dim),
-    "torch._C._functorch._remove_batch_dim": (VALUE, "tensordict", _remove_batch_dim),
+    "torch._C._functorch._add_batch_dim": (MADE, "tensordict", "add_batch_dim"),
+    "torch._C._functorch._remove_batch_dim": (MADE, "tensordict", "remove_batch_dim"),
     "torch._C._functorch.get_unwrapped": (REFUSES, "tensordict", _OWN_VMAP),
-    "torch._C._functorch.is_batchedtensor": (VALUE, "tensordict", _is_batched),
+    "torch._C._functorch.is_batchedtensor": (MADE, "tensordict", "is_batched"),
     "torch._custom_ops.get_ctx": (REFUSES, "torchvision", _SYMBOLIC),
     "torch._dynamo.OptimizedModule": (REFUSES, "Lightning, accelerate", _COMPILED),
-    "torch._dynamo._trace_wrapped_higher_order_op.TransformGetItemToIndex": (VALUE, "transformers", _HERE_ANYWAY),
+    "torch._dynamo._trace_wrapped_higher_order_op.TransformGetItemToIndex": (MADE, "transformers", "index_as_they_are"),
     "torch._dynamo.allow_in_graph": (SAME, "transformers, einops", _COMPILED),
     "torch._dynamo.assume_constant_result": (SAME, "transformers", _COMPILED),
     "torch._dynamo.config.cache_size_limit": (VALUE, "programs, which set it", 8),
@@ -143,7 +150,7 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._dynamo.graph_break": (NOTHING, "programs", _COMPILED),
     "torch._dynamo.is_compiling": (NO, "transformers, torchvision", _COMPILED),
     "torch._dynamo.is_dynamo_supported": (NO, "kornia", _COMPILED),
-    "torch._dynamo.list_backends": (VALUE, "kornia", lambda exclude_tags=(): []),
+    "torch._dynamo.list_backends": (MADE, "kornia", "list_backends"),
     "torch._dynamo.mark_dynamic": (NOTHING, "transformers", _COMPILED),
     "torch._dynamo.mark_static_address": (NOTHING, "transformers", _COMPILED),
     "torch._dynamo.maybe_mark_dynamic": (NOTHING, "transformers", _COMPILED),
@@ -152,7 +159,7 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._dynamo.run": (SAME, "programs", _COMPILED),
     "torch._dynamo.testing.CompileCounter": (REFUSES, "pytorch-optimizer", _COMPILED),
     "torch._dynamo.utils.is_compile_supported": (NO, "torchvision", _COMPILED),
-    "torch._dynamo.utils.warn_once": (VALUE, "torchao", _warn_once),
+    "torch._dynamo.utils.warn_once": (MADE, "torchao", "warn_once"),
     "torch._export.utils.remove_proxy_from_state_dict": (REFUSES, "torchao", _EXPORT),
     "torch._guards.active_fake_mode": (NOTHING, "tensordict", _FAKE),
     "torch._guards.detect_fake_mode": (NOTHING, "transformers", _FAKE),
@@ -162,12 +169,12 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._inductor.config.fallback_random": (VALUE, "programs, which set it", False),
     "torch._inductor.config.triton": (REFUSES, "programs", _COMPILED),
     "torch._inductor.decomposition.register_decomposition": (SAME, "torchao", _COMPILED),
-    "torch._library.infer_schema.infer_schema": (VALUE, "torchao", _infer_schema),
-    "torch._nested_compute_contiguous_strides_offsets": (VALUE, "tensordict, torchrl", _nested_strides_offsets),
-    "torch._nested_tensor_from_mask": (VALUE, "programs", _nested_tensor_from_mask),
-    "torch._nested_view_from_buffer": (VALUE, "tensordict, torchrl", _nested_view_from_buffer),
+    "torch._library.infer_schema.infer_schema": (MADE, "torchao", "infer_schema"),
+    "torch._nested_compute_contiguous_strides_offsets": (MADE, "tensordict, torchrl", "nested_strides_offsets"),
+    "torch._nested_tensor_from_mask": (MADE, "programs", "nested_tensor_from_mask"),
+    "torch._nested_view_from_buffer": (MADE, "tensordict, torchrl", "nested_view_from_buffer"),
     "torch._prims_common.is_contiguous_or_false": (REFUSES, "transformers", _SYMBOLIC),
-    "torch._prims_common.make_contiguous_strides_for": (VALUE, "torchao", _contiguous_strides),
+    "torch._prims_common.make_contiguous_strides_for": (MADE, "torchao", "contiguous_strides"),
     "torch._prims_common.suggest_memory_format": (REFUSES, "torchao", _COMPILED),
     "torch._subclasses.FakeTensor": (REFUSES, "transformers, safetensors", _FAKE),
     "torch._subclasses.FakeTensorMode": (REFUSES, "transformers, torchvision", _FAKE),
@@ -203,8 +210,6 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.export.load": (REFUSES, "programs", _EXPORT),
     "torch.export.register_dataclass": (NOTHING, "transformers", _EXPORT),
     "torch.export.save": (REFUSES, "programs", _EXPORT),
-    "torch.fx.experimental.proxy_tensor.get_proxy_mode": (NOTHING, "diffusers", _COMPILED),
-    "torch.fx.experimental.proxy_tensor.make_fx": (REFUSES, "programs", "use torch.fx.symbolic_trace"),
     "torch.fx.experimental.symbolic_shapes.guard_size_oblivious": (SAME, "diffusers", _SYMBOLIC),
     "torch.int1": (REFUSES, "diffusers, torchao", _BITS),
     "torch.int2": (REFUSES, "diffusers, torchao", _BITS),
@@ -241,7 +246,7 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.sparse._triton_ops_meta.minimize": (REFUSES, "torchao", _TRITON),
     "torch.sparse._triton_ops_meta.update": (REFUSES, "torchao", _TRITON),
     "torch.testing._internal.optests.generate_opcheck_tests": (NOTHING, "torchvision's tests", _COMPILED),
-    "torch.testing._internal.optests.opcheck": (VALUE, "torchvision's tests", _opcheck),
+    "torch.testing._internal.optests.opcheck": (MADE, "torchvision's tests", "opcheck"),
     "torch.uint1": (REFUSES, "diffusers, torchao", _BITS),
     "torch.uint2": (REFUSES, "diffusers, torchao", _BITS),
     "torch.uint3": (REFUSES, "diffusers, torchao", _BITS),
@@ -260,3 +265,15 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.utils.mobile_optimizer.optimize_for_mobile": (REFUSES, "programs", _EXPORT),
     "torch.xpu.is_current_stream_capturing": (NO, "transformers", "there is no XPU"),
 }  # fmt: skip
+
+# PyTorch's operators that libraries name when they are imported, such as torchao's tables of what its quantized tensors
+# do: they do not exist here, and say so when they are called. Name -> its overloads (`torch.ops`).
+OPERATORS: dict[str, str] = {
+    "_c10d_functional::_wrap_tensor_autograd": "default",
+    "_c10d_functional::all_gather_into_tensor": "default",
+    "_c10d_functional::wait_tensor": "default",
+    "aten::_grouped_mm": "default",
+    "c10d::scatter_": "default",
+    "c10d_functional::all_gather_into_tensor": "default",
+    "c10d_functional::wait_tensor": "default",
+}

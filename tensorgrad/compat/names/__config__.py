@@ -60,11 +60,6 @@ def _cxx_flags() -> str:
 
 def _algebra() -> list[str]:
     """The BLAS libraries that NumPy uses, with their thread counts."""
-    try:
-        import threadpoolctl
-    except ImportError:
-        return []
-    return [
-        f"{pool['internal_api']} {pool['version']} : {pool['num_threads']} threads"
-        for pool in threadpoolctl.threadpool_info()
-    ]
+    from tensorgrad.system import blas
+
+    return [f"{library.name} : {library.threads()} threads" for library in blas.libraries()]

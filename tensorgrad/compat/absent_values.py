@@ -1,0 +1,89 @@
+"""What stands in for some absent names (system/absent_names.py): functions that do what PyTorch's do, in other ways."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import warnings
+from typing import Any
+
+index_as_they_are = contextlib.nullcontext  # under vmap, tensors of one number index as they are
+
+
+def list_backends(exclude_tags: Any = ()) -> list[str]:
+    """Returns the compilers that there are: none."""
+    return []
+
+
+def is_batched(tensor: Any) -> bool:
+    """Returns whether a tensor is one sample within `torch.vmap`."""
+    from tensorgrad.transforms.batch import BatchedArray
+
+    return isinstance(tensor._array, BatchedArray)
+
+
+def add_batch_dim(tensor: Any, in_dim: int, vmap_level: Any) -> Any:
+    """Returns what stands for one sample within `torch.vmap`."""
+    from tensorgrad._functorch import vmap
+
+    return vmap._add_batch_dim(tensor, in_dim, vmap_level)
+
+
+def remove_batch_dim(tensor: Any, vmap_level: Any, batch_size: int, out_dim: int) -> Any:
+    """Returns all samples of a tensor that stands for one."""
+    from tensorgrad._functorch import vmap
+
+    return vmap._remove_batch_dim(tensor, vmap_level, batch_size, out_dim)
+
+
+def infer_schema(*args: Any, **kwargs: Any) -> str:
+    """`torch.library.infer_schema`, by another name."""
+    from tensorgrad.library import infer_schema
+
+    return infer_schema(*args, **kwargs)
+
+
+def contiguous_strides(shape: Any, row_major: bool = True) -> tuple[int, ...]:
+    """Returns the strides of a contiguous tensor, or of matrices that are stored column by column."""
+    sizes = [max(n, 1) for n in shape]
+    strides = [math.prod(sizes[i:]) for i in range(1, len(sizes) + 1)]
+    if not row_major and len(sizes) > 1:
+        strides[-2:] = [1, sizes[-2]]
+    return tuple(strides)
+
+
+def nested_strides_offsets(nested_size: Any) -> tuple[Any, Any]:
+    """Returns the strides of pieces of these shapes that are stored row by row, and where each begins."""
+    from tensorgrad.nested._internal.strided import StridedNestedTensor
+
+    pieces = StridedNestedTensor(nested_size, [tuple(size) for size in nested_size.tolist()])
+    return pieces._nested_tensor_strides(), pieces._nested_tensor_storage_offsets()
+
+
+def nested_view_from_buffer(self: Any, nested_size: Any, nested_strides: Any, offsets: Any) -> Any:
+    """Returns the nested tensor of the strided layout whose pieces lie so in a tensor of one dimension: a view."""
+    from tensorgrad.serialization.nested import rebuild_strided
+
+    return rebuild_strided(self.view(-1), nested_size, nested_strides, offsets)
+
+
+def nested_tensor_from_mask(t: Any, mask: Any, mask_check: bool = True) -> Any:
+    """Returns the nested tensor of what a mask keeps of each row: the beginning of it."""
+    from tensorgrad.nested import as_nested_tensor
+
+    lengths = mask.sum(1).tolist()
+    if mask_check and any(not mask[i, :n].all() for i, n in enumerate(lengths)):
+        raise RuntimeError("Expected _nested_tensor_from_mask_left_aligned(t, mask) to be true, but got false.")
+    return as_nested_tensor([row[:n] for row, n in zip(t.unbind(), lengths)])
+
+
+def opcheck(*args: Any, **kwargs: Any) -> Any:
+    """`torch.library.opcheck`, by another name."""
+    from tensorgrad.library import opcheck
+
+    return opcheck(*args, **kwargs)
+
+
+def warn_once(message: str, *_: Any, **__: Any) -> None:
+    """Warns; Python shows a warning of one place once."""
+    warnings.warn(message, stacklevel=2)

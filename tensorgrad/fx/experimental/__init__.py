@@ -1,0 +1,1 @@
+"""`torch.fx.experimental`: of it, `proxy_tensor`."""
