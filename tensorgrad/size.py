@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from operator import index as as_int
+from typing import Any, SupportsIndex, overload
 
 SYMBOLS: list[type] = []  # classes that stand for a size that is not known
 
 
-class Size(tuple):
+class Size(tuple[int, ...]):
     """The shape of a tensor: a tuple with the additional method `numel()`.
 
     >>> torch.zeros(2, 3).shape
@@ -19,7 +21,7 @@ class Size(tuple):
 
     __slots__ = ()
 
-    def __new__(cls, sizes=()):
+    def __new__(cls, sizes: Iterable[Any] = ()) -> Size:
         made = tuple.__new__(cls, sizes)
         for n in made:
             if n.__class__ is not int:
@@ -33,14 +35,18 @@ class Size(tuple):
     def __repr__(self) -> str:
         return f"torch.Size({list(self)})"
 
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> Size: ...
     def __getitem__(self, index):
         item = tuple.__getitem__(self, index)
         return new_size(Size, item) if item.__class__ is tuple else item
 
-    def __add__(self, other):
+    def __add__(self, other: Any) -> Any:
         return Size(tuple.__add__(self, other)) if isinstance(other, tuple) else self._not_a_tuple(other)
 
-    def __radd__(self, other):
+    def __radd__(self, other: Any) -> Any:
         return Size(tuple.__add__(other, self)) if isinstance(other, tuple) else NotImplemented
 
     def _not_a_tuple(self, other):
@@ -48,10 +54,10 @@ class Size(tuple):
             return NotImplemented
         raise TypeError(f"can only concatenate tuple (not {type(other).__name__}) to torch.Size")
 
-    def __mul__(self, times):
+    def __mul__(self, times: SupportsIndex) -> Size:
         return new_size(Size, tuple.__mul__(self, times))
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return Size, (tuple(self),)
 
 

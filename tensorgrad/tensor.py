@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copyreg
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -216,6 +216,10 @@ class Tensor(TensorMethods):
 
     ndimension = dim
 
+    @overload
+    def size(self, dim: None = None) -> Size: ...
+    @overload
+    def size(self, dim: int) -> int: ...
     def size(self, dim: int | None = None):
         """Returns the shape, or the size of dimension `dim`.
 
@@ -239,6 +243,10 @@ class Tensor(TensorMethods):
             raise IndexError(f"dimension specified as {dim} but tensor has no dimensions")
         raise IndexError(f"Dimension out of range (expected to be in range of [{-ndim}, {ndim - 1}], but got {dim})")
 
+    @overload
+    def stride(self, dim: None = None) -> tuple[int, ...]: ...
+    @overload
+    def stride(self, dim: int) -> int: ...
     def stride(self, dim: int | None = None):
         """Returns the step between neighboring elements in memory, in elements, per dimension.
 
@@ -319,7 +327,7 @@ class Tensor(TensorMethods):
 
     # --- values ---
 
-    def item(self):
+    def item(self) -> int | float | bool:
         """Returns the only element as a Python scalar.
 
         Raises:
@@ -335,7 +343,7 @@ class Tensor(TensorMethods):
             array = self._storage.number_on_host(array)
         return array.item() if array.dtype.isbuiltin != 2 else float(array.astype(np.float32).item())  # 2: of ml_dtypes
 
-    def tolist(self):
+    def tolist(self) -> Any:
         """Returns the values as nested lists of Python scalars; a scalar for a 0-dimensional tensor.
 
         >>> torch.tensor([[1, 2], [3, 4]]).tolist()

@@ -5,6 +5,8 @@
 
 - `methods.pyi`, `functions.pyi`, `functional.pyi`, `special.pyi`: the methods of Tensor, and the functions of
   `torch`, `torch.nn.functional` and `torch.special`. They exist for type checkers only and are never imported.
+- `return_types.pyi`: the named results.
+- the `__init__.pyi` of `tensorgrad`, `tensorgrad.nn`, ...: what these packages have (exports.py).
 """
 
 from __future__ import annotations
@@ -16,38 +18,39 @@ import re
 import sys
 from pathlib import Path
 
+from tensorgrad._stubs.exports import layer_files, moved_files, package, return_types
+from tensorgrad._stubs.forms import forms
 from tensorgrad.dispatch.kinds import FUNCTIONAL, FUNCTIONS
-from tensorgrad.rows.op import Op
-from tensorgrad.rows.signature import LIST, OPTIONAL
 from tensorgrad.tensor import Tensor
 
 HERE = Path(__file__).parent.parent
 WIDTH = 120
 
-# The types for the annotations of a row. Any others become `Any`.
-TYPES = {
-    "int": "_int", "float": "_float", "bool": "_bool", "number": "_Number", "str": "_str",
-    "dims": "_int | Sequence[_int] | None", "shape": "_int | Sequence[_int]", "dtype": "_dtype | None",
-}  # fmt: skip
 OPERAND = "Tensor | _Number"
 # Parameters that have the same type everywhere, for composites that do not annotate them.
 NAMES = {
     "other": OPERAND, "exponent": OPERAND, "dtype": "_dtype | None", "device": "_device | _str | _int | None",
-    "requires_grad": "_bool",
+    "requires_grad": "_bool", "generator": "_Generator | None", "out": "Tensor | None",
 }  # fmt: skip
 
 # The names that a stub may use. Stubs define functions such as `float` and `sum`, so Python's types get aliases.
 BUILTINS = ("bool", "complex", "float", "int", "str")
 VOCABULARY = {name: f"_{name}" for name in BUILTINS} | {
-    "Any": "Any", "Callable": "Callable", "RemovableHandle": "_RemovableHandle", "Sequence": "Sequence",
+    "Any": "Any", "Callable": "Callable", "Number": "_Number", "RemovableHandle": "_RemovableHandle",
+    "Sequence": "Sequence",
     "Size": "_Size", "Tensor": "Tensor", "list": "builtins.list", "tuple": "builtins.tuple",
-    "devices.device": "_device", "dtypes.dtype": "_dtype",
+    "devices.device": "_device", "dtype": "_dtype",
+    "dtypes.dtype": "_dtype",
 }  # fmt: skip
 IMPORTS = {
     "_device": ("tensorgrad.devices", "device as _device"),
     "_dtype": ("tensorgrad.dtypes", "dtype as _dtype"),
     "_Size": ("tensorgrad.size", "Size as _Size"),
     "Tensor": ("tensorgrad.tensor", "Tensor"),
+    "_Generator": ("tensorgrad.random", "Generator as _Generator"),
+    "_layout": ("tensorgrad.layouts", "layout as _layout"),
+    "_memory_format": ("tensorgrad.layouts", "memory_format as _memory_format"),
+    "_return_types": ("tensorgrad", "return_types as _return_types"),
     "_RemovableHandle": ("tensorgrad.utils.hooks", "RemovableHandle as _RemovableHandle"),
 }
 
@@ -55,31 +58,8 @@ IMPORTS = {
 # --- one function ------------------------------------------------------------------------------------------------
 
 
-def of_row(op: Op, name: str, method: bool, out: bool) -> str:
-    """The stub of a row."""
-    parts, star = [], False
-    numbers = op.kind == "pointwise" and sum(p.is_tensor for p in op.params) > 1
-    for i, p in enumerate(op.params):
-        if p.keyword and not star:
-            parts.append("*")
-            star = True
-        if p.kind is LIST:
-            type_ = "Sequence[Tensor]"
-        elif p.is_tensor:
-            type_ = OPERAND if numbers and i else "Tensor"
-            type_ += " | None" if p.kind is OPTIONAL else ""
-        else:
-            type_ = TYPES.get(p.annotation, "Any")
-            type_ += " | None" if p.default == "None" and "None" not in type_ and type_ != "Any" else ""
-        parts.append("self" if i == 0 and method else f"{p.name}: {type_}" + (" = ..." if p.default else ""))
-    if out:
-        parts += ["out: Any = ..."] if star else ["*", "out: Any = ..."]
-    several = f"builtins.tuple[{', '.join(['Tensor'] * len(op.outputs))}]"
-    return define(name, parts, "Tensor" if len(op.outputs) == 1 else several)
-
-
 def of_function(function, name: str, method: bool, result: str, out: bool) -> str:
-    """The stub of a composite: uses its annotations if they are types that the stub can name."""
+    """The stub of a function: uses its annotations if they are types that the stub can name."""
     parts, star, previous = [], False, None
     signature = inspect.signature(function)
     for i, p in enumerate(signature.parameters.values()):
@@ -119,6 +99,8 @@ def known(annotation) -> str:
     text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
 
     def translate(match: re.Match) -> str:
+        if match[0].startswith("return_types."):
+            return f"_{match[0]}"
         return VOCABULARY.get(match[0], match[0] if match[0] == "None" else "?")
 
     translated = re.sub(r"[A-Za-z_][\w.]*", translate, text.strip("'\""))
@@ -147,7 +129,11 @@ def in_place_of(name: str):
 
 
 def signature_of(function, name: str, method: bool) -> str:
-    """The stub of a function: from its row, if it has one; else from its out-of-place form; else from itself."""
+    """The stub of a function: its forms, if it has several; from its out-of-place form; or from itself."""
+    several = forms(name, method)
+    if several:
+        mark = "@overload\n" if len(several) > 1 else ""
+        return "\n".join(mark + define(name, *form) for form in several)
     out, result = not name.startswith("__"), ""
     if inspect.signature(function).return_annotation is inspect.Signature.empty:
         base = in_place_of(name)
@@ -155,9 +141,6 @@ def signature_of(function, name: str, method: bool) -> str:
             function, out, result = base, False, "Tensor"
         elif name.startswith("__"):
             result = "None" if name in ("__setitem__", "__delitem__") else "Tensor"
-    op = getattr(function, "op", None)
-    if op is not None and getattr(function, "__name__", "") == op.name:
-        return of_row(op, name, method, out)
     return of_function(function, name, method, result, out)
 
 
@@ -176,7 +159,8 @@ def stub(lines: list[str]) -> str:
     abstract = [name for name in ("Callable", "Sequence") if name in used]
     head = ['"""Generated by `python -m tensorgrad._stubs` from the op table: do not edit."""', "", "import builtins"]
     head += [f"from collections.abc import {', '.join(abstract)}"] if abstract else []
-    head += ["from typing import Any, TypeAlias", ""]
+    typed = [name for name in ("Any", "Literal", "TypeAlias", "overload") if name in used or name == "TypeAlias"]
+    head += [f"from typing import {', '.join(typed)}", ""]
     head += [f"from {module} import {name}" for used_as, (module, name) in IMPORTS.items() if used_as in used] + [""]
     head += [f"{name}: TypeAlias = {meaning}" for name, meaning in aliases.items()] + [""]
     return "\n".join(head) + "\n" + body
@@ -232,6 +216,11 @@ def main(check: bool) -> int:
         "_stubs/functions.pyi": functions_stub(FUNCTIONS),
         "_stubs/functional.pyi": functions_stub(public),
         "_stubs/special.pyi": functions_stub(SPECIAL),
+        "return_types.pyi": return_types(),
+        "__init__.pyi": package("tensorgrad", ("tensorgrad._stubs.functions",), {n for n in FUNCTIONS if n[0] != "_"}),
+        **{f"{name}/__init__.pyi": package(f"tensorgrad.{name}") for name in ("nn", "optim", "utils")},
+        **{f"nn/modules/{file}.pyi": text for file, text in layer_files().items()},
+        **{f"{file}.pyi": text for file, text in moved_files().items()},
     }
     stale = [name for name, text in wanted.items() if not (HERE / name).exists() or (HERE / name).read_text() != text]
     for name in stale:
@@ -244,6 +233,4 @@ def main(check: bool) -> int:
 
 
 if __name__ == "__main__":
-    import tensorgrad  # noqa: F401
-
     sys.exit(main("--check" in sys.argv[1:]))

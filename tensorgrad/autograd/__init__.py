@@ -40,6 +40,7 @@ _sys.modules[f"{__name__}.gradcheck"].__getattr__ = _from_checking
 
 if _typing.TYPE_CHECKING:
     from tensorgrad.autograd import function, grad_mode
+    from tensorgrad.autograd import variable as variable
     from tensorgrad.autograd.function import Function
     from tensorgrad.autograd.variable import Variable
     from tensorgrad.compat.names.autograd import forward_ad, functional, profiler

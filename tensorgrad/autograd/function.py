@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tensorgrad.autograd import modes
 from tensorgrad.autograd.anomaly import ANOMALY
@@ -150,7 +150,7 @@ class Function:
     generate_vmap_rule = False  # whether `vmap` runs the function on batched tensors
     _backward_cls: type[FunctionCtx] = FunctionCtx  # class of the nodes that `apply` creates
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         warn(
             f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should "
             "invoke them on the class itself. Instantiating an autograd function will raise an error in a future "
@@ -158,7 +158,7 @@ class Function:
             DeprecationWarning,
         )
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError(
             "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd "
             "function with static forward method. (Example: "
@@ -166,17 +166,17 @@ class Function:
         )
 
     @staticmethod
-    def forward(*args, **kwargs):
+    def forward(*args: Any, **kwargs: Any) -> Any:
         """Computes the results from the arguments. To be overridden."""
         raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
 
     @staticmethod
-    def setup_context(ctx, inputs, output):
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:
         """Stores on `ctx` what `backward` needs, when `forward` takes no `ctx`. To be overridden."""
         raise NotImplementedError("setup_context is not implemented.")
 
     @staticmethod
-    def backward(ctx, *grad_outputs):
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
         """Computes the gradients of the arguments. To be overridden."""
         raise NotImplementedError(
             "You must implement either the backward or vjp method for your custom autograd.Function to use it with "
@@ -184,19 +184,19 @@ class Function:
         )
 
     @staticmethod
-    def vjp(ctx, *grad_outputs):
+    def vjp(ctx: Any, *grad_outputs: Any) -> Any:
         """An alternative name for `backward`."""
         raise NotImplementedError
 
     @staticmethod
-    def jvp(ctx, *grad_inputs):
+    def jvp(ctx: Any, *grad_inputs: Any) -> Any:
         """Computes the tangents of the results from those of the arguments, for forward mode. To be overridden."""
         raise NotImplementedError(
             "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
         )
 
     @staticmethod
-    def vmap(info, in_dims, *args):
+    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
         """Computes the results for a batch, for `torch.func.vmap`; returns them and their batch dimensions.
 
         `info` has the `batch_size` and the `randomness`; `in_dims` says where each argument has its batch, if it has
@@ -207,14 +207,14 @@ class Function:
             "generate_vmap_rule=True."
         )
 
-    def __init_subclass__(cls, **kwargs):
+    def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls._backward_cls = type(f"{cls.__name__}Backward", (FunctionCtx,), {"__slots__": (), "__module__": __name__})
         if "vjp" in cls.__dict__ and "backward" not in cls.__dict__:
             cls.backward = cls.vjp
 
     @classmethod
-    def apply(cls, *args, **kwargs):
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Runs `forward` and records it in the graph; in forward mode also runs `jvp`."""
         results, ctx = cls._applied(args, kwargs)
         ctx.__dict__.pop("for_forward", None)
@@ -276,7 +276,8 @@ class Function:
 
 
 if TYPE_CHECKING:
-    from tensorgrad.autograd.legacy_functions import InplaceFunction, once_differentiable  # noqa: F401
+    from tensorgrad.autograd.legacy_functions import InplaceFunction as InplaceFunction
+    from tensorgrad.autograd.legacy_functions import once_differentiable as once_differentiable
 
 # PyTorch defines them in this module; here they build on it.
 elsewhere(__name__, dict.fromkeys(("InplaceFunction", "once_differentiable"), "tensorgrad.autograd.legacy_functions"))

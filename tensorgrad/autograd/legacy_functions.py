@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 from tensorgrad.autograd import modes
 from tensorgrad.autograd.function import Function
@@ -10,7 +12,7 @@ from tensorgrad.autograd.modes import GRAD
 from tensorgrad.tensor import Tensor
 
 
-def once_differentiable(function):
+def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
     """Decorates a `backward` that cannot be differentiated: trying to raises an error, so it cannot go unnoticed."""
 
     @functools.wraps(function)

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import functools
 import warnings
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
 
 from tensorgrad.rows.switches import GRAD, switch
 from tensorgrad.storage.stubs import INFERENCE
 from tensorgrad.system.per_thread import PerThread
 
+F = TypeVar("F", bound=Callable[..., Any])
+M = TypeVar("M", bound="ModeDecorator")
+
 
 class ModeDecorator:
     """Lets a context manager decorate functions and generators: each call (and each resumption) runs in the mode."""
 
-    def clone(self):
+    def clone(self: M) -> M:
         """Returns a mode like this one, for a further `with` block.
 
         >>> type(torch.no_grad().clone()).__name__
@@ -21,7 +26,13 @@ class ModeDecorator:
         """
         return self.__class__()
 
-    def __call__(self, function):
+    def __enter__(self) -> None:
+        raise NotImplementedError(f"{type(self).__name__} does not say what it switches on")
+
+    def __exit__(self, *exception: object) -> None:
+        raise NotImplementedError(f"{type(self).__name__} does not say what it switches off")
+
+    def __call__(self, function: F) -> F:
         import inspect  # only needed for decorators: keeps the package's import fast
 
         if inspect.isclass(function):
@@ -53,14 +64,14 @@ class ModeDecorator:
                     except BaseException as thrown:
                         value, error = None, thrown
 
-            return generator
+            return generator  # type: ignore[return-value]  # what it wraps, to type checkers
 
         @functools.wraps(function)
         def wrapped(*args, **kwargs):
             with self.clone():
                 return function(*args, **kwargs)
 
-        return wrapped
+        return wrapped  # type: ignore[return-value]
 
 
 class no_grad(ModeDecorator):
@@ -74,6 +85,10 @@ class no_grad(ModeDecorator):
 
     mode = False
 
+    @overload
+    def __new__(cls: type[M], function: None = None) -> M: ...
+    @overload
+    def __new__(cls, function: F) -> F: ...  # type: ignore[misc]  # it decorates at once
     def __new__(cls, function=None):
         made = object.__new__(cls)
         return made if function is None else made(function)  # allows `@torch.no_grad` without parentheses
@@ -81,7 +96,7 @@ class no_grad(ModeDecorator):
     def __enter__(self) -> None:
         self.before, GRAD.enabled = GRAD.enabled, self.mode
 
-    def __exit__(self, *exception) -> None:
+    def __exit__(self, *exception: object) -> None:
         GRAD.enabled = self.before
 
 
@@ -108,23 +123,23 @@ class Switch(ModeDecorator):
         self.before, self.mode = getattr(self.modes, self.name), bool(mode)
         self.__enter__()
 
-    def clone(self):
+    def clone(self: M) -> M:
         """Returns a mode like this one, for a further `with` block.
 
         >>> mode = torch.set_grad_enabled(True)
         >>> type(mode.clone()).__name__
         'set_grad_enabled'
         """
-        return self.__class__(self.mode)
+        return self.__class__(self.mode)  # type: ignore[call-arg, attr-defined]
 
-    def __call__(self, function):
+    def __call__(self, function: F) -> F:
         self.__exit__()  # used as a decorator: the mode is to apply during the calls only
         return super().__call__(function)
 
     def __enter__(self) -> None:
         setattr(self.modes, self.name, self.mode)
 
-    def __exit__(self, *exception) -> None:
+    def __exit__(self, *exception: object) -> None:
         setattr(self.modes, self.name, self.before)
 
 
@@ -163,6 +178,10 @@ class inference_mode(ModeDecorator):
     (False, True)
     """
 
+    @overload
+    def __new__(cls: type[M], mode: bool = True) -> M: ...
+    @overload
+    def __new__(cls, mode: F) -> F: ...  # type: ignore[misc]  # it decorates at once
     def __new__(cls, mode=True):
         made = object.__new__(cls)
         if callable(mode):  # `@torch.inference_mode` without parentheses
@@ -173,14 +192,14 @@ class inference_mode(ModeDecorator):
     def __init__(self, mode: bool = True):
         self.mode = bool(mode)
 
-    def clone(self):
+    def clone(self: M) -> M:
         """Returns a mode like this one, for a further `with` block.
 
         >>> with torch.inference_mode().clone():
         ...     torch.is_inference_mode_enabled()
         True
         """
-        return inference_mode(self.mode)
+        return inference_mode(self.mode)  # type: ignore[attr-defined, return-value]
 
     def __enter__(self) -> None:
         self.before = GRAD.enabled, GRAD.inference
@@ -189,7 +208,7 @@ class inference_mode(ModeDecorator):
         if self.mode:
             switch("inference_mode", True)
 
-    def __exit__(self, *exception) -> None:
+    def __exit__(self, *exception: object) -> None:
         GRAD.enabled, GRAD.inference = self.before
         INFERENCE.on = GRAD.inference
         if self.mode:

@@ -3,20 +3,25 @@
 python -m tensorgrad.compat enable
 python -m tensorgrad.compat disable
 python -m tensorgrad.compat status
+python -m tensorgrad.compat stubs FOLDER    (only writes stubs of `torch`, for editors and type checkers)
 """
 
 from __future__ import annotations
 
+import os
 import sys
 
+from tensorgrad.compat import type_stubs
 from tensorgrad.compat.environment import disable, enable, status
 
 COMMANDS = {"enable": enable, "disable": disable, "status": status}
-USAGE = "usage: python -m tensorgrad.compat enable | disable | status"
+USAGE = "usage: python -m tensorgrad.compat enable | disable | status | stubs FOLDER"
 
 
 def main(arguments: list[str]) -> int:
     """Runs one command and prints what it did. Returns 0; 1 if it was refused, 2 if there is no such command."""
+    if len(arguments) == 2 and arguments[0] == "stubs":
+        return _write_stubs(arguments[1])
     if len(arguments) != 1 or arguments[0] not in COMMANDS:
         print(USAGE, file=sys.stderr)
         return 2
@@ -25,6 +30,18 @@ def main(arguments: list[str]) -> int:
     except (OSError, RuntimeError) as error:
         print(f"python -m tensorgrad.compat {arguments[0]}: {error}", file=sys.stderr)
         return 1
+    return 0
+
+
+def _write_stubs(folder: str) -> int:
+    try:
+        count = type_stubs.write(os.path.join(folder, "torch"))
+    except OSError as error:
+        print(f"python -m tensorgrad.compat stubs: {error}", file=sys.stderr)
+        return 1
+    print(
+        f"stubs of {count} modules of torch are in {folder}: tell your checker (stubPath of pyright, mypy_path of mypy)"
+    )
     return 0
 
 

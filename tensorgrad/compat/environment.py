@@ -1,16 +1,19 @@
 """Makes `import torch` mean tensorgrad in every program of a Python environment, by a file in its site-packages.
 
-`python -m tensorgrad.compat enable` writes the file `torch_is_tensorgrad.pth`, which Python reads when it starts.
-`disable` removes it, and `status` says whether it is there.
+`python -m tensorgrad.compat enable` writes the file `torch_is_tensorgrad.pth`, which Python reads when it starts, and
+stubs for editors and type checkers (type_stubs.py). `disable` removes both, and `status` says whether it is enabled.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import sysconfig
 import tempfile
 from importlib.machinery import PathFinder
+
+from tensorgrad.compat import type_stubs
 
 NAME = "torch_is_tensorgrad.pth"
 
@@ -18,6 +21,11 @@ NAME = "torch_is_tensorgrad.pth"
 def file() -> str:
     """Returns the path of the file, whether it exists or not."""
     return os.path.join(sysconfig.get_path("purelib"), NAME)
+
+
+def stub_folder() -> str:
+    """Returns the path of the folder by which editors and type checkers find `torch`, whether it exists or not."""
+    return os.path.join(os.path.dirname(file()), type_stubs.NAME)
 
 
 def real_torch() -> str | None:
@@ -54,6 +62,8 @@ def enable() -> str:
     except OSError:
         os.unlink(temporary)
         raise
+    with contextlib.suppress(FileExistsError):  # stubs that another package brought stay
+        type_stubs.write(stub_folder())
     return f"enabled: `import torch` is tensorgrad in every program of this environment ({path})"
 
 
@@ -64,6 +74,7 @@ def disable() -> str:
         OSError: If it cannot be removed.
     """
     path = file()
+    type_stubs.remove(stub_folder())
     if not os.path.exists(path):
         return f"nothing to do: it was not enabled ({path} does not exist)"
     os.unlink(path)

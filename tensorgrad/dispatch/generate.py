@@ -18,7 +18,7 @@ from types import FunctionType
 from tensorgrad.autograd.graph import FREED, Node, Packed, next_sequence_nr, raise_freed, raise_modified, save, unpack
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import edge_of, view_edge
-from tensorgrad.dispatch import templates
+from tensorgrad.dispatch import signatures, templates
 from tensorgrad.dispatch.codegen import function_of, take_over
 from tensorgrad.dispatch.kernel_errors import explain
 from tensorgrad.dispatch.promotion import (
@@ -184,8 +184,9 @@ def promise(op: Op, variant: str):
     function = (_call if variant == "call" else _operator)(op.compiled.kernels, op, op.prepare)
     function.__name__ = function.__qualname__ = op.name
     function.__module__ = "tensorgrad"
-    signature = f"{op.name}({templates.parameters(op, variant)})".replace("*old", "*")
+    signature = f"{op.name}({templates.documented(op)})"
     function.__doc__ = f"{signature}\n\n{op.doc}" if op.doc else signature
+    signatures.promise(function, lambda: (signatures.of_row if variant == "call" else signatures.of_operator)(op))
     function.op = op
     setattr(op.compiled, variant, function)
     return function

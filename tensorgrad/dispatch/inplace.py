@@ -7,6 +7,7 @@ history: no op needs a second set of formulas.
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from numpy import ndarray
@@ -14,6 +15,7 @@ from numpy import ndarray
 from tensorgrad.autograd.graph import Node
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import check_writable, is_recorded, rebase
+from tensorgrad.dispatch import signatures
 from tensorgrad.dispatch.out import check_no_overlap
 from tensorgrad.dispatch.promotion import is_operand
 from tensorgrad.dispatch.slow_path import overwriting
@@ -55,6 +57,7 @@ def make(op, operator: bool = False):
 def _named(op, method):
     method.__name__ = method.__qualname__ = f"{op.name}_"
     method.__doc__ = f"In-place version of `{op.name}`: writes the result into this tensor and returns it."
+    signatures.promise(method, lambda: signatures.in_place(signatures.of_row(op)))
     return method
 
 
@@ -161,6 +164,7 @@ def make_composite(name: str, function, row=None):
 
     method.__name__ = method.__qualname__ = f"{name}_"
     method.__doc__ = f"In-place version of `{name}`: writes the result into this tensor and returns it."
+    signatures.promise(method, lambda: signatures.in_place(inspect.signature(function)))
     return method
 
 

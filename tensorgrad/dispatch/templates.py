@@ -159,6 +159,24 @@ def _parameters(params: tuple[Param, ...], variant: str) -> str:
     return ", ".join(parts)
 
 
+def documented(op: Op) -> str:
+    """The parameters of an op's function as its docstring lists them."""
+    return _documented(op.params, has_out(op))
+
+
+@cache
+def _documented(params: tuple[Param, ...], out: bool) -> str:
+    parts, star = [], False
+    for p in params:
+        if p.keyword and not star:
+            parts.append("*")
+            star = True
+        parts.append(f"{p.name}={p.default}" if p.default else p.name)
+    if out:
+        parts += ["out=None"] if star else ["*", "out=None"]
+    return ", ".join(parts)
+
+
 def _slowly(op: Op, variant: str) -> str:
     """The call of the slow path with the op's arguments."""
     if variant == "operator":

@@ -26,35 +26,35 @@ class Bernoulli(ProbsOrLogits, ExponentialFamily):
     has_enumerate_support = True
     _mean_carrier_measure = 0
 
-    def __init__(self, probs=None, logits=None, validate_args=None):
+    def __init__(self, probs=None, logits=None, validate_args=None) -> None:
         super().__init__(self._broadcast_either(probs, logits), validate_args=validate_args)
 
     @property
-    def mean(self):
+    def mean(self) -> torch.Tensor:
         return self.probs
 
     @property
-    def mode(self):
+    def mode(self) -> torch.Tensor:
         likely = (self.probs >= 0.5).to(self.probs)
         return likely.masked_fill(self.probs == 0.5, math.nan)
 
     @property
-    def variance(self):
+    def variance(self) -> torch.Tensor:
         return self.probs * (1 - self.probs)
 
-    def sample(self, sample_shape=()):
+    def sample(self, sample_shape=()) -> torch.Tensor:
         with torch.no_grad():
             return torch.bernoulli(self.probs.expand(self._extended_shape(sample_shape)))
 
-    def log_prob(self, value):
+    def log_prob(self, value) -> torch.Tensor:
         self._check(value)
         logits, value = broadcast(self.logits, value)
         return -binary_cross_entropy_with_logits(logits, value, reduction="none")
 
-    def entropy(self):
+    def entropy(self) -> torch.Tensor:
         return binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none")
 
-    def enumerate_support(self, expand=True):
+    def enumerate_support(self, expand=True) -> torch.Tensor:
         return self._enumerated(torch.arange(2, dtype=self._param.dtype, device=self._param.device), expand)
 
     @property

@@ -24,7 +24,7 @@ class Beta(ExponentialFamily):
     support = constraints.unit_interval
     has_rsample = True
 
-    def __init__(self, concentration1, concentration0, validate_args=None):
+    def __init__(self, concentration1, concentration0, validate_args=None) -> None:
         both = torch.stack(broadcast_all(concentration1, concentration0), -1)
         # Validated below, under the names of the arguments.
         self._dirichlet = Dirichlet(both, validate_args=False)
@@ -41,25 +41,25 @@ class Beta(ExponentialFamily):
         return self._dirichlet.concentration[..., 1]
 
     @property
-    def mean(self):
+    def mean(self) -> torch.Tensor:
         return self._dirichlet.mean[..., 0]
 
     @property
-    def mode(self):
+    def mode(self) -> torch.Tensor:
         return self._dirichlet.mode[..., 0]
 
     @property
-    def variance(self):
+    def variance(self) -> torch.Tensor:
         return self._dirichlet.variance[..., 0]
 
-    def rsample(self, sample_shape=()):
+    def rsample(self, sample_shape=()) -> torch.Tensor:
         return self._dirichlet.rsample(sample_shape)[..., 0]
 
-    def log_prob(self, value):
+    def log_prob(self, value) -> torch.Tensor:
         self._check(value)
         return self._dirichlet.log_prob(torch.stack([value, 1.0 - value], -1))
 
-    def entropy(self):
+    def entropy(self) -> torch.Tensor:
         return self._dirichlet.entropy()
 
     @property

@@ -29,7 +29,7 @@ class Binomial(ProbsOrLogits):
 
     total_count: Tensor
 
-    def __init__(self, total_count=1, probs=None, logits=None, validate_args=None):
+    def __init__(self, total_count=1, probs=None, logits=None, validate_args=None) -> None:
         super().__init__(self._broadcast_either(probs, logits, total_count=total_count), validate_args=validate_args)
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)
@@ -38,23 +38,23 @@ class Binomial(ProbsOrLogits):
         return constraints.integer_interval(0, self.total_count)
 
     @property
-    def mean(self):
+    def mean(self) -> torch.Tensor:
         return self.total_count * self.probs
 
     @property
-    def mode(self):
+    def mode(self) -> torch.Tensor:
         return ((self.total_count + 1) * self.probs).floor().clamp(max=self.total_count)
 
     @property
-    def variance(self):
+    def variance(self) -> torch.Tensor:
         return self.total_count * self.probs * (1 - self.probs)
 
-    def sample(self, sample_shape=()):
+    def sample(self, sample_shape=()) -> torch.Tensor:
         shape = self._extended_shape(sample_shape)
         with torch.no_grad():
             return torch.binomial(self.total_count.expand(shape), self.probs.expand(shape))
 
-    def log_prob(self, value):
+    def log_prob(self, value) -> torch.Tensor:
         self._check(value)
         n = self.total_count
         ways = torch.lgamma(n + 1) - torch.lgamma(value + 1) - torch.lgamma(n - value + 1)
@@ -67,11 +67,11 @@ class Binomial(ProbsOrLogits):
             raise NotImplementedError(f"Inhomogeneous total count not supported by `{method}`.")
         return count
 
-    def entropy(self):
+    def entropy(self) -> torch.Tensor:
         self._common_count("entropy")
         log_prob = self.log_prob(self.enumerate_support(False))
         return -(torch.exp(log_prob) * log_prob).sum(0)
 
-    def enumerate_support(self, expand=True):
+    def enumerate_support(self, expand=True) -> torch.Tensor:
         count = self._common_count("enumerate_support")
         return self._enumerated(torch.arange(count + 1, dtype=self._param.dtype, device=self._param.device), expand)

@@ -29,7 +29,7 @@ class Categorical(ProbsOrLogits):
     has_enumerate_support = True
     _is_binary = False
 
-    def __init__(self, probs=None, logits=None, validate_args=None):
+    def __init__(self, probs=None, logits=None, validate_args=None) -> None:
         name = self._given(probs, logits)
         given = logits if probs is None else probs
         if given.dim() < 1:
@@ -50,26 +50,26 @@ class Categorical(ProbsOrLogits):
         return self._param.new_full(self._batch_shape, math.nan)
 
     @property
-    def mean(self):
+    def mean(self) -> torch.Tensor:
         """NaN, as classes are not ordered."""
         return self._undefined()
 
     @property
-    def mode(self):
+    def mode(self) -> torch.Tensor:
         return self.probs.argmax(-1)
 
     @property
-    def variance(self):
+    def variance(self) -> torch.Tensor:
         """NaN, as classes are not ordered."""
         return self._undefined()
 
-    def sample(self, sample_shape=()):
+    def sample(self, sample_shape=()) -> torch.Tensor:
         sample_shape = Size(sample_shape)
         rows = self.probs.detach().reshape(-1, self._num_events)
         drawn = torch.multinomial(rows, sample_shape.numel(), True)
         return drawn.T.reshape(self._extended_shape(sample_shape))
 
-    def log_prob(self, value):
+    def log_prob(self, value) -> torch.Tensor:
         self._check(value)
         index, logits = value.long().unsqueeze(-1), self.logits
         if index.shape[:-1] != logits.shape[:-1]:
@@ -77,9 +77,9 @@ class Categorical(ProbsOrLogits):
             index = index[..., :1]
         return logits.gather(-1, index).squeeze(-1)
 
-    def entropy(self):
+    def entropy(self) -> torch.Tensor:
         lowest = torch.finfo(self.logits.dtype).min  # defines 0 · -∞ as 0
         return -(self.logits.clamp(min=lowest) * self.probs).sum(-1)
 
-    def enumerate_support(self, expand=True):
+    def enumerate_support(self, expand=True) -> torch.Tensor:
         return self._enumerated(torch.arange(self._num_events, device=self._param.device), expand)

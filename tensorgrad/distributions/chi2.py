@@ -17,7 +17,7 @@ class Chi2(Gamma):
 
     arg_constraints = {"df": constraints.positive}
 
-    def __init__(self, df, validate_args=None):
+    def __init__(self, df, validate_args=None) -> None:
         super().__init__(0.5 * df, 0.5, validate_args=validate_args)
 
     @property

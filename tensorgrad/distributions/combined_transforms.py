@@ -28,17 +28,17 @@ class ComposeTransform(Transform):
 
     _compared = ("parts",)
 
-    def __init__(self, parts, cache_size=0):
+    def __init__(self, parts, cache_size=0) -> None:
         self.parts = [part.with_cache(cache_size) for part in parts] if cache_size else parts
         super().__init__(cache_size=cache_size)
 
     @constraints.dependent_property(is_discrete=False)
-    def domain(self):
+    def domain(self) -> Any:
         """The domain of the first part, with the event dimensions that the later parts need."""
         return self._end(self.parts, "domain", "codomain")
 
     @constraints.dependent_property(is_discrete=False)
-    def codomain(self):
+    def codomain(self) -> Any:
         """The codomain of the last part, with the event dimensions that the earlier parts need."""
         return self._end(self.parts[::-1], "codomain", "domain")
 
@@ -54,23 +54,23 @@ class ComposeTransform(Transform):
         return _widened(getattr(parts[0], near), event_dim)
 
     @property
-    def bijective(self):
+    def bijective(self) -> Any:
         """Whether all parts are bijective."""
         return all(part.bijective for part in self.parts)
 
     @property
-    def sign(self):
+    def sign(self) -> Any:
         return math.prod(part.sign for part in self.parts)
 
     @property
-    def inv(self):
+    def inv(self) -> Any:
         inverse = None if self._inv is None else self._inv()
         if inverse is None:
             inverse = ComposeTransform([part.inv for part in reversed(self.parts)])
             self._inv, inverse._inv = weakref.ref(inverse), weakref.ref(self)
         return inverse
 
-    def with_cache(self, cache_size=1):
+    def with_cache(self, cache_size=1) -> Any:
         return self if self._cache_size == cache_size else ComposeTransform(self.parts, cache_size)
 
     def __call__(self, x):
@@ -78,7 +78,7 @@ class ComposeTransform(Transform):
             x = part(x)
         return x
 
-    def log_abs_det_jacobian(self, x, y):
+    def log_abs_det_jacobian(self, x, y) -> torch.Tensor:
         if not self.parts:
             return torch.zeros_like(x)
         values = [x]
@@ -93,17 +93,17 @@ class ComposeTransform(Transform):
             event_dim += part.codomain.event_dim - part.domain.event_dim
         return total
 
-    def forward_shape(self, shape):
+    def forward_shape(self, shape) -> Any:
         for part in self.parts:
             shape = part.forward_shape(shape)
         return shape
 
-    def inverse_shape(self, shape):
+    def inverse_shape(self, shape) -> Any:
         for part in reversed(self.parts):
             shape = part.inverse_shape(shape)
         return shape
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         inside = ",\n    ".join(repr(part) for part in self.parts)
         return f"{type(self).__name__}(\n    {inside}\n)"
 
@@ -119,33 +119,33 @@ class IndependentTransform(Transform):
     tensor(3.)
     """
 
-    def __init__(self, base_transform, reinterpreted_batch_ndims, cache_size=0):
+    def __init__(self, base_transform, reinterpreted_batch_ndims, cache_size=0) -> None:
         super().__init__(cache_size=cache_size)
         self.base_transform = base_transform.with_cache(cache_size)
         self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
 
-    def with_cache(self, cache_size=1):
+    def with_cache(self, cache_size=1) -> Any:
         if self._cache_size == cache_size:
             return self
         return IndependentTransform(self.base_transform, self.reinterpreted_batch_ndims, cache_size)
 
     @constraints.dependent_property(is_discrete=False)
-    def domain(self):
+    def domain(self) -> Any:
         """The domain of the base, with more event dimensions."""
         return constraints.independent(self.base_transform.domain, self.reinterpreted_batch_ndims)
 
     @constraints.dependent_property(is_discrete=False)
-    def codomain(self):
+    def codomain(self) -> Any:
         """The codomain of the base, with more event dimensions."""
         return constraints.independent(self.base_transform.codomain, self.reinterpreted_batch_ndims)
 
     @property
-    def bijective(self):
+    def bijective(self) -> Any:
         """Whether the base is bijective."""
         return self.base_transform.bijective
 
     @property
-    def sign(self):
+    def sign(self) -> Any:
         return self.base_transform.sign
 
     def _call(self, x):
@@ -156,23 +156,23 @@ class IndependentTransform(Transform):
         check_dims(y.shape, self.codomain.event_dim)
         return self.base_transform.inv(y)
 
-    def log_abs_det_jacobian(self, x, y):
+    def log_abs_det_jacobian(self, x, y) -> torch.Tensor:
         return sum_rightmost(self.base_transform.log_abs_det_jacobian(x, y), self.reinterpreted_batch_ndims)
 
-    def forward_shape(self, shape):
+    def forward_shape(self, shape) -> Any:
         return self.base_transform.forward_shape(shape)
 
-    def inverse_shape(self, shape):
+    def inverse_shape(self, shape) -> Any:
         return self.base_transform.inverse_shape(shape)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"{type(self).__name__}({self.base_transform!r}, {self.reinterpreted_batch_ndims})"
 
 
 class _SideBySide(Transform):
     """One transform for each part of a tensor along a dimension."""
 
-    def __init__(self, tseq, dim=0, cache_size=0):
+    def __init__(self, tseq, dim=0, cache_size=0) -> None:
         if not all(isinstance(t, Transform) for t in tseq):
             raise AssertionError("All elements of tseq must be Transform instances")
         super().__init__(cache_size=cache_size)
@@ -180,7 +180,7 @@ class _SideBySide(Transform):
         self.dim = dim
 
     @property
-    def bijective(self):
+    def bijective(self) -> Any:
         """Whether all transforms are bijective."""
         return all(t.bijective for t in self.transforms)
 
@@ -205,23 +205,23 @@ class CatTransform(_SideBySide):
     tensor([1., 2., 4.])
     """
 
-    def __init__(self, tseq, dim=0, lengths=None, cache_size=0):
+    def __init__(self, tseq, dim=0, lengths=None, cache_size=0) -> None:
         super().__init__(tseq, dim, cache_size)
         self.lengths = [1] * len(self.transforms) if lengths is None else list(lengths)
         if len(self.lengths) != len(self.transforms):
             raise AssertionError(f"lengths ({len(self.lengths)}) must match tseq ({len(self.transforms)})")
 
     @property
-    def event_dim(self):
+    def event_dim(self) -> Any:
         """The maximum number of event dimensions of the transforms."""
         return max(t.event_dim for t in self.transforms)
 
     @property
-    def length(self):
+    def length(self) -> Any:
         """The total length of all parts."""
         return sum(self.lengths)
 
-    def with_cache(self, cache_size=1):
+    def with_cache(self, cache_size=1) -> Any:
         if self._cache_size == cache_size:
             return self
         return CatTransform(self.transforms, self.dim, self.lengths, cache_size)
@@ -236,7 +236,7 @@ class CatTransform(_SideBySide):
     def _joined(self, parts):
         return torch.cat(parts, self.dim)
 
-    def log_abs_det_jacobian(self, x, y):
+    def log_abs_det_jacobian(self, x, y) -> torch.Tensor:
         pieces = [
             sum_rightmost(t.log_abs_det_jacobian(before, after), self.event_dim - t.event_dim)
             for t, before, after in zip(self.transforms, self._parts(x), self._parts(y))
@@ -244,15 +244,15 @@ class CatTransform(_SideBySide):
         # The dimension of the parts, counted from the end without event dimensions; not negative if it was one of them.
         dim = self.dim - x.dim() if self.dim >= 0 else self.dim
         dim += self.event_dim
-        return torch.cat(pieces, dim) if dim < 0 else sum(pieces)
+        return torch.cat(pieces, dim) if dim < 0 else sum(pieces)  # type: ignore[return-value]
 
     @constraints.dependent_property
-    def domain(self):
+    def domain(self) -> Any:
         """The domains of the transforms."""
         return constraints.cat([t.domain for t in self.transforms], self.dim, self.lengths)
 
     @constraints.dependent_property
-    def codomain(self):
+    def codomain(self) -> Any:
         """The codomains of the transforms."""
         return constraints.cat([t.codomain for t in self.transforms], self.dim, self.lengths)
 
@@ -265,7 +265,7 @@ class StackTransform(_SideBySide):
     tensor([1., 2.])
     """
 
-    def with_cache(self, cache_size=1):
+    def with_cache(self, cache_size=1) -> Any:
         return self if self._cache_size == cache_size else StackTransform(self.transforms, self.dim, cache_size)
 
     def _parts(self, value):
@@ -281,16 +281,16 @@ class StackTransform(_SideBySide):
     def _joined(self, parts):
         return torch.stack(parts, self.dim)
 
-    def log_abs_det_jacobian(self, x, y):
+    def log_abs_det_jacobian(self, x, y) -> torch.Tensor:
         parts = zip(self.transforms, self._parts(x), self._parts(y))
         return self._joined([t.log_abs_det_jacobian(before, after) for t, before, after in parts])
 
     @constraints.dependent_property
-    def domain(self):
+    def domain(self) -> Any:
         """The domains of the transforms."""
         return constraints.stack([t.domain for t in self.transforms], self.dim)
 
     @constraints.dependent_property
-    def codomain(self):
+    def codomain(self) -> Any:
         """The codomains of the transforms."""
         return constraints.stack([t.codomain for t in self.transforms], self.dim)

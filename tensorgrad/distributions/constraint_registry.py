@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from numbers import Number
+from typing import Any
 
 from tensorgrad.distributions import constraints, transforms
 
@@ -24,8 +25,8 @@ class ConstraintRegistry:
     tensor([4.])
     """
 
-    def __init__(self):
-        self._registry = {}
+    def __init__(self) -> None:
+        self._registry: dict[type, Any] = {}
 
     def register(self, constraint, factory=None):
         """Registers a factory for a constraint or a class of constraints; can be used as a decorator.

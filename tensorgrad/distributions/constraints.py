@@ -61,7 +61,7 @@ class _Dependent(Constraint):
     1
     """
 
-    def __init__(self, *, is_discrete=NotImplemented, event_dim=NotImplemented):
+    def __init__(self, *, is_discrete=NotImplemented, event_dim=NotImplemented) -> None:
         self._is_discrete, self._event_dim = is_discrete, event_dim
 
     def _known(self, name: str):
@@ -103,7 +103,7 @@ class _DependentProperty(property, _Dependent):
     0
     """
 
-    def __init__(self, function=None, *, is_discrete=NotImplemented, event_dim=NotImplemented):
+    def __init__(self, function=None, *, is_discrete=NotImplemented, event_dim=NotImplemented) -> None:
         property.__init__(self, function)
         _Dependent.__init__(self, is_discrete=is_discrete, event_dim=event_dim)
 
@@ -127,7 +127,7 @@ def is_dependent(constraint) -> bool:
 class _Derived(Constraint):
     """Base of constraints that are derived from another one."""
 
-    def __init__(self, base_constraint):
+    def __init__(self, base_constraint) -> None:
         if not isinstance(base_constraint, Constraint):
             raise AssertionError(f"base_constraint must be a Constraint, got {type(base_constraint).__name__}")
         self.base_constraint = base_constraint
@@ -159,7 +159,7 @@ class _IndependentConstraint(_Derived):
     tensor([ True, False])
     """
 
-    def __init__(self, base_constraint, reinterpreted_batch_ndims):
+    def __init__(self, base_constraint, reinterpreted_batch_ndims) -> None:
         super().__init__(base_constraint)
         if not isinstance(reinterpreted_batch_ndims, int):
             raise AssertionError(
@@ -180,7 +180,7 @@ class _IndependentConstraint(_Derived):
             raise ValueError(f"Expected value.dim() >= {self.event_dim} but got {value.dim()}")
         return _all_of_last(inside, self.reinterpreted_batch_ndims)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"IndependentConstraint({self.base_constraint!r}, {self.reinterpreted_batch_ndims})"
 
 
@@ -206,14 +206,14 @@ class MixtureSameFamilyConstraint(_Derived):
         inside = self.base_constraint.check(value.unsqueeze(-1 - self.event_dim))
         return _all_of_last(inside, inside.dim() - (value.dim() - self.event_dim))
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"MixtureSameFamilyConstraint({self.base_constraint!r})"
 
 
 class _Sequence(Constraint):
     """One constraint for each part of a tensor along a dimension."""
 
-    def __init__(self, cseq, dim=0):
+    def __init__(self, cseq, dim=0) -> None:
         if not all(isinstance(c, Constraint) for c in cseq):
             raise AssertionError("All elements of cseq must be Constraint instances")
         self.cseq, self.dim = list(cseq), dim
@@ -232,7 +232,7 @@ class _Sequence(Constraint):
         if not -value.dim() <= self.dim < value.dim():
             raise AssertionError(f"dim {self.dim} out of range for value with {value.dim()} dimensions")
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"{type(self).__name__[1:]}()"
 
 
@@ -253,7 +253,7 @@ class _Cat(_Sequence):
     tensor([ True,  True, False])
     """
 
-    def __init__(self, cseq, dim=0, lengths=None):
+    def __init__(self, cseq, dim=0, lengths=None) -> None:
         super().__init__(cseq, dim)
         self.lengths = [1] * len(self.cseq) if lengths is None else list(lengths)
         if len(self.lengths) != len(self.cseq):
@@ -298,17 +298,17 @@ class _Stack(_Sequence):
 
 
 class _Lower(Constraint):
-    def __init__(self, lower_bound):
+    def __init__(self, lower_bound) -> None:
         self.lower_bound = lower_bound
 
 
 class _Upper(Constraint):
-    def __init__(self, upper_bound):
+    def __init__(self, upper_bound) -> None:
         self.upper_bound = upper_bound
 
 
 class _Between(Constraint):
-    def __init__(self, lower_bound, upper_bound):
+    def __init__(self, lower_bound, upper_bound) -> None:
         self.lower_bound, self.upper_bound = lower_bound, upper_bound
 
 
@@ -446,13 +446,13 @@ class _Multinomial(Constraint):
     is_discrete = True
     event_dim = 1
 
-    def __init__(self, upper_bound):
+    def __init__(self, upper_bound) -> None:
         self.upper_bound = upper_bound
 
     def check(self, value):
         return (value >= 0).all(-1) & (value.sum(-1) <= self.upper_bound)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return "Multinomial()"
 
 

@@ -60,38 +60,38 @@ class ContinuousBernoulli(ProbsOrLogits, ExponentialFamily):
         return torch.where(self._away(), exact, math.log(2.0) + (4.0 / 3.0 + 104.0 / 45.0 * x.pow(2)) * x.pow(2))
 
     @property
-    def mean(self):
+    def mean(self) -> torch.Tensor:
         p, x = self._safe_probs(), self.probs - 0.5
         exact = p / (2.0 * p - 1.0) + 1.0 / (torch.log1p(-p) - torch.log(p))
         return torch.where(self._away(), exact, 0.5 + (1.0 / 3.0 + 16.0 / 45.0 * x.pow(2)) * x)
 
     @property
-    def variance(self):
+    def variance(self) -> torch.Tensor:
         p, square = self._safe_probs(), (self.probs - 0.5).pow(2)
         exact = p * (p - 1.0) / (1.0 - 2.0 * p).pow(2) + 1.0 / (torch.log1p(-p) - torch.log(p)).pow(2)
         return torch.where(self._away(), exact, 1.0 / 12.0 - (1.0 / 15.0 - 128.0 / 945.0 * square) * square)
 
-    def rsample(self, sample_shape=()):
+    def rsample(self, sample_shape=()) -> torch.Tensor:
         u = torch.rand(self._extended_shape(sample_shape), dtype=self.probs.dtype, device=self.probs.device)
         return self.icdf(u)
 
-    def log_prob(self, value):
+    def log_prob(self, value) -> torch.Tensor:
         self._check(value)
         logits, value = broadcast(self.logits, value)
         return self._log_norm() - binary_cross_entropy_with_logits(logits, value, reduction="none")
 
-    def cdf(self, value):
+    def cdf(self, value) -> torch.Tensor:
         self._check(value)
         p = self._safe_probs()
         exact = (p.pow(value) * (1.0 - p).pow(1.0 - value) + p - 1.0) / (2.0 * p - 1.0)
         return torch.where(self._away(), exact, value).clamp(min=0.0, max=1.0)
 
-    def icdf(self, value):
+    def icdf(self, value) -> torch.Tensor:
         p = self._safe_probs()
         exact = (torch.log1p(value * (2.0 * p - 1.0) - p) - torch.log1p(-p)) / (p.log() - torch.log1p(-p))
         return torch.where(self._away(), exact, value)
 
-    def entropy(self):
+    def entropy(self) -> torch.Tensor:
         log_at_0, log_at_1 = torch.log1p(-self.probs), torch.log(self.probs)
         return self.mean * (log_at_0 - log_at_1) - self._log_norm() - log_at_0
 

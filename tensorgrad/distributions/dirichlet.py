@@ -27,36 +27,36 @@ class Dirichlet(ExponentialFamily):
     support = constraints.simplex
     has_rsample = True
 
-    def __init__(self, concentration, validate_args=None):
+    def __init__(self, concentration, validate_args=None) -> None:
         if concentration.dim() < 1:
             raise ValueError("`concentration` parameter must be at least one-dimensional.")
         self.concentration = concentration
         super().__init__(concentration.shape[:-1], concentration.shape[-1:], validate_args=validate_args)
 
     @property
-    def mean(self):
+    def mean(self) -> torch.Tensor:
         return self.concentration / self.concentration.sum(-1, True)
 
     @property
-    def mode(self):
+    def mode(self) -> torch.Tensor:
         peaked = (self.concentration - 1).clamp(min=0.0)
         corner = one_hot(peaked.argmax(-1), self.concentration.shape[-1]).to(peaked)
         at_corners = (self.concentration < 1).all(-1, keepdim=True)
         return torch.where(at_corners, corner, peaked / peaked.sum(-1, True))
 
     @property
-    def variance(self):
+    def variance(self) -> torch.Tensor:
         alpha, total = self.concentration, self.concentration.sum(-1, True)
         return alpha * (total - alpha) / (total.pow(2) * (total + 1))
 
-    def rsample(self, sample_shape=()):
+    def rsample(self, sample_shape=()) -> torch.Tensor:
         return _sample_dirichlet(self.concentration.expand(self._extended_shape(sample_shape)))
 
-    def log_prob(self, value):
+    def log_prob(self, value) -> torch.Tensor:
         self._check(value)
         return torch.xlogy(self.concentration - 1.0, value).sum(-1) - self._log_beta(self.concentration)
 
-    def entropy(self):
+    def entropy(self) -> torch.Tensor:
         alpha, k = self.concentration, self.concentration.shape[-1]
         total = alpha.sum(-1)
         spread = (alpha - 1.0) * torch.digamma(alpha)

@@ -53,7 +53,7 @@ class ExponentialFamily(Distribution):
             normalizer = self._log_normalizer(*natural)
             return natural, normalizer, torch.autograd.grad(normalizer.sum(), natural, create_graph=True)
 
-    def entropy(self):
+    def entropy(self) -> torch.Tensor:
         """A(θ) - θ·E t(x) - E log h(x)."""
         result = -self._mean_carrier_measure
         natural, normalizer, means = self._mean_statistics()

@@ -26,39 +26,39 @@ class Gamma(ExponentialFamily):
     has_rsample = True
     _mean_carrier_measure = 0
 
-    def __init__(self, concentration, rate, validate_args=None):
+    def __init__(self, concentration, rate, validate_args=None) -> None:
         self.concentration, self.rate = broadcast_all(concentration, rate)
         super().__init__(self.concentration.shape, validate_args=validate_args)
 
     @property
-    def mean(self):
+    def mean(self) -> torch.Tensor:
         return self.concentration / self.rate
 
     @property
-    def mode(self):
+    def mode(self) -> torch.Tensor:
         return ((self.concentration - 1) / self.rate).clamp(min=0)
 
     @property
-    def variance(self):
+    def variance(self) -> torch.Tensor:
         return self.concentration / self.rate.pow(2)
 
-    def rsample(self, sample_shape=()):
+    def rsample(self, sample_shape=()) -> torch.Tensor:
         shape = self._extended_shape(sample_shape)
         value = _standard_gamma(self.concentration.expand(shape)) / self.rate.expand(shape)
         value.detach().clamp_(min=torch.finfo(value.dtype).tiny)  # detached, so that clamping keeps the gradient
         return value
 
-    def log_prob(self, value):
+    def log_prob(self, value) -> torch.Tensor:
         value = torch.as_tensor(value, dtype=self.rate.dtype, device=self.rate.device)
         self._check(value)
         alpha, rate = self.concentration, self.rate
         return torch.xlogy(alpha, rate) + torch.xlogy(alpha - 1, value) - rate * value - torch.lgamma(alpha)
 
-    def cdf(self, value):
+    def cdf(self, value) -> torch.Tensor:
         self._check(value)
         return torch.special.gammainc(self.concentration, self.rate * value)
 
-    def entropy(self):
+    def entropy(self) -> torch.Tensor:
         alpha = self.concentration
         return alpha - self.rate.log() + torch.lgamma(alpha) + (1.0 - alpha) * torch.digamma(alpha)
 

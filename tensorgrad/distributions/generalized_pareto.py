@@ -23,7 +23,7 @@ class GeneralizedPareto(Distribution):
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive, "concentration": constraints.real}
     has_rsample = True
 
-    def __init__(self, loc, scale, concentration, validate_args=None):
+    def __init__(self, loc, scale, concentration, validate_args=None) -> None:
         self.loc, self.scale, self.concentration = broadcast_all(loc, scale, concentration)
         super().__init__(self.loc.shape, validate_args=validate_args)
 
@@ -39,22 +39,22 @@ class GeneralizedPareto(Distribution):
         return limit, torch.where(limit, 1.0, self.concentration)
 
     @property
-    def mean(self):
+    def mean(self) -> torch.Tensor:
         """NaN where the concentration is 1 or more and the mean is infinite."""
         return (self.loc + self.scale / (1 - self.concentration)).masked_fill(self.concentration >= 1, math.nan)
 
     @property
-    def mode(self):
+    def mode(self) -> torch.Tensor:
         return self.loc
 
     @property
-    def variance(self):
+    def variance(self) -> torch.Tensor:
         """NaN where the concentration is 1/2 or more and the variance is infinite or undefined."""
         c = self.concentration
         finite = self.scale.pow(2) / ((1 - c).pow(2) * (1 - 2 * c))
         return finite.masked_fill(c >= 0.5, math.nan)
 
-    def rsample(self, sample_shape=()):
+    def rsample(self, sample_shape=()) -> torch.Tensor:
         return self.icdf(torch.rand(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device))
 
     def _exponent(self, value):
@@ -63,29 +63,29 @@ class GeneralizedPareto(Distribution):
         z = (value - self.loc) / self.scale
         return torch.where(limit, z, torch.log1p(c * z) / c)
 
-    def log_prob(self, value):
+    def log_prob(self, value) -> torch.Tensor:
         self._check(value)
         limit, c = self._limit_and_divisor()
         factor = torch.where(limit, 1.0, 1 + c)
         return -self.scale.log() - factor * self._exponent(value)
 
-    def log_survival_function(self, value):
+    def log_survival_function(self, value) -> torch.Tensor:
         """Returns log P(x > value)."""
         self._check(value)
         return -self._exponent(value)
 
-    def log_cdf(self, value):
+    def log_cdf(self, value) -> torch.Tensor:
         """Returns log P(x <= value)."""
         self._check(value)
         return torch.log1p(-torch.exp(self.log_survival_function(value)))
 
-    def cdf(self, value):
+    def cdf(self, value) -> torch.Tensor:
         return torch.exp(self.log_cdf(value))
 
-    def icdf(self, value):
+    def icdf(self, value) -> torch.Tensor:
         limit, c = self._limit_and_divisor()
         exponent = -torch.log1p(-value)
         return self.loc + self.scale * torch.where(limit, exponent, torch.expm1(c * exponent) / c)
 
-    def entropy(self):
+    def entropy(self) -> torch.Tensor:
         return self.scale.log() + self.concentration + 1

@@ -21,7 +21,7 @@ class Geometric(ProbsOrLogits):
     arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
     support = constraints.nonnegative_integer
 
-    def __init__(self, probs=None, logits=None, validate_args=None):
+    def __init__(self, probs=None, logits=None, validate_args=None) -> None:
         super().__init__(self._broadcast_either(probs, logits), validate_args=validate_args)
         if self._validate_args and probs is not None and not (self.probs > 0).all():
             raise ValueError(
@@ -30,28 +30,28 @@ class Geometric(ProbsOrLogits):
             )
 
     @property
-    def mean(self):
+    def mean(self) -> torch.Tensor:
         return 1.0 / self.probs - 1.0
 
     @property
-    def mode(self):
+    def mode(self) -> torch.Tensor:
         return torch.zeros_like(self.probs)
 
     @property
-    def variance(self):
+    def variance(self) -> torch.Tensor:
         return (1.0 / self.probs - 1.0) / self.probs
 
-    def sample(self, sample_shape=()):
+    def sample(self, sample_shape=()) -> torch.Tensor:
         with torch.no_grad():
             u = self.probs.new_empty(self._extended_shape(sample_shape))
             u.uniform_(torch.finfo(u.dtype).tiny, 1)  # excludes 0, whose logarithm is infinite
             return (u.log() / torch.log1p(-self.probs)).floor()
 
-    def log_prob(self, value):
+    def log_prob(self, value) -> torch.Tensor:
         self._check(value)
         value, probs = broadcast(value, self.probs)
         failing = probs.masked_fill((probs == 1) & (value == 0), 0)  # defines 0 · log 0 as 0
         return value * torch.log1p(-failing) + self.probs.log()
 
-    def entropy(self):
+    def entropy(self) -> torch.Tensor:
         return binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none") / self.probs

@@ -24,7 +24,7 @@ class InverseGamma(TransformedDistribution):
     support = constraints.positive
     has_rsample = True
 
-    def __init__(self, concentration, rate, validate_args=None):
+    def __init__(self, concentration, rate, validate_args=None) -> None:
         base = Gamma(concentration, rate, validate_args=validate_args)
         super().__init__(base, PowerTransform(-base.rate.new_ones(())), validate_args=validate_args)
 
@@ -39,19 +39,19 @@ class InverseGamma(TransformedDistribution):
         return self.base_dist.rate
 
     @property
-    def mean(self):
+    def mean(self) -> torch.Tensor:
         alpha = self.concentration
         return torch.where(alpha > 1, self.rate / (alpha - 1), math.inf)
 
     @property
-    def mode(self):
+    def mode(self) -> torch.Tensor:
         return self.rate / (self.concentration + 1)
 
     @property
-    def variance(self):
+    def variance(self) -> torch.Tensor:
         alpha = self.concentration
         return torch.where(alpha > 2, self.rate.pow(2) / ((alpha - 1).pow(2) * (alpha - 2)), math.inf)
 
-    def entropy(self):
+    def entropy(self) -> torch.Tensor:
         alpha = self.concentration
         return alpha + self.rate.log() + alpha.lgamma() - (1 + alpha) * alpha.digamma()

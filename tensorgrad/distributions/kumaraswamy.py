@@ -26,7 +26,7 @@ class Kumaraswamy(TransformedDistribution):
     support = constraints.unit_interval
     has_rsample = True
 
-    def __init__(self, concentration1, concentration0, validate_args=None):
+    def __init__(self, concentration1, concentration0, validate_args=None) -> None:
         self.concentration1, self.concentration0 = broadcast_all(concentration1, concentration0)
         base = Uniform(
             torch.full_like(self.concentration0, 0), torch.full_like(self.concentration0, 1),
@@ -45,20 +45,20 @@ class Kumaraswamy(TransformedDistribution):
         return b * torch.exp(a.lgamma() + b.lgamma() - (a + b).lgamma())
 
     @property
-    def mean(self):
+    def mean(self) -> torch.Tensor:
         return self._moment(1)
 
     @property
-    def mode(self):
+    def mode(self) -> torch.Tensor:
         a, b = self.concentration1, self.concentration0
         peak = ((a - 1) / (a * b - 1)).pow(a.reciprocal())
         return peak.masked_fill((a < 1) | (b < 1), math.nan)
 
     @property
-    def variance(self):
+    def variance(self) -> torch.Tensor:
         return self._moment(2) - self.mean.pow(2)
 
-    def entropy(self):
+    def entropy(self) -> torch.Tensor:
         a, b = self.concentration1, self.concentration0
         harmonic = torch.digamma(b + 1) + euler_constant
         return (1 - b.reciprocal()) + (1 - a.reciprocal()) * harmonic - a.log() - b.log()

@@ -34,7 +34,7 @@ class LKJCholesky(Distribution):
     arg_constraints = {"concentration": constraints.positive}
     support = constraints.corr_cholesky
 
-    def __init__(self, dim, concentration=1.0, validate_args=None):
+    def __init__(self, dim, concentration=1.0, validate_args=None) -> None:
         if dim < 2:
             raise ValueError(f"Expected dim to be an integer greater than or equal to 2. Found dim={dim}.")
         self.dim = dim
@@ -49,7 +49,7 @@ class LKJCholesky(Distribution):
     def _part_shape(self, name, batch_shape):
         return Size((*batch_shape, self.dim))
 
-    def sample(self, sample_shape=()):
+    def sample(self, sample_shape=()) -> torch.Tensor:
         with torch.no_grad():
             shape, dtype, device = (
                 self._extended_shape(sample_shape),
@@ -64,7 +64,7 @@ class LKJCholesky(Distribution):
             left = (1 - lower.pow(2).sum(-1)).clamp(min=torch.finfo(dtype).tiny)
             return lower + torch.diag_embed(left.sqrt())
 
-    def log_prob(self, value):
+    def log_prob(self, value) -> torch.Tensor:
         self._check(value)
         alpha, n = self.concentration, self.dim - 1
         diagonal = value.diagonal(dim1=-2, dim2=-1)[..., 1:]

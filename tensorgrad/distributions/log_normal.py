@@ -21,7 +21,7 @@ class LogNormal(TransformedDistribution):
     support = constraints.positive
     has_rsample = True
 
-    def __init__(self, loc, scale, validate_args=None):
+    def __init__(self, loc, scale, validate_args=None) -> None:
         super().__init__(Normal(loc, scale), ExpTransform(), validate_args=validate_args)
 
     @property

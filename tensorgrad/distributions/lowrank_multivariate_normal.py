@@ -36,7 +36,7 @@ class LowRankMultivariateNormal(Distribution):
     support = constraints.real_vector
     has_rsample = True
 
-    def __init__(self, loc, cov_factor, cov_diag, validate_args=None):
+    def __init__(self, loc, cov_factor, cov_diag, validate_args=None) -> None:
         if loc.dim() < 1:
             raise ValueError("loc must be at least one-dimensional.")
         event_shape = loc.shape[-1:]
@@ -76,15 +76,15 @@ class LowRankMultivariateNormal(Distribution):
         return plain - solve_lower(self._capacitance_tril, projected).pow(2).sum(-1)
 
     @property
-    def mean(self):
+    def mean(self) -> torch.Tensor:
         return self.loc
 
     @property
-    def mode(self):
+    def mode(self) -> torch.Tensor:
         return self.loc
 
     @lazy_property
-    def variance(self):
+    def variance(self) -> torch.Tensor:
         """The diagonal of the covariance matrix."""
         variance = self._unbroadcasted_cov_factor.pow(2).sum(-1) + self._unbroadcasted_cov_diag
         return variance.expand(*self._batch_shape, *self._event_shape)
@@ -111,7 +111,7 @@ class LowRankMultivariateNormal(Distribution):
         matrix = torch.diag_embed(self._unbroadcasted_cov_diag.reciprocal()) - part.mT @ part
         return matrix.expand(*self._batch_shape, *matrix.shape[-2:])
 
-    def rsample(self, sample_shape=()):
+    def rsample(self, sample_shape=()) -> torch.Tensor:
         shape = self._extended_shape(sample_shape)
         rank = self.cov_factor.shape[-1]
         common = standard_normal((*shape[:-1], rank), self.loc.dtype, self.loc.device)
@@ -119,12 +119,12 @@ class LowRankMultivariateNormal(Distribution):
         along = (self._unbroadcasted_cov_factor @ common.unsqueeze(-1)).squeeze(-1)
         return self.loc + along + self._unbroadcasted_cov_diag.sqrt() * independent
 
-    def log_prob(self, value):
+    def log_prob(self, value) -> torch.Tensor:
         self._check(value)
         squared = self._squared_distance(value - self.loc)
         return -0.5 * (self._event_shape[0] * math.log(2 * math.pi) + squared) - self._half_log_det()
 
-    def entropy(self):
+    def entropy(self) -> torch.Tensor:
         half = 0.5 * self._event_shape[0] * (1.0 + math.log(2 * math.pi)) + self._half_log_det()
         return half.expand(self._batch_shape)
 

@@ -27,7 +27,7 @@ class MixtureSameFamily(Distribution):
     arg_constraints: dict = {}
     has_rsample = False
 
-    def __init__(self, mixture_distribution, component_distribution, validate_args=None):
+    def __init__(self, mixture_distribution, component_distribution, validate_args=None) -> None:
         if not isinstance(mixture_distribution, Categorical):
             raise ValueError(" The Mixture distribution needs to be an  instance of torch.distributions.Categorical")
         if not isinstance(component_distribution, Distribution):
@@ -77,25 +77,25 @@ class MixtureSameFamily(Distribution):
         return (probs.reshape(*probs.shape, *(1,) * len(self._event_shape)) * moments).sum(self._component_dim)
 
     @property
-    def mean(self):
+    def mean(self) -> torch.Tensor:
         return self._weigh(self.component_distribution.mean)
 
     @property
-    def variance(self):
+    def variance(self) -> torch.Tensor:
         """The variance within the components plus that between them."""
         within, means = self.component_distribution.variance, self.component_distribution.mean
         return self._weigh(within) + self._weigh((means - self.mean.unsqueeze(self._component_dim)).pow(2))
 
-    def cdf(self, value):
+    def cdf(self, value) -> torch.Tensor:
         parts = self.component_distribution.cdf(value.unsqueeze(self._component_dim))
         return (parts * self.mixture_distribution.probs).sum(-1)
 
-    def log_prob(self, value):
+    def log_prob(self, value) -> torch.Tensor:
         self._check(value)
         parts = self.component_distribution.log_prob(value.unsqueeze(self._component_dim))
         return torch.logsumexp(parts + torch.log_softmax(self.mixture_distribution.logits, -1), -1)
 
-    def sample(self, sample_shape=()):
+    def sample(self, sample_shape=()) -> torch.Tensor:
         with torch.no_grad():
             shape, dim = self._extended_shape(sample_shape), len(sample_shape) + len(self._batch_shape)
             choice = self.mixture_distribution.sample(sample_shape)
@@ -103,5 +103,5 @@ class MixtureSameFamily(Distribution):
             choice = choice.reshape(*choice.shape, *(1,) * (len(self._event_shape) + 1))
             return drawn.gather(dim, choice.expand(*shape[:dim], 1, *shape[dim:])).squeeze(dim)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"MixtureSameFamily(\n  {self.mixture_distribution},\n  {self.component_distribution})"

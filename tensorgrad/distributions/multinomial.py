@@ -28,7 +28,7 @@ class Multinomial(Distribution):
 
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
 
-    def __init__(self, total_count=1, probs=None, logits=None, validate_args=None):
+    def __init__(self, total_count=1, probs=None, logits=None, validate_args=None) -> None:
         if not isinstance(total_count, int):
             raise NotImplementedError("inhomogeneous total_count is not supported")
         self.total_count = total_count
@@ -56,26 +56,26 @@ class Multinomial(Distribution):
         return self._categorical.param_shape
 
     @property
-    def mean(self):
+    def mean(self) -> torch.Tensor:
         return self.probs * self.total_count
 
     @property
-    def variance(self):
+    def variance(self) -> torch.Tensor:
         return self.total_count * self.probs * (1 - self.probs)
 
-    def sample(self, sample_shape=()):
+    def sample(self, sample_shape=()) -> torch.Tensor:
         drawn = self._categorical.sample(Size((self.total_count,)) + Size(sample_shape)).movedim(0, -1)
         counts = drawn.new_zeros(self._extended_shape(sample_shape))
         return counts.scatter_add_(-1, drawn, torch.ones_like(drawn)).type_as(self.probs)
 
-    def log_prob(self, value):
+    def log_prob(self, value) -> torch.Tensor:
         self._check(value)
         logits, value = broadcast(self.logits, value)
         ways = torch.lgamma(value.sum(-1) + 1) - torch.lgamma(value + 1).sum(-1)
         logits = logits.masked_fill((value == 0) & (logits == -math.inf), 0)  # defines 0 · -∞ as 0
         return ways + (logits * value).sum(-1)
 
-    def entropy(self):
+    def entropy(self) -> torch.Tensor:
         """Returns the entropy of total_count draws minus the mean logarithm of the number of their orders."""
         n = self.total_count
         count = Binomial(n, probs=self.probs, validate_args=False)  # the distribution of each class's count

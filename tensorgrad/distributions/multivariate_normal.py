@@ -96,7 +96,7 @@ class MultivariateNormal(GivenByMatrix):
     support = constraints.real_vector
     has_rsample = True
 
-    def __init__(self, loc, covariance_matrix=None, precision_matrix=None, scale_tril=None, validate_args=None):
+    def __init__(self, loc, covariance_matrix=None, precision_matrix=None, scale_tril=None, validate_args=None) -> None:
         if loc.dim() < 1:
             raise ValueError("loc must be at least one-dimensional.")
         matrices = dict(covariance_matrix=covariance_matrix, precision_matrix=precision_matrix, scale_tril=scale_tril)
@@ -110,28 +110,28 @@ class MultivariateNormal(GivenByMatrix):
         self._factorize(name, matrix)  # after the validation of the matrix
 
     @property
-    def mean(self):
+    def mean(self) -> torch.Tensor:
         return self.loc
 
     @property
-    def mode(self):
+    def mode(self) -> torch.Tensor:
         return self.loc
 
     @property
-    def variance(self):
+    def variance(self) -> torch.Tensor:
         return self._unbroadcasted_scale_tril.pow(2).sum(-1).expand(*self._batch_shape, *self._event_shape)
 
-    def rsample(self, sample_shape=()):
+    def rsample(self, sample_shape=()) -> torch.Tensor:
         normal = standard_normal(self._extended_shape(sample_shape), self.loc.dtype, self.loc.device)
         return self.loc + (self._unbroadcasted_scale_tril @ normal.unsqueeze(-1)).squeeze(-1)
 
-    def log_prob(self, value):
+    def log_prob(self, value) -> torch.Tensor:
         self._check(value)
         squared = solve_lower(self._unbroadcasted_scale_tril, value - self.loc).pow(2).sum(-1)
         n = self._event_shape[0]
         return -0.5 * (n * math.log(2 * math.pi) + squared) - log_diagonal(self._unbroadcasted_scale_tril)
 
-    def entropy(self):
+    def entropy(self) -> torch.Tensor:
         n = self._event_shape[0]
         half = 0.5 * n * (1.0 + math.log(2 * math.pi)) + log_diagonal(self._unbroadcasted_scale_tril)
         return half.expand(self._batch_shape)

@@ -28,28 +28,28 @@ class NegativeBinomial(ProbsOrLogits):
 
     total_count: Tensor
 
-    def __init__(self, total_count, probs=None, logits=None, validate_args=None):
+    def __init__(self, total_count, probs=None, logits=None, validate_args=None) -> None:
         super().__init__(self._broadcast_either(probs, logits, total_count=total_count), validate_args=validate_args)
 
     @property
-    def mean(self):
+    def mean(self) -> torch.Tensor:
         return self.total_count * torch.exp(self.logits)
 
     @property
-    def mode(self):
+    def mode(self) -> torch.Tensor:
         return ((self.total_count - 1) * torch.exp(self.logits)).floor().clamp(min=0.0)
 
     @property
-    def variance(self):
+    def variance(self) -> torch.Tensor:
         return self.mean / torch.sigmoid(-self.logits)
 
-    def sample(self, sample_shape=()):
+    def sample(self, sample_shape=()) -> torch.Tensor:
         """Draws from Poisson distributions with rates from a gamma distribution."""
         with torch.no_grad():
             rates = Gamma(self.total_count, torch.exp(-self.logits), validate_args=False)
             return torch.poisson(rates.sample(sample_shape))
 
-    def log_prob(self, value):
+    def log_prob(self, value) -> torch.Tensor:
         self._check(value)
         failures = self.total_count
         ways = torch.lgamma(failures + value) - torch.lgamma(1.0 + value) - torch.lgamma(failures)

@@ -22,7 +22,7 @@ class OneHotCategorical(Distribution):
     support = constraints.one_hot
     has_enumerate_support = True
 
-    def __init__(self, probs=None, logits=None, validate_args=None):
+    def __init__(self, probs=None, logits=None, validate_args=None) -> None:
         self._categorical = Categorical(probs, logits)
         super().__init__(self._categorical.batch_shape, self._categorical.param_shape[-1:], validate_args=validate_args)
 
@@ -42,31 +42,31 @@ class OneHotCategorical(Distribution):
         return self._categorical.param_shape
 
     @property
-    def mean(self):
+    def mean(self) -> torch.Tensor:
         return self.probs
 
     @property
-    def mode(self):
+    def mode(self) -> torch.Tensor:
         return self._vectors(self.probs.argmax(-1))
 
     @property
-    def variance(self):
+    def variance(self) -> torch.Tensor:
         return self.probs * (1 - self.probs)
 
     def _vectors(self, classes):
         return one_hot(classes, self._event_shape[0]).to(self.probs)
 
-    def sample(self, sample_shape=()):
+    def sample(self, sample_shape=()) -> torch.Tensor:
         return self._vectors(self._categorical.sample(sample_shape))
 
-    def log_prob(self, value):
+    def log_prob(self, value) -> torch.Tensor:
         self._check(value)
         return self._categorical.log_prob(value.argmax(-1))
 
-    def entropy(self):
+    def entropy(self) -> torch.Tensor:
         return self._categorical.entropy()
 
-    def enumerate_support(self, expand=True):
+    def enumerate_support(self, expand=True) -> torch.Tensor:
         return self._enumerated(torch.eye(*self._event_shape, dtype=self.probs.dtype, device=self.probs.device), expand)
 
 
@@ -83,5 +83,5 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
 
     has_rsample = True
 
-    def rsample(self, sample_shape=()):
+    def rsample(self, sample_shape=()) -> torch.Tensor:
         return self.sample(sample_shape) + (self.probs - self.probs.detach())

@@ -20,27 +20,27 @@ class Poisson(ExponentialFamily):
     arg_constraints = {"rate": constraints.nonnegative}
     support = constraints.nonnegative_integer
 
-    def __init__(self, rate, validate_args=None):
+    def __init__(self, rate, validate_args=None) -> None:
         (self.rate,) = broadcast_all(rate)
         super().__init__(self.rate.shape, validate_args=validate_args)
 
     @property
-    def mean(self):
+    def mean(self) -> torch.Tensor:
         return self.rate
 
     @property
-    def mode(self):
+    def mode(self) -> torch.Tensor:
         return self.rate.floor()
 
     @property
-    def variance(self):
+    def variance(self) -> torch.Tensor:
         return self.rate
 
-    def sample(self, sample_shape=()):
+    def sample(self, sample_shape=()) -> torch.Tensor:
         with torch.no_grad():
             return torch.poisson(self.rate.expand(self._extended_shape(sample_shape)))
 
-    def log_prob(self, value):
+    def log_prob(self, value) -> torch.Tensor:
         self._check(value)
         rate, value = broadcast(self.rate, value)
         return torch.xlogy(value, rate) - rate - torch.lgamma(value + 1)

@@ -29,17 +29,17 @@ class LogitRelaxedBernoulli(ProbsOrLogits):
     support = constraints.real
     has_rsample = True
 
-    def __init__(self, temperature, probs=None, logits=None, validate_args=None):
+    def __init__(self, temperature, probs=None, logits=None, validate_args=None) -> None:
         self.temperature = temperature
         super().__init__(self._broadcast_either(probs, logits), validate_args=validate_args)
 
-    def rsample(self, sample_shape=()):
+    def rsample(self, sample_shape=()) -> torch.Tensor:
         shape = self._extended_shape(sample_shape)
         p = clamp_probs(self.probs.expand(shape))
         u = clamp_probs(torch.rand(shape, dtype=p.dtype, device=p.device))
         return (u.log() - torch.log1p(-u) + p.log() - torch.log1p(-p)) / self.temperature
 
-    def log_prob(self, value):
+    def log_prob(self, value) -> torch.Tensor:
         self._check(value)
         logits, value = broadcast(self.logits, value)
         apart = logits - value * self.temperature
@@ -57,7 +57,7 @@ class RelaxedBernoulli(TransformedDistribution):
     support = constraints.unit_interval
     has_rsample = True
 
-    def __init__(self, temperature, probs=None, logits=None, validate_args=None):
+    def __init__(self, temperature, probs=None, logits=None, validate_args=None) -> None:
         super().__init__(
             LogitRelaxedBernoulli(temperature, probs, logits), SigmoidTransform(), validate_args=validate_args
         )

@@ -31,7 +31,7 @@ class ExpRelaxedCategorical(Distribution):
     support = constraints.real_vector  # as in PyTorch; actually, the exponentials sum to 1
     has_rsample = True
 
-    def __init__(self, temperature, probs=None, logits=None, validate_args=None):
+    def __init__(self, temperature, probs=None, logits=None, validate_args=None) -> None:
         self._categorical = Categorical(probs, logits)
         self.temperature = temperature
         super().__init__(self._categorical.batch_shape, self._categorical.param_shape[-1:], validate_args=validate_args)
@@ -51,14 +51,14 @@ class ExpRelaxedCategorical(Distribution):
         """The shape of the parameter."""
         return self._categorical.param_shape
 
-    def rsample(self, sample_shape=()):
+    def rsample(self, sample_shape=()) -> torch.Tensor:
         logits = self.logits
         shape = self._extended_shape(sample_shape)
         u = clamp_probs(torch.rand(shape, dtype=logits.dtype, device=logits.device))
         scores = (logits - (-u.log()).log()) / self.temperature
         return scores - scores.logsumexp(-1, keepdim=True)
 
-    def log_prob(self, value):
+    def log_prob(self, value) -> torch.Tensor:
         self._check(value)
         k = self._event_shape[0]
         logits, value = broadcast(self.logits, value)
@@ -78,7 +78,7 @@ class RelaxedOneHotCategorical(TransformedDistribution):
     support = constraints.simplex
     has_rsample = True
 
-    def __init__(self, temperature, probs=None, logits=None, validate_args=None):
+    def __init__(self, temperature, probs=None, logits=None, validate_args=None) -> None:
         base = ExpRelaxedCategorical(temperature, probs, logits, validate_args=validate_args)
         super().__init__(base, ExpTransform(), validate_args=validate_args)
 

@@ -24,25 +24,25 @@ class StudentT(Distribution):
     support = constraints.real
     has_rsample = True
 
-    def __init__(self, df, loc=0.0, scale=1.0, validate_args=None):
+    def __init__(self, df, loc=0.0, scale=1.0, validate_args=None) -> None:
         self.df, self.loc, self.scale = broadcast_all(df, loc, scale)
         self._chi2 = Chi2(self.df, validate_args=False)
         super().__init__(self.df.shape, validate_args=validate_args)
 
     @property
-    def mean(self):
+    def mean(self) -> torch.Tensor:
         return self.loc.masked_fill(self.df <= 1, math.nan)
 
     @property
-    def mode(self):
+    def mode(self) -> torch.Tensor:
         return self.loc
 
     @property
-    def variance(self):
+    def variance(self) -> torch.Tensor:
         finite = self.scale.pow(2) * self.df / (self.df - 2)
         return finite.masked_fill(self.df <= 2, math.inf).masked_fill(self.df <= 1, math.nan)
 
-    def rsample(self, sample_shape=()):
+    def rsample(self, sample_shape=()) -> torch.Tensor:
         normal = standard_normal(self._extended_shape(sample_shape), self.df.dtype, self.df.device)
         return self.loc + self.scale * (normal * torch.rsqrt(self._chi2.rsample(sample_shape) / self.df))
 
@@ -51,13 +51,13 @@ class StudentT(Distribution):
         half = 0.5 * self.df
         return torch.lgamma(half) + 0.5 * math.log(math.pi) - torch.lgamma(half + 0.5)
 
-    def log_prob(self, value):
+    def log_prob(self, value) -> torch.Tensor:
         self._check(value)
         squared = ((value - self.loc) / self.scale).pow(2)
         density = -0.5 * (self.df + 1.0) * torch.log1p(squared / self.df)
         return density - self.scale.log() - 0.5 * self.df.log() - self._log_beta()
 
-    def entropy(self):
+    def entropy(self) -> torch.Tensor:
         upper = 0.5 * (self.df + 1)
         bend = upper * (torch.digamma(upper) - torch.digamma(0.5 * self.df))
         return self.scale.log() + bend + 0.5 * self.df.log() + self._log_beta()

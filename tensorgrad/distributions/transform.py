@@ -37,7 +37,7 @@ class Transform:
     # The attributes that are compared to test transforms of a class for equality; None: compared by identity.
     _compared: tuple[str, ...] | None = None
 
-    def __init__(self, cache_size: int = 0):
+    def __init__(self, cache_size: int = 0) -> None:
         if cache_size not in (0, 1):
             raise ValueError("cache_size must be 0 or 1")
         self._cache_size = cache_size
@@ -144,7 +144,7 @@ class _InverseTransform(Transform):
 
     _compared = ("_inv",)
 
-    def __init__(self, transform: Transform):
+    def __init__(self, transform: Transform) -> None:
         super().__init__(cache_size=transform._cache_size)
         self._inv = transform
 
@@ -152,42 +152,42 @@ class _InverseTransform(Transform):
         return vars(self)
 
     @constraints.dependent_property(is_discrete=False)
-    def domain(self):
+    def domain(self) -> Any:
         """The codomain of the transform."""
         return self._inv.codomain
 
     @constraints.dependent_property(is_discrete=False)
-    def codomain(self):
+    def codomain(self) -> Any:
         """The domain of the transform."""
         return self._inv.domain
 
     @property
-    def bijective(self):
+    def bijective(self) -> Any:
         """Whether the transform is bijective."""
         return self._inv.bijective
 
     @property
-    def sign(self):
+    def sign(self) -> Any:
         return self._inv.sign
 
     @property
-    def inv(self):
+    def inv(self) -> Any:
         return self._inv
 
-    def with_cache(self, cache_size=1):
+    def with_cache(self, cache_size=1) -> Any:
         return self._inv.with_cache(cache_size).inv
 
     def __call__(self, x):
         return self._inv._inv_call(x)
 
-    def log_abs_det_jacobian(self, x, y):
+    def log_abs_det_jacobian(self, x, y) -> Tensor:
         return -self._inv.log_abs_det_jacobian(y, x)
 
-    def forward_shape(self, shape):
+    def forward_shape(self, shape) -> Any:
         return self._inv.inverse_shape(shape)
 
-    def inverse_shape(self, shape):
+    def inverse_shape(self, shape) -> Any:
         return self._inv.forward_shape(shape)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"{type(self).__name__}({self._inv!r})"

@@ -32,7 +32,7 @@ class TransformedDistribution(Distribution):
 
     arg_constraints: dict = {}
 
-    def __init__(self, base_distribution, transforms, validate_args=None):
+    def __init__(self, base_distribution, transforms, validate_args=None) -> None:
         self.transforms = [transforms] if isinstance(transforms, Transform) else transforms
         if not isinstance(self.transforms, list):
             raise ValueError(f"transforms must be a Transform or list, but was {transforms}")
@@ -61,7 +61,7 @@ class TransformedDistribution(Distribution):
         return shape[: len(shape) - len(self.base_dist.event_shape)]
 
     @constraints.dependent_property(is_discrete=False)
-    def support(self):
+    def support(self) -> Any:
         """The codomain of the last transform, for the whole event."""
         if not self.transforms:
             return self.base_dist.support
@@ -70,7 +70,7 @@ class TransformedDistribution(Distribution):
         return constraints.independent(codomain, missing) if missing > 0 else codomain
 
     @property
-    def has_rsample(self):  # type: ignore[override]
+    def has_rsample(self) -> Any:  # type: ignore[override]
         """Whether the samples of the base are differentiable."""
         return self.base_dist.has_rsample
 
@@ -79,14 +79,14 @@ class TransformedDistribution(Distribution):
             value = transform(value)
         return value
 
-    def sample(self, sample_shape=()):
+    def sample(self, sample_shape=()) -> torch.Tensor:
         with torch.no_grad():
             return self._forwards(self.base_dist.sample(sample_shape))
 
-    def rsample(self, sample_shape=()):
+    def rsample(self, sample_shape=()) -> torch.Tensor:
         return self._forwards(self.base_dist.rsample(sample_shape))
 
-    def log_prob(self, value):
+    def log_prob(self, value) -> torch.Tensor:
         """Returns the base's log density at the preimage of `value`, minus the log Jacobian determinants."""
         self._check(value)
         log_det: Any = 0.0
@@ -104,7 +104,7 @@ class TransformedDistribution(Distribution):
         sign = math.prod(transform.sign for transform in self.transforms)
         return probability if isinstance(sign, int) and sign == 1 else sign * (probability - 0.5) + 0.5
 
-    def cdf(self, value):
+    def cdf(self, value) -> torch.Tensor:
         """Returns the probability of a sample at or below `value`; for monotone transforms only."""
         for transform in reversed(self.transforms):
             value = transform.inv(value)
@@ -112,6 +112,6 @@ class TransformedDistribution(Distribution):
             self.base_dist._validate_sample(value)
         return self._mirrored(self.base_dist.cdf(value))
 
-    def icdf(self, value):
+    def icdf(self, value) -> torch.Tensor:
         """Returns the quantile; for monotone transforms only."""
         return self._forwards(self.base_dist.icdf(self._mirrored(value)))

@@ -55,7 +55,7 @@ class ExpTransform(Transform):
     def _inverse(self, y):
         return y.log()
 
-    def log_abs_det_jacobian(self, x, y):
+    def log_abs_det_jacobian(self, x, y) -> torch.Tensor:
         return x
 
 
@@ -71,7 +71,7 @@ class PowerTransform(Transform):
     bijective = True
     _compared = ("exponent",)
 
-    def __init__(self, exponent, cache_size=0):
+    def __init__(self, exponent, cache_size=0) -> None:
         super().__init__(cache_size=cache_size)
         (self.exponent,) = broadcast_all(exponent)
 
@@ -85,7 +85,7 @@ class PowerTransform(Transform):
     def _inverse(self, y):
         return y.pow(1 / self.exponent)
 
-    def log_abs_det_jacobian(self, x, y):
+    def log_abs_det_jacobian(self, x, y) -> torch.Tensor:
         return (self.exponent * y / x).abs().log()
 
     def forward_shape(self, shape):
@@ -114,7 +114,7 @@ class SigmoidTransform(Transform):
         y = _inside_unit(y)
         return y.log() - torch.log1p(-y)
 
-    def log_abs_det_jacobian(self, x, y):
+    def log_abs_det_jacobian(self, x, y) -> torch.Tensor:
         return -softplus(-x) - softplus(x)
 
 
@@ -137,7 +137,7 @@ class SoftplusTransform(Transform):
     def _inverse(self, y):
         return torch.log(-torch.expm1(-y)) + y
 
-    def log_abs_det_jacobian(self, x, y):
+    def log_abs_det_jacobian(self, x, y) -> torch.Tensor:
         return -softplus(-x)
 
 
@@ -160,7 +160,7 @@ class TanhTransform(Transform):
     def _inverse(self, y):
         return torch.atanh(y)
 
-    def log_abs_det_jacobian(self, x, y):
+    def log_abs_det_jacobian(self, x, y) -> torch.Tensor:
         return 2.0 * (math.log(2.0) - x - softplus(-2.0 * x))  # log(1 - y²), but exact for large x
 
 
@@ -192,7 +192,7 @@ class AffineTransform(Transform):
     bijective = True
     _compared = ("loc", "scale")
 
-    def __init__(self, loc, scale, event_dim=0, cache_size=0):
+    def __init__(self, loc, scale, event_dim=0, cache_size=0) -> None:
         super().__init__(cache_size=cache_size)
         self.loc, self.scale, self._event_dim = loc, scale, event_dim
 
@@ -225,7 +225,7 @@ class AffineTransform(Transform):
     def _inverse(self, y):
         return (y - self.loc) / self.scale
 
-    def log_abs_det_jacobian(self, x, y):
+    def log_abs_det_jacobian(self, x, y) -> torch.Tensor:
         scale = self.scale
         if isinstance(scale, Number):
             stretch = torch.full_like(x, math.log(abs(scale)))  # type: ignore[arg-type]
@@ -251,7 +251,7 @@ class CumulativeDistributionTransform(Transform):
     bijective = True
     sign = +1
 
-    def __init__(self, distribution, cache_size=0):
+    def __init__(self, distribution, cache_size=0) -> None:
         super().__init__(cache_size=cache_size)
         self.distribution = distribution
 
@@ -266,7 +266,7 @@ class CumulativeDistributionTransform(Transform):
     def _inverse(self, y):
         return self.distribution.icdf(y)
 
-    def log_abs_det_jacobian(self, x, y):
+    def log_abs_det_jacobian(self, x, y) -> torch.Tensor:
         return self.distribution.log_prob(x)
 
 
@@ -285,7 +285,7 @@ class ReshapeTransform(Transform):
 
     bijective = True
 
-    def __init__(self, in_shape, out_shape, cache_size=0):
+    def __init__(self, in_shape, out_shape, cache_size=0) -> None:
         self.in_shape, self.out_shape = Size(in_shape), Size(out_shape)
         if self.in_shape.numel() != self.out_shape.numel():
             raise ValueError("in_shape, out_shape have different numbers of elements")
@@ -307,7 +307,7 @@ class ReshapeTransform(Transform):
     def _inverse(self, y):
         return y.reshape(y.shape[: y.dim() - len(self.out_shape)] + self.in_shape)
 
-    def log_abs_det_jacobian(self, x, y):
+    def log_abs_det_jacobian(self, x, y) -> torch.Tensor:
         return x.new_zeros(x.shape[: x.dim() - len(self.in_shape)])
 
     def forward_shape(self, shape):
@@ -378,7 +378,7 @@ class StickBreakingTransform(Transform):
         left = (1 - pieces.cumsum(-1)).clamp(min=torch.finfo(y.dtype).tiny)
         return pieces.log() - left.log() + self._offset(pieces)
 
-    def log_abs_det_jacobian(self, x, y):
+    def log_abs_det_jacobian(self, x, y) -> torch.Tensor:
         x = x - self._offset(x)
         return (logsigmoid(x) - x + y[..., :-1].log()).sum(-1)
 
@@ -422,7 +422,7 @@ class CorrCholeskyTransform(Transform):
         left = pad(1 - y.pow(2).cumsum(-1)[..., :-1], [1, 0], value=1)
         return torch.atanh(tril_matrix_to_vec(y, -1) / tril_matrix_to_vec(left, -1).sqrt())
 
-    def log_abs_det_jacobian(self, x, y):
+    def log_abs_det_jacobian(self, x, y) -> torch.Tensor:
         # Each element below the diagonal is a tanh times the root of what the elements before it left of the row.
         left = 1 - y.pow(2).cumsum(-1)
         scaling = 0.5 * tril_matrix_to_vec(left, -2).log().sum(-1)

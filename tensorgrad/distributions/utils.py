@@ -98,7 +98,7 @@ class lazy_property:
     84
     """
 
-    def __init__(self, wrapped):
+    def __init__(self, wrapped) -> None:
         self.wrapped, self.__doc__ = wrapped, wrapped.__doc__
 
     def __get__(self, instance, owner=None):

@@ -25,25 +25,25 @@ class VonMises(Distribution):
     support = constraints.real
     has_rsample = False
 
-    def __init__(self, loc, concentration, validate_args=None):
+    def __init__(self, loc, concentration, validate_args=None) -> None:
         self.loc, self.concentration = broadcast_all(loc, concentration)
         super().__init__(self.loc.shape, validate_args=validate_args)
 
     @property
-    def mean(self):
+    def mean(self) -> torch.Tensor:
         """The mean direction."""
         return self.loc
 
     @property
-    def mode(self):
+    def mode(self) -> torch.Tensor:
         return self.loc
 
     @lazy_property
-    def variance(self):
+    def variance(self) -> torch.Tensor:
         """The circular variance 1 - E cos(x - loc)."""
         return 1 - torch.special.i1e(self.concentration) / torch.special.i0e(self.concentration)
 
-    def log_prob(self, value):
+    def log_prob(self, value) -> torch.Tensor:
         self._check(value)
         k = self.concentration
         log_i0 = torch.log(torch.special.i0e(k)) + k
@@ -57,7 +57,7 @@ class VonMises(Distribution):
         return torch.where(k < 1e-5, 1 / k + k, (1 + rho.pow(2)) / (2 * rho))
 
     @torch.no_grad()
-    def sample(self, sample_shape=()):
+    def sample(self, sample_shape=()) -> torch.Tensor:
         """Draws by rejection sampling with proposals from a wrapped Cauchy distribution.
 
         Source: D. J. Best and N. I. Fisher, "Efficient simulation of the von Mises distribution", Applied Statistics 28

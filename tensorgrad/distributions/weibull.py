@@ -22,7 +22,7 @@ class Weibull(TransformedDistribution):
     arg_constraints = {"scale": constraints.positive, "concentration": constraints.positive}
     support = constraints.positive
 
-    def __init__(self, scale, concentration, validate_args=None):
+    def __init__(self, scale, concentration, validate_args=None) -> None:
         self.scale, self.concentration = broadcast_all(scale, concentration)
         self.concentration_reciprocal = self.concentration.reciprocal()
         base = Exponential(torch.ones_like(self.scale), validate_args=validate_args)
@@ -37,18 +37,18 @@ class Weibull(TransformedDistribution):
         return torch.exp(torch.lgamma(1 + n * self.concentration_reciprocal))
 
     @property
-    def mean(self):
+    def mean(self) -> torch.Tensor:
         return self.scale * self._moment(1)
 
     @property
-    def mode(self):
+    def mode(self) -> torch.Tensor:
         ratio = (self.concentration - 1) / self.concentration
         return self.scale * ratio.pow(self.concentration.reciprocal())
 
     @property
-    def variance(self):
+    def variance(self) -> torch.Tensor:
         return self.scale.pow(2) * (self._moment(2) - self._moment(1).pow(2))
 
-    def entropy(self):
+    def entropy(self) -> torch.Tensor:
         inverse = self.concentration_reciprocal
         return euler_constant * (1 - inverse) + torch.log(self.scale * inverse) + 1

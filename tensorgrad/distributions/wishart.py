@@ -41,7 +41,7 @@ class Wishart(GivenByMatrix, ExponentialFamily):
             "df": constraints.greater_than(self._event_shape[-1] - 1),
         }
 
-    def __init__(self, df, covariance_matrix=None, precision_matrix=None, scale_tril=None, validate_args=None):
+    def __init__(self, df, covariance_matrix=None, precision_matrix=None, scale_tril=None, validate_args=None) -> None:
         matrices = dict(covariance_matrix=covariance_matrix, precision_matrix=precision_matrix, scale_tril=scale_tril)
         name, matrix = self._only(matrices, AssertionError)
         if matrix.dim() < 2:
@@ -67,18 +67,18 @@ class Wishart(GivenByMatrix, ExponentialFamily):
         return batch_shape + self._event_shape[:1]
 
     @property
-    def mean(self):
+    def mean(self) -> torch.Tensor:
         return self.df.reshape(*self._batch_shape, 1, 1) * self.covariance_matrix
 
     @property
-    def mode(self):
+    def mode(self) -> torch.Tensor:
         """NaN unless df exceeds n + 1."""
         factor = self.df - self._event_shape[-1] - 1
         factor = factor.masked_fill(factor <= 0, math.nan)
         return factor.reshape(*self._batch_shape, 1, 1) * self.covariance_matrix
 
     @property
-    def variance(self):
+    def variance(self) -> torch.Tensor:
         matrix = self.covariance_matrix
         diagonal = matrix.diagonal(dim1=-2, dim2=-1)
         products = diagonal.unsqueeze(-1) * diagonal.unsqueeze(-2)
@@ -98,7 +98,7 @@ class Wishart(GivenByMatrix, ExponentialFamily):
         root = factor @ lower
         return root @ root.mT
 
-    def rsample(self, sample_shape=(), max_try_correction=None):
+    def rsample(self, sample_shape=(), max_try_correction=None) -> torch.Tensor:
         """Returns samples. Those that are singular due to rounding are drawn again, up to `max_try_correction` times
         (by default 10, or 3 with a batch).
 
@@ -127,7 +127,7 @@ class Wishart(GivenByMatrix, ExponentialFamily):
         sample[mask] = new
         return sample
 
-    def log_prob(self, value):
+    def log_prob(self, value) -> torch.Tensor:
         self._check(value)
         nu, n = self.df, self._event_shape[-1]
         factor = self._unbroadcasted_scale_tril
@@ -135,7 +135,7 @@ class Wishart(GivenByMatrix, ExponentialFamily):
         normalizer = nu * (n * math.log(2) / 2 + log_diagonal(factor)) + torch.mvlgamma(nu / 2, n)
         return (nu - n - 1) / 2 * torch.linalg.slogdet(value).logabsdet - trace / 2 - normalizer
 
-    def entropy(self):
+    def entropy(self) -> torch.Tensor:
         nu, n = self.df, self._event_shape[-1]
         steps = torch.arange(n, dtype=nu.dtype, device=nu.device) / 2
         digammas = torch.digamma(nu.unsqueeze(-1) / 2 - steps).sum(-1)

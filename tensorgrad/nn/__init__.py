@@ -1,6 +1,6 @@
 """Neural networks: modules, layers, losses, initial values, and the functions behind them."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tensorgrad.nn.parameter import Buffer, Parameter  # isort: skip  (first: the layers need it)
 from tensorgrad.nn.activation import (
@@ -146,52 +146,20 @@ _LATER = {
 _OURS = {"summary": "tensorgrad.viz.summary"}  # not in PyTorch: name -> module
 _MODULES = ("common_types", "grad", "modules", "parallel", "utils")
 
-if TYPE_CHECKING:
-    from tensorgrad.nn import common_types, grad, modules, parallel, utils
-    from tensorgrad.nn.factory import factory_kwargs
-    from tensorgrad.nn.lazy import (
-        LazyBatchNorm1d,
-        LazyBatchNorm2d,
-        LazyBatchNorm3d,
-        LazyConv1d,
-        LazyConv2d,
-        LazyConv3d,
-        LazyConvTranspose1d,
-        LazyConvTranspose2d,
-        LazyConvTranspose3d,
-        LazyInstanceNorm1d,
-        LazyInstanceNorm2d,
-        LazyInstanceNorm3d,
-        LazyLinear,
-        UninitializedBuffer,
-        UninitializedParameter,
-    )
-    from tensorgrad.nn.parallel import DataParallel
-    from tensorgrad.nn.rnn import GRU, LSTM, RNN, RNNBase
-    from tensorgrad.nn.rnn_cell import GRUCell, LSTMCell, RNNCell, RNNCellBase
-    from tensorgrad.nn.transformer import (
-        Transformer,
-        TransformerDecoder,
-        TransformerDecoderLayer,
-        TransformerEncoder,
-        TransformerEncoderLayer,
-    )
-    from tensorgrad.viz.summary import summary
-else:  # hidden from type checkers, which would otherwise accept any misspelled name
 
-    def __getattr__(name: str) -> Any:
-        from importlib import import_module
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
 
-        if name in _MODULES:
-            return import_module(f"tensorgrad.nn.{name}")
-        if name in _OURS:
-            globals()[name] = getattr(import_module(_OURS[name]), name)
+    if name in _MODULES:
+        return import_module(f"tensorgrad.nn.{name}")
+    if name in _OURS:
+        globals()[name] = getattr(import_module(_OURS[name]), name)
+        return globals()[name]
+    for module, names in _LATER.items():
+        if name in names:
+            globals()[name] = getattr(import_module(f"tensorgrad.nn.{module}"), name)
             return globals()[name]
-        for module, names in _LATER.items():
-            if name in names:
-                globals()[name] = getattr(import_module(f"tensorgrad.nn.{module}"), name)
-                return globals()[name]
-        raise import_module("tensorgrad.system.missing_names").no_attribute(__name__, name)
+    raise import_module("tensorgrad.system.missing_names").no_attribute(__name__, name)
 
 
 __all__ = [

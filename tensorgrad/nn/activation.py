@@ -34,6 +34,9 @@ def _suffix(module: Module) -> str:
 class ReLU(_InPlace):
     """max(x, 0), the rectified linear unit. `inplace`: write into the input.
 
+    Args:
+        inplace: write the result into the input.
+
     >>> torch.nn.ReLU()(torch.tensor([-1.0, 2.0]))
     tensor([0., 2.])
     """
@@ -45,6 +48,9 @@ class ReLU(_InPlace):
 class SiLU(_InPlace):
     """x · sigmoid(x), also called swish (Elfwing et al., 2017).
 
+    Args:
+        inplace: write the result into the input.
+
     >>> torch.nn.SiLU()(torch.tensor([-1.0, 2.0]))
     tensor([-0.2689,  1.7616])
     """
@@ -55,6 +61,9 @@ class SiLU(_InPlace):
 
 class Mish(_InPlace):
     """x · tanh(softplus(x)) = x · tanh(log(1 + eˣ)) (Misra, 2019). `inplace`: write into the input.
+
+    Args:
+        inplace: write the result into the input.
 
     >>> torch.nn.Mish()(torch.tensor([-1.0, 0.0, 2.0]))
     tensor([-0.3034,  0.0000,  1.9440])
@@ -70,6 +79,9 @@ class SELU(_InPlace):
     With these constants, mean 0 and variance 1 are preserved from layer to layer (Klambauer et al., 2017).
     `inplace`: write into the input.
 
+    Args:
+        inplace: write the result into the input.
+
     >>> torch.nn.SELU()(torch.tensor([-1.0, 0.0, 2.0]))
     tensor([-1.1113,  0.0000,  2.1014])
     """
@@ -82,6 +94,9 @@ class Hardswish(_InPlace):
     """x · clamp(x + 3, 0, 6) / 6, an approximation of `SiLU` (Howard et al., 2019).
 
     `inplace`: write into the input.
+
+    Args:
+        inplace: write the result into the input.
 
     >>> torch.nn.Hardswish()(torch.tensor([-1.0, 0.0, 1.0, 4.0]))
     tensor([-0.3333,  0.0000,  0.6667,  4.0000])
@@ -96,6 +111,9 @@ class Hardswish(_InPlace):
 
 class Hardsigmoid(_InPlace):
     """clamp(x + 3, 0, 6) / 6: 0 up to -3, 1 from 3 on, linear in between. `inplace`: write into the input.
+
+    Args:
+        inplace: write the result into the input.
 
     >>> torch.nn.Hardsigmoid()(torch.tensor([-4.0, 0.0, 1.5, 4.0]))
     tensor([0.0000, 0.5000, 0.7500, 1.0000])
@@ -257,6 +275,9 @@ class Hardtanh(Module):
 class ReLU6(Hardtanh):
     """clamp(x, 0, 6) = min(max(0, x), 6) (Krizhevsky, 2010). `inplace`: write into the input.
 
+    Args:
+        inplace: write the result into the input.
+
     >>> torch.nn.ReLU6()(torch.tensor([-1.0, 2.0, 8.0]))
     tensor([0., 2., 6.])
     """
@@ -317,6 +338,10 @@ class CELU(Module):
 
 class LeakyReLU(Module):
     """x where positive, else `negative_slope` · x (Maas et al., 2013). `inplace`: write into the input.
+
+    Args:
+        negative_slope: the slope for negative elements.
+        inplace: write the result into the input.
 
     >>> torch.nn.LeakyReLU(0.1)(torch.tensor([-1.0, 2.0]))
     tensor([-0.1000,  2.0000])
@@ -394,6 +419,9 @@ class GLU(Module):
 class GELU(Module):
     """x · Φ(x), where Φ is the normal CDF; `approximate="tanh"` approximates it by a tanh (Hendrycks, 2016).
 
+    Args:
+        approximate: `none` (exact) or `tanh`.
+
     >>> torch.nn.GELU()(torch.tensor([-1.0, 2.0]))
     tensor([-0.1587,  1.9545])
     """
@@ -412,6 +440,9 @@ class GELU(Module):
 class Hardshrink(Module):
     """x where |x| exceeds `lambd`, else 0.
 
+    Args:
+        lambd: elements between -lambd and lambd become zero.
+
     >>> torch.nn.Hardshrink(0.5)(torch.tensor([-2.0, 0.3, 0.5, 0.7]))
     tensor([-2.0000,  0.0000,  0.0000,  0.7000])
     """
@@ -429,6 +460,9 @@ class Hardshrink(Module):
 
 class Softshrink(Module):
     """Shrinks x towards 0 by `lambd`: sign(x) · max(|x| - lambd, 0).
+
+    Args:
+        lambd: how much elements move towards zero; not negative.
 
     Raises:
         RuntimeError: when called, if `lambd` is negative.
@@ -450,6 +484,10 @@ class Softshrink(Module):
 
 class Softplus(Module):
     """log(1 + e^(beta·x)) / beta, a smooth ReLU; x itself where beta·x exceeds `threshold`.
+
+    Args:
+        beta: the sharpness of the bend.
+        threshold: where beta · x is greater, the result is x itself, so that nothing overflows.
 
     >>> torch.nn.Softplus()(torch.tensor([0.0, 2.0]))
     tensor([0.6931, 2.1269])
@@ -494,6 +532,9 @@ class Softmax(_Along):
 class Softmin(_Along):
     """exp(-xᵢ) / Σⱼ exp(-xⱼ) along `dim`: `Softmax` of -x, in the input's shape.
 
+    Args:
+        dim: the dimension along which the results add up to 1.
+
     >>> torch.nn.Softmin(dim=0)(torch.tensor([1.0, 2.0, 3.0]))
     tensor([0.6652, 0.2447, 0.0900])
     """
@@ -504,6 +545,9 @@ class Softmin(_Along):
 
 class LogSoftmax(_Along):
     """log(exp(xᵢ) / Σⱼ exp(xⱼ)) along `dim`, computed without overflow, in the input's shape.
+
+    Args:
+        dim: the dimension along which the exponentials add up to 1.
 
     >>> torch.nn.LogSoftmax(dim=1)(torch.zeros(1, 2))
     tensor([[-0.6931, -0.6931]])

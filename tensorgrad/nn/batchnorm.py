@@ -92,7 +92,18 @@ class _BatchNorm(_NormBase):
 
 
 class BatchNorm1d(_BatchNorm):
-    """Batch norm of (N, C) or (N, C, L). The arguments are those of `BatchNorm2d`.
+    """Batch norm of (N, C) or (N, C, L): mean and variance over N and L of each channel, see `BatchNorm2d`.
+
+    Args:
+        num_features: C, the number of channels.
+        eps: added to the variance, so that nothing is divided by zero.
+        momentum: the weight of a new batch in the running statistics; `None` averages all batches equally.
+        affine: whether there are a weight and a bias, one scalar per channel each.
+        track_running_stats: whether to keep running statistics; without them, the batch's are always used.
+        bias: whether there is a bias.
+
+    Raises:
+        ValueError: the input does not have two or three dimensions.
 
     >>> layer = torch.nn.BatchNorm1d(2)
     >>> layer(torch.tensor([[1.0, 10.0], [3.0, 30.0]]))
@@ -129,7 +140,18 @@ class BatchNorm2d(_BatchNorm):
 
 
 class BatchNorm3d(_BatchNorm):
-    """Batch norm of (N, C, D, H, W). Arguments and formula: `BatchNorm2d`.
+    """Batch norm of (N, C, D, H, W): mean and variance over all dimensions but C, see `BatchNorm2d`.
+
+    Args:
+        num_features: C, the number of channels.
+        eps: added to the variance, so that nothing is divided by zero.
+        momentum: the weight of a new batch in the running statistics; `None` averages all batches equally.
+        affine: whether there are a weight and a bias, one scalar per channel each.
+        track_running_stats: whether to keep running statistics; without them, the batch's are always used.
+        bias: whether there is a bias.
+
+    Raises:
+        ValueError: the input does not have five dimensions.
 
     >>> out = torch.nn.BatchNorm3d(1)(torch.tensor([1.0, 3.0]).view(2, 1, 1, 1, 1))
     >>> out.flatten().detach()
@@ -288,7 +310,18 @@ class _InstanceNorm(_NormBase):
 
 
 class InstanceNorm1d(_InstanceNorm):
-    """Instance norm of (N, C, L) or (C, L), over L. Arguments and formula: `InstanceNorm2d`.
+    """Instance norm of (N, C, L) or (C, L): mean and variance over L, see `InstanceNorm2d`.
+
+    Args:
+        num_features: C, the number of channels.
+        eps: added to the variance, so that nothing is divided by zero.
+        momentum: the weight of a new batch in the running statistics; `None` averages all batches equally.
+        affine: whether there are a weight and a bias, one scalar per channel each.
+        track_running_stats: whether to keep running statistics; without them, each sample's own are always used.
+        bias: whether there is a bias.
+
+    Raises:
+        ValueError: the input has another number of dimensions, or, with `affine`, another number of channels.
 
     >>> torch.nn.InstanceNorm1d(2)(torch.tensor([[1.0, 3.0], [10.0, 30.0]]))
     tensor([[-1.0000,  1.0000],
@@ -301,8 +334,15 @@ class InstanceNorm1d(_InstanceNorm):
 class InstanceNorm2d(_InstanceNorm):
     """(x - mean) / √(var + eps) · weight + bias, over H and W of each channel of each sample (Ulyanov et al., 2016).
 
-    The input is (N, C, H, W) or (C, H, W), and so is the result. The arguments are those of `BatchNorm2d`;
-    `affine` and `track_running_stats` are off by default.
+    The input is (N, C, H, W) or (C, H, W), and so is the result.
+
+    Args:
+        num_features: C, the number of channels.
+        eps: added to the variance, so that nothing is divided by zero.
+        momentum: the weight of a new batch in the running statistics; `None` averages all batches equally.
+        affine: whether there are a weight and a bias, one scalar per channel each.
+        track_running_stats: whether to keep running statistics; without them, each sample's own are always used.
+        bias: whether there is a bias.
 
     Raises:
         ValueError: the input has another number of dimensions, or, with `affine`, another number of channels.
@@ -315,7 +355,18 @@ class InstanceNorm2d(_InstanceNorm):
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """Instance norm of (N, C, D, H, W) or (C, D, H, W), over D, H and W. Arguments: `InstanceNorm2d`.
+    """Instance norm of (N, C, D, H, W) or (C, D, H, W): mean and variance over D, H and W, see `InstanceNorm2d`.
+
+    Args:
+        num_features: C, the number of channels.
+        eps: added to the variance, so that nothing is divided by zero.
+        momentum: the weight of a new batch in the running statistics; `None` averages all batches equally.
+        affine: whether there are a weight and a bias, one scalar per channel each.
+        track_running_stats: whether to keep running statistics; without them, each sample's own are always used.
+        bias: whether there is a bias.
+
+    Raises:
+        ValueError: the input has another number of dimensions, or, with `affine`, another number of channels.
 
     >>> torch.nn.InstanceNorm3d(1)(torch.tensor([1.0, 3.0]).view(1, 1, 1, 2))
     tensor([[[[-1.0000,  1.0000]]]])

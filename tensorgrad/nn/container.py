@@ -180,6 +180,9 @@ def _times(modules: Sequential, other: int) -> int:
 class ModuleList(_Indexed):
     """A list of modules that registers them; it has no `forward` of its own.
 
+    Args:
+        modules: the modules, in order; none by default.
+
     >>> from tensorgrad import nn
     >>> layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
     >>> layers
@@ -236,6 +239,9 @@ class ModuleList(_Indexed):
 
 class ModuleDict(Module):
     """A dictionary of modules that registers them; it has no `forward` of its own.
+
+    Args:
+        modules: a mapping, or pairs, of names and modules.
 
     >>> from tensorgrad import nn
     >>> heads = nn.ModuleDict({"policy": nn.Linear(8, 4), "value": nn.Linear(8, 1)})
@@ -333,6 +339,9 @@ def _line(key: Any, value: Any, kind_of_data: Callable) -> str:
 class ParameterList(Module):
     """A list of parameters that registers them. Tensors become parameters; other objects are stored unchanged.
 
+    Args:
+        values: the parameters; tensors become parameters.
+
     >>> rows = torch.nn.ParameterList([torch.zeros(2), torch.zeros(3)])
     >>> [p.shape for p in rows.parameters()]
     [torch.Size([2]), torch.Size([3])]
@@ -391,6 +400,9 @@ class ParameterList(Module):
 
 class ParameterDict(Module):
     """A dictionary of parameters that registers them. Tensors become parameters; other objects are stored unchanged.
+
+    Args:
+        parameters: a mapping, or pairs, of names and parameters.
 
     >>> gains = torch.nn.ParameterDict({"left": torch.ones(2)})
     >>> gains["left"].requires_grad

@@ -147,8 +147,24 @@ class _Conv(_ConvNd):
 class Conv1d(_Conv):
     """Convolution (cross-correlation) over sequences: (N, C, L) or (C, L).
 
-    The arguments are those of `Conv2d`; `weight` is (out_channels, in_channels / groups, kernel_size).
+    out[n, j] = bias[j] + Σᵢ weight[j, i] ⋆ input[n, i], where (w ⋆ x)[l] = Σ w[a] x[l + a].
+
+    Args:
+        in_channels: the number of channels of the input.
+        out_channels: the number of channels of the result, each with its filter.
+        kernel_size: the length of the filters.
+        stride: the step of the filter from one output to the next.
+        padding: how much is added on each side; also `"valid"` (nothing) or `"same"` (keeps the size).
+        dilation: the distance between the filter's elements.
+        groups: the number of groups that the channels are divided into; each is convolved separately.
+        bias: whether a learned bias per channel is added.
+        padding_mode: `zeros`, `reflect`, `replicate` or `circular`.
+
+    `weight` is (out_channels, in_channels / groups, kernel_size), `bias` (out_channels).
     L becomes ⌊(L + 2·padding - dilation·(kernel_size - 1) - 1) / stride⌋ + 1.
+
+    Raises:
+        ValueError: `groups` does not divide the channels, or the padding is unknown.
 
     >>> torch.nn.Conv1d(16, 33, 3, stride=2)(torch.zeros(20, 16, 50)).shape
     torch.Size([20, 33, 24])
@@ -198,6 +214,17 @@ class Conv3d(_Conv):
     """Convolution (cross-correlation) over volumes: (N, C, D, H, W) or (C, D, H, W).
 
     The arguments, and the size of the result along each dimension, are those of `Conv2d`.
+
+    Args:
+        in_channels: the number of channels of the input.
+        out_channels: the number of channels of the result, each with its filter.
+        kernel_size: the size of the filters; an int or one per dimension, as are the next three.
+        stride: the step of the filter from one output to the next.
+        padding: how much is added on each side; also `"valid"` (nothing) or `"same"` (keeps the size).
+        dilation: the distance between the filter's elements.
+        groups: the number of groups that the channels are divided into; each is convolved separately.
+        bias: whether a learned bias per channel is added.
+        padding_mode: `zeros`, `reflect`, `replicate` or `circular`.
 
     >>> torch.nn.Conv3d(3, 8, (1, 3, 3), stride=(1, 2, 2))(torch.zeros(2, 3, 4, 9, 9)).shape
     torch.Size([2, 8, 4, 4, 4])
@@ -273,6 +300,18 @@ class ConvTranspose1d(_ConvTransposeNd):
 
     The arguments, and the size of the result, are those of `ConvTranspose2d`.
 
+    Args:
+        in_channels: the number of channels of the input.
+        out_channels: the number of channels of the result.
+        kernel_size: the size of the filters.
+        stride: the distance in the result between neighboring inputs.
+        padding: the padding of the corresponding convolution; this much is cut from each side of the result.
+        output_padding: extra size at the end of the result; `forward(input, output_size)` computes it.
+        groups: the number of groups that the channels are divided into; each is treated separately.
+        bias: whether a learned bias per channel is added.
+        dilation: the distance between the filter's elements.
+        padding_mode: only `zeros`.
+
     >>> layer = torch.nn.ConvTranspose1d(1, 1, 2, stride=2, bias=False)
     >>> _ = torch.nn.init.ones_(layer.weight)
     >>> layer(torch.tensor([[1.0, 2.0, 3.0]])).detach()
@@ -291,10 +330,16 @@ class ConvTranspose2d(_ConvTransposeNd):
     The input is (N, C, H, W) or (C, H, W).
 
     Args:
-        in_channels, out_channels, kernel_size, groups, bias, dilation: as in `Conv2d`.
+        in_channels: the number of channels of the input.
+        out_channels: the number of channels of the result.
+        kernel_size: the size of the filters; an int or one per dimension, as are the next three.
         stride: the distance in the result between neighboring inputs.
         padding: the padding of the corresponding convolution; this much is cut from each side of the result.
         output_padding: extra size at the end of the result; `forward(input, output_size)` computes it.
+        groups: the number of groups that the channels are divided into; each is treated separately.
+        bias: whether a learned bias per channel is added.
+        dilation: the distance between the filter's elements.
+        padding_mode: only `zeros`.
 
     `weight` is (in_channels, out_channels / groups, *kernel_size). H becomes
     (H - 1)·stride - 2·padding + dilation·(kernel_size - 1) + output_padding + 1, and W likewise.
@@ -317,6 +362,18 @@ class ConvTranspose3d(_ConvTransposeNd):
     """The transpose of `Conv3d`: spreads each input of (N, C, D, H, W) or (C, D, H, W) over a window.
 
     The arguments, and the size of the result, are those of `ConvTranspose2d`.
+
+    Args:
+        in_channels: the number of channels of the input.
+        out_channels: the number of channels of the result.
+        kernel_size: the size of the filters; an int or one per dimension, as are the next two.
+        stride: the distance in the result between neighboring inputs.
+        padding: the padding of the corresponding convolution; this much is cut from each side of the result.
+        output_padding: extra size at the end of the result; `forward(input, output_size)` computes it.
+        groups: the number of groups that the channels are divided into; each is treated separately.
+        bias: whether a learned bias per channel is added.
+        dilation: the distance between the filter's elements.
+        padding_mode: only `zeros`.
 
     >>> torch.nn.ConvTranspose3d(4, 2, 2, stride=2)(torch.zeros(1, 4, 3, 5, 5)).shape
     torch.Size([1, 2, 6, 10, 10])

@@ -30,6 +30,10 @@ class PairwiseDistance(Module):
 class CosineSimilarity(Module):
     """x₁·x₂ / max(‖x₁‖ ‖x₂‖, eps) along dimension `dim`.
 
+    Args:
+        dim: the dimension of the vectors.
+        eps: the least value of the norms, so that nothing is divided by zero.
+
     >>> torch.nn.CosineSimilarity()(torch.ones(10, 3), torch.ones(10, 3)).shape
     torch.Size([10])
     """

@@ -55,6 +55,10 @@ class Dropout1d(_DropoutNd):
     Neighboring elements of a channel are usually similar, so dropping single elements would have little effect.
     `p` is the probability that a channel is dropped, in [0, 1]; `inplace` writes into the input.
 
+    Args:
+        p: the probability of each channel to be dropped.
+        inplace: write the result into the input.
+
     Raises:
         ValueError: `p` is outside [0, 1].
 
@@ -76,6 +80,10 @@ class Dropout2d(_DropoutNd):
     Neighboring elements of a channel are usually similar, so dropping single elements would have little effect.
     `p` is the probability that a channel is dropped, in [0, 1]; `inplace` writes into the input.
 
+    Args:
+        p: the probability of each channel to be dropped.
+        inplace: write the result into the input.
+
     Raises:
         ValueError: `p` is outside [0, 1].
 
@@ -93,6 +101,10 @@ class Dropout3d(_DropoutNd):
 
     Neighboring elements of a channel are usually similar, so dropping single elements would have little effect.
     `p` is the probability that a channel is dropped, in [0, 1]; `inplace` writes into the input.
+
+    Args:
+        p: the probability of each channel to be dropped.
+        inplace: write the result into the input.
 
     Raises:
         ValueError: `p` is outside [0, 1].
@@ -113,6 +125,10 @@ class AlphaDropout(_DropoutNd):
     a = ((1 - p)(1 + p α'²))^(-1/2) and b = -a α' p.
     `p` is the probability that an element is dropped, in [0, 1]; `inplace` has no effect, as in PyTorch.
 
+    Args:
+        p: the probability of each element to be dropped.
+        inplace: write the result into the input.
+
     Raises:
         ValueError: `p` is outside [0, 1].
 
@@ -129,6 +145,10 @@ class FeatureAlphaDropout(_DropoutNd):
     """Like `AlphaDropout`, but drops whole channels of (N, C, *).
 
     `p` is the probability that a channel is dropped, in [0, 1]; `inplace` has no effect, as in PyTorch.
+
+    Args:
+        p: the probability of each channel to be dropped.
+        inplace: write the result into the input.
 
     Raises:
         ValueError: `p` is outside [0, 1].

@@ -11,6 +11,9 @@ from tensorgrad.tensor import Tensor
 class Flatten(Module):
     """Merges the dimensions `start_dim` to `end_dim` into one; by default all but the first (the batch).
 
+    Args:
+        start_dim, end_dim: the first and the last of the dimensions that become one.
+
     >>> torch.nn.Flatten()(torch.zeros(32, 1, 5, 5)).shape
     torch.Size([32, 25])
     """
@@ -66,6 +69,9 @@ class PixelShuffle(Module):
 
     out[c, h r + i, w r + j] = input[c r² + i r + j, h, w], where r is `upscale_factor`.
 
+    Args:
+        upscale_factor: r, by which height and width grow.
+
     Raises:
         RuntimeError: when called, if r² does not divide the channels.
 
@@ -99,6 +105,9 @@ class PixelUnshuffle(Module):
     """Moves blocks of r×r pixels to channels, (*, C, H r, W r) to (*, C r², H, W): undoes `PixelShuffle`.
 
     out[c r² + i r + j, h, w] = input[c, h r + i, w r + j], where r is `downscale_factor`.
+
+    Args:
+        downscale_factor: r, by which height and width shrink.
 
     Raises:
         RuntimeError: when called, if r does not divide height and width.
@@ -137,6 +146,9 @@ class ChannelShuffle(Module):
     """Interleaves the channels of `groups` groups: (N, C, *) as (N, g, C/g, *), transposed (Zhang et al., 2018).
 
     The shape does not change.
+
+    Args:
+        groups: the number of groups, which divides the channels.
 
     Raises:
         RuntimeError: when called, if `groups` does not divide the channels.

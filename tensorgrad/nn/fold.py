@@ -41,7 +41,13 @@ class Fold(Module):
 
 
 class Unfold(Module):
-    """Extracts windows of images (N, C, H, W) as columns (N, C · window size, windows). Arguments: `Fold`.
+    """Extracts windows of images (N, C, H, W) as columns (N, C · window size, windows).
+
+    Args:
+        kernel_size: the size of the windows; an int or one per dimension, as are the next three.
+        dilation: the distance between a window's elements.
+        padding: how many zeros are added on each side.
+        stride: the distance between windows.
 
     >>> torch.nn.Unfold(kernel_size=(2, 3))(torch.zeros(2, 5, 3, 4)).shape
     torch.Size([2, 30, 4])

@@ -51,6 +51,9 @@ class L1Loss(_Loss):
     Input and target have the same shape (other shapes are broadcast, with a warning). The result is a scalar, or has
     their shape with `reduction="none"`.
 
+    Args:
+        reduction: `mean`, `sum` or `none`.
+
     >>> torch.nn.L1Loss()(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 2.0]))
     tensor(1.)
     """
@@ -64,6 +67,9 @@ class MSELoss(_Loss):
 
     Input and target have the same shape (other shapes are broadcast, with a warning). The result is a scalar, or has
     their shape with `reduction="none"`.
+
+    Args:
+        reduction: `mean`, `sum` or `none`.
 
     >>> torch.nn.MSELoss()(torch.zeros(3), torch.ones(3))
     tensor(1.)
@@ -129,8 +135,11 @@ class HuberLoss(_Loss):
 class CrossEntropyLoss(_WeightedLoss):
     """-log softmax(input)[target]: the negative log-likelihood of the target class, from unnormalized scores (logits).
 
+    The softmax and its logarithm are computed together, which is exact also where the softmax itself would be 0 or
+    overflow: pass scores, not probabilities.
+
     Args:
-        weight: a factor per class.
+        weight: a factor per class, (C).
         ignore_index: the target value to ignore.
         reduction: `mean` (weighted), `sum` or `none`.
         label_smoothing: the fraction of the target that is spread evenly over all classes.
@@ -165,7 +174,11 @@ class NLLLoss(_WeightedLoss):
     """-weight[t]·input[t] for the target t, like `CrossEntropyLoss`, but from log-probabilities.
 
     The input is (C), (N, C) or (N, C, d₁, ...); the target has class indices (), (N) or (N, d₁, ...).
-    The arguments are those of `CrossEntropyLoss`; the mean is the weighted one.
+
+    Args:
+        weight: a factor per class, (C).
+        ignore_index: the target value to ignore: it adds nothing to the sum, nor to what the mean divides by.
+        reduction: `mean` (divides by the sum of the weights), `sum` or `none`.
 
     >>> scores = torch.log_softmax(torch.zeros(1, 2), dim=1)
     >>> torch.nn.NLLLoss()(scores, torch.tensor([1]))
@@ -271,6 +284,10 @@ class KLDivLoss(_Loss):
     """target · (log target - input), where `input` has log-probabilities; with `log_target`, so does `target`.
 
     `reduction="batchmean"` divides by the batch size, which gives the mathematical KL divergence.
+
+    Args:
+        reduction: `batchmean` (the divergence per sample), `mean` (over all elements), `sum` or `none`.
+        log_target: the target is given as log-probabilities, too.
 
     >>> p, q = torch.tensor([[0.5, 0.5]]), torch.tensor([[0.25, 0.75]])
     >>> torch.nn.KLDivLoss(reduction="batchmean")(q.log(), p)
@@ -388,6 +405,10 @@ class HingeEmbeddingLoss(_Loss):
     Input and target have the same shape.
     `reduction` is `mean`, `sum` or `none`; with `none`, the result has the shape of the losses.
 
+    Args:
+        margin: the distance from which dissimilar pairs add nothing.
+        reduction: `mean`, `sum` or `none`.
+
     >>> torch.nn.HingeEmbeddingLoss()(torch.tensor([0.5, 0.25]), torch.tensor([1.0, -1.0]))
     tensor(0.6250)
     """
@@ -410,6 +431,9 @@ class SoftMarginLoss(_Loss):
     """log(1 + e^(-target·input)) for targets 1 and -1; input and target have the same shape.
 
     `reduction` is `mean`, `sum` or `none`; with `none`, the result has the shape of the losses.
+
+    Args:
+        reduction: `mean`, `sum` or `none`.
 
     >>> torch.nn.SoftMarginLoss()(torch.tensor([0.0, 2.0]), torch.tensor([1.0, -1.0]))
     tensor(1.4100)
@@ -453,6 +477,10 @@ class MarginRankingLoss(_Loss):
     All three have the same shape. `margin` is the required difference;
     `reduction` is `mean`, `sum` or `none`; with `none`, the result has the shape of the losses.
 
+    Args:
+        margin: by how much the better one must be greater to add nothing.
+        reduction: `mean`, `sum` or `none`.
+
     >>> loss = torch.nn.MarginRankingLoss(margin=0.5, reduction="none")
     >>> loss(torch.tensor([2.0, 2.0]), torch.tensor([1.0, 1.0]), torch.tensor([1.0, -1.0]))
     tensor([0.0000, 1.5000])
@@ -480,6 +508,9 @@ class MultiLabelMarginLoss(_Loss):
 
     `reduction` is `mean`, `sum` or `none`; with `none`, the result has the shape of the losses.
 
+    Args:
+        reduction: `mean`, `sum` or `none`.
+
     >>> torch.nn.MultiLabelMarginLoss()(torch.tensor([0.1, 0.2, 0.4, 0.8]), torch.tensor([3, 0, -1, 1]))
     tensor(0.8500)
     """
@@ -494,6 +525,10 @@ class MultiLabelSoftMarginLoss(_WeightedLoss):
     Scores x and targets t, 0 or 1, are (N, C) or (C); the losses are (N) or (). `weight` is a factor per class.
 
     `reduction` is `mean`, `sum` or `none`; with `none`, the result has the shape of the losses.
+
+    Args:
+        weight: a factor per class, (C).
+        reduction: `mean`, `sum` or `none`.
 
     >>> torch.nn.MultiLabelSoftMarginLoss()(torch.tensor([[2.0, -1.0, 0.0]]), torch.tensor([[1.0, 0.0, 1.0]]))
     tensor(0.3778)

@@ -56,6 +56,10 @@ class ConstantPad1d(_ConstantPadNd):
     `padding` is an int for both sides, or (left, right).
     Negative amounts remove elements.
 
+    Args:
+        padding: how many elements are added: one number for all sides, or two per dimension, the last dimension first.
+        value: what the new elements are.
+
     >>> torch.nn.ConstantPad1d((1, 2), 7.0)(torch.zeros(1, 2))
     tensor([[7., 0., 0., 7., 7.]])
     """
@@ -69,6 +73,10 @@ class ConstantPad2d(_ConstantPadNd):
     (*, H, W) becomes (*, top + H + bottom, left + W + right).
     `padding` is an int for all sides, or (left, right, top, bottom).
     Negative amounts remove elements.
+
+    Args:
+        padding: how many elements are added: one number for all sides, or two per dimension, the last dimension first.
+        value: what the new elements are.
 
     >>> torch.nn.ConstantPad2d((1, 0, 0, 1), 7.0)(torch.zeros(1, 1, 2))
     tensor([[[7., 0., 0.],
@@ -85,6 +93,10 @@ class ConstantPad3d(_ConstantPadNd):
     `padding` is an int for all sides, or (left, right, top, bottom, front, back).
     Negative amounts remove elements.
 
+    Args:
+        padding: how many elements are added: one number for all sides, or two per dimension, the last dimension first.
+        value: what the new elements are.
+
     >>> torch.nn.ConstantPad3d((1, 0, 0, 0, 0, 0), 7.0)(torch.zeros(1, 1, 1, 2))
     tensor([[[[7., 0., 0.]]]])
     """
@@ -98,6 +110,9 @@ class ZeroPad1d(_ZeroPad):
     (*, W) becomes (*, left + W + right).
     `padding` is an int for both sides, or (left, right).
     Negative amounts remove elements.
+
+    Args:
+        padding: how many elements are added: one number for all sides, or two per dimension, the last dimension first.
 
     >>> torch.nn.ZeroPad1d((1, 2))(torch.ones(1, 2))
     tensor([[0., 1., 1., 0., 0.]])
@@ -113,6 +128,9 @@ class ZeroPad2d(_ZeroPad):
     `padding` is an int for all sides, or (left, right, top, bottom).
     Negative amounts remove elements.
 
+    Args:
+        padding: how many elements are added: one number for all sides, or two per dimension, the last dimension first.
+
     >>> torch.nn.ZeroPad2d((1, 0, 0, 1))(torch.ones(1, 1, 2))
     tensor([[[0., 1., 1.],
              [0., 0., 0.]]])
@@ -127,6 +145,9 @@ class ZeroPad3d(_ZeroPad):
     (*, D, H, W) becomes (*, front + D + back, top + H + bottom, left + W + right).
     `padding` is an int for all sides, or (left, right, top, bottom, front, back).
     Negative amounts remove elements.
+
+    Args:
+        padding: how many elements are added: one number for all sides, or two per dimension, the last dimension first.
 
     >>> torch.nn.ZeroPad3d(1)(torch.ones(1, 4, 5, 6)).shape
     torch.Size([1, 6, 7, 8])
@@ -146,6 +167,9 @@ class ReflectionPad1d(_ReflectionPadNd):
     `padding` is an int for both sides, or (left, right).
     Negative amounts remove elements.
 
+    Args:
+        padding: how many elements are added: one number for all sides, or two per dimension, the last dimension first.
+
     Raises:
         RuntimeError: an amount is not smaller than the size of its dimension.
 
@@ -162,6 +186,9 @@ class ReflectionPad2d(_ReflectionPadNd):
     The input is (N, C, H, W) or (C, H, W); H becomes top + H + bottom, W becomes left + W + right.
     `padding` is an int for all sides, or (left, right, top, bottom).
     Negative amounts remove elements.
+
+    Args:
+        padding: how many elements are added: one number for all sides, or two per dimension, the last dimension first.
 
     Raises:
         RuntimeError: an amount is not smaller than the size of its dimension.
@@ -181,6 +208,9 @@ class ReflectionPad3d(_ReflectionPadNd):
     The input is (N, C, D, H, W) or (C, D, H, W); D becomes front + D + back, and so on.
     `padding` is an int for all sides, or (left, right, top, bottom, front, back).
     Negative amounts remove elements.
+
+    Args:
+        padding: how many elements are added: one number for all sides, or two per dimension, the last dimension first.
 
     Raises:
         RuntimeError: an amount is not smaller than the size of its dimension.
@@ -204,6 +234,9 @@ class ReplicationPad1d(_ReplicationPadNd):
     `padding` is an int for both sides, or (left, right).
     Negative amounts remove elements.
 
+    Args:
+        padding: how many elements are added: one number for all sides, or two per dimension, the last dimension first.
+
     >>> torch.nn.ReplicationPad1d((1, 2))(torch.arange(3.0).view(1, 3))
     tensor([[0., 0., 1., 2., 2., 2.]])
     """
@@ -217,6 +250,9 @@ class ReplicationPad2d(_ReplicationPadNd):
     The input is (N, C, H, W) or (C, H, W); H becomes top + H + bottom, W becomes left + W + right.
     `padding` is an int for all sides, or (left, right, top, bottom).
     Negative amounts remove elements.
+
+    Args:
+        padding: how many elements are added: one number for all sides, or two per dimension, the last dimension first.
 
     >>> torch.nn.ReplicationPad2d((1, 0, 0, 1))(torch.arange(4.0).view(1, 2, 2))
     tensor([[[0., 0., 1.],
@@ -233,6 +269,9 @@ class ReplicationPad3d(_ReplicationPadNd):
     The input is (N, C, D, H, W) or (C, D, H, W); D becomes front + D + back, and so on.
     `padding` is an int for all sides, or (left, right, top, bottom, front, back).
     Negative amounts remove elements.
+
+    Args:
+        padding: how many elements are added: one number for all sides, or two per dimension, the last dimension first.
 
     >>> torch.nn.ReplicationPad3d((2, 1, 0, 0, 0, 0))(torch.arange(8.0).view(1, 2, 2, 2))[0, 1]
     tensor([[4., 4., 4., 5., 5.],
@@ -259,6 +298,9 @@ class CircularPad1d(_CircularPadNd):
     `padding` is an int for both sides, or (left, right).
     Negative amounts remove elements.
 
+    Args:
+        padding: how many elements are added: one number for all sides, or two per dimension, the last dimension first.
+
     Raises:
         ValueError: the input has another number of dimensions.
         RuntimeError: an amount exceeds the size of its dimension.
@@ -276,6 +318,9 @@ class CircularPad2d(_CircularPadNd):
     The input is (N, C, H, W) or (C, H, W); H becomes top + H + bottom, W becomes left + W + right.
     `padding` is an int for all sides, or (left, right, top, bottom).
     Negative amounts remove elements.
+
+    Args:
+        padding: how many elements are added: one number for all sides, or two per dimension, the last dimension first.
 
     Raises:
         ValueError: the input has another number of dimensions.
@@ -296,6 +341,9 @@ class CircularPad3d(_CircularPadNd):
     The input is (N, C, D, H, W) or (C, D, H, W); D becomes front + D + back, and so on.
     `padding` is an int for all sides, or (left, right, top, bottom, front, back).
     Negative amounts remove elements.
+
+    Args:
+        padding: how many elements are added: one number for all sides, or two per dimension, the last dimension first.
 
     Raises:
         ValueError: the input has another number of dimensions.

@@ -33,7 +33,15 @@ class _MaxPoolNd(Module):
 
 
 class MaxPool1d(_MaxPoolNd):
-    """The maximum of each window of (N, C, L) or (C, L). Arguments: `MaxPool2d`.
+    """The maximum of each window of (N, C, L) or (C, L).
+
+    Args:
+        kernel_size: the size of the window.
+        stride: the distance between windows; by default `kernel_size`, so that they do not overlap.
+        padding: how many -inf are added on each side, at most half the window.
+        dilation: the distance between the window's elements.
+        return_indices: also return the indices of the maxima in the input.
+        ceil_mode: round the output size up, so that a window may extend beyond the border.
 
     L becomes ⌊(L + 2·padding - dilation·(kernel_size - 1) - 1) / stride⌋ + 1.
 
@@ -78,6 +86,14 @@ class MaxPool2d(_MaxPoolNd):
 class MaxPool3d(_MaxPoolNd):
     """The maximum of each window of (N, C, D, H, W) or (C, D, H, W). Arguments and sizes: `MaxPool2d`.
 
+    Args:
+        kernel_size: the size of the window; an int or one per dimension, as are the next three.
+        stride: the distance between windows; by default `kernel_size`, so that they do not overlap.
+        padding: how many -inf are added on each side, at most half the window.
+        dilation: the distance between the window's elements.
+        return_indices: also return the indices of the maxima in the flattened D·H·W.
+        ceil_mode: round the output size up, so that a window may extend beyond the border.
+
     >>> torch.nn.MaxPool3d(2, stride=1)(torch.arange(8.0).view(1, 2, 2, 2))
     tensor([[[[7.]]]])
     """
@@ -95,7 +111,14 @@ class _AvgPoolNd(Module):
 
 
 class AvgPool1d(_AvgPoolNd):
-    """The mean of each window of (N, C, L) or (C, L). Arguments: `AvgPool2d`, without `divisor_override`.
+    """The mean of each window of (N, C, L) or (C, L).
+
+    Args:
+        kernel_size: the size of the window.
+        stride: the distance between windows; by default `kernel_size`, so that they do not overlap.
+        padding: how many zeros are added on each side, at most half the window.
+        ceil_mode: round the output size up, so that a window may extend beyond the border.
+        count_include_pad: whether the padding counts as elements of the window.
 
     L becomes ⌊(L + 2·padding - kernel_size) / stride⌋ + 1.
 
@@ -169,6 +192,14 @@ class AvgPool2d(_AvgPoolWithDivisor):
 class AvgPool3d(_AvgPoolWithDivisor):
     """The mean of each window of (N, C, D, H, W) or (C, D, H, W). Arguments and sizes: `AvgPool2d`.
 
+    Args:
+        kernel_size: the size of the window; an int or one per dimension, as are the next two.
+        stride: the distance between windows; by default `kernel_size`, so that they do not overlap.
+        padding: how many zeros are added on each side, at most half the window.
+        ceil_mode: round the output size up, so that a window may extend beyond the border.
+        count_include_pad: whether the padding counts as elements of the window.
+        divisor_override: divide by this instead of the number of elements.
+
     >>> torch.nn.AvgPool3d((1, 2, 2))(torch.arange(8.0).view(1, 2, 2, 2)).flatten()
     tensor([1.5000, 5.5000])
     """
@@ -197,6 +228,10 @@ class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
     Output i covers the inputs from ⌊i·L/n⌋ to ⌈(i + 1)·L/n⌉ - 1, where n is the output size.
     `return_indices` also returns the indices of the maxima.
 
+    Args:
+        output_size: the length of the result.
+        return_indices: also return the indices of the maxima in the input.
+
     >>> torch.nn.AdaptiveMaxPool1d(2)(torch.tensor([[1.0, 3.0, 5.0, 2.0, 4.0]]))
     tensor([[5., 5.]])
     """
@@ -223,7 +258,11 @@ class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
-    """Max pooling of (N, C, D, H, W) or (C, D, H, W) to a given size. Arguments: `AdaptiveMaxPool2d`.
+    """Max pooling of (N, C, D, H, W) or (C, D, H, W) to a given size.
+
+    Args:
+        output_size: an int or one per dimension; `None` keeps the size of a dimension.
+        return_indices: also return the indices of the maxima in the flattened D·H·W.
 
     >>> torch.nn.AdaptiveMaxPool3d((1, None, 2))(torch.zeros(1, 3, 4, 5, 6)).shape
     torch.Size([1, 3, 1, 5, 2])
@@ -243,6 +282,9 @@ class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
     """Average pooling of (N, C, L) or (C, L), with windows chosen so that L becomes `output_size`.
 
     Output i covers the inputs from ⌊i·L/n⌋ to ⌈(i + 1)·L/n⌉ - 1, where n is the output size.
+
+    Args:
+        output_size: the length of the result.
 
     >>> torch.nn.AdaptiveAvgPool1d(2)(torch.tensor([[1.0, 3.0, 5.0, 7.0]]))
     tensor([[2., 6.]])
@@ -269,7 +311,10 @@ class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
-    """Average pooling of (N, C, D, H, W) or (C, D, H, W) to a given size. Arguments: `AdaptiveAvgPool2d`.
+    """Average pooling of (N, C, D, H, W) or (C, D, H, W) to a given size.
+
+    Args:
+        output_size: an int or one per dimension; `None` keeps the size of a dimension.
 
     >>> torch.nn.AdaptiveAvgPool3d(1)(torch.arange(8.0).view(1, 2, 2, 2)).flatten()
     tensor([3.5000])
@@ -333,7 +378,15 @@ class FractionalMaxPool2d(_FractionalMaxPool):
 class FractionalMaxPool3d(_FractionalMaxPool):
     """The maximum of windows with random spacing in (N, C, D, H, W) or (C, D, H, W) (Graham, 2014).
 
-    The arguments are those of `FractionalMaxPool2d`; `_random_samples` is (N, C, 3).
+    Args:
+        kernel_size: the size of the windows; an int or one per dimension, as is `output_size`.
+        output_size: the output size.
+        output_ratio: alternatively, the output size as a fraction of the input's, between 0 and 1.
+        return_indices: also return the indices of the maxima.
+        _random_samples: (N, C, 3) values between 0 and 1 that determine the windows' positions; drawn if not given.
+
+    Raises:
+        ValueError: not exactly one of size and ratio is given, or the ratio is not between 0 and 1.
 
     >>> torch.nn.FractionalMaxPool3d(2, output_size=(4, 6, 8))(torch.zeros(1, 2, 9, 16, 16)).shape
     torch.Size([1, 2, 4, 6, 8])
@@ -361,7 +414,13 @@ class _LPPoolNd(Module):
 
 
 class LPPool1d(_LPPoolNd):
-    """The p-norm of each window of (N, C, L) or (C, L), (Σ xᵖ)^(1/p). Arguments: `LPPool2d`.
+    """The p-norm of each window of (N, C, L) or (C, L), (Σ xᵖ)^(1/p).
+
+    Args:
+        norm_type: p, not 0; 1 gives sums, and the limit at infinity is the maximum.
+        kernel_size: the size of the window.
+        stride: the distance between windows; by default `kernel_size`.
+        ceil_mode: round the output size up, so that a window may extend beyond the border.
 
     >>> torch.nn.LPPool1d(2, 2)(torch.tensor([[3.0, 4.0, 5.0, 12.0]]))
     tensor([[ 5., 13.]])
@@ -392,7 +451,13 @@ class LPPool2d(_LPPoolNd):
 
 
 class LPPool3d(_LPPoolNd):
-    """The p-norm of each window of (N, C, D, H, W) or (C, D, H, W), (Σ xᵖ)^(1/p). Arguments: `LPPool2d`.
+    """The p-norm of each window of (N, C, D, H, W) or (C, D, H, W), (Σ xᵖ)^(1/p).
+
+    Args:
+        norm_type: p, not 0; 1 gives sums, and the limit at infinity is the maximum.
+        kernel_size: the size of the window; an int or one per dimension, as is `stride`.
+        stride: the distance between windows; by default `kernel_size`.
+        ceil_mode: round the output size up, so that a window may extend beyond the border.
 
     >>> torch.nn.LPPool3d(1, 2)(torch.ones(1, 2, 2, 2)).flatten()
     tensor([8.])
@@ -416,7 +481,10 @@ class _MaxUnpoolNd(Module):
 
 
 class MaxUnpool1d(_MaxUnpoolNd):
-    """Puts maxima of `MaxPool1d` back where they came from, zeros elsewhere. Arguments: `MaxUnpool2d`.
+    """Puts maxima of `MaxPool1d` back where they came from, zeros elsewhere.
+
+    Args:
+        kernel_size, stride, padding: those of the pooling.
 
     >>> values, indices = torch.nn.MaxPool1d(2, return_indices=True)(torch.tensor([[1.0, 3.0, 5.0, 2.0]]))
     >>> torch.nn.MaxUnpool1d(2)(values, indices)
@@ -455,7 +523,10 @@ class MaxUnpool2d(_MaxUnpoolNd):
 
 
 class MaxUnpool3d(_MaxUnpoolNd):
-    """Puts maxima of `MaxPool3d` back where they came from, zeros elsewhere. Arguments: `MaxUnpool2d`.
+    """Puts maxima of `MaxPool3d` back where they came from, zeros elsewhere.
+
+    Args:
+        kernel_size, stride, padding: those of the pooling.
 
     >>> values, indices = torch.nn.MaxPool3d(2, return_indices=True)(torch.arange(8.0).view(1, 2, 2, 2))
     >>> torch.nn.MaxUnpool3d(2)(values, indices)[0, 1]

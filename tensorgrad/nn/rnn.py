@@ -317,7 +317,20 @@ class LSTM(RNNBase):
     With i, f, o = σ(...) and g = tanh(...) of W x + b + U h + d: c = f c + i g and h = o tanh(c). With `proj_size`,
     h is multiplied by another matrix. Weights are stacked in the order i, f, g, o.
 
-    The arguments are those of `RNNBase` after `mode`.
+    Args:
+        input_size: the number of features of the input.
+        hidden_size: the number of features of the hidden state.
+        num_layers: the number of stacked recurrent layers; each takes the output of the one below.
+        bias: whether there are biases b and d.
+        batch_first: input and output are (batch, time, features) instead of (time, batch, features).
+        dropout: the dropout probability between layers, in training.
+        bidirectional: add a second recurrence backwards in time; the outputs of both are concatenated.
+        proj_size: the hidden state is projected to this size; 0 leaves it as it is.
+
+    Called with the input and, if they are not zeros, the states (h, c), each (num_layers · directions, batch, size).
+
+    Raises:
+        TypeError, ValueError: an argument has the wrong type or an invalid value.
 
     >>> lstm = torch.nn.LSTM(10, 20, batch_first=True, bidirectional=True)
     >>> output, (h, c) = lstm(torch.zeros(3, 5, 10))
@@ -350,7 +363,19 @@ class GRU(RNNBase):
     With r, z = σ(W x + b + U h + d): n = tanh(W x + b + r (U h + d)) and h = (1 - z) n + z h. Weights are stacked in
     the order r, z, n.
 
-    The arguments are those of `RNNBase` after `mode`, without `proj_size`.
+    Args:
+        input_size: the number of features of the input.
+        hidden_size: the number of features of the hidden state.
+        num_layers: the number of stacked recurrent layers; each takes the output of the one below.
+        bias: whether there are biases b and d.
+        batch_first: input and output are (batch, time, features) instead of (time, batch, features).
+        dropout: the dropout probability between layers, in training.
+        bidirectional: add a second recurrence backwards in time; the outputs of both are concatenated.
+
+    Called with the input and, if it is not zero, the state h, (num_layers · directions, batch, hidden_size).
+
+    Raises:
+        TypeError, ValueError: an argument has the wrong type or an invalid value.
 
     >>> gru = torch.nn.GRU(10, 20)
     >>> output, h = gru(torch.zeros(5, 3, 10))

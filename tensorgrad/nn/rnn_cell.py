@@ -81,6 +81,7 @@ class RNNCell(RNNCellBase):
     Args:
         input_size, hidden_size: features of the input (batch, input_size) and of the state (batch, hidden_size).
         bias: whether there are b and d.
+        nonlinearity: `tanh` or `relu`.
 
     >>> torch.nn.RNNCell(10, 20)(torch.zeros(3, 10)).shape
     torch.Size([3, 20])

@@ -161,7 +161,21 @@ class TransformerEncoderLayer(_Layer):
 class TransformerDecoderLayer(_Layer):
     """Self-attention, attention to the encoder's result, then a two-layer network on each position.
 
-    The arguments are those of `TransformerEncoderLayer`.
+    Each of the three has a residual connection and a layer norm.
+
+    Args:
+        d_model: the number of features of the input and of the result.
+        nhead: the number of attention heads; must divide `d_model`.
+        dim_feedforward: the number of features between the two linear layers.
+        dropout: the probability of all dropouts.
+        activation: `"relu"`, `"gelu"` or a function.
+        layer_norm_eps: the `eps` of the layer norms.
+        batch_first: tensors are (batch, length, features), not (length, batch, features).
+        norm_first: normalize before each block, not after it (Xiong et al., 2020).
+        bias: whether linear layers and norms have a bias.
+
+    Raises:
+        RuntimeError: `activation` is another string.
 
     >>> layer = torch.nn.TransformerDecoderLayer(d_model=16, nhead=4)
     >>> layer(torch.zeros(20, 2, 16), torch.zeros(10, 2, 16)).shape
@@ -259,7 +273,7 @@ class TransformerEncoder(Module):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool | None = None,
     ) -> Tensor:
-        """Returns a tensor of the input's shape. The arguments are those of the layer's `forward`.
+        """Returns a tensor of the input's shape. All arguments are passed to each layer's `forward`.
 
         With `is_causal=None`, `mask` is compared with the causal mask.
         """
@@ -315,7 +329,7 @@ class TransformerDecoder(Module):
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """Returns a tensor of `tgt`'s shape. The arguments are those of the layer's `forward`.
+        """Returns a tensor of `tgt`'s shape. All arguments are passed to each layer's `forward`.
 
         With `tgt_is_causal=None`, `tgt_mask` is compared with the causal mask.
         """

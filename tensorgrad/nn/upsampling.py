@@ -56,7 +56,11 @@ class Upsample(Module):
 
 
 class UpsamplingNearest2d(Upsample):
-    """Resizes (N, C, H, W) by nearest neighbors, `mode="nearest"`. Arguments: `Upsample`.
+    """Resizes (N, C, H, W) by nearest neighbors, `mode="nearest"`.
+
+    Args:
+        size: the size of the result, (H, W) or one number for both.
+        scale_factor: alternatively, the factor by which it is larger, or one per dimension.
 
     out[h, w] = input[⌊h·H/H'⌋, ⌊w·W/W'⌋], where H' and W' are the new sizes.
 
@@ -70,7 +74,11 @@ class UpsamplingNearest2d(Upsample):
 
 
 class UpsamplingBilinear2d(Upsample):
-    """Resizes (N, C, H, W) by bilinear interpolation with aligned corners. Arguments: `Upsample`.
+    """Resizes (N, C, H, W) by bilinear interpolation with aligned corners.
+
+    Args:
+        size: the size of the result, (H, W) or one number for both.
+        scale_factor: alternatively, the factor by which it is larger, or one per dimension.
 
     out[h, w] is at row h·(H - 1)/(H' - 1) and column w·(W - 1)/(W' - 1), where H' and W' are the new sizes.
 

@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from tensorgrad import dtypes
+from tensorgrad import dtypes, return_types
 from tensorgrad.dispatch import inplace
 from tensorgrad.dispatch.kernel_errors import unsupported
 from tensorgrad.dispatch.kinds import alias, composite, export, op, pointwise
@@ -450,7 +450,7 @@ FrexpResult = return_type("frexp", "mantissa", "exponent")
 
 
 @composite()
-def frexp(input: Tensor, *, out=None):
+def frexp(input: Tensor, *, out=None) -> return_types.frexp:
     """Decomposes `input` into mantissas in ±[0.5, 1) and int32 exponents: `input = mantissa · 2 ** exponent`.
 
     Raises:

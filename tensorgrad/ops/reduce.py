@@ -7,7 +7,7 @@ from functools import partial
 from operator import index as as_int
 from typing import Any
 
-from tensorgrad import dtypes
+from tensorgrad import dtypes, return_types
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.dispatch.kinds import composite, op, reduction, view
 from tensorgrad.dispatch.out import store_out
@@ -265,7 +265,7 @@ def _extremum(input, dim, keepdim, other, out, name, elementwise, of_all, result
 
 
 @composite()
-def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out=None):
+def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out=None) -> return_types.aminmax:
     """Returns the smallest and the largest element, of all or along `dim`.
 
     >>> torch.aminmax(torch.tensor([3.0, 1.0, 2.0]))
@@ -437,25 +437,29 @@ def std(input: Tensor, dim=None, unbiased=None, keepdim: bool = False, *, correc
 
 
 @composite()
-def var_mean(input: Tensor, dim=None, unbiased=None, keepdim: bool = False, *, correction=None):
+def var_mean(
+    input: Tensor, dim=None, unbiased=None, keepdim: bool = False, *, correction=None
+) -> tuple[Tensor, Tensor]:
     """Returns the variance and the mean along `dim`.
 
     >>> torch.var_mean(torch.tensor([1.0, 2.0, 3.0]))
     (tensor(1.), tensor(2.))
     """
     dim, correction = _arguments(dim, unbiased, correction)
-    return _var_mean(input, () if dim is None else dim, correction, keepdim)
+    return _var_mean(input, () if dim is None else dim, correction, keepdim)  # type: ignore[return-value]
 
 
 @composite()
-def std_mean(input: Tensor, dim=None, unbiased=None, keepdim: bool = False, *, correction=None):
+def std_mean(
+    input: Tensor, dim=None, unbiased=None, keepdim: bool = False, *, correction=None
+) -> tuple[Tensor, Tensor]:
     """Returns the standard deviation and the mean along `dim`.
 
     >>> torch.std_mean(torch.tensor([1.0, 2.0, 3.0]))
     (tensor(1.), tensor(2.))
     """
     dim, correction = _arguments(dim, unbiased, correction)
-    return _std_mean(input, () if dim is None else dim, correction, keepdim)
+    return _std_mean(input, () if dim is None else dim, correction, keepdim)  # type: ignore[return-value]
 
 
 # --- norms ---------------------------------------------------------------------------------------------------------

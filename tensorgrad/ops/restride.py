@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from operator import index as as_int
 
 from tensorgrad.autograd.modes import GRAD
 from tensorgrad.autograd.views import check_writable, keep_retaining
+from tensorgrad.dispatch import signatures
 from tensorgrad.dispatch.kinds import composite, export, op, view
 from tensorgrad.dispatch.resizing import resize as resize_memory
 from tensorgrad.errors import warn
@@ -108,6 +110,7 @@ def _in_place(name: str, function) -> None:
 
     method.__name__ = method.__qualname__ = name
     method.__doc__ = f"In-place version of `{function.__name__}`: changes the shape of this tensor itself."
+    signatures.promise(method, lambda: signatures.in_place(inspect.signature(function)))
     export(name, method, "method")
 
 

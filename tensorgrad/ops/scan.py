@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from tensorgrad import dtypes
+from tensorgrad import dtypes, return_types
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.errors import wrap_dim
@@ -88,7 +88,7 @@ CumMax, CumMin = return_type("cummax", "values", "indices"), return_type("cummin
 
 
 @composite()
-def cummax(input: Tensor, dim: int, *, out=None):
+def cummax(input: Tensor, dim: int, *, out=None) -> return_types.cummax:
     """Returns the cumulative maximum along `dim` and its indices (the last one among equal elements).
 
     >>> torch.tensor([1, 3, 2]).cummax(0).values
@@ -98,7 +98,7 @@ def cummax(input: Tensor, dim: int, *, out=None):
 
 
 @composite()
-def cummin(input: Tensor, dim: int, *, out=None):
+def cummin(input: Tensor, dim: int, *, out=None) -> return_types.cummin:
     """Returns the cumulative minimum along `dim` and its indices (the last one among equal elements).
 
     >>> torch.cummin(torch.tensor([3.0, 1.0, 2.0]), dim=0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensorgrad import dtypes
+from tensorgrad import dtypes, return_types
 from tensorgrad.dispatch.kinds import composite, op, reduction
 from tensorgrad.dispatch.no_derivative import no_derivative, not_implemented
 from tensorgrad.dispatch.out import store_out
@@ -40,7 +40,9 @@ _sort = op("sort_(input, dim: int, descending: bool)", "sort.sort", prepare=_wra
 
 
 @composite()
-def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, out=None):
+def sort(
+    input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, out=None
+) -> return_types.sort:
     """Sorts the elements along `dim` and returns them with their original indices. Stable; NaN is the largest.
 
     >>> torch.tensor([3, 1, 2]).sort()
@@ -92,7 +94,9 @@ def _resized(shape, dim, n):
 
 
 @composite()
-def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, out=None):
+def topk(
+    input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, out=None
+) -> return_types.topk:
     """Returns the `k` largest (or smallest) elements along `dim` in order, and their indices.
 
     As in PyTorch, which of several equal elements are taken, and in what order, is unspecified; this implementation
@@ -133,7 +137,7 @@ _median_all = op("median_all(input, ignore_nan: bool)", "sort.median_all", where
 
 
 @composite()
-def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out=None):
+def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out=None) -> return_types.kthvalue:
     """Returns the `k`-th smallest element along `dim` (counted from 1) and its index.
 
     >>> torch.kthvalue(torch.tensor([3.0, 1.0, 2.0]), 2)
@@ -145,7 +149,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out
 
 
 @composite()
-def mode(input: Tensor, dim: int = -1, keepdim: bool = False, *, out=None):
+def mode(input: Tensor, dim: int = -1, keepdim: bool = False, *, out=None) -> return_types.mode:
     """Returns the most frequent element along `dim` (the smallest among ties) and the last index where it occurs.
 
     >>> torch.mode(torch.tensor([1, 2, 2, 3]))
@@ -186,7 +190,9 @@ _INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
 @composite()
-def quantile(input: Tensor, q, dim: int | None = None, keepdim: bool = False, *, interpolation="linear", out=None):
+def quantile(
+    input: Tensor, q, dim: int | None = None, keepdim: bool = False, *, interpolation="linear", out=None
+) -> Tensor:
     """Computes the quantiles `q` (a number, or a tensor of them) of the elements along `dim`.
 
     `interpolation` chooses the value between two elements: "linear", "lower", "higher", "midpoint" or "nearest". If `q`
@@ -203,7 +209,9 @@ def quantile(input: Tensor, q, dim: int | None = None, keepdim: bool = False, *,
 
 
 @composite()
-def nanquantile(input: Tensor, q, dim: int | None = None, keepdim: bool = False, *, interpolation="linear", out=None):
+def nanquantile(
+    input: Tensor, q, dim: int | None = None, keepdim: bool = False, *, interpolation="linear", out=None
+) -> Tensor:
     """Computes the `quantile` of the elements that are not NaN.
 
     >>> torch.nanquantile(torch.tensor([1.0, torch.nan, 2.0, 4.0]), 0.25)
@@ -503,7 +511,9 @@ def _histogram_of_each(input: Tensor, bins: int, weight: Tensor | None, density:
 
 
 @composite()
-def histogram(input: Tensor, bins, *, range=None, weight: Tensor | None = None, density: bool = False, out=None):
+def histogram(
+    input: Tensor, bins, *, range=None, weight: Tensor | None = None, density: bool = False, out=None
+) -> return_types.histogram:
     """Counts the elements, or sums their `weight`, in each of `bins`.
 
     `bins` is a number of equal intervals of `range`, or a sorted tensor of edges.
@@ -521,7 +531,7 @@ def histogram(input: Tensor, bins, *, range=None, weight: Tensor | None = None, 
         if range is None:
             known = input.numel() and not input.is_meta
             if known and whole(input) is not input:  # other edges for each sample of a batch
-                return _histogram_of_each(input, bins, weight, density)
+                return _histogram_of_each(input, bins, weight, density)  # type: ignore[return-value]
             low, high = (float(input.min()), float(input.max())) if known else (0.0, 0.0)
         else:
             low, high = range

@@ -1,6 +1,6 @@
 """Optimizers and learning rate schedules."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tensorgrad.optim.adam import Adam
 from tensorgrad.optim.adamw import AdamW
@@ -21,35 +21,19 @@ __all__ = [
 ]  # fmt: skip
 
 
-if TYPE_CHECKING:
-    from tensorgrad.optim import lr_scheduler, swa_utils
-    from tensorgrad.optim._adafactor import Adafactor
-    from tensorgrad.optim._muon import Muon
-    from tensorgrad.optim._stateless import swap_in_optimizer_params_and_state
-    from tensorgrad.optim.adadelta import Adadelta
-    from tensorgrad.optim.adagrad import Adagrad
-    from tensorgrad.optim.adamax import Adamax
-    from tensorgrad.optim.asgd import ASGD
-    from tensorgrad.optim.lbfgs import LBFGS
-    from tensorgrad.optim.nadam import NAdam
-    from tensorgrad.optim.radam import RAdam
-    from tensorgrad.optim.rmsprop import RMSprop
-    from tensorgrad.optim.rprop import Rprop
-    from tensorgrad.optim.sparse_adam import SparseAdam
-else:  # hidden from type checkers, which would otherwise accept any misspelled name
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
 
-    def __getattr__(name: str) -> Any:
-        from importlib import import_module
+    if name in ("lr_scheduler", "swa_utils"):
+        return import_module(f"{__name__}.{name}")
+    if name in _ELSEWHERE:
+        value = globals()[name] = getattr(import_module(f"{__name__}.{_ELSEWHERE[name]}"), name)
+        return value
+    raise import_module("tensorgrad.system.missing_names").no_attribute(__name__, name)
 
-        if name in ("lr_scheduler", "swa_utils"):
-            return import_module(f"{__name__}.{name}")
-        if name in _ELSEWHERE:
-            value = globals()[name] = getattr(import_module(f"{__name__}.{_ELSEWHERE[name]}"), name)
-            return value
-        raise import_module("tensorgrad.system.missing_names").no_attribute(__name__, name)
 
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 whole(__name__)

@@ -13,7 +13,23 @@ __all__ = ["AdamW", "adamw"]
 class AdamW(Adam):
     """Adam with decoupled weight decay: p *= 1 - lr · weight_decay, independent of the gradient's statistics.
 
-    Loshchilov and Hutter, 2017, *Decoupled Weight Decay Regularization*. The arguments are those of `Adam`.
+    Then m = β₁ m + (1 - β₁) g, v = β₂ v + (1 - β₂) g² and p -= lr · m̂ / (√v̂ + eps), where m̂ = m / (1 - β₁ᵗ) and
+    v̂ = v / (1 - β₂ᵗ) (Loshchilov and Hutter, 2017, *Decoupled Weight Decay Regularization*).
+
+    Args:
+        params: the parameters to optimize, see `tensorgrad.optim.Optimizer`.
+        lr: the learning rate.
+        betas: (β₁, β₂).
+        eps: prevents division by zero.
+        weight_decay: how much of the parameter a step with lr = 1 takes away.
+        amsgrad: use the maximum of v so far (Reddi et al., 2018, *On the Convergence of Adam and Beyond*).
+        maximize: move along the gradient instead of against it.
+        foreach, fused: accepted and ignored: there is only one implementation.
+        capturable: accepted for parameters on CUDA, as in PyTorch.
+        differentiable: let autograd differentiate through the step.
+
+    Raises:
+        ValueError: a setting is out of range.
 
     >>> w = torch.ones(2, requires_grad=True)
     >>> optimizer = torch.optim.AdamW([w], lr=0.1)

@@ -77,7 +77,7 @@ class LBFGS(Optimizer):
         return self.param_groups[0]["params"]
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], Any]) -> Any:
+    def step(self, closure: Callable[[], Any]) -> Any:  # type: ignore[override]  # needs one, as PyTorch's
         """Makes up to `max_iter` iterations.
 
         Args:

@@ -87,13 +87,13 @@ class Generator:
         "__weakref__", "_bits", "_memory", "_seed", "_untouched", "device", "lock", "next_float_normal", "next_normal",
     )  # fmt: skip
 
-    def __new__(cls, device="cpu"):
+    def __new__(cls, device: Device | str = "cpu") -> Any:
         if cls is Generator and Device(device).type in CLASSES:
             storage_class(Device(device))  # raises an error without a GPU
             cls = CLASSES[Device(device).type]
         return object.__new__(cls)
 
-    def __init__(self, device="cpu"):
+    def __init__(self, device: Device | str = "cpu") -> None:
         self.device = device if isinstance(device, Device) else Device(device)
         if self.device.type == "meta":
             raise RuntimeError("META device type not an accelerator.")

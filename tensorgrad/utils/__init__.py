@@ -4,7 +4,7 @@
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tensorgrad.system.lazy_modules import whole
 
@@ -14,31 +14,13 @@ _PARTS = (
     "weak",
 )  # fmt: skip
 
-if TYPE_CHECKING:
-    from tensorgrad.utils import (
-        _pytree,
-        benchmark,
-        checkpoint,
-        collect_env,
-        data,
-        deterministic,
-        dlpack,
-        flop_counter,
-        hooks,
-        model_zoo,
-        module_tracker,
-        tensorboard,
-        weak,
-    )
-    from tensorgrad.utils.swap import swap_tensors
-else:  # hidden from type checkers, which would otherwise accept misspelled names
 
-    def __getattr__(name: str) -> Any:
-        if name in _PARTS:
-            return import_module(f"{__name__}.{name}")
-        if name == "swap_tensors":
-            return import_module(f"{__name__}.swap").swap_tensors
-        raise import_module("tensorgrad.system.missing_names").no_attribute(__name__, name)
+def __getattr__(name: str) -> Any:
+    if name in _PARTS:
+        return import_module(f"{__name__}.{name}")
+    if name == "swap_tensors":
+        return import_module(f"{__name__}.swap").swap_tensors
+    raise import_module("tensorgrad.system.missing_names").no_attribute(__name__, name)
 
 
 def __dir__() -> list[str]:

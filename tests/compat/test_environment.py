@@ -11,6 +11,8 @@ import pytest
 
 import tensorgrad as tg
 from tensorgrad import compat
+from tensorgrad.compat import type_stubs
+from tensorgrad.compat.__main__ import main
 from tests.support.processes import ROOT, environment, output_of, run_python
 
 TELL = "import torch, importlib.metadata as m; print(torch.__package__, m.version('torch'))"
@@ -113,7 +115,23 @@ def test_enable_and_disable(tmp_path):
     assert re.match("not enabled: `import torch` is nothing", command("status"))
     assert re.match("enabled", command("enable")) and re.match("enabled", command("status"))
     assert run("-c", TELL).split() == ["tensorgrad", tg.__version__]
+    assert type_stubs.is_ours(os.path.join(site, "torch-stubs"))  # for editors: tests/editors
     assert run("-c", "import sys; print('tensorgrad' in sys.modules)").strip() == "False"
-    assert re.match("disabled", command("disable")) and re.match("nothing to do", command("disable"))
+    assert re.match("disabled", command("disable")) and not os.path.exists(os.path.join(site, "torch-stubs"))
+    assert re.match("nothing to do", command("disable"))
     assert "No module named 'torch'" in run("-c", "import torch")
     assert sys.executable != str(python)
+
+
+def test_stubs_are_written_and_removed_and_nothing_else_is(tmp_path, capsys):
+    assert main(["stubs", str(tmp_path)]) == 0
+    folder = tmp_path / "torch"
+    for file in ("__init__.pyi", "nn/functional.pyi", "optim/lr_scheduler/__init__.pyi", "py.typed"):
+        assert (folder / file).exists()
+    assert not (folder / "kernels").exists()
+    assert main(["stubs", str(tmp_path)]) == 0 and main(["stubs"]) == 2
+    assert type_stubs.remove(str(folder)) and not folder.exists() and not type_stubs.remove(str(folder))
+    folder.mkdir()
+    (folder / "mine.pyi").touch()
+    assert main(["stubs", str(tmp_path)]) == 1 and not type_stubs.remove(str(folder))
+    assert "is not empty" in capsys.readouterr().err and (folder / "mine.pyi").exists()

@@ -92,7 +92,7 @@ class StridedNestedTensor(Nested):
         """Raises RuntimeError: the pieces have shapes of their own."""
         raise RuntimeError(NO_SIZES.format("sizes"))
 
-    def size(self, dim: int | None = None) -> int:
+    def size(self, dim: int | None = None) -> int:  # type: ignore[override]  # always of one dimension
         """Returns the number of pieces (dimension 0), or a size that all pieces have.
 
         Raises:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tensorgrad import return_types
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.kernels.array import linalg as kernels
@@ -76,7 +77,9 @@ def linalg_cholesky(input: Tensor, *, upper: bool = False, out=None) -> Tensor:
     return store_out("linalg_cholesky", out, result)
 
 
-def cholesky_ex(input: Tensor, *, upper: bool = False, check_errors: bool = False, out=None):
+def cholesky_ex(
+    input: Tensor, *, upper: bool = False, check_errors: bool = False, out=None
+) -> return_types.linalg_cholesky_ex:
     """Like `torch.linalg.cholesky`, but returns which leading minor is not positive-definite instead of raising.
 
     The order of that minor is 0 if there is none; otherwise the factor is valid only up to it.

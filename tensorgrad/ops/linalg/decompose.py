@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensorgrad import dtypes
+from tensorgrad import dtypes, return_types
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
@@ -122,7 +122,7 @@ def _check_factored(A: Tensor, name: str) -> None:
     kernels.check_floating(A._array, name)
 
 
-def linalg_qr(A: Tensor, mode: str = "reduced", *, out=None):
+def linalg_qr(A: Tensor, mode: str = "reduced", *, out=None) -> return_types.linalg_qr:
     """Computes the QR decomposition A = Q R, where Q has orthonormal columns and R is upper triangular.
 
     `mode` is "reduced", "complete" or "r" (only R). For A (*, m, n) and k = min(m, n), Q and R are (*, m, k) and
@@ -144,7 +144,7 @@ def linalg_qr(A: Tensor, mode: str = "reduced", *, out=None):
 
 
 @composite()
-def qr(input: Tensor, some: bool = True, *, out=None):
+def qr(input: Tensor, some: bool = True, *, out=None) -> return_types.qr:
     """Alias of `torch.linalg.qr`, in reduced mode if `some`, else complete.
 
     >>> q, r = torch.linalg.qr(torch.tensor([[3.0, 1.0], [4.0, 2.0]]))
@@ -258,7 +258,7 @@ def _check_driver(A: Tensor, driver) -> None:
         )
 
 
-def linalg_svd(A: Tensor, full_matrices: bool = True, *, driver=None, out=None):
+def linalg_svd(A: Tensor, full_matrices: bool = True, *, driver=None, out=None) -> return_types.linalg_svd:
     """Computes the singular value decomposition A = U diag(S) Vh.
 
     Args:
@@ -285,7 +285,7 @@ def linalg_svd(A: Tensor, full_matrices: bool = True, *, driver=None, out=None):
 
 
 @composite()
-def svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out=None):
+def svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out=None) -> return_types.svd:
     """The older form of `torch.linalg.svd`: returns V instead of Vh, and zeros for U and V unless `compute_uv`.
 
     `some` omits the columns that only complete a basis, like `full_matrices=False` there.
@@ -368,7 +368,7 @@ def _check_uplo(uplo: str) -> str:
     return uplo.upper()
 
 
-def eigh(input: Tensor, UPLO: str = "L", *, out=None):
+def eigh(input: Tensor, UPLO: str = "L", *, out=None) -> return_types.linalg_eigh:
     """Computes the eigenvalues and eigenvectors of Hermitian matrices, of which only one triangle is read.
 
     Args:
@@ -450,7 +450,7 @@ _eig = op(
 )
 
 
-def eig(input: Tensor, *, out=None):
+def eig(input: Tensor, *, out=None) -> return_types.linalg_eig:
     """Computes the complex eigenvalues (*, n), in no particular order, and eigenvectors (*, n, n) of square matrices.
 
     The eigenvectors are the columns.
@@ -626,7 +626,7 @@ def _check_least_squares(A: Tensor, B: Tensor, driver) -> bool:
     return vector
 
 
-def lstsq(input: Tensor, b: Tensor, rcond=None, *, driver=None, out=None):
+def lstsq(input: Tensor, b: Tensor, rcond=None, *, driver=None, out=None) -> return_types.linalg_lstsq:
     """Solves least-squares problems: X minimizes ‖A X - B‖, for `input` A (*, m, n) and `b` B (*, m, k) or (*, m).
 
     Also returns residuals, ranks and singular values, where the driver computes them: "gelsy", the default, computes

@@ -10,6 +10,7 @@ revisited", 2006: T = (D⁻¹ + striu(Vᴴ V))⁻¹, D = diag(τ); here (I + D s
 
 from __future__ import annotations
 
+from tensorgrad import return_types
 from tensorgrad.dispatch.kernel_errors import unsupported
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.no_derivative import not_implemented
@@ -51,7 +52,7 @@ _geqrf = op(
 
 
 @composite()
-def geqrf(input: Tensor, *, out=None):
+def geqrf(input: Tensor, *, out=None) -> return_types.geqrf:
     """Computes the packed QR decomposition of matrices (*, m, n).
 
     Returns R on and above the diagonal with the reflections below it, and their factors `tau` (*, min(m, n)), from

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tensorgrad import return_types
 from tensorgrad.dispatch.kinds import op
 from tensorgrad.dispatch.no_derivative import no_derivative
 from tensorgrad.dispatch.out import store_out
@@ -41,7 +42,9 @@ def _check_info(name: str, info: Tensor) -> None:
         )
 
 
-def ldl_factor_ex(input: Tensor, *, hermitian: bool = False, check_errors: bool = False, out=None):
+def ldl_factor_ex(
+    input: Tensor, *, hermitian: bool = False, check_errors: bool = False, out=None
+) -> return_types.linalg_ldl_factor_ex:
     """Like `torch.linalg.ldl_factor`, but returns which block of D is zero (from 1; 0: none) instead of raising.
 
     Raises:
@@ -56,7 +59,7 @@ def ldl_factor_ex(input: Tensor, *, hermitian: bool = False, check_errors: bool 
     return named(return_type("linalg_ldl_factor_ex", "LD", "pivots", "info"), results, out, ldl_factor_ex)
 
 
-def ldl_factor(input: Tensor, *, hermitian: bool = False, out=None):
+def ldl_factor(input: Tensor, *, hermitian: bool = False, out=None) -> return_types.linalg_ldl_factor:
     """Computes the packed decomposition L D Lᵀ (L D Lᴴ if `hermitian`) of symmetric matrices, with pivoting.
 
     Only the lower triangle of `input` (*, n, n) is read. D has blocks of one and two rows; negative pivots mark the

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from tensorgrad import dtypes
+from tensorgrad import dtypes, return_types
 from tensorgrad.dispatch.kernel_errors import unsupported
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
@@ -149,7 +149,7 @@ def named(cls, results, out, function):
     return store_out(function.__name__, out, cls(results))
 
 
-def linalg_slogdet(A: Tensor, *, out=None):
+def linalg_slogdet(A: Tensor, *, out=None) -> return_types.linalg_slogdet:
     """Returns `sign` and `logabsdet` (*,) of square matrices (*, n, n): det = sign · exp(logabsdet), without overflow.
 
     >>> torch.linalg.slogdet(torch.eye(2)).logabsdet
@@ -159,7 +159,7 @@ def linalg_slogdet(A: Tensor, *, out=None):
 
 
 @composite()
-def slogdet(input: Tensor, *, out=None):
+def slogdet(input: Tensor, *, out=None) -> return_types.slogdet:
     """Alias of `torch.linalg.slogdet`.
 
     >>> torch.slogdet(torch.tensor([[0.0, 2.0], [3.0, 0.0]]))
@@ -252,7 +252,7 @@ def inv(A: Tensor, *, out=None) -> Tensor:
     return inverse(A, out=out)
 
 
-def inv_ex(A: Tensor, *, check_errors: bool = False, out=None):
+def inv_ex(A: Tensor, *, check_errors: bool = False, out=None) -> return_types.linalg_inv_ex:
     """Like `torch.linalg.inv`, but returns which pivot of each matrix is zero (from 1; 0: none) instead of raising.
 
     Raises:
@@ -365,7 +365,9 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True, out=None) -> Tensor:
     return store_out("solve", out, result)
 
 
-def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False, out=None):
+def solve_ex(
+    A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False, out=None
+) -> return_types.linalg_solve_ex:
     """Like `torch.linalg.solve`, but returns which pivot of each A is zero (from 1; 0: none) instead of raising.
 
     Raises:
@@ -463,7 +465,9 @@ def check_system(name: str, b: Tensor, A: Tensor) -> None:
 
 
 @composite()
-def triangular_solve(input: Tensor, A: Tensor, upper=True, transpose=False, unitriangular=False, *, out=None):
+def triangular_solve(
+    input: Tensor, A: Tensor, upper=True, transpose=False, unitriangular=False, *, out=None
+) -> return_types.triangular_solve:
     """The older form of `torch.linalg.solve_triangular`: returns the solution and a copy of A.
 
     >>> torch.triangular_solve(torch.tensor([[4.0]]), torch.tensor([[2.0]])).solution

@@ -27,7 +27,9 @@ def _basis(A: Tensor, q: int, niter: int) -> Tensor:
 
 
 @composite("function")
-def svd_lowrank(A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor | None = None):
+def svd_lowrank(
+    A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
     """Approximates A (*, m, n), of a rank not much above q, as U diag(S) Vᴴ: U (*, m, q), S (*, q) and V (*, n, q).
 
     `niter` subspace iterations improve the approximation; with `M`, which broadcasts to A, A - M is decomposed instead.

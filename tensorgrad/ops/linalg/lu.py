@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorgrad import dtypes
+from tensorgrad import dtypes, return_types
 from tensorgrad.dispatch.kernel_errors import unsupported
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
@@ -133,7 +133,9 @@ def _check_info(name: str, info: Tensor) -> None:
         )
 
 
-def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False, out=None):
+def lu_factor_ex(
+    A: Tensor, *, pivot: bool = True, check_errors: bool = False, out=None
+) -> return_types.linalg_lu_factor_ex:
     """Like `torch.linalg.lu_factor`, but returns which entry of U's diagonal is zero (0: none) instead of raising.
 
     Raises:
@@ -148,7 +150,7 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False, o
     return named(return_type("linalg_lu_factor_ex", "LU", "pivots", "info"), results, out, lu_factor_ex)
 
 
-def lu_factor(A: Tensor, *, pivot: bool = True, out=None):
+def lu_factor(A: Tensor, *, pivot: bool = True, out=None) -> return_types.linalg_lu_factor:
     """Computes the packed LU decomposition of matrices (*, m, n), and the pivots.
 
     The pivots are the rows (from 1) with which each row was swapped in turn.
@@ -167,7 +169,7 @@ def lu_factor(A: Tensor, *, pivot: bool = True, out=None):
     return named(return_type("linalg_lu_factor", "LU", "pivots"), (packed, pivots), out, lu_factor)
 
 
-def linalg_lu(A: Tensor, *, pivot: bool = True, out=None):
+def linalg_lu(A: Tensor, *, pivot: bool = True, out=None) -> return_types.linalg_lu:
     """Decomposes A = P L U into a permutation, a lower unitriangular and an upper triangular matrix.
 
     For A (*, m, n) and k = min(m, n) they are (*, m, m), (*, m, k) and (*, k, n); P is empty without pivoting.
@@ -237,7 +239,9 @@ def _check_range(pivots: Tensor, n: int, low: str, high: str) -> None:
 
 
 @composite("function")
-def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True, *, out=None):
+def lu_unpack(
+    LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True, *, out=None
+) -> return_types.lu_unpack:
     """Returns P, L and U of the packed decomposition of `torch.linalg.lu_factor`; empty tensors where not unpacked.
 
     Raises:

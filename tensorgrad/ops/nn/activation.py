@@ -6,11 +6,12 @@ Each has a fused kernel, and a fused one for its gradient. If the slope is piece
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 
 from tensorgrad import dtypes
-from tensorgrad.dispatch import inplace
+from tensorgrad.dispatch import inplace, signatures
 from tensorgrad.dispatch.kernel_errors import unsupported
 from tensorgrad.dispatch.kinds import Place, composite, export, pointwise
 from tensorgrad.dtypes import scalar_type
@@ -55,6 +56,7 @@ def _functional_(name: str, function, *where: Place) -> None:
 
     method.__name__ = method.__qualname__ = f"{name}_"
     method.__doc__ = f"In-place version of `{name}`: writes the result into `input` and returns it."
+    signatures.promise(method, lambda: signatures.in_place(inspect.signature(function), "input", without="inplace"))
     export(f"{name}_", method, *where)
 
 

@@ -219,7 +219,8 @@ def lstm(*args: Any) -> tuple:
 def gru(*args: Any) -> tuple:
     """Runs gated recurrent units over whole sequences (Cho et al., 2014), as `torch.nn.GRU` does.
 
-    The arguments are those of `lstm`, with one state h in place of (h, c).
+    The arguments are (input, h, weights, has_biases, num_layers, dropout, train, bidirectional, batch_first), or for
+    packed sequences (data, batch_sizes, h, weights, has_biases, num_layers, dropout, train, bidirectional).
 
     Returns:
         (output, h_n).
@@ -237,7 +238,8 @@ def gru(*args: Any) -> tuple:
 def rnn_tanh(*args: Any) -> tuple:
     """Runs the recurrence h = tanh(W x + b + U h + d) over whole sequences (Elman, 1990), as `torch.nn.RNN` does.
 
-    The arguments are those of `lstm`, with one state h in place of (h, c).
+    The arguments are (input, h, weights, has_biases, num_layers, dropout, train, bidirectional, batch_first), or for
+    packed sequences (data, batch_sizes, h, weights, has_biases, num_layers, dropout, train, bidirectional).
 
     Returns:
         (output, h_n).
@@ -255,7 +257,8 @@ def rnn_tanh(*args: Any) -> tuple:
 def rnn_relu(*args: Any) -> tuple:
     """Runs the recurrence h = max(0, W x + b + U h + d) over whole sequences, as `torch.nn.RNN` does with "relu".
 
-    The arguments are those of `lstm`, with one state h in place of (h, c).
+    The arguments are (input, h, weights, has_biases, num_layers, dropout, train, bidirectional, batch_first), or for
+    packed sequences (data, batch_sizes, h, weights, has_biases, num_layers, dropout, train, bidirectional).
 
     Returns:
         (output, h_n).

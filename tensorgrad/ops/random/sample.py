@@ -229,6 +229,7 @@ def _range(name: str, args: list, low, high):
             f"{name}() received an invalid combination of arguments: expected (high, ...) or (low, high, ...)"
         )
     values = []
+    value: Any
     for word, value, position in (("low", low, 1), ("high", high, 1 if low == 0 else 2)):
         value = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
         if not hasattr(value, "__index__"):

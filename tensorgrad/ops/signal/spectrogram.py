@@ -188,9 +188,17 @@ def istft(
 ) -> Tensor:  # fmt: skip
     """Reconstructs the signal whose `stft` is closest to `input`: (signals, frequencies, frames) to (signals, points).
 
-    The arguments are those of the `stft`. `onesided` is whether the negative frequencies were omitted (by default this
-    is inferred from the number of frequencies). `length` is the number of points to return: the padding that `center`
-    added in front is removed and, as far as it is known, that at the end. `return_complex` is for complex signals.
+    Args:
+        input: what `stft` returned, complex.
+        n_fft: the length of the transforms.
+        hop_length: the distance between frames; a quarter of `n_fft` by default.
+        win_length: the length of the window; `n_fft` by default.
+        window: the window of the `stft`, (win_length); ones by default.
+        center: whether the `stft` padded the signal: what it added in front is removed, and at the end as far as known.
+        normalized: whether the `stft` divided by √n_fft.
+        onesided: whether negative frequencies were omitted; by default told from the number of frequencies.
+        length: the number of points to return.
+        return_complex: for complex signals.
 
     Raises:
         RuntimeError: If the input is real, the lengths do not fit, or the windows of all frames together do not cover

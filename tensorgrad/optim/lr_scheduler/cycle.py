@@ -45,10 +45,12 @@ class OneCycleLR(_Cycling):
     Args:
         optimizer: the optimizer whose learning rates are set.
         max_lr: the maximum rate, one for all or one per group.
-        total_steps: the length of the cycle; alternatively, give `epochs` and `steps_per_epoch`, its factors.
+        total_steps: the length of the cycle, in calls of `step`.
+        epochs, steps_per_epoch: alternatively, its factors.
         pct_start: the fraction of the cycle in which the rate rises.
         anneal_strategy: `cos` or `linear`.
         cycle_momentum: change the momentum (or β₁) inversely, from `max_momentum` to `base_momentum` and back.
+        base_momentum, max_momentum: the least and the greatest momentum, one for all or one per group.
         div_factor: the first rate is `max_lr` divided by this.
         final_div_factor: the last rate is the first divided by this.
         three_phase: lower the rate to the first rate in as many steps as it rose, and only then to the last rate.
@@ -170,6 +172,7 @@ class CyclicLR(_Cycling):
         scale_fn: a function that scales the height, instead of a `mode`.
         scale_mode: the argument of `scale_fn`: the number of the cycle (`cycle`) or of the step (`iterations`).
         cycle_momentum: change the momentum (or β₁) inversely, from `max_momentum` to `base_momentum` and back.
+        base_momentum, max_momentum: the least and the greatest momentum, one for all or one per group.
         last_epoch: the number of steps already taken; -1 to start.
 
     Raises:

@@ -18,7 +18,8 @@ class ReduceLROnPlateau(LRScheduler):
         mode: `min` or `max`, whether smaller or larger values are better.
         factor: less than 1.
         patience: the number of steps without improvement to tolerate.
-        threshold: the minimum improvement, relative (`threshold_mode="rel"`) or absolute (`"abs"`).
+        threshold: the minimum improvement.
+        threshold_mode: `rel` if `threshold` is a fraction of the best value so far, `abs` if it is a difference.
         cooldown: the number of steps after a reduction in which steps without improvement are not counted.
         min_lr: the minimum rate, one for all or one per group.
         eps: smaller reductions than this are skipped.

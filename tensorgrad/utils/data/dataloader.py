@@ -5,20 +5,21 @@ from __future__ import annotations
 import multiprocessing
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
 from multiprocessing.context import BaseContext
 from typing import Any, Generic, TypeVar
 
-from tensorgrad.utils.data.collate import default_collate, default_convert
-from tensorgrad.utils.data.dataset import IterableDataset
+from tensorgrad.utils.data.collate import default_collate as default_collate
+from tensorgrad.utils.data.collate import default_convert as default_convert
+from tensorgrad.utils.data.dataset import Dataset, IterableDataset
 from tensorgrad.utils.data.iterators import (
     _BaseDataLoaderIter,
     _MultiProcessingDataLoaderIter,
     _SingleProcessDataLoaderIter,
 )
 from tensorgrad.utils.data.sampler import BatchSampler, RandomSampler, SequentialSampler
-from tensorgrad.utils.data.worker import get_worker_info  # noqa: F401 (PyTorch has it here too)
+from tensorgrad.utils.data.worker import get_worker_info as get_worker_info  # PyTorch has it here too
 
 T_co = TypeVar("T_co", covariant=True)
 _collate_fn_t = Callable[[list], Any]
@@ -82,7 +83,7 @@ class DataLoader(Generic[T_co]):
 
     def __init__(
         self,
-        dataset: Any,
+        dataset: Dataset[T_co] | Sequence[T_co],
         batch_size: int | None = 1,
         shuffle: bool | None = None,
         sampler: Any = None,
@@ -106,16 +107,17 @@ class DataLoader(Generic[T_co]):
         _check_choices(iterable, batch_size, shuffle, sampler, batch_sampler, drop_last)
         if batch_sampler is not None:
             batch_size = None
+        data: Any = dataset
         if sampler is None:
             if iterable:
                 sampler = repeat(None)
             elif shuffle:
-                sampler = RandomSampler(dataset, generator=generator)
+                sampler = RandomSampler(data, generator=generator)
             else:
-                sampler = SequentialSampler(dataset)
+                sampler = SequentialSampler(data)
         if batch_size is not None:
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
-        self.dataset, self.batch_size, self.drop_last = dataset, batch_size, drop_last
+        self.dataset, self.batch_size, self.drop_last = data, batch_size, drop_last
         self.sampler, self.batch_sampler, self.generator = sampler, batch_sampler, generator
         self.num_workers, self.timeout = num_workers, timeout
         self.prefetch_factor = 2 if num_workers and prefetch_factor is None else prefetch_factor

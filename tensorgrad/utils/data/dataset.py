@@ -54,7 +54,7 @@ class IterableDataset(Dataset[T_co], Iterable[T_co]):
         return ChainDataset([self, other])
 
 
-class TensorDataset(Dataset):
+class TensorDataset(Dataset[tuple[Tensor, ...]]):
     """A data set of tensors: sample i is the tuple of row i of each tensor.
 
     Raises:
