@@ -144,11 +144,12 @@ class System:
 
     def __init__(self, monkeypatch):
         self.now, self.each, self.longer, self.yields = 10**12, 1000, iter(()), 0
+        self.naps, self.on_nap = 0, lambda: None
         functions = {
             "clock_gettime": ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int64)(self.clock),
             "sched_yield": ctypes.CFUNCTYPE(ctypes.c_int)(self.give_way),
             "sched_getcpu": ctypes.CFUNCTYPE(ctypes.c_int)(lambda: 0),
-            "usleep": ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint32)(lambda microseconds: 0),
+            "usleep": ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint32)(self.nap),
         }
         has = (ctypes.c_int64 * 4)(1, 1, 1, 0)
         self.kept = functions, has
@@ -167,6 +168,11 @@ class System:
 
     def give_way(self):
         self.yields += 1
+        return 0
+
+    def nap(self, microseconds):
+        self.naps += 1
+        self.on_nap()
         return 0
 
     def serve(self, limit, grace=1):
@@ -216,6 +222,31 @@ def test_a_waiting_thread_yields_once_its_processor_is_taken_often(system):
     assert not system.done(100_000) and system.yields == yields and not taken[mailbox.SPAN]
     system.memory[mailbox.PLACE] = 0  # the thread that it waits for is on this processor
     assert not system.done(100_000) and system.yields > yields
+
+
+def test_a_thread_sleeps_until_others_have_done_their_part(system):
+    """In machine code, as in Python it would wait for the GIL after each nap. Not for ever: signals wait, too."""
+    worker, numbers = np.zeros(mailbox.SIZE, np.int64), [ctypes.c_int64] * 4
+    system.memory[mailbox.WORKERS] = worker.ctypes.data
+    ran = []
+
+    def run(arguments, first, last):
+        ran.append((first, last))
+        worker[mailbox.TASK] = mailbox.NOTHING  # meanwhile the worker has taken its range
+        return 0
+
+    def end():
+        worker[mailbox.DONE] = mailbox.FINISHED if system.naps == last_nap else worker[mailbox.DONE]
+
+    task, system.on_nap = ctypes.CFUNCTYPE(*numbers)(run), end
+    divide = ctypes.CFUNCTYPE(ctypes.c_int64, *numbers)(system.loops.divide.address)
+    for last_nap, happened in ((3, 0), (10**9, mailbox.LATE)):
+        system.naps = 0
+        assert divide(ctypes.cast(task, ctypes.c_void_p).value, system.memory.ctypes.data, 10, 1) == happened
+        assert system.naps == min(last_nap, spin._NAPS) and not system.yields
+    assert ran == [(0, 5)] * 2
+    system.naps, system.on_nap = 0, lambda: None
+    assert not system.done(0) and system.naps == spin._NAPS
 
 
 @pytest.mark.parametrize("limit", [0, 1_000_000, 20_000_000])

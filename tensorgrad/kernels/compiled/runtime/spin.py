@@ -56,6 +56,7 @@ _TURN = 4_000  # nanoseconds after which the processor is yielded
 _SHORT, _LONG = 20_000_000, 640_000_000  # nanoseconds for which a thread yields it, at least and at most
 _RARE = 32  # times as long between two losses as a loss takes: others have a small share of the processor
 _NAP = np.uint32(50)  # microseconds
+_NAPS = 200  # at most before Python is asked for signals: the system makes a nap twice as long
 _PROBED = 2_000_000  # nanoseconds that one range of the small kernel waits for the other
 _LOOKS, _PAUSES = 48, 2  # reads before the clock is checked, and pauses before a read
 _LOOK = 80  # nanoseconds that a read takes, where there is no clock to measure it
@@ -289,6 +290,21 @@ def spin_until(address, limit, waiter, beside):
 
 
 @inner
+def _wait_until(address, limit, waiter, beside):
+    """Waits as `spin_until` does, and then sleeping, for some hundredths of a second.
+
+    A thread that waits for one without a processor would only be in its way, and the system moves that one to a
+    processor that is idle. It sleeps here, as in Python it would have to wait for the GIL after each nap.
+    """
+    if not spin_until(address, limit, waiter, beside) and _system(CAN_YIELD):
+        for _ in range(_NAPS):
+            if read(address):
+                break
+            _sleep()
+    return read(address) != 0
+
+
+@inner
 def _pause_for(grace, clock):
     """Waits `grace` nanoseconds."""
     start = now = _now(clock, np.int64(0), 0)
@@ -395,8 +411,8 @@ def _wake():
 def _done():
     @plain("boolean(int64, int64)")
     def done(mailbox, limit):
-        """Waits up to `limit` nanoseconds for a task to be done. Returns whether it is."""
-        return spin_until(mailbox + _DONE, limit, mailbox + 8 * WAITER, mailbox + 8 * PLACE)
+        """Waits `limit` nanoseconds in a loop for a task to be done, and then sleeping. Returns whether it is."""
+        return _wait_until(mailbox + _DONE, limit, mailbox + 8 * WAITER, mailbox + 8 * PLACE)
 
     return done
 
@@ -431,7 +447,7 @@ def _divide():
                     happened = WRONG
         for i in range(workers):
             mailbox = read(place + _WORKERS + 8 * i)
-            if not spin_until(mailbox + _DONE, read(place + 8 * PATIENCE), mailbox + 8 * WAITER, mailbox + 8 * PLACE):
+            if not _wait_until(mailbox + _DONE, read(place + 8 * PATIENCE), mailbox + 8 * WAITER, mailbox + 8 * PLACE):
                 happened |= LATE
             elif read(mailbox + _DONE) == FAILED:
                 happened |= WRONG
