@@ -21,6 +21,27 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
     warnings.warn(message, category, stacklevel=level)
 
 
+_DEEPEST = 100  # frames that are looked at: a recursion may have very many
+
+
+def hide_callers(frame: FrameType | None) -> None:
+    """Marks the library's own frames, from this one outwards, which pytest and IPython then leave out of tracebacks.
+
+    Both look for a local variable of that name. It is set here, when there is an error, as on the way it would cost
+    every call.
+    """
+    for _ in range(_DEEPEST):
+        if frame is None:
+            return
+        if frame.f_globals.get("__name__", "").partition(".")[0] == "tensorgrad":
+            held = frame.f_locals
+            held["__tracebackhide__"] = True
+            # Before Python 3.13 this is a copy that the frame keeps. With an exception in it, that would be a cycle.
+            if isinstance(held, dict) and any(isinstance(value, BaseException) for value in held.values()):
+                held.clear()
+        frame = frame.f_back
+
+
 def typename(value) -> str:
     """Returns the name of a value's type as in PyTorch's messages: `list`, `numpy.ndarray`."""
     cls = type(value)

@@ -15,11 +15,14 @@ from tensorgrad.compat import type_stubs
 from tensorgrad.compat.environment import disable, enable, status
 
 COMMANDS = {"enable": enable, "disable": disable, "status": status}
-USAGE = "usage: python -m tensorgrad.compat enable | disable | status | stubs FOLDER"
+USAGE = "usage: python -m tensorgrad.compat enable | disable | status | stubs FOLDER   (--help: more)"
 
 
 def main(arguments: list[str]) -> int:
     """Runs one command and prints what it did. Returns 0; 1 if it was refused, 2 if there is no such command."""
+    if arguments in (["-h"], ["--help"]):
+        print((__doc__ or "").rstrip())
+        return 0
     if len(arguments) == 2 and arguments[0] == "stubs":
         return _write_stubs(arguments[1])
     if len(arguments) != 1 or arguments[0] not in COMMANDS:

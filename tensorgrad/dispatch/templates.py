@@ -63,6 +63,7 @@ def {name}({parameters}):
     try:
         {array} = {kernel}({values})
     except Exception as error:
+        __tracebackhide__ = True
         {array} = explain(OP, error, ({values},), ({names},))
         {composed}
     {wrap}
@@ -881,6 +882,7 @@ def guard({parameters}):
         {autocast}
         return FUNCTION({arguments})
     except Exception:
+        __tracebackhide__ = True
         types = check_tensors(FUNCTION, SELF, ({tensors}), ({values}))
         if types:
             return call_other(SELF, types, *as_called(SELF, ({positional}), dict({named})))

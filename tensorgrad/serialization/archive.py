@@ -366,7 +366,9 @@ class CheckpointReader(Reader):
     def _find_prefix(self) -> str:
         found = [name for name in self.entries if name.count("/") == 1 and name.endswith("/data.pkl")]
         if len(found) != 1:
-            raise UnpicklingError("the file is a zip archive, but not a checkpoint: it has no data.pkl")
+            arrays = bool(self.entries) and all(name.endswith(".npy") for name in self.entries)
+            what = "of NumPy arrays (numpy.load reads it)" if arrays else "without data.pkl"
+            raise UnpicklingError(f"the file is not a checkpoint, but a zip archive {what}")
         prefix = found[0].removesuffix("data.pkl")
         if f"{prefix}constants.pkl" in self.entries:
             raise UnpicklingError("the file is a TorchScript program, which cannot be loaded: only saved tensors can")

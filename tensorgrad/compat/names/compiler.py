@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 
 def compile(model: Any = None, **options: Any) -> Any:
     """Returns the function or module unchanged, or, without one, a decorator that does. Options are ignored.
+
+    A line in the log says so, once.
 
     >>> @torch.compile
     ... def double(x):
@@ -15,11 +18,22 @@ def compile(model: Any = None, **options: Any) -> Any:
     >>> double(torch.ones(2))
     tensor([2., 2.])
     """
+    _say()
     if model is None:
         return lambda function: function
     if not callable(model):
         raise TypeError(f"compile(): expected a function or a module, but got {type(model).__name__}")
     return model
+
+
+@cache
+def _say() -> None:
+    """Tells those who wait for it to become faster that it will not."""
+    import logging
+
+    logging.getLogger("tensorgrad").warning(
+        "torch.compile returns its argument unchanged: ops run as they are called, by kernels that are compiled already"
+    )
 
 
 def disable(fn: Any = None, recursive: bool = True, **options: Any) -> Any:
