@@ -22,6 +22,7 @@ COMMANDS = {
     "utils.collect_env": "prints versions and the machine in PyTorch's form, for reports of errors",
     "coverage": "prints how much of PyTorch is implemented",
     "dispatch.show": "prints what an op became: its kernels and its generated functions",
+    "capture": "prints what the compiled functions of a program do: graphs, effects, what they read",
     "kernels.cuda.runtime.program": "prints the CUDA program of a kernel",
     "distributed.launch": "the older form of distributed.run",
     "_stubs": "writes the type stubs of a checkout again",

@@ -4,8 +4,10 @@ from tensorgrad.compat.names.compiler import *
 from tensorgrad.compat.names.compiler import Any as Any
 from tensorgrad.compat.names.compiler import Callable as Callable
 from tensorgrad.compat.names.compiler import ScriptModule as ScriptModule
+from tensorgrad.compat.names.compiler import _say as _say
 from tensorgrad.compat.names.compiler import allow_in_graph as allow_in_graph
 from tensorgrad.compat.names.compiler import assume_constant_result as assume_constant_result
+from tensorgrad.compat.names.compiler import cache as cache
 from tensorgrad.compat.names.compiler import compile as compile
 from tensorgrad.compat.names.compiler import cudagraph_mark_step_begin as cudagraph_mark_step_begin
 from tensorgrad.compat.names.compiler import disable as disable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from inspect import CO_VARARGS
+from inspect import CO_OPTIMIZED, CO_VARARGS
 from numbers import Number, Real
 from operator import index as as_int
 from types import FrameType
@@ -33,7 +33,8 @@ def hide_callers(frame: FrameType | None) -> None:
     for _ in range(_DEEPEST):
         if frame is None:
             return
-        if frame.f_globals.get("__name__", "").partition(".")[0] == "tensorgrad":
+        ours = frame.f_globals.get("__name__", "").partition(".")[0] == "tensorgrad"
+        if ours and frame.f_code.co_flags & CO_OPTIMIZED:  # a function: the variables of a module are its names
             held = frame.f_locals
             held["__tracebackhide__"] = True
             # Before Python 3.13 this is a copy that the frame keeps. With an exception in it, that would be a cycle.
