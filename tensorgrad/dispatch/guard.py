@@ -176,6 +176,12 @@ def _compile(guard, function, numpy_names: bool):
 
 @lru_cache(1)  # it is needed several times in a row
 def _parameters(function) -> Mapping[str, inspect.Parameter]:
+    """The parameters that a function has, whatever signature it shows."""
+    if "__signature__" in vars(function):
+        bare = FunctionType(function.__code__, {}, closure=function.__closure__)
+        bare.__defaults__, bare.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
+        bare.__annotations__ = function.__annotations__
+        function = bare
     return inspect.signature(function).parameters
 
 
