@@ -128,7 +128,8 @@ def replacing(path) -> Iterator:
         return
     _remove_left(target.parent)
     handle, temporary = _temporary(target)
-    lock = os.dup(handle)
+    # Keeps the lock until the file has its name. Not without locks, as on Windows, which cannot rename open files.
+    lock = -1 if fcntl is None else os.dup(handle)
     try:
         file = open(handle, "wb")  # noqa: SIM115
         try:
@@ -142,10 +143,7 @@ def replacing(path) -> Iterator:
                 file.close()
             raise
         file.close()
-        if fcntl is None:  # Windows cannot rename open files
-            os.close(lock)
-            lock = -1
-        if not hasattr(os, "fchmod"):
+        if not hasattr(os, "fchmod") and hasattr(os, "umask"):  # WebAssembly has no permissions
             os.chmod(temporary, _mode(target))
         os.replace(temporary, target)
     except BaseException:
