@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from tensorgrad.kernels.compiled.runtime.language import inlined, intrinsic, ir, types
+from tensorgrad.kernels.compiled.runtime.language import declared, inlined, intrinsic, ir, types
 
 F = np.float32
 LOG2E, LN2_HIGH, LN2_LOW = F(1.44269504088896341), F(0.693359375), F(-2.12194440e-4)
@@ -49,10 +49,12 @@ def _polynomial(*coefficients):
     @intrinsic
     def value(typing, x):
         def code(context, builder, signature, given):
-            made, *rest = [ir.Constant(given[0].type, float(c)) for c in coefficients]
+            kind = given[0].type
+            made, *rest = [ir.Constant(kind, float(c)) for c in coefficients]
+            name = f"llvm.fma.{'f32' if kind == ir.FloatType() else 'f64'}"
+            fused = declared(builder.module, ir.FunctionType(kind, [kind] * 3), name)
             for c in rest:
-                product = builder.fmul(made, given[0], flags=["contract"])
-                made = builder.fadd(product, c, flags=["contract"])
+                made = builder.call(fused, [made, given[0], c])
             return made
 
         return x(x), code

@@ -17,16 +17,16 @@ from tensorgrad.kernels.compiled.runtime import thread_pool
 from tensorgrad.kernels.compiled.runtime.language import inner
 from tensorgrad.kernels.compiled.runtime.launch import shared
 from tensorgrad.kernels.compiled.simd.rows import DEEP, added_2, last_1, last_2
-from tensorgrad.kernels.compiled.simd.vectors import DOTS, DOTS_PAIR, LANES, NO, block_dots, pair_dots
+from tensorgrad.kernels.compiled.simd.vectors import DOTS, DOTS_PAIR, LANES, NO, PARTS, block_dots, pair_dots
 
 _ROW = "float32[::1]"
 _HIGH, _WIDE = DOTS[0], DOTS_PAIR[1]  # rows and columns of a block of inner products
 _PITCH = np.int64(_WIDE)
 _COLUMNS = np.int64(512)  # columns at a time: DEEP rows of them stay in a first-level cache
-_LONG = 1024  # of the inner dimension at a time, if several blocks read the same columns
+_LONG, _FEW = 1024, 4  # of the inner dimension at a time, from so many rows on (where several blocks read columns)
 
 
-@inner
+@inner(fastmath={"contract"})
 def _rest_of_dots(x, w, table, rows, start, depth, sums):
     """Adds the last few terms of the inner products of a block."""
     for r in range(rows):
@@ -43,9 +43,9 @@ def dots_loop():
     def loop(x, w, bias, out, sizes, first, last):
         """Computes out[r, c] = bias[c] + Σₖ x[r, k] w[c, k] for blocks of columns; `x` has `_padded(rows)` rows."""
         rows, columns, depth = sizes
-        pair = 0 < rows % _HIGH <= 2
+        pair = _HIGH > 2 and 0 < rows % _HIGH <= 2
         high = rows - rows % _HIGH + (0 if pair or rows % _HIGH == 0 else _HIGH)
-        whole, long = depth - depth % LANES, depth if rows <= _HIGH else _LONG
+        whole, long = depth - depth % PARTS, depth if rows <= _FEW else _LONG
         sums = np.empty((high + 2) * _WIDE, np.float32)
         table, moved = np.empty(_WIDE, np.int64), np.empty(_WIDE, np.int64)
         for block in range(first, last):
@@ -54,7 +54,7 @@ def dots_loop():
                 table[c] = min(begin + c, columns - 1) * depth
             sums[:] = np.float32(0)
             for k in range(0, whole, long):
-                count = min(long, whole - k) // LANES
+                count = min(long, whole - k) // PARTS
                 for c in range(_WIDE):
                     moved[c] = table[c] + k
                 for r in range(0, high, _HIGH):
@@ -78,7 +78,7 @@ def _padded(rows: int) -> int:
     return rows if not rest else rows - rest + (2 if rest <= 2 else _HIGH)
 
 
-@inner
+@inner(fastmath={"contract"})
 def _add_row(factor, w, at, out, to, count):
     for i in range(count):
         out[to + i] += factor * w[at + i]

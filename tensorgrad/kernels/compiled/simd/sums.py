@@ -12,6 +12,7 @@ from tensorgrad.kernels.compiled.runtime.language import declared, inner, intrin
 from tensorgrad.kernels.compiled.simd.vectors import (
     I64,
     LANES,
+    PARTS,
     VECTOR,
     ZERO_VECTOR,
     fetch,
@@ -23,8 +24,8 @@ from tensorgrad.kernels.compiled.simd.vectors import (
     store_vector,
 )
 
-_REGISTERS = 4  # that hold the sums of a row: additions wait for those before them
-_WIDTH = _REGISTERS * LANES
+_WIDTH = 4 * PARTS  # partial sums of a row, at every level: additions wait for those before them
+_REGISTERS = _WIDTH // LANES  # that hold them
 _WIDE = 4  # registers of adjacent columns: of more, lines far apart would push each other out of the first cache
 _I32, _MASK = ir.IntType(32), ir.VectorType(ir.IntType(1), LANES)
 _INDICES = ir.Constant(ir.VectorType(I64, LANES), list(range(LANES)))
