@@ -104,11 +104,15 @@ def exp(x):
 
 
 @inlined
-def exp_to_add(x):
-    """eˣ for sums with 1: results too small to matter may be any tiny number, and from e^88.4 on they are inf."""
+def exp_and_one(x):
+    """eˣ + 1, rounded once; from e^88.4 on it is inf."""
     y = F(89.0) if x > F(89.0) else x
     y = F(-87.0) if y < F(-87.0) else y
-    return _power(y, TO_POWER)
+    z = y * LOG2E + TO_POWER
+    n = z - TO_POWER
+    r = y - n * LN2_HIGH
+    r = r - n * LN2_LOW
+    return _exp(r) * _power_of(z) + F(1.0)
 
 
 @inlined
@@ -160,7 +164,7 @@ def log(x):
 @inlined
 def sigmoid(x):
     """1 / (1 + e⁻ˣ)."""
-    return F(1.0) / (F(1.0) + exp_to_add(-x))
+    return F(1.0) / exp_and_one(-x)
 
 
 @inlined
@@ -169,7 +173,7 @@ def tanh(x):
     a = abs(x)
     s = x * x
     near = x + x * s * _tanh(s)
-    far = F(1.0) - F(2.0) / (exp_to_add(a + a) + F(1.0))
+    far = F(1.0) - F(2.0) / exp_and_one(a + a)
     far = -far if x < F(0.0) else far
     return near if a < F(0.625) else far
 

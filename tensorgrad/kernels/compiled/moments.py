@@ -25,9 +25,9 @@ def _exp_below(x: Numbers) -> Numbers:
 row_sum = total(lambda x: x)
 row_dot = total(operator.mul, arrays=2)
 # Writes eˣ⁻ᵗᵒᵖ of each number x to the second array, and returns the sum.
-row_exps = total(lambda x, top: _exp_below(x - top), arrays=2, numbers=1, blocks=2, writes=True)
+row_exps = total(lambda x, top: _exp_below(x - top), arrays=2, numbers=1, blocks=1, writes=True)
 # Σ (x - centre) and Σ (x - centre)².
-_deviations = total(lambda x, centre: (x - centre, (x - centre) * (x - centre)), numbers=1, results=2, blocks=2)
+_deviations = total(lambda x, centre: (x - centre, (x - centre) * (x - centre)), numbers=1, results=2, blocks=3)
 
 
 @inner

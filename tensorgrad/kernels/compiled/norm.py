@@ -42,7 +42,7 @@ def _with_row(count, mean, squares, row):
 
 
 # Σ g and Σ g (x - mean) of a piece.
-_along_piece = total(lambda g, x, mean: (g, g * (x - mean)), arrays=2, numbers=1, results=2, blocks=2)
+_along_piece = total(lambda g, x, mean: (g, g * (x - mean)), arrays=2, numbers=1, results=2, blocks=3)
 
 
 @inner
@@ -136,7 +136,7 @@ def _layer_norm():
 
 # Σ g w and Σ g w (x - mean) rstd of a row.
 _layer_norm_sums = total(
-    lambda g, x, w, mean, rstd: (g * w, (g * w) * ((x - mean) * rstd)), arrays=3, numbers=2, results=2, blocks=2
+    lambda g, x, w, mean, rstd: (g * w, (g * w) * ((x - mean) * rstd)), arrays=3, numbers=2, results=2, blocks=3
 )
 
 
@@ -481,7 +481,7 @@ def _group_norm():
 
 # Σ g w and Σ g w (x - mean) of a piece.
 _weighted_piece = total(
-    lambda g, x, w, mean: (g * w, (g * w) * (x - mean)), arrays=3, numbers=1, results=2, blocks=2
+    lambda g, x, w, mean: (g * w, (g * w) * (x - mean)), arrays=3, numbers=1, results=2, blocks=3
 )
 
 

@@ -73,8 +73,11 @@ class Numbers:
         return Numbers(self.builder, self.builder.bitcast(bits, _VECTOR))
 
 
-def _loop(builder: Any, begin: Any, end: Any, step: int, held: list[Any], more: Callable) -> list[Any]:
-    """Runs `more(k, sums) -> sums` for k = begin, begin + step, … below `end`, with the sums in registers."""
+def _loop(builder: Any, begin: Any, end: Any, step: int, held: list[Any], more: Callable) -> tuple[Any, list[Any]]:
+    """Runs `more(k, sums) -> sums` for k = begin, begin + step, … below `end`, with the sums in registers.
+
+    Returns what k is then, and the sums.
+    """
     before, head = builder.block, builder.append_basic_block("head")
     body, after = builder.append_basic_block("body"), builder.append_basic_block("after")
     builder.branch(head)
@@ -89,7 +92,20 @@ def _loop(builder: Any, begin: Any, end: Any, step: int, held: list[Any], more: 
         phi.add_incoming(new, builder.block)
     builder.branch(head)
     builder.position_at_end(after)
-    return sums
+    return k, sums
+
+
+def _if(builder: Any, condition: Any, held: list[Any], more: Callable) -> list[Any]:
+    """Returns the values that `more` makes of some, if a condition holds; else those."""
+    before = builder.block
+    with builder.if_then(condition):
+        made, inside = more(held), builder.block
+    ends = []
+    for new, old in zip(made, held, strict=True):
+        ends.append(builder.phi(old.type))
+        ends[-1].add_incoming(old, before)
+        ends[-1].add_incoming(new, inside)
+    return ends
 
 
 def _halved(builder: Any, vector: Any, combine: Callable) -> Any:
@@ -163,6 +179,8 @@ def total(
                 return found
             return [builder.select(mask, new, old) for new, old in zip(found, sums, strict=True)]
 
+        zero, many = ir.Constant(_I64, 0), PARTS * blocks
+
         def several(at: Any, sums: list[Any]) -> list[Any]:
             made = []
             for n in range(blocks):
@@ -170,25 +188,27 @@ def total(
                 made += terms(here, sums[n * results : (n + 1) * results])
             return made
 
-        zero = ir.Constant(_I64, 0)
-        whole = builder.and_(count, ir.Constant(_I64, -PARTS * blocks))
-        sums = _loop(builder, zero, whole, PARTS * blocks, [first] * (blocks * results), several)
-        last = builder.and_(count, ir.Constant(_I64, -PARTS))
-        sums[:results] = _loop(builder, whole, last, PARTS, sums[:results], terms)
-        left, before = builder.sub(count, last), builder.block
-        with builder.if_then(builder.icmp_signed(">", left, zero)):
-            one = builder.insert_element(ir.Constant(_WHOLE, ir.Undefined), builder.trunc(left, _I32), zero)
+        def in_blocks(held: list[Any]) -> list[Any]:
+            """Sums as many numbers as fill all blocks. Returns how many, and one block."""
+            end = builder.sub(count, ir.Constant(_I64, many - 1))
+            k, sums = _loop(builder, zero, end, many, [first] * (blocks * results), several)
+            parts = [sums[n : n + results] for n in range(0, len(sums), results)]
+            while len(parts) > 1:
+                rest = parts[len(parts) // 2 * 2 :]
+                parts = [list(map(combine, a, b)) for a, b in zip(parts[::2], parts[1::2])] + rest
+            return [k, *parts[0]]
+
+        def rest(held: list[Any]) -> list[Any]:
+            """Adds the last numbers, fewer than PARTS."""
+            left = builder.trunc(builder.sub(count, k), _I32)
+            one = builder.insert_element(ir.Constant(_WHOLE, ir.Undefined), left, zero)
             limit = builder.shuffle_vector(one, one, ir.Constant(_WHOLE, [0] * PARTS))
-            more, inside = terms(last, sums[:results], builder.icmp_signed("<", _LANES, limit)), builder.block
-        ends = []
-        for new, old in zip(more, sums, strict=False):
-            ends.append(builder.phi(_VECTOR))
-            ends[-1].add_incoming(old, before)
-            ends[-1].add_incoming(new, inside)
-        sums[:results] = ends
-        while len(sums) > results:
-            half = len(sums) // 2
-            sums = list(map(combine, sums[:half], sums[half:]))
+            return terms(k, held, builder.icmp_signed("<", _LANES, limit))
+
+        enough = builder.icmp_signed(">=", count, ir.Constant(_I64, many))
+        k, *sums = _if(builder, enough, [zero, *[first] * results], in_blocks)
+        k, sums = _loop(builder, k, builder.sub(count, ir.Constant(_I64, PARTS - 1)), PARTS, sums, terms)
+        sums = _if(builder, builder.icmp_signed("<", k, count), sums, rest)
         found = [_halved(builder, vector, combine) for vector in sums]
         return found[0] if results == 1 else context.make_tuple(builder, signature.return_type, found)
 
