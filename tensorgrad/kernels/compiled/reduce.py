@@ -24,6 +24,7 @@ from tensorgrad.kernels.compiled.runtime.language import MATRIX, MEMORY, inlined
 from tensorgrad.kernels.compiled.runtime.launch import Shared, shared
 from tensorgrad.kernels.compiled.simd import sums
 from tensorgrad.kernels.compiled.simd.totals import total
+from tensorgrad.kernels.compiled.simd.vectors import PARTS
 from tensorgrad.kernels.compiled.walk import taken
 
 _PART = 16384  # adjacent elements that one thread folds
@@ -42,7 +43,12 @@ _row_product = total(lambda x: x, times=True)
 
 @inner
 def _product(row):
-    return _row_product(row)
+    if row.size >= PARTS:
+        return _row_product(row)
+    made = F(1.0)
+    for i in range(row.size):  # in order: the product of a large and a tiny number may have fewer digits
+        made *= row[i]
+    return made
 
 
 # --- loops -----------------------------------------------------------------------------------------------------------
