@@ -106,7 +106,7 @@ def drawn(seed: int) -> Iterator[Any]:
     bits = r.integers(0, 1 << 32, 20000, dtype=np.uint32).view(np.float32)  # nan, inf and the smallest, too
     ordinary = np.concatenate([r.uniform(-100, 100, 20000), r.standard_normal(20000)]).astype(np.float32)
     for array in (bits, ordinary):
-        for function in ("exp log tanh sigmoid erf erfc relu expm1 log1p sqrt reciprocal".split()):
+        for function in "exp log tanh sigmoid erf erfc relu expm1 log1p sqrt reciprocal".split():
             yield getattr(torch, function)(torch.tensor(array))
         for function in "gelu silu softplus elu selu mish leaky_relu logsigmoid hardswish".split():
             x = torch.tensor(array, requires_grad=True)
@@ -133,7 +133,11 @@ def training() -> Iterator[Any]:
         def __init__(self) -> None:
             super().__init__()
             layer = nn.TransformerEncoderLayer(48, 3, 90, 0.1, "gelu", batch_first=True)
-            self.words, self.blocks, self.head = nn.Embedding(31, 48), nn.TransformerEncoder(layer, 2), nn.Linear(48, 31)
+            self.words, self.blocks, self.head = (
+                nn.Embedding(31, 48),
+                nn.TransformerEncoder(layer, 2),
+                nn.Linear(48, 31),
+            )
 
         def forward(self, x: Any) -> Any:
             mask = nn.Transformer.generate_square_subsequent_mask(x.shape[1])
@@ -166,7 +170,9 @@ def training() -> Iterator[Any]:
 
 def digest(found: Any) -> str:
     found = np.asarray(found.detach().numpy() if hasattr(found, "detach") else found)
-    return hashlib.sha256(np.where(np.isnan(found), found.dtype.type(np.nan), found).tobytes()).hexdigest()[:12]
+    if found.dtype.kind == "f":  # of nan there are many
+        found = np.where(np.isnan(found), found.dtype.type(np.nan), found)
+    return hashlib.sha256(found.tobytes()).hexdigest()[:12]
 
 
 def main(file: str, *programs: str) -> int:

@@ -480,9 +480,7 @@ def _group_norm():
 
 
 # Σ g w and Σ g w (x - mean) of a piece.
-_weighted_piece = total(
-    lambda g, x, w, mean: (g * w, (g * w) * (x - mean)), arrays=3, numbers=1, results=2, blocks=3
-)
+_weighted_piece = total(lambda g, x, w, mean: (g * w, (g * w) * (x - mean)), arrays=3, numbers=1, results=2, blocks=3)
 
 
 @inner

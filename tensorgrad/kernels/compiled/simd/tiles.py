@@ -68,7 +68,9 @@ def layout(size, out, steps, taps, channels, batch, items=ITEMS):
     stacked = max(out[0], out[0] + reach[0] - shared[0])
     fitting = min(_POINTS // pitch, _TILE // (4 * channels * len(rests)) // pitch - reach[0])  # rows of a tile
     if fitting >= stacked:
-        most = min(batch, fitting // stacked, max(-(-batch // items), -(-_FEW * _REGISTERS * PARTS // (stacked * pitch))))
+        most = min(
+            batch, fitting // stacked, max(-(-batch // items), -(-_FEW * _REGISTERS * PARTS // (stacked * pitch)))
+        )
         images = min(range(-(-most // 2), most + 1), key=lambda n: _blocks(n * stacked * pitch) * -(-batch // n))
         rows, strips, height, filled = out[0], 1, stacked, stacked
     else:
