@@ -151,6 +151,7 @@ def test_a_product_that_is_added_is_one_instruction():
     [
         (lambda b, x, y, z: b.fsub(b.fmul(x, y), z), 1, 1),
         (lambda b, x, y, z: b.fsub(z, b.fmul(x, y)), 1, 1),
+        (lambda b, x, y, z: b.fsub(z, b.fmul(x.type(2.0), y)), 1, 0),  # a constant has a sign
         (lambda b, x, y, z: b.fadd(b.fmul(x, y), b.fmul(y, z)), 1, 0),
         (lambda b, x, y, z: b.fadd(b.fmul(b.fadd(b.fmul(x, y), z), y), z), 2, 0),  # a polynomial
         (lambda b, x, y, z: (lambda p: b.fadd(b.fadd(p, y), p))(b.fmul(x, y)), 0, 0),  # a product that is used twice

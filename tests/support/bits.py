@@ -106,9 +106,21 @@ def drawn(seed: int) -> Iterator[Any]:
     bits = r.integers(0, 1 << 32, 20000, dtype=np.uint32).view(np.float32)  # nan, inf and the smallest, too
     ordinary = np.concatenate([r.uniform(-100, 100, 20000), r.standard_normal(20000)]).astype(np.float32)
     for array in (bits, ordinary):
-        for function in "exp log tanh sigmoid erf erfc relu expm1 log1p sqrt reciprocal".split():
+        for function in [
+            "exp",
+            "log",
+            "tanh",
+            "sigmoid",
+            "erf",
+            "erfc",
+            "relu",
+            "expm1",
+            "log1p",
+            "sqrt",
+            "reciprocal",
+        ]:
             yield getattr(torch, function)(torch.tensor(array))
-        for function in "gelu silu softplus elu selu mish leaky_relu logsigmoid hardswish".split():
+        for function in ["gelu", "silu", "softplus", "elu", "selu", "mish", "leaky_relu", "logsigmoid", "hardswish"]:
             x = torch.tensor(array, requires_grad=True)
             made = getattr(F, function)(x)
             yield from [made, *torch.autograd.grad(made.sum(), x)]

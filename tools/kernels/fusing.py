@@ -52,8 +52,13 @@ def _in_one(block: Any, one: Any, uses: Counter) -> list[Any]:
     (a, b), other = one.operands[which[0]].operands, one.operands[1 - which[0]]
     before = []
     if one.opname == "fsub":
-        before = [ir.Instruction(block, one.type, "fneg", [a if which[0] else other])]
-        a, other = (before[0], other) if which[0] else (a, before[0])
+        known = [n for n, factor in enumerate((a, b)) if which[0] and isinstance(getattr(factor, "constant", 0), float)]
+        if known:
+            a, b = (b, a) if known[0] == 0 else (a, b)
+            b = ir.Constant(one.type, -b.constant)
+        else:
+            before = [ir.Instruction(block, one.type, "fneg", [a if which[0] else other])]
+            a, other = (before[0], other) if which[0] else (a, before[0])
     kind = ir.FunctionType(one.type, [one.type] * 3)
     call = ir.CallInstr(block, internals.declared(block.module, kind, f"llvm.fma.{name}"), [a, b, other])
     call._name = one._name  # by which others refer to it

@@ -31,9 +31,9 @@ from tensorgrad.kernels.compiled.simd.panels import flat, into_panels
 from tensorgrad.kernels.compiled.simd.vectors import (
     LANES,
     MANY,
-    PARTS,
     NO,
     ONE,
+    PARTS,
     ROWS,
     WIDE_ROWS,
     runs_1,

@@ -8,6 +8,7 @@ how they are shared.
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 import numpy as np
@@ -17,10 +18,11 @@ from tensorgrad.kernels.compiled.runtime import thread_pool
 from tensorgrad.kernels.compiled.runtime.language import inner
 from tensorgrad.kernels.compiled.runtime.launch import shared
 from tensorgrad.kernels.compiled.simd.rows import DEEP, added_2, last_1, last_2
-from tensorgrad.kernels.compiled.simd.vectors import DOTS, DOTS_PAIR, LANES, NO, PARTS, block_dots, pair_dots
+from tensorgrad.kernels.compiled.simd.vectors import DOTS, DOTS_PAIR, LANES, PARTS, block_dots, pair_dots
 
 _ROW = "float32[::1]"
-_HIGH, _WIDE = DOTS[0], DOTS_PAIR[1]  # rows and columns of a block of inner products
+_HIGH, _ACROSS, _PAIRED = *DOTS, DOTS_PAIR[1]  # rows and columns of a block of inner products; columns of two rows
+_WIDE = math.lcm(_ACROSS, _PAIRED)  # columns at a time
 _PITCH = np.int64(_WIDE)
 _COLUMNS = np.int64(512)  # columns at a time: DEEP rows of them stay in a first-level cache
 _LONG, _FEW = 1024, 4  # of the inner dimension at a time, from so many rows on (where several blocks read columns)
@@ -43,7 +45,7 @@ def dots_loop():
     def loop(x, w, bias, out, sizes, first, last):
         """Computes out[r, c] = bias[c] + Σₖ x[r, k] w[c, k] for blocks of columns; `x` has `_padded(rows)` rows."""
         rows, columns, depth = sizes
-        pair = _HIGH > 2 and 0 < rows % _HIGH <= 2
+        pair = 0 < rows % _HIGH <= 2
         high = rows - rows % _HIGH + (0 if pair or rows % _HIGH == 0 else _HIGH)
         whole, long = depth - depth % PARTS, depth if rows <= _FEW else _LONG
         sums = np.empty((high + 2) * _WIDE, np.float32)
@@ -58,10 +60,11 @@ def dots_loop():
                 for c in range(_WIDE):
                     moved[c] = table[c] + k
                 for r in range(0, high, _HIGH):
-                    for c in range(0, _WIDE, _WIDE // 2):
+                    for c in range(0, _WIDE, _ACROSS):
                         block_dots(x, r * depth + k, depth, w, moved, c, count, sums, r * _WIDE + c, _PITCH)
                 if pair:
-                    pair_dots(x, high * depth + k, depth, w, moved, NO, count, sums, high * _WIDE, _PITCH)
+                    for c in range(0, _WIDE, _PAIRED):
+                        pair_dots(x, high * depth + k, depth, w, moved, c, count, sums, high * _WIDE + c, _PITCH)
             if whole < depth:
                 _rest_of_dots(x, w, table, rows, whole, depth, sums)
             for r in range(rows):

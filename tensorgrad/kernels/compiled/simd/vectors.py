@@ -36,8 +36,8 @@ BLOCK, LINE = ((8, 3) if MANY else (4, 3)), (1, 8)
 ROWS = min(LANES, 8 if MANY else 4)
 # The same for sums over pixels: (rows, columns), and for one row alone.
 _HELD = PARTS // LANES  # registers of each sum
-DOTS, DOTS_LINE = ((4, 6), (1, 9)) if _HELD == 1 else ((2, 3), (1, 6))
-DOTS_PAIR = (2, 2 * DOTS[1])  # for two rows; the columns of two blocks
+DOTS, DOTS_LINE = ((4, 6), (1, 9)) if _HELD == 1 else ((3, 2), (1, 6))
+DOTS_PAIR = (2, 12 if _HELD == 1 else 3)  # for two rows
 
 # For the arguments of compiled functions: Numba compiles a function again for each plain number passed to it.
 NO, ONE, TWO = np.int64(0), np.int64(1), np.int64(2)
