@@ -25,7 +25,8 @@ _HIGH, _ACROSS, _PAIRED = *DOTS, DOTS_PAIR[1]  # rows and columns of a block of 
 _WIDE = math.lcm(_ACROSS, _PAIRED)  # columns at a time
 _PITCH = np.int64(_WIDE)
 _COLUMNS = np.int64(512)  # columns at a time: DEEP rows of them stay in a first-level cache
-_LONG, _FEW = 1024, 4  # of the inner dimension at a time, from so many rows on (where several blocks read columns)
+_LONG = 1024  # of the inner dimension at a time, if several blocks read the same columns: of more than _FEW rows
+_FEW = 4
 
 
 @inner(fastmath={"contract"})

@@ -37,6 +37,7 @@ class Numbers:
     @property
     def value(self) -> Any:
         if self._value is None:
+            assert self._factors is not None
             self._value = self.builder.fmul(*self._factors)
         return self._value
 
@@ -58,7 +59,7 @@ class Numbers:
     def __mul__(self, other: Any) -> Numbers:
         return Numbers(self.builder, None, (self.value, self._other(other).value))
 
-    def same(self, number: float) -> Numbers:
+    def same(self, number: Any) -> Numbers:
         """One number, PARTS times."""
         return self._other(number)
 
