@@ -267,6 +267,8 @@ class _Program:
 
     def _made(self, step: Step, make: Callable[[], Any]) -> None:
         made = make()
+        if step.node in self.items and not isinstance(made, tuple | list):
+            made = (made, *[None] * max(self.items[step.node]))  # the others are not used, but for derivatives
         if isinstance(made, tuple | list):
             self.places[step.node] = [None if v is None else Place(v) for v in made]
         else:
@@ -349,8 +351,6 @@ class _Program:
         g = self.g
         before = g.results, g.near
         g.results = self._results(step)
-        if step.node in self.items and name in ("split", "unbind", "split_with_sizes"):
-            g.results = g.results[: self._parts(step, None, kwargs) if name != "unbind" else None]
         if name == "unbind":
             g.results = [(None, None)] * int(kwargs["input"].shape[kwargs["dim"]])
         g.near = [v for v in _leaves((*args, *kwargs.values())) if isinstance(v, Value)]

@@ -309,3 +309,28 @@ def grid_sampler(
     mode = {0: 0, 1: 1, 2: 2, "bilinear": 0, "nearest": 1, "bicubic": 2}[interpolation_mode]
     padding = {0: "zeros", 1: "border", 2: "reflection"}.get(padding_mode, padding_mode)
     return g.op("GridSample", input, grid, mode=names[mode], padding_mode=padding, align_corners=int(align_corners))
+
+
+# --- losses ------------------------------------------------------------------------------------------------------------
+
+
+@translates("nll_")
+def nll(g: Builder, input: Value, target: Value, weight: Any, ignore_index: int, reduction: str) -> Any:
+    made = g.op("NegativeLogLikelihoodLoss", input, target, weight, ignore_index=ignore_index, reduction=reduction)
+    if len(g.results) < 2 or g.results[1][1] is None:
+        return made
+    counted = g.op("Not", g.op("Equal", target, g.constant(ignore_index, target.dtype), dtype=bool))
+    weights = g.cast(counted, g.dtype)
+    if weight is not None:
+        known = g.op("Where", counted, target, g.constant(0, target.dtype), dtype=target.dtype)
+        weights = g.op("Mul", g.op("Gather", weight, known), weights)
+    return made, weights if reduction == "none" else g.op("ReduceSum", weights, keepdims=0)
+
+
+@translates("cross_entropy_")
+def cross_entropy(
+    g: Builder, input: Value, target: Value, weight: Any, ignore_index: int, label_smoothing: float, reduction: str
+) -> Value:
+    if target.dtype.is_floating_point or label_smoothing:
+        raise NotImplementedError("probabilities of classes, or label_smoothing")
+    return g.op("SoftmaxCrossEntropyLoss", input, target, weight, ignore_index=ignore_index, reduction=reduction)

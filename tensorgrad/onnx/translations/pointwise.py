@@ -28,14 +28,11 @@ COMPARISON = {"eq": "Equal", "lt": "Less", "le": "LessOrEqual", "gt": "Greater",
 
 def promoted(*operands: Any) -> Any:
     """The dtype in which operands are compared, as if each had a dimension where it has."""
-    from tensorgrad.storage.meta import MetaArray
-    from tensorgrad.tensor import share
-
     given = []
     for o in operands:
         if isinstance(o, Value):
             shape = (1,) * (o.rank if o.shapes is not None or o.array is not None else 1)
-            given.append(share(MetaArray.empty(shape, o.dtype.numpy, (0,) * len(shape)), None))
+            given.append(np.empty(shape, o.dtype.numpy))
         else:
             given.append(o.values[0] if isinstance(o, Varying) else o)
     return result_type_of(given)
@@ -358,7 +355,7 @@ def to_copy(g: Builder, input: Value, dtype: Any) -> Value:
 
 
 @translates("conj", "conj_physical", "real", "detach", "alias", "clone_copy")
-def same(g: Builder, input: Value, *rest: Any) -> Value:
+def same(g: Builder, input: Value, **rest: Any) -> Value:
     return input
 
 

@@ -82,9 +82,11 @@ class _Layer:
         biases = [_ordered(g, b, order) for b in (b_ih, b_hh)]
         return [w, r, g.unsqueeze(g.op("Concat", *biases, axis=0), 0)]
 
-    def result(self, out: Value) -> Value:
+    def result(self, out: Value) -> Value | None:
         """The states of all steps, (T, 1, B, H), as rows."""
         g = self.g
+        if g.results[0][1] is None:  # only the last state is used
+            return None
         out = g.squeeze(out, 1)
         if self.batch_first:
             out = g.transpose(out, [1, 0, 2])

@@ -124,7 +124,7 @@ def diagonal(g: Builder, input: Value, offset: int, dim1: int, dim2: int) -> Val
     rows, columns = (int(input.shape[d]) for d in (a, b))
     length = int(g.shape[-1])
     first = offset if offset >= 0 else -offset * columns
-    flat = g.reshape(value, (*[0 for _ in rest], -1)) if rest else g.reshape(value, (-1,))
+    flat = g.op("Reshape", value, [*[0 for _ in rest], -1])
     return g.op("Gather", flat, first + np.arange(length, dtype=np.int64) * (columns + 1), axis=len(rest))
 
 
