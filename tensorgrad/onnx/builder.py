@@ -221,6 +221,12 @@ class Builder:
                 made = self._dim(value, axis)
                 made = made if found[0] == 1 else self.op("Mul", made, [found[0]])
                 return made if found[1] == 0 else self.op("Add", made, [found[1]])
+        for (value, axis, source), (other, other_axis, second) in combinations(sources, 2):
+            for operator, sign in (("Add", 1), ("Sub", -1)):
+                rest = {t - a - sign * b for t, a, b in zip(size.values, source.values, second.values, strict=True)}
+                if len(rest) == 1:
+                    made = self.op(operator, self._dim(value, axis), self._dim(other, other_axis))
+                    return made if rest == {0} else self.op("Add", made, [*rest])
         for count in (2, 3, 4):
             for chosen in combinations(sources, count):
                 factor = product(size, [source for _, _, source in chosen])

@@ -13,7 +13,7 @@ import numpy as np
 
 from tensorgrad.autograd.modes import no_grad
 from tensorgrad.capture import Recording, record
-from tensorgrad.capture.values import tensors
+from tensorgrad.capture.values import mapped, tensors
 from tensorgrad.nn import Module
 from tensorgrad.onnx.builder import Builder, Value
 from tensorgrad.onnx.dimensions import Dimension, from_axes, from_shapes, resized, trials
@@ -185,6 +185,7 @@ def _exported(
     model: Any, args: tuple, kwargs: dict, opset: int, input_names: list[str], output_names: list[str],
     dynamic_axes: Any, dynamic_shapes: Any, custom: dict[str, Callable], custom_opsets: dict[str, int],
 ) -> Model:  # fmt: skip
+    args, kwargs = _apart((args, kwargs))
     examples = list(tensors((args, kwargs)))
     if len(input_names) > len(examples):
         raise ValueError(f"onnx.export(): {len(input_names)} input_names for {len(examples)} tensors")
@@ -300,6 +301,9 @@ def _shape(shape: Any, known: dict, labels: Mapping, name: str = "") -> tuple[in
     )
 
 
+_SHORTENED = ("LSTM", "GRU", "RNN", "MaxPool")  # whose last outputs may be left out
+
+
 def _used(nodes: list[Node], outputs: list[str]) -> list[Node]:
     """The nodes that the outputs need."""
     wanted, kept = set(outputs), []
@@ -307,9 +311,22 @@ def _used(nodes: list[Node], outputs: list[str]) -> list[Node]:
         if wanted.intersection(node.outputs):
             kept.append(node)
             wanted.update(node.inputs)
-            while node.outputs and node.outputs[-1] not in wanted:
+            while node.operator in _SHORTENED and node.outputs[-1] not in wanted:
                 node.outputs.pop()
     return kept[::-1]
+
+
+def _apart(values: Any) -> Any:
+    """The arguments with a copy in place of a tensor that comes again: each is an input of its own."""
+    seen: set[int] = set()
+
+    def change(tensor: Tensor) -> Tensor:
+        if id(tensor) in seen:
+            return tensor.detach().clone()
+        seen.add(id(tensor))
+        return tensor
+
+    return mapped(values, change)
 
 
 # --- around it -----------------------------------------------------------------------------------------------------------

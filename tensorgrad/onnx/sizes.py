@@ -78,7 +78,7 @@ def unified(recordings: list[Recording]) -> list[Step]:
             if i >= len(nodes) or _does(node) != _does(nodes[i]):
                 raise SymbolicValueError(
                     f"onnx.export(): the program does something else at another size of its dynamic dimensions: "
-                    f"{_shown(node)} at the first, {_shown(nodes[i]) if i < len(nodes) else 'nothing'} at another"
+                    f"{_shown(node)} at the first, {_shown(nodes[i]) if i < len(nodes) else 'it ends'} at another"
                 )
         if len(nodes) > len(first):
             raise SymbolicValueError(
@@ -113,6 +113,8 @@ def _does(node: Node) -> tuple:
 
 
 def _shown(node: Node) -> str:
+    if node.op == "output":
+        return "it ends"
     return f"{_does(node)[1]} {node.meta.get('where', '')}".strip()
 
 
