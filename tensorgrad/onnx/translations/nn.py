@@ -135,6 +135,14 @@ def im2col(g: Builder, input: Value, kernel_size: Any, dilation: Any, padding: A
     return g.reshape(g.transpose(value, [0, 1, 2, 4, 3, 5]), g.shape)
 
 
+@translates("col2im")
+def col2im(
+    g: Builder, input: Value, output_size: Any, kernel_size: Any, dilation: Any, padding: Any, stride: Any
+) -> Value:
+    return g.op("Col2Im", input, list(output_size), list(kernel_size), dilations=list(dilation), pads=_pads(padding),
+                strides=list(stride))  # fmt: skip
+
+
 # --- pooling -----------------------------------------------------------------------------------------------------------
 
 
@@ -207,7 +215,14 @@ def adaptive_max_pool(g: Builder, input: Value, output_size: Any) -> Any:
         return g.op("GlobalMaxPool", input), None
     sizes = [int(d) for d in input.shape[2:]]
     if any(size % out for size, out in zip(sizes, output_size, strict=True)):
-        raise NotImplementedError(f"an output size of {tuple(output_size)} for an input of {tuple(sizes)}")
+        if g.results[1][1] is not None:
+            raise NotImplementedError(f"the indices for an output of {tuple(output_size)} and an input of {tuple(sizes)}")
+        for axis, (size, out) in enumerate(zip(sizes, output_size, strict=True), 2):  # windows, the last element again
+            windows = [np.arange(o * size // out, -(-(o + 1) * size // out)) for o in range(out)]
+            longest = max(map(len, windows))
+            at = np.stack([np.pad(w, (0, longest - len(w)), mode="edge") for w in windows])
+            input = reduced(g, "ReduceMax", g.op("Gather", input, at, axis=axis), [axis + 1], False)
+        return input, None
     kernel = [size // out for size, out in zip(sizes, output_size, strict=True)]
     n = len(kernel)
     return max_pool(g, input, kernel, kernel, [0] * n, [1] * n, False)

@@ -213,6 +213,13 @@ def logaddexp(g: Builder, input: Value, other: Value) -> Value:
     return g.op("Add", g.op("Max", a, b), g.op("Log", g.op("Add", g.op("Exp", distance), number(g, 1))))
 
 
+@translates("xlogy")
+def xlogy(g: Builder, input: Any, other: Any) -> Value:
+    a = number(g, input)
+    made = g.op("Mul", a, g.op("Log", number(g, other)))
+    return g.op("Where", g.op("Equal", a, number(g, 0), dtype=bool), number(g, 0), made, dtype=g.dtype)
+
+
 @translates("atan2")
 def atan2(g: Builder, input: Any, other: Any) -> Value:
     y, x = number(g, input), number(g, other)
