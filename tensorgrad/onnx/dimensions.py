@@ -1,4 +1,4 @@
-"""Dynamic dimensions: which the user names, and the sizes at which a program is recorded to find what depends on them."""
+"""Dynamic dimensions: which the user names, and the sizes at which a program is recorded to find what follows."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ def from_axes(dynamic_axes: Any, names: list[str], examples: list[Tensor]) -> li
     return list(found.values())
 
 
-def from_shapes(function: Any, args: tuple, kwargs: dict, dynamic_shapes: Any, examples: list[Tensor]) -> list[Dimension]:
+def from_shapes(
+    function: Any, args: tuple, kwargs: dict, dynamic_shapes: Any, examples: list[Tensor]
+) -> list[Dimension]:
     """The dimensions of `dynamic_shapes`, which has the structure of the arguments."""
     if isinstance(dynamic_shapes, dict):
         forward = function.forward if isinstance(function, Module) else function
@@ -112,11 +114,15 @@ def _paired(value: Any, spec: Any) -> Iterator[tuple[Tensor, Any]]:
 def _enter(found: dict[str, Dimension], label: str, number: int, axis: Any, examples: list[Tensor]) -> Dimension:
     shape = examples[number].shape
     if not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
-        raise ValueError(f"onnx.export(): input {number} of shape {list(shape)} has no dimension {axis!r} to be dynamic")
+        raise ValueError(
+            f"onnx.export(): input {number} of shape {list(shape)} has no dimension {axis!r} to be dynamic"
+        )
     size = shape[axis]
     entry = found.setdefault(label, Dimension(label, size))
     if entry.size != size:
-        raise ValueError(f"onnx.export(): the dynamic dimension {label!r} is {entry.size} in one input, {size} in another")
+        raise ValueError(
+            f"onnx.export(): the dynamic dimension {label!r} is {entry.size} in one input, {size} in another"
+        )
     entry.places.append((number, axis % len(shape)))
     return entry
 

@@ -120,7 +120,9 @@ def export(
     if opset not in IR_VERSIONS:
         raise ValueError(f"onnx.export(): opset_version has to be from 18 to 23, but got {opset}")
     if operator_export_type != OperatorExportTypes.ONNX:
-        raise NotImplementedError(f"onnx.export(): operator_export_type={operator_export_type!r}: only ONNX's operators")
+        raise NotImplementedError(
+            f"onnx.export(): operator_export_type={operator_export_type!r}: only ONNX's operators"
+        )
     if f is None and not dynamo:
         raise ValueError("onnx.export(): with dynamo=False a file or path `f` has to be given")
     if dynamic_axes and dynamic_shapes:
@@ -178,7 +180,7 @@ def unregister_custom_op_symbolic(symbolic_name: str, opset_version: int) -> Non
     _CUSTOM.pop(symbolic_name.rpartition("::")[2], None)
 
 
-# --- the steps of an export ----------------------------------------------------------------------------------------------
+# --- the steps of an export -------------------------------------------------------------------------------------------
 
 
 def _exported(
@@ -200,7 +202,9 @@ def _exported(
     if dynamic_axes:
         unknown = set(dynamic_axes) - {*names, *output_names}
         if unknown:
-            raise ValueError(f"onnx.export(): dynamic_axes names {sorted(unknown)}; there are {[*names, *output_names]}")
+            raise ValueError(
+                f"onnx.export(): dynamic_axes names {sorted(unknown)}; there are {[*names, *output_names]}"
+            )
         dimensions = from_axes(dynamic_axes, names, examples)
     elif dynamic_shapes:
         dimensions = from_shapes(model, args, kwargs, dynamic_shapes, examples)
@@ -213,7 +217,15 @@ def _exported(
                 given = [resized((args, kwargs), examples, dimensions, chosen) for chosen in sizes]
                 recordings = [record(model, *a, **k) for a, k in given]
             return _translated(
-                model, recordings, names, output_names, opset, custom, custom_opsets, dimensions, dict(dynamic_axes or {})
+                model,
+                recordings,
+                names,
+                output_names,
+                opset,
+                custom,
+                custom_opsets,
+                dimensions,
+                dict(dynamic_axes or {}),
             )
         except (OnnxExporterError, RuntimeError, ValueError, IndexError, TypeError, AssertionError) as error:
             problem = problem or error
@@ -297,7 +309,8 @@ class _Outputs:
 def _shape(shape: Any, known: dict, labels: Mapping, name: str = "") -> tuple[int | str | None, ...]:
     """A shape as ONNX writes it, with names for dynamic dimensions."""
     return tuple(
-        d if not isinstance(d, Size) else labels.get(i) or known.get(d) or f"{name}_dim_{i}" for i, d in enumerate(shape)
+        d if not isinstance(d, Size) else labels.get(i) or known.get(d) or f"{name}_dim_{i}"
+        for i, d in enumerate(shape)
     )
 
 
@@ -329,7 +342,7 @@ def _apart(values: Any) -> Any:
     return mapped(values, change)
 
 
-# --- around it -----------------------------------------------------------------------------------------------------------
+# --- around it --------------------------------------------------------------------------------------------------------
 
 
 def _state_names(model: Any) -> dict[int, str]:
@@ -350,7 +363,9 @@ def _table(given: dict[Callable, Callable] | None) -> dict[str, Callable]:
         else:
             name = getattr(target, "__name__", "")
         if not name or not callable(translation):
-            raise TypeError(f"onnx.export(): custom_translation_table: {target!r} is not an op, or its translation no function")
+            raise TypeError(
+                f"onnx.export(): custom_translation_table: {target!r} is not an op, or its translation no function"
+            )
         made[name] = translation
     return made
 
@@ -405,4 +420,3 @@ def _verify(program: ONNXProgram, model: Any, args: tuple, kwargs: dict) -> None
         a, b = found.numpy(), want.detach().numpy()
         if not np.allclose(a, b, rtol=1e-4, atol=1e-5, equal_nan=True):
             raise OnnxExporterError(f"onnx.export(): result {i} differs by up to {np.abs(a - b).max()} in onnxruntime")
-

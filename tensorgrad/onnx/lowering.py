@@ -49,7 +49,7 @@ def value_of(place: Place) -> Value:
     version = place.root.version
     if place.version != version or place.value is None:
         place.value, place.version = place.make(value_of(place.parent)), version  # type: ignore[misc]
-    return place.value  # type: ignore[return-value]
+    return place.value
 
 
 class Lowering:
@@ -87,7 +87,9 @@ class Lowering:
         """A tensor that the program made of plain values: perhaps another one at other sizes."""
         arrays = [_array(t) for t in step.constants]
         dtype = step.constants[0].dtype
-        if all(a.shape == arrays[0].shape and np.array_equal(a, arrays[0], equal_nan=a.dtype.kind == "f") for a in arrays):
+        if all(
+            a.shape == arrays[0].shape and np.array_equal(a, arrays[0], equal_nan=a.dtype.kind == "f") for a in arrays
+        ):
             return self.g.constant(arrays[0], dtype)
         made = self._filled(arrays, dtype) or self._counted(arrays, dtype)
         if made is None:
@@ -113,7 +115,7 @@ class Lowering:
         if any(a.ndim != 1 or len(a) < 2 or a.dtype.kind not in "iuf" for a in arrays):
             return None
         steps = {float(a[1] - a[0]) for a in arrays}
-        if len(steps) > 1 or any(not np.allclose(np.diff(a.astype(float)), [*steps][0]) for a in arrays):
+        if len(steps) > 1 or any(not np.allclose(np.diff(a.astype(float)), next(iter(steps))) for a in arrays):
             return None
         g, step = self.g, arrays[0][1] - arrays[0][0]
         starts = tuple(a[0].item() for a in arrays)
@@ -185,7 +187,7 @@ class _Program:
                 value = self.lowering.constant(step) if constant else self.lowering.parameter(step)
                 self.places[node] = Place(value)
         elif hasattr(node.target, "op"):
-            self._row(step, node.target.op)  # type: ignore[union-attr]
+            self._row(step, node.target.op)
         else:
             self._other(step)
 
@@ -317,7 +319,12 @@ class _Program:
         """The result of a row whose tensors are all constants."""
         given = [v for a in args.values() for v in (a if isinstance(a, tuple) else (a,))]
         tensors = [v for v in given if isinstance(v, Value)]
-        if not tensors or any(v.array is None for v in tensors) or op.kind == "sample" or op.name in self.lowering.custom:
+        if (
+            not tensors
+            or any(v.array is None for v in tensors)
+            or op.kind == "sample"
+            or op.name in self.lowering.custom
+        ):
             return None
         if any(isinstance(v, Varying) for v in _leaves(tuple(args.values()))):
             return None
@@ -364,7 +371,7 @@ class _Program:
             g.results, g.near = before
         results = self._results(step)
         single = not isinstance(made, tuple | list)
-        for value, (dtype, shapes) in zip((made,) if single else made, results, strict=False):  # type: ignore[arg-type]
+        for value, (dtype, shapes) in zip((made,) if single else made, results, strict=False):
             if value is not None and dtype is not None:
                 value.dtype = dtype
                 if value.array is None and value.shapes is None:
@@ -379,6 +386,7 @@ class _Program:
         tensors = [v for v in values if isinstance(v, Value)]
         recordings = []
         for i in range(self.g.recordings):
+
             def example(value: Any, i: int = i) -> Any:
                 if isinstance(value, Value):
                     if value.array is not None:
@@ -433,7 +441,7 @@ class _Program:
         """Where the elements of a view are in its root: what the same view of their numbers shows."""
         g = self.g
         if not any(isinstance(d, Size) for d in whole.shape):
-            numbers = g.constant(np.arange(int(np.prod(whole.shape)), dtype=np.int64).reshape(whole.shape))
+            numbers = g.constant(np.arange(int(np.prod(whole.shape)), dtype=np.int64).reshape(whole.shape))  # type: ignore[arg-type]
         else:
             count = g.op("Squeeze", g.op("ReduceProd", self._shape_of(whole), [0], keepdims=1), [0])
             numbers = g.op("Range", g.constant(np.int64(0)), count, g.constant(np.int64(1)))

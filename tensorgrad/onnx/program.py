@@ -187,5 +187,3 @@ def _write(files: list[tuple[Path, Any]]) -> None:
     finally:
         for temporary in made:
             temporary.unlink(missing_ok=True)
-
-

@@ -24,7 +24,7 @@ LARGEST_MESSAGE = 2**31 - 1  # Protocol Buffers' limit: beyond it, values go int
 FLOAT, INT, STRING, TENSOR, GRAPH, FLOATS, INTS, STRINGS = 1, 2, 3, 4, 5, 6, 7, 8
 
 
-# --- writing -----------------------------------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------------------------
 
 
 def varint(value: int) -> bytes:
@@ -192,7 +192,7 @@ def raw(array: np.ndarray) -> memoryview:
     array = np.ascontiguousarray(array)
     if array.dtype.byteorder == ">" or (array.dtype.byteorder == "=" and sys.byteorder == "big"):
         array = array.byteswap()
-    return memoryview(array.reshape(-1).view(np.uint8))
+    return array.reshape(-1).view(np.uint8).data
 
 
 def _value_info(value: ValueInfo) -> Message:
@@ -215,7 +215,7 @@ def _value_info(value: ValueInfo) -> Message:
     return out
 
 
-# --- reading -----------------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------------------------
 
 
 def fields(data: memoryview) -> Iterator[tuple[int, int, Any]]:

@@ -94,8 +94,8 @@ def unified(recordings: list[Recording]) -> list[Step]:
             node,
             _unify([n.args for n in same], places),
             _unify([dict(n.kwargs) for n in same], places),
-            [tuple(v.shape) for v in values] if known else None,  # type: ignore[union-attr]
-            values[0].dtype if known else None,  # type: ignore[union-attr]
+            [tuple(v.shape) for v in values] if known else None,
+            values[0].dtype if known else None,
         )
         if node.op == "get_attr":
             step.constants = [r.lifted[str(n.target)] for r, n in zip(recordings, same, strict=True)]

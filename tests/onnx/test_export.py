@@ -74,7 +74,9 @@ def test_limits_of_a_dimension_are_kept_to():
 
     table = nn.Embedding(6, 3)
     exported = torch.onnx.export(
-        lambda i: table(i) + table(torch.arange(i.shape[0])), (torch.tensor([0, 1, 2, 3, 4]),), dynamic_shapes=({0: Dim()},)
+        lambda i: table(i) + table(torch.arange(i.shape[0])),
+        (torch.tensor([0, 1, 2, 3, 4]),),
+        dynamic_shapes=({0: Dim()},),
     )
     assert exported.model.graph.inputs[0].shape == ("time",)
 
@@ -83,7 +85,9 @@ def test_what_cannot_be_explained_is_refused():
     with pytest.raises(errors.SymbolicValueError, match=r"test_export.py, line \d+"):
         torch.onnx.export(lambda t: sum(t[i] for i in range(t.shape[0])), (x(4, 3),), dynamic_shapes=BATCH)
     with pytest.raises(errors.SymbolicValueError, match="does not follow"):
-        torch.onnx.export(lambda t: torch.tensor([float(i % 3) for i in range(len(t))]) + t, (x(4),), dynamic_shapes=BATCH)
+        torch.onnx.export(
+            lambda t: torch.tensor([float(i % 3) for i in range(len(t))]) + t, (x(4),), dynamic_shapes=BATCH
+        )
 
 
 def test_both_signatures(tmp_path):

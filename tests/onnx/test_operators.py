@@ -74,7 +74,7 @@ SHAPES = {
     "einsum": (lambda t: (torch.einsum("ij,kj->ik", t, t), torch.einsum("ij->ji", t)), x()),
 }
 INDEXING = {
-    "where": (lambda t: (torch.where(t > 0, t, 0), t.masked_fill(t > 0, -1.0), t.clamp(-0.5, 0.5), t.clamp(min=0)), x()),
+    "where": (lambda t: (torch.where(t > 0, t, 0), t.masked_fill(t > 0, -1.0), t.clamp(-0.5, 0.5), t.clamp(0)), x()),
     "index": (lambda t: (t[torch.tensor([0, 2])], t[:, torch.tensor([1, -1])], t[torch.tensor([[0, 1]])]), x()),
     "two indices": (lambda t: (t[torch.tensor([0, 1]), torch.tensor([1, -1])],
                                t[torch.tensor([0, 1]), :, torch.tensor([1, 0])]), x(2, 3, 4)),
@@ -86,7 +86,7 @@ INDEXING = {
                            t.index_add(0, torch.tensor([0, 0]), t[:2]),
                            t.index_fill(1, torch.tensor([1]), 5.0)), x()),
     "index_put": (lambda t: (t.index_put((torch.tensor([0, 2]),), torch.tensor(1.0)),
-                             t.index_put((torch.tensor([0, 0]), torch.tensor([1, 1])), t[0, :2], accumulate=True)), x()),
+                             t.index_put((torch.tensor([0, 0]), torch.tensor([1, 1])), t[0, :2], True)), x()),
     "embedding": (lambda w, i: F.embedding(i, w), x(), torch.tensor([[0, 2], [1, 1]])),
 }  # fmt: skip
 NETWORKS = {

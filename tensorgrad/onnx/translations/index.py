@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorgrad.onnx.builder import Builder, Value, bool, float32, int64
-from tensorgrad.onnx.sizes import Varying
+from tensorgrad.onnx.builder import Builder, Value, bool, int64
 from tensorgrad.onnx.translations.pointwise import number
 from tensorgrad.onnx.translations.table import translates
 
@@ -29,7 +28,9 @@ def embedding(g: Builder, weight: Value, indices: Value, padding_idx: int, scale
 
 @translates("one_hot_")
 def one_hot(g: Builder, input: Value, classes: int) -> Value:
-    return g.op("OneHot", input, g.constant(np.int64(int(classes))), g.constant(np.array([0, 1], np.int64)), dtype=int64)
+    return g.op(
+        "OneHot", input, g.constant(np.int64(int(classes))), g.constant(np.array([0, 1], np.int64)), dtype=int64
+    )
 
 
 @translates("index_select")
@@ -145,7 +146,9 @@ def index_put(g: Builder, input: Value, indices: Any, values: Any, pattern: Any,
         raise NotImplementedError("several indices that do not begin at the first dimension")
     index_shape = g.op("Slice", g.op("Shape", coordinates, dtype=int64), [0], [-1])
     rest_shape = g.ints([input.shape[d] for d in rest]) if rest else None
-    if len(axes) == 1 and axes[0] and isinstance(values, Value) and values.rank > rank:  # the index stands in the middle
+    if (
+        len(axes) == 1 and axes[0] and isinstance(values, Value) and values.rank > rank
+    ):  # the index stands in the middle
         full = [input.shape[d] for d in range(axes[0])], [input.shape[d] for d in range(axes[0] + 1, input.rank)]
         shape = g.concat([v for v in (g.ints(full[0]), index_shape, g.ints(full[1]) if full[1] else None) if v])
         spread = g.op("Expand", given, shape)

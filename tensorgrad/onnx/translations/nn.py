@@ -13,7 +13,7 @@ from tensorgrad.onnx.translations.pointwise import number
 from tensorgrad.onnx.translations.reduce import moments, reduced
 from tensorgrad.onnx.translations.table import translates
 
-# --- matrix products ---------------------------------------------------------------------------------------------------
+# --- matrix products ------------------------------------------------------------------------------------------------
 
 
 def turned(g: Builder, value: Value) -> Value:
@@ -81,7 +81,7 @@ def _scaled_sum(g: Builder, input: Value, made: Value, beta: Any, alpha: Any) ->
     return g.op("Add", input if beta == 1 else g.op("Mul", input, number(g, beta)), made)
 
 
-# --- convolutions ------------------------------------------------------------------------------------------------------
+# --- convolutions ---------------------------------------------------------------------------------------------------
 
 
 def _pads(padding: Any) -> list[int]:
@@ -143,7 +143,7 @@ def col2im(
                 strides=list(stride))  # fmt: skip
 
 
-# --- pooling -----------------------------------------------------------------------------------------------------------
+# --- pooling --------------------------------------------------------------------------------------------------------
 
 
 def _window(kernel_size: Any, stride: Any, padding: Any, ceil_mode: Any) -> dict[str, Any]:
@@ -216,7 +216,9 @@ def adaptive_max_pool(g: Builder, input: Value, output_size: Any) -> Any:
     sizes = [int(d) for d in input.shape[2:]]
     if any(size % out for size, out in zip(sizes, output_size, strict=True)):
         if g.results[1][1] is not None:
-            raise NotImplementedError(f"the indices for an output of {tuple(output_size)} and an input of {tuple(sizes)}")
+            raise NotImplementedError(
+                f"the indices for an output of {tuple(output_size)} and an input of {tuple(sizes)}"
+            )
         for axis, (size, out) in enumerate(zip(sizes, output_size, strict=True), 2):  # windows, the last element again
             windows = [np.arange(o * size // out, -(-(o + 1) * size // out)) for o in range(out)]
             longest = max(map(len, windows))
@@ -228,7 +230,7 @@ def adaptive_max_pool(g: Builder, input: Value, output_size: Any) -> Any:
     return max_pool(g, input, kernel, kernel, [0] * n, [1] * n, False)
 
 
-# --- normalization -----------------------------------------------------------------------------------------------------
+# --- normalization --------------------------------------------------------------------------------------------------
 
 
 def _or_filled(g: Builder, value: Value | None, fill: float, shape: Any) -> Value:
@@ -289,7 +291,7 @@ def group_norm(g: Builder, input: Value, weight: Any, bias: Any, groups: int, ep
     return made if bias is None else g.op("Add", made, g.op("Reshape", bias, shape))
 
 
-# --- resizing ----------------------------------------------------------------------------------------------------------
+# --- resizing -------------------------------------------------------------------------------------------------------
 
 
 def _resize(mode: str, nearest: str | None = None, antialias: int = 0) -> Any:
@@ -297,8 +299,13 @@ def _resize(mode: str, nearest: str | None = None, antialias: int = 0) -> Any:
         coordinates = "align_corners" if align else "half_pixel"
         if nearest == "floor":
             coordinates = "asymmetric"
-        attributes = {"mode": mode, "coordinate_transformation_mode": coordinates, "nearest_mode": nearest,
-                      "cubic_coeff_a": -0.75 if mode == "cubic" else None, "antialias": antialias or None}  # fmt: skip
+        attributes: dict[str, Any] = {
+            "mode": mode,
+            "coordinate_transformation_mode": coordinates,
+            "nearest_mode": nearest,
+            "cubic_coeff_a": -0.75 if mode == "cubic" else None,
+            "antialias": antialias or None,
+        }
         if scales is not None and None not in scales and not isinstance(scales, Varying):
             factors = np.array([1.0, 1.0, *scales], dtype=np.float32)
             return g.op("Resize", input, None, factors, **attributes)
@@ -326,7 +333,7 @@ def grid_sampler(
     return g.op("GridSample", input, grid, mode=names[mode], padding_mode=padding, align_corners=int(align_corners))
 
 
-# --- losses ------------------------------------------------------------------------------------------------------------
+# --- losses ---------------------------------------------------------------------------------------------------------
 
 
 @translates("nll_")

@@ -22,7 +22,11 @@ UNARY = {
 # Rows that are an operator of two inputs, in the dtype of the result.
 BINARY = {"sub": "Sub", "div": "Div"}
 BOOLEAN = {"logical_and": "And", "logical_or": "Or", "logical_xor": "Xor"}
-BITWISE = {"bitwise_and": ("BitwiseAnd", "And"), "bitwise_or": ("BitwiseOr", "Or"), "bitwise_xor": ("BitwiseXor", "Xor")}
+BITWISE = {
+    "bitwise_and": ("BitwiseAnd", "And"),
+    "bitwise_or": ("BitwiseOr", "Or"),
+    "bitwise_xor": ("BitwiseXor", "Xor"),
+}
 COMPARISON = {"eq": "Equal", "lt": "Less", "le": "LessOrEqual", "gt": "Greater", "ge": "GreaterOrEqual"}
 
 
@@ -366,7 +370,7 @@ def same(g: Builder, input: Value, **rest: Any) -> Value:
     return input
 
 
-# --- activations -------------------------------------------------------------------------------------------------------
+# --- activations ----------------------------------------------------------------------------------------------------
 
 
 @translates("threshold")

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from tensorgrad.onnx.builder import Builder, Value, bool, float32
-from tensorgrad.onnx.model import element_type
 from tensorgrad.onnx.translations.table import translates
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorgrad.onnx.builder import Builder, Value, bool, float32, int64
+from tensorgrad.onnx.builder import Builder, Value, bool, int64
 from tensorgrad.onnx.translations.pointwise import number, truth
 from tensorgrad.onnx.translations.table import TABLE, translates
 

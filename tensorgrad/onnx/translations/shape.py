@@ -121,7 +121,7 @@ def diagonal(g: Builder, input: Value, offset: int, dim1: int, dim2: int) -> Val
     a, b = dim1 % input.rank, dim2 % input.rank
     rest = [d for d in range(input.rank) if d not in (a, b)]
     value = g.transpose(input, [*rest, a, b])
-    rows, columns = (int(input.shape[d]) for d in (a, b))
+    columns = int(input.shape[b])
     length = int(g.shape[-1])
     first = offset if offset >= 0 else -offset * columns
     flat = g.op("Reshape", value, [*[0 for _ in rest], -1])
