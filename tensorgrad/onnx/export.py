@@ -31,7 +31,11 @@ _CUSTOM: dict[str, Callable] = {}  # translations that were registered for all e
 
 
 class TrainingMode(enum.IntEnum):
-    """In which mode a module is exported: for evaluation, as it is, or for training."""
+    """In which mode a module is exported: for evaluation, as it is, or for training.
+
+    >>> torch.onnx.TrainingMode.EVAL.name
+    'EVAL'
+    """
 
     EVAL = 0
     PRESERVE = 1
@@ -39,7 +43,11 @@ class TrainingMode(enum.IntEnum):
 
 
 class OperatorExportTypes(enum.IntEnum):
-    """Which operators may appear: ONNX's own only."""
+    """Which operators may appear: ONNX's own only.
+
+    >>> torch.onnx.OperatorExportTypes.ONNX.name
+    'ONNX'
+    """
 
     ONNX = 0
     ONNX_ATEN = 1
@@ -171,12 +179,20 @@ def register_custom_op_symbolic(symbolic_name: str, symbolic_fn: Callable, opset
         symbolic_name: the op, "aten::relu".
         symbolic_fn: a function `(g, *arguments)`, which returns `g.op("Relu", x)`.
         opset_version: accepted for compatibility.
+
+    >>> torch.onnx.register_custom_op_symbolic("aten::gelu", lambda g, input, approximate: g.op("Identity", input), 18)
+    >>> torch.onnx.export(torch.nn.GELU(), (torch.ones(2),)).model.graph.nodes[0].operator
+    'Identity'
+    >>> torch.onnx.unregister_custom_op_symbolic("aten::gelu", 18)
     """
     _CUSTOM[symbolic_name.rpartition("::")[2]] = symbolic_fn
 
 
 def unregister_custom_op_symbolic(symbolic_name: str, opset_version: int) -> None:
-    """Forgets a translation that was registered."""
+    """Forgets a translation that was registered; one that was not is no error.
+
+    >>> torch.onnx.unregister_custom_op_symbolic("aten::gelu", 18)
+    """
     _CUSTOM.pop(symbolic_name.rpartition("::")[2], None)
 
 
