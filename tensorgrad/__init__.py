@@ -150,10 +150,10 @@ _LAZY = (  # modules that are loaded on first use
     "optim", "overrides", "profiler", "quasirandom", "signal", "special", "testing", "types", "utils", "viz", "xpu",
 )  # fmt: skip
 _TOOLS = (  # likewise; not part of PyTorch
-    "absent_device", "coverage", "debug", "info", "run",
+    "absent_device", "coverage", "debug", "info", "quantized", "run",
 )  # fmt: skip
 _later(__name__, _LAZY + _TOOLS)
-_ELSEWHERE = {"Tag": "tensorgrad.library.tags", "vmap": "tensorgrad.func"}  # likewise; single names
+_ELSEWHERE = {"Tag": "tensorgrad.library.tags", "vmap": "tensorgrad.func", "quantize": "tensorgrad.quantized"}  # likewise; single names
 
 from tensorgrad import amp, checks, serialization, sparse, tensor_types
 from tensorgrad._ops import ops

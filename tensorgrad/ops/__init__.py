@@ -11,6 +11,7 @@ FAMILIES = (
     *("nn." + name for name in (
         "activation", "embedding", "bag", "embedding_bag", "conv", "pool", "norm", "softmax", "loss", "margin", "ctc",
         "loss_functions", "segment", "attention", "dropout", "interpolate", "grid", "fractional", "weight_norm", "rnn",
+        "small_weights", "fake_quantize",
     )),
     *("random." + name for name in ("states", "sample", "in_place", "gamma_sample", "gumbel")),
     *("signal." + name for name in ("fft", "spectrogram", "windows")),
