@@ -20,7 +20,7 @@ FAMILIES = (
         "composed", "convert", "matmul", "reduce", "resize", "invariants", "construct", "row_pointers",
     )),
     *("pytorch." + name for name in (
-        "removed", "native", "integer_products", "storage_values", "external_memory", "absent", "callables",
+        "removed", "native", "integer_products", "quantized_tensors", "storage_values", "external_memory", "absent", "callables",
         "view_copy", "examples",
     )),
 )  # fmt: skip
