@@ -201,3 +201,18 @@ def test_random_scales_and_zero_points_give_torchs_integers(seed):
         ])  # fmt: skip
     for a, b in zip(*found, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.skipif(not HAS_TORCH, reason="torch is not installed")
+@pytest.mark.parametrize("zero", [0, 7, 64])
+def test_values_halfway_between_integers_give_torchs_integers(zero):
+    """Where the last bit of a product decides."""
+    import torch
+
+    for seed in range(200):
+        high = np.float32(np.random.default_rng(seed).uniform(0.1, 3))
+        scale = float(high / np.float32(127 if zero else 255) * 2)
+        x = np.linspace(-high, high, 16, dtype=np.float32)
+        x[3:11] = (np.arange(8, dtype=np.float32) - 3.5) * np.float32(scale)
+        found = [t.quantize_per_tensor(t.from_numpy(x), scale, zero, t.quint8).int_repr().tolist() for t in (tensorgrad, torch)]
+        assert found[0] == found[1], (seed, scale, zero)

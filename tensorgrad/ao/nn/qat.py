@@ -22,6 +22,15 @@ def _taken(made: Any, mod: nn.Module, qconfig: Any) -> Any:
     return made
 
 
+def _conv(module: Any, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """The module's convolution with other weights."""
+    padding = module.padding
+    if module.padding_mode != "zeros":
+        sides = [n for pad in reversed(padding) for n in (pad, pad)]
+        input, padding = F.pad(input, sides, mode=module.padding_mode), 0
+    return F.conv2d(input, weight, bias, module.stride, padding, module.dilation, module.groups)
+
+
 class Linear(nn.Linear):
     """A Linear whose weights are rounded."""
 
@@ -52,7 +61,7 @@ class Conv2d(nn.Conv2d):
     _relu = False
 
     def forward(self, input: Tensor) -> Tensor:
-        made = self._conv_forward(input, self.weight_fake_quant(self.weight), self.bias)
+        made = _conv(self, input, self.weight_fake_quant(self.weight), self.bias)
         return F.relu(made) if self._relu else made
 
     @classmethod
@@ -84,7 +93,7 @@ class ConvBn2d(Conv2d):
         bn = self.bn
         factor = bn.weight / torch.sqrt(bn.running_var + bn.eps)  # type: ignore[operator]
         along = factor.reshape(-1, 1, 1, 1)
-        conv = self._conv_forward(input, self.weight_fake_quant(self.weight * along), None)
+        conv = _conv(self, input, self.weight_fake_quant(self.weight * along), None)
         conv = conv / factor.reshape(1, -1, 1, 1)
         if self.bias is not None:
             conv = conv + self.bias.reshape(1, -1, 1, 1)

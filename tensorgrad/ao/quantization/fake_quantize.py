@@ -85,11 +85,14 @@ class FakeQuantize(FakeQuantizeBase):
         """Returns the scales and zero points."""
         return self.activation_post_process.calculate_qparams()
 
+    def _chosen(self) -> tuple[Tensor, Tensor]:
+        return self.calculate_qparams()
+
     def forward(self, X: Tensor) -> Tensor:
         """Returns the rounded values."""
         if self.observer_enabled[0]:
             self.activation_post_process(X.detach())
-            scale, zero_point = self.calculate_qparams()
+            scale, zero_point = self._chosen()
             self.scale, self.zero_point = scale, zero_point.to(self.zero_point.dtype)
         if not self.fake_quant_enabled[0]:
             return X
@@ -119,6 +122,16 @@ class FusedMovingAvgObsFakeQuantize(FakeQuantize):
         self, observer: Any = MovingAverageMinMaxObserver, quant_min: int = 0, quant_max: int = 255, **observer_kwargs: Any
     ):
         super().__init__(observer, quant_min, quant_max, **observer_kwargs)
+
+    def _chosen(self) -> tuple[Tensor, Tensor]:
+        """While it trains, symmetric integers reach to both ends: -128 and 127 stand for the largest numbers."""
+        if self.qscheme not in (torch.per_tensor_symmetric, torch.per_channel_symmetric) or not self.dtype.is_signed:
+            return self.calculate_qparams()
+        seen = self.activation_post_process
+        half = (self.quant_max - self.quant_min) // 2
+        low, high = seen.min_val.reshape(-1).clamp(max=0), seen.max_val.reshape(-1).clamp(min=0)
+        scale = torch.maximum(-low / (half + 1), high / half)
+        return torch.where(scale > 0, scale, torch.full_like(scale, 0.1)), torch.zeros(scale.shape, dtype=torch.int32)
 
 
 default_fake_quant = FakeQuantize.with_args(

@@ -30,9 +30,12 @@ def quantized(xp, input, scale, zero_point, axis, dtype):
     else:
         scale, zero_point = scale.astype(np.float32), zero_point.astype(np.float32)
     made = QuantizedArray(input, scale, zero_point, None if axis < 0 else axis, kind)
-    kept = np.float32 if made.itemsize == 1 else np.float64  # float32 would add zero points beyond 24 bits inexactly
-    scaled = input.astype(np.float32, copy=False) * (np.float32(1) / made.along(made.scale, np.float32))
-    found = np.rint(scaled.astype(kept, copy=False) + made.along(made.zero_point, kept))
+    inverse, zeros = np.float32(1) / made.along(made.scale, np.float32), made.along(made.zero_point, np.float64)
+    if axis < 0:  # PyTorch multiplies and adds with one rounding; products of float32 are exact in float64
+        found = input.astype(np.float64) * inverse.astype(np.float64) + zeros
+    else:
+        found = input.astype(np.float32, copy=False) * inverse + zeros
+    found = np.rint(found if kind.itemsize > 1 else found.astype(np.float32))
     made.ints = np.fmin(np.fmax(found, low), high).astype(made.dtype[0])
     return made
 

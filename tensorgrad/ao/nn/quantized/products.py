@@ -65,8 +65,24 @@ def conv(
     return rescaled(sums, input.q_scale(), weight, bias, scale, zero_point, relu, 1 - weight.ndim)
 
 
+class _StraightThrough(torch.autograd.Function):
+    """A product of quantized numbers, with the gradient of the product of those that they stand for."""
+
+    @staticmethod
+    def forward(ctx: Any, input: Tensor, weight: Tensor, reduce_range: bool) -> Tensor:
+        ctx.weight = weight
+        return linear_dynamic(input.detach(), weight, None, reduce_range)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return grads[0] @ ctx.weight.dequantize().to(grads[0].dtype), None, None
+
+
 def linear_dynamic(input: Tensor, weight: Tensor, bias: Any, reduce_range: bool) -> Tensor:
     """The product of a float tensor, which is quantized with the range that it has, and quantized weights; in float."""
+    if input.requires_grad and torch.is_grad_enabled():
+        made = _StraightThrough.apply(input, weight, reduce_range)
+        return made if bias is None else made + bias.detach()
     given = torch.quantize_per_tensor_dynamic(input.float(), torch.quint8, reduce_range)
     terms = weight.shape[1]
     sums = F.linear(offsets(given, terms), offsets(weight, terms))

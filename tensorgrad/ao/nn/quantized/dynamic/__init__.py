@@ -109,8 +109,9 @@ class _Recurrent(Module):
         return f"DynamicQuantized{type(self).__name__}"
 
     def extra_repr(self) -> str:
-        more = f", num_layers={self.num_layers}" if self.num_layers > 1 else ""
-        return f"{self.input_size}, {self.hidden_size}{more}"
+        usual = {"num_layers": 1, "bias": True, "batch_first": False, "dropout": 0, "bidirectional": False}
+        more = [f"{name}={getattr(self, name)}" for name, value in usual.items() if getattr(self, name) != value]
+        return ", ".join([str(self.input_size), str(self.hidden_size), *more])
 
     def __repr__(self) -> str:
         return f"{self._get_name()}({self.extra_repr()})"
