@@ -156,13 +156,18 @@ _LAZY = (  # modules that are loaded on first use
     "_C", "__config__", "__future__", "_functorch", "_jit_internal", "_tensor", "_tensor_str", "_utils",
     "accelerator", "ao", "backends", "compat", "cpu", "cuda", "distributed", "distributions", "fft", "func", "functional",
     "futures", "fx", "hub", "jit", "library", "linalg", "masked", "mps", "multiprocessing", "nested", "nn", "onnx",
-    "optim", "overrides", "profiler", "quasirandom", "signal", "special", "testing", "types", "utils", "viz", "xpu",
+    "optim", "overrides", "profiler", "quantization", "quasirandom", "signal", "special", "testing", "types", "utils",
+    "viz", "xpu",
 )  # fmt: skip
 _TOOLS = (  # likewise; not part of PyTorch
     "absent_device", "coverage", "debug", "info", "quantized", "run",
 )  # fmt: skip
 _later(__name__, _LAZY + _TOOLS)
-_ELSEWHERE = {"Tag": "tensorgrad.library.tags", "vmap": "tensorgrad.func", "quantize": "tensorgrad.quantized"}  # likewise; single names
+_ELSEWHERE = {
+    "Tag": "tensorgrad.library.tags",
+    "vmap": "tensorgrad.func",
+    "quantize": "tensorgrad.quantized",
+}  # likewise; single names
 
 from tensorgrad import amp, checks, serialization, sparse, tensor_types
 from tensorgrad._ops import ops

@@ -71,7 +71,6 @@ MISSING: dict[str, str] = {
         mkldnn_max_pool2d mkldnn_max_pool3d mkldnn_rnn_layer monitor mtia native_norm package parse_ir
         parse_schema parse_type_comment prepare_multiprocessing_environment
         profiler_allow_cudagraph_cupti_lazy_reinit_cuda12
-        quantization
         quantized_batch_norm quantized_gru quantized_gru_cell
         quantized_lstm quantized_lstm_cell quantized_max_pool1d quantized_max_pool2d quantized_max_pool3d
         quantized_rnn_relu_cell quantized_rnn_tanh_cell resize_as_sparse_
@@ -214,13 +213,6 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.onnx.symbolic_opset11.unsqueeze": (REFUSES, "torchvision", _EXPORT_ONNX),
     "torch.package.PackageExporter": (REFUSES, "programs", "use torch.save"),
     "torch.package.PackageImporter": (REFUSES, "programs", "use torch.load"),
-    "torch.quantization.DeQuantStub": (REFUSES, "programs", _QUANTIZED),
-    "torch.quantization.QuantStub": (REFUSES, "programs", _QUANTIZED),
-    "torch.quantization.convert": (REFUSES, "programs", _QUANTIZED),
-    "torch.quantization.fuse_modules": (REFUSES, "programs", _QUANTIZED),
-    "torch.quantization.get_default_qconfig": (REFUSES, "programs", _QUANTIZED),
-    "torch.quantization.prepare": (REFUSES, "programs", _QUANTIZED),
-    "torch.quantization.quantize_dynamic": (REFUSES, "programs", _QUANTIZED),
     "torch.quint2x4": (REFUSES, "tensordict", _QUANTIZED),
     "torch.quint4x2": (REFUSES, "tensordict", _QUANTIZED),
     "torch.sparse.SparseSemiStructuredTensor": (REFUSES, "torchao", _TWO_OF_FOUR),

@@ -40,7 +40,9 @@ def test_a_scale_for_each_channel(torch):
         scales, zeros = torch.arange(1, x.shape[axis] + 1) / 7, torch.arange(x.shape[axis])
         for dtype in (torch.quint8, torch.qint8):
             made.append(described(torch.quantize_per_channel(x, scales, zeros, axis, dtype)))
-        made.append(described(torch.quantize_per_channel(x.clamp(-300, 300), scales, zeros.float() + 0.3, axis, torch.quint8)))
+        made.append(
+            described(torch.quantize_per_channel(x.clamp(-300, 300), scales, zeros.float() + 0.3, axis, torch.quint8))
+        )
     return made
 
 
@@ -60,8 +62,25 @@ def test_the_scale_is_chosen(torch):
 def test_views_copies_and_comparisons(torch):
     q = torch.quantize_per_tensor(torch.tensor(VALUES).reshape(3, 5), 0.5, 10, torch.quint8)
     c = torch.quantize_per_channel(torch.ones(2, 3), torch.tensor([0.1, 0.2]), torch.tensor([0, 3]), 0, torch.qint8)
-    shown = [q[0], q[1:, 2], q.t(), q.reshape(-1), q.permute(1, 0), q.unsqueeze(0), q.clone(), q.detach(), q.contiguous(),
-             q.relu(), torch.relu(q), q.flatten(), q.view(5, 3), q.cpu(), q.to("cpu"), q.data, q.select(1, 2)]
+    shown = [
+        q[0],
+        q[1:, 2],
+        q.t(),
+        q.reshape(-1),
+        q.permute(1, 0),
+        q.unsqueeze(0),
+        q.clone(),
+        q.detach(),
+        q.contiguous(),
+        q.relu(),
+        torch.relu(q),
+        q.flatten(),
+        q.view(5, 3),
+        q.cpu(),
+        q.to("cpu"),
+        q.data,
+        q.select(1, 2),
+    ]
     row = q[1]
     other = torch.quantize_per_tensor(torch.zeros(5), 0.5, 10, torch.quint8)
     row.copy_(other)  # a view: the memory is q's
@@ -89,7 +108,9 @@ def two(torch):
             torch.quantize_per_channel(x, scales, torch.tensor([0, 3, 5]), 0, torch.qint8)]  # fmt: skip
 
 
-@pytest.mark.parametrize("written, read", [("tensorgrad", "tensorgrad"), ("tensorgrad", "torch"), ("torch", "tensorgrad")])
+@pytest.mark.parametrize(
+    "written, read", [("tensorgrad", "tensorgrad"), ("tensorgrad", "torch"), ("torch", "tensorgrad")]
+)
 def test_files(written, read):
     """Either library reads what the other wrote, with weights_only."""
     libraries = {"tensorgrad": tensorgrad}
@@ -146,7 +167,12 @@ def test_fake_quantization_of_channels(torch):
         scales, zeros = torch.arange(1, x.shape[axis] + 1) / 7, torch.arange(x.shape[axis], dtype=torch.int32)
         y = torch.fake_quantize_per_channel_affine(x, scales, zeros, axis, -4, 7)
         y.backward(torch.arange(1.0, 16.0).reshape(3, 5))
-        made += [y, x.grad, y.grad_fn.name(), torch.fake_quantize_per_channel_affine(x, scales, zeros + 0.25, axis, -4, 7)]
+        made += [
+            y,
+            x.grad,
+            y.grad_fn.name(),
+            torch.fake_quantize_per_channel_affine(x, scales, zeros + 0.25, axis, -4, 7),
+        ]
     return made
 
 
@@ -214,5 +240,8 @@ def test_values_halfway_between_integers_give_torchs_integers(zero):
         scale = float(high / np.float32(127 if zero else 255) * 2)
         x = np.linspace(-high, high, 16, dtype=np.float32)
         x[3:11] = (np.arange(8, dtype=np.float32) - 3.5) * np.float32(scale)
-        found = [t.quantize_per_tensor(t.from_numpy(x), scale, zero, t.quint8).int_repr().tolist() for t in (tensorgrad, torch)]
+        found = [
+            t.quantize_per_tensor(t.from_numpy(x), scale, zero, t.quint8).int_repr().tolist()
+            for t in (tensorgrad, torch)
+        ]
         assert found[0] == found[1], (seed, scale, zero)

@@ -119,7 +119,11 @@ class FusedMovingAvgObsFakeQuantize(FakeQuantize):
     """`FakeQuantize` with an observer of moving averages."""
 
     def __init__(
-        self, observer: Any = MovingAverageMinMaxObserver, quant_min: int = 0, quant_max: int = 255, **observer_kwargs: Any
+        self,
+        observer: Any = MovingAverageMinMaxObserver,
+        quant_min: int = 0,
+        quant_max: int = 255,
+        **observer_kwargs: Any,
     ):
         super().__init__(observer, quant_min, quant_max, **observer_kwargs)
 

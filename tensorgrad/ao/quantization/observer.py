@@ -190,7 +190,12 @@ class PerChannelMinMaxObserver(MinMaxObserver):
     """Notes the least and the largest value for each index of the dimension `ch_axis`."""
 
     def __init__(
-        self, ch_axis: int = 0, dtype: Any = torch.quint8, qscheme: Any = torch.per_channel_affine, *args: Any, **kwargs: Any
+        self,
+        ch_axis: int = 0,
+        dtype: Any = torch.quint8,
+        qscheme: Any = torch.per_channel_affine,
+        *args: Any,
+        **kwargs: Any,
     ):
         super().__init__(dtype, qscheme, *args, **kwargs)
         self.ch_axis = ch_axis

@@ -35,7 +35,7 @@ def quantized(xp, input, scale, zero_point, axis, dtype):
         found = input.astype(np.float64) * inverse.astype(np.float64) + zeros
     else:
         found = input.astype(np.float32, copy=False) * inverse + zeros
-    found = np.rint(found if kind.itemsize > 1 else found.astype(np.float32))
+    found = np.rint(found.astype(np.float32))
     made.ints = np.fmin(np.fmax(found, low), high).astype(made.dtype[0])
     return made
 

@@ -198,7 +198,9 @@ def _int8_linear():
         columns, depth = weight.shape
         rows = x.size // depth
         if rows > _FEW:
-            return _by_blocks(x, columns, depth, bias, lambda a, b: run_kernel("int8_weights", weight[a:b], scales[a:b]))
+            return _by_blocks(
+                x, columns, depth, bias, lambda a, b: run_kernel("int8_weights", weight[a:b], scales[a:b])
+            )
         if columns < ROWS:
             return NotImplemented
         out = fresh(rows * columns, F32)
@@ -237,7 +239,16 @@ def _int4_linear():
             of_groups = lines.reshape(rows, groups, depth // groups // PARTS, PARTS).sum(2).reshape(-1)
         out = fresh(rows * columns, F32)
         sizes = rows, columns, depth, groups, depth // groups // general.BLOCK
-        given = lines.reshape(-1), packed.reshape(-1), scales.reshape(-1), _flat(zeros), of_groups, _flat(bias), out, sizes
+        given = (
+            lines.reshape(-1),
+            packed.reshape(-1),
+            scales.reshape(-1),
+            _flat(zeros),
+            of_groups,
+            _flat(bias),
+            out,
+            sizes,
+        )
         thread_pool.run(few, -(-columns // ROWS), given, packed.size * 2 * max(1, rows // 2))
         return out.reshape(*x.shape[:-1], columns)
 

@@ -57,7 +57,8 @@ REGISTRY["quantized", "device"] = {
     **{name: partial(_on_ints, name) for name in (*_ON_INTS, *_ANY_SCHEME)},
     **{name: partial(_on_numbers, name) for name in _ON_NUMBERS},
     **{name: partial(_compared, function) for name, function in _COMPARISONS.items()},
-    "relu": _relu, "to_copy": _refused,
+    "relu": _relu,
+    "to_copy": _refused,
     "dequantized": QuantizedArray.numbers,
     "int_repr_": lambda array: array.ints.copy(),
 }

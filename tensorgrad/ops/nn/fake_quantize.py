@@ -64,7 +64,9 @@ def _learnable_row(name: str, backward_name: str) -> Any:
 
 
 _per_tensor = _row("fake_quantize_per_tensor_row", "FakeQuantizePerTensorAffineCachemask")
-_per_tensor_of_tensors = _row("fake_quantize_per_tensor_of_tensors", "FakeQuantizePerTensorAffineCachemaskTensorQparams")
+_per_tensor_of_tensors = _row(
+    "fake_quantize_per_tensor_of_tensors", "FakeQuantizePerTensorAffineCachemaskTensorQparams"
+)
 _per_channel = _row("fake_quantize_per_channel_row", "FakeQuantizePerChannelAffineCachemask")
 _learnable = _learnable_row("fake_quantize_learnable_row", "FakeQuantizeLearnablePerTensorAffine")
 _learnable_channels = _learnable_row("fake_quantize_learnable_channels", "FakeQuantizeLearnablePerChannelAffine")

@@ -32,9 +32,7 @@ def _check(input: Tensor, dtype: dtypes.dtype, zero_points: Any) -> None:
 
 
 @composite("function")
-def quantize_per_tensor(
-    input: Tensor, scale: Tensor | float, zero_point: Tensor | int, dtype: dtypes.dtype
-) -> Tensor:
+def quantize_per_tensor(input: Tensor, scale: Tensor | float, zero_point: Tensor | int, dtype: dtypes.dtype) -> Tensor:
     """Returns a quantized tensor: integers that stand for (integer - zero_point) * scale.
 
     Args:
@@ -56,9 +54,7 @@ def quantize_per_tensor(
 
 
 @composite("function")
-def quantize_per_channel(
-    input: Tensor, scales: Tensor, zero_points: Tensor, axis: int, dtype: dtypes.dtype
-) -> Tensor:
+def quantize_per_channel(input: Tensor, scales: Tensor, zero_points: Tensor, axis: int, dtype: dtypes.dtype) -> Tensor:
     """Returns a quantized tensor with a scale and a zero point for each index of the dimension `axis`.
 
     >>> x = torch.tensor([[1.0, 2.0], [1.0, 2.0]])
@@ -93,7 +89,9 @@ def quantize_per_tensor_dynamic(input: Tensor, dtype: dtypes.dtype, reduce_range
         raise RuntimeError(f"quantize_per_tensor_dynamic: expected qint8 or quint8, got {dtype}")
     if reduce_range:
         low, high = low // 2, high // 2
-    scale, zero_point = chosen(*(input.detach()._array.min(), input._array.max()) if input.numel() else (0, 0), low, high)
+    scale, zero_point = chosen(
+        *(input.detach()._array.min(), input._array.max()) if input.numel() else (0, 0), low, high
+    )
     return quantize_per_tensor(input, scale, zero_point, dtype)
 
 
@@ -244,6 +242,8 @@ def _is_quantized(self: Tensor) -> bool:
 setattr(Tensor, "is_quantized", property(_is_quantized, doc=_is_quantized.__doc__))  # noqa: B010
 
 
-def from_integers(ints: np.ndarray, scale: Any, zero_point: Any, dtype: dtypes.dtype, axis: int | None = None) -> Tensor:
+def from_integers(
+    ints: np.ndarray, scale: Any, zero_point: Any, dtype: dtypes.dtype, axis: int | None = None
+) -> Tensor:
     """Returns a quantized tensor of integers that are there already."""
     return wrap(QuantizedArray(ints, scale, zero_point, axis, dtype))

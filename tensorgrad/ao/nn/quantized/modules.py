@@ -90,14 +90,19 @@ class LinearPackedParams(Module):
         super().__init__()
         self.dtype = dtype
         # A pair, since a bias may be a Parameter, which a module would take for one of its own.
-        self.pair: tuple[Tensor, Tensor | None] = torch.quantize_per_tensor(torch.zeros(1, 1), 1.0, 0, torch.qint8), None
+        self.pair: tuple[Tensor, Tensor | None] = (
+            torch.quantize_per_tensor(torch.zeros(1, 1), 1.0, 0, torch.qint8),
+            None,
+        )
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
         destination[f"{prefix}dtype"] = self.dtype
         destination[f"{prefix}_packed_params"] = self.pair
 
-    def _load_from_state_dict(self, state_dict: Any, prefix: str, metadata: Any, strict: Any, missing: list, *rest: Any) -> None:
+    def _load_from_state_dict(
+        self, state_dict: Any, prefix: str, metadata: Any, strict: Any, missing: list, *rest: Any
+    ) -> None:
         for name in ("dtype", "_packed_params"):
             if f"{prefix}{name}" not in state_dict:
                 missing.append(f"{prefix}{name}")
@@ -127,7 +132,9 @@ class _WithResult(Module):
         destination[f"{prefix}scale"] = torch.tensor(self.scale)
         destination[f"{prefix}zero_point"] = torch.tensor(self.zero_point)
 
-    def _load_from_state_dict(self, state_dict: Any, prefix: str, metadata: Any, strict: Any, missing: list, *rest: Any) -> None:
+    def _load_from_state_dict(
+        self, state_dict: Any, prefix: str, metadata: Any, strict: Any, missing: list, *rest: Any
+    ) -> None:
         for name, kind in (("scale", float), ("zero_point", int)):
             if f"{prefix}{name}" in state_dict:
                 setattr(self, name, kind(state_dict.pop(f"{prefix}{name}")))
@@ -199,7 +206,16 @@ class Conv2d(_WithResult):
         super().__init__()
         self._settings = {
             name: getattr(conv, name)
-            for name in ("in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation", "groups", "padding_mode")
+            for name in (
+                "in_channels",
+                "out_channels",
+                "kernel_size",
+                "stride",
+                "padding",
+                "dilation",
+                "groups",
+                "padding_mode",
+            )
         }
         self.__dict__.update(self._settings)
         self.scale, self.zero_point = 1.0, 0
@@ -242,7 +258,9 @@ class Conv2d(_WithResult):
         destination[f"{prefix}weight"], destination[f"{prefix}bias"] = self.pair
         super()._save_to_state_dict(destination, prefix, keep_vars)
 
-    def _load_from_state_dict(self, state_dict: Any, prefix: str, metadata: Any, strict: Any, missing: list, *rest: Any) -> None:
+    def _load_from_state_dict(
+        self, state_dict: Any, prefix: str, metadata: Any, strict: Any, missing: list, *rest: Any
+    ) -> None:
         if f"{prefix}weight" in state_dict:
             self.set_weight_bias(state_dict.pop(f"{prefix}weight"), state_dict.pop(f"{prefix}bias", None))
         else:
@@ -297,7 +315,9 @@ class Embedding(_OfPackedParams):
     def forward(self, indices: Tensor) -> Tensor:
         array = self.weight()._array
         rows = torch.from_numpy(array.ints).index_select(0, indices.reshape(-1)).float()
-        scales, zeros = (torch.from_numpy(np.asarray(v, np.float32))[indices.reshape(-1)] for v in (array.scale, array.zero_point))
+        scales, zeros = (
+            torch.from_numpy(np.asarray(v, np.float32))[indices.reshape(-1)] for v in (array.scale, array.zero_point)
+        )
         return ((rows - zeros.unsqueeze(1)) * scales.unsqueeze(1)).reshape(*indices.shape, self.embedding_dim)
 
     @classmethod

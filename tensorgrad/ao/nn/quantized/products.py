@@ -28,7 +28,14 @@ def offsets(x: Tensor, terms: int) -> Tensor:
 
 
 def rescaled(
-    sums: Tensor, input_scale: float, weight: Tensor, bias: Tensor | None, scale: float, zero_point: int, relu: bool, axis: int
+    sums: Tensor,
+    input_scale: float,
+    weight: Tensor,
+    bias: Tensor | None,
+    scale: float,
+    zero_point: int,
+    relu: bool,
+    axis: int,
 ) -> Tensor:
     """The quint8 tensor of sums of products; `axis` is that of the output channels."""
     scales = np.float32(input_scale) * np.asarray(weight._array.scale, np.float32)

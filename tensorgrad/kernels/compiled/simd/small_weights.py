@@ -100,7 +100,9 @@ def _int4_dots(with_zeros: bool):
     """Makes the function for weights of 4 bits, with or without zeros."""
 
     @intrinsic
-    def int4_dots(typing, x, at, packed, start, pitch, groups, blocks, scales, s, s_pitch, zeros, of_groups, g, out, to):
+    def int4_dots(
+        typing, x, at, packed, start, pitch, groups, blocks, scales, s, s_pitch, zeros, of_groups, g, out, to
+    ):
         """out[to + r] = Σ over groups of scale Σₚ x[at + p] (q - 8) + zero Σₚ x[at + p], for ROWS rows r.
 
         A group has `blocks` blocks of 32 weights. `of_groups[g + 16 n + i]` holds the sums of x over group n for the
@@ -131,7 +133,10 @@ def _int4_dots(with_zeros: bool):
                 def step(k, sums):
                     block = builder.add(begin, k)
                     place = pointer_at(builder, numbers, builder.mul(block, ir.Constant(I64, 2 * PARTS)))
-                    first, second = _load(builder, place, _WIDE, 4), _load(builder, pointer_at(builder, place, PARTS), _WIDE, 4)
+                    first, second = (
+                        _load(builder, place, _WIDE, 4),
+                        _load(builder, pointer_at(builder, place, PARTS), _WIDE, 4),
+                    )
                     made = []
                     for row, total in zip(rows, sums, strict=True):
                         here = pointer_at(builder, row, builder.mul(block, ir.Constant(I64, PARTS)))
