@@ -691,7 +691,7 @@ def _with_state(tensor: Tensor, state: Any) -> Tensor:
 
 
 def _restore(cls, storage, geometry, dtype, requires_grad, state):
-    tensor = share(storage.view(geometry, dtype.numpy), storage, cls)
+    tensor = share(storage.view(geometry, dtypes.OF_QUANTIZED.get(dtype) or dtype.numpy), storage, cls)
     tensor._requires_grad = requires_grad
     return _with_state(tensor, state)
 
@@ -739,4 +739,4 @@ def tensors_in(values, around: tuple = ()):
 
 def differentiable(dtype: np.dtype) -> bool:
     """Returns whether values of this (array) dtype can have gradients: floating-point and complex ones."""
-    return dtype.kind in "fcV"  # V: bfloat16 and float8
+    return dtype.kind in "fc" or (dtype.kind == "V" and dtype.names is None)  # V: bfloat16, float8; names: quantized

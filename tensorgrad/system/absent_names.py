@@ -51,28 +51,27 @@ MISSING: dict[str, str] = {
         ScriptDictKeyIterator ScriptFunction ScriptList ScriptListIterator ScriptMethod
         ScriptModuleSerializer ScriptObject ScriptObjectProperty SerializationStorageContext StaticModule
         Storage StorageBase Stream StreamObjType StringType SymBoolType SymIntType
-        TensorType ThroughputBenchmark TracingState TupleType Type UnionType Use Value ao
+        TensorType ThroughputBenchmark TracingState TupleType Type UnionType Use Value
         batch_norm_backward_elemt batch_norm_backward_reduce batch_norm_elemt batch_norm_gather_stats
         batch_norm_gather_stats_with_counts batch_norm_stats batch_norm_update_stats bit bits16 bits1x8 bits2x4
         bits4x2 bits8 ccol_indices_copy choose_qparams_optimized classes classproperty col_indices_copy
         cond cpp crow_indices_copy cudnn_affine_grid_generator cudnn_batch_norm cudnn_convolution
         cudnn_convolution_add_relu cudnn_convolution_relu cudnn_convolution_transpose cudnn_grid_sampler
-        cudnn_is_acceptable dequantize dsmm empty_quantized export fake_quantize_per_channel_affine
-        fake_quantize_per_tensor_affine fbgemm_linear_fp16_weight fbgemm_linear_fp16_weight_fp32_activation
+        cudnn_is_acceptable dsmm empty_quantized export
+        fbgemm_linear_fp16_weight fbgemm_linear_fp16_weight_fp32_activation
         fbgemm_linear_int8_weight fbgemm_linear_int8_weight_fp32_activation fbgemm_linear_quantize_weight
         fbgemm_pack_gemm_matrix_fp16 fbgemm_pack_quantized_matrix float4_e2m1fn_x2 float8_e4m3fn float8_e4m3fnuz
         float8_e5m2 float8_e5m2fnuz float8_e8m0fnu fork fused_moving_avg_obs_fake_quant
         get_autocast_ipu_dtype get_autocast_xla_dtype has_lapack has_mkl has_openmp has_spectral hsmm hspmm
         import_ir_module import_ir_module_from_buffer indices_copy init_num_threads
-        int_repr is_autocast_ipu_enabled is_autocast_xla_enabled is_vulkan_available library
+        is_autocast_ipu_enabled is_autocast_xla_enabled is_vulkan_available library
         merge_type_from_type_comment miopen_batch_norm miopen_convolution miopen_convolution_add_relu
         miopen_convolution_relu miopen_convolution_transpose miopen_ctc_loss miopen_depthwise_convolution
         miopen_rnn mkldnn_adaptive_avg_pool2d mkldnn_convolution mkldnn_linear_backward_weights
         mkldnn_max_pool2d mkldnn_max_pool3d mkldnn_rnn_layer monitor mtia native_norm package parse_ir
         parse_schema parse_type_comment prepare_multiprocessing_environment
-        profiler_allow_cudagraph_cupti_lazy_reinit_cuda12 q_per_channel_axis q_per_channel_scales
-        q_per_channel_zero_points q_scale q_zero_point qscheme quantization quantize_per_channel
-        quantize_per_tensor quantize_per_tensor_dynamic quantized_batch_norm quantized_gru quantized_gru_cell
+        profiler_allow_cudagraph_cupti_lazy_reinit_cuda12
+        quantized_batch_norm quantized_gru quantized_gru_cell
         quantized_lstm quantized_lstm_cell quantized_max_pool1d quantized_max_pool2d quantized_max_pool3d
         quantized_rnn_relu_cell quantized_rnn_tanh_cell resize_as_sparse_
         row_indices_copy saddmm set_autocast_ipu_dtype set_autocast_ipu_enabled set_autocast_xla_dtype
@@ -182,19 +181,6 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._subclasses.fake_tensor.FakeTensorMode": (REFUSES, "transformers, accelerate", _FAKE),
     "torch._subclasses.fake_tensor.is_fake": (NO, "kornia", _FAKE),
     "torch._subclasses.functional_tensor.FunctionalTensor": (REFUSES, "tensordict", _FAKE),
-    "torch.ao.nn.quantized.Linear": (REFUSES, "torch-pruning", _QUANTIZED),
-    "torch.ao.quantization.DeQuantStub": (REFUSES, "torchvision", _QUANTIZED),
-    "torch.ao.quantization.QConfig": (REFUSES, "Lightning", _QUANTIZED),
-    "torch.ao.quantization.QuantStub": (REFUSES, "torchvision", _QUANTIZED),
-    "torch.ao.quantization.convert": (REFUSES, "torchvision", _QUANTIZED),
-    "torch.ao.quantization.default_qconfig": (VALUE, "torchvision", None),
-    "torch.ao.quantization.fuse_modules": (REFUSES, "torchvision", _QUANTIZED),
-    "torch.ao.quantization.fuse_modules_qat": (REFUSES, "torchvision", _QUANTIZED),
-    "torch.ao.quantization.get_default_qat_qconfig": (REFUSES, "torchvision", _QUANTIZED),
-    "torch.ao.quantization.get_default_qconfig": (REFUSES, "torchvision", _QUANTIZED),
-    "torch.ao.quantization.prepare": (REFUSES, "torchvision", _QUANTIZED),
-    "torch.ao.quantization.prepare_qat": (REFUSES, "torchvision", _QUANTIZED),
-    "torch.ao.quantization.quantize_dynamic": (REFUSES, "programs", _QUANTIZED),
     "torch.chalf": (REFUSES, "kornia", _HALF),
     "torch.classes.load_library": (REFUSES, "torchaudio", "compiled classes need PyTorch's C++ core"),
     "torch.complex32": (REFUSES, "kornia", _HALF),
@@ -226,18 +212,8 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.onnx.symbolic_opset11.unsqueeze": (REFUSES, "torchvision", _EXPORT_ONNX),
     "torch.package.PackageExporter": (REFUSES, "programs", "use torch.save"),
     "torch.package.PackageImporter": (REFUSES, "programs", "use torch.load"),
-    "torch.qint32": (REFUSES, "tensordict", _QUANTIZED),
-    "torch.qint8": (REFUSES, "tensordict", _QUANTIZED),
-    "torch.quantization.DeQuantStub": (REFUSES, "programs", _QUANTIZED),
-    "torch.quantization.QuantStub": (REFUSES, "programs", _QUANTIZED),
-    "torch.quantization.convert": (REFUSES, "programs", _QUANTIZED),
-    "torch.quantization.fuse_modules": (REFUSES, "programs", _QUANTIZED),
-    "torch.quantization.get_default_qconfig": (REFUSES, "programs", _QUANTIZED),
-    "torch.quantization.prepare": (REFUSES, "programs", _QUANTIZED),
-    "torch.quantization.quantize_dynamic": (REFUSES, "programs", _QUANTIZED),
     "torch.quint2x4": (REFUSES, "tensordict", _QUANTIZED),
     "torch.quint4x2": (REFUSES, "tensordict", _QUANTIZED),
-    "torch.quint8": (REFUSES, "tensordict", _QUANTIZED),
     "torch.sparse.SparseSemiStructuredTensor": (REFUSES, "torchao", _TWO_OF_FOUR),
     "torch.sparse.SparseSemiStructuredTensorCUSPARSELT": (REFUSES, "torchao", _TWO_OF_FOUR),
     "torch.sparse.SparseSemiStructuredTensorCUTLASS": (REFUSES, "torchao", _TWO_OF_FOUR),
