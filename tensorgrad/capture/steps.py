@@ -114,6 +114,16 @@ def empty(shape: tuple, dtype: Any, device: Any) -> Tensor:
     return tensorgrad.empty(shape, dtype=dtype, device=device)
 
 
+def detach(x: Tensor) -> Tensor:
+    """A tensor without a graph."""
+    return x.detach()
+
+
+def getitem(values: Any, index: int) -> Any:
+    """One of several results."""
+    return values[index]
+
+
 # --- checks ----------------------------------------------------------------------------------------------------------
 
 
