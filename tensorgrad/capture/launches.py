@@ -134,7 +134,7 @@ class Launches:
             self._objects[node] = value
             return
         if value._array.__class__ is not np.ndarray:
-            raise Refused(f"'{node.target}' is on the device {value.device}; plans run on the CPU so far")
+            raise Refused(f"'{node.target}' is on the device {value.device}; plans run on the CPU so far", True)
         self._tensors[node] = self.constant(value, "t")
         self.of[node] = self.constant(value._array, "a")
         self._objects[node] = value
@@ -189,7 +189,7 @@ class Launches:
         given |= {"g": grads[0], "grads": list(grads), "needs": tuple(needs)}  # type: ignore[arg-type,index]
         function, names, sized, more = generate.backward_kernel(op, CPUStorage)
         if any(p.kind is LIST for p in op.params):
-            raise Refused(f"the gradients of {op.name} are computed in a form that plans do not have yet")
+            raise Refused(f"the gradients of {op.name} are computed in a form that plans do not have yet", True)
         wanted = [p for p in op.params if p.is_tensor and p.name in op.wrt]
         if function is None:
             self.of[node] = [

@@ -18,6 +18,7 @@ from tensorgrad.capture.launches import Launches
 from tensorgrad.capture.trace import Refused, Trace, reads
 from tensorgrad.capture.values import mapped
 from tensorgrad.dispatch.codegen import function_of
+from tensorgrad.fx import GraphModule
 from tensorgrad.rows.switches import GRAD
 from tensorgrad.storage.stubs import STORAGES, Storage
 from tensorgrad.tensor import Tensor, share
@@ -46,7 +47,7 @@ class Plan:
             raise Refused(f"it {found[0]}")
         for tensor in trace.inputs:
             if tensor._array.__class__ is not np.ndarray:
-                raise Refused(f"an argument is on the device {tensor.device}; plans run on the CPU so far")
+                raise Refused(f"an argument is on the device {tensor.device}; plans run on the CPU so far", True)
         self.launches = Launches(trace)
         self.written = [(t, n) for t, n in written if all(t is not i for i in trace.inputs)]
         self.inputs_written = [(k, n) for t, n in written for k, i in enumerate(trace.inputs) if i is t]
@@ -71,6 +72,20 @@ class Plan:
         lines += [f"{name}._storage.version = version{n} + {by}" for n, (name, by) in enumerate(written)]
         lines += self._results.lines
         return "\n".join([f"def plan({', '.join(inputs)}):", *(f"    {line}" for line in lines), ""])
+
+    def use(self, backend: Any, trace: Trace) -> None:
+        """Has a backend's function compute what the launches would."""
+        used = {str(n.target) for n in trace.graph.nodes if n.op == "get_attr"}
+        lifted = {name: value for name, value in trace.attributes.items() if name in used}
+        compiled = backend(GraphModule(lifted, trace.graph, "Recorded"), list(trace.inputs))
+        places = {id(t): i for i, t in reversed(list(enumerate(trace.returned)))}
+        template = mapped(trace.result, lambda t: t)
+
+        def run(*inputs: Tensor) -> Any:
+            results = compiled(*inputs)
+            return mapped(template, lambda t: results[places[id(t)]])
+
+        self.run = run
 
     def explain(self) -> str:
         """The launches in words, one a line, and what is written."""
@@ -160,7 +175,7 @@ class _Results:
         if node is None:
             raise Refused("it returns a new leaf that requires grad")
         if not used_up(node):
-            raise Refused("its result requires grad: backward() runs outside of it")
+            raise Refused("its result requires grad: backward() runs outside of it", True)
         self.values[f"op{number}"], self.values[f"outputs{number}"] = node.op, node.outputs
 
     def _check_memory(self) -> None:

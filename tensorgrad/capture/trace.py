@@ -14,7 +14,14 @@ from tensorgrad.tensor import Tensor
 
 
 class Refused(Exception):
-    """A region cannot become a plan: it runs eagerly. The message says why."""
+    """A region cannot become a plan: it runs eagerly. The message says why.
+
+    `limited`: that is a limit of plans so far, and not due to anything that the program does beside computing.
+    """
+
+    def __init__(self, reason: str, limited: bool = False) -> None:
+        super().__init__(reason)
+        self.limited = limited
 
 
 class Trace:
