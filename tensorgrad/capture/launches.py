@@ -163,7 +163,20 @@ class Launches:
         else:
             self.of[node] = self._call(node, OnTensors(target), list(node.args))
 
+    def _needless(self, node: Node) -> bool:
+        """Whether a copy, which the engine makes where others may know the memory, is of what nothing else knows."""
+        source: Any = node.args[0]
+        return (
+            isinstance(source, Node) and source.target is steps.getitem and source.meta.get("owns", False)
+            and hasattr(source.args[0].target, "backward_of") and list(source.users) == [node]  # type: ignore[union-attr]
+            and node.args[1:] == ("contiguous",) and source.meta["val"]._array.flags.c_contiguous
+            and node.meta.get("owns", False)
+        )  # fmt: skip
+
     def _row(self, node: Node, op: Any, keeps: bool) -> None:
+        if op.name == "clone_copy" and self._needless(node):
+            self.of[node] = self.of[node.args[0]]  # type: ignore[index]
+            return
         given = list(node.args)
         for p in op.params[len(given) :]:
             if p.name in node.kwargs:
@@ -233,6 +246,12 @@ class Launches:
         self._do(node, f"{known}({', '.join(texts)})", function, texts)
         self.of[node] = self.of[target]  # type: ignore[index]
 
+    def _empty(self, node: Node) -> None:
+        shape, dtype, device = node.args
+        if getattr(device, "type", "cpu") != "cpu":
+            raise Refused("it makes tensors on another device", True)
+        self.of[node] = self._call(node, _empty_array, [tuple(shape), dtype.numpy])  # type: ignore[arg-type,union-attr]
+
     def _leaf(self, node: Any) -> tuple[str, Tensor | None]:
         if node not in self._tensors:
             raise Refused("it sets the gradient of a tensor that it made")
@@ -281,11 +300,16 @@ def _add_array(target: np.ndarray, values: Any) -> None:
     np.add(target, values, target)
 
 
+def _empty_array(shape: tuple, dtype: Any) -> np.ndarray:
+    return CPUStorage.empty(shape, dtype, None)
+
+
 _WRITES = (_write_array, _add_array)
 
 _OWN: dict[Any, Callable[[Launches, Node], None]] = {
     steps.write: Launches._write,
     steps.add_to: Launches._write,
+    steps.empty: Launches._empty,
     steps.set_grad: Launches._set_grad,
     steps.grad_of: Launches._grad_of,
     steps.check_no_grad: Launches._check_no_grad,

@@ -233,6 +233,7 @@ class Nodes(Transform):
         if STORAGES[array.__class__].layout is not strided:
             raise NotImplementedError(f"record(): tensors of the layout {tensor.layout} are not recorded")
         node.meta["val"] = described(array)
+        node.meta["owns"] = array.__class__ is np.ndarray and array.base is None and self._find(array) is None
         self._know(array, node)
         tensor._array = TracedArray(self, array, node)
         if tensor._memory is not None:

@@ -23,6 +23,7 @@ import numpy as np
 from tensorgrad.capture.trace import Refused
 from tensorgrad.capture.watch import Watch
 from tensorgrad.devices import device as Device
+from tensorgrad.dispatch.codegen import function_of
 from tensorgrad.dtypes import dtype as Dtype
 from tensorgrad.layouts import layout, memory_format
 from tensorgrad.nn import Module
@@ -42,6 +43,7 @@ _LEAVES = (
     np.ufunc, types.GenericAlias, types.UnionType, types.CodeType, slice,
 )  # fmt: skip
 _OF_MODULES = ("training", "_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
+_OF_STEPS = ("_settings", "_scratch", "_opt_called", "_step_count")  # what an optimizer keeps for itself
 _HOOK_TABLES = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
 
 
@@ -71,6 +73,7 @@ class State:
         self.optimizers: list[Any] = []
         self.generators: list[Any] = []
         self.functions: set[types.CodeType] = set()
+        self._classes: set[type] = set()
         # (dictionary or class, its keys or None, names, values found by these names, what it is)
         self._dicts: list[tuple[Any, Any, tuple, tuple, str]] = []
         self._lists: list[tuple[Any, tuple, str]] = []
@@ -90,6 +93,8 @@ class State:
             self._globals(code, scope)
         self._walk()
         self._remaining()
+        self._merge()
+        self._quick: Any = None
         del self._seen, self._codes
 
     # --- the walk ---
@@ -218,10 +223,11 @@ class State:
                 self._by_class(k, list(dict.fromkeys(names)), True)
 
     def _by_class(self, cls: type, names: list[str], keys: bool) -> None:
-        if id(cls.__dict__) not in self._seen:
+        if cls not in self._classes:
+            self._classes.add(cls)
             where = f"the class {_name(cls)}"
             values = tuple([cls.__dict__[n] for n in names])
-            self._dicts.append((cls, tuple(cls.__dict__) if keys else None, tuple(names), values, where))
+            self._dicts.append((cls.__dict__, tuple(cls.__dict__) if keys else None, tuple(names), values, where))
             for name, value in zip(names, values, strict=True):
                 if keys:
                     self._reach(value, f"'{name}' of {where}")
@@ -299,7 +305,7 @@ class State:
                 raise Refused(f"{where} has a hook")
             self._lists.append((own.get(name), (), f"the hooks of {where}"))
         self.optimizers.append(optimizer)
-        self._by_name(own, [n for n in own if n not in ("_settings", "_scratch", "_opt_called", "_step_count")],
+        self._by_name(own, [n for n in own if n not in _OF_STEPS and "_dict_" not in n],
                       where, keys=False)  # fmt: skip
         for group in optimizer.param_groups:
             if "param_groups" not in self._names:
@@ -320,10 +326,33 @@ class State:
         if type(value) is not dict and type(value).__module__.partition(".")[0] not in ("tensorgrad", "collections"):
             self._attributes(value, where, optional=True)
 
+    def _merge(self) -> None:
+        """Makes one entry of all entries of a dictionary."""
+        found: dict[int, tuple] = {}
+        for scope, keys, names, values, where in self._dicts:
+            known = found.get(id(scope))
+            if known is not None:
+                merged = dict(zip((*known[2], *names), (*known[3], *values), strict=True))
+                keys, names, values, where = known[1] or keys, tuple(merged), tuple(merged.values()), known[4]
+            if names or keys is not None:
+                found[id(scope)] = scope, keys, names, values, where
+        self._dicts = list(found.values())
+
     # --- the comparison ---
 
     def same(self) -> bool:
         """Whether everything is as it was found."""
+        if self._quick is None:
+            self._quick = quick_check(self._dicts, self._lists, self._cells, self._functions, self._held, self.gradients_count)
+        try:
+            if self._quick():
+                return all(found == items for found, items, _ in self._sets)
+        except (KeyError, IndexError, ValueError):
+            pass
+        return self._same()
+
+    def _same(self) -> bool:
+        """The same, also for numbers and strings that are equal and not the same objects."""
         gradients_count = self.gradients_count
         for tensor, array, requires_grad, no_grad, _ in self._held:
             if (
@@ -332,8 +361,6 @@ class State:
             ):  # fmt: skip
                 return False
         for scope, keys, names, values, _ in self._dicts:
-            if scope.__class__ is not dict and isinstance(scope, type):
-                scope = scope.__dict__
             if keys is not None and (len(scope) != len(keys) or not all(map(is_, scope, keys))) and tuple(scope) != keys:
                 return False
             get = scope.get
@@ -372,8 +399,6 @@ class State:
             if tensor._array is not array or tensor._requires_grad is not requires_grad:
                 return where
         for scope, keys, names, values, where in self._dicts:
-            if scope.__class__ is not dict and isinstance(scope, type):
-                scope = scope.__dict__
             for name, value in zip(names, values, strict=True):
                 now = scope.get(name, ABSENT)
                 if now is not value and not _equal(now, value):
@@ -393,6 +418,49 @@ class State:
             if owner != found:
                 return where
         return ""
+
+
+def quick_check(dicts: list, lists: list, cells: list, functions: list, held: list, gradients_count: bool) -> Any:
+    """A function that says whether everything is the same object: one expression, written out."""
+    values: dict[str, Any] = {"ABSENT": ABSENT, "is_": is_}
+    names: dict[int, str] = {}
+
+    def named(value: Any) -> str:
+        if value is None:
+            return "None"
+        if id(value) not in names:
+            names[id(value)] = f"k{len(values)}"
+            values[names[id(value)]] = value
+        return names[id(value)]
+
+    tests = []
+    for scope, keys, wanted, found, _ in dicts:
+        own = named(scope)
+        if keys is not None:
+            tests.append(f"len({own}) == {len(keys)}" if set(keys) <= set(wanted) else f"tuple({own}) == {named(keys)}")
+        for name, value in zip(wanted, found, strict=True):
+            if value is ABSENT:
+                tests.append(f"{name!r} not in {own}")
+            else:
+                tests.append(f"{own}[{named(name) if name.__class__ is not str else repr(name)}] is {named(value)}")
+    for owner, items, _ in lists:
+        if owner is not None:
+            tests.append(f"len({named(owner)}) == {len(items)}")
+            tests += [f"{named(owner)}[{i}] is {named(item)}" for i, item in enumerate(items)]
+    for cell, value, _ in cells:
+        tests.append(f"{named(cell)}.cell_contents is {named(value)}")
+    for function, code, defaults, keywords, _ in functions:
+        own = named(function)
+        tests += [f"{own}.__code__ is {named(code)}", f"{own}.__defaults__ is {named(defaults)}",
+                  f"{own}.__kwdefaults__ is {named(keywords)}"]  # fmt: skip
+    for tensor, array, requires_grad, no_grad, _ in held:
+        own = named(tensor)
+        tests += [f"{own}._array is {named(array)}", f"{own}._hooks is None",
+                  f"{own}._requires_grad is {named(requires_grad)}"]  # fmt: skip
+        if gradients_count:
+            tests.append(f"{own}._grad is {'' if no_grad else 'not '}None")
+    lines = [f"    if not ({' and '.join(tests[i : i + 50])}): return False" for i in range(0, len(tests), 50)]
+    return function_of("\n".join(["def same():", *lines, "    return True", ""]), values, {"__name__": "tensorgrad.plan"}, "same")
 
 
 def _content(cell: Any) -> Any:
