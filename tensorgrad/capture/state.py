@@ -27,6 +27,7 @@ from tensorgrad.dispatch.codegen import function_of
 from tensorgrad.dtypes import dtype as Dtype
 from tensorgrad.layouts import layout, memory_format
 from tensorgrad.nn import Module
+from tensorgrad.nn.module_hooks import CALL_TABLES, hooked
 from tensorgrad.optim.elementwise import Elementwise
 from tensorgrad.optim.optimizer import Optimizer
 from tensorgrad.random.generator import Generator
@@ -42,7 +43,7 @@ _LEAVES = (
     types.MemberDescriptorType, types.ClassMethodDescriptorType, Generator, enum.Enum,
     np.ufunc, types.GenericAlias, types.UnionType, types.CodeType, slice,
 )  # fmt: skip
-_OF_MODULES = ("training", "_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
+_OF_MODULES = ("training", "_parameters", "_buffers", "_modules", "_non_persistent_buffers_set", *CALL_TABLES)
 _OF_STEPS = ("_settings", "_scratch", "_opt_called", "_step_count")  # what an optimizer keeps for itself
 _HOOK_TABLES = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
 
@@ -284,7 +285,7 @@ class State:
             self._by_name(tensor.__dict__, self._relevant(tensor.__dict__), where, keys=True)
 
     def _of_module(self, module: Module, where: str) -> None:
-        if module._hooked:
+        if module._hooked and hooked(module):
             raise Refused(f"{where} ({type(module).__name__}) has a hook")
         own, cls = module.__dict__, type(module)
         where = f"{where} ({cls.__name__})" if len(where) < 100 else cls.__name__

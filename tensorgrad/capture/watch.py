@@ -115,6 +115,10 @@ class Watch:
                     self._refuse(f"it calls {name}.{frame.f_code.co_name}, whose effects are not known", frame.f_back)
             else:
                 name = frame.f_globals.get("__name__") or ""
+                if name == "tensorgrad.capture.compiled" and frame.f_code.co_name == "graph_break":
+                    self._refuse("it asks for a graph break", self._caller(frame))
+                if name == "tensorgrad.nn.module_hooks" and frame.f_code.co_name != "run":
+                    return
                 if name.startswith(_NOT_PLANNED):
                     self._refuse(f"it calls {name}.{frame.f_code.co_name}, which a plan would skip", self._caller(frame))
         elif event == "c_call" and self._kind(frame) is USER:
