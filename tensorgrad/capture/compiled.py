@@ -14,7 +14,14 @@ from tensorgrad.nn import Module
 MODES = ("default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
 OURS = ("tensorgrad", "inductor", "cudagraphs")  # names for plans, all of them
 EAGER = ("eager", "aot_eager")
-STANCES = ("default", "force_eager", "eager_on_recompile", "fail_on_recompile", "eager_then_compile", "aot_eager_then_compile")
+STANCES = (
+    "default",
+    "force_eager",
+    "eager_on_recompile",
+    "fail_on_recompile",
+    "eager_then_compile",
+    "aot_eager_then_compile",
+)
 
 
 class InvalidBackend(RuntimeError):
@@ -71,7 +78,13 @@ class OptimizedModule(Module):
 
 
 def compiled(
-    model: Any, fullgraph: bool, dynamic: bool | None, backend: Any, mode: str | None, options: dict | None, disable: bool
+    model: Any,
+    fullgraph: bool,
+    dynamic: bool | None,
+    backend: Any,
+    mode: str | None,
+    options: dict | None,
+    disable: bool,
 ) -> Any:
     """What `torch.compile` makes of a function or module, once it has one."""
     if not callable(model):
@@ -174,7 +187,9 @@ class set_stance:
         RuntimeError: for a stance that PyTorch does not have.
     """
 
-    def __init__(self, stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: Any = None) -> None:
+    def __init__(
+        self, stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: Any = None
+    ) -> None:
         if stance not in STANCES:
             raise RuntimeError(f"invalid torch.compile stance '{stance}', expected one of {STANCES}")
         self.before, RUNNING.stance = RUNNING.stance, stance

@@ -324,7 +324,12 @@ def _gradients_as_traced(plan: Plan) -> bool:
         if grad is None or grad.__class__ is not Tensor:
             return False
         array = grad._array
-        if array.__class__ is not np.ndarray or array.shape != shape or array.strides != strides or array.dtype != dtype:
+        if (
+            array.__class__ is not np.ndarray
+            or array.shape != shape
+            or array.strides != strides
+            or array.dtype != dtype
+        ):
             return False
     return True
 
@@ -353,7 +358,7 @@ def kind_of(args: tuple, kwargs: dict) -> tuple[Any, list[Tensor], list[Any]]:
     if len(tensors) > 1:
         for i, t in enumerate(tensors):
             for u in tensors[:i]:
-                if t is u or t._memory is not None and t._memory is u._memory or _overlap(t._array, u._array):
+                if t is u or (t._memory is not None and t._memory is u._memory) or _overlap(t._array, u._array):
                     raise Refused("its arguments share memory")
     return (modes(), *parts), tensors, objects
 
@@ -386,7 +391,11 @@ def _part(value: Any, tensors: list[Tensor], objects: list[Any]) -> Any:
         return (cls, *[(_part(k, tensors, objects), _part(v, tensors, objects)) for k, v in value.items()])
     if isinstance(value, Tensor):
         raise Refused(f"an argument is a {cls.__name__}, a class that overrides ops")
-    if cls.__module__.startswith("numpy") or hasattr(value, "__dataclass_fields__") or isinstance(value, tuple | list | dict):
+    if (
+        cls.__module__.startswith("numpy")
+        or hasattr(value, "__dataclass_fields__")
+        or isinstance(value, tuple | list | dict)
+    ):
         raise Refused(f"an argument is a {cls.__module__}.{cls.__qualname__}")
     objects.append(value)
     return cls, id(value)

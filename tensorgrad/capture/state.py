@@ -344,7 +344,9 @@ class State:
     def same(self) -> bool:
         """Whether everything is as it was found."""
         if self._quick is None:
-            self._quick = quick_check(self._dicts, self._lists, self._cells, self._functions, self._held, self.gradients_count)
+            self._quick = quick_check(
+                self._dicts, self._lists, self._cells, self._functions, self._held, self.gradients_count
+            )
         try:
             if self._quick():
                 return all(found == items for found, items, _ in self._sets)
@@ -362,7 +364,11 @@ class State:
             ):  # fmt: skip
                 return False
         for scope, keys, names, values, _ in self._dicts:
-            if keys is not None and (len(scope) != len(keys) or not all(map(is_, scope, keys))) and tuple(scope) != keys:
+            if (
+                keys is not None
+                and (len(scope) != len(keys) or not all(map(is_, scope, keys)))
+                and tuple(scope) != keys
+            ):
                 return False
             get = scope.get
             for name, value in zip(names, values, strict=True):
@@ -371,7 +377,9 @@ class State:
                     return False
         for owner, items, _ in self._lists:
             if len(owner or ()) != len(items) or not all(map(is_, owner or (), items)):
-                if not all(_equal(a, b) for a, b in zip(owner or (), items, strict=False)) or len(owner or ()) != len(items):
+                if not all(_equal(a, b) for a, b in zip(owner or (), items, strict=False)) or len(owner or ()) != len(
+                    items
+                ):
                     return False
         for cell, value, _ in self._cells:
             now = _content(cell)
@@ -461,7 +469,9 @@ def quick_check(dicts: list, lists: list, cells: list, functions: list, held: li
         if gradients_count:
             tests.append(f"{own}._grad is {'' if no_grad else 'not '}None")
     lines = [f"    if not ({' and '.join(tests[i : i + 50])}): return False" for i in range(0, len(tests), 50)]
-    return function_of("\n".join(["def same():", *lines, "    return True", ""]), values, {"__name__": "tensorgrad.plan"}, "same")
+    return function_of(
+        "\n".join(["def same():", *lines, "    return True", ""]), values, {"__name__": "tensorgrad.plan"}, "same"
+    )
 
 
 def _content(cell: Any) -> Any:

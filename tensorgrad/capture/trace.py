@@ -138,5 +138,7 @@ def _canonical(value: Any, places: dict[Node, int]) -> Any:
 def reads(trace: Trace) -> list[str]:
     """The reads of values in a trace, in words, except those which a guard can stand for."""
     return [
-        e.detail for e in trace.effects if e.kind == "read" and getattr(e.node, "target", None) is not steps.check_no_grad
+        e.detail
+        for e in trace.effects
+        if e.kind == "read" and getattr(e.node, "target", None) is not steps.check_no_grad
     ]

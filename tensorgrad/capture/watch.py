@@ -16,7 +16,7 @@ OWN, STANDARD, USER = "own", "standard", "user"
 # Modules of the standard library whose Python functions have no effects beside their results.
 _HARMLESS = frozenset(
     ("abc", "collections", "collections.abc", "contextlib", "copy", "dataclasses", "enum", "functools", "inspect",
-     "itertools", "math", "numbers", "operator", "re", "types", "typing", "_collections_abc", "copyreg")
+     "itertools", "math", "numbers", "operator", "re", "types", "typing", "_collections_abc", "copyreg", "_weakrefset")
 )  # fmt: skip
 _HARMLESS_BUILTINS = frozenset(
     ("abs", "all", "any", "bin", "callable", "chr", "divmod", "format", "getattr", "hasattr", "hash", "isinstance",
@@ -24,7 +24,18 @@ _HARMLESS_BUILTINS = frozenset(
      "delattr", "__build_class__", "vars", "dir")
 )  # fmt: skip
 _HARMLESS_C = frozenset(
-    ("math", "cmath", "operator", "_operator", "itertools", "functools", "_functools", "_collections", "_abc", "_typing")
+    (
+        "math",
+        "cmath",
+        "operator",
+        "_operator",
+        "itertools",
+        "functools",
+        "_functools",
+        "_collections",
+        "_abc",
+        "_typing",
+    )
 )
 _VALUES = (list, tuple, dict, set, frozenset, str, bytes, int, float, complex, bool, slice, range, type(None))
 # With these, a program may read any attribute, not only those that its code names.
@@ -35,6 +46,9 @@ _REFUSED_NAMES = frozenset(
      "_cdata", "f_locals", "f_globals", "_getframe", "__globals__", "grad_fn", "_grad_fn", "retain_grad",
      "register_hook", "register_post_accumulate_grad_hook")
 )  # fmt: skip
+_READS = frozenset(
+    ("item", "tolist", "numpy", "__bool__", "__float__", "__int__", "__index__", "__complex__", "__array__")
+)
 # Parts of this library that keep state in Python, or do what is no computation.
 _NOT_PLANNED = (
     "tensorgrad.utils.data", "tensorgrad.serialization", "tensorgrad.distributed", "tensorgrad.optim.lr_scheduler",
@@ -111,18 +125,25 @@ class Watch:
                     self._new(frame)
             elif kind is STANDARD:
                 name = frame.f_globals.get("__name__") or ""
-                if name not in _HARMLESS:
+                if name not in _HARMLESS and not (name == "weakref" and frame.f_code.co_name == "remove"):
                     self._refuse(f"it calls {name}.{frame.f_code.co_name}, whose effects are not known", frame.f_back)
             else:
                 name = frame.f_globals.get("__name__") or ""
+                if name == "tensorgrad.tensor" and frame.f_code.co_name in _READS and self._by_program(frame):
+                    self._refuse(f"it reads a value ({frame.f_code.co_name})", frame.f_back)
                 if name == "tensorgrad.capture.compiled" and frame.f_code.co_name == "graph_break":
                     self._refuse("it asks for a graph break", self._caller(frame))
                 if name == "tensorgrad.nn.module_hooks" and frame.f_code.co_name != "run":
                     return
                 if name.startswith(_NOT_PLANNED):
-                    self._refuse(f"it calls {name}.{frame.f_code.co_name}, which a plan would skip", self._caller(frame))
+                    self._refuse(
+                        f"it calls {name}.{frame.f_code.co_name}, which a plan would skip", self._caller(frame)
+                    )
         elif event == "c_call" and self._kind(frame) is USER:
             self._builtin(arg, frame)
+
+    def _by_program(self, frame: FrameType) -> bool:
+        return frame.f_back is not None and self._kind(frame.f_back) is USER
 
     def _caller(self, frame: FrameType) -> FrameType | None:
         around = frame.f_back
@@ -140,7 +161,9 @@ class Watch:
     def _builtin(self, function: Any, frame: FrameType) -> None:
         name, owner = getattr(function, "__name__", "?"), getattr(function, "__self__", None)
         if isinstance(owner, ModuleType) or owner is None:
-            module = getattr(function, "__module__", None) or getattr(getattr(function, "__objclass__", None), "__module__", "")
+            module = getattr(function, "__module__", None) or getattr(
+                getattr(function, "__objclass__", None), "__module__", ""
+            )
             if module == "builtins" and isinstance(function, BuiltinFunctionType):
                 if name in _HARMLESS_BUILTINS:
                     if name in _ANY_NAME:
