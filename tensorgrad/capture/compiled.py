@@ -128,6 +128,8 @@ def _region(function: Callable, settings: dict[str, Any]) -> Any:
         return _Eager(function)
     made = Region(function, settings["fullgraph"], LIMIT, backend if callable(backend) else None)
     regions.ALL.append(weakref.ref(made, regions.ALL.remove))
+    for tell in regions.MADE:
+        tell(made)
     return made
 
 

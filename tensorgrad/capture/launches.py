@@ -1,7 +1,7 @@
 """From a graph to launches: which function is called on which arrays, in order.
 
-A node of a row becomes a call of the function that the row has for arrays alone; that of a backward kernel a call of the
-kernel. What computes on tensors (samplers, the update of running statistics) gets tensors made for the call.
+A node of a row becomes a call of the function that the row has for arrays alone; that of a backward kernel a call of
+the kernel. What computes on tensors (samplers, the update of running statistics) gets tensors made for the call.
 """
 
 from __future__ import annotations
@@ -97,9 +97,8 @@ class Launches:
             return "{" + "".join(f"{k!r}: {self.written_out(v)}, " for k, v in value.items()) + "}"
         if value.__class__ is slice:
             return f"slice({', '.join(self.written_out(v) for v in (value.start, value.stop, value.step))})"
-        if isinstance(value, tuple | list | dict):  # a named tuple, or a torch.Size: values only
-            if any(isinstance(v, Node) for v in value):
-                raise Refused(f"an argument is a {value.__class__.__name__} of tensors")
+        if isinstance(value, tuple | list | dict) and any(isinstance(v, Node) for v in value):
+            raise Refused(f"an argument is a {value.__class__.__name__} of tensors")
         return self.constant(value)
 
     def _call(self, node: Node, function: Any, arguments: list[Any], several: int = 0) -> Any:

@@ -8,8 +8,8 @@ For each kind of arguments, calls go through stages. All are eager, and a plan s
 4. *traced again*: was it the same? Then the trace becomes a plan, which runs from where the call began, and everything
    that it leaves behind is compared to the bit with what the call left behind (capture/memory.py).
 
-From then on the plan runs if the state of the program is as it was. Whatever is not understood refuses the plan, and the
-region stays eager; `explain` says why.
+From then on the plan runs if the state of the program is as it was. Whatever is not understood refuses the plan, and
+the region stays eager; `explain` says why.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ class _Running(PerThread):
 
 RUNNING = _Running()
 ALL: list[Any] = []  # weak references to all regions
+MADE: list[Callable] = []  # functions that are told of each new region
 
 
 class _Kind:
@@ -260,7 +261,7 @@ class Region(states.Region):
     # --- what can be seen ---
 
     def explain(self) -> str:
-        """What the region does, in words: its plans, their launches and guards, and what stays eager, with the reason."""
+        """What the region does, in words: its plans, their launches and guards, what stays eager, and why."""
         lines = [name_of(self.function)]
         for key, kind in self.kinds.items():
             shapes = [f"{list(part[1])} {part[3]}" for part in _tensor_parts(key)]
@@ -340,8 +341,9 @@ def _gradients_as_traced(plan: Plan) -> bool:
 def modes() -> tuple:
     """What is set in this thread and this process, and changes what ops do."""
     return (
-        GRAD.enabled, GRAD.inference, SETTINGS.threads, SETTINGS.deterministic, SETTINGS.warn_only, SETTINGS.fill_memory,
-        SETTINGS.matmul_precision, dtypes.get_default_dtype(), DEFAULT_DEVICE.device, LOCAL.saved_hooks,
+        GRAD.enabled, GRAD.inference, SETTINGS.threads, SETTINGS.deterministic, SETTINGS.warn_only,
+        SETTINGS.fill_memory, SETTINGS.matmul_precision, dtypes.get_default_dtype(), DEFAULT_DEVICE.device,
+        LOCAL.saved_hooks,
     )  # fmt: skip
 
 

@@ -318,9 +318,9 @@ class State:
             if "state" in self._names or "state_dict" in self._names:
                 raise Refused(f"it reads the state of an optimizer ({where})")
             return
-        if any(value is o.defaults or value is g for o in self.optimizers for g in o.param_groups):
-            if "param_groups" not in self._names and "defaults" not in self._names:
-                return
+        settings = any(value is o.defaults or value is g for o in self.optimizers for g in o.param_groups)
+        if settings and "param_groups" not in self._names and "defaults" not in self._names:
+            return
         self._by_name(value, tuple(value), where, keys=True)
         for key in value:
             self._reach(key, f"a key of {where}")
@@ -376,11 +376,9 @@ class State:
                 if now is not value and not _equal(now, value):
                     return False
         for owner, items, _ in self._lists:
-            if len(owner or ()) != len(items) or not all(map(is_, owner or (), items)):
-                if not all(_equal(a, b) for a, b in zip(owner or (), items, strict=False)) or len(owner or ()) != len(
-                    items
-                ):
-                    return False
+            now = owner or ()
+            if len(now) != len(items) or not all(a is b or _equal(a, b) for a, b in zip(now, items, strict=True)):
+                return False
         for cell, value, _ in self._cells:
             now = _content(cell)
             if now is not value and not _equal(now, value):
@@ -396,14 +394,14 @@ class State:
     def guards(self) -> list[str]:
         """What is compared before each run, in words."""
         counts = {
-            "tensors": len(self._held), "dictionaries, modules and classes": len(self._dicts), "lists": len(self._lists),
-            "sets": len(self._sets), "variables of enclosing functions": len(self._cells),
+            "tensors": len(self._held), "dictionaries, modules and classes": len(self._dicts),
+            "lists": len(self._lists), "sets": len(self._sets), "variables of enclosing functions": len(self._cells),
             "functions": len(self._functions),
         }  # fmt: skip
         return ["guards: " + ", ".join(f"{n} {what}" for what, n in counts.items() if n)]
 
     def changed(self) -> str:
-        """What is not as it was found, in words; "" if everything is. Whether tensors have a gradient does not count."""
+        """What is not as it was found, in words; "" if nothing. Whether tensors have a gradient does not count."""
         for tensor, array, requires_grad, _, where in self._held:
             if tensor._array is not array or tensor._requires_grad is not requires_grad:
                 return where

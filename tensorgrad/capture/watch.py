@@ -52,7 +52,8 @@ _READS = frozenset(
 # Parts of this library that keep state in Python, or do what is no computation.
 _NOT_PLANNED = (
     "tensorgrad.utils.data", "tensorgrad.serialization", "tensorgrad.distributed", "tensorgrad.optim.lr_scheduler",
-    "tensorgrad.multiprocessing", "tensorgrad.hub", "tensorgrad.profiler", "tensorgrad.viz", "tensorgrad.amp.grad_scaler",
+    "tensorgrad.multiprocessing", "tensorgrad.hub", "tensorgrad.profiler", "tensorgrad.viz",
+    "tensorgrad.amp.grad_scaler",
     "tensorgrad.optim.swa_utils", "tensorgrad.utils.tensorboard", "tensorgrad.quasirandom", "tensorgrad.futures",
     "tensorgrad.autograd.handles", "tensorgrad.printing", "tensorgrad.nn.parallel", "tensorgrad.utils.checkpoint",
     "tensorgrad.optim.lbfgs", "tensorgrad.optim.sparse_adam", "tensorgrad.optim._adafactor", "tensorgrad.optim._muon",

@@ -226,8 +226,9 @@ def _disabled(x):
 REFUSED = {
     "append": (_appends, "changes"), "global": (_sets_a_global, "'total'"), "attribute": (Counting(), "'calls'"),
     "print": (_prints, "print"), "random": (_draws, "random"), "item": (lambda x: x.sum().item(), "item"),
-    "branch": (_branches, "reads"), "numpy": (lambda x: x.numpy() + 1, "numpy"), "list": (lambda x: x.tolist(), "tolist"),
-    "version": (lambda x: x._version, "_version"), "a view": (lambda x: x[0], "view"), "disable": (_disabled, "graph break"),
+    "branch": (_branches, "reads"), "numpy": (lambda x: x.numpy() + 1, "numpy"),
+    "list": (lambda x: x.tolist(), "tolist"), "version": (lambda x: x._version, "_version"),
+    "a view": (lambda x: x[0], "view"), "disable": (_disabled, "graph break"),
     "hook": (lambda x: x.clone().requires_grad_().register_hook(print) and x, "register_hook"),
 }  # fmt: skip
 

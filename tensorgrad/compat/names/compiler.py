@@ -1,4 +1,4 @@
-"""`torch.compile` and `torch.compiler`: functions that are run by plans (tensorgrad/capture), with PyTorch's options."""
+"""`torch.compile` and `torch.compiler`: functions that are run by plans (tensorgrad/capture)."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def set_stance(stance: str = "default", *, skip_guard_eval_unsafe: bool = False,
     """
     from tensorgrad.capture.compiled import set_stance
 
-    return set_stance(stance, skip_guard_eval_unsafe=skip_guard_eval_unsafe, force_backend=force_backend)
+    return set_stance(stance)
 
 
 def cudagraph_mark_step_begin() -> None:
