@@ -47,10 +47,10 @@ def make(full: str) -> Any:
     >>> from tensorgrad.compat.stand_ins import make, stop
     >>> isinstance(3, make("torch._dynamo.OptimizedModule")), make("torch._dynamo.is_compiling")()
     (False, False)
-    >>> make("torch._dynamo.OptimizedModule")()
+    >>> make("torch._dynamo.testing.CompileCounter")()
     Traceback (most recent call last):
         ...
-    NotImplementedError: torch._dynamo.OptimizedModule is not included: ...
+    NotImplementedError: torch._dynamo.testing.CompileCounter is not included: ...
     >>> stop()
     """
     if full not in ABSENT and names_in(full):

@@ -19,7 +19,7 @@ from typing import Any
 REFUSES, SAME, NOTHING, NO, VALUE, MADE = "REFUSES", "SAME", "NOTHING", "NO", "VALUE", "MADE"
 
 _BITS = "NumPy has no integers of fewer than eight bits"
-_COMPILED = "nothing is compiled: torch.compile returns the function or module itself"
+_COMPILED = "programs are recorded while they run (torch.compile), so there is no tracing to be told about"
 _EXPORT = "save the state_dict: there is no format for whole programs"
 _EXPORT_ONNX = "torch.onnx exports without symbolic functions for TorchScript's graphs"
 _EXTENSION = "C++ code cannot be compiled against tensorgrad, which is Python"
@@ -131,7 +131,7 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._C._functorch.get_unwrapped": (REFUSES, "tensordict", _OWN_VMAP),
     "torch._C._functorch.is_batchedtensor": (MADE, "tensordict", "is_batched"),
     "torch._custom_ops.get_ctx": (REFUSES, "torchvision", _SYMBOLIC),
-    "torch._dynamo.OptimizedModule": (REFUSES, "Lightning, accelerate", _COMPILED),
+    "torch._dynamo.OptimizedModule": (MADE, "Lightning, accelerate", "OptimizedModule"),
     "torch._dynamo._trace_wrapped_higher_order_op.TransformGetItemToIndex": (MADE, "transformers", "index_as_they_are"),
     "torch._dynamo.allow_in_graph": (SAME, "transformers, einops", _COMPILED),
     "torch._dynamo.assume_constant_result": (SAME, "transformers", _COMPILED),
@@ -139,14 +139,14 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._dynamo.config.capture_scalar_outputs": (VALUE, "accelerate, which sets it", False),
     "torch._dynamo.config.skip_fwd_side_effects_in_bwd_under_checkpoint": (VALUE, "accelerate, which sets it", False),
     "torch._dynamo.config.suppress_errors": (VALUE, "programs, which set it", False),
-    "torch._dynamo.disable": (SAME, "transformers, Lightning", _COMPILED),
+    "torch._dynamo.disable": (MADE, "transformers, Lightning", "disable"),
     "torch._dynamo.disallow_in_graph": (SAME, "programs", _COMPILED),
-    "torch._dynamo.eval_frame.OptimizedModule": (REFUSES, "accelerate", _COMPILED),
+    "torch._dynamo.eval_frame.OptimizedModule": (MADE, "accelerate", "OptimizedModule"),
     "torch._dynamo.eval_frame.is_dynamo_supported": (NO, "Lightning", _COMPILED),
-    "torch._dynamo.explain": (REFUSES, "programs", _COMPILED),
+    "torch._dynamo.explain": (MADE, "programs", "explain"),
     "torch._dynamo.export": (REFUSES, "transformers", _EXPORT),
     "torch._dynamo.external_utils.is_compiling": (NO, "diffusers", _COMPILED),
-    "torch._dynamo.graph_break": (NOTHING, "programs", _COMPILED),
+    "torch._dynamo.graph_break": (MADE, "programs", "graph_break"),
     "torch._dynamo.is_compiling": (NO, "transformers, torchvision", _COMPILED),
     "torch._dynamo.is_dynamo_supported": (NO, "kornia", _COMPILED),
     "torch._dynamo.list_backends": (MADE, "kornia", "list_backends"),
@@ -154,7 +154,7 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._dynamo.mark_static_address": (NOTHING, "transformers", _COMPILED),
     "torch._dynamo.maybe_mark_dynamic": (NOTHING, "transformers", _COMPILED),
     "torch._dynamo.optimize": (REFUSES, "programs", _COMPILED),
-    "torch._dynamo.reset": (NOTHING, "programs", _COMPILED),
+    "torch._dynamo.reset": (MADE, "programs", "reset"),
     "torch._dynamo.run": (SAME, "programs", _COMPILED),
     "torch._dynamo.testing.CompileCounter": (REFUSES, "pytorch-optimizer", _COMPILED),
     "torch._dynamo.utils.is_compile_supported": (NO, "torchvision", _COMPILED),
