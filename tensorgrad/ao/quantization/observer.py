@@ -133,15 +133,15 @@ class MinMaxObserver(UniformQuantizationObserverBase):
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        self._forget()
+        self._clear()
 
-    def _forget(self) -> None:
+    def _clear(self) -> None:
         self.register_buffer("min_val", torch.tensor(float("inf")))
         self.register_buffer("max_val", torch.tensor(float("-inf")))
 
     def reset_min_max_vals(self) -> None:
         """Forgets what was seen."""
-        self._forget()
+        self._clear()
 
     def _seen(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return x.amin(), x.amax()
@@ -200,7 +200,7 @@ class PerChannelMinMaxObserver(MinMaxObserver):
         super().__init__(dtype, qscheme, *args, **kwargs)
         self.ch_axis = ch_axis
 
-    def _forget(self) -> None:
+    def _clear(self) -> None:
         self.register_buffer("min_val", torch.tensor([]))
         self.register_buffer("max_val", torch.tensor([]))
 
@@ -251,8 +251,8 @@ class HistogramObserver(MinMaxObserver):
         self.register_buffer("min_val", low)
         self.register_buffer("max_val", high)
 
-    def _forget(self) -> None:
-        super()._forget()
+    def _clear(self) -> None:
+        super()._clear()
         if "histogram" in self._buffers:
             self.histogram = torch.zeros(self.bins)
 
