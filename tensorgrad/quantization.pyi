@@ -2,7 +2,3 @@
 
 from tensorgrad.compat.names.quantization import *
 from tensorgrad.ao.quantization import *
-from tensorgrad.compat.names.quantization import fake_quantize as fake_quantize
-from tensorgrad.compat.names.quantization import observer as observer
-from tensorgrad.compat.names.quantization import qconfig as qconfig
-from tensorgrad.compat.names.quantization import stubs as stubs
