@@ -43,8 +43,8 @@ class dtype:
         if self._numpy is None:  # NumPy lacks it
             if self in QUANTIZED:
                 raise RuntimeError(
-                    f"{self}: integers that stand for other numbers have a scale and a zero point; such tensors are made "
-                    "by quantize_per_tensor and quantize_per_channel"
+                    f"{self}: integers that stand for other numbers have a scale and a zero point; such tensors are "
+                    "made by quantize_per_tensor and quantize_per_channel"
                 )
             try:
                 import ml_dtypes

@@ -173,8 +173,8 @@ def quantize(
     """Stores the weights of a model's `Linear` and `Embedding` modules in 8 or 4 bits, and returns the model.
 
     The modules are replaced in the model, which keeps its structure and its names. A weight that several modules share,
-    such as that of an embedding and the last layer, is quantized for each of them. Modules of subclasses, and embeddings
-    with `max_norm`, stay as they are.
+    such as that of an embedding and the last layer, is quantized for each of them. Modules of subclasses, and
+    embeddings with `max_norm`, stay as they are.
 
     Args:
         model: the model; if it is a `Linear` or an `Embedding` itself, the result takes its place.

@@ -194,7 +194,7 @@ def _rebuild_quantized(storage, offset, size, stride, params, requires_grad, hoo
     kind = _QUANTIZED.get(ints.dtype.name)
     if kind is None or type(params) is not tuple or len(params) not in (3, 4):
         raise ValueError(f"a quantized tensor cannot be made of {ints.dtype} and {described(params)}")
-    scheme, scale, zero_point, *axis = params
+    _, scale, zero_point, *axis = params
     if not axis and type(scale) is float and type(zero_point) is int:
         return from_integers(ints._array, scale, zero_point, dtypes.BY_NAME[kind])
     channels = [t for t in (scale, zero_point) if isinstance(t, Tensor) and t.ndim == 1 and t.device.type == "cpu"]
@@ -202,7 +202,7 @@ def _rebuild_quantized(storage, offset, size, stride, params, requires_grad, hoo
         raise ValueError(f"a quantized tensor cannot have {described(params)}")
     if any(len(t) != ints.shape[axis[0]] or t.dtype.category == dtypes.COMPLEX for t in channels):
         raise ValueError(f"a quantized tensor of size {tuple(ints.shape)} cannot have {described(params)}")
-    return from_integers(ints._array, *(t._array for t in channels), dtypes.BY_NAME[kind], axis[0])
+    return from_integers(ints._array, scale._array, zero_point._array, dtypes.BY_NAME[kind], axis[0])
 
 
 def _rebuild_parameter(data, requires_grad, hooks):

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from tensorgrad import devices, dtypes, layouts
 from tensorgrad.storage.cpu import CPUStorage
 from tensorgrad.storage.stubs import register
+
+_LIMITS = {"qint8": (-128, 127), "quint8": (0, 255), "qint32": (-(2**31), 2**31 - 1)}
+
+
+def limits(kind: dtypes.dtype) -> tuple[int, int]:
+    """The range of the integers of a quantized dtype."""
+    return _LIMITS[kind.name]
 
 
 class QuantizedArray:
@@ -61,7 +68,7 @@ class QuantizedStorage(CPUStorage):
 
     __slots__ = ()
 
-    array_type: Any = QuantizedArray
+    array_type: ClassVar[Any] = QuantizedArray
     backend = "quantized"
     layout = layouts.strided
     xp = None

@@ -96,8 +96,10 @@ def test_what_is_refused(torch):
     return [
         error(per, torch.ones(2).double(), 0.1, 0, torch.qint8), error(per, torch.ones(2), 0.1, 1000, torch.qint8),
         error(per, torch.ones(2), 0.1, 0, torch.int8), kind(lambda: q + q), kind(lambda: c.q_scale()), kind(q.numpy),
-        kind(lambda: torch.ones(2).q_scale()), kind(lambda: torch.ones(2).int_repr()), kind(q.float), kind(lambda: c.t()),
-        kind(lambda: q.requires_grad_()), kind(lambda: torch.zeros(2).to(torch.qint8)), kind(lambda: q.q_per_channel_axis()),
+        kind(lambda: torch.ones(2).q_scale()), kind(lambda: torch.ones(2).int_repr()), kind(q.float),
+        kind(lambda: c.t()),
+        kind(lambda: q.requires_grad_()), kind(lambda: torch.zeros(2).to(torch.qint8)),
+        kind(lambda: q.q_per_channel_axis()),
     ]  # fmt: skip
 
 
@@ -203,7 +205,8 @@ def test_fake_quantization_refuses(torch):
     return [
         error(call, x, 0.5, 100, -3, 7), error(call, x, 0.5, 1, 8, 7), str(call(x.double(), 0.5, 1, -3, 7).dtype),
         str(call(x.half(), 0.5, 1, -3, 7).dtype), error(channels, x, torch.ones(2), ints(0, 0), 1, 0, 7),
-        error(channels, x, torch.ones(2), ints(0, 0).long(), 0, 0, 7), error(channels, x, torch.ones(2), ints(9, 0), 0, 0, 7),
+        error(channels, x, torch.ones(2), ints(0, 0).long(), 0, 0, 7),
+        error(channels, x, torch.ones(2), ints(9, 0), 0, 0, 7),
     ]  # fmt: skip
 
 
@@ -223,7 +226,8 @@ def test_random_scales_and_zero_points_give_torchs_integers(seed):
         value = t.from_numpy(x)
         found.append([
             t.quantize_per_tensor(value, scale, zero, getattr(t, dtype)).int_repr().numpy(),
-            t.quantize_per_channel(value, t.from_numpy(scales), t.from_numpy(zeros), 1, getattr(t, dtype)).int_repr().numpy(),
+            t.quantize_per_channel(value, t.from_numpy(scales), t.from_numpy(zeros), 1, getattr(t, dtype))
+            .int_repr().numpy(),
         ])  # fmt: skip
     for a, b in zip(*found, strict=True):
         np.testing.assert_array_equal(a, b)

@@ -91,7 +91,7 @@ class ConvBn2d(Conv2d):
 
     def forward(self, input: Tensor) -> Tensor:
         bn = self.bn
-        factor = bn.weight / torch.sqrt(bn.running_var + bn.eps)  # type: ignore[operator]
+        factor = bn.weight / torch.sqrt(bn.running_var + bn.eps)
         along = factor.reshape(-1, 1, 1, 1)
         conv = _conv(self, input, self.weight_fake_quant(self.weight * along), None)
         conv = conv / factor.reshape(1, -1, 1, 1)

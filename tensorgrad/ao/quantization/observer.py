@@ -82,11 +82,12 @@ class UniformQuantizationObserverBase(ObserverBase):
         super().__init__(dtype, is_dynamic)
         if dtype not in _RANGES:
             raise ValueError(f"{type(self).__name__}: expected a dtype of 8 or 32 bits, got {dtype}")
-        if (quant_min is None) != (quant_max is None) or (quant_min is not None and quant_min >= quant_max):
+        both = quant_min is not None and quant_max is not None
+        if (quant_min is None) != (quant_max is None) or (both and quant_min >= quant_max):  # type: ignore[operator]
             raise ValueError(f"expected quant_min < quant_max, or neither, got {quant_min} and {quant_max}")
         self.qscheme, self.reduce_range = qscheme, reduce_range
         self.has_customized_qrange = quant_min is not None
-        low, high = _RANGES[dtype] if quant_min is None else (quant_min, quant_max)
+        low, high = _RANGES[dtype] if quant_min is None or quant_max is None else (quant_min, quant_max)
         self.quant_min, self.quant_max = (low // 2, high // 2) if reduce_range and dtype.itemsize == 1 else (low, high)
         self.register_buffer("eps", torch.tensor([eps]))
 
@@ -133,15 +134,15 @@ class MinMaxObserver(UniformQuantizationObserverBase):
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        self._forget()
+        self._clear()
 
-    def _forget(self) -> None:
+    def _clear(self) -> None:
         self.register_buffer("min_val", torch.tensor(float("inf")))
         self.register_buffer("max_val", torch.tensor(float("-inf")))
 
     def reset_min_max_vals(self) -> None:
         """Forgets what was seen."""
-        self._forget()
+        self._clear()
 
     def _seen(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return x.amin(), x.amax()
@@ -200,7 +201,7 @@ class PerChannelMinMaxObserver(MinMaxObserver):
         super().__init__(dtype, qscheme, *args, **kwargs)
         self.ch_axis = ch_axis
 
-    def _forget(self) -> None:
+    def _clear(self) -> None:
         self.register_buffer("min_val", torch.tensor([]))
         self.register_buffer("max_val", torch.tensor([]))
 
@@ -251,8 +252,8 @@ class HistogramObserver(MinMaxObserver):
         self.register_buffer("min_val", low)
         self.register_buffer("max_val", high)
 
-    def _forget(self) -> None:
-        super()._forget()
+    def _clear(self) -> None:
+        super()._clear()
         if "histogram" in self._buffers:
             self.histogram = torch.zeros(self.bins)
 

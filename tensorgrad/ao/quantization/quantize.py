@@ -53,7 +53,7 @@ def propagate_qconfig_(module: Module, qconfig_dict: Any = None) -> None:
     def give(module: Module, name: str, around: Any) -> None:
         known = qconfig_dict or {}
         own = known.get(name, known.get(type(module), getattr(module, "qconfig", around)))
-        module.qconfig = own  # type: ignore[assignment]
+        module.qconfig = own
         for child_name, child in module.named_children():
             give(child, f"{name}.{child_name}".lstrip("."), own)
 

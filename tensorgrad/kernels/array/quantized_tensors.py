@@ -5,14 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tensorgrad import dtypes
-from tensorgrad.storage.quantized import QuantizedArray
-
-_LIMITS = {"qint8": (-128, 127), "quint8": (0, 255), "qint32": (-(2**31), 2**31 - 1)}
-
-
-def limits(kind: dtypes.dtype) -> tuple[int, int]:
-    """The range of the integers of a quantized dtype."""
-    return _LIMITS[kind.name]
+from tensorgrad.storage.quantized import QuantizedArray, limits
 
 
 def quantized(xp, input, scale, zero_point, axis, dtype):

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from tensorgrad.kernels.array.quantized_tensors import like
 from tensorgrad.rows.kernel_tables import OPS, REGISTRY, array_kernel
 from tensorgrad.storage.quantized import QuantizedArray
 
 _ON_INTS = (
-    "view", "reshape", "expand", "unsqueeze", "squeeze_dims", "squeeze", "permute", "transpose", "t", "diagonal", "unfold",
+    "view", "reshape", "expand", "unsqueeze", "squeeze_dims", "squeeze", "permute", "transpose", "t", "diagonal",
+    "unfold",
     "select", "slice", "new_axes", "index_select", "flip", "as_strided", "gather",
 )  # fmt: skip
 _ON_NUMBERS = ("max_pool_values", "avg_pool", "adaptive_avg_pool", "mean", "clamp", "leaky_relu", "hardtanh")
@@ -27,6 +27,8 @@ def _on_ints(name: str, array: QuantizedArray, *rest: Any) -> QuantizedArray:
 
 def _on_numbers(name: str, array: QuantizedArray, *rest: Any) -> QuantizedArray:
     """Computes with the numbers; the result has the same scale and zero point."""
+    from tensorgrad.kernels.array.quantized_tensors import like
+
     _uniform(name, array)
     return like(array_kernel(OPS[name].kernel, np)(array.numbers(), *rest), array)
 

@@ -28,7 +28,8 @@ def _straight_through(g, input, scale, zero_point, quant_min, quant_max, axis):
 
 def _row(name: str, backward_name: str) -> Any:
     return op(f"{name}{_PARAMS})", "fake_quantize.fake_quantize", where=(), input=_straight_through,
-              backward_name=f"{backward_name}Backward0", shape=lambda input, *rest: (input.shape, input.dtype))  # fmt: skip
+              backward_name=f"{backward_name}Backward0",
+              shape=lambda input, *rest: (input.shape, input.dtype))  # fmt: skip
 
 
 def _summed(g: Tensor, like: Tensor, axis: int) -> Tensor:
@@ -88,8 +89,8 @@ def fake_quantize_per_tensor_affine(
 ) -> Tensor:
     """Rounds to the values that integers from `quant_min` to `quant_max` stand for.
 
-    Returns (clamp(round(input / scale) + zero_point, quant_min, quant_max) - zero_point) * scale. The gradient is passed
-    on where nothing was clamped.
+    Returns (clamp(round(input / scale) + zero_point, quant_min, quant_max) - zero_point) * scale. The gradient is
+    passed on where nothing was clamped.
 
     Args:
         input: floating-point values.

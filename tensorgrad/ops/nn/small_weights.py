@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from tensorgrad import dtypes
 from tensorgrad.dispatch.kinds import composite, op
-from tensorgrad.kernels.array.quantized import BLOCK
 from tensorgrad.ops.linalg.matmul import linear, matmul
 from tensorgrad.tensor import Tensor
+
+BLOCK = 32  # weights that are packed together (kernels/array/quantized.py)
 
 int8_weights = op("int8_weights(weight, scales)", "quantized.int8_weights", where=(),
                   shape=lambda weight, scales: (weight.shape, scales.dtype))  # fmt: skip
 int4_weights = op("int4_weights(packed, scales, zeros=None)", "quantized.int4_weights", where=(),
-                  shape=lambda packed, scales, zeros: ((packed.shape[0], packed.shape[1] * 2), scales.dtype))  # fmt: skip
+                  shape=lambda packed, scales, *rest: ((len(packed), packed.shape[1] * 2), scales.dtype))  # fmt: skip
 
 
 def _of_int8(g, weight, scales):

@@ -9,8 +9,7 @@ import numpy as np
 import tensorgrad.kernels.quantized.table  # noqa: F401  registers the kernels
 from tensorgrad import dtypes, layouts
 from tensorgrad.dispatch.kinds import composite, op
-from tensorgrad.kernels.array.quantized_tensors import limits
-from tensorgrad.storage.quantized import QuantizedArray
+from tensorgrad.storage.quantized import QuantizedArray, limits
 from tensorgrad.tensor import Tensor, wrap
 
 _quantized = op("quantized(input, scale, zero_point, axis: int, dtype: any)", "quantized_tensors.quantized", where=())
@@ -89,9 +88,9 @@ def quantize_per_tensor_dynamic(input: Tensor, dtype: dtypes.dtype, reduce_range
         raise RuntimeError(f"quantize_per_tensor_dynamic: expected qint8 or quint8, got {dtype}")
     if reduce_range:
         low, high = low // 2, high // 2
-    scale, zero_point = chosen(
-        *(input.detach()._array.min(), input._array.max()) if input.numel() else (0, 0), low, high
-    )
+    array = input.detach()._array
+    lowest, highest = (array.min(), array.max()) if array.size else (0, 0)
+    scale, zero_point = chosen(lowest, highest, low, high)
     return quantize_per_tensor(input, scale, zero_point, dtype)
 
 
@@ -206,7 +205,7 @@ def q_per_channel_zero_points(input: Tensor) -> Tensor:
 
 
 @composite()
-def q_per_channel_axis(input: Tensor) -> int:
+def q_per_channel_axis(input: Tensor) -> int | None:
     """Returns the dimension of the channels.
 
     >>> x = torch.quantize_per_channel(torch.ones(2), torch.ones(2), torch.tensor([0, 0]), 0, torch.qint8)

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 import tensorgrad as torch
-from tensorgrad.kernels.array.quantized_tensors import limits
 from tensorgrad.nn import functional as F
 from tensorgrad.ops.pytorch.quantized_tensors import from_integers
+from tensorgrad.storage.quantized import limits
 from tensorgrad.tensor import Tensor, wrap
 
 _EXACT = 2**24 // (255 * 128)  # float32 holds the sums of so many products exactly

@@ -58,7 +58,8 @@ class _Recurrent(Module):
                     self._params[suffix] = params
 
     def _product(self, suffix: str, x: Tensor) -> Tensor:
-        return products.linear_dynamic(x, *self._params[suffix].pair, True)  # type: ignore[misc]
+        weight, bias = self._params[suffix].pair  # type: ignore[misc]
+        return products.linear_dynamic(x, weight, bias, True)
 
     def _step(self, given: Tensor, suffix: str, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         raise NotImplementedError
