@@ -28,7 +28,7 @@ def _spread(builder, number):
 
 
 def _multiply_add(builder):
-    return declared(builder.module, ir.FunctionType(_WIDE, [_WIDE] * 3), f"llvm.fmuladd.v{PARTS}f32")
+    return declared(builder.module, ir.FunctionType(_WIDE, [_WIDE] * 3), f"llvm.fma.v{PARTS}f32")
 
 
 def _total(builder, vector):
