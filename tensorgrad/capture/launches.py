@@ -143,10 +143,10 @@ class Launches:
     def _function(self, node: Node) -> None:
         target: Any = node.target
         if target is steps.detach:
-            self.of[node] = self.of[node.args[0]]  # type: ignore[index]
+            self.of[node] = self.of[node.args[0]]
         elif target is steps.getitem:
-            values, i = self.of[node.args[0]], node.args[1]  # type: ignore[index]
-            self.of[node] = f"{values}[{i}]" if isinstance(values, str) else values[i]  # type: ignore[index]
+            values, i = self.of[node.args[0]], node.args[1]
+            self.of[node] = f"{values}[{i}]" if isinstance(values, str) else values[i]
             if self.of[node] is None:
                 raise Refused(f"{node.name} is a result that is not computed")
         elif target in _OWN:
@@ -167,14 +167,14 @@ class Launches:
         source: Any = node.args[0]
         return (
             isinstance(source, Node) and source.target is steps.getitem and source.meta.get("owns", False)
-            and hasattr(source.args[0].target, "backward_of") and list(source.users) == [node]  # type: ignore[union-attr]
+            and hasattr(source.args[0].target, "backward_of") and list(source.users) == [node]
             and node.args[1:] == ("contiguous",) and source.meta["val"]._array.flags.c_contiguous
             and node.meta.get("owns", False)
         )  # fmt: skip
 
     def _row(self, node: Node, op: Any, keeps: bool) -> None:
         if op.name == "clone_copy" and self._needless(node):
-            self.of[node] = self.of[node.args[0]]  # type: ignore[index]
+            self.of[node] = self.of[node.args[0]]
             return
         given = list(node.args)
         for p in op.params[len(given) :]:
@@ -196,9 +196,9 @@ class Launches:
 
     def _backward(self, node: Node, op: Any) -> None:
         grads, saved, kept, needs = node.args
-        given: dict[str, Any] = dict(zip(op.saved, saved, strict=True))  # type: ignore[arg-type]
-        given |= dict(zip(op.kept, kept, strict=True))  # type: ignore[arg-type]
-        given |= {"g": grads[0], "grads": list(grads), "needs": tuple(needs)}  # type: ignore[arg-type,index]
+        given: dict[str, Any] = dict(zip(op.saved, saved, strict=True))
+        given |= dict(zip(op.kept, kept, strict=True))
+        given |= {"g": grads[0], "grads": list(grads), "needs": tuple(needs)}
         function, names, sized, more = generate.backward_kernel(op, CPUStorage)
         if any(p.kind is LIST for p in op.params):
             raise Refused(f"the gradients of {op.name} are computed in a form that plans do not have yet", True)
@@ -206,11 +206,11 @@ class Launches:
         if function is None:
             self.of[node] = [
                 self._formula(node, op, p.name, given) if needed else None
-                for p, needed in zip(wanted, needs, strict=True)  # type: ignore[arg-type]
+                for p, needed in zip(wanted, needs, strict=True)
             ]
             return
-        if "grads" in names and any(g is None for g in grads):  # type: ignore[union-attr]
-            given["grads"] = [self._zeros(node, i) if g is None else g for i, g in enumerate(grads)]  # type: ignore[arg-type]
+        if "grads" in names and any(g is None for g in grads):
+            given["grads"] = [self._zeros(node, i) if g is None else g for i, g in enumerate(grads)]
             given["g"] = given["grads"][0]
         arguments = [given[name] for name in names]
         if sized is not None:
@@ -227,7 +227,7 @@ class Launches:
 
     def _zeros(self, node: Node, i: int) -> Any:
         """The gradient of an output for which none arrived."""
-        shape, dtype, _ = self.trace.attributes[str(node.kwargs["outputs"].target)][i]  # type: ignore[union-attr]
+        shape, dtype, _ = self.trace.attributes[str(node.kwargs["outputs"].target)][i]
         return Written(self._call(node, np.zeros, [tuple(shape), dtype]))
 
     def _formula(self, node: Node, op: Any, name: str, given: dict[str, Any]) -> str:
@@ -243,13 +243,13 @@ class Launches:
         texts = (self.written_out(target), self.written_out(value))
         known = self.constant(_WRITES[adds], "f")
         self._do(node, f"{known}({', '.join(texts)})", function, texts)
-        self.of[node] = self.of[target]  # type: ignore[index]
+        self.of[node] = self.of[target]
 
     def _empty(self, node: Node) -> None:
         shape, dtype, device = node.args
         if getattr(device, "type", "cpu") != "cpu":
             raise Refused("it makes tensors on another device", True)
-        self.of[node] = self._call(node, _empty_array, [tuple(shape), dtype.numpy])  # type: ignore[arg-type,union-attr]
+        self.of[node] = self._call(node, _empty_array, [tuple(shape), dtype.numpy])
 
     def _leaf(self, node: Any) -> tuple[str, Tensor | None]:
         if node not in self._tensors:

@@ -57,8 +57,8 @@ class Memory:
                 array[...] = copy
             tensor._array, tensor._memory, tensor._grad = array, storage, grad
             storage.version = version
-        for generator, state in self._generators:
-            generator.set_state_bytes(state)
+        for generator, bits in self._generators:
+            generator.set_state_bytes(bits)
 
     def versions(self) -> dict[int, tuple[Tensor, Any]]:
         """The version of each tensor's memory, by the tensor's id."""

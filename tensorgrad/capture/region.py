@@ -123,7 +123,12 @@ class Region(states.Region):
             return self.function(*args, **kwargs)
         RUNNING.recording = True
         try:
-            return self._advance(kind, args, kwargs)
+            before = modes(), tuple(SLOW)
+            result = self._advance(kind, args, kwargs)
+            if (modes(), tuple(SLOW)) != before:
+                kind.plans.clear()
+                self._refuse(kind, "it leaves a mode or a setting of this library changed")
+            return result
         finally:
             RUNNING.recording = False
             self._lock.release()
@@ -382,7 +387,11 @@ def _part(value: Any, tensors: list[Tensor], objects: list[Any]) -> Any:
             raise Refused("an argument requires grad, and backward() runs outside of it", True)
         if array.__class__ is not np.ndarray:
             raise Refused("an argument is not on the CPU, or not strided; plans are for arrays on the CPU so far", True)
-        return cls, array.shape, array.strides, array.dtype, requires_grad
+        if value.__dict__:
+            raise Refused("an argument is a tensor with attributes of its own")
+        memory = value._memory
+        inference = memory is not None and memory.version is None
+        return cls, array.shape, array.strides, array.dtype, requires_grad, inference, value._grad is None
     if cls is int or cls is bool or cls is str or value is None:
         return cls, value
     if cls is float or cls is complex or cls is bytes:
@@ -407,7 +416,7 @@ def _tensor_parts(key: Any) -> list[Any]:
     found = []
     for part in key:
         if isinstance(part, tuple):
-            if len(part) == 5 and isinstance(part[0], type) and part[0] in PLAIN:
+            if len(part) == 7 and isinstance(part[0], type) and part[0] in PLAIN:
                 found.append(part)
             else:
                 found += _tensor_parts(part)

@@ -180,7 +180,9 @@ class State:
         elif isinstance(value, dict):
             self._dict(value, where)
         elif isinstance(value, list | tuple):
-            if cls is not tuple:
+            if isinstance(value, list):
+                if cls is not list:
+                    raise Refused(f"{where} is a {_name(cls)}, whose state is not understood")
                 self._lists.append((value, tuple(value), where))
             for item in value:
                 self._reach(item, f"an element of {where}")
@@ -429,7 +431,7 @@ class State:
 
 def quick_check(dicts: list, lists: list, cells: list, functions: list, held: list, gradients_count: bool) -> Any:
     """A function that says whether everything is the same object: one expression, written out."""
-    values: dict[str, Any] = {"ABSENT": ABSENT, "is_": is_}
+    values: dict[str, Any] = {"ABSENT": ABSENT, "get": dict.get}
     names: dict[int, str] = {}
 
     def named(value: Any) -> str:
@@ -446,7 +448,9 @@ def quick_check(dicts: list, lists: list, cells: list, functions: list, held: li
         if keys is not None:
             tests.append(f"len({own}) == {len(keys)}" if set(keys) <= set(wanted) else f"tuple({own}) == {named(keys)}")
         for name, value in zip(wanted, found, strict=True):
-            if value is ABSENT:
+            if scope.__class__ is not dict and isinstance(scope, dict):  # it may have a `__missing__`
+                tests.append(f"get({own}, {named(name)}, ABSENT) is {named(value)}")
+            elif value is ABSENT:
                 tests.append(f"{name!r} not in {own}")
             else:
                 tests.append(f"{own}[{named(name) if name.__class__ is not str else repr(name)}] is {named(value)}")

@@ -182,7 +182,7 @@ class Watch:
 def _qualified(function: Any) -> str:
     module = getattr(function, "__module__", None)
     name = getattr(function, "__qualname__", None) or getattr(function, "__name__", "?")
-    return name if module in (None, "builtins") else f"{module}.{name}"
+    return str(name) if module in (None, "builtins") else f"{module}.{name}"
 
 
 def _kind_of(module: str, code: CodeType) -> str:

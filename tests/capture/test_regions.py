@@ -1,5 +1,6 @@
 """`torch.compile`: regions give the bits that their programs give, whatever changes between calls."""
 
+import collections
 import copy
 import pickle
 import random
@@ -231,6 +232,31 @@ REFUSED = {
     "a view": (lambda x: x[0], "view"), "disable": (_disabled, "graph break"),
     "hook": (lambda x: x.clone().requires_grad_().register_hook(print) and x, "register_hook"),
 }  # fmt: skip
+
+
+def _sets_a_mode(x):
+    torch.set_grad_enabled(not torch.is_grad_enabled())
+    return x * 2
+
+
+def test_a_mode_that_is_left_changed():
+    region = Region(_sets_a_mode)
+    try:
+        for i in range(8):
+            region(torch.ones(2))
+            assert torch.is_grad_enabled() is (i % 2 == 1)
+    finally:
+        torch.set_grad_enabled(True)
+
+
+def test_a_dictionary_that_makes_entries_is_only_looked_at():
+    counts = collections.defaultdict(int, a=1)
+    region = Region(lambda x: x * counts["a"] if "b" not in counts else x)
+    for _ in range(6):
+        region(torch.ones(2))
+    assert region.plans == 1 and dict(counts) == {"a": 1}
+    del counts["a"]
+    assert region(torch.ones(2)).tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("name", REFUSED)
