@@ -69,6 +69,7 @@ class _Quantized(Module):
 class Int8Linear(_Quantized, Linear):
     """A `Linear` with int8 weights and a scale for each output feature.
 
+    >>> from tensorgrad.quantized import Int8Linear
     >>> layer = Int8Linear(torch.nn.Linear(64, 32))
     >>> layer.weight.dtype, layer(torch.zeros(2, 64)).shape
     (torch.int8, torch.Size([2, 32]))

@@ -17,7 +17,7 @@ BLOCK = 32  # weights that are packed together (kernels/array/quantized.py)
 int8_weights = op("int8_weights(weight, scales)", "quantized.int8_weights", where=(),
                   shape=lambda weight, scales: (weight.shape, scales.dtype))  # fmt: skip
 int4_weights = op("int4_weights(packed, scales, zeros=None)", "quantized.int4_weights", where=(),
-                  shape=lambda packed, scales, *rest: ((len(packed), packed.shape[1] * 2), scales.dtype))  # fmt: skip
+                  shape=lambda w, scales, *rest: ((w.shape[0], w.shape[1] * 2), scales.dtype))  # fmt: skip
 
 
 def _of_int8(g, weight, scales):
