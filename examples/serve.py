@@ -22,6 +22,7 @@ import time
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Annotated
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from common import make_parser, positive, run, start
@@ -182,7 +183,7 @@ def make_app(batch=16):
         return metrics(batchers)
 
     @app.post("/{name}")
-    async def answer(name: str, input: list = Body(embed=True)):
+    async def answer(name: str, input: Annotated[list, Body(embed=True)]):
         if name not in batchers:
             raise HTTPException(404, f"there is no model {name!r}, only {', '.join(batchers)}")
         try:

@@ -148,7 +148,7 @@ def test_each_model_answers_many_at_once_as_it_does_one(client, serve):
     with ThreadPoolExecutor(6) as pool:
         for name, values in inputs.items():
             expected = models[name](serve.READ[name](values)[None])[0]
-            for answer in pool.map(lambda _: client.post(f"/{name}", json={"input": values}), range(12)):  # noqa: B023
+            for answer in pool.map(lambda _: client.post(f"/{name}", json={"input": values}), range(12)):
                 assert answer.status_code == 200
                 torch.testing.assert_close(torch.tensor(answer.json()["output"]), expected, rtol=1e-4, atol=1e-5)
     lines = dict(line.rsplit(" ", 1) for line in client.get("/metrics").text.splitlines() if line[0] != "#")
