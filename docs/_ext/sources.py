@@ -27,8 +27,11 @@ def _found(path: Path, name: str) -> int:
     """The first line of a file that defines a name: a class, a function, or a row of the op table."""
     word = re.escape(name)
     for pattern in (
-        rf"\s*(?:class|def) {word}\b", rf"\s*{word}\b[\w, ]*(?::[^=]*)?= ", rf'.*["\']{word}(?:\(|["\'])', rf".*\b{word}\b",
-    ):  # fmt: skip
+        rf"\s*(?:class|def) {word}\b",
+        rf"\s*{word}\b[\w, ]*(?::[^=]*)?= ",
+        rf'.*["\']{word}(?:\(|["\'])',
+        rf".*\b{word}\b",
+    ):
         for number, line in enumerate(_lines(path), 1):
             if re.match(pattern, line):
                 return number
@@ -75,6 +78,7 @@ def shown(path: Path) -> str:
 <meta name="description" content="The source of {html.escape(name)}."><link rel="icon" href="{top}_static/favicon.svg">
 <link rel="stylesheet" href="{top}_static/pygments.css"><link rel="stylesheet" href="{top}_static/site.css"></head>
 <body class="source-page"><script>document.body.dataset.theme = localStorage.getItem("theme") || "auto";</script>
-<p><a href="{top}index.html">tensorgrad</a> · <a href="{top}reference/index.html">Reference</a> · {html.escape(name)}</p>
+<p><a href="{top}index.html">tensorgrad</a> · <a href="{top}reference/index.html">Reference</a> ·
+{html.escape(name)}</p>
 {body}</body></html>
 """
