@@ -27,7 +27,9 @@ PAGE = Path(__file__).parent.parent / "docs" / "coverage.md"
 MARK = "<!-- names in use: written by python -m tools.names_in_use -->"
 END = "<!-- end of names in use -->"
 USED_BY = 3  # packages: what fewer use is left out
-_LEFT_OUT = re.compile(r"^(tests?|testing|examples?|docs?|benchmarks?|tutorials?|notebooks?|scripts?)$|^(test_|conftest)")
+_LEFT_OUT = re.compile(
+    r"^(tests?|testing|examples?|docs?|benchmarks?|tutorials?|notebooks?|scripts?)$|^(test_|conftest)"
+)
 
 
 def in_package(folder: Path) -> set[str]:

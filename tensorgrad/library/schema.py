@@ -78,7 +78,11 @@ class Argument(NamedTuple):
     def __str__(self) -> str:
         base = re.match(r"\w+", self.type)
         assert base is not None
-        kind = self.type.replace("None", "NoneType") if self.alias is None else f"{base.group()}({self.alias}){self.type[base.end() :]}"
+        kind = (
+            self.type.replace("None", "NoneType")
+            if self.alias is None
+            else f"{base.group()}({self.alias}){self.type[base.end() :]}"
+        )
         text = f"{kind} {self.name}" if self.name else kind
         return f"{text}={_shown(self.default_value, self.type)}" if self.has_default else text
 
@@ -239,7 +243,9 @@ def parse(text: str) -> FunctionSchema:
     returned = arrow[2:].strip()
     several = returned.startswith("(")
     results = _split(returned[1:-1] if several else returned)
-    return FunctionSchema(name, overload, arguments, [_argument(part, text, False, unnamed) for part in results], several)
+    return FunctionSchema(
+        name, overload, arguments, [_argument(part, text, False, unnamed) for part in results], several
+    )
 
 
 def _closing(text: str, opening: int) -> int:

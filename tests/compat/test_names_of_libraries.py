@@ -155,9 +155,52 @@ def test_schemas_are_read_as_torch_reads_them():
         except RuntimeError as error:
             return "unknown type" in str(error)
         flags = [(a.name, a.kwarg_only, a.has_default_value()) for a in schema.arguments]
-        writes = [(a.is_write if read is parse else bool(a.alias_info and a.alias_info.is_write)) for a in schema.arguments]
+        writes = [
+            (a.is_write if read is parse else bool(a.alias_info and a.alias_info.is_write)) for a in schema.arguments
+        ]
         return str(schema), flags, writes, schema.is_mutable, [a.is_out for a in schema.arguments]
 
     for line in SCHEMAS.strip().splitlines():
         text = f"ns::{line.strip()}"
         assert seen(parse, text) == seen(torch._C.parse_schema, text), text
+
+
+@alike
+def test_exceptions_of_workers_are_raised_again(torch):
+    utils = __import__(f"{torch.__name__}._utils", fromlist=["ExceptionWrapper"])
+
+    class TwoArguments(Exception):
+        def __init__(self, one, two):
+            super().__init__(one, two)
+
+    def again(error):
+        try:
+            raise error
+        except Exception:
+            wrapped = utils.ExceptionWrapper(where="in a worker")
+        try:
+            wrapped.reraise()
+        except Exception as error:
+            lines = str(error).splitlines()
+            return type(error).__name__, lines[0], lines[1], lines[-1]
+
+    return [again(error) for error in (ValueError("no"), KeyError("key"), TwoArguments(1, 2), OSError(3, "text"))]
+
+
+@alike
+def test_helpers_of_checkpoints(torch):
+    import warnings
+
+    tools = __import__(f"{torch.__name__}.utils.checkpoint", fromlist=["detach_variable"])
+    x = torch.ones(2, requires_grad=True)
+    made = tools.detach_variable((x, x * 2, torch.zeros(1), 3))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        tools.check_backward_validity([x])
+        tools.check_backward_validity([torch.ones(1), 2])
+    try:
+        tools.detach_variable([x])
+        message = None
+    except RuntimeError as error:
+        message = str(error).split("input type")[0]
+    return [(v.requires_grad, v.is_leaf) for v in made[:3]], made[3], [str(w.message) for w in caught], message
