@@ -24,7 +24,9 @@ _EXPORT = "save the state_dict: there is no format for whole programs"
 _EXPORT_ONNX = "torch.onnx exports without symbolic functions for TorchScript's graphs"
 _EXTENSION = "C++ code cannot be compiled against tensorgrad, which is Python"
 _FAKE = 'use tensors of torch.device("meta"), which have a shape and no values'
+_GPU = "a kernel of GPUs: use torch.matmul"
 _HERE_COMPILED = "integers are multiplied without saturation on every processor"
+_HISTORY = "allocations are not recorded: use torch.profiler with profile_memory=True"
 _HALF = "NumPy has no complex numbers of 16-bit parts"
 _OWN_VMAP = "torch.vmap keeps its batches in its own way"
 _PIPES = "use a Dataset or an IterableDataset with a DataLoader, which shuffles"
@@ -32,6 +34,7 @@ _QUANTIZED = "there are no quantized tensors"
 _RPC = "use the collectives of torch.distributed"
 _SYMBOLIC = "sizes are plain numbers"
 _TRITON = "there are no kernels in Triton"
+_VARLEN = "use scaled_dot_product_attention with a mask"
 _TWO_OF_FOUR = "kernels for two of four elements are NVIDIA's; use to_sparse_csr()"
 
 # Every attribute that PyTorch's module has but the one here lacks, by module (PyTorch 2.13); those in the table below
@@ -88,7 +91,7 @@ MISSING: dict[str, str] = {
         BFloat16Storage BoolStorage ByteStorage CUDAPluggableAllocator CharStorage ComplexDoubleStorage
         ComplexFloatStorage DeferredCudaCallError DoubleStorage FloatStorage GreenContext HalfStorage IntStorage
         LongStorage MemPool ShortStorage caching_allocator_disabled caching_allocator_enable change_current_allocator
-        classproperty cudart current_blas_handle current_solver_handle gds green_contexts has_half has_magma
+        classproperty current_blas_handle current_solver_handle gds green_contexts has_half has_magma
         host_memory_stats_as_nested_dict memory_snapshot nccl reset_accumulated_host_memory_stats
         reset_peak_host_memory_stats sparse tunable use_mem_pool
     """,
@@ -124,13 +127,17 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.SymFloat": (REFUSES, "PyTorch Geometric", _SYMBOLIC),
     "torch._C.Graph": (REFUSES, "transformers", _EXPORT),
     "torch._C.Value": (REFUSES, "transformers, snntorch", _EXPORT),
+    "torch._C._GLIBCXX_USE_CXX11_ABI": (VALUE, "setup scripts of libraries", True),
     "torch._C._cpu._init_amx": (NO, "torchao", _HERE_COMPILED),
     "torch._C._distributed_rpc.PyRRef": (REFUSES, "torchrl", _RPC),
     "torch._C._functorch._add_batch_dim": (MADE, "tensordict", "add_batch_dim"),
     "torch._C._functorch._remove_batch_dim": (MADE, "tensordict", "remove_batch_dim"),
     "torch._C._functorch.get_unwrapped": (REFUSES, "tensordict", _OWN_VMAP),
     "torch._C._functorch.is_batchedtensor": (MADE, "tensordict", "is_batched"),
+    "torch._C._jit_set_profiling_executor": (NO, "kornia, fairseq", _EXPORT),
+    "torch._C._jit_set_profiling_mode": (NO, "kornia, fairseq", _EXPORT),
     "torch._custom_ops.get_ctx": (REFUSES, "torchvision", _SYMBOLIC),
+    "torch._disable_dynamo": (SAME, "deepspeed", _COMPILED),
     "torch._dynamo.OptimizedModule": (MADE, "Lightning, accelerate", "OptimizedModule"),
     "torch._dynamo._trace_wrapped_higher_order_op.TransformGetItemToIndex": (MADE, "transformers", "index_as_they_are"),
     "torch._dynamo.allow_in_graph": (SAME, "transformers, einops", _COMPILED),
@@ -160,6 +167,7 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._dynamo.utils.is_compile_supported": (NO, "torchvision", _COMPILED),
     "torch._dynamo.utils.warn_once": (MADE, "torchao", "warn_once"),
     "torch._export.utils.remove_proxy_from_state_dict": (REFUSES, "torchao", _EXPORT),
+    "torch._grouped_mm": (REFUSES, "transformers", _GPU),
     "torch._guards.active_fake_mode": (NOTHING, "tensordict", _FAKE),
     "torch._guards.detect_fake_mode": (NOTHING, "transformers", _FAKE),
     "torch._higher_order_ops.associative_scan.associative_scan": (REFUSES, "transformers", _COMPILED),
@@ -172,9 +180,11 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._nested_compute_contiguous_strides_offsets": (MADE, "tensordict, torchrl", "nested_strides_offsets"),
     "torch._nested_tensor_from_mask": (MADE, "programs", "nested_tensor_from_mask"),
     "torch._nested_view_from_buffer": (MADE, "tensordict, torchrl", "nested_view_from_buffer"),
+    "torch._ops.HigherOrderOperator": (REFUSES, "torchao", _COMPILED),
     "torch._prims_common.is_contiguous_or_false": (REFUSES, "transformers", _SYMBOLIC),
     "torch._prims_common.make_contiguous_strides_for": (MADE, "torchao", "contiguous_strides"),
     "torch._prims_common.suggest_memory_format": (REFUSES, "torchao", _COMPILED),
+    "torch._scaled_mm": (REFUSES, "torchao", _GPU),
     "torch._subclasses.FakeTensor": (REFUSES, "transformers, safetensors", _FAKE),
     "torch._subclasses.FakeTensorMode": (REFUSES, "transformers, torchvision", _FAKE),
     "torch._subclasses.fake_tensor.FakeTensor": (REFUSES, "transformers, accelerate", _FAKE),
@@ -186,16 +196,24 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.complex32": (REFUSES, "kornia", _HALF),
     "torch.cpu._is_amx_tile_supported": (NO, "torchao", _HERE_COMPILED),
     "torch.cpu._is_vnni_supported": (NO, "torchao", _HERE_COMPILED),
+    "torch.cuda.cudart": (REFUSES, "deepspeed", _GPU),
+    "torch.cuda.memory._record_memory_history": (REFUSES, "torchtune, trl", _HISTORY),
+    "torch.cuda.memory._snapshot": (REFUSES, "torchtune", _HISTORY),
     "torch.distributed.rpc.RRef": (REFUSES, "Lightning", _RPC),
+    "torch.distributed.rpc.TensorPipeRpcBackendOptions": (REFUSES, "torchrl", _RPC),
+    "torch.distributed.rpc.get_worker_info": (REFUSES, "torchrl", _RPC),
     "torch.distributed.rpc.init_rpc": (REFUSES, "programs", _RPC),
+    "torch.distributed.rpc.is_available": (NO, "torchrl, PyTorch Geometric", _RPC),
     "torch.distributed.rpc.rpc_async": (REFUSES, "programs", _RPC),
     "torch.distributed.rpc.rpc_sync": (REFUSES, "programs", _RPC),
+    "torch.distributed.rpc.shutdown": (REFUSES, "torchrl", _RPC),
     "torch.export.Dim": (REFUSES, "transformers, torchvision", _EXPORT),
     "torch.export.ExportedProgram": (REFUSES, "transformers, optimum", _EXPORT),
     "torch.export.export": (REFUSES, "transformers, optimum", _EXPORT),
     "torch.export.load": (REFUSES, "programs", _EXPORT),
     "torch.export.register_dataclass": (NOTHING, "transformers", _EXPORT),
     "torch.export.save": (REFUSES, "programs", _EXPORT),
+    "torch.fx.experimental.symbolic_shapes.ShapeEnv": (REFUSES, "transformers", _SYMBOLIC),
     "torch.fx.experimental.symbolic_shapes.guard_size_oblivious": (SAME, "diffusers", _SYMBOLIC),
     "torch.int1": (REFUSES, "diffusers, torchao", _BITS),
     "torch.int2": (REFUSES, "diffusers, torchao", _BITS),
@@ -204,6 +222,7 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.int5": (REFUSES, "diffusers, torchao", _BITS),
     "torch.int6": (REFUSES, "diffusers, torchao", _BITS),
     "torch.int7": (REFUSES, "diffusers, torchao", _BITS),
+    "torch.nn.attention.varlen.varlen_attn": (REFUSES, "torchtitan", _VARLEN),
     "torch.nn.functional.ScalingType": (REFUSES, "torchao", _COMPILED),
     "torch.nn.functional.scaled_grouped_mm": (REFUSES, "torchao", _COMPILED),
     "torch.onnx.symbolic_helper.parse_args": (SAME, "torchvision", _EXPORT_ONNX),
@@ -234,11 +253,14 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.utils.cpp_extension.CUDAExtension": (REFUSES, "setup scripts of libraries", _EXTENSION),
     "torch.utils.cpp_extension.CUDA_HOME": (VALUE, "libraries, which ask whether there is CUDA's compiler", None),
     "torch.utils.cpp_extension.CppExtension": (REFUSES, "setup scripts of libraries", _EXTENSION),
+    "torch.utils.cpp_extension.ROCM_HOME": (VALUE, "libraries, which ask whether there is ROCm's compiler", None),
     "torch.utils.cpp_extension.load": (REFUSES, "peft, which goes on without", _EXTENSION),
     "torch.utils.cpp_extension.load_inline": (REFUSES, "programs", _EXTENSION),
     "torch.utils.data.datapipes.iter.combinatorics.ShufflerIterDataPipe": (REFUSES, "accelerate", _PIPES),
     "torch.utils.mobile_optimizer.optimize_for_mobile": (REFUSES, "programs", _EXPORT),
+    "torch.xpu.Stream": (REFUSES, "accelerate", "there is no XPU"),
     "torch.xpu.is_current_stream_capturing": (NO, "transformers", "there is no XPU"),
+    "torch.xpu.stream": (REFUSES, "accelerate", "there is no XPU"),
 }  # fmt: skip
 
 # PyTorch's operators that libraries name when they are imported, such as torchao's tables of what its quantized tensors
