@@ -1,10 +1,10 @@
-"""Ranks PyTorch's names by how many packages use them, and says which are here: the table in docs/coverage.md.
+"""Ranks PyTorch's names by how many packages use them, and says which are here: the table in docs/ecosystem.md.
 
 python -m tools.names_in_use FOLDER            prints it; FOLDER has the sources of one package per folder
 python -m tools.names_in_use FOLDER --write    puts it into the page
 
-The packages are parsed and not run; their tests, examples, benchmarks and documentation are left out. Needs torch, whose
-names count.
+The packages are parsed and not run; their tests, examples, benchmarks and documentation are left out. Needs torch:
+only names that it has count.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 from tensorgrad.compat.names_here import ABSENT_HERE, PRESENT, REFUSED, found
 from tensorgrad.compat.names_used import PACKAGES, names_used
 
-PAGE = Path(__file__).parent.parent / "docs" / "coverage.md"
+PAGE = Path(__file__).parent.parent / "docs" / "ecosystem.md"
 MARK = "<!-- names in use: written by python -m tools.names_in_use -->"
 END = "<!-- end of names in use -->"
 USED_BY = 3  # packages: what fewer use is left out
@@ -100,7 +100,7 @@ def table(packages: list[str], used: Counter[str]) -> str:
         f"{len(packages)} packages were read, {len(used):,} names of PyTorch's are used in them, {len(often):,} by "
         f"{USED_BY} packages or more. Of these **{len(states[PRESENT]):,} are here ({share:.1%})**, "
         f"{len(states[REFUSED])} can be imported and raise an error, with the reason, when they are used, and "
-        f"{len(states[ABSENT_HERE])} are absent. Whether what is here does what PyTorch's does, the tables above say.",
+        f"{len(states[ABSENT_HERE])} are absent. Whether what is here does what PyTorch's does, [another page](coverage.md) says.",
         "",
         "| name | packages | |",
         "|---|---:|---|",

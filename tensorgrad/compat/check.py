@@ -145,7 +145,7 @@ def with_theirs(names: Iterable[str]) -> tuple[dict[str, Distribution], list[str
 
 
 def report(path: Path) -> tuple[str, bool]:
-    """Returns what is to be said about a folder, a requirements file or a `pyproject.toml`, and whether all imports work.
+    """Returns what is to be said about a folder or a file of requirements, and whether all imports work.
 
     Raises:
         OSError: If there is no such file.

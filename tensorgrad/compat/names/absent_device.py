@@ -40,10 +40,11 @@ _MPS_NEEDED = {
     "seed": "getDefaultGenerator",
     "synchronize": "deviceSynchronize",
 }
-_XPU_NEEDED = """
-    can_device_access_peer current_device current_stream get_device_capability get_device_name get_device_properties
-    get_rng_state init initial_seed mem_get_info set_device set_rng_state set_stream synchronize
-""".split()
+_XPU_NEEDED = [
+    "can_device_access_peer", "current_device", "current_stream", "get_device_capability", "get_device_name",
+    "get_device_properties", "get_rng_state", "init", "initial_seed", "mem_get_info", "set_device", "set_rng_state",
+    "set_stream", "synchronize",
+]  # fmt: skip
 
 
 def functions(device: str) -> dict[str, Callable[..., Any]]:
