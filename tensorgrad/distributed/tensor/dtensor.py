@@ -433,7 +433,7 @@ class DTensor(Tensor, only_ops=True):
         return made
 
 
-class DTensorParameter(DTensor, Parameter):
+class DTensorParameter(DTensor, Parameter):  # type: ignore[misc]  # DTensor's `__torch_function__` counts
     """A parameter that is distributed: what `nn.Parameter(dtensor)` makes."""
 
     def __new__(cls, data: DTensor, requires_grad: bool = True) -> Any:
