@@ -100,8 +100,8 @@ def table(packages: list[str], used: Counter[str]) -> str:
         f"{len(packages)} packages were read, {len(used):,} names of PyTorch's are used in them, {len(often):,} by "
         f"{USED_BY} packages or more. Of these **{len(states[PRESENT]):,} are here ({share:.1%})**, "
         f"{len(states[REFUSED])} can be imported and raise an error, with the reason, when they are used, and "
-        f"{len(states[ABSENT_HERE])} are absent. Whether what is here does what "
-        "PyTorch's does, [another page](coverage.md) says.",
+        f"{len(states[ABSENT_HERE])} are absent. Whether what is here does what PyTorch's does, [another "
+        "page](coverage.md) says.",
         "",
         "| name | packages | |",
         "|---|---:|---|",

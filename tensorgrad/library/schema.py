@@ -292,6 +292,7 @@ def _argument(part: str, text: str, only: bool, unnamed: Iterator[int]) -> Argum
             f":\n{text}\n{' ' * at}{'~' * len(wrong)} <--\n"
         )
     kind = found["base"] + (found["rest"] or "") + (found["more"] or "")
+    alias: str | None
     if found["written"]:  # `Tensor!`: written to, and of no set that has a name
         alias = f"${next(unnamed)}! -> "
     else:

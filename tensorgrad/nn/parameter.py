@@ -39,7 +39,7 @@ class Parameter(Tensor, plain=True, metaclass=_ParameterMeta):
     __slots__ = ()
 
     # What is made of parameters is not a parameter: also where a subclass overrides this and asks `super()`.
-    __torch_function__ = disabled_torch_function  # type: ignore[assignment]
+    __torch_function__ = disabled_torch_function
     _results_keep_class = False
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:

@@ -130,9 +130,8 @@ class Int8Embedding(_Quantized, Embedding):
 
     def forward(self, input: Tensor) -> Tensor:
         rows = input.reshape(-1)
-        made = self._numbers(
-            *(None if t is None else t.index_select(0, rows) for t in (self.weight, self.scales, *self._more()))
-        )
+        parts: Any = [None if t is None else t.index_select(0, rows) for t in (self.weight, self.scales, *self._more())]
+        made = self._numbers(*parts)
         return made.reshape(*input.shape, self.embedding_dim)
 
     def _more(self) -> tuple[Any, ...]:

@@ -58,7 +58,7 @@ class _Recurrent(Module):
                     self._params[suffix] = params
 
     def _product(self, suffix: str, x: Tensor) -> Tensor:
-        weight, bias = self._params[suffix].pair  # type: ignore[misc]
+        weight, bias = self._params[suffix].pair
         return products.linear_dynamic(x, weight, bias, True)
 
     def _step(self, given: Tensor, suffix: str, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
