@@ -61,6 +61,8 @@ _NOT_PLANNED = (
     "tensorgrad.nn.utils.parametriz",
 )  # fmt: skip
 
+_PASSED_ON = ("tensorgrad.distributed.tensor.ops.composites",)  # a look at the arguments, before the function itself
+
 
 class Watch:
     """Within its `with` block: what code runs in this thread.
@@ -136,7 +138,7 @@ class Watch:
                     self._refuse("it asks for a graph break", self._caller(frame))
                 if name == "tensorgrad.nn.module_hooks" and frame.f_code.co_name != "run":
                     return
-                if name.startswith(_NOT_PLANNED):
+                if name.startswith(_NOT_PLANNED) and name not in _PASSED_ON:
                     self._refuse(
                         f"it calls {name}.{frame.f_code.co_name}, which a plan would skip", self._caller(frame)
                     )

@@ -31,8 +31,8 @@ def found(name: str) -> Found:
     >>> from tensorgrad.compat.names_here import found
     >>> found("torch.nn.Linear.forward").state, found("torch.nn.Lineer").state
     ('present', 'absent')
-    >>> found("torch.ao.quantization.prepare_qat")
-    Found(state='refuses', place='torch.ao.quantization.prepare_qat', reason='there are no quantized tensors')
+    >>> found("torch.int7")
+    Found(state='refuses', place='torch.int7', reason='NumPy has no integers of fewer than eight bits')
     """
     first, *rest = name.split(".")
     place, value = first, _module(first)

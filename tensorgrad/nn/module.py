@@ -105,9 +105,9 @@ class Module(Hooked, Stateful, Convertible):
 
     def compile(self, *args: Any, **options: Any) -> None:
         """Has calls of this module run by plans where possible: see `torch.compile`, whose options it takes."""
-        from tensorgrad.compiler import compile_module
+        import tensorgrad as torch
 
-        compile_module(self, *args, **options)
+        torch.compiler.compile_module(self, *args, **options)
 
     def _call_eagerly(self, *args: Any, **kwargs: Any) -> Any:
         """The call, without plans of this module."""

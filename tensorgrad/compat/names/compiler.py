@@ -18,7 +18,7 @@ def compile(
 ) -> Any:
     """Returns a function or module that does the same, with less of Python between kernels where that is possible.
 
-    The first calls run as ever, while what they do is recorded. Once two have done the same, a *plan* runs instead: the
+    The first calls run as ever, while what they do is recorded. Once two have done the same, a plan runs instead: the
     kernels alone, in the same order, so that no bit changes. No compiler is needed. Inference, and whole training steps
     with `backward()` and `optimizer.step()` in them, become plans; a forward pass whose result is differentiated
     outside, and what reads values or changes the state of Python, runs as it is. See docs/compile.md in the repository.
@@ -50,7 +50,13 @@ def compile(
 
 
 def compile_module(module: Any, *args: Any, **options: Any) -> None:
-    """`module.compile()`."""
+    """What `module.compile()` does.
+
+    >>> layer = torch.nn.Linear(2, 2)
+    >>> torch.compiler.compile_module(layer)
+    >>> layer(torch.ones(1, 2)).shape
+    torch.Size([1, 2])
+    """
     from tensorgrad.capture.compiled import compile_module
 
     compile_module(module, *args, **options)
