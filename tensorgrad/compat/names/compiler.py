@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tensorgrad.nn.module import COMPILE
+
 
 def compile(
     model: Any = None,
@@ -18,7 +20,7 @@ def compile(
 ) -> Any:
     """Returns a function or module that does the same, with less of Python between kernels where that is possible.
 
-    The first calls run as ever, while what they do is recorded. Once two have done the same, a *plan* runs instead: the
+    The first calls run as ever, while what they do is recorded. Once two have done the same, a plan runs instead: the
     kernels alone, in the same order, so that no bit changes. No compiler is needed. Inference, and whole training steps
     with `backward()` and `optimizer.step()` in them, become plans; a forward pass whose result is differentiated
     outside, and what reads values or changes the state of Python, runs as it is. See docs/compile.md in the repository.
@@ -54,6 +56,9 @@ def compile_module(module: Any, *args: Any, **options: Any) -> None:
     from tensorgrad.capture.compiled import compile_module
 
     compile_module(module, *args, **options)
+
+
+COMPILE[:] = [compile_module]
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None, **options: Any) -> Any:
