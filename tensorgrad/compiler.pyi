@@ -2,6 +2,7 @@
 
 from tensorgrad.compat.names.compiler import *
 from tensorgrad.compat.names.compiler import Any as Any
+from tensorgrad.compat.names.compiler import COMPILE as COMPILE
 from tensorgrad.compat.names.compiler import Callable as Callable
 from tensorgrad.compat.names.compiler import ScriptModule as ScriptModule
 from tensorgrad.compat.names.compiler import allow_in_graph as allow_in_graph

@@ -49,6 +49,7 @@ _REFUSED_NAMES = frozenset(
 _READS = frozenset(
     ("item", "tolist", "numpy", "__bool__", "__float__", "__int__", "__index__", "__complex__", "__array__")
 )
+_ASKED = ("tensorgrad.distributed.tensor.ops.",)  # whether they apply: not to plain tensors
 # Parts of this library that keep state in Python, or do what is no computation.
 _NOT_PLANNED = (
     "tensorgrad.utils.data", "tensorgrad.serialization", "tensorgrad.distributed", "tensorgrad.optim.lr_scheduler",
@@ -61,7 +62,6 @@ _NOT_PLANNED = (
     "tensorgrad.nn.utils.parametriz",
 )  # fmt: skip
 
-_PASSED_ON = ("tensorgrad.distributed.tensor.ops.composites",)  # a look at the arguments, before the function itself
 
 
 class Watch:
@@ -138,7 +138,7 @@ class Watch:
                     self._refuse("it asks for a graph break", self._caller(frame))
                 if name == "tensorgrad.nn.module_hooks" and frame.f_code.co_name != "run":
                     return
-                if name.startswith(_NOT_PLANNED) and name not in _PASSED_ON:
+                if name.startswith(_NOT_PLANNED) and not name.startswith(_ASKED):
                     self._refuse(
                         f"it calls {name}.{frame.f_code.co_name}, which a plan would skip", self._caller(frame)
                     )

@@ -10,14 +10,6 @@ from typing import Any
 index_as_they_are = contextlib.nullcontext  # under vmap, tensors of one number index as they are
 
 
-def __getattr__(name: str) -> Any:
-    if name == "OptimizedModule":
-        from tensorgrad.capture.compiled import OptimizedModule
-
-        return OptimizedModule
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
-
-
 def list_backends(exclude_tags: Any = ()) -> list[str]:
     """`torch.compiler.list_backends`, by another name."""
     from tensorgrad import compiler

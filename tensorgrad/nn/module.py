@@ -30,6 +30,8 @@ PYTORCHS_STATE: dict[str, Callable[[], Any]] = {
 }  # fmt: skip
 _Destination = TypeVar("_Destination", bound=dict[str, Any])
 
+COMPILE: list[Callable] = []  # the function behind `module.compile()` (compat/names/compiler.py)
+
 
 class Module(Hooked, Stateful, Convertible):
     """Base class of everything that has parameters: layers, losses, whole models.
@@ -105,9 +107,7 @@ class Module(Hooked, Stateful, Convertible):
 
     def compile(self, *args: Any, **options: Any) -> None:
         """Has calls of this module run by plans where possible: see `torch.compile`, whose options it takes."""
-        import tensorgrad as torch
-
-        torch.compiler.compile_module(self, *args, **options)
+        COMPILE[0](self, *args, **options)
 
     def _call_eagerly(self, *args: Any, **kwargs: Any) -> Any:
         """The call, without plans of this module."""

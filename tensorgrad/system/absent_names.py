@@ -10,13 +10,14 @@ with the libraries that need it. What a name is instead of PyTorch's:
     NO       a function that accepts anything and returns False
     VALUE    a plain value: the third entry
     MADE     the function of that name in compat/absent_values.py
+    FOUND    what this package has by another name: the third entry
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-REFUSES, SAME, NOTHING, NO, VALUE, MADE = "REFUSES", "SAME", "NOTHING", "NO", "VALUE", "MADE"
+REFUSES, SAME, NOTHING, NO, VALUE, MADE, FOUND = "REFUSES", "SAME", "NOTHING", "NO", "VALUE", "MADE", "FOUND"
 
 _BITS = "NumPy has no integers of fewer than eight bits"
 _COMPILED = "programs are recorded while they run (torch.compile), so there is no tracing to be told about"
@@ -138,7 +139,7 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._C._jit_set_profiling_mode": (NO, "kornia, fairseq", _EXPORT),
     "torch._custom_ops.get_ctx": (REFUSES, "torchvision", _SYMBOLIC),
     "torch._disable_dynamo": (SAME, "deepspeed", _COMPILED),
-    "torch._dynamo.OptimizedModule": (MADE, "Lightning, accelerate", "OptimizedModule"),
+    "torch._dynamo.OptimizedModule": (FOUND, "Lightning, accelerate", "tensorgrad.capture.compiled.OptimizedModule"),
     "torch._dynamo._trace_wrapped_higher_order_op.TransformGetItemToIndex": (MADE, "transformers", "index_as_they_are"),
     "torch._dynamo.allow_in_graph": (SAME, "transformers, einops", _COMPILED),
     "torch._dynamo.assume_constant_result": (SAME, "transformers", _COMPILED),
@@ -148,7 +149,7 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._dynamo.config.suppress_errors": (VALUE, "programs, which set it", False),
     "torch._dynamo.disable": (MADE, "transformers, Lightning", "disable"),
     "torch._dynamo.disallow_in_graph": (SAME, "programs", _COMPILED),
-    "torch._dynamo.eval_frame.OptimizedModule": (MADE, "accelerate", "OptimizedModule"),
+    "torch._dynamo.eval_frame.OptimizedModule": (FOUND, "accelerate", "tensorgrad.capture.compiled.OptimizedModule"),
     "torch._dynamo.eval_frame.is_dynamo_supported": (NO, "Lightning", _COMPILED),
     "torch._dynamo.explain": (MADE, "programs", "explain"),
     "torch._dynamo.export": (REFUSES, "transformers", _EXPORT),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tensorgrad.nn.module import COMPILE
+
 
 def compile(
     model: Any = None,
@@ -60,6 +62,9 @@ def compile_module(module: Any, *args: Any, **options: Any) -> None:
     from tensorgrad.capture.compiled import compile_module
 
     compile_module(module, *args, **options)
+
+
+COMPILE[:] = [compile_module]
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None, **options: Any) -> Any:
