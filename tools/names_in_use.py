@@ -103,9 +103,12 @@ def table(packages: list[str], used: Counter[str]) -> str:
         f"{len(states[ABSENT_HERE])} are absent. Whether what is here does what PyTorch's does, [another "
         "page](coverage.md) says.",
         "",
-        "| name | packages | |",
+        "| name (in `torch`) | packages | |",
         "|---|---:|---|",
-        *(f"| `{name}` | {number} | {reasons[name]} |" for name, number in sorted(rows.items(), key=_by_rank)),
+        *(
+            f"| `{name.removeprefix('torch.')}` | {number} | {reasons[name]} |"
+            for name, number in sorted(rows.items(), key=_by_rank)
+        ),
     ]
     return "\n".join(lines)
 

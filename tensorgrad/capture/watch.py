@@ -63,7 +63,6 @@ _NOT_PLANNED = (
 )  # fmt: skip
 
 
-
 class Watch:
     """Within its `with` block: what code runs in this thread.
 

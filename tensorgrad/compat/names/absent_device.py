@@ -79,10 +79,9 @@ def _refusing(device: str, name: str, error: Exception) -> Callable[..., Any]:
     def refuse(*args: Any, **options: Any) -> Any:
         raise type(error)(*error.args)
 
-    refuse.__doc__ = (
-        f"Raises {type(error).__name__}: this device is not supported.\n\n    >>> torch.{device}.{name}()\n"
-        f"    Traceback (most recent call last):\n        ...\n    {type(error).__name__}: {error}\n"
-    )
+    example = f">>> torch.{device}.{name}()\n    Traceback (most recent call last):\n        ...\n"
+    raised = f"{type(error).__name__}: {error}"
+    refuse.__doc__ = f"Raises {type(error).__name__}: this device is not supported.\n\n    {example}    {raised}\n"
     return _named(refuse, device, name)
 
 
