@@ -273,7 +273,8 @@ def small_weights(d: Draw) -> str:
         groups, group = d.one(1, 2, 5), d.one(32, 64, 96)
         depth = groups * group
         stored = [
-            d.array((columns, depth // 2), "uint8", low=0, high=256, grad=False), d.array((columns, groups), grad=False),
+            d.array((columns, depth // 2), "uint8", low=0, high=256, grad=False),
+            d.array((columns, groups), grad=False),
             d.maybe((columns, groups), grad=False),
         ]  # fmt: skip
     if d.chance(0.3):
