@@ -12,6 +12,7 @@ from tensorgrad.kernels.compiled.runtime.language import declared, inner, intrin
 from tensorgrad.kernels.compiled.simd.vectors import (
     I64,
     LANES,
+    PARTS,
     VECTOR,
     ZERO_VECTOR,
     fetch,
@@ -23,11 +24,11 @@ from tensorgrad.kernels.compiled.simd.vectors import (
     store_vector,
 )
 
-_REGISTERS = 4  # that hold the sums of a row: additions wait for those before them
-_WIDTH = _REGISTERS * LANES
+_WIDTH = 4 * PARTS  # partial sums of a row, at every level: additions wait for those before them
+_REGISTERS = _WIDTH // LANES  # that hold them
 _WIDE = 4  # registers of adjacent columns: of more, lines far apart would push each other out of the first cache
 _I32, _MASK = ir.IntType(32), ir.VectorType(ir.IntType(1), LANES)
-_INDICES = ir.Constant(ir.VectorType(I64, LANES), list(range(LANES)))
+_INDICES = ir.Constant(ir.VectorType(_I32, LANES), list(range(LANES)))
 
 
 def _number(n):
@@ -35,8 +36,8 @@ def _number(n):
 
 
 def below(builder, count):
-    """Returns the mask of the lanes before `count`."""
-    kind = _INDICES.type
+    """Returns the mask of the lanes before `count`, which fits 32 bits."""
+    kind, count = _INDICES.type, builder.trunc(count, _I32)
     first = builder.insert_element(ir.Constant(kind, ir.Undefined), count, ir.Constant(_I32, 0))
     order = ir.Constant(ir.VectorType(_I32, LANES), [0] * LANES)
     return builder.icmp_signed("<", _INDICES, builder.shuffle_vector(first, first, order))
