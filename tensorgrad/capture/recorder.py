@@ -133,7 +133,9 @@ class Recorder(Transform):
 
     def call(self, function: Any, args: tuple, kwargs: dict | None = None) -> Node:
         """Adds a call."""
-        return self.graph.call_function(function, args, kwargs or {})
+        node = self.graph.call_function(function, args, kwargs or {})
+        node.meta["where"] = _program_line()
+        return node
 
     def note(self, kind: str, node: Node, detail: str) -> None:
         """Adds an effect."""
@@ -741,6 +743,14 @@ def _recorded_by(result: Any, op: Any) -> Any:
 
 def _nodes_in(values: Any) -> bool:
     return any(isinstance(v, Node) for v in values)
+
+
+def _program_line() -> str:
+    """Where the program is now, outside of this library."""
+    frame: Any = sys._getframe(2)
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("tensorgrad."):
+        frame = frame.f_back
+    return "" if frame is None else f"({frame.f_code.co_filename}, line {frame.f_lineno})"
 
 
 def _address(array: Any) -> int:

@@ -21,7 +21,7 @@ REFUSES, SAME, NOTHING, NO, VALUE, MADE = "REFUSES", "SAME", "NOTHING", "NO", "V
 _BITS = "NumPy has no integers of fewer than eight bits"
 _COMPILED = "nothing is compiled: torch.compile returns the function or module itself"
 _EXPORT = "save the state_dict: there is no format for whole programs"
-_EXPORT_ONNX = "torch.onnx.export is not included"
+_EXPORT_ONNX = "torch.onnx exports without symbolic functions for TorchScript's graphs"
 _EXTENSION = "C++ code cannot be compiled against tensorgrad, which is Python"
 _FAKE = 'use tensors of torch.device("meta"), which have a shape and no values'
 _HERE_COMPILED = "integers are multiplied without saturation on every processor"
@@ -220,7 +220,6 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.int7": (REFUSES, "diffusers, torchao", _BITS),
     "torch.nn.functional.ScalingType": (REFUSES, "torchao", _COMPILED),
     "torch.nn.functional.scaled_grouped_mm": (REFUSES, "torchao", _COMPILED),
-    "torch.onnx.register_custom_op_symbolic": (NOTHING, "torchvision", _EXPORT_ONNX),
     "torch.onnx.symbolic_helper.parse_args": (SAME, "torchvision", _EXPORT_ONNX),
     "torch.onnx.symbolic_opset11.select": (REFUSES, "torchvision", _EXPORT_ONNX),
     "torch.onnx.symbolic_opset11.squeeze": (REFUSES, "torchvision", _EXPORT_ONNX),
