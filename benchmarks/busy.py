@@ -1,6 +1,6 @@
-"""Measures how long training steps take on processors that other programs use too, compared with torch.
+"""Measures how long training steps and a server's answers take on processors that other programs use, too.
 
-    python -m benchmarks.busy                           prints the table, in about five minutes
+    python -m benchmarks.busy                           prints the table, in about seven minutes
     python -m benchmarks.busy --write                   also writes it to docs/benchmarks/busy.md
     python -m benchmarks.busy --only quota --quick      situations whose name contains this; shorter turns
 
@@ -34,6 +34,7 @@ STEPS = {
     "small convolution": "modules: Conv2d 4×3×32²→16, forward",
     "GPT": "training: GPT 4×128, context 64, batch 12, AdamW",
     "LSTM": "training: LSTM characters, 32×64, Adam",
+    "two clients": "inference: transformer 4×256, two clients at once",
 }
 LIBRARIES = ("fast", "torch")
 SECONDS, QUICK = 0.3, 0.1  # the length of a turn
@@ -69,6 +70,7 @@ class Situation(NamedTuple):
 ONE = str(CORES[0])
 SITUATIONS = [
     Situation("alone"),
+    Situation("a competitor on one core", competitors=1),
     Situation("a competitor on each core", competitors=len(CORES)),
     Situation("the same with lower priority", competitors=len(CORES), nice=19),
     Situation("on one core, 2 threads", threads=2, cores=ONE),
