@@ -4,7 +4,11 @@ from __future__ import annotations
 
 
 class OnnxExporterError(RuntimeError):
-    """A program could not be exported."""
+    """A program could not be exported.
+
+    >>> issubclass(torch.onnx.errors.UnsupportedOperatorError, torch.onnx.OnnxExporterError)
+    True
+    """
 
 
 class OnnxExporterWarning(UserWarning):
