@@ -150,7 +150,7 @@ _LAZY = (  # modules that are loaded on first use
     "optim", "overrides", "profiler", "quasirandom", "signal", "special", "testing", "types", "utils", "viz", "xpu",
 )  # fmt: skip
 _TOOLS = (  # likewise; not part of PyTorch
-    "absent_device", "coverage", "debug", "info", "run",
+    "absent_device", "capture", "coverage", "debug", "info", "run",
 )  # fmt: skip
 _later(__name__, _LAZY + _TOOLS)
 _ELSEWHERE = {"Tag": "tensorgrad.library.tags", "vmap": "tensorgrad.func"}  # likewise; single names

@@ -17,6 +17,7 @@ from tensorgrad import accelerator as accelerator
 from tensorgrad import amp as amp
 from tensorgrad import autograd as autograd
 from tensorgrad import backends as backends
+from tensorgrad import capture as capture
 from tensorgrad import checks as checks
 from tensorgrad import compat as compat
 from tensorgrad import coverage as coverage
