@@ -13,13 +13,33 @@ from typing import Any
 
 from tensorgrad import dtypes
 from tensorgrad.dispatch.kinds import composite, op
+from tensorgrad.ops.create import tensor
 from tensorgrad.tensor import Tensor
 
 _PARAMS = "(input, scale, zero_point, quant_min: int, quant_max: int, axis: int"
-_inside = op(f"fake_quantize_inside{_PARAMS})", "fake_quantize.inside", where=(),
-             shape=lambda input, *rest: (input.shape, input.dtype))  # fmt: skip
-_scale_terms = op(f"fake_quantize_scale_terms{_PARAMS})", "fake_quantize.scale_terms", where=(),
-                  shape=lambda input, *rest: (input.shape, input.dtype))  # fmt: skip
+
+
+def _declared(name: str, kernel: str, more: str = "", **row: Any) -> Any:
+    """A row of these parameters, and `more`."""
+
+    def of_batch(input, scale, zero_point, quant_min, quant_max, axis, *rest, mapped):
+        if mapped != {"input"}:
+            return NotImplemented
+        return made(input, scale, zero_point, quant_min, quant_max, axis + 1 if axis >= 0 else axis, *rest)
+
+    def of_batch_and_factor(input, scale, zero_point, quant_min, quant_max, axis, grad_factor, mapped):
+        return of_batch(input, scale, zero_point, quant_min, quant_max, axis, grad_factor, mapped=mapped)
+
+    def of_batch_alone(input, scale, zero_point, quant_min, quant_max, axis, mapped):
+        return of_batch(input, scale, zero_point, quant_min, quant_max, axis, mapped=mapped)
+
+    made: Any = op(f"{name}{_PARAMS}{more})", kernel, where=(), batch=of_batch_and_factor if more else of_batch_alone,
+                   shape=lambda input, *rest: (input.shape, input.dtype), **row)  # fmt: skip
+    return made
+
+
+_inside = _declared("fake_quantize_inside", "fake_quantize.inside")
+_scale_terms = _declared("fake_quantize_scale_terms", "fake_quantize.scale_terms")
 
 
 def _straight_through(g, input, scale, zero_point, quant_min, quant_max, axis):
@@ -27,9 +47,8 @@ def _straight_through(g, input, scale, zero_point, quant_min, quant_max, axis):
 
 
 def _row(name: str, backward_name: str) -> Any:
-    return op(f"{name}{_PARAMS})", "fake_quantize.fake_quantize", where=(), input=_straight_through,
-              backward_name=f"{backward_name}Backward0",
-              shape=lambda input, *rest: (input.shape, input.dtype))  # fmt: skip
+    return _declared(name, "fake_quantize.fake_quantize", input=_straight_through, jacobian="symmetric",
+                     backward_name=f"{backward_name}Backward0")  # fmt: skip
 
 
 def _summed(g: Tensor, like: Tensor, axis: int) -> Tensor:
@@ -59,9 +78,8 @@ def _learnable_row(name: str, backward_name: str) -> Any:
     def of_input(g, input, scale, zero_point, quant_min, quant_max, axis):
         return _straight_through(g, input, scale, zero_point, quant_min, quant_max, axis)
 
-    return op(f"{name}{_PARAMS}, grad_factor: float)", "fake_quantize.learnable", where=(), input=of_input,
-              scale=_of_scale, zero_point=_of_zero_point, backward_name=f"{backward_name}Backward0",
-              shape=lambda input, *rest: (input.shape, input.dtype))  # fmt: skip
+    return _declared(name, "fake_quantize.learnable", ", grad_factor: float", input=of_input, scale=_of_scale,
+                     zero_point=_of_zero_point, backward_name=f"{backward_name}Backward0")  # fmt: skip
 
 
 _per_tensor = _row("fake_quantize_per_tensor_row", "FakeQuantizePerTensorAffineCachemask")
@@ -109,7 +127,8 @@ def fake_quantize_per_tensor_affine(
         return _per_tensor_of_tensors(input, scale.detach(), zero_point.detach(), quant_min, quant_max, -1)
     scale, zero_point = float(scale), int(zero_point)
     _check_zero_points(zero_point, zero_point, quant_min, quant_max)
-    given = input.new_tensor(scale, dtype=dtypes.float64), input.new_tensor(zero_point, dtype=dtypes.int64)
+    where = input.device
+    given = tensor(scale, dtype=dtypes.float64, device=where), tensor(zero_point, dtype=dtypes.int64, device=where)
     return _per_tensor(input, *given, quant_min, quant_max, -1)
 
 
