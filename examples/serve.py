@@ -109,7 +109,7 @@ class Batcher:
 
     def gather(self):
         """Waits for an input. Returns it with those that wait behind it; an empty list at the end."""
-        batch = [None if self.ended else self.waiting.get()]
+        batch: list = [None if self.ended else self.waiting.get()]
         with suppress(queue.Empty):
             while batch[-1] is not None and len(batch) < self.largest:
                 batch.append(self.waiting.get_nowait())
