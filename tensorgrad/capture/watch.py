@@ -7,6 +7,7 @@ program's functions the code objects are kept: the names in them are those that 
 
 from __future__ import annotations
 
+import gc
 import sys
 from types import BuiltinFunctionType, CodeType, FrameType, ModuleType
 from typing import Any
@@ -82,6 +83,8 @@ class Watch:
 
     def __enter__(self) -> Watch:
         self.before = sys.getprofile()
+        self.collects = gc.isenabled()
+        gc.disable()  # what the collector calls (finalizers, `gc.callbacks`) is not of the program
         if self.before is None:
             sys.setprofile(self._event)
         else:
@@ -91,6 +94,8 @@ class Watch:
     def __exit__(self, *exception: Any) -> None:
         if self.before is None:
             sys.setprofile(None)
+        if self.collects:
+            gc.enable()
 
     def _refuse(self, reason: str, frame: FrameType | None) -> None:
         if not self.reason:

@@ -2,6 +2,7 @@
 
 import collections
 import copy
+import gc
 import pickle
 import random
 
@@ -393,3 +394,26 @@ def test_a_region_has_eight_plans():
     assert region.plans == 8 and "limit" in region.explain()
     region.reset()
     assert region.plans == 0
+
+
+def test_what_the_collector_calls_is_not_of_the_program():
+    """Other libraries are told of collections, and a finalizer may run in the middle of anything."""
+    told = []
+
+    def note(phase, info):
+        told.append(id(info))  # of whose effects a watch knows nothing
+
+    layer, x = torch.nn.Linear(2, 2), torch.ones(1, 2)
+    compiled = torch.compile(layer)
+    threshold = gc.get_threshold()
+    gc.callbacks.append(note)
+    gc.set_threshold(1, 1, 1)
+    try:
+        with torch.no_grad():
+            for _ in range(8):
+                compiled(x)
+    finally:
+        gc.set_threshold(*threshold)
+        gc.callbacks.remove(note)
+    region = region_of(compiled)
+    assert told and region.plans == 1, region.explain()
