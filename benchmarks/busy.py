@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks.measure import percentile
 from benchmarks.processes import COLUMNS, Failure, Process, end_in_order
 from benchmarks.report import duration
 
@@ -155,12 +156,6 @@ def stopped_and_continued(pid: int, quota: float) -> Iterator[None]:
 # --- the table -------------------------------------------------------------------------------------------------------
 
 
-def percentile(times: list[float]) -> float:
-    """Returns the 90th percentile."""
-    ordered = sorted(times)
-    return ordered[min(len(ordered) * 9 // 10, len(ordered) - 1)]
-
-
 class Processes:
     """The processes of the situations, started on first use; some situations share processes."""
 
@@ -231,7 +226,7 @@ HEAD = (
 def line(situation: str, step: str, times: dict[str, list[float]], threads: dict[str, int]) -> str:
     """Formats a row of the table."""
     middle = {library: statistics.median(values) for library, values in times.items()}
-    high = {library: percentile(values) for library, values in times.items()}
+    high = {library: percentile(values, 0.9) for library, values in times.items()}
     cells = [
         cell
         for library in LIBRARIES

@@ -24,7 +24,7 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
-from benchmarks.measure import REST, spread
+from benchmarks.measure import REST, percentile, spread
 from benchmarks.processes import COLUMNS, ROOT, Column, Failure, Process, end_in_order
 from benchmarks.report import duration
 from benchmarks.rows.inference import SERVED
@@ -38,12 +38,6 @@ NEEDED = {"tensorgrad": ("numpy",), "torch": ("torch",), "onnxruntime": ("torch"
 CLIENTS = (1, 4)
 TURNS, SECONDS = 9, 0.3
 HEAD = "| model | clients | library | p50 | p99 | tensorgrad's p50 to it | p99 |\n|---|--:|---|--:|--:|--:|--:|"
-
-
-def percentile(times: list[float], share: float) -> float:
-    """Returns the time that `share` of all are not above."""
-    ordered = sorted(times)
-    return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
 
 
 def available() -> dict[str, Column]:

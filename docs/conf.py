@@ -13,7 +13,7 @@ project = "tensorgrad"
 language = "en"
 release = version = versions.tensorgrad
 html_title = f"tensorgrad {release}"
-html_logo, html_favicon = "_static/logo.svg", "_static/favicon.svg"
+html_logo = html_favicon = "_static/logo.svg"
 extensions = ["myst_parser", "pictures", "reference", "pages", "frame", "notebooks", "gallery"]
 exclude_patterns = ["_ext", "_static"]
 nitpicky = True

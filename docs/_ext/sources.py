@@ -75,7 +75,7 @@ def shown(path: Path) -> str:
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">
 <meta name="color-scheme" content="light dark"><title>{html.escape(name)} - tensorgrad</title>
-<meta name="description" content="The source of {html.escape(name)}."><link rel="icon" href="{top}_static/favicon.svg">
+<meta name="description" content="The source of {html.escape(name)}."><link rel="icon" href="{top}_static/logo.svg">
 <link rel="stylesheet" href="{top}_static/pygments.css"><link rel="stylesheet" href="{top}_static/site.css"></head>
 <body class="source-page"><script>document.body.dataset.theme = localStorage.getItem("theme") || "auto";</script>
 <p><a href="{top}index.html">tensorgrad</a> · <a href="{top}reference/index.html">Reference</a> ·

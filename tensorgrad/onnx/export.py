@@ -95,7 +95,7 @@ def export(
         args: its positional arguments: a tuple, or one tensor.
         f: a path to write to, or (with `dynamo=False`) a file. Without it the program is only returned.
         kwargs: its other arguments.
-        verbose: whether to print a summary; by default only in a terminal, that is, not at all here.
+        verbose: whether to print a summary; by default it is not.
         input_names, output_names: names for the inputs and outputs, in order.
         opset_version: the version of ONNX's operators, 18 to 23; 20 by default.
         dynamo: whether an `ONNXProgram` is returned. With False, the older form, the file is all.

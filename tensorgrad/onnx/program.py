@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from tensorgrad.capture.values import tensors
 from tensorgrad.onnx.errors import OnnxExporterError
 from tensorgrad.onnx.model import Model, TensorData, ValueInfo
 from tensorgrad.onnx.protobuf import LARGEST_MESSAGE, model_message, raw
+from tensorgrad.serialization.archive import replacing
 from tensorgrad.tensor import Tensor
 
 SMALL = 256  # bytes of a tensor that stays in the model's own file
@@ -173,17 +175,9 @@ def _placed(model: Model, name: str) -> tuple[dict[str, tuple[str, int, int]], l
 
 
 def _write(files: list[tuple[Path, Any]]) -> None:
-    """Writes files under other names first, and gives them theirs when all are complete."""
-    made = []
-    try:
+    """Writes files; each takes the place of an old one when all are complete."""
+    with ExitStack() as stack:
         for path, parts in files:
-            temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-            made.append(temporary)
-            with open(temporary, "wb") as file:
-                for part in parts:
-                    file.write(part)
-        for temporary, (path, _) in zip(made, files, strict=True):
-            os.replace(temporary, path)
-    finally:
-        for temporary in made:
-            temporary.unlink(missing_ok=True)
+            file = stack.enter_context(replacing(path))
+            for part in parts:
+                file.write(part)

@@ -468,7 +468,6 @@ def test_answers_of_a_server_are_compared_turn_by_turn():
     ours, theirs = server.lines("mlp", 4, turns)
     assert ours == "| mlp | 4 | tensorgrad | 1.5 ms | 9 ms |  |  |"
     assert theirs == "| mlp | 4 | torch | 2 ms | 3 ms | 1.25 (0.50–2.00) | 2.50 (2.00–3.00) |"
-    assert server.percentile([3.0, 1.0, 2.0], 0.99) == 3.0
 
 
 def test_what_is_installed_is_measured_with_what_it_needs():
@@ -518,7 +517,8 @@ def test_a_process_may_choose_its_threads_itself(monkeypatch):
 
 
 def test_percentiles_and_lines_of_the_busy_table():
-    assert busy.percentile([float(n) for n in range(10)]) == 9.0 and busy.percentile([4.0]) == 4.0
+    assert measure.percentile([float(n) for n in range(10)], 0.9) == 9.0 and measure.percentile([4.0], 0.9) == 4.0
+    assert measure.percentile([3.0, 1.0, 2.0], 0.99) == 3.0
     times = {"fast": [0.001, 0.002, 0.009], "torch": [0.004, 0.004, 0.003]}
     line = busy.line("alone", "MLP", times, {"fast": 2, "torch": 4})
     assert line == "| alone | MLP | 2 ms | 9 ms | 2 | 4 ms | 4 ms | 4 | 0.50 | 2.25 |"

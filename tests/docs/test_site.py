@@ -195,7 +195,6 @@ def test_the_gallery_has_all_examples(sphinx):
 def test_the_logo_is_an_image():
     logo = (DOCS / "_static" / "logo.svg").read_bytes()
     assert ElementTree.fromstring(logo).tag.endswith("svg") and len(logo) < 2000
-    assert (DOCS / "_static" / "favicon.svg").read_bytes() == logo
 
 
 # --- notebooks -------------------------------------------------------------------------------------------------------

@@ -107,18 +107,8 @@ def drawn(seed: int) -> Iterator[Any]:
     ordinary = np.concatenate([r.uniform(-100, 100, 20000), r.standard_normal(20000)]).astype(np.float32)
     for array in (bits, ordinary):
         for function in [
-            "exp",
-            "log",
-            "tanh",
-            "sigmoid",
-            "erf",
-            "erfc",
-            "relu",
-            "expm1",
-            "log1p",
-            "sqrt",
-            "reciprocal",
-        ]:
+            "exp", "log", "tanh", "sigmoid", "erf", "erfc", "relu", "expm1", "log1p", "sqrt", "reciprocal",
+        ]:  # fmt: skip
             yield getattr(torch, function)(torch.tensor(array))
         for function in ["gelu", "silu", "softplus", "elu", "selu", "mish", "leaky_relu", "logsigmoid", "hardswish"]:
             x = torch.tensor(array, requires_grad=True)

@@ -84,13 +84,23 @@ def _power_of(typing, x):
 
 
 @inlined
-def _power(y, shift):
-    """eʸ for y within the range of float32's exponents, times the power of two that `shift` adds to the exponent."""
+def _factors(y, shift):
+    """Two numbers whose product is eʸ, for y within the range of float32's exponents; the second is a power of two.
+
+    It is times the power of two that `shift` adds to the exponent.
+    """
     z = y * LOG2E + shift
     n = z - shift
     r = y - n * LN2_HIGH
     r = r - n * LN2_LOW
-    return _exp(r) * _power_of(z)
+    return _exp(r), _power_of(z)
+
+
+@inlined
+def _power(y, shift):
+    """The product of these factors."""
+    share, power = _factors(y, shift)
+    return share * power
 
 
 @inlined
@@ -108,11 +118,8 @@ def exp_and_one(x):
     """eˣ + 1, rounded once; from e^88.4 on it is inf."""
     y = F(89.0) if x > F(89.0) else x
     y = F(-87.0) if y < F(-87.0) else y
-    z = y * LOG2E + TO_POWER
-    n = z - TO_POWER
-    r = y - n * LN2_HIGH
-    r = r - n * LN2_LOW
-    return _exp(r) * _power_of(z) + F(1.0)
+    share, power = _factors(y, TO_POWER)
+    return share * power + F(1.0)
 
 
 @inlined

@@ -13,9 +13,10 @@ from tensorgrad.kernels.compiled.simd.totals import Numbers, total
 
 def _exp_below(x: Numbers) -> Numbers:
     """eˣ for x ≤ 0, as `functions.exp_below` computes it."""
-    z = x.at_least(-88.0) * LOG2E + TO_POWER
+    y = x.at_least(-88.0)
+    z = y * LOG2E + TO_POWER
     n = z - TO_POWER
-    r = n * -LN2_LOW + (n * -LN2_HIGH + x.at_least(-88.0))
+    r = n * -LN2_LOW + (n * -LN2_HIGH + y)
     made = x.same(EXP[0])
     for factor in EXP[1:]:
         made = made * r + factor

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tensorgrad.kernels.compiled.runtime.language import data_of, declared, intrinsic, ir, length_of, types
-from tensorgrad.kernels.compiled.simd.vectors import PARTS
+from tensorgrad.kernels.compiled.simd.vectors import PARTS, loop
 
 _F32, _I32, _I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 _VECTOR, _WHOLE = ir.VectorType(_F32, PARTS), ir.VectorType(_I32, PARTS)
@@ -72,28 +72,6 @@ class Numbers:
         """2ⁿ for n + TO_POWER (functions.py)."""
         bits = self.builder.shl(self.builder.bitcast(self.value, _WHOLE), ir.Constant(_WHOLE, [23] * PARTS))
         return Numbers(self.builder, self.builder.bitcast(bits, _VECTOR))
-
-
-def _loop(builder: Any, begin: Any, end: Any, step: int, held: list[Any], more: Callable) -> tuple[Any, list[Any]]:
-    """Runs `more(k, sums) -> sums` for k = begin, begin + step, … below `end`, with the sums in registers.
-
-    Returns what k is then, and the sums.
-    """
-    before, head = builder.block, builder.append_basic_block("head")
-    body, after = builder.append_basic_block("body"), builder.append_basic_block("after")
-    builder.branch(head)
-    builder.position_at_end(head)
-    k, sums = builder.phi(_I64), [builder.phi(_VECTOR) for _ in held]
-    for phi, first in zip([k, *sums], [begin, *held], strict=True):
-        phi.add_incoming(first, before)
-    builder.cbranch(builder.icmp_signed("<", k, end), body, after)
-    builder.position_at_end(body)
-    made = more(k, sums)
-    for phi, new in zip([k, *sums], [builder.add(k, ir.Constant(_I64, step)), *made], strict=True):
-        phi.add_incoming(new, builder.block)
-    builder.branch(head)
-    builder.position_at_end(after)
-    return k, sums
 
 
 def _if(builder: Any, condition: Any, held: list[Any], more: Callable) -> list[Any]:
@@ -192,7 +170,7 @@ def total(
         def in_blocks(held: list[Any]) -> list[Any]:
             """Sums as many numbers as fill all blocks. Returns how many, and one block."""
             end = builder.sub(count, ir.Constant(_I64, many - 1))
-            k, sums = _loop(builder, zero, end, many, [first] * (blocks * results), several)
+            k, sums = loop(builder, zero, end, many, [first] * (blocks * results), several)
             parts = [sums[n : n + results] for n in range(0, len(sums), results)]
             while len(parts) > 1:
                 rest = parts[len(parts) // 2 * 2 :]
@@ -208,7 +186,7 @@ def total(
 
         enough = builder.icmp_signed(">=", count, ir.Constant(_I64, many))
         k, *sums = _if(builder, enough, [zero, *[first] * results], in_blocks)
-        k, sums = _loop(builder, k, builder.sub(count, ir.Constant(_I64, PARTS - 1)), PARTS, sums, terms)
+        k, sums = loop(builder, k, builder.sub(count, ir.Constant(_I64, PARTS - 1)), PARTS, sums, terms)
         sums = _if(builder, builder.icmp_signed("<", k, count), sums, rest)
         found = [_halved(builder, vector, combine) for vector in sums]
         return found[0] if results == 1 else context.make_tuple(builder, signature.return_type, found)

@@ -119,6 +119,28 @@ def accumulate(builder, count, sums, step, moving=()):
     return made
 
 
+def loop(builder, begin, end, pace, held, more):
+    """Runs `more(k, values) -> values` for k = begin, begin + pace, … below `end`, with the values in registers.
+
+    Returns what k is then, and the values. (`accumulate` is for loops that run at least once.)
+    """
+    before, head = builder.block, builder.append_basic_block("head")
+    body, after = builder.append_basic_block("body"), builder.append_basic_block("after")
+    builder.branch(head)
+    builder.position_at_end(head)
+    k, values = builder.phi(I64), [builder.phi(first.type) for first in held]
+    for phi, first in zip([k, *values], [begin, *held], strict=True):
+        phi.add_incoming(first, before)
+    builder.cbranch(builder.icmp_signed("<", k, end), body, after)
+    builder.position_at_end(body)
+    made = more(k, values)
+    for phi, new in zip([k, *values], [builder.add(k, ir.Constant(I64, pace)), *made], strict=True):
+        phi.add_incoming(new, builder.block)
+    builder.branch(head)
+    builder.position_at_end(after)
+    return k, values
+
+
 def _products(rows: int, registers: int):
     """Makes the function that computes a block of a product with rows from a table.
 
