@@ -22,6 +22,7 @@ import numpy as np
 
 from tensorgrad import dtypes
 from tensorgrad.capture import state as states
+from tensorgrad.capture.guards import arguments_check
 from tensorgrad.capture.memory import Memory, described
 from tensorgrad.capture.plan import Plan
 from tensorgrad.capture.state import State
@@ -94,6 +95,7 @@ class Region(states.Region):
         """Forgets all plans."""
         self.kinds: dict[Any, _Kind] = {}
         self.plans = 0
+        self._ready: list[tuple[Callable, Callable, Plan]] = []  # plans whose guards are written out (guards.py)
         self.notes: dict[str, None] = {}  # why calls ran eagerly that no kind says it for
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -103,6 +105,15 @@ class Region(states.Region):
             return self.function(*args, **kwargs)
         if RUNNING.recording or RUNNING.stance == "force_eager":
             return self.function(*args, **kwargs)
+        for fits, same, plan in self._ready:
+            found = fits(args, kwargs)
+            if found is not None:
+                try:
+                    if not same() or not _gradients_as_traced(plan):
+                        continue
+                except (KeyError, IndexError, ValueError):
+                    continue
+                return plan.run(*found)
         try:
             key, tensors, objects = kind_of(args, kwargs)
         except Refused as refused:
@@ -127,6 +138,7 @@ class Region(states.Region):
             result = self._advance(kind, args, kwargs)
             if (modes(), tuple(SLOW)) != before:
                 kind.plans.clear()
+                self._ready = []
                 self._refuse(kind, "it leaves a mode or a setting of this library changed")
             return result
         finally:
@@ -210,10 +222,13 @@ class Region(states.Region):
             if kind.trace is None or why:
                 kind.trace = trace
             else:
-                self._plan(kind, state, before, trace, every)
+                self._plan(kind, state, before, trace, every, args, kwargs)
         return trace.result
 
-    def _plan(self, kind: _Kind, state: State, before: Memory, trace: Trace, every: dict[int, Tensor]) -> None:
+    def _plan(
+        self, kind: _Kind, state: State, before: Memory, trace: Trace, every: dict[int, Tensor], args: tuple,
+        kwargs: dict,
+    ) -> None:  # fmt: skip
         """Makes a plan of a trace, runs it from where the call began, and keeps it if nothing differs."""
         grads = {id(t._grad) for t in state.tensors.values() if t._grad is not None}
         grads |= {id(g) for *_, g in before._saved if g is not None}
@@ -234,6 +249,9 @@ class Region(states.Region):
             plan.use(self.backend, trace)
         kind.plans.append((state, plan))
         self.plans += 1
+        fits = None if CHECK else arguments_check(args, kwargs, modes)
+        if fits is not None:
+            self._ready.append((fits, state.quick, plan))
         kind.restart()
         kind.attempts = 0
         return None

@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
+from tensorgrad.capture.guards import ABSENT, state_check
 from tensorgrad.capture.trace import Refused
 from tensorgrad.capture.watch import Watch
 from tensorgrad.devices import device as Device
-from tensorgrad.dispatch.codegen import function_of
 from tensorgrad.dtypes import dtype as Dtype
 from tensorgrad.layouts import layout, memory_format
 from tensorgrad.nn import Module
@@ -33,7 +33,6 @@ from tensorgrad.optim.optimizer import Optimizer
 from tensorgrad.random.generator import Generator
 from tensorgrad.tensor import PLAIN, Tensor
 
-ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "absent"})()
 LIMIT = 20_000  # objects that a walk may reach
 
 _SCALARS = (int, float, complex, bool, str, bytes, type(None))
@@ -345,16 +344,21 @@ class State:
 
     def same(self) -> bool:
         """Whether everything is as it was found."""
-        if self._quick is None:
-            self._quick = quick_check(
-                self._dicts, self._lists, self._cells, self._functions, self._held, self.gradients_count
-            )
         try:
-            if self._quick():
-                return all(found == items for found, items, _ in self._sets)
+            if self.quick():
+                return True
         except (KeyError, IndexError, ValueError):
             pass
         return self._same()
+
+    @property
+    def quick(self) -> Any:
+        """The written-out comparison (`state_check`), which may say no, or raise, where `same` says yes."""
+        if self._quick is None:
+            self._quick = state_check(
+                self._dicts, self._lists, self._sets, self._cells, self._functions, self._held, self.gradients_count
+            )
+        return self._quick
 
     def _same(self) -> bool:
         """The same, also for numbers and strings that are equal and not the same objects."""
@@ -427,53 +431,6 @@ class State:
             if owner != found:
                 return where
         return ""
-
-
-def quick_check(dicts: list, lists: list, cells: list, functions: list, held: list, gradients_count: bool) -> Any:
-    """A function that says whether everything is the same object: one expression, written out."""
-    values: dict[str, Any] = {"ABSENT": ABSENT, "get": dict.get}
-    names: dict[int, str] = {}
-
-    def named(value: Any) -> str:
-        if value is None:
-            return "None"
-        if id(value) not in names:
-            names[id(value)] = f"k{len(values)}"
-            values[names[id(value)]] = value
-        return names[id(value)]
-
-    tests = []
-    for scope, keys, wanted, found, _ in dicts:
-        own = named(scope)
-        if keys is not None:
-            tests.append(f"len({own}) == {len(keys)}" if set(keys) <= set(wanted) else f"tuple({own}) == {named(keys)}")
-        for name, value in zip(wanted, found, strict=True):
-            if scope.__class__ is not dict and isinstance(scope, dict):  # it may have a `__missing__`
-                tests.append(f"get({own}, {named(name)}, ABSENT) is {named(value)}")
-            elif value is ABSENT:
-                tests.append(f"{name!r} not in {own}")
-            else:
-                tests.append(f"{own}[{named(name) if name.__class__ is not str else repr(name)}] is {named(value)}")
-    for owner, items, _ in lists:
-        if owner is not None:
-            tests.append(f"len({named(owner)}) == {len(items)}")
-            tests += [f"{named(owner)}[{i}] is {named(item)}" for i, item in enumerate(items)]
-    for cell, value, _ in cells:
-        tests.append(f"{named(cell)}.cell_contents is {named(value)}")
-    for function, code, defaults, keywords, _ in functions:
-        own = named(function)
-        tests += [f"{own}.__code__ is {named(code)}", f"{own}.__defaults__ is {named(defaults)}",
-                  f"{own}.__kwdefaults__ is {named(keywords)}"]  # fmt: skip
-    for tensor, array, requires_grad, no_grad, _ in held:
-        own = named(tensor)
-        tests += [f"{own}._array is {named(array)}", f"{own}._hooks is None",
-                  f"{own}._requires_grad is {named(requires_grad)}"]  # fmt: skip
-        if gradients_count:
-            tests.append(f"{own}._grad is {'' if no_grad else 'not '}None")
-    lines = [f"    if not ({' and '.join(tests[i : i + 50])}): return False" for i in range(0, len(tests), 50)]
-    return function_of(
-        "\n".join(["def same():", *lines, "    return True", ""]), values, {"__name__": "tensorgrad.plan"}, "same"
-    )
 
 
 def _content(cell: Any) -> Any:

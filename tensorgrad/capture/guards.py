@@ -1,0 +1,120 @@
+"""The comparisons before a plan runs, written out as Python functions: all that is known of a call is built in.
+
+They say yes only where the general comparison (`kind_of` in capture/region.py, `State.same` in capture/state.py) would,
+and may say no where it would say yes: then that decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tensorgrad.dispatch.codegen import function_of
+from tensorgrad.tensor import PLAIN, Tensor
+
+ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "absent"})()
+
+
+def arguments_check(args: tuple, kwargs: dict, modes: Callable[[], tuple]) -> Callable[[tuple, dict], Any] | None:
+    """A function (args, kwargs) -> the tensors among them if they are of the kind of these, else None.
+
+    Returns None for arguments in containers.
+    """
+    values: dict[str, Any] = {"modes": modes, "now": modes(), "ndarray": np.ndarray, "overlap": np.may_share_memory}
+    names = [f"t{i}" for i in range(len(args) + len(kwargs))]
+    lines = [f"if len(args) != {len(args)} or {f'tuple(kwargs) != {tuple(kwargs)!r}' if kwargs else 'kwargs'}:"]
+    lines += ["    return None"]
+    if args:
+        lines.append(f"{', '.join(names[: len(args)])}, = args")
+    lines += [f"{t} = kwargs[{name!r}]" for t, name in zip(names[len(args) :], kwargs, strict=True)]
+    tests, tensors = ["modes() == now"], []
+    for t, value in zip(names, (*args, *kwargs.values()), strict=True):
+        values[f"c_{t}"], values[f"k_{t}"] = value.__class__, value
+        if value.__class__ in PLAIN:
+            if value.requires_grad not in (True, False):
+                return None
+            tests += _of_tensor(t, value, values)
+            tests += [f"({u} is not {t} and (m_{t} is None or m_{u} is not m_{t}) and not overlap(a_{u}, a_{t}))"
+                      for u in tensors]  # fmt: skip
+            tensors.append(t)
+            del values[f"k_{t}"]
+        elif isinstance(value, tuple | list | dict | Tensor):
+            return None
+        elif value.__class__ in (int, str, bytes):
+            tests += [f"{t}.__class__ is c_{t}", f"{t} == k_{t}"]
+        elif value.__class__ in (float, complex):
+            values[f"k_{t}"] = repr(value)
+            tests += [f"{t}.__class__ is c_{t}", f"repr({t}) == k_{t}"]
+        else:
+            tests.append(f"{t} is k_{t}")
+    lines += [f"if {' and '.join(tests)}:", f"    return ({''.join(f'{t}, ' for t in tensors)})", "return None"]
+    text = "\n".join(["def fits(args, kwargs):", *(f"    {line}" for line in lines), ""])
+    return function_of(text, values, {"__name__": "tensorgrad.plan"}, "fits")
+
+
+def _of_tensor(t: str, value: Tensor, values: dict[str, Any]) -> list[str]:
+    array, memory = value._array, value._memory
+    values[f"d_{t}"] = array.dtype
+    inference = memory is not None and memory.version is None
+    made = f"((m_{t} := {t}._memory) is not None and m_{t}.version is None) is {inference}"
+    return [
+        f"{t}.__class__ is c_{t}", f"(a_{t} := {t}._array).__class__ is ndarray", f"a_{t}.shape == {array.shape}",
+        f"a_{t}.dtype is d_{t}", f"a_{t}.strides == {array.strides}", f"{t}._requires_grad is {value.requires_grad}",
+        f"{t}._hooks is None", f"not {t}.__dict__", made, f"({t}._grad is None) is {value._grad is None}",
+    ]  # fmt: skip
+
+
+def state_check(
+    dicts: list, lists: list, sets: list, cells: list, functions: list, held: list, gradients_count: bool
+) -> Callable[[], bool]:
+    """A function that says whether everything is the same object: one expression.
+
+    It may raise KeyError, IndexError or ValueError, which is a no.
+    """
+    values: dict[str, Any] = {"ABSENT": ABSENT, "get": dict.get}
+    names: dict[int, str] = {}
+
+    def named(value: Any) -> str:
+        if value is None:
+            return "None"
+        if id(value) not in names:
+            names[id(value)] = f"k{len(values)}"
+            values[names[id(value)]] = value
+        return names[id(value)]
+
+    tests = []
+    for scope, keys, wanted, found, _ in dicts:
+        own = named(scope)
+        if keys is not None:
+            tests.append(f"len({own}) == {len(keys)}" if set(keys) <= set(wanted) else f"tuple({own}) == {named(keys)}")
+        for name, value in zip(wanted, found, strict=True):
+            if scope.__class__ is not dict and isinstance(scope, dict):  # it may have a `__missing__`
+                tests.append(f"get({own}, {named(name)}, ABSENT) is {named(value)}")
+            elif value is ABSENT:
+                tests.append(f"{name!r} not in {own}")
+            else:
+                tests.append(f"{own}[{named(name) if name.__class__ is not str else repr(name)}] is {named(value)}")
+    for owner, items, _ in lists:
+        if owner is not None:
+            tests.append(f"len({named(owner)}) == {len(items)}")
+            tests += [f"{named(owner)}[{i}] is {named(item)}" for i, item in enumerate(items)]
+    for found, items, _ in sets:
+        tests.append(f"{named(found)} == {named(items)}" if items else f"not {named(found)}")
+    for cell, value, _ in cells:
+        tests.append(f"{named(cell)}.cell_contents is {named(value)}")
+    for function, code, defaults, keywords, _ in functions:
+        own = named(function)
+        tests += [f"{own}.__code__ is {named(code)}", f"{own}.__defaults__ is {named(defaults)}",
+                  f"{own}.__kwdefaults__ is {named(keywords)}"]  # fmt: skip
+    for tensor, array, requires_grad, no_grad, _ in held:
+        own = named(tensor)
+        tests += [f"{own}._array is {named(array)}", f"{own}._hooks is None",
+                  f"{own}._requires_grad is {named(requires_grad)}"]  # fmt: skip
+        if gradients_count:
+            tests.append(f"{own}._grad is {'' if no_grad else 'not '}None")
+    lines = [f"    if not ({' and '.join(tests[i : i + 50])}): return False" for i in range(0, len(tests), 50)]
+    return function_of(
+        "\n".join(["def same():", *lines, "    return True", ""]), values, {"__name__": "tensorgrad.plan"}, "same"
+    )
