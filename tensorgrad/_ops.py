@@ -60,7 +60,8 @@ _OVERLOADS: dict[str, str] = {
         view_as_real_copy vstack* zeros zeros_like
     """,
     "default": """
-        abs_ absolute_* acos_ acosh_ adaptive_max_pool1d* addbmm_ addcdiv_ addcmul_ addmm_ addmv_ addr_ adjoint*
+        _grouped_mm abs_ absolute_* acos_ acosh_ adaptive_max_pool1d* addbmm_ addcdiv_ addcmul_ addmm_
+        addmv_ addr_ adjoint*
         allclose alpha_dropout* alpha_dropout_* arccos_* arccosh_* arcsin_* arcsinh_* arctan2_* arctan_*
         arctanh_* argwhere* as_strided as_strided_ asin_ asinh_ atan2_ atan_ atanh_ baddbmm_ batch_norm*
         bilinear* bitwise_not_ broadcast_tensors* broadcast_to* cartesian_prod* cauchy_ cdist* ceil_ celu_

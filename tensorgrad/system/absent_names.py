@@ -109,7 +109,7 @@ MISSING: dict[str, str] = {
     """,
     "nn": "intrinsic qat quantizable quantized",
     "nn.functional": """
-        SwizzleType assert_int_or_pair grouped_mm scaled_mm
+        SwizzleType assert_int_or_pair scaled_mm
     """,
     "utils": """
         ThroughputBenchmark backcompat backend_registration cpp_backtrace
@@ -168,7 +168,6 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._dynamo.utils.is_compile_supported": (NO, "torchvision", _COMPILED),
     "torch._dynamo.utils.warn_once": (MADE, "torchao", "warn_once"),
     "torch._export.utils.remove_proxy_from_state_dict": (REFUSES, "torchao", _EXPORT),
-    "torch._grouped_mm": (REFUSES, "torchao, deepspeed", _GPU),
     "torch._guards.active_fake_mode": (NOTHING, "tensordict", _FAKE),
     "torch._guards.detect_fake_mode": (NOTHING, "transformers", _FAKE),
     "torch._higher_order_ops.associative_scan.associative_scan": (REFUSES, "transformers", _COMPILED),
@@ -270,7 +269,6 @@ OPERATORS: dict[str, str] = {
     "_c10d_functional::_wrap_tensor_autograd": "default",
     "_c10d_functional::all_gather_into_tensor": "default",
     "_c10d_functional::wait_tensor": "default",
-    "aten::_grouped_mm": "default",
     "c10d::scatter_": "default",
     "c10d_functional::all_gather_into_tensor": "default",
     "c10d_functional::wait_tensor": "default",
