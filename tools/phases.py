@@ -33,6 +33,7 @@ BOTH_KERNELS = (
 ONCE = (
     "kernels/test_carried_kernels.py",
     "kernels/test_cuda_absent.py",
+    "kernels/test_equal_bits.py",
     "kernels/test_kernels_build.py",
     "kernels/test_numba*.py",
     "kernels/test_nvrtc.py",
@@ -101,7 +102,8 @@ class Part:
         kernels: `COMPILED`, `NUMPY` or `EMULATOR`.
         files: Paths.
         more: Variables of the process beside those of its kernels.
-        reaching: The folder, if only tests that reach compiled kernels are repeated with NumPy alone.
+        reaching: `name` before the part was divided, if only tests that reach compiled kernels are repeated with NumPy
+            alone.
     """
 
     name: str
@@ -174,8 +176,8 @@ def phases(tests: Path, compiled: bool, emulator: bool) -> list[list[Part]]:
                 where = starts_processes(file, tests), file.relative_to(tests).parts[0], kernels
                 folders.setdefault(where, []).append(file)
     for (second, folder, kernels), files in folders.items():
-        reaching = folder if compiled and folder in REACHING and not second else ""
         name = f"{folder}, processes" if second else folder
+        reaching = name if compiled and folder in REACHING else ""
         result[second] += _divided(Part(name, kernels, files, reaching=reaching))
     if emulator:
         gpus = [file for file in test_files(tests) if matches(file, tests, EMULATED)]

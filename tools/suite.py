@@ -29,7 +29,7 @@ class Suite:
         failed: Tests that have failed.
         machine: Those of them which depend on the machine, with the reason; they may be repeated once.
         retried: Those of them which have passed then.
-        reaching: Names a folder of which only tests that reach compiled kernels are repeated with NumPy alone.
+        reaching: Names what of which only tests that reach compiled kernels are repeated with NumPy alone.
     """
 
     def __init__(

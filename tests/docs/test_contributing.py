@@ -16,6 +16,7 @@ import pytest
 from tensorgrad.dispatch.kinds import FUNCTIONS
 from tensorgrad.rows.kernel_tables import OPS
 from tensorgrad.tensor import Tensor
+from tests.support.processes import not_copied
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "CONTRIBUTING.md"
@@ -75,7 +76,7 @@ def test_the_op_of_the_page_in_a_copy_of_the_repository(tmp_path):
     for name in kept:
         source = ROOT / name
         if source.is_dir():
-            shutil.copytree(source, copy / name, ignore=shutil.ignore_patterns("__pycache__", "out"))
+            shutil.copytree(source, copy / name, ignore=not_copied("out"))
         else:
             shutil.copy(source, copy / name)
     # What mypy knows of unchanged files, and what the emulator has compiled, need not be made again.

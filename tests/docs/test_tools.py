@@ -62,6 +62,9 @@ import pytest
 import tensorgrad as torch
 def test_small(): torch.ones(2).exp()
 def test_large(): torch.ones(100_000).exp()
+def test_process():
+    import subprocess, sys
+    subprocess.run([sys.executable, "-c", "pass"])
 def test_skipped(): pytest.skip("no reason")
 """
 IN_A_FIXTURE = """
@@ -86,7 +89,7 @@ def test_with_numpy_alone_what_reaches_no_kernel_is_left_out(tmp_path):
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout
         said = done.stdout
-    assert "3 passed, 1 skipped, 1 deselected" in said and "test_small" not in said, said
+    assert "4 passed, 1 skipped, 1 deselected" in said and "test_small" not in said, said
 
 
 def test_a_quick_run_takes_a_few_cases_of_each(run):

@@ -33,3 +33,17 @@ def output_of(code=None, *arguments, **options) -> str:
 def environment(*removed, **added) -> dict[str, str]:
     """Returns this process's environment with some variables set, and those removed whose names start with a prefix."""
     return {k: v for k, v in os.environ.items() if not (removed and k.startswith(removed))} | added
+
+
+def not_copied(*names: str):
+    """Returns `shutil.copytree`'s `ignore` for a copy of the package, without what has one of these names.
+
+    What this Python has compiled goes with it, or else the copy's first program takes ten times as long as it should;
+    what other Pythons have compiled does not.
+    """
+    ours = f".{sys.implementation.cache_tag}."
+
+    def ignore(folder, inside):
+        return [name for name in inside if name in names or (name.endswith(".pyc") and ours not in name)]
+
+    return ignore
