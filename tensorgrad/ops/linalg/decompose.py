@@ -95,7 +95,7 @@ def _qr_tangent(input_t, Q, R, mode):
 
 
 _qr = op(
-    "qr_(input, mode: str)",
+    "qr(input, mode: str)",
     "linalg.qr",
     strides="columns columns",
     batch="leading",
@@ -235,7 +235,7 @@ def _svd_shapes(a, full):
 
 
 _svd = op(
-    "svd_(input, full: bool)",
+    "svd(input, full: bool)",
     "linalg.svd",
     strides="columns rows columns",
     batch="leading",
@@ -344,7 +344,7 @@ def _eigh_tangent(input_t, L, V):
 
 
 _eigh = op(
-    "eigh_(input, uplo: str)",
+    "eigh(input, uplo: str)",
     "linalg.eigh",
     strides="rows columns",
     batch="leading",
@@ -431,7 +431,7 @@ def _eig_tangent(input_t, L, V):
 
 
 _eig = op(
-    "eig_(input)",
+    "eig(input)",
     "linalg.eig",
     strides="rows columns",
     batch="leading",
@@ -499,7 +499,7 @@ def _pinv_tangent(input_t, input, out):
 
 
 _pinv = op(
-    "pinv_(input, atol: any, rtol: any, hermitian: bool)",
+    "pinv(input, atol: any, rtol: any, hermitian: bool)",
     "linalg.pinv",
     batch="leading",
     input=_pinv_gradient,

@@ -37,7 +37,7 @@ def _check_floating(x: Tensor, name: str) -> None:
 
 
 _geqrf = op(
-    "geqrf_(input)",
+    "geqrf(input)",
     "linalg.geqrf",
     strides="columns rows",
     batch="leading",

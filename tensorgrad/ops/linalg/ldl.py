@@ -18,7 +18,7 @@ from tensorgrad.tensor import Tensor
 from tensorgrad.transforms.batch import whole
 
 _factor = op(
-    "ldl_factor_(input, hermitian: bool)",
+    "ldl_factor(input, hermitian: bool)",
     "ldl.ldl_factor",
     strides="columns rows rows",
     batch="leading",
@@ -80,7 +80,7 @@ def ldl_factor(input: Tensor, *, hermitian: bool = False, out=None) -> return_ty
 
 
 _solve = op(
-    "ldl_solve_(LD, pivots, B, hermitian: bool)",
+    "ldl_solve(LD, pivots, B, hermitian: bool)",
     "ldl.ldl_solve",
     strides="columns",
     batch=lambda LD, pivots, B, hermitian, size, mapped: _solve(

@@ -105,9 +105,9 @@ def _inverse_of(input: Tensor) -> Tensor:
     inverse, info = _inverse(input)
     if failure(info) is None:
         return inverse
-    packed, pivots, _ = OPS["lu_factor_"].compiled.call(input, True)
+    packed, pivots, _ = OPS["lu_factor"].compiled.call(input, True)
     unit = create.eye(input.shape[-1], dtype=input.dtype, device=input.device).expand(input.shape)
-    return OPS["lu_solve_"].compiled.call(packed, pivots, unit, False)
+    return OPS["lu_solve"].compiled.call(packed, pivots, unit, False)
 
 
 def _slogdet_gradient(grads, input, sign, needs):
@@ -130,7 +130,7 @@ def _slogdet_tangent(input_t, input, sign):
 
 
 _slogdet = op(
-    "slogdet_(input)",
+    "slogdet(input)",
     "linalg.slogdet",
     batch="leading",
     prepare=square("slogdet"),
@@ -388,7 +388,7 @@ def _triangle(x: Tensor, upper: bool, unitriangular: bool) -> Tensor:
 
 
 solve_triangles = op(
-    "solve_triangular_(A, B, upper: bool, unitriangular: bool)",
+    "solve_triangular(A, B, upper: bool, unitriangular: bool)",
     "linalg.solve_triangular",
     strides="columns",
     batch="leading",

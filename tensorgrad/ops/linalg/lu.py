@@ -106,7 +106,7 @@ def _tangent(input_t, LU, pivots):
 
 
 _factor = op(
-    "lu_factor_(input, pivot: bool)",
+    "lu_factor(input, pivot: bool)",
     "lu.lu_factor",
     strides="columns rows rows",
     batch="leading",
@@ -296,7 +296,7 @@ def one_rank(given: dict[str, tuple[Tensor, int]], size: int, mapped: set[str]) 
 
 
 _solve = op(
-    "lu_solve_(packed, pivots, B, adjoined: bool)",
+    "lu_solve(packed, pivots, B, adjoined: bool)",
     "lu.lu_solve",
     strides="columns",
     batch=lambda packed, pivots, B, adjoined, size, mapped: _solve(

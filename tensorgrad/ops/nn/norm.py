@@ -547,7 +547,7 @@ _group_norm = op(
 
 
 native_group_norm_row = op(  # the same, for when derivatives of the statistics are needed, too
-    "native_group_norm_(input, weight=None, bias=None, groups: int = 1, eps: float = 1e-5)",
+    "native_group_norm(input, weight=None, bias=None, groups: int = 1, eps: float = 1e-5)",
     _group_norm_kernel,
     twin=_native_group_norm_twin,
     outputs=("out", "mean", "rstd"),
