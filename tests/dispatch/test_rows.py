@@ -37,7 +37,11 @@ def test_a_row_does_not_change():
             {"input": lambda g: g, "linear": "input", "jvp": lambda input_t: input_t},
             "op new_in_test: linear_in and jvp both say what its tangents are",
         ),
-        ("new_in_test_(input)", {}, "op new_in_test_: a name that ends in _ is that of a function which works in place"),
+        (
+            "new_in_test_(input)",
+            {},
+            "op new_in_test_: a name that ends in _ is that of a function which works in place",
+        ),
     ],
 )
 def test_a_mistake_in_a_row_leaves_no_op_behind(signature, given, error):

@@ -238,7 +238,10 @@ def _pip(python: Path, arguments: list[str], **variables: str) -> None:
     quiet = ["--quiet", "--disable-pip-version-check", "--no-input"]
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "TENSORGRAD_COMPAT"))}
     done = subprocess.run(
-        [sys.executable, "-m", "pip", "--python", str(python), *arguments, *quiet], capture_output=True, text=True, env=clean | variables
+        [sys.executable, "-m", "pip", "--python", str(python), *arguments, *quiet],
+        capture_output=True,
+        text=True,
+        env=clean | variables,
     )
     if done.returncode:
         errors = [line for line in done.stderr.splitlines() if "ERROR" in line] or done.stderr.splitlines()[-3:]

@@ -35,7 +35,7 @@ FLAGS = (  # -O0: g++ takes longer for most programs than they run
     "--param=asan-instrumentation-with-call-threshold=0",
     "-fsanitize=alignment,bounds,integer-divide-by-zero", "-fsanitize-recover=alignment,bounds,integer-divide-by-zero",
 )  # fmt: skip
-# Without those of C++ and of sanitizers (cuda_host.h has what these call): g++ would look through them for every program.
+# Without those of C++ and of sanitizers (cuda_host.h has what these call): g++ would search them for every program.
 LIBRARIES = ("-nostdlib", "-lm", "-lc", "-lgcc")
 
 # Bytes for each of the 1,024 threads of a block; the system gives what is touched. No power of two: the tops of all
