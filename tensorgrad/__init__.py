@@ -52,6 +52,9 @@ from tensorgrad.dtypes import (
     int64,
     long,
     promote_types,
+    qint8,
+    qint32,
+    quint8,
     set_default_dtype,
     short,
     uint8,
@@ -67,7 +70,13 @@ from tensorgrad.layouts import (
     jagged,
     layout,
     memory_format,
+    per_channel_affine,
+    per_channel_affine_float_qparams,
+    per_channel_symmetric,
+    per_tensor_affine,
+    per_tensor_symmetric,
     preserve_format,
+    qscheme,
     sparse_bsc,
     sparse_bsr,
     sparse_coo,
@@ -145,15 +154,22 @@ if "DEBUG" in _os.environ:
 
 _LAZY = (  # modules that are loaded on first use
     "_C", "__config__", "__future__", "_functorch", "_jit_internal", "_tensor", "_tensor_str", "_utils",
-    "accelerator", "backends", "compat", "cpu", "cuda", "distributed", "distributions", "fft", "func", "functional",
+    "accelerator", "ao", "backends", "compat", "cpu", "cuda", "distributed", "distributions", "fft", "func",
+    "functional",
     "futures", "fx", "hub", "jit", "library", "linalg", "masked", "mps", "multiprocessing", "nested", "nn", "onnx",
-    "optim", "overrides", "profiler", "quasirandom", "signal", "special", "testing", "types", "utils", "viz", "xpu",
+    "optim", "overrides", "profiler",
+    "quantization", "quasirandom", "signal", "special", "testing", "types", "utils",
+    "viz", "xpu",
 )  # fmt: skip
 _TOOLS = (  # likewise; not part of PyTorch
-    "absent_device", "coverage", "debug", "info", "run",
+    "absent_device", "capture", "coverage", "debug", "info", "quantized", "run",
 )  # fmt: skip
 _later(__name__, _LAZY + _TOOLS)
-_ELSEWHERE = {"Tag": "tensorgrad.library.tags", "vmap": "tensorgrad.func"}  # likewise; single names
+_ELSEWHERE = {
+    "Tag": "tensorgrad.library.tags",
+    "vmap": "tensorgrad.func",
+    "quantize": "tensorgrad.quantized",
+}  # likewise; single names
 
 from tensorgrad import amp, checks, serialization, sparse, tensor_types
 from tensorgrad._ops import ops

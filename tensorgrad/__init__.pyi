@@ -15,8 +15,10 @@ from tensorgrad import _utils as _utils
 from tensorgrad import absent_device as absent_device
 from tensorgrad import accelerator as accelerator
 from tensorgrad import amp as amp
+from tensorgrad import ao as ao
 from tensorgrad import autograd as autograd
 from tensorgrad import backends as backends
+from tensorgrad import capture as capture
 from tensorgrad import checks as checks
 from tensorgrad import compat as compat
 from tensorgrad import coverage as coverage
@@ -44,6 +46,8 @@ from tensorgrad import onnx as onnx
 from tensorgrad import optim as optim
 from tensorgrad import overrides as overrides
 from tensorgrad import profiler as profiler
+from tensorgrad import quantization as quantization
+from tensorgrad import quantized as quantized
 from tensorgrad import quasirandom as quasirandom
 from tensorgrad import random as random
 from tensorgrad import return_types as return_types
@@ -132,6 +136,9 @@ from tensorgrad.dtypes import int64 as int64
 from tensorgrad.dtypes import int8 as int8
 from tensorgrad.dtypes import long as long
 from tensorgrad.dtypes import promote_types as promote_types
+from tensorgrad.dtypes import qint32 as qint32
+from tensorgrad.dtypes import qint8 as qint8
+from tensorgrad.dtypes import quint8 as quint8
 from tensorgrad.dtypes import set_default_dtype as set_default_dtype
 from tensorgrad.dtypes import short as short
 from tensorgrad.dtypes import uint16 as uint16
@@ -148,7 +155,13 @@ from tensorgrad.layouts import contiguous_format as contiguous_format
 from tensorgrad.layouts import jagged as jagged
 from tensorgrad.layouts import layout as layout
 from tensorgrad.layouts import memory_format as memory_format
+from tensorgrad.layouts import per_channel_affine as per_channel_affine
+from tensorgrad.layouts import per_channel_affine_float_qparams as per_channel_affine_float_qparams
+from tensorgrad.layouts import per_channel_symmetric as per_channel_symmetric
+from tensorgrad.layouts import per_tensor_affine as per_tensor_affine
+from tensorgrad.layouts import per_tensor_symmetric as per_tensor_symmetric
 from tensorgrad.layouts import preserve_format as preserve_format
+from tensorgrad.layouts import qscheme as qscheme
 from tensorgrad.layouts import sparse_bsc as sparse_bsc
 from tensorgrad.layouts import sparse_bsr as sparse_bsr
 from tensorgrad.layouts import sparse_coo as sparse_coo
@@ -161,6 +174,7 @@ from tensorgrad.ops.pytorch.storage_values import UntypedStorage as UntypedStora
 from tensorgrad.ops.random.states import get_rng_state as get_rng_state
 from tensorgrad.ops.random.states import set_rng_state as set_rng_state
 from tensorgrad.printing import set_printoptions as set_printoptions
+from tensorgrad.quantized.weight_only import quantize as quantize
 from tensorgrad.queries import _assert as _assert
 from tensorgrad.queries import compiled_with_cxx11_abi as compiled_with_cxx11_abi
 from tensorgrad.queries import get_default_device as get_default_device
@@ -241,6 +255,9 @@ class IntStorage(TypedStorage): ...
 class IntTensor(Tensor): ...
 class LongStorage(TypedStorage): ...
 class LongTensor(Tensor): ...
+class QInt32Tensor(Tensor): ...
+class QInt8Tensor(Tensor): ...
+class QUInt8Tensor(Tensor): ...
 class ShortStorage(TypedStorage): ...
 class ShortTensor(Tensor): ...
 class UInt16Tensor(Tensor): ...

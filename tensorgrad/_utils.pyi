@@ -2,8 +2,10 @@
 
 from tensorgrad.compat.names._utils import *
 from tensorgrad.compat.names._utils import Any as Any
+from tensorgrad.compat.names._utils import ExceptionWrapper as ExceptionWrapper
 from tensorgrad.compat.names._utils import Iterable as Iterable
 from tensorgrad.compat.names._utils import Tensor as Tensor
+from tensorgrad.compat.names._utils import _Text as _Text
 from tensorgrad.compat.names._utils import _element_size as _element_size
 from tensorgrad.compat.names._utils import _flatten_dense_tensors as _flatten_dense_tensors
 from tensorgrad.compat.names._utils import _get_available_device_type as _get_available_device_type
@@ -14,4 +16,6 @@ from tensorgrad.compat.names._utils import _rebuild_tensor as _rebuild_tensor
 from tensorgrad.compat.names._utils import _rebuild_tensor_v2 as _rebuild_tensor_v2
 from tensorgrad.compat.names._utils import _set_obj_state as _set_obj_state
 from tensorgrad.compat.names._utils import _unflatten_dense_tensors as _unflatten_dense_tensors
+from tensorgrad.compat.names._utils import sys as sys
 from tensorgrad.compat.names._utils import torch as torch
+from tensorgrad.compat.names._utils import traceback as traceback

@@ -4,5 +4,12 @@ from tensorgrad.compat.names.absent_device import *
 from tensorgrad.compat.names.absent_device import Any as Any
 from tensorgrad.compat.names.absent_device import Callable as Callable
 from tensorgrad.compat.names.absent_device import _FUNCTIONS as _FUNCTIONS
+from tensorgrad.compat.names.absent_device import _MPS_NEEDED as _MPS_NEEDED
+from tensorgrad.compat.names.absent_device import _NO_MEMORY as _NO_MEMORY
+from tensorgrad.compat.names.absent_device import _OF_XPU as _OF_XPU
+from tensorgrad.compat.names.absent_device import _SEEDED as _SEEDED
+from tensorgrad.compat.names.absent_device import _XPU_NEEDED as _XPU_NEEDED
 from tensorgrad.compat.names.absent_device import _function as _function
+from tensorgrad.compat.names.absent_device import _named as _named
+from tensorgrad.compat.names.absent_device import _refusing as _refusing
 from tensorgrad.compat.names.absent_device import functions as functions

@@ -2,11 +2,13 @@
 
 from tensorgrad.compat.names.compiler import *
 from tensorgrad.compat.names.compiler import Any as Any
+from tensorgrad.compat.names.compiler import COMPILE as COMPILE
 from tensorgrad.compat.names.compiler import Callable as Callable
 from tensorgrad.compat.names.compiler import ScriptModule as ScriptModule
 from tensorgrad.compat.names.compiler import allow_in_graph as allow_in_graph
 from tensorgrad.compat.names.compiler import assume_constant_result as assume_constant_result
 from tensorgrad.compat.names.compiler import compile as compile
+from tensorgrad.compat.names.compiler import compile_module as compile_module
 from tensorgrad.compat.names.compiler import cudagraph_mark_step_begin as cudagraph_mark_step_begin
 from tensorgrad.compat.names.compiler import disable as disable
 from tensorgrad.compat.names.compiler import is_compiling as is_compiling
@@ -14,3 +16,4 @@ from tensorgrad.compat.names.compiler import is_dynamo_compiling as is_dynamo_co
 from tensorgrad.compat.names.compiler import is_exporting as is_exporting
 from tensorgrad.compat.names.compiler import list_backends as list_backends
 from tensorgrad.compat.names.compiler import reset as reset
+from tensorgrad.compat.names.compiler import set_stance as set_stance

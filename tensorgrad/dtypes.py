@@ -30,8 +30,8 @@ class dtype:
         self.name, self.itemsize, self.category = name, itemsize, category
         self.is_floating_point = category == FLOATING
         self.is_complex = category == COMPLEX
-        self.is_signed = name not in ("bool", "float8_e8m0fnu") and not name.startswith("uint")
-        self._numpy = None if name in _OF_ML_DTYPES else np.dtype(name)
+        self.is_signed = name not in ("bool", "float8_e8m0fnu") and not name.startswith(("uint", "quint"))
+        self._numpy = None if name in _OF_ML_DTYPES or name in _STORED else np.dtype(name)
 
     @property
     def numpy(self) -> np.dtype:
@@ -41,6 +41,11 @@ class dtype:
             ImportError: For bfloat16 and float8 types if the package ml_dtypes is not installed.
         """
         if self._numpy is None:  # NumPy lacks it
+            if self in QUANTIZED:
+                raise RuntimeError(
+                    f"{self}: integers that stand for other numbers have a scale and a zero point; such tensors are "
+                    "made by quantize_per_tensor and quantize_per_channel"
+                )
             try:
                 import ml_dtypes
             except ImportError:
@@ -72,6 +77,7 @@ class dtype:
 BOOL, INTEGER, FLOATING, COMPLEX = range(4)
 _FLOAT8_NAMES = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")
 _OF_ML_DTYPES = ("bfloat16", *_FLOAT8_NAMES)
+_STORED = {"qint8": "int8", "quint8": "uint8", "qint32": "int32"}  # the integers behind the quantized types
 
 bool = dtype("bool", 1, BOOL)
 uint8 = dtype("uint8", 1, INTEGER)
@@ -93,6 +99,10 @@ HALF = (float16, bfloat16)  # of half precision
 FLOAT8 = float8_e4m3fn, float8_e4m3fnuz, float8_e5m2, float8_e5m2fnuz, float8_e8m0fnu = tuple(
     dtype(name, 1, FLOATING) for name in _FLOAT8_NAMES
 )  # to store values and convert them: they do not promote, and functions do not compute in them
+
+QUANTIZED = qint8, quint8, qint32 = tuple(
+    dtype(name, np.dtype(stored).itemsize, INTEGER) for name, stored in _STORED.items()
+)  # integers that stand for other numbers (storage/quantized.py)
 
 
 def _refuse(cls, *args, **kwargs):
@@ -120,8 +130,13 @@ C_TYPES = {  # their C++ names, used in other messages
 }  # fmt: skip
 SCALAR_TYPES |= {name: name.capitalize() for name in _FLOAT8_NAMES}
 C_TYPES |= {name: f"c10::{name.capitalize()}" for name in _FLOAT8_NAMES}
-BY_NAME = {d.name: d for d in (*ALL, *FLOAT8)}
+SCALAR_TYPES |= {"qint8": "QInt8", "quint8": "QUInt8", "qint32": "QInt32"}
+C_TYPES |= {name: f"c10::{name}" for name in _STORED}
+BY_NAME = {d.name: d for d in (*ALL, *FLOAT8, *QUANTIZED)}
 FROM_NUMPY = {d._numpy: d for d in ALL if d._numpy is not None}
+# The dtype of their arrays: NumPy's of a structure whose only field says which they are.
+OF_QUANTIZED = {d: np.dtype([(d.name, _STORED[d.name])]) for d in QUANTIZED}
+FROM_NUMPY |= {array_dtype: d for d, array_dtype in OF_QUANTIZED.items()}
 # The Python scalar types; their exact dtype depends on the default dtype.
 NUMBERS = frozenset({True.__class__, (1).__class__, (1.0).__class__, (1j).__class__})
 

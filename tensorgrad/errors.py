@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from inspect import CO_VARARGS
+from inspect import CO_OPTIMIZED, CO_VARARGS
 from numbers import Number, Real
 from operator import index as as_int
 from types import FrameType
@@ -19,6 +19,28 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "tensorgrad":
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
+
+
+_DEEPEST = 100  # frames that are looked at: a recursion may have very many
+
+
+def hide_callers(frame: FrameType | None) -> None:
+    """Marks the library's own frames, from this one outwards, which pytest and IPython then leave out of tracebacks.
+
+    Both look for a local variable of that name. It is set here, when there is an error, as on the way it would cost
+    every call.
+    """
+    for _ in range(_DEEPEST):
+        if frame is None:
+            return
+        ours = frame.f_globals.get("__name__", "").partition(".")[0] == "tensorgrad"
+        if ours and frame.f_code.co_flags & CO_OPTIMIZED:  # a function: the variables of a module are its names
+            held = frame.f_locals
+            held["__tracebackhide__"] = True
+            # Before Python 3.13 this is a copy that the frame keeps. With an exception in it, that would be a cycle.
+            if isinstance(held, dict) and any(isinstance(value, BaseException) for value in held.values()):
+                held.clear()
+        frame = frame.f_back
 
 
 def typename(value) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import platform
-import sys
 from importlib import metadata
 
 
@@ -42,7 +41,7 @@ def kernels() -> list[str]:
     ]
 
 
-def main() -> int:
+def main(arguments: list[str]) -> int:
     """Prints the report."""
     import tensorgrad as torch
     from tensorgrad.system import blas
@@ -59,4 +58,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    from tensorgrad.system.command import run
+
+    run(main)

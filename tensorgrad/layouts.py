@@ -38,6 +38,20 @@ class layout(memory_format):
     __slots__ = ()
 
 
+class qscheme(memory_format):
+    """How the integers of a quantized tensor stand for numbers: with one scale for all, or one for each channel.
+
+    >>> torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8).qscheme()
+    torch.per_tensor_affine
+    """
+
+    __slots__ = ()
+
+
+per_tensor_affine, per_channel_affine = qscheme("per_tensor_affine"), qscheme("per_channel_affine")
+per_tensor_symmetric, per_channel_symmetric = qscheme("per_tensor_symmetric"), qscheme("per_channel_symmetric")
+per_channel_affine_float_qparams = qscheme("per_channel_affine_float_qparams")
+
 contiguous_format = memory_format("contiguous_format")
 preserve_format = memory_format("preserve_format")
 channels_last = memory_format("channels_last")

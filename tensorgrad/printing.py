@@ -20,6 +20,7 @@ import numpy as np
 from tensorgrad import dtypes
 from tensorgrad.layouts import strided
 from tensorgrad.rows.switches import LOCAL
+from tensorgrad.storage.quantized import QuantizedStorage
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import PLAIN, Tensor
 from tensorgrad.transforms.batch import BatchedArray, BatchedStorage
@@ -341,6 +342,19 @@ def _of_parts(tensor, prefix: str, grad_fn: str | None) -> str:
     return suffixed(text, suffixes, indent)
 
 
+def _of_integers(tensor, prefix: str) -> str:
+    """Formats a quantized tensor: the numbers that its integers stand for, and what they mean."""
+    array = tensor._array
+    text = format_tensor(array.numbers(), dtype_name="float32", default_dtype_names={"float32"}, prefix=prefix)
+    suffixes = [f"size={tuple(array.shape)}", f"dtype={array.kind}", f"quantization_scheme={tensor.qscheme()}"]
+    if array.axis is None:
+        suffixes += [f"scale={array.scale}", f"zero_point={array.zero_point}"]
+    else:
+        suffixes += [f"scale={tensor.q_per_channel_scales()}", f"zero_point={tensor.q_per_channel_zero_points()}",
+                     f"axis={array.axis}"]  # fmt: skip
+    return suffixed(text.removesuffix(")"), suffixes, len(prefix))
+
+
 def _of_batch(array: BatchedArray) -> str:
     """Formats a batched tensor (vmap): the values of all samples."""
     with array.level.off():
@@ -375,6 +389,8 @@ def tensor_repr(tensor, contents: str | None = None) -> str:
         return _of_batch(tensor._array)
     if storage.layout is not strided:
         return _of_parts(tensor, prefix, grad_fn)
+    if storage is QuantizedStorage:
+        return _of_integers(tensor, prefix)
     return format_tensor(
         None if tensor.is_meta or contents else tensor._array if storage.xp else storage.to_host(tensor._array),
         dtype_name=tensor.dtype.name,

@@ -53,6 +53,12 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-if __name__ == "__main__":
-    sys.path.pop(0)  # `-m` added this folder; the program should not see it
+def command() -> None:
+    """Runs the program of this process's command line, and exits."""
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path.pop(0)  # the folder that `-m` or a script added; the program should not see it
     sys.exit(main(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    command()

@@ -74,6 +74,7 @@ class Tensor(TensorMethods):
     _hooks: Any
     _requires_grad: Any
     _sees_rows = False  # of a class that overrides ops: whether it is given the rows' own functions
+    _results_keep_class = True  # is what is made of tensors of a subclass of this class, too?
     _sees_functions = False  # does `__torch_function__` see functions and methods that are not ops?
 
     __array_priority__ = 1000  # `ndarray * tensor` is computed here, not by NumPy
@@ -513,7 +514,8 @@ class Tensor(TensorMethods):
         tensor([5., 1.], requires_grad=True)
         """
         made = share(_apart(self), self._storage.__class__.of(self._storage.array))
-        return made if self.__class__ in PLAIN or LOCAL.inside_override else made.as_subclass(self.__class__)
+        same = self._results_keep_class and self.__class__ not in PLAIN and not LOCAL.inside_override
+        return made.as_subclass(self.__class__) if same else made
 
     @data.setter
     def data(self, value: Tensor) -> None:
@@ -552,7 +554,8 @@ class Tensor(TensorMethods):
             storage = storage.__class__.of(storage.array)
             storage.detached = True
         made = share(_apart(self), storage)
-        return made if self.__class__ in PLAIN or LOCAL.inside_override else made.as_subclass(self.__class__)
+        same = self._results_keep_class and self.__class__ not in PLAIN and not LOCAL.inside_override
+        return made.as_subclass(self.__class__) if same else made
 
     def detach_(self) -> Tensor:
         """Detaches this tensor from the graph in place: it becomes a leaf that does not require grad.
@@ -691,7 +694,7 @@ def _with_state(tensor: Tensor, state: Any) -> Tensor:
 
 
 def _restore(cls, storage, geometry, dtype, requires_grad, state):
-    tensor = share(storage.view(geometry, dtype.numpy), storage, cls)
+    tensor = share(storage.view(geometry, dtypes.OF_QUANTIZED.get(dtype) or dtype.numpy), storage, cls)
     tensor._requires_grad = requires_grad
     return _with_state(tensor, state)
 
@@ -739,4 +742,4 @@ def tensors_in(values, around: tuple = ()):
 
 def differentiable(dtype: np.dtype) -> bool:
     """Returns whether values of this (array) dtype can have gradients: floating-point and complex ones."""
-    return dtype.kind in "fcV"  # V: bfloat16 and float8
+    return dtype.kind in "fc" or (dtype.kind == "V" and dtype.names is None)  # V: bfloat16, float8; names: quantized

@@ -15,12 +15,13 @@ import tensorgrad
 from tensorgrad import viz
 
 
-def drawn(code: str) -> Any:
-    """Runs `code`, with `torch` and `viz` defined, and returns the value of its last line."""
+def drawn(code: str, scope: dict | None = None) -> Any:
+    """Runs `code`, with `torch` and `viz` defined, and returns the value of its last line. `scope` gets its names."""
     *before, last = ast.parse(code).body
     if not isinstance(last, ast.Expr):
         raise ValueError(f"the last line of a picture's block must be an expression: {ast.unparse(last)}")
-    scope: dict = {"torch": tensorgrad, "viz": viz}
+    scope = {} if scope is None else scope
+    scope |= {"torch": tensorgrad, "viz": viz}
     exec(compile(ast.Module(before, []), "<picture>", "exec"), scope)
     return eval(compile(ast.Expression(last.value), "<picture>", "eval"), scope)
 

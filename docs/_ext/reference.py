@@ -10,8 +10,11 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import pages
+import sources
 from docutils import nodes
 from docutils.parsers.rst import directives
 from public_names import family, first_names, full_name, known, public
@@ -38,10 +41,51 @@ def docstring_of(value) -> str:
     return rest.strip() if _SIGNATURE.fullmatch(first) else text
 
 
+def typed(value) -> str:
+    """The parameters with their types, and what is returned; "" where a signature has neither names nor types."""
+    try:
+        signature = inspect.signature(value)
+    except (TypeError, ValueError):
+        return ""
+    parameters = [p for p in signature.parameters.values() if p.name not in ("self", "cls")]
+    kinds = {p.kind for p in parameters}
+    if {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD} <= kinds or not any(
+        p.annotation is not p.empty for p in parameters
+    ):
+        return ""
+    shown = [p.replace(annotation=_Shown(_type(p.annotation)) if _type(p.annotation) else p.empty) for p in parameters]
+    returned = "" if isinstance(value, type) else _type(signature.return_annotation)
+    text = str(signature.replace(parameters=shown, return_annotation=signature.empty))
+    text = re.sub(r"<module '([\w.]+)' [^>]*>", r"\1", text)
+    return f"{text} → {returned}" if returned else text
+
+
+class _Shown:
+    """Stands for a type or a value, and is printed as given."""
+
+    def __init__(self, text: str):
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def _type(annotation) -> str:
+    """An annotation as people read it; "" if it says nothing."""
+    if annotation is inspect.Signature.empty:
+        return ""
+    annotation = getattr(annotation, "__forward_arg__", annotation)
+    text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", None) or str(annotation)
+    text = re.sub(r"\b(?:tensorgrad|typing|collections\.abc)\.(?:\w+\.)*", "", text)
+    return "" if text == "Any" else text
+
+
 def signature_of(value) -> str:
-    """The parameters of a function or class in parentheses, without annotations."""
+    """The parameters of a function or class in parentheses, with their types where the source has them."""
     if isinstance(value, property):
         return ""
+    if found := typed(value):
+        return found
     first = (getattr(value, "__doc__", None) or "").strip().partition("\n")[0]
     if not isinstance(value, type) and _SIGNATURE.fullmatch(first):
         return first.partition("(")[1] + first.partition("(")[2]
@@ -146,10 +190,10 @@ class Reference(SphinxDirective):
         self.namespace, self.prefix = namespace, f"torch.{namespace}." if namespace else "torch."
         names = public(namespace)
         if "by-family" not in self.options:
-            return [self.one(name, value) for name, value in names.items()]
+            return [node for name, value in names.items() for node in self.one(name, value)]
         sections: dict[tuple[str, str], list] = {}
         for name, value in names.items():
-            sections.setdefault(family(namespace, name, value), []).append(self.one(name, value))
+            sections.setdefault(family(namespace, name, value), []).extend(self.one(name, value))
         order = sorted(sections, key=lambda about: (about[0] == "Others", about))
         return [self.section(*about, sections[about]) for about in order]
 
@@ -161,10 +205,10 @@ class Reference(SphinxDirective):
         self.state.document.note_implicit_target(section, section)
         return section
 
-    def one(self, name: str, value) -> nodes.Node:
+    def one(self, name: str, value) -> list[nodes.Node]:
         """The entry of one name. In-place forms, methods that are also functions, and aliases only refer to another."""
         kind = "class" if isinstance(value, type) else "attribute" if isinstance(value, property) else "function"
-        entry = self.entry(self.prefix + name, kind, name, self.parameters(name, value))
+        entry = self.entry(self.prefix + name, kind, name, self.parameters(name, value), sources.place_of(name, value))
         same = self.same_as(name, value)
         if same:
             entry["classes"].append("brief")
@@ -172,15 +216,24 @@ class Reference(SphinxDirective):
         if isinstance(value, type) and value is not tensorgrad.Tensor and not same:
             content += [self.member(f"{self.prefix}{name}", n, v) for n, v in members(value)]
         entry += addnodes.desc_content("", *content)
-        return entry
+        if same:
+            return [entry]
+        first = docstring_of(value).partition("\n\n")[0].replace("\n", " ").replace("`", "")
+        sentence = re.match(r".*?[.:](?=\s|$)|.*", first)[0]  # type: ignore[index]
+        marks = pages.begin(self.prefix + name, sentence), pages.END
+        return [nodes.raw("", marks[0], format="html"), entry, nodes.raw("", marks[1], format="html")]
 
     def parameters(self, name: str, value) -> str:
         """The parameters: for in-place forms those of the op, for methods without the tensor itself."""
         shown = signature_of(value)
-        if "*args, **kwargs" in shown and name.endswith("_") and name[:-1] in public(self.namespace):
+        if (
+            re.search(r"\*args(: \w+)?, \*\*kwargs", shown)
+            and name.endswith("_")
+            and name[:-1] in public(self.namespace)
+        ):
             shown = re.sub(r"(, \*)?, out=None", "", signature_of(public(self.namespace)[name[:-1]]))
         if self.namespace == "Tensor":
-            shown = re.sub(r"^\((input|self)(, |(?=\)))", "(", shown)
+            shown = re.sub(r"^\((input|self)(: Tensor)?(, |(?=\)))", "(", shown)
         return shown
 
     def same_as(self, name: str, value) -> list[nodes.Node]:
@@ -195,16 +248,23 @@ class Reference(SphinxDirective):
     def member(self, owner: str, name: str, value) -> nodes.Node:
         """A method or property of a class."""
         kind = "property" if isinstance(value, property) else "method"
-        entry = self.entry(f"{owner}.{name}", kind, name, signature_of(getattr(value, "__func__", value)))
+        shown = signature_of(getattr(value, "__func__", value))
+        entry = self.entry(f"{owner}.{name}", kind, name, shown, sources.place_of(name, value))
         entry += addnodes.desc_content("", *described(docstring_of(getattr(value, "__func__", value)), self.namespace))
         return entry
 
-    def entry(self, full: str, kind: str, name: str, parameters: str) -> addnodes.desc:
+    def entry(
+        self, full: str, kind: str, name: str, parameters: str, place: tuple[Path, int] | None = None
+    ) -> addnodes.desc:
         """The heading of one name, registered for search and links."""
         signature = addnodes.desc_signature("", ids=[full], first=False, classes=["sig"], module="", fullname=full)
         signature += addnodes.desc_addname(text=full.removesuffix(name))
         signature += addnodes.desc_name(text=name)
         signature += nodes.inline(text=parameters, classes=["sig-parameters"])
+        if place is not None:
+            address = f"{'../' * self.env.docname.count('/')}{sources.page_of(place[0])}#L-{place[1]}"
+            link = f' <a class="source" href="{address}" title="{place[0].name}, line {place[1]}">source</a>'
+            signature += nodes.raw("", link, format="html")
         if kind == "class":
             signature.insert(0, addnodes.desc_annotation(text="class "))
         self.env.get_domain("py").note_object(full, kind, full, location=signature)

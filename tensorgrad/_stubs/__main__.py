@@ -15,7 +15,6 @@ import ast
 import inspect
 import keyword
 import re
-import sys
 from pathlib import Path
 
 from tensorgrad._stubs.exports import layer_files, moved_files, package, return_types
@@ -205,8 +204,9 @@ def functions_stub(table: dict) -> str:
     return stub([signature_of(f, name, False) for name, f in sorted(table.items()) if not keyword.iskeyword(name)])
 
 
-def main(check: bool) -> int:
+def main(arguments: list[str]) -> int:
     """Writes or checks all files; returns the exit status."""
+    check = "--check" in arguments
     from tensorgrad.nn import functional
     from tensorgrad.ops.special.special import SPECIAL
 
@@ -233,4 +233,7 @@ def main(check: bool) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main("--check" in sys.argv[1:]))
+    import tensorgrad  # noqa: F401
+    from tensorgrad.system.command import run
+
+    run(main)

@@ -1,8 +1,8 @@
-"""`torch.backends.quantized`: the engine of products of quantized tensors, of which there is none.
+"""`torch.backends.quantized`: whose integers the quantized modules compute.
 
->>> torch.backends.quantized.supported_engines
-['none']
+>>> torch.backends.quantized.engine
+'x86'
 """
 
-engine = "none"
-supported_engines = ["none"]
+supported_engines = ["qnnpack", "onednn", "x86", "fbgemm"]
+engine = "x86"

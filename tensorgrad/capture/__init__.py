@@ -5,7 +5,8 @@ Composites, vmap, `backward()` and the steps of optimizers are seen where they e
 repository.
 """
 
-from tensorgrad.capture.recorder import Effect, ReadError
+from tensorgrad.capture.nodes import Effect
+from tensorgrad.capture.recorder import ReadError
 from tensorgrad.capture.recording import Recording, record
 from tensorgrad.capture.steps import GuardError
 

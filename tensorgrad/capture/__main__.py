@@ -3,7 +3,8 @@
 import sys
 
 from tensorgrad.capture.show import main
+from tensorgrad.system.command import run
 
 if __name__ == "__main__":
     sys.path.pop(0)  # `-m` added this folder; the program should not see it
-    sys.exit(main(sys.argv[1:]))
+    run(main)

@@ -7,7 +7,8 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tensorgrad.capture.recorder import Effect, Recorder
+from tensorgrad.capture.nodes import Effect
+from tensorgrad.capture.recorder import Recorder
 from tensorgrad.capture.values import mapped, tensors
 from tensorgrad.fx import GraphModule, Node
 from tensorgrad.nn import Module

@@ -3,7 +3,9 @@
     python -m tensorgrad.capture show program.py [arguments ...]
 
 The program runs as under `python -m tensorgrad.run`. Each function or module that it passes to `torch.compile` is
-recorded when it is first called, and printed; or the reason is, why it cannot be recorded.
+recorded when it is first called, and printed; or the reason is, why it cannot be recorded. With `explain` in the place
+of `show`, the program runs as ever, and what is printed at its end is what became of each: plans, their launches and
+guards, or why it stayed eager.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from tensorgrad.capture.recording import record
 from tensorgrad.nn import Module
 from tensorgrad.rows.switches import LOCAL
 
-USAGE = "usage: python -m tensorgrad.capture show program.py [arguments ...]"
+USAGE = "usage: python -m tensorgrad.capture show|explain program.py [arguments ...]"
 
 
 def shown(function: Any) -> Any:
@@ -76,10 +78,12 @@ def main(arguments: list[str]) -> int:
         return 2
     from tensorgrad import run
 
+    if arguments[0] == "explain":
+        return _explain(arguments[1:])
     before = tensorgrad.compile
 
     def compile(model: Any = None, **options: Any) -> Any:
-        return shown(before(model)) if model is not None else lambda function: shown(function)
+        return shown(model) if model is not None else lambda function: shown(function)
 
     tensorgrad.compile = compile
     try:
@@ -89,3 +93,18 @@ def main(arguments: list[str]) -> int:
         return 1
     finally:
         tensorgrad.compile = before
+
+
+def _explain(arguments: list[str]) -> int:
+    """Runs a program, and says what became of the regions that it made."""
+    from tensorgrad import run
+    from tensorgrad.capture import region
+
+    made: list[region.Region] = []  # held, so that they are there at the end
+    region.MADE.append(made.append)
+    try:
+        return run.main(arguments)
+    finally:
+        region.MADE.pop()
+        for each in made:
+            print(each.explain())

@@ -114,6 +114,16 @@ def empty(shape: tuple, dtype: Any, device: Any) -> Tensor:
     return tensorgrad.empty(shape, dtype=dtype, device=device)
 
 
+def detach(x: Tensor) -> Tensor:
+    """A tensor without a graph."""
+    return x.detach()
+
+
+def getitem(values: Any, index: int) -> Any:
+    """One of several results."""
+    return values[index]
+
+
 # --- checks ----------------------------------------------------------------------------------------------------------
 
 
@@ -164,6 +174,7 @@ def backward_of(name: str) -> Callable:
 
     backward.__name__ = backward.__qualname__ = f"{name}_backward"
     backward.__module__ = __name__
+    backward.backward_of = name  # type: ignore[attr-defined]
     return backward
 
 
@@ -200,6 +211,7 @@ def with_cache(name: str) -> Callable:
 
     run.__name__ = run.__qualname__ = f"{name}_with_cache"
     run.__module__ = __name__
+    run.keeps = name  # type: ignore[attr-defined]
     return run
 
 

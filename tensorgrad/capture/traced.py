@@ -26,7 +26,7 @@ class TracedArray:
 
     __slots__ = ("__weakref__", "node", "real", "recorder")
 
-    def __init__(self, recorder: Recorder, real: Any, node: Node | None) -> None:
+    def __init__(self, recorder: Any, real: Any, node: Node | None) -> None:
         self.recorder, self.real, self.node = recorder, real, node
 
     shape = property(lambda self: self.real.shape)
@@ -82,7 +82,7 @@ class TracedStorage(Storage):
     array_type = TracedArray
 
     @classmethod
-    def over(cls, recorder: Recorder, real: Storage) -> TracedStorage:
+    def over(cls, recorder: Any, real: Storage) -> TracedStorage:
         """The traced storage of a real one."""
         storage = object.__new__(cls)
         storage.recorder, storage.real = recorder, real

@@ -11,8 +11,41 @@ index_as_they_are = contextlib.nullcontext  # under vmap, tensors of one number 
 
 
 def list_backends(exclude_tags: Any = ()) -> list[str]:
-    """Returns the compilers that there are: none."""
-    return []
+    """`torch.compiler.list_backends`, by another name."""
+    from tensorgrad import compiler
+
+    return compiler.list_backends(exclude_tags)
+
+
+def disable(fn: Any = None, recursive: bool = True, **options: Any) -> Any:
+    """`torch.compiler.disable`, by another name."""
+    from tensorgrad import compiler
+
+    return compiler.disable(fn, recursive, **options)
+
+
+def explain(f: Any, *args: Any, **kwargs: Any) -> Any:
+    """Returns a function of the arguments: it calls `f` with them, and says which plans it has, or why it has none."""
+    from tensorgrad.capture.compiled import explained
+
+    def inner(*args: Any, **kwargs: Any) -> str:
+        return explained(f, *args, **kwargs)
+
+    return inner(*args, **kwargs) if args or kwargs else inner
+
+
+def graph_break(msg: str = "") -> None:
+    """A region that comes here runs as it is."""
+    from tensorgrad.capture import compiled
+
+    compiled.graph_break()
+
+
+def reset() -> None:
+    """`torch.compiler.reset`, by another name."""
+    from tensorgrad import compiler
+
+    compiler.reset()
 
 
 def is_batched(tensor: Any) -> bool:

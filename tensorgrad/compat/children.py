@@ -8,7 +8,10 @@ Processes of `multiprocessing` are told on their command line. Others (a launche
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
+
+from tensorgrad.system.processes import WEBASSEMBLY
 
 VARIABLE = "TENSORGRAD_COMPAT"
 _STARTUP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "startup")
@@ -16,6 +19,8 @@ _STARTUP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "startup")
 
 def of_multiprocessing(wanted: bool) -> None:
     """Makes processes started by `multiprocessing` install the hook before they load the main program, or ends that."""
+    if sys.platform in WEBASSEMBLY:  # it has no processes
+        return
     from multiprocessing import set_forkserver_preload, spawn
 
     original = getattr(spawn.get_command_line, "original", spawn.get_command_line)

@@ -6,12 +6,13 @@ The import hook asks for the modules, and adds what a module that exists lacks.
 from __future__ import annotations
 
 import functools
+import pkgutil
 import sys
 from types import ModuleType
 from typing import Any
 
 from tensorgrad.compat import absent_values
-from tensorgrad.system.absent_names import ABSENT, MADE, NO, NOTHING, REFUSES, SAME, VALUE
+from tensorgrad.system.absent_names import ABSENT, FOUND, MADE, NO, NOTHING, REFUSES, SAME, VALUE
 from tensorgrad.system.lazy_modules import AFTER, loaded
 from tensorgrad.system.missing_names import is_file
 from tensorgrad.system.not_included import stand_in
@@ -47,10 +48,10 @@ def make(full: str) -> Any:
     >>> from tensorgrad.compat.stand_ins import make, stop
     >>> isinstance(3, make("torch._dynamo.OptimizedModule")), make("torch._dynamo.is_compiling")()
     (False, False)
-    >>> make("torch._dynamo.OptimizedModule")()
+    >>> make("torch._dynamo.testing.CompileCounter")()
     Traceback (most recent call last):
         ...
-    NotImplementedError: torch._dynamo.OptimizedModule is not included: ...
+    NotImplementedError: torch._dynamo.testing.CompileCounter is not included: ...
     >>> stop()
     """
     if full not in ABSENT and names_in(full):
@@ -64,6 +65,8 @@ def make(full: str) -> Any:
         return advice
     if kind == MADE:
         return getattr(absent_values, advice)
+    if kind == FOUND:
+        return pkgutil.resolve_name(advice)
     if kind == REFUSES:
         return stand_in(name, advice, OURS + module.removeprefix("torch"), full)
     made = {SAME: _same, NOTHING: _nothing, NO: _no}[kind](full, advice)

@@ -111,28 +111,33 @@ class ArrayBackwards(dict):
 
     def __missing__(self, array_type):
         op, storage = self.op, STORAGES[array_type]
-        function = REGISTRY[storage.backend, "registered"].get(f"{op.name}.backward")
-        arguments: tuple[str, ...] | None = None
-        more: dict = {}  # for large arrays
-        sized = None
-        if function is not None:
-            arguments = arguments_of(check_backward(op, function))
-            function = _counted(op, function)
-        elif storage.xp is None or not (op.backward_kernel or op.on_arrays):
+        function, arguments, sized, more = backward_kernel(op, storage)
+        if function is None and (storage.xp is None or not op.on_arrays):
             self[array_type] = None
             return None
-        elif op.backward_kernel:
-            function = in_turn(f"{op.name}.backward", asked_backward(op, storage))
-            arguments = backward_arguments(op.backward_kernel)
-            row = COMPILED.get(f"{op.name}.backward") if storage.backend == "cpu" else None
-            if row is not None:
-                sized, more = row.sized, {"ROW": row, "LARGE_BACKWARD": function}
-                function = array_kernel(op.backward_kernel, storage.xp)
         formulas = {f"D_{name}": formula for name, formula in op.formulas.items()}
         text = templates.array_backward(op, arguments, sized)
         made = function_of(text, {"BACKWARD": function, **more, **formulas}, globals())
         self[array_type] = storage.guard(made)
         return self[array_type]
+
+
+def backward_kernel(op: Op, storage) -> tuple:
+    """What computes the gradients of an op on arrays: a function, the names of its arguments, and if there is another
+    one for large arrays, the index of the argument whose size decides, and the two. Nones: the formulas do, or nothing.
+    """
+    function = REGISTRY[storage.backend, "registered"].get(f"{op.name}.backward")
+    if function is not None:
+        return _counted(op, function), arguments_of(check_backward(op, function)), None, {}
+    if storage.xp is None or not op.backward_kernel:
+        return None, None, None, {}
+    function = in_turn(f"{op.name}.backward", asked_backward(op, storage))
+    row = COMPILED.get(f"{op.name}.backward") if storage.backend == "cpu" else None
+    if row is None:
+        return function, backward_arguments(op.backward_kernel), None, {}
+    small = array_kernel(op.backward_kernel, storage.xp)
+    more = {"ROW": row, "LARGE_BACKWARD": function}
+    return small, backward_arguments(op.backward_kernel), row.sized, more
 
 
 def of_several_classes(node: Node, array_type: type) -> bool:
@@ -154,7 +159,8 @@ def build(op: Op, variant: str) -> FunctionType:
         formulas = {f"D_{input}": formula for input, formula in op.formulas.items()}
         cells = {"OP": op, "ON_ARRAYS": op.compiled.array_backwards, **formulas}
     else:
-        text, name = templates.forward(op, variant), op.name
+        text = templates.on_arrays(op) if variant == "on_arrays" else templates.forward(op, variant)
+        name = op.name
         cells = {"KERNELS": op.compiled.kernels, "OP": op, "PREPARE": op.prepare}
     return function_of(text, cells, globals(), name)
 
@@ -208,6 +214,7 @@ kernel_tables.ON_CHANGE = forget_backward
 BUILD.update(
     array_backwards=ArrayBackwards,
     plain=lambda op: build(op, "plain"),
+    on_arrays=lambda op: build(op, "on_arrays"),
     backward=lambda op: build(op, "backward") if op.wrt else None,
     on_tensors=lambda op: build(op, "on_tensors") if op.wrt else None,
 )

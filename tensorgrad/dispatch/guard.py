@@ -12,6 +12,7 @@ do methods that have no `dim`.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Mapping
 from functools import lru_cache, update_wrapper
 from numbers import Number
@@ -22,7 +23,7 @@ from tensorgrad.dispatch import templates
 from tensorgrad.dispatch.autocast_ops import AS_ONE
 from tensorgrad.dispatch.codegen import function_of, take_over
 from tensorgrad.dtypes import as_dtype, dtype
-from tensorgrad.errors import MISSING, NUMPY_NAMES, missing, typename
+from tensorgrad.errors import MISSING, NUMPY_NAMES, hide_callers, missing, typename
 from tensorgrad.layouts import check_strided, strided
 from tensorgrad.overriding.function_classes import as_called, overriding
 from tensorgrad.overriding.function_classes import call as call_other
@@ -175,6 +176,12 @@ def _compile(guard, function, numpy_names: bool):
 
 @lru_cache(1)  # it is needed several times in a row
 def _parameters(function) -> Mapping[str, inspect.Parameter]:
+    """The parameters that a function has, whatever signature it shows."""
+    if "__signature__" in vars(function):
+        bare = FunctionType(function.__code__, {}, closure=function.__closure__)
+        bare.__defaults__, bare.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
+        bare.__annotations__ = function.__annotations__
+        function = bare
     return inspect.signature(function).parameters
 
 
@@ -235,9 +242,11 @@ def check_tensors(function, guard, tensors: tuple, values: tuple) -> tuple[type,
 
     Raises: TypeError if one of the `tensors` is not a tensor (or a list of them).
     """
+    __tracebackhide__ = True
     types = tuple({value.__class__: None for value in overriding(values)})
     if types:
         return types
+    hide_callers(sys._getframe(1))
     for (position, name, annotation), value in zip(_tensors(function), tensors, strict=True):
         where = f"argument '{'input' if name == 'self' else name}' (position {position})"
         kind = typename(value)

@@ -6,6 +6,7 @@ look at the arguments and report the op, the shapes and what was expected.
 
 from __future__ import annotations
 
+import sys
 from inspect import CO_VARARGS
 from numbers import Number
 from types import FrameType
@@ -15,7 +16,7 @@ import numpy as np
 
 from tensorgrad import dtypes
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import wrong_argument
+from tensorgrad.errors import hide_callers, wrong_argument
 from tensorgrad.layouts import strided
 from tensorgrad.storage.cuda import capture
 from tensorgrad.storage.stubs import STORAGES
@@ -36,10 +37,12 @@ def explain(op, error: Exception, values: tuple, arguments: tuple):
     an exception: overflow and division by zero are not errors in PyTorch. If the kernel asks for other ops to run in
     its place (`Composed`), the result is a tensor.
     """
+    __tracebackhide__ = True
     if isinstance(error, Composed):
         return COMPOSED[op.kind](op, arguments)
     if _of_a_signal(error):
         raise error
+    hide_callers(sys._getframe(2))
     if isinstance(error, RuntimeWarning | FloatingPointError):
         with np.errstate(all="ignore"):
             first = values[0][0] if isinstance(values[0], list) else values[0]
@@ -52,7 +55,7 @@ def explain(op, error: Exception, values: tuple, arguments: tuple):
     check_one_device(op.name, [v for value in values for v in (value if isinstance(value, list) else (value,))])
     if isinstance(error, RuntimeError | IndexError) and not isinstance(error, RecursionError):
         capture.explain(op.name, error)
-        raise error
+        raise error.with_traceback(None) if _only_ours(error) else error
     arrays: list[Any] = [v for v in values if v.__class__ in STORAGES]
     if op.kind == "pointwise" or (isinstance(error, ValueError) and "broadcast" in str(error)):
         check_broadcastable(arrays)
@@ -75,6 +78,7 @@ _PLAIN = {"number": (Number, "Number"), "float": (Number, "float"), "int": (Supp
 
 def _check_plain_values(op, arguments: tuple) -> None:
     """Raises: TypeError for a number that is a string or the like."""
+    __tracebackhide__ = True
     for param, value in zip(op.params, arguments, strict=False):
         allowed, wanted = _PLAIN.get(param.annotation, (object, ""))
         if not isinstance(value, allowed) and value is not None and value.__class__ not in STORAGES:
@@ -110,8 +114,19 @@ def _of_a_signal(error: Exception) -> bool:
     return False
 
 
+def _only_ours(error: Exception) -> bool:
+    """Whether the error was raised on purpose by a kernel of this library: nobody needs to see where."""
+    place = error.__traceback__
+    while place is not None:
+        if place.tb_frame.f_globals.get("__name__", "").partition(".")[0] != "tensorgrad":
+            return False
+        place = place.tb_next
+    return True
+
+
 def check_one_device(name: str, values: list) -> None:
     """Raises: RuntimeError that names the devices, unless all arrays among the values are on one."""
+    __tracebackhide__ = True
     arrays = [v for v in values if v.__class__ in STORAGES]
     found = {str(STORAGES[a.__class__].device_of(a)) for a in arrays}
     if len(found) > 1:
@@ -124,6 +139,7 @@ def check_one_device(name: str, values: list) -> None:
 
 def check_broadcastable(arrays) -> None:
     """Raises: RuntimeError, in PyTorch's words, unless the arrays' shapes broadcast together."""
+    __tracebackhide__ = True
     if len(arrays) < 2:
         return
     ndim = max(a.ndim for a in arrays)
@@ -140,6 +156,7 @@ def check_broadcastable(arrays) -> None:
 
 
 def _dtype_error(op, error: Exception, arrays) -> None:
+    __tracebackhide__ = True
     if not isinstance(error, TypeError):
         return
     if op.name in ("sub", "rsub") and any(a.dtype.kind == "b" for a in arrays):

@@ -63,6 +63,7 @@ def {name}({parameters}):
     try:
         {array} = {kernel}({values})
     except Exception as error:
+        __tracebackhide__ = True
         {array} = explain(OP, error, ({values},), ({names},))
         {composed}
     {wrap}
@@ -123,6 +124,56 @@ def forward(op: Op, variant: str = "call", name: str = "call") -> str:
         composed=fill(COMPOSED) if op.kind in ("view", "pointwise") else "",
         wrap=_wrap(op),
         record=_record(op, tensors),
+    )
+    return text + "\n"
+
+
+ON_ARRAYS = """
+def {name}({parameters}):
+    {unwrap}
+    {promote}
+    {prepare}
+    try:
+        {array} = {kernel}({values})
+    except Exception as error:
+        {array} = explain(OP, error, ({values},), ({names},))
+    {as_array}
+    {laid_out}
+    {in_format}
+    return {result}
+"""
+
+ARRAY_OPERAND = """
+x{i} = {p} if {p} is None or {p}.__class__ in STORAGES else plain_operand(OP, {i}, {p}{first})[0]
+"""
+
+
+def on_arrays(op: Op, name: str = "on_arrays") -> str:
+    """The text of the op on arrays alone, as a plan calls it: what the kernel keeps follows after the results."""
+    tensors = [p for p in op.params if p.is_tensor]
+    several = len(op.outputs) > 1
+    array = "*arrays" if several and op.cache else "arrays" if several else "array"
+    unwrap, laid_out, result = [], _each_laid_out(op) if several else _laid_out(op), ["array"]
+    for i, p in enumerate(tensors):
+        first = ", x0" if i == 1 and op.takes_number[0] else ""
+        unwrap.append(f"x{i} = {p.name}" if p.kind is LIST else fill(ARRAY_OPERAND, i=str(i), p=p.name, first=first))
+    if several:
+        result = ["*[a if a.__class__ in STORAGES else as_array(a) for a in arrays]"]
+    text = fill(
+        ON_ARRAYS,
+        name=name,
+        parameters=parameters(op, "plain").replace(", *", ""),
+        unwrap="\n".join(unwrap),
+        promote=_promote(op, tensors, "plain"),
+        prepare=_prepare(op),
+        array=", ".join((array, *op.cache)),
+        kernel=_kernel(op, tensors),
+        values=", ".join(_values(op)),
+        names=", ".join(p.name for p in op.params),
+        as_array="" if several or op.kind == "view" else fill(AS_ARRAY, other_class=_other_class(op)),
+        laid_out=laid_out,
+        in_format=_in_format(op, "arrays" if several else "array"),
+        result=", ".join((*result, *op.cache)) + "," * several,
     )
     return text + "\n"
 
@@ -456,13 +507,7 @@ else:
 def _wrap(op: Op) -> str:
     """Lines that make tensors of the results, in the strides that the row's rule gives them (rows/strides.py)."""
     if len(op.outputs) > 1:
-        laid_out = ""
-        if op.strides:
-            assert isinstance(op.strides, str), f"{op.name}: the strides of several results are named"
-            condition = "if not x0.flags.c_contiguous: " if op.kind in ("reduction", "same shape") else ""
-            rules = op.strides if " " in op.strides else " ".join([op.strides] * len(op.outputs))
-            laid_out = fill(EACH_LAID_OUT, condition=condition, rules=repr(rules))
-        return fill(WRAP_ALL, laid_out=laid_out, in_format=_in_format(op, "arrays"))
+        return fill(WRAP_ALL, laid_out=_each_laid_out(op), in_format=_in_format(op, "arrays"))
     memory = fill(OWN_MEMORY)
     if op.kind == "view":
         rest = ", ".join(p.name for p in op.params[1:])
@@ -474,6 +519,16 @@ def _wrap(op: Op) -> str:
         in_format=_in_format(op, "array"),
         memory=memory,
     )
+
+
+def _each_laid_out(op: Op) -> str:
+    """The line that gives several results their strides."""
+    if not op.strides:
+        return ""
+    assert isinstance(op.strides, str), f"{op.name}: the strides of several results are named"
+    condition = "if not x0.flags.c_contiguous: " if op.kind in ("reduction", "same shape") else ""
+    rules = op.strides if " " in op.strides else " ".join([op.strides] * len(op.outputs))
+    return fill(EACH_LAID_OUT, condition=condition, rules=repr(rules))
 
 
 def _other_class(op: Op) -> str:
@@ -881,6 +936,7 @@ def guard({parameters}):
         {autocast}
         return FUNCTION({arguments})
     except Exception:
+        __tracebackhide__ = True
         types = check_tensors(FUNCTION, SELF, ({tensors}), ({values}))
         if types:
             return call_other(SELF, types, *as_called(SELF, ({positional}), dict({named})))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from tensorgrad.devices import device
@@ -37,9 +38,10 @@ _FITS: dict[str, Callable[[Any], bool]] = {
     "Any": lambda v: True,
     "AnyEnumType": lambda v: True,
     "t": lambda v: True,
+    "None": lambda v: v is None,
 }
 _ARGUMENT = re.compile(
-    r"(?P<base>[A-Za-z_]\w*)(?:\((?P<alias>[^()]*)\))?(?P<rest>(?:\?|\[\d*\])*)(?:\((?P<late>[^()]*)\))?"
+    r"(?P<base>[A-Za-z_]\w*)(?:\((?P<alias>[^()]*)\)|(?P<written>!))?(?P<rest>(?:\?|\[\d*\])*)(?:\((?P<late>[^()]*)\))?"
     r"(?P<more>(?:\?|\[\d*\])*)\s*(?P<name>[A-Za-z_]\w*)?\s*(?:=\s*(?P<default>.+))?$",
     re.DOTALL,
 )
@@ -62,7 +64,7 @@ class Argument(NamedTuple):
     @property
     def is_write(self) -> bool:
         """Whether the operator writes to it."""
-        return self.alias is not None and self.alias.endswith("!")
+        return self.alias is not None and "!" in self.alias.partition("->")[0]
 
     @property
     def is_out(self) -> bool:
@@ -76,7 +78,11 @@ class Argument(NamedTuple):
     def __str__(self) -> str:
         base = re.match(r"\w+", self.type)
         assert base is not None
-        kind = self.type if self.alias is None else f"{base.group()}({self.alias}){self.type[base.end() :]}"
+        kind = (
+            self.type.replace("None", "NoneType")
+            if self.alias is None
+            else f"{base.group()}({self.alias}){self.type[base.end() :]}"
+        )
         text = f"{kind} {self.name}" if self.name else kind
         return f"{text}={_shown(self.default_value, self.type)}" if self.has_default else text
 
@@ -96,7 +102,8 @@ def _shown(value: Any, kind: str) -> str:
     if isinstance(value, bool):
         return str(value)
     if isinstance(value, float):
-        return f"{value:g}." if value.is_integer() and abs(value) < 1e6 else repr(value)
+        text = f"{value:.17g}"
+        return f"{text}." if re.fullmatch(r"-?\d+", text) else text
     if isinstance(value, str):
         return f'"{value}"'
     if isinstance(value, list | tuple):
@@ -227,15 +234,18 @@ def parse(text: str) -> FunctionSchema:
     if not re.fullmatch(r"(\w+::)?\w+", name) or not arrow.startswith("->"):
         raise RuntimeError(f"\nexpected a schema `name(Type argument, ...) -> Type`, but got:\n{text}")
     arguments, only = [], False
+    unnamed = itertools.count()
     for part in _split(text[opening + 1 : closing]):
         if part == "*":
             only = True
         else:
-            arguments.append(_argument(part, text, only))
+            arguments.append(_argument(part, text, only, unnamed))
     returned = arrow[2:].strip()
     several = returned.startswith("(")
     results = _split(returned[1:-1] if several else returned)
-    return FunctionSchema(name, overload, arguments, [_argument(part, text, False) for part in results], several)
+    return FunctionSchema(
+        name, overload, arguments, [_argument(part, text, False, unnamed) for part in results], several
+    )
 
 
 def _closing(text: str, opening: int) -> int:
@@ -265,7 +275,14 @@ def _split(text: str) -> list[str]:
     return [part for part in parts if part]
 
 
-def _argument(part: str, text: str, only: bool) -> Argument:
+def _alias(annotation: str) -> str:
+    """Returns the sets of an annotation as PyTorch prints them: the one after `->` only if it is another."""
+    before, _, after = annotation.partition("->")
+    before, after = before.strip(), after.strip()
+    return f"{before} -> {after}" if after not in ("", before.rstrip("!")) else before
+
+
+def _argument(part: str, text: str, only: bool, unnamed: Iterator[int]) -> Argument:
     found = _ARGUMENT.fullmatch(part)
     if found is None or found["base"] not in _FITS:
         wrong = found["base"] if found else part
@@ -275,7 +292,12 @@ def _argument(part: str, text: str, only: bool) -> Argument:
             f":\n{text}\n{' ' * at}{'~' * len(wrong)} <--\n"
         )
     kind = found["base"] + (found["rest"] or "") + (found["more"] or "")
-    alias = found["alias"] if found["alias"] is not None else found["late"]
+    alias: str | None
+    if found["written"]:  # `Tensor!`: written to, and of no set that has a name
+        alias = f"${next(unnamed)}! -> "
+    else:
+        annotation = found["alias"] if found["alias"] is not None else found["late"]
+        alias = None if annotation is None else _alias(annotation)
     default = found["default"]
     value = None if default is None else _default(default.strip(), kind)
     return Argument(found["name"] or "", kind, value, default is not None, only, alias)

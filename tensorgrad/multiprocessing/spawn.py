@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import multiprocessing.connection
 import os
 import signal
 import sys
@@ -12,10 +11,9 @@ import time
 import traceback
 import weakref
 from contextlib import suppress
-from multiprocessing import resource_tracker
 from typing import Any
 
-from tensorgrad.system.processes import started_with
+from tensorgrad.system.processes import require_processes, started_with
 from tensorgrad.system.processors import share
 from tensorgrad.system.watchdog import MARK, Watchdog
 
@@ -130,7 +128,9 @@ class ProcessContext:
             ProcessExitedException: a process ended early.
         """
         if self.sentinels:
-            ended = multiprocessing.connection.wait(list(self.sentinels), timeout=timeout)
+            from multiprocessing.connection import wait
+
+            ended = wait(list(self.sentinels), timeout=timeout)
             failed = None
             for sentinel in ended:
                 index = self.sentinels.pop(sentinel)
@@ -226,6 +226,9 @@ def start_processes(
     >>> context.join()
     True
     """
+    require_processes("multiprocessing.start_processes")
+    from multiprocessing import resource_tracker
+
     context: Any = multiprocessing.get_context(start_method)
     folder = tempfile.mkdtemp(prefix="tensorgrad-spawn-")
     files = [os.path.join(folder, f"{index}.txt") for index in range(nprocs)]

@@ -30,6 +30,8 @@ PYTORCHS_STATE: dict[str, Callable[[], Any]] = {
 }  # fmt: skip
 _Destination = TypeVar("_Destination", bound=dict[str, Any])
 
+COMPILE: list[Callable] = []  # the function behind `module.compile()` (compat/names/compiler.py)
+
 
 class Module(Hooked, Stateful, Convertible):
     """Base class of everything that has parameters: layers, losses, whole models.
@@ -104,7 +106,12 @@ class Module(Hooked, Stateful, Convertible):
         return self.forward(*args)
 
     def compile(self, *args: Any, **options: Any) -> None:
-        """Does nothing: there is nothing to compile. Accepted for compatibility, as `torch.compile` is."""
+        """Has calls of this module run by plans where possible: see `torch.compile`, whose options it takes."""
+        COMPILE[0](self, *args, **options)
+
+    def _call_eagerly(self, *args: Any, **kwargs: Any) -> Any:
+        """The call, without plans of this module."""
+        return hooks.call(self, args, kwargs)
 
     def _forward_unimplemented(self, *input: Any) -> Any:
         """Computes the module's result. Every subclass defines it."""
@@ -301,6 +308,7 @@ class Module(Hooked, Stateful, Convertible):
         if not isinstance(made, tuple) or len(made) < 3 or not isinstance(made[2], dict):
             return made
         state = made[2]
+        state.pop("_compiled_call_impl", None)  # a copy is compiled anew, if at all
         tables = {table: dict(state[table]) for table in _TABLES if isinstance(state.get(table), Members)}
         mirrored = {name for table in tables.values() for name, v in table.items() if state.get(name, tables) is v}
         kept = {name: tables.get(name, value) for name, value in state.items() if name not in mirrored}

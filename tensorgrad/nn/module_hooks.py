@@ -132,13 +132,22 @@ class Hooked(_Tables):
         return _add(self, "_backward_hooks", hook)
 
     def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
-        if not (
-            self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks
-            or GLOBAL_HOOKS._forward_hooks or GLOBAL_HOOKS._forward_pre_hooks
-            or GLOBAL_HOOKS._backward_hooks or GLOBAL_HOOKS._backward_pre_hooks
-        ):  # fmt: skip
-            return self.forward(*args, **kwargs)
-        return _HookedCall(self, args, kwargs).run()
+        compiled = self.__dict__.get("_compiled_call_impl")
+        return call(self, args, kwargs) if compiled is None else compiled(*args, **kwargs)
+
+
+def hooked(module: Any) -> bool:
+    """Whether there are hooks for a call of a module."""
+    return bool(
+        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
+        or GLOBAL_HOOKS._forward_hooks or GLOBAL_HOOKS._forward_pre_hooks
+        or GLOBAL_HOOKS._backward_hooks or GLOBAL_HOOKS._backward_pre_hooks
+    )  # fmt: skip
+
+
+def call(module: Any, args: tuple, kwargs: dict) -> Any:
+    """Calls a module with its hooks."""
+    return _HookedCall(module, args, kwargs).run() if hooked(module) else module.forward(*args, **kwargs)
 
 
 for _name in (*CALL_TABLES, *STATE_TABLES):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import tensorgrad as torch
 from tensorgrad.system.names_elsewhere import elsewhere as _elsewhere
 from tensorgrad.tensor import PLAIN, Tensor, share
+from tensorgrad.tensor import disabled_torch_function as _disabled_torch_function
 
 
 class _ParameterMeta(type):
@@ -37,6 +38,10 @@ class Parameter(Tensor, plain=True, metaclass=_ParameterMeta):
     """
 
     __slots__ = ()
+
+    # What is made of parameters is not a parameter: also where a subclass overrides this and asks `super()`.
+    __torch_function__ = _disabled_torch_function
+    _results_keep_class = False
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
         if data is None:

@@ -11,6 +11,8 @@ FAMILIES = (
     *("nn." + name for name in (
         "activation", "embedding", "bag", "embedding_bag", "conv", "pool", "norm", "softmax", "loss", "margin", "ctc",
         "loss_functions", "segment", "attention", "dropout", "interpolate", "grid", "fractional", "weight_norm", "rnn",
+
+        "small_weights", "fake_quantize",
     )),
     *("random." + name for name in ("states", "sample", "in_place", "gamma_sample", "gumbel")),
     *("signal." + name for name in ("fft", "spectrogram", "windows")),
@@ -19,7 +21,7 @@ FAMILIES = (
         "composed", "convert", "matmul", "reduce", "resize", "invariants", "construct", "row_pointers",
     )),
     *("pytorch." + name for name in (
-        "removed", "native", "integer_products", "storage_values", "external_memory", "absent", "callables",
-        "view_copy", "examples",
+        "removed", "native", "integer_products", "quantized_tensors", "storage_values", "external_memory", "absent",
+        "callables", "view_copy", "examples",
     )),
 )  # fmt: skip

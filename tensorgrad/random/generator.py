@@ -11,7 +11,6 @@ Source: M. Matsumoto and T. Nishimura, "Mersenne Twister", ACM TOMACS 8 (1998), 
 
 from __future__ import annotations
 
-import ctypes
 import os
 from typing import Any
 
@@ -189,7 +188,13 @@ class Generator:
     def _words_in_place(self) -> np.ndarray | None:
         if self._memory is False:
             bits = self._twister()
-            words: Any = (ctypes.c_uint32 * (WORDS + 1)).from_address(bits.ctypes.state_address)
+            try:
+                import ctypes
+
+                words: Any = (ctypes.c_uint32 * (WORDS + 1)).from_address(bits.ctypes.state_address)
+            except (ImportError, AttributeError, OSError):  # as in WebAssembly
+                self._memory = None
+                return None
             memory, known = np.ctypeslib.as_array(words), bits.state["state"]
             found = (memory[:WORDS] == known["key"]).all() and int(memory[WORDS]) == known["pos"]
             self._memory = memory if found else None

@@ -17,6 +17,7 @@ from types import MethodType
 from typing import Any
 
 from tensorgrad.devices import TYPES
+from tensorgrad.rows import index_results
 from tensorgrad.rows.signature import arguments_of
 from tensorgrad.storage.stubs import BACKENDS, STORAGES, Storage
 from tensorgrad.system.missing_names import suggestion
@@ -233,7 +234,9 @@ def device_kernel(name: str, storage: type[Storage]):
 
 def general_kernel(op, storage: type[Storage]):
     """The row's kernel, with the NumPy-like module of the device; None if either is missing."""
-    return None if storage.xp is None or op.kernel is None else array_kernel(op.kernel, storage.xp)
+    if storage.xp is None or op.kernel is None:
+        return None
+    return index_results.widened(op.name, array_kernel(op.kernel, storage.xp))
 
 
 RULES["general"] = general_kernel

@@ -167,6 +167,7 @@ class Compiled:
     call: Any  # what users call
     operator: Any  # what `a + b` calls
     plain: Any = WhenAsked(lambda own: BUILD["plain"](own.op))  # the same for the slow path
+    on_arrays: Any = WhenAsked(lambda own: BUILD["on_arrays"](own.op))  # on arrays alone, for plans (capture/plan.py)
     backward: Any = WhenAsked(lambda own: BUILD["backward"](own.op))  # (node, grads) -> gradients
     # The same, never on arrays (for transforms, which see ops only), and always on them (by class of array).
     on_tensors: Any = WhenAsked(lambda own: BUILD["on_tensors"](own.op))

@@ -128,7 +128,8 @@ def replacing(path) -> Iterator:
         return
     _remove_left(target.parent)
     handle, temporary = _temporary(target)
-    lock = os.dup(handle)
+    # Keeps the lock until the file has its name. Not without locks, as on Windows, which cannot rename open files.
+    lock = -1 if fcntl is None else os.dup(handle)
     try:
         file = open(handle, "wb")  # noqa: SIM115
         try:
@@ -142,10 +143,7 @@ def replacing(path) -> Iterator:
                 file.close()
             raise
         file.close()
-        if fcntl is None:  # Windows cannot rename open files
-            os.close(lock)
-            lock = -1
-        if not hasattr(os, "fchmod"):
+        if not hasattr(os, "fchmod") and hasattr(os, "umask"):  # WebAssembly has no permissions
             os.chmod(temporary, _mode(target))
         os.replace(temporary, target)
     except BaseException:
@@ -366,7 +364,9 @@ class CheckpointReader(Reader):
     def _find_prefix(self) -> str:
         found = [name for name in self.entries if name.count("/") == 1 and name.endswith("/data.pkl")]
         if len(found) != 1:
-            raise UnpicklingError("the file is a zip archive, but not a checkpoint: it has no data.pkl")
+            arrays = bool(self.entries) and all(name.endswith(".npy") for name in self.entries)
+            what = "of NumPy arrays (numpy.load reads it)" if arrays else "without data.pkl"
+            raise UnpicklingError(f"the file is not a checkpoint, but a zip archive {what}")
         prefix = found[0].removesuffix("data.pkl")
         if f"{prefix}constants.pkl" in self.entries:
             raise UnpicklingError("the file is a TorchScript program, which cannot be loaded: only saved tensors can")

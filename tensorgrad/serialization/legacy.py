@@ -74,7 +74,13 @@ def read(data, skim: Callable, values: Callable, plain: Callable, place: Callabl
     """
     if bytes(data[257:262]) == b"ustar":
         raise UnpicklingError("the file is a tar archive, which PyTorch wrote before version 0.1.10: it cannot be read")
-    magic, at = plain(0)
+    try:
+        magic, at = plain(0)
+    except UnpicklingError:
+        if bytes(data[:1]) == b"\x80":  # how pickles begin
+            raise
+        begins = described(bytes(data[:16]))
+        raise UnpicklingError(f"the file is not a checkpoint, but something that begins with {begins}") from None
     if type(magic) is not int or magic != MAGIC:
         raise UnpicklingError("the file is not a PyTorch checkpoint: neither a zip archive nor the older format")
     version, at = plain(at)

@@ -6,6 +6,8 @@ import pickle
 from types import FunctionType
 from typing import Any
 
+import numpy as np
+
 from tensorgrad import devices, dtypes, layouts
 from tensorgrad.nn.module import PYTORCHS_STATE, Module
 from tensorgrad.nn.parameter import Buffer, Parameter, is_lazy
@@ -17,7 +19,7 @@ from tensorgrad.serialization.tables import STORAGE_NAMES, Global, named
 from tensorgrad.size import Size
 from tensorgrad.storage.stubs import Storage
 from tensorgrad.storage.wrapper_subclass import NoMemory
-from tensorgrad.tensor import Tensor, attributes_of, state_of
+from tensorgrad.tensor import Tensor, attributes_of, state_of, wrap
 
 UNTYPED = named("torch.storage", "UntypedStorage")
 CLASSES: dict[type, Global] = {
@@ -126,6 +128,8 @@ def _tensor(tensor: Tensor) -> tuple:
             dtype, tuple(tensor.shape), tensor.stride(), tensor.requires_grad,
         )  # fmt: skip
     args: tuple
+    if tensor.is_quantized:
+        return _quantized(tensor)
     if tensor.layout is not layouts.strided:
         function = named("torch._utils", "_rebuild_sparse_tensor")
         return function, (_Call(named("torch.serialization", "_get_layout"), (layout_named(tensor),)), parts_of(tensor))
@@ -140,6 +144,20 @@ def _tensor(tensor: Tensor) -> tuple:
     if attributes_of(tensor) or type(tensor) is not Tensor:
         return named("torch._tensor", "_rebuild_from_type_v2"), (function, type(tensor), args, state_of(tensor))
     return function, args
+
+
+def _quantized(tensor: Tensor) -> tuple:
+    """The call that rebuilds a quantized tensor: its integers, its scheme, and what belongs to it."""
+    from collections import OrderedDict
+
+    array, ints = tensor._array, wrap(np.ascontiguousarray(tensor._array.ints))
+    params: tuple = tensor.qscheme(), array.scale, array.zero_point
+    if array.axis is not None:
+        params = (params[0], tensor.q_per_channel_scales(), tensor.q_per_channel_zero_points(), array.axis)
+    reference = _Reference(ints._storage, named("torch", f"{dtypes.scalar_type(tensor)}Storage"), array.itemsize)
+    return named("torch._utils", "_rebuild_qtensor"), (
+        reference, 0, tuple(ints.shape), ints.stride(), params, False, OrderedDict(),
+    )  # fmt: skip
 
 
 def _nested(tensor: Any) -> tuple:

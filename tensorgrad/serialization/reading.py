@@ -15,7 +15,7 @@ import numpy as np
 
 from tensorgrad import devices
 from tensorgrad.ops.pytorch.storage_values import TypedStorage, UntypedStorage, memory_of, shown
-from tensorgrad.serialization import archive, legacy
+from tensorgrad.serialization import archive, first_bytes, legacy
 from tensorgrad.serialization.allowed_names import get_safe_globals
 from tensorgrad.serialization.defaults import LoadEndianness, get_default_load_endianness, get_default_mmap_options
 from tensorgrad.serialization.describe import described
@@ -32,12 +32,15 @@ def read(f: Any, map_location: Any, weights_only: bool, mapped: bool, options: d
     place = _Places(map_location)
     with opened(f) as file:
         start = file.tell()
-        magic = file.read(4)
+        head = file.read(first_bytes.LENGTH)
         file.seek(start)
-        if magic == b"PK\x03\x04":
+        if head[:4] == b"PK\x03\x04":
             return _load_archive(archive.CheckpointReader(file), place, weights_only, options, f if mapped else None)
         if mapped:
             raise RuntimeError("mmap can only be used with files in the zip format, which torch.save writes since 1.6")
+        what = first_bytes.kind(head)
+        if what is not None:
+            raise pickle.UnpicklingError(f"the file is not a checkpoint, but {what}")
         return _load_legacy(file.read(), place, weights_only, options)
 
 

@@ -67,6 +67,8 @@ STORAGE_TYPES = {
     for dtype, name in STORAGE_NAMES.items()
     for module in ("torch", "torch.cuda")
 } | {"torch.storage.UntypedStorage": UNTYPED, "torch.UntypedStorage": UNTYPED}
+STORAGE_TYPES |= {f"torch.{name}": StorageType(dtypes.BY_NAME[stored]) for name, stored in (
+    ("QInt8Storage", "int8"), ("QUInt8Storage", "uint8"), ("QInt32Storage", "int32"))}  # fmt: skip
 
 
 def stored(storage: Storage, kind: StorageType) -> UntypedStorage | TypedStorage:
@@ -181,6 +183,28 @@ def _rebuild_sparse_tensor(layout, data) -> Tensor:
     return rebuild(layout, data)
 
 
+_QUANTIZED = {"uint8": "quint8", "int8": "qint8", "int32": "qint32"}
+
+
+def _rebuild_quantized(storage, offset, size, stride, params, requires_grad, hooks) -> Tensor:
+    """A quantized tensor of integers: `params` are its scheme and what belongs to it."""
+    from tensorgrad.ops.pytorch.quantized_tensors import from_integers
+
+    ints = rebuild_tensor(storage, offset, size, stride)
+    kind = _QUANTIZED.get(ints.dtype.name)
+    if kind is None or type(params) is not tuple or len(params) not in (3, 4):
+        raise ValueError(f"a quantized tensor cannot be made of {ints.dtype} and {described(params)}")
+    _, scale, zero_point, *axis = params
+    if not axis and type(scale) is float and type(zero_point) is int:
+        return from_integers(ints._array, scale, zero_point, dtypes.BY_NAME[kind])
+    channels = [t for t in (scale, zero_point) if isinstance(t, Tensor) and t.ndim == 1 and t.device.type == "cpu"]
+    if len(axis) != 1 or type(axis[0]) is not int or not 0 <= axis[0] < ints.ndim or len(channels) != 2:
+        raise ValueError(f"a quantized tensor cannot have {described(params)}")
+    if any(len(t) != ints.shape[axis[0]] or t.dtype.category == dtypes.COMPLEX for t in channels):
+        raise ValueError(f"a quantized tensor of size {tuple(ints.shape)} cannot have {described(params)}")
+    return from_integers(ints._array, scale._array, zero_point._array, dtypes.BY_NAME[kind], axis[0])
+
+
 def _rebuild_parameter(data, requires_grad, hooks):
     from tensorgrad.nn import Parameter
 
@@ -246,6 +270,7 @@ def _layout(name):
 
 
 REBUILD: dict[str, Any] = {
+    "torch._utils._rebuild_qtensor": _rebuild_quantized,
     "torch._utils._rebuild_tensor": _rebuild_tensor,
     "torch._utils._rebuild_tensor_v2": _rebuild_tensor_v2,
     "torch._utils._rebuild_tensor_v3": _rebuild_tensor_v3,

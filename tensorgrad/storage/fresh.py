@@ -6,14 +6,13 @@ numbers then take 1.12 times as long, of ten million 1.25 times.
 
 from __future__ import annotations
 
-import ctypes
 from math import prod
-from time import thread_time
 from typing import Any, Literal
 
 import numpy as np
 
 from tensorgrad.storage import huge_pages
+from tensorgrad.system.c_library import address, thread_time
 
 LINE = 64  # bytes
 PAGE = 4096  # bytes, or more
@@ -44,8 +43,7 @@ def aligned(size: int, dtype: np.dtype) -> np.ndarray:
     0
     """
     block = np.empty(size * dtype.itemsize + LINE, _BYTE)
-    start = ctypes.addressof(ctypes.c_char.from_buffer(block.data))  # several times as fast as asking the array
-    return np.ndarray(size, dtype, block, -start % LINE)
+    return np.ndarray(size, dtype, block, -address(block) % LINE)
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:

@@ -18,6 +18,7 @@ import time
 from typing import Any
 
 from tensorgrad.system import cgroups, forks, threads
+from tensorgrad.system.c_library import c_library
 
 __all__ = ["KEPT", "memory", "release", "start"]
 
@@ -40,11 +41,7 @@ def _glibc() -> Any:
         name = os.confstr("CS_GNU_LIBC_VERSION")
     except (AttributeError, ValueError, OSError):  # Windows lacks this function, other C libraries this name
         return None
-    if not name or not name.startswith("glibc"):
-        return None
-    import ctypes
-
-    return ctypes.CDLL(None)
+    return c_library() if name and name.startswith("glibc") else None
 
 
 def memory(root: str = "/") -> int:

@@ -248,11 +248,11 @@ def register(cls: type[Storage]) -> type[Storage]:
     """Registers a device, or a layout on a device. Use as a decorator on its `Storage` class."""
     devices.TYPES.add(cls.device_type)
     STORAGES[cls.array_type] = cls
-    if cls.layout is layouts.strided:
+    if cls.layout is not layouts.strided:
+        cls.backend = cls.layout.name
+    elif "backend" not in vars(cls):  # else another kind of array in the memory of a device: storage/quantized.py
         BY_DEVICE[cls.device_type] = cls
         cls.backend = cls.device_type
-    else:
-        cls.backend = cls.layout.name
     BACKENDS.add(cls.backend)
     return cls
 

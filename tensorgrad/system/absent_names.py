@@ -10,21 +10,24 @@ with the libraries that need it. What a name is instead of PyTorch's:
     NO       a function that accepts anything and returns False
     VALUE    a plain value: the third entry
     MADE     the function of that name in compat/absent_values.py
+    FOUND    what this package has by another name: the third entry
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-REFUSES, SAME, NOTHING, NO, VALUE, MADE = "REFUSES", "SAME", "NOTHING", "NO", "VALUE", "MADE"
+REFUSES, SAME, NOTHING, NO, VALUE, MADE, FOUND = "REFUSES", "SAME", "NOTHING", "NO", "VALUE", "MADE", "FOUND"
 
 _BITS = "NumPy has no integers of fewer than eight bits"
-_COMPILED = "nothing is compiled: torch.compile returns the function or module itself"
+_COMPILED = "programs are recorded while they run (torch.compile), so there is no tracing to be told about"
 _EXPORT = "save the state_dict: there is no format for whole programs"
-_EXPORT_ONNX = "torch.onnx.export is not included"
+_EXPORT_ONNX = "torch.onnx exports without symbolic functions for TorchScript's graphs"
 _EXTENSION = "C++ code cannot be compiled against tensorgrad, which is Python"
 _FAKE = 'use tensors of torch.device("meta"), which have a shape and no values'
+_GPU = "a kernel of GPUs: use torch.matmul"
 _HERE_COMPILED = "integers are multiplied without saturation on every processor"
+_HISTORY = "allocations are not recorded: use torch.profiler with profile_memory=True"
 _HALF = "NumPy has no complex numbers of 16-bit parts"
 _OWN_VMAP = "torch.vmap keeps its batches in its own way"
 _PIPES = "use a Dataset or an IterableDataset with a DataLoader, which shuffles"
@@ -32,6 +35,7 @@ _QUANTIZED = "there are no quantized tensors"
 _RPC = "use the collectives of torch.distributed"
 _SYMBOLIC = "sizes are plain numbers"
 _TRITON = "there are no kernels in Triton"
+_VARLEN = "use scaled_dot_product_attention with a mask"
 _TWO_OF_FOUR = "kernels for two of four elements are NVIDIA's; use to_sparse_csr()"
 
 # Every attribute that PyTorch's module has but the one here lacks, by module (PyTorch 2.13); those in the table below
@@ -51,28 +55,27 @@ MISSING: dict[str, str] = {
         ScriptDictKeyIterator ScriptFunction ScriptList ScriptListIterator ScriptMethod
         ScriptModuleSerializer ScriptObject ScriptObjectProperty SerializationStorageContext StaticModule
         Storage StorageBase Stream StreamObjType StringType SymBoolType SymIntType
-        TensorType ThroughputBenchmark TracingState TupleType Type UnionType Use Value ao
+        TensorType ThroughputBenchmark TracingState TupleType Type UnionType Use Value
         batch_norm_backward_elemt batch_norm_backward_reduce batch_norm_elemt batch_norm_gather_stats
         batch_norm_gather_stats_with_counts batch_norm_stats batch_norm_update_stats bit bits16 bits1x8 bits2x4
         bits4x2 bits8 ccol_indices_copy choose_qparams_optimized classes classproperty col_indices_copy
         cond cpp crow_indices_copy cudnn_affine_grid_generator cudnn_batch_norm cudnn_convolution
         cudnn_convolution_add_relu cudnn_convolution_relu cudnn_convolution_transpose cudnn_grid_sampler
-        cudnn_is_acceptable dequantize dsmm empty_quantized export fake_quantize_per_channel_affine
-        fake_quantize_per_tensor_affine fbgemm_linear_fp16_weight fbgemm_linear_fp16_weight_fp32_activation
+        cudnn_is_acceptable dsmm empty_quantized export
+        fbgemm_linear_fp16_weight fbgemm_linear_fp16_weight_fp32_activation
         fbgemm_linear_int8_weight fbgemm_linear_int8_weight_fp32_activation fbgemm_linear_quantize_weight
         fbgemm_pack_gemm_matrix_fp16 fbgemm_pack_quantized_matrix float4_e2m1fn_x2 float8_e4m3fn float8_e4m3fnuz
         float8_e5m2 float8_e5m2fnuz float8_e8m0fnu fork fused_moving_avg_obs_fake_quant
         get_autocast_ipu_dtype get_autocast_xla_dtype has_lapack has_mkl has_openmp has_spectral hsmm hspmm
         import_ir_module import_ir_module_from_buffer indices_copy init_num_threads
-        int_repr is_autocast_ipu_enabled is_autocast_xla_enabled is_vulkan_available library
+        is_autocast_ipu_enabled is_autocast_xla_enabled is_vulkan_available library
         merge_type_from_type_comment miopen_batch_norm miopen_convolution miopen_convolution_add_relu
         miopen_convolution_relu miopen_convolution_transpose miopen_ctc_loss miopen_depthwise_convolution
         miopen_rnn mkldnn_adaptive_avg_pool2d mkldnn_convolution mkldnn_linear_backward_weights
         mkldnn_max_pool2d mkldnn_max_pool3d mkldnn_rnn_layer monitor mtia native_norm package parse_ir
         parse_schema parse_type_comment prepare_multiprocessing_environment
-        profiler_allow_cudagraph_cupti_lazy_reinit_cuda12 q_per_channel_axis q_per_channel_scales
-        q_per_channel_zero_points q_scale q_zero_point qscheme quantization quantize_per_channel
-        quantize_per_tensor quantize_per_tensor_dynamic quantized_batch_norm quantized_gru quantized_gru_cell
+        profiler_allow_cudagraph_cupti_lazy_reinit_cuda12
+        quantized_batch_norm quantized_gru quantized_gru_cell
         quantized_lstm quantized_lstm_cell quantized_max_pool1d quantized_max_pool2d quantized_max_pool3d
         quantized_rnn_relu_cell quantized_rnn_tanh_cell resize_as_sparse_
         row_indices_copy saddmm set_autocast_ipu_dtype set_autocast_ipu_enabled set_autocast_xla_dtype
@@ -89,7 +92,7 @@ MISSING: dict[str, str] = {
         BFloat16Storage BoolStorage ByteStorage CUDAPluggableAllocator CharStorage ComplexDoubleStorage
         ComplexFloatStorage DeferredCudaCallError DoubleStorage FloatStorage GreenContext HalfStorage IntStorage
         LongStorage MemPool ShortStorage caching_allocator_disabled caching_allocator_enable change_current_allocator
-        classproperty cudart current_blas_handle current_solver_handle gds green_contexts has_half has_magma
+        classproperty current_blas_handle current_solver_handle gds green_contexts has_half has_magma
         host_memory_stats_as_nested_dict memory_snapshot nccl reset_accumulated_host_memory_stats
         reset_peak_host_memory_stats sparse tunable use_mem_pool
     """,
@@ -125,14 +128,18 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.SymFloat": (REFUSES, "PyTorch Geometric", _SYMBOLIC),
     "torch._C.Graph": (REFUSES, "transformers", _EXPORT),
     "torch._C.Value": (REFUSES, "transformers, snntorch", _EXPORT),
+    "torch._C._GLIBCXX_USE_CXX11_ABI": (VALUE, "setup scripts of flash-attention, detectron2", True),
     "torch._C._cpu._init_amx": (NO, "torchao", _HERE_COMPILED),
     "torch._C._distributed_rpc.PyRRef": (REFUSES, "torchrl", _RPC),
     "torch._C._functorch._add_batch_dim": (MADE, "tensordict", "add_batch_dim"),
     "torch._C._functorch._remove_batch_dim": (MADE, "tensordict", "remove_batch_dim"),
     "torch._C._functorch.get_unwrapped": (REFUSES, "tensordict", _OWN_VMAP),
     "torch._C._functorch.is_batchedtensor": (MADE, "tensordict", "is_batched"),
+    "torch._C._jit_set_profiling_executor": (NO, "timm, speechbrain, NeMo", _EXPORT),
+    "torch._C._jit_set_profiling_mode": (NO, "timm, speechbrain, NeMo", _EXPORT),
     "torch._custom_ops.get_ctx": (REFUSES, "torchvision", _SYMBOLIC),
-    "torch._dynamo.OptimizedModule": (REFUSES, "Lightning, accelerate", _COMPILED),
+    "torch._disable_dynamo": (SAME, "torchao, unsloth", _COMPILED),
+    "torch._dynamo.OptimizedModule": (FOUND, "Lightning, accelerate", "tensorgrad.capture.compiled.OptimizedModule"),
     "torch._dynamo._trace_wrapped_higher_order_op.TransformGetItemToIndex": (MADE, "transformers", "index_as_they_are"),
     "torch._dynamo.allow_in_graph": (SAME, "transformers, einops", _COMPILED),
     "torch._dynamo.assume_constant_result": (SAME, "transformers", _COMPILED),
@@ -140,14 +147,14 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._dynamo.config.capture_scalar_outputs": (VALUE, "accelerate, which sets it", False),
     "torch._dynamo.config.skip_fwd_side_effects_in_bwd_under_checkpoint": (VALUE, "accelerate, which sets it", False),
     "torch._dynamo.config.suppress_errors": (VALUE, "programs, which set it", False),
-    "torch._dynamo.disable": (SAME, "transformers, Lightning", _COMPILED),
+    "torch._dynamo.disable": (MADE, "transformers, Lightning", "disable"),
     "torch._dynamo.disallow_in_graph": (SAME, "programs", _COMPILED),
-    "torch._dynamo.eval_frame.OptimizedModule": (REFUSES, "accelerate", _COMPILED),
+    "torch._dynamo.eval_frame.OptimizedModule": (FOUND, "accelerate", "tensorgrad.capture.compiled.OptimizedModule"),
     "torch._dynamo.eval_frame.is_dynamo_supported": (NO, "Lightning", _COMPILED),
-    "torch._dynamo.explain": (REFUSES, "programs", _COMPILED),
+    "torch._dynamo.explain": (MADE, "programs", "explain"),
     "torch._dynamo.export": (REFUSES, "transformers", _EXPORT),
     "torch._dynamo.external_utils.is_compiling": (NO, "diffusers", _COMPILED),
-    "torch._dynamo.graph_break": (NOTHING, "programs", _COMPILED),
+    "torch._dynamo.graph_break": (MADE, "programs", "graph_break"),
     "torch._dynamo.is_compiling": (NO, "transformers, torchvision", _COMPILED),
     "torch._dynamo.is_dynamo_supported": (NO, "kornia", _COMPILED),
     "torch._dynamo.list_backends": (MADE, "kornia", "list_backends"),
@@ -155,12 +162,13 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._dynamo.mark_static_address": (NOTHING, "transformers", _COMPILED),
     "torch._dynamo.maybe_mark_dynamic": (NOTHING, "transformers", _COMPILED),
     "torch._dynamo.optimize": (REFUSES, "programs", _COMPILED),
-    "torch._dynamo.reset": (NOTHING, "programs", _COMPILED),
+    "torch._dynamo.reset": (MADE, "programs", "reset"),
     "torch._dynamo.run": (SAME, "programs", _COMPILED),
     "torch._dynamo.testing.CompileCounter": (REFUSES, "pytorch-optimizer", _COMPILED),
     "torch._dynamo.utils.is_compile_supported": (NO, "torchvision", _COMPILED),
     "torch._dynamo.utils.warn_once": (MADE, "torchao", "warn_once"),
     "torch._export.utils.remove_proxy_from_state_dict": (REFUSES, "torchao", _EXPORT),
+    "torch._grouped_mm": (REFUSES, "torchao, deepspeed", _GPU),
     "torch._guards.active_fake_mode": (NOTHING, "tensordict", _FAKE),
     "torch._guards.detect_fake_mode": (NOTHING, "transformers", _FAKE),
     "torch._higher_order_ops.associative_scan.associative_scan": (REFUSES, "transformers", _COMPILED),
@@ -173,43 +181,40 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._nested_compute_contiguous_strides_offsets": (MADE, "tensordict, torchrl", "nested_strides_offsets"),
     "torch._nested_tensor_from_mask": (MADE, "programs", "nested_tensor_from_mask"),
     "torch._nested_view_from_buffer": (MADE, "tensordict, torchrl", "nested_view_from_buffer"),
+    "torch._ops.HigherOrderOperator": (REFUSES, "torchao, tensordict", _COMPILED),
     "torch._prims_common.is_contiguous_or_false": (REFUSES, "transformers", _SYMBOLIC),
     "torch._prims_common.make_contiguous_strides_for": (MADE, "torchao", "contiguous_strides"),
     "torch._prims_common.suggest_memory_format": (REFUSES, "torchao", _COMPILED),
+    "torch._scaled_mm": (REFUSES, "torchao, xformers", _GPU),
     "torch._subclasses.FakeTensor": (REFUSES, "transformers, safetensors", _FAKE),
     "torch._subclasses.FakeTensorMode": (REFUSES, "transformers, torchvision", _FAKE),
     "torch._subclasses.fake_tensor.FakeTensor": (REFUSES, "transformers, accelerate", _FAKE),
     "torch._subclasses.fake_tensor.FakeTensorMode": (REFUSES, "transformers, accelerate", _FAKE),
     "torch._subclasses.fake_tensor.is_fake": (NO, "kornia", _FAKE),
     "torch._subclasses.functional_tensor.FunctionalTensor": (REFUSES, "tensordict", _FAKE),
-    "torch.ao.nn.quantized.Linear": (REFUSES, "torch-pruning", _QUANTIZED),
-    "torch.ao.quantization.DeQuantStub": (REFUSES, "torchvision", _QUANTIZED),
-    "torch.ao.quantization.QConfig": (REFUSES, "Lightning", _QUANTIZED),
-    "torch.ao.quantization.QuantStub": (REFUSES, "torchvision", _QUANTIZED),
-    "torch.ao.quantization.convert": (REFUSES, "torchvision", _QUANTIZED),
-    "torch.ao.quantization.default_qconfig": (VALUE, "torchvision", None),
-    "torch.ao.quantization.fuse_modules": (REFUSES, "torchvision", _QUANTIZED),
-    "torch.ao.quantization.fuse_modules_qat": (REFUSES, "torchvision", _QUANTIZED),
-    "torch.ao.quantization.get_default_qat_qconfig": (REFUSES, "torchvision", _QUANTIZED),
-    "torch.ao.quantization.get_default_qconfig": (REFUSES, "torchvision", _QUANTIZED),
-    "torch.ao.quantization.prepare": (REFUSES, "torchvision", _QUANTIZED),
-    "torch.ao.quantization.prepare_qat": (REFUSES, "torchvision", _QUANTIZED),
-    "torch.ao.quantization.quantize_dynamic": (REFUSES, "programs", _QUANTIZED),
     "torch.chalf": (REFUSES, "kornia", _HALF),
     "torch.classes.load_library": (REFUSES, "torchaudio", "compiled classes need PyTorch's C++ core"),
     "torch.complex32": (REFUSES, "kornia", _HALF),
     "torch.cpu._is_amx_tile_supported": (NO, "torchao", _HERE_COMPILED),
     "torch.cpu._is_vnni_supported": (NO, "torchao", _HERE_COMPILED),
+    "torch.cuda.cudart": (REFUSES, "PyTorch Geometric, dgl", _GPU),
+    "torch.cuda.memory._record_memory_history": (REFUSES, "accelerate, torchtune", _HISTORY),
+    "torch.cuda.memory._snapshot": (REFUSES, "composer, torchtnt", _HISTORY),
     "torch.distributed.rpc.RRef": (REFUSES, "Lightning", _RPC),
+    "torch.distributed.rpc.TensorPipeRpcBackendOptions": (REFUSES, "torchrl, fairscale", _RPC),
+    "torch.distributed.rpc.get_worker_info": (REFUSES, "torchrl, fairscale", _RPC),
     "torch.distributed.rpc.init_rpc": (REFUSES, "programs", _RPC),
+    "torch.distributed.rpc.is_available": (NO, "torchopt", _RPC),
     "torch.distributed.rpc.rpc_async": (REFUSES, "programs", _RPC),
     "torch.distributed.rpc.rpc_sync": (REFUSES, "programs", _RPC),
+    "torch.distributed.rpc.shutdown": (REFUSES, "torchrl, fairscale", _RPC),
     "torch.export.Dim": (REFUSES, "transformers, torchvision", _EXPORT),
     "torch.export.ExportedProgram": (REFUSES, "transformers, optimum", _EXPORT),
     "torch.export.export": (REFUSES, "transformers, optimum", _EXPORT),
     "torch.export.load": (REFUSES, "programs", _EXPORT),
     "torch.export.register_dataclass": (NOTHING, "transformers", _EXPORT),
     "torch.export.save": (REFUSES, "programs", _EXPORT),
+    "torch.fx.experimental.symbolic_shapes.ShapeEnv": (REFUSES, "deepspeed, nnsight", _SYMBOLIC),
     "torch.fx.experimental.symbolic_shapes.guard_size_oblivious": (SAME, "diffusers", _SYMBOLIC),
     "torch.int1": (REFUSES, "diffusers, torchao", _BITS),
     "torch.int2": (REFUSES, "diffusers, torchao", _BITS),
@@ -218,27 +223,17 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.int5": (REFUSES, "diffusers, torchao", _BITS),
     "torch.int6": (REFUSES, "diffusers, torchao", _BITS),
     "torch.int7": (REFUSES, "diffusers, torchao", _BITS),
+    "torch.nn.attention.varlen.varlen_attn": (REFUSES, "lerobot, torchtitan", _VARLEN),
     "torch.nn.functional.ScalingType": (REFUSES, "torchao", _COMPILED),
     "torch.nn.functional.scaled_grouped_mm": (REFUSES, "torchao", _COMPILED),
-    "torch.onnx.register_custom_op_symbolic": (NOTHING, "torchvision", _EXPORT_ONNX),
     "torch.onnx.symbolic_helper.parse_args": (SAME, "torchvision", _EXPORT_ONNX),
     "torch.onnx.symbolic_opset11.select": (REFUSES, "torchvision", _EXPORT_ONNX),
     "torch.onnx.symbolic_opset11.squeeze": (REFUSES, "torchvision", _EXPORT_ONNX),
     "torch.onnx.symbolic_opset11.unsqueeze": (REFUSES, "torchvision", _EXPORT_ONNX),
     "torch.package.PackageExporter": (REFUSES, "programs", "use torch.save"),
     "torch.package.PackageImporter": (REFUSES, "programs", "use torch.load"),
-    "torch.qint32": (REFUSES, "tensordict", _QUANTIZED),
-    "torch.qint8": (REFUSES, "tensordict", _QUANTIZED),
-    "torch.quantization.DeQuantStub": (REFUSES, "programs", _QUANTIZED),
-    "torch.quantization.QuantStub": (REFUSES, "programs", _QUANTIZED),
-    "torch.quantization.convert": (REFUSES, "programs", _QUANTIZED),
-    "torch.quantization.fuse_modules": (REFUSES, "programs", _QUANTIZED),
-    "torch.quantization.get_default_qconfig": (REFUSES, "programs", _QUANTIZED),
-    "torch.quantization.prepare": (REFUSES, "programs", _QUANTIZED),
-    "torch.quantization.quantize_dynamic": (REFUSES, "programs", _QUANTIZED),
     "torch.quint2x4": (REFUSES, "tensordict", _QUANTIZED),
     "torch.quint4x2": (REFUSES, "tensordict", _QUANTIZED),
-    "torch.quint8": (REFUSES, "tensordict", _QUANTIZED),
     "torch.sparse.SparseSemiStructuredTensor": (REFUSES, "torchao", _TWO_OF_FOUR),
     "torch.sparse.SparseSemiStructuredTensorCUSPARSELT": (REFUSES, "torchao", _TWO_OF_FOUR),
     "torch.sparse.SparseSemiStructuredTensorCUTLASS": (REFUSES, "torchao", _TWO_OF_FOUR),
@@ -259,11 +254,14 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.utils.cpp_extension.CUDAExtension": (REFUSES, "setup scripts of libraries", _EXTENSION),
     "torch.utils.cpp_extension.CUDA_HOME": (VALUE, "libraries, which ask whether there is CUDA's compiler", None),
     "torch.utils.cpp_extension.CppExtension": (REFUSES, "setup scripts of libraries", _EXTENSION),
+    "torch.utils.cpp_extension.ROCM_HOME": (VALUE, "libraries, which ask whether there is ROCm's compiler", None),
     "torch.utils.cpp_extension.load": (REFUSES, "peft, which goes on without", _EXTENSION),
     "torch.utils.cpp_extension.load_inline": (REFUSES, "programs", _EXTENSION),
     "torch.utils.data.datapipes.iter.combinatorics.ShufflerIterDataPipe": (REFUSES, "accelerate", _PIPES),
     "torch.utils.mobile_optimizer.optimize_for_mobile": (REFUSES, "programs", _EXPORT),
+    "torch.xpu.Stream": (REFUSES, "trl, deepspeed", "there is no XPU"),
     "torch.xpu.is_current_stream_capturing": (NO, "transformers", "there is no XPU"),
+    "torch.xpu.stream": (REFUSES, "trl, deepspeed", "there is no XPU"),
 }  # fmt: skip
 
 # PyTorch's operators that libraries name when they are imported, such as torchao's tables of what its quantized tensors

@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from tensorgrad.system import forks
+from tensorgrad.system.processes import WEBASSEMBLY
 
 __all__ = ["LOCK", "Library", "found_in", "libraries", "reapply", "set_threads", "why_not"]
 
@@ -131,7 +132,9 @@ def reapply() -> None:
 
 
 def why_not() -> str:
-    """Returns why NumPy's library cannot be set; "" if NumPy has none, and multiplies with one thread."""
+    """Returns why NumPy's library cannot be set; "" if NumPy has none, or there is one thread anyway."""
+    if sys.platform in WEBASSEMBLY:
+        return ""
     import numpy
 
     told = getattr(numpy.__config__, "CONFIG", {}).get("Build Dependencies", {}).get("blas", {})

@@ -1,7 +1,8 @@
-"""How the package's commands (`python -m tensorgrad.coverage`, ...) exit."""
+"""How the package's commands (`python -m tensorgrad.coverage`, ...) say what they do, and exit."""
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from collections.abc import Callable
@@ -9,6 +10,8 @@ from collections.abc import Callable
 
 def run(main: Callable[[list[str]], int]) -> None:
     """Exits the process with the result of `main` for the command line's arguments.
+
+    For `--help` alone it prints the docstring of the file instead.
 
     If the output is a pipe that was closed (`| head`), it exits quietly, as standard commands do.
 
@@ -19,7 +22,11 @@ def run(main: Callable[[list[str]], int]) -> None:
     SystemExit: 0
     """
     try:
-        status = main(sys.argv[1:])
+        if sys.argv[1:] in (["-h"], ["--help"]):
+            print(inspect.cleandoc(sys.modules[main.__module__].__doc__ or ""))
+            status = 0
+        else:
+            status = main(sys.argv[1:])
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # otherwise Python reports an error at exit

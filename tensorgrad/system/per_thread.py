@@ -7,12 +7,14 @@ the first one waits: to the program it looks as if nothing had happened.
 from __future__ import annotations
 
 import contextvars
-import ctypes
+import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable
 from typing import Any
+
+from tensorgrad.system.processes import WEBASSEMBLY
 
 _ALL: list[weakref.ref[PerThread]] = []  # all existing objects: a profiler's end with the profiler
 # State that other libraries keep for each thread: functions that read it, and that take it over in another thread.
@@ -66,6 +68,8 @@ class Substitute(threading.Thread):
                 self.join()
                 time.sleep(0 if self.ended else 1e-3)
             except BaseException as error:  # Ctrl+C only reaches the main thread: stop the thread that is working
+                import ctypes
+
                 worker = ctypes.c_ulong(self.line[-1].ident or 0)
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(worker, ctypes.py_object(type(error)))
         self.line.remove(self)
@@ -97,4 +101,6 @@ def on_fresh_stack(function: Callable, *args: Any, **kwargs: Any) -> Any:
     ...     on_fresh_stack(torch.is_grad_enabled)
     False
     """
+    if sys.platform in WEBASSEMBLY:  # which has one thread, and Python's own limit
+        return function(*args, **kwargs)
     return Substitute(lambda: function(*args, **kwargs)).outcome()

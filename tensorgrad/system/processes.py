@@ -13,8 +13,9 @@ from contextlib import contextmanager
 
 from tensorgrad.system import forks
 
-__all__ = ["environment", "has_python", "python", "started_with"]
+__all__ = ["environment", "has_python", "python", "require_processes", "started_with"]
 
+WEBASSEMBLY = ("emscripten", "wasi")  # `sys.platform` in a browser, and where WebAssembly is run by itself
 _CHANGES = forks.lock()  # of the environment: without it, a process would start with the variables of another thread's
 if hasattr(os, "register_at_fork"):
     # A process that is forked within `started_with` never leaves it, but its other threads may start processes, too.
@@ -31,6 +32,16 @@ def has_python() -> bool:
     return bool(sys.executable) and not getattr(sys, "frozen", False)
 
 
+def require_processes(what: str) -> None:
+    """Raises: RuntimeError, with what needs them, if this system has no processes: in WebAssembly.
+
+    >>> from tensorgrad.system.processes import require_processes
+    >>> require_processes("DataLoader(num_workers=2)")
+    """
+    if sys.platform in WEBASSEMBLY:
+        raise RuntimeError(f"{what} needs other processes, and there are none in WebAssembly ({sys.platform})")
+
+
 def python(*arguments: str) -> list[str]:
     """Returns the command that runs Python with these arguments and the options of this process (-I, -E, -s, -W, …).
 
@@ -40,6 +51,7 @@ def python(*arguments: str) -> list[str]:
     >>> python("-c", "pass")[-2:]
     ['-c', 'pass']
     """
+    require_processes("this function")
     if not has_python():
         raise RuntimeError("cannot find a Python interpreter to start (sys.executable)")
     import subprocess

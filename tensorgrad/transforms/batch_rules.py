@@ -402,7 +402,8 @@ def _stated(op: Op, level: Batch, values: tuple) -> Any:
         else:
             given.append([_is_mapped(x) for x in values[source[0]]])
     with level.off():
-        return rule(*given)
+        made = rule(*given)
+    return _loop(op, level, values) if made is NotImplemented else made  # not with a batch of these arguments
 
 
 @functools.cache

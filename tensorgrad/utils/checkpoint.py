@@ -356,6 +356,21 @@ class _Region:
         )
 
 
+def check_backward_validity(inputs) -> None:
+    """Warns if no input requires gradients: then the results of a reentrant region do not, either."""
+    if not any(isinstance(value, Tensor) and value.requires_grad for value in inputs):
+        warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
+
+
+def detach_variable(inputs: tuple) -> tuple:
+    """Returns the inputs with tensors detached that require gradients as before. Raises: RuntimeError for no tuple."""
+    if not isinstance(inputs, tuple):
+        raise RuntimeError(f"Only tuple of tensors is supported. Got Unsupported input type: {type(inputs).__name__}")
+    return tuple(
+        value.detach().requires_grad_(value.requires_grad) if isinstance(value, Tensor) else value for value in inputs
+    )
+
+
 def _describe(tensor: Tensor) -> dict:
     return {"shape": tensor.shape, "dtype": tensor.dtype, "device": tensor.device}
 

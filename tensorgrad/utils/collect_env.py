@@ -253,4 +253,10 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    from tensorgrad.system import command
+
+    def prints(arguments: list[str]) -> int:
+        main()
+        return 0
+
+    command.run(prints)

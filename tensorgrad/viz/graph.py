@@ -351,6 +351,20 @@ def _index_text(index: tuple) -> str:
     return f"[{', '.join(map(text, items))}]"
 
 
+def _value_text(value) -> str:
+    """A value as people write it: a long number with four digits.
+
+    >>> _value_text(0.35355339059327373), _value_text((0.1, 2.0)), _value_text(1e-05)
+    ('0.3536', '(0.1, 2.0)', '1e-05')
+    """
+    if value.__class__ is float:
+        return min(repr(value), f"{value:.4g}", key=len) if len(repr(value)) > 6 else repr(value)
+    if value.__class__ in (tuple, list):
+        inside = ", ".join(map(_value_text, value)) + ("," if value.__class__ is tuple and len(value) == 1 else "")
+        return f"({inside})" if value.__class__ is tuple else f"[{inside}]"
+    return repr(value)
+
+
 def arguments(node: Node) -> str:
     """Returns the op's non-tensor arguments that differ from their defaults: `dim=1`, or the index `[0]`.
 
@@ -361,11 +375,15 @@ def arguments(node: Node) -> str:
     plain = {p.name: p.default for p in node.op.params if not p.is_tensor}
     given = [(n, v) for n, v in zip(node.op.kept, node.args) if n in plain and repr(v).replace("'", '"') != plain[n]]
     shown = [
-        _index_text(value) if name == "index" and value.__class__ is tuple else f"{name}={value!r}"
+        _index_text(value) if name == "index" and value.__class__ is tuple else f"{name}={_value_text(value)}"
         for name, value in given
     ]
     if node.saved is not FREED:
         numbers = (int, float, complex, bool)
         tensors = {p.name for p in node.op.params if p.is_tensor}
-        shown += [f"{n}={v!r}" for n, v in zip(node.op.saved, node.saved) if n in tensors and isinstance(v, numbers)]
+        shown += [
+            f"{n}={_value_text(v)}"
+            for n, v in zip(node.op.saved, node.saved)
+            if n in tensors and isinstance(v, numbers)
+        ]
     return ", ".join(s for s in shown if len(s) <= 60)

@@ -3,10 +3,13 @@
 import importlib.metadata
 import os
 import re
+import shutil
 import subprocess
 import sys
 import venv
+from pathlib import Path
 
+import numpy
 import pytest
 
 import tensorgrad as tg
@@ -89,38 +92,111 @@ def test_enable_is_refused_where_torch_is_installed(monkeypatch, tmp_path):
     assert run_python(None, "-m", "tensorgrad.compat").returncode == 2
 
 
-def test_enable_and_disable(tmp_path):
-    """In an environment of its own, whose NumPy is this one's."""
-    venv.create(tmp_path / "env", with_pip=False)
-    python = tmp_path / "env" / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    site = subprocess.run(
-        [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], capture_output=True, text=True
-    ).stdout.strip()
-    import numpy
+class Environment:
+    """An environment of its own, whose NumPy is this one's; `site` is its folder of packages."""
 
-    for package in (os.path.dirname(numpy.__file__), os.path.dirname(numpy.__file__) + ".libs"):
-        if os.path.exists(package):
-            os.symlink(package, os.path.join(site, os.path.basename(package)))
-    given = environment("PYTHONPATH", "TENSORGRAD_COMPAT")
+    def __init__(self, folder):
+        venv.create(folder / "env", with_pip=False)
+        self.folder = folder
+        self.python = folder / "env" / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+        self.site = Path(self.run("-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
+        for package in (os.path.dirname(numpy.__file__), os.path.dirname(numpy.__file__) + ".libs"):
+            if os.path.exists(package):
+                os.symlink(package, self.site / os.path.basename(package))
+        (self.site / "another.py").write_text("")  # pip removes the folder if nothing else is in it
 
-    def run(*arguments, **added):
+    def run(self, *arguments, **added):
+        given = environment("PYTHONPATH", "TENSORGRAD_COMPAT")
         done = subprocess.run(
-            [python, *arguments], capture_output=True, text=True, cwd=tmp_path, env={**given, **added}
+            [self.python, *arguments], capture_output=True, text=True, cwd=self.folder, env={**given, **added}
         )
         return done.stdout + done.stderr
 
-    def command(name):
-        return run("-m", "tensorgrad.compat", name, PYTHONPATH=str(ROOT))
+    def command(self, name, **added):
+        return self.run("-m", "tensorgrad.compat", name, **added)
 
-    assert re.match("not enabled: `import torch` is nothing", command("status"))
-    assert re.match("enabled", command("enable")) and re.match("enabled", command("status"))
-    assert run("-c", TELL).split() == ["tensorgrad", tg.__version__]
-    assert type_stubs.is_ours(os.path.join(site, "torch-stubs"))  # for editors: tests/editors
-    assert run("-c", "import sys; print('tensorgrad' in sys.modules)").strip() == "False"
-    assert re.match("disabled", command("disable")) and not os.path.exists(os.path.join(site, "torch-stubs"))
-    assert re.match("nothing to do", command("disable"))
-    assert "No module named 'torch'" in run("-c", "import torch")
-    assert sys.executable != str(python)
+    def install(self, editable=None):
+        """Does what pip does; `editable` is a folder that Python is told to look in instead."""
+        if editable is None:
+            shutil.copytree(ROOT / "tensorgrad", self.site / "tensorgrad", ignore=_LEFT_OUT)
+        else:
+            shutil.copytree(ROOT / "tensorgrad", editable / "tensorgrad", ignore=_LEFT_OUT)
+            (self.site / "_tensorgrad.pth").write_text(f"{editable}\n")
+        about = self.site / "tensorgrad-0.1.0.dist-info"
+        about.mkdir()
+        (about / "METADATA").write_text("Metadata-Version: 2.4\nName: tensorgrad\nVersion: 0.1.0\n")
+        (about / "INSTALLER").write_text("pip\n")
+        files = [path for path in self.site.rglob("*") if path.is_file()]
+        files = [path for path in files if not path.relative_to(self.site).parts[0].startswith(("numpy", "another"))]
+        lines = [f"{path.relative_to(self.site).as_posix()},," for path in [*files, about / "RECORD"]]
+        (about / "RECORD").write_text("\n".join([*lines, ""]))
+
+    def left(self):
+        """The names in the folder of packages, without NumPy's and those that were there before."""
+        names = {
+            path.name for path in self.site.iterdir() if not path.name.startswith(("numpy", "distutils", "_virtualenv"))
+        }
+        return names - {"another.py", "__pycache__", "pip", "setuptools", "wheel"}
+
+
+_LEFT_OUT = shutil.ignore_patterns("__pycache__", "images")
+WHERE = "import torch; print(torch.__file__)"
+
+
+@pytest.fixture
+def own(tmp_path):
+    return Environment(tmp_path)
+
+
+def test_enable_and_disable(own):
+    """Typed in the folder of a checkout, too, it is the installed package that programs get."""
+    own.install()
+    assert re.match("not enabled: `import torch` is nothing", own.command("status"))
+    assert re.match("enabled", own.command("enable", PYTHONPATH=str(ROOT)))
+    assert own.command("status").startswith(f"enabled: `import torch` is tensorgrad, in {own.site} ")
+    assert own.run("-c", TELL).split() == ["tensorgrad", tg.__version__]
+    assert own.run("-c", WHERE).strip() == str(own.site / "tensorgrad" / "__init__.py")
+    assert own.run("-c", "import sys; print('tensorgrad' in sys.modules)").strip() == "False"
+    assert str(ROOT) not in (own.site / "torch_is_tensorgrad.pth").read_text()
+    assert type_stubs.is_ours(str(own.site / "torch-stubs"))  # for editors: tests/editors
+    assert re.match("disabled", own.command("disable")) and re.match("nothing to do", own.command("disable"))
+    assert "No module named 'torch'" in own.run("-c", "import torch")
+    assert not (own.site / "torch-stubs").exists()
+    record = (own.site / "tensorgrad-0.1.0.dist-info" / "RECORD").read_text()
+    assert "torch_is_tensorgrad" not in record and "torch-stubs" not in record
+    assert sys.executable != str(own.python)
+
+
+# Not by `find_spec`: setuptools takes that for a run of pip, and hides its own distutils from this process.
+HAS_PIP = bool(list(importlib.metadata.distributions(name="pip")))
+
+
+@pytest.mark.skipif(not HAS_PIP, reason="pip is not installed")
+def test_nothing_is_left_when_the_package_is_uninstalled(own):
+    own.install()
+    for _ in range(2):  # the second time changes nothing
+        assert re.match("enabled", own.command("enable"))
+    pip = [sys.executable, "-m", "pip", "--python", str(own.python), "uninstall", "--yes", "tensorgrad"]
+    done = subprocess.run(pip, capture_output=True, text=True, env=environment("PYTHONPATH"), cwd=own.folder)
+    assert done.returncode == 0, done.stderr
+    assert not own.left()
+
+
+def test_enable_is_refused_where_the_package_is_only_imported(own):
+    said = own.command("enable", PYTHONPATH=str(ROOT))
+    assert "tensorgrad is not installed in this environment" in said and str(ROOT) in said
+    assert said.count("\n") == 1 and not own.left()
+
+
+def test_status_says_so_when_the_package_is_gone(own, tmp_path):
+    """As when the folder of an editable installation was moved."""
+    own.install(editable=tmp_path / "checkout")
+    assert re.match("enabled", own.command("enable"))
+    assert f"is tensorgrad, in {tmp_path / 'checkout'} " in own.command("status")
+    os.rename(tmp_path / "checkout", tmp_path / "moved")
+    said = own.command("status", PYTHONPATH=str(ROOT))
+    assert re.match("enabled, but without effect, .*: `import torch` is nothing", said)
+    assert "No module named 'torch'" in own.run("-c", "import torch")
 
 
 def test_stubs_are_written_and_removed_and_nothing_else_is(tmp_path, capsys):

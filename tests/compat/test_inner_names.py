@@ -98,6 +98,8 @@ def test_names_that_mean_nothing_here_can_be_imported(installed):
                 value(3)
         elif kind == "VALUE":
             assert value == advice
+        elif kind == "FOUND":
+            assert f"{value.__module__}.{value.__qualname__}" == advice
         elif kind == "MADE":
             assert value is getattr(absent_values, advice)
         else:

@@ -15,6 +15,7 @@ import struct
 import sys
 import threading
 from collections import namedtuple
+from types import SimpleNamespace
 
 import pytest
 
@@ -189,7 +190,7 @@ def played_store(world, script):
     """Runs a script against a store's server, and asserts that it outlived the script."""
     selector = world.selector
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store_server.time, "sleep", world.sleep)
+        patch.setattr(store_server, "time", SimpleNamespace(sleep=world.sleep))  # threads of others sleep, too
         server = store_server.StoreServer(1, world.listener, "", selector, world.clock)
         try:
             selector.script = world.played(script(server))
@@ -461,7 +462,7 @@ def played_pmi(world, script, size=2):
         raise Over
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pmi_server.time, "sleep", world.sleep)
+        patch.setattr(pmi_server, "time", SimpleNamespace(sleep=world.sleep))
         server = pmi_server.Server(
             size,
             "name",

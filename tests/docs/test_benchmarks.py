@@ -14,7 +14,21 @@ import numpy as np
 import pytest
 
 import tensorgrad
-from benchmarks import busy, cores, cuda, ecosystem, fresh, measure, peers, reasons, report, worker, young
+from benchmarks import (
+    busy,
+    clients,
+    cores,
+    cuda,
+    ecosystem,
+    fresh,
+    measure,
+    peers,
+    reasons,
+    report,
+    server,
+    worker,
+    young,
+)
 from benchmarks.processes import COLUMNS, RAISED, ROOT, Column, Failure, Process, environment
 from benchmarks.rows import ECOSYSTEM_THEMES, THEMES, Row, all_rows, matching, named
 from benchmarks.worker import LARGEST_SAMPLE, fingerprint
@@ -442,6 +456,27 @@ def test_the_first_seconds_of_processes_are_told_and_drawn(tmp_path):
     assert set(young.MODELS.values()) <= {*NAMES}
 
 
+def test_every_client_of_a_server_is_answered():
+    made = clients.Worker("tensorgrad", 0, "wall")
+    assert made.facts() == {"tensorgrad": tensorgrad.version.tensorgrad}
+    for name in clients.SERVED:
+        assert len(made.each(f"{name} 3", 0.0)["times"]) == 3
+
+
+def test_answers_of_a_server_are_compared_turn_by_turn():
+    turns = {"tensorgrad": [[1e-3, 1e-3, 9e-3], [2e-3]], "torch": [[2e-3, 2e-3, 3e-3], [1e-3]]}
+    ours, theirs = server.lines("mlp", 4, turns)
+    assert ours == "| mlp | 4 | tensorgrad | 1.5 ms | 9 ms |  |  |"
+    assert theirs == "| mlp | 4 | torch | 2 ms | 3 ms | 1.25 (0.50–2.00) | 2.50 (2.00–3.00) |"
+
+
+def test_what_is_installed_is_measured_with_what_it_needs():
+    found = server.closure("Sphinx" if find_spec("sphinx") else "pytest")
+    assert len(found) > 3 and server.closure("no-such-package") == {}
+    (line,) = server.sizes(["tensorgrad"]).splitlines()[2:]
+    assert line.startswith("| tensorgrad (with numpy) | ") and 20 < int(line.split()[-2]) < 500
+
+
 # --- on a GPU (the rows: tests/cuda/test_benchmark.py) ---------------------------------------------------------------
 
 
@@ -482,7 +517,8 @@ def test_a_process_may_choose_its_threads_itself(monkeypatch):
 
 
 def test_percentiles_and_lines_of_the_busy_table():
-    assert busy.percentile([float(n) for n in range(10)]) == 9.0 and busy.percentile([4.0]) == 4.0
+    assert measure.percentile([float(n) for n in range(10)], 0.9) == 9.0 and measure.percentile([4.0], 0.9) == 4.0
+    assert measure.percentile([3.0, 1.0, 2.0], 0.99) == 3.0
     times = {"fast": [0.001, 0.002, 0.009], "torch": [0.004, 0.004, 0.003]}
     line = busy.line("alone", "MLP", times, {"fast": 2, "torch": 4})
     assert line == "| alone | MLP | 2 ms | 9 ms | 2 | 4 ms | 4 ms | 4 | 0.50 | 2.25 |"

@@ -15,7 +15,7 @@ import pytest
 from tests.docs.test_examples import EXAMPLES, MNIST, SMALL, needs_mnist, run
 from tests.support.processes import output_of
 
-SCRIPTS = [*SMALL, "ddp.py", "inference.py", "train_digits.py"]
+SCRIPTS = [*SMALL, "ddp.py", "inference.py", "serve.py", "train_digits.py"]
 LIBRARIES = sorted(p.name for p in (EXAMPLES / "libraries").glob("*.py"))
 
 # Runs programs one after the other, as Python and its packages take longer to start than they do: prints how each ends.

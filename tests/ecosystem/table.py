@@ -47,6 +47,10 @@ def table(results: dict[str, dict[str, Any]]) -> str:
         if len(by_part) > 1:
             counts = (f"{name} {passed}/{of}" for name, (passed, of) in sorted(by_part.items()))
             parts.append(f"- {library.name}: {', '.join(counts)}")
+    with_more = [library for library in LIBRARIES if library.name in results and len(library.requirements) > 1]
+    if with_more:
+        lines += ["", "Installed with it, as its programs use them and it does not ask for them:", ""]
+        lines += [f"- {library.name}: {', '.join(library.requirements[1:])}" for library in with_more]
     if parts:
         lines += ["", "Own tests part by part, passed/passed under torch:", "", *parts]
     return "\n".join([*lines, "", "Known gaps:", "", *(gaps or ["- none"])])

@@ -1,5 +1,7 @@
 """What the harness itself promises: rows that fit their files, differences that are seen, outcomes that are kept."""
 
+import ast
+import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -11,6 +13,7 @@ from tests.ecosystem import environments, own, results, running, table
 from tests.ecosystem.__main__ import main
 from tests.ecosystem.environments import Environment
 from tests.ecosystem.libraries import BY_NAME, LIBRARIES, OwnTests
+from tests.support.processes import ROOT
 
 
 def test_rows_are_in_order_and_have_their_files():
@@ -165,3 +168,62 @@ def test_temporary_files_of_programs_are_deleted():
     here = Environment(Path(sys.executable))
     done = here.run(["-c", "import tempfile; print(tempfile.mkdtemp())"])
     assert done.returncode == 0 and not Path(done.stdout.strip()).exists()
+
+
+# --- packages --------------------------------------------------------------------------------------------------------
+
+DISTRIBUTIONS = {"sklearn": "scikit-learn", "PIL": "pillow", "ignite": "pytorch-ignite", "pyro": "pyro-ppl"}
+# The packages with which another comes.
+BROUGHT = {
+    "numpy": {"tensorgrad"}, "tokenizers": {"transformers", "sentence-transformers"}, "gpytorch": {"botorch"},
+    "transformers": {"sentence-transformers", "peft"}, "scikit-learn": {"skorch"}, "tensordict": {"torchrl"},
+}  # fmt: skip
+# What a library uses but does not ask for, by what a program says to make it do so.
+UNASKED = {r"transformers\.Trainer\b": "accelerate", r"\bTensorBoardLogger\b": "tensorboard"}
+
+
+def needed(program: Path) -> set[str]:
+    """The packages that a program imports, names in its message, or makes a library use."""
+    text = program.read_text(encoding="utf-8")
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module.partition(".")[0])
+    beside = {path.stem for path in program.parent.rglob("*")}
+    found = {DISTRIBUTIONS.get(name, name) for name in found - set(sys.stdlib_module_names) - {"torch"} - beside}
+    told = re.search(r"this example needs ([\w, -]+)", text)
+    found |= set(re.split(r", | and ", told[1])) if told else set()
+    found |= {package for pattern, package in UNASKED.items() if re.search(pattern, text)}
+    return {name.replace("_", "-").strip() for name in found}
+
+
+def missing(program: Path, installed: set[str]) -> set[str]:
+    """Of the packages that a program needs, those that are neither installed nor come with what is."""
+    return {name for name in needed(program) - installed if not BROUGHT.get(name, set()) & {*installed, "tensorgrad"}}
+
+
+def test_the_page_says_what_each_example_needs():
+    page = table.PAGE.read_text(encoding="utf-8")
+    lines = dict(re.findall(r"^\| `(libraries/\w+\.py)` \|.*`pip install ([^`]+)` \|$", page, re.MULTILINE))
+    examples = ROOT / "examples"
+    assert set(lines) == {f"libraries/{path.name}" for path in (examples / "libraries").glob("*.py")}
+    lacking = {name: missing(examples / name, set(line.split())) for name, line in lines.items()}
+    assert not any(lacking.values()), lacking
+
+
+def test_a_row_installs_what_its_programs_use():
+    for library in LIBRARIES:
+        for name in library.programs:
+            installed = {re.split(r"[\[<>=]", one)[0] for one in library.requirements}
+            lacking = missing(running.PROGRAMS / f"{name}.py", installed)
+            assert not lacking, (library.name, name, lacking)
+
+
+def test_a_package_that_is_used_but_not_imported_is_found(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text("import transformers\nfrom tokenizers import models\ntransformers.Trainer(1)\n")
+    assert missing(program, {"transformers"}) == {"accelerate"}
+    assert missing(program, {"transformers", "accelerate"}) == set()
+    assert missing(program, {"accelerate"}) == {"transformers", "tokenizers"}

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 import tensorgrad as torch
+from tensorgrad.ops.nn import small_weights
 
 
 def seen(x: torch.Tensor) -> torch.Tensor:
@@ -88,3 +89,8 @@ def dropped(x: torch.Tensor, p: float) -> tuple:
     (slope,) = torch.autograd.grad(y.sum(), x)
     expected = torch.where(y != 0, torch.full_like(y, 1 / (1 - p)), torch.zeros_like(y))
     return torch.isclose(y, expected, 2e-2).all().cpu(), (slope == y).all().cpu()
+
+
+def small(name: str, *given) -> torch.Tensor:
+    """Runs an op on weights of 8 or 4 bits."""
+    return getattr(small_weights, name)(*given)

@@ -263,6 +263,25 @@ def matrices(d: Draw) -> str:
     return f"torch.{name}({d.array((k,))}, {d.array((k,))})"
 
 
+def small_weights(d: Draw) -> str:
+    """Weights of 8 and 4 bits, and products with them."""
+    rows, columns, bits = d.one(1, 2, 9, 33), d.size(1, 40), d.one(8, 4)
+    if bits == 8:
+        depth = d.one(d.size(1, 40), 130, 300)
+        stored = [d.array((columns, depth), "int8", low=-128, high=128, grad=False), d.array((columns,), grad=False)]
+    else:
+        groups, group = d.one(1, 2, 5), d.one(32, 64, 96)
+        depth = groups * group
+        stored = [
+            d.array((columns, depth // 2), "uint8", low=0, high=256, grad=False),
+            d.array((columns, groups), grad=False),
+            d.maybe((columns, groups), grad=False),
+        ]  # fmt: skip
+    if d.chance(0.3):
+        return f"small('int{bits}_weights', {', '.join(stored)})"
+    return f"small('int{bits}_linear', {d.array((rows, depth))}, {', '.join(stored)}, {d.maybe((columns,))})"
+
+
 def windows(d: Draw, dims: int) -> dict:
     """Returns the sizes of an image and of windows that fit it."""
     kernel = [d.random.randint(1, 4) for _ in range(dims)]
@@ -673,6 +692,9 @@ FAMILIES: dict[str, Family] = {
     "matrices": Family(
         matrices, words("linear linear.backward matmul mm bmm matmul_nt matmul_tn addmm outer_products column_sum"),
         words("mv dot vdot addmv baddbmm addbmm"), sums=True, special=INFINITE,
+    ),
+    "small_weights": Family(
+        small_weights, words("int8_linear int4_linear int8_weights int4_weights"), loose=4, sums=True, special=INFINITE,
     ),
     "convolutions": Family(
         convolutions, words("conv conv_transpose conv_grad_input conv_grad_weight"), loose=4, sums=True,

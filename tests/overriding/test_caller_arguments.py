@@ -26,7 +26,8 @@ VALUES = {
 OTHERWISE = {
     "dsmm", "empty_like", "full_like", "histogram", "hsmm", "nn.functional.l1_loss",
     "nn.functional.linear_cross_entropy",
-    "nn.functional.multi_head_attention_forward", "ones_like", "rsub", "saddmm", "spmm", "sym_float", "sym_int",
+    "nn.functional.multi_head_attention_forward", "ones_like", "quantize_per_channel", "quantize_per_tensor",
+    "quantize_per_tensor_dynamic", "rsub", "saddmm", "spmm", "sym_float", "sym_int",
     "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum", "unravel_index", "zeros_like",
 }  # fmt: skip
 

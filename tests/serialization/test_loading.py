@@ -86,6 +86,10 @@ REAL_ARGUMENTS = {
     "torch._utils._rebuild_tensor_v3": [
         storage(), b"K\x00", tuple_of(b"K\x04"), tuple_of(b"K\x01"), b"\x89", b"}", named("torch.float32"), b"}",
     ],
+    "torch._utils._rebuild_qtensor": [
+        storage("QInt8Storage"), b"K\x00", tuple_of(b"K\x04"), tuple_of(b"K\x01"),
+        tuple_of(named("torch.per_tensor_affine"), b"G?\xf0\x00\x00\x00\x00\x00\x00", b"K\x00"), b"\x89", b"}",
+    ],
     "torch._utils._rebuild_meta_tensor_no_storage": [
         named("torch.float32"), tuple_of(b"K\x04"), tuple_of(b"K\x01"), b"\x89",
     ],

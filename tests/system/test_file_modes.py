@@ -14,8 +14,16 @@ PACKAGE = Path(torch.__file__).parent
 BY_DESCRIPTOR = hasattr(os, "fchmod")
 
 
+class Package:
+    """An installed package whose list of files the system's manager keeps."""
+
+    def read_text(self, name):
+        return None
+
+
 def enable(folder, monkeypatch):
     monkeypatch.setattr(environment, "real_torch", lambda: None)
+    monkeypatch.setattr(environment, "installed", Package)
     monkeypatch.setattr(environment, "file", lambda: str(folder / environment.NAME))
     environment.enable()
     return folder / environment.NAME
@@ -40,7 +48,7 @@ def test_a_link_in_place_of_a_file_changes_no_other_file(write, tmp_path, monkey
         """Exchanges all files of the folder just before a mode is set."""
 
         def call(which, mode, **options):
-            for path in folder.iterdir():
+            for path in filter(Path.is_file, folder.iterdir()):
                 path.unlink()
                 path.symlink_to(secret)
                 exchanged.append(path)

@@ -3,6 +3,7 @@
 import os
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -168,8 +169,7 @@ def test_memory_is_given_back_once_when_a_process_becomes_idle(used, trims, monk
     def sleep(seconds):
         clock[0] += next(coming)  # StopIteration ends the thread
 
-    monkeypatch.setattr(recycling.time, "sleep", sleep)
-    monkeypatch.setattr(recycling.time, "process_time", lambda: clock[0])
+    monkeypatch.setattr(recycling, "time", SimpleNamespace(sleep=sleep, process_time=lambda: clock[0]))
     with pytest.raises(StopIteration):
         recycling._watch(library)
     assert library.trims == trims

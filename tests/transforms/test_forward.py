@@ -466,6 +466,9 @@ SAID = {
     "max_pool": ((2, 2), (1, 1), (1, 1), (1, 1), False), "adaptive_max_pool": ((2, 2),),
     "fractional_max_pool2d": ("samples", (2, 2), (2, 2)), "fractional_max_pool3d": ("samples", (2, 2, 2), (2, 2, 2)),
     "roi_pool": ("boxes", 1.0, 2, 2), "bag_lookup_max": ("bags",),
+    "fake_quantize_per_tensor_row": ("scale", "zero", -8, 7, -1),
+    "fake_quantize_per_tensor_of_tensors": ("scale", "zero", -8, 7, -1),
+    "fake_quantize_per_channel_row": ("scales", "zeros", -8, 7, 1),
 }  # fmt: skip
 
 
@@ -485,7 +488,9 @@ def test_what_rows_say_of_their_jacobians_is_so(name, dtype, monkeypatch):
         "samples": torch.rand(1, 2, len(shape) - 2, dtype=dtype),
         "boxes": torch.tensor([[0, 0, 0, 3, 3]], dtype=dtype),
         "bags": torch.tensor([[0, 2], [1, 1]]),
-    }
+        "scale": torch.tensor(0.1, dtype=torch.float64), "zero": torch.tensor(1),
+        "scales": torch.tensor([0.1, 0.2, 0.3]), "zeros": torch.tensor([0, 1, 2]),
+    }  # fmt: skip
 
     def run(x):
         rest = [tensors.get(v, v) if isinstance(v, str) else v for v in SAID[name]]

@@ -621,3 +621,17 @@ def test_functions_are_not_hidden_by_files():
     for name, file in viz._FILES.items():
         importlib.import_module(f"tensorgrad.viz.{file}")
         assert callable(getattr(viz, name)), f"viz.{name} is a module"
+
+
+def test_labels_say_what_people_write():
+    """Indices in brackets, numbers with few digits: no label is the representation of an object of Python."""
+    q, x = torch.randn(1, 2, 3, 8, requires_grad=True), torch.randn(4, 3, requires_grad=True)
+    made = {
+        "[0]": x[0], "[1:, ::2]": x[1:, ::2], "[..., 0]": x[..., 0],
+        "scale=0.3536": F.scaled_dot_product_attention(q, q, q, scale=8**-0.5),
+        "0.3333": x * (1 / 3), "0.1": x * 0.1,
+    }  # fmt: skip
+    for wanted, result in made.items():
+        shown = [vertex.arguments for vertex in collect(result).vertices]
+        assert any(wanted in one for one in shown), (wanted, shown)
+        assert not any("Ellipsis" in one or "slice(" in one or re.search(r"\d\.\d{7}", one) for one in shown), shown

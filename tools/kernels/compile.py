@@ -17,7 +17,8 @@ from tensorgrad.kernels.compiled.runtime import launch, library, target
 from tools.kernels.link import PAGES, Linked, Part, link
 
 _LAUNCHER_OF = "runtime.spin"  # the family that every program loads
-_COMPILER = ("compile", "dialect", "entries", "internals", "lean", "link", "shortcuts")  # what the code depends on
+# What the code depends on.
+_COMPILER = ("compile", "dialect", "entries", "fusing", "internals", "lean", "link", "shortcuts")
 
 
 def families() -> dict[str, list[str]]:

@@ -363,6 +363,10 @@ class Compiled:
         return self._compiled.library
 
 
+# Flags of instructions, and functions, whose results depend on what LLVM finds best for a processor.
+_LEFT_TO_LLVM = re.compile(r"\b(?:reassoc|contract|arcp|afn|fast|llvm\.fmuladd)\b")
+
+
 def linked(entry: Any, name: str, library: Any, reduced: bool) -> bytes:
     """Compiles a module, linked with a library. Returns the object.
 
@@ -379,6 +383,8 @@ def linked(entry: Any, name: str, library: Any, reduced: bool) -> bytes:
             library.finalize()
     with stage("optimization"):
         module = library.whole(entry, name)
+    if found := _LEFT_TO_LLVM.search(str(module)):
+        raise NotImplementedError(f"{name}: {found[0]} lets LLVM choose results by the processor")
     for defined in (*module.functions, *module.global_variables):
         if not defined.is_declaration and defined.name != name:
             defined.linkage = "internal"

@@ -14,6 +14,8 @@ from typing import Any
 
 from llvmlite import ir
 
+from tools.kernels import fusing
+
 _NO_INDEX = object()
 
 
@@ -478,7 +480,7 @@ def lowering() -> Any:
 
 def replacements() -> list[tuple[Any, str, Any]]:
     """Returns the functions that replace Numba's: class or module, name, function."""
-    from numba.core import base, callconv, cgutils
+    from numba.core import base, callconv, cgutils, fastmathpass
     from numba.core.runtime import context
     from numba.np import arrayobj
 
@@ -493,4 +495,5 @@ def replacements() -> list[tuple[Any, str, Any]]:
         (cpu, "return_status_propagate", _propagating(cpu.return_status_propagate)),
         (cpu, "return_user_exc", _raising),
         (context.NRTContext, "get_meminfos", _meminfos),
+        (fastmathpass, "rewrite_module", fusing.fused),
     ]

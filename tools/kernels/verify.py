@@ -373,6 +373,25 @@ def _joined() -> list[Any]:
     return [torch.cat([wide, wide[:, :7], high.t()], 1), torch.cat([wide, high.view(90, 130)])]
 
 
+def _small_weights() -> list[Any]:
+    """Weights of 8 and 4 bits, and products with one row and with many."""
+    import tensorgrad as torch
+    from tensorgrad.ops.nn.small_weights import int4_linear, int4_weights, int8_linear, int8_weights
+
+    bytes_of = np.random.default_rng(0)
+    eight = torch.from_numpy(bytes_of.integers(-128, 128, (37, 130)).astype(np.int8))
+    four = torch.from_numpy(bytes_of.integers(0, 256, (37, 96)).astype(np.uint8))
+    scales, groups, zeros = _normal(37, grad=False), _normal(37, 3, grad=False), _normal(37, 3, grad=False)
+    made = [int8_weights(eight, scales), int4_weights(four, groups), int4_weights(four, groups, zeros)]
+    for rows in (1, 3, 40):
+        made += [
+            int8_linear(_normal(rows, 130, grad=False), eight, scales, _normal(37, grad=False)),
+            int4_linear(_normal(rows, 192, grad=False), four, groups),
+            int4_linear(_normal(rows, 192, grad=False), four, groups, zeros, _normal(37, grad=False)),
+        ]
+    return made
+
+
 # By family, or by kernel if a family's kernels have little in common: a program, which returns tensors.
 PROGRAMS: dict[str, Callable[[], list[Any]]] = {
     "runtime.spin": lambda: [], "ufuncs": _ufuncs, "broadcast": _choices, "optim.sgd": _steps("SGD", momentum=0.9),
@@ -381,6 +400,7 @@ PROGRAMS: dict[str, Callable[[], list[Any]]] = {
     "pointwise": _pointwise, "softmax": _rows, "index": _places, "attention": _attention, "conv": _convolutions,
     "matmul": _products, "pool": _pools, "norm": _norms, "loss": _losses, "reduce": _folds, "embedding": _tables,
     "rnn": _recurrent, "scan": _sums, "layout": _copies, "join": _joined, "sparse": _sparse,
+    "quantized": _small_weights,
 }  # fmt: skip
 
 

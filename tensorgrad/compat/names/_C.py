@@ -16,7 +16,7 @@ from tensorgrad.tensor import disabled_torch_function as _disabled_torch_functio
 _TensorMeta = type(_Tensor)
 
 has_lapack = has_spectral = True  # NumPy brings both
-has_mkl = has_cuda = False
+has_mkl = has_cuda = _has_cuda = _has_mps = _has_xpu = False
 
 _current_autograd_node = _passes.current_node
 _current_graph_task_execution_order = _passes.execution_order

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import traceback
 from collections.abc import Iterable
 from typing import Any
 
@@ -82,3 +84,46 @@ def _get_device_module(device_type: str) -> Any:
             f"Device '{device_type}' does not have a corresponding module registered as 'torch.{device_type}'."
         )
     return module
+
+
+class ExceptionWrapper:
+    """An exception of another thread or process, with its traceback as text, to be raised again here.
+
+    >>> from tensorgrad._utils import ExceptionWrapper
+    >>> try:
+    ...     raise ValueError("no")
+    ... except ValueError:
+    ...     wrapped = ExceptionWrapper(where="in a worker")
+    >>> wrapped.exc_type, wrapped.where
+    (<class 'ValueError'>, 'in a worker')
+    """
+
+    def __init__(self, exc_info: Any = None, where: str = "in background") -> None:
+        kind, value, trace = sys.exc_info() if exc_info is None else exc_info
+        self.exc_type: Any = kind
+        self.exc_msg = "".join(traceback.format_exception(kind, value, trace))
+        self.where = where
+
+    def reraise(self) -> None:
+        """Raises the exception again, with the text of the first traceback. Raises: its own type; RuntimeError if that
+        takes other arguments than a message.
+        """
+        message = f"Caught {self.exc_type.__name__} {self.where}.\nOriginal {self.exc_msg}"
+        if self.exc_type is KeyError:  # whose message would be shown with its line breaks quoted
+            raise KeyError(_Text(message))
+        if getattr(self.exc_type, "message", None):
+            raise self.exc_type(message=message)
+        try:
+            error = self.exc_type(message)
+        except Exception:
+            raise RuntimeError(message) from None
+        raise error
+
+
+class _Text(str):
+    """A text that is shown as it is."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)

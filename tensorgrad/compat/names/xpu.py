@@ -2,4 +2,32 @@
 
 from tensorgrad.absent_device import functions as _functions
 
-is_available, device_count, manual_seed, seed, empty_cache, synchronize = _functions("xpu").values()
+_made = _functions("xpu")
+
+can_device_access_peer = _made["can_device_access_peer"]
+current_device = _made["current_device"]
+current_stream = _made["current_stream"]
+device_count = _made["device_count"]
+empty_cache = _made["empty_cache"]
+get_device_capability = _made["get_device_capability"]
+get_device_name = _made["get_device_name"]
+get_device_properties = _made["get_device_properties"]
+get_rng_state = _made["get_rng_state"]
+init = _made["init"]
+initial_seed = _made["initial_seed"]
+is_available = _made["is_available"]
+is_bf16_supported = _made["is_bf16_supported"]
+is_initialized = _made["is_initialized"]
+manual_seed = _made["manual_seed"]
+manual_seed_all = _made["manual_seed_all"]
+max_memory_allocated = _made["max_memory_allocated"]
+max_memory_reserved = _made["max_memory_reserved"]
+mem_get_info = _made["mem_get_info"]
+memory_allocated = _made["memory_allocated"]
+memory_reserved = _made["memory_reserved"]
+seed = _made["seed"]
+seed_all = _made["seed_all"]
+set_device = _made["set_device"]
+set_rng_state = _made["set_rng_state"]
+set_stream = _made["set_stream"]
+synchronize = _made["synchronize"]

@@ -8,7 +8,6 @@ import signal
 import subprocess
 from collections.abc import Callable
 from contextlib import suppress
-from multiprocessing import resource_tracker
 from typing import Any
 
 from tensorgrad.distributed.elastic import worker
@@ -30,6 +29,8 @@ class _Call:
         context: Any = multiprocessing.get_context(method)
         self.results, theirs = context.Pipe(duplex=False)
         self.process = context.Process(target=worker.call, args=(function, args, variables, paths, theirs))
+        from multiprocessing import resource_tracker
+
         resource_tracker.ensure_running()  # before the mark is set: it serves this process, not the job
         early = () if method == "fork" else (MARK, "OMP_NUM_THREADS")  # `worker.call` sets them all, but later
         with started_with({name: variables[name] for name in early if name in variables}):

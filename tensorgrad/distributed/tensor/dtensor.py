@@ -433,8 +433,10 @@ class DTensor(Tensor, only_ops=True):
         return made
 
 
-class DTensorParameter(DTensor, Parameter):
+class DTensorParameter(DTensor, Parameter):  # type: ignore[misc]  # DTensor's `__torch_function__` is the one asked
     """A parameter that is distributed: what `nn.Parameter(dtensor)` makes."""
+
+    _results_keep_class = True
 
     def __new__(cls, data: DTensor, requires_grad: bool = True) -> Any:
         """Makes a parameter of a distributed tensor."""

@@ -20,6 +20,7 @@ from tensorgrad.dtypes import F32
 from tensorgrad.kernels.array.join import beside
 from tensorgrad.kernels.compiled.functions import F, exp_below, log
 from tensorgrad.kernels.compiled.layout import in_rows
+from tensorgrad.kernels.compiled.moments import row_dot, row_exps
 from tensorgrad.kernels.compiled.runtime import thread_pool
 from tensorgrad.kernels.compiled.runtime.language import inner
 from tensorgrad.kernels.compiled.runtime.launch import shared
@@ -174,23 +175,6 @@ def _tile(q, q_at, q_step, features, k, k_at, k_step, v, v_at, v_step, width, le
         along(flat, 0, wide, v, v_at + start * v_step, v_step, several, flat_sums, 0, width, start == 0, count, width)
 
 
-@inner(fastmath={"contract", "reassoc"})
-def _inner(a, b):
-    total = F(0.0)
-    for i in range(a.size):
-        total += a[i] * b[i]
-    return total
-
-
-@inner(fastmath={"contract", "reassoc"})
-def _shares_of_one(scores, shift):
-    total = F(0.0)
-    for k in range(scores.size):
-        scores[k] = exp_below(scores[k] - shift)
-        total += scores[k]
-    return total
-
-
 @inner(fastmath={"contract"})
 def _add_scaled(to, row, factor):
     for d in range(to.size):
@@ -203,13 +187,13 @@ def _one(q, k, k_at, k_step, v, v_at, v_step, scale, blind, masked, mask, m_at, 
     top = F(-np.inf)
     for s in range(scores.size):
         at = k_at + s * k_step
-        number = _inner(q, k[at : at + q.size]) * scale
+        number = row_dot(q, k[at : at + q.size]) * scale
         if masked:
             number += mask[m_at + s * m_key]
         scores[s] = number
         top = number if number > top else top
     shift = F(0.0) if blind and top == -np.inf else top
-    total = _shares_of_one(scores, shift)
+    total = row_exps(scores, scores, shift)
     if blind and total == F(0.0):
         total = F(1.0)
     out[:] = F(0.0)
@@ -443,7 +427,7 @@ def _attention_grad():
                 out_at = b * ob + h * oh + begin * os
                 for j in range(count):
                     row = g[g_at + j * gs : g_at + j * gs + narrow]
-                    inner[j] = _inner(row, out[out_at + j * os : out_at + j * os + narrow])
+                    inner[j] = row_dot(row, out[out_at + j * os : out_at + j * os + narrow])
                 if features != less:
                     _pack(q, q_at, qs, count, less, packed_q, features)
                     rows_q, q_at, q_step = packed_q, 0, features

@@ -34,6 +34,7 @@ from tensorgrad.kernels.compiled.simd.vectors import (
     LANES,
     LINE,
     ONE,
+    PARTS,
     block_dots,
     block_products,
     block_products_1,
@@ -53,6 +54,8 @@ _MOVING, _MANY, _MOVING_MANY = 0.6, 1 << 21, 1.0
 _FILLS = 144  # taps times outputs that justify filling a tile: the product then takes ten times as long
 _IN_PLACE = 64  # outputs up to which windows of one point are read where they are: they are not read often
 _PACKED = 1024  # points of the result from which on weights are packed, that is, copied in the order of the product
+# Rows of a block, and rows and columns of one of sums over pixels, by which work is planned, at every level.
+_TOGETHER, _SUMMED_TOGETHER = 8, ((1, 9), (4, 6))
 _STRAY = 8 << 20  # maximum bytes of the parts of a weight's gradient
 
 _OF_WINOGRAD = ((3, 3), (1, 1), (1, 1), 1)  # window, stride, dilation and groups
@@ -209,7 +212,7 @@ def _tiling(size, points, steps, taps, batch, groups, ins, outs, place, all_chos
     given = size, points, steps, tuple(t[1:] for t in taps), ins, batch
     form = layout(*given)[0]
     tiles = -(-batch // form.images) * form.strips
-    if ins * outs >= _DEEP and batch * prod(points) < _USEFUL * tiles * up(form.points, LANES):
+    if ins * outs >= _DEEP and batch * prod(points) < _USEFUL * tiles * up(form.points, PARTS):
         return None
     form, offsets, rests = layout(*given, items)
     tiles = -(-batch // form.images) * form.strips * groups
@@ -220,7 +223,7 @@ def _tiling(size, points, steps, taps, batch, groups, ins, outs, place, all_chos
     # One tap, of which point i reads point i, needs no tile if its rows are whole vectors: nothing is read beyond them.
     in_place = (
         taps == ((0, 0, 0),) and steps == (1, 1) and size == points and 2 < outs <= _IN_PLACE
-        and form.images == 1 and not points[0] % form.rows and not form.rows * form.pitch % LANES
+        and form.images == 1 and not points[0] % form.rows and not form.rows * form.pitch % PARTS
     )  # fmt: skip
     if in_place:
         offsets = np.arange(ins, dtype=np.int64) * prod(size)
@@ -334,12 +337,12 @@ def _plan(backwards, batch, size, points, kernel, stride, padding, dilation, gro
     for *_, some, reached in parts:
         if reached:
             form, offsets, _ = layout(size, some, steps, tuple(t[1:] for t in reached), ins, batch)
-            rows = (LINE if outs <= 2 else BLOCK)[0]
+            rows = 1 if outs <= 2 else _TOGETHER
             tiles = -(-batch // form.images) * form.strips
-            by_tiles += tiles * (up(form.points, LANES) // LANES) * (offsets.size + _START) * up(outs, rows) * groups
+            by_tiles += tiles * -(-form.points // PARTS) * (offsets.size + _START) * up(outs, rows) * groups
     moved = batch * groups * (ins * prod(size) + outs * prod(points))
     by_tiles += moved * (_MOVING if moved < _MANY else _MOVING_MANY)
-    whole = batch - batch % LANES
+    whole = batch - batch % PARTS
 
     def cost(n):
         return images.convolve_cost(n, size, points, taps, steps, over, groups, ins, outs) if n else 0.0
@@ -492,7 +495,7 @@ def _correlate(line: bool):
     )
     def loop(x, g, offsets, rests, out, form, own, sizes, first, last):
         total, groups, outs, out_chunk, out_chunks, ins, in_chunk, in_chunks, tiles, parts = sizes
-        images, strips, count, width = form[0], form[2], -(-form[7] // LANES), own[6]
+        images, strips, count, width = form[0], form[2], -(-form[7] // PARTS), own[6]
         buffer = np.zeros(in_chunk * rests.shape[0] * form[6], np.float32)
         slopes = np.zeros(out_chunk * width, np.float32)
         none = np.zeros((1, 2), np.int64)
@@ -525,11 +528,11 @@ def _correlate(line: bool):
 @lru_cache(maxsize=256)
 def _correlate_costs(batch, size, points, taps, stride, groups, ins, outs):
     """Estimates the cycles that a weight's gradient takes with channels innermost (images.py), and by tiles."""
-    rows, columns = DOTS_LINE if outs <= 2 else DOTS
+    rows, columns = _SUMMED_TOGETHER[outs > 2]
     form = layout(size, points, stride, taps, _even(ins, _CHUNK), batch)[0]
     tiles = -(-batch // form.images) * form.strips
     places = up(outs, rows) * up(ins * len(taps), columns) * groups
-    by_tiles = tiles * (-(-form.points // LANES) + 2 * _START) * places
+    by_tiles = tiles * (-(-form.points // PARTS) + 2 * _START) * places
     by_tiles += _MOVING_MANY * batch * groups * (ins * prod(size) + outs * prod(points))
     return images.correlate_cost(batch, size, points, taps, stride, groups, ins, outs), by_tiles
 
@@ -589,7 +592,7 @@ def _by_tiles(g, x, w_shape, taps, stride, groups):
     tiles = -(-batch // form.images) * form.strips
     # Parts of the sum, as many as the shape allows (not the threads: results must not depend on them).
     chunks, height = groups * in_chunks, out_chunks * out_chunk
-    parts = min(tiles, -(-ITEMS // chunks), max(1, _STRAY // (4 * chunks * height * offsets.size)))
+    parts = min(tiles, -(-ITEMS // chunks), max(1, _STRAY // (4 * chunks * outs * depth)))
     total = np.zeros((parts, groups, in_chunks, height, offsets.size), F32)
     sizes = (batch, groups, outs, out_chunk, out_chunks, ins, in_chunk, in_chunks, tiles, parts)
     given = (x.reshape(-1), g.reshape(-1), offsets, rests, total.reshape(-1), tuple(form), own)
@@ -622,7 +625,7 @@ def _summed(size, points, stride, taps, ins, batch, columns):
 def _own_layout(form: Layout) -> Layout:
     """Lays out the output's gradient so that its points match the tile's, with zeros between them."""
     height = form.height if form.strips == 1 else form.rows
-    plane = odd(max(form.images * height * form.pitch, up(form.points, LANES)))
+    plane = odd(max(form.images * height * form.pitch, up(form.points, PARTS)))
     return form._replace(
         height=height, filled=height, plane=plane, low_y=0, low_x=0, step_y=1, step_x=1,
         size_y=form.out_y, size_x=form.out_x,

@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from tensorgrad.kernels.compiled.runtime.language import inlined, intrinsic, ir, types
+from tensorgrad.kernels.compiled.runtime.language import declared, inlined, intrinsic, ir, types
 
 F = np.float32
 LOG2E, LN2_HIGH, LN2_LOW = F(1.44269504088896341), F(0.693359375), F(-2.12194440e-4)
@@ -49,10 +49,12 @@ def _polynomial(*coefficients):
     @intrinsic
     def value(typing, x):
         def code(context, builder, signature, given):
-            made, *rest = [ir.Constant(given[0].type, float(c)) for c in coefficients]
+            kind = given[0].type
+            made, *rest = [ir.Constant(kind, float(c)) for c in coefficients]
+            name = f"llvm.fma.{'f32' if kind == ir.FloatType() else 'f64'}"
+            fused = declared(builder.module, ir.FunctionType(kind, [kind] * 3), name)
             for c in rest:
-                product = builder.fmul(made, given[0], flags=["contract"])
-                made = builder.fadd(product, c, flags=["contract"])
+                made = builder.call(fused, [made, given[0], c])
             return made
 
         return x(x), code
@@ -82,13 +84,23 @@ def _power_of(typing, x):
 
 
 @inlined
-def _power(y, shift):
-    """eʸ for y within the range of float32's exponents, times the power of two that `shift` adds to the exponent."""
+def _factors(y, shift):
+    """Two numbers whose product is eʸ, for y within the range of float32's exponents; the second is a power of two.
+
+    It is times the power of two that `shift` adds to the exponent.
+    """
     z = y * LOG2E + shift
     n = z - shift
     r = y - n * LN2_HIGH
     r = r - n * LN2_LOW
-    return _exp(r) * _power_of(z)
+    return _exp(r), _power_of(z)
+
+
+@inlined
+def _power(y, shift):
+    """The product of these factors."""
+    share, power = _factors(y, shift)
+    return share * power
 
 
 @inlined
@@ -102,11 +114,12 @@ def exp(x):
 
 
 @inlined
-def exp_to_add(x):
-    """eˣ for sums with 1: results too small to matter may be any tiny number, and from e^88.4 on they are inf."""
+def exp_and_one(x):
+    """eˣ + 1, rounded once; from e^88.4 on it is inf."""
     y = F(89.0) if x > F(89.0) else x
     y = F(-87.0) if y < F(-87.0) else y
-    return _power(y, TO_POWER)
+    share, power = _factors(y, TO_POWER)
+    return share * power + F(1.0)
 
 
 @inlined
@@ -158,7 +171,7 @@ def log(x):
 @inlined
 def sigmoid(x):
     """1 / (1 + e⁻ˣ)."""
-    return F(1.0) / (F(1.0) + exp_to_add(-x))
+    return F(1.0) / exp_and_one(-x)
 
 
 @inlined
@@ -167,7 +180,7 @@ def tanh(x):
     a = abs(x)
     s = x * x
     near = x + x * s * _tanh(s)
-    far = F(1.0) - F(2.0) / (exp_to_add(a + a) + F(1.0))
+    far = F(1.0) - F(2.0) / exp_and_one(a + a)
     far = -far if x < F(0.0) else far
     return near if a < F(0.625) else far
 

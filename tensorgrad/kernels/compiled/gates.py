@@ -72,8 +72,8 @@ class _Vectors:
 
         return self.each(made, *operands)
 
-    def exp_to_add(self, x):
-        """eˣ for sums with 1, to which tiny numbers add nothing; from e^88.4 on it is inf."""
+    def exp_and_one(self, x):
+        """eˣ + 1, as `functions.exp_and_one` computes it."""
         y = self.where(">", x, 89.0, 89.0, x)
         y = self.where("<", y, -87.0, -87.0, y)
         z = self.fma(y, functions.LOG2E, functions.TO_POWER)
@@ -83,7 +83,7 @@ class _Vectors:
         p = self.fma(r, functions.EXP[0], functions.EXP[1])
         for c in functions.EXP[2:]:
             p = self.fma(p, r, c)
-        return self.mul(p, self.bits(lambda z: self.builder.shl(z, _repeated(23)), z))
+        return self.fma(p, self.bits(lambda z: self.builder.shl(z, _repeated(23)), z), 1.0)
 
     def sigmoids_and_tanh(self, xs, y):
         """σ of some lists and tanh of another one, all at the same time."""
@@ -91,7 +91,7 @@ class _Vectors:
         sign = self.bits(lambda y: self.builder.and_(y, _repeated(_SIGN)), y)
         a = self.bits(self.builder.xor, y, sign)
         exponents = [x for given in xs for x in self.sub(-0.0, given)] + self.add(a, a)
-        shares = self.each(self.builder.fdiv, 1.0, self.add(self.exp_to_add(exponents), 1.0))
+        shares = self.each(self.builder.fdiv, 1.0, self.exp_and_one(exponents))
         s = self.mul(y, y)
         p = self.fma(s, functions.TANH[0], functions.TANH[1])
         for c in functions.TANH[2:]:
@@ -105,7 +105,7 @@ class _Vectors:
         """σ of some lists, all at the same time."""
         count = len(xs[0])
         exponents = [x for given in xs for x in self.sub(-0.0, given)]
-        shares = self.each(self.builder.fdiv, 1.0, self.add(self.exp_to_add(exponents), 1.0))
+        shares = self.each(self.builder.fdiv, 1.0, self.exp_and_one(exponents))
         return [shares[n * count : (n + 1) * count] for n in range(len(xs))]
 
     def tanh(self, x):

@@ -20,7 +20,7 @@ from tensorgrad.dtypes import F32
 from tensorgrad.kernels.compiled.runtime import thread_pool
 from tensorgrad.kernels.compiled.runtime.language import inner
 from tensorgrad.kernels.compiled.runtime.launch import shared
-from tensorgrad.kernels.compiled.simd.vectors import LANES, LAST, ONE, ROWS, runs_1, runs_2, runs_3, turn
+from tensorgrad.kernels.compiled.simd.vectors import LANES, LAST, ONE, PARTS, ROWS, runs_1, runs_2, runs_3, turn
 
 _STRIP = 384 << 10  # bytes of the source of one strip of points: it stays in a second-level cache with the weights
 _SUMMED = 1024  # points and images that a weight's gradient sums at a time, for the same reason
@@ -30,6 +30,7 @@ _MOST_POINTS = 2048  # of an image: beyond, the table of what each point reads b
 _TURNING, _MANY, _TURNING_MANY = 1.0, 3 << 20, 2.0
 _ITEMS, _MOST_ITEMS = 16, 64  # parts of a sum where possible: at least, and at most if there is that much work
 _ITEM = 1 << 23  # products that justify a part
+_TOGETHER = 8  # rows of a block by which work is planned, at every level
 
 _ROW, _TABLE = "float32[::1]", "int64[:,::1]"
 
@@ -209,12 +210,12 @@ def _forward_table(size, points, taps, steps, over, ins, pitch):
 
 def convolve_cost(images, size, points, taps, steps, over, groups, ins, outs):
     """Estimates the cycles that `convolve` takes; infinite for what it does not support."""
-    if images < LANES // 2 or points[0] * points[1] > _MOST_POINTS or outs < ROWS:
+    if images < PARTS // 2 or points[0] * points[1] > _MOST_POINTS or outs < _TOGETHER:
         return math.inf
     count = _forward_table(size, points, taps, steps, over, ins, groups * ins)[2]
-    padded = _up(images, LANES)
+    padded = _up(images, PARTS)
     moved = padded * groups * (ins * size[0] * size[1] + outs * points[0] * points[1])
-    return padded // LANES * count * groups * _up(outs, ROWS) + _turning(moved)
+    return padded // PARTS * count * groups * _up(outs, _TOGETHER) + _turning(moved)
 
 
 def convolve(x, weights, bias, out, taps, steps, over):
@@ -362,17 +363,19 @@ def _inputs_inside(outs, ins):
 
     A block of one vector reads a number for each product, which takes longer than the product.
     """
-    return ins <= LANES < outs and _up(ins, ROWS) * _up(outs, LANES) <= _up(ins, LANES) * _up(outs, ROWS)
+    if not ins <= PARTS < outs:
+        return False
+    return _up(ins, _TOGETHER) * _up(outs, PARTS) <= _up(ins, PARTS) * _up(outs, _TOGETHER)
 
 
 def correlate_cost(images, size, points, taps, steps, groups, ins, outs):
     """Estimates the cycles that `correlate` takes; infinite for what it does not support."""
-    if points[0] * points[1] > _MOST_POINTS or outs < ROWS:
+    if points[0] * points[1] > _MOST_POINTS or outs < _TOGETHER:
         return math.inf
     count = _weight_table(size, points, taps, steps, images)[3]
     rows, columns = (ins, outs) if _inputs_inside(outs, ins) else (outs, ins)
-    moved = images * groups * (_up(ins, LANES) * size[0] * size[1] + _up(outs, LANES) * points[0] * points[1])
-    return _up(rows, ROWS) * (_up(columns, LANES) // LANES) * groups * count + _turning(moved)
+    moved = images * groups * (_up(ins, PARTS) * size[0] * size[1] + _up(outs, PARTS) * points[0] * points[1])
+    return _up(rows, _TOGETHER) * -(-columns // PARTS) * groups * count + _turning(moved)
 
 
 def correlate(g, x, w_shape, taps, steps, groups):
@@ -392,9 +395,10 @@ def correlate(g, x, w_shape, taps, steps, groups):
     right = _channels_innermost(right, groups)
     panels = -(-columns // LANES)
     column_blocks, blocks = -(-panels // 3), -(-rows // LANES)
-    # Independent of the number of threads, as results must be.
+    # Independent of the number of threads and of the size of registers, as results must be.
+    planned = -(-columns // (3 * PARTS)) * -(-rows // PARTS)
     items = max(_ITEMS, min(_MOST_ITEMS, count * outs * ins * groups // _ITEM))
-    parts = min(strips, max(1, items // (groups * blocks * column_blocks)))
+    parts = min(strips, max(1, items // (groups * planned)))
     out = np.empty((parts, *w_shape), F32)
     sizes = (images, groups, rows, columns, column_blocks, row, span, area, strips, parts, row_step, column_step)
     given = (left, right, runs, starts, out.reshape(-1), sizes)

@@ -23,6 +23,7 @@ from tensorgrad.kernels.array.matmul import added
 from tensorgrad.kernels.compiled import matmul_skinny
 from tensorgrad.kernels.compiled.functions import F
 from tensorgrad.kernels.compiled.layout import in_rows
+from tensorgrad.kernels.compiled.moments import row_dot
 from tensorgrad.kernels.compiled.runtime import thread_pool
 from tensorgrad.kernels.compiled.runtime.language import inner
 from tensorgrad.kernels.compiled.runtime.launch import shared, with_loops
@@ -32,6 +33,7 @@ from tensorgrad.kernels.compiled.simd.vectors import (
     MANY,
     NO,
     ONE,
+    PARTS,
     ROWS,
     WIDE_ROWS,
     runs_1,
@@ -141,7 +143,7 @@ def _even(total, most):
 @inner
 def _in_place(column, step, rows, columns, depth):
     """Returns whether to read a right factor where it is: its columns are adjacent and fill registers."""
-    return column == 1 and columns % LANES == 0 and step * depth <= _SMALL and rows < _MANY_LINES
+    return column == 1 and columns % PARTS == 0 and step * depth <= _SMALL and rows < _MANY_LINES
 
 
 @inner
@@ -203,7 +205,7 @@ def _product_of(a, b, bias, out, sums, sizes, first, last):
         if right_panels and not right.size:
             right = np.empty(min(-(-columns // LANES) * LANES, _WIDE) * min(depth, _DEPTH), np.float32)
         step = max(1 if left_panels else a_step, 1 if right_panels else b_step)
-        deepest = _even(depth, min(_DEPTH, max(_REACH // step, LANES)))
+        deepest = _even(depth, min(_DEPTH, max(_REACH // step, PARTS)))
         widest = (_even(border - begin, _WIDE) + _BLOCK - 1) // _BLOCK * _BLOCK
         for c in range(begin, border, widest):
             wide = min(widest, border - c)
@@ -290,14 +292,6 @@ _NO_MATRIX = np.empty((0, 0), F32)
 # --- layers of few numbers: plain loops, without panels ---------------------------------------------------------------
 
 
-@inner(fastmath={"reassoc", "contract", "nsz"})
-def _dot(a, at, b, place, count):
-    at, place, total = np.uint64(at), np.uint64(place), F(0.0)
-    for i in range(np.uint64(count)):
-        total += a[at + i] * b[place + i]
-    return total
-
-
 @inner(fastmath={"contract"})
 def _add_scaled(factor, a, at, out, to, count):
     at, to = np.uint64(at), np.uint64(to)
@@ -314,7 +308,8 @@ def tiny_layer():
         a, b, to = x.ravel(), w.ravel(), out.ravel()
         for r in range(rows):
             for c in range(columns):
-                to[r * columns + c] = _dot(a, r * depth, b, c * depth, depth) + (bias[c] if bias.size else F(0.0))
+                product = row_dot(a[r * depth : (r + 1) * depth], b[c * depth : (c + 1) * depth])
+                to[r * columns + c] = product + (bias[c] if bias.size else F(0.0))
 
     return loop
 
@@ -396,7 +391,7 @@ def outer(a, b):
     if a.dtype is not F32 or b.dtype is not F32 or a.shape[-1] != 1 or b.shape[-2] != 1 or a.shape[:-2] != b.shape[:-2]:
         return NotImplemented
     rows, columns = a.shape[-2], b.shape[-1]
-    if columns < LANES:
+    if columns < PARTS:
         return NotImplemented
     out = np.empty((*a.shape[:-1], columns), F32)
     given = (in_rows(a).reshape(-1), in_rows(b).reshape(-1), out.reshape(-1), rows, columns)
@@ -406,7 +401,7 @@ def outer(a, b):
 
 def _are_few(rows, depth) -> bool:
     """Whether there are so few rows that the matrix they are multiplied with is not copied (matmul_skinny.py)."""
-    return 1 < rows <= _FEW_ROWS and depth >= LANES
+    return 1 < rows <= _FEW_ROWS and depth >= PARTS
 
 
 def _product(a, b, stack, rows, columns, depth, out, bias=_NO_BIAS):

@@ -8,6 +8,7 @@ how they are shared.
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 import numpy as np
@@ -17,16 +18,18 @@ from tensorgrad.kernels.compiled.runtime import thread_pool
 from tensorgrad.kernels.compiled.runtime.language import inner
 from tensorgrad.kernels.compiled.runtime.launch import shared
 from tensorgrad.kernels.compiled.simd.rows import DEEP, added_2, last_1, last_2
-from tensorgrad.kernels.compiled.simd.vectors import DOTS, DOTS_PAIR, LANES, NO, block_dots, pair_dots
+from tensorgrad.kernels.compiled.simd.vectors import DOTS, DOTS_PAIR, LANES, PARTS, block_dots, pair_dots
 
 _ROW = "float32[::1]"
-_HIGH, _WIDE = DOTS[0], DOTS_PAIR[1]  # rows and columns of a block of inner products
+_HIGH, _ACROSS, _PAIRED = *DOTS, DOTS_PAIR[1]  # rows and columns of a block of inner products; columns of two rows
+_WIDE = math.lcm(_ACROSS, _PAIRED)  # columns at a time
 _PITCH = np.int64(_WIDE)
 _COLUMNS = np.int64(512)  # columns at a time: DEEP rows of them stay in a first-level cache
-_LONG = 1024  # of the inner dimension at a time, if several blocks read the same columns
+_LONG = 1024  # of the inner dimension at a time, if several blocks read the same columns: of more than _FEW rows
+_FEW = 4
 
 
-@inner
+@inner(fastmath={"contract"})
 def _rest_of_dots(x, w, table, rows, start, depth, sums):
     """Adds the last few terms of the inner products of a block."""
     for r in range(rows):
@@ -45,7 +48,7 @@ def dots_loop():
         rows, columns, depth = sizes
         pair = 0 < rows % _HIGH <= 2
         high = rows - rows % _HIGH + (0 if pair or rows % _HIGH == 0 else _HIGH)
-        whole, long = depth - depth % LANES, depth if rows <= _HIGH else _LONG
+        whole, long = depth - depth % PARTS, depth if rows <= _FEW else _LONG
         sums = np.empty((high + 2) * _WIDE, np.float32)
         table, moved = np.empty(_WIDE, np.int64), np.empty(_WIDE, np.int64)
         for block in range(first, last):
@@ -54,14 +57,15 @@ def dots_loop():
                 table[c] = min(begin + c, columns - 1) * depth
             sums[:] = np.float32(0)
             for k in range(0, whole, long):
-                count = min(long, whole - k) // LANES
+                count = min(long, whole - k) // PARTS
                 for c in range(_WIDE):
                     moved[c] = table[c] + k
                 for r in range(0, high, _HIGH):
-                    for c in range(0, _WIDE, _WIDE // 2):
+                    for c in range(0, _WIDE, _ACROSS):
                         block_dots(x, r * depth + k, depth, w, moved, c, count, sums, r * _WIDE + c, _PITCH)
                 if pair:
-                    pair_dots(x, high * depth + k, depth, w, moved, NO, count, sums, high * _WIDE, _PITCH)
+                    for c in range(0, _WIDE, _PAIRED):
+                        pair_dots(x, high * depth + k, depth, w, moved, c, count, sums, high * _WIDE + c, _PITCH)
             if whole < depth:
                 _rest_of_dots(x, w, table, rows, whole, depth, sums)
             for r in range(rows):
@@ -78,7 +82,7 @@ def _padded(rows: int) -> int:
     return rows if not rest else rows - rest + (2 if rest <= 2 else _HIGH)
 
 
-@inner
+@inner(fastmath={"contract"})
 def _add_row(factor, w, at, out, to, count):
     for i in range(count):
         out[to + i] += factor * w[at + i]

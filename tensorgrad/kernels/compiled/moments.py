@@ -2,40 +2,36 @@
 
 from __future__ import annotations
 
+import operator
+
 import numpy as np
 
-from tensorgrad.kernels.compiled.functions import F
-from tensorgrad.kernels.compiled.runtime.language import ANY_ORDER, inner
+from tensorgrad.kernels.compiled.functions import EXP, LN2_HIGH, LN2_LOW, LOG2E, TO_POWER, F
+from tensorgrad.kernels.compiled.runtime.language import inner
+from tensorgrad.kernels.compiled.simd.totals import Numbers, total
 
 
-@inner(fastmath=ANY_ORDER)
-def row_sum(row):
-    total = F(0.0)
-    for i in range(row.size):
-        total += row[i]
-    return total
+def _exp_below(x: Numbers) -> Numbers:
+    """eˣ for x ≤ 0, as `functions.exp_below` computes it."""
+    y = x.at_least(-88.0)
+    z = y * LOG2E + TO_POWER
+    n = z - TO_POWER
+    r = n * -LN2_LOW + (n * -LN2_HIGH + y)
+    made = x.same(EXP[0])
+    for factor in EXP[1:]:
+        made = made * r + factor
+    return made * z.power()
 
 
-@inner(fastmath=ANY_ORDER)
-def row_dot(a, b):
-    total = F(0.0)
-    for i in range(a.size):
-        total += a[i] * b[i]
-    return total
+row_sum = total(lambda x: x)
+row_dot = total(operator.mul, arrays=2)
+# Writes eˣ⁻ᵗᵒᵖ of each number x to the second array, and returns the sum.
+row_exps = total(lambda x, top: _exp_below(x - top), arrays=2, numbers=1, blocks=1, writes=True)
+# Σ (x - centre) and Σ (x - centre)².
+_deviations = total(lambda x, centre: (x - centre, (x - centre) * (x - centre)), numbers=1, results=2, blocks=3)
 
 
-@inner(fastmath=ANY_ORDER)
-def _deviations(row, centre):
-    """Σ (x - centre) and Σ (x - centre)²."""
-    plain = squares = F(0.0)
-    for i in range(row.size):
-        away = row[i] - centre
-        plain += away
-        squares += away * away
-    return np.float64(plain), np.float64(squares)
-
-
-@inner(fastmath=ANY_ORDER)
+@inner
 def _wide_deviations(row):
     """Returns the mean and the same two sums in double precision."""
     centre = plain = squares = 0.0
@@ -61,7 +57,8 @@ def with_row(count, mean, squares, row):
     """The same with a row of others, whose sums are taken around its rounded mean and corrected."""
     size = np.float64(row.size)
     centre = np.float64(row_sum(row) / F(row.size))
-    plain, own = _deviations(row, F(centre))  # (a nan in `own` outlasts the `max` below)
+    near, squared = _deviations(row, F(centre))
+    plain, own = np.float64(near), np.float64(squared)  # (a nan in `own` outlasts the `max` below)
     if not (1e-25 < own < np.inf):  # squares that float32 cannot represent
         centre, plain, own = _wide_deviations(row)
     return combined(count, mean, squares, size, centre + plain / size, max(own - plain * plain / size, 0.0))

@@ -19,8 +19,9 @@ from tensorgrad.kernels.compiled.functions import F
 from tensorgrad.kernels.compiled.layout import suits
 from tensorgrad.kernels.compiled.moments import row_sum, with_row
 from tensorgrad.kernels.compiled.runtime import thread_pool
-from tensorgrad.kernels.compiled.runtime.language import ANY_ORDER, MATRIX, inner
+from tensorgrad.kernels.compiled.runtime.language import MATRIX, inner
 from tensorgrad.kernels.compiled.runtime.launch import shared
+from tensorgrad.kernels.compiled.simd.totals import total
 
 _VECTOR = "float32[::1]"
 _IMAGES, _MAPS = "float32[:,:,::1]", "float32[:,:,:,::1]"
@@ -40,13 +41,8 @@ def _with_row(count, mean, squares, row):
     return count, mean, squares
 
 
-@inner(fastmath=ANY_ORDER)
-def _along_piece(g, row, mean):
-    plain = along = F(0.0)
-    for i in range(row.size):
-        plain += g[i]
-        along += g[i] * (row[i] - mean)
-    return plain, along
+# Σ g and Σ g (x - mean) of a piece.
+_along_piece = total(lambda g, x, mean: (g, g * (x - mean)), arrays=2, numbers=1, results=2, blocks=3)
 
 
 @inner
@@ -102,13 +98,7 @@ def _given(parameter, count: int, number: float):
 # --- layer norm ------------------------------------------------------------------------------------------------------
 
 
-@inner(fastmath=ANY_ORDER)
-def _squares(row, mean):
-    total = F(0.0)
-    for i in range(row.size):
-        away = row[i] - mean
-        total += away * away
-    return total
+_squares = total(lambda x, mean: (x - mean) * (x - mean), numbers=1)  # Σ (x - mean)²
 
 
 _LONG = 1 << 18  # elements of a row from which on a sum in float32 has too few digits: NumPy's kernel adds up pieces
@@ -144,15 +134,10 @@ def _layer_norm():
     return kernel
 
 
-@inner(fastmath=ANY_ORDER)
-def _layer_norm_sums(g, row, weight, mean, rstd):
-    """Σ g w and Σ g w (x - mean) rstd of a row."""
-    plain = along = F(0.0)
-    for i in range(row.size):
-        slope = g[i] * weight[i]
-        plain += slope
-        along += slope * ((row[i] - mean) * rstd)
-    return plain, along
+# Σ g w and Σ g w (x - mean) rstd of a row.
+_layer_norm_sums = total(
+    lambda g, x, w, mean, rstd: (g * w, (g * w) * ((x - mean) * rstd)), arrays=3, numbers=2, results=2, blocks=3
+)
 
 
 _BLOCKS = 64  # of rows, in which the gradients of the parameters are summed
@@ -494,14 +479,8 @@ def _group_norm():
     return kernel
 
 
-@inner(fastmath=ANY_ORDER)
-def _weighted_piece(g, row, weight, mean):
-    plain = along = F(0.0)
-    for i in range(row.size):
-        slope = g[i] * weight[i]
-        plain += slope
-        along += slope * (row[i] - mean)
-    return plain, along
+# Σ g w and Σ g w (x - mean) of a piece.
+_weighted_piece = total(lambda g, x, w, mean: (g * w, (g * w) * (x - mean)), arrays=3, numbers=1, results=2, blocks=3)
 
 
 @inner

@@ -38,7 +38,7 @@ def relu_grad(g, y):
 @inlined
 def silu(x):
     """x σ(x)."""
-    return x / (F(1.0) + functions.exp_to_add(-x))
+    return x / functions.exp_and_one(-x)
 
 
 @inlined

@@ -20,9 +20,11 @@ from tensorgrad.kernels.compiled.functions import F
 from tensorgrad.kernels.compiled.layout import suits
 from tensorgrad.kernels.compiled.moments import combined, with_row
 from tensorgrad.kernels.compiled.runtime import thread_pool
-from tensorgrad.kernels.compiled.runtime.language import ANY_ORDER, MATRIX, MEMORY, inlined, inner
+from tensorgrad.kernels.compiled.runtime.language import MATRIX, MEMORY, inlined, inner
 from tensorgrad.kernels.compiled.runtime.launch import Shared, shared
 from tensorgrad.kernels.compiled.simd import sums
+from tensorgrad.kernels.compiled.simd.totals import total
+from tensorgrad.kernels.compiled.simd.vectors import PARTS
 from tensorgrad.kernels.compiled.walk import taken
 
 _PART = 16384  # adjacent elements that one thread folds
@@ -36,12 +38,17 @@ _WIDE, _FEW = 512, 8  # columns for which it is fast, and lines that it is worth
 _COST = 0.2
 
 
-@inner(fastmath=ANY_ORDER)
+_row_product = total(lambda x: x, times=True)
+
+
+@inner
 def _product(row):
-    total = F(1.0)
-    for i in range(row.size):
-        total *= row[i]
-    return total
+    if row.size >= PARTS:
+        return _row_product(row)
+    made = F(1.0)
+    for i in range(row.size):  # in order: the product of a large and a tiny number may have fewer digits
+        made *= row[i]
+    return made
 
 
 # --- loops -----------------------------------------------------------------------------------------------------------

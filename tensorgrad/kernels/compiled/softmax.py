@@ -10,9 +10,9 @@ from tensorgrad.dtypes import F32
 from tensorgrad.kernels.compiled import functions
 from tensorgrad.kernels.compiled.functions import F, log
 from tensorgrad.kernels.compiled.layout import suits
-from tensorgrad.kernels.compiled.moments import row_dot, row_sum
+from tensorgrad.kernels.compiled.moments import row_dot, row_exps, row_sum
 from tensorgrad.kernels.compiled.runtime import thread_pool
-from tensorgrad.kernels.compiled.runtime.language import ANY_ORDER, MATRIX, inner
+from tensorgrad.kernels.compiled.runtime.language import MATRIX, inner
 from tensorgrad.kernels.compiled.runtime.launch import shared
 from tensorgrad.kernels.compiled.simd.vectors import LANES, largest
 
@@ -28,28 +28,11 @@ def row_largest(row):
     return top
 
 
-@inner(fastmath={"contract"})
-def _power(x):
-    """eˣ, as a separate function, because its steps must stay in order."""
-    return functions.exp_below(x)
-
-
-@inner(fastmath=ANY_ORDER)
-def row_exps(row, top, out):
-    """Writes the exponentials of each number minus `top`; returns their sum."""
-    total = F(0.0)
-    for i in range(row.size):
-        power = _power(row[i] - top)
-        out[i] = power
-        total += power
-    return total
-
-
 @inner
 def row_shares(row, out):
     """Writes the softmax of a row; returns its largest number and the sum of the exponentials."""
     top = row_largest(row)
-    total = row_exps(row, top, out)
+    total = row_exps(row, out, top)
     scale = F(1.0) / total
     for i in range(row.size):
         out[i] *= scale
@@ -66,7 +49,7 @@ def _softmax(logarithm: bool):
             row, to = x[n], out[n]
             if logarithm:
                 top = row_largest(row)
-                shift = log(row_exps(row, top, to))
+                shift = log(row_exps(row, to, top))
                 for i in range(row.size):
                     to[i] = (row[i] - top) - shift
             else:

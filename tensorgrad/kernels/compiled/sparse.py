@@ -15,7 +15,7 @@ from tensorgrad.kernels.compiled.runtime import thread_pool
 from tensorgrad.kernels.compiled.runtime.language import MATRIX, inner
 from tensorgrad.kernels.compiled.runtime.launch import plain, shared
 from tensorgrad.kernels.compiled.simd.rows import weighted_1, weighted_4
-from tensorgrad.kernels.compiled.simd.vectors import LANES
+from tensorgrad.kernels.compiled.simd.vectors import LANES, PARTS
 
 
 @inner
@@ -34,7 +34,7 @@ def _product():
     @shared(f"void(int64[::1], int64[::1], float32[::1], {MATRIX}, {MATRIX}, int64, int64)")
     def loop(starts, places, values, b, out, first, last):
         m = b.shape[1]
-        whole, stored = m - m % LANES, len(places) - 1
+        whole, stored = m - m % PARTS, len(places) - 1
         for r in range(first, last):
             to, begin, end = out[r], starts[r], starts[r + 1]
             pairs, p = (end - begin) // 2, 0

@@ -44,6 +44,8 @@ ROWS = (
     Row("conv", "conv.conv", 512), Row("conv_transpose", "conv.conv_transpose", 2048),
     Row("conv_grad_input", "conv.conv_grad_input", 2048), Row("conv_grad_weight", "conv.conv_grad_weight", 32768),
     Row("linear", "matmul.linear", 1), Row("linear.backward", "matmul.linear_backward", 1),
+    Row("int8_linear", "quantized.int8_linear", 1), Row("int4_linear", "quantized.int4_linear", 1),
+    Row("int8_weights", "quantized.int8_weights", 4096), Row("int4_weights", "quantized.int4_weights", 2048),
     Row("matmul", "matmul.matmul", 1024), Row("mm", "matmul.mm", 1024), Row("bmm", "matmul.bmm", 2048),
     Row("matmul_nt", "matmul.nt", 2048), Row("matmul_tn", "matmul.tn", 2048),
     Row("addmm", "matmul.addmm", 2048, 1),

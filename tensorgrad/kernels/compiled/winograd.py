@@ -28,10 +28,12 @@ from tensorgrad.kernels.compiled.runtime.language import inner, intrinsic, ir, n
 from tensorgrad.kernels.compiled.runtime.launch import shared
 from tensorgrad.kernels.compiled.simd.panels import PAD, across, along
 from tensorgrad.kernels.compiled.simd.tiles import up
+from tensorgrad.kernels.compiled.simd.totals import total
 from tensorgrad.kernels.compiled.simd.vectors import (
     I64,
     LANES,
     NO,
+    PARTS,
     VECTOR,
     carry,
     carry_few,
@@ -214,13 +216,13 @@ def _write(line, pitch, channel, channels, image, height, width, top, out, squar
             carry_few(square, 0, LANES, out, to, area, present, width)
 
 
-@inner(fastmath={"reassoc"})
+_differences = total(lambda x: x - x)  # 0 of finite numbers
+
+
+@inner
 def _finite(line, begin, count):
     """Returns whether all of the numbers are finite."""
-    total, at = np.float32(0), np.uint64(begin)
-    for i in range(np.uint64(count)):
-        total += line[at + i] - line[at + i]
-    return total == np.float32(0)
+    return _differences(line[begin : begin + count]) == np.float32(0)
 
 
 @inner
@@ -322,7 +324,7 @@ def _tiles(points):
 
 def _wide(outs):
     """Returns how many output channels one product computes: whole vectors, and equal parts."""
-    return up(-(-outs // -(-outs // _TOGETHER)), LANES)
+    return up(-(-outs // -(-outs // _TOGETHER)), PARTS)
 
 
 def _rows(total, beside, channels):
@@ -335,7 +337,7 @@ def _rows(total, beside, channels):
 def cost(images, points, ins, outs):
     """Estimates the cycles that `convolve`, or `correlate`, takes."""
     down, beside = _tiles(points)
-    tiles, ins_up, outs_up = images * down * beside, up(ins, LANES) // LANES, up(outs, LANES) // LANES
+    tiles, ins_up, outs_up = images * down * beside, -(-ins // PARTS), -(-outs // PARTS)
     weights = ins * outs_up * _WEIGHTS * (1 if PLACES * ins * outs < _CACHED else 2)
     return tiles * (PLACES * ins * outs_up + _TRANSFORM * (ins_up + outs_up)) + weights
 
@@ -483,7 +485,7 @@ def back_loop():
 @lru_cache(maxsize=64)
 def _sums_of(images, points, size, padding, sets, outs, ins):
     """Returns how the sums are divided: the sizes that `correlate_loop` and `back_loop` take."""
-    wide, deep = _wide(outs), up(ins, LANES)
+    wide, deep = _wide(outs), up(ins, PARTS)
     down, beside = _tiles(points)
     total, groups = images * down, -(-outs // wide)
     rows = max(1, min(total, max(_FEWEST, min(_MOST, ins // 2)) // beside))

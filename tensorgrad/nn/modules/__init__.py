@@ -75,19 +75,20 @@ _SEARCHED = (
     "rnn_cell", "transformer",
 )  # fmt: skip
 # Names that PyTorch has there -> (file, name) here.
-_OTHERS: dict[str, tuple[str, _Any]] = {
+_OTHERS: dict[str, tuple[str, str]] = {
     "NonDynamicallyQuantizableLinear": ("attention", "NonDynamicallyQuantizableLinear"),
     "consume_prefix_in_state_dict_if_present": ("module_state", "consume_prefix_in_state_dict_if_present"),
     "_BatchNorm": ("batchnorm", "_BatchNorm"), "_NormBase": ("batchnorm", "_NormBase"),
     "_ConvNd": ("conv", "_ConvNd"), "_EXTRA_STATE_KEY_SUFFIX": ("module_state", "EXTRA_STATE"),
     "_Loss": ("loss", "_Loss"),
-    "_WeightedLoss": ("loss", "_WeightedLoss"), "_single": ("utils", 1), "_pair": ("utils", 2),
-    "_triple": ("utils", 3), "_quadruple": ("utils", 4),
+    "_WeightedLoss": ("loss", "_WeightedLoss"),
+    **{
+        name: ("modules.tuples", name)
+        for name in (
+            "_ntuple", "_single", "_pair", "_triple", "_quadruple", "_reverse_repeat_tuple", "_list_with_default",
+        )
+    },
 }  # fmt: skip
-
-
-def _times(n: int) -> _Any:
-    return lambda value: tuple(value) if hasattr(value, "__iter__") else (value,) * n
 
 
 def _find(name: str) -> _Any:
@@ -97,11 +98,7 @@ def _find(name: str) -> _Any:
         return getattr(_nn, name)
     if name in _OTHERS:
         file, other = _OTHERS[name]
-        return (
-            _times(other)
-            if isinstance(other, int)
-            else getattr(importlib.import_module(f"tensorgrad.nn.{file}"), other)
-        )
+        return getattr(importlib.import_module(f"tensorgrad.nn.{file}"), other)
     if name.startswith("_global_"):  # the hooks common to all modules
         from tensorgrad.nn import module_hooks
 

@@ -18,7 +18,6 @@ def _always_false(name: str, what: str) -> None:
     setattr(Tensor, name, property(lambda self: False, doc=f"Always False: there are no {what}.\n\n{example}"))
 
 
-_always_false("is_quantized", "quantized tensors")
 _always_false("is_nested", "nested tensors")
 _always_false("is_mkldnn", "tensors in oneDNN's layouts")
 for _device in ("ipu", "maia", "mps", "mtia", "vulkan", "xla", "xpu"):

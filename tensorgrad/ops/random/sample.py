@@ -487,7 +487,7 @@ def _multinomial(input: Tensor, gen: Generator, num_samples: int, replacement: b
     made = NotImplemented if own is None else own(gen, input._array, num_samples, replacement)
     if made is NotImplemented:
         host = kernels.multinomial(host_stream(gen), storage.to_host(input._array), num_samples, replacement)
-        return create.finish(host, False, input.device)
+        return create.finish(host.astype(np.int64, copy=False), False, input.device)
     return wrap(made)
 
 

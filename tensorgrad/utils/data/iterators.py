@@ -6,10 +6,10 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tensorgrad.system.processes import require_processes
 from tensorgrad.utils.data import fetch, worker
 from tensorgrad.utils.data.pinning import pinner
 from tensorgrad.utils.data.sampler import draw_seed
-from tensorgrad.utils.data.worker_pool import WorkerPool, context_of
 
 
 class _BaseDataLoaderIter(Iterator[Any]):
@@ -95,6 +95,9 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         self._most = loader.prefetch_factor * loader.num_workers  # maximum number of unanswered tasks
         self._iterable, self._in_order = loader._iterable, loader.in_order
         self._persistent, self._timeout = loader.persistent_workers, loader.timeout
+        require_processes(f"DataLoader(num_workers={loader.num_workers})")
+        from tensorgrad.utils.data.worker_pool import WorkerPool, context_of
+
         self._pool = WorkerPool(
             context_of(loader.multiprocessing_context),
             worker.Orders(

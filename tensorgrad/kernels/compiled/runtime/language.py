@@ -56,10 +56,8 @@ inlined = partial(inner, forceinline=True, fastmath={"contract"})
 # In the signature of a kernel: a float32 array of any shape and strides, as the memory from its first element on.
 MEMORY = "Array(float32, 1, 'C', True)"
 MATRIX = "float32[:,::1]"
-# Sums may be taken in any order (vectors add four or sixteen at a time), but nan and inf must be preserved.
-ANY_ORDER = {"contract", "reassoc"}
 
 __all__ = [
-    "ANY_ORDER", "MATRIX", "MEMORY", "array_at", "counted", "data_of", "declared", "inlined", "inner", "intrinsic",
+    "MATRIX", "MEMORY", "array_at", "counted", "data_of", "declared", "inlined", "inner", "intrinsic",
     "ir", "length_of", "nothing", "to_fixed_tuple", "truth", "types",
 ]  # fmt: skip

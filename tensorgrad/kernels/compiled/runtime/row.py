@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable
 from functools import update_wrapper
@@ -10,6 +11,7 @@ from typing import Any
 from tensorgrad.kernels.compiled.runtime.unsuited import Unsuited
 from tensorgrad.rows import kernel_tables
 from tensorgrad.settings import SETTINGS
+from tensorgrad.system import processes
 
 # Per family: the function that calls its kernels with non-contiguous arrays, as (kernel, arguments) -> result.
 # `install` fills it in (table.py), since this folder imports nothing from the folders above it.
@@ -48,6 +50,9 @@ class Row:
 
     def load(self) -> None:
         """Loads the kernel. If that fails, NumPy serves, and one line says why."""
+        if sys.platform in processes.WEBASSEMBLY:  # which has no machine code that a program could bring
+            self.failed = True
+            return
         from tensorgrad.kernels.compiled.runtime import library, self_test
 
         try:

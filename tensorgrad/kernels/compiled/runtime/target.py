@@ -1,8 +1,8 @@
 """What kernels are compiled for: a level of processors, and the system's way of calling functions.
 
 A process uses one level. Kernels are compiled for each (by tools/kernels in the repository) into a file that the
-package carries (library.py): the size of registers is in the code, in the arrangement of its operands, and in the
-order of sums.
+package carries (library.py): the size of registers is in the code and in the arrangement of its operands, but not in
+the order of sums, and results are equal to the last bit.
 """
 
 from __future__ import annotations

@@ -50,12 +50,13 @@ from tensorgrad.kernels.compiled.runtime.timing import GIL_RELEASE, POLL, RECENT
 from tensorgrad.kernels.compiled.runtime.unsuited import Unsuited
 from tensorgrad.settings import SETTINGS, get_num_threads
 from tensorgrad.system import forks, processors, threads
+from tensorgrad.system.c_library import c_library
 
 GRAIN = 24576  # elements (of ordinary cost) that justify a thread
 WAKING = 131072  # elements that justify waking threads
 _MANY = 5  # threads, from which on work is divided into more parts than threads
 IN_PYTHON_MOST = 8  # threads for a Python function: more would wait for the GIL longer than they compute
-_LIBRARY = ctypes.CDLL(None) if os.name == "posix" else None  # the C library
+_LIBRARY = c_library()
 
 
 class _Call:

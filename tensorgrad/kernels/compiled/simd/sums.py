@@ -12,10 +12,12 @@ from tensorgrad.kernels.compiled.runtime.language import declared, inner, intrin
 from tensorgrad.kernels.compiled.simd.vectors import (
     I64,
     LANES,
+    PARTS,
     VECTOR,
     ZERO_VECTOR,
     fetch,
     load_vector,
+    loop,
     multiply_add,
     pointer_at,
     pointer_of,
@@ -23,11 +25,11 @@ from tensorgrad.kernels.compiled.simd.vectors import (
     store_vector,
 )
 
-_REGISTERS = 4  # that hold the sums of a row: additions wait for those before them
-_WIDTH = _REGISTERS * LANES
+_WIDTH = 4 * PARTS  # partial sums of a row, at every level: additions wait for those before them
+_REGISTERS = _WIDTH // LANES  # that hold them
 _WIDE = 4  # registers of adjacent columns: of more, lines far apart would push each other out of the first cache
 _I32, _MASK = ir.IntType(32), ir.VectorType(ir.IntType(1), LANES)
-_INDICES = ir.Constant(ir.VectorType(I64, LANES), list(range(LANES)))
+_INDICES = ir.Constant(ir.VectorType(_I32, LANES), list(range(LANES)))
 
 
 def _number(n):
@@ -35,8 +37,8 @@ def _number(n):
 
 
 def below(builder, count):
-    """Returns the mask of the lanes before `count`."""
-    kind = _INDICES.type
+    """Returns the mask of the lanes before `count`, which fits 32 bits."""
+    kind, count = _INDICES.type, builder.trunc(count, _I32)
     first = builder.insert_element(ir.Constant(kind, ir.Undefined), count, ir.Constant(_I32, 0))
     order = ir.Constant(ir.VectorType(_I32, LANES), [0] * LANES)
     return builder.icmp_signed("<", _INDICES, builder.shuffle_vector(first, first, order))
@@ -90,20 +92,12 @@ def _row(square: bool):
             first, rest = pointer_at(builder, start, ahead), builder.sub(count, ahead)
             whole = builder.and_(rest, _number(-_WIDTH))
 
-            before, head = builder.block, builder.append_basic_block("head")
-            body, after = builder.append_basic_block("body"), builder.append_basic_block("after")
-            builder.branch(head)
-            builder.position_at_end(head)
-            k = builder.phi(I64)
-            k.add_incoming(_number(0), before)
-            builder.cbranch(builder.icmp_signed("<", k, whole), body, after)
-            builder.position_at_end(body)
-            for r in range(_REGISTERS):
-                add(r, load_vector(builder, pointer_at(builder, first, k), r * LANES))
-            k.add_incoming(builder.add(k, _number(_WIDTH)), builder.block)
-            builder.branch(head)
-            builder.position_at_end(after)
+            def lines(k, values):
+                for r in range(_REGISTERS):
+                    add(r, load_vector(builder, pointer_at(builder, first, k), r * LANES))
+                return values
 
+            loop(builder, _number(0), whole, _WIDTH, [], lines)
             left = builder.sub(rest, whole)
             for r in range(_REGISTERS):
                 here = builder.sub(left, _number(r * LANES))
@@ -152,24 +146,6 @@ def _lines(square: bool, registers: int, some: bool = False):
                     return a if b is None else builder.fadd(a, b)
                 return builder.call(fused, [a, a, ZERO_VECTOR if b is None else builder.fmul(b, b)])
 
-            def loop(begin, end, pace, held, more):
-                """Runs `more(line, sums) -> sums` for lines from `begin` to `end`."""
-                before, head = builder.block, builder.append_basic_block("head")
-                body, after = builder.append_basic_block("body"), builder.append_basic_block("after")
-                builder.branch(head)
-                builder.position_at_end(head)
-                k, sums = builder.phi(I64), [builder.phi(VECTOR) for _ in held]
-                for phi, first in zip([k, *sums], [begin, *held], strict=True):
-                    phi.add_incoming(first, before)
-                builder.cbranch(builder.icmp_signed("<", k, end), body, after)
-                builder.position_at_end(body)
-                made = more(k, sums)
-                for phi, new in zip([k, *sums], [builder.add(k, _number(pace)), *made], strict=True):
-                    phi.add_incoming(new, builder.block)
-                builder.branch(head)
-                builder.position_at_end(after)
-                return sums
-
             def four(line, sums):
                 if registers > 1:  # the next lines' columns may be far away
                     for n in range(4, 8):
@@ -184,8 +160,8 @@ def _lines(square: bool, registers: int, some: bool = False):
                 return [builder.fadd(a, squares(b)) for a, b in zip(sums, loaded(line), strict=True)]
 
             fours = builder.and_(count, _number(-4))
-            sums = loop(_number(0), fours, 4, [ZERO_VECTOR] * registers, four)
-            sums = loop(fours, count, 1, sums, one)
+            _, sums = loop(builder, _number(0), fours, 4, [ZERO_VECTOR] * registers, four)
+            _, sums = loop(builder, fours, count, 1, sums, one)
             for r, vector in enumerate(sums):
                 if some:
                     store_some(builder, vector, target, mask)

@@ -16,8 +16,9 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorgrad.kernels.compiled.runtime.language import inlined, inner
-from tensorgrad.kernels.compiled.simd.vectors import BLOCK, LANES, LINE, ONE, TWO, carry, carry_few, every_other
+from tensorgrad.kernels.compiled.simd.vectors import LANES, LINE, ONE, PARTS, TWO, carry, carry_few, every_other
 
+_REGISTERS = 3  # of PARTS points, in a block: tiles are the same at every level
 _TILE = 768 << 10  # bytes of a tile's source: with the weights in use it stays in a second-level cache of 1 MiB
 _POINTS = 2048  # maximum per tile, so that the results of a block of channels stay in the cache, too
 _FEW = 12  # minimum blocks of pixels per tile if images are small, as the last one is rarely full
@@ -67,7 +68,9 @@ def layout(size, out, steps, taps, channels, batch, items=ITEMS):
     stacked = max(out[0], out[0] + reach[0] - shared[0])
     fitting = min(_POINTS // pitch, _TILE // (4 * channels * len(rests)) // pitch - reach[0])  # rows of a tile
     if fitting >= stacked:
-        most = min(batch, fitting // stacked, max(-(-batch // items), -(-_FEW * BLOCK[1] * LANES // (stacked * pitch))))
+        most = min(
+            batch, fitting // stacked, max(-(-batch // items), -(-_FEW * _REGISTERS * PARTS // (stacked * pitch)))
+        )
         images = min(range(-(-most // 2), most + 1), key=lambda n: _blocks(n * stacked * pitch) * -(-batch // n))
         rows, strips, height, filled = out[0], 1, stacked, stacked
     else:
@@ -75,7 +78,7 @@ def layout(size, out, steps, taps, channels, batch, items=ITEMS):
         rows = min(range(-(-most // 2), most + 1), key=lambda n: _blocks(n * pitch) * -(-out[0] // n))
         images, strips, height, filled = 1, -(-out[0] // rows), rows + reach[0], rows + reach[0]
     points = ((images - 1) * height + rows) * pitch
-    widest = max(BLOCK[1], LINE[1]) * LANES
+    widest = max(_REGISTERS, LINE[1]) * PARTS
     plane = odd(max(images * height * pitch, up(points, widest) + reach[0] * pitch + reach[1]))
     places = {rest: place for place, rest in enumerate(rests)}
     of_taps = [
@@ -89,7 +92,7 @@ def layout(size, out, steps, taps, channels, batch, items=ITEMS):
 
 def _blocks(points):
     """Returns the cost of a tile of this many points, in vectors: the last is rarely full, and a tile has borders."""
-    return -(-points // LANES) + BLOCK[1]
+    return -(-points // PARTS) + _REGISTERS
 
 
 def up(n, unit):

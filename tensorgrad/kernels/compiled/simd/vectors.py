@@ -26,14 +26,18 @@ from tensorgrad.kernels.compiled.runtime.language import (
 
 LANES = target.current().lanes  # float32 numbers per register
 MANY = target.current().registers == 32  # else 16
+# Partial sums of a sum over numbers that are side by side. It is the same at every level, and so are the results.
+# What decides how a result is computed uses it, too, instead of LANES.
+PARTS = 16
 
 # Blocks that fill the registers without spilling: (rows of weights, registers of pixels), and for one row alone.
 BLOCK, LINE = ((8, 3) if MANY else (4, 3)), (1, 8)
 # The rows of a block of `runs_2` and `runs_3`, which are named for their number of registers; `runs_1` has LANES.
 ROWS = min(LANES, 8 if MANY else 4)
 # The same for sums over pixels: (rows, columns), and for one row alone.
-DOTS, DOTS_LINE = ((4, 6) if MANY else (3, 3)), (1, 9)
-DOTS_PAIR = (2, 12 if MANY else 6)  # for two rows; the columns of two blocks
+_HELD = PARTS // LANES  # registers of each sum
+DOTS, DOTS_LINE = ((4, 6), (1, 9)) if _HELD == 1 else ((3, 2), (1, 6))
+DOTS_PAIR = (2, 12 if _HELD == 1 else 3)  # for two rows
 
 # For the arguments of compiled functions: Numba compiles a function again for each plain number passed to it.
 NO, ONE, TWO = np.int64(0), np.int64(1), np.int64(2)
@@ -47,9 +51,9 @@ ZERO_VECTOR = ir.Constant(VECTOR, [0.0] * LANES)
 
 
 def multiply_add(builder):
-    """Returns the function a b + c of vectors, one instruction if the processor has one."""
+    """Returns the function a b + c of vectors, rounded once: one instruction at every level."""
     kind = ir.FunctionType(VECTOR, [VECTOR] * 3)
-    return declared(builder.module, kind, f"llvm.fmuladd.v{LANES}f32")
+    return declared(builder.module, kind, f"llvm.fma.v{LANES}f32")
 
 
 def pointer_of(context, builder, kind, array, start=None):
@@ -115,6 +119,28 @@ def accumulate(builder, count, sums, step, moving=()):
     return made
 
 
+def loop(builder, begin, end, pace, held, more):
+    """Runs `more(k, values) -> values` for k = begin, begin + pace, … below `end`, with the values in registers.
+
+    Returns what k is then, and the values. (`accumulate` is for loops that run at least once.)
+    """
+    before, head = builder.block, builder.append_basic_block("head")
+    body, after = builder.append_basic_block("body"), builder.append_basic_block("after")
+    builder.branch(head)
+    builder.position_at_end(head)
+    k, values = builder.phi(I64), [builder.phi(first.type) for first in held]
+    for phi, first in zip([k, *values], [begin, *held], strict=True):
+        phi.add_incoming(first, before)
+    builder.cbranch(builder.icmp_signed("<", k, end), body, after)
+    builder.position_at_end(body)
+    made = more(k, values)
+    for phi, new in zip([k, *values], [builder.add(k, ir.Constant(I64, pace)), *made], strict=True):
+        phi.add_incoming(new, builder.block)
+    builder.branch(head)
+    builder.position_at_end(after)
+    return k, values
+
+
 def _products(rows: int, registers: int):
     """Makes the function that computes a block of a product with rows from a table.
 
@@ -168,7 +194,7 @@ def _dots(rows: int, columns: int):
     """Makes the function that computes a block of inner products with rows from a table.
 
     out[to + r pitch + c] += Σₚ left[start + r width + p] source[offsets[first + c] + p], for `rows` rows r and
-    `columns` columns c, over `count` LANES (at least one) numbers p. Nothing checks bounds.
+    `columns` columns c, over `count` PARTS (at least one) numbers p. Nothing checks bounds.
     """
 
     @intrinsic
@@ -187,16 +213,21 @@ def _dots(rows: int, columns: int):
             fused = multiply_add(builder)
 
             def step(k, sums):
-                at = builder.mul(k, ir.Constant(I64, LANES))
-                loaded = [load_vector(builder, line, at) for line in lines]
-                made: list = [None] * (rows * columns)
-                for c in range(columns):
-                    other = load_vector(builder, places[c], at)
-                    for r in range(rows):
-                        made[r * columns + c] = builder.call(fused, [loaded[r], other, sums[r * columns + c]])
+                made: list = [None] * len(sums)
+                for part in range(_HELD):
+                    at = builder.add(builder.mul(k, ir.Constant(I64, PARTS)), ir.Constant(I64, part * LANES))
+                    loaded = [load_vector(builder, line, at) for line in lines]
+                    for c in range(columns):
+                        other = load_vector(builder, places[c], at)
+                        for r in range(rows):
+                            n = (part * rows + r) * columns + c
+                            made[n] = builder.call(fused, [loaded[r], other, sums[n]])
                 return made
 
-            sums = accumulate(builder, given[6], [ZERO_VECTOR] * (rows * columns), step)
+            sums = accumulate(builder, given[6], [ZERO_VECTOR] * (_HELD * rows * columns), step)
+            while len(sums) > rows * columns:
+                half = len(sums) // 2
+                sums = [builder.fadd(a, b) for a, b in zip(sums[:half], sums[half:], strict=True)]
             for n, total in enumerate(_totals(builder, sums)):
                 place = pointer_at(builder, target, builder.mul(given[9], ir.Constant(I64, n // columns)))
                 place = pointer_at(builder, place, n % columns)

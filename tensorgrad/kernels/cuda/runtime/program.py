@@ -1,5 +1,7 @@
 """Compiles files of CUDA C into functions that can be launched.
 
+    python -m tensorgrad.kernels.cuda.runtime.program softmax float16     prints a program
+
 A program is `sources/prelude.cuh` and one file of `sources/`, compiled once for each pair of types and each setting of
 its parameters. Two names stand for types in all of them: `T`, the type in memory, and `A`, the type of sums.
 """
@@ -155,5 +157,18 @@ def _module(family, dtype, settings):
     return cupy.RawModule(code=text(family, dtype, **dict(settings)), options=OPTIONS)
 
 
+def main(arguments: list[str]) -> int:
+    """Prints the program of a family, for a dtype. Returns 2 if there is no such family or dtype."""
+    families, (family, dtype) = sorted(file.stem for file in SOURCES.glob("*.cu")), (*arguments, "", "")[:2]
+    dtype = dtype or "float32"
+    if len(arguments) > 2 or family not in families or dtype not in TYPES:
+        print(f"expected one of {', '.join(families)}, and a dtype of {', '.join(TYPES)}", file=sys.stderr)
+        return 2
+    print(text(family, dtype))
+    return 0
+
+
 if __name__ == "__main__":
-    print(text(*sys.argv[1:]))
+    from tensorgrad.system.command import run
+
+    run(main)

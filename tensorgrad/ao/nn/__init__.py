@@ -1,0 +1,5 @@
+"""Modules of quantized networks."""
+
+from tensorgrad.ao.nn import intrinsic, qat, quantized
+
+__all__ = ["intrinsic", "qat", "quantized"]

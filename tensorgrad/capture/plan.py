@@ -1,0 +1,278 @@
+"""A plan: what stands for a region's function once two calls of it have done the same.
+
+Its launches (capture/launches.py) are written out as one Python function without tensors, dispatch or autograd: kernels
+are called on arrays, in the order of the program, so the bits are those of the program. Arrays are dropped after their
+last use. At its ends it meets the world of tensors: it takes the arrays of its arguments, and makes tensors of results
+and gradients.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from tensorgrad.autograd.graph import FREED, Node, next_sequence_nr
+from tensorgrad.capture.launches import Launches
+from tensorgrad.capture.trace import Refused, Trace, reads
+from tensorgrad.capture.values import mapped
+from tensorgrad.dispatch.codegen import function_of
+from tensorgrad.fx import GraphModule
+from tensorgrad.rows.switches import GRAD
+from tensorgrad.storage.stubs import STORAGES, Storage
+from tensorgrad.tensor import Tensor, share
+
+_PLAIN = (int, float, bool, complex, str, type(None))
+
+
+class Plan:
+    """Runs what was traced, given the tensors among the arguments.
+
+    Attributes:
+        run: the function: input tensors -> result.
+        launches: what it calls (see `Launches`).
+        source: the text of `run`.
+        written: (tensor from outside, how often its memory is written).
+        inputs_written: the same of inputs, by number.
+    """
+
+    def __init__(self, trace: Trace, written: list[tuple[Tensor, int]]) -> None:
+        """`written` says how much the versions of memory from outside grew.
+
+        Raises: Refused.
+        """
+        found = reads(trace)
+        if found:
+            raise Refused(f"it {found[0]}")
+        for tensor in trace.inputs:
+            if tensor._array.__class__ is not np.ndarray:
+                raise Refused(f"an argument is on the device {tensor.device}; plans run on the CPU so far", True)
+        self.launches = Launches(trace)
+        self.written = [(t, n) for t, n in written if all(t is not i for i in trace.inputs)]
+        self.inputs_written = [(k, n) for t, n in written for k, i in enumerate(trace.inputs) if i is t]
+        self._results = _Results(trace, self.launches)
+        self.source = self._text(trace)
+        names = {**self.launches.values, **self._results.values, "GRAD": GRAD, "tensor_of": tensor_of}
+        self.run = function_of(self.source, names, {"__name__": "tensorgrad.plan"}, "plan")
+
+    def _text(self, trace: Trace) -> str:
+        launches = self.launches
+        inputs = [f"t_in{i}" for i in range(len(launches.inputs))]
+        lines = [f"v_in{i} = t_in{i}._array" for i in range(len(inputs))]
+        for n, (tensor, _) in enumerate(self.written):
+            launches.values[f"w{n}"] = tensor
+        written = [(f"w{n}", by) for n, (_, by) in enumerate(self.written)]
+        written += [(f"t_in{k}", by) for k, by in self.inputs_written]
+        lines += [f"version{n} = {name}._storage.version" for n, (name, _) in enumerate(written)]
+        body = [launch.text for launch in launches.launches]
+        lines += ["before, GRAD.enabled = GRAD.enabled, False", "try:"]
+        lines += [f"    {line}" for line in _dropped(body, self._results.uses)] or ["    pass"]
+        lines += ["finally:", "    GRAD.enabled = before"]
+        lines += [f"{name}._storage.version = version{n} + {by}" for n, (name, by) in enumerate(written)]
+        lines += self._results.lines
+        return "\n".join([f"def plan({', '.join(inputs)}):", *(f"    {line}" for line in lines), ""])
+
+    def use(self, backend: Any, trace: Trace) -> None:
+        """Has a backend's function compute what the launches would."""
+        used = {str(n.target) for n in trace.graph.nodes if n.op == "get_attr"}
+        lifted = {name: value for name, value in trace.attributes.items() if name in used}
+        compiled = backend(GraphModule(lifted, trace.graph, "Recorded"), list(trace.inputs))
+        places = {id(t): i for i, t in reversed(list(enumerate(trace.returned)))}
+        template = mapped(trace.result, lambda t: t)
+
+        def run(*inputs: Tensor) -> Any:
+            results = compiled(*inputs)
+            return mapped(template, lambda t: results[places[id(t)]])
+
+        self.run = run
+
+    def explain(self) -> str:
+        """The launches in words, one a line, and what is written."""
+        lines = [f"{len(self.launches.launches)} launches:"]
+        for launch in self.launches.launches:
+            name = getattr(launch.function, "__name__", "")
+            lines.append(f"    {launch.name:<24}{name}" if name else f"    {launch.name:<24}{launch.text}")
+        lines += [f"    writes to a tensor of shape {list(t.shape)}" for t, _ in self.written]
+        return "\n".join(lines)
+
+
+def tensor_of(array: Any) -> Tensor:
+    """A tensor of an array: a gradient."""
+    return share(array, None)
+
+
+_VARIABLE = re.compile(r"\bv\d+\b")
+
+
+def _dropped(body: list[str], kept: str) -> list[str]:
+    """The lines, with each variable deleted after the last line that uses it, unless `kept` does."""
+    last: dict[str, int] = {}
+    for i, line in enumerate(body):
+        for name in _VARIABLE.findall(line):
+            last[name] = i
+    for name in _VARIABLE.findall(kept):
+        last.pop(name, None)
+    ends: dict[int, list[str]] = {}
+    for name, i in last.items():
+        ends.setdefault(i, []).append(name)
+    lines = []
+    for i, line in enumerate(body):
+        lines.append(line)
+        if i in ends:
+            lines.append(f"del {', '.join(ends[i])}")
+    return lines
+
+
+class _Results:
+    """The lines that make the tensors of a result, and the result."""
+
+    def __init__(self, trace: Trace, launches: Launches) -> None:
+        self.trace, self.launches = trace, launches
+        self.lines: list[str] = []
+        self.values: dict[str, Any] = {"result": result, "freed": freed, "storage_of": storage_of}
+        self._storages: dict[Any, str] = {}
+        self._owned: list[tuple[Any, Any]] = []  # the node of the memory, and an array in it
+        names: dict[int, str] = {}
+        for number, tensor in enumerate(trace.returned):
+            if id(tensor) not in names:
+                names[id(tensor)] = self._tensor(number, tensor)
+        self._check_memory()
+        self.lines.append(f"return {self._made(trace.result, names)}")
+        self.uses = "\n".join(self.lines)
+
+    def _tensor(self, number: int, tensor: Tensor) -> str:
+        """Adds the lines for one tensor; returns its name."""
+        for k, given in enumerate(self.trace.inputs):
+            if tensor is given:
+                return f"t_in{k}"
+        for value in self.trace.lifted():
+            if tensor is value:
+                return self.launches.constant(tensor, "t")
+        if tensor.__class__ is not Tensor:
+            raise Refused(f"it returns a {type(tensor).__name__}")
+        node, base, name = self.trace.outputs[number], self.trace.bases[number], f"r{number}"
+        array, memory = self.launches.of[node], tensor._memory
+        owner = node if base is None else base
+        self._owned.append((owner, tensor._array))
+        if tensor.requires_grad:
+            if base is not None:
+                raise Refused("it returns a view that requires grad")
+            self._freed(number, tensor)
+            self.lines.append(f"{name} = freed({array}, op{number}, {tensor._edge[1]}, outputs{number})")  # type: ignore[index]
+        else:
+            if owner not in self._storages:
+                self._storages[owner] = f"s{number}"
+                self.lines.append(f"s{number} = storage_of({self.launches.of[owner]})")
+                if memory is not None and memory.version != 0:
+                    self.lines.append(f"s{number}.version = {memory.version}")
+            self.lines.append(f"{name} = result({array}, {self._storages[owner]})")
+        return name
+
+    def _freed(self, number: int, tensor: Tensor) -> None:
+        """Raises: Refused unless the graph of a result has been used up by a backward pass."""
+        node: Any = None if tensor._edge is None else tensor._edge[0]
+        if node is None:
+            raise Refused("it returns a new leaf that requires grad")
+        if not used_up(node):
+            raise Refused("its result requires grad: backward() runs outside of it", True)
+        self.values[f"op{number}"], self.values[f"outputs{number}"] = node.op, node.outputs
+
+    def _check_memory(self) -> None:
+        """Raises: Refused if results share memory with each other, or with what comes from outside."""
+        outside = [t._array for t in (*self.trace.inputs, *self.trace.lifted())]
+        for i, (owner, array) in enumerate(self._owned):
+            if any(np.may_share_memory(array, other) for other in outside):
+                raise Refused("it returns a view of an argument, a parameter or a buffer")
+            for other_owner, other in self._owned[:i]:
+                if other_owner is not owner and np.may_share_memory(array, other):
+                    raise Refused("two of its results share memory")
+
+    def _made(self, value: Any, names: dict[int, str]) -> str:
+        """The expression of a result."""
+        if isinstance(value, Tensor):
+            return names[id(value)]
+        cls = value.__class__
+        if cls in _PLAIN:
+            if cls in (int, bool, str, type(None)):
+                return repr(value)
+            key = f"c{len(self.values)}"
+            self.values[key] = value
+            return key
+        if cls in (list, tuple):
+            inner = "".join(f"{self._made(v, names)}, " for v in value)
+            return f"[{inner}]" if cls is list else f"({inner})"
+        if cls is dict and all(k.__class__ is str for k in value):
+            return "{" + "".join(f"{k!r}: {self._made(v, names)}, " for k, v in value.items()) + "}"
+        return self._mapped(value, names)
+
+    def _mapped(self, value: Any, names: dict[int, str]) -> str:
+        """A named tuple, a dataclass or the like: made as when it was recorded, of other tensors."""
+        order: list[str] = []
+        marks: dict[int, int] = {}
+
+        def mark(tensor: Tensor) -> Tensor:
+            made = share(np.empty(0), None)
+            marks[id(made)] = len(order)
+            order.append(names[id(tensor)])
+            return made
+
+        template = mapped(value, mark)
+        if not order or len(list(_leaves(template))) != len(order):
+            raise Refused(f"it returns a {type(value).__name__}")
+
+        def made(*given: Tensor) -> Any:
+            return mapped(template, lambda t: given[marks[id(t)]])
+
+        key = f"c{len(self.values)}"
+        self.values[key] = made
+        return f"{key}({', '.join(order)})"
+
+
+def _leaves(value: Any) -> list[Tensor]:
+    found: list[Tensor] = []
+    mapped(value, found.append)
+    return found
+
+
+def used_up(node: Any) -> bool:
+    """Whether another backward pass from a node is an error, whichever way it goes: nothing saved is left."""
+    seen, waiting, freed_some = {id(node)}, [node], False
+    while waiting:
+        node = waiting.pop()
+        if not isinstance(node, Node):
+            continue
+        if node.hooks is not None:
+            return False
+        if node.saved is FREED:
+            freed_some = True
+        elif node.saved:
+            return False
+        for edge in node.edges:
+            if edge is not None and id(edge[0]) not in seen:
+                seen.add(id(edge[0]))
+                waiting.append(edge[0])
+    return freed_some
+
+
+# --- what the texts call ---------------------------------------------------------------------------------------------
+
+
+def storage_of(array: Any) -> Storage:
+    """The storage of memory that a plan made."""
+    return STORAGES[array.__class__].of(array)
+
+
+def result(array: Any, storage: Storage) -> Tensor:
+    """A tensor that a plan returns."""
+    return share(array, storage)
+
+
+def freed(array: Any, op: Any, number: int, outputs: tuple) -> Tensor:
+    """A result whose graph was used up by a backward pass within the region."""
+    node = object.__new__(Node)
+    node.op, node.edges, node.saved, node.args, node.hooks = op, (), FREED, (), None
+    node.outputs, node.sequence_nr = outputs, next_sequence_nr()
+    made = share(array, None)
+    made._edge, made._requires_grad = (node, number), True
+    return made

@@ -1,0 +1,431 @@
+"""Regions: functions that `torch.compile` was given. Calls that do the same again are run by a plan.
+
+For each kind of arguments, calls go through stages. All are eager, and a plan stands in only after the last:
+
+1. *watched*: which Python code runs, and does it call anything whose effects are not known (capture/watch.py)?
+2. *compared*: is the state of the program that this code can reach the same afterwards (capture/state.py)?
+3. *traced*: what does the call do on arrays (capture/trace.py)?
+4. *traced again*: was it the same? Then the trace becomes a plan, which runs from where the call began, and everything
+   that it leaves behind is compared to the bit with what the call left behind (capture/memory.py).
+
+From then on the plan runs if the state of the program is as it was. Whatever is not understood refuses the plan, and
+the region stays eager; `explain` says why.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tensorgrad import dtypes
+from tensorgrad.capture import state as states
+from tensorgrad.capture.memory import Memory, described
+from tensorgrad.capture.plan import Plan
+from tensorgrad.capture.state import State
+from tensorgrad.capture.trace import Refused, Trace, difference
+from tensorgrad.capture.watch import Watch
+from tensorgrad.ops.create import DEFAULT_DEVICE
+from tensorgrad.rows.switches import GRAD, LOCAL, SLOW
+from tensorgrad.settings import SETTINGS
+from tensorgrad.system import forks
+from tensorgrad.system.per_thread import PerThread
+from tensorgrad.tensor import PLAIN, VIEW, Tensor
+
+LIMIT = 8  # plans of a region; more kinds of calls run eagerly
+ATTEMPTS = 4  # how often a call may differ from the one before until the region stays eager
+
+WATCHED, COMPARED, TRACED, AGAIN = range(4)
+
+
+class GraphBreak(RuntimeError):
+    """What `fullgraph=True` raises where a region cannot be one plan."""
+
+
+class PlanError(AssertionError):
+    """What `TENSORGRAD_COMPILE=check` raises where a plan and its program differ."""
+
+
+class _Running(PerThread):
+    """What is on in this thread."""
+
+    recording = False  # is a region being watched or traced? Those inside it are part of it
+    stance = "default"  # `torch.compiler.set_stance`
+
+
+RUNNING = _Running()
+ALL: list[Any] = []  # weak references to all regions
+MADE: list[Callable] = []  # functions that are told of each new region
+
+
+class _Kind:
+    """What is known about calls with arguments of one kind."""
+
+    def __init__(self, objects: list[Any]) -> None:
+        self.objects = objects  # arguments that are told apart by identity
+        self.plans: list[tuple[State, Plan]] = []
+        self.reason = ""
+        self.restart()
+        self.attempts = 0
+
+    def restart(self) -> None:
+        """Begins anew."""
+        self.stage = WATCHED
+        self.watch: Watch | None = None
+        self.trace: Trace | None = None
+
+
+class Region(states.Region):
+    """A function that is run by plans where that is known to be the same.
+
+    Attributes:
+        function: what it stands for.
+        kinds: by a description of the arguments and modes, what is known about such calls.
+    """
+
+    def __init__(self, function: Callable, fullgraph: bool = False, limit: int = LIMIT, backend: Any = None) -> None:
+        self.function, self.fullgraph, self.limit, self.backend = function, fullgraph, limit, backend
+        self._lock = forks.lock()
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets all plans."""
+        self.kinds: dict[Any, _Kind] = {}
+        self.plans = 0
+        self.notes: dict[str, None] = {}  # why calls ran eagerly that no kind says it for
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the function, or runs the plan."""
+        if SLOW and not (GRAD.inference and SLOW == ["inference_mode"]):
+            self.notes.setdefault(f"it was called with {', '.join(SLOW)} on")
+            return self.function(*args, **kwargs)
+        if RUNNING.recording or RUNNING.stance == "force_eager":
+            return self.function(*args, **kwargs)
+        try:
+            key, tensors, objects = kind_of(args, kwargs)
+        except Refused as refused:
+            self._refuse(None, str(refused))
+            return self.function(*args, **kwargs)
+        kind = self.kinds.get(key)
+        if kind is None:
+            if self.plans + len(self.kinds) >= 2 * self.limit or self.plans >= self.limit:
+                self.notes.setdefault(f"there are {self.plans} plans for other calls, which is the limit")
+                return self.function(*args, **kwargs)
+            kind = self.kinds[key] = _Kind(objects)
+        for state, plan in kind.plans:
+            if state.same() and _gradients_as_traced(plan):
+                return self._checked(state, plan, tensors, args, kwargs) if CHECK else plan.run(*tensors)
+        if kind.reason:
+            return self.function(*args, **kwargs)
+        if not self._lock.acquire(False):  # another thread is about to
+            return self.function(*args, **kwargs)
+        RUNNING.recording = True
+        try:
+            before = modes(), tuple(SLOW)
+            result = self._advance(kind, args, kwargs)
+            if (modes(), tuple(SLOW)) != before:
+                kind.plans.clear()
+                self._refuse(kind, "it leaves a mode or a setting of this library changed")
+            return result
+        finally:
+            RUNNING.recording = False
+            self._lock.release()
+
+    # --- the stages ---
+
+    def _advance(self, kind: _Kind, args: tuple, kwargs: dict) -> Any:
+        """Runs the function, and finds out more about it."""
+        if kind.plans and kind.stage == WATCHED and self.plans >= self.limit:
+            self._refuse(kind, f"its guards failed, and there are {self.plans} plans already")
+            return self.function(*args, **kwargs)
+        if kind.stage == WATCHED:
+            with Watch() as watch:
+                result = self.function(*args, **kwargs)
+            if watch.reason:
+                self._refuse(kind, watch.reason)
+            kind.watch, kind.stage = watch, COMPARED
+            return result
+        assert kind.watch is not None
+        try:
+            state = State([self.function, *kind.objects], kind.watch)
+        except Refused as refused:
+            self._refuse(kind, str(refused))
+            return self.function(*args, **kwargs)
+        if kind.stage == COMPARED:
+            return self._compare(kind, state, args, kwargs)
+        return self._trace(kind, state, args, kwargs)
+
+    def _compare(self, kind: _Kind, state: State, args: tuple, kwargs: dict) -> Any:
+        with Watch() as watch:
+            result = self.function(*args, **kwargs)
+        if watch.reason:
+            self._refuse(kind, watch.reason)
+            return result
+        if not self._same_code(kind, watch):
+            return result
+        changed = state.changed()
+        if changed:
+            self._refuse(kind, f"it changes {changed}")
+        kind.stage = TRACED
+        return result
+
+    def _same_code(self, kind: _Kind, watch: Watch) -> bool:
+        """Whether only such code ran as ran before; if not, takes note of it, to begin anew."""
+        assert kind.watch is not None
+        if watch.codes.keys() <= kind.watch.codes.keys() and watch.any_name <= kind.watch.any_name:
+            return True
+        watch.codes |= kind.watch.codes
+        watch.any_name |= kind.watch.any_name
+        kind.watch, kind.stage, kind.trace = watch, COMPARED, None
+        self._differed(kind, "it runs other Python code each time")
+        return False
+
+    def _differed(self, kind: _Kind, why: str) -> None:
+        kind.attempts += 1
+        if kind.attempts > ATTEMPTS:
+            self._refuse(kind, why)
+
+    def _trace(self, kind: _Kind, state: State, args: tuple, kwargs: dict) -> Any:
+        inputs = kind_of(args, kwargs)[1]
+        every = {**state.tensors, **{id(t): t for t in inputs}}
+        before = Memory(every.values(), state.optimizers, state.generators)
+        watched = [t for t in state.tensors.values() if t._requires_grad]
+        try:
+            with Watch() as watch:
+                trace = Trace(self.function, args, kwargs, watched)
+        except Exception as error:
+            before.restore()
+            result = self.function(*args, **kwargs)  # if that raises an error, it is the program's own
+            self._refuse(kind, f"it cannot be recorded: {error}")
+            return result
+        changed = state.changed()
+        if watch.reason or changed:
+            self._refuse(kind, watch.reason or f"it changes {changed}")
+        elif self._same_code(kind, watch):
+            why = "" if kind.trace is None else difference(kind.trace, trace)
+            if why:
+                self._differed(kind, why)
+            if kind.trace is None or why:
+                kind.trace = trace
+            else:
+                self._plan(kind, state, before, trace, every)
+        return trace.result
+
+    def _plan(self, kind: _Kind, state: State, before: Memory, trace: Trace, every: dict[int, Tensor]) -> None:
+        """Makes a plan of a trace, runs it from where the call began, and keeps it if nothing differs."""
+        grads = {id(t._grad) for t in state.tensors.values() if t._grad is not None}
+        grads |= {id(g) for *_, g in before._saved if g is not None}
+        if trace.inputs and any(id(t) not in every for t in trace.inputs):
+            return self._refuse(kind, "a tensor among its arguments is not found again")
+        if any(id(t) not in every and id(t) not in grads for t in trace.lifted()):
+            return self._refuse(kind, "it uses a tensor that cannot be reached from what its code names")
+        after = Memory(every.values(), state.optimizers, state.generators)
+        try:
+            plan = Plan(trace, _written(before, trace))
+            why = _ran_alike(plan, trace.inputs, trace.result, before, after, every, state)
+        except Refused as refused:
+            return self._refuse(kind, str(refused), refused.limited)
+        if why:
+            return self._refuse(kind, f"its plan would not do the same: {why}")
+        state.gradients_count = any(e.kind in ("grad", "step") for e in trace.effects) or "grad" in state._names
+        if self.backend is not None:
+            plan.use(self.backend, trace)
+        kind.plans.append((state, plan))
+        self.plans += 1
+        kind.restart()
+        kind.attempts = 0
+        return None
+
+    def _checked(self, state: State, plan: Plan, inputs: list[Tensor], args: tuple, kwargs: dict) -> Any:
+        """Runs both, the program and the plan. Raises: PlanError if they differ."""
+        every = {**state.tensors, **{id(t): t for t in inputs}}
+        before = Memory(every.values(), state.optimizers, state.generators)
+        RUNNING.recording = True
+        try:
+            result = self.function(*args, **kwargs)
+        finally:
+            RUNNING.recording = False
+        after = Memory(every.values(), state.optimizers, state.generators)
+        why = state.changed()
+        why = f"it changes {why}" if why else _ran_alike(plan, inputs, result, before, after, every, state)
+        if why:
+            raise PlanError(f"torch.compile: the plan of {name_of(self.function)} is not what its program is: {why}")
+        return result
+
+    def _refuse(self, kind: _Kind | None, reason: str, limited: bool = False) -> None:
+        if kind is None:
+            self.notes.setdefault(reason)
+        elif not kind.reason:
+            kind.reason = reason
+            kind.watch = kind.trace = None
+        if self.fullgraph and not limited:
+            raise GraphBreak(f"torch.compile(fullgraph=True): {name_of(self.function)} cannot be one plan: {reason}")
+
+    # --- what can be seen ---
+
+    def explain(self) -> str:
+        """What the region does, in words: its plans, their launches and guards, what stays eager, and why."""
+        lines = [name_of(self.function)]
+        for key, kind in self.kinds.items():
+            shapes = [f"{list(part[1])} {part[3]}" for part in _tensor_parts(key)]
+            lines.append(f"  called with {', '.join(shapes) or 'no tensors'}:")
+            for state, plan in kind.plans:
+                lines += [f"    {line}" for line in ("a plan", *plan.explain().splitlines(), *state.guards())]
+            if kind.reason:
+                lines.append(f"    eager: {kind.reason}")
+            elif not kind.plans:
+                lines.append(f"    eager so far: {('watched', 'compared', 'traced', 'traced again')[kind.stage]} next")
+        lines += [f"  eager: {note}" for note in self.notes]
+        return "\n".join(lines)
+
+
+CHECK = os.environ.get("TENSORGRAD_COMPILE", "") == "check"
+
+
+def _ran_alike(
+    plan: Plan, inputs: list[Tensor], result: Any, before: Memory, after: Memory, every: dict[int, Tensor], state: State
+) -> str:
+    """Runs a plan from `before`, and goes back to `after`. Returns what differs from `after` and `result`, in words."""
+    expected = described(result)
+    before.restore()
+    try:
+        found = described(plan.run(*inputs))
+        then = Memory(every.values(), state.optimizers, state.generators)
+    except Exception as error:
+        after.restore()
+        return f"{type(error).__name__}: {error}"
+    why = after.difference(then)
+    after.restore()
+    if found != expected:
+        return f"it returns {_shown(found, expected)}"
+    return why
+
+
+def _shown(found: Any, expected: Any) -> str:
+    """Where two described results differ."""
+    if isinstance(found, list | tuple) and isinstance(expected, list | tuple) and len(found) == len(expected):
+        for a, b in zip(found, expected, strict=True):
+            if a != b:
+                return _shown(a, b)
+    return f"{str(found)[:60]} in place of {str(expected)[:60]}"
+
+
+def _written(before: Memory, trace: Trace) -> list[tuple[Tensor, int]]:
+    """The tensors from outside whose memory was written to, and how often; one for each memory."""
+    wanted = {id(t) for t in (*trace.inputs, *trace.lifted())}
+    found, storages = [], set()
+    for key, (tensor, version) in before.versions().items():
+        storage = tensor._storage
+        if key in wanted and version is not None and storage.version != version and id(storage) not in storages:
+            storages.add(id(storage))
+            found.append((tensor, storage.version - version))
+    return found
+
+
+def _gradients_as_traced(plan: Plan) -> bool:
+    for leaf, (shape, strides, dtype) in plan.launches.with_grad:
+        grad = leaf._grad
+        if grad is None or grad.__class__ is not Tensor:
+            return False
+        array = grad._array
+        if (
+            array.__class__ is not np.ndarray
+            or array.shape != shape
+            or array.strides != strides
+            or array.dtype != dtype
+        ):
+            return False
+    return True
+
+
+# --- kinds of calls --------------------------------------------------------------------------------------------------
+
+
+def modes() -> tuple:
+    """What is set in this thread and this process, and changes what ops do."""
+    return (
+        GRAD.enabled, GRAD.inference, SETTINGS.threads, SETTINGS.deterministic, SETTINGS.warn_only,
+        SETTINGS.fill_memory, SETTINGS.matmul_precision, dtypes.get_default_dtype(), DEFAULT_DEVICE.device,
+        LOCAL.saved_hooks,
+    )  # fmt: skip
+
+
+def kind_of(args: tuple, kwargs: dict) -> tuple[Any, list[Tensor], list[Any]]:
+    """A description of arguments, the tensors in them, and the objects in it that are told apart by identity.
+
+    Raises: Refused for arguments that plans cannot tell apart.
+    """
+    tensors: list[Tensor] = []
+    objects: list[Any] = []
+    parts = [_part(a, tensors, objects) for a in args]
+    if kwargs:
+        parts.append(("keywords", *[(name, _part(a, tensors, objects)) for name, a in kwargs.items()]))
+    if len(tensors) > 1:
+        for i, t in enumerate(tensors):
+            for u in tensors[:i]:
+                if t is u or (t._memory is not None and t._memory is u._memory) or _overlap(t._array, u._array):
+                    raise Refused("its arguments share memory")
+    return (modes(), *parts), tensors, objects
+
+
+def _overlap(a: Any, b: Any) -> bool:
+    return a.__class__ is b.__class__ is np.ndarray and np.may_share_memory(a, b)
+
+
+def _part(value: Any, tensors: list[Tensor], objects: list[Any]) -> Any:
+    cls = value.__class__
+    if cls in PLAIN:
+        tensors.append(value)
+        array, requires_grad = value._array, value._requires_grad
+        if requires_grad is VIEW:
+            requires_grad = value.requires_grad
+        if value._hooks is not None:
+            raise Refused("an argument has a hook")
+        if requires_grad and GRAD.enabled:
+            raise Refused("an argument requires grad, and backward() runs outside of it", True)
+        if array.__class__ is not np.ndarray:
+            raise Refused("an argument is not on the CPU, or not strided; plans are for arrays on the CPU so far", True)
+        if value.__dict__:
+            raise Refused("an argument is a tensor with attributes of its own")
+        memory = value._memory
+        inference = memory is not None and memory.version is None
+        return cls, array.shape, array.strides, array.dtype, requires_grad, inference, value._grad is None
+    if cls is int or cls is bool or cls is str or value is None:
+        return cls, value
+    if cls is float or cls is complex or cls is bytes:
+        return cls, repr(value)
+    if cls is tuple or cls is list:
+        return (cls, *[_part(v, tensors, objects) for v in value])
+    if cls is dict:
+        return (cls, *[(_part(k, tensors, objects), _part(v, tensors, objects)) for k, v in value.items()])
+    if isinstance(value, Tensor):
+        raise Refused(f"an argument is a {cls.__name__}, a class that overrides ops")
+    if (
+        cls.__module__.startswith("numpy")
+        or hasattr(value, "__dataclass_fields__")
+        or isinstance(value, tuple | list | dict)
+    ):
+        raise Refused(f"an argument is a {cls.__module__}.{cls.__qualname__}")
+    objects.append(value)
+    return cls, id(value)
+
+
+def _tensor_parts(key: Any) -> list[Any]:
+    found = []
+    for part in key:
+        if isinstance(part, tuple):
+            if len(part) == 7 and isinstance(part[0], type) and part[0] in PLAIN:
+                found.append(part)
+            else:
+                found += _tensor_parts(part)
+    return found
+
+
+def name_of(function: Any) -> str:
+    """The name of a function or module, and where it is."""
+    function = getattr(function, "__func__", function)
+    name = getattr(function, "__qualname__", type(function).__name__)
+    code = getattr(function, "__code__", None)
+    return name if code is None else f"{name} ({code.co_filename}, line {code.co_firstlineno})"

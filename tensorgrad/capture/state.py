@@ -1,0 +1,507 @@
+"""The state of the program that a region may have read: everything its code can reach by the names in it.
+
+A walk starts at the function, its arguments, and the globals and closures of the code that ran (capture/watch.py), and
+follows attributes that this code names, containers, modules and optimizers. It ends at values that cannot change, and
+at what it does not know, which refuses the plan. `State.same()` says whether all of it is as it was found.
+"""
+
+from __future__ import annotations
+
+import builtins
+import enum
+import functools
+import gc
+import sys
+import types
+from collections import deque
+from collections.abc import Iterable
+from operator import is_
+from typing import Any
+
+import numpy as np
+
+from tensorgrad.capture.trace import Refused
+from tensorgrad.capture.watch import Watch
+from tensorgrad.devices import device as Device
+from tensorgrad.dispatch.codegen import function_of
+from tensorgrad.dtypes import dtype as Dtype
+from tensorgrad.layouts import layout, memory_format
+from tensorgrad.nn import Module
+from tensorgrad.nn.module_hooks import CALL_TABLES, hooked
+from tensorgrad.optim.elementwise import Elementwise
+from tensorgrad.optim.optimizer import Optimizer
+from tensorgrad.random.generator import Generator
+from tensorgrad.tensor import PLAIN, Tensor
+
+ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "absent"})()
+LIMIT = 20_000  # objects that a walk may reach
+
+_SCALARS = (int, float, complex, bool, str, bytes, type(None))
+_LEAVES = (
+    *_SCALARS, Dtype, Device, layout, memory_format, type(...), type(NotImplemented), range, np.dtype, np.generic,
+    types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType,
+    types.MemberDescriptorType, types.ClassMethodDescriptorType, Generator, enum.Enum,
+    np.ufunc, types.GenericAlias, types.UnionType, types.CodeType, slice,
+)  # fmt: skip
+_OF_MODULES = ("training", "_parameters", "_buffers", "_modules", "_non_persistent_buffers_set", *CALL_TABLES)
+_OF_STEPS = ("_settings", "_scratch", "_opt_called", "_step_count")  # what an optimizer keeps for itself
+_HOOK_TABLES = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
+
+
+class _Plain:
+    pass
+
+
+class Region:
+    """What calls a function by plans: a walk looks at the function."""
+
+    function: Any
+
+
+class State:
+    """What was found, and how to find out whether it still is so.
+
+    Attributes:
+        tensors: the tensors that were reached, by id.
+        optimizers, generators: likewise.
+    """
+
+    gradients_count = True  # whether it matters which tensors have a gradient
+
+    def __init__(self, roots: Iterable[Any], watch: Watch) -> None:
+        """Raises: Refused if something is reached whose state is not understood."""
+        self.tensors: dict[int, Tensor] = {}
+        self.optimizers: list[Any] = []
+        self.generators: list[Any] = []
+        self.functions: set[types.CodeType] = set()
+        self._classes: set[type] = set()
+        # (dictionary or class, its keys or None, names, values found by these names, what it is)
+        self._dicts: list[tuple[Any, Any, tuple, tuple, str]] = []
+        self._lists: list[tuple[Any, tuple, str]] = []
+        self._sets: list[tuple[Any, frozenset, str]] = []
+        self._cells: list[tuple[Any, Any, str]] = []
+        self._functions: list[tuple[Any, Any, Any, Any, str]] = []
+        self._held: list[tuple[Tensor, Any, Any, bool, str]] = []
+        self._seen: dict[int, Any] = {}
+        self._waiting: deque[tuple[Any, str]] = deque()
+        self._codes = watch.codes
+        self._any_name = watch.any_name
+        self._names = _names_in(self._codes)
+        for i, root in enumerate(roots):
+            self._reach(root, "the function" if i == 0 else "an argument")
+        self._walk()
+        for code, scope in self._codes.items():
+            self._globals(code, scope)
+        self._walk()
+        self._remaining()
+        self._merge()
+        self._quick: Any = None
+        del self._seen, self._codes
+
+    # --- the walk ---
+
+    def _reach(self, value: Any, where: str) -> None:
+        if value.__class__ in _SCALARS or id(value) in self._seen:
+            return
+        self._seen[id(value)] = value
+        if len(self._seen) > LIMIT:
+            raise Refused(f"more than {LIMIT} objects can be reached from it")
+        self._waiting.append((value, where))
+
+    def _walk(self) -> None:
+        while self._waiting:
+            value, where = self._waiting.popleft()
+            self._visit(value, where)
+
+    def _remaining(self) -> None:
+        """Reaches functions that ran and were not found: they came from somewhere else."""
+        inner = {c for code in self._codes for c in code.co_consts if isinstance(c, types.CodeType)}
+        while True:
+            left = [c for c in self._codes if c not in self.functions and c not in inner and c.co_name != "<module>"]
+            if not left:
+                return
+            for code in left:
+                found = [f for f in gc.get_referrers(code) if isinstance(f, types.FunctionType)]
+                self.functions.add(code)
+                if not found and code.co_freevars:
+                    raise Refused(f"the function {code.co_name}, which ran, is not found any more")
+                for function in found:
+                    self._reach(function, code.co_name)
+            self._walk()
+
+    def _globals(self, code: types.CodeType, scope: dict[str, Any]) -> None:
+        """The globals that code names; and modules that it imports itself."""
+        self._by_name(scope, code.co_names, f"the global variables of {code.co_name}", keys=False)
+        for name in code.co_names:
+            if name not in scope and name in builtins.__dict__:
+                self._by_name(builtins.__dict__, [name], "the builtins", keys=False)
+            if name in sys.modules:
+                self._reach(sys.modules[name], name)
+
+    def _by_name(self, scope: Any, names: Iterable[str], where: str, keys: bool) -> None:
+        """What a dictionary has by these names, and (`keys`) that it has no other keys than now."""
+        names = tuple(names)
+        values = tuple([scope.get(n, ABSENT) for n in names])
+        self._dicts.append((scope, tuple(scope) if keys else None, names, values, where))
+        for name, value in zip(names, values, strict=True):
+            self._reach(value, f"'{name}' of {where}")
+
+    def _relevant(self, scope: Any) -> list[str]:
+        return list(scope) if self._any_name else [n for n in scope if n in self._names]
+
+    def _visit(self, value: Any, where: str) -> None:
+        cls = value.__class__
+        if isinstance(value, Tensor):
+            self._tensor(value, where)
+        elif value is ABSENT or isinstance(value, _LEAVES):
+            return
+        elif isinstance(value, types.FunctionType):
+            self._function(value, where)
+        elif isinstance(value, type):
+            self._class(value)
+        elif isinstance(value, types.ModuleType):
+            self._module(value)
+        elif isinstance(value, types.MethodType):
+            self._reach(value.__func__, where)
+            self._reach(value.__self__, where)
+        elif isinstance(value, staticmethod | classmethod):
+            self._reach(value.__func__, where)
+        elif isinstance(value, property):
+            for function in (value.fget, value.fset, value.fdel):
+                self._reach(function, where)
+        elif isinstance(value, functools.partial):
+            self._reach(value.func, where)
+            self._reach(value.args, where)
+            self._reach(value.keywords, where)
+        elif isinstance(value, Module):
+            self._of_module(value, where)
+        elif isinstance(value, Optimizer):
+            self._optimizer(value, where)
+        elif isinstance(value, dict):
+            self._dict(value, where)
+        elif isinstance(value, list | tuple):
+            if isinstance(value, list):
+                if cls is not list:
+                    raise Refused(f"{where} is a {_name(cls)}, whose state is not understood")
+                self._lists.append((value, tuple(value), where))
+            for item in value:
+                self._reach(item, f"an element of {where}")
+            self._attributes(value, where, optional=True)
+        elif isinstance(value, set | frozenset):
+            self._sets.append((value, frozenset(value), where))
+            for item in value:
+                self._reach(item, f"an element of {where}")
+        elif isinstance(value, types.BuiltinFunctionType | types.MethodWrapperType):
+            if not isinstance(value.__self__, types.ModuleType):
+                self._reach(value.__self__, where)
+        elif isinstance(value, Region):
+            self._reach(value.function, where)
+        else:
+            self._attributes(value, where)
+
+    def _attributes(self, value: Any, where: str, optional: bool = False) -> None:
+        cls = type(value)
+        own = getattr(value, "__dict__", None)
+        slots = [k for k in cls.__mro__ if k.__dict__.get("__slots__")]
+        if optional and own is None and not slots:
+            return
+        if own is None or slots or (not optional and cls.__basicsize__ != _Plain.__basicsize__):  # made in C
+            raise Refused(f"{where} is a {_name(cls)}, whose state is not understood")
+        named = list(own) if cls.__module__.startswith("tensorgrad") else self._relevant(own)
+        self._by_name(own, named, f"{where} ({_name(cls)})", keys=True)
+        self._reach(cls, _name(cls))
+
+    def _class(self, cls: type) -> None:
+        """The attributes of a class that the program's code names. Other libraries' classes stay as they are."""
+        for k in cls.__mro__:
+            if not k.__flags__ & (1 << 9):
+                continue
+            top = k.__module__.partition(".")[0]
+            if top == "tensorgrad":
+                names = [n for n in ("forward", "__call__", "step", "zero_grad", "_hooked") if n in k.__dict__]
+                self._by_class(k, names, False)
+            elif top not in sys.stdlib_module_names and top != "numpy":
+                names = self._relevant(k.__dict__)
+                names += [n for n in k.__dict__ if n[:2] == "__" and isinstance(k.__dict__[n], types.FunctionType)]
+                self._by_class(k, list(dict.fromkeys(names)), True)
+
+    def _by_class(self, cls: type, names: list[str], keys: bool) -> None:
+        if cls not in self._classes:
+            self._classes.add(cls)
+            where = f"the class {_name(cls)}"
+            values = tuple([cls.__dict__[n] for n in names])
+            self._dicts.append((cls.__dict__, tuple(cls.__dict__) if keys else None, tuple(names), values, where))
+            for name, value in zip(names, values, strict=True):
+                if keys:
+                    self._reach(value, f"'{name}' of {where}")
+
+    def _module(self, module: types.ModuleType) -> None:
+        """What a module has by names of the program's code. Into this library's and Python's, it does not look."""
+        top = module.__name__.partition(".")[0]
+        own = module.__dict__
+        names = [n for n in self._names if n in own]
+        self._by_module(own, names, f"the module {module.__name__}", top)
+
+    def _by_module(self, own: dict[str, Any], names: list[str], where: str, top: str) -> None:
+        values = tuple([own[n] for n in names])
+        self._dicts.append((own, None, tuple(names), values, where))
+        inside = top == "tensorgrad" or top in sys.stdlib_module_names or top == "numpy"
+        for name, value in zip(names, values, strict=True):
+            if not inside or isinstance(value, types.ModuleType | list | dict | set):
+                if inside and isinstance(value, types.ModuleType):
+                    if value.__name__.partition(".")[0] != top:
+                        continue
+                elif inside and top == "tensorgrad":
+                    continue
+                self._reach(value, f"'{name}' of {where}")
+
+    def _function(self, function: types.FunctionType, where: str) -> None:
+        code = function.__code__
+        self._functions.append((function, code, function.__defaults__, function.__kwdefaults__, where))
+        self.functions.add(code)
+        if code not in self._codes:
+            return  # it did not run; should another value make it run, that value has changed
+        self._reach(function.__defaults__, f"a default argument of {code.co_name}")
+        if function.__kwdefaults__:
+            self._reach(function.__kwdefaults__, f"a default argument of {code.co_name}")
+        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+            try:
+                value = cell.cell_contents
+            except ValueError:
+                value = ABSENT
+            self._cells.append((cell, value, f"'{name}' of {code.co_name}"))
+            self._reach(value, f"'{name}' of {code.co_name}")
+        if function.__dict__:
+            self._by_name(function.__dict__, self._relevant(function.__dict__), code.co_name, keys=False)
+
+    def _tensor(self, tensor: Tensor, where: str) -> None:
+        if tensor.__class__ not in PLAIN:
+            raise Refused(f"{where} is a {_name(type(tensor))}, a class that overrides ops")
+        if tensor._hooks is not None:
+            raise Refused(f"{where} has a hook")
+        if tensor._edge is not None and tensor._requires_grad:
+            raise Refused(f"{where} is part of a graph of its own")
+        self.tensors[id(tensor)] = tensor
+        self._held.append((tensor, tensor._array, tensor._requires_grad, tensor._grad is None, where))
+        if tensor.__dict__:
+            self._by_name(tensor.__dict__, self._relevant(tensor.__dict__), where, keys=True)
+
+    def _of_module(self, module: Module, where: str) -> None:
+        if module._hooked and hooked(module):
+            raise Refused(f"{where} ({type(module).__name__}) has a hook")
+        own, cls = module.__dict__, type(module)
+        where = f"{where} ({cls.__name__})" if len(where) < 100 else cls.__name__
+        layer = any(k.__module__.startswith("tensorgrad") for k in cls.__mro__ if k not in Module.__mro__)
+        named = own if layer else [n for n in own if n in _OF_MODULES or n in self._names or self._any_name]
+        self._by_name(own, named, where, keys=True)
+        self._reach(type(module), type(module).__name__)
+
+    def _optimizer(self, optimizer: Any, where: str) -> None:
+        """An optimizer's step is part of a plan as it is, so its settings may change: but not what it moves."""
+        if not isinstance(optimizer, Elementwise):
+            raise Refused(f"{where} is a {type(optimizer).__name__}, whose steps are not part of plans")
+        if any(group.get("differentiable") for group in optimizer.param_groups):
+            raise Refused(f"{where} is differentiable")
+        own = optimizer.__dict__
+        for name in _HOOK_TABLES:
+            if own.get(name):
+                raise Refused(f"{where} has a hook")
+            self._lists.append((own.get(name), (), f"the hooks of {where}"))
+        self.optimizers.append(optimizer)
+        self._by_name(own, [n for n in own if n not in _OF_STEPS and "_dict_" not in n],
+                      where, keys=False)  # fmt: skip
+        for group in optimizer.param_groups:
+            if "param_groups" not in self._names:
+                self._by_name(group, ["params", "differentiable"], f"a group of {where}", keys=False)
+        self._reach(type(optimizer), type(optimizer).__name__)
+
+    def _dict(self, value: dict, where: str) -> None:
+        if any(value is o.state for o in self.optimizers):
+            if "state" in self._names or "state_dict" in self._names:
+                raise Refused(f"it reads the state of an optimizer ({where})")
+            return
+        settings = any(value is o.defaults or value is g for o in self.optimizers for g in o.param_groups)
+        if settings and "param_groups" not in self._names and "defaults" not in self._names:
+            return
+        self._by_name(value, tuple(value), where, keys=True)
+        for key in value:
+            self._reach(key, f"a key of {where}")
+        if type(value) is not dict and type(value).__module__.partition(".")[0] not in ("tensorgrad", "collections"):
+            self._attributes(value, where, optional=True)
+
+    def _merge(self) -> None:
+        """Makes one entry of all entries of a dictionary."""
+        found: dict[int, tuple] = {}
+        for scope, keys, names, values, where in self._dicts:
+            known = found.get(id(scope))
+            if known is not None:
+                merged = dict(zip((*known[2], *names), (*known[3], *values), strict=True))
+                keys, names, values, where = known[1] or keys, tuple(merged), tuple(merged.values()), known[4]
+            if names or keys is not None:
+                found[id(scope)] = scope, keys, names, values, where
+        self._dicts = list(found.values())
+
+    # --- the comparison ---
+
+    def same(self) -> bool:
+        """Whether everything is as it was found."""
+        if self._quick is None:
+            self._quick = quick_check(
+                self._dicts, self._lists, self._cells, self._functions, self._held, self.gradients_count
+            )
+        try:
+            if self._quick():
+                return all(found == items for found, items, _ in self._sets)
+        except (KeyError, IndexError, ValueError):
+            pass
+        return self._same()
+
+    def _same(self) -> bool:
+        """The same, also for numbers and strings that are equal and not the same objects."""
+        gradients_count = self.gradients_count
+        for tensor, array, requires_grad, no_grad, _ in self._held:
+            if (
+                tensor._array is not array or tensor._requires_grad is not requires_grad or tensor._hooks is not None
+                or (gradients_count and (tensor._grad is None) is not no_grad)
+            ):  # fmt: skip
+                return False
+        for scope, keys, names, values, _ in self._dicts:
+            if (
+                keys is not None
+                and (len(scope) != len(keys) or not all(map(is_, scope, keys)))
+                and tuple(scope) != keys
+            ):
+                return False
+            get = scope.get
+            for name, value in zip(names, values, strict=True):
+                now = get(name, ABSENT)
+                if now is not value and not _equal(now, value):
+                    return False
+        for owner, items, _ in self._lists:
+            now = owner or ()
+            if len(now) != len(items) or not all(a is b or _equal(a, b) for a, b in zip(now, items, strict=True)):
+                return False
+        for cell, value, _ in self._cells:
+            now = _content(cell)
+            if now is not value and not _equal(now, value):
+                return False
+        for function, code, defaults, keywords, _ in self._functions:
+            if (
+                function.__code__ is not code or function.__defaults__ is not defaults
+                or function.__kwdefaults__ is not keywords
+            ):  # fmt: skip
+                return False
+        return all(found == items for found, items, _ in self._sets)
+
+    def guards(self) -> list[str]:
+        """What is compared before each run, in words."""
+        counts = {
+            "tensors": len(self._held), "dictionaries, modules and classes": len(self._dicts),
+            "lists": len(self._lists), "sets": len(self._sets), "variables of enclosing functions": len(self._cells),
+            "functions": len(self._functions),
+        }  # fmt: skip
+        return ["guards: " + ", ".join(f"{n} {what}" for what, n in counts.items() if n)]
+
+    def changed(self) -> str:
+        """What is not as it was found, in words; "" if nothing. Whether tensors have a gradient does not count."""
+        for tensor, array, requires_grad, _, where in self._held:
+            if tensor._array is not array or tensor._requires_grad is not requires_grad:
+                return where
+        for scope, keys, names, values, where in self._dicts:
+            for name, value in zip(names, values, strict=True):
+                now = scope.get(name, ABSENT)
+                if now is not value and not _equal(now, value):
+                    return f"'{name}' of {where}"
+            if keys is not None and tuple(scope) != keys:
+                return f"the keys of {where}"
+        for owner, items, where in self._lists:
+            if len(owner or ()) != len(items) or not all(
+                a is b or _equal(a, b) for a, b in zip(owner or (), items, strict=True)
+            ):
+                return where
+        for cell, value, where in self._cells:
+            now = _content(cell)
+            if now is not value and not _equal(now, value):
+                return where
+        for owner, found, where in self._sets:
+            if owner != found:
+                return where
+        return ""
+
+
+def quick_check(dicts: list, lists: list, cells: list, functions: list, held: list, gradients_count: bool) -> Any:
+    """A function that says whether everything is the same object: one expression, written out."""
+    values: dict[str, Any] = {"ABSENT": ABSENT, "get": dict.get}
+    names: dict[int, str] = {}
+
+    def named(value: Any) -> str:
+        if value is None:
+            return "None"
+        if id(value) not in names:
+            names[id(value)] = f"k{len(values)}"
+            values[names[id(value)]] = value
+        return names[id(value)]
+
+    tests = []
+    for scope, keys, wanted, found, _ in dicts:
+        own = named(scope)
+        if keys is not None:
+            tests.append(f"len({own}) == {len(keys)}" if set(keys) <= set(wanted) else f"tuple({own}) == {named(keys)}")
+        for name, value in zip(wanted, found, strict=True):
+            if scope.__class__ is not dict and isinstance(scope, dict):  # it may have a `__missing__`
+                tests.append(f"get({own}, {named(name)}, ABSENT) is {named(value)}")
+            elif value is ABSENT:
+                tests.append(f"{name!r} not in {own}")
+            else:
+                tests.append(f"{own}[{named(name) if name.__class__ is not str else repr(name)}] is {named(value)}")
+    for owner, items, _ in lists:
+        if owner is not None:
+            tests.append(f"len({named(owner)}) == {len(items)}")
+            tests += [f"{named(owner)}[{i}] is {named(item)}" for i, item in enumerate(items)]
+    for cell, value, _ in cells:
+        tests.append(f"{named(cell)}.cell_contents is {named(value)}")
+    for function, code, defaults, keywords, _ in functions:
+        own = named(function)
+        tests += [f"{own}.__code__ is {named(code)}", f"{own}.__defaults__ is {named(defaults)}",
+                  f"{own}.__kwdefaults__ is {named(keywords)}"]  # fmt: skip
+    for tensor, array, requires_grad, no_grad, _ in held:
+        own = named(tensor)
+        tests += [f"{own}._array is {named(array)}", f"{own}._hooks is None",
+                  f"{own}._requires_grad is {named(requires_grad)}"]  # fmt: skip
+        if gradients_count:
+            tests.append(f"{own}._grad is {'' if no_grad else 'not '}None")
+    lines = [f"    if not ({' and '.join(tests[i : i + 50])}): return False" for i in range(0, len(tests), 50)]
+    return function_of(
+        "\n".join(["def same():", *lines, "    return True", ""]), values, {"__name__": "tensorgrad.plan"}, "same"
+    )
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return ABSENT
+
+
+def _equal(a: Any, b: Any) -> bool:
+    """Whether two values are equal scalars of one type."""
+    return a.__class__ is b.__class__ and a.__class__ in _SCALARS and repr(a) == repr(b)
+
+
+def _names_in(codes: Iterable[types.CodeType]) -> set[str]:
+    """The names that code may read: those in it, and strings that look like names."""
+    names: set[str] = set()
+    waiting = list(codes)
+    while waiting:
+        code = waiting.pop()
+        names.update(code.co_names)
+        for value in code.co_consts:
+            if isinstance(value, types.CodeType):
+                waiting.append(value)
+            elif isinstance(value, str) and value.isidentifier():
+                names.add(value)
+    return names
+
+
+def _name(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}" if cls.__module__ != "builtins" else cls.__qualname__

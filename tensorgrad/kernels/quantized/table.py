@@ -1,0 +1,66 @@
+"""Which op takes quantized tensors. Views, copies and reordering work on the integers; they need one scale for all."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tensorgrad.rows.kernel_tables import OPS, REGISTRY, array_kernel
+from tensorgrad.storage.quantized import QuantizedArray
+
+_ON_INTS = (
+    "view", "reshape", "expand", "unsqueeze", "squeeze_dims", "squeeze", "permute", "transpose", "t", "diagonal",
+    "unfold",
+    "select", "slice", "new_axes", "index_select", "flip", "as_strided", "gather",
+)  # fmt: skip
+_ON_NUMBERS = ("max_pool_values", "avg_pool", "adaptive_avg_pool", "mean", "clamp", "leaky_relu", "hardtanh")
+_ANY_SCHEME = ("alias", "clone_copy")
+
+
+def _on_ints(name: str, array: QuantizedArray, *rest: Any) -> QuantizedArray:
+    if array.axis is not None and name not in _ANY_SCHEME:
+        raise RuntimeError(f"{name}: Setting strides is possible only on uniformly quantized tensor")
+    return array.of_ints(np.asarray(array_kernel(OPS[name].kernel, np)(array.ints, *rest)))
+
+
+def _on_numbers(name: str, array: QuantizedArray, *rest: Any) -> QuantizedArray:
+    """Computes with the numbers; the result has the same scale and zero point."""
+    from tensorgrad.kernels.array.quantized_tensors import like
+
+    _uniform(name, array)
+    return like(array_kernel(OPS[name].kernel, np)(array.numbers(), *rest), array)
+
+
+def _relu(array: QuantizedArray) -> QuantizedArray:
+    _uniform("relu", array)
+    return array.of_ints(np.maximum(array.ints, array.zero_point).astype(array.ints.dtype))
+
+
+def _uniform(name: str, array: QuantizedArray) -> None:
+    if array.axis is not None:
+        raise RuntimeError(f"{name}: expected a tensor with one scale, got one with a scale for each channel")
+
+
+def _compared(name: str, a: Any, b: Any) -> np.ndarray:
+    numbers = [x.numbers() if isinstance(x, QuantizedArray) else x for x in (a, b)]
+    return getattr(np, name)(*numbers)
+
+
+def _refused(array: QuantizedArray, dtype: Any) -> None:
+    raise RuntimeError("Creation of quantized tensor requires quantized dtype like torch.quint8")
+
+
+_COMPARISONS = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater",
+                "ge": "greater_equal"}  # fmt: skip
+
+REGISTRY["quantized", "device"] = {
+    **{name: partial(_on_ints, name) for name in (*_ON_INTS, *_ANY_SCHEME)},
+    **{name: partial(_on_numbers, name) for name in _ON_NUMBERS},
+    **{name: partial(_compared, function) for name, function in _COMPARISONS.items()},
+    "relu": _relu,
+    "to_copy": _refused,
+    "dequantized": QuantizedArray.numbers,
+    "int_repr_": lambda array: array.ints.copy(),
+}

@@ -1,0 +1,248 @@
+"""Quantized tensors: made by `quantize_per_tensor` and `quantize_per_channel`, and what may be asked of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tensorgrad.kernels.quantized.table  # noqa: F401  registers the kernels
+from tensorgrad import dtypes, layouts
+from tensorgrad.dispatch.kinds import composite, op
+from tensorgrad.storage.quantized import QuantizedArray, limits
+from tensorgrad.tensor import Tensor, wrap
+
+_quantized = op("quantized(input, scale, zero_point, axis: int, dtype: any)", "quantized_tensors.quantized", where=())
+_dequantized = op("dequantized(input)", where=())
+_int_repr = op("int_repr_(input)", where=())
+
+
+def _check(input: Tensor, dtype: dtypes.dtype, zero_points: Any) -> None:
+    if dtype not in dtypes.QUANTIZED:
+        raise RuntimeError(f"ScalarType {dtypes.scalar_type(dtype)} is not supported in new_qtensor.")
+    if input.dtype is not dtypes.float32:
+        raise RuntimeError(f"Quantize only works on Float Tensor, got {dtypes.scalar_type(input)}")
+    low, high = limits(dtype)
+    for zero_point in zero_points:
+        if zero_point > high:
+            raise RuntimeError(f"quantize_tensor_per_tensor_affine zero_point {zero_point} is above upper bound.")
+        if zero_point < low:
+            raise RuntimeError(f"quantize_tensor_per_tensor_affine zero_point {zero_point} is below lower bound.")
+
+
+@composite("function")
+def quantize_per_tensor(input: Tensor, scale: Tensor | float, zero_point: Tensor | int, dtype: dtypes.dtype) -> Tensor:
+    """Returns a quantized tensor: integers that stand for (integer - zero_point) * scale.
+
+    Args:
+        input: float32.
+        scale: the distance of neighbouring values.
+        zero_point: the integer that stands for zero.
+        dtype: qint8, quint8 or qint32.
+
+    Raises:
+        RuntimeError: For other dtypes, or a zero point that is out of range.
+
+    >>> torch.quantize_per_tensor(torch.tensor([-1.0, 0.26, 9.0]), 0.1, 10, torch.quint8).int_repr()
+    tensor([  0,  13, 100], dtype=torch.uint8)
+    """
+    scale, zero_point = float(scale), int(zero_point)
+    _check(input, dtype, [zero_point])
+    given = wrap(np.array(scale)), wrap(np.array(zero_point))
+    return _quantized(input.detach(), *given, -1, dtype.name)
+
+
+@composite("function")
+def quantize_per_channel(input: Tensor, scales: Tensor, zero_points: Tensor, axis: int, dtype: dtypes.dtype) -> Tensor:
+    """Returns a quantized tensor with a scale and a zero point for each index of the dimension `axis`.
+
+    >>> x = torch.tensor([[1.0, 2.0], [1.0, 2.0]])
+    >>> torch.quantize_per_channel(x, torch.tensor([0.1, 0.5]), torch.tensor([0, 1]), 0, torch.qint8).int_repr()
+    tensor([[10, 20],
+            [ 3,  5]], dtype=torch.int8)
+    """
+    if scales.ndim != 1 or zero_points.ndim != 1:
+        raise RuntimeError("scale and zero-point need to be 1-D tensors")
+    if not 0 <= axis < input.ndim:
+        raise RuntimeError("Channel axis out of range in per channel affine quantization.")
+    if len(scales) != input.shape[axis] or len(zero_points) != len(scales):
+        raise RuntimeError(f"length of scales must equal to channel, expected {input.shape[axis]} got, {len(scales)}")
+    _check(input, dtype, zero_points.tolist())
+    return _quantized(input.detach(), scales.detach(), zero_points.detach(), axis, dtype.name)
+
+
+@composite("function")
+def quantize_per_tensor_dynamic(input: Tensor, dtype: dtypes.dtype, reduce_range: bool) -> Tensor:
+    """`quantize_per_tensor` with the scale and zero point at which all values are in range.
+
+    Args:
+        input: float32.
+        dtype: qint8 or quint8.
+        reduce_range: whether only 7 of the 8 bits are used.
+
+    >>> torch.quantize_per_tensor_dynamic(torch.tensor([0.0, 255.0]), torch.quint8, False).q_scale()
+    1.0
+    """
+    low, high = limits(dtype) if dtype in dtypes.QUANTIZED else (0, 0)
+    if dtype not in (dtypes.qint8, dtypes.quint8):
+        raise RuntimeError(f"quantize_per_tensor_dynamic: expected qint8 or quint8, got {dtype}")
+    if reduce_range:
+        low, high = low // 2, high // 2
+    array = input.detach()._array
+    lowest, highest = (array.min(), array.max()) if array.size else (0, 0)
+    scale, zero_point = chosen(lowest, highest, low, high)
+    return quantize_per_tensor(input, scale, zero_point, dtype)
+
+
+_SMALLEST_SCALE = 6.1e-5
+
+
+def chosen(lowest: Any, highest: Any, quant_min: int, quant_max: int) -> tuple[float, int]:
+    """The scale and zero point with which integers from `quant_min` to `quant_max` reach from `lowest` to `highest`.
+
+    Zero is in the range, and has an integer of its own.
+    """
+    lowest, highest = min(np.float32(lowest), np.float32(0)), max(np.float32(highest), np.float32(0))
+    scale = (np.float64(highest) - np.float64(lowest)) / (quant_max - quant_min)
+    if np.float32(scale) == 0 or np.isinf(np.float32(1) / np.float32(scale)):
+        scale = np.float64(0.1)
+    if scale < _SMALLEST_SCALE:
+        old, scale = scale, np.float64(np.float32(_SMALLEST_SCALE))
+        if lowest == 0:
+            highest = np.float32(scale * (quant_max - quant_min))
+        elif highest == 0:
+            lowest = np.float32(-scale * (quant_max - quant_min))
+        else:
+            lowest, highest = np.float32(lowest * scale / old), np.float32(highest * scale / old)
+    from_low, from_high = quant_min - lowest / scale, quant_max - highest / scale
+    error_low = abs(quant_min) - abs(lowest / scale)
+    error_high = abs(quant_max) - abs(highest / scale)
+    initial = from_low if error_low < error_high else from_high
+    return float(scale), int(min(max(np.rint(initial), quant_min), quant_max))
+
+
+@composite()
+def dequantize(input: Tensor) -> Tensor:
+    """Returns the numbers that a quantized tensor stands for, in float32; other tensors as they are.
+
+    >>> torch.quantize_per_tensor(torch.tensor([0.26]), 0.1, 0, torch.qint8).dequantize()
+    tensor([0.3000])
+    """
+    return _dequantized(input) if input.is_quantized else input.float()
+
+
+@composite()
+def int_repr(input: Tensor) -> Tensor:
+    """Returns a copy of the integers of a quantized tensor.
+
+    >>> torch.quantize_per_tensor(torch.tensor([0.26]), 0.1, 0, torch.qint8).int_repr()
+    tensor([3], dtype=torch.int8)
+    """
+    _array(input, "int_repr")
+    return _int_repr(input)
+
+
+def _array(input: Tensor, name: str) -> QuantizedArray:
+    if not input.is_quantized:
+        raise NotImplementedError(f"Could not run 'aten::{name}' with a tensor that is not quantized")
+    return input._array
+
+
+def _uniform(input: Tensor, name: str) -> QuantizedArray:
+    array = _array(input, name)
+    if array.axis is not None:
+        raise RuntimeError(f"{name}: expected qscheme per_tensor_affine, got per_channel_affine")
+    return array
+
+
+def _of_channels(input: Tensor, name: str) -> QuantizedArray:
+    array = _array(input, name)
+    if array.axis is None:
+        raise RuntimeError(f"{name}: expected qscheme per_channel_affine, got per_tensor_affine")
+    return array
+
+
+@composite()
+def q_scale(input: Tensor) -> float:
+    """Returns the scale of a quantized tensor that has one.
+
+    >>> torch.quantize_per_tensor(torch.ones(2), 0.5, 0, torch.qint8).q_scale()
+    0.5
+    """
+    return _uniform(input, "q_scale").scale
+
+
+@composite()
+def q_zero_point(input: Tensor) -> int:
+    """Returns the zero point of a quantized tensor that has one.
+
+    >>> torch.quantize_per_tensor(torch.ones(2), 0.5, 3, torch.qint8).q_zero_point()
+    3
+    """
+    return _uniform(input, "q_zero_point").zero_point
+
+
+@composite()
+def q_per_channel_scales(input: Tensor) -> Tensor:
+    """Returns the scales of a quantized tensor that has one for each channel.
+
+    >>> x = torch.quantize_per_channel(torch.ones(2), torch.tensor([0.5, 1.0]), torch.tensor([0, 0]), 0, torch.qint8)
+    >>> x.q_per_channel_scales()
+    tensor([0.5000, 1.0000], dtype=torch.float64)
+    """
+    return wrap(_of_channels(input, "q_per_channel_scales").scale.copy())
+
+
+@composite()
+def q_per_channel_zero_points(input: Tensor) -> Tensor:
+    """Returns the zero points of a quantized tensor that has one for each channel.
+
+    >>> x = torch.quantize_per_channel(torch.ones(2), torch.tensor([0.5, 1.0]), torch.tensor([0, 7]), 0, torch.qint8)
+    >>> x.q_per_channel_zero_points()
+    tensor([0, 7])
+    """
+    return wrap(_of_channels(input, "q_per_channel_zero_points").zero_point.copy())
+
+
+@composite()
+def q_per_channel_axis(input: Tensor) -> int | None:
+    """Returns the dimension of the channels.
+
+    >>> x = torch.quantize_per_channel(torch.ones(2), torch.ones(2), torch.tensor([0, 0]), 0, torch.qint8)
+    >>> x.q_per_channel_axis()
+    0
+    """
+    return _of_channels(input, "q_per_channel_axis").axis
+
+
+@composite("method")
+def qscheme(self: Tensor) -> layouts.qscheme:
+    """Returns how the integers stand for numbers: `per_tensor_affine` or `per_channel_affine`.
+
+    >>> torch.quantize_per_tensor(torch.ones(2), 0.5, 0, torch.qint8).qscheme()
+    torch.per_tensor_affine
+    """
+    array = _array(self, "qscheme")
+    if array.axis is None:
+        return layouts.per_tensor_affine
+    exact = array.zero_point.dtype.kind == "i"
+    return layouts.per_channel_affine if exact else layouts.per_channel_affine_float_qparams
+
+
+def _is_quantized(self: Tensor) -> bool:
+    """Whether the tensor is quantized.
+
+    >>> torch.ones(1).is_quantized
+    False
+    """
+    return self._array.__class__ is QuantizedArray
+
+
+setattr(Tensor, "is_quantized", property(_is_quantized, doc=_is_quantized.__doc__))  # noqa: B010
+
+
+def from_integers(
+    ints: np.ndarray, scale: Any, zero_point: Any, dtype: dtypes.dtype, axis: int | None = None
+) -> Tensor:
+    """Returns a quantized tensor of integers that are there already."""
+    return wrap(QuantizedArray(ints, scale, zero_point, axis, dtype))

@@ -1,0 +1,139 @@
+"""`python -m tensorgrad.compat check`: names are read from files that are not run, and looked up."""
+
+from pathlib import Path
+
+import pytest
+
+from tensorgrad.compat import check
+from tensorgrad.compat.__main__ import main
+from tensorgrad.compat.names_here import found
+from tensorgrad.compat.names_used import Use, names_used
+
+PROGRAM = """
+import torch, torch.nn as nn
+import torch.nn.functional as F
+from torch.utils import data as d
+try:
+    from torch.absent_for_sure import one
+except ImportError:
+    one = None
+if hasattr(torch, "guarded_name"):
+    torch.guarded_name()
+
+def f(x: torch.Tensor, nn=3, *, how=F.relu):
+    from torch import linalg
+    data = x.data
+    nn.not_of_torch
+    y = [F.inner for F in x]
+    torch.nn.functional.mish(x)
+    return linalg.norm(x), F.gelu, lambda d: d.own, d.DataLoader
+
+torch.backends.cudnn.benchmark = True
+class Net(nn.Module):
+    kind = torch.float32.itemsize
+    def forward(self, x): return F.absent_function(x)
+"""
+
+
+def test_names_are_read_with_their_places():
+    uses = names_used(PROGRAM)
+    assert [use.name for use in uses] == [
+        "torch",
+        "torch.nn",
+        "torch.nn.functional",
+        "torch.utils.data",
+        "torch.absent_for_sure.one",
+        "torch.guarded_name",
+        "torch.Tensor",
+        "torch.nn.functional.relu",
+        "torch.linalg",
+        "torch.nn.functional.mish",
+        "torch.linalg.norm",
+        "torch.utils.data.DataLoader",
+        "torch.backends.cudnn",
+        "torch.nn.Module",
+        "torch.float32.itemsize",
+        "torch.nn.functional.absent_function",
+    ]
+    by_name = {use.name: use for use in uses}
+    assert by_name["torch.absent_for_sure.one"] == Use("torch.absent_for_sure.one", 6, True, True)
+    assert by_name["torch.guarded_name"].guarded and not by_name["torch.Tensor"].guarded
+    assert by_name["torch.Tensor"].at_import and by_name["torch.nn.functional.relu"].at_import
+    assert not by_name["torch.nn.functional.absent_function"].at_import
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "place"),
+    [
+        ("torch", "present", "torch"),
+        ("torch.nn.Linear.forward", "present", "torch.nn.Linear.forward"),
+        ("torch.nn.Linear.no_such", "absent", "torch.nn.Linear.no_such"),
+        ("torch.no_such.inner", "absent", "torch.no_such"),
+        ("torch.float32.itemsize", "present", "torch.float32.itemsize"),
+        ("torch.ops.any.thing", "present", "torch.ops.any.thing"),
+        ("torch.int7", "refuses", "torch.int7"),
+        ("torch.nn.functional.scaled_grouped_mm", "refuses", "torch.nn.functional.scaled_grouped_mm"),
+        ("torch._dynamo.config.suppress_errors", "present", "torch._dynamo.config.suppress_errors"),
+        ("torch.nn.modules.utils._ntuple", "present", "torch.nn.modules.utils._ntuple"),
+        ("functorch.vmap", "present", "functorch.vmap"),
+    ],
+)
+def test_names_are_looked_up(name, state, place):
+    assert found(name)[:2] == (state, place)
+
+
+@pytest.fixture
+def program(tmp_path) -> Path:
+    (tmp_path / "main.py").write_text(PROGRAM)
+    (tmp_path / "train.py").write_text("import torch\nfrom torch import not_there\nx = torch.int7\n")
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv" / "other.py").write_text("from torch import elsewhere\n")
+    (tmp_path / "broken.py").write_text("import torch ??\n")
+    return tmp_path
+
+
+def test_a_folder_is_checked(program, capsys):
+    assert main(["check", str(program)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert "5 names of PyTorch's are not here, 1 of which stop an import" in lines[0]
+    assert lines[1] == f"  {program}/train.py:2: torch.not_there: absent: the import fails"
+    assert lines[2] == f"  {program}/main.py:23: torch.nn.functional.absent_function: absent: the call fails"
+    assert lines[3].startswith(f"  {program}/train.py:3: torch.int7: raises an error when it is used: ")
+    assert {line.rpartition(": ")[2] for line in lines[4:6]} == {"absent; the code is prepared for that"}
+    (program / "train.py").unlink()
+    assert main(["check", str(program)]) == 0
+
+
+def test_requirements_are_checked(tmp_path, monkeypatch, capsys):
+    site = tmp_path / "site"
+    for name, needs, source in (
+        ("library", "inner>=1", "import torch\ntorch.not_there_at_all\n"),
+        ("inner", "torch", "import torch\n"),
+    ):
+        info = site / f"{name}-1.0.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\nRequires-Dist: {needs}\n")
+        (info / "RECORD").write_text(f"{name}/__init__.py,,\n")
+        (site / name).mkdir()
+        (site / name / "__init__.py").write_text(source)
+    monkeypatch.syspath_prepend(site)
+    file = tmp_path / "requirements.txt"
+    file.write_text("# ours\nlibrary[all]>=1.0\nnot-installed-here\n")
+    assert main(["check", str(file)]) == 1
+    text = capsys.readouterr().out
+    assert "library 1.0: 1 files, 1 names of PyTorch's are not here, 1 of which stop an import" in text
+    assert "library/__init__.py:2: torch.not_there_at_all: absent: the import fails" in text
+    assert "inner 1.0: 1 files, every name of PyTorch's that they use is here" in text
+    assert "not installed, so not read: not-installed-here" in text
+
+
+def test_a_project_file_is_read(tmp_path):
+    pytest.importorskip("tomllib", reason="Python reads this format from version 3.11")
+    file = tmp_path / "pyproject.toml"
+    file.write_text('[project]\ndependencies = ["timm>=1", "peft"]\n[project.optional-dependencies]\nx = ["trl"]\n')
+    assert check.wanted(file) == ["timm", "peft", "trl"]
+
+
+def test_what_is_not_there_is_said(tmp_path, capsys):
+    assert main(["check", str(tmp_path / "no.txt")]) == 2
+    assert "no.txt" in capsys.readouterr().err
