@@ -49,7 +49,7 @@ EXACT = {
 NEARLY = {
     "gelu": lambda T, x, y: T.nn.functional.gelu(x.clamp(-2, 2)),
     "gelu tanh": lambda T, x, y: T.nn.functional.gelu(x.clamp(-2, 2), approximate="tanh"),
-    "cdist": lambda T, x, y: T.cdist(x.view(40, 100), y.view(40, 100)),
+    "cdist": lambda T, x, y: T.cdist(x.view(80, 50), y.view(80, 50)),  # (no row whose sum of squares is a tie)
     "softmax of columns": lambda T, x, y: x.view(125, 32).softmax(0),  # whole vectors: PyTorch rounds the rest twice
     "mse": lambda T, x, y: T.nn.functional.mse_loss(x, y),
     "huber mean": lambda T, x, y: T.nn.functional.huber_loss(x, y),
@@ -159,8 +159,13 @@ def test_norms_keep_statistics_in_the_dtype_of_their_parameters(name, dtype, par
         out.backward(g.movedim(1, -1) if name == "layer_norm" else g)
         return [t.detach().float().numpy() for t in (out, *(z.grad for z in (x, w, b) if z is not None))]
 
-    for theirs, mine in zip(found(torch), found(tensorgrad), strict=True):
-        assert (theirs != mine).mean() <= 0.01
+    for i, (theirs, mine) in enumerate(zip(found(torch), found(tensorgrad), strict=True)):
+        if i > 1 and (parameters == "float32" or name == "layer_norm"):
+            # Sums over rows: the order differs, and layer norm's are rounded in PyTorch after each row.
+            limit = 1e-5 if name != "layer_norm" else 2**-6 if dtype == "float16" else 2**-3
+            assert np.abs(mine - theirs).max() <= limit * np.abs(theirs).max()
+        else:
+            assert (theirs != mine).mean() <= 0.01
 
 
 def test_a_mean_of_more_elements_than_float16_can_count():

@@ -188,9 +188,7 @@ def bce_backward(xp, g, input, target, weight, reduction, needs):
     to_target = None
     if needs[1]:
         with ignored():  # (not clamped)
-            wide = input.astype(np.float32) if two_bytes(input) else input
-            to_target = xp.asarray(-xp.log(wide / (1 - wide))).astype(input.dtype, copy=False)
-            to_target = to_target * _share(g, input.size, reduction)
+            to_target = -xp.log(input / (input.dtype.type(1) - input)) * _share(g, input.size, reduction)
         to_target = to_target if weight is None else to_target * weight
     return bce_grad(xp, g, input, target, weight, reduction) if needs[0] else None, to_target
 

@@ -292,7 +292,8 @@ def _scale_and_shift(xp, x, factor, shift, length, out):
 def _batch_statistics_and_norm(xp, x, length, weight, bias, eps, out, dtype_kept):
     """Returns mean, reciprocal deviation and variance per channel of `x` (N, C L), normalized into `out`.
 
-    If they are kept in half precision, PyTorch normalizes with the rounded ones.
+    If they are kept in half precision, PyTorch normalizes with the rounded ones; of bfloat16 it rounds the sum of
+    squares and the number of elements, too.
     """
     mean, rstd, var = (xp.empty(x.shape[1] // max(length, 1), x.dtype) for _ in range(3))
     count = x.dtype.type(x.shape[0] * length)
@@ -300,7 +301,11 @@ def _batch_statistics_and_norm(xp, x, length, weight, bias, eps, out, dtype_kept
         d = out[:, columns]
         mean[channels] = _channel_sum(xp, x[:, columns], length) / count
         xp.subtract(x[:, columns], _expanded(x, mean[channels], length), d)
-        var[channels] = _channel_dot(xp, d, d, length) / count
+        squares = _channel_dot(xp, d, d, length)
+        if dtype_kept.name == "bfloat16":
+            var[channels] = squares.astype(dtype_kept) / count.astype(dtype_kept)
+        else:
+            var[channels] = squares / count
         rstd[channels] = _inverse_deviation(xp, var[channels], eps)
         if dtype_kept.itemsize == 2:
             rstd[channels] = rstd[channels].astype(dtype_kept)
