@@ -9,6 +9,7 @@ that has come to a kernel. A file that does either while it is imported or in a 
 from __future__ import annotations
 
 import os
+import platform
 import sys
 from pathlib import Path
 
@@ -43,6 +44,7 @@ def _watch_processes() -> None:
         global reached
         reached = reached or event in STARTS
 
+    platform.platform()  # asks `uname` once in a process, and what torch has for its own tests does when it is imported
     sys.addaudithook(look)
 
 

@@ -61,6 +61,7 @@ class Suite:
         given = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         environment = {**given, **self.environment, "TESTS_PROGRESS": str(self.progress), f"TESTS_RUN_{run}": "1"}
         environment["TMPDIR"] = folder
+        environment["TESTS_SHARED"] = str(temporary)  # among the suites of a run: tests/support/processes.py
         command = list(self.command)
         if self.reaching:
             environment["TESTS_REACHED"] = str(temporary / f"reached-{self.reaching}")

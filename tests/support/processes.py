@@ -1,5 +1,7 @@
 """Python programs that tests run in a process of their own."""
 
+import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -47,3 +49,19 @@ def not_copied(*names: str):
         return [name for name in inside if name in names or (name.endswith(".pyc") and ours not in name)]
 
     return ignore
+
+
+def once_in_a_run(key: str, make):
+    """Returns `make()`, which can be written as JSON and is the same with any kernels, such as what torch prints.
+
+    In a run of all tests, the suites call it once for each key.
+    """
+    folder = os.environ.get("TESTS_SHARED")
+    if folder is None:
+        return make()
+    file = Path(folder) / f"made-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
+    if not file.exists():
+        part = file.with_suffix(f".{os.getpid()}")
+        part.write_text(json.dumps(make()))
+        part.replace(file)
+    return json.loads(file.read_text())
