@@ -30,7 +30,6 @@ _HERE_COMPILED = "integers are multiplied without saturation on every processor"
 _HISTORY = "allocations are not recorded: use torch.profiler with profile_memory=True"
 _HALF = "NumPy has no complex numbers of 16-bit parts"
 _OWN_VMAP = "torch.vmap keeps its batches in its own way"
-_PIPES = "use a Dataset or an IterableDataset with a DataLoader, which shuffles"
 _QUANTIZED = "there are no quantized tensors"
 _RPC = "use the collectives of torch.distributed"
 _SYMBOLIC = "sizes are plain numbers"
@@ -115,10 +114,6 @@ MISSING: dict[str, str] = {
         ThroughputBenchmark backcompat backend_registration cpp_backtrace
         generate_methods_for_privateuse1_backend get_cpp_backtrace rename_privateuse1_backend set_module
         throughput_benchmark
-    """,
-    "utils.data": """
-        DFIterDataPipe DataChunk IterDataPipe MapDataPipe argument_validation datapipes functional_datapipe graph
-        graph_settings guaranteed_datapipes_determinism non_deterministic runtime_validation runtime_validation_disabled
     """,
 }
 
@@ -256,7 +251,6 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.utils.cpp_extension.ROCM_HOME": (VALUE, "libraries, which ask whether there is ROCm's compiler", None),
     "torch.utils.cpp_extension.load": (REFUSES, "peft, which goes on without", _EXTENSION),
     "torch.utils.cpp_extension.load_inline": (REFUSES, "programs", _EXTENSION),
-    "torch.utils.data.datapipes.iter.combinatorics.ShufflerIterDataPipe": (REFUSES, "accelerate", _PIPES),
     "torch.utils.mobile_optimizer.optimize_for_mobile": (REFUSES, "programs", _EXPORT),
     "torch.xpu.Stream": (REFUSES, "trl, deepspeed", "there is no XPU"),
     "torch.xpu.is_current_stream_capturing": (NO, "transformers", "there is no XPU"),

@@ -12,7 +12,14 @@ from typing import Any, Generic, TypeVar
 
 from tensorgrad.utils.data.collate import default_collate as default_collate
 from tensorgrad.utils.data.collate import default_convert as default_convert
+from tensorgrad.utils.data.datapipes.datapipe import (
+    IterDataPipe,
+    MapDataPipe,
+    _IterDataPipeSerializationWrapper,
+    _MapDataPipeSerializationWrapper,
+)
 from tensorgrad.utils.data.dataset import Dataset, IterableDataset
+from tensorgrad.utils.data.graph_settings import apply_shuffle_settings
 from tensorgrad.utils.data.iterators import (
     _BaseDataLoaderIter,
     _MultiProcessingDataLoaderIter,
@@ -38,7 +45,9 @@ class DataLoader(Generic[T_co]):
     """Iterates over a data set in batches.
 
     Args:
-        dataset: a `Dataset`, anything with `__getitem__` and `__len__`, or an `IterableDataset`.
+        dataset: a `Dataset`, anything with `__getitem__` and `__len__`, an `IterableDataset`, or a datapipe: then
+            `shuffle` switches its shufflers on or off, and each worker reads its share of what is behind a
+            `sharding_filter`.
         batch_size: number of samples per batch; `None` yields individual samples.
         shuffle: whether to read in a new random order in each epoch.
         sampler: yields sample indices, in the order to read them.
@@ -104,6 +113,13 @@ class DataLoader(Generic[T_co]):
     ) -> None:
         _check_workers(num_workers, timeout, prefetch_factor, persistent_workers)
         iterable = isinstance(dataset, IterableDataset)
+        if isinstance(dataset, IterDataPipe):
+            dataset = _IterDataPipeSerializationWrapper(dataset)
+            # As PyTorch does: a shuffler that has to be added, with a warning, is not read.
+            apply_shuffle_settings(dataset, shuffle)
+            shuffle = None
+        elif isinstance(dataset, MapDataPipe):
+            dataset = _MapDataPipeSerializationWrapper(dataset)
         _check_choices(iterable, batch_size, shuffle, sampler, batch_sampler, drop_last)
         if batch_sampler is not None:
             batch_size = None

@@ -6,10 +6,19 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import tensorgrad as torch
+from tensorgrad import distributed
 from tensorgrad.system.processes import require_processes
 from tensorgrad.utils.data import fetch, worker
+from tensorgrad.utils.data.datapipes.datapipe import IterDataPipe, MapDataPipe
+from tensorgrad.utils.data.graph_settings import apply_random_seed, apply_sharding, shared_generator
 from tensorgrad.utils.data.pinning import pinner
 from tensorgrad.utils.data.sampler import draw_seed
+
+
+def _place() -> tuple[int, int]:
+    """Returns how many processes there are in a distributed program, and the number of this one."""
+    return (distributed.get_world_size(), distributed.get_rank()) if distributed.is_initialized() else (1, 0)
 
 
 class _BaseDataLoaderIter(Iterator[Any]):
@@ -21,8 +30,19 @@ class _BaseDataLoaderIter(Iterator[Any]):
         self._dataset, self._num_workers = loader.dataset, loader.num_workers
         self._pin: Callable[[Any], Any] | None = pinner(loader)
         self._read(loader)
+        self._shared_seed = self._draw_shared_seed(loader.generator)
         # PyTorch draws a seed for its workers here, even if there are none; later random numbers depend on that.
         self._base_seed = draw_seed(loader.generator)
+
+    def _draw_shared_seed(self, generator: Any) -> int | None:
+        """Draws what the datapipes' own seeds are drawn with, in the main process and in every worker."""
+        if not isinstance(self._dataset, IterDataPipe):
+            return None
+        seed = torch.tensor(draw_seed(generator))
+        if distributed.is_initialized():
+            distributed.broadcast(seed, src=0)
+        apply_random_seed(self._dataset, shared_generator(int(seed)))
+        return int(seed)
 
     def _read(self, loader: Any) -> None:
         """Begins a pass."""
@@ -69,6 +89,8 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
         super().__init__(loader)
         if loader.timeout != 0:
             raise AssertionError("_SingleProcessDataLoaderIter requires timeout == 0")
+        if isinstance(loader.dataset, IterDataPipe | MapDataPipe):
+            apply_sharding(loader.dataset, *_place())
         self._batches: Iterator[Any]
         if loader._iterable:
             self._batches = fetch.in_sequence(loader.dataset, loader.collate_fn, loader.batch_size, loader.drop_last)
@@ -110,13 +132,16 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
                 worker_init_fn=loader.worker_init_fn,
                 base_seed=self._base_seed,
                 num_workers=loader.num_workers,
+                place=_place() if isinstance(loader.dataset, IterDataPipe | MapDataPipe) else None,
             ),
         )
         self._begin()
+        self._draw_shared_seed(loader.generator)  # PyTorch draws one more, for the pass that has begun
 
     def _reset(self, loader: Any) -> None:
         """Begins the next epoch with the same workers."""
         self._read(loader)
+        self._shared_seed = self._draw_shared_seed(loader.generator)
         self._begin()
 
     def _begin(self) -> None:
@@ -147,7 +172,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         number = self._next_worker()
         if number is None:
             return
-        self._pool.send(number, (self._epoch, self._sent, None if self._iterable else numbers))
+        self._pool.send(number, (self._epoch, self._sent, self._shared_seed if self._iterable else numbers))
         self._due[self._sent] = number
         self._unanswered[number] += 1
         self._sent += 1
