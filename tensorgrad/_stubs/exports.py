@@ -159,6 +159,23 @@ def layer_files() -> dict[str, str]:
     return stubs
 
 
+# Names with a leading _ that PyTorch's modules have, too: programs import them. All others are the files' own.
+_PRIVATE = {
+    "_C": "_TensorMeta _are_functorch_transforms_active _current_autograd_node _current_graph_task_execution_order "
+          "_current_graph_task_id _get_default_device _get_tracing_state _has_cuda _has_mps _has_xpu "
+          "_is_torch_function_mode_enabled _len_torch_function_stack _log_api_usage_once _will_engine_execute_node",
+    "__config__": "_cxx_flags",
+    "_jit_internal": "_copy_to_script_wrapper",
+    "_tensor": "_rebuild_from_type_v2",
+    "_tensor_str": "_add_suffixes _tensor_str",
+    "_utils": "_element_size _flatten_dense_tensors _get_available_device_type _get_device_module _rebuild_parameter "
+              "_rebuild_sparse_tensor _rebuild_tensor _rebuild_tensor_v2 _set_obj_state _unflatten_dense_tensors",
+    "_vmap_internals": "_vmap",
+    "autograd/forward_ad": "_current_level",
+    "types": "_Number _TensorOrTensors _TensorOrOptionalTensors _bool _bytes _complex _float _int _size _str",
+}  # fmt: skip
+
+
 def moved_files() -> dict[str, str]:
     """The stubs of modules that PyTorch has in another place than their file: those in `compat/names`.
 
@@ -172,7 +189,8 @@ def moved_files() -> dict[str, str]:
         inside = file.relative_to(root).with_suffix("").as_posix()
         home = f"tensorgrad.compat.names.{inside.replace('/', '.')}"
         source = ast.parse(file.read_text(encoding="utf-8"))
-        names = sorted({name for name in names_in(source.body) if not name.startswith("__")})
+        private = _PRIVATE.get(inside, "").split()
+        names = sorted(name for name in {*names_in(source.body)} if name[0] != "_" or name in private)
         imports = [node for node in ast.walk(source) if isinstance(node, ast.ImportFrom)]
         stars = [home, *(str(node.module) for node in imports if node.names[0].name == "*")]
         lines = [*(f"from {star} import *" for star in stars), *(_exported(home, name) for name in names)]

@@ -52,7 +52,7 @@ def insert(block: str, folder: Path) -> None:
 # What the page's `make` commands run here: of `make test`, the tests that look at every op and kernel.
 MAKE = {
     "make kernels": ["tools.kernels"],
-    "make check": ["ruff check .", "ruff format --check .", "mypy"],
+    "make check": ["ruff check .", "ruff format --check .", "tensorgrad._stubs", "mypy"],
     "make test": [
         "pytest -q -p no:cacheprovider tests/fuzz/test_fuzz.py -k 'has_a_family or unary'",
         "pytest -q -p no:cacheprovider tests/system/test_structure.py",
