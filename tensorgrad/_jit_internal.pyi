@@ -10,6 +10,12 @@ from tensorgrad.compat.names._jit_internal import BroadcastingList5 as Broadcast
 from tensorgrad.compat.names._jit_internal import BroadcastingList6 as BroadcastingList6
 from tensorgrad.compat.names._jit_internal import BroadcastingListCls as BroadcastingListCls
 from tensorgrad.compat.names._jit_internal import Callable as Callable
+from tensorgrad.compat.names._jit_internal import Dict as Dict
+from tensorgrad.compat.names._jit_internal import Final as Final
+from tensorgrad.compat.names._jit_internal import List as List
+from tensorgrad.compat.names._jit_internal import Optional as Optional
+from tensorgrad.compat.names._jit_internal import Tuple as Tuple
+from tensorgrad.compat.names._jit_internal import Union as Union
 from tensorgrad.compat.names._jit_internal import _copy_to_script_wrapper as _copy_to_script_wrapper
 from tensorgrad.compat.names._jit_internal import boolean_dispatch as boolean_dispatch
 from tensorgrad.compat.names._jit_internal import boolean_dispatched as boolean_dispatched
