@@ -149,7 +149,7 @@ def stop() -> None:
     while _added:
         own, name = _added.pop()
         own.pop(name, None)
-    for name in [n for n, module in sys.modules.items() if isinstance(module, AbsentModule)]:
+    for name in [n for n, module in list(sys.modules.items()) if isinstance(module, AbsentModule)]:
         del sys.modules[name]
 
 

@@ -339,7 +339,7 @@ def corrcoef(input: Tensor) -> Tensor:
 
 # --- histograms of points ------------------------------------------------------------------------------------------
 
-HistogramDD = return_type("histogramdd", "hist", "bin_edges")
+HistogramDD = return_type("histogramdd")
 
 
 def _grid(x, edges, weight, density):

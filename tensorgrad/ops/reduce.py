@@ -221,8 +221,8 @@ _arg_extreme = reduction("arg_extreme(input, dim: dims, keepdim: bool, name: str
                          batch=_arg_extreme_in_batch,
                          prepare=lambda x, dim, keepdim, name: (x, wrap_dim(dim, x.ndim), keepdim, name))  # fmt: skip
 
-Max, Min = return_type("max", "values", "indices"), return_type("min", "values", "indices")
-AMinMax = return_type("aminmax", "min", "max")
+Max, Min = return_type("max"), return_type("min")
+AMinMax = return_type("aminmax")
 
 
 @composite(name="max")

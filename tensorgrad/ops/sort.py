@@ -31,7 +31,7 @@ def _wrap(x, dim, *rest):
 
 # --- sorting -------------------------------------------------------------------------------------------------------
 
-Sort, TopK = return_type("sort", "values", "indices"), return_type("topk", "values", "indices")
+Sort, TopK = return_type("sort"), return_type("topk")
 
 _sort = op("sort(input, dim: int, descending: bool)", "sort.sort", prepare=_wrap, backward_name="SortBackward0",
            batch="leading", strides="input input",
@@ -113,8 +113,8 @@ def topk(
 
 # --- ranks ---------------------------------------------------------------------------------------------------------
 
-KthValue, Mode = return_type("kthvalue", "values", "indices"), return_type("mode", "values", "indices")
-Median, NanMedian = return_type("median", "values", "indices"), return_type("nanmedian", "values", "indices")
+KthValue, Mode = return_type("kthvalue"), return_type("mode")
+Median, NanMedian = return_type("median"), return_type("nanmedian")
 
 
 def _selected_shape(x, dim, keepdim, *rest):
@@ -494,7 +494,7 @@ def _check_histogram(input: Tensor, bins: int) -> None:
         raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
 
 
-Histogram = return_type("histogram", "hist", "bin_edges")
+Histogram = return_type("histogram")
 _histogram = op("histogram(input, edges, weight=None, density: bool = False)", "sort.histogram", where=(),
                 input=no_derivative("histogram"), weight=no_derivative("histogram"),
                 shape=lambda x, edges, weight, density: ((edges.shape[0] - 1,), x.dtype))  # fmt: skip

@@ -255,3 +255,15 @@ def test_debug_ladder():
     assert result.returncode == 0, result.stderr
     told = [line.partition("DEBUG=")[2].partition(" ")[0] for line in result.stderr.splitlines()]
     assert told == ["1", "2", "3", "4", "help"]
+
+
+def test_loaded_modules_are_read_from_a_copy():
+    """Another thread may import meanwhile: `dictionary changed size during iteration`."""
+    found = []
+    for file in FILES:
+        for node in ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8"))):
+            if isinstance(node, ast.For | ast.comprehension):
+                read = ast.unparse(node.iter)
+                if re.fullmatch(r"_?sys\.modules(\.(items|keys|values)\(\))?", read):
+                    found.append(f"{file}: {ast.unparse(node)}")
+    assert not found

@@ -93,7 +93,7 @@ def cholesky_ex(
     results = _factor(input, upper)
     if check_errors:
         _check_info(results[1], "cholesky_ex")
-    return named(return_type("linalg_cholesky_ex", "L", "info"), results, out, cholesky_ex)
+    return named(return_type("linalg_cholesky_ex"), results, out, cholesky_ex)
 
 
 @composite()

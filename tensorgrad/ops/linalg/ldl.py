@@ -56,7 +56,7 @@ def ldl_factor_ex(
     results = _factor(input, hermitian)
     if check_errors:
         _check_info("ldl_factor_ex", results[2])
-    return named(return_type("linalg_ldl_factor_ex", "LD", "pivots", "info"), results, out, ldl_factor_ex)
+    return named(return_type("linalg_ldl_factor_ex"), results, out, ldl_factor_ex)
 
 
 def ldl_factor(input: Tensor, *, hermitian: bool = False, out=None) -> return_types.linalg_ldl_factor:
@@ -76,7 +76,7 @@ def ldl_factor(input: Tensor, *, hermitian: bool = False, out=None) -> return_ty
     """
     packed, pivots, info = _factor(input, hermitian)
     _check_info("ldl_factor", info)
-    return named(return_type("linalg_ldl_factor", "LD", "pivots"), (packed, pivots), out, ldl_factor)
+    return named(return_type("linalg_ldl_factor"), (packed, pivots), out, ldl_factor)
 
 
 _solve = op(

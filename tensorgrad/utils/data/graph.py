@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from tensorgrad.utils.data.datapipes.datapipe import IterDataPipe, MapDataPipe
@@ -46,13 +46,15 @@ def _graph(pipe: Any, only_pipes: bool, above: frozenset[int]) -> DataPipeGraph:
         return {}
     above |= {id(pipe)}
     graph: DataPipeGraph = {}
-    for inner in _inside(vars(pipe), only_pipes, set()):
-        graph.update(_graph(inner, only_pipes, above))
+    seen: set[int] = set()
+    for value in vars(pipe).values():
+        for inner in _inside(value, only_pipes, seen):
+            graph.update(_graph(inner, only_pipes, above))
     return {id(pipe): (pipe, graph)}
 
 
 def _inside(value: Any, only_pipes: bool, seen: set[int]) -> Iterator[Any]:
-    """Yields the datapipes in collections, and in other objects unless `only_pipes`."""
+    """Yields the datapipes in an attribute: it, those in collections and, unless `only_pipes`, in other objects."""
     if isinstance(value, DataPipe):
         yield value
         return
@@ -62,9 +64,9 @@ def _inside(value: Any, only_pipes: bool, seen: set[int]) -> Iterator[Any]:
     parts: Any = ()
     if isinstance(value, dict):
         parts = (*value.keys(), *value.values())
-    elif isinstance(value, Collection) and isinstance(value, list | tuple | set | frozenset):
+    elif isinstance(value, list | tuple | set | frozenset):
         parts = value
     elif not only_pipes and hasattr(value, "__dict__") and not callable(value):
         parts = vars(value).values()
     for part in parts:
-        yield from _inside(part, only_pipes, seen)
+        yield from _inside(part, False, seen)

@@ -22,13 +22,21 @@ def _place() -> tuple[int, int]:
 
 
 class _BaseDataLoaderIter(Iterator[Any]):
-    """The common base: the sampler's order, the seed, and a check against the reported length."""
+    """The common base: the sampler's order, the seed, and a check against the reported length.
+
+    Its attributes are PyTorch's where torchdata's loader, whose iterators are subclasses, uses them.
+    """
 
     def __init__(self, loader: Any) -> None:
         # Keeps no reference to the loader: a loader with persistent workers refers to its iterator, so this would be a
         # reference cycle.
         self._dataset, self._num_workers = loader.dataset, loader.num_workers
         self._pin: Callable[[Any], Any] | None = pinner(loader)
+        self._dataset_kind, self._auto_collation = loader._dataset_kind, loader._auto_collation
+        self._collate_fn, self._drop_last = loader.collate_fn, loader.drop_last
+        self._timeout, self._persistent_workers = loader.timeout, loader.persistent_workers
+        self._pin_memory, self._pin_memory_device = False, ""  # this class does it
+        self._world_size, self._rank = _place()
         self._read(loader)
         self._shared_seed = self._draw_shared_seed(loader.generator)
         # PyTorch draws a seed for its workers here, even if there are none; later random numbers depend on that.
@@ -48,8 +56,16 @@ class _BaseDataLoaderIter(Iterator[Any]):
         """Begins a pass."""
         self._index_sampler = loader._index_sampler
         self._sampler_iter = iter(self._index_sampler)
-        self._expected = loader._expected
+        self._IterableDataset_len_called = loader._IterableDataset_len_called
         self._num_yielded = 0
+
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        """Begins a pass with the same iterator."""
+        self._read(loader)
+        self._shared_seed = self._draw_shared_seed(loader.generator)
+
+    def _next_index(self) -> Any:
+        return next(self._sampler_iter)
 
     def _next_data(self) -> Any:
         raise NotImplementedError
@@ -59,13 +75,14 @@ class _BaseDataLoaderIter(Iterator[Any]):
         self._num_yielded += 1
         if self._pin is not None:
             batch = self._pin(batch)
-        if self._expected is not None and self._num_yielded > self._expected:
-            self._warn_of_length()
+        expected = self._IterableDataset_len_called
+        if expected is not None and self._num_yielded > expected:
+            self._warn_of_length(expected)
         return batch
 
-    def _warn_of_length(self) -> None:
+    def _warn_of_length(self, expected: int) -> None:
         text = (
-            f"Length of IterableDataset {self._dataset} was reported to be {self._expected}(when accessing "
+            f"Length of IterableDataset {self._dataset} was reported to be {expected}(when accessing "
             f"len(dataloader)), but {self._num_yielded} samples have been fetched. "
         )
         if self._num_workers:
@@ -90,7 +107,7 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
         if loader.timeout != 0:
             raise AssertionError("_SingleProcessDataLoaderIter requires timeout == 0")
         if isinstance(loader.dataset, IterDataPipe | MapDataPipe):
-            apply_sharding(loader.dataset, *_place())
+            apply_sharding(loader.dataset, self._world_size, self._rank)
         self._batches: Iterator[Any]
         if loader._iterable:
             self._batches = fetch.in_sequence(loader.dataset, loader.collate_fn, loader.batch_size, loader.drop_last)
@@ -116,7 +133,6 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         self._epoch = 0
         self._most = loader.prefetch_factor * loader.num_workers  # maximum number of unanswered tasks
         self._iterable, self._in_order = loader._iterable, loader.in_order
-        self._persistent, self._timeout = loader.persistent_workers, loader.timeout
         require_processes(f"DataLoader(num_workers={loader.num_workers})")
         from tensorgrad.utils.data.worker_pool import WorkerPool, context_of
 
@@ -132,16 +148,17 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
                 worker_init_fn=loader.worker_init_fn,
                 base_seed=self._base_seed,
                 num_workers=loader.num_workers,
-                place=_place() if isinstance(loader.dataset, IterDataPipe | MapDataPipe) else None,
+                place=(self._world_size, self._rank)
+                if isinstance(loader.dataset, IterDataPipe | MapDataPipe)
+                else None,
             ),
         )
         self._begin()
         self._draw_shared_seed(loader.generator)  # PyTorch draws one more, for the pass that has begun
 
-    def _reset(self, loader: Any) -> None:
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
         """Begins the next epoch with the same workers."""
-        self._read(loader)
-        self._shared_seed = self._draw_shared_seed(loader.generator)
+        super()._reset(loader, first_iter)
         self._begin()
 
     def _begin(self) -> None:
@@ -212,7 +229,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             if kind == worker.FAILED:
                 raise value.error()
             return value
-        if not self._persistent:
+        if not self._persistent_workers:
             self._pool.stop()
         raise StopIteration
 
@@ -220,5 +237,5 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         """Handles the end of a worker's part of an iterable data set."""
         self._active[number] = False
         self._due = {task: whose for task, whose in self._due.items() if whose != number}
-        if not self._persistent:
+        if not self._persistent_workers:
             self._pool.dismiss(number)

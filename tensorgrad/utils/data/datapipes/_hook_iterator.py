@@ -16,7 +16,7 @@ def described(pipe: Any) -> str:
     names = sorted(set(inspect.signature(type(pipe).__init__).parameters) & set(vars(pipe)))
     values = ((name, vars(pipe)[name]) for name in names)
     given = (f"{name}={value.__name__ if inspect.isfunction(value) else repr(value)}" for name, value in values)
-    return f"{pipe}({', '.join(given)})"
+    return f"{type(pipe).__name__}({', '.join(given)})"
 
 
 def one_at_a_time(function: Callable[[Any], Iterator]) -> Callable[[Any], Iterator]:

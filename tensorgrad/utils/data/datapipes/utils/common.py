@@ -52,11 +52,12 @@ def _check_unpickable_fn(fn: Callable) -> None:
         raise TypeError(f"A callable function is expected, but {type(fn)} is provided.")
     while isinstance(fn, functools.partial):
         fn = fn.func
-    local = "<locals>" in getattr(fn, "__qualname__", "") or getattr(fn, "__name__", "") == "<lambda>"
-    if local and inspect.isfunction(fn) and importlib.util.find_spec("dill") is None:
+    local = "<locals>" in getattr(fn, "__qualname__", "")
+    unnamed = getattr(fn, "__name__", "") == "<lambda>"
+    if (local or unnamed) and inspect.isfunction(fn) and importlib.util.find_spec("dill") is None:
         warnings.warn(
-            "Local function is not supported by pickle, please use regular python function or functools.partial "
-            "instead.",
+            f"{'Local' if local else 'Lambda'} function is not supported by pickle, please use regular python function "
+            "or functools.partial instead.",
             stacklevel=4,
         )
 
