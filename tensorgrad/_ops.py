@@ -391,8 +391,10 @@ _WRITTEN_OTHERWISE: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "block_diag": (lambda tensors: tensorgrad.block_diag(*tensors), ("default",)),
     "copy": (lambda self, src: self.clone().copy_(src), ("default", "out")),
     "cross_entropy_loss": (_cross_entropy_loss, ("default",)),
+    "glu": (lambda self, dim=-1: tensorgrad.nn.functional.glu(self, dim), ("default", "out")),
     "l1_loss": (_loss("l1_loss")[0], ("default",)),
     "lift_fresh_copy": (lambda self: self.clone(), ("default", "out")),
+    "log_sigmoid": (lambda self: tensorgrad.nn.functional.logsigmoid(self), ("default", "out")),
     "nll_loss_nd": (_nll_loss_nd, ("default",)),
     "pad": (
         lambda self, pad, mode="constant", value=None: tensorgrad.nn.functional.pad(self, pad, mode, value),

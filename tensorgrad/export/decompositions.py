@@ -14,6 +14,7 @@ from typing import Any
 
 import tensorgrad
 from tensorgrad._ops import OpOverload, OpOverloadPacket, ops
+from tensorgrad.autograd.modes import no_grad
 from tensorgrad.export.exported_program import ExportedProgram, argument_of
 from tensorgrad.export.graph_signature import (
     ExportGraphSignature,
@@ -153,7 +154,20 @@ def _mse_loss(x: Any, target: Any, reduction: int = 1) -> Any:
 
 
 def _full(value: int) -> Callable:
-    return lambda size, **options: aten.full.default(size, value, **options)
+    def rule(size: Any, *, dtype: Any = None, **options: Any) -> Any:
+        return aten.full.default(size, value, dtype=dtype or tensorgrad.get_default_dtype(), **options)
+
+    return rule
+
+
+def _view(x: Tensor, size: list[int]) -> Any:
+    """A view, also where an operator that was taken apart has left its result in another layout."""
+    try:
+        with no_grad():
+            Tracer.quietly(lambda: x.view(size), (), {})
+    except RuntimeError:
+        return aten.view.default(aten.clone.default(x, memory_format=tensorgrad.contiguous_format), size)
+    return NotImplemented
 
 
 def _dropout(x: Any, p: float = 0.5, train: bool | None = True) -> Any:
@@ -169,6 +183,7 @@ RULES: dict[str, Callable] = {
     "matmul.default": lambda one, other: ROWS["matmul"](one, other),
     "mse_loss.default": _mse_loss,
     "softmax.int": _softmax("_softmax"),
+    "view.default": _view,
     "to.dtype": lambda x, dtype: x if x.dtype is dtype else aten._to_copy.default(x, dtype=dtype),
     "lift_fresh_copy.default": lambda x: aten.clone.default(x),
     "native_batch_norm.default": _batch_norm,
@@ -224,9 +239,7 @@ class Functional(Tracer):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs an operator, by others or without its writes."""
         kwargs = kwargs or {}
-        rule = self.table.get(func) or (
-            RULES.get(func.__name__) if isinstance(func, OpOverload) and func.namespace == "aten" else None
-        )
+        rule = self._rule(func)
         if rule is not None:
             modes, LOCAL.dispatch_modes = LOCAL.dispatch_modes, (*LOCAL.dispatch_modes, self)
             try:
@@ -241,7 +254,7 @@ class Functional(Tracer):
             if result is not args[0]:
                 self._view(args[0], result, lambda node: node, lambda of, value: value)
             return result
-        if name[-1] == "_" and name[-2:] != "__":
+        if isinstance(func, OpOverload) and name[-1] == "_" and name[-2:] != "__":
             return self._write(func, args, kwargs)
         result = super().__torch_dispatch__(func, types, args, kwargs)
         for i, made in enumerate(result if isinstance(result, tuple | list) else [result]):
@@ -249,6 +262,14 @@ class Functional(Tracer):
                 if made._storage is args[0]._storage:
                     self._keep_view(func, args, kwargs, made, i if isinstance(result, tuple | list) else None)
         return result
+
+    def keeps(self, operator: OpOverload) -> bool:
+        """Whether there is a rule for an operator."""
+        return self._rule(operator) is not None
+
+    def _rule(self, func: Any) -> Callable | None:
+        own = RULES.get(func.__name__) if isinstance(func, OpOverload) and func.namespace == "aten" else None
+        return self.table.get(func) or own
 
     # --- views -------------------------------------------------------------------------------------------------------
 

@@ -122,6 +122,14 @@ def _group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = Non
     return run("group_norm", (input, num_groups), ((weight, None), (bias, None), (eps, None), (False, None)))
 
 
+def _instance_norm(
+    input: Any, running_mean: Any = None, running_var: Any = None, weight: Any = None, bias: Any = None,
+    use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-5,
+) -> Any:  # fmt: skip
+    given = input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, False
+    return run("instance_norm", given)
+
+
 def _rms_norm(input: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
     return run("rms_norm", (input, list(normalized_shape)), ((weight, None), (eps, None)))
 
@@ -230,6 +238,20 @@ def _chunk(input: Any, chunks: int, dim: int = 0) -> Any:
     return run("chunk", (input, chunks), ((dim, 0),))
 
 
+def _lerp(input: Any, end: Any, weight: Any, *, out: Any = None) -> Any:
+    if out is not None:
+        return SKIP
+    return run("lerp", (input, end, weight), (), "Tensor" if isinstance(weight, Tensor) else "Scalar")
+
+
+def _glu(input: Any, dim: int = -1) -> Any:
+    return run("glu", (input,), ((dim, -1),))
+
+
+def _one_hot(input: Any, num_classes: int = -1) -> Any:
+    return run("one_hot", (input,), ((num_classes, -1),))
+
+
 def _recurrent(name: str) -> Callable:
     def form(*args: Any) -> Any:
         if not isinstance(args[3], bool):
@@ -262,6 +284,7 @@ _SOFTMAX, _LOG_SOFTMAX = _softmax("softmax"), _softmax("log_softmax")
 FUNCTIONS: dict[str, Callable] = {
     "chunk": _chunk,
     "einsum": _einsum,
+    "lerp": _lerp,
     "log_softmax": _LOG_SOFTMAX,
     "softmax": _SOFTMAX,
     "to": _to,
@@ -277,12 +300,16 @@ FUNCTIONAL: dict[str, Callable] = {
     "cross_entropy": _cross_entropy,
     "dropout": _dropout("dropout"),
     "dropout2d": _dropout("feature_dropout"),
+    "glu": _glu,
     "group_norm": _group_norm,
+    "instance_norm": _instance_norm,
     "interpolate": _interpolate,
     "l1_loss": _loss("l1_loss"),
     "layer_norm": _layer_norm,
     "log_softmax": _LOG_SOFTMAX.functional,  # type: ignore[attr-defined]
+    "logsigmoid": lambda input: run("log_sigmoid", (input,)),
     "nll_loss": _nll_loss,
+    "one_hot": _one_hot,
     "pad": _pad,
     "rms_norm": _rms_norm,
     "scaled_dot_product_attention": _attention,

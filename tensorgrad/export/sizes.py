@@ -15,7 +15,7 @@ from typing import Any
 
 import tensorgrad
 from tensorgrad._ops import ops
-from tensorgrad.export.errors import UserError
+from tensorgrad.export.errors import OtherStepsError, UserError
 from tensorgrad.fx import Graph, Node
 from tensorgrad.onnx.sizes import Size, linear
 from tensorgrad.tensor import Tensor
@@ -72,12 +72,12 @@ class Sizes:
         for nodes in lists[1:]:
             for i, node in enumerate(lists[0]):
                 if i >= len(nodes) or _does(node) != _does(nodes[i]):
-                    raise UserError(
+                    raise OtherStepsError(
                         "the program does something else at another size of its dynamic dimensions: "
                         f"{_shown(node)} at one, {_shown(nodes[i]) if i < len(nodes) else 'nothing more'} at another"
                     )
             if len(nodes) > len(lists[0]):
-                raise UserError(f"the program does more at another size: {_shown(nodes[len(lists[0])])}")
+                raise OtherStepsError(f"the program does more at another size: {_shown(nodes[len(lists[0])])}")
         start = next(n for n in lists[0] if n.op != "placeholder")
         with self.graph.inserting_before(start):
             for dimension in self.dimensions:

@@ -11,7 +11,7 @@ import tensorgrad
 from tensorgrad.autograd.modes import no_grad
 from tensorgrad.capture.masks import real_array
 from tensorgrad.export.dynamic_shapes import Constraint, ShapesCollection, constraints_of
-from tensorgrad.export.errors import UserError
+from tensorgrad.export.errors import OtherStepsError, UserError
 from tensorgrad.export.exported_program import (
     Dynamic,
     ExportedProgram,
@@ -286,6 +286,9 @@ def traces(
             try:
                 found = [Traced(call, lifted, _resized(users, chosen, given), make) for given in sizes]
                 return _merged(found, chosen, sizes)
+            except OtherStepsError as error:  # whatever other sizes would show
+                problem = problem or error
+                break
             except (UserError, RuntimeError, ValueError, IndexError, TypeError, AssertionError) as error:
                 problem = problem or error
     named = ", ".join(dict.fromkeys(c.root for c in constraints if not c.automatic))

@@ -6,6 +6,7 @@ recorder (capture/) runs below, for what it refuses: reads of values, writes tha
 
 from __future__ import annotations
 
+import builtins
 import linecache
 import operator
 import sys
@@ -82,7 +83,7 @@ class Tracer(TorchDispatchMode):
         if not modes or modes[-1] is not self:
             return dispatch_classes.dispatch(function, args, kwargs)
         row = None if isinstance(function, OpOverload | OpOverloadPacket) else getattr(function, "op", None)
-        if self.composite and isinstance(function, OpOverload) and function.namespace == "aten":
+        if isinstance(function, OpOverload) and function.namespace == "aten" and self.keeps(function):
             return dispatch_classes.call(function, args, kwargs)
         if self.composite and not isinstance(function, OpOverload | OpOverloadPacket):
             given, named = without_defaults(function, args, kwargs)
@@ -97,6 +98,10 @@ class Tracer(TorchDispatchMode):
         if made is NotImplemented and row is not None:
             return self.__torch_dispatch__(function, (), *without_defaults(function, args, kwargs))
         return made
+
+    def keeps(self, operator: OpOverload) -> bool:
+        """Whether an operator is handled as it is, though PyTorch makes it of others."""
+        return self.composite
 
     @staticmethod
     def _known(name: str) -> bool:
@@ -149,6 +154,8 @@ class Tracer(TorchDispatchMode):
     def placeholder(self, name: str, value: Any) -> Node:
         """Adds an input."""
         node = self._before(name)
+        if hasattr(builtins, name) and not any(n.name == name for n in self.graph.nodes):
+            node.name = name  # as PyTorch names inputs, but no other nodes
         if isinstance(value, Tensor):
             self._recorder.placeholder(node.name, value)
             self.enter(value, node)

@@ -21,7 +21,7 @@ REFUSES, SAME, NOTHING, NO, VALUE, MADE, FOUND = "REFUSES", "SAME", "NOTHING", "
 
 _BITS = "NumPy has no integers of fewer than eight bits"
 _COMPILED = "programs are recorded while they run (torch.compile), so there is no tracing to be told about"
-_EXPORT = "save the state_dict: there is no format for whole programs"
+_EXPORT = "save the state_dict, or the program with torch.export"
 _EXPORT_ONNX = "torch.onnx exports without symbolic functions for TorchScript's graphs"
 _EXTENSION = "C++ code cannot be compiled against tensorgrad, which is Python"
 _FAKE = 'use tensors of torch.device("meta"), which have a shape and no values'
@@ -223,12 +223,6 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.distributed.rpc.rpc_async": (REFUSES, "programs", _RPC),
     "torch.distributed.rpc.rpc_sync": (REFUSES, "programs", _RPC),
     "torch.distributed.rpc.shutdown": (REFUSES, "torchrl, fairscale", _RPC),
-    "torch.export.Dim": (REFUSES, "transformers, torchvision", _EXPORT),
-    "torch.export.ExportedProgram": (REFUSES, "transformers, optimum", _EXPORT),
-    "torch.export.export": (REFUSES, "transformers, optimum", _EXPORT),
-    "torch.export.load": (REFUSES, "programs", _EXPORT),
-    "torch.export.register_dataclass": (NOTHING, "transformers", _EXPORT),
-    "torch.export.save": (REFUSES, "programs", _EXPORT),
     "torch.float4_e2m1fn_x2": (REFUSES, "torchao", "NumPy has no numbers of fewer than eight bits"),
     "torch.fx.experimental.symbolic_shapes.ShapeEnv": (REFUSES, "deepspeed, nnsight", _SYMBOLIC),
     "torch.fx.experimental.symbolic_shapes.guard_size_oblivious": (SAME, "diffusers", _SYMBOLIC),
