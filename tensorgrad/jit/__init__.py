@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from tensorgrad.jit.errors import Error
 from tensorgrad.system.names_elsewhere import elsewhere
 
 __all__ = [
-    "Final", "ScriptFunction", "annotate", "export", "freeze", "ignore", "is_scripting", "is_tracing", "isinstance",
-    "load", "optimize_for_inference", "save", "script", "script_if_tracing", "script_method", "trace", "trace_module",
-    "unused",
+    "Error", "Final", "ScriptFunction", "annotate", "export", "freeze", "ignore", "is_scripting", "is_tracing",
+    "isinstance", "load", "optimize_for_inference", "save", "script", "script_if_tracing", "script_method", "trace",
+    "trace_module", "unused",
 ]  # fmt: skip
 
 
@@ -129,34 +130,51 @@ def isinstance(obj: Any, target_type: Any) -> bool:
     return builtins.isinstance(obj, target_type)
 
 
-def save(m: Any, f: Any, *args: Any, **options: Any) -> None:
-    """Would write a TorchScript file; use `torch.save(module.state_dict(), file)` instead.
+def save(m: Any, f: Any, _extra_files: Any = None) -> None:
+    """Writes a module with its program as an archive of TorchScript, which `torch.jit.load` reads here and in PyTorch.
+
+    Args:
+        m: A module that `torch.jit.load` or `torch.jit.trace` returned.
+        f: A path, whose file is replaced once all is written, or an object with `write`.
+        _extra_files: Further files for the archive: a dict from names to contents, strings or bytes.
 
     Raises:
-        NotImplementedError: Always.
+        NotImplementedError: If the module has no such program, as those that `torch.jit.script` returns.
 
-    >>> torch.jit.save(torch.nn.ReLU(), "relu.pt")
+    >>> torch.jit.save(torch.jit.script(torch.nn.ReLU()), "relu.pt")
     Traceback (most recent call last):
         ...
-    NotImplementedError: jit.save: TorchScript files cannot be written; use torch.save(module.state_dict(), ...
+    NotImplementedError: jit.save: a tensorgrad.nn.activation.ReLU has no program that could be saved: torch.jit...
     """
-    raise NotImplementedError(
-        "jit.save: TorchScript files cannot be written; use torch.save(module.state_dict(), file)"
-    )
+    from tensorgrad.jit import write
+
+    write.write(m, f, _extra_files)
 
 
-def load(f: Any, *args: Any, **options: Any) -> Any:
-    """Would load a TorchScript file, which is a program for PyTorch's own interpreter.
+def load(f: Any, map_location: Any = None, _extra_files: Any = None, _restore_shapes: bool = False) -> Any:
+    """Loads a module that `torch.jit.save` wrote: PyTorch's, scripted or traced, or this one's.
+
+    The archive contains a program, in a subset of Python. It is read as data and run by an interpreter that knows
+    PyTorch's operators and nothing else: nothing in the file is executed by Python.
+
+    Args:
+        f: A path, or a readable and seekable file.
+        map_location: A device, or its name, to put all tensors on.
+        _extra_files: A dict. The values of its keys become the contents (bytes) of the archive's files of these names.
 
     Raises:
-        NotImplementedError: Always.
+        ValueError: If there is no such file.
+        RuntimeError: If it is not such an archive, is damaged, or contains what no program of TorchScript does; the
+            message names the file of the program and the line.
 
     >>> torch.jit.load("relu.pt")
     Traceback (most recent call last):
         ...
-    NotImplementedError: jit.load: TorchScript files cannot be run; load a state_dict with torch.load(file)
+    ValueError: The provided filename relu.pt does not exist
     """
-    raise NotImplementedError("jit.load: TorchScript files cannot be run; load a state_dict with torch.load(file)")
+    from tensorgrad.jit import loading
+
+    return loading.read(f, map_location, _extra_files)
 
 
 # These need torch.nn, which scripting does not.
