@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorgrad.jit.errors import Error
@@ -55,31 +56,47 @@ class ScriptFunction:
 
 
 def trace(func: Any, example_inputs: Any = None, *args: Any, **options: Any) -> Any:
-    """Returns the function or module unchanged, after running it once on the example so that errors occur here.
+    """Runs a function or module once on an example, and returns it as a traced module, with a program.
 
-    The example is a tensor or a tuple of arguments; `example_kwarg_inputs` is a dict of arguments.
+    The program has the operators that were called on the example, with its sizes; `torch.jit.save` writes it. Calls of
+    what this returns call `func` itself, so other sizes work there, and what depends on values is not frozen. If no
+    program can be made, `torch.jit.save` says why.
 
-    >>> def double(x):
-    ...     return 2 * x
-    >>> torch.jit.trace(double, torch.ones(2))(torch.ones(3))
-    tensor([2., 2., 2.])
+    Args:
+        func: A function or module.
+        example_inputs: A tensor, or a tuple of arguments.
+        args, options: PyTorch's; of these `example_kwarg_inputs`, a dict of arguments, means something.
+
+    >>> traced = torch.jit.trace(torch.nn.Flatten(), torch.ones(2, 3, 1))
+    >>> traced(torch.ones(1, 2, 2))
+    tensor([[1., 1., 1., 1.]])
     """
-    if example_inputs is not None:
-        func(*(example_inputs if type(example_inputs) in (tuple, list) else (example_inputs,)))
-    elif options.get("example_kwarg_inputs") is not None:
-        func(**options["example_kwarg_inputs"])
-    return func
+    named = options.get("example_kwarg_inputs") or {}
+    given = () if example_inputs is None else example_inputs
+    given = tuple(given) if type(given) in (tuple, list) else (given,)
+    if builtins.isinstance(func, _scripted()) or not (given or named):
+        return func
+    from tensorgrad.jit.tracing import traced
+
+    return traced(func, given, named)
 
 
 def trace_module(mod: Any, inputs: dict[str, Any], *args: Any, **options: Any) -> Any:
-    """Returns the module unchanged, after running each method in `inputs` once on its example.
+    """Traces the `forward` of a module, as `trace` does, and runs the other methods in `inputs` once.
 
     >>> torch.jit.trace_module(torch.nn.ReLU(), {"forward": torch.ones(2)})
-    ReLU()
+    TopLevelTracedModule(original_name=ReLU)
     """
     for method, example in inputs.items():
-        trace(getattr(mod, method), example)
-    return mod
+        if method != "forward":
+            getattr(mod, method)(*(example if type(example) in (tuple, list) else (example,)))
+    return trace(mod, inputs["forward"]) if "forward" in inputs else mod
+
+
+def _scripted() -> Any:
+    from tensorgrad.jit.objects import Scripted
+
+    return Scripted
 
 
 def _unchanged(obj: Any = None, *args: Any, **options: Any) -> Any:
@@ -125,8 +142,6 @@ def isinstance(obj: Any, target_type: Any) -> bool:
     >>> torch.jit.isinstance(torch.ones(1), torch.Tensor)
     True
     """
-    import builtins
-
     return builtins.isinstance(obj, target_type)
 
 

@@ -199,17 +199,53 @@ class RecursiveScriptModule(Scripted, ScriptModule):
         raise TypeError("a module of TorchScript cannot be pickled: use torch.jit.save(module, file)")
 
 
-class TracedModule(ScriptModule):
-    """The type of submodules of traced modules in PyTorch.
+class TracedModule(RecursiveScriptModule):
+    """The type of submodules of traced modules. They have the state of what was traced, and no `forward`.
 
-    >>> issubclass(torch.jit.TracedModule, torch.jit.ScriptModule)
-    True
+    >>> type(torch.jit.trace(torch.nn.Sequential(torch.nn.ReLU()), torch.ones(2))[0])
+    <class 'tensorgrad.jit.modules.TracedModule'>
     """
+
+    def _share(self, module: Module, children: dict[str, Any]) -> None:
+        """Takes over the parameters and buffers of a module."""
+        self._parameters.update(module._parameters)
+        self._buffers.update(module._buffers)
+        self._modules.update(children)
+        self._non_persistent_buffers_set.update(module._non_persistent_buffers_set)
+        object.__setattr__(self, "training", module.training)
+
+    def _get_name(self) -> str:
+        return type(self).__name__
 
 
 class TopLevelTracedModule(TracedModule):
-    """The type of traced modules in PyTorch.
+    """What `torch.jit.trace` returns: it calls what was traced, and has its program, which `save` writes.
 
-    >>> issubclass(torch.jit.TopLevelTracedModule, torch.jit.ScriptModule)
-    True
+    It shares its parameters and buffers with the module that was traced.
+
+    >>> traced = torch.jit.trace(torch.nn.ReLU(), torch.ones(2))
+    >>> traced(torch.tensor([-1.0, 1.0, 2.0]))
+    tensor([0., 1., 2.])
+    >>> print(traced.code)
+    def forward(self: __torch__.ReLU, input: Tensor) -> Tensor:
+      _0 = torch.relu(input)
+      return _0
+    <BLANKLINE>
     """
+
+    _traced: tuple[Any, str]
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls what was traced."""
+        return self._traced[0](*args, **kwargs)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> TopLevelTracedModule:
+        """Converts what was traced, and shares its parameters and buffers again."""
+        if not isinstance(self._traced[0], Module):
+            return self
+        self._traced[0]._apply(fn, recurse)
+        originals = dict(self._traced[0].named_modules())
+        for path, module in self.named_modules():
+            module._parameters.update(originals[path]._parameters)
+            module._buffers.update(originals[path]._buffers)
+        return self

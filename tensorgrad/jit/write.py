@@ -108,9 +108,12 @@ def write(module: Any, f: Any, extra: dict[str, Any] | None) -> None:
     program = getattr(module, "_program", None)
     if not isinstance(module, Scripted) or program is None:
         what = f"{type(module).__module__}.{type(module).__qualname__}"
+        why = "torch.jit.script returns its argument unchanged, and torch.jit.trace(module, example) records a program"
+        if "_traced" in getattr(module, "__dict__", ()):
+            why = module._traced[1]
         raise NotImplementedError(
-            f"jit.save: a {what} has no program that could be saved: torch.jit.script returns its argument unchanged. "
-            "torch.jit.trace(module, example) records one, and torch.save(module.state_dict(), file) saves its state"
+            f"jit.save: a {what} without a program cannot be saved ({why}). "
+            "torch.save(module.state_dict(), file) saves its state"
         )
     if isinstance(f, str | os.PathLike):
         with archive.replacing(f) as file:
