@@ -102,7 +102,7 @@ MISSING: dict[str, str] = {
         ScatterOptions algorithms autograd c10d_logger config remote_device rpc
     """,
     "jit": """
-        Attribute CompilationUnit Error Future ONNXTracedModule RecursiveScriptClass
+        Attribute CompilationUnit Future ONNXTracedModule RecursiveScriptClass
         TracingCheckError enable_onednn_fusion export_opnames fork frontend fuser interface jit_module_from_flatbuffer
         last_executed_optimized_graph onednn_fusion_enabled optimized_execution run_frozen_optimizations
         save_jit_module_to_flatbuffer set_fusion_strategy set_module strict_fusion wait

@@ -1,0 +1,266 @@
+"""`torch.jit.trace`: records which operators a module calls on an example, as a program of TorchScript.
+
+The operators are those that a `TorchDispatchMode` sees. Each becomes a line of a `forward`; sizes and other numbers are
+those of the example. The traced module calls the module that was traced; the program is for files.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from tensorgrad.autograd.modes import enable_grad
+from tensorgrad.jit.modules import TopLevelTracedModule, TracedModule
+from tensorgrad.jit.objects import Class
+from tensorgrad.jit.program import Program
+from tensorgrad.jit.text import Untraceable, identifier, literal, type_of
+from tensorgrad.nn.module import Module
+from tensorgrad.tensor import Tensor
+from tensorgrad.utils._python_dispatch import TorchDispatchMode
+
+VERSION = 10  # of the operators: PyTorch reads archives up to this one, and upgrades none of them
+
+
+def traced(function: Any, args: tuple, kwargs: dict[str, Any]) -> TopLevelTracedModule:
+    """Runs a module or function once on an example, and returns it as a traced module.
+
+    Raises: What it raises. If it runs, and only its program cannot be written, saving tells the reason.
+    """
+    tree = Tree(function if isinstance(function, Module) else None, _name_of(function))
+    tape = Tape(tree.places)
+    inputs = _arguments(function, args, kwargs)
+    fresh = {name: tape.input(name, value) for name, value in inputs.items()}
+    reason = ""
+    try:
+        with enable_grad(), tape:
+            result = function(**fresh) if all(name in inputs for name in kwargs) else function(*args, **kwargs)
+        tree.forward(tape, inputs, result)
+        program = Program(tree.sources(), VERSION)
+        program.compile(tuple(tape.constants))
+    except Exception as error:
+        function(*args, **kwargs)  # an error of the module's own is raised here
+        program, reason = None, f"{type(error).__name__}: {error}"
+    return tree.module(program, function, reason)
+
+
+def _name_of(function: Any) -> str:
+    return identifier(type(function).__name__ if isinstance(function, Module) else function.__name__)
+
+
+def _arguments(function: Any, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments by their names."""
+    called = function.forward if isinstance(function, Module) else function
+    bound = inspect.signature(called).bind(*args, **kwargs)
+    for name, parameter in bound.signature.parameters.items():
+        if name in bound.arguments and parameter.kind in (parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY):
+            raise TypeError("jit.trace: the arguments of what is traced need names")
+        if name in bound.arguments and parameter.kind is parameter.VAR_KEYWORD:
+            bound.arguments.update(bound.arguments.pop(name))
+    return dict(bound.arguments)
+
+
+class Tape(TorchDispatchMode):
+    """Notes the operators that are called, as lines of a program."""
+
+    def __init__(self, places: dict[int, str]) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+        self.names: dict[int, str] = {}
+        self.kept: list[Any] = []  # whose ids are in `names`
+        self.places = places  # of parameters and buffers
+        self.used: dict[str, str] = {}  # variables for these
+        self.constants: list[Tensor] = []
+
+    def input(self, name: str, value: Any) -> Any:
+        """Names an argument, and returns it as it is traced: as the result of something, so that gradients tell what
+        depends on it."""
+        name = identifier(name)
+        if isinstance(value, Tensor):
+            copy = value.detach()
+            if value.is_floating_point() or value.is_complex():
+                with enable_grad():
+                    copy = copy.clone().requires_grad_() * 1
+            self.keep(copy, name)
+            return copy
+        if isinstance(value, list | tuple):
+            names = [f"{name}_{i}" for i in range(len(value))]
+            if names:
+                self.lines.append(f"{', '.join(names)}, = {name}")
+            made = [self.input(n, v) for n, v in zip(names, value, strict=True)]
+            return made if isinstance(value, list) else tuple(made)
+        if isinstance(value, dict):
+            made_dict = {}
+            for i, (key, inner) in enumerate(value.items()):
+                self.lines.append(f"{name}_{i} = {name}[{literal(key)}]")
+                made_dict[key] = self.input(f"{name}_{i}", inner)
+            return made_dict
+        return value
+
+    def keep(self, tensor: Tensor, name: str) -> None:
+        """Names a tensor."""
+        self.names[id(tensor)] = name
+        self.kept.append(tensor)
+
+    def fresh(self) -> str:
+        """A name for a variable."""
+        return f"_{len(self.lines)}"
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
+        given = dict(kwargs or {})
+        parts = [self.text(arg, _optional(func, i)) for i, arg in enumerate(args)]
+        parts += [f"{name}={self.text(value)}" for name, value in given.items() if value is not None]
+        result = func(*args, **given)
+        if func.namespace != "aten":
+            path = f"ops.{func.namespace}.{func.overloadpacket.__name__}"
+        else:
+            path = f"torch.{func.overloadpacket.__name__}"
+        call, name = f"{path}({', '.join(parts)})", self.fresh()
+        if isinstance(result, Tensor):
+            self.lines.append(f"{name} = {call}")
+            self.keep(result, name)
+        elif isinstance(result, list | tuple) and result and all(isinstance(r, Tensor | None) for r in result):
+            names = [f"{name}_{i}" for i in range(len(result))]
+            if func.overloadpacket.__name__ in OF_LISTS:
+                self.lines += [f"{name} = {call}", f"{', '.join(names)}, = {name}"]
+            else:
+                self.lines.append(f"{', '.join(names)} = {call}")
+            for tensor, part in zip(result, names, strict=True):
+                if tensor is not None:
+                    self.keep(tensor, part)
+        return result  # a number: from here on it is one of the program
+
+    def text(self, value: Any, optional: bool = False) -> str:
+        """The text of an argument."""
+        if isinstance(value, Tensor):
+            return self.tensor(value)
+        if isinstance(value, list | tuple):
+            inside = ", ".join(self.text(v) for v in value)
+            if optional:
+                return f"annotate(List[Optional[Tensor]], [{inside}])"
+            return f"[{inside}]" if inside else "annotate(List[int], [])"
+        return literal(value)
+
+    def tensor(self, tensor: Tensor) -> str:
+        """The variable of a tensor. Raises: Untraceable if it was computed by something that was not seen."""
+        if id(tensor) in self.names:
+            return self.names[id(tensor)]
+        place = self.places.get(id(tensor))
+        if place is not None:
+            return self.used.setdefault(place, f"p{len(self.used)}")
+        if tensor.grad_fn is not None:
+            what = tensor.grad_fn.name().removesuffix("Backward0")
+            raise Untraceable(f"a tensor was computed by what is not an operator of torch.ops.aten ({what})")
+        self.constants.append(tensor)
+        self.keep(tensor, f"CONSTANTS.c{len(self.constants) - 1}")
+        return self.names[id(tensor)]
+
+    def result(self, value: Any) -> str:
+        """The text of what is returned."""
+        if isinstance(value, Tensor):
+            return self.tensor(value)
+        if isinstance(value, list):
+            return f"[{', '.join(map(self.result, value))}]"
+        if isinstance(value, tuple):
+            return f"({', '.join(map(self.result, value))}{',' if len(value) == 1 else ''})"
+        if isinstance(value, dict):
+            return "{" + ", ".join(f"{literal(k)}: {self.result(v)}" for k, v in value.items()) + "}"
+        return literal(value)
+
+
+OF_LISTS = frozenset(
+    ("split", "split_with_sizes", "chunk", "unbind", "unsafe_split", "unsafe_chunk", "tensor_split", "meshgrid",
+     "broadcast_tensors", "hsplit", "vsplit", "dsplit", "unsafe_split_with_sizes")
+)  # fmt: skip
+
+
+def _optional(func: Any, place: int) -> bool:
+    """Whether an argument is a list of tensors that may be None."""
+    return place == 1 and func.overloadpacket.__name__ in ("index", "index_put", "index_put_", "_index_put_impl_")
+
+
+class Tree:
+    """The classes of a module and of those inside of it, each with its parameters and buffers."""
+
+    def __init__(self, module: Module | None, name: str) -> None:
+        self.root, self.name = module, name
+        self.classes: dict[int, str] = {}
+        self.places: dict[int, str] = {}
+        self.text = ""
+        counts: dict[str, int] = {}
+        for path, inner in () if module is None else module.named_modules():
+            short = name if inner is module else identifier(type(inner).__name__)
+            number = counts[short] = counts.get(short, -1) + 1
+            self.classes[id(inner)] = (
+                f"__torch__.___torch_mangle_{number - 1}.{short}" if number else f"__torch__.{short}"
+            )
+            for key, tensor in (*inner._parameters.items(), *inner._buffers.items()):
+                if tensor is not None:
+                    self.places.setdefault(id(tensor), f"{path}.{key}".lstrip("."))
+
+    def forward(self, tape: Tape, inputs: dict[str, Any], result: Any) -> None:
+        """Makes the text of the function."""
+        returned, returns = tape.result(result), type_of(result)
+        names = [f"{identifier(name)}: {type_of(value)}" for name, value in inputs.items()]
+        lines = [f"def forward({', '.join([f'self: {self._top}', *names])}) -> {returns}:"]
+        for place, variable in tape.used.items():
+            *path, last = place.split(".")
+            lines.append(f"  {variable}_0 = self" if not path else f"  {variable}_0 = {_member('self', path[0])}")
+            for i, part in enumerate(path[1:]):
+                lines.append(f"  {variable}_{i + 1} = {_member(f'{variable}_{i}', part)}")
+            lines.append(f"  {variable} = {_member(f'{variable}_{max(0, len(path) - 1)}', last)}")
+        lines += [f"  {line}" for line in tape.lines]
+        lines.append(f"  return {returned}")
+        self.text = "\n".join(f"  {line}" for line in lines)
+
+    @property
+    def _top(self) -> str:
+        return f"__torch__.{self.name}"
+
+    def sources(self) -> dict[str, bytes]:
+        """The files of the program."""
+        files: dict[str, str] = {}
+        modules = [] if self.root is None else [m for _, m in self.root.named_modules()]
+        for module in modules or [None]:
+            full = self._top if module is None else self.classes[id(module)]
+            prefix, _, short = full.rpartition(".")
+            file = f"code/{prefix.replace('.', '/')}.py"
+            files[file] = files.get(file, "") + self._class(short, module, module is self.root)
+        return {name: text.encode() for name, text in files.items()}
+
+    def _class(self, short: str, module: Module | None, first: bool) -> str:
+        tables: Any = ({}, {}, {}) if module is None else (module._parameters, module._buffers, module._modules)
+        parameters, buffers, children = ({k: v for k, v in table.items() if v is not None} for table in tables)
+        lines = [f"class {short}(Module):"]
+        for kind, members in (("parameters", parameters), ("buffers", buffers)):
+            lines.append(f"  __{kind}__ = [{''.join(f'{literal(name)}, ' for name in members)}]")
+        lines += [_declared(name, "Tensor") for name in (*parameters, *buffers)]
+        lines.append("  training : bool")
+        lines += [_declared(name, self.classes[id(child)]) for name, child in children.items()]
+        return "\n".join([*lines, *([self.text] if first else [])]) + "\n"
+
+    def module(self, program: Program | None, function: Any, reason: str) -> TopLevelTracedModule:
+        """The modules, which share their parameters with those that were traced."""
+        made: dict[int, Any] = {}
+
+        def build(module: Module | None, cls: Any) -> Any:
+            if id(module) not in made:
+                full = self._top if module is None else self.classes[id(module)]
+                found = program.find(full) if program is not None else Class(full, "Module")
+                made[id(module)] = copy = cls(program, found)
+                if module is not None:
+                    copy._share(
+                        module, {n: build(m, TracedModule) for n, m in module._modules.items() if m is not None}
+                    )
+            return made[id(module)]
+
+        top = build(self.root, TopLevelTracedModule)
+        object.__setattr__(top, "_traced", (function, reason))
+        return top
+
+
+def _member(owner: str, name: str) -> str:
+    return f"{owner}.{name}" if identifier(name) == name else f"getattr({owner}, {literal(name)})"
+
+
+def _declared(name: str, kind: str) -> str:
+    return f"  {name} : {kind}" if identifier(name) == name else f"  __annotations__[{literal(name)}] = {kind}"
