@@ -203,16 +203,6 @@ class set_stance:
         RUNNING.stance = self.before
 
 
-def explained(function: Any, *args: Any, **kwargs: Any) -> str:
-    """Calls a function until it has a plan or a reason not to have one, and returns what there is to say about it."""
-    found = region_of(function)
-    if found is None:
-        found = Region(function)
-    for _ in range(5):
-        found(*args, **kwargs)
-    return found.explain()
-
-
 def uncompiled(function: Callable) -> Callable:
     """A function that runs as it is, and within which nothing is compiled; a region that calls it stays eager."""
 

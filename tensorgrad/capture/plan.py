@@ -33,6 +33,7 @@ class Plan:
         run: the function: input tensors -> result.
         launches: what it calls (see `Launches`).
         source: the text of `run`.
+        graph: what was traced.
         written: (tensor from outside, how often its memory is written).
         inputs_written: the same of inputs, by number.
     """
@@ -48,6 +49,7 @@ class Plan:
         for tensor in trace.inputs:
             if tensor._array.__class__ is not np.ndarray:
                 raise Refused(f"an argument is on the device {tensor.device}; plans run on the CPU so far", True)
+        self.graph, self._attributes = trace.graph, trace.attributes
         self.launches = Launches(trace)
         self.written = [(t, n) for t, n in written if all(t is not i for i in trace.inputs)]
         self.inputs_written = [(k, n) for t, n in written for k, i in enumerate(trace.inputs) if i is t]
@@ -73,11 +75,15 @@ class Plan:
         lines += self._results.lines
         return "\n".join([f"def plan({', '.join(inputs)}):", *(f"    {line}" for line in lines), ""])
 
+    def graph_module(self) -> GraphModule:
+        """The graph that it was made of, as a module that can be called."""
+        used = {str(n.target) for n in self.graph.nodes if n.op == "get_attr"}
+        lifted = {name: value for name, value in self._attributes.items() if name in used}
+        return GraphModule(lifted, self.graph, "Recorded")
+
     def use(self, backend: Any, trace: Trace) -> None:
         """Has a backend's function compute what the launches would."""
-        used = {str(n.target) for n in trace.graph.nodes if n.op == "get_attr"}
-        lifted = {name: value for name, value in trace.attributes.items() if name in used}
-        compiled = backend(GraphModule(lifted, trace.graph, "Recorded"), list(trace.inputs))
+        compiled = backend(self.graph_module(), list(trace.inputs))
         places = {id(t): i for i, t in reversed(list(enumerate(trace.returned)))}
         template = mapped(trace.result, lambda t: t)
 

@@ -265,6 +265,11 @@ class Region(states.Region):
 
     # --- what can be seen ---
 
+    @property
+    def settled(self) -> bool:
+        """Whether each kind of call so far has a plan, or a reason not to have one."""
+        return all(kind.plans or kind.reason for kind in self.kinds.values())
+
     def explain(self) -> str:
         """What the region does, in words: its plans, their launches and guards, what stays eager, and why."""
         lines = [name_of(self.function)]

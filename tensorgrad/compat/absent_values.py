@@ -26,10 +26,11 @@ def disable(fn: Any = None, recursive: bool = True, **options: Any) -> Any:
 
 def explain(f: Any, *args: Any, **kwargs: Any) -> Any:
     """Returns a function of the arguments: it calls `f` with them, and says which plans it has, or why it has none."""
-    from tensorgrad.capture.compiled import explained
+    from tensorgrad.capture.compiled import region_of
+    from tensorgrad.capture.explained import explained
 
-    def inner(*args: Any, **kwargs: Any) -> str:
-        return explained(f, *args, **kwargs)
+    def inner(*args: Any, **kwargs: Any) -> Any:
+        return explained(f, region_of(f), args, kwargs)
 
     return inner(*args, **kwargs) if args or kwargs else inner
 

@@ -16,6 +16,7 @@ import pytest
 import tensorgrad
 from benchmarks import (
     busy,
+    capture,
     clients,
     cores,
     cuda,
@@ -567,3 +568,19 @@ def test_the_model_of_more_processors(monkeypatch):
     assert thread_pool.run is not None and thread_pool.run.__module__ == thread_pool.__name__
     line = cores.line("GPT", {1: (one, outside, spent), 16: (one / 2, outside, spent)})
     assert "**2.0** (aim: 6)" in line and line.startswith("| GPT | ")
+
+
+@pytest.mark.parametrize(("row", "title", "limit", "aim"), capture.ROWS, ids=[title for _, title, *_ in capture.ROWS])
+def test_compiled_programs_compute_the_same(row, title, limit, aim):
+    sizes = dict(row.sizes if row.small is None else row.small)
+    found = capture.measured(row, sizes, 1, 0.0, with_torch=find_spec("torch") is not None)
+    assert not found.why_eager, found.why_eager
+    cells = capture.line(title, found, limit, aim).split(" | ")
+    assert len(cells) == capture.HEAD.partition("\n")[0].count(" | ") + 1 and cells[0] == f"| {title}"
+
+
+def test_compiled_programs_that_compute_something_else_are_refused():
+    row = capture.SMALL
+    made = {name: row.build(tensorgrad) for name in ("compiled", "eager")}
+    with pytest.raises(AssertionError, match="other bits"):
+        capture.same_results(row, made, lambda: made["compiled"][0]() + 1)

@@ -17,6 +17,7 @@ from tensorgrad.rows.kernel_tables import COMPILED, device_kernel
 from tensorgrad.settings import SETTINGS
 from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import PLAIN, Tensor, wrap
+from tensorgrad.transforms.transform import beside_ops
 
 _PART = 65536  # how many squares are summed in single precision
 
@@ -185,6 +186,12 @@ def clip_grad_norm_(
     tensor([0.6000, 0.8000])
     """
     grads = _grads(parameters)
+    given = grads, max_norm, norm_type, error_if_nonfinite
+    total = beside_ops(_clip, given, tuple(grads))
+    return _clip(*given) if total is NotImplemented else total
+
+
+def _clip(grads: list[Tensor], max_norm: float, norm_type: float, error_if_nonfinite: bool) -> Tensor:
     total = get_total_norm(grads, norm_type, error_if_nonfinite)
     _scale(grads, max_norm, total)
     return total

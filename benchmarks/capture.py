@@ -1,0 +1,207 @@
+"""Measures compiled functions (`torch.compile`) against the same programs as they are, and against torch.
+
+    python -m benchmarks.capture                    prints the table
+    python -m benchmarks.capture --write            also writes it to docs/benchmarks/capture.md
+    python -m benchmarks.capture --torch-compile    also PyTorch's own, where a C++ compiler is found (minutes)
+
+All run in one process, on one thread, and take turns by rounds. A ratio is the median of the rounds' ratios, with the
+first and third quartile. Before that, the results of a compiled and an eager program are compared to the bit, and those
+of torch as in the other tables. Memory is the most that Python and NumPy hold at a time for a step, beyond what they
+held before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import shutil
+import statistics
+import time
+import tracemalloc
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+
+import numpy as np
+
+import tensorgrad
+from benchmarks.measure import difference, spread
+from benchmarks.rows import Row, drawn, models, named
+from benchmarks.rows.inference import inference
+from benchmarks.worker import fingerprint
+
+ROUNDS, SECONDS = 21, 0.05  # how long a program runs in each round
+SETTLED = 12  # calls until a compiled function has its plan
+
+SMALL = Row(
+    "MLP 16-32-4, one example", inference(lambda torch: models.mlp(torch, 16, 32, 4), lambda t: drawn(t, 1, 16))
+)
+# Row, its title, and the aims: microseconds, and the ratio to eager (None: no aim).
+ROWS: tuple[tuple[Row, str, float | None, float | None], ...] = (
+    (named("training: XOR 2-8-2, batch 4, SGD"), "XOR 2-8-2, batch 4, SGD, step", 10.0, None),
+    (named("training: MLP 784-128-10, batch 32, SGD"), "MLP 784-128-10, batch 32, SGD, step", None, 0.55),
+    (named("training: MNIST ConvNet, batch 64, Adam"), "MNIST ConvNet, batch 64, Adam, step", None, 0.85),
+    (named("training: GPT 4×128, context 64, batch 12, AdamW"), "GPT 4×128, batch 12 × 64, AdamW, step", None, 0.87),
+    (named("training: LSTM characters, 32×64, Adam"), "LSTM, 32×64, Adam, step", None, 0.88),
+    (SMALL, "MLP 16-32-4, one example, inference", 3.0, None),
+)
+
+
+class Measured(NamedTuple):
+    """What one row gave: medians in seconds by column, ratios by pair with quartiles, and peaks of memory in bytes."""
+
+    seconds: dict[str, float]
+    ratios: dict[str, tuple[float, float, float]]
+    memory: dict[str, int]
+    why_eager: str
+
+
+def columns(row: Row, sizes: dict[str, Any], with_torch: bool, torch_compile: bool) -> dict[str, tuple[Any, Any]]:
+    """The programs of a row: name -> (step, its results). They start from the same state."""
+    made = {name: row.build(tensorgrad, **sizes) for name in ("compiled", "eager")}
+    if with_torch or torch_compile:
+        import torch
+
+        made |= {name: row.build(torch, **sizes) for name in ("torch", "torch.compile")[: 1 + torch_compile]}
+    return made
+
+
+def same_results(row: Row, made: dict[str, tuple[Any, Any]], compiled: Callable) -> None:
+    """Raises: AssertionError if a program computes something else."""
+    for _ in range(SETTLED):
+        pairs = [compiled().detach(), made["eager"][0]().detach()]
+        assert np.array_equal(*map(np.asarray, pairs)), f"{row.name}: a compiled step gives other bits"
+    if "torch" in made:
+        expected, found = ([part for t in made[name][1]() for part in fingerprint(t)] for name in ("torch", "fresh"))
+        for a, b in zip(found, expected, strict=True):
+            assert not difference(a, b, row.tolerance), f"{row.name}: {difference(a, b, row.tolerance)}"
+
+
+def measured(
+    row: Row, sizes: dict[str, Any], rounds: int, seconds: float, with_torch: bool = True, torch_compile: bool = False
+) -> Measured:
+    """Compares the results of the programs of a row, and measures them in turns."""
+    made = columns(row, sizes, with_torch, torch_compile)
+    compiled = tensorgrad.compile(made["compiled"][0])
+    if with_torch:
+        made["fresh"] = row.build(tensorgrad, **sizes)
+    same_results(row, made, compiled)
+    steps = {"compiled": compiled, **{name: step for name, (step, _) in made.items() if name in ("eager", "torch")}}
+    if torch_compile:
+        import torch
+
+        theirs = torch.compile(made["torch.compile"][0])
+        try:
+            theirs()
+            steps["torch.compile"] = theirs
+        except Exception as error:  # whatever its compiler meets on this machine
+            print(f"torch.compile: {type(error).__name__}: {error!s:.200}")
+    times = in_turns(steps, rounds, seconds)
+    pairs = {name: ("compiled", name) for name in steps if name != "compiled"}
+    ratios = {
+        name: spread([a / b for a, b in zip(times[ours], times[other], strict=True)])
+        for name, (ours, other) in pairs.items()
+    }
+    memory = {name: peak(steps[name]) for name in ("compiled", "eager")}
+    region = compiled._region
+    return Measured(
+        {name: statistics.median(taken) for name, taken in times.items()}, ratios, memory,
+        "" if region.plans else region.explain(),
+    )  # fmt: skip
+
+
+def in_turns(steps: dict[str, Callable], rounds: int, seconds: float) -> dict[str, list[float]]:
+    """Measures programs by turns. Returns the seconds of a step of each, for each round."""
+    counts = {}
+    for name, step in steps.items():
+        start, count = time.perf_counter(), 0
+        while (passed := time.perf_counter() - start) < seconds or not count:
+            step()
+            count += 1
+        counts[name] = max(1, round(count * seconds / passed))
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    for _ in range(rounds):
+        for name, step in steps.items():
+            repeat = range(counts[name])
+            start = time.perf_counter()
+            for _ in repeat:
+                step()
+            times[name].append((time.perf_counter() - start) / counts[name])
+        gc.collect()
+    return times
+
+
+def peak(step: Callable) -> int:
+    """The most bytes that are held at a time while a step runs, beyond those held before."""
+    tracemalloc.start()
+    try:
+        step()
+        before = tracemalloc.get_traced_memory()[0]
+        tracemalloc.reset_peak()
+        step()
+        return tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+
+
+def line(title: str, found: Measured, limit: float | None, aim: float | None) -> str:
+    """A row of the table."""
+    ours, eager = found.seconds["compiled"], found.ratios["eager"]
+    wanted = f"{limit:.0f} µs" if limit else f"{aim:.2f}" if aim else "–"
+    met = ours * 1e6 <= limit if limit else aim is None or eager[0] <= aim
+    cells = [title, _time(ours), _time(found.seconds["eager"]), _ratio(eager), wanted, "yes" if met else "**no**"]
+    for other in ("torch", "torch.compile"):
+        cells += [_time(found.seconds[other]), _ratio(found.ratios[other])] if other in found.seconds else ["–", "–"]
+    held, before = found.memory["compiled"], found.memory["eager"]
+    return "| " + " | ".join([*cells, f"{held / before:.2f}" if before else "–"]) + " |"
+
+
+HEAD = (
+    "| program | compiled | eager | compiled ÷ eager | aim | met | torch | compiled ÷ torch | torch.compile | "
+    "compiled ÷ torch.compile | memory ÷ eager |\n|---|---:|---:|---:|---:|---|---:|---:|---:|---:|---:|"
+)
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1e6:.1f} µs" if seconds < 1e-3 else f"{seconds * 1e3:.2f} ms"
+
+
+def _ratio(ratio: tuple[float, float, float]) -> str:
+    return "{:.2f} ({:.2f}–{:.2f})".format(*ratio)
+
+
+def main() -> None:
+    """Measures and prints the table, and stores it with --write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="write the table to docs/benchmarks/capture.md")
+    parser.add_argument("--torch-compile", action="store_true", help="also PyTorch's own torch.compile")
+    parser.add_argument("--only", metavar="PATTERN", default="", help="rows whose title contains this")
+    arguments = parser.parse_args()
+    if arguments.write and arguments.only:
+        parser.error("--write stores complete tables and cannot be combined with --only")
+    import torch
+
+    from benchmarks.overhead import facts
+    from benchmarks.report import store
+
+    torch.set_num_threads(1)
+    tensorgrad.set_num_threads(1)
+    theirs = arguments.torch_compile and bool(shutil.which("c++") or shutil.which("g++"))
+    if arguments.torch_compile and not theirs:
+        print("torch.compile: skipped, there is no C++ compiler")
+    lines = [facts(ROUNDS, SECONDS), "", HEAD]
+    print(*lines, sep="\n", flush=True)
+    for row, title, limit, aim in ROWS:
+        if arguments.only in title:
+            found = measured(row, dict(row.sizes), ROUNDS, SECONDS, True, theirs)
+            lines.append(line(title, found, limit, aim))
+            print(lines[-1], *filter(None, [found.why_eager]), sep="\n", flush=True)
+    if arguments.write:
+        store("capture", "\n".join(lines), "## Compiled functions: `python -m benchmarks.capture`")
+
+
+if __name__ == "__main__":
+    main()
