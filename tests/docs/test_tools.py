@@ -331,6 +331,8 @@ def test_parts_are_of_similar_length_and_the_longest_starts_first(tools):
     for parts in phases.phases(ROOT / "tests", compiled=True, emulator=True):
         lengths = [part.seconds for part in parts]
         assert lengths == sorted(lengths, reverse=True)
+        small = [str(part.environment) for part in parts if part.seconds <= phases.SMALL_PART and not part.reaching]
+        assert len(small) == len({*small}), "these could share a process"
         for part in parts:
             longest = max(map(phases.seconds_of, part.files))
             assert part.seconds <= max(1.5 * phases.LARGEST_PART, longest), part.name
