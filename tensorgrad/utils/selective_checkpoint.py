@@ -123,9 +123,7 @@ class _SecondRun(TorchDispatchMode):
         if entry is None:
             return func(*args, **kwargs)
         if entry.changed() and not self.allow_mutation:
-            raise RuntimeError(
-                "Tensor cached during selective activation checkpoint has been mutated"
-            )
+            raise RuntimeError("Tensor cached during selective activation checkpoint has been mutated")
         given, fill = _tensors(args, kwargs), LOCAL.saved_hooks[-1][0]  # the checkpoint's
         for saved in entry.saved:
             fill(given[saved] if isinstance(saved, int) else saved)

@@ -68,9 +68,7 @@ def test_what_is_kept_does_not_run_again(torch):
         x = torch.ones(2, 2, requires_grad=True)
         del ran[:]
         with Watch():
-            y = checkpoint.checkpoint(
-                lambda x: (x @ x).sin().exp().sum(), x, use_reentrant=False, context_fn=contexts
-            )
+            y = checkpoint.checkpoint(lambda x: (x @ x).sin().exp().sum(), x, use_reentrant=False, context_fn=contexts)
             first = list(ran)
             y.backward()
         again = [name for name in ran[len(first) :] if name in ("aten.sin.default", "aten.exp.default")]
