@@ -88,7 +88,7 @@ def decomposed(program: ExportedProgram, table: dict[Any, Callable]) -> Exported
         outputs.append(OutputSpec(kind, argument_of(result), target))
     return ExportedProgram(
         {}, traced.graph, ExportGraphSignature(inputs, outputs), program.state_dict, program.range_constraints,
-        program.module_call_graph, program.example_inputs, constants, dynamic=program._dynamic,
+        program.module_call_graph, program.example_inputs, constants, dynamic=program._dynamic, dialect="ATEN",
     )  # fmt: skip
 
 
@@ -397,7 +397,3 @@ def _inverse(dims: list[int], count: int) -> list[int]:
     for i, d in enumerate(dims):
         found[d % count] = i
     return found
-
-
-
-

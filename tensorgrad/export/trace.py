@@ -424,4 +424,3 @@ def _program(
         {}, traced.graph, ExportGraphSignature(inputs, outputs), persistent, dict(dynamic.ranges), [entry], example,
         constants, dynamic=dynamic,
     )  # fmt: skip
-
