@@ -15,7 +15,7 @@ from typing import Any
 import tensorgrad
 from tensorgrad._ops import OpOverload
 from tensorgrad.export.exported_program import ExportedProgram
-from tensorgrad.export.graph_signature import ConstantArgument, InputKind, OutputKind, SymIntArgument
+from tensorgrad.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from tensorgrad.export.schemas import (
     LISTS,
     MEMORY_FORMATS,

@@ -1,4 +1,4 @@
-"""The names of the arguments of PyTorch's operators, as files name them, and how dtypes and layouts are numbered there."""
+"""The names of the arguments of PyTorch's operators, and the numbers of dtypes and layouts, as files have them."""
 
 from __future__ import annotations
 
@@ -467,7 +467,9 @@ _ARGUMENTS: dict[str, str] = {
     "x1 x2 dim eps": "cosine_similarity",
     "x1 x2 p compute_mode": "cdist",
     "x1 x2 p eps keepdim": "pairwise_distance",
-    "input weight bias running_mean running_var training momentum eps": "_native_batch_norm_legit_functional native_batch_norm",
+    "input weight bias running_mean running_var training momentum eps": """
+        _native_batch_norm_legit_functional native_batch_norm
+    """,
 }  # fmt: skip
 
 # Operators that return a list of tensors. The other ones with several results return each by itself.

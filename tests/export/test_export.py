@@ -159,7 +159,9 @@ DYNAMIC = {  # a module or function, arguments, others, dynamic_shapes
         lambda x, y: torch.cat([x, y]).view(-1), [(4, 3), (2, 3)], [[(7, 3), (5, 3)]],
         ({0: Dim("a")}, {0: Dim("b")}),
     ),
-    "derived": (lambda x, y: x.view(-1, 2) + y[:-1, None], [(8,), (5,)], [[(4,), (3,)]], ({0: 2 * BATCH}, {0: BATCH + 1})),
+    "derived": (
+        lambda x, y: x.view(-1, 2) + y[:-1, None], [(8,), (5,)], [[(4,), (3,)]], ({0: 2 * BATCH}, {0: BATCH + 1}),
+    ),
     "hints": (
         lambda x, y: x * y + torch.ones(4), [(3, 4), (3, 4)], [[(8, 4), (8, 4)]],
         ({0: Dim.DYNAMIC, 1: Dim.AUTO}, [Dim.AUTO, Dim.STATIC]),

@@ -11,11 +11,11 @@ import pytest
 
 import tensorgrad as torch
 from tensorgrad import nn
+from tensorgrad.utils._pytree import tree_leaves
 from tests.capture.compare import bits
 from tests.export.models import make
 from tests.export.test_export import DYNAMIC, Function, exported
 from tests.support.alike import HAS_TORCH
-from tensorgrad.utils._pytree import tree_leaves
 
 NAMES = list(make(torch))
 NEEDS_TORCH = pytest.mark.skipif(not HAS_TORCH, reason="torch, which reads or writes the file, is not installed")
@@ -66,8 +66,8 @@ def test_dynamic_sizes_are_saved(name):
     loaded = torch.export.load(saved(program))
     assert str(loaded.range_constraints) == str(program.range_constraints)
     for args in others:
-        found, wanted = tree_leaves(loaded.module()(*args)), tree_leaves(module(*args))
-        assert list(map(np.array, values(found)))[0].tobytes() == np.array(values(wanted)[0]).tobytes()
+        found, wanted = (values(tree_leaves(m(*args))) for m in (loaded.module(), module))
+        assert [np.array(v).tobytes() for v in found] == [np.array(v).tobytes() for v in wanted]
     with pytest.raises(AssertionError, match="Guard failed"):
         loaded.module()(*(a[..., None] for a in others[0]))
 
