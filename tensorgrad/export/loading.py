@@ -534,16 +534,19 @@ def _identifier(value: Any) -> str:
 def _name(value: Any) -> str:
     """A name that a node may have."""
     _identifier(value)
-    if value in ("self", "torch", "device", "inf", "nan", "NoneType", "fx_pytree", "pytree"):
+    if value in _RESERVED:
         raise _Refused(f"{value!r} is not a name of a node")
     return value
 
 
+_RESERVED = ("self", "torch", "device", "inf", "nan", "NoneType", "fx_pytree", "pytree")
 _TAKEN = frozenset((*dir(UnliftedModule), *vars(Module())))
 
 
 def _checked_path(value: Any) -> str:
     """The dotted name of a tensor in a module."""
+    if value in _RESERVED:
+        raise _Refused(f"{value!r} is not a name of a tensor")
     for part in _text(value).split("."):
         if not re.fullmatch(r"[A-Za-z0-9_]+", part) or part.startswith("__") or part in _TAKEN or part == "_guards_fn":
             raise _Refused(f"{value[:80]!r} is not a name of a tensor")
