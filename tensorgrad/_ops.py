@@ -21,7 +21,8 @@ from tensorgrad.rows.switches import DISPATCH
 # others, or does not count as operators: a class with `__torch_dispatch__` sees what they call.
 _OVERLOADS: dict[str, str] = {
     "default out": """
-        _int_mm abs absolute* acos acosh adaptive_avg_pool1d* adaptive_avg_pool2d* adaptive_avg_pool3d* addbmm addcdiv addcmul addmv addr
+        _int_mm abs absolute* acos acosh adaptive_avg_pool1d* adaptive_avg_pool2d*
+        adaptive_avg_pool3d* addbmm addcdiv addcmul addmv addr
         affine_grid_generator alias_copy amax amin aminmax angle arccos* arccosh* arcsin* arcsinh* arctan*
         arctan2* arctanh* argmax argmin as_strided_copy as_strided_scatter asin asinh atan atan2 atanh
         avg_pool1d* avg_pool2d avg_pool3d binary_cross_entropy_with_logits bincount binomial bitwise_not
@@ -66,7 +67,8 @@ _OVERLOADS: dict[str, str] = {
         arctanh_* argwhere* as_strided as_strided_ asin_ asinh_ atan2_ atan_ atanh_ baddbmm_ batch_norm*
         bilinear* bitwise_not_ broadcast_tensors* broadcast_to* cartesian_prod* cauchy_ cdist* ceil_ celu_
         chunk* combinations* conj* conj_physical_ contiguous* conv_transpose1d* corrcoef* cos_ cosh_
-        cosine_embedding_loss* cosine_similarity* cov* cross_entropy_loss* l1_loss* nll_loss_nd* pad* cumprod_ cumsum_ deg2rad_ det* detach detach_ diagflat*
+        cosine_embedding_loss* cosine_similarity* cov*
+        cross_entropy_loss* l1_loss* nll_loss_nd* pad* cumprod_ cumsum_ deg2rad_ det* detach detach_ diagflat*
         diagonal digamma_ dim* dropout* dropout_* elu_ embedding_renorm_ equal erf_ erfc_ erfinv_ exp2_ exp_
         expand expand_as* expm1_ exponential_ feature_alpha_dropout* feature_alpha_dropout_* feature_dropout*
         feature_dropout_* fft_fftshift fft_ifftshift fill_diagonal_* fix_* fliplr* flipud* floor_ frac_ gcd_

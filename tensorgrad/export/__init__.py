@@ -8,11 +8,13 @@ from tensorgrad.export.dynamic_shapes import Dim, ShapesCollection, dims
 from tensorgrad.export.errors import UserError
 from tensorgrad.export.exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignature
 from tensorgrad.export.graph_signature import ExportGraphSignature
+from tensorgrad.export.loading import load
+from tensorgrad.export.saving import save
 from tensorgrad.export.trace import draft_export, export
 from tensorgrad.utils._pytree import register_dataclass
 
 __all__ = [
     "Dim", "ExportGraphSignature", "ExportedProgram", "ModuleCallEntry", "ModuleCallSignature", "ShapesCollection",
-    "UserError", "dims", "draft_export", "dynamic_shapes", "export", "exported_program", "graph_signature",
-    "register_dataclass",
+    "UserError", "dims", "draft_export", "dynamic_shapes", "export", "exported_program", "graph_signature", "load",
+    "register_dataclass", "save",
 ]  # fmt: skip

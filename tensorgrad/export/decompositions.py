@@ -88,7 +88,7 @@ def decomposed(program: ExportedProgram, table: dict[Any, Callable]) -> Exported
         outputs.append(OutputSpec(kind, argument_of(result), target))
     return ExportedProgram(
         {}, traced.graph, ExportGraphSignature(inputs, outputs), program.state_dict, program.range_constraints,
-        program.module_call_graph, program.example_inputs, constants, dynamic=program._dynamic,
+        program.module_call_graph, program.example_inputs, constants, dynamic=program._dynamic, dialect="ATEN",
     )  # fmt: skip
 
 
@@ -258,9 +258,10 @@ class Functional(Tracer):
             return self._write(func, args, kwargs)
         result = super().__torch_dispatch__(func, types, args, kwargs)
         for i, made in enumerate(result if isinstance(result, tuple | list) else [result]):
-            if isinstance(made, Tensor) and args and isinstance(args[0], Tensor) and made is not args[0]:
-                if made._storage is args[0]._storage:
-                    self._keep_view(func, args, kwargs, made, i if isinstance(result, tuple | list) else None)
+            of = args[0] if args else None
+            tensors = isinstance(made, Tensor) and isinstance(of, Tensor) and made is not of
+            if tensors and made._storage is of._storage:
+                self._keep_view(func, args, kwargs, made, i if isinstance(result, tuple | list) else None)
         return result
 
     def keeps(self, operator: OpOverload) -> bool:
@@ -397,7 +398,3 @@ def _inverse(dims: list[int], count: int) -> list[int]:
     for i, d in enumerate(dims):
         found[d % count] = i
     return found
-
-
-
-

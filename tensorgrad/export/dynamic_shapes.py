@@ -117,7 +117,9 @@ def _derived(dim: Dim, factor: Any, shift: Any) -> _DerivedDim:
                 "increasing linear operations with integer coefficients are supported.)"
             )
     if factor <= 0:
-        raise NotImplementedError(f"Attempted to multiply {dim!r} with {factor}, where a positive integer was expected.")
+        raise NotImplementedError(
+            f"Attempted to multiply {dim!r} with {factor}, where a positive integer was expected."
+        )
     return _DerivedDim(dim.root, dim.factor * factor, dim.shift * factor + shift)
 
 
@@ -244,7 +246,9 @@ def _paired(value: Any, spec: Any, where: str) -> Iterator[tuple[Tensor, Any, st
     if isinstance(spec, dict):
         parts = {str(key): part for key, part in spec.items()}
         if set(parts) != {key for key, _ in children}:
-            raise UserError(f"`dynamic_shapes` has the keys {sorted(parts)} for {where}; it has {[k for k, _ in children]}")
+            raise UserError(
+                f"`dynamic_shapes` has the keys {sorted(parts)} for {where}; it has {[k for k, _ in children]}"
+            )
         specs = [parts[key] for key, _ in children]
     else:
         if not isinstance(spec, list | tuple) or len(spec) != len(children):
@@ -300,4 +304,6 @@ def _of_tensor(leaf: int, tensor: Tensor, shape: Any, where: str) -> Iterator[Co
                 leaf, axis, f"{where}.size({axis})", 1, 0, dim.min or 0, dim.max, dim.kind == "AUTO", named=False
             )
         else:
-            raise UserError(f"Unexpected {dim!r} for dimension {axis} of {where}: expected a Dim, a hint, an int or None")
+            raise UserError(
+                f"Unexpected {dim!r} for dimension {axis} of {where}: expected a Dim, a hint, an int or None"
+            )

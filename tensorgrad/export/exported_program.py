@@ -98,6 +98,7 @@ class ExportedProgram:
         constants: constants, and buffers that are not persistent, by name.
         range_constraints: the sizes that dynamic dimensions may have.
         example_inputs: the arguments with which it was exported: a tuple, and a dict.
+        dialect: "TRAINING", or "ATEN" for a program of core operators.
 
     >>> program = torch.export.export(torch.nn.Linear(2, 1), (torch.ones(3, 2),))
     >>> [str(node.target) for node in program.graph.nodes if node.op == "call_function"]
@@ -118,6 +119,7 @@ class ExportedProgram:
         constants: dict[str, Any] | None = None,
         *,
         dynamic: Dynamic | None = None,
+        dialect: str = "TRAINING",
     ) -> None:
         self._graph_module = GraphModule(root, graph, "GraphModule")
         self._graph_signature = graph_signature
@@ -127,6 +129,7 @@ class ExportedProgram:
         self._example_inputs = example_inputs
         self._constants = constants or {}
         self._dynamic = dynamic or Dynamic()
+        self.dialect = dialect
 
     graph_module = property(lambda self: self._graph_module)
     graph = property(lambda self: self._graph_module.graph)
@@ -136,7 +139,6 @@ class ExportedProgram:
     module_call_graph = property(lambda self: self._module_call_graph)
     constants = property(lambda self: self._constants)
     tensor_constants = property(lambda self: self._constants)
-    dialect = "TRAINING"
 
     @property
     def example_inputs(self) -> tuple[tuple, dict[str, Any]] | None:

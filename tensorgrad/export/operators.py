@@ -1,9 +1,9 @@
 """Which functions stay one operator in an exported program, as PyTorch's tracer leaves them, and how it writes them.
 
-`torch.nn.functional.linear` is `aten.linear.default`, not the product and the sum that it is made of. Everything else is
-written as the operators that it comes down to (library/dispatch_classes.py). A form takes the arguments of the function,
-and calls the operator with lists for sizes and without defaults at the end; it returns `NotImplemented` for what the
-operator does not do.
+`torch.nn.functional.linear` is `aten.linear.default`, not the product and the sum that it is made of. Everything else
+is written as the operators that it comes down to (library/dispatch_classes.py). A form takes the arguments of the
+function, and calls the operator with lists for sizes and without defaults at the end; it returns `NotImplemented` for
+what the operator does not do.
 """
 
 from __future__ import annotations

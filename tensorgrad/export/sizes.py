@@ -32,6 +32,8 @@ class Expression:
         """The node, made where the graph inserts now, or earlier."""
         if self._node is None:
             self._node = self._build()
+            if self.text:
+                self._node.meta["expression"] = self.text
         return self._node
 
 
@@ -108,10 +110,11 @@ class Sizes:
                 shape.append(sizes[0])
                 continue
             values_ = tuple(map(int, sizes))
-            if values_ not in self.seen:
-                self.seen[values_] = Expression(values_, "", self._size_of(node, axis, values_))
             found = self._algebra(values_, self.dimensions)
-            shape.append(f"{node.name}.size({axis})" if found is None else found.text)
+            text = f"{node.name}.size({axis})" if found is None else found.text
+            if values_ not in self.seen:
+                self.seen[values_] = Expression(values_, text, self._size_of(node, axis, values_))
+            shape.append(text)
         node.meta["sizes"] = tuple(shape)
 
     def _size_of(self, node: Node, axis: int, values: tuple) -> Callable[[], Node]:

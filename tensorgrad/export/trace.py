@@ -65,8 +65,8 @@ def export(
         preserve_module_call_signature: has to be empty.
 
     Raises:
-        UserError: If the module decides by the value of a tensor, or needs other sizes than `dynamic_shapes` allows; the
-            message names the line.
+        UserError: If the module decides by the value of a tensor, or needs other sizes than `dynamic_shapes` allows;
+            the message names the line.
         NotImplementedError: If it does what is not exported.
 
     >>> class Scaled(torch.nn.Module):
@@ -424,4 +424,3 @@ def _program(
         {}, traced.graph, ExportGraphSignature(inputs, outputs), persistent, dict(dynamic.ranges), [entry], example,
         constants, dynamic=dynamic,
     )  # fmt: skip
-

@@ -73,8 +73,8 @@ class Tracer(TorchDispatchMode):
             read = str(exception[1]).removeprefix("record(): ").partition(": what the program does")[0]
             raise UserError(
                 f"Could not guard on data-dependent expression: {read}.\n\nThe program decides by a value that it "
-                "computes, or goes on with one. What is exported has to do the same for all values: use torch.where, or "
-                "keep this part out of the module."
+                "computes, or goes on with one. What is exported has to do the same for all values: use torch.where, "
+                "or keep this part out of the module."
             ) from exception[1]
 
     def _seen(self, function: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:

@@ -99,7 +99,9 @@ FUNCTIONS = {
     "products": lambda x: torch.einsum("nchw,ncij->nij", x, x) @ x[0, 0],
     "orders": lambda x: (x.topk(2, 1), x.sort(1), x.argmax(1), x.cumsum(1)),
     "pools": lambda x: F.avg_pool2d(x, 2) + F.adaptive_avg_pool2d(x, (3, 3)) + F.adaptive_max_pool2d(x, 3),
-    "convolutions": lambda x: F.conv_transpose2d(F.conv2d(x, torch.ones(3, 4, 2, 2), padding="same"), torch.ones(3, 2, 2, 2)),
+    "convolutions": lambda x: F.conv_transpose2d(
+        F.conv2d(x, torch.ones(3, 4, 2, 2), padding="same"), torch.ones(3, 2, 2, 2)
+    ),
     "activations": lambda x: F.glu(F.silu(x)) + F.glu(F.softplus(x)) + F.glu(F.selu(x)) + F.glu(F.logsigmoid(x)),
     "losses": lambda x: F.cross_entropy(x, torch.zeros(2, 6, 6, dtype=torch.long)) + F.mse_loss(x, 2 * x),
     "dtypes": lambda x: x.to(torch.float64).float().int(),
@@ -157,7 +159,9 @@ DYNAMIC = {  # a module or function, arguments, others, dynamic_shapes
         lambda x, y: torch.cat([x, y]).view(-1), [(4, 3), (2, 3)], [[(7, 3), (5, 3)]],
         ({0: Dim("a")}, {0: Dim("b")}),
     ),
-    "derived": (lambda x, y: x.view(-1, 2) + y[:-1, None], [(8,), (5,)], [[(4,), (3,)]], ({0: 2 * BATCH}, {0: BATCH + 1})),
+    "derived": (
+        lambda x, y: x.view(-1, 2) + y[:-1, None], [(8,), (5,)], [[(4,), (3,)]], ({0: 2 * BATCH}, {0: BATCH + 1}),
+    ),
     "hints": (
         lambda x, y: x * y + torch.ones(4), [(3, 4), (3, 4)], [[(8, 4), (8, 4)]],
         ({0: Dim.DYNAMIC, 1: Dim.AUTO}, [Dim.AUTO, Dim.STATIC]),
@@ -209,13 +213,13 @@ def test_shapes_that_a_program_does_not_allow():
     for function, given, shapes, message in refused:
         with pytest.raises(UserError, match="(?s)" + message):
             torch.export.export(One(function), (given,), dynamic_shapes=shapes)
-    assert torch.export.draft_export(One(refused[0][0]), (x[:2, 0],), dynamic_shapes=refused[0][2]).range_constraints == {}
+    assert (
+        torch.export.draft_export(One(refused[0][0]), (x[:2, 0],), dynamic_shapes=refused[0][2]).range_constraints == {}
+    )
 
 
 def test_guards():
-    program = torch.export.export(
-        nn.Linear(3, 1), (torch.ones(4, 3),), dynamic_shapes=({0: Dim("n", min=2, max=8)},)
-    )
+    program = torch.export.export(nn.Linear(3, 1), (torch.ones(4, 3),), dynamic_shapes=({0: Dim("n", min=2, max=8)},))
     module = program.module()
     assert module(torch.ones(8, 3)).shape == (8, 1)
     for wrong, message in ((torch.ones(9, 3), "<= 8"), (torch.ones(1, 3), ">= 2"), (torch.ones(3), r"len\(input")):
