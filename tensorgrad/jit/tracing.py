@@ -15,7 +15,9 @@ from tensorgrad.jit.objects import Class
 from tensorgrad.jit.program import Program
 from tensorgrad.jit.text import Untraceable, identifier, literal, type_of
 from tensorgrad.nn.module import Module
-from tensorgrad.tensor import Tensor
+from tensorgrad.ops.nn.interpolate import NAMES
+from tensorgrad.rows.switches import observe, unobserve
+from tensorgrad.tensor import Tensor, tensors_in
 from tensorgrad.utils._python_dispatch import TorchDispatchMode
 
 VERSION = 10  # of the operators: PyTorch reads archives up to this one, and upgrades none of them
@@ -70,6 +72,26 @@ class Tape(TorchDispatchMode):
         self.places = places  # of parameters and buffers
         self.used: dict[str, str] = {}  # variables for these
         self.constants: list[Tensor] = []
+        self.inside = 0  # operators that are being run
+        self.computed: dict[int, tuple[Tensor, str]] = {}  # results of ops, and their names
+
+    def __enter__(self) -> Tape:
+        observe(self._observe, "torch.jit.trace")
+        return super().__enter__()
+
+    def __exit__(self, *exception: Any) -> None:
+        super().__exit__(*exception)
+        unobserve(self._observe, "torch.jit.trace")
+
+    def _observe(self, op: Any, args: tuple, result: Any, start: float, seconds: float) -> None:
+        """Notes the results of an op of tensors; and the call of one that is an operator, and is not seen as such."""
+        if op.name in RESIZES and not self.inside:
+            name = self.fresh()
+            self.lines.append(f"{name} = {_resize(op.name, self.text(args[0]), *args[1:])}")
+            self.keep(result, name)
+        if next(tensors_in(args), None) is not None:
+            for tensor in tensors_in(result if isinstance(result, tuple) else (result,)):
+                self.computed[id(tensor)] = tensor, op.name
 
     def input(self, name: str, value: Any) -> Any:
         """Names an argument, and returns it as it is traced: as the result of something, so that gradients tell what
@@ -109,7 +131,11 @@ class Tape(TorchDispatchMode):
         given = dict(kwargs or {})
         parts = [self.text(arg, _optional(func, i)) for i, arg in enumerate(args)]
         parts += [f"{name}={self.text(value)}" for name, value in given.items() if value is not None]
-        result = func(*args, **given)
+        self.inside += 1
+        try:
+            result = func(*args, **given)
+        finally:
+            self.inside -= 1
         if func.namespace != "aten":
             path = f"ops.{func.namespace}.{func.overloadpacket.__name__}"
         else:
@@ -147,8 +173,9 @@ class Tape(TorchDispatchMode):
         place = self.places.get(id(tensor))
         if place is not None:
             return self.used.setdefault(place, f"p{len(self.used)}")
-        if tensor.grad_fn is not None:
-            what = tensor.grad_fn.name().removesuffix("Backward0")
+        if id(tensor) in self.computed or tensor.grad_fn is not None:
+            _, what = self.computed.get(id(tensor), (None, ""))
+            what = what or tensor.grad_fn.name().removesuffix("Backward0")
             raise Untraceable(f"a tensor was computed by what is not an operator of torch.ops.aten ({what})")
         self.constants.append(tensor)
         self.keep(tensor, f"CONSTANTS.c{len(self.constants) - 1}")
@@ -165,6 +192,19 @@ class Tape(TorchDispatchMode):
         if isinstance(value, dict):
             return "{" + ", ".join(f"{literal(k)}: {self.result(v)}" for k, v in value.items()) + "}"
         return literal(value)
+
+
+# The rows behind `interpolate`: the operator of each.
+RESIZES = {row: ("_" if "exact" in row or row.endswith("_aa") else "") + row for row, _ in NAMES.values()}
+
+
+def _resize(row: str, input: str, size: tuple, corners: bool, factors: tuple | None) -> str:
+    """The call of an operator that resizes. With factors, the program does so for images of any size."""
+    parts = [input, "None" if factors is not None else f"[{', '.join(map(literal, size))}]"]
+    if "nearest" not in row:
+        parts.append(literal(corners))
+    parts.append("None" if factors is None else f"[{', '.join(map(literal, factors))}]")
+    return f"torch.{RESIZES[row]}({', '.join(parts)})"
 
 
 OF_LISTS = frozenset(
@@ -219,8 +259,8 @@ class Tree:
     def sources(self) -> dict[str, bytes]:
         """The files of the program."""
         files: dict[str, str] = {}
-        modules = [] if self.root is None else [m for _, m in self.root.named_modules()]
-        for module in modules or [None]:
+        modules: list[Module | None] = [None] if self.root is None else [m for _, m in self.root.named_modules()]
+        for module in modules:
             full = self._top if module is None else self.classes[id(module)]
             prefix, _, short = full.rpartition(".")
             file = f"code/{prefix.replace('.', '/')}.py"
