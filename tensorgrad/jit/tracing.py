@@ -7,6 +7,7 @@ those of the example. The traced module calls the module that was traced; the pr
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 from tensorgrad.autograd.modes import enable_grad
@@ -85,9 +86,9 @@ class Tape(TorchDispatchMode):
 
     def _observe(self, op: Any, args: tuple, result: Any, start: float, seconds: float) -> None:
         """Notes the results of an op of tensors; and the call of one that is an operator, and is not seen as such."""
-        if op.name in RESIZES and not self.inside:
+        if op.name in UNSEEN and not self.inside:
             name = self.fresh()
-            self.lines.append(f"{name} = {_resize(op.name, self.text(args[0]), *args[1:])}")
+            self.lines.append(f"{name} = {UNSEEN[op.name](op.name, self.text(args[0]), *args[1:])}")
             self.keep(result, name)
         if next(tensors_in(args), None) is not None:
             for tensor in tensors_in(result if isinstance(result, tuple) else (result,)):
@@ -206,6 +207,17 @@ def _resize(row: str, input: str, size: tuple, corners: bool, factors: tuple | N
     parts.append("None" if factors is None else f"[{', '.join(map(literal, factors))}]")
     return f"torch.{RESIZES[row]}({', '.join(parts)})"
 
+
+def _pad(row: str, input: str, pads: tuple, mode: str) -> str:
+    """The call of `pad` with numbers for the last dimensions, as many as it allows."""
+    dims = max(len(pads) - 2, 1)
+    dims += any(pads[-dims - 1]) if len(pads) > dims else 0
+    numbers = [n for pair in reversed(pads[-dims:]) for n in pair]
+    return f"torch.pad({input}, [{', '.join(map(literal, numbers))}], {literal(mode)})"
+
+
+# Rows that are operators, and are not seen as such: what writes their call.
+UNSEEN: dict[str, Callable[..., str]] = {**dict.fromkeys(RESIZES, _resize), "pad_around": _pad}
 
 OF_LISTS = frozenset(
     ("split", "split_with_sizes", "chunk", "unbind", "unsafe_split", "unsafe_chunk", "tensor_split", "meshgrid",
