@@ -63,7 +63,7 @@ def unknown(path: str) -> Callable[..., Any]:
     return refuse
 
 
-@functools.cache
+@functools.lru_cache(4096)  # of names that a file may invent
 def find(path: str, version: int) -> Callable[..., Any]:
     """Returns the function for an operator. `version`: that of the archive, for which it was written."""
     space, _, name = path.removeprefix("ops.").rpartition(".")
@@ -96,7 +96,7 @@ def _any_tensor(args: tuple) -> bool:
     return any(isinstance(arg, Tensor) for arg in args)
 
 
-@functools.cache
+@functools.lru_cache(4096)
 def on_tensors(name: str) -> Callable[..., Any] | None:
     """Returns an operator on tensors, or None."""
     if name in EXCLUDED:

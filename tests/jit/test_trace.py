@@ -201,3 +201,15 @@ def test_errors_of_the_module_are_its_own():
 def test_scripted_modules_still_are_themselves():
     module = nn.ReLU()
     assert tg.jit.script(module) is module
+
+
+def test_arguments_of_all_kinds():
+    def function(x, *rest, p0, **more):
+        return x + p0 * rest[0] - more["_1"], rest[1] @ more["x_0"][0], rest[1].add_(1)
+
+    args = tg.ones(2), tg.full((2,), 2.0), tg.eye(2)
+    named = {"p0": tg.tensor([3.0]), "_1": tg.tensor(0.5), "x_0": [tg.ones(2, 2)], "rest_0": tg.ones(1)}
+    traced = tg.jit.trace(function, args, example_kwarg_inputs=named)
+    assert args[2].tolist() == [[1, 0], [0, 1]]  # what a trace writes to is a copy
+    file = io.BytesIO(traced.save_to_buffer())
+    assert_close(flat(tg.jit.load(file)(*copied(args), *copied(list(named.values())))), flat(function(*args, **named)))
