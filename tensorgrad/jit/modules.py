@@ -187,7 +187,7 @@ class RecursiveScriptModule(Scripted, ScriptModule):
         return sorted({*super().__dir__(), *self._values, *self._class.constants, *self._class.methods})
 
     def __deepcopy__(self, memo: dict[int, Any]) -> RecursiveScriptModule:
-        made = RecursiveScriptModule(self._program, self._class)
+        made = type(self)(self._program, self._class)
         memo[id(self)] = made
         for table in ("_parameters", "_buffers", "_modules", "_values"):
             for name, value in getattr(self, table).items():
@@ -238,6 +238,11 @@ class TopLevelTracedModule(TracedModule):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Calls what was traced."""
         return self._traced[0](*args, **kwargs)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        made = super().__deepcopy__(memo)
+        object.__setattr__(made, "_traced", deepcopy(self._traced, memo))  # with the same copies of parameters
+        return made
 
     def _apply(self, fn: Any, recurse: bool = True) -> TopLevelTracedModule:
         """Converts what was traced, and shares its parameters and buffers again."""

@@ -41,7 +41,8 @@ class Class:
 
     def make_tuple(self) -> None:
         """Makes the class of named tuples. Raises: ValueError if a field has a name that Python does not allow."""
-        self.tuple = namedtuple(self.short, list(self.attributes))
+        made: Any = namedtuple(self.short, list(self.attributes))  # type: ignore[misc]
+        self.tuple = made
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Returns a named tuple of values."""

@@ -63,7 +63,7 @@ def unknown(path: str) -> Callable[..., Any]:
     return refuse
 
 
-@functools.cache
+@functools.lru_cache(4096)  # of names that a file may invent
 def find(path: str, version: int) -> Callable[..., Any]:
     """Returns the function for an operator. `version`: that of the archive, for which it was written."""
     space, _, name = path.removeprefix("ops.").rpartition(".")
@@ -96,7 +96,7 @@ def _any_tensor(args: tuple) -> bool:
     return any(isinstance(arg, Tensor) for arg in args)
 
 
-@functools.cache
+@functools.lru_cache(4096)
 def on_tensors(name: str) -> Callable[..., Any] | None:
     """Returns an operator on tensors, or None."""
     if name in EXCLUDED:
@@ -185,6 +185,16 @@ def _to(x: Tensor, *args: Any, dtype: Any = None, device: Any = None, copy: bool
         format = FORMATS[rest[2]]
     given = {} if format is None else {"memory_format": format}
     return x.to(device=device, dtype=dtype, copy=copy or bool(rest[1:2] and rest[1]), **given)
+
+
+def _with_alpha(name: str) -> Callable[..., Any]:
+    """`add` and the like: a factor may follow a number without its name. (In Python, that is an old form.)"""
+    function = _ops._function(name)
+
+    def run(x: Any, other: Any, *alpha: Any, **named: Any) -> Any:
+        return function(x, other, **(named | ({"alpha": alpha[0]} if alpha else {})))
+
+    return run
 
 
 def _extreme(name: str) -> Callable[..., Any]:
@@ -441,6 +451,7 @@ def _elu_(x: Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float 
 
 WRITTEN_OTHERWISE: dict[str, Callable[..., Any]] = {
     "to": _to, "max": _extreme("max"), "min": _extreme("min"), "copy_": _copy_, "where": _where,
+    **{name: _with_alpha(name) for name in ("add", "add_", "sub", "sub_", "subtract", "subtract_", "rsub")},
     **{name: _moment(name) for name in ("std", "var", "std_mean", "var_mean")},
     "index_put": _index_put, "index_put_": _index_put_, "_index_put_impl_": _index_put_, "_convolution": _convolution,
     "upsample_nearest1d": _interpolate("nearest"), "upsample_nearest2d": _interpolate("nearest"),

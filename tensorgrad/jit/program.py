@@ -19,7 +19,7 @@ class Program:
     """The classes and functions of an archive.
 
     Args:
-        sources: The text of its files, by their names: `code/__torch__/package.py`.
+        sources: The text of its files, by their names in the archive.
         version: The version of PyTorch's operators for which it was written.
 
     Raises: ProgramError.
@@ -68,8 +68,8 @@ class Program:
         for file, node, cls in self._classes:
             self._read_class(file, node, cls)
         bodies: list[tuple[Compiler, ast.FunctionDef, Function]] = []
-        for file, node, full in self._functions:
-            bodies.append(self._read_function(file, node, self.found[full], node.name))
+        for file, definition, full in self._functions:
+            bodies.append(self._read_function(file, definition, self.found[full], definition.name))
         for file, node, cls in self._classes:
             for part in node.body:
                 if isinstance(part, ast.FunctionDef):

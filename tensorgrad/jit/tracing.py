@@ -7,15 +7,17 @@ those of the example. The traced module calls the module that was traced; the pr
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
-from tensorgrad.autograd.modes import enable_grad
 from tensorgrad.jit.modules import TopLevelTracedModule, TracedModule
 from tensorgrad.jit.objects import Class
 from tensorgrad.jit.program import Program
 from tensorgrad.jit.text import Untraceable, identifier, literal, type_of
 from tensorgrad.nn.module import Module
-from tensorgrad.tensor import Tensor
+from tensorgrad.ops.nn.interpolate import NAMES
+from tensorgrad.rows.switches import observe, unobserve
+from tensorgrad.tensor import Tensor, tensors_in
 from tensorgrad.utils._python_dispatch import TorchDispatchMode
 
 VERSION = 10  # of the operators: PyTorch reads archives up to this one, and upgrades none of them
@@ -27,36 +29,45 @@ def traced(function: Any, args: tuple, kwargs: dict[str, Any]) -> TopLevelTraced
     Raises: What it raises. If it runs, and only its program cannot be written, saving tells the reason.
     """
     tree = Tree(function if isinstance(function, Module) else None, _name_of(function))
-    tape = Tape(tree.places)
-    inputs = _arguments(function, args, kwargs)
-    fresh = {name: tape.input(name, value) for name, value in inputs.items()}
-    reason = ""
+    program, reason = None, ""
     try:
-        with enable_grad(), tape:
-            result = function(**fresh) if all(name in inputs for name in kwargs) else function(*args, **kwargs)
-        tree.forward(tape, inputs, result)
-        program = Program(tree.sources(), VERSION)
-        program.compile(tuple(tape.constants))
+        program = _program(tree, function, args, kwargs)
     except Exception as error:
         function(*args, **kwargs)  # an error of the module's own is raised here
-        program, reason = None, f"{type(error).__name__}: {error}"
+        reason = f"{type(error).__name__}: {error}"
     return tree.module(program, function, reason)
 
 
+def _program(tree: Tree, function: Any, args: tuple, kwargs: dict[str, Any]) -> Program:
+    """Runs what is traced, and returns its program."""
+    tape, inputs = Tape(tree.places), {}
+    bound = inspect.signature(function.forward if isinstance(function, Module) else function).bind(*args, **kwargs)
+
+    def take(name: str, value: Any) -> Any:
+        name = tape.unique(name)
+        inputs[name] = value
+        return tape.input(name, value)
+
+    for name, value in bound.arguments.items():
+        kind = bound.signature.parameters[name].kind
+        if kind is inspect.Parameter.VAR_POSITIONAL:
+            bound.arguments[name] = tuple(take(f"{name}_{i}", v) for i, v in enumerate(value))
+        elif kind is inspect.Parameter.VAR_KEYWORD:
+            bound.arguments[name] = {key: take(key, v) for key, v in value.items()}
+        else:
+            bound.arguments[name] = take(name, value)
+    with tape:
+        result = function(*bound.args, **bound.kwargs)
+    tree.forward(tape, inputs, result)
+    program = Program(tree.sources(), VERSION)
+    program.compile(tuple(tape.constants))
+    return program
+
+
 def _name_of(function: Any) -> str:
-    return identifier(type(function).__name__ if isinstance(function, Module) else function.__name__)
-
-
-def _arguments(function: Any, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The arguments by their names."""
-    called = function.forward if isinstance(function, Module) else function
-    bound = inspect.signature(called).bind(*args, **kwargs)
-    for name, parameter in bound.signature.parameters.items():
-        if name in bound.arguments and parameter.kind in (parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY):
-            raise TypeError("jit.trace: the arguments of what is traced need names")
-        if name in bound.arguments and parameter.kind is parameter.VAR_KEYWORD:
-            bound.arguments.update(bound.arguments.pop(name))
-    return dict(bound.arguments)
+    if isinstance(function, Module):
+        return identifier(type(function).__name__)
+    return identifier(getattr(function, "__name__", type(function).__name__))
 
 
 class Tape(TorchDispatchMode):
@@ -70,31 +81,53 @@ class Tape(TorchDispatchMode):
         self.places = places  # of parameters and buffers
         self.used: dict[str, str] = {}  # variables for these
         self.constants: list[Tensor] = []
+        self.taken: set[str] = set()
+        self.inside = 0  # operators that are being run
+        self.computed: dict[int, tuple[Tensor, str]] = {}  # results of ops, and their names
+
+    def __enter__(self) -> Tape:
+        observe(self._observe, "torch.jit.trace")
+        return super().__enter__()
+
+    def __exit__(self, *exception: Any) -> None:
+        super().__exit__(*exception)
+        unobserve(self._observe, "torch.jit.trace")
+
+    def _observe(self, op: Any, args: tuple, result: Any, start: float, seconds: float) -> None:
+        """Notes the results of an op of tensors; and the call of one that is an operator, and is not seen as such."""
+        if op.name in UNSEEN and not self.inside:
+            name = self.fresh()
+            self.lines.append(f"{name} = {UNSEEN[op.name](op.name, self.text(args[0]), *args[1:])}")
+            self.keep(result, name)
+        if next(tensors_in(args), None) is not None:
+            for tensor in tensors_in(result if isinstance(result, tuple) else (result,)):
+                self.computed[id(tensor)] = tensor, op.name
 
     def input(self, name: str, value: Any) -> Any:
-        """Names an argument, and returns it as it is traced: as the result of something, so that gradients tell what
-        depends on it."""
-        name = identifier(name)
+        """Names an argument, and returns a copy: what is traced may write to it."""
         if isinstance(value, Tensor):
-            copy = value.detach()
-            if value.is_floating_point() or value.is_complex():
-                with enable_grad():
-                    copy = copy.clone().requires_grad_() * 1
+            copy = value.detach().clone()
             self.keep(copy, name)
             return copy
         if isinstance(value, list | tuple):
-            names = [f"{name}_{i}" for i in range(len(value))]
+            names = [self.unique(f"{name}_{i}") for i in range(len(value))]
             if names:
                 self.lines.append(f"{', '.join(names)}, = {name}")
             made = [self.input(n, v) for n, v in zip(names, value, strict=True)]
             return made if isinstance(value, list) else tuple(made)
         if isinstance(value, dict):
-            made_dict = {}
-            for i, (key, inner) in enumerate(value.items()):
-                self.lines.append(f"{name}_{i} = {name}[{literal(key)}]")
-                made_dict[key] = self.input(f"{name}_{i}", inner)
-            return made_dict
+            names = [self.unique(f"{name}_{i}") for i in range(len(value))]
+            self.lines += [f"{n} = {name}[{literal(key)}]" for n, key in zip(names, value, strict=True)]
+            return {key: self.input(n, v) for n, (key, v) in zip(names, value.items(), strict=True)}
         return value
+
+    def unique(self, name: str) -> str:
+        """A name for a variable that no other has."""
+        name = identifier(name)
+        while name in self.taken:
+            name += "_"
+        self.taken.add(name)
+        return name
 
     def keep(self, tensor: Tensor, name: str) -> None:
         """Names a tensor."""
@@ -103,13 +136,17 @@ class Tape(TorchDispatchMode):
 
     def fresh(self) -> str:
         """A name for a variable."""
-        return f"_{len(self.lines)}"
+        return self.unique(f"_{len(self.lines)}")
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
         given = dict(kwargs or {})
         parts = [self.text(arg, _optional(func, i)) for i, arg in enumerate(args)]
         parts += [f"{name}={self.text(value)}" for name, value in given.items() if value is not None]
-        result = func(*args, **given)
+        self.inside += 1
+        try:
+            result = func(*args, **given)
+        finally:
+            self.inside -= 1
         if func.namespace != "aten":
             path = f"ops.{func.namespace}.{func.overloadpacket.__name__}"
         else:
@@ -119,7 +156,7 @@ class Tape(TorchDispatchMode):
             self.lines.append(f"{name} = {call}")
             self.keep(result, name)
         elif isinstance(result, list | tuple) and result and all(isinstance(r, Tensor | None) for r in result):
-            names = [f"{name}_{i}" for i in range(len(result))]
+            names = [self.unique(f"{name}_{i}") for i in range(len(result))]
             if func.overloadpacket.__name__ in OF_LISTS:
                 self.lines += [f"{name} = {call}", f"{', '.join(names)}, = {name}"]
             else:
@@ -146,11 +183,13 @@ class Tape(TorchDispatchMode):
             return self.names[id(tensor)]
         place = self.places.get(id(tensor))
         if place is not None:
-            return self.used.setdefault(place, f"p{len(self.used)}")
-        if tensor.grad_fn is not None:
-            what = tensor.grad_fn.name().removesuffix("Backward0")
+            if place not in self.used:
+                self.used[place] = self.unique(f"p{len(self.used)}")
+            return self.used[place]
+        if id(tensor) in self.computed:
+            what = self.computed[id(tensor)][1]
             raise Untraceable(f"a tensor was computed by what is not an operator of torch.ops.aten ({what})")
-        self.constants.append(tensor)
+        self.constants.append(tensor.detach())
         self.keep(tensor, f"CONSTANTS.c{len(self.constants) - 1}")
         return self.names[id(tensor)]
 
@@ -166,6 +205,30 @@ class Tape(TorchDispatchMode):
             return "{" + ", ".join(f"{literal(k)}: {self.result(v)}" for k, v in value.items()) + "}"
         return literal(value)
 
+
+# The rows behind `interpolate`: the operator of each.
+RESIZES = {row: ("_" if "exact" in row or row.endswith("_aa") else "") + row for row, _ in NAMES.values()}
+
+
+def _resize(row: str, input: str, size: tuple, corners: bool, factors: tuple | None) -> str:
+    """The call of an operator that resizes. With factors, the program does so for images of any size."""
+    parts = [input, "None" if factors is not None else f"[{', '.join(map(literal, size))}]"]
+    if "nearest" not in row:
+        parts.append(literal(corners))
+    parts.append("None" if factors is None else f"[{', '.join(map(literal, factors))}]")
+    return f"torch.{RESIZES[row]}({', '.join(parts)})"
+
+
+def _pad(row: str, input: str, pads: tuple, mode: str) -> str:
+    """The call of `pad` with numbers for the last dimensions, as many as it allows."""
+    dims = max(len(pads) - 2, 1)
+    dims += any(pads[-dims - 1]) if len(pads) > dims else 0
+    numbers = [n for pair in reversed(pads[-dims:]) for n in pair]
+    return f"torch.pad({input}, [{', '.join(map(literal, numbers))}], {literal(mode)})"
+
+
+# Rows that are operators, and are not seen as such: what writes their call.
+UNSEEN: dict[str, Callable[..., str]] = {**dict.fromkeys(RESIZES, _resize), "pad_around": _pad}
 
 OF_LISTS = frozenset(
     ("split", "split_with_sizes", "chunk", "unbind", "unsafe_split", "unsafe_chunk", "tensor_split", "meshgrid",
@@ -204,10 +267,12 @@ class Tree:
         lines = [f"def forward({', '.join([f'self: {self._top}', *names])}) -> {returns}:"]
         for place, variable in tape.used.items():
             *path, last = place.split(".")
-            lines.append(f"  {variable}_0 = self" if not path else f"  {variable}_0 = {_member('self', path[0])}")
-            for i, part in enumerate(path[1:]):
-                lines.append(f"  {variable}_{i + 1} = {_member(f'{variable}_{i}', part)}")
-            lines.append(f"  {variable} = {_member(f'{variable}_{max(0, len(path) - 1)}', last)}")
+            owner = "self"
+            for part in path:
+                inner = tape.unique(f"{variable}_in")
+                lines.append(f"  {inner} = {_member(owner, part)}")
+                owner = inner
+            lines.append(f"  {variable} = {_member(owner, last)}")
         lines += [f"  {line}" for line in tape.lines]
         lines.append(f"  return {returned}")
         self.text = "\n".join(f"  {line}" for line in lines)
@@ -219,8 +284,8 @@ class Tree:
     def sources(self) -> dict[str, bytes]:
         """The files of the program."""
         files: dict[str, str] = {}
-        modules = [] if self.root is None else [m for _, m in self.root.named_modules()]
-        for module in modules or [None]:
+        modules: list[Module | None] = [None] if self.root is None else [m for _, m in self.root.named_modules()]
+        for module in modules:
             full = self._top if module is None else self.classes[id(module)]
             prefix, _, short = full.rpartition(".")
             file = f"code/{prefix.replace('.', '/')}.py"

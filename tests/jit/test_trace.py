@@ -1,5 +1,6 @@
 """`torch.jit.trace` records programs that PyTorch loads and that compute the same, here and there."""
 
+import copy
 import io
 
 import numpy as np
@@ -55,6 +56,16 @@ PROGRAMS = {
     "convnet": (convnet, lambda: (tg.randn(2, 2, 8, 8),)),
     "mixed": (Mixed, lambda: (tg.randn(3, 4), [tg.ones(4), tg.zeros(2)], {"factor": tg.tensor(0.5)})),
     "sentences": (Sentences, lambda: (tg.tensor([[1, 2, 3], [4, 5, 0]]),)),
+    "images": (
+        lambda: (
+            lambda x: (
+                F.interpolate(x, scale_factor=1.5), F.interpolate(x, (5, 4), mode="bilinear", align_corners=False),
+                F.interpolate(x, (2, 2), mode="bicubic", antialias=True), F.pad(x, (1, 1, 1, 1), "reflect"),
+                F.interpolate(x, scale_factor=2.0, mode="nearest-exact"), F.grid_sample(x, x.permute(0, 2, 3, 1)),
+            )
+        ),
+        lambda: (tg.randn(1, 2, 3, 2),),
+    ),
     "function": (
         lambda: lambda x, y: (x @ y.T).softmax(-1).cumsum(0) + tg.arange(3), lambda: (tg.randn(3, 2), tg.randn(3, 2))
     ),
@@ -149,13 +160,22 @@ def test_calls_are_those_of_the_module():
     assert traced(tg.randn(5, 2, 8, 8)).shape == (5, 3)
     traced.double()
     assert module[0].weight.dtype == tg.float64 and traced[1].running_mean.dtype == tg.float64
+    other = copy.deepcopy(traced)
+    with tg.no_grad():
+        other[0].weight.zero_()
+    assert not tg.equal(other[0].weight, module[0].weight) and other(tg.ones(3, 2, 8, 8).double()).shape == (3, 3)
     assert tg.jit.trace(traced, tg.randn(2, 2, 8, 8)) is traced
     named = tg.jit.trace(Mixed(), example_kwarg_inputs={"x": tg.randn(3, 4), "pair": [tg.ones(4), tg.zeros(2)]})
     assert "pair_0, pair_1, = pair" in named.code
 
 
 REASONS = {
-    "no operators": (lambda x: F.interpolate(x, scale_factor=2.0), lambda: tg.ones(1, 1, 2, 2), "not an operator"),
+    "no operators": (lambda x: tg.linalg.matrix_exp(x) + 1, lambda: tg.ones(2, 2), "not an operator"),
+    "no operators, without gradients": (
+        lambda x: tg.no_grad()(tg.linalg.matrix_exp)(x) + 1,
+        lambda: tg.ones(2, 2),
+        "not an operator",
+    ),
     "results of several types": (lambda x: {"a": x, "b": (x, x)}, lambda: tg.ones(2), "several types"),
     "results without a type": (lambda x: (x, object()), lambda: tg.ones(2), "object"),
 }
@@ -181,3 +201,15 @@ def test_errors_of_the_module_are_its_own():
 def test_scripted_modules_still_are_themselves():
     module = nn.ReLU()
     assert tg.jit.script(module) is module
+
+
+def test_arguments_of_all_kinds():
+    def function(x, *rest, p0, **more):
+        return x + p0 * rest[0] - more["_1"], rest[1] @ more["x_0"][0], rest[1].add_(1)
+
+    args = tg.ones(2), tg.full((2,), 2.0), tg.eye(2)
+    named = {"p0": tg.tensor([3.0]), "_1": tg.tensor(0.5), "x_0": [tg.ones(2, 2)], "rest_0": tg.ones(1)}
+    traced = tg.jit.trace(function, args, example_kwarg_inputs=named)
+    assert args[2].tolist() == [[1, 0], [0, 1]]  # what a trace writes to is a copy
+    file = io.BytesIO(traced.save_to_buffer())
+    assert_close(flat(tg.jit.load(file)(*copied(args), *copied(list(named.values())))), flat(function(*args, **named)))
