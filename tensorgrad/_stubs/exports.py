@@ -118,7 +118,7 @@ def return_types() -> str:
         for field in fields:
             lines += ["    @property", f"    def {field}(self) -> Tensor: ..."]
         lines += ["    def __new__(cls, sequence: Iterable[Any], dict: Any = ...) -> Any: ..."]
-    lines += ["", "all_return_types: list[type]"]
+    lines += ["", "FIELDS: dict[str, str]", "all_return_types: list[type]"]
     lines += ["", "def return_type(name: str) -> type: ..."]
     return "\n".join([HEAD, "", *lines]) + "\n"
 

@@ -158,8 +158,9 @@ def create_selective_checkpoint_contexts(
         for op in policy_fn_or_list:
             if not isinstance(op, OpOverload):
                 raise ValueError(
-                    f"Expected op in `op_list` to be an OpOverload but got: {op} of type {type(op)}. If you are passing "
-                    "in an OpOverloadPacket, please pass one of its overloads, such as torch.ops.aten.mm.default."
+                    f"Expected op in `op_list` to be an OpOverload but got: {op} of type {type(op)}. If you are "
+                    "passing in an OpOverloadPacket, please pass one of its overloads, such as "
+                    "torch.ops.aten.mm.default."
                 )
         chosen = tuple(policy_fn_or_list)
 

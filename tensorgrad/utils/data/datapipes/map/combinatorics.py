@@ -27,7 +27,8 @@ class ShufflerIterDataPipe(IterDataPipe):
     def __init__(self, datapipe: Any, *, indices: list | None = None) -> None:
         self.datapipe = datapipe
         self.indices: Any = list(range(len(datapipe))) if indices is None else indices
-        self._enabled, self._seed, self._rng = True, None, random.Random()
+        self._enabled, self._rng = True, random.Random()
+        self._seed: int | None = None
         self._shuffled_indices: list = self.indices
 
     def set_shuffle(self, shuffle: bool = True) -> ShufflerIterDataPipe:
