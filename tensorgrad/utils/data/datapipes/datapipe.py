@@ -175,7 +175,11 @@ class IterDataPipe(_Pipe, IterableDataset[T_co]):
 
 
 class DFIterDataPipe(IterDataPipe):
-    """Base class of datapipes of data frames."""
+    """Base class of datapipes of data frames.
+
+    >>> issubclass(torch.utils.data.DFIterDataPipe, torch.utils.data.IterDataPipe)
+    True
+    """
 
     def _is_dfpipe(self) -> bool:
         return True

@@ -61,7 +61,7 @@ class ShufflerIterDataPipe(IterDataPipe):
 
     >>> from tensorgrad.utils.data.datapipes.iter import IterableWrapper
     >>> list(IterableWrapper(range(6)).shuffle().set_seed(0))
-    [3, 5, 0, 1, 2, 4]
+    [3, 4, 0, 2, 5, 1]
     """
 
     def __init__(self, datapipe: IterDataPipe, *, buffer_size: int = 10000, unbatch_level: int = 0) -> None:

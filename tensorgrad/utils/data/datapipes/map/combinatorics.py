@@ -21,7 +21,7 @@ class ShufflerIterDataPipe(IterDataPipe):
 
     >>> from tensorgrad.utils.data.datapipes.map import SequenceWrapper
     >>> list(SequenceWrapper("abcd").shuffle().set_seed(0))
-    ['d', 'b', 'a', 'c']
+    ['c', 'a', 'b', 'd']
     """
 
     def __init__(self, datapipe: Any, *, indices: list | None = None) -> None:
