@@ -26,7 +26,12 @@ __all__ = ["CheckpointPolicy", "SelectiveCheckpointContext", "create_selective_c
 
 
 class CheckpointPolicy(enum.Enum):
-    """What a policy says of an operator. MUST and PREFER differ for PyTorch's compiler only."""
+    """What a policy says of an operator. MUST and PREFER differ for PyTorch's compiler only.
+
+    >>> from tensorgrad.utils.checkpoint import CheckpointPolicy
+    >>> [policy.name for policy in CheckpointPolicy][:4]
+    ['MUST_SAVE', 'PREFER_SAVE', 'MUST_RECOMPUTE', 'PREFER_RECOMPUTE']
+    """
 
     MUST_SAVE = 0
     PREFER_SAVE = 1
@@ -41,7 +46,18 @@ _SAVED = (CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE, True, *_OFFL
 
 
 class SelectiveCheckpointContext:
-    """What a policy is told besides the operator: whether this is the second run (it is asked in the first one)."""
+    """What a policy is told besides the operator: whether this is the second run (it is asked in the first one).
+
+    >>> import functools
+    >>> from tensorgrad.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+    >>> def policy(ctx, op, *args, **kwargs):
+    ...     print(ctx.is_recompute, op)
+    ...     return CheckpointPolicy.MUST_SAVE
+    >>> contexts = functools.partial(create_selective_checkpoint_contexts, policy)
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> checkpoint(torch.exp, x, use_reentrant=False, context_fn=contexts).sum().backward()
+    False aten.exp.default
+    """
 
     def __init__(self, *, is_recompute: bool) -> None:
         self.is_recompute = is_recompute
@@ -158,8 +174,9 @@ def create_selective_checkpoint_contexts(
         for op in policy_fn_or_list:
             if not isinstance(op, OpOverload):
                 raise ValueError(
-                    f"Expected op in `op_list` to be an OpOverload but got: {op} of type {type(op)}. If you are passing "
-                    "in an OpOverloadPacket, please pass one of its overloads, such as torch.ops.aten.mm.default."
+                    f"Expected op in `op_list` to be an OpOverload but got: {op} of type {type(op)}. If you are "
+                    "passing in an OpOverloadPacket, please pass one of its overloads, such as "
+                    "torch.ops.aten.mm.default."
                 )
         chosen = tuple(policy_fn_or_list)
 

@@ -111,7 +111,7 @@ def apply_random_seed(datapipe: DataPipe, rng: Any) -> DataPipe:
     >>> from tensorgrad.utils.data.graph_settings import apply_random_seed
     >>> rng = torch.Generator().manual_seed(4)
     >>> list(apply_random_seed(IterableWrapper(range(5)).shuffle(), rng))
-    [0, 1, 3, 4, 2]
+    [0, 1, 3, 2, 4]
     """
     for pipe in _having(datapipe, "set_seed"):
         pipe.set_seed(draw_seed(rng))

@@ -45,7 +45,17 @@ class functional_datapipe:
 
 
 class guaranteed_datapipes_determinism:
-    """In this context, datapipes that are marked `non_deterministic` cannot be made."""
+    """In this context, datapipes that are marked `non_deterministic` cannot be made.
+
+    >>> from tensorgrad.utils.data import IterDataPipe, guaranteed_datapipes_determinism, non_deterministic
+    >>> @non_deterministic(lambda seed=None: seed is None)
+    ... class Drawn(IterDataPipe):
+    ...     def __init__(self, seed=None):
+    ...         self.seed = seed
+    >>> with guaranteed_datapipes_determinism():
+    ...     print(Drawn(seed=3))
+    Drawn
+    """
 
     _on: ClassVar[bool] = False
 
@@ -144,7 +154,18 @@ def argument_validation(f: Callable) -> Callable:
 
 
 class runtime_validation_disabled:
-    """A context without `runtime_validation`."""
+    """A context without `runtime_validation`.
+
+    >>> from collections.abc import Iterator
+    >>> from tensorgrad.utils.data import IterDataPipe, runtime_validation, runtime_validation_disabled
+    >>> class Names(IterDataPipe):
+    ...     @runtime_validation
+    ...     def __iter__(self) -> Iterator[str]:
+    ...         yield 1
+    >>> with runtime_validation_disabled():
+    ...     list(Names())
+    [1]
+    """
 
     _on: ClassVar[bool] = True
 

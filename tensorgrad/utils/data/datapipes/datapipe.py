@@ -149,10 +149,10 @@ class IterDataPipe(_Pipe, IterableDataset[T_co]):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "__iter__" in cls.__dict__:
-            cls.__iter__ = one_at_a_time(cls.__dict__["__iter__"])  # type: ignore[method-assign]
+            cls.__iter__ = one_at_a_time(cls.__dict__["__iter__"])
 
     def __iter__(self) -> Iterator[T_co]:
-        return self  # type: ignore[return-value]
+        return self
 
     def reset(self) -> None:
         """Prepares for reading from the start."""
@@ -175,7 +175,11 @@ class IterDataPipe(_Pipe, IterableDataset[T_co]):
 
 
 class DFIterDataPipe(IterDataPipe):
-    """Base class of datapipes of data frames."""
+    """Base class of datapipes of data frames.
+
+    >>> issubclass(torch.utils.data.DFIterDataPipe, torch.utils.data.IterDataPipe)
+    True
+    """
 
     def _is_dfpipe(self) -> bool:
         return True

@@ -61,7 +61,7 @@ class ShufflerIterDataPipe(IterDataPipe):
 
     >>> from tensorgrad.utils.data.datapipes.iter import IterableWrapper
     >>> list(IterableWrapper(range(6)).shuffle().set_seed(0))
-    [3, 5, 0, 1, 2, 4]
+    [3, 4, 0, 2, 5, 1]
     """
 
     def __init__(self, datapipe: IterDataPipe, *, buffer_size: int = 10000, unbatch_level: int = 0) -> None:
@@ -70,7 +70,8 @@ class ShufflerIterDataPipe(IterDataPipe):
         self.datapipe = datapipe if unbatch_level == 0 else datapipe.unbatch(unbatch_level=unbatch_level)
         self.buffer_size = buffer_size
         self._buffer: list = []
-        self._enabled, self._seed, self._rng = True, None, random.Random()
+        self._enabled, self._rng = True, random.Random()
+        self._seed: int | None = None
 
     def set_shuffle(self, shuffle: bool = True) -> ShufflerIterDataPipe:
         """Switches shuffling on or off."""
@@ -104,4 +105,4 @@ class ShufflerIterDataPipe(IterDataPipe):
             yield self._buffer.pop(self._rng.randint(0, len(self._buffer) - 1))
 
     def __len__(self) -> int:
-        return len(self.datapipe)  # type: ignore[arg-type]
+        return len(self.datapipe)

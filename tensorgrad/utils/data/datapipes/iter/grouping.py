@@ -53,7 +53,7 @@ class BatcherIterDataPipe(IterDataPipe):
             yield self.wrapper_class(batch)
 
     def __len__(self) -> int:
-        size = len(self.datapipe)  # type: ignore[arg-type]
+        size = len(self.datapipe)
         return size // self.batch_size if self.drop_last else -(-size // self.batch_size)
 
 

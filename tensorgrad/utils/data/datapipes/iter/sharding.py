@@ -75,5 +75,5 @@ class ShardingFilterIterDataPipe(_ShardingIterDataPipe):
         yield from islice(self.source_datapipe, self.instance_id, None, self.num_of_instances)
 
     def __len__(self) -> int:
-        size = len(self.source_datapipe)  # type: ignore[arg-type]
+        size = len(self.source_datapipe)
         return size // self.num_of_instances + (self.instance_id < size % self.num_of_instances)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from typing import Any
 
 from tensorgrad.utils.data.datapipes.datapipe import IterDataPipe
@@ -41,6 +41,6 @@ class IterableWrapperIterDataPipe(IterDataPipe):
         yield from source
 
     def __len__(self) -> int:
-        if hasattr(self.iterable, "__len__"):
+        if isinstance(self.iterable, Sized):
             return len(self.iterable)
         raise TypeError(f"{type(self).__name__} instance doesn't have valid length")

@@ -21,13 +21,14 @@ class ShufflerIterDataPipe(IterDataPipe):
 
     >>> from tensorgrad.utils.data.datapipes.map import SequenceWrapper
     >>> list(SequenceWrapper("abcd").shuffle().set_seed(0))
-    ['d', 'b', 'a', 'c']
+    ['c', 'a', 'b', 'd']
     """
 
     def __init__(self, datapipe: Any, *, indices: list | None = None) -> None:
         self.datapipe = datapipe
         self.indices: Any = list(range(len(datapipe))) if indices is None else indices
-        self._enabled, self._seed, self._rng = True, None, random.Random()
+        self._enabled, self._rng = True, random.Random()
+        self._seed: int | None = None
         self._shuffled_indices: list = self.indices
 
     def set_shuffle(self, shuffle: bool = True) -> ShufflerIterDataPipe:
