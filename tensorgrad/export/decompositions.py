@@ -52,7 +52,8 @@ def decomposed(program: ExportedProgram, table: dict[Any, Callable]) -> Exported
         results = traced_call(program.graph_module, tuple(values[name] for name in before), {})
         targets = {str(spec.target): values[spec.arg.name] for spec in signature.input_specs}
         for spec, value in zip(mutations, results, strict=False):
-            targets.get(str(spec.target), values.get(str(spec.target))).copy_(value)
+            target = str(spec.target)
+            (targets[target] if target in targets else values[target]).copy_(value)
         return results[len(mutations) :]
 
     expanded = {key: rule for key, rule in table.items() if isinstance(key, OpOverload)}
@@ -258,7 +259,7 @@ class Functional(Tracer):
             return self._write(func, args, kwargs)
         result = super().__torch_dispatch__(func, types, args, kwargs)
         for i, made in enumerate(result if isinstance(result, tuple | list) else [result]):
-            of = args[0] if args else None
+            of: Any = args[0] if args else None
             tensors = isinstance(made, Tensor) and isinstance(of, Tensor) and made is not of
             if tensors and made._storage is of._storage:
                 self._keep_view(func, args, kwargs, made, i if isinstance(result, tuple | list) else None)

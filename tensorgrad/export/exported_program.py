@@ -294,7 +294,7 @@ class UnliftedModule(GraphModule):
                 return flat(self, *args, **kwargs)
             return _pytree.tree_unflatten(flat(self, *_flattened(self._in_spec, args, kwargs)), self._out_spec)
 
-        type(self).forward = forward  # type: ignore[method-assign]
+        type(self).forward = forward
         return code
 
     def train(self, mode: bool = True) -> Any:
@@ -362,10 +362,10 @@ def unlifted(program: ExportedProgram, check_guards: bool) -> GraphModule:
         if spec.kind is OutputKind.USER_OUTPUT:
             returned.append(result)
             continue
-        target = by_target.get(str(spec.target))
-        if target is None:
-            target = next(n for n in inputs if n.name == spec.target)
-        graph.create_node("call_function", ops.aten.copy_.default, (made[target], result), {}, "copy_")
+        written = by_target.get(str(spec.target))
+        if written is None:
+            written = next(n for n in inputs if n.name == spec.target)
+        graph.create_node("call_function", ops.aten.copy_.default, (made[written], result), {}, "copy_")
     graph.output(tuple(returned))
     for name, value in attributes.items():  # GraphModule takes what nodes refer to
         assert value is not None, name

@@ -53,7 +53,7 @@ def _conv(dims: int) -> Callable:
         input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
     ) -> Any:
         one, zero = [1] * dims, [0] * dims
-        late = [(bias, None), (_numbers(stride, dims), one)]
+        late: list[tuple[Any, Any]] = [(bias, None), (_numbers(stride, dims), one)]
         if isinstance(padding, str):
             late += [(padding, "valid"), (_numbers(dilation, dims), one), (groups, 1)]
             return run(name, (input, weight), tuple(late), "padding")
@@ -71,7 +71,7 @@ def _conv_transpose(dims: int) -> Callable:
         groups: int = 1, dilation: Any = 1,
     ) -> Any:  # fmt: skip
         one, zero = [1] * dims, [0] * dims
-        late = (
+        late: tuple[tuple[Any, Any], ...] = (
             (bias, None), (_numbers(stride, dims), one), (_numbers(padding, dims), zero),
             (_numbers(output_padding, dims), zero), (groups, 1), (_numbers(dilation, dims), one),
         )  # fmt: skip
@@ -87,7 +87,7 @@ def _max_pool(dims: int) -> Callable:
     ) -> Any:  # fmt: skip
         if return_indices:
             return SKIP
-        late = (
+        late: tuple[tuple[Any, Any], ...] = (
             ([] if stride is None else _numbers(stride, dims), []), (_numbers(padding, dims), [0] * dims),
             (_numbers(dilation, dims), [1] * dims), (ceil_mode, False),
         )  # fmt: skip
