@@ -149,6 +149,26 @@ def _softmax(name: str) -> Callable:
     return rule
 
 
+def _attention(
+    query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False, *,
+    scale: float | None = None, enable_gqa: bool = False,
+) -> Any:  # fmt: skip
+    """With dropout, whose random numbers are drawn within the kernel. Others are taken apart as they are."""
+    if not dropout_p or enable_gqa:
+        return NotImplemented
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    scores = ROWS["matmul"](aten.mul.Tensor(query, scale), aten.transpose.int(key, -2, -1))
+    if is_causal:
+        n, m = scores.shape[-2:]
+        attn_mask = tensorgrad.ones(n, m, dtype=tensorgrad.bool).tril()
+    if attn_mask is not None and attn_mask.dtype is tensorgrad.bool:
+        scores = aten.masked_fill.Scalar(scores, aten.logical_not.default(attn_mask), float("-inf"))
+    elif attn_mask is not None:
+        scores = aten.add.Tensor(scores, attn_mask)
+    weights = aten.native_dropout.default(aten._softmax.default(scores, -1, False), dropout_p, True)[0]
+    return ROWS["matmul"](weights, value)
+
+
 def _mse_loss(x: Any, target: Any, reduction: int = 1) -> Any:
     squares = aten.pow.Tensor_Scalar(aten.sub.Tensor(x, target), 2)
     return [lambda v: v, aten.mean.default, aten.sum.default][reduction](squares)
@@ -183,6 +203,7 @@ RULES: dict[str, Callable] = {
     "log_softmax.int": _softmax("_log_softmax"),
     "matmul.default": lambda one, other: ROWS["matmul"](one, other),
     "mse_loss.default": _mse_loss,
+    "scaled_dot_product_attention.default": _attention,
     "softmax.int": _softmax("_softmax"),
     "view.default": _view,
     "to.dtype": lambda x, dtype: x if x.dtype is dtype else aten._to_copy.default(x, dtype=dtype),
