@@ -15,7 +15,7 @@ from typing import Any
 import tensorgrad
 from tensorgrad._ops import OpOverload, OpOverloadPacket, ops
 from tensorgrad.autograd.modes import no_grad
-from tensorgrad.export.exported_program import ExportedProgram, argument_of
+from tensorgrad.export.exported_program import DECOMPOSED, ExportedProgram, argument_of
 from tensorgrad.export.graph_signature import (
     ExportGraphSignature,
     InputKind,
@@ -30,6 +30,7 @@ from tensorgrad.fx import Node
 from tensorgrad.library.operators_of_rows import ROWS
 from tensorgrad.rows.switches import LOCAL
 from tensorgrad.tensor import Tensor
+from tensorgrad.utils import _pytree
 
 aten = ops.aten
 
@@ -93,10 +94,11 @@ def decomposed(program: ExportedProgram, table: dict[Any, Callable]) -> Exported
     )  # fmt: skip
 
 
+DECOMPOSED.append(decomposed)
+
+
 def _example(program: ExportedProgram, nodes: list[Node]) -> list[Any]:
     """Inputs to trace with: those of the example, or ones."""
-    from tensorgrad.utils import _pytree
-
     if program.example_inputs is not None:
         return _pytree.tree_leaves(program.example_inputs)
     values = [n.meta.get("val") for n in nodes]
