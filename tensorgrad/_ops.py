@@ -359,6 +359,20 @@ def _native_batch_norm_legit_no_training(
     return tensorgrad.native_batch_norm(input, weight, bias, running_mean, running_var, False, momentum, eps)
 
 
+def _im2col(self: Any, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> Any:
+    return tensorgrad.nn.functional.unfold(self, kernel_size, dilation, padding, stride)
+
+
+def _col2im(self: Any, output_size: Any, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> Any:
+    return tensorgrad.nn.functional.fold(self, output_size, kernel_size, dilation, padding, stride)
+
+
+def _adaptive_max_pool(dims: int) -> tuple[Callable[..., Any], tuple[str, ...]]:
+    function = f"adaptive_max_pool{dims}d"
+    pool = lambda self, output_size: getattr(tensorgrad.nn.functional, function)(self, output_size, True)
+    return pool, ("default", "out")
+
+
 def _upsample(mode: str) -> tuple[Callable[..., Any], tuple[str, ...]]:
     """`torch.nn.functional.interpolate` of one mode: to a size, or by factors."""
 
@@ -391,9 +405,11 @@ _WRITTEN_OTHERWISE: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     ),
     "_unsafe_view": (_unsafe_view, ("default", "out")),
     "block_diag": (lambda tensors: tensorgrad.block_diag(*tensors), ("default",)),
+    "col2im": (_col2im, ("default", "out")),
     "copy": (lambda self, src: self.clone().copy_(src), ("default", "out")),
     "cross_entropy_loss": (_cross_entropy_loss, ("default",)),
     "glu": (lambda self, dim=-1: tensorgrad.nn.functional.glu(self, dim), ("default", "out")),
+    "im2col": (_im2col, ("default", "out")),
     "l1_loss": (_loss("l1_loss")[0], ("default",)),
     "lift_fresh_copy": (lambda self: self.clone(), ("default", "out")),
     "log_sigmoid": (lambda self: tensorgrad.nn.functional.logsigmoid(self), ("default", "out")),
@@ -420,6 +436,8 @@ _WRITTEN_OTHERWISE: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "_to_copy": (_to_copy, ("default",)),
     "adaptive_avg_pool2d": _adaptive_avg_pool(2),
     "adaptive_avg_pool3d": _adaptive_avg_pool(3),
+    "adaptive_max_pool2d": _adaptive_max_pool(2),
+    "adaptive_max_pool3d": _adaptive_max_pool(3),
     "alias": (lambda self: self.view_as(self), ("default",)),
     "binary_cross_entropy": (_binary_cross_entropy, ("default", "out")),
     "index": (_index, ("Tensor",)),

@@ -3,6 +3,7 @@
 `export` runs a module and notes what it calls (tracer.py). See docs/export.md in the repository.
 """
 
+from tensorgrad.export import decompositions as _decompositions
 from tensorgrad.export import dynamic_shapes, exported_program, graph_signature
 from tensorgrad.export.dynamic_shapes import Dim, ShapesCollection, dims
 from tensorgrad.export.errors import UserError

@@ -15,7 +15,7 @@ from typing import Any
 import tensorgrad
 from tensorgrad._ops import OpOverload, OpOverloadPacket, ops
 from tensorgrad.autograd.modes import no_grad
-from tensorgrad.export.exported_program import ExportedProgram, argument_of
+from tensorgrad.export.exported_program import DECOMPOSED, ExportedProgram, argument_of
 from tensorgrad.export.graph_signature import (
     ExportGraphSignature,
     InputKind,
@@ -30,6 +30,7 @@ from tensorgrad.fx import Node
 from tensorgrad.library.operators_of_rows import ROWS
 from tensorgrad.rows.switches import LOCAL
 from tensorgrad.tensor import Tensor
+from tensorgrad.utils import _pytree
 
 aten = ops.aten
 
@@ -52,7 +53,8 @@ def decomposed(program: ExportedProgram, table: dict[Any, Callable]) -> Exported
         results = traced_call(program.graph_module, tuple(values[name] for name in before), {})
         targets = {str(spec.target): values[spec.arg.name] for spec in signature.input_specs}
         for spec, value in zip(mutations, results, strict=False):
-            targets.get(str(spec.target), values.get(str(spec.target))).copy_(value)
+            target = str(spec.target)
+            (targets[target] if target in targets else values[target]).copy_(value)
         return results[len(mutations) :]
 
     expanded = {key: rule for key, rule in table.items() if isinstance(key, OpOverload)}
@@ -92,10 +94,11 @@ def decomposed(program: ExportedProgram, table: dict[Any, Callable]) -> Exported
     )  # fmt: skip
 
 
+DECOMPOSED.append(decomposed)
+
+
 def _example(program: ExportedProgram, nodes: list[Node]) -> list[Any]:
     """Inputs to trace with: those of the example, or ones."""
-    from tensorgrad.utils import _pytree
-
     if program.example_inputs is not None:
         return _pytree.tree_leaves(program.example_inputs)
     values = [n.meta.get("val") for n in nodes]
@@ -148,6 +151,26 @@ def _softmax(name: str) -> Callable:
     return rule
 
 
+def _attention(
+    query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False, *,
+    scale: float | None = None, enable_gqa: bool = False,
+) -> Any:  # fmt: skip
+    """With dropout, whose random numbers are drawn within the kernel. Others are taken apart as they are."""
+    if not dropout_p or enable_gqa:
+        return NotImplemented
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    scores = ROWS["matmul"](aten.mul.Tensor(query, scale), aten.transpose.int(key, -2, -1))
+    if is_causal:
+        n, m = scores.shape[-2:]
+        attn_mask = tensorgrad.ones(n, m, dtype=tensorgrad.bool).tril()
+    if attn_mask is not None and attn_mask.dtype is tensorgrad.bool:
+        scores = aten.masked_fill.Scalar(scores, aten.logical_not.default(attn_mask), float("-inf"))
+    elif attn_mask is not None:
+        scores = aten.add.Tensor(scores, attn_mask)
+    weights = aten.native_dropout.default(aten._softmax.default(scores, -1, False), dropout_p, True)[0]
+    return ROWS["matmul"](weights, value)
+
+
 def _mse_loss(x: Any, target: Any, reduction: int = 1) -> Any:
     squares = aten.pow.Tensor_Scalar(aten.sub.Tensor(x, target), 2)
     return [lambda v: v, aten.mean.default, aten.sum.default][reduction](squares)
@@ -182,6 +205,7 @@ RULES: dict[str, Callable] = {
     "log_softmax.int": _softmax("_log_softmax"),
     "matmul.default": lambda one, other: ROWS["matmul"](one, other),
     "mse_loss.default": _mse_loss,
+    "scaled_dot_product_attention.default": _attention,
     "softmax.int": _softmax("_softmax"),
     "view.default": _view,
     "to.dtype": lambda x, dtype: x if x.dtype is dtype else aten._to_copy.default(x, dtype=dtype),
@@ -258,7 +282,7 @@ class Functional(Tracer):
             return self._write(func, args, kwargs)
         result = super().__torch_dispatch__(func, types, args, kwargs)
         for i, made in enumerate(result if isinstance(result, tuple | list) else [result]):
-            of = args[0] if args else None
+            of: Any = args[0] if args else None
             tensors = isinstance(made, Tensor) and isinstance(of, Tensor) and made is not of
             if tensors and made._storage is of._storage:
                 self._keep_view(func, args, kwargs, made, i if isinstance(result, tuple | list) else None)

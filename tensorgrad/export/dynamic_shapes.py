@@ -57,9 +57,9 @@ class Dim:
 
     def __init__(self, name: str, *, min: int | None = None, max: int | None = None) -> None:
         if not isinstance(name, str) or not name.isidentifier():
-            raise ValueError(f"Dim(): the name has to be an identifier, but got {name!r}")
+            raise AssertionError(f"Dim name must be a valid identifier, got {name!r}")
         if min is not None and max is not None and max <= min:
-            raise ValueError(f"Cannot create Dim with inconsistent min={min}, max={max}")
+            raise AssertionError(f"Cannot create Dim with inconsistent min={min}, max={max}")
         self.__name__ = name
         self.min = 0 if min is None else min
         self.max = max

@@ -15,6 +15,7 @@ from tensorgrad.export.graph_signature import (
     ExportGraphSignature,
     InputKind,
     OutputKind,
+    SymIntArgument,
     TensorArgument,
 )
 from tensorgrad.fx import Graph, GraphModule, Node
@@ -24,6 +25,9 @@ from tensorgrad.tensor import Tensor
 from tensorgrad.utils import _pytree
 
 __all__ = ["CallSpec", "ExportedProgram", "ModuleCallEntry", "ModuleCallSignature", "ValueRanges"]
+
+
+DECOMPOSED: list[Callable] = []  # what takes a program apart: decompositions.py puts it here
 
 
 @dataclass(frozen=True)
@@ -211,9 +215,7 @@ class ExportedProgram:
         >>> [str(node.target) for node in graph.nodes if node.op == "call_function"]
         ['aten.permute.default', 'aten.addmm.default']
         """
-        from tensorgrad.export.decompositions import decomposed
-
-        return decomposed(self, decomp_table or {})
+        return DECOMPOSED[0](self, decomp_table or {})
 
     def module(self, check_guards: bool = True) -> GraphModule:
         """Returns a module that is called as the exported one was, and has its parameters and buffers.
@@ -294,7 +296,7 @@ class UnliftedModule(GraphModule):
                 return flat(self, *args, **kwargs)
             return _pytree.tree_unflatten(flat(self, *_flattened(self._in_spec, args, kwargs)), self._out_spec)
 
-        type(self).forward = forward  # type: ignore[method-assign]
+        type(self).forward = forward
         return code
 
     def train(self, mode: bool = True) -> Any:
@@ -362,10 +364,10 @@ def unlifted(program: ExportedProgram, check_guards: bool) -> GraphModule:
         if spec.kind is OutputKind.USER_OUTPUT:
             returned.append(result)
             continue
-        target = by_target.get(str(spec.target))
-        if target is None:
-            target = next(n for n in inputs if n.name == spec.target)
-        graph.create_node("call_function", ops.aten.copy_.default, (made[target], result), {}, "copy_")
+        written = by_target.get(str(spec.target))
+        if written is None:
+            written = next(n for n in inputs if n.name == spec.target)
+        graph.create_node("call_function", ops.aten.copy_.default, (made[written], result), {}, "copy_")
     graph.output(tuple(returned))
     for name, value in attributes.items():  # GraphModule takes what nodes refer to
         assert value is not None, name
@@ -427,7 +429,5 @@ def _last_line(stack: str) -> str:
 def argument_of(value: Any, name: str = "") -> Any:
     """How a signature says what an input or output is."""
     if isinstance(value, Node):
-        from tensorgrad.export.graph_signature import SymIntArgument
-
         return (SymIntArgument if isinstance(value.meta.get("val"), int) else TensorArgument)(value.name)
     return ConstantArgument(name, value)

@@ -235,7 +235,8 @@ class ExportGraphSignature:
 
     def replace_all_uses(self, old: str, new: str) -> None:
         """Renames a node."""
-        for spec in (*self.input_specs, *self.output_specs):
+        specs: list[InputSpec | OutputSpec] = [*self.input_specs, *self.output_specs]
+        for spec in specs:
             if spec.arg.name == old:
                 spec.arg.name = new
 

@@ -139,10 +139,10 @@ class _Loader:
         self.graph.output(tuple(self._argument(o) for o in module["graph"]["outputs"]))
         self._check_outputs(signature)
         self.graph.lint()
-        entry, dynamic = self._call(module["module_call_graph"], signature), self._dynamic(data, signature)
+        call, dynamic = self._call(module["module_call_graph"], signature), self._dynamic(data, signature)
         dialects = data["verifiers"]
         return ExportedProgram(
-            {}, self.graph, signature, stored["weights"], dict(dynamic.ranges), [entry], self._example(),
+            {}, self.graph, signature, stored["weights"], dict(dynamic.ranges), [call], self._example(),
             stored["constants"], dynamic=dynamic, dialect="ATEN" if dialects == ["ATEN"] else "TRAINING",
         )  # fmt: skip
 
@@ -298,7 +298,7 @@ class _Loader:
             strides.append(_whole(value) if kind == "as_int" else _whole(_only(hint)[1]) if hint else None)
         if None in strides or len(strides) != len(sizes):
             strides = [math.prod(sizes[i + 1 :]) for i in range(len(sizes))]
-        steps = tuple(s * dtype.itemsize for s in strides)  # type: ignore[operator]
+        steps = tuple(s * dtype.itemsize for s in strides)
         made = share(MetaArray.empty(tuple(sizes), dtype.numpy, steps), None)
         return made, tuple(shown) if any(isinstance(s, str) for s in shown) else None
 

@@ -53,7 +53,7 @@ def _conv(dims: int) -> Callable:
         input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
     ) -> Any:
         one, zero = [1] * dims, [0] * dims
-        late = [(bias, None), (_numbers(stride, dims), one)]
+        late: list[tuple[Any, Any]] = [(bias, None), (_numbers(stride, dims), one)]
         if isinstance(padding, str):
             late += [(padding, "valid"), (_numbers(dilation, dims), one), (groups, 1)]
             return run(name, (input, weight), tuple(late), "padding")
@@ -71,7 +71,7 @@ def _conv_transpose(dims: int) -> Callable:
         groups: int = 1, dilation: Any = 1,
     ) -> Any:  # fmt: skip
         one, zero = [1] * dims, [0] * dims
-        late = (
+        late: tuple[tuple[Any, Any], ...] = (
             (bias, None), (_numbers(stride, dims), one), (_numbers(padding, dims), zero),
             (_numbers(output_padding, dims), zero), (groups, 1), (_numbers(dilation, dims), one),
         )  # fmt: skip
@@ -87,7 +87,7 @@ def _max_pool(dims: int) -> Callable:
     ) -> Any:  # fmt: skip
         if return_indices:
             return SKIP
-        late = (
+        late: tuple[tuple[Any, Any], ...] = (
             ([] if stride is None else _numbers(stride, dims), []), (_numbers(padding, dims), [0] * dims),
             (_numbers(dilation, dims), [1] * dims), (ceil_mode, False),
         )  # fmt: skip
@@ -103,6 +103,30 @@ def _adaptive_avg_pool(dims: int) -> Callable:
         return run(f"adaptive_avg_pool{dims}d", (input, size))
 
     return form
+
+
+def _adaptive_max_pool(dims: int) -> Callable:
+    def form(input: Any, output_size: Any, return_indices: bool = False) -> Any:
+        size = _numbers(output_size, dims)
+        size = [input.shape[i - dims] if n is None else n for i, n in enumerate(size)]
+        made = run(f"adaptive_max_pool{dims}d", (input, size))
+        return made if return_indices else made[0]
+
+    return form
+
+
+def _unfold(input: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Any:
+    return run("im2col", (input, *(_numbers(n, 2) for n in (kernel_size, dilation, padding, stride))))
+
+
+def _fold(input: Any, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Any:
+    return run("col2im", (input, *(_numbers(n, 2) for n in (output_size, kernel_size, dilation, padding, stride))))
+
+
+def _rrelu(
+    input: Any, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False
+) -> Any:
+    return run("rrelu_" if inplace else "rrelu", (input, lower, upper, training))
 
 
 def _batch_norm(
@@ -203,6 +227,16 @@ def _binary_cross_entropy(
     return run("binary_cross_entropy", (input, target), ((weight, None), (REDUCTIONS.index(reduction), 1)))
 
 
+def _binary_cross_entropy_with_logits(
+    input: Any, target: Any, weight: Any = None, size_average: Any = None, reduce: Any = None, reduction: str = "mean",
+    pos_weight: Any = None,
+) -> Any:  # fmt: skip
+    if size_average is not None or reduce is not None or reduction not in REDUCTIONS:
+        return SKIP
+    late = ((weight, None), (pos_weight, None), (REDUCTIONS.index(reduction), 1))
+    return run("binary_cross_entropy_with_logits", (input, target), late)
+
+
 def _pad(input: Any, pad: Any, mode: str = "constant", value: Any = None) -> Any:
     return run("pad", (input, list(pad)), ((mode, "constant"), (value, None)))
 
@@ -297,9 +331,12 @@ FUNCTIONAL: dict[str, Callable] = {
     "alpha_dropout": _dropout("alpha_dropout"),
     "batch_norm": _batch_norm,
     "binary_cross_entropy": _binary_cross_entropy,
+    "binary_cross_entropy_with_logits": _binary_cross_entropy_with_logits,
     "cross_entropy": _cross_entropy,
     "dropout": _dropout("dropout"),
     "dropout2d": _dropout("feature_dropout"),
+    "feature_alpha_dropout": _dropout("feature_alpha_dropout"),
+    "fold": _fold,
     "glu": _glu,
     "group_norm": _group_norm,
     "instance_norm": _instance_norm,
@@ -312,11 +349,14 @@ FUNCTIONAL: dict[str, Callable] = {
     "one_hot": _one_hot,
     "pad": _pad,
     "rms_norm": _rms_norm,
+    "rrelu": _rrelu,
     "scaled_dot_product_attention": _attention,
     "softmax": _SOFTMAX.functional,  # type: ignore[attr-defined]
+    "unfold": _unfold,
     **{f"conv{n}d": _conv(n) for n in (1, 2, 3)},
     **{f"conv_transpose{n}d": _conv_transpose(n) for n in (1, 2, 3)},
     **{f"max_pool{n}d": _max_pool(n) for n in (1, 2, 3)},
+    **{f"adaptive_max_pool{n}d": _adaptive_max_pool(n) for n in (1, 2, 3)},
     **{f"adaptive_avg_pool{n}d": _adaptive_avg_pool(n) for n in (1, 2, 3)},
 }
 

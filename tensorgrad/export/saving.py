@@ -94,7 +94,8 @@ def _entries(ep: ExportedProgram, opset: dict[str, int] | None, protocol: int) -
         ("weights", "weight_", "model_weights_config", ep.state_dict),
         ("constants", "tensor_", "model_constants_config", ep.constants),
     ):
-        described, paths = {}, {}
+        described: dict[str, Any] = {}
+        paths: dict[int, str] = {}
         for name, tensor in tensors.items():
             tensor = tensor.detach() if name not in parameters else tensor
             storage = tensor._storage
@@ -375,7 +376,7 @@ def expression_of(text: str) -> str | None:
 
     def of(node: Any) -> str:
         if isinstance(node, ast.Constant):
-            return f"Integer({node.value})"
+            return f"Integer({node.value!r})"
         if isinstance(node, ast.Name):
             return f"Symbol('{node.id}', positive=True, integer=True)"
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):

@@ -127,7 +127,7 @@ _ARGUMENTS: dict[str, str] = {
     "self n dim norm": "fft_fft fft_hfft fft_ifft fft_ihfft fft_irfft fft_rfft",
     "self output_size": """
         _adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d
-        adaptive_max_pool1d
+        adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d
     """,
     "self spacing dim edge_order": """
         gradient.scalararray gradient.scalarint gradient.scalarrayarray gradient.scalarrayint
@@ -248,6 +248,8 @@ _ARGUMENTS: dict[str, str] = {
     "self dim keepdim values indices": "median.dim_values nanmedian.dim_values",
     "self dim start end step": "slice.Tensor slice_copy.Tensor",
     "self dimension size step": "unfold unfold_copy",
+    "self kernel_size dilation padding stride": "im2col",
+    "self output_size kernel_size dilation padding stride": "col2im",
     "self from to generator": "random_.from uniform_",
     "self generator dtype layout device pin_memory memory_format": "rand_like.generator randn_like.generator",
     "self groups": "channel_shuffle native_channel_shuffle",

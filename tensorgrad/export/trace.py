@@ -186,11 +186,8 @@ def _state(mod: Module) -> list[tuple[str, str, Tensor]]:
         for prefix, module in mod.named_modules(remove_duplicate=False)
         for name in module._non_persistent_buffers_set
     }
-    found = [("p", name, t) for name, t in mod.named_parameters(remove_duplicate=False)]
-    found += [
-        ("n" if name in apart else "b", name, t)
-        for name, t in mod.named_buffers(remove_duplicate=False)  # type: ignore[misc]
-    ]
+    found: list[tuple[str, str, Tensor]] = [("p", name, t) for name, t in mod.named_parameters(remove_duplicate=False)]
+    found += [("n" if name in apart else "b", name, t) for name, t in mod.named_buffers(remove_duplicate=False)]
     return found
 
 

@@ -26,6 +26,7 @@ from tensorgrad.export.operators import form_of
 from tensorgrad.fx import Graph, Node
 from tensorgrad.library import dispatch_classes
 from tensorgrad.overriding.function_classes import without_defaults
+from tensorgrad.random.generator import Generator, default_generator
 from tensorgrad.rows.switches import DISPATCH, LOCAL
 from tensorgrad.tensor import Tensor
 from tensorgrad.utils._python_dispatch import TorchDispatchMode
@@ -217,6 +218,10 @@ class Tracer(TorchDispatchMode):
             return slice(*(self.argument(v) for v in (value.start, value.stop, value.step)))
         if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
             return [self.argument(v) for v in value]
+        if value is default_generator:
+            return None
+        if isinstance(value, Generator):
+            raise NotImplementedError(f"export(): a generator of random numbers as an argument {_where()}")
         return value.item() if isinstance(value, np.generic) else value
 
 
