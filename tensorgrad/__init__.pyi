@@ -32,6 +32,7 @@ from tensorgrad import func as func
 from tensorgrad import functional as functional
 from tensorgrad import futures as futures
 from tensorgrad import fx as fx
+from tensorgrad import gguf as gguf
 from tensorgrad import hub as hub
 from tensorgrad import info as info
 from tensorgrad import jit as jit
