@@ -173,7 +173,8 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._functorch.apis.vmap": (FOUND, "programs", "tensorgrad.func.vmap.vmap"),
     "torch._functorch.config.activation_memory_budget": (VALUE, "programs, which set it", 1.0),
     "torch._functorch.config.donated_buffer": (VALUE, "programs, which set it", False),
-    "torch._functorch.make_functional.make_functional": (FOUND, "programs", "tensorgrad.func.make_functional.make_functional"),
+    "torch._functorch.make_functional.make_functional": (
+        FOUND, "programs", "tensorgrad.func.make_functional.make_functional"),
     "torch._functorch.make_functional.make_functional_with_buffers": (
         FOUND, "programs", "tensorgrad.func.make_functional.make_functional_with_buffers"),
     "torch._guards.active_fake_mode": (NOTHING, "tensordict", _FAKE),
