@@ -118,7 +118,7 @@ def order_in_memory(x, indices, pattern):
     operands = [(shape, (*steps[:first], *still, *steps[first:]), x.itemsize)]
     after = len(kept) - first
     for i, size in zip([indices[k] for k in pattern if k is not None], sizes, strict=True):
-        steps = i.strides if i.dtype.kind != "b" else (i.itemsize,)
+        steps = list(i.strides) if i.dtype.kind != "b" else [i.itemsize]
         operands.append(((*size, *(1,) * after), (*steps, *(0,) * after), i.itemsize))
     return order_of_operands(shape, x.itemsize, *operands)
 
