@@ -4,7 +4,7 @@
     file.metadata["general.architecture"], file["token_embd.weight"]
 
 The file is mapped, so opening it reads only its head. Nothing in it is executed; every offset, size and count is
-checked before it is used. The layout: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+checked before it is used. The layout is that of the ggml project.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     python -m tensorgrad._stubs          writes the files below (and reports which changed)
     python -m tensorgrad._stubs --check  only reports whether they are up to date; exit status 1 if not
 
-They are made where the package is built or installed (hatch_build.py), and by `make check` and `make test`; git does
-not track them.
+They are made where the package is built or installed, and before a checkout is checked or tested; git does not track
+them.
 
 - `methods.pyi`, `functions.pyi`, `functional.pyi`, `special.pyi`: the methods of Tensor, and the functions of
   `torch`, `torch.nn.functional` and `torch.special`. They exist for type checkers only and are never imported.

@@ -109,8 +109,6 @@ def order_in_memory(x, indices, pattern):
     PyTorch's rule: it is that of a pointwise op on x, which stands still along the dimensions of the index arrays, and
     on the index arrays, which move along these alone.
     """
-    if x.flags.c_contiguous and all([i.flags.c_contiguous for i in indices]):
-        return None
     shape = shape_of(x.shape, indices, pattern)
     kept, sizes, first = _dimensions(x.shape, indices, pattern)
     still = (0,) * (len(shape) - len(kept))
