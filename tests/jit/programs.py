@@ -232,7 +232,7 @@ class Functions(nn.Module):
             x.index_select(1, torch.tensor([0])), x.narrow(1, 0, 2), x.movedim(0, 1), torch.addmm(x, x, x[:3] * 0 + 1)
             if x.shape[0] == 3 else x, torch.outer(x[0], x[1]), torch.logsumexp(x, 1), torch.bmm(x[None], x.t()[None]),
             torch.zeros([2], dtype=torch.int32), torch.tensor([[1.5, 2.0]]), torch.ones(2, 3).to(torch.bool),
-                x[1:, ::2],
+            x[1:, ::2],
         )  # fmt: skip
         return losses, images, others
 
