@@ -46,6 +46,7 @@ class ProgramUnpickler(Restricted):
         self.program = program
         self.parameters: dict[int, Parameter] = {}
         self.unfinished: dict[int, Any] = {}
+        self.made: list[Any] = []  # all instances
         self.kept: list[Tensor] = []  # those whose ids `parameters` has
 
     def find(self, module: str, name: str) -> None:
@@ -76,6 +77,7 @@ class ProgramUnpickler(Restricted):
         self.take(MODULE if cls.base else INSTANCE)
         made = RecursiveScriptModule(self.program, cls) if cls.base else Instance(cls)
         self.unfinished[id(made)] = made
+        self.made.append(made)
         self.stack.append(made)
 
     def call(self, function: Any, args: Any) -> None:
@@ -123,6 +125,22 @@ class ProgramUnpickler(Restricted):
             self.kept.append(value)
         target._fill(name, value, self.parameters)
 
+    def share_parameters(self) -> None:
+        """Puts parameters in the place of their tensors, where lists have these too, as the weights of an LSTM."""
+        for made in self.made:
+            made._values.update({name: self._with_parameters(value) for name, value in made._values.items()})
+
+    def _with_parameters(self, value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return self.parameters.get(id(value), value)
+        if type(value) is list:
+            value[:] = map(self._with_parameters, value)
+        elif type(value) is dict:
+            value.update({key: self._with_parameters(v) for key, v in value.items()})
+        elif type(value) is tuple:
+            return tuple(map(self._with_parameters, value))
+        return value
+
 
 class Tag:
     """Stands for a function of PyTorch's that tells the type of a list or dict: the value is as it is."""
@@ -161,6 +179,8 @@ def _read(reader: ProgramReader, place: Any, extra: dict[str, Any] | None) -> Re
     module = machine.load()
     if not isinstance(module, RecursiveScriptModule) or machine.unfinished:
         raise UnpicklingError(f"the archive has {described(module)} in place of a module")
+    if machine.parameters:
+        machine.share_parameters()
     for name in extra or ():
         if reader.has(f"extra/{name}"):
             extra[name] = bytes(reader.read(f"extra/{name}"))  # type: ignore[index]

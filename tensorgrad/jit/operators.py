@@ -8,6 +8,7 @@ its error where the program reaches it: programs contain branches that they neve
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,8 +22,10 @@ from tensorgrad.size import Size
 from tensorgrad.tensor import Tensor
 
 BUILTINS: dict[str, Callable[..., Any]] = {
-    "int": int, "float": float, "bool": bool, "str": str, "complex": complex, "print": print, "len": len,
-    "range": range, "list": list, "abs": abs, "min": min, "max": max, "round": round, "ord": ord, "chr": chr,
+    "int": int, "float": float, "bool": bool, "str": str, "complex": complex, "print": print, "range": range,
+    **{name: PLAIN[name] for name in (
+        "abs", "all", "any", "bin", "chr", "divmod", "hash", "hex", "len", "list", "max", "min", "oct", "ord", "round",
+        "sorted", "sum")},
 }  # fmt: skip
 
 # Operators that reach what a program does not own: files, streams, the memory of others.
@@ -32,12 +35,12 @@ MORE = frozenset(
     [
         "__and__", "__or__", "__xor__", "__lshift__", "__rshift__", "__iand__", "__ior__", "__ixor__",
         "__ilshift__", "__irshift__", "_weight_norm", "adaptive_avg_pool2d", "adaptive_avg_pool3d",
-        "adaptive_max_pool2d", "adaptive_max_pool3d", "as_tensor", "can_cast", "coalesce", "cpu", "cuda",
-        "dense_dim", "dequantize", "element_size", "fractional_max_pool2d", "fractional_max_pool3d", "glu",
+        "as_tensor", "can_cast", "coalesce", "cpu", "cuda",
+        "dense_dim", "dequantize", "element_size", "glu",
         "indices", "initial_seed", "int_repr", "is_autocast_enabled", "is_coalesced", "is_grad_enabled",
-        "istft", "manual_seed", "max_unpool2d", "max_unpool3d", "pad", "promote_types", "relu6", "seed",
+        "istft", "manual_seed", "pad", "promote_types", "relu6", "seed",
         "set_grad_enabled", "sparse_coo_tensor", "sparse_dim", "tensor", "to_dense", "to_sparse",
-        "unique_consecutive", "values", "ctc_loss", "backward", "requires_grad_", "item", "size", "stride",
+        "unique_consecutive", "values", "ctc_loss", "requires_grad_", "item", "size", "stride",
         "numel", "dim",
     ]
 )  # fmt: skip
@@ -316,6 +319,27 @@ def _stft(x: Tensor, n_fft: int, hop: Any = None, win: Any = None, window: Any =
     return torch.stft(x, n_fft, hop, win, window, *rest, **named)
 
 
+def _adaptive_max_pool(dims: int) -> Callable[..., Any]:
+    function = getattr(F, f"adaptive_max_pool{dims}d")
+    return lambda x, size: function(x, size, return_indices=True)
+
+
+def _fractional_max_pool(dims: int) -> Callable[..., Any]:
+    function = getattr(F, f"fractional_max_pool{dims}d")
+    return lambda x, kernel, size, samples: function(x, kernel, size, return_indices=True, _random_samples=samples)
+
+
+def _max_unpool(x: Tensor, indices: Tensor, size: Sequence[int], *_: Any) -> Tensor:
+    """Every number at its place in planes of zeros."""
+    dims, shape = len(size), x.shape
+    planes = x.new_zeros([*shape[:-dims], math.prod(size)])
+    return planes.scatter(-1, indices.flatten(-dims), x.flatten(-dims)).view(*shape[:-dims], *size)
+
+
+def _tensordot(a: Tensor, b: Tensor, dims: Sequence[int], others: Sequence[int]) -> Tensor:
+    return torch.tensordot(a, b, (list(dims), list(others)))
+
+
 def _listed(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of tensors, as an operator on a list of them."""
     return lambda tensors, *args, **kwargs: function(*tensors, *args, **kwargs)
@@ -472,6 +496,9 @@ WRITTEN_OTHERWISE: dict[str, Callable[..., Any]] = {
     "broadcast_tensors": _listed(torch.broadcast_tensors), "cartesian_prod": _listed(torch.cartesian_prod),
     "chain_matmul": _listed(torch.chain_matmul),
     **{name: _at_least(name) for name in ("atleast_1d", "atleast_2d", "atleast_3d")},
+    **{f"adaptive_max_pool{n}d": _adaptive_max_pool(n) for n in (1, 2, 3)}, "tensordot": _tensordot,
+    **{f"fractional_max_pool{n}d": _fractional_max_pool(n) for n in (2, 3)}, "max_unpool2d": _max_unpool,
+    "max_unpool3d": _max_unpool, "rrelu_": lambda x, *args, **named: x.copy_(_rrelu(x, *args, **named)),
     "repeat_interleave": _repeat_interleave, "rrelu": _rrelu, "_unique2": _unique, "unique_dim": _unique_dim,
     "unique_consecutive": _unique_consecutive, "_pack_padded_sequence": _pack, "_pad_packed_sequence": _unpack,
     "_transformer_encoder_layer_fwd": _encoder_layer, "_native_multi_head_attention": _attention,

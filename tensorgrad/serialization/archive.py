@@ -372,6 +372,8 @@ class Reader:
 class CheckpointReader(Reader):
     """Reads the entries of what `torch.save` wrote. Raises: UnpicklingError also if there is no `data.pkl`."""
 
+    compressed = (".py", ".debug_pkl")  # of a program, which is refused by name
+
     def _find_prefix(self) -> str:
         found = [name for name in self.entries if name.count("/") == 1 and name.endswith("/data.pkl")]
         if len(found) != 1:

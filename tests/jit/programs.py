@@ -110,7 +110,7 @@ class Detector(nn.Module):
             texts[name.upper()] = len(kept)
         if len(found) == 0:
             raise ValueError(f"nothing was found among {boxes.shape[0]} boxes")
-        return found[0], texts, [tuple([b.boxes.shape[0], 1.5]) == (1, 1.5) for b in found]
+        return found[0], texts, [b.boxes.shape[0] == 1 for b in found]
 
 
 class Color(Enum):
@@ -231,7 +231,8 @@ class Functions(nn.Module):
             x.scatter(1, target[:, None], 1.0), x.T, ~(x > 0), x.isnan().any(), x.argmax(1), x.roll(1, 0), x.tril(),
             x.index_select(1, torch.tensor([0])), x.narrow(1, 0, 2), x.movedim(0, 1), torch.addmm(x, x, x[:3] * 0 + 1)
             if x.shape[0] == 3 else x, torch.outer(x[0], x[1]), torch.logsumexp(x, 1), torch.bmm(x[None], x.t()[None]),
-            torch.zeros([2], dtype=torch.int32), torch.tensor([[1.5, 2.0]]), torch.ones(2, 3).bool(), x[1:, ::2],
+            torch.zeros([2], dtype=torch.int32), torch.tensor([[1.5, 2.0]]), torch.ones(2, 3).to(torch.bool),
+            x[1:, ::2],
         )  # fmt: skip
         return losses, images, others
 

@@ -192,11 +192,10 @@ def test_division_of_earlier_versions():
 def test_what_is_saved_again_is_loaded_by_pytorch(name, how):
     module, file, given = archive(name, how)
     loaded = tg.jit.load(file)
-    for key, parameter in loaded.named_parameters():
-        with tg.no_grad():
-            parameter.mul_(0.5)
-        with torch.no_grad():
-            module.get_parameter(key).mul_(0.5)
+    for library, program in ((tg, loaded), (torch, module)):
+        with library.no_grad():
+            for parameter in program.parameters():
+                parameter.mul_(0.5)
     again = io.BytesIO()
     tg.jit.save(loaded, again, _extra_files={"a": "text"})
     again.seek(0)

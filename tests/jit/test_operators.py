@@ -11,11 +11,12 @@ from tensorgrad.jit import operators
 
 # Overloads with another order, which programs do not call: of lists and numbers, or with a dtype that is out of place.
 OTHERS = {"addmm.dtype", "baddbmm.dtype", "bmm.dtype", "mm.dtype", "nuclear_norm", "index.list_bool",
-          "index.list_Tensor", "index.list_str", "ldexp", "sort.Tensor", "sort.bool", "sort.str"}  # fmt: skip
+          "index.list_Tensor", "index.list_str", "eq.Tensor_list", "ne.Tensor_list", "dequantize.list",
+          "dequantize.tensor", "dequantize.tensors", "ldexp", "sort.Tensor", "sort.bool", "sort.str"}  # fmt: skip
 RENAMED = {"self": "input", "tensor": "input", "a": "input", "axis0": "dim0", "axis1": "dim1", "split_size": "sizes",
            "split_sizes": "sizes", "split_size_or_sections": "sizes", "indices_or_sections": "parts",
            "tensor_indices_or_sections": "parts", "indices": "parts", "sections": "parts", "value": "src",
-           "tensor1": "input", "tensor2": "other", "separator": "sizes"}  # fmt: skip
+           "test_element": "test_elements", "tensor1": "input", "tensor2": "other", "separator": "sizes"}  # fmt: skip
 
 
 def test_arguments_are_in_the_order_of_the_schemas():

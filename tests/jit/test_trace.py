@@ -11,6 +11,9 @@ from tensorgrad import nn
 from tensorgrad.nn import functional as F
 
 
+pytestmark = pytest.mark.filterwarnings("ignore")  # of PyTorch, that its formats are old
+
+
 class Mixed(nn.Module):
     """Nested arguments and results, writes in place, a constant, a module that is used twice."""
 
