@@ -38,8 +38,8 @@ def _index_shape(x, indices, pattern):
 
 
 def _index_order(x, indices, pattern):
-    """The order in memory of what is found; None: contiguous."""
-    if x.flags.c_contiguous and all([i.flags.c_contiguous for i in indices]):
+    """The order in memory of what is found; None: contiguous, and no dimension of one element has NumPy's stride."""
+    if x.flags.c_contiguous and 1 not in x.shape and all([i.flags.c_contiguous and i.size != 1 for i in indices]):
         return None
     return kernels.order_in_memory(x, indices, pattern)
 

@@ -111,13 +111,16 @@ def order_in_memory(x, indices, pattern):
     """
     shape = shape_of(x.shape, indices, pattern)
     kept, sizes, first = _dimensions(x.shape, indices, pattern)
-    still = (0,) * (len(shape) - len(kept))
+    found = len(shape) - len(kept)
     steps = [x.strides[d] for d in kept]
-    operands = [(shape, (*steps[:first], *still, *steps[first:]), x.itemsize)]
-    after = len(kept) - first
+    operands = [(shape, (*steps[:first], *(0,) * found, *steps[first:]), x.itemsize)]
     for i, size in zip([indices[k] for k in pattern if k is not None], sizes, strict=True):
-        steps = list(i.strides) if i.dtype.kind != "b" else [i.itemsize]
-        operands.append(((*size, *(1,) * after), (*steps, *(0,) * after), i.itemsize))
+        lead = (0,) * (found - len(size))
+        steps = i.strides if i.dtype.kind != "b" else (i.itemsize,)
+        around = 0 if lead else size[0] * steps[0], steps[-1]  # where x has dimensions of one element, these decide
+        ones = (1,) * first, (1,) * (len(kept) - first)
+        placed = [(n,) * len(one) for n, one in zip(around, ones, strict=True)]
+        operands.append(((*ones[0], *lead, *size, *ones[1]), (*placed[0], *lead, *steps, *placed[1]), i.itemsize))
     return order_of_operands(shape, x.itemsize, *operands)
 
 
