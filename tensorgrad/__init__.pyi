@@ -27,6 +27,7 @@ from tensorgrad import cuda as cuda
 from tensorgrad import debug as debug
 from tensorgrad import distributed as distributed
 from tensorgrad import distributions as distributions
+from tensorgrad import export as export
 from tensorgrad import fft as fft
 from tensorgrad import func as func
 from tensorgrad import functional as functional

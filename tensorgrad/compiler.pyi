@@ -17,3 +17,4 @@ from tensorgrad.compat.names.compiler import is_exporting as is_exporting
 from tensorgrad.compat.names.compiler import list_backends as list_backends
 from tensorgrad.compat.names.compiler import reset as reset
 from tensorgrad.compat.names.compiler import set_stance as set_stance
+from tensorgrad.compat.names.compiler import sys as sys
