@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -169,13 +170,23 @@ def _arguments(mod: Module, args: tuple, kwargs: dict[str, Any]) -> tuple[list[s
     return [names[i] for i in at], [values[i] for i in at]
 
 
+def _given_names(mod: Module, args: tuple, kwargs: dict[str, Any]) -> list[str]:
+    """The names of the arguments that are given: those of `*args` have numbers."""
+    signature = inspect.signature(mod.forward)
+    names: list[str] = []
+    for name, value in signature.bind_partial(*args).arguments.items():
+        several = signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
+        names += [f"{name}_{i}" for i in range(len(value))] if several else [name]
+    return [*names, *kwargs]
+
+
 def _input_names(names: list[str], values: list[Any]) -> list[str]:
     """A name for each leaf of the arguments: `x`, or `x_0` and `x_key` within one."""
     found = []
     for name, value in zip(names, values, strict=True):
         for path, _ in _pytree.tree_leaves_with_path(value):
             parts = [str(getattr(k, "idx", getattr(k, "key", getattr(k, "name", k)))) for k in path]
-            found.append("_".join([name, *parts]))
+            found.append(re.sub(r"[^a-z0-9]", "_", "_".join([name, *parts]).lower()))
     return found
 
 
@@ -206,7 +217,8 @@ def _placeholder_name(kind: str, name: str) -> str:
 
 
 def _flat(name: str) -> str:
-    return name.replace(".", "_").lower()
+    """A name as PyTorch writes it in that of an input."""
+    return re.sub(r"[^a-z0-9]", "_", name.lower().removeprefix("self_"))
 
 
 @contextmanager
@@ -414,9 +426,7 @@ def _program(
     outputs = [OutputSpec(OutputKind.USER_OUTPUT, argument_of(r), None) for r in returned]
     constants = {name: t for kind, name, t in state if kind == "n"} | traced.tracer.constants
     persistent = {name: t for kind, name, t in state if kind in "pb"}
-    entry = ModuleCallEntry(
-        "", ModuleCallSignature([], [], in_spec, traced.out_spec, list(inspect.signature(mod.forward).parameters))
-    )
+    entry = ModuleCallEntry("", ModuleCallSignature([], [], in_spec, traced.out_spec, _given_names(mod, *example)))
     return ExportedProgram(
         {}, traced.graph, ExportGraphSignature(inputs, outputs), persistent, dict(dynamic.ranges), [entry], example,
         constants, dynamic=dynamic,

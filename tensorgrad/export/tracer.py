@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import linecache
 import operator
+import re
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -197,7 +198,7 @@ class Tracer(TorchDispatchMode):
         lifted = len([n for n in self.constants if n.startswith("lifted_tensor_")])
         name = self._names.get(id(tensor), (None, f"lifted_tensor_{lifted}"))[1]
         self.constants[name] = tensor if not fresh else tensor.detach().clone()
-        node = self._before("c_" + name.replace(".", "_"))
+        node = self._before("c_" + re.sub(r"[^a-z0-9]", "_", name.lower().removeprefix("self_")))
         node.meta["constant"] = name
         self.enter(tensor, node)
         if fresh and self.composite:
