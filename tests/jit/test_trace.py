@@ -10,7 +10,6 @@ import tensorgrad as tg
 from tensorgrad import nn
 from tensorgrad.nn import functional as F
 
-
 pytestmark = pytest.mark.filterwarnings("ignore")  # of PyTorch, that its formats are old
 
 
