@@ -406,7 +406,7 @@ _WRITTEN_OTHERWISE: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "_unsafe_view": (_unsafe_view, ("default", "out")),
     "block_diag": (lambda tensors: tensorgrad.block_diag(*tensors), ("default",)),
     "col2im": (_col2im, ("default", "out")),
-    "copy": (lambda self, src: self.clone().copy_(src), ("default", "out")),
+    "copy": (lambda self, src, non_blocking=False: self.clone().copy_(src, non_blocking), ("default", "out")),
     "cross_entropy_loss": (_cross_entropy_loss, ("default",)),
     "glu": (lambda self, dim=-1: tensorgrad.nn.functional.glu(self, dim), ("default", "out")),
     "im2col": (_im2col, ("default", "out")),

@@ -290,6 +290,17 @@ def _isfinite(input: Tensor) -> Any:
     return aten.mul.Tensor(aten.eq.Tensor(input, input), aten.ne.Scalar(aten.abs.default(input), math.inf))
 
 
+def _resized(name: str) -> Callable:
+    """Images in another size: by factors, or to a size."""
+
+    def resized(input: Tensor, size: Any, align: bool, scales: Any) -> Any:
+        corners = () if "nearest" in name else (align,)
+        to = (list(size), *corners, None) if scales is None else (None, *corners, list(scales))
+        return getattr(ops.aten, name).vec(input, *to)
+
+    return resized
+
+
 ROWS: dict[str, Callable] = {
     "adaptive_avg_pool": _adaptive_avg_pool,
     "clone_copy": lambda self, *args, **kwargs: ops.aten.clone.default(self),
@@ -381,4 +392,16 @@ ROWS: dict[str, Callable] = {
     "var": _spread_of("var"),
     "var_mean": _spread_of("var_mean"),
     "vector_norm": _vector_norm,
+    **{
+        name: _resized(name)
+        for name in (
+            "upsample_bicubic2d",
+            "upsample_bilinear2d",
+            "upsample_linear1d",
+            "upsample_nearest1d",
+            "upsample_nearest2d",
+            "upsample_nearest3d",
+            "upsample_trilinear3d",
+        )
+    },
 }
