@@ -176,6 +176,10 @@ class Constraint:
         axis: the dimension of it.
         root: the name of the root.
         automatic: whether it may be made static if the program needs that.
+
+    >>> from tensorgrad.export.dynamic_shapes import Constraint
+    >>> Constraint(leaf=0, axis=1, root="batch").axis
+    1
     """
 
     leaf: int

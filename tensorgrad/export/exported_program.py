@@ -51,7 +51,12 @@ class ValueRanges:
 
 @dataclass(frozen=True)
 class CallSpec:
-    """The structures of the arguments and of the result."""
+    """The structures of the arguments and of the result.
+
+    >>> program = torch.export.export(torch.nn.Linear(2, 1), (torch.ones(3, 2),))
+    >>> program.call_spec.in_spec.num_leaves
+    1
+    """
 
     in_spec: Any
     out_spec: Any
@@ -59,7 +64,12 @@ class CallSpec:
 
 @dataclass
 class ModuleCallSignature:
-    """How a module is called."""
+    """How a module is called.
+
+    >>> program = torch.export.export(torch.nn.Linear(2, 1), (torch.ones(3, 2),))
+    >>> program.module_call_graph[0].signature.in_spec.num_leaves
+    1
+    """
 
     inputs: list[Any]
     outputs: list[Any]
@@ -70,7 +80,11 @@ class ModuleCallSignature:
 
 @dataclass
 class ModuleCallEntry:
-    """A call of a module: of the whole, whose name is empty."""
+    """A call of a module: of the whole, whose name is empty.
+
+    >>> torch.export.export(torch.nn.Linear(2, 1), (torch.ones(3, 2),)).module_call_graph[0].fqn
+    ''
+    """
 
     fqn: str
     signature: ModuleCallSignature | None = None
@@ -135,14 +149,45 @@ class ExportedProgram:
         self._dynamic = dynamic or Dynamic()
         self.dialect = dialect
 
-    graph_module = property(lambda self: self._graph_module)
-    graph = property(lambda self: self._graph_module.graph)
-    graph_signature = property(lambda self: self._graph_signature)
-    state_dict = property(lambda self: self._state_dict)
-    range_constraints = property(lambda self: self._range_constraints)
-    module_call_graph = property(lambda self: self._module_call_graph)
-    constants = property(lambda self: self._constants)
-    tensor_constants = property(lambda self: self._constants)
+    @property
+    def graph_module(self) -> GraphModule:
+        """Takes all parameters, buffers, constants and inputs, flat, and returns the outputs, flat."""
+        return self._graph_module
+
+    @property
+    def graph(self) -> Graph:
+        """The graph of `graph_module`."""
+        return self._graph_module.graph
+
+    @property
+    def graph_signature(self) -> ExportGraphSignature:
+        """What the inputs and outputs are."""
+        return self._graph_signature
+
+    @property
+    def state_dict(self) -> dict[str, Any]:
+        """Parameters and persistent buffers, by name."""
+        return self._state_dict
+
+    @property
+    def range_constraints(self) -> dict[str, ValueRanges]:
+        """The sizes that dynamic dimensions may have."""
+        return self._range_constraints
+
+    @property
+    def module_call_graph(self) -> list[ModuleCallEntry]:
+        """The call of the whole module."""
+        return self._module_call_graph
+
+    @property
+    def constants(self) -> dict[str, Any]:
+        """Constants, and buffers that are not persistent, by name."""
+        return self._constants
+
+    @property
+    def tensor_constants(self) -> dict[str, Any]:
+        """`constants`, by its older name."""
+        return self._constants
 
     @property
     def example_inputs(self) -> tuple[tuple, dict[str, Any]] | None:
@@ -358,15 +403,15 @@ def unlifted(program: ExportedProgram, check_guards: bool) -> GraphModule:
             continue
         made[node] = graph.node_copy(node, lambda n: made[n])
     results = map_arg(program.graph.output_node().args[0], lambda n: made[n])
-    returned = []
+    returned: list[Any] = []
     by_target = {str(s.target): n for n, s in zip(program.graph.nodes, signature.input_specs, strict=False)}
-    for spec, result in zip(signature.output_specs, results, strict=True):
-        if spec.kind is OutputKind.USER_OUTPUT:
+    for output, result in zip(signature.output_specs, results, strict=True):
+        if output.kind is OutputKind.USER_OUTPUT:
             returned.append(result)
             continue
-        written = by_target.get(str(spec.target))
+        written = by_target.get(str(output.target))
         if written is None:
-            written = next(n for n in inputs if n.name == spec.target)
+            written = next(n for n in inputs if n.name == output.target)
         graph.create_node("call_function", ops.aten.copy_.default, (made[written], result), {}, "copy_")
     graph.output(tuple(returned))
     for name, value in attributes.items():  # GraphModule takes what nodes refer to

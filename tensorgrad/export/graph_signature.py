@@ -16,21 +16,33 @@ __all__ = [
 
 @dataclass
 class TensorArgument:
-    """A tensor, by the name of its node."""
+    """A tensor, by the name of its node.
+
+    >>> torch.export.export(torch.nn.ReLU(), (torch.ones(2),)).graph_signature.input_specs[0].arg
+    TensorArgument(name='input')
+    """
 
     name: str
 
 
 @dataclass
 class SymIntArgument:
-    """A size, by the name of its node."""
+    """A size, by the name of its node.
+
+    >>> torch.export.graph_signature.SymIntArgument("sym_size_int").name
+    'sym_size_int'
+    """
 
     name: str
 
 
 @dataclass
 class ConstantArgument:
-    """A value that is part of the program: an input that has to be this, or an output that is."""
+    """A value that is part of the program: an input that has to be this, or an output that is.
+
+    >>> torch.export.graph_signature.ConstantArgument("dim", 1).value
+    1
+    """
 
     name: str
     value: Any
@@ -80,6 +92,9 @@ class InputSpec:
         arg: its node.
         target: the name of the parameter, buffer or constant.
         persistent: whether a buffer is part of the `state_dict`.
+
+    >>> torch.export.export(torch.nn.ReLU(), (torch.ones(2),)).graph_signature.input_specs[0].kind.name
+    'USER_INPUT'
     """
 
     kind: InputKind
@@ -101,6 +116,9 @@ class OutputSpec:
         kind: what it is.
         arg: its node.
         target: what is to have its value after a run: a buffer, a parameter or an input.
+
+    >>> torch.export.export(torch.nn.ReLU(), (torch.ones(2),)).graph_signature.output_specs[0].kind.name
+    'USER_OUTPUT'
     """
 
     kind: OutputKind

@@ -116,7 +116,7 @@ def order_in_memory(x, indices, pattern):
     operands = [(shape, (*steps[:first], *(0,) * found, *steps[first:]), x.itemsize)]
     for i, size in zip([indices[k] for k in pattern if k is not None], sizes, strict=True):
         lead = (0,) * (found - len(size))
-        steps = i.strides if i.dtype.kind != "b" else (i.itemsize,)
+        steps = list(i.strides) if i.dtype.kind != "b" else [i.itemsize]
         around = 0 if lead else size[0] * steps[0], steps[-1]  # where x has dimensions of one element, these decide
         ones = (1,) * first, (1,) * (len(kept) - first)
         placed = [(n,) * len(one) for n, one in zip(around, ones, strict=True)]
