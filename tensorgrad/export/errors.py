@@ -2,7 +2,16 @@
 
 
 class UserError(RuntimeError):
-    """A program cannot be exported as it is, or not with these dynamic shapes; the message says why, and where."""
+    """A program cannot be exported as it is, or not with these dynamic shapes; the message says why, and where.
+
+    >>> class Branch(torch.nn.Module):
+    ...     def forward(self, x):
+    ...         return x if x.sum() > 0 else -x
+    >>> torch.export.export(Branch(), (torch.ones(2),))
+    Traceback (most recent call last):
+        ...
+    tensorgrad.export.errors.UserError: Could not guard on data-dependent expression: the value of 'gt', of shape [], ...
+    """
 
 
 class OtherStepsError(UserError):

@@ -59,7 +59,12 @@ class CallSpec:
 
 @dataclass
 class ModuleCallSignature:
-    """How a module is called."""
+    """How a module is called.
+
+    >>> program = torch.export.export(torch.nn.ReLU(), (torch.ones(2),))
+    >>> program.module_call_graph[0].signature.forward_arg_names
+    ['input']
+    """
 
     inputs: list[Any]
     outputs: list[Any]
@@ -70,7 +75,12 @@ class ModuleCallSignature:
 
 @dataclass
 class ModuleCallEntry:
-    """A call of a module: of the whole, whose name is empty."""
+    """A call of a module: of the whole, whose name is empty.
+
+    >>> program = torch.export.export(torch.nn.ReLU(), (torch.ones(2),))
+    >>> [entry.fqn for entry in program.module_call_graph]
+    ['']
+    """
 
     fqn: str
     signature: ModuleCallSignature | None = None
@@ -135,14 +145,45 @@ class ExportedProgram:
         self._dynamic = dynamic or Dynamic()
         self.dialect = dialect
 
-    graph_module = property(lambda self: self._graph_module)
-    graph = property(lambda self: self._graph_module.graph)
-    graph_signature = property(lambda self: self._graph_signature)
-    state_dict = property(lambda self: self._state_dict)
-    range_constraints = property(lambda self: self._range_constraints)
-    module_call_graph = property(lambda self: self._module_call_graph)
-    constants = property(lambda self: self._constants)
-    tensor_constants = property(lambda self: self._constants)
+    @property
+    def graph_module(self) -> Any:
+        """The module of the graph: it takes everything flat, and returns the outputs flat."""
+        return self._graph_module
+
+    @property
+    def graph(self) -> Graph:
+        """The graph."""
+        return self._graph_module.graph
+
+    @property
+    def graph_signature(self) -> ExportGraphSignature:
+        """What the inputs and outputs are."""
+        return self._graph_signature
+
+    @property
+    def state_dict(self) -> dict[str, Any]:
+        """Parameters and persistent buffers, by name."""
+        return self._state_dict
+
+    @property
+    def range_constraints(self) -> dict[str, ValueRanges]:
+        """The sizes that dynamic dimensions may have, by symbol."""
+        return self._range_constraints
+
+    @property
+    def module_call_graph(self) -> list[ModuleCallEntry]:
+        """How the module is called."""
+        return self._module_call_graph
+
+    @property
+    def constants(self) -> dict[str, Any]:
+        """Constants, and buffers that are not persistent, by name."""
+        return self._constants
+
+    @property
+    def tensor_constants(self) -> dict[str, Any]:
+        """The constants."""
+        return self._constants
 
     @property
     def example_inputs(self) -> tuple[tuple, dict[str, Any]] | None:

@@ -87,6 +87,12 @@ def load(
     Raises:
         RuntimeError: If the file is not a program, is damaged, or has something that a program cannot have; or if it
             calls an operator that is not here.
+
+    >>> import io
+    >>> file = io.BytesIO()
+    >>> torch.export.save(torch.export.export(torch.nn.ReLU(), (torch.ones(2),)), file)
+    >>> torch.export.load(file).module()(torch.tensor([-1.0, 2.0]))
+    tensor([0., 2.])
     """
     with opened(f) as file:
         try:
