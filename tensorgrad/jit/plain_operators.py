@@ -43,8 +43,8 @@ def _with_values(parts: list[str], values: tuple) -> list[tuple[str, Any, bool]]
 
 
 def _percent(text: str, *values: Any) -> str:
-    given = values[0] if len(values) == 1 and isinstance(values[0], tuple) else values
-    return text % tuple(v.item() if isinstance(v, Tensor) else v for v in given)
+    values = values[0] if len(values) == 1 and isinstance(values[0], tuple) else values
+    return text % tuple(v.item() if isinstance(v, Tensor) else v for v in values)
 
 
 def _slice(a: Any, start: int | None = None, end: int | None = None, step: int = 1) -> Any:
