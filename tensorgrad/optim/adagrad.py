@@ -89,8 +89,7 @@ class Adagrad(Elementwise):
     def _initial_state(self, group: dict[str, Any]) -> dict[str, Any]:
         def sum_at_start(p: Tensor) -> Tensor:
             start: complex = self.defaults["initial_accumulator_value"]
-            with torch.no_grad():
-                return torch.full_like(p, complex(start, start) if p.is_complex() else start)
+            return torch.full_like(p, complex(start, start) if p.is_complex() else start)
 
         return {"step": starts_at(0, group), "sum": sum_at_start}
 
