@@ -28,6 +28,7 @@ kernels: $(VENV)/.test ## compile the kernels for this machine, those that have 
 
 test: $(VENV)/.test ## all tests, in about 14 minutes (ARGS=--quick: in two; ARGS=--changed; ARGS="-k name ...")
 	@$(RUN) -m tools.kernels || echo 'the tests of compiled kernels will be skipped'
+	@$(RUN) -m tensorgrad._stubs
 	@$(RUN) tools/tests.py $(ARGS)
 
 stress: $(VENV)/.test ## kernels, signals, kills, forks, damaged files, for SECONDS=600 (ARGS="--only signals --seed 7")
@@ -44,9 +45,10 @@ wasm: $(VENV)/.test ## in WebAssembly: tests/wasm (installs CPython and NumPy fo
 conformance: $(VENV)/.test ## run PyTorch's own test databases and write docs/coverage.md (minutes; ARGS="--processes 4")
 	@$(RUN) -m tests.conformance $(ARGS)
 
-check: $(VENV)/.dev ## lint, format and types
+check: $(VENV)/.dev ## lint, format and types; writes the type stubs for editors
 	@$(RUN) -m ruff check .
 	@$(RUN) -m ruff format --check .
+	@$(RUN) -m tensorgrad._stubs
 	@$(RUN) -m mypy
 
 docs: $(VENV)/.docs ## build the documentation into build/docs; a warning is an error
@@ -55,6 +57,7 @@ docs: $(VENV)/.docs ## build the documentation into build/docs; a warning is an 
 
 clean: ## remove everything that these targets created
 	rm -rf $(CLEAN)
+	find tensorgrad -name '*.pyi' -exec rm -f {} +
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(RUN):

@@ -1,4 +1,7 @@
-"""Compiles the kernels when a wheel or an sdist is built, and puts their files into it.
+"""Writes the type stubs and compiles the kernels when a wheel or an sdist is built, and puts their files into it.
+
+The stubs are for editors and type checkers (`python -m tensorgrad._stubs`), and an editable installation writes them
+into the checkout.
 
 A wheel that pip makes on the user's machine gets the kernels of this machine; with TENSORGRAD_LEVELS=all, as for a
 release, those of all. What an sdist brings along need not be compiled. An editable installation reads the checkout,
@@ -20,9 +23,11 @@ IMAGES = "tensorgrad/kernels/images"
 
 class CustomBuildHook(BuildHookInterface):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        root = Path(self.root)
+        subprocess.run([sys.executable, "-m", "tensorgrad._stubs"], cwd=root, check=True)
+        build_data["artifacts"].append("/tensorgrad/**/*.pyi")
         if version == "editable":
             return
-        root = Path(self.root)
         there = list((root / IMAGES).glob("*.kernels"))
         levels = ["--all"] if os.environ.get("TENSORGRAD_LEVELS") == "all" else []
         if not ((root / "PKG-INFO").exists() and there):  # an sdist's are of its sources

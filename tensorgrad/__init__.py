@@ -155,14 +155,14 @@ if "DEBUG" in _os.environ:
 _LAZY = (  # modules that are loaded on first use
     "_C", "__config__", "__future__", "_functorch", "_jit_internal", "_tensor", "_tensor_str", "_utils",
     "accelerator", "ao", "backends", "compat", "cpu", "cuda", "distributed", "distributions", "fft", "func",
-    "functional",
+    "export", "functional",
     "futures", "fx", "hub", "jit", "library", "linalg", "masked", "mps", "multiprocessing", "nested", "nn", "onnx",
     "optim", "overrides", "profiler",
     "quantization", "quasirandom", "signal", "special", "testing", "types", "utils",
     "viz", "xpu",
 )  # fmt: skip
 _TOOLS = (  # likewise; not part of PyTorch
-    "absent_device", "capture", "coverage", "debug", "info", "quantized", "run",
+    "absent_device", "capture", "coverage", "debug", "gguf", "info", "quantized", "run",
 )  # fmt: skip
 _later(__name__, _LAZY + _TOOLS)
 _ELSEWHERE = {

@@ -21,7 +21,8 @@ from tensorgrad.rows.switches import DISPATCH
 # others, or does not count as operators: a class with `__torch_dispatch__` sees what they call.
 _OVERLOADS: dict[str, str] = {
     "default out": """
-        _int_mm abs absolute* acos acosh adaptive_avg_pool1d* addbmm addcdiv addcmul addmv addr
+        _int_mm abs absolute* acos acosh adaptive_avg_pool1d* adaptive_avg_pool2d*
+        adaptive_avg_pool3d* addbmm addcdiv addcmul addmv addr
         affine_grid_generator alias_copy amax amin aminmax angle arccos* arccosh* arcsin* arcsinh* arctan*
         arctan2* arctanh* argmax argmin as_strided_copy as_strided_scatter asin asinh atan atan2 atanh
         avg_pool1d* avg_pool2d avg_pool3d binary_cross_entropy_with_logits bincount binomial bitwise_not
@@ -60,12 +61,14 @@ _OVERLOADS: dict[str, str] = {
         view_as_real_copy vstack* zeros zeros_like
     """,
     "default": """
-        abs_ absolute_* acos_ acosh_ adaptive_max_pool1d* addbmm_ addcdiv_ addcmul_ addmm_ addmv_ addr_ adjoint*
+        _grouped_mm abs_ absolute_* acos_ acosh_ adaptive_max_pool1d* addbmm_ addcdiv_ addcmul_ addmm_
+        addmv_ addr_ adjoint*
         allclose alpha_dropout* alpha_dropout_* arccos_* arccosh_* arcsin_* arcsinh_* arctan2_* arctan_*
         arctanh_* argwhere* as_strided as_strided_ asin_ asinh_ atan2_ atan_ atanh_ baddbmm_ batch_norm*
         bilinear* bitwise_not_ broadcast_tensors* broadcast_to* cartesian_prod* cauchy_ cdist* ceil_ celu_
         chunk* combinations* conj* conj_physical_ contiguous* conv_transpose1d* corrcoef* cos_ cosh_
-        cosine_embedding_loss* cosine_similarity* cov* cumprod_ cumsum_ deg2rad_ det* detach detach_ diagflat*
+        cosine_embedding_loss* cosine_similarity* cov*
+        cross_entropy_loss* l1_loss* nll_loss_nd* pad* cumprod_ cumsum_ deg2rad_ det* detach detach_ diagflat*
         diagonal digamma_ dim* dropout* dropout_* elu_ embedding_renorm_ equal erf_ erfc_ erfinv_ exp2_ exp_
         expand expand_as* expm1_ exponential_ feature_alpha_dropout* feature_alpha_dropout_* feature_dropout*
         feature_dropout_* fft_fftshift fft_ifftshift fill_diagonal_* fix_* fliplr* flipud* floor_ frac_ gcd_
@@ -265,7 +268,7 @@ def _loss(name: str) -> tuple[Callable[..., Any], tuple[str, ...]]:
 
 
 # Losses, and what their operators take after the reduction.
-_LOSSES = {"huber_loss": ("delta",), "mse_loss": (), "smooth_l1_loss": ("beta",)}
+_LOSSES = {"huber_loss": ("delta",), "l1_loss": (), "mse_loss": (), "smooth_l1_loss": ("beta",)}
 
 
 def _nll_loss_forward(self: Any, target: Any, weight: Any, reduction: int, ignore_index: int) -> tuple:
@@ -320,10 +323,74 @@ def _unsafe_view(self: Any, size: Any) -> Any:
     return self.reshape(size)
 
 
+def _nll_loss_nd(self: Any, target: Any, weight: Any = None, reduction: int = 1, ignore_index: int = -100) -> Any:
+    return tensorgrad.nn.functional.nll_loss(
+        self, target, weight, ignore_index=ignore_index, reduction=REDUCTIONS[reduction]
+    )
+
+
+def _cross_entropy_loss(
+    self: Any, target: Any, weight: Any = None, reduction: int = 1, ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+) -> Any:  # fmt: skip
+    return tensorgrad.nn.functional.cross_entropy(
+        self, target, weight, ignore_index=ignore_index, reduction=REDUCTIONS[reduction],
+        label_smoothing=label_smoothing,
+    )  # fmt: skip
+
+
+def _binary_cross_entropy(self: Any, target: Any, weight: Any = None, reduction: int = 1) -> Any:
+    return tensorgrad.nn.functional.binary_cross_entropy(self, target, weight, reduction=REDUCTIONS[reduction])
+
+
+def _native_batch_norm_legit_functional(
+    input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, momentum: float, eps: float
+) -> tuple:
+    """`native_batch_norm`, which returns new running statistics in place of writing them."""
+    mean, var = running_mean.clone(), running_var.clone()
+    made = tensorgrad.native_batch_norm(input, weight, bias, mean, var, training, momentum, eps)
+    return (*made, mean, var)
+
+
+def _native_batch_norm_legit_no_training(
+    input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, momentum: float, eps: float
+) -> tuple:
+    """`native_batch_norm` by the running statistics."""
+    return tensorgrad.native_batch_norm(input, weight, bias, running_mean, running_var, False, momentum, eps)
+
+
+def _im2col(self: Any, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> Any:
+    return tensorgrad.nn.functional.unfold(self, kernel_size, dilation, padding, stride)
+
+
+def _col2im(self: Any, output_size: Any, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> Any:
+    return tensorgrad.nn.functional.fold(self, output_size, kernel_size, dilation, padding, stride)
+
+
+def _adaptive_max_pool(dims: int) -> tuple[Callable[..., Any], tuple[str, ...]]:
+    function = f"adaptive_max_pool{dims}d"
+    pool = lambda self, output_size: getattr(tensorgrad.nn.functional, function)(self, output_size, True)
+    return pool, ("default", "out")
+
+
+def _upsample(mode: str) -> tuple[Callable[..., Any], tuple[str, ...]]:
+    """`torch.nn.functional.interpolate` of one mode: to a size, or by factors."""
+
+    def upsample(input: Any, output_size: Any, *late: Any) -> Any:
+        *align, factors = late
+        return tensorgrad.nn.functional.interpolate(
+            input, output_size, factors, mode=mode, align_corners=align[0] if align else None
+        )
+
+    return upsample, ("vec",)
+
+
 # Operators that users of `torch` write in another way.
 _WRITTEN_OTHERWISE: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "_adaptive_avg_pool2d": _adaptive_avg_pool(2),
     "_adaptive_avg_pool3d": _adaptive_avg_pool(3),
+    "_native_batch_norm_legit_functional": (_native_batch_norm_legit_functional, ("default",)),
+    "_native_batch_norm_legit_no_training": (_native_batch_norm_legit_no_training, ("default", "out")),
     "_log_softmax": (
         lambda self, dim, half_to_float: tensorgrad.nn.functional.log_softmax(
             self, dim, dtype=tensorgrad.float32 if half_to_float else None
@@ -338,6 +405,27 @@ _WRITTEN_OTHERWISE: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     ),
     "_unsafe_view": (_unsafe_view, ("default", "out")),
     "block_diag": (lambda tensors: tensorgrad.block_diag(*tensors), ("default",)),
+    "col2im": (_col2im, ("default", "out")),
+    "copy": (lambda self, src, non_blocking=False: self.clone().copy_(src, non_blocking), ("default", "out")),
+    "cross_entropy_loss": (_cross_entropy_loss, ("default",)),
+    "glu": (lambda self, dim=-1: tensorgrad.nn.functional.glu(self, dim), ("default", "out")),
+    "im2col": (_im2col, ("default", "out")),
+    "l1_loss": (_loss("l1_loss")[0], ("default",)),
+    "lift_fresh_copy": (lambda self: self.clone(), ("default", "out")),
+    "log_sigmoid": (lambda self: tensorgrad.nn.functional.logsigmoid(self), ("default", "out")),
+    "nll_loss_nd": (_nll_loss_nd, ("default",)),
+    "pad": (
+        lambda self, pad, mode="constant", value=None: tensorgrad.nn.functional.pad(self, pad, mode, value),
+        ("default",),
+    ),
+    "sym_size": (lambda self, dim: self.shape[dim], ("int", "default")),
+    "upsample_bicubic2d": _upsample("bicubic"),
+    "upsample_bilinear2d": _upsample("bilinear"),
+    "upsample_linear1d": _upsample("linear"),
+    "upsample_nearest1d": _upsample("nearest"),
+    "upsample_nearest2d": _upsample("nearest"),
+    "upsample_nearest3d": _upsample("nearest"),
+    "upsample_trilinear3d": _upsample("trilinear"),
     "convolution_backward": (_convolution_backward, ("default", "out")),
     "_local_scalar_dense": (lambda self: self.item(), ("default",)),
     "_pin_memory": (lambda self, device=None: self.pin_memory(), ("default",)),
@@ -346,7 +434,12 @@ _WRITTEN_OTHERWISE: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
         ("default",),
     ),
     "_to_copy": (_to_copy, ("default",)),
+    "adaptive_avg_pool2d": _adaptive_avg_pool(2),
+    "adaptive_avg_pool3d": _adaptive_avg_pool(3),
+    "adaptive_max_pool2d": _adaptive_max_pool(2),
+    "adaptive_max_pool3d": _adaptive_max_pool(3),
     "alias": (lambda self: self.view_as(self), ("default",)),
+    "binary_cross_entropy": (_binary_cross_entropy, ("default", "out")),
     "index": (_index, ("Tensor",)),
     "diagonal_backward": (
         lambda grad_output, input_sizes, offset, dim1, dim2: tensorgrad.diagonal_scatter(
@@ -369,7 +462,7 @@ _WRITTEN_OTHERWISE: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "slice": (_slice, ("Tensor",)),
     "slice_backward": (_slice_backward, ("default", "out")),
     "threshold_backward": (_threshold_backward, ("default", "grad_input")),
-    **{name: _loss(name) for name in _LOSSES},
+    **{name: _loss(name) for name in _LOSSES if name != "l1_loss"},
 }
 _NAMESPACES = ("special", "linalg", "fft")  # `aten.linalg_det` is `torch.linalg.det`
 

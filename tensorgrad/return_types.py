@@ -30,11 +30,61 @@ class _Sequence(tuple):
         return f"torch.return_types.{type(self).__name__}(\n{named})"
 
 
-all_return_types: list[type] = []
+FIELDS = {
+    "_lu_with_info": "LU pivots info",
+    "aminmax": "min max",
+    "cummax": "values indices",
+    "cummin": "values indices",
+    "frexp": "mantissa exponent",
+    "geqrf": "a tau",
+    "histogram": "hist bin_edges",
+    "histogramdd": "hist bin_edges",
+    "kthvalue": "values indices",
+    "linalg_cholesky_ex": "L info",
+    "linalg_eig": "eigenvalues eigenvectors",
+    "linalg_eigh": "eigenvalues eigenvectors",
+    "linalg_inv_ex": "inverse info",
+    "linalg_ldl_factor": "LD pivots",
+    "linalg_ldl_factor_ex": "LD pivots info",
+    "linalg_lstsq": "solution residuals rank singular_values",
+    "linalg_lu": "P L U",
+    "linalg_lu_factor": "LU pivots",
+    "linalg_lu_factor_ex": "LU pivots info",
+    "linalg_qr": "Q R",
+    "linalg_slogdet": "sign logabsdet",
+    "linalg_solve_ex": "result info",
+    "linalg_svd": "U S Vh",
+    "lu_unpack": "P L U",
+    "max": "values indices",
+    "median": "values indices",
+    "min": "values indices",
+    "mode": "values indices",
+    "nanmedian": "values indices",
+    "qr": "Q R",
+    "slogdet": "sign logabsdet",
+    "sort": "values indices",
+    "svd": "U S V",
+    "topk": "values indices",
+    "triangular_solve": "solution cloned_coefficient",
+}
 
 
-def return_type(name: str, *fields: str) -> type:
-    """Creates the named tuple `name` with the given fields in this module (so that results can be pickled).
+def _named_tuple(name: str, fields: tuple[str, ...]) -> type:
+    """Creates the named tuple `name` with the given fields in this module (so that results can be pickled)."""
+    members: dict[str, Any] = {field: property(operator.itemgetter(i)) for i, field in enumerate(fields)}
+    members |= {"n_fields": len(fields), "n_sequence_fields": len(fields), "__match_args__": fields}
+    members |= {"__slots__": (), "__module__": __name__}
+    members["__doc__"] = f"What `torch.{name}` returns: {', '.join(fields)}."
+    return type(name, (_Sequence,), members)
+
+
+_TYPES = {name: _named_tuple(name, tuple(fields.split())) for name, fields in FIELDS.items()}
+globals().update(_TYPES)
+all_return_types: list[type] = list(_TYPES.values())
+
+
+def return_type(name: str) -> type:
+    """Returns the named tuple that a function returns, by the function's name.
 
     >>> torch.tensor([3, 1]).max(0)
     torch.return_types.max(
@@ -43,11 +93,4 @@ def return_type(name: str, *fields: str) -> type:
     >>> torch.return_types.max((5, 6)).indices
     6
     """
-    if name not in globals():
-        members: dict[str, Any] = {field: property(operator.itemgetter(i)) for i, field in enumerate(fields)}
-        members |= {"n_fields": len(fields), "n_sequence_fields": len(fields), "__match_args__": fields}
-        members |= {"__slots__": (), "__module__": __name__}
-        members["__doc__"] = f"What `torch.{name}` returns: {', '.join(fields)}."
-        globals()[name] = type(name, (_Sequence,), members)
-        all_return_types.append(globals()[name])
-    return globals()[name]
+    return _TYPES[name]

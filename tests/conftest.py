@@ -5,6 +5,8 @@ import importlib.util
 import multiprocessing.util
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -37,6 +39,9 @@ def pytest_configure(config):
     from tensorgrad.settings import SETTINGS
 
     _delete_temporary_files_at_exit()
+    stubs = Path(__file__).parents[1] / "tensorgrad" / "_stubs"
+    if stubs.exists() and not (stubs / "methods.pyi").exists():  # a fresh checkout: `make test` writes them, too
+        subprocess.run([sys.executable, "-m", "tensorgrad._stubs"], cwd=stubs.parents[1], check=True)
 
     SETTINGS.threads = 2  # compiled kernels do share their work, on whatever machine
     if HAS_TORCH:

@@ -33,6 +33,7 @@ BOTH_KERNELS = (
 ONCE = (
     "kernels/test_carried_kernels.py",
     "kernels/test_cuda_absent.py",
+    "kernels/test_equal_bits.py",
     "kernels/test_kernels_build.py",
     "kernels/test_numba*.py",
     "kernels/test_nvrtc.py",
@@ -60,8 +61,9 @@ ABOUT_PROCESSES = re.compile(
 # Seconds that files take, measured on two cores, where they are many more than their length suggests. They say which
 # suites are divided, and which start first.
 SECONDS = {
-    "cuda/test_amp.py": 25, "cuda/test_benchmark.py": 15, "cuda/test_examples.py": 12, "cuda/test_fuzz.py": 38,
-    "cuda/test_nn.py": 13, "cuda/test_ops.py": 42,
+    "compat/test_environment.py": 12,
+    "cuda/test_amp.py": 18, "cuda/test_benchmark.py": 15, "cuda/test_examples.py": 12, "cuda/test_fuzz.py": 38,
+    "cuda/test_nn.py": 13, "cuda/test_ops.py": 35,
     "dispatch/test_stubs.py": 6, "dispatch/test_twins.py": 9,
     "distributed/test_checkpoint_ranks.py": 10, "distributed/test_comm_hooks.py": 11, "distributed/test_ddp.py": 8,
     "distributed/test_dtensor.py": 13, "distributed/test_dynamic_rendezvous.py": 15,
@@ -71,23 +73,27 @@ SECONDS = {
     "distributed/test_run_nodes.py": 13, "distributed/test_slurm.py": 13, "distributed/test_sums.py": 11,
     "distributed/test_zero.py": 10,
     "docs/test_benchmarks.py": 27, "docs/test_contributing.py": 30, "docs/test_docs.py": 11, "docs/test_doctests.py": 9,
-    "docs/test_examples.py": 48, "docs/test_tools.py": 23,
+    "docs/test_examples.py": 60, "docs/test_tools.py": 23,
     "ecosystem/test_quick.py": 95,
+    "editors/test_checkers.py": 14,
     "fuzz/test_beside_torch.py": 9, "fuzz/test_exits.py": 5, "fuzz/test_fuzz.py": 8,
-    "kernels/test_carried_kernels.py": 10, "kernels/test_cuda_absent.py": 6, "kernels/test_kernels_build.py": 22,
-    "kernels/test_numba_lean.py": 9, "kernels/test_nvrtc.py": 42, "kernels/test_thread_pool.py": 10,
+    "kernels/test_carried_kernels.py": 8, "kernels/test_cuda_absent.py": 4, "kernels/test_equal_bits.py": 36,
+    "kernels/test_kernels_build.py": 15, "kernels/test_numba_lean.py": 7, "kernels/test_nvrtc.py": 42,
+    "kernels/test_thread_pool.py": 7,
     "nn/test_modules.py": 22,
     "ops/test_ops.py": 41,
     "optim/test_optimdb.py": 13,
     "serialization/test_loading.py": 50, "serialization/test_serialization.py": 10,
     "sparse/test_database.py": 12,
-    "system/test_forks.py": 9, "system/test_processes.py": 6, "system/test_recycling.py": 7,
+    "system/test_forks.py": 14, "system/test_processes.py": 6, "system/test_recycling.py": 7,
     "utils/test_data_workers.py": 12,
     "viz/test_viz_explore.py": 10, "viz/test_viz_pictures.py": 16,
 }  # fmt: skip
 BYTES_A_SECOND = 12_000  # of all other files
 # A suite of many more seconds is divided: files of a part run in one process, in the order of their names.
 LARGEST_PART = 75
+SMALL_PART = 10  # seconds; folders with fewer share a process
+PROCESSES = ", processes"  # ends the names of parts of the second phase
 COMPILED, NUMPY, EMULATOR = "compiled kernels", "NumPy alone", "emulated GPUs"
 VARIABLES = {COMPILED: {}, NUMPY: {"TENSORGRAD_FAST": "0"}, EMULATOR: {"DEVICE": "emulator", "EMULATED_GPUS": "2"}}
 
@@ -101,7 +107,8 @@ class Part:
         kernels: `COMPILED`, `NUMPY` or `EMULATOR`.
         files: Paths.
         more: Variables of the process beside those of its kernels.
-        reaching: The folder, if only tests that reach compiled kernels are repeated with NumPy alone.
+        reaching: `name` before the part was divided, if only tests that reach compiled kernels are repeated with NumPy
+            alone.
     """
 
     name: str
@@ -174,16 +181,29 @@ def phases(tests: Path, compiled: bool, emulator: bool) -> list[list[Part]]:
                 where = starts_processes(file, tests), file.relative_to(tests).parts[0], kernels
                 folders.setdefault(where, []).append(file)
     for (second, folder, kernels), files in folders.items():
-        reaching = folder if compiled and folder in REACHING and not second else ""
-        name = f"{folder}, processes" if second else folder
+        name = folder + PROCESSES if second else folder
+        reaching = name if compiled and folder in REACHING else ""
         result[second] += _divided(Part(name, kernels, files, reaching=reaching))
     if emulator:
         gpus = [file for file in test_files(tests) if matches(file, tests, EMULATED)]
         one = [file for file in gpus if matches(file, tests, ON_ONE_GPU)]
         result[0] += _divided(Part("cuda", EMULATOR, gpus))
         result[0] += _divided(Part("cuda, one GPU", EMULATOR, one, {"EMULATED_GPUS": "1"}))
-    for parts in result:
-        parts.sort(key=lambda part: -part.seconds)
+    return [sorted(_joined(parts), key=lambda part: -part.seconds) for parts in result]
+
+
+def _joined(parts: list[Part]) -> list[Part]:
+    """Returns the parts, where small ones that run in the same way are one: a process takes seconds to begin."""
+    result: list[Part] = []
+    for part in parts:
+        alike = (p for p in result if p.seconds <= SMALL_PART and (p.environment, p.reaching) == (part.environment, ""))
+        other = next(alike, None) if part.seconds <= SMALL_PART and not part.reaching else None
+        if other is None:
+            result.append(part)
+        else:
+            names = [name.removesuffix(PROCESSES) for name in (other.name, part.name)]
+            end = PROCESSES if part.name.endswith(PROCESSES) else ""
+            result[result.index(other)] = replace(other, name=", ".join(names) + end, files=other.files + part.files)
     return result
 
 

@@ -2,19 +2,23 @@
 
 With compiled kernels it notes in the file TESTS_REACHED which tests have passed, and which of them have come to a
 kernel that is loaded, whether that then took the arrays or not. With TENSORGRAD_FAST=0 it leaves out those that passed
-without: NumPy has computed them already. A file that comes to a kernel while it is imported or in a fixture runs as a
-whole.
+without: NumPy has computed them already. What another process does is not seen: a test that starts one counts as one
+that has come to a kernel. A file that does either while it is imported or in a fixture runs as a whole.
 """
 
 from __future__ import annotations
 
 import os
+import platform
+import sys
 from pathlib import Path
 
 import pytest
 
 NOTES = Path(os.environ["TESTS_REACHED"])
 COMPILED = os.environ.get("TENSORGRAD_FAST") != "0"
+# What Python tells of before it starts a process.
+STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system"}
 reached = False  # by what runs now
 
 
@@ -33,6 +37,17 @@ def _watch_rows() -> None:
     Row.ready = property(look, kept.__set__)  # type: ignore[assignment]
 
 
+def _watch_processes() -> None:
+    """Has every start of a process noted."""
+
+    def look(event, arguments):
+        global reached
+        reached = reached or event in STARTS
+
+    platform.platform()  # asks `uname` once in a process, and what torch has for its own tests does when it is imported
+    sys.addaudithook(look)
+
+
 def _note(line: str) -> None:
     with open(NOTES, "a", encoding="utf-8") as file:  # several processes add to it
         file.write(f"{line}\n")
@@ -41,6 +56,7 @@ def _note(line: str) -> None:
 def pytest_configure(config):
     if COMPILED:
         _watch_rows()
+        _watch_processes()
 
 
 def _noting(what: str):

@@ -4,8 +4,15 @@
 # At the same time, the oldest Python found compiles the kernels with the oldest supported Numba, in another environment.
 set -eu
 here=$(dirname "$0")
-main=$(sh "$here/python.sh" version "$1")
+all_tests=$1
+main=$(sh "$here/python.sh" version "$all_tests")
 failed=
+
+install() { # install VENV PACKAGE...: by the pip of $all_tests; to give each environment its own takes as long again
+    for_python=$1/bin/python
+    shift
+    "$all_tests" -m pip --python "$for_python" install --quiet --disable-pip-version-check --no-compile "$@"
+}
 
 kernels() { # compiles the kernels with the oldest Numba, and compares their results
     oldest=$(sed -n 's/.*"numba>=\([0-9.]*\),.*/\1/p' pyproject.toml)
@@ -15,8 +22,8 @@ kernels() { # compiles the kernels with the oldest Numba, and compares their res
     done
     venv=.venv-smoke-numba
     if ! cmp -s pyproject.toml "$venv/.installed"; then
-        if ! { "$python" -m venv --clear "$venv" && "$venv/bin/python" -m pip install --quiet --no-compile \
-            --disable-pip-version-check --only-binary numba,llvmlite --editable . "numba==$oldest.*"; } 2>"$venv.log"; then
+        if ! { "$python" -m venv --clear --without-pip "$venv" &&
+            install "$venv" --only-binary numba,llvmlite --editable . "numba==$oldest.*"; } 2>"$venv.log"; then
             echo "Numba $oldest: cannot be installed here (see $venv.log), kernels skipped"
             return 0
         fi
@@ -38,8 +45,8 @@ for version in 3.10 3.11 3.12 3.13 3.14; do
     fi
     venv=.venv-smoke-$version
     if [ ! -x "$venv/bin/python" ] || ! cmp -s pyproject.toml "$venv/.installed"; then
-        "$python" -m venv --clear "$venv"
-        "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile --editable .
+        "$python" -m venv --clear --without-pip "$venv"
+        install "$venv" --editable .
         cp pyproject.toml "$venv/.installed"
     fi
     printf 'Python %s: ' "$version"

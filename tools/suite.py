@@ -29,7 +29,7 @@ class Suite:
         failed: Tests that have failed.
         machine: Those of them which depend on the machine, with the reason; they may be repeated once.
         retried: Those of them which have passed then.
-        reaching: Names a folder of which only tests that reach compiled kernels are repeated with NumPy alone.
+        reaching: Names what of which only tests that reach compiled kernels are repeated with NumPy alone.
     """
 
     def __init__(
@@ -61,6 +61,7 @@ class Suite:
         given = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         environment = {**given, **self.environment, "TESTS_PROGRESS": str(self.progress), f"TESTS_RUN_{run}": "1"}
         environment["TMPDIR"] = folder
+        environment["TESTS_SHARED"] = str(temporary)  # among the suites of a run: tests/support/processes.py
         command = list(self.command)
         if self.reaching:
             environment["TESTS_REACHED"] = str(temporary / f"reached-{self.reaching}")

@@ -15,6 +15,7 @@ from tensorgrad.autograd.grad_mode import (
 )
 from tensorgrad.autograd.gradients import backward, grad
 from tensorgrad.autograd.modes import enable_grad, inference_mode, no_grad, set_grad_enabled
+from tensorgrad.autograd.passes import is_checkpoint_valid as _is_checkpoint_valid
 from tensorgrad.system.lazy_modules import later
 from tensorgrad.system.names_elsewhere import elsewhere
 

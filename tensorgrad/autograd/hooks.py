@@ -8,7 +8,7 @@ from collections import OrderedDict
 from tensorgrad.autograd import engine
 from tensorgrad.autograd.graph import hooks_of, leaf_hooks_of
 from tensorgrad.autograd.handles import RemovableHandle
-from tensorgrad.autograd.views import edge_of
+from tensorgrad.autograd.views import edge_of, is_end
 from tensorgrad.system import forks
 from tensorgrad.tensor import Tensor
 
@@ -28,13 +28,19 @@ def register_hook(self: Tensor, hook) -> RemovableHandle:
     tensor(1.)
     >>> handle.remove()
     """
-    edge = edge_of(self)
+    edge = _hooked_edge(self)
     if edge is None:
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
     target, nr = edge
     if isinstance(target, Tensor):
         return RemovableHandle.add(leaf_hooks_of(target).on_grad, hook)
     return RemovableHandle.add(hooks_of(target).on_output.setdefault(nr, OrderedDict()), hook)
+
+
+def _hooked_edge(tensor: Tensor):
+    """The edge to whose hooks those of a tensor belong: a view without a history has its own, as a leaf has."""
+    edge = edge_of(tensor)
+    return (tensor, 0) if edge is not None and is_end(edge) else edge
 
 
 def register_post_accumulate_grad_hook(self: Tensor, hook) -> RemovableHandle:
@@ -101,7 +107,7 @@ def _backward_hooks(self: Tensor) -> OrderedDict | None:
     >>> len(x._backward_hooks)
     1
     """
-    edge = edge_of(self)
+    edge = _hooked_edge(self)
     hooks = None if edge is None else edge[0]._hooks if isinstance(edge[0], Tensor) else edge[0].hooks
     if edge is None or hooks is None:
         return None

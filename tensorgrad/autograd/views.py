@@ -36,6 +36,14 @@ def is_end(edge) -> bool:
     return isinstance(edge[0], Tensor) and edge[0]._requires_grad is VIEW
 
 
+def _end(view: Tensor) -> Tensor:
+    """Where the gradients of a view without a history end: not in the view, which may become a leaf of its own later
+    (`requires_grad_`), with gradients of what is computed from then on."""
+    end = share(view._array, view._storage)
+    end._view, end._requires_grad = view._view, VIEW
+    return end
+
+
 def _shares(view: Tensor) -> bool:
     """Whether a write to the view changes its base. Sparse tensors share only whole arrays (`detach`, `alias`).
 
@@ -71,7 +79,7 @@ def view_edge(view: Tensor):
     base, steps, version, recorded = view._view  # type: ignore[misc]
     if view._storage.version == version:
         if view._edge is None and base.requires_grad:
-            return (view, 0)  # created under no_grad, or before its base required grad: gradients end here (`is_end`)
+            return (_end(view), 0)  # created under no_grad, or before its base required grad: gradients end here
         return view._edge
     if not _shares(view):
         view._view, view._requires_grad = None, view._edge is not None

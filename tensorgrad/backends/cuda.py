@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from importlib.util import find_spec
 
 from tensorgrad.kernels.cuda.runtime.switches import matmul as matmul
@@ -19,72 +20,33 @@ def is_built() -> bool:
     return find_spec("cupy") is not None
 
 
-def flash_sdp_enabled() -> bool:
-    """Returns the value last passed to `enable_flash_sdp`.
+def _setting(name: str) -> tuple[Callable[[], bool], Callable[[bool], None]]:
+    """Makes the functions that read and set which kind of attention may be used."""
 
-    >>> torch.backends.cuda.flash_sdp_enabled()
+    def read() -> bool:
+        return _attention[name]
+
+    def enable(enabled: bool) -> None:
+        _attention[name] = bool(enabled)
+
+    read.__name__ = read.__qualname__ = f"{name}_sdp_enabled"
+    enable.__name__ = enable.__qualname__ = f"enable_{name}_sdp"
+    read.__doc__ = f"""Returns the value last passed to `enable_{name}_sdp`.
+
+    >>> torch.backends.cuda.{name}_sdp_enabled()
     True
     """
-    return _attention["flash"]
+    enable.__doc__ = f"""Accepted for compatibility: there is only one implementation of attention.
 
-
-def mem_efficient_sdp_enabled() -> bool:
-    """Returns the value last passed to `enable_mem_efficient_sdp`.
-
-    >>> torch.backends.cuda.mem_efficient_sdp_enabled()
-    True
+    >>> torch.backends.cuda.enable_{name}_sdp(True)
     """
-    return _attention["mem_efficient"]
+    return read, enable
 
 
-def math_sdp_enabled() -> bool:
-    """Returns the value last passed to `enable_math_sdp`.
-
-    >>> torch.backends.cuda.math_sdp_enabled()
-    True
-    """
-    return _attention["math"]
-
-
-def cudnn_sdp_enabled() -> bool:
-    """Returns the value last passed to `enable_cudnn_sdp`.
-
-    >>> torch.backends.cuda.cudnn_sdp_enabled()
-    True
-    """
-    return _attention["cudnn"]
-
-
-def enable_flash_sdp(enabled: bool) -> None:
-    """Accepted for compatibility: there is only one implementation of attention.
-
-    >>> torch.backends.cuda.enable_flash_sdp(True)
-    """
-    _attention["flash"] = bool(enabled)
-
-
-def enable_mem_efficient_sdp(enabled: bool) -> None:
-    """Accepted for compatibility: there is only one implementation of attention.
-
-    >>> torch.backends.cuda.enable_mem_efficient_sdp(True)
-    """
-    _attention["mem_efficient"] = bool(enabled)
-
-
-def enable_math_sdp(enabled: bool) -> None:
-    """Accepted for compatibility: there is only one implementation of attention.
-
-    >>> torch.backends.cuda.enable_math_sdp(True)
-    """
-    _attention["math"] = bool(enabled)
-
-
-def enable_cudnn_sdp(enabled: bool) -> None:
-    """Accepted for compatibility: there is only one implementation of attention.
-
-    >>> torch.backends.cuda.enable_cudnn_sdp(True)
-    """
-    _attention["cudnn"] = bool(enabled)
+flash_sdp_enabled, enable_flash_sdp = _setting("flash")
+mem_efficient_sdp_enabled, enable_mem_efficient_sdp = _setting("mem_efficient")
+math_sdp_enabled, enable_math_sdp = _setting("math")
+cudnn_sdp_enabled, enable_cudnn_sdp = _setting("cudnn")
 
 
 @contextlib.contextmanager

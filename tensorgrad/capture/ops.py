@@ -158,4 +158,4 @@ def _size_depends_on_values(op: Any, args: tuple) -> bool:
     return op.name == "index" and any(t._array.dtype.kind == "b" for t in tensors_in(args[1:]))
 
 
-_SIZED_BY_VALUES = frozenset(("nonzero", "masked_select", "unique_", "unique_consecutive_", "bincount"))
+_SIZED_BY_VALUES = frozenset(("nonzero", "masked_select", "bincount"))

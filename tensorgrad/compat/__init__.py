@@ -33,7 +33,7 @@ def install() -> None:
     """
     if hook in sys.meta_path:
         return
-    for name in [n for n in sys.modules if is_torchs(n)]:
+    for name in [n for n in list(sys.modules) if is_torchs(n)]:
         _before[name] = sys.modules.pop(name)
     sys.meta_path.insert(0, hook)
     sys.modules["torch"] = tensorgrad
@@ -59,7 +59,7 @@ def uninstall() -> None:
     tensorgrad.__name__ = OURS
     name_initializers(OURS)
     children.of_multiprocessing(False)
-    for name in [n for n in sys.modules if is_torchs(n)]:
+    for name in [n for n in list(sys.modules) if is_torchs(n)]:
         del sys.modules[name]
     sys.modules.update(_before)
     _before.clear()

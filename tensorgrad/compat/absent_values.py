@@ -121,3 +121,29 @@ def opcheck(*args: Any, **kwargs: Any) -> Any:
 def warn_once(message: str, *_: Any, **__: Any) -> None:
     """Warns; Python shows a warning of one place once."""
     warnings.warn(message, stacklevel=2)
+
+
+def amp_update_scale(
+    self: Any, growth_tracker: Any, found_inf: Any, scale_growth_factor: float, scale_backoff_factor: float,
+    growth_interval: int,
+) -> Any:  # fmt: skip
+    """Changes a gradient scaler's scale in place: it shrinks when infinities were found, and grows after a while."""
+    if found_inf.item():
+        self.mul_(scale_backoff_factor)
+        growth_tracker.zero_()
+        return self
+    growth_tracker.add_(1)
+    if growth_tracker.item() == growth_interval:
+        grown = self * scale_growth_factor
+        if grown.isfinite().item():
+            self.copy_(grown)
+        growth_tracker.zero_()
+    return self
+
+
+def amp_unscale(self: Any, found_inf: Any, inv_scale: Any) -> None:
+    """Multiplies gradients in place, and sets `found_inf` to 1 if one of them is infinite or not a number."""
+    for gradient in self:
+        if not gradient.isfinite().all().item():
+            found_inf.fill_(1.0)
+        gradient.mul_(inv_scale)

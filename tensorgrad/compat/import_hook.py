@@ -54,7 +54,7 @@ class ImportHook:
 
         stand_ins.start(module.__name__)
         inside = f"{module.__name__}."
-        for name in [n for n in sys.modules if n.startswith(inside)]:
+        for name in [n for n in list(sys.modules) if n.startswith(inside)]:
             sys.modules.setdefault("torch" + name.removeprefix(OURS), sys.modules[name])
         spec = module.__spec__
         if spec is not None and spec.loader is self:

@@ -50,6 +50,8 @@ def found(name: str) -> Found:
             break
         if not isinstance(value, ModuleType) and not inspect.isclass(value):
             break
+        if inspect.isclass(value) and "_not_included" in vars(value) and place not in ABSENT:
+            return Found(REFUSED, place, vars(value)["_not_included"])
     return Found(PRESENT, name)
 
 

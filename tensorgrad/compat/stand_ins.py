@@ -24,8 +24,8 @@ def names_in(module: str) -> dict[str, str]:
     """Returns the absent names of a module of PyTorch, each with its full name; modules within it are among them.
 
     >>> from tensorgrad.compat.stand_ins import names_in
-    >>> names_in("torch.export")["Dim"], names_in("torch")["export"]
-    ('torch.export.Dim', 'torch.export')
+    >>> names_in("torch._export.utils")["remove_proxy_from_state_dict"], names_in("torch")["_export"]
+    ('torch._export.utils.remove_proxy_from_state_dict', 'torch._export')
     """
     return _index().get(module, {})
 
@@ -149,7 +149,7 @@ def stop() -> None:
     while _added:
         own, name = _added.pop()
         own.pop(name, None)
-    for name in [n for n, module in sys.modules.items() if isinstance(module, AbsentModule)]:
+    for name in [n for n, module in list(sys.modules.items()) if isinstance(module, AbsentModule)]:
         del sys.modules[name]
 
 

@@ -26,9 +26,8 @@ PRODUCTS = frozenset((
     "lstm_layer", "gru_layer", "rnn_layer",
 ))  # fmt: skip
 LOSSES = frozenset((
-    "mse_", "l1_", "smooth_l1_", "huber_", "cross_entropy_", "nll_", "bce_with_logits_",
+    "mse", "l1", "smooth_l1", "huber", "cross_entropy", "nll", "bce_with_logits",
     # Composites.
-    "cross_entropy",
     "cosine_embedding_loss", "hinge_embedding_loss", "kl_div", "margin_ranking_loss", "multi_margin_loss",
     "multilabel_margin_loss", "poisson_nll_loss", "soft_margin_loss", "triplet_margin_loss",
 ))  # fmt: skip
@@ -55,7 +54,7 @@ LISTS: dict[str, Lists] = {
     "cpu": Lists(
         shorter=PRODUCTS | {"prelu", "vecdot", "inner", "affine_grid_generator"},
         full=LOSSES | FACTORIZATIONS | TRANSFORMS | POOLS | {
-            "bce_", "prod_", "ctc", "euclidean_distances", "grid_sampler_2d", "grid_sampler_3d", "trace",
+            "bce", "prod", "ctc", "euclidean_distances", "grid_sampler_2d", "grid_sampler_3d", "trace",
             # Composites.
             "quantile", "nanquantile", "polar", "view_as_complex", "pad", "local_response_norm",
         },
@@ -66,7 +65,7 @@ LISTS: dict[str, Lists] = {
         full=LOSSES | {
             "pow", "rpow", "rdiv", "square", "acos", "asin", "cosh", "erfinv", "exp", "expm1", "log", "log10", "log1p",
             "log2", "reciprocal", "rsqrt", "sinh", "softplus", "tan", "layer_norm", "group_norm", "rms_norm",
-            "softmax_", "log_softmax_", "logsumexp_", "sum", "prod_", "cumsum", "cumprod", "vector_norm_",
+            "softmax", "log_softmax", "logsumexp", "sum", "prod", "cumsum", "cumprod", "vector_norm",
             "euclidean_distances", "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d",
             "upsample_nearest_exact1d", "upsample_nearest_exact2d", "upsample_nearest_exact3d", "upsample_linear1d",
             "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d",

@@ -46,7 +46,7 @@ class _Check(NamedTuple):
 
 
 def _check_of(op: Op, storage: Any) -> _Check | None:
-    return None if op.kind in LINEAR_KINDS or op.name.strip("_") in ALLOWED else _Check(op)
+    return None if op.kind in LINEAR_KINDS or op.name in ALLOWED else _Check(op)
 
 
 def _first_use() -> None:

@@ -60,7 +60,7 @@ def refuse_grad(name: str, values) -> None:
 
 # These read their output while they write it, so PyTorch does not let them write over an input at all.
 _READ_AFTER_WRITE = frozenset((
-    "cat", "cross_product", "gather", "index", "index_select", "kron", "kthvalue_", "masked_select", "outer", "stack",
+    "cat", "cross_product", "gather", "index", "index_select", "kron", "kthvalue", "masked_select", "outer", "stack",
     "take",
 ))  # fmt: skip
 

@@ -47,21 +47,21 @@ _OWN: dict[str, str | tuple[str, ...]] = {
               "torch.frexp() expects exponent to have {c_want} dtype but got {c_have}"),
     "hash_tensor": "Expected result to be of dtype uint64, but got {have}",
     "heaviside": "{name} is not yet implemented for tensors with different dtypes.",
-    "histc_": "torch.histogram: input tensor and hist tensor should have the same dtype, but got input {c_want} and "
+    "histc": "torch.histogram: input tensor and hist tensor should have the same dtype, but got input {c_want} and "
               "hist {c_have}",
     "histogram": ("torch.histogram: input tensor and hist tensor should have the same dtype, but got input {c_want} "
                   "and hist {c_have}",
                   "torch.histogram: input tensor and bin_edges tensor should have the same dtype, but got input "
                   "{c_want} and bin_edges {c_have} for dimension 0"),
     "index_select": _SAME_SCALARS,
-    "kthvalue_": ("output values must be of same type as input", "output indices must be of scalar type {want}"),
+    "kthvalue": ("output values must be of same type as input", "output indices must be of scalar type {want}"),
     "linalg_norm": f"linalg.norm {_ARRAY_NORM}",
     "masked_select": _SAME_SCALARS,
     "median_dim": ("Expected tensor for 'values' to have the same type as tensor for argument #2 'self'; but type "
                    "torch.{have}Tensor does not equal torch.{want}Tensor (while checking arguments for median)",
                    "Expected tensor for argument #1 'indices' to have scalar type {want}; but got torch.{have}Tensor "
                    "instead (while checking arguments for median)"),
-    "mode_": ("expected scalar type '{want}' but got '{have}' for values output",
+    "mode": ("expected scalar type '{want}' but got '{have}' for values output",
               "expected scalar type '{want}' but got '{have}' for indices output"),
     "multi_dot": "multi_dot(): expected out tensor to have dtype {c_want} but got {c_have}",
     "mv": "addmv input tensors must have the same dtype, but got {have}, {want}, and {want}",
@@ -81,7 +81,7 @@ _OWN: dict[str, str | tuple[str, ...]] = {
 # Ops that cast although they are not pointwise.
 _CAST = {
     **dict.fromkeys(
-        ("addr", "fft_c2c", "fft_c2r", "fft_r2c", "kron", "normal", "normalize", "outer", "std_", "var_"), _CAST_WORDS
+        ("addr", "fft_c2c", "fft_c2r", "fft_r2c", "kron", "normal", "normalize", "outer", "std", "var"), _CAST_WORDS
     ),
     **dict.fromkeys(("cat", "stack"), "torch.cat(): input types can't be cast to the desired output type {have}"),
     **dict.fromkeys(("max_all", "min_all"),
@@ -89,7 +89,7 @@ _CAST = {
                     "true, but got false.  (Could this error message be improved?  If so, please report an enhancement "
                     "request to PyTorch.)"),
     "ldexp": "ldexp can't be cast to the desired output type {have}",
-    "logsumexp_": "logsumexp(): Expected floating point type for result tensor, but got: {have}",
+    "logsumexp": "logsumexp(): Expected floating point type for result tensor, but got: {have}",
 }  # fmt: skip
 _SAFELY: dict[str, tuple[str, ...]] = {  # op -> its name in the message, and those of the results
     **{name: (name, "result") for name in ("cholesky", "cholesky_inverse", "cholesky_solve", "matrix_power",
@@ -107,7 +107,7 @@ _ANY = {"lu", "split_copy"}  # ops that copy even if values are lost
 
 # Sums and products, which are computed in the dtype of `out`; the message if `dtype` is another.
 _IN_DTYPE_OF_OUT = {
-    **dict.fromkeys(("cumprod", "cumsum", "mean", "prod_", "sum"), _OWN_WORDS),
+    **dict.fromkeys(("cumprod", "cumsum", "mean", "prod", "sum"), _OWN_WORDS),
     "nansum": "nansum: provided dtype must match dtype of result. Got {have} and {want}.",
 }
 

@@ -28,7 +28,7 @@ def show(name: str) -> str:
 
     Raises: KeyError, with the closest names, if there is neither.
     """
-    op, public = OPS.get(name) or OPS.get(f"{name}_"), FUNCTIONAL.get(name) or FUNCTIONS.get(name)
+    op, public = OPS.get(name), FUNCTIONAL.get(name) or FUNCTIONS.get(name)
     if op is None and public is None:
         entries = {backend: [(s, t[name])] for (backend, s), t in list(REGISTRY.items()) if name in t}
         if entries:
@@ -58,7 +58,10 @@ def show(name: str) -> str:
 
 def texts(op: Op) -> list[tuple[str, str]]:
     """The functions made for an op: what each is for, and its text."""
-    found = [(f"what torch.{op.name} and the method run", templates.forward(op, "call", op.name))]
+    users = FUNCTIONS.get(op.name) or FUNCTIONAL.get(op.name)
+    by_users = f"what torch.{op.name} and the method run"
+    heading = by_users if users is op.compiled.call else "what composites call"
+    found = [(heading, templates.forward(op, "call", op.name))]
     if op.compiled.operator is not None:
         found.append(("what the operator runs", templates.forward(op, "operator", op.name)))
     found.append(("what the slow path runs in the end", templates.forward(op, "plain", op.name)))

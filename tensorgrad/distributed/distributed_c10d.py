@@ -13,6 +13,7 @@ from tensorgrad.distributed.group import not_in_group as _rank_not_in_group
 from tensorgrad.distributed.missing import *
 from tensorgrad.distributed.process_group import *
 from tensorgrad.distributed.process_group import _pg_map as _pg_map
+from tensorgrad.distributed.process_group import named_group as _resolve_process_group
 from tensorgrad.distributed.reduce_op import ReduceOp, supports_complex
 from tensorgrad.distributed.rendezvous import rendezvous
 from tensorgrad.distributed.shrinking import SHRINK_ABORT, SHRINK_DEFAULT, shrink_group

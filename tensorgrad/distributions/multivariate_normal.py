@@ -38,6 +38,9 @@ def precision_to_scale_tril(precision: Tensor) -> Tensor:
     return torch.linalg.solve_triangular(upper, eye, upper=False)
 
 
+_precision_to_scale_tril = precision_to_scale_tril  # PyTorch's name: libraries import it
+
+
 class GivenByMatrix(Distribution):
     """Base class of distributions with an n × n matrix, given as `covariance_matrix`, `precision_matrix` (its inverse)
     or `scale_tril` (its lower Cholesky factor). The other two are computed when they are needed."""

@@ -1,8 +1,8 @@
 """`vmap`: turns a function of one sample into a function of a batch.
 
 The function runs once, on tensors that stand for one sample each and hold all of them (transforms/batch.py): every op
-acts on the whole batch at once. `_functorch/vmap.py` takes the arguments of the call apart, and puts the results
-together.
+acts on the whole batch at once, by its rule (transforms/batch_rules.py). `_functorch/vmap.py` takes the arguments of
+the call apart, and puts the results together.
 """
 
 from __future__ import annotations

@@ -41,6 +41,12 @@ def has_side_effect(fn: Callable) -> Callable:
     return fn
 
 
+def _writes(target: Any) -> bool:
+    """Whether a target is an operator of PyTorch's registry that writes in place: `aten.add_.Tensor`."""
+    packet = getattr(target, "overloadpacket", None)
+    return packet is not None and packet.__name__[-1] == "_" and packet.__name__[-2:] != "__"
+
+
 def map_arg(a: Any, fn: Callable[[Node], Any]) -> Any:
     """Applies a function to each node in nested arguments.
 
@@ -310,7 +316,7 @@ class Node:
         if self.op in ("placeholder", "output"):
             return True
         if self.op == "call_function":
-            return self.target in _side_effectful_functions
+            return self.target in _side_effectful_functions or _writes(self.target)
         if self.op == "call_module":
             return self.graph.owning_module is None or getattr(
                 self.graph.owning_module.get_submodule(str(self.target)), "_is_impure", False

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import builtins
 from typing import TYPE_CHECKING, Any, Final
 
+from tensorgrad.jit.errors import Error
 from tensorgrad.system.names_elsewhere import elsewhere
 
 __all__ = [
-    "Final", "ScriptFunction", "annotate", "export", "freeze", "ignore", "is_scripting", "is_tracing", "isinstance",
-    "load", "optimize_for_inference", "save", "script", "script_if_tracing", "script_method", "trace", "trace_module",
-    "unused",
+    "Error", "Final", "ScriptFunction", "annotate", "export", "freeze", "ignore", "is_scripting", "is_tracing",
+    "isinstance", "load", "optimize_for_inference", "save", "script", "script_if_tracing", "script_method", "trace",
+    "trace_module", "unused",
 ]  # fmt: skip
 
 
@@ -54,31 +56,47 @@ class ScriptFunction:
 
 
 def trace(func: Any, example_inputs: Any = None, *args: Any, **options: Any) -> Any:
-    """Returns the function or module unchanged, after running it once on the example so that errors occur here.
+    """Runs a function or module once on an example, and returns it as a traced module, with a program.
 
-    The example is a tensor or a tuple of arguments; `example_kwarg_inputs` is a dict of arguments.
+    The program has the operators that were called on the example, with its sizes; `torch.jit.save` writes it. Calls of
+    what this returns call `func` itself, so other sizes work there, and what depends on values is not frozen. If no
+    program can be made, `torch.jit.save` says why.
 
-    >>> def double(x):
-    ...     return 2 * x
-    >>> torch.jit.trace(double, torch.ones(2))(torch.ones(3))
-    tensor([2., 2., 2.])
+    Args:
+        func: A function or module.
+        example_inputs: A tensor, or a tuple of arguments.
+        args, options: PyTorch's; of these `example_kwarg_inputs`, a dict of arguments, means something.
+
+    >>> traced = torch.jit.trace(torch.nn.Flatten(), torch.ones(2, 3, 1))
+    >>> traced(torch.ones(1, 2, 2))
+    tensor([[1., 1., 1., 1.]])
     """
-    if example_inputs is not None:
-        func(*(example_inputs if type(example_inputs) in (tuple, list) else (example_inputs,)))
-    elif options.get("example_kwarg_inputs") is not None:
-        func(**options["example_kwarg_inputs"])
-    return func
+    named = options.get("example_kwarg_inputs") or {}
+    given = () if example_inputs is None else example_inputs
+    given = tuple(given) if type(given) in (tuple, list) else (given,)
+    if builtins.isinstance(func, _scripted()) or not (given or named):
+        return func
+    from tensorgrad.jit.tracing import traced
+
+    return traced(func, given, named)
 
 
 def trace_module(mod: Any, inputs: dict[str, Any], *args: Any, **options: Any) -> Any:
-    """Returns the module unchanged, after running each method in `inputs` once on its example.
+    """Traces the `forward` of a module, as `trace` does, and runs the other methods in `inputs` once.
 
     >>> torch.jit.trace_module(torch.nn.ReLU(), {"forward": torch.ones(2)})
-    ReLU()
+    TopLevelTracedModule(original_name=ReLU)
     """
     for method, example in inputs.items():
-        trace(getattr(mod, method), example)
-    return mod
+        if method != "forward":
+            getattr(mod, method)(*(example if type(example) in (tuple, list) else (example,)))
+    return trace(mod, inputs["forward"]) if "forward" in inputs else mod
+
+
+def _scripted() -> Any:
+    from tensorgrad.jit.objects import Scripted
+
+    return Scripted
 
 
 def _unchanged(obj: Any = None, *args: Any, **options: Any) -> Any:
@@ -124,39 +142,54 @@ def isinstance(obj: Any, target_type: Any) -> bool:
     >>> torch.jit.isinstance(torch.ones(1), torch.Tensor)
     True
     """
-    import builtins
-
     return builtins.isinstance(obj, target_type)
 
 
-def save(m: Any, f: Any, *args: Any, **options: Any) -> None:
-    """Would write a TorchScript file; use `torch.save(module.state_dict(), file)` instead.
+def save(m: Any, f: Any, _extra_files: Any = None) -> None:
+    """Writes a module with its program as an archive of TorchScript, which `torch.jit.load` reads here and in PyTorch.
+
+    Args:
+        m: A module that `torch.jit.load` or `torch.jit.trace` returned.
+        f: A path, whose file is replaced once all is written, or an object with `write`.
+        _extra_files: Further files for the archive: a dict from names to contents, strings or bytes.
 
     Raises:
-        NotImplementedError: Always.
+        NotImplementedError: If the module has no such program, as those that `torch.jit.script` returns.
 
-    >>> torch.jit.save(torch.nn.ReLU(), "relu.pt")
+    >>> torch.jit.save(torch.jit.script(torch.nn.ReLU()), "relu.pt")
     Traceback (most recent call last):
         ...
-    NotImplementedError: jit.save: TorchScript files cannot be written; use torch.save(module.state_dict(), ...
+    NotImplementedError: jit.save: a tensorgrad.nn.activation.ReLU without a program cannot be saved (torch.jit...
     """
-    raise NotImplementedError(
-        "jit.save: TorchScript files cannot be written; use torch.save(module.state_dict(), file)"
-    )
+    from tensorgrad.jit import write
+
+    write.write(m, f, _extra_files)
 
 
-def load(f: Any, *args: Any, **options: Any) -> Any:
-    """Would load a TorchScript file, which is a program for PyTorch's own interpreter.
+def load(f: Any, map_location: Any = None, _extra_files: Any = None, _restore_shapes: bool = False) -> Any:
+    """Loads a module that `torch.jit.save` wrote: PyTorch's, scripted or traced, or this one's.
+
+    The archive contains a program, in a subset of Python. It is read as data and run by an interpreter that knows
+    PyTorch's operators and nothing else: nothing in the file is executed by Python.
+
+    Args:
+        f: A path, or a readable and seekable file.
+        map_location: A device, or its name, to put all tensors on.
+        _extra_files: A dict. The values of its keys become the contents (bytes) of the archive's files of these names.
 
     Raises:
-        NotImplementedError: Always.
+        ValueError: If there is no such file.
+        RuntimeError: If it is not such an archive, is damaged, or contains what no program of TorchScript does; the
+            message names the file of the program and the line.
 
     >>> torch.jit.load("relu.pt")
     Traceback (most recent call last):
         ...
-    NotImplementedError: jit.load: TorchScript files cannot be run; load a state_dict with torch.load(file)
+    ValueError: The provided filename relu.pt does not exist
     """
-    raise NotImplementedError("jit.load: TorchScript files cannot be run; load a state_dict with torch.load(file)")
+    from tensorgrad.jit import loading
+
+    return loading.read(f, map_location, _extra_files)
 
 
 # These need torch.nn, which scripting does not.

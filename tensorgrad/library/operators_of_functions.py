@@ -273,8 +273,9 @@ FUNCTIONAL: dict[str, Callable] = {
     # Their rows are the operators: the functions may also be asked to write in place, or take other arguments.
     **dict.fromkeys(
         (
-            "binary_cross_entropy_with_logits", "elu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu",
-            "max_pool2d_with_indices", "max_pool3d_with_indices", "mish", "pad", "silu", "unfold",
+            "adaptive_max_pool2d", "adaptive_max_pool3d", "binary_cross_entropy_with_logits", "elu", "hardsigmoid",
+            "hardswish", "hardtanh", "leaky_relu", "max_pool2d_with_indices", "max_pool3d_with_indices", "mish", "pad",
+            "silu", "unfold",
         ),
         lambda *args, **kwargs: NotImplemented,
     ),

@@ -265,7 +265,24 @@ def _extreme(input: Tensor, dim: int, keepdim: bool, name: str) -> Any:
     return getattr(ops.aten, name).dim(input, dim, *([True] if keepdim else []))
 
 
-# Rows that have a form of their own, and how the registry writes them.
+def _spread_of(name: str) -> Callable:
+    """A standard deviation or variance, perhaps with the mean."""
+    return lambda self, dim, correction, keepdim: getattr(ops.aten, name).correction(
+        self, dim, correction=correction, keepdim=keepdim
+    )
+
+
+def _native_group_norm(input: Tensor, weight: Any = None, bias: Any = None, groups: int = 1, eps: float = 1e-5) -> Any:
+    samples, channels, *sizes = input.shape
+    return ops.aten.native_group_norm.default(input, weight, bias, samples, channels, math.prod(sizes), groups, eps)
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    """Options without those that are left at None or False."""
+    return {name: value for name, value in options.items() if value is not None and value is not False}
+
+
+# Rows whose parameters are not those of the operator of their name, and how the registry writes them.
 def _isfinite(input: Tensor) -> Any:
     if not input.is_floating_point():
         return NotImplemented if input.is_complex() else tensorgrad.ones_like(input, dtype=tensorgrad.bool)
@@ -273,11 +290,22 @@ def _isfinite(input: Tensor) -> Any:
     return aten.mul.Tensor(aten.eq.Tensor(input, input), aten.ne.Scalar(aten.abs.default(input), math.inf))
 
 
+def _resized(name: str) -> Callable:
+    """Images in another size: by factors, or to a size."""
+
+    def resized(input: Tensor, size: Any, align: bool, scales: Any) -> Any:
+        corners = () if "nearest" in name else (align,)
+        to = (list(size), *corners, None) if scales is None else (None, *corners, list(scales))
+        return getattr(ops.aten, name).vec(input, *to)
+
+    return resized
+
+
 ROWS: dict[str, Callable] = {
     "adaptive_avg_pool": _adaptive_avg_pool,
     "clone_copy": lambda self, *args, **kwargs: ops.aten.clone.default(self),
-    "all_": _reduced("all", lists=False),
-    "any_": _reduced("any", lists=False),
+    "all": _reduced("all", lists=False),
+    "any": _reduced("any", lists=False),
     "as_strided": _as_strided,
     "clamp_between": lambda input, min, max: (
         ops.aten.clamp.default(input, *(v for v in (min, max) if v is not None))
@@ -308,51 +336,72 @@ ROWS: dict[str, Callable] = {
     ),
     "grid_sampler_2d": _grid_sampler("grid_sampler_2d"),
     "grid_sampler_3d": _grid_sampler("grid_sampler_3d"),
+    "histogram": lambda input, edges, weight=None, density=False: ops.aten.histogram.bins_tensor(
+        input, edges, **_given(weight=weight, density=density)
+    )[0],
     "index": _index,
     "index_grad": _index_grad,
     "index_put": _index_put,
+    "isin": lambda elements, test_elements, invert: ops.aten.isin.Tensor_Tensor(
+        elements, test_elements, **_given(invert=invert)
+    ),
+    "kthvalue": lambda self, dim, keepdim, k: ops.aten.kthvalue.default(self, k, dim, *([True] if keepdim else [])),
     "layer_norm": _layer_norm,
     "linear": _linear,
-    "log_softmax_": lambda self, dim: ops.aten._log_softmax.default(self, dim, False),
-    "logsumexp_": _reduced("logsumexp"),
+    "log_softmax": lambda self, dim: ops.aten._log_softmax.default(self, dim, False),
+    "logsumexp": _reduced("logsumexp"),
     "matmul": _matmul,
     "matmul_nt": lambda input, other: _matmul(input, _turned(other)),
     "matmul_tn": lambda input, other: _matmul(_turned(input), other),
     "max_all": lambda self: ops.aten.max.default(self),
     "max_pool": _max_pool,
     "min_all": lambda self: ops.aten.min.default(self),
+    "native_group_norm": _native_group_norm,
     "new_axes": indexed,
-    "nll_": _nll,
+    "nll": _nll,
     "nll_grad": _nll_grad,
     "outer": lambda input, vec2: ops.aten.mul.Tensor(ops.aten.view.default(input, [len(input), 1]), vec2),
     "pick": _pick,
     "place": _place,
     "polygamma": lambda input, n: ops.aten.polygamma.default(n, input),
-    "prod_": _reduced("prod", lists=False),
-    "qr_": lambda A, mode: ops.aten.linalg_qr.default(A, *([] if mode == "reduced" else [mode])),
+    "prod": _reduced("prod", lists=False),
+    "qr": lambda A, mode: ops.aten.linalg_qr.default(A, *([] if mode == "reduced" else [mode])),
     "rdiv": _rdiv,
     "reshape": _view,
     "scatter_reduce": lambda input, dim, index, src, reduce, include_self: ops.aten.scatter_reduce.two(
         input, dim, index, src, reduce, **({} if include_self else {"include_self": False})
     ),
+    "searchsorted": lambda boundaries, input, sorter=None, right=False: ops.aten.searchsorted.Tensor(
+        boundaries, input, **_given(sorter=sorter, right=right)
+    ),
     "select": indexed,
     "slice": indexed,
-    "softmax_": lambda self, dim: ops.aten._softmax.default(self, dim, False),
-    "sort_": lambda self, dim, descending: ops.aten.sort.default(self, dim, *([True] if descending else [])),
+    "softmax": lambda self, dim: ops.aten._softmax.default(self, dim, False),
+    "sort": lambda self, dim, descending: ops.aten.sort.default(self, dim, *([True] if descending else [])),
     "spread": _spread,
     "square": lambda input: ops.aten.pow.Tensor_Scalar(input, 2),
     "split": _rows,
     "split_with_sizes": lambda self, dim, sizes: split(self, sizes, dim),
     "squeeze": lambda self, dims: ops.aten.squeeze.dims(self, list(dims)),
     "squeeze_dims": lambda self, dims: ops.aten.squeeze.dims(self, list(dims)),
-    "std_": lambda self, dim, correction, keepdim: ops.aten.std.correction(
-        self, dim, correction=correction, keepdim=keepdim
-    ),
+    "std": _spread_of("std"),
+    "std_mean": _spread_of("std_mean"),
     "threshold_grad": lambda grad, result, limit: ops.aten.threshold_backward.default(grad, result, limit),
-    "topk_": lambda self, k, dim, largest: ops.aten.topk.default(self, k, dim, *([] if largest else [False])),
+    "topk": lambda self, k, dim, largest: ops.aten.topk.default(self, k, dim, *([] if largest else [False])),
     "to_copy": lambda self, dtype: converted(self, dtype, copy=True),
-    "var_": lambda self, dim, correction, keepdim: ops.aten.var.correction(
-        self, dim, correction=correction, keepdim=keepdim
-    ),
-    "vector_norm_": _vector_norm,
+    "var": _spread_of("var"),
+    "var_mean": _spread_of("var_mean"),
+    "vector_norm": _vector_norm,
+    **{
+        name: _resized(name)
+        for name in (
+            "upsample_bicubic2d",
+            "upsample_bilinear2d",
+            "upsample_linear1d",
+            "upsample_nearest1d",
+            "upsample_nearest2d",
+            "upsample_nearest3d",
+            "upsample_trilinear3d",
+        )
+    },
 }

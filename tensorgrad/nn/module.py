@@ -282,7 +282,7 @@ class Module(Hooked, Stateful, Convertible):
                 return members[name]
         hint = ""
         if name in ("save", "save_to_buffer"):  # methods of what torch.jit.script returns in PyTorch
-            hint = " (TorchScript files cannot be written: use torch.save(module.state_dict(), file))"
+            hint = " (torch.jit.trace(module, example) has it; or use torch.save(module.state_dict(), file))"
         # With `name` and `obj`, Python suggests similar attribute names.
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'{hint}", name=name, obj=self)
 

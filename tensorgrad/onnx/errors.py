@@ -21,3 +21,7 @@ class UnsupportedOperatorError(OnnxExporterError):
 
 class SymbolicValueError(OnnxExporterError):
     """A size or a value depends on the input in a way that the exported program cannot express."""
+
+
+class InvalidModelError(OnnxExporterError):
+    """A file is not an ONNX model, or not one that can be run here."""

@@ -6,7 +6,7 @@ FAMILIES = (
     *("special." + name for name in ("special", "bessel", "orthogonal")),
     *("linalg." + name for name in (
         "matmul", "einsum", "linalg", "cholesky", "matrix_functions", "decompose", "matrix_norm", "norms", "lu", "ldl",
-        "householder", "lowrank", "lobpcg",
+        "householder", "lowrank", "lobpcg", "grouped",
     )),
     *("nn." + name for name in (
         "activation", "embedding", "bag", "embedding_bag", "conv", "pool", "norm", "softmax", "loss", "margin", "ctc",

@@ -1012,13 +1012,14 @@ def _spaced(start, end, steps: int, dtype) -> np.ndarray:
         check_number(start, dtype)
         check_number(end, dtype)
     else:
-        work = dtype.numpy if dtype.itemsize >= 4 else np.dtype("float32")
+        work = dtype.numpy  # in half precision each step is rounded
     if steps == 1:
         return np.full(1, start, work)
     begin, last = work.type(start), work.type(end)
     step = (last - begin) / work.type(max(steps - 1, 1))
     i = np.arange(steps).astype(work)
-    return np.where(np.arange(steps) < steps // 2, begin + step * i, last - step * i[::-1])
+    with np.errstate(all="ignore"):
+        return np.where(np.arange(steps) < steps // 2, begin + step * i, last - step * i[::-1])
 
 
 @composite("function")

@@ -37,6 +37,13 @@ def _index_shape(x, indices, pattern):
     return kernels.shape_of(x.shape, indices, pattern), x.dtype
 
 
+def _index_order(x, indices, pattern):
+    """The order in memory of what is found; None: contiguous, and no dimension of one element has NumPy's stride."""
+    if x.flags.c_contiguous and 1 not in x.shape and all([i.flags.c_contiguous and i.size != 1 for i in indices]):
+        return None
+    return kernels.order_in_memory(x, indices, pattern)
+
+
 class _Placed:
     """How index tensors, some of which may have a batch, index a value: the tensors, their pattern, and in what order
     the dimensions of the result are, compared with those of the batch followed by one sample's result."""
@@ -115,7 +122,7 @@ def _put_back_in_batch(g, indices, pattern, shape, size, mapped, mapped_indices)
 
 _index = op("index(input, indices: tensors, pattern: any)", "advanced.index", linear="input", where=(),
             batch=_index_in_batch,
-            shape=_index_shape,
+            shape=_index_shape, strides=_index_order,
             input=lambda g, input_shape, indices, pattern: _index_grad(g, indices, pattern, input_shape))  # fmt: skip
 _index_grad = op("index_grad(g, indices: tensors, pattern: any, shape: any)", "advanced.index_grad", linear="g",
                  where=(), batch=_put_back_in_batch,

@@ -339,14 +339,14 @@ def corrcoef(input: Tensor) -> Tensor:
 
 # --- histograms of points ------------------------------------------------------------------------------------------
 
-HistogramDD = return_type("histogramdd", "hist", "bin_edges")
+HistogramDD = return_type("histogramdd")
 
 
 def _grid(x, edges, weight, density):
     return tuple(line.shape[0] - 1 for line in edges), x.dtype
 
 
-_histogramdd = op("histogramdd_(input, edges: tensors, weight=None, density: bool = False)", "numeric.histogramdd",
+_histogramdd = op("histogramdd(input, edges: tensors, weight=None, density: bool = False)", "numeric.histogramdd",
                   input=no_derivative("_histogramdd_from_bin_cts"), weight=no_derivative("_histogramdd_from_bin_cts"),
                   where=(), shape=_grid)  # fmt: skip
 

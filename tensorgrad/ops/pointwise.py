@@ -446,7 +446,7 @@ def ldexp(input: Tensor, other: Tensor, *, out=None) -> Tensor:
 _frexp = op("frexp(input)", lambda xp, x: xp.frexp(x), batch="leading", where=(), outputs=("mantissa", "exponent"),
             shape=lambda x: [(x.shape, x.dtype), (x.shape, np.dtype("int32"))],
             input=lambda g, exponent: g / exponent.exp2(), jacobian="symmetric")  # fmt: skip
-FrexpResult = return_type("frexp", "mantissa", "exponent")
+FrexpResult = return_type("frexp")
 
 
 @composite()

@@ -94,7 +94,7 @@ _prod_of_others = op(
     "prod_of_others(input, dim: int)", "reduce.prod_of_others", where=(), kind="same shape",
     twin=lambda input, dim: _others(input, dim), doc="For each element, the product of all others along `dim`.",
 )  # fmt: skip
-_prod = reduction("prod_(input, dim: dims = None, keepdim: bool = False, *, dtype: dtype = None)", "reduce.prod",
+_prod = reduction("prod(input, dim: dims = None, keepdim: bool = False, *, dtype: dtype = None)", "reduce.prod",
                   input=lambda g, input, dim, keepdim: _prod_slope(g, input.to(g.dtype), dim, keepdim), where=(),
                   backward_name="ProdBackward0")  # fmt: skip
 
@@ -124,8 +124,8 @@ def prod(input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype=
     return _prod(input, dim if dim is None else (dim,), keepdim, dtype=dtype, out=out)
 
 
-_any = reduction("any_(input, dim: dims = None, keepdim: bool = False)", "reduce.any_", where=())
-_all = reduction("all_(input, dim: dims = None, keepdim: bool = False)", "reduce.all_", where=())
+_any = reduction("any(input, dim: dims = None, keepdim: bool = False)", "reduce.any_", where=())
+_all = reduction("all(input, dim: dims = None, keepdim: bool = False)", "reduce.all_", where=())
 
 
 @composite(name="any")
@@ -158,7 +158,7 @@ def _truth(name: str, row, input: Tensor, dim, keepdim: bool, out) -> Tensor:
     return store_out(name, out, result.to(out.dtype) if isinstance(out, Tensor) else result)
 
 
-_count_nonzero = reduction("count_nonzero_(input, dim: dims = None)", "reduce.count_nonzero", where=())
+_count_nonzero = reduction("count_nonzero(input, dim: dims = None)", "reduce.count_nonzero", where=())
 
 
 @composite()
@@ -221,8 +221,8 @@ _arg_extreme = reduction("arg_extreme(input, dim: dims, keepdim: bool, name: str
                          batch=_arg_extreme_in_batch,
                          prepare=lambda x, dim, keepdim, name: (x, wrap_dim(dim, x.ndim), keepdim, name))  # fmt: skip
 
-Max, Min = return_type("max", "values", "indices"), return_type("min", "values", "indices")
-AMinMax = return_type("aminmax", "min", "max")
+Max, Min = return_type("max"), return_type("min")
+AMinMax = return_type("aminmax")
 
 
 @composite(name="max")
@@ -335,7 +335,7 @@ def _var_slope(g, input, dim, correction, keepdim):
     return spread(g * (2.0 / freedom if freedom else math.inf), shape, dim, keepdim) * away
 
 
-_var = reduction("var_(input, dim: dims, correction: number, keepdim: bool)", "reduce.var", where=(),
+_var = reduction("var(input, dim: dims, correction: number, keepdim: bool)", "reduce.var", where=(),
                  prepare=partial(_degrees, name="var"), input=_var_slope, backward_name="VarBackward0")  # fmt: skip
 
 
@@ -349,7 +349,7 @@ def _std_tangent(input_t, input, out, dim, correction, keepdim):
     return _weighted(slope, input_t, dim, keepdim).masked_fill(out.isnan(), math.nan)  # also where nothing is summed
 
 
-_std = reduction("std_(input, dim: dims, correction: number, keepdim: bool)", "reduce.std", where=(), jvp=_std_tangent,
+_std = reduction("std(input, dim: dims, correction: number, keepdim: bool)", "reduce.std", where=(), jvp=_std_tangent,
                  prepare=partial(_degrees, name="std"), input=_std_slope, backward_name="StdBackward0")  # fmt: skip
 
 
@@ -381,7 +381,7 @@ def _weighted(weights, input_t, dim, keepdim):
 
 
 _var_mean = reduction(
-    "var_mean_(input, dim: dims, correction: number, keepdim: bool)", "reduce.var_mean", where=(),
+    "var_mean(input, dim: dims, correction: number, keepdim: bool)", "reduce.var_mean", where=(),
     prepare=partial(_degrees, name="var_mean", of="var_mean"),
     outputs=("var", "mean"), differentiable_outputs=2, wrt=("input",), backward=_var_mean_slope,
     jvp=lambda input_t, input, var, dim, correction, keepdim: (
@@ -390,7 +390,7 @@ _var_mean = reduction(
     backward_name="VarMeanBackward0",
 )  # fmt: skip
 _std_mean = reduction(
-    "std_mean_(input, dim: dims, correction: number, keepdim: bool)", "reduce.std_mean", where=(),
+    "std_mean(input, dim: dims, correction: number, keepdim: bool)", "reduce.std_mean", where=(),
     prepare=partial(_degrees, name="std_mean", of="std_mean"),
     outputs=("std", "mean"), differentiable_outputs=2, wrt=("input",), backward=_std_mean_slope,
     jvp=lambda input_t, input, std, dim, correction, keepdim: (
@@ -517,7 +517,7 @@ def _norm_slope(g, input, out, ord, dim, keepdim):
 
 
 _vector_norm = reduction(
-    "vector_norm_(input, ord: number, dim: dims, keepdim: bool, dtype: dtype)", "reduce.vector_norm", where=(),
+    "vector_norm(input, ord: number, dim: dims, keepdim: bool, dtype: dtype)", "reduce.vector_norm", where=(),
     prepare=_norm_arguments, input=_norm_slope, backward_name="LinalgVectorNormBackward0",
 )  # fmt: skip
 
@@ -578,7 +578,7 @@ def _logsumexp_kernel(xp, x, dim, keepdim):
 
 
 _logsumexp = reduction(
-    "logsumexp_(input, dim: dims, keepdim: bool)", _logsumexp_kernel, where=(), backward_name="LogsumexpBackward0",
+    "logsumexp(input, dim: dims, keepdim: bool)", _logsumexp_kernel, where=(), backward_name="LogsumexpBackward0",
     input=lambda g, input, out, dim, keepdim: spread(g, input._array.shape, dim, keepdim)
     * conj((input - spread(out, input._array.shape, dim, keepdim)).exp()),
 )  # fmt: skip

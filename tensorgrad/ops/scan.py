@@ -84,7 +84,7 @@ _running_extreme = op(
     selects=REPEATED,
 )  # fmt: skip
 
-CumMax, CumMin = return_type("cummax", "values", "indices"), return_type("cummin", "values", "indices")
+CumMax, CumMin = return_type("cummax"), return_type("cummin")
 
 
 @composite()

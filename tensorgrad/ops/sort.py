@@ -31,9 +31,9 @@ def _wrap(x, dim, *rest):
 
 # --- sorting -------------------------------------------------------------------------------------------------------
 
-Sort, TopK = return_type("sort", "values", "indices"), return_type("topk", "values", "indices")
+Sort, TopK = return_type("sort"), return_type("topk")
 
-_sort = op("sort_(input, dim: int, descending: bool)", "sort.sort", prepare=_wrap, backward_name="SortBackward0",
+_sort = op("sort(input, dim: int, descending: bool)", "sort.sort", prepare=_wrap, backward_name="SortBackward0",
            batch="leading", strides="input input",
            shape=lambda x, dim, descending: [(x.shape, x.dtype), (x.shape, I64)],
            selects=ALONG_DIM, **_PAIR)  # fmt: skip
@@ -83,7 +83,7 @@ def _check_topk(x, k, dim, largest):
     return x, k, dim, largest
 
 
-_topk = op("topk_(input, k: int, dim: int, largest: bool)", "sort.topk", batch="leading", prepare=_check_topk,
+_topk = op("topk(input, k: int, dim: int, largest: bool)", "sort.topk", batch="leading", prepare=_check_topk,
            strides="rows rows",
            shape=lambda x, k, dim, largest: [(_resized(x.shape, dim, k), x.dtype), (_resized(x.shape, dim, k), I64)],
            selects=ALONG_DIM, backward_name="TopkBackward0", **_PAIR)  # fmt: skip
@@ -113,8 +113,8 @@ def topk(
 
 # --- ranks ---------------------------------------------------------------------------------------------------------
 
-KthValue, Mode = return_type("kthvalue", "values", "indices"), return_type("mode", "values", "indices")
-Median, NanMedian = return_type("median", "values", "indices"), return_type("nanmedian", "values", "indices")
+KthValue, Mode = return_type("kthvalue"), return_type("mode")
+Median, NanMedian = return_type("median"), return_type("nanmedian")
 
 
 def _selected_shape(x, dim, keepdim, *rest):
@@ -127,8 +127,8 @@ def _selection(signature: str, kernel: str, backward_name: str):
     return reduction(signature, kernel, backward_name=backward_name, shape=_selected_shape, selects=ONE_OF_DIM, **_PAIR)
 
 
-_kthvalue = _selection("kthvalue_(input, dim: int, keepdim: bool, k: int)", "sort.kthvalue", "KthvalueBackward0")
-_mode = _selection("mode_(input, dim: int, keepdim: bool)", "sort.mode", "ModeBackward0")
+_kthvalue = _selection("kthvalue(input, dim: int, keepdim: bool, k: int)", "sort.kthvalue", "KthvalueBackward0")
+_mode = _selection("mode(input, dim: int, keepdim: bool)", "sort.mode", "ModeBackward0")
 _median = _selection("median_dim(input, dim: int, keepdim: bool, ignore_nan: bool)", "sort.median", "MedianBackward1")
 _median_all = op("median_all(input, ignore_nan: bool)", "sort.median_all", where=(), input=tie_of_all,
                  batch=lambda input, ignore_nan: _median(input.reshape(input.shape[0], -1), 1, False, ignore_nan)[0],
@@ -312,7 +312,7 @@ def _isin_in_batch(elements, test_elements, invert, mapped):
     return ~found if invert else found
 
 
-_searchsorted = op("searchsorted_(boundaries, input, sorter=None, right: bool = False)", "sort.searchsorted", where=(),
+_searchsorted = op("searchsorted(boundaries, input, sorter=None, right: bool = False)", "sort.searchsorted", where=(),
                    batch=_searched_in_batch,
                    shape=lambda b, x, sorter, right: (x.shape, I64))  # fmt: skip
 
@@ -386,7 +386,7 @@ def bucketize(input, boundaries: Tensor, *, out_int32: bool = False, right: bool
     return searchsorted(boundaries, input, out_int32=out_int32, right=right, out=out)
 
 
-_isin = op("isin_(elements, test_elements, invert: bool)", "sort.isin", where=(), batch=_isin_in_batch,
+_isin = op("isin(elements, test_elements, invert: bool)", "sort.isin", where=(), batch=_isin_in_batch,
            shape=lambda x, test, invert: (x.shape, dtypes.B1))  # fmt: skip
 
 
@@ -445,7 +445,7 @@ def unique_consecutive(input: Tensor, return_inverse: bool = False, return_count
     return _chosen(_unique_consecutive(input, dim), return_inverse, return_counts)
 
 
-_bincount = op("bincount_(input, weights=None, minlength: int = 0)", "sort.bincount", linear="weights", where=(),
+_bincount = op("bincount(input, weights=None, minlength: int = 0)", "sort.bincount", linear="weights", where=(),
                weights=no_derivative("bincount"))  # fmt: skip
 
 
@@ -469,7 +469,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     return _bincount(input, weights, minlength)
 
 
-_histc = op("histc_(input, bins: int, min: number, max: number)", "sort.histc", where=(),
+_histc = op("histc(input, bins: int, min: number, max: number)", "sort.histc", where=(),
             shape=lambda x, bins, low, high: ((bins,), x.dtype))  # fmt: skip
 
 
@@ -494,8 +494,8 @@ def _check_histogram(input: Tensor, bins: int) -> None:
         raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
 
 
-Histogram = return_type("histogram", "hist", "bin_edges")
-_histogram = op("histogram_(input, edges, weight=None, density: bool = False)", "sort.histogram", where=(),
+Histogram = return_type("histogram")
+_histogram = op("histogram(input, edges, weight=None, density: bool = False)", "sort.histogram", where=(),
                 input=no_derivative("histogram"), weight=no_derivative("histogram"),
                 shape=lambda x, edges, weight, density: ((edges.shape[0] - 1,), x.dtype))  # fmt: skip
 

@@ -63,8 +63,8 @@ raw_values_of = op(
     backward_name="ValuesBackward0",
     where=(),
 )
-coalesce_ = op(
-    "coalesce_(input)", None, batch="sparse", linear="input", input=lambda g: g, backward_name="CoalesceBackward0",
+_coalesce = op(
+    "coalesce(input)", None, batch="sparse", linear="input", input=lambda g: g, backward_name="CoalesceBackward0",
     where=(),
 )  # fmt: skip
 
@@ -95,7 +95,7 @@ def coalesce(self: Tensor) -> Tensor:
     tensor([2., 4.])
     """
     array = _check(self, "coalesce", "sparse coordinate tensor", COOArray)
-    return self if array.coalesced else coalesce_(self)
+    return self if array.coalesced else _coalesce(self)
 
 
 @composite("method")

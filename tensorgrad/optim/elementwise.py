@@ -24,11 +24,12 @@ from tensorgrad.optim.optimizer import Optimizer, run_hooked
 from tensorgrad.optim.settings import Settings
 from tensorgrad.optim.state import begin, count
 from tensorgrad.rows.kernel_tables import COMPILED, device_kernel
-from tensorgrad.rows.switches import LOCAL, SLOW
+from tensorgrad.rows.switches import DISPATCH, LOCAL, SLOW
 from tensorgrad.settings import SETTINGS
 from tensorgrad.storage.cuda.capture import RUNNING
 from tensorgrad.storage.sparse import SparseArray
 from tensorgrad.storage.stubs import STORAGES
+from tensorgrad.storage.wrapper_subclass import NoMemory
 from tensorgrad.system import numpy_faults
 from tensorgrad.tensor import Tensor
 
@@ -167,6 +168,10 @@ class Elementwise(Optimizer):
 
                 capturable.check_capture(self)
                 return capturable.step_group(self, group, settings, _move_large)
+        if DISPATCH and any([p._array.__class__ is NoMemory for p in group["params"]]):
+            from tensorgrad.optim.recorded import step_group
+
+            return step_group(self, group, settings)  # with ops, which the parameters' classes receive
         row, takes = self._kernel_for(group["params"])
         starts, names, ready = settings.starts, settings.names, settings.ready
         update, needs_t, states = self._update, self._needs_t, self.state

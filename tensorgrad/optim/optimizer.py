@@ -16,7 +16,7 @@ from tensorgrad.autograd.handles import RemovableHandle
 from tensorgrad.dtypes import float32
 from tensorgrad.nn.module import clear_grad, typename
 from tensorgrad.rows.switches import SLOW
-from tensorgrad.tensor import Tensor
+from tensorgrad.tensor import PLAIN, Tensor
 
 ParamsT: TypeAlias = Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]
 
@@ -104,6 +104,13 @@ class Optimizer:
 
     def _patch_step_function(self) -> None:
         """Does nothing: hooks run around `step` since the class was defined. Some subclasses call it."""
+
+    @staticmethod
+    def _group_tensors_by_device_and_dtype(tensorlistlist: Any, with_indices: bool = False) -> Any:
+        """`torch.utils._foreach_utils._group_tensors_by_device_and_dtype`."""
+        from tensorgrad.utils import _foreach_utils
+
+        return _foreach_utils._group_tensors_by_device_and_dtype(tensorlistlist, with_indices)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Moves the parameters by one step.
@@ -257,6 +264,27 @@ class Optimizer:
     def register_load_state_dict_post_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
         """Calls `hook(optimizer)` after loading."""
         return _add(self._optimizer_load_state_dict_post_hooks, hook, prepend)
+
+
+def _get_capturable_supported_devices(supports_xla: bool = True) -> list[str]:
+    """Returns the kinds of devices that optimizers have `capturable=True` for, as PyTorch lists them."""
+    return ["cuda", "xpu", "hpu", *(["xla"] if supports_xla else [])]
+
+
+def _is_plain(p: Tensor) -> bool:
+    return type(p) in PLAIN
+
+
+def _default_to_fused_or_foreach(
+    params: list[Tensor], differentiable: bool, use_fused: bool = False
+) -> tuple[bool, bool]:
+    """Returns whether to update all parameters by one fused op, or by `_foreach_` ops: the latter on GPUs."""
+    if differentiable:
+        return False, False
+    floating = all(p is None or (_is_plain(p) and p.is_floating_point()) for p in params)
+    fused = use_fused and floating and all(p is None or p.device.type in ("cuda", "cpu") for p in params)
+    foreach = not fused and all(p is None or (_is_plain(p) and p.device.type == "cuda") for p in params)
+    return fused, foreach
 
 
 def register_optimizer_step_pre_hook(hook: Callable) -> RemovableHandle:

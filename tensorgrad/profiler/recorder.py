@@ -76,7 +76,7 @@ class Recorder:
             if wanted.stack or wanted.modules:
                 self._origins[node] = facts["stack"], facts["module"]
         shapes = [_shape(a) for a in args] if wanted.shapes else []
-        self.add(op.name.strip("_"), OP, start, start + seconds, shapes, **facts)
+        self.add(op.name, OP, start, start + seconds, shapes, **facts)
 
     def _node(self, node: Node, start: float, seconds: float) -> None:
         """Records a node of the backward pass, with the stack and the module of the op that created it."""

@@ -264,8 +264,10 @@ def check_from_now_on() -> None:
 
 
 def check(op: Op) -> None:
-    """Raises: NameError if a row has a name that the generated code uses, a formula needs what the op does not have, or
-    tangents are stated twice."""
+    """Raises: NameError if a row has the name of a function that works in place, or a name that the generated code
+    uses, if a formula needs what the op does not have, or if tangents are stated twice."""
+    if op.name.endswith("_"):
+        raise NameError(f"op {op.name}: a name that ends in _ is that of a function which works in place")
     names = [p.name for p in op.params]
     taken = [given for given in (*names, *op.cache) if re.fullmatch(RESERVED, given)]
     if taken:
@@ -280,7 +282,7 @@ def check(op: Op) -> None:
 
 
 def _camel(name: str) -> str:
-    return "".join([word.title() for word in name.strip("_").split("_")])
+    return "".join([word.title() for word in name.split("_")])
 
 
 def _terms(op: Op) -> tuple[tuple[str, ...], ...]:

@@ -8,8 +8,9 @@ input       as the first input lies, if it has no gaps; else in the order of its
 columns     matrices lie column by column, as LAPACK leaves them
 
 or it is a function of the op's arguments, with arrays for tensors, that returns the dimensions of the result in the
-order that they have in memory, outermost first. Ops with several results name a rule for each. Without a rule, results
-lie as the kernel returns them (rows with `format_of=` have that of dispatch/memory_formats.py).
+order that they have in memory, outermost first, or None if they lie as the kernel returns them. Ops with several
+results name a rule for each. Without a rule, results lie as the kernel returns them
+(rows with `format_of=` have that of dispatch/memory_formats.py).
 
 NumPy orders the dimensions of a ufunc's result by almost the same rule as "operands": only if operands disagree, rows
 win there, and the first operand here. So generated functions call this file where an operand does not lie in rows, and
@@ -185,7 +186,9 @@ def in_rows(array):
 
 
 def in_order(order, array):
-    """The result with its dimensions in this order in memory, without gaps."""
+    """The result with its dimensions in this order in memory, without gaps; None: as the kernel returns it."""
+    if order is None:
+        return array
     return with_strides(array, strides_in_order(array.shape, order, array.itemsize), tuple(order))
 
 

@@ -246,11 +246,14 @@ _LONGEST_COMMENT = 1 << 16
 
 
 class Entry(NamedTuple):
-    """The offset of an entry's header in the file, and the size and checksum of its contents."""
+    """The offset of an entry's header in the file, the size and checksum of its contents, and whether they are
+    compressed, and to what size."""
 
     offset: int
     size: int
     checksum: int
+    compressed: bool
+    packed: int
 
 
 class Reader:
@@ -258,7 +261,11 @@ class Reader:
 
     Raises: UnpicklingError for anything that PyTorch never writes: compressed, encrypted or duplicate entries, entries
     whose total size exceeds that of the file, or entries outside of a folder.
+
+    `compressed`: the endings of names of entries that may be compressed. Who reads one checks its `size` first.
     """
+
+    compressed: tuple[str, ...] = ()
 
     def __init__(self, file):
         self.file = file
@@ -297,8 +304,8 @@ class Reader:
         table = bytes(self._bytes(begin + at - size, size, "the table of contents"))
         at, total = 0, size
         for _ in range(count):
-            at, name, entry = _entry(table, at, shift)
-            total += entry.size + _LOCAL.size + len(name)
+            at, name, entry = _entry(table, at, shift, self.compressed)
+            total += entry.packed + _LOCAL.size + len(name)
             if name in self.entries:
                 raise UnpicklingError(f"the archive has two entries named {described(name)}")
             if total > self.length:
@@ -318,8 +325,8 @@ class Reader:
 
     def start(self, entry: str) -> int:
         """Returns the offset in the file at which the contents of an entry begin."""
-        size = self.size(entry)
-        offset = self.entries[self.prefix + entry].offset
+        self.size(entry)
+        offset, *_, size = self.entries[self.prefix + entry]
         header = bytes(self._bytes(offset, _LOCAL.size, entry))
         if header[:4] != b"PK\x03\x04":
             raise UnpicklingError(f"the file is damaged: the entry {described(entry)} is misplaced")
@@ -331,7 +338,11 @@ class Reader:
 
     def read(self, entry: str) -> np.ndarray:
         """Returns the contents of an entry. Raises: UnpicklingError if the checksum is wrong."""
-        content = self._bytes(self.start(entry), self.size(entry), entry)
+        start = self.start(entry)
+        _, size, _, compressed, packed = self.entries[self.prefix + entry]
+        content = self._bytes(start, packed, entry)
+        if compressed:
+            content = _unpacked(content, size, entry)
         if zlib.crc32(content.data) != self.entries[self.prefix + entry].checksum:
             raise UnpicklingError(f"the file is damaged: the checksum of the entry {described(entry)} is wrong")
         return content
@@ -361,6 +372,8 @@ class Reader:
 class CheckpointReader(Reader):
     """Reads the entries of what `torch.save` wrote. Raises: UnpicklingError also if there is no `data.pkl`."""
 
+    compressed = (".py", ".debug_pkl")  # of a program, which is refused by name
+
     def _find_prefix(self) -> str:
         found = [name for name in self.entries if name.count("/") == 1 and name.endswith("/data.pkl")]
         if len(found) != 1:
@@ -369,11 +382,23 @@ class CheckpointReader(Reader):
             raise UnpicklingError(f"the file is not a checkpoint, but a zip archive {what}")
         prefix = found[0].removesuffix("data.pkl")
         if f"{prefix}constants.pkl" in self.entries:
-            raise UnpicklingError("the file is a TorchScript program, which cannot be loaded: only saved tensors can")
+            raise UnpicklingError("the file is a TorchScript program: torch.jit.load loads it")
         return prefix
 
 
-def _entry(table: bytes, at: int, shift: int) -> tuple[int, str, Entry]:
+def _unpacked(content: np.ndarray, size: int, entry: str) -> np.ndarray:
+    """Expands a compressed entry. Raises: UnpicklingError if it does not have the size that the table says."""
+    machine = zlib.decompressobj(-zlib.MAX_WBITS)
+    try:
+        found = machine.decompress(content.data, size + 1)
+    except zlib.error as error:
+        raise UnpicklingError(f"the file is damaged: {described(entry)} cannot be expanded ({error})") from None
+    if len(found) != size or not machine.eof:
+        raise UnpicklingError(f"the file is damaged: {described(entry)} does not have the size that it should have")
+    return np.frombuffer(found, np.uint8)
+
+
+def _entry(table: bytes, at: int, shift: int, compressed: tuple[str, ...]) -> tuple[int, str, Entry]:
     """The position of the next entry in the table, and the name and location of this one."""
     fields = _ENTRY.unpack_from(table, at)
     flags, method, checksum, packed, size = fields[3], fields[4], *fields[7:10]
@@ -385,11 +410,16 @@ def _entry(table: bytes, at: int, shift: int) -> tuple[int, str, Entry]:
         size, packed, offset = _long(extra, size, packed, offset)
     if fields[0] != b"PK\x01\x02":
         raise UnpicklingError("the file is damaged: its table of contents is garbled")
-    if method != zipfile.ZIP_STORED or size != packed:
+    squeezed = method == zipfile.ZIP_DEFLATED and name.endswith(compressed)
+    if not squeezed and (method != zipfile.ZIP_STORED or size != packed):
         raise UnpicklingError(f"the entry {described(name)} is compressed, which PyTorch's files never are")
     if flags & 0x01:
         raise UnpicklingError(f"the entry {described(name)} is encrypted")
-    return begin + name_length + extra_length + comment_length, name, Entry(offset + shift, size, checksum)
+    return (
+        begin + name_length + extra_length + comment_length,
+        name,
+        Entry(offset + shift, size, checksum, squeezed, packed),
+    )
 
 
 def _long(extra: bytes, *numbers: int) -> Iterator[int]:

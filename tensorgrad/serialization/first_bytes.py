@@ -8,7 +8,7 @@ LENGTH = 512  # bytes that are looked at
 BEGINNINGS: dict[bytes, str] = {
     b"version https://git-lfs": "a pointer of Git LFS, in whose place the file itself is still to be fetched",
     b"\x93NUMPY": "a NumPy array (numpy.load reads it)",
-    b"GGUF": "a GGUF file",
+    b"GGUF": "a GGUF file (tensorgrad.gguf.load reads it)",
     b"\x89HDF\r\n\x1a\n": "an HDF5 file, as Keras writes",
     b"\x1f\x8b": "compressed by gzip",
     b"BZh": "compressed by bzip2",

@@ -8,7 +8,7 @@ import mmap
 import os
 import pickle
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from tensorgrad.storage.stubs import Storage, storage_class
 def read(f: Any, map_location: Any, weights_only: bool, mapped: bool, options: dict[str, Any]) -> Any:
     """Returns the value in a path or file. Raises: see `torch.load`."""
     recycling.start()  # loading repeatedly would otherwise allocate new memory every time
-    place = _Places(map_location)
+    place = Places(map_location)
     with opened(f) as file:
         start = file.tell()
         head = file.read(first_bytes.LENGTH)
@@ -100,7 +100,19 @@ def _default_order() -> bytes:
     return (sys.byteorder if chosen.name == "NATIVE" else chosen.name.lower()).encode()
 
 
-def _load_archive(reader: archive.CheckpointReader, place: _Places, weights_only: bool, options: dict, mapped):
+def _load_archive(reader: archive.CheckpointReader, place: Places, weights_only: bool, options: dict, mapped):
+    persistent = storages(reader, place, "data", mapped)
+    text = reader.read("data.pkl")
+    value, _ = _unpickle(text, persistent, weights_only, options, outside=2 * reader.length)
+    return value
+
+
+def storages(reader: archive.Reader, place: Places, folder: str, mapped=None) -> Callable[[Any], Any]:
+    """Returns a function from references in a pickle to the storages in a folder of the archive.
+
+    Args:
+        mapped: The path of the archive, if it is to be mapped into memory.
+    """
     order = bytes(reader.read("byteorder")) if reader.has("byteorder") else _default_order()
     if order not in (b"little", b"big"):
         raise pickle.UnpicklingError(f"unknown byte order {described(order)}")
@@ -111,25 +123,23 @@ def _load_archive(reader: archive.CheckpointReader, place: _Places, weights_only
     def persistent(reference) -> UntypedStorage | TypedStorage:
         kind, key, location, elements = _reference(reference)
         if key not in made:
-            size = reader.size(f"data/{key}")
+            size = reader.size(f"{folder}/{key}")
             if size != elements * kind.itemsize:
                 raise pickle.UnpicklingError(
                     f"the file is damaged: storage {described(key)} has {size} bytes, which does not match "
                     f"{described(elements)} elements"
                 )
             if file is not None:
-                start = reader.start(f"data/{key}")
+                start = reader.start(f"{folder}/{key}")
                 content = file[start : start + size]
             else:
-                content = reader.read(f"data/{key}")
+                content = reader.read(f"{folder}/{key}")
             if order != sys.byteorder.encode():
                 content = _swapped(content, kind)
             made[key] = place(content, location)
         return stored(made[key], kind)
 
-    text = reader.read("data.pkl")
-    value, _ = _unpickle(text, persistent, weights_only, options, outside=2 * reader.length)
-    return value
+    return persistent
 
 
 def _reference(reference) -> tuple:
@@ -152,7 +162,7 @@ def _swapped(content: np.ndarray, kind: StorageType) -> np.ndarray:
     return np.ascontiguousarray(content.reshape(-1, size)[:, ::-1]).reshape(-1)
 
 
-def _load_legacy(data: bytes, place: _Places, weights_only: bool, options: dict):
+def _load_legacy(data: bytes, place: Places, weights_only: bool, options: dict):
     def refuse(reference):
         raise pickle.UnpicklingError("the file refers to a storage in an invalid place")
 
@@ -170,7 +180,7 @@ def _load_legacy(data: bytes, place: _Places, weights_only: bool, options: dict)
     )
 
 
-class _Places:
+class Places:
     """Applies `map_location`: called with the contents of a storage and its location in the file."""
 
     def __init__(self, map_location):

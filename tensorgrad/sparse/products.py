@@ -12,7 +12,8 @@ from tensorgrad.ops.create import zeros_like
 from tensorgrad.ops.linalg import matmul
 from tensorgrad.ops.sparse.construct import sparse_coo_tensor, sparse_csr_tensor
 from tensorgrad.ops.sparse.convert import to_sparse
-from tensorgrad.ops.sparse.matmul import reduced_mm, sampled_addmm_, sparse_mm_
+from tensorgrad.ops.sparse.matmul import reduced_mm, sparse_mm
+from tensorgrad.ops.sparse.matmul import sampled_addmm as sampled_products
 from tensorgrad.ops.sparse.solve import solve
 from tensorgrad.ops.sparse_parts import layout_of
 from tensorgrad.storage.sparse import CSRArray, SparseArray
@@ -41,9 +42,9 @@ def mm(input: Tensor, mat2: Tensor, reduce: str | None = None) -> Tensor:
     if reduce is not None:
         return reduced_mm(input, mat2, reduce)
     if _sparse(input):
-        return sparse_mm_(input, mat2)
+        return sparse_mm(input, mat2)
     if _sparse(mat2):
-        return sparse_mm_(mat2.t(), input.t()).t()
+        return sparse_mm(mat2.t(), input.t()).t()
     return matmul.mm(input, mat2)
 
 
@@ -104,7 +105,7 @@ def sampled_addmm(
         raise RuntimeError(
             f"sampled_addmm: mat1 and mat2 shapes cannot be multiplied ({list(a)} and {list(b)}) to {list(c)}"
         )
-    made = sampled_addmm_(input, mat1, mat2, beta, alpha)
+    made = sampled_products(input, mat1, mat2, beta, alpha)
     if out is None:
         return made
     out._storage.write(out._array, made._array)

@@ -7,7 +7,7 @@ from typing import Any
 from tensorgrad.errors import wrap_dim, wrap_dims
 from tensorgrad.ops import reduce as dense_reductions
 from tensorgrad.ops.copy import to
-from tensorgrad.ops.sparse.reduce import softmax_, sparse_sum_
+from tensorgrad.ops.sparse.reduce import sparse_softmax, sparse_sum
 from tensorgrad.ops.sparse_parts import coalesce, values
 from tensorgrad.storage.sparse import COOArray
 from tensorgrad.tensor import Tensor
@@ -27,7 +27,7 @@ def sum(input: Tensor, dim: Any = None, dtype: Any = None) -> Tensor:
     dims = () if dim is None else wrap_dims(dim if isinstance(dim, tuple | list) else (dim,), input.dim())
     if not dims:
         return dense_reductions.sum(values(coalesce(input)))
-    return sparse_sum_(input, tuple(dims))
+    return sparse_sum(input, tuple(dims))
 
 
 def softmax(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
@@ -52,4 +52,4 @@ def _softmax(input: Tensor, dim: int, dtype: Any, log: bool) -> Tensor:
     if not isinstance(input._array, COOArray):
         raise NotImplementedError(f"sparse.softmax: expected a COO tensor, got layout {input.layout}")
     input = input if dtype is None else to(input, dtype)
-    return softmax_(input, wrap_dim(dim, input.dim()), log)
+    return sparse_softmax(input, wrap_dim(dim, input.dim()), log)

@@ -21,7 +21,7 @@ REFUSES, SAME, NOTHING, NO, VALUE, MADE, FOUND = "REFUSES", "SAME", "NOTHING", "
 
 _BITS = "NumPy has no integers of fewer than eight bits"
 _COMPILED = "programs are recorded while they run (torch.compile), so there is no tracing to be told about"
-_EXPORT = "save the state_dict: there is no format for whole programs"
+_EXPORT = "save the state_dict, or the program with torch.export"
 _EXPORT_ONNX = "torch.onnx exports without symbolic functions for TorchScript's graphs"
 _EXTENSION = "C++ code cannot be compiled against tensorgrad, which is Python"
 _FAKE = 'use tensors of torch.device("meta"), which have a shape and no values'
@@ -30,10 +30,10 @@ _HERE_COMPILED = "integers are multiplied without saturation on every processor"
 _HISTORY = "allocations are not recorded: use torch.profiler with profile_memory=True"
 _HALF = "NumPy has no complex numbers of 16-bit parts"
 _OWN_VMAP = "torch.vmap keeps its batches in its own way"
-_PIPES = "use a Dataset or an IterableDataset with a DataLoader, which shuffles"
 _QUANTIZED = "there are no quantized tensors"
 _RPC = "use the collectives of torch.distributed"
 _SYMBOLIC = "sizes are plain numbers"
+_SYMMETRIC = "memory that GPUs share: use the collectives of torch.distributed"
 _TRITON = "there are no kernels in Triton"
 _VARLEN = "use scaled_dot_product_attention with a mask"
 _TWO_OF_FOUR = "kernels for two of four elements are NVIDIA's; use to_sparse_csr()"
@@ -55,7 +55,7 @@ MISSING: dict[str, str] = {
         ScriptDictKeyIterator ScriptFunction ScriptList ScriptListIterator ScriptMethod
         ScriptModuleSerializer ScriptObject ScriptObjectProperty SerializationStorageContext StaticModule
         Storage StorageBase Stream StreamObjType StringType SymBoolType SymIntType
-        TensorType ThroughputBenchmark TracingState TupleType Type UnionType Use Value
+        ThroughputBenchmark TracingState TupleType Type UnionType Use Value
         batch_norm_backward_elemt batch_norm_backward_reduce batch_norm_elemt batch_norm_gather_stats
         batch_norm_gather_stats_with_counts batch_norm_stats batch_norm_update_stats bit bits16 bits1x8 bits2x4
         bits4x2 bits8 ccol_indices_copy choose_qparams_optimized classes classproperty col_indices_copy
@@ -64,7 +64,7 @@ MISSING: dict[str, str] = {
         cudnn_is_acceptable dsmm empty_quantized export
         fbgemm_linear_fp16_weight fbgemm_linear_fp16_weight_fp32_activation
         fbgemm_linear_int8_weight fbgemm_linear_int8_weight_fp32_activation fbgemm_linear_quantize_weight
-        fbgemm_pack_gemm_matrix_fp16 fbgemm_pack_quantized_matrix float4_e2m1fn_x2 float8_e4m3fn float8_e4m3fnuz
+        fbgemm_pack_gemm_matrix_fp16 fbgemm_pack_quantized_matrix float8_e4m3fn float8_e4m3fnuz
         float8_e5m2 float8_e5m2fnuz float8_e8m0fnu fork fused_moving_avg_obs_fake_quant
         get_autocast_ipu_dtype get_autocast_xla_dtype has_lapack has_mkl has_openmp has_spectral hsmm hspmm
         import_ir_module import_ir_module_from_buffer indices_copy init_num_threads
@@ -102,23 +102,19 @@ MISSING: dict[str, str] = {
         ScatterOptions algorithms autograd c10d_logger config remote_device rpc
     """,
     "jit": """
-        Attribute CompilationUnit Error Future ONNXTracedModule RecursiveScriptClass
+        Attribute CompilationUnit Future ONNXTracedModule RecursiveScriptClass
         TracingCheckError enable_onednn_fusion export_opnames fork frontend fuser interface jit_module_from_flatbuffer
         last_executed_optimized_graph onednn_fusion_enabled optimized_execution run_frozen_optimizations
         save_jit_module_to_flatbuffer set_fusion_strategy set_module strict_fusion wait
     """,
     "nn": "intrinsic qat quantizable quantized",
     "nn.functional": """
-        SwizzleType assert_int_or_pair grouped_mm scaled_mm
+        assert_int_or_pair scaled_mm
     """,
     "utils": """
         ThroughputBenchmark backcompat backend_registration cpp_backtrace
         generate_methods_for_privateuse1_backend get_cpp_backtrace rename_privateuse1_backend set_module
         throughput_benchmark
-    """,
-    "utils.data": """
-        DFIterDataPipe DataChunk IterDataPipe MapDataPipe argument_validation datapipes functional_datapipe graph
-        graph_settings guaranteed_datapipes_determinism non_deterministic runtime_validation runtime_validation_disabled
     """,
 }
 
@@ -126,6 +122,7 @@ MISSING: dict[str, str] = {
 ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.SymBool": (REFUSES, "transformers", _SYMBOLIC),
     "torch.SymFloat": (REFUSES, "PyTorch Geometric", _SYMBOLIC),
+    "torch.TensorType": (REFUSES, "fairseq, detectron2", _EXPORT),
     "torch._C.Graph": (REFUSES, "transformers", _EXPORT),
     "torch._C.Value": (REFUSES, "transformers, snntorch", _EXPORT),
     "torch._C._GLIBCXX_USE_CXX11_ABI": (VALUE, "setup scripts of flash-attention, detectron2", True),
@@ -137,6 +134,8 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._C._functorch.is_batchedtensor": (MADE, "tensordict", "is_batched"),
     "torch._C._jit_set_profiling_executor": (NO, "timm, speechbrain, NeMo", _EXPORT),
     "torch._C._jit_set_profiling_mode": (NO, "timm, speechbrain, NeMo", _EXPORT),
+    "torch._amp_foreach_non_finite_check_and_unscale_": (MADE, "deepspeed, colossalai", "amp_unscale"),
+    "torch._amp_update_scale_": (MADE, "deepspeed, fairscale", "amp_update_scale"),
     "torch._custom_ops.get_ctx": (REFUSES, "torchvision", _SYMBOLIC),
     "torch._disable_dynamo": (SAME, "torchao, unsloth", _COMPILED),
     "torch._dynamo.OptimizedModule": (FOUND, "Lightning, accelerate", "tensorgrad.capture.compiled.OptimizedModule"),
@@ -168,11 +167,21 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch._dynamo.utils.is_compile_supported": (NO, "torchvision", _COMPILED),
     "torch._dynamo.utils.warn_once": (MADE, "torchao", "warn_once"),
     "torch._export.utils.remove_proxy_from_state_dict": (REFUSES, "torchao", _EXPORT),
-    "torch._grouped_mm": (REFUSES, "torchao, deepspeed", _GPU),
+    "torch._functorch.aot_autograd.aot_function": (REFUSES, "programs", _COMPILED),
+    "torch._functorch.aot_autograd.aot_module_simplified": (REFUSES, "deepspeed", _COMPILED),
+    "torch._functorch.apis.grad": (FOUND, "programs", "tensorgrad.func.derivatives.grad"),
+    "torch._functorch.apis.vmap": (FOUND, "programs", "tensorgrad.func.vmap.vmap"),
+    "torch._functorch.config.activation_memory_budget": (VALUE, "programs, which set it", 1.0),
+    "torch._functorch.config.donated_buffer": (VALUE, "programs, which set it", False),
+    "torch._functorch.make_functional.make_functional": (
+        FOUND, "programs", "tensorgrad.func.make_functional.make_functional"),
+    "torch._functorch.make_functional.make_functional_with_buffers": (
+        FOUND, "programs", "tensorgrad.func.make_functional.make_functional_with_buffers"),
     "torch._guards.active_fake_mode": (NOTHING, "tensordict", _FAKE),
     "torch._guards.detect_fake_mode": (NOTHING, "transformers", _FAKE),
     "torch._higher_order_ops.associative_scan.associative_scan": (REFUSES, "transformers", _COMPILED),
     "torch._higher_order_ops.flex_attention.flex_attention": (REFUSES, "transformers", _COMPILED),
+    "torch._higher_order_ops.inline_asm_elementwise.inline_asm_elementwise": (REFUSES, "torchao", _GPU),
     "torch._higher_order_ops.out_dtype.out_dtype": (REFUSES, "torchao", _COMPILED),
     "torch._inductor.config.fallback_random": (VALUE, "programs, which set it", False),
     "torch._inductor.config.triton": (REFUSES, "programs", _COMPILED),
@@ -197,9 +206,16 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.complex32": (REFUSES, "kornia", _HALF),
     "torch.cpu._is_amx_tile_supported": (NO, "torchao", _HERE_COMPILED),
     "torch.cpu._is_vnni_supported": (NO, "torchao", _HERE_COMPILED),
+    "torch.cuda._memory_viz.profile_plot": (REFUSES, "accelerate, torchtune", _HISTORY),
+    "torch.cuda._memory_viz.segment_plot": (REFUSES, "programs", _HISTORY),
+    "torch.cuda._memory_viz.trace_plot": (REFUSES, "programs", _HISTORY),
     "torch.cuda.cudart": (REFUSES, "PyTorch Geometric, dgl", _GPU),
     "torch.cuda.memory._record_memory_history": (REFUSES, "accelerate, torchtune", _HISTORY),
     "torch.cuda.memory._snapshot": (REFUSES, "composer, torchtnt", _HISTORY),
+    "torch.distributed._symmetric_memory.empty": (REFUSES, "vllm, torchtitan", _SYMMETRIC),
+    "torch.distributed._symmetric_memory.enable_symm_mem_for_group": (REFUSES, "vllm, torchtitan", _SYMMETRIC),
+    "torch.distributed._symmetric_memory.get_symm_mem_workspace": (REFUSES, "torchao", _SYMMETRIC),
+    "torch.distributed._symmetric_memory.rendezvous": (REFUSES, "vllm, torchtitan", _SYMMETRIC),
     "torch.distributed.rpc.RRef": (REFUSES, "Lightning", _RPC),
     "torch.distributed.rpc.TensorPipeRpcBackendOptions": (REFUSES, "torchrl, fairscale", _RPC),
     "torch.distributed.rpc.get_worker_info": (REFUSES, "torchrl, fairscale", _RPC),
@@ -208,12 +224,7 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.distributed.rpc.rpc_async": (REFUSES, "programs", _RPC),
     "torch.distributed.rpc.rpc_sync": (REFUSES, "programs", _RPC),
     "torch.distributed.rpc.shutdown": (REFUSES, "torchrl, fairscale", _RPC),
-    "torch.export.Dim": (REFUSES, "transformers, torchvision", _EXPORT),
-    "torch.export.ExportedProgram": (REFUSES, "transformers, optimum", _EXPORT),
-    "torch.export.export": (REFUSES, "transformers, optimum", _EXPORT),
-    "torch.export.load": (REFUSES, "programs", _EXPORT),
-    "torch.export.register_dataclass": (NOTHING, "transformers", _EXPORT),
-    "torch.export.save": (REFUSES, "programs", _EXPORT),
+    "torch.float4_e2m1fn_x2": (REFUSES, "torchao", "NumPy has no numbers of fewer than eight bits"),
     "torch.fx.experimental.symbolic_shapes.ShapeEnv": (REFUSES, "deepspeed, nnsight", _SYMBOLIC),
     "torch.fx.experimental.symbolic_shapes.guard_size_oblivious": (SAME, "diffusers", _SYMBOLIC),
     "torch.int1": (REFUSES, "diffusers, torchao", _BITS),
@@ -223,8 +234,11 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.int5": (REFUSES, "diffusers, torchao", _BITS),
     "torch.int6": (REFUSES, "diffusers, torchao", _BITS),
     "torch.int7": (REFUSES, "diffusers, torchao", _BITS),
+    "torch.masked.maskedtensor.core.MaskedTensor": (FOUND, "tensordict", "tensorgrad.masked.MaskedTensor"),
+    "torch.masked.maskedtensor.core.is_masked_tensor": (FOUND, "tensordict", "tensorgrad.masked.is_masked_tensor"),
     "torch.nn.attention.varlen.varlen_attn": (REFUSES, "lerobot, torchtitan", _VARLEN),
     "torch.nn.functional.ScalingType": (REFUSES, "torchao", _COMPILED),
+    "torch.nn.functional.SwizzleType": (REFUSES, "torchao", _COMPILED),
     "torch.nn.functional.scaled_grouped_mm": (REFUSES, "torchao", _COMPILED),
     "torch.onnx.symbolic_helper.parse_args": (SAME, "torchvision", _EXPORT_ONNX),
     "torch.onnx.symbolic_opset11.select": (REFUSES, "torchvision", _EXPORT_ONNX),
@@ -234,6 +248,7 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.package.PackageImporter": (REFUSES, "programs", "use torch.load"),
     "torch.quint2x4": (REFUSES, "tensordict", _QUANTIZED),
     "torch.quint4x2": (REFUSES, "tensordict", _QUANTIZED),
+    "torch.set_vital": (NOTHING, "torchdata", "nothing is counted about how a program runs"),
     "torch.sparse.SparseSemiStructuredTensor": (REFUSES, "torchao", _TWO_OF_FOUR),
     "torch.sparse.SparseSemiStructuredTensorCUSPARSELT": (REFUSES, "torchao", _TWO_OF_FOUR),
     "torch.sparse.SparseSemiStructuredTensorCUTLASS": (REFUSES, "torchao", _TWO_OF_FOUR),
@@ -257,7 +272,6 @@ ABSENT: dict[str, tuple[str, str, Any]] = {
     "torch.utils.cpp_extension.ROCM_HOME": (VALUE, "libraries, which ask whether there is ROCm's compiler", None),
     "torch.utils.cpp_extension.load": (REFUSES, "peft, which goes on without", _EXTENSION),
     "torch.utils.cpp_extension.load_inline": (REFUSES, "programs", _EXTENSION),
-    "torch.utils.data.datapipes.iter.combinatorics.ShufflerIterDataPipe": (REFUSES, "accelerate", _PIPES),
     "torch.utils.mobile_optimizer.optimize_for_mobile": (REFUSES, "programs", _EXPORT),
     "torch.xpu.Stream": (REFUSES, "trl, deepspeed", "there is no XPU"),
     "torch.xpu.is_current_stream_capturing": (NO, "transformers", "there is no XPU"),
@@ -270,7 +284,6 @@ OPERATORS: dict[str, str] = {
     "_c10d_functional::_wrap_tensor_autograd": "default",
     "_c10d_functional::all_gather_into_tensor": "default",
     "_c10d_functional::wait_tensor": "default",
-    "aten::_grouped_mm": "default",
     "c10d::scatter_": "default",
     "c10d_functional::all_gather_into_tensor": "default",
     "c10d_functional::wait_tensor": "default",

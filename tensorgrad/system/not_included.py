@@ -39,4 +39,4 @@ def stand_in(name: str, advice: str, module: str, shown: str | None = None, base
         ...
     NotImplementedError: {message}
     """
-    return type(name, (base,), {"__new__": refuse, "__module__": module, "__doc__": doc})
+    return type(name, (base,), {"__new__": refuse, "__module__": module, "__doc__": doc, "_not_included": advice})

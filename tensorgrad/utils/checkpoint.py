@@ -23,10 +23,16 @@ from tensorgrad.autograd.saved_tensor_hooks import saved_tensors_hooks
 from tensorgrad.random import default_generators
 from tensorgrad.rows.switches import LOCAL
 from tensorgrad.tensor import Tensor
+from tensorgrad.utils.selective_checkpoint import (
+    CheckpointPolicy,
+    SelectiveCheckpointContext,
+    create_selective_checkpoint_contexts,
+)
 
 __all__ = [
-    "CheckpointError", "checkpoint", "checkpoint_sequential", "get_device_states", "noop_context_fn",
-    "set_checkpoint_debug_enabled", "set_checkpoint_early_stop", "set_device_states",
+    "CheckpointError", "CheckpointPolicy", "SelectiveCheckpointContext", "checkpoint", "checkpoint_sequential",
+    "create_selective_checkpoint_contexts", "get_device_states", "noop_context_fn", "set_checkpoint_debug_enabled",
+    "set_checkpoint_early_stop", "set_device_states",
 ]  # fmt: skip
 
 _TIP = (

@@ -52,7 +52,7 @@ def of_node(node: Node) -> Formula:
     derivatives = [(name, source(formula)) for name, formula in op.formulas.items() if name in op.wrt]
     if op.backward is not None:
         derivatives = [(", ".join(op.wrt), source(op.backward))]
-    public = FUNCTIONAL.get(op.name.strip("_")) or FUNCTIONS.get(op.name.strip("_"))
+    public = FUNCTIONAL.get(op.name) or FUNCTIONS.get(op.name)
     summary = first_sentence(op.doc) or first_sentence(getattr(public, "__doc__", ""))
     if summary.startswith(f"{op.name}("):  # a row without a description: its docstring starts with the signature again
         summary = ""

@@ -262,9 +262,9 @@ def forward_name(node: Node) -> str:
     if isinstance(node, FunctionCtx):
         return node.function.__name__
     if isinstance(node, CopySlices):
-        inner = node.inner.op.name.strip("_") if isinstance(node.inner, Node) and hasattr(node.inner, "op") else "write"
+        inner = node.inner.op.name if isinstance(node.inner, Node) and hasattr(node.inner, "op") else "write"
         return f"{inner} through a view"
-    return node.op.name.strip("_")
+    return node.op.name
 
 
 def differentiable(node: Node) -> int:

@@ -171,3 +171,47 @@ def test_flags_of_views_made_under_no_grad(torch):
                 eval(f"view.{change}")
             found.append((changes, written, view.requires_grad, written or view.is_leaf))
     return found
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("how", MADE)
+def test_what_was_computed_before_such_a_view_became_a_leaf(how, view):
+    """It has no gradient from it: not even if the view asks for one later."""
+
+    @alike
+    def test_it(torch):
+        found = []
+        for f in (lambda v: v * 2, lambda v: v.unsqueeze(0), lambda v: torch.cat([v, v]), lambda v: v.exp()):
+            base, v = made(torch, how, VIEWS[view])
+            y, hooked = f(v), []
+            v.register_hook(lambda g, hooked=hooked: hooked.append(g.clone()))
+            v.requires_grad_()
+            z = f(v)
+            y.sum().backward()
+            found += [v.grad, base.grad]
+            z.sum().backward()
+            found += [v.grad, base.grad, list(hooked)]
+        return found
+
+    test_it()
+
+
+@pytest.mark.parametrize("how", MADE)
+def test_what_is_saved_for_such_views(how):
+    """What the gradient of one of several inputs would need may be written to; an output, or the only input, not."""
+
+    @alike
+    def test_it(torch):
+        found = []
+        for f in (lambda v, w: v * v, lambda v, w: v * w, lambda v, w: torch.atan2(v, w), lambda v, w: v.exp(),
+                  lambda v, w: v.sin(), lambda v, w: v.softmax(0), lambda v, w: torch.where(v > 0, v, w)):  # fmt: skip
+            for written in "vwy":
+                base, v = made(torch, how, lambda x: x.reshape(-1))
+                w = torch.ones_like(v).detach()
+                y = f(v, w)
+                {"v": base, "w": w, "y": y}[written].detach().zero_()
+                refused = answer(lambda: y.sum().backward()) is not None  # PyTorch says now this, now that of the view
+                found += [refused, v.grad, base.grad]
+        return found
+
+    test_it()

@@ -16,7 +16,7 @@ import tensorgrad as tg
 from tensorgrad import compat
 from tensorgrad.compat import type_stubs
 from tensorgrad.compat.__main__ import main
-from tests.support.processes import ROOT, environment, output_of, run_python
+from tests.support.processes import ROOT, environment, not_copied, output_of, run_python
 
 TELL = "import torch, importlib.metadata as m; print(torch.__package__, m.version('torch'))"
 
@@ -139,7 +139,7 @@ class Environment:
         return names - {"another.py", "__pycache__", "pip", "setuptools", "wheel"}
 
 
-_LEFT_OUT = shutil.ignore_patterns("__pycache__", "images")
+_LEFT_OUT = not_copied("images")
 WHERE = "import torch; print(torch.__file__)"
 
 

@@ -2,7 +2,10 @@
 
 import pytest
 
+from tensorgrad.compat import absent_values
+from tensorgrad.compat.names_here import PRESENT, REFUSED, found
 from tests.support.alike import alike
+from tests.support.processes import output_of
 
 
 def message_of(function, *args):
@@ -204,3 +207,96 @@ def test_helpers_of_checkpoints(torch):
     except RuntimeError as error:
         message = str(error).split("input type")[0]
     return [(v.requires_grad, v.is_leaf) for v in made[:3]], made[3], [str(w.message) for w in caught], message
+
+
+@alike
+def test_helpers_of_optimizers(torch):
+    optimizer = __import__(f"{torch.__name__}.optim.optimizer", fromlist=["Optimizer"])
+    plain, whole = [torch.ones(2), torch.nn.Parameter(torch.ones(1))], [torch.ones(2, dtype=torch.int64)]
+    groups = torch.optim.Optimizer._group_tensors_by_device_and_dtype([plain, [None, None]])
+    return (
+        [
+            optimizer._default_to_fused_or_foreach(p, d, f)
+            for p in (plain, whole)
+            for d in (True, False)
+            for f in (0, 1)
+        ],
+        "cuda" in optimizer._get_capturable_supported_devices(),
+        len(groups),
+        [len(lists) for lists, _ in groups.values()],
+    )
+
+
+def loss_scaling():
+    """deepspeed calls the two ops behind `GradScaler`."""
+
+    @alike
+    def scenario(torch):
+        if torch.__name__ == "torch":
+            update, unscale = torch._amp_update_scale_, torch._amp_foreach_non_finite_check_and_unscale_
+        else:
+            update, unscale = absent_values.amp_update_scale, absent_values.amp_unscale
+        found = []
+        for infinite, tracked, start in ((0.0, 1, 8.0), (0.0, 0, 8.0), (1.0, 1, 8.0), (0.0, 1, 3e38)):
+            scale, tracker = torch.tensor([start]), torch.tensor([tracked], dtype=torch.int32)
+            update(scale, tracker, torch.tensor([infinite]), 2.0, 0.5, 2)
+            found += [scale, tracker]
+        for value in (1.0, float("inf"), float("nan")):
+            gradients, flag = [torch.tensor([2.0, value]), torch.tensor(4.0)], torch.tensor([0.0])
+            unscale(gradients, flag, torch.tensor(0.5))
+            found += [*gradients, flag]
+        return found
+
+    return scenario
+
+
+test_loss_scaling = loss_scaling()
+
+
+@alike
+def test_named_results_exist_before_the_first_call(torch):
+    first = ("linalg_", "max", "sort", "lu_", "qr", "svd")
+    names = [name for name in vars(torch.return_types) if name.startswith(first) and not name.endswith("_out")]
+    made = [getattr(torch.return_types, name) for name in sorted(names)]
+    return sorted(names), [made_of(torch, each) for each in made]
+
+
+def made_of(torch, kind):
+    return kind.__name__, kind.n_fields, list(kind.__match_args__)
+
+
+def test_every_named_result_can_be_read_by_another_process():
+    program = "import tensorgrad as torch; print([t.__name__ for t in torch.return_types.all_return_types])"
+    assert "'linalg_svd'" in output_of(program) and "'triangular_solve'" in output_of(program)
+
+
+@alike
+def test_fetchers_as_torchdata_uses_them(torch):
+    data = torch.utils.data
+
+    class Numbers(data.IterableDataset):
+        def __iter__(self):
+            return iter(range(5))
+
+    def all_of(fetcher, index):
+        found = []
+        while True:
+            try:
+                found.append(fetcher.fetch(index))
+            except StopIteration:
+                return found, fetcher.ended
+
+    make, kind = data._DatasetKind.create_fetcher, data._DatasetKind
+    return (
+        make(kind.Map, [1, 2, 3], True, list, False).fetch([2, 0]),
+        make(kind.Map, [1, 2, 3], False, str, False).fetch(1),
+        [all_of(make(kind.Iterable, Numbers(), True, list, drop), [None] * 2) for drop in (True, False)],
+        all_of(make(kind.Iterable, Numbers(), False, str, False), None),
+        next(iter(data.dataloader._InfiniteConstantSampler())),
+    )
+
+
+def test_a_class_that_only_refuses_is_not_counted_as_present():
+    state, place, reason = found("torch.distributed.fsdp.FullyShardedDataParallel.state_dict_type")
+    assert (state, place) == (REFUSED, "torch.distributed.fsdp.FullyShardedDataParallel") and "fully_shard" in reason
+    assert found("torch.utils.data.graph_settings.apply_sharding").state == PRESENT

@@ -272,3 +272,30 @@ def test_no_step_waits_for_the_gpu(nothing_copied):
         loss = tensorgrad.nn.functional.cross_entropy(norm(tensorgrad.nn.functional.gelu(x)), target)
         loss.backward()
     assert x.grad.shape == x.shape
+
+
+@pytest.mark.parametrize("parameters", ["half", "float32", "none"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("name", ["layer_norm", "group_norm", "batch_norm", "running", "rms_norm"])
+def test_what_norms_keep_is_the_same_on_every_device(name, dtype, parameters):
+    """What a node saves depends on its op and its inputs, never on the kernel that served."""
+    F = tensorgrad.nn.functional
+
+    def kept(device):
+        x = tensorgrad.ones(2, 4, 3, 8, dtype=getattr(tensorgrad, dtype), device=device, requires_grad=True)
+        n = 8 if name in ("layer_norm", "rms_norm") else 4
+        w, b = (tensorgrad.ones(n, dtype=x.dtype if parameters == "half" else tensorgrad.float32, device=device),) * 2
+        w, b = (None, None) if parameters == "none" else (w, b)
+        calls = {
+            "layer_norm": lambda: F.layer_norm(x, (8,), w, b),
+            "rms_norm": lambda: F.rms_norm(x, (8,), w),
+            "group_norm": lambda: F.group_norm(x, 2, w, b),
+            "batch_norm": lambda: F.batch_norm(x, None, None, w, b, training=True),
+            "running": lambda: F.batch_norm(x, tensorgrad.zeros_like(x[0, :, 0, 0]), x[0, :, 0, 0].detach(), w, b),
+        }
+        saved = []
+        with tensorgrad.autograd.graph.saved_tensors_hooks(lambda t: saved.append((t.shape, t.dtype)), lambda t: t):
+            calls[name]()
+        return saved
+
+    assert kept("cuda") == kept("cpu") == kept("meta")

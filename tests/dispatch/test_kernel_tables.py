@@ -63,7 +63,7 @@ def test_show_prints_the_order_of_asking():
 
     large = r"kernels/compiled/[\w.]+ from \d+ elements on, else " if table.wanted() else ""
     has(
-        "softmax_",
+        "softmax",
         f"cpu: {large}kernels/array/softmax.softmax", "cuda: kernels/cuda/softmax.softmax, else kernels/array/.*",
         "meta.*: its shape rule", "batched: its batch rule",
         "backward:", f"cpu: {large}kernels/array/softmax.softmax_grad",

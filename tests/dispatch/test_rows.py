@@ -37,6 +37,11 @@ def test_a_row_does_not_change():
             {"input": lambda g: g, "linear": "input", "jvp": lambda input_t: input_t},
             "op new_in_test: linear_in and jvp both say what its tangents are",
         ),
+        (
+            "new_in_test_(input)",
+            {},
+            "op new_in_test_: a name that ends in _ is that of a function which works in place",
+        ),
     ],
 )
 def test_a_mistake_in_a_row_leaves_no_op_behind(signature, given, error):
@@ -48,7 +53,7 @@ def test_a_mistake_in_a_row_leaves_no_op_behind(signature, given, error):
 
 def test_no_derivative_is_stated_twice():
     stated = ["derivative: formula for input", "derivative: backward kernel: softmax.softmax_grad"]
-    assert derivatives(OPS["softmax_"]) == [*stated, "Jacobian: symmetric"]
+    assert derivatives(OPS["softmax"]) == [*stated, "Jacobian: symmetric"]
     for row in OPS.values():  # where the Jacobian says it, the formula is all there is, and perhaps a kernel
         if row.selects or row.jacobian:
             assert not (row.through_twin or row.jvp_kernel or row.jvp or row.backward)

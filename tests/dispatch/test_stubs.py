@@ -1,6 +1,7 @@
 """What editors and type checkers see: the stubs know every op, say what it returns, and reject what does not exist."""
 
 import ast
+import importlib
 import importlib.util
 import subprocess
 import sys
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 
 import tensorgrad
+from tensorgrad._stubs.exports import moved_files
+from tensorgrad.compat import type_stubs
 from tensorgrad.dispatch.kinds import FUNCTIONS
 from tensorgrad.tensor import Tensor
 
@@ -122,3 +125,16 @@ def test_no_annotation_means_an_op_of_the_same_name(stub):
     annotations += [f.returns for f in functions if f.returns]
     used = {node.id for a in annotations for node in ast.walk(a) if isinstance(node, ast.Name)}
     assert not used & {f.name for f in functions}
+
+
+def test_a_moved_module_shows_the_private_names_that_pytorch_has_and_no_others():
+    pytest.importorskip("torch", reason="the names of PyTorch's modules")
+    for file, text in moved_files().items():
+        module = file.replace("/", ".")
+        imported = [alias for node in ast.parse(text).body if isinstance(node, ast.ImportFrom) for alias in node.names]
+        shown = {alias.asname for alias in imported if alias.asname and alias.asname[0] == "_"}
+        ours = vars(importlib.import_module(f"tensorgrad.{module}"))
+        theirs = importlib.import_module(f"torch.{module}") if importlib.util.find_spec(f"torch.{module}") else None
+        source = (ROOT / "compat" / "names" / f"{file}.py").read_text()
+        bound = {name for name in type_stubs.names_in(ast.parse(source).body) if name[0] == "_" and name[:2] != "__"}
+        assert shown == {name for name in bound if hasattr(theirs, name)} and shown <= ours.keys(), module

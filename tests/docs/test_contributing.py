@@ -16,6 +16,7 @@ import pytest
 from tensorgrad.dispatch.kinds import FUNCTIONS
 from tensorgrad.rows.kernel_tables import OPS
 from tensorgrad.tensor import Tensor
+from tests.support.processes import not_copied
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "CONTRIBUTING.md"
@@ -51,7 +52,7 @@ def insert(block: str, folder: Path) -> None:
 # What the page's `make` commands run here: of `make test`, the tests that look at every op and kernel.
 MAKE = {
     "make kernels": ["tools.kernels"],
-    "make check": ["ruff check .", "ruff format --check .", "mypy"],
+    "make check": ["ruff check .", "ruff format --check .", "tensorgrad._stubs", "mypy"],
     "make test": [
         "pytest -q -p no:cacheprovider tests/fuzz/test_fuzz.py -k 'has_a_family or unary'",
         "pytest -q -p no:cacheprovider tests/system/test_structure.py",
@@ -75,7 +76,7 @@ def test_the_op_of_the_page_in_a_copy_of_the_repository(tmp_path):
     for name in kept:
         source = ROOT / name
         if source.is_dir():
-            shutil.copytree(source, copy / name, ignore=shutil.ignore_patterns("__pycache__", "out"))
+            shutil.copytree(source, copy / name, ignore=not_copied("out"))
         else:
             shutil.copy(source, copy / name)
     # What mypy knows of unchanged files, and what the emulator has compiled, need not be made again.

@@ -22,14 +22,16 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="make and its tools a
 def run(tmp_path):
     """Starts tools/tests.py, from a copy of the tools (which `edit` changes), on a file of tests."""
 
-    def start(text, *arguments, edit=str, **options):
+    def start(text, *arguments, edit=str, env=None, **options):
         (tmp_path / "tools").mkdir()
         for file in (ROOT / "tools").glob("*.py"):
             (tmp_path / "tools" / file.name).write_text(edit(file.read_text()))
         (tmp_path / "test_it.py").write_text(text)
         command = [sys.executable, "tools/tests.py", "-p", "no:cacheprovider", *arguments, "test_it.py"]
+        # To load plugins that these tests do not use takes longer than they do.
+        given = {**(env or os.environ), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        return subprocess.Popen(command, cwd=tmp_path, **pipes, **options)
+        return subprocess.Popen(command, cwd=tmp_path, env=given, **pipes, **options)
 
     return start
 
@@ -62,6 +64,9 @@ import pytest
 import tensorgrad as torch
 def test_small(): torch.ones(2).exp()
 def test_large(): torch.ones(100_000).exp()
+def test_process():
+    import subprocess, sys
+    subprocess.run([sys.executable, "-c", "pass"])
 def test_skipped(): pytest.skip("no reason")
 """
 IN_A_FIXTURE = """
@@ -86,7 +91,7 @@ def test_with_numpy_alone_what_reaches_no_kernel_is_left_out(tmp_path):
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout
         said = done.stdout
-    assert "3 passed, 1 skipped, 1 deselected" in said and "test_small" not in said, said
+    assert "4 passed, 1 skipped, 1 deselected" in said and "test_small" not in said, said
 
 
 def test_a_quick_run_takes_a_few_cases_of_each(run):
@@ -326,6 +331,8 @@ def test_parts_are_of_similar_length_and_the_longest_starts_first(tools):
     for parts in phases.phases(ROOT / "tests", compiled=True, emulator=True):
         lengths = [part.seconds for part in parts]
         assert lengths == sorted(lengths, reverse=True)
+        small = [str(part.environment) for part in parts if part.seconds <= phases.SMALL_PART and not part.reaching]
+        assert len(small) == len({*small}), "these could share a process"
         for part in parts:
             longest = max(map(phases.seconds_of, part.files))
             assert part.seconds <= max(1.5 * phases.LARGEST_PART, longest), part.name

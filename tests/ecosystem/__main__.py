@@ -5,6 +5,8 @@ python -m tests.ecosystem                     each library: import and programs 
 python -m tests.ecosystem own --sources DIR   their own tests, in checkouts that you have in DIR
 python -m tests.ecosystem record              the programs under torch: writes tests/ecosystem/expected/
 python -m tests.ecosystem exchange            what a program saves under torch is loaded under tensorgrad, and back
+python -m tests.ecosystem together            all libraries in one environment, with packages that change others by
+                                              being installed
 python -m tests.ecosystem table               only writes the table again, from tests/ecosystem/results.json
 python -m tests.ecosystem delete              deletes the environments that own, record and exchange keep
 
@@ -20,7 +22,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.ecosystem import environments, own, results, running, table
+from tests.ecosystem import environments, own, results, running, table, together
 from tests.ecosystem.environments import Environment, Unavailable, alone, environment, real_torch
 from tests.ecosystem.libraries import LIBRARIES, Library
 
@@ -30,7 +32,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.ecosystem", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", nargs="?", choices=(*ACTIONS, "table", "delete"), default="run")
+    parser.add_argument("what", nargs="?", choices=(*ACTIONS, "together", "table", "delete"), default="run")
     parser.add_argument("--only", action="append", metavar="NAME", help="a library or a program")
     parser.add_argument("--sources", type=Path, metavar="FOLDER", help="the folder with checkouts of the libraries")
     parser.add_argument("--again", action="store_true", help="also what was done before")
@@ -44,6 +46,10 @@ def main(arguments: list[str]) -> int:
     if options.what == "table":
         table.write(results.read())
         return 0
+    if options.what == "together":
+        failures = together.run(options.only)
+        print(*failures, sep="\n")
+        return 1 if failures else 0
     if options.what == "delete":
         print("deleting:", _size())
         environments.delete()

@@ -170,7 +170,7 @@ def _made(name: str, requirements: tuple[str, ...]) -> Environment:
     if (folder / "complete").exists():
         return made
     with _removed_on_failure(folder):
-        venv.create(folder, with_pip=True)
+        venv.create(folder, with_pip=False)
         constraints = folder / "constraints.txt"
         constraints.write_text(TORCH + "\n")
         arguments = ["install", "--no-compile", "-c", str(constraints), *wanted]  # most files are never imported
@@ -234,11 +234,14 @@ def real_torch() -> Path:
 
 
 def _pip(python: Path, arguments: list[str], **variables: str) -> None:
-    """Runs pip. Raises: Unavailable with its last lines if it fails."""
+    """Runs this Python's pip for another. Raises: Unavailable with its last lines if it fails."""
     quiet = ["--quiet", "--disable-pip-version-check", "--no-input"]
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "TENSORGRAD_COMPAT"))}
     done = subprocess.run(
-        [str(python), "-m", "pip", *arguments, *quiet], capture_output=True, text=True, env=clean | variables
+        [sys.executable, "-m", "pip", "--python", str(python), *arguments, *quiet],
+        capture_output=True,
+        text=True,
+        env=clean | variables,
     )
     if done.returncode:
         errors = [line for line in done.stderr.splitlines() if "ERROR" in line] or done.stderr.splitlines()[-3:]

@@ -64,7 +64,7 @@ class Library:
 _TRANSFORMERS_LEFT_OUT = {
     "*IntegrationTest*": "downloads models",
     "*compil*": "compiles",
-    "*test_*export*": "torch.export is not included",
+    "*test_*export*": "exports programs",
     "*test_*flash*": "needs a GPU",
     "*test_*flex*": "compiles",
     "*test_*tensor_parallel*": "starts processes of torch's own launcher",
@@ -597,7 +597,7 @@ LIBRARIES = (
                 "*test_model_load_pretrained*": "downloads weights",
                 "*torchscript*": "TorchScript is not included",
                 "*_fullgraph*": "compiles",
-                "*_export*": "torch.export is not included",
+                "*_export*": "exports programs",
             },
             one_in=2,
         ),

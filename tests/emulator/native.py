@@ -25,6 +25,7 @@ from tests.emulator import graphs
 from tests.emulator.runtime import LIVE, _pinned
 
 HERE = Path(__file__).parent
+HEADERS = ("cuda_host.h", "cuda_math.h")  # the first includes the second
 UNUSED = 7 * 86400.0  # seconds after which a compiled program is removed
 COMPILER = shutil.which("g++")
 FLAGS = (  # -O0: g++ takes longer for most programs than they run
@@ -34,6 +35,8 @@ FLAGS = (  # -O0: g++ takes longer for most programs than they run
     "--param=asan-instrumentation-with-call-threshold=0",
     "-fsanitize=alignment,bounds,integer-divide-by-zero", "-fsanitize-recover=alignment,bounds,integer-divide-by-zero",
 )  # fmt: skip
+# Without those of C++ and of sanitizers (cuda_host.h has what these call): g++ would search them for every program.
+LIBRARIES = ("-nostdlib", "-lm", "-lc", "-lgcc")
 
 # Bytes for each of the 1,024 threads of a block; the system gives what is touched. No power of two: the tops of all
 # stacks would share a few lines of the cache.
@@ -74,33 +77,59 @@ def _folder() -> Path:
     for file in folder.iterdir():
         with contextlib.suppress(OSError):  # another process has removed it
             if time.time() - file.stat().st_mtime > UNUSED:
-                file.unlink()
+                shutil.rmtree(file) if file.is_dir() else file.unlink()
     return folder
 
 
 @cache
 def _headers() -> str:
-    return "".join((HERE / name).read_text() for name in ("cuda_host.h", "cuda_math.h"))
+    return "".join((HERE / name).read_text() for name in HEADERS)
+
+
+@cache
+def _header() -> Path:
+    """A folder with cuda_host.h, which g++ has parsed already: many programs are shorter."""
+    key = hashlib.sha256("\0".join((_headers(), *FLAGS)).encode()).hexdigest()[:32]
+    folder = _folder() / key
+    folder.mkdir(exist_ok=True)
+    os.utime(folder)
+    for name in HEADERS:
+        _put(folder / name, lambda made, name=name: shutil.copy(HERE / name, made))
+    header = folder / HEADERS[0]
+    _put(
+        header.with_suffix(".h.gch"),
+        lambda made: _compiler("", *FLAGS, "-x", "c++-header", str(header), "-o", str(made)),
+    )
+    return folder
+
+
+def _put(file: Path, write) -> None:
+    """Writes a file that is not there yet; other processes see all of it, or nothing."""
+    if not file.exists():
+        made = file.with_suffix(f"{file.suffix}.{os.getpid()}")
+        write(made)
+        made.replace(file)
 
 
 @cache
 def compiled(code: str) -> ctypes.PyDLL:
     """The library that g++ makes of a program. Raises: CompileError with the compiler's words."""
-    key = hashlib.sha256("\0".join((code, _headers(), *FLAGS)).encode()).hexdigest()[:32]
+    key = hashlib.sha256("\0".join((code, _headers(), *FLAGS, *LIBRARIES)).encode()).hexdigest()[:32]
     library = _folder() / f"{key}.so"
     try:
         os.utime(library)  # it is used
     except FileNotFoundError:
         kernels = "\n".join(f"EMULATED_KERNEL({name}, {most})" for name, most in kernels_of(code))
         made = library.with_suffix(f".{os.getpid()}")
-        _compiler(f'#include "cuda_host.h"\n#line 1 "program"\n{code}\n{kernels}', *FLAGS, "-o", str(made))
+        text = f'#include "cuda_host.h"\n#line 1 "program"\n{code}\n{kernels}'
+        _compiler(text, *FLAGS, "-I", str(_header()), "-x", "c++", "-", *LIBRARIES, "-o", str(made))
         made.replace(library)
     return ctypes.PyDLL(str(library))  # holds Python's lock: the machine is one, and its state is the library's
 
 
 def kernels_of(code: str) -> list[tuple[str, str]]:
     """The names of a program's kernels, those that macros make among them, and their __launch_bounds__ (or 0)."""
-    plain = _compiler(code, "-E", "-P", "-DEMULATED")
+    plain = _compiler(code, "-E", "-P", "-DEMULATED", "-x", "c++", "-")
     found = re.findall(r"__global__\s+void\s+(?:__launch_bounds__\s*\((.*?)\)\s+)?(\w+)\s*\(", plain)
     return [(name, bounds.partition(",")[0] or "0") for bounds, name in found]
 
@@ -108,8 +137,7 @@ def kernels_of(code: str) -> list[tuple[str, str]]:
 def _compiler(text: str, *options: str) -> str:
     if COMPILER is None:
         raise CompileError("the emulator of a GPU needs g++")
-    command = [COMPILER, *options, "-I", str(HERE), "-x", "c++", "-"]
-    result = subprocess.run(command, input=text, capture_output=True, text=True)
+    result = subprocess.run([COMPILER, *options], input=text, capture_output=True, text=True)
     if result.returncode:
         raise CompileError(result.stderr)
     return result.stdout

@@ -675,12 +675,12 @@ FAMILIES: dict[str, Family] = {
     "truth": Family(truth, ("logical_and", "logical_or")),
     "choices": Family(choices, ("where", "masked_fill")),
     "ternary": Family(ternary, (), words("addcmul addcdiv lerp lerp_by_number clamp_between")),
-    "sums": Family(sums, words("sum mean vector_norm_ prod_ var_ std_ var_mean_ std_mean_"), ("logsumexp_",), loose=4),
+    "sums": Family(sums, words("sum mean vector_norm prod var std var_mean std_mean"), ("logsumexp",), loose=4),
     "extremes": Family(extremes, words("amax amin max_all min_all extreme_dim arg_extreme")),
-    "truths": Family(truths, (), ("any_", "all_")),
+    "truths": Family(truths, (), ("any", "all")),
     "scans": Family(scans, ("cumsum", "cumsum_reversed"), loose=4),
-    "largest": Family(largest, ("topk_",)),
-    "softmaxes": Family(softmaxes, words("softmax_ log_softmax_ softmax_.backward log_softmax_.backward"), loose=2),
+    "largest": Family(largest, ("topk",)),
+    "softmaxes": Family(softmaxes, words("softmax log_softmax softmax.backward log_softmax.backward"), loose=2),
     "layer_norms": Family(
         layer_norms, words("layer_norm layer_norm.backward"), words("rms_norm rms_norm.backward"), loose=8,
         special=INFINITE,
@@ -711,8 +711,8 @@ FAMILIES: dict[str, Family] = {
     ),
     "losses": Family(
         losses,
-        words("cross_entropy_ cross_entropy_.backward cross_entropy_of_batch cross_entropy_of_batch_backward"),
-        ("nll_", "nll_grad"), loose=4,
+        words("cross_entropy cross_entropy.backward cross_entropy_of_batch cross_entropy_of_batch_backward"),
+        ("nll", "nll_grad"), loose=4,
     ),
     "tables": Family(
         tables, words("embedding embedding_grad bag_sum bag_lookup bag_lookup_grad"), sums=True, special=INFINITE

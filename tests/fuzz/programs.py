@@ -32,7 +32,8 @@ KNOWN: tuple[Known, ...] = (
     Known(
         r"\.set_\(",
         "^(is_leaf|requires_grad|retains_grad) of|^error: nothing.*(derivative for set_|view of a leaf Variable"
-        "|Can't detach views|setStorage)|^error: RuntimeError.*(modified by an inplace|invalid gradient)",
+        "|Can't detach views|setStorage)|^error: RuntimeError.*(modified by an inplace|invalid gradient"
+        "|derivative for set_)",
         "set_ gives a tensor that was computed the memory of another: PyTorch keeps the history of numbers that "
         "are gone, here it is forgotten",
     ),
@@ -42,6 +43,12 @@ KNOWN: tuple[Known, ...] = (
         "|not have been used)|^is_leaf of .*RuntimeError|^(values|form) of \\w+\\.grad|^(shape of|names)",
         "a tensor that got another form or memory by .data after it was used, or was seen: each library notices at "
         "another moment",
+    ),
+    Known(
+        r"\b(t\d+) = t\d+[.[][\s\S]*\b\1\.data = ",
+        "^requires_grad of",
+        "a view that got other memory by .data: PyTorch still asks its former base, here it leaves it behind once it "
+        "was looked at",
     ),
     Known(
         r"\.data\b",

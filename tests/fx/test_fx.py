@@ -85,7 +85,7 @@ PROGRAMS = {
     "pool_": lambda l, x: l.nn.functional.max_pool2d(l.nn.functional.conv2d(x, x, padding=1), 2),
     "interpolate_": lambda l, x: l.nn.functional.interpolate(x, scale_factor=2, mode="nearest"),
     "batch_norm_": lambda l, x: l.nn.functional.batch_norm(x, x, x, training=True),
-    "cross_entropy_": lambda l, x: l.nn.functional.cross_entropy(x, x, label_smoothing=0.1),
+    "cross_entropy": lambda l, x: l.nn.functional.cross_entropy(x, x, label_smoothing=0.1),
     "pad_": lambda l, x: l.nn.functional.pad(x, (1, 1), value=2.0),
     "negative_power": lambda l, x: (-2) ** x,
 }  # fmt: skip

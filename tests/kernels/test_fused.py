@@ -628,11 +628,13 @@ def test_group_norm(dtype, affine, shape, groups):
         assert_near(m, e, tol, tol * 20)
 
 
-def test_norms_of_two_byte_floats_keep_float32_statistics():
+def test_norms_of_two_byte_floats_keep_the_statistics_that_pytorch_keeps():
     x = np.random.default_rng(8).standard_normal((4, 6)).astype(np.float16)
     y, mean, rstd = norm.layer_norm(np, x, (1,))
     assert_near(y, F.layer_norm(to_torch(x), (6,)), 2e-3, 2e-3)
-    assert mean.dtype == rstd.dtype == np.float32
+    assert mean.dtype == rstd.dtype == np.float16  # without parameters the input's dtype
+    _, *statistics = norm.layer_norm(np, x, (1,), np.ones(6, np.float32))
+    assert {s.dtype for s in statistics} == {np.dtype("float32")}
     assert norm.layer_norm_grad(np, x, x, mean, rstd, None, (1,))[0].dtype == np.float16
     assert norm.batch_norm(np, x, None, None, None, None, True)[0].dtype == np.float16
     assert norm.group_norm(np, x, 2)[0].dtype == np.float16

@@ -108,7 +108,7 @@ def test_cross_entropy(shape, reduction, ignored, used):
         target[:: 2 if ignored == "some" else 1] = -100
     call = lambda x: F.cross_entropy(x, tg.from_numpy(target), reduction=reduction)
     check(call, 4 * normal(*shape), rtol=1e-5, atol=1e-6)
-    assert used == {"cross_entropy_", "cross_entropy_.backward"}
+    assert used == {"cross_entropy", "cross_entropy.backward"}
 
 
 @pytest.mark.parametrize("shape", [(6, 3, 10), (5, 1, 40), (4, 7)])
@@ -328,7 +328,7 @@ def test_products(shape, used):
     check(lambda t: t.prod(-1, keepdim=True), x)
     x[..., 0] = np.nan
     check(lambda t: t.prod(-1), x)
-    assert used == {"prod_"}
+    assert used == {"prod"}
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])

@@ -71,7 +71,7 @@ CALLS = {  # row -> calls of it
         lambda dtype: F.batch_norm(
             wave(3, 6, 5, 7, dtype=dtype).contiguous(memory_format=tg.channels_last), None, None, training=True),
     ],
-    "cross_entropy_": [
+    "cross_entropy": [
         lambda dtype: F.cross_entropy(wave(24, 90, dtype=dtype), targets),
         lambda dtype: F.cross_entropy(wave(24, 90, dtype=dtype), targets, reduction="none", label_smoothing=0.1),
         lambda dtype: F.cross_entropy(wave(24, 90, 3, dtype=dtype), targets[:, None].expand(24, 3), reduction="sum"),

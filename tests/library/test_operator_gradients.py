@@ -77,6 +77,18 @@ def test_ops_of_several_results_and_of_other_forms(torch):
 
 
 @alike
+def test_rows_whose_parameters_are_not_those_of_the_operator_of_their_name(torch):
+    return gradients(torch, (
+        lambda t, f, w, x: w.kthvalue(2, 1)[0].exp().sum(), lambda t, f, w, x: w.kthvalue(1, 0, True)[0].exp().sum(),
+        lambda t, f, w, x: w.mode(0)[0].exp().sum(), lambda t, f, w, x: w.topk(2, 0)[0].exp().sum(),
+        lambda t, f, w, x: sum(t.var_mean(w, 1)[0].exp()), lambda t, f, w, x: w.var(0, correction=0).sum(),
+        lambda t, f, w, x: sum(p.exp().sum() for p in t.std_mean(w, 0, correction=0)),
+        lambda t, f, w, x: (w * t.isin(w.detach(), x.detach())).sum(),
+        lambda t, f, w, x: (w * t.searchsorted(x.detach()[0], w.detach(), right=True)).sum(),
+    ))  # fmt: skip
+
+
+@alike
 def test_pointwise_ops_and_reductions(torch):
     return gradients(torch, (
         lambda t, f, w, x: (w * x[0]).sum(), lambda t, f, w, x: (w * w + w).sum(),

@@ -178,7 +178,7 @@ def test_fake_quantization_of_channels(torch):
     return made
 
 
-@alike(tolerance=1e-4)
+@alike
 def test_learnable_fake_quantization(torch):
     made = []
     values = torch.tensor(VALUES[:12]).reshape(3, 4)

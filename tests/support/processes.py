@@ -1,5 +1,7 @@
 """Python programs that tests run in a process of their own."""
 
+import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -33,3 +35,33 @@ def output_of(code=None, *arguments, **options) -> str:
 def environment(*removed, **added) -> dict[str, str]:
     """Returns this process's environment with some variables set, and those removed whose names start with a prefix."""
     return {k: v for k, v in os.environ.items() if not (removed and k.startswith(removed))} | added
+
+
+def not_copied(*names: str):
+    """Returns `shutil.copytree`'s `ignore` for a copy of the package, without what has one of these names.
+
+    What this Python has compiled goes with it, or else the copy's first program takes ten times as long as it should;
+    what other Pythons have compiled does not.
+    """
+    ours = f".{sys.implementation.cache_tag}."
+
+    def ignore(folder, inside):
+        return [name for name in inside if name in names or (name.endswith(".pyc") and ours not in name)]
+
+    return ignore
+
+
+def once_in_a_run(key: str, make):
+    """Returns `make()`, which can be written as JSON and is the same with any kernels, such as what torch prints.
+
+    In a run of all tests, the suites call it once for each key.
+    """
+    folder = os.environ.get("TESTS_SHARED")
+    if folder is None:
+        return make()
+    file = Path(folder) / f"made-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
+    if not file.exists():
+        part = file.with_suffix(f".{os.getpid()}")
+        part.write_text(json.dumps(make()))
+        part.replace(file)
+    return json.loads(file.read_text())

@@ -4,6 +4,7 @@ import ast
 import functools
 import importlib
 import re
+import shutil
 from collections.abc import Iterator
 from importlib.util import resolve_name
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import tensorgrad
-from tests.support.processes import environment, output_of, run_python
+from tests.support.processes import environment, not_copied, output_of, run_python
 
 ROOT = Path(tensorgrad.__file__).parent
 FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
@@ -201,6 +202,33 @@ def test_the_stubs_are_current():
     assert result.returncode == 0, f"run `python -m tensorgrad._stubs`:\n{result.stdout}{result.stderr}"
 
 
+def test_the_build_writes_the_stubs_which_git_does_not_track(tmp_path):
+    if not (ROOT.parent / "hatch_build.py").exists():
+        pytest.skip("not a checkout")
+    shutil.copytree(ROOT, tmp_path / "tensorgrad", ignore=not_copied("images"))
+    for file in (tmp_path / "tensorgrad").rglob("*.pyi"):
+        file.unlink()
+    renamed = tmp_path / "tensorgrad" / "nn" / "modules" / "renamed.pyi"
+    renamed.write_text((ROOT / "nn" / "modules" / "linear.pyi").read_text())
+    output = output_of(f"""
+        import importlib.util, sys, types
+        for name in ("", ".builders", ".builders.hooks", ".builders.hooks.plugin", ".builders.hooks.plugin.interface"):
+            sys.modules["hatchling" + name] = types.ModuleType("hatchling" + name)
+        sys.modules["hatchling.builders.hooks.plugin.interface"].BuildHookInterface = object
+        spec = importlib.util.spec_from_file_location("hatch_build", {str(ROOT.parent / "hatch_build.py")!r})
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        hook, data = module.CustomBuildHook(), {{"artifacts": []}}
+        hook.root = {str(tmp_path)!r}
+        hook.initialize("editable", data)
+        print(data["artifacts"])
+    """)
+    assert "/tensorgrad/**/*.pyi" in output and not renamed.exists()
+    for file in ROOT.rglob("*.pyi"):
+        assert (tmp_path / "tensorgrad" / file.relative_to(ROOT)).read_text() == file.read_text(), file
+    assert "*.pyi" in (ROOT.parent / ".gitignore").read_text()
+
+
 def test_show_prints_every_function_that_an_op_has():
     shown = output_of(None, "-m", "tensorgrad.dispatch.show", "mul", "layer_norm")
     for text in (
@@ -227,3 +255,15 @@ def test_debug_ladder():
     assert result.returncode == 0, result.stderr
     told = [line.partition("DEBUG=")[2].partition(" ")[0] for line in result.stderr.splitlines()]
     assert told == ["1", "2", "3", "4", "help"]
+
+
+def test_loaded_modules_are_read_from_a_copy():
+    """Another thread may import meanwhile: `dictionary changed size during iteration`."""
+    found = []
+    for file in FILES:
+        for node in ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8"))):
+            if isinstance(node, ast.For | ast.comprehension):
+                read = ast.unparse(node.iter)
+                if re.fullmatch(r"_?sys\.modules(\.(items|keys|values)\(\))?", read):
+                    found.append(f"{file}: {ast.unparse(node)}")
+    assert not found

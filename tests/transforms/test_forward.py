@@ -459,10 +459,10 @@ def test_what_has_no_rule_is_transposed(by_backward, monkeypatch):
 
 # The rows that say what their Jacobian is like, or which elements they select -> the values that follow the input.
 SAID = {
-    "frexp": (), "sgn": (), "softmax_": (1,),
+    "frexp": (), "sgn": (), "softmax": (1,),
     "max_all": (), "min_all": (), "median_all": (False,), "det": (),
-    "running_extreme": (1, True), "extreme_dim": (1, False, "max"), "sort_": (-1, True), "topk_": (2, 1, True),
-    "kthvalue_": (-1, True, 2), "mode_": (1, False), "median_dim": (1, False, False),
+    "running_extreme": (1, True), "extreme_dim": (1, False, "max"), "sort": (-1, True), "topk": (2, 1, True),
+    "kthvalue": (-1, True, 2), "mode": (1, False), "median_dim": (1, False, False),
     "max_pool": ((2, 2), (1, 1), (1, 1), (1, 1), False), "adaptive_max_pool": ((2, 2),),
     "fractional_max_pool2d": ("samples", (2, 2), (2, 2)), "fractional_max_pool3d": ("samples", (2, 2, 2), (2, 2, 2)),
     "roi_pool": ("boxes", 1.0, 2, 2), "bag_lookup_max": ("bags",),

@@ -17,6 +17,7 @@ _RANGES = {
     torch.qint8: (-128, 127), torch.int8: (-128, 127), torch.quint8: (0, 255), torch.uint8: (0, 255),
     torch.qint32: (-(2**31), 2**31 - 1), torch.int32: (-(2**31), 2**31 - 1),
 }  # fmt: skip
+_POINTS = 2048  # at least so many values stand for a histogram
 
 
 class _Partial:
@@ -231,15 +232,14 @@ class MovingAveragePerChannelMinMaxObserver(PerChannelMinMaxObserver):
 
 
 class HistogramObserver(MinMaxObserver):
-    """Counts the values in `bins`, and chooses the range in which rounding loses least, in the sum of squares.
+    """Counts values in `bins` bins, and chooses the range whose rounding and clipping lose least, in expected squares.
 
-    The range grows with what is seen; the counts then move to the new bins. The search begins with all bins and leaves
-    off those at either end that hold the least, as long as the loss falls.
+    The range of the bins grows with what is seen. Candidates for the chosen range begin and end where bins do; each is
+    judged by quantizing points of the bins with its scale and zero point. PyTorch searches in another way: from the
+    same values it may choose another range, and share counts out otherwise when the range has grown.
     """
 
     histogram: Tensor
-    _FINER = 16  # parts of a bin, when counts move to other bins
-    _STEP = 1e-5  # the share of the values that each step of the search leaves off
 
     def __init__(self, bins: int = 2048, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
@@ -259,79 +259,65 @@ class HistogramObserver(MinMaxObserver):
 
     def forward(self, x_orig: Tensor) -> Tensor:
         """Counts the values of a tensor, and returns it."""
-        x = x_orig.detach().float()
-        finite = torch.isinf(x).logical_not()
-        if not bool(finite.all()):
+        values = x_orig.detach().float().flatten()
+        infinite = torch.isinf(values)
+        if bool(infinite.any()):
             warnings.warn("torch.inf detected in input tensor, ignoring input", stacklevel=2)
-            x = x[finite]
-        if not x.numel():
-            return x_orig
-        low, high = self._combined(x.amin(), x.amax())
-        counts = torch.histc(x, self.bins, min=low.item(), max=high.item())
-        if bool(self.max_val >= self.min_val):
-            counts = counts + self._moved(low, high)
-        self.histogram, self.min_val, self.max_val = counts, low, high
+            values = values[~infinite]
+        if values.numel():
+            low, high = self._combined(*self._seen(values))
+            counts = torch.histc(values, self.bins, min=low.item(), max=high.item())
+            self.histogram = counts + torch.from_numpy(self._counts_between(low.item(), high.item()))
+            self.min_val, self.max_val = low, high
         return x_orig
 
-    def _moved(self, low: Tensor, high: Tensor) -> Tensor:
-        """The counts so far, in the bins from `low` to `high`."""
-        old_low, old_high = self.min_val.item(), self.max_val.item()
-        if (low.item(), high.item()) == (old_low, old_high):
-            return self.histogram
+    def _counts_between(self, low: float, high: float) -> np.ndarray:
+        """What was counted so far, in bins from `low` to `high`: a bin's count is shared out evenly over its width."""
+        counts, old_low, old_high = self.histogram.numpy(), self.min_val.item(), self.max_val.item()
+        if old_low > old_high or (old_low, old_high) == (low, high):
+            return counts
         if old_low == old_high:
-            return torch.histc(self.min_val, self.bins, min=low.item(), max=high.item()) * self.histogram.sum()
-        parts = self.bins * self._FINER
-        width = np.float32((np.float32(old_high) - np.float32(old_low)) / np.float32(parts))
-        middles = torch.linspace(old_low, old_high, parts + 1).numpy()[:-1] + np.float32(0.5) * width
-        edges = torch.linspace(low.item(), high.item(), self.bins + 1).numpy()
-        into = np.clip(np.searchsorted(edges, middles, side="right") - 1, 0, self.bins - 1)
-        weights = np.repeat(self.histogram.numpy(), self._FINER) / np.float32(self._FINER)
-        return torch.from_numpy(np.bincount(into, weights, self.bins).astype(np.float32))
+            return np.histogram([old_low], self.bins, (low, high), weights=[counts.sum()])[0].astype(np.float32)
+        up_to_edge = np.concatenate([[0.0], np.cumsum(counts, dtype=np.float64)])
+        edges = np.linspace(low, high, self.bins + 1)
+        return np.diff(np.interp(edges, np.linspace(old_low, old_high, self.bins + 1), up_to_edge)).astype(np.float32)
 
-    def _loss(self, first: int, last: int) -> float:
-        """The sum of squares that rounding loses if the integers reach from bin `first` to bin `last`."""
-        width = (self.max_val.item() - self.min_val.item()) / self.bins
-        count = 2 ** (8 * self.dtype.itemsize)
-        step = width * (last - first + 1) / count
-        if step == 0:
-            return 0.0
-        begin = (np.arange(self.bins) - first) * width
-        end = begin + width
-        of_begin, of_end = (np.clip(np.floor(edge / step), 0, count - 1) for edge in (begin, end))
-        density = self.histogram.numpy().astype(np.float64) / width
-        cubes = lambda low, high: density * (high**3 - low**3) / 3
-        half = step / 2
-        losses = cubes(begin - (of_begin + 0.5) * step, half)
-        losses += (of_end - of_begin - 1) * cubes(-half, half)
-        losses += cubes(-half, end - (of_end * step + half))
-        return float(losses.sum())
+    def _losses(self, low: np.ndarray, high: np.ndarray, values: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """The squared error of quantizing `values`, each as often as `counts` says, for each of some ranges."""
+        qparams = self._calculate_qparams(torch.from_numpy(low).float(), torch.from_numpy(high).float())
+        scale, zero = (each.numpy().astype(np.float64)[:, None] for each in qparams)
+        error = np.clip(np.rint(values / scale) + zero, self.quant_min, self.quant_max)
+        error -= zero
+        error *= scale
+        error -= values
+        return np.square(error, out=error) @ counts
 
-    def _best(self) -> tuple[float, float]:
-        """The range with the least loss."""
-        total, sums = float(self.histogram.sum()), np.cumsum(self.histogram.numpy().astype(np.float64))
-        first, last, least = 0, self.bins - 1, float("inf")
-        low, high = 0.0, 1.0
-        while low < high:
-            left = min(max(int(np.searchsorted(sums, (low + self._STEP) * total)), first), last)
-            right = max(min(int(np.searchsorted(sums, (high - self._STEP) * total, side="right")) - 1, last), first)
-            if left - first > last - right:
-                low, new = low + self._STEP, (left, last)
-            else:
-                high, new = high - self._STEP, (first, right)
-            if new == (first, last):
-                continue
-            loss = self._loss(*new)
-            if loss > least:
-                break
-            least, (first, last) = loss, new
-        width = (self.max_val.item() - self.min_val.item()) / self.bins
-        return self.min_val.item() + width * first, self.min_val.item() + width * (last + 1)
+    def _best_range(self) -> tuple[float, float]:
+        """The range that loses least, searched among bins' edges: first some of them, then those around the best."""
+        low, high = self.min_val.item(), self.max_val.item()
+        parts = -(-_POINTS // self.bins)
+        edges, fine = np.linspace(low, high, self.bins + 1), np.linspace(low, high, self.bins * parts + 1)
+        counts = self.histogram.numpy().astype(np.float64)
+        counts[[0, -1]] = np.maximum(counts[[0, -1]] - 1, 0)  # one value of these bins is known
+        values = np.concatenate([(fine[:-1] + fine[1:]) / 2, [low, high]])
+        counts = np.concatenate([np.repeat(counts, parts) / parts, [1.0, 1.0]])
+        values, counts = values[counts > 0], counts[counts > 0]
+        best, distance = (0, self.bins), self.bins
+        while distance > 1:
+            reach, distance = distance, max(distance // 8, 1)
+            around = np.arange(-reach, reach + 1, distance)
+            first, last = (np.unique(np.clip(edge + around, 0, self.bins)) for edge in best)
+            first, last = (index.ravel() for index in np.meshgrid(first, last[::-1], indexing="ij"))  # widest first
+            first, last = first[first < last], last[first < last]
+            least = self._losses(edges[first], edges[last], values, counts).argmin()
+            best = (int(first[least]), int(last[least]))
+        return float(edges[best[0]]), float(edges[best[1]])
 
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:  # type: ignore[override]
         """Returns the scale and the zero point, each a tensor."""
-        if not bool(self.max_val >= self.min_val):
-            return self._calculate_qparams(self.min_val, self.max_val)
-        return self._calculate_qparams(*(torch.tensor(edge) for edge in self._best()))
+        if not bool(self.max_val > self.min_val):
+            return super().calculate_qparams()
+        return self._calculate_qparams(*(torch.tensor(edge) for edge in self._best_range()))
 
 
 class FixedQParamsObserver(ObserverBase):

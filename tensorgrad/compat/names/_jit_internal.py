@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Dict, Final, List, Optional, Tuple, Union  # noqa: F401, UP035  (libraries import them from here)
 
 boolean_dispatched: dict[Callable, dict[str, Any]] = {}  # result of `boolean_dispatch` -> its arguments
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -111,7 +112,17 @@ def is_compiling() -> bool:
     return False
 
 
-is_dynamo_compiling = is_exporting = is_compiling
+is_dynamo_compiling = is_compiling
+
+
+def is_exporting() -> bool:
+    """Returns whether `torch.export` is running the code, to note what it does.
+
+    >>> torch.compiler.is_exporting()
+    False
+    """
+    module = sys.modules.get("tensorgrad.export.trace")
+    return module is not None and bool(module.EXPORTING)
 
 
 def reset() -> None:

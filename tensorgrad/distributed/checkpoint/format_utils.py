@@ -11,6 +11,7 @@ from tensorgrad.distributed.checkpoint.default_planner import DefaultLoadPlanner
 from tensorgrad.distributed.checkpoint.filesystem import FileSystemReader
 from tensorgrad.distributed.checkpoint.metadata import TensorStorageMetadata
 from tensorgrad.distributed.checkpoint.nested import set_element
+from tensorgrad.distributed.checkpoint.state_dict_loader import _load_state_dict as _load_state_dict
 from tensorgrad.distributed.checkpoint.state_dict_loader import load
 from tensorgrad.distributed.checkpoint.state_dict_saver import save
 
@@ -52,6 +53,50 @@ def dcp_to_torch_save(dcp_checkpoint_dir: str | os.PathLike, torch_save_path: st
     for name, path in paths.items():
         set_element(nested, path, flat[name])
     torch.save(nested, torch_save_path)
+
+
+class _EmptyStateDictLoadPlanner(DefaultLoadPlanner):
+    """Fills an empty dictionary with what a checkpoint has; accelerate merges checkpoints with it.
+
+    Args:
+        keys: The names, or the beginnings of paths such as `model.layer`, that are loaded; by default all.
+
+    >>> import tempfile
+    >>> import tensorgrad.distributed.checkpoint as dcp
+    >>> from tensorgrad.distributed.checkpoint.format_utils import _EmptyStateDictLoadPlanner
+    >>> folder = tempfile.mkdtemp()
+    >>> metadata = dcp.save({"model": {"w": torch.ones(2)}, "epoch": 3}, checkpoint_id=folder)
+    >>> found = {}
+    >>> dcp.load(found, checkpoint_id=folder, planner=_EmptyStateDictLoadPlanner(), no_dist=True)
+    >>> found["model"]["w"], found["epoch"]
+    (tensor([1., 1.]), 3)
+    """
+
+    def __init__(self, keys: set[str] | None = None, *args: Any, **kwargs: Any) -> None:
+        self.keys = keys
+        super().__init__(*args, **kwargs)
+
+    def _is_wanted(self, name: str, path: tuple) -> bool:
+        paths = (".".join(map(str, path[:n])) for n in range(1, len(path) + 1))
+        return self.keys is None or name in self.keys or any(each in self.keys for each in paths)
+
+    def set_up_planner(self, state_dict: dict[str, Any], metadata: Any = None, is_coordinator: bool = False) -> None:
+        """Makes room for what is loaded.
+
+        Raises:
+            RuntimeError: the dictionary is not empty, or nothing is known of the checkpoint.
+        """
+        if state_dict or metadata is None:
+            raise RuntimeError("_EmptyStateDictLoadPlanner: expected an empty state_dict, and a checkpoint's metadata")
+        for name, entry in metadata.state_dict_metadata.items():
+            path = (metadata.planner_data or {}).get(name, (name,))
+            if not self._is_wanted(name, path):
+                continue
+            value = None
+            if isinstance(entry, TensorStorageMetadata):
+                value = torch.empty(tuple(entry.size), dtype=entry.properties.dtype, device="cpu")
+            set_element(state_dict, path, value)
+        super().set_up_planner(state_dict, metadata, is_coordinator)
 
 
 def _checked(paths: dict[str, Any], folder: str | os.PathLike) -> dict[str, Any]:

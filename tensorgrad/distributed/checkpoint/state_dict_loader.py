@@ -88,3 +88,15 @@ def load(
         plans = steps.together("plan", local, lambda p: reader.prepare_global_plan(chosen.create_global_plan(p)))
         steps.together("read", read, lambda results: None)
     steps.together("load", hand_over, lambda results: None)
+
+
+def _load_state_dict(
+    state_dict: dict[str, Any],
+    storage_reader: Any,
+    process_group: Any = None,
+    coordinator_rank: int = 0,
+    no_dist: bool = False,
+    planner: Any = None,
+) -> None:
+    """`load`, as accelerate calls it."""
+    load(state_dict, storage_reader=storage_reader, planner=planner, process_group=process_group, no_dist=no_dist)

@@ -184,10 +184,39 @@ def _gelu_tanh(xp, out, x):
     xp.multiply(out, x, out)
 
 
+def _erf_of_half(xp, x):
+    """The formula 7.1.26 of Abramowitz & Stegun: what PyTorch's vectors compute, hence its numbers for large -x."""
+    t = 1 / (np.float32(0.3275911) * xp.abs(x) + 1)
+    series = np.float32(1.061405429)
+    for coefficient in (-1.453152027, 1.421413741, -0.284496736, 0.254829592):
+        series = series * t + np.float32(coefficient)
+    return xp.copysign(1 - series * t * xp.exp(-x * x), x)
+
+
+def _phi_of_half(xp, x, approximate):
+    """Returns twice the share of x that gelu keeps, in float32, by PyTorch's formulas: 1 + erf cancels, as there."""
+    if approximate == "tanh":
+        return 1 + xp.tanh(np.float32(_TANH_SLOPE) * (x + np.float32(_TANH_CUBIC) * (x * x * x)))
+    return 1 + _erf_of_half(xp, x * np.float32(_SQRT_HALF))
+
+
+def _gelu_of_half(xp, x, approximate):
+    return np.float32(0.5) * x * _phi_of_half(xp, x, approximate)
+
+
+def _gelu_grad_of_half(xp, g, x, approximate):
+    half, kept = np.float32(0.5), _phi_of_half(xp, x, approximate)
+    if approximate == "tanh":
+        t = kept - 1
+        inner = np.float32(_TANH_SLOPE) * (1 + np.float32(3 * _TANH_CUBIC) * (x * x))
+        return g * (half * kept + half * x * (1 - t * t) * inner)
+    return g * (half * kept + x * (xp.exp(x * x * -half) * np.float32(_INV_SQRT_2PI)))
+
+
 def gelu(xp, x, approximate="none"):
     """Gaussian error linear unit `x Phi(x)`, or its tanh form (D. Hendrycks, K. Gimpel, arXiv:1606.08415)."""
     if _two_byte(x):
-        return as_float32(gelu, xp, x, approximate=approximate)
+        return as_float32(_gelu_of_half, xp, x, approximate=approximate)
     if approximate == "tanh":
         return in_blocks(xp, _gelu_tanh, [x])
     if xp is np and x.size <= TINY:  # see erf.TINY
@@ -235,7 +264,7 @@ def _gelu_tanh_grad(xp, out, g, x):
 def gelu_grad(xp, g, input, approximate="none"):
     """Gradient of `gelu`: `g (Phi(x) + x phi(x))`, or that of the tanh form."""
     if _two_byte(g):
-        return as_float32(gelu_grad, xp, g, input, approximate=approximate)
+        return as_float32(_gelu_grad_of_half, xp, g, input, approximate=approximate)
     return in_blocks(xp, _gelu_tanh_grad if approximate == "tanh" else _gelu_grad, [g, input])
 
 
@@ -288,6 +317,9 @@ def _sigmoid_grad(xp, result, g, out):
 def sigmoid_grad(xp, g, out):
     """Gradient of `sigmoid` from its output: `g out (1 - out)`."""
     if _two_byte(g):
+        if g.dtype.kind == "f":  # of float16 PyTorch rounds each step, of bfloat16 the result
+            with ignored():
+                return g * (g.dtype.type(1) - out) * out
         return as_float32(sigmoid_grad, xp, g, out)
     return in_blocks(xp, _sigmoid_grad, [g, out])
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from tensorgrad.kernels.array import index as scattering
 from tensorgrad.rows.kernel_tables import run_compiled
+from tensorgrad.rows.strides import order_of_operands
 
 
 def assembled(indices, pattern):
@@ -33,7 +34,9 @@ def index(xp, x, indices, pattern):
     except (IndexError, ValueError):
         check_indices(x.shape, indices, pattern)
         raise  # not about the indices: raised by a signal handler, which may run at any moment
-    return found if found.flags.c_contiguous else xp.array(found, order="C")
+    if not x.flags.c_contiguous or found.flags.c_contiguous:
+        return found  # in what order is said by the row (`order_in_memory`)
+    return xp.array(found, order="C")
 
 
 def _look_later(xp, shape, indices, pattern):
@@ -79,15 +82,13 @@ def index_put(xp, x, indices, values, pattern, accumulate):
     return scattering.index_put(xp, x, listed, values, accumulate)
 
 
-def shape_of(shape, indices, pattern):
-    """Returns the shape of `index`'s result.
-
-    Raises: IndexError if index arrays do not broadcast.
-    """
+def _dimensions(shape, indices, pattern) -> tuple[list, list, int]:
+    """Which dimensions are kept whole, the sizes of the index arrays, and before which of the kept dimensions those of
+    the index arrays go: adjacent index arrays leave their result in place, others put it first."""
     kept, sizes, places, dim = [], [], [], 0
     for place, k in enumerate(pattern):
         if k is None:
-            kept.append(shape[dim])
+            kept.append(dim)
             dim += 1
             continue
         places.append(place)
@@ -98,6 +99,37 @@ def shape_of(shape, indices, pattern):
         else:
             sizes.append(array.shape)
             dim += 1
+    first = places[0] if places[-1] - places[0] == len(places) - 1 else 0
+    return [*kept, *range(dim, len(shape))], sizes, first
+
+
+def order_in_memory(x, indices, pattern):
+    """The dimensions of `index`'s result, outermost in memory first; None if that is their order.
+
+    PyTorch's rule: it is that of a pointwise op on x, which stands still along the dimensions of the index arrays, and
+    on the index arrays, which move along these alone.
+    """
+    shape = shape_of(x.shape, indices, pattern)
+    kept, sizes, first = _dimensions(x.shape, indices, pattern)
+    found = len(shape) - len(kept)
+    steps = [x.strides[d] for d in kept]
+    operands = [(shape, (*steps[:first], *(0,) * found, *steps[first:]), x.itemsize)]
+    for i, size in zip([indices[k] for k in pattern if k is not None], sizes, strict=True):
+        lead = (0,) * (found - len(size))
+        steps = list(i.strides) if i.dtype.kind != "b" else [i.itemsize]
+        around = 0 if lead else size[0] * steps[0], steps[-1]  # where x has dimensions of one element, these decide
+        ones = (1,) * first, (1,) * (len(kept) - first)
+        placed = [(n,) * len(one) for n, one in zip(around, ones, strict=True)]
+        operands.append(((*ones[0], *lead, *size, *ones[1]), (*placed[0], *lead, *steps, *placed[1]), i.itemsize))
+    return order_of_operands(shape, x.itemsize, *operands)
+
+
+def shape_of(shape, indices, pattern):
+    """Returns the shape of `index`'s result.
+
+    Raises: IndexError if index arrays do not broadcast.
+    """
+    kept, sizes, first = _dimensions(shape, indices, pattern)
     try:
         broadcast = np.broadcast_shapes(*sizes)
     except ValueError:
@@ -105,9 +137,7 @@ def shape_of(shape, indices, pattern):
             "shape mismatch: indexing tensors could not be broadcast together with shapes "
             f"{', '.join(str(list(s)) for s in sizes)}"
         ) from None
-    kept += shape[dim:]
-    # adjacent index arrays leave their result in place, others put it first
-    first = places[0] if places[-1] - places[0] == len(places) - 1 else 0
+    kept = [shape[d] for d in kept]
     return (*kept[:first], *broadcast, *kept[first:])
 
 

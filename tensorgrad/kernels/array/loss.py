@@ -36,7 +36,14 @@ def _divided(total, n):
 
 def _share(g, n, reduction):
     """The gradient of each element's loss."""
+    if two_bytes(g) and reduction == "mean":  # the number of elements may be too large for float16
+        return (g.astype(np.float32) / np.float32(n)).astype(g.dtype)
     return g / g.dtype.type(n) if reduction == "mean" else g
+
+
+def _weighed(slope, factor, g, reduction):
+    """slope · factor / n · g in half precision: PyTorch rounds factor / n, and then each product."""
+    return slope * slope.dtype.type(factor / (slope.size or 1) if reduction == "mean" else factor) * g
 
 
 # --- functions of the difference -----------------------------------------------------------------------------------
@@ -62,6 +69,8 @@ def mse(xp, x, y, knee, reduction):
 def mse_grad(xp, g, x, y, knee, reduction):
     """2 (x - y) g."""
     away = xp.subtract(x, y)
+    if two_bytes(away):
+        return _weighed(away, 2, g, reduction)
     return xp.multiply(away, _share(g + g, away.size, reduction))
 
 
@@ -76,9 +85,21 @@ def l1_grad(xp, g, x, y, knee, reduction):
     return xp.multiply(xp.sign(away), _share(g, away.size, reduction))
 
 
+def _rounded_once(x) -> bool:
+    """Whether PyTorch computes `smooth_l1` of this dtype in float32; that of float16 and `huber` are the other way."""
+    return two_bytes(x) and x.dtype.name != "float16"
+
+
 def smooth_l1(xp, x, y, knee, reduction):
     """Quadratic below `knee`, linear above, with slopes up to 1."""
     _check_floating(x, "smooth_l1")
+    if two_bytes(x):
+        wide = (x.astype(np.float32), y.astype(np.float32)) if _rounded_once(x) else (x, y)
+        size = xp.abs(xp.subtract(*wide))
+        kind = size.dtype.type
+        near = kind(0.5) * size * size / kind(knee)
+        values = xp.where(size < kind(knee), near, size - kind(0.5) * kind(knee))
+        return reduced(xp, xp.asarray(values).astype(x.dtype), reduction)
     size = xp.asarray(xp.abs(xp.subtract(x, y)))
     kind = size.dtype.type
     return reduced(xp, xp.where(size < knee, kind(0.5 / knee) * size * size, size - kind(0.5 * knee)), reduction)
@@ -86,6 +107,12 @@ def smooth_l1(xp, x, y, knee, reduction):
 
 def smooth_l1_grad(xp, g, x, y, knee, reduction):
     """clip((x - y) / knee, -1, 1) g."""
+    if two_bytes(x):
+        away = x.astype(np.float32) - y.astype(np.float32)
+        share = _share(g.astype(np.float32), away.size, reduction)
+        kind = away.dtype.type
+        inner = xp.abs(away) < kind(knee)
+        return xp.asarray(xp.where(inner, share * away / kind(knee), xp.sign(away) * share)).astype(x.dtype)
     away = xp.subtract(x, y)
     return xp.multiply(xp.clip(away / away.dtype.type(knee), -1, 1), _share(g, away.size, reduction))
 
@@ -93,18 +120,25 @@ def smooth_l1_grad(xp, g, x, y, knee, reduction):
 def huber(xp, x, y, knee, reduction):
     """Quadratic below `knee`, linear above, with slopes up to `knee`."""
     _check_floating(x, "huber")
+    if two_bytes(x) and not _rounded_once(x):
+        wide = huber(xp, x.astype(np.float32), y.astype(np.float32), knee, "none")
+        return reduced(xp, xp.asarray(wide).astype(x.dtype), reduction)
     size = xp.asarray(xp.abs(xp.subtract(x, y)))
     kind = size.dtype.type
-    return reduced(
-        xp, xp.where(size <= knee, kind(0.5) * size * size, kind(knee) * (size - kind(0.5 * knee))), reduction
-    )
+    limit = kind(knee)
+    values = xp.where(size <= limit, kind(0.5) * size * size, limit * (size - kind(0.5) * limit))
+    return reduced(xp, values, reduction)
 
 
 def huber_grad(xp, g, x, y, knee, reduction):
     """clip(x - y, -knee, knee) g."""
     away = xp.subtract(x, y)
     kind = away.dtype.type
-    return xp.multiply(xp.clip(away, kind(-knee), kind(knee)), _share(g, away.size, reduction))
+    slope = xp.clip(away, kind(-knee), kind(knee))
+    if two_bytes(away):
+        share = kind(1 / (away.size or 1) if reduction == "mean" else 1)
+        return xp.where(xp.abs(away) < kind(knee), share * away * g, share * g * slope)
+    return xp.multiply(slope, _share(g, away.size, reduction))
 
 
 def _of_difference(gradient):
@@ -131,9 +165,6 @@ def bce(xp, x, y, weight, reduction):
     for name, values in (("input", x), ("target", y)):
         if not xp.all((values >= 0) & (values <= 1)):
             raise RuntimeError(f"all elements of {name} should be between 0 and 1")
-    if two_bytes(x):
-        lifted = bce(xp, x.astype(np.float32), y.astype(np.float32), weight, reduction)
-        return xp.asarray(lifted).astype(x.dtype)
     kind = x.dtype.type
     with ignored():
         loss = (y - kind(1)) * xp.maximum(xp.log1p(-x), kind(-100)) - y * xp.maximum(xp.log(x), kind(-100))
@@ -144,7 +175,11 @@ def bce_grad(xp, g, x, y, weight, reduction):
     """(x - y) / (x (1 - x)) g, with the divisor at least 1e-12."""
     kind = x.dtype.type
     with ignored():
-        slope = (x - y) / xp.maximum((kind(1) - x) * x, kind(1e-12)) * _share(g, x.size, reduction)
+        least = xp.maximum((kind(1) - x) * x, kind(1e-12))
+        if two_bytes(x):
+            slope = _share(g * (x - y) / least, x.size, reduction)
+        else:
+            slope = (x - y) / least * _share(g, x.size, reduction)
     return slope if weight is None else slope * weight
 
 
@@ -152,10 +187,8 @@ def bce_backward(xp, g, input, target, weight, reduction, needs):
     """Returns the gradients of the probabilities and of the targets."""
     to_target = None
     if needs[1]:
-        low = input.dtype.type(-100)
-        with ignored():
-            to_target = xp.maximum(xp.log1p(-input), low) - xp.maximum(xp.log(input), low)
-            to_target = to_target * _share(g, input.size, reduction)
+        with ignored():  # (not clamped)
+            to_target = -xp.log(input / (input.dtype.type(1) - input)) * _share(g, input.size, reduction)
         to_target = to_target if weight is None else to_target * weight
     return bce_grad(xp, g, input, target, weight, reduction) if needs[0] else None, to_target
 

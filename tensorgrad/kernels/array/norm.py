@@ -1,7 +1,8 @@
 """Normalizations over plain arrays: layer, batch, group and root-mean-square, with their gradients.
 
 Statistics are PyTorch's: the biased variance normalizes. Means and reciprocal deviations of two-byte inputs are
-float32, results have the input's dtype. Gradient kernels take `need`, three flags for the gradients of the input, the
+computed in float32, and kept for gradients in the dtype of the parameters (see `kept`); results have the input's dtype.
+Gradient kernels take `need`, three flags for the gradients of the input, the
 weight and the bias; those not needed are None.
 """
 
@@ -23,6 +24,15 @@ _SHORT = 64  # positions per channel from which it is faster to sum over them be
 def _wide(array):
     """Returns float32 for two-byte floats, otherwise the array itself."""
     return array.astype(np.float32) if array is not None and array.dtype.itemsize == 2 else array
+
+
+def kept(statistics, x, *parameters):
+    """Rounds statistics to the dtype in which they are kept: that of the parameters or, without any, of the input."""
+    return statistics.astype(kept_dtype(x, *parameters), copy=False)
+
+
+def kept_dtype(x, *parameters):
+    return next((p.dtype for p in parameters if p is not None), x.dtype)
 
 
 def _times_weight(xp, rows, w):
@@ -75,6 +85,7 @@ def _row_norm(xp, x, axes, weight, bias, eps, centred):
     out = xp.empty(rows.shape, rows.dtype)
     mean = xp.empty((rows.shape[0], 1), rows.dtype) if centred else None
     rstd = xp.empty((rows.shape[0], 1), rows.dtype)
+    dtype_kept = kept_dtype(x, weight, bias) if centred else rows.dtype  # `rms_norm` keeps float32
     weight, bias = (None if p is None else _wide(p).reshape(-1) for p in (weight, bias))
     with ignored():
         long_rows(xp, rows.shape[1])
@@ -87,7 +98,8 @@ def _row_norm(xp, x, axes, weight, bias, eps, centred):
             if bias is not None:
                 xp.add(out[block], bias, out[block])
     out = out.reshape(x.shape).astype(dtype, copy=False)
-    return out, None if mean is None else mean.reshape(stats), rstd.reshape(stats)
+    mean, rstd = (None if s is None else s.reshape(stats).astype(dtype_kept, copy=False) for s in (mean, rstd))
+    return out, mean, rstd
 
 
 def _row_norm_grad(xp, g, x, mean, rstd, weight, axes, need):
@@ -95,8 +107,8 @@ def _row_norm_grad(xp, g, x, mean, rstd, weight, axes, need):
     g_rows, _ = _flat_rows(_wide(g), axes)
     x_rows, _ = _flat_rows(_wide(x), axes)
     n, m = x_rows.shape
-    rstd = rstd.reshape(n, 1)
-    mean = None if mean is None else mean.reshape(n, 1)
+    rstd = _wide(rstd).reshape(n, 1)
+    mean = None if mean is None else _wide(mean).reshape(n, 1)
     w = None if weight is None else _wide(weight).reshape(-1)
     gx = xp.empty((n, m), x_rows.dtype) if need[0] else None
     gw = xp.zeros(m, x_rows.dtype) if need[1] else None
@@ -252,12 +264,13 @@ def batch_norm(xp, x, weight, bias, running_mean, running_var, training, eps=1e-
     that normalized each channel, `var` biased. The running statistics are not written: see `updated_running`.
     """
     flat, length = _by_channel(_wide(x))
+    dtype_kept = kept_dtype(x, weight, bias)
     if x.dtype.itemsize == 2:
         weight, bias, running_mean, running_var = (_wide(p) for p in (weight, bias, running_mean, running_var))
     out = xp.empty(flat.shape, flat.dtype)
     with ignored():
         if training:
-            mean, rstd, var = _batch_statistics_and_norm(xp, flat, length, weight, bias, eps, out)
+            mean, rstd, var = _batch_statistics_and_norm(xp, flat, length, weight, bias, eps, out, dtype_kept)
         else:
             mean, var, rstd = running_mean, running_var, _inverse_deviation(xp, running_var, eps)
             factor = rstd if weight is None else rstd * weight
@@ -276,16 +289,31 @@ def _scale_and_shift(xp, x, factor, shift, length, out):
     xp.add(out, _expanded(x, shift, length), out)
 
 
-def _batch_statistics_and_norm(xp, x, length, weight, bias, eps, out):
-    """Returns mean, reciprocal deviation and variance per channel of `x` (N, C L), normalized into `out`."""
+def _batch_statistics_and_norm(xp, x, length, weight, bias, eps, out, dtype_kept):
+    """Returns mean, reciprocal deviation and variance per channel of `x` (N, C L), normalized into `out`.
+
+    If they are kept in half precision, PyTorch normalizes with the rounded ones; of bfloat16 it rounds the sum of
+    squares and the number of elements, too.
+    """
     mean, rstd, var = (xp.empty(x.shape[1] // max(length, 1), x.dtype) for _ in range(3))
     count = x.dtype.type(x.shape[0] * length)
     for channels, columns in _channel_blocks(xp, x, length):
         d = out[:, columns]
         mean[channels] = _channel_sum(xp, x[:, columns], length) / count
         xp.subtract(x[:, columns], _expanded(x, mean[channels], length), d)
-        var[channels] = _channel_dot(xp, d, d, length) / count
+        squares = _channel_dot(xp, d, d, length)
+        if dtype_kept.name == "bfloat16":
+            var[channels] = squares.astype(dtype_kept) / count.astype(dtype_kept)
+        else:
+            var[channels] = squares / count
         rstd[channels] = _inverse_deviation(xp, var[channels], eps)
+        if dtype_kept.itemsize == 2:
+            rstd[channels] = rstd[channels].astype(dtype_kept)
+            factor = rstd[channels] if weight is None else rstd[channels] * weight[channels]
+            shift = -mean[channels].astype(dtype_kept).astype(x.dtype) * factor
+            shift = shift if bias is None else shift + bias[channels]
+            _scale_and_shift(xp, x[:, columns], factor, shift, length, d)
+            continue
         factor = rstd[channels] if weight is None else rstd[channels] * weight[channels]
         xp.multiply(d, _expanded(x, factor, length), d)
         if bias is not None:
@@ -307,6 +335,7 @@ def batch_norm_grad(xp, g, x, mean, rstd, weight, training, need=_ALL):
     dtype = g.dtype
     g_flat, length = _by_channel(_wide(g))
     x_flat, _ = _by_channel(_wide(x))
+    mean, rstd = _wide(mean), _wide(rstd)
     scale = rstd if weight is None else rstd * _wide(weight)
     gx = xp.empty(x_flat.shape, x_flat.dtype) if need[0] else None
     gw, gb = xp.zeros_like(rstd), xp.zeros_like(rstd)
@@ -369,7 +398,7 @@ def group_norm(xp, x, groups, weight=None, bias=None, eps=1e-5):
             part *= _channel_factors(xp, rstd[some], weight, c)
             if bias is not None:
                 part += _wide(bias)[:, None]
-    return out.reshape(x.shape).astype(x.dtype, copy=False), mean, rstd
+    return out.reshape(x.shape).astype(x.dtype, copy=False), kept(mean, x, weight, bias), kept(rstd, x, weight, bias)
 
 
 def _channel_factors(xp, per_group, weight, channels):
@@ -386,7 +415,7 @@ def group_norm_grad(xp, g, x, mean, rstd, weight, groups, need=_ALL):
     g3, x3 = _wide(g).reshape(shape), _wide(x).reshape(shape)
     gx = xp.empty(shape, x3.dtype) if need[0] else None
     gw, gb = xp.zeros(c, x3.dtype), xp.zeros(c, x3.dtype)
-    mean, rstd = mean.reshape(n, groups), rstd.reshape(n, groups)
+    mean, rstd = _wide(mean).reshape(n, groups), _wide(rstd).reshape(n, groups)
     with ignored():
         long_rows(xp, length)
         for some in _row_blocks(xp, x3, 2, BLOCK) if x3.size else ():

@@ -394,8 +394,8 @@ def histc(xp, x, bins, low, high):
     flat = x.reshape(-1)
     if low == high and flat.size:
         low, high = flat.min().item(), flat.max().item()
-        if not (np.isfinite(low) and np.isfinite(high)):
-            raise RuntimeError(f"torch.histc: range of [{low:g}, {high:g}] is not finite")
+    if not (np.isfinite(low) and np.isfinite(high)):
+        raise RuntimeError(f"torch.histc: range of [{low:g}, {high:g}] is not finite")
     low, high = x.dtype.type(low), x.dtype.type(high)
     if low == high:
         low, high = low - 1, high + 1

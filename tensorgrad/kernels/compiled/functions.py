@@ -43,26 +43,49 @@ _LN2 = math.log(2.0)
 _LOGS = tuple([1.0 / n for n in range(17, 0, -2)])  # of (1 + f) / (1 - f), in f²: 2f + 2f³/3 + 2f⁵/5 + …
 
 
+def polynomial(fma, coefficients, x):
+    """The value of a polynomial, given what emits a b + c, rounded once, of numbers or of whatever x is."""
+    made, *rest = coefficients
+    for c in rest:
+        made = fma(made, x, c)
+    return made
+
+
+def exp_factor(fma, subtract, y, shift):
+    """Emits what is eʸ when it is multiplied by 2ⁿ, for y within the range of float32's exponents; and n + shift.
+
+    This is the one statement of the exponential. The functions of a number below, and those of registers (gates.py,
+    moments.py, functions_avx512.py), differ in how they limit y and multiply by the power.
+    """
+    z = fma(y, LOG2E, shift)
+    n = subtract(z, shift)
+    r = fma(n, -LN2_LOW, fma(n, -LN2_HIGH, y))
+    return polynomial(fma, EXP, r), z
+
+
+def _multiply_add(builder, kind):
+    """Returns what emits a b + c of numbers; some may be plain ones."""
+    name = f"llvm.fma.{'f32' if kind == ir.FloatType() else 'f64'}"
+    fused = declared(builder.module, ir.FunctionType(kind, [kind] * 3), name)
+    return lambda *given: builder.call(
+        fused, [ir.Constant(kind, float(x)) if isinstance(x, float | F) else x for x in given]
+    )
+
+
 def _polynomial(*coefficients):
     """Makes the function of a polynomial with these coefficients, that of the highest power first."""
 
     @intrinsic
     def value(typing, x):
         def code(context, builder, signature, given):
-            kind = given[0].type
-            made, *rest = [ir.Constant(kind, float(c)) for c in coefficients]
-            name = f"llvm.fma.{'f32' if kind == ir.FloatType() else 'f64'}"
-            fused = declared(builder.module, ir.FunctionType(kind, [kind] * 3), name)
-            for c in rest:
-                made = builder.call(fused, [made, given[0], c])
-            return made
+            return polynomial(_multiply_add(builder, given[0].type), coefficients, given[0])
 
         return x(x), code
 
     return value
 
 
-_exp, _exp2, _tanh, _logs = _polynomial(*EXP), _polynomial(*_EXP2), _polynomial(*TANH), _polynomial(*_LOGS)
+_exp2, _tanh, _logs = _polynomial(*_EXP2), _polynomial(*TANH), _polynomial(*_LOGS)
 _half_cdf, _erf_near, _erf_far = _polynomial(*_HALF_CDF), _polynomial(*_ERF_NEAR), _polynomial(*_ERF_FAR)
 
 # Adding 1.5·2²³ to a number below 2²² rounds it to a whole number, which is then in the lowest bits of the sum.
@@ -83,17 +106,23 @@ def _power_of(typing, x):
     return types.float32(types.float32), code
 
 
+@intrinsic
+def _exp_factor(typing, y, shift):
+    def code(context, builder, signature, given):
+        made = exp_factor(_multiply_add(builder, given[0].type), builder.fsub, *given)
+        return context.make_tuple(builder, signature.return_type, made)
+
+    return types.UniTuple(types.float32, 2)(y, shift), code
+
+
 @inlined
 def _factors(y, shift):
     """Two numbers whose product is eʸ, for y within the range of float32's exponents; the second is a power of two.
 
     It is times the power of two that `shift` adds to the exponent.
     """
-    z = y * LOG2E + shift
-    n = z - shift
-    r = y - n * LN2_HIGH
-    r = r - n * LN2_LOW
-    return _exp(r), _power_of(z)
+    share, z = _exp_factor(y, shift)
+    return share, _power_of(z)
 
 
 @inlined

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensorgrad.kernels.compiled.functions import EXP, LN2_HIGH, LN2_LOW, LOG2E
+from tensorgrad.kernels.compiled.functions import F, exp_factor
 from tensorgrad.kernels.compiled.runtime import target
 from tensorgrad.kernels.compiled.runtime.language import counted, declared, intrinsic, ir, length_of, nothing, types
 from tensorgrad.kernels.compiled.simd.sums import below, load_some, store_some
@@ -50,13 +50,12 @@ def _exp(builder, x):
     """
     fused, low, rounding = multiply_add(builder), _all(_LOWEST), _all(_ROUNDING)
     y = builder.select(builder.fcmp_ordered("<", x, low), low, x)
-    n = builder.fsub(builder.call(fused, [y, _all(LOG2E), rounding]), rounding)
-    r = builder.call(fused, [n, _all(-LN2_HIGH), y])
-    r = builder.call(fused, [n, _all(-LN2_LOW), r])
-    p = _all(EXP[0])
-    for factor in EXP[1:]:
-        p = builder.call(fused, [p, r, _all(factor)])
-    return _times_power(builder, p, n)
+
+    def fma(*given):
+        return builder.call(fused, [_all(number) if isinstance(number, float | F) else number for number in given])
+
+    p, z = exp_factor(fma, builder.fsub, y, rounding)
+    return _times_power(builder, p, builder.fsub(z, rounding))
 
 
 def _each(function):

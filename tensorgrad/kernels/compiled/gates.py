@@ -76,13 +76,7 @@ class _Vectors:
         """eˣ + 1, as `functions.exp_and_one` computes it."""
         y = self.where(">", x, 89.0, 89.0, x)
         y = self.where("<", y, -87.0, -87.0, y)
-        z = self.fma(y, functions.LOG2E, functions.TO_POWER)
-        n = self.sub(z, functions.TO_POWER)
-        r = self.fma(n, -functions.LN2_HIGH, y)
-        r = self.fma(n, -functions.LN2_LOW, r)
-        p = self.fma(r, functions.EXP[0], functions.EXP[1])
-        for c in functions.EXP[2:]:
-            p = self.fma(p, r, c)
+        p, z = functions.exp_factor(self.fma, self.sub, y, functions.TO_POWER)
         return self.fma(p, self.bits(lambda z: self.builder.shl(z, _repeated(23)), z), 1.0)
 
     def sigmoids_and_tanh(self, xs, y):
@@ -93,9 +87,7 @@ class _Vectors:
         exponents = [x for given in xs for x in self.sub(-0.0, given)] + self.add(a, a)
         shares = self.each(self.builder.fdiv, 1.0, self.exp_and_one(exponents))
         s = self.mul(y, y)
-        p = self.fma(s, functions.TANH[0], functions.TANH[1])
-        for c in functions.TANH[2:]:
-            p = self.fma(p, s, c)
+        p = functions.polynomial(self.fma, functions.TANH, s)
         near = self.fma(self.mul(y, s), p, y)
         far = self.bits(self.builder.or_, self.fma(shares[-count:], -2.0, 1.0), sign)
         sigmoids = [shares[n * count : (n + 1) * count] for n in range(len(xs))]

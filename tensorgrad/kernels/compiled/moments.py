@@ -6,21 +6,15 @@ import operator
 
 import numpy as np
 
-from tensorgrad.kernels.compiled.functions import EXP, LN2_HIGH, LN2_LOW, LOG2E, TO_POWER, F
+from tensorgrad.kernels.compiled.functions import TO_POWER, F, exp_factor
 from tensorgrad.kernels.compiled.runtime.language import inner
 from tensorgrad.kernels.compiled.simd.totals import Numbers, total
 
 
 def _exp_below(x: Numbers) -> Numbers:
     """eˣ for x ≤ 0, as `functions.exp_below` computes it."""
-    y = x.at_least(-88.0)
-    z = y * LOG2E + TO_POWER
-    n = z - TO_POWER
-    r = n * -LN2_LOW + (n * -LN2_HIGH + y)
-    made = x.same(EXP[0])
-    for factor in EXP[1:]:
-        made = made * r + factor
-    return made * z.power()
+    share, z = exp_factor(lambda a, b, c: x.same(a) * b + c, operator.sub, x.at_least(-88.0), TO_POWER)
+    return share * z.power()
 
 
 row_sum = total(lambda x: x)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import cupy
 import numpy as np
 
+from tensorgrad.kernels.array.norm import kept
 from tensorgrad.kernels.cuda.reduce import sum_
 from tensorgrad.kernels.cuda.runtime import program
 from tensorgrad.kernels.cuda.runtime.launch import ARRAY, Part
@@ -224,7 +225,9 @@ def batch_norm(x, weight, bias, running_mean, running_var, training, eps):
     out = cupy.empty(flat.shape, flat.dtype)
     how.normalise(flat, mean, rstd, *_there(weight, bias), out)
     out = cupy.moveaxis(out, -1, 1) if last else out
-    return out, mean, var, mean if training else mean.copy(), rstd
+    if training:
+        return out, mean, var, kept(mean, x, weight, bias), kept(rstd, x, weight, bias)
+    return out, mean, var, mean.copy(), rstd
 
 
 class _BatchBackward:
@@ -304,7 +307,7 @@ def group_norm(x, weight, bias, groups, eps):
     how.statistics(parts, mean, rstd)
     out = cupy.empty(x.shape, x.dtype)
     how.normalise(x, mean, rstd, *_there(weight, bias), out)
-    return out, mean.reshape(n, groups), rstd.reshape(n, groups)
+    return out, *(kept(statistics.reshape(n, groups), x, weight, bias) for statistics in (mean, rstd))
 
 
 class _GroupBackward:
@@ -340,7 +343,7 @@ def group_norm_grad(g, x, weight, mean, rstd, groups, need):
     rows = n * groups
     how = _group_backward(form, _Shape(n, c, math.prod(x.shape[2:])), groups, weight is not None)
     number, scale = how.number, _there(weight)
-    mean, rstd = _contiguous(mean.reshape(-1), rstd.reshape(-1))
+    mean, rstd = _contiguous(*(_wide(statistics.reshape(-1), number) for statistics in (mean, rstd)))
     parts = cupy.empty(how.workspace, number)
     how.sums(g, x, mean, parts)
     gw, gb, slope, shift = (cupy.empty(shape, number) for shape in ((n, c), (n, c), rows, rows))

@@ -15,9 +15,9 @@ from tensorgrad.rows import kernel_tables
 from tensorgrad.storage.stubs import BY_DEVICE
 
 OPS = frozenset({
-    "lu_factor_", "lu_permutation", "lu_row_order", "lu_solve_", "solve_matrices", "inverse",  # torch.linalg.lu, …
-    "ldl_factor_", "ldl_solve_", "solve_triangular_", "cholesky_inverse_", "cholesky_solve_", "geqrf_",
-    "eig_", "lobpcg_", "histogramdd_", "hash_tensor",
+    "lu_factor", "lu_permutation", "lu_row_order", "lu_solve", "solve_matrices", "inverse",  # torch.linalg.lu, …
+    "ldl_factor", "ldl_solve", "solve_triangular", "cholesky_inverse", "cholesky_solve", "geqrf",
+    "eig", "lobpcg", "histogramdd", "hash_tensor",
 })  # fmt: skip
 
 

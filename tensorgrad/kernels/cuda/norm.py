@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import cupy
 import numpy as np
 
+from tensorgrad.kernels.array.norm import kept
 from tensorgrad.kernels.cuda.reduce import sum_
 from tensorgrad.kernels.cuda.runtime import program
 from tensorgrad.kernels.cuda.runtime.launch import ARRAY
@@ -156,11 +157,16 @@ def _summed(lines, shape, dtype):
 
 def layer_norm(x, weight, bias, axes, eps):
     """Returns (out, mean, rstd): layer normalization over the trailing axes."""
-    return _forward(x, weight, bias, axes, eps, True)
+    made = _forward(x, weight, bias, axes, eps, True)
+    if made is NotImplemented or x.dtype.itemsize != 2:
+        return made
+    return made[0], kept(made[1], x, weight, bias), kept(made[2], x, weight, bias)
 
 
 def layer_norm_grad(g, x, weight, mean, rstd, axes, need):
     """Returns the gradients (gx, gw, gb) of `layer_norm`; those not needed are None."""
+    if mean.dtype.itemsize == 2:
+        mean, rstd = mean.astype(F32), rstd.astype(F32)
     return _backward(g, x, weight, mean, rstd, axes, need, True)
 
 

@@ -62,5 +62,5 @@ REGISTRY["quantized", "device"] = {
     "relu": _relu,
     "to_copy": _refused,
     "dequantized": QuantizedArray.numbers,
-    "int_repr_": lambda array: array.ints.copy(),
+    "int_repr": lambda array: array.ints.copy(),
 }

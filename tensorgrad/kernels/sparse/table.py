@@ -16,7 +16,7 @@ from tensorgrad.storage.sparse import SparseArray, SparseStorage
 ALL = {
     "to_copy": "convert.cast", "clone_copy": "convert.clone", "sparse_to_dense": "convert.to_dense",
     "sparse_written": "convert.dense",
-    "sparse_values": "parts.values", "sparse_with_values": "parts.with_values", "sparse_mask_": "parts.mask",
+    "sparse_values": "parts.values", "sparse_with_values": "parts.with_values", "sparse_mask": "parts.mask",
     "sparse_masked_reduction": "masked.reduction", "values_at": "parts.values_at_pattern",
     "sparse_shared": "parts.shared", "to_layout": "convert.to_layout",
     "add": "pointwise.add", "sub": "pointwise.sub", "rsub": "pointwise.subtract_from", "mul": "pointwise.mul",
@@ -24,11 +24,11 @@ ALL = {
     "pow": "pointwise.power",
     "matmul": "matmul.matmul", "mm": "matmul.mm", "mv": "matmul.mv", "bmm": "matmul.bmm", "addmm": "matmul.addmm",
     "linear": "matmul.linear", "matmul_nt": "matmul.nt", "matmul_tn": "matmul.tn",
-    "sampled_addmm_": "matmul.sampled", "sparse_mm_": "matmul.mm",
+    "sampled_addmm": "matmul.sampled", "sparse_mm": "matmul.mm",
     "alias": "shape.alias", "transpose": "shape.transpose", "t": "shape.transposed", "permute": "shape.permute",
     "cat": "shape.cat", "stack": "shape.stack", "index_select": "shape.index_select",
     "unsqueeze": "shape.unsqueeze", "embed_view": "index.placed", "sum": "reduce.sum_",
-    "any_": "reduce.any_", "threshold_grad": "pointwise.threshold_grad", "addmv": "matmul.addmv",
+    "any": "reduce.any_", "threshold_grad": "pointwise.threshold_grad", "addmv": "matmul.addmv",
 }  # fmt: skip
 # View ops that make new tensors (ops/sparse/composed.py), and what makes them.
 COPIES = {
@@ -38,8 +38,8 @@ COPIES = {
 }  # fmt: skip
 ALL |= {name: "index.composed" for name in COPIES} | {f"sparse_{name}": path for name, path in COPIES.items()}
 COO = {
-    "coalesce_": "coordinates.coalesced", "sparse_softmax_": "reduce.softmax", "sparse_sum_": "reduce.sum_over",
-    "sparse_sum_grad": "reduce.sum_grad", "sparse_broadcast_": "pointwise.broadcast",
+    "coalesce": "coordinates.coalesced", "sparse_softmax": "reduce.softmax", "sparse_sum": "reduce.sum_over",
+    "sparse_sum_grad": "reduce.sum_grad", "sparse_broadcast": "pointwise.broadcast",
     "sparse_elements": "convert.elements",
 }  # fmt: skip
 CSR = {"sparse_mm_reduce": "matmul.reduced", "sparse_solve": "solve.solve"}

@@ -19,6 +19,9 @@ __all__ = [
 ]  # fmt: skip
 
 _DEFAULT_SPARSE_BLOCK_SIZE = 128
+# The types of the functions that change or mask scores, by PyTorch's names: libraries import them for annotations.
+_score_mod_signature = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
+_mask_mod_signature = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 _FIELDS = (
     "kv_num_blocks", "kv_indices", "full_kv_num_blocks", "full_kv_indices", "q_num_blocks", "q_indices",
     "full_q_num_blocks", "full_q_indices",

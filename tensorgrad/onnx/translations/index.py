@@ -26,7 +26,7 @@ def embedding(g: Builder, weight: Value, indices: Value, padding_idx: int, scale
     return g.op("Gather", weight, indices)
 
 
-@translates("one_hot_")
+@translates("one_hot")
 def one_hot(g: Builder, input: Value, classes: int) -> Value:
     return g.op(
         "OneHot", input, g.constant(np.int64(int(classes))), g.constant(np.array([0, 1], np.int64)), dtype=int64

@@ -336,7 +336,7 @@ def grid_sampler(
 # --- losses ---------------------------------------------------------------------------------------------------------
 
 
-@translates("nll_")
+@translates("nll")
 def nll(g: Builder, input: Value, target: Value, weight: Any, ignore_index: int, reduction: str) -> Any:
     made = g.op("NegativeLogLikelihoodLoss", input, target, weight, ignore_index=ignore_index, reduction=reduction)
     if len(g.results) < 2 or g.results[1][1] is None:
@@ -349,7 +349,7 @@ def nll(g: Builder, input: Value, target: Value, weight: Any, ignore_index: int,
     return made, weights if reduction == "none" else g.op("ReduceSum", weights, keepdims=0)
 
 
-@translates("cross_entropy_")
+@translates("cross_entropy")
 def cross_entropy(
     g: Builder, input: Value, target: Value, weight: Any, ignore_index: int, label_smoothing: float, reduction: str
 ) -> Value:

@@ -35,7 +35,7 @@ def _reduction(operator: str) -> Any:
 
 
 TABLE.update({name: _reduction(operator) for name, operator in {
-    "sum": "ReduceSum", "mean": "ReduceMean", "prod_": "ReduceProd", "logsumexp_": "ReduceLogSumExp",
+    "sum": "ReduceSum", "mean": "ReduceMean", "prod": "ReduceProd", "logsumexp": "ReduceLogSumExp",
 }.items()})  # fmt: skip
 
 
@@ -69,10 +69,10 @@ def _truth(operator: str) -> Any:
     return translate
 
 
-TABLE["any_"], TABLE["all_"] = _truth("ReduceMax"), _truth("ReduceMin")
+TABLE["any"], TABLE["all"] = _truth("ReduceMax"), _truth("ReduceMin")
 
 
-@translates("count_nonzero_")
+@translates("count_nonzero")
 def count_nonzero(g: Builder, input: Value, dim: Any) -> Value:
     return reduced(g, "ReduceSum", g.cast(truth(g, input), int64), axes_of(dim, input.rank), False)
 
@@ -126,11 +126,11 @@ def _spread(root: Any, with_mean: Any) -> Any:
     return translate
 
 
-TABLE["var_"], TABLE["std_"] = _spread(False, False), _spread(True, False)
-TABLE["var_mean_"], TABLE["std_mean_"] = _spread(False, True), _spread(True, True)
+TABLE["var"], TABLE["std"] = _spread(False, False), _spread(True, False)
+TABLE["var_mean"], TABLE["std_mean"] = _spread(False, True), _spread(True, True)
 
 
-@translates("vector_norm_")
+@translates("vector_norm")
 def vector_norm(g: Builder, input: Value, ord: Any, dim: Any, keepdim: Any, dtype: Any) -> Value:
     value, axes = g.cast(input, g.dtype), axes_of(dim, input.rank)
     if ord in (1, 2):
@@ -144,12 +144,12 @@ def vector_norm(g: Builder, input: Value, ord: Any, dim: Any, keepdim: Any, dtyp
     return g.op("Pow", total, number(g, 1 / ord))
 
 
-@translates("softmax_")
+@translates("softmax")
 def softmax(g: Builder, input: Value, dim: int) -> Value:
     return _along(g, "Softmax", input, dim)
 
 
-@translates("log_softmax_")
+@translates("log_softmax")
 def log_softmax(g: Builder, input: Value, dim: int) -> Value:
     return _along(g, "LogSoftmax", input, dim)
 
@@ -167,12 +167,12 @@ def cumsum(g: Builder, input: Value, dim: int, dtype: Any) -> Value:
     return g.op("CumSum", g.cast(input, g.dtype), g.constant(np.int64(dim % input.rank)))
 
 
-@translates("sort_")
+@translates("sort")
 def sort(g: Builder, input: Value, dim: int, descending: Any) -> Any:
     return topk(g, input, input.shape[dim], dim, descending)
 
 
-@translates("topk_")
+@translates("topk")
 def topk(g: Builder, input: Value, k: Any, dim: int, largest: Any) -> Any:
     values, at = g.op("TopK", input, g.size(k), outputs=2, axis=dim % input.rank, largest=int(largest))
     at.dtype = int64

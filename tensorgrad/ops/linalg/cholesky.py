@@ -93,7 +93,7 @@ def cholesky_ex(
     results = _factor(input, upper)
     if check_errors:
         _check_info(results[1], "cholesky_ex")
-    return named(return_type("linalg_cholesky_ex", "L", "info"), results, out, cholesky_ex)
+    return named(return_type("linalg_cholesky_ex"), results, out, cholesky_ex)
 
 
 @composite()
@@ -128,7 +128,7 @@ def _product_tangent(L_t, L, upper):
 
 
 _cholesky_solve = op(
-    "cholesky_solve_(B, L, upper: bool)",
+    "cholesky_solve(B, L, upper: bool)",
     _from_factor,
     strides="columns",
     batch="leading",
@@ -140,7 +140,7 @@ _cholesky_solve = op(
     where=(),
 )
 _cholesky_inverse = op(
-    "cholesky_inverse_(L, upper: bool)",
+    "cholesky_inverse(L, upper: bool)",
     lambda xp, factor, upper: _from_factor(xp, xp.eye(factor.shape[-1], dtype=factor.dtype), factor, upper),
     strides="columns",
     batch="leading",

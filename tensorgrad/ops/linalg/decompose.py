@@ -95,7 +95,7 @@ def _qr_tangent(input_t, Q, R, mode):
 
 
 _qr = op(
-    "qr_(input, mode: str)",
+    "qr(input, mode: str)",
     "linalg.qr",
     strides="columns columns",
     batch="leading",
@@ -140,7 +140,7 @@ def linalg_qr(A: Tensor, mode: str = "reduced", *, out=None) -> return_types.lin
             f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', or 'complete'"
         )
     _check_factored(A, "qr")
-    return named(return_type("linalg_qr", "Q", "R"), _qr(A, mode), out, linalg_qr)
+    return named(return_type("linalg_qr"), _qr(A, mode), out, linalg_qr)
 
 
 @composite()
@@ -152,7 +152,7 @@ def qr(input: Tensor, some: bool = True, *, out=None) -> return_types.qr:
     True
     """
     _check_factored(input, "qr")
-    return named(return_type("qr", "Q", "R"), _qr(input, "reduced" if some else "complete"), out, qr)
+    return named(return_type("qr"), _qr(input, "reduced" if some else "complete"), out, qr)
 
 
 def _svd_gradient(grads, input, U, S, Vh, full, needs):
@@ -235,7 +235,7 @@ def _svd_shapes(a, full):
 
 
 _svd = op(
-    "svd_(input, full: bool)",
+    "svd(input, full: bool)",
     "linalg.svd",
     strides="columns rows columns",
     batch="leading",
@@ -281,7 +281,7 @@ def linalg_svd(A: Tensor, full_matrices: bool = True, *, driver=None, out=None) 
     """
     _check_driver(A, driver)
     _check_factored(A, "svd")
-    return named(return_type("linalg_svd", "U", "S", "Vh"), _svd(A, full_matrices), out, linalg_svd)
+    return named(return_type("linalg_svd"), _svd(A, full_matrices), out, linalg_svd)
 
 
 @composite()
@@ -301,7 +301,7 @@ def svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out=None) 
         m, n = input._array.shape[-2:]
         lead = input._array.shape[:-2]
         results = (input.new_zeros((*lead, m, m)), s, input.new_zeros((*lead, n, n)))
-    return named(return_type("svd", "U", "S", "V"), results, out, svd)
+    return named(return_type("svd"), results, out, svd)
 
 
 def svdvals(A: Tensor, *, driver=None, out=None) -> Tensor:
@@ -344,7 +344,7 @@ def _eigh_tangent(input_t, L, V):
 
 
 _eigh = op(
-    "eigh_(input, uplo: str)",
+    "eigh(input, uplo: str)",
     "linalg.eigh",
     strides="rows columns",
     batch="leading",
@@ -389,7 +389,7 @@ def eigh(input: Tensor, UPLO: str = "L", *, out=None) -> return_types.linalg_eig
     >>> torch.allclose(A @ vectors, vectors * values, atol=1e-5)
     True
     """
-    return named(return_type("linalg_eigh", "eigenvalues", "eigenvectors"), _eigh(input, _check_uplo(UPLO)), out, eigh)
+    return named(return_type("linalg_eigh"), _eigh(input, _check_uplo(UPLO)), out, eigh)
 
 
 def eigvalsh(input: Tensor, UPLO: str = "L", *, out=None) -> Tensor:
@@ -431,7 +431,7 @@ def _eig_tangent(input_t, L, V):
 
 
 _eig = op(
-    "eig_(input)",
+    "eig(input)",
     "linalg.eig",
     strides="rows columns",
     batch="leading",
@@ -461,7 +461,7 @@ def eig(input: Tensor, *, out=None) -> return_types.linalg_eig:
     >>> torch.linalg.eig(torch.tensor([[2.0, 0.0], [0.0, 3.0]])).eigenvalues
     tensor([2.+0.j, 3.+0.j])
     """
-    return named(return_type("linalg_eig", "eigenvalues", "eigenvectors"), _eig(input), out, eig)
+    return named(return_type("linalg_eig"), _eig(input), out, eig)
 
 
 def eigvals(input: Tensor, *, out=None) -> Tensor:
@@ -499,7 +499,7 @@ def _pinv_tangent(input_t, input, out):
 
 
 _pinv = op(
-    "pinv_(input, atol: any, rtol: any, hermitian: bool)",
+    "pinv(input, atol: any, rtol: any, hermitian: bool)",
     "linalg.pinv",
     batch="leading",
     input=_pinv_gradient,
@@ -657,5 +657,5 @@ def lstsq(input: Tensor, b: Tensor, rcond=None, *, driver=None, out=None) -> ret
         error = matmul(input, solution) - right
         residuals = (conj(error) * error).sum(-2).real if error.is_complex() else (error * error).sum(-2)
     solution = solution.squeeze(-1) if vector else solution
-    cls = return_type("linalg_lstsq", "solution", "residuals", "rank", "singular_values")
+    cls = return_type("linalg_lstsq")
     return named(cls, (solution, residuals, rank, values), out, lstsq)

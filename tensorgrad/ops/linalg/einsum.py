@@ -541,6 +541,8 @@ def _euclidean_kernel(xp, a, b):
     """Computes Euclidean distances between the rows of two stacks of matrices; for many rows by |a|² + |b|² - 2 a·b."""
     wide = a.dtype
     if wide.itemsize == 2:
+        if a.shape[-2] > 25 or b.shape[-2] > 25:
+            return _euclidean_of_half(xp, a, b)
         a, b = a.astype(np.float32), b.astype(np.float32)
     with np.errstate(all="ignore"):
         if a.shape[-2] > 25 or b.shape[-2] > 25:
@@ -551,6 +553,15 @@ def _euclidean_kernel(xp, a, b):
             difference = a[..., :, None, :] - b[..., None, :, :]
             out = xp.sqrt((difference * difference).sum(-1))
     return out.astype(wide, copy=False)
+
+
+def _euclidean_of_half(xp, a, b):
+    """The same for many rows of two-byte floats: PyTorch rounds the squares, their sums and the product."""
+    with np.errstate(all="ignore"):
+        sums = [(x * x).astype(np.float32).sum(-1).astype(x.dtype).astype(np.float32) for x in (a, b)]
+        square = xp.matmul(a.astype(np.float32) * np.float32(-2), b.astype(np.float32).swapaxes(-1, -2))
+        square = (square + sums[0][..., :, None] + sums[1][..., None, :]).astype(a.dtype)
+        return xp.sqrt(xp.maximum(square, a.dtype.type(0)))
 
 
 def _slopes(g, out):

@@ -37,7 +37,7 @@ def _check_floating(x: Tensor, name: str) -> None:
 
 
 _geqrf = op(
-    "geqrf_(input)",
+    "geqrf(input)",
     "linalg.geqrf",
     strides="columns rows",
     batch="leading",
@@ -70,7 +70,7 @@ def geqrf(input: Tensor, *, out=None) -> return_types.geqrf:
     """
     _check_matrices("geqrf", input=input)
     _check_floating(input, "geqrf")
-    return named(return_type("geqrf", "a", "tau"), _geqrf(input), out, geqrf)
+    return named(return_type("geqrf"), _geqrf(input), out, geqrf)
 
 
 def _vectors(packed: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from tensorgrad.tensor import Tensor
 from tensorgrad.transforms.batch import whole
 
 _factor = op(
-    "ldl_factor_(input, hermitian: bool)",
+    "ldl_factor(input, hermitian: bool)",
     "ldl.ldl_factor",
     strides="columns rows rows",
     batch="leading",
@@ -56,7 +56,7 @@ def ldl_factor_ex(
     results = _factor(input, hermitian)
     if check_errors:
         _check_info("ldl_factor_ex", results[2])
-    return named(return_type("linalg_ldl_factor_ex", "LD", "pivots", "info"), results, out, ldl_factor_ex)
+    return named(return_type("linalg_ldl_factor_ex"), results, out, ldl_factor_ex)
 
 
 def ldl_factor(input: Tensor, *, hermitian: bool = False, out=None) -> return_types.linalg_ldl_factor:
@@ -76,11 +76,11 @@ def ldl_factor(input: Tensor, *, hermitian: bool = False, out=None) -> return_ty
     """
     packed, pivots, info = _factor(input, hermitian)
     _check_info("ldl_factor", info)
-    return named(return_type("linalg_ldl_factor", "LD", "pivots"), (packed, pivots), out, ldl_factor)
+    return named(return_type("linalg_ldl_factor"), (packed, pivots), out, ldl_factor)
 
 
 _solve = op(
-    "ldl_solve_(LD, pivots, B, hermitian: bool)",
+    "ldl_solve(LD, pivots, B, hermitian: bool)",
     "ldl.ldl_solve",
     strides="columns",
     batch=lambda LD, pivots, B, hermitian, size, mapped: _solve(

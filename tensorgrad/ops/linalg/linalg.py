@@ -105,9 +105,9 @@ def _inverse_of(input: Tensor) -> Tensor:
     inverse, info = _inverse(input)
     if failure(info) is None:
         return inverse
-    packed, pivots, _ = OPS["lu_factor_"].compiled.call(input, True)
+    packed, pivots, _ = OPS["lu_factor"].compiled.call(input, True)
     unit = create.eye(input.shape[-1], dtype=input.dtype, device=input.device).expand(input.shape)
-    return OPS["lu_solve_"].compiled.call(packed, pivots, unit, False)
+    return OPS["lu_solve"].compiled.call(packed, pivots, unit, False)
 
 
 def _slogdet_gradient(grads, input, sign, needs):
@@ -130,7 +130,7 @@ def _slogdet_tangent(input_t, input, sign):
 
 
 _slogdet = op(
-    "slogdet_(input)",
+    "slogdet(input)",
     "linalg.slogdet",
     batch="leading",
     prepare=square("slogdet"),
@@ -155,7 +155,7 @@ def linalg_slogdet(A: Tensor, *, out=None) -> return_types.linalg_slogdet:
     >>> torch.linalg.slogdet(torch.eye(2)).logabsdet
     tensor(0.)
     """
-    return named(return_type("linalg_slogdet", "sign", "logabsdet"), _slogdet(A), out, linalg_slogdet)
+    return named(return_type("linalg_slogdet"), _slogdet(A), out, linalg_slogdet)
 
 
 @composite()
@@ -167,7 +167,7 @@ def slogdet(input: Tensor, *, out=None) -> return_types.slogdet:
     sign=tensor(-1.),
     logabsdet=tensor(1.7918))
     """
-    return named(return_type("slogdet", "sign", "logabsdet"), _slogdet(input), out, slogdet)
+    return named(return_type("slogdet"), _slogdet(input), out, slogdet)
 
 
 @composite()
@@ -264,7 +264,7 @@ def inv_ex(A: Tensor, *, check_errors: bool = False, out=None) -> return_types.l
     results = _inverse(A)
     if check_errors:
         _check_inverted(results[1], "inv_ex")
-    return named(return_type("linalg_inv_ex", "inverse", "info"), results, out, inv_ex)
+    return named(return_type("linalg_inv_ex"), results, out, inv_ex)
 
 
 def _solve_gradient(grads, A, result):
@@ -379,7 +379,7 @@ def solve_ex(
     results = _solved(A, B, left)
     if check_errors:
         _check_solved(results[1], "solve_ex")
-    return named(return_type("linalg_solve_ex", "result", "info"), results, out, solve_ex)
+    return named(return_type("linalg_solve_ex"), results, out, solve_ex)
 
 
 def _triangle(x: Tensor, upper: bool, unitriangular: bool) -> Tensor:
@@ -388,7 +388,7 @@ def _triangle(x: Tensor, upper: bool, unitriangular: bool) -> Tensor:
 
 
 solve_triangles = op(
-    "solve_triangular_(A, B, upper: bool, unitriangular: bool)",
+    "solve_triangular(A, B, upper: bool, unitriangular: bool)",
     "linalg.solve_triangular",
     strides="columns",
     batch="leading",
@@ -478,5 +478,5 @@ def triangular_solve(
     lead = matmul_kernels.broadcast_lead(A._array.shape[:-2], input._array.shape[:-2])
     copy = A.expand((*lead, *A._array.shape[-2:])).clone()
     results = solve_triangles(matrices, input, upper, unitriangular), copy
-    cls = return_type("triangular_solve", "solution", "cloned_coefficient")
+    cls = return_type("triangular_solve")
     return named(cls, results, out, triangular_solve)

@@ -63,7 +63,7 @@ def _kernel(xp, A, B, start, iK, k, niter, tol, largest, method, watch):
 
 
 _eigenpairs = op(
-    "lobpcg_(A, B=None, start=None, iK=None, k: int = 1, niter: int = -1, tol: float = 0.0, "
+    "lobpcg(A, B=None, start=None, iK=None, k: int = 1, niter: int = -1, tol: float = 0.0, "
     "largest: bool = True, method: str = 'ortho', watch: any = None)",
     _kernel,
     backward=_gradient,

@@ -106,7 +106,7 @@ def _tangent(input_t, LU, pivots):
 
 
 _factor = op(
-    "lu_factor_(input, pivot: bool)",
+    "lu_factor(input, pivot: bool)",
     "lu.lu_factor",
     strides="columns rows rows",
     batch="leading",
@@ -147,7 +147,7 @@ def lu_factor_ex(
     results = _factor(A, pivot)
     if check_errors:
         _check_info("lu_factor_ex", results[2])
-    return named(return_type("linalg_lu_factor_ex", "LU", "pivots", "info"), results, out, lu_factor_ex)
+    return named(return_type("linalg_lu_factor_ex"), results, out, lu_factor_ex)
 
 
 def lu_factor(A: Tensor, *, pivot: bool = True, out=None) -> return_types.linalg_lu_factor:
@@ -166,7 +166,7 @@ def lu_factor(A: Tensor, *, pivot: bool = True, out=None) -> return_types.linalg
     """
     packed, pivots, info = _factor(A, pivot)
     _check_info("lu_factor", info)
-    return named(return_type("linalg_lu_factor", "LU", "pivots"), (packed, pivots), out, lu_factor)
+    return named(return_type("linalg_lu_factor"), (packed, pivots), out, lu_factor)
 
 
 def linalg_lu(A: Tensor, *, pivot: bool = True, out=None) -> return_types.linalg_lu:
@@ -185,7 +185,7 @@ def linalg_lu(A: Tensor, *, pivot: bool = True, out=None) -> return_types.linalg
     _check_factored(A._array, pivot, "linalg.lu")
     packed, pivots, _ = _factor(A, pivot)
     results = _unpacked(packed, pivots, True, pivot)
-    return named(return_type("linalg_lu", "P", "L", "U"), results, out, linalg_lu)
+    return named(return_type("linalg_lu"), results, out, linalg_lu)
 
 
 @composite("function", "method")
@@ -204,7 +204,7 @@ def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out=None):
         if count != len(results):
             raise TypeError(f"expected tuple of {len(results)} elements but got {count}")
         results = store_out("lu", out, results)
-    return return_type("_lu_with_info", "LU", "pivots", "info")(results) if get_infos else results
+    return return_type("_lu_with_info")(results) if get_infos else results
 
 
 # --- from the packed form ------------------------------------------------------------------------------------------
@@ -264,7 +264,7 @@ def lu_unpack(
         _check_range(LU_pivots, shape[-2], words, words)
         LU_pivots = LU_pivots.expand((*shape[:-2], min(shape[-2:])))
     results = _unpacked(LU_data, LU_pivots, unpack_data, unpack_pivots)
-    return named(return_type("lu_unpack", "P", "L", "U"), results, out, lu_unpack)
+    return named(return_type("lu_unpack"), results, out, lu_unpack)
 
 
 # --- equations -----------------------------------------------------------------------------------------------------
@@ -296,7 +296,7 @@ def one_rank(given: dict[str, tuple[Tensor, int]], size: int, mapped: set[str]) 
 
 
 _solve = op(
-    "lu_solve_(packed, pivots, B, adjoined: bool)",
+    "lu_solve(packed, pivots, B, adjoined: bool)",
     "lu.lu_solve",
     strides="columns",
     batch=lambda packed, pivots, B, adjoined, size, mapped: _solve(

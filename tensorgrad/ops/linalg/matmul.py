@@ -387,10 +387,10 @@ def _added(name: str, first: str, second: str, kind: _Kind, doc: str, prepare=_c
         return _sum_of_batch(input, kind.of_batch(a, b, _operands(mapped, first, second)), beta, alpha, mapped)
 
     def by_first(g, b, alpha):
-        return kind.by_first(_times(g, alpha), b)
+        return _times(kind.by_first(g, b), alpha)
 
     def by_second(g, a, alpha):
-        return kind.by_second(_times(g, alpha), a)
+        return _times(kind.by_second(g, a), alpha)
 
     function = op(
         f"{name}(input, {first}, {second}, *, beta: number = 1, alpha: number = 1)", f"matmul.{name}",

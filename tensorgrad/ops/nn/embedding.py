@@ -43,7 +43,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     return _one_hot(tensor, num_classes)
 
 
-_one_hot = op("one_hot_(input, classes: int)", "index.one_hot", batch="leading", where=(),
+_one_hot = op("one_hot(input, classes: int)", "index.one_hot", batch="leading", where=(),
               shape=lambda index, classes: (*index.shape, classes))  # fmt: skip
 
 

@@ -51,13 +51,13 @@ def _scaled(g: Tensor, shape_of: Tensor, reduction: str) -> Tensor:
 
 
 def _difference_loss(name: str, value, backward_name: str):
-    """Declares `name_(input, target, knee, reduction)`: `value(d, knee)` of the difference d = input - target."""
+    """Declares `name(input, target, knee, reduction)`: `value(d, knee)` of the difference d = input - target."""
 
     def twin(input, target, knee, reduction):
         return reduced_loss(value(input - target, knee), reduction)
 
     return op(
-        f"{name}_(input, target, knee: number, reduction: str)", f"loss.{name}", twin=twin, where=(),
+        f"{name}(input, target, knee: number, reduction: str)", f"loss.{name}", twin=twin, where=(),
         strides="operands", backward_kernel=f"loss.{name}_backward", backward_name=backward_name,
     )  # fmt: skip
 
@@ -198,7 +198,7 @@ def _bce_target_slope(g, input, target, weight, reduction):
     return slope if weight is None else slope * weight
 
 
-_bce = op("bce_(input, target, weight=None, reduction: str = 'mean')", "loss.bce", twin=_bce_twin, where=(),
+_bce = op("bce(input, target, weight=None, reduction: str = 'mean')", "loss.bce", twin=_bce_twin, where=(),
           strides="input",
           input=_bce_slope, target=_bce_target_slope, backward_kernel="loss.bce_backward",
           backward_name="BinaryCrossEntropyBackward0")  # fmt: skip
@@ -255,7 +255,7 @@ def _logits_target_slope(g, input, target, weight, pos_weight, reduction):
 
 
 _bce_with_logits = op(
-    "bce_with_logits_(input, target, weight=None, pos_weight=None, reduction: str = 'mean')",
+    "bce_with_logits(input, target, weight=None, pos_weight=None, reduction: str = 'mean')",
     "loss.bce_with_logits", twin=_logits_twin, where=(), backward_name="BinaryCrossEntropyWithLogitsBackward0",
     input=_logits_slope, target=_logits_target_slope, backward_kernel="loss.bce_with_logits_backward",
 )  # fmt: skip
@@ -407,7 +407,7 @@ _nll_grad = op(
     ),
 )  # fmt: skip
 _nll = op(
-    "nll_(input, target, weight=None, ignore_index: int = -100, reduction: str = 'mean')", "loss.nll", linear="input",
+    "nll(input, target, weight=None, ignore_index: int = -100, reduction: str = 'mean')", "loss.nll", linear="input",
     where=(), batch=_nll_in_batch, strides="rows rows",
     outputs=("out", "weights"), prepare=_prepare_classes, backward_name="NllLossBackward0",
     shape=lambda x, t, weight, ignore_index, reduction: [
@@ -464,7 +464,7 @@ def _per_class(weight: Tensor, ndim: int) -> Tensor:
 
 
 _cross_entropy = op(
-    "cross_entropy_(input, target, weight=None, ignore_index: int = -100, label_smoothing: float = 0.0, "
+    "cross_entropy(input, target, weight=None, ignore_index: int = -100, label_smoothing: float = 0.0, "
     "reduction: str = 'mean')",
     "loss.cross_entropy", twin=_cross_entropy_twin, wrt=("input",), prepare=_prepare_logits, where=(),
     shape=lambda x, t, weight, ignore_index, smoothing, reduction: [

@@ -59,7 +59,7 @@ def _statistics_dtype(x):
 
 
 def _per_row(x, axes) -> tuple:
-    return (*x.shape[: x.ndim - len(axes)], *[1] * len(axes)), _statistics_dtype(x)
+    return (*x.shape[: x.ndim - len(axes)], *[1] * len(axes))
 
 
 def _layer_norm_twin(input, weight, bias, axes, eps):
@@ -81,7 +81,7 @@ _layer_norm = op(
     jvp_kernel=lambda xp, input, weight, input_t, weight_t, bias_t, axes, eps: kernels.row_norm_tangent(
         xp, input, weight, input_t, weight_t, bias_t, axes, eps, True
     ),
-    shape=lambda x, w, b, axes, eps: [(x.shape, x.dtype), *[_per_row(x, axes)] * 2],
+    shape=lambda x, w, b, axes, eps: [(x.shape, x.dtype), *[(_per_row(x, axes), kernels.kept_dtype(x, w, b))] * 2],
     backward_name="NativeLayerNormBackward0",
     batch_kernel="norm_of_batch.layer_norm",
     batch_backward="norm_of_batch.layer_norm_backward",
@@ -186,7 +186,7 @@ _rms_norm = op(
     jvp_kernel=lambda xp, input, weight, input_t, weight_t, axes, eps: kernels.row_norm_tangent(
         xp, input, weight, input_t, weight_t, None, axes, eps, False
     ),
-    shape=lambda x, w, axes, eps: [(x.shape, x.dtype), _per_row(x, axes)],
+    shape=lambda x, w, axes, eps: [(x.shape, x.dtype), (_per_row(x, axes), _statistics_dtype(x))],
     backward_name="FusedRmsNormBackward0",
     batch_kernel="norm_of_batch.rms_norm",
     batch_backward="norm_of_batch.rms_norm_backward",
@@ -233,8 +233,9 @@ def _channel_axes(x: Tensor) -> tuple[int, ...]:
 
 def _batch_norm_kernel(xp, x, weight, bias, running_mean, running_var, training, eps):
     out, mean, rstd, var = kernels.batch_norm(xp, x, weight, bias, running_mean, running_var, training, eps)
-    # Copy the running mean: later updates must not reach what the graph keeps.
-    return out, mean, var, mean if training else mean.copy(), rstd
+    if training:
+        return out, mean, var, kernels.kept(mean, x, weight, bias), kernels.kept(rstd, x, weight, bias)
+    return out, mean, var, mean.copy(), rstd  # later updates must not reach what the graph keeps
 
 
 def _batch_norm_twin(input, weight, bias, running_mean, running_var, training, eps):
@@ -265,8 +266,10 @@ def _batch_norm_in_batch(input, weight, bias, running_mean, running_var, trainin
     return out.unflatten(1, shape).movedim(1, 0), mean.unflatten(0, shape), var.unflatten(0, shape)
 
 
-def _per_channel(x) -> tuple:
-    return (x.shape[1],), _statistics_dtype(x)
+def _batch_norm_shapes(x, weight, bias, running_mean, running_var, training, eps):
+    used = _statistics_dtype(x)
+    saved = kernels.kept_dtype(x, weight, bias) if training else used
+    return [(x.shape, x.dtype), *[((x.shape[1],), dtype) for dtype in (used, used, saved, saved)]]
 
 
 _batch_norm = op(  # also outputs the statistics, for updating the running ones
@@ -281,7 +284,7 @@ _batch_norm = op(  # also outputs the statistics, for updating the running ones
     backward_kernel=lambda xp, g, input, weight, mean, rstd, training, needs: kernels.batch_norm_grad(
         xp, g, input, mean, rstd, weight, training, needs
     ),
-    shape=lambda x, *rest: [(x.shape, x.dtype), *[_per_channel(x)] * 4],
+    shape=_batch_norm_shapes,
     backward_name="NativeBatchNormBackward0",
     format_of=("input",),
     where=(),
@@ -524,7 +527,7 @@ def _group_norm_kernel(xp, x, w, b, groups, eps):
 
 
 def _group_norm_shapes(x, weight, bias, groups, eps):
-    return [(x.shape, x.dtype), *[((x.shape[0], groups), _statistics_dtype(x))] * 2]
+    return [(x.shape, x.dtype), *[((x.shape[0], groups), kernels.kept_dtype(x, weight, bias))] * 2]
 
 
 def _group_norm_backward(xp, g, input, weight, mean, rstd, groups, needs):
@@ -547,7 +550,7 @@ _group_norm = op(
 
 
 native_group_norm_row = op(  # the same, for when derivatives of the statistics are needed, too
-    "native_group_norm_(input, weight=None, bias=None, groups: int = 1, eps: float = 1e-5)",
+    "native_group_norm(input, weight=None, bias=None, groups: int = 1, eps: float = 1e-5)",
     _group_norm_kernel,
     twin=_native_group_norm_twin,
     outputs=("out", "mean", "rstd"),

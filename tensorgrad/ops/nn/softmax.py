@@ -24,10 +24,10 @@ def _checker(name: str):
     return prepare
 
 
-_softmax = op("softmax_(input, dim: int)", "softmax.softmax", where=(), kind="same shape", prepare=_checker("softmax"),
+_softmax = op("softmax(input, dim: int)", "softmax.softmax", where=(), kind="same shape", prepare=_checker("softmax"),
               input=lambda g, out, dim: out * (g - (g * out).sum(dim, True)), jacobian="symmetric",
               backward_kernel="softmax.softmax_grad", backward_name="SoftmaxBackward0")  # fmt: skip
-_log_softmax = op("log_softmax_(input, dim: int)", "softmax.log_softmax", where=(), kind="same shape",
+_log_softmax = op("log_softmax(input, dim: int)", "softmax.log_softmax", where=(), kind="same shape",
                   prepare=_checker("log_softmax"), twin=lambda input, dim: input - input.logsumexp(dim, True),
                   input=lambda g, out, dim: g - out.exp() * g.sum(dim, True),
                   jvp=lambda input_t, out, dim: input_t - (out.exp() * input_t).sum(dim, True),

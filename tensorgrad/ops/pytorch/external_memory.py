@@ -421,6 +421,9 @@ def set_(self: Tensor, source=None, storage_offset: int = 0, size=None, stride=N
         array, memory = _source(self, source, storage_offset, size, stride)
     if array.shape != self._array.shape:
         self.__dict__[RESHAPED] = True
+    version = self._storage.version
+    if memory is not None and (memory.version is None) is not (version is None):
+        memory = memory.__class__.of(memory.array, version)  # whether this is an inference tensor stays as it was
     self._array, self._memory = array, memory
     self._view = self._edge = None
     if tracked:

@@ -14,7 +14,7 @@ from tensorgrad.tensor import Tensor, wrap
 
 _quantized = op("quantized(input, scale, zero_point, axis: int, dtype: any)", "quantized_tensors.quantized", where=())
 _dequantized = op("dequantized(input)", where=())
-_int_repr = op("int_repr_(input)", where=())
+_int_repr = op("int_repr(input)", where=())
 
 
 def _check(input: Tensor, dtype: dtypes.dtype, zero_points: Any) -> None:

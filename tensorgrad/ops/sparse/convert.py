@@ -41,7 +41,7 @@ to_layout = op(
     where=(),
 )
 mask_ = op(
-    "sparse_mask_(input, mask)",
+    "sparse_mask(input, mask)",
     lazily("parts", "mask"),
     batch="sparse",
     linear="input",

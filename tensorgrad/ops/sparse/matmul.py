@@ -24,7 +24,7 @@ def sparse_broadcast_to(self: Tensor, size: Any) -> Tensor:
     return _broadcast(self, tuple(size))
 
 
-_broadcast = op("sparse_broadcast_(input, size: any)", None, wrt=(), batch="sparse", where=())
+_broadcast = op("sparse_broadcast(input, size: any)", None, wrt=(), batch="sparse", where=())
 
 
 def _is_coo(x: Any) -> bool:
@@ -121,12 +121,12 @@ def _masked(g: Tensor, like: Tensor) -> Tensor:
     return mask_(g, coalesce(like) if isinstance(like._array, COOArray) else like)
 
 
-sampled_addmm_ = op(
-    "sampled_addmm_(input, mat1, mat2, beta: number, alpha: number)",
+sampled_addmm = op(
+    "sampled_addmm(input, mat1, mat2, beta: number, alpha: number)",
     None,
     batch="sparse",
-    jvp=lambda input, input_t, mat1, mat1_t, mat2, mat2_t, beta, alpha: sampled_addmm_(
-        sampled_addmm_(with_values(input.detach(), values_at(input_t, input)), mat1_t, mat2, beta, alpha),
+    jvp=lambda input, input_t, mat1, mat1_t, mat2, mat2_t, beta, alpha: sampled_addmm(
+        sampled_addmm(with_values(input.detach(), values_at(input_t, input)), mat1_t, mat2, beta, alpha),
         mat1,
         mat2_t,
         1,
@@ -142,8 +142,8 @@ sampled_addmm_ = op(
     backward_name="SparseSampledAddmmBackward0",
     where=(),
 )
-sparse_mm_ = op(
-    "sparse_mm_(mat1, mat2)",
+sparse_mm = op(
+    "sparse_mm(mat1, mat2)",
     None,
     batch="sparse",
     linear="mat1 * mat2",
@@ -159,7 +159,7 @@ def mat1_gradient(g: Tensor, mat1: Tensor, mat2: Tensor) -> Tensor:
     if isinstance(g._array, SparseArray) or isinstance(mat2._array, SparseArray):
         return _masked(nt(g, conj(mat2)), mat1)
     pattern = coalesce(mat1) if isinstance(mat1._array, COOArray) else mat1
-    return sampled_addmm_(pattern.detach(), g, conj(mat2).mT, 0, 1)
+    return sampled_addmm(pattern.detach(), g, conj(mat2).mT, 0, 1)
 
 
 def mat2_gradient(g: Tensor, mat1: Tensor, mat2: Tensor) -> Tensor:

@@ -41,8 +41,8 @@ softmax_values_tangent = op(
     batch="sparse",
     where=(),
 )
-softmax_ = op(
-    "sparse_softmax_(input, dim: int, log: bool)",
+sparse_softmax = op(
+    "sparse_softmax(input, dim: int, log: bool)",
     None,
     batch="sparse",
     input=lambda g, out, dim, log: _gradient(g, out, dim, log),
@@ -103,11 +103,11 @@ sum_values_grad = op(
     lazily("reduce", "sum_grad"),
     batch="sparse",
     linear="g",
-    g=lambda g, pattern, dims: sparse_sum_(with_values(pattern, g), dims),
+    g=lambda g, pattern, dims: sparse_sum(with_values(pattern, g), dims),
     where=(),
 )
-sparse_sum_ = op(
-    "sparse_sum_(input, dims: any)",
+sparse_sum = op(
+    "sparse_sum(input, dims: any)",
     None,
     batch="sparse",
     linear="input",

@@ -10,15 +10,23 @@ from itertools import repeat
 from multiprocessing.context import BaseContext
 from typing import Any, Generic, TypeVar
 
+from tensorgrad.utils.data import fetch
 from tensorgrad.utils.data.collate import default_collate as default_collate
 from tensorgrad.utils.data.collate import default_convert as default_convert
+from tensorgrad.utils.data.datapipes.datapipe import (
+    IterDataPipe,
+    MapDataPipe,
+    _IterDataPipeSerializationWrapper,
+    _MapDataPipeSerializationWrapper,
+)
 from tensorgrad.utils.data.dataset import Dataset, IterableDataset
+from tensorgrad.utils.data.graph_settings import apply_sharding, apply_shuffle_settings
 from tensorgrad.utils.data.iterators import (
     _BaseDataLoaderIter,
     _MultiProcessingDataLoaderIter,
     _SingleProcessDataLoaderIter,
 )
-from tensorgrad.utils.data.sampler import BatchSampler, RandomSampler, SequentialSampler
+from tensorgrad.utils.data.sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
 from tensorgrad.utils.data.worker import get_worker_info as get_worker_info  # PyTorch has it here too
 
 T_co = TypeVar("T_co", covariant=True)
@@ -33,12 +41,36 @@ class _DatasetKind:
 
     Map, Iterable = 0, 1
 
+    @staticmethod
+    def create_fetcher(kind: int, dataset: Any, auto_collation: bool, collate_fn: Callable, drop_last: bool) -> Any:
+        """Returns an object whose `fetch(index)` returns a batch, as torchdata's loader uses it."""
+        fetcher = fetch.ByNumber if kind == _DatasetKind.Map else fetch.InSequence
+        return fetcher(dataset, auto_collation, collate_fn, drop_last)
+
+
+class _InfiniteConstantSampler(Sampler):
+    """Yields None for ever: what is read in sequence needs no indices."""
+
+    def __iter__(self) -> Iterator[None]:
+        return repeat(None)
+
+
+def _sharding_worker_init_fn(worker_init_fn: Any, world_size: int, rank_id: int, worker_id: int) -> None:
+    """Gives a worker its share of a datapipe, then calls the program's own function."""
+    info = get_worker_info()
+    assert info is not None
+    apply_sharding(info.dataset, info.num_workers * world_size, worker_id * world_size + rank_id)
+    if worker_init_fn is not None:
+        worker_init_fn(worker_id)
+
 
 class DataLoader(Generic[T_co]):
     """Iterates over a data set in batches.
 
     Args:
-        dataset: a `Dataset`, anything with `__getitem__` and `__len__`, or an `IterableDataset`.
+        dataset: a `Dataset`, anything with `__getitem__` and `__len__`, an `IterableDataset`, or a datapipe: then
+            `shuffle` switches its shufflers on or off, and each worker reads its share of what is behind a
+            `sharding_filter`.
         batch_size: number of samples per batch; `None` yields individual samples.
         shuffle: whether to read in a new random order in each epoch.
         sampler: yields sample indices, in the order to read them.
@@ -104,13 +136,20 @@ class DataLoader(Generic[T_co]):
     ) -> None:
         _check_workers(num_workers, timeout, prefetch_factor, persistent_workers)
         iterable = isinstance(dataset, IterableDataset)
+        if isinstance(dataset, IterDataPipe):
+            dataset = _IterDataPipeSerializationWrapper(dataset)
+            # As PyTorch does: a shuffler that has to be added, with a warning, is not read.
+            apply_shuffle_settings(dataset, shuffle)
+            shuffle = None
+        elif isinstance(dataset, MapDataPipe):
+            dataset = _MapDataPipeSerializationWrapper(dataset)
         _check_choices(iterable, batch_size, shuffle, sampler, batch_sampler, drop_last)
         if batch_sampler is not None:
             batch_size = None
         data: Any = dataset
         if sampler is None:
             if iterable:
-                sampler = repeat(None)
+                sampler = _InfiniteConstantSampler()
             elif shuffle:
                 sampler = RandomSampler(data, generator=generator)
             else:
@@ -125,8 +164,8 @@ class DataLoader(Generic[T_co]):
         self.worker_init_fn, self.multiprocessing_context = worker_init_fn, multiprocessing_context
         self.persistent_workers, self.in_order = persistent_workers, in_order
         self.collate_fn = collate_fn or (default_convert if batch_sampler is None else default_collate)
-        self._iterable, self._dataset_kind = iterable, _DatasetKind.Iterable if iterable else _DatasetKind.Map
-        self._expected: int | None = None  # the length that len() reported, for an iterable data set
+        self._dataset_kind = _DatasetKind.Iterable if iterable else _DatasetKind.Map
+        self._IterableDataset_len_called: int | None = None  # the length that len() reported, for an iterable data set
         self._iterator: Any = None  # the iterator of persistent workers
         self._initialized = True
         self.check_worker_number_rationality()
@@ -178,6 +217,10 @@ class DataLoader(Generic[T_co]):
             )
 
     @property
+    def _iterable(self) -> bool:
+        return self._dataset_kind == _DatasetKind.Iterable
+
+    @property
     def _auto_collation(self) -> bool:
         return self.batch_sampler is not None
 
@@ -201,7 +244,7 @@ class DataLoader(Generic[T_co]):
     def __len__(self) -> int:
         if not self._iterable:
             return len(self._index_sampler)
-        size = self._expected = len(self.dataset)
+        size = self._IterableDataset_len_called = len(self.dataset)
         if self.batch_size is None:
             return size
         return size // self.batch_size if self.drop_last else -(-size // self.batch_size)

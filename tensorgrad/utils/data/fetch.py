@@ -51,3 +51,30 @@ def in_sequence(dataset: Any, collate_fn: Callable, batch_size: int | None, drop
         return collate_fn(portion)
 
     return iter(batch, object())  # unlike a generator, this can continue after an error in collate_fn
+
+
+class ByNumber:
+    """PyTorch's form of `by_number`: `fetch(index)` returns the batch."""
+
+    def __init__(self, dataset: Any, auto_collation: bool, collate_fn: Callable, drop_last: bool) -> None:
+        self.dataset, self.fetch = dataset, by_number(dataset, collate_fn, auto_collation)
+
+
+class InSequence:
+    """PyTorch's form of `in_sequence`: `fetch(indices)` returns the next batch, of as many samples as indices."""
+
+    def __init__(self, dataset: Any, auto_collation: bool, collate_fn: Callable, drop_last: bool) -> None:
+        self.dataset, self.dataset_iter, self.ended = dataset, iter(dataset), False
+        self.auto_collation, self.collate_fn, self.drop_last = auto_collation, collate_fn, drop_last
+
+    def fetch(self, possibly_batched_index: Any) -> Any:
+        """Returns the next batch, or sample. Raises: StopIteration at the end."""
+        if self.ended:
+            raise StopIteration
+        if not self.auto_collation:
+            return self.collate_fn(next(self.dataset_iter))
+        samples = list(islice(self.dataset_iter, len(possibly_batched_index)))
+        self.ended = len(samples) < len(possibly_batched_index)
+        if not samples or (self.ended and self.drop_last):
+            raise StopIteration
+        return self.collate_fn(samples)

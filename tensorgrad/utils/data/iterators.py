@@ -6,30 +6,66 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import tensorgrad as torch
+from tensorgrad import distributed
 from tensorgrad.system.processes import require_processes
 from tensorgrad.utils.data import fetch, worker
+from tensorgrad.utils.data.datapipes.datapipe import IterDataPipe, MapDataPipe
+from tensorgrad.utils.data.graph_settings import apply_random_seed, apply_sharding, shared_generator
 from tensorgrad.utils.data.pinning import pinner
 from tensorgrad.utils.data.sampler import draw_seed
 
 
+def _place() -> tuple[int, int]:
+    """Returns how many processes there are in a distributed program, and the number of this one."""
+    return (distributed.get_world_size(), distributed.get_rank()) if distributed.is_initialized() else (1, 0)
+
+
 class _BaseDataLoaderIter(Iterator[Any]):
-    """The common base: the sampler's order, the seed, and a check against the reported length."""
+    """The common base: the sampler's order, the seed, and a check against the reported length.
+
+    Its attributes are PyTorch's where torchdata's loader, whose iterators are subclasses, uses them.
+    """
 
     def __init__(self, loader: Any) -> None:
         # Keeps no reference to the loader: a loader with persistent workers refers to its iterator, so this would be a
         # reference cycle.
         self._dataset, self._num_workers = loader.dataset, loader.num_workers
         self._pin: Callable[[Any], Any] | None = pinner(loader)
+        self._dataset_kind, self._auto_collation = loader._dataset_kind, loader._auto_collation
+        self._collate_fn, self._drop_last = loader.collate_fn, loader.drop_last
+        self._timeout, self._persistent_workers = loader.timeout, loader.persistent_workers
+        self._pin_memory, self._pin_memory_device = False, ""  # this class does it
+        self._world_size, self._rank = _place()
         self._read(loader)
+        self._shared_seed = self._draw_shared_seed(loader.generator)
         # PyTorch draws a seed for its workers here, even if there are none; later random numbers depend on that.
         self._base_seed = draw_seed(loader.generator)
+
+    def _draw_shared_seed(self, generator: Any) -> int | None:
+        """Draws what the datapipes' own seeds are drawn with, in the main process and in every worker."""
+        if not isinstance(self._dataset, IterDataPipe):
+            return None
+        seed = torch.tensor(draw_seed(generator))
+        if distributed.is_initialized():
+            distributed.broadcast(seed, src=0)
+        apply_random_seed(self._dataset, shared_generator(int(seed)))
+        return int(seed)
 
     def _read(self, loader: Any) -> None:
         """Begins a pass."""
         self._index_sampler = loader._index_sampler
         self._sampler_iter = iter(self._index_sampler)
-        self._expected = loader._expected
+        self._IterableDataset_len_called = loader._IterableDataset_len_called
         self._num_yielded = 0
+
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        """Begins a pass with the same iterator."""
+        self._read(loader)
+        self._shared_seed = self._draw_shared_seed(loader.generator)
+
+    def _next_index(self) -> Any:
+        return next(self._sampler_iter)
 
     def _next_data(self) -> Any:
         raise NotImplementedError
@@ -39,13 +75,14 @@ class _BaseDataLoaderIter(Iterator[Any]):
         self._num_yielded += 1
         if self._pin is not None:
             batch = self._pin(batch)
-        if self._expected is not None and self._num_yielded > self._expected:
-            self._warn_of_length()
+        expected = self._IterableDataset_len_called
+        if expected is not None and self._num_yielded > expected:
+            self._warn_of_length(expected)
         return batch
 
-    def _warn_of_length(self) -> None:
+    def _warn_of_length(self, expected: int) -> None:
         text = (
-            f"Length of IterableDataset {self._dataset} was reported to be {self._expected}(when accessing "
+            f"Length of IterableDataset {self._dataset} was reported to be {expected}(when accessing "
             f"len(dataloader)), but {self._num_yielded} samples have been fetched. "
         )
         if self._num_workers:
@@ -69,6 +106,8 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
         super().__init__(loader)
         if loader.timeout != 0:
             raise AssertionError("_SingleProcessDataLoaderIter requires timeout == 0")
+        if isinstance(loader.dataset, IterDataPipe | MapDataPipe):
+            apply_sharding(loader.dataset, self._world_size, self._rank)
         self._batches: Iterator[Any]
         if loader._iterable:
             self._batches = fetch.in_sequence(loader.dataset, loader.collate_fn, loader.batch_size, loader.drop_last)
@@ -94,7 +133,6 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         self._epoch = 0
         self._most = loader.prefetch_factor * loader.num_workers  # maximum number of unanswered tasks
         self._iterable, self._in_order = loader._iterable, loader.in_order
-        self._persistent, self._timeout = loader.persistent_workers, loader.timeout
         require_processes(f"DataLoader(num_workers={loader.num_workers})")
         from tensorgrad.utils.data.worker_pool import WorkerPool, context_of
 
@@ -110,13 +148,17 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
                 worker_init_fn=loader.worker_init_fn,
                 base_seed=self._base_seed,
                 num_workers=loader.num_workers,
+                place=(self._world_size, self._rank)
+                if isinstance(loader.dataset, IterDataPipe | MapDataPipe)
+                else None,
             ),
         )
         self._begin()
+        self._draw_shared_seed(loader.generator)  # PyTorch draws one more, for the pass that has begun
 
-    def _reset(self, loader: Any) -> None:
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
         """Begins the next epoch with the same workers."""
-        self._read(loader)
+        super()._reset(loader, first_iter)
         self._begin()
 
     def _begin(self) -> None:
@@ -147,7 +189,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         number = self._next_worker()
         if number is None:
             return
-        self._pool.send(number, (self._epoch, self._sent, None if self._iterable else numbers))
+        self._pool.send(number, (self._epoch, self._sent, self._shared_seed if self._iterable else numbers))
         self._due[self._sent] = number
         self._unanswered[number] += 1
         self._sent += 1
@@ -187,7 +229,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             if kind == worker.FAILED:
                 raise value.error()
             return value
-        if not self._persistent:
+        if not self._persistent_workers:
             self._pool.stop()
         raise StopIteration
 
@@ -195,5 +237,5 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         """Handles the end of a worker's part of an iterable data set."""
         self._active[number] = False
         self._due = {task: whose for task, whose in self._due.items() if whose != number}
-        if not self._persistent:
+        if not self._persistent_workers:
             self._pool.dismiss(number)

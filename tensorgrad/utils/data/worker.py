@@ -1,9 +1,10 @@
 """A worker: a process that makes batches for a loader. It receives tasks and sends its answers through one pipe.
 
 A task is `(epoch, number, numbers)`: the pass over the data set it belongs to, the number of the batch, and the indices
-of the samples (or a single index; ignored for an iterable data set, which the worker simply continues to read). The
-answer is `(epoch, number, kind, value)`: a BATCH, FAILED with a `Failure`, or ENDED once an iterable data set is
-exhausted; later tasks of that epoch get no answer. The first message of a worker is READY, which belongs to no task.
+of the samples (or a single index; for an iterable data set, which the worker simply continues to read, None; for a
+datapipe, the seed of this pass). The answer is `(epoch, number, kind, value)`: a BATCH, FAILED with a `Failure`, or
+ENDED once an iterable data set is exhausted; later tasks of that epoch get no answer. The first message of a worker is
+READY, which belongs to no task.
 
 A worker exits when its pipe is closed, for whatever reason, so no worker outlives its main process.
 """
@@ -26,6 +27,7 @@ import numpy as np
 from tensorgrad.settings import limit_threads
 from tensorgrad.utils.data import channel, fetch
 from tensorgrad.utils.data.collate import default_collate
+from tensorgrad.utils.data.graph_settings import apply_random_seed, apply_sharding, shared_generator
 
 READY, BATCH, FAILED, ENDED = range(4)
 
@@ -116,6 +118,7 @@ class Orders(NamedTuple):
     worker_init_fn: Callable[[int], Any] | None
     base_seed: int
     num_workers: int
+    place: tuple[int, int] | None = None  # of a datapipe: how many processes share it, and the number of this one
 
 
 def main(connection: Any, orders: Orders, number: int) -> None:
@@ -150,6 +153,9 @@ def _work(connection: Any, answers: queue.SimpleQueue, orders: Orders, number: i
     begun, ended = 0, False  # the epoch that is being read, and whether its data is exhausted
     try:
         broken = None
+        if orders.place is not None:
+            processes, rank = orders.place
+            apply_sharding(orders.dataset, orders.num_workers * processes, number * processes + rank)
         if orders.worker_init_fn is not None:
             orders.worker_init_fn(number)
     except Exception as error:
@@ -164,7 +170,7 @@ def _work(connection: Any, answers: queue.SimpleQueue, orders: Orders, number: i
         try:
             if broken is None:
                 if epoch != begun:
-                    make = _maker(orders)
+                    make = _maker(orders, numbers)
                     begun, ended = epoch, False
                 if ended:
                     continue
@@ -176,11 +182,13 @@ def _work(connection: Any, answers: queue.SimpleQueue, orders: Orders, number: i
         del received, value  # frees the memory for the next batch
 
 
-def _maker(orders: Orders) -> Callable[[Any], Any]:
+def _maker(orders: Orders, seed: Any) -> Callable[[Any], Any]:
     """Returns the function from a task to its batch; for an iterable data set it raises StopIteration at the end."""
     dataset, collate_fn = orders.dataset, orders.collate_fn
     if not orders.iterable:
         return fetch.by_number(dataset, collate_fn, orders.batched)
+    if seed is not None:
+        apply_random_seed(dataset, shared_generator(seed))
     batches = fetch.in_sequence(dataset, collate_fn, orders.batch_size, orders.drop_last)
     return lambda _: next(batches)
 

@@ -4,7 +4,8 @@
         x = make_dual(primal, tangent)
         derivative = unpack_dual(f(x)).tangent
 
-Every op computes the tangents of its results together with their values: see transforms/forward.py.
+Every op computes the tangents of its results together with their values: see transforms/forward.py, and for the rules
+transforms/tangents.py.
 """
 
 from __future__ import annotations

@@ -172,7 +172,7 @@ RULES: dict[str, Callable[[Sequence[Any], dict[str, Any]], list[Possibility]]] =
     "add": _sum_of_terms, "sub": _sum_of_terms, "mul": _product, "div": _quotient,
     **dict.fromkeys(("neg", "to_copy", "clone_copy", "alias"), _linear_map),
     **dict.fromkeys(("where", "masked_fill"), pointwise),
-    **dict.fromkeys(("softmax_", "log_softmax_"), _along("dim")),
+    **dict.fromkeys(("softmax", "log_softmax"), _along("dim")),
     **dict.fromkeys(("layer_norm", "rms_norm"), _normalization),
     **dict.fromkeys(("matmul", "mm", "bmm"), _matmul),
     "linear": _linear, "sum": _sum, "embedding": _embedding, "attention": _attention,

@@ -1,0 +1,237 @@
+"""`tensorgrad.onnx.load`: a model from an ONNX file, as an `fx.GraphModule` that runs and trains."""
+
+from __future__ import annotations
+
+import keyword
+import operator
+import os
+import re
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tensorgrad.fx import Graph as ProgramGraph
+from tensorgrad.fx import GraphModule
+from tensorgrad.nn import Module, Parameter
+from tensorgrad.onnx.errors import InvalidModelError, UnsupportedOperatorError
+from tensorgrad.onnx.model import Graph, Model, Node
+from tensorgrad.onnx.operators import OPERATORS
+from tensorgrad.onnx.parsing import read_model
+
+LARGEST = 2**31 - 1  # bytes of a model's file
+DEEPEST = 32  # parts of a weight's name
+
+
+def load(file: str | os.PathLike | Any) -> GraphModule:
+    """Reads an ONNX file.
+
+    Args:
+        file: a path, or a file that is open for reading.
+
+    Returns:
+        A module whose `forward` takes the inputs of the model, in order. Floating-point weights are parameters with the
+        names that they have in the file (all but letters, digits, `_` and `.` become `_`), other constants are buffers.
+        It returns one tensor, or a tuple.
+
+    Raises:
+        InvalidModelError: If the file is not a model, or contradicts itself: values used before they are computed,
+            tensors of the wrong size, weights outside of the model's folder.
+        UnsupportedOperatorError: If an operator is not known here; the message names it.
+
+    Nothing in the file is executed, and no memory is taken for what it only claims to contain.
+
+    >>> program = torch.onnx.export(torch.nn.Linear(2, 1), (torch.ones(1, 2),))
+    >>> import io
+    >>> loaded = torch.onnx.load(io.BytesIO(bytes(program)))
+    >>> [name for name, _ in loaded.named_parameters()], loaded(torch.ones(3, 2)).shape
+    (['weight', 'bias'], torch.Size([3, 1]))
+    """
+    folder = None
+    if hasattr(file, "read"):
+        data = file.read(LARGEST + 1)
+    else:
+        path = Path(os.fspath(file))
+        if path.stat().st_size > LARGEST:
+            raise InvalidModelError(f"onnx.load(): {path} is larger than 2 GB")
+        data, folder = path.read_bytes(), path.parent
+    if len(data) > LARGEST:
+        raise InvalidModelError("onnx.load(): the file is larger than 2 GB")
+    model = read_model(data, _Folder(folder))
+    _checked(model)
+    return _module(model)
+
+
+class _Folder:
+    """Gives the bytes of weights that are in files beside the model."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+
+    def __call__(self, place: dict[str, str]) -> Any:
+        name = place.get("location", "")
+        if self.folder is None:
+            raise InvalidModelError(f"onnx.load(): weights are in {name!r}: load the model by its path")
+        if not name or Path(name).name != name or name in (".", "..") or "\\" in name:
+            raise InvalidModelError(
+                f"onnx.load(): weights are said to be in {name!r}, which is not in the model's folder"
+            )
+        path = self.folder / name
+        if path.is_symlink() or not path.is_file():
+            raise InvalidModelError(f"onnx.load(): the file of weights {name!r} does not exist in the model's folder")
+        size = path.stat().st_size
+        try:
+            offset, length = int(place.get("offset", 0)), int(place.get("length", size))
+        except ValueError as error:
+            raise InvalidModelError(f"onnx.load(): weights are said to be at {place}") from error
+        if offset < 0 or length < 0 or offset + length > size:
+            raise InvalidModelError(f"onnx.load(): weights at {offset} of {length} bytes; {name!r} has {size}")
+        with open(path, "rb") as opened:
+            opened.seek(offset)
+            return opened.read(length)
+
+
+def _checked(model: Model) -> None:
+    """Raises: InvalidModelError for a graph that could not run."""
+    version = model.opsets.get("", model.opsets.get("ai.onnx"))
+    if version is None or not 13 <= version <= 23:
+        raise InvalidModelError(f"onnx.load(): operators of version {version}: 13 to 23 are read")
+    graph = model.graph
+    known = {""}
+    for name in [*(t.name for t in graph.initializers), *_inputs(graph)]:
+        if not name or name in known:
+            raise InvalidModelError(f"onnx.load(): two values are called {name!r}")
+        known.add(name)
+    for node in graph.nodes:
+        if node.operator == "Constant" and node.domain in ("", "ai.onnx"):
+            if node.inputs or len(node.outputs) != 1 or not node.outputs[0]:
+                raise InvalidModelError("onnx.load(): a Constant has one output and no inputs")
+        elif node.domain not in ("", "ai.onnx") or node.operator not in OPERATORS:
+            named = f"{node.domain}::{node.operator}" if node.domain else node.operator
+            raise UnsupportedOperatorError(f"onnx.load(): the operator {named} is not read")
+        for name in node.inputs:
+            if name not in known:
+                raise InvalidModelError(f"onnx.load(): {node.operator} uses {name!r} before it is computed")
+        for name in node.outputs:
+            if name and name in known:
+                raise InvalidModelError(f"onnx.load(): two values are called {name!r}")
+            known.add(name)
+    for value in graph.outputs:
+        if not value.name or value.name not in known:
+            raise InvalidModelError(f"onnx.load(): the output {value.name!r} is not computed")
+
+
+def _inputs(graph: Graph) -> list[str]:
+    weights = {t.name for t in graph.initializers}
+    return [v.name for v in graph.inputs if v.name not in weights]
+
+
+def _module(model: Model) -> GraphModule:
+    import tensorgrad
+
+    graph, root, program = model.graph, Module(), ProgramGraph()
+    values: dict[str, Any] = {"": None}
+    for name in _inputs(graph):
+        plain = re.sub(r"[^A-Za-z0-9_]", "_", name)
+        values[name] = program.placeholder(f"x_{plain}" if _unusable(plain) else plain)
+    taken: set[str] = set()
+    for tensor in graph.initializers:
+        made = tensorgrad.from_numpy(np.array(tensor.array))
+        weight = made.is_floating_point() and made.ndim > 0
+        values[tensor.name] = program.get_attr(_put(root, tensor.name, Parameter(made) if weight else made, taken))
+    for node in graph.nodes:
+        if node.operator == "Constant":
+            made = tensorgrad.from_numpy(np.array(_constant(node)))
+            values[node.outputs[0]] = program.get_attr(_put(root, node.outputs[0], made, taken))
+        else:
+            _add(program, node, values, root, taken)
+    results = [values[v.name] for v in graph.outputs]
+    program.output(results[0] if len(results) == 1 else tuple(results))
+    return GraphModule(root, program, "ONNXModel")
+
+
+def _constant(node: Node) -> np.ndarray:
+    """The values of a `Constant`, which has one attribute."""
+    for name, dtype in (("value", None), ("value_int", np.int64), ("value_ints", np.int64), ("value_float", np.float32),
+                        ("value_floats", np.float32)):  # fmt: skip
+        if name in node.attributes:
+            value = node.attributes[name]
+            if dtype is None and not isinstance(value, np.ndarray):
+                break
+            return np.asarray(value, dtype)
+    raise UnsupportedOperatorError(f"onnx.load(): a Constant with the attributes {sorted(node.attributes)} is not read")
+
+
+def _put(root: Module, name: str, value: Any, taken: set[str]) -> str:
+    """Registers a weight under its name, or one that is like it. Returns the name."""
+    parts = [re.sub(r"[^A-Za-z0-9_]", "_", part) or "_" for part in name.split(".")]
+    if (
+        len(parts) > DEEPEST
+        or any(part in _TAKEN or keyword.iskeyword(part) or part[:2] == "__" for part in parts)
+        or (len(parts) == 1 and _unusable(parts[0]))
+    ):
+        parts = ["w_" + "_".join(parts)]
+    base, n = parts[-1], 0
+    while _clashes(parts, taken):
+        n += 1
+        parts[-1] = f"{base}_{n}"
+        if n > 1 and _clashes(parts[:1], taken):
+            parts = ["w_" + "_".join(parts)]
+    taken.add(".".join(parts))
+    taken.update(".".join(parts[:i]) + "." for i in range(1, len(parts)))
+    module = root
+    for part in parts[:-1]:
+        if part not in module._modules:
+            module.add_module(part, Module())
+        module = module._modules[part]  # type: ignore[assignment]
+    if isinstance(value, Parameter):
+        module.register_parameter(parts[-1], value)
+    else:
+        module.register_buffer(parts[-1], value)
+    return ".".join(parts)
+
+
+def _clashes(parts: list[str], taken: set[str]) -> bool:
+    """Whether a weight has this name, or part of it, or a module has it."""
+    name = ".".join(parts)
+    return name in taken or name + "." in taken or any(".".join(parts[:i]) in taken for i in range(1, len(parts)))
+
+
+def _add(program: ProgramGraph, node: Node, values: dict[str, Any], root: Module, taken: set[str]) -> None:
+    import tensorgrad
+
+    function = OPERATORS[node.operator]
+    given = tuple(values[name] for name in node.inputs)
+    attributes = dict(node.attributes)
+    if node.operator == "Split":
+        attributes["count"] = len(node.outputs)
+    known = signature(function)
+    for name, value in attributes.items():  # names of attributes become code: only those that the function has may
+        if name not in known.parameters or name.startswith("_"):
+            raise UnsupportedOperatorError(f"onnx.load(): {node.operator} with the attribute {name!r} is not read")
+        if isinstance(value, Graph):
+            raise UnsupportedOperatorError(f"onnx.load(): {node.operator} with a graph of its own is not read")
+        if isinstance(value, np.ndarray):
+            made = tensorgrad.from_numpy(np.array(value))
+            attributes[name] = program.get_attr(_put(root, f"{node.operator}_{name}", made, taken))
+    try:
+        known.bind(*given, **attributes)
+    except TypeError as error:
+        raise InvalidModelError(f"onnx.load(): {node.operator}: {error}") from None
+    result = program.call_function(function, given, attributes)
+    if len(node.outputs) == 1 and node.operator not in SEVERAL:
+        values[node.outputs[0]] = result
+        return
+    for i, name in enumerate(node.outputs):
+        if name:
+            values[name] = program.call_function(operator.getitem, (result, i))
+
+
+def _unusable(name: str) -> bool:
+    """Whether the name of an input cannot be one of an argument."""
+    return not name.isidentifier() or keyword.iskeyword(name) or name in ("self", "torch") or name[:2] == "__"
+
+
+_TAKEN = frozenset((*dir(GraphModule), *vars(Module())))
+SEVERAL = ("Split", "TopK", "LSTM", "GRU", "RNN", "MaxPool")

@@ -1,0 +1,167 @@
+"""Models read from ONNX files: those that were written here, and broken ones."""
+
+import io
+import random
+
+import numpy as np
+import pytest
+
+import tensorgrad as torch
+from tensorgrad import nn
+from tensorgrad.capture.values import tensors
+from tensorgrad.onnx import errors
+from tensorgrad.onnx.model import Graph, Model, Node, TensorData, ValueInfo
+from tensorgrad.onnx.protobuf import model_message
+from tests.capture.test_modules import MODULES
+from tests.onnx.compare import NEEDS
+from tests.onnx.test_export import DYNAMIC
+from tests.onnx.test_operators import TABLE
+
+# Operators that are written, and not read.
+NOT_READ = ("Resize", "GridSample", "Col2Im", "NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")
+
+
+def same(program, args, *others, **options):
+    if isinstance(program, nn.Module):
+        program.eval()
+    written = torch.onnx.export(program, args, **options)
+    if {n.operator for n in written.model.graph.nodes} & set(NOT_READ):
+        with pytest.raises(errors.UnsupportedOperatorError, match="is not read"):
+            torch.onnx.load(io.BytesIO(bytes(written)))
+        return
+    loaded = torch.onnx.load(io.BytesIO(bytes(written)))
+    for given in (args, *others):
+        expected, found = list(tensors(program(*given))), list(tensors(loaded(*tensors(given))))
+        for a, b in zip(found, expected, strict=True):
+            assert (a.shape, a.dtype) == (b.shape, b.dtype)
+            np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-5, atol=2e-5)
+
+
+@pytest.mark.filterwarnings("ignore::tensorgrad.onnx.errors.OnnxExporterWarning")
+@pytest.mark.parametrize("name", TABLE)
+def test_operators(name):
+    program, *args = TABLE[name]
+    same(program, tuple(args))
+
+
+@pytest.mark.parametrize("name", [n for n in MODULES if n != "MultiMarginLoss"])
+def test_modules(name):
+    make, *inputs = MODULES[name]
+    torch.manual_seed(0)
+    same(make(), tuple(make() for make in inputs), opset_version=23)
+
+
+@pytest.mark.parametrize("name", DYNAMIC)
+def test_other_sizes(name):
+    program, args, others, shapes = DYNAMIC[name]
+    same(program, args, *others, dynamic_shapes=shapes)
+
+
+def test_a_loaded_model_trains(tmp_path):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
+    x, y = torch.rand(32, 2), torch.rand(32, 1)
+    torch.onnx.export(model, (x,), tmp_path / "m.onnx")  # weights in a second file
+    loaded = torch.onnx.load(tmp_path / "m.onnx")
+    assert dict(loaded.named_parameters()).keys() == dict(model.named_parameters()).keys()
+    optimizer = torch.optim.SGD(loaded.parameters(), 0.1)
+    losses = []
+    for _ in range(5):
+        optimizer.zero_grad()
+        loss = ((loaded(x) - y) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0]
+
+
+def model(nodes=(), weights=(), outputs=("y",), opset=20):
+    graph = Graph("g", list(nodes), list(weights), [ValueInfo("x", 1, (2,))], [ValueInfo(n, 1, None) for n in outputs])
+    return b"".join(bytes(part) for part in model_message(Model(graph, {"": opset}, 9)).parts)
+
+
+HOSTILE = {
+    "used before it is computed": model([Node("Relu", ["z"], ["y"])]),
+    "a cycle": model([Node("Relu", ["y"], ["z"]), Node("Relu", ["z"], ["y"])]),
+    "computed twice": model([Node("Relu", ["x"], ["y"]), Node("Relu", ["x"], ["y"])]),
+    "an output that is not computed": model([Node("Relu", ["x"], ["z"])]),
+    "another version": model([Node("Relu", ["x"], ["y"])], opset=99),
+    "no graph": b"",
+    "not a message": b"\xff" * 20,
+    "a length beyond the end": b"\x3a\xff\xff\xff\xff\x0f",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_contradicts_itself_is_refused(name):
+    with pytest.raises(errors.InvalidModelError):
+        torch.onnx.load(io.BytesIO(HOSTILE[name]))
+
+
+@pytest.mark.parametrize("location", ["../secret", "/etc/passwd", "a/b", "", "..", "missing"])
+def test_weights_outside_of_the_folder_are_refused(tmp_path, location):
+    graph = Graph("g", [Node("Add", ["x", "w"], ["y"])], [TensorData("w", np.zeros(2, np.float32))],
+                  [ValueInfo("x", 1, (2,))], [ValueInfo("y", 1, (2,))])  # fmt: skip
+    parts = model_message(Model(graph, {"": 20}, 9), lambda tensor: (location, 0, 8)).parts
+    (tmp_path / "m.onnx").write_bytes(b"".join(bytes(p) for p in parts))
+    with pytest.raises(errors.InvalidModelError):
+        torch.onnx.load(tmp_path / "m.onnx")
+
+
+def test_broken_files_are_errors_of_their_own():
+    written = bytearray(bytes(torch.onnx.export(nn.Sequential(nn.Conv1d(2, 3, 3), nn.ReLU()), (torch.rand(1, 2, 5),))))
+    dice = random.Random(0)
+    for _ in range(400):
+        data = bytearray(written)
+        for _ in range(dice.randint(1, 4)):
+            data[dice.randrange(len(data))] = dice.randrange(256)
+        if dice.random() < 0.3:
+            del data[dice.randrange(len(data)) :]
+        try:
+            torch.onnx.load(io.BytesIO(bytes(data)))
+        except (errors.OnnxExporterError, TypeError):
+            continue
+
+
+@pytest.mark.parametrize("name", ["a=1)#", "_function", "class", "no_such", "__import__('os')"])
+def test_names_of_attributes_are_not_code(name):
+    with pytest.raises(errors.OnnxExporterError):
+        torch.onnx.load(io.BytesIO(model([Node("LeakyRelu", ["x"], ["y"], {name: 1})])))
+    with pytest.raises(errors.OnnxExporterError):
+        torch.onnx.load(io.BytesIO(model([Node("Relu", ["x"], ["y"], {name: 1})])))
+
+
+@pytest.mark.parametrize("name", ["class", "1", "self", "a b", "forward", "__class__", "x); import os #", ""])
+def test_names_of_weights_and_inputs_are_not_code(name):
+    weights = [TensorData(name or "w", np.ones(2, np.float32)), TensorData(f"{name}.w", np.ones(2, np.float32))]
+    graph = Graph("g", [Node("Sum", [f"in {name}", *(w.name for w in weights)], ["y"])], weights,
+                  [ValueInfo(f"in {name}", 1, (2,))], [ValueInfo("y", 1, None)])  # fmt: skip
+    data = b"".join(bytes(part) for part in model_message(Model(graph, {"": 20}, 9)).parts)
+    assert torch.onnx.load(io.BytesIO(data))(torch.ones(2)).tolist() == [3, 3]
+
+
+def test_constants_and_shapes_made_of_them():
+    nodes = [
+        Node("Constant", [], ["size"], {"value": np.array([2, 2])}),
+        Node("Constant", [], ["two"], {"value_float": 2.0}),
+        Node("ConstantOfShape", ["size"], ["full"], {"value": np.array([3.0], np.float32)}),
+        Node("Mul", ["full", "two"], ["scaled"]),
+        Node("Flatten", ["scaled"], ["flat"], {"axis": 0}),
+        Node("Sum", ["flat", "flat", "two"], ["y"]),
+    ]
+    assert torch.onnx.load(io.BytesIO(model(nodes)))(torch.ones(2)).tolist() == [[14.0] * 4]
+
+
+@pytest.mark.parametrize("rule", ["SAME_UPPER", "SAME_LOWER", "VALID"])
+@pytest.mark.parametrize("operator", ["Conv", "MaxPool"])
+def test_padding_by_rule_is_onnxruntimes(rule, operator):
+    onnxruntime = pytest.importorskip("onnxruntime", reason=NEEDS)
+    sizes = {"kernel_shape": [3, 2], "strides": [2, 3], "auto_pad": rule}
+    w = TensorData("w", np.arange(12, dtype=np.float32).reshape(1, 2, 3, 2) - 6)
+    weights = [w] if operator == "Conv" else []
+    graph = Graph("g", [Node(operator, ["x", *(t.name for t in weights)], ["y"], sizes)], weights,
+                  [ValueInfo("x", 1, (1, 2, 8, 7))], [ValueInfo("y", 1, None)])  # fmt: skip
+    data = b"".join(bytes(part) for part in model_message(Model(graph, {"": 20}, 9)).parts)
+    x = np.random.default_rng(0).standard_normal((1, 2, 8, 7)).astype(np.float32)
+    expected = onnxruntime.InferenceSession(data).run(None, {"x": x})[0]
+    np.testing.assert_allclose(torch.onnx.load(io.BytesIO(data))(torch.from_numpy(x)).detach(), expected, atol=1e-5)
