@@ -115,7 +115,7 @@ def _put_back_in_batch(g, indices, pattern, shape, size, mapped, mapped_indices)
 
 _index = op("index(input, indices: tensors, pattern: any)", "advanced.index", linear="input", where=(),
             batch=_index_in_batch,
-            shape=_index_shape, strides=kernels.order_in_memory,
+            shape=_index_shape, strides=lambda x, indices, pattern: kernels.order_in_memory(x, indices, pattern),
             input=lambda g, input_shape, indices, pattern: _index_grad(g, indices, pattern, input_shape))  # fmt: skip
 _index_grad = op("index_grad(g, indices: tensors, pattern: any, shape: any)", "advanced.index_grad", linear="g",
                  where=(), batch=_put_back_in_batch,

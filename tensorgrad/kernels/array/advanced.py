@@ -34,9 +34,11 @@ def index(xp, x, indices, pattern):
     except (IndexError, ValueError):
         check_indices(x.shape, indices, pattern)
         raise  # not about the indices: raised by a signal handler, which may run at any moment
-    if not x.flags.c_contiguous or found.flags.c_contiguous:
+    if not x.flags.c_contiguous:
         return found  # in what order is said by the row (`order_in_memory`)
-    return xp.array(found, order="C")
+    if not found.flags.c_contiguous:
+        return xp.array(found, order="C")
+    return found.reshape(-1).reshape(found.shape) if 1 in found.shape else found  # NumPy gives sizes of 1 any strides
 
 
 def _look_later(xp, shape, indices, pattern):
@@ -103,6 +105,16 @@ def _dimensions(shape, indices, pattern) -> tuple[list, list, int]:
     return [*kept, *range(dim, len(shape))], sizes, first
 
 
+def _among_kept(wanted, size, steps, before: int, after: int) -> tuple[tuple, tuple]:
+    """Shape and strides of an index array that is expanded to the size `wanted`, and reshaped to have the dimensions
+    that are kept, of size 1 in it: their strides are those that a view gives them."""
+    steps = tuple([0 if m == 1 != n else s for m, n, s in zip(size, wanted[len(wanted) - len(size) :], steps)])
+    steps = (0,) * (len(wanted) - len(size)) + steps
+    last = steps[-1] if steps else 1
+    outer = next((n * s for n, s in zip(wanted, steps) if n != 1), last)
+    return (1,) * before + wanted + (1,) * after, (outer,) * before + steps + (last,) * after
+
+
 def order_in_memory(x, indices, pattern):
     """The dimensions of `index`'s result, outermost in memory first; None if that is their order.
 
@@ -116,10 +128,9 @@ def order_in_memory(x, indices, pattern):
     still = (0,) * (len(shape) - len(kept))
     steps = [x.strides[d] for d in kept]
     operands = [(shape, (*steps[:first], *still, *steps[first:]), x.itemsize)]
-    after = len(kept) - first
     for i, size in zip([indices[k] for k in pattern if k is not None], sizes, strict=True):
-        steps = i.strides if i.dtype.kind != "b" else (i.itemsize,)
-        operands.append(((*size, *(1,) * after), (*steps, *(0,) * after), i.itemsize))
+        given = ((*size,), i.strides if i.dtype.kind != "b" else (i.itemsize,))
+        operands.append((*_among_kept(shape[first : first + len(still)], *given, first, len(kept) - first), i.itemsize))
     return order_of_operands(shape, x.itemsize, *operands)
 
 
