@@ -143,7 +143,8 @@ def _tracked(function: Callable, row: Any, args: tuple, kwargs: dict[str, Any]) 
             f"{form}: a tensor of a class with __torch_dispatch__ is written, or read, in place where gradients are "
             "recorded; use torch.no_grad(), or the form that is not in place"
         )
-    if name in ("__deepcopy__", "detach"):
+    makes = (row is None or not row.wrt) and (name.endswith("_like") or name.startswith("new_"))
+    if makes or name in ("__deepcopy__", "detach"):  # no gradient flows
         with no_grad():
             return dispatch(function, args, kwargs)
     if row is None:

@@ -327,3 +327,28 @@ def test_isfinite_is_made_of_operators():
     x, _, seen = scaled(tensorgrad)
     assert tensorgrad.isfinite(x).all() and tensorgrad.isfinite(x).shape == x.shape
     assert {name.split(".")[1] for name, *_ in seen} >= {"eq", "abs"}
+
+
+@alike
+def test_factories_ask_the_class_whether_or_not_gradients_are_recorded(torch):
+    class Counted(torch.Tensor):
+        @staticmethod
+        def __new__(cls, inside):
+            return torch.Tensor._make_wrapper_subclass(cls, inside.shape, dtype=inside.dtype)
+
+        def __init__(self, inside):
+            self.inside = inside
+
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            seen.append(str(func))
+            return cls(func(*[a.inside if isinstance(a, cls) else a for a in args], **(kwargs or {})))
+
+    seen, found = [], []
+    for tensor in (Counted(torch.ones(2)), torch.nn.Parameter(Counted(torch.ones(2)))):
+        for name in ("zeros_like", "ones_like", "empty_like", "rand_like", "randn_like"):
+            found.append((name, type(getattr(torch, name)(tensor)).__name__))
+        for name in ("new_zeros", "new_ones", "new_empty"):
+            found.append((name, type(getattr(tensor, name)((3,))).__name__))
+        found += [torch.full_like(tensor, 2.0).inside, tensor.new_full((3,), 2.0).inside]
+    return found, [name for name in seen if "detach" not in name]

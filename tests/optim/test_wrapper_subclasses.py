@@ -30,7 +30,7 @@ def test_steps_move_what_is_wrapped(name):
                 return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
 
             def __init__(self, inner):
-                self.inner = inner
+                self.values_inside = inner
 
             @classmethod
             def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
@@ -43,7 +43,7 @@ def test_steps_move_what_is_wrapped(name):
             def plain(cls, value):
                 if isinstance(value, list | tuple):
                     return [cls.plain(v) for v in value]
-                return value.inner if isinstance(value, cls) else value
+                return value.values_inside if isinstance(value, cls) else value
 
             @classmethod
             def wrapped(cls, value):
@@ -58,7 +58,9 @@ def test_steps_move_what_is_wrapped(name):
             wrapped.grad = Wrapped(torch.arange(-2.0, 4.0).view(2, 3) * (step + 1))
             plain.grad = torch.ones(3)
             optimizer.step()
-        kept = {key: value.inner for key, value in optimizer.state[wrapped].items() if isinstance(value, Wrapped)}
-        return wrapped.inner.detach(), plain.detach(), kept
+        kept = {
+            key: value.values_inside for key, value in optimizer.state[wrapped].items() if isinstance(value, Wrapped)
+        }
+        return wrapped.values_inside.detach(), plain.detach(), kept
 
     test_it()
