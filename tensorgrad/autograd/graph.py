@@ -330,7 +330,7 @@ def raise_modified(node: Node, array, storage, version, edge):
     Not if it is kept for the gradient of one of several inputs, which is a view without a history: PyTorch does not
     save it then.
     """
-    if hasattr(node, "op") and _kept_for_nothing(node, array, version):
+    if node.__class__ is Node and _kept_for_nothing(node, array, version):
         return
     kind = legacy_type_name(array)
     made_by = ""
