@@ -29,7 +29,7 @@ def arguments_check(args: tuple, kwargs: dict, modes: Callable[[], tuple]) -> Ca
     if args:
         lines.append(f"{', '.join(names[: len(args)])}, = args")
     lines += [f"{t} = kwargs[{name!r}]" for t, name in zip(names[len(args) :], kwargs, strict=True)]
-    tests, tensors = ["modes() == now"], []
+    tests, tensors = ["modes() == now"], list[str]()
     for t, value in zip(names, (*args, *kwargs.values()), strict=True):
         values[f"c_{t}"], values[f"k_{t}"] = value.__class__, value
         if value.__class__ in PLAIN:
