@@ -547,7 +547,8 @@ def _laid_out(op: Op) -> str:
         return fill(LAID_OUT, condition="elif array.ndim > 1 and not array.flags.c_contiguous", made="in_rows(array)")
     if callable(op.strides):
         made = f"in_order(OP.strides({', '.join(_values(op))}), array)"
-        return fill(LAID_OUT, condition="elif array.ndim > 1", made=made)
+        unless = getattr(op.strides, "unless", "")
+        return fill(LAID_OUT, condition=f"elif array.ndim > 1{f' and not ({unless})' if unless else ''}", made=made)
     if op.strides == "columns":
         return fill(LAID_OUT, condition="elif array.ndim > 1", made="in_columns(array)")
     tensors = [p for p in op.params if p.is_tensor]

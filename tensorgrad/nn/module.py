@@ -15,6 +15,7 @@ from tensorgrad.nn.module_hooks import Hooked
 from tensorgrad.nn.module_state import Stateful
 from tensorgrad.nn.parameter import Buffer, Parameter
 from tensorgrad.rows.switches import SLOW
+from tensorgrad.system.registered import COMPILE_MODULE
 from tensorgrad.tensor import Tensor
 
 _TABLES = ("_parameters", "_buffers", "_modules")
@@ -29,8 +30,6 @@ PYTORCHS_STATE: dict[str, Callable[[], Any]] = {
     "_load_state_dict_post_hooks": OrderedDict, "_modules": dict,
 }  # fmt: skip
 _Destination = TypeVar("_Destination", bound=dict[str, Any])
-
-COMPILE: list[Callable] = []  # the function behind `module.compile()` (compat/names/compiler.py)
 
 
 class Module(Hooked, Stateful, Convertible):
@@ -107,7 +106,7 @@ class Module(Hooked, Stateful, Convertible):
 
     def compile(self, *args: Any, **options: Any) -> None:
         """Has calls of this module run by plans where possible: see `torch.compile`, whose options it takes."""
-        COMPILE[0](self, *args, **options)
+        COMPILE_MODULE[0](self, *args, **options)
 
     def _call_eagerly(self, *args: Any, **kwargs: Any) -> Any:
         """The call, without plans of this module."""

@@ -38,10 +38,13 @@ def _index_shape(x, indices, pattern):
 
 
 def _index_order(x, indices, pattern):
-    """The order in memory of what is found; None: contiguous, and no dimension of one element has NumPy's stride."""
-    if x.flags.c_contiguous and 1 not in x.shape and all([i.flags.c_contiguous and i.size != 1 for i in indices]):
-        return None
+    """The order in memory of what is found."""
     return kernels.order_in_memory(x, indices, pattern)
+
+
+_index_order.unless = (  # type: ignore[attr-defined]
+    "x0.flags.c_contiguous and len(x1) == 1 and (x1[0].ndim == 1 or x1[0].flags.c_contiguous)"
+)
 
 
 class _Placed:

@@ -8,8 +8,9 @@ input       as the first input lies, if it has no gaps; else in the order of its
 columns     matrices lie column by column, as LAPACK leaves them
 
 or it is a function of the op's arguments, with arrays for tensors, that returns the dimensions of the result in the
-order that they have in memory, outermost first, or None if they lie as the kernel returns them. Ops with several
-results name a rule for each. Without a rule, results lie as the kernel returns them
+order that they have in memory, outermost first, or None if they lie as the kernel returns them. Where the expression in
+its attribute `unless` holds, of the arrays x0, x1, ..., it is not asked: they do. Ops with several results name a rule
+for each. Without a rule, results lie as the kernel returns them
 (rows with `format_of=` have that of dispatch/memory_formats.py).
 
 NumPy orders the dimensions of a ufunc's result by almost the same rule as "operands": only if operands disagree, rows

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from tensorgrad.nn.module import COMPILE
+from tensorgrad.system.registered import COMPILE_MODULE
 
 
 def compile(
@@ -65,7 +65,7 @@ def compile_module(module: Any, *args: Any, **options: Any) -> None:
     compile_module(module, *args, **options)
 
 
-COMPILE[:] = [compile_module]
+COMPILE_MODULE[:] = [compile_module]
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None, **options: Any) -> Any:

@@ -34,9 +34,11 @@ def index(xp, x, indices, pattern):
     except (IndexError, ValueError):
         check_indices(x.shape, indices, pattern)
         raise  # not about the indices: raised by a signal handler, which may run at any moment
-    if not x.flags.c_contiguous or found.flags.c_contiguous:
+    if not x.flags.c_contiguous:
         return found  # in what order is said by the row (`order_in_memory`)
-    return xp.array(found, order="C")
+    if not found.flags.c_contiguous:
+        return xp.array(found, order="C")
+    return found.reshape(-1).reshape(found.shape) if 1 in found.shape else found  # NumPy gives sizes of 1 any strides
 
 
 def _look_later(xp, shape, indices, pattern):
