@@ -26,7 +26,7 @@ train: $(VENV)/.examples ## train a small network on handwritten digits (DATA=fo
 kernels: $(VENV)/.test ## compile the kernels for this machine, those that have changed (ARGS="--level aarch64", --all)
 	@$(RUN) -m tools.kernels $(ARGS)
 
-test: $(VENV)/.test ## all tests, in about 14 minutes (ARGS=--quick: in two; ARGS=--changed; ARGS="-k name ...")
+test: $(VENV)/.test ## all tests, in about 16 minutes (ARGS=--quick: in two; ARGS=--changed; ARGS="-k name ...")
 	@$(RUN) -m tools.kernels || echo 'the tests of compiled kernels will be skipped'
 	@$(RUN) -m tensorgrad._stubs
 	@$(RUN) tools/tests.py $(ARGS)

@@ -13,11 +13,9 @@ held before.
 from __future__ import annotations
 
 import argparse
-import gc
 import os
 import shutil
 import statistics
-import time
 import tracemalloc
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -28,7 +26,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np
 
 import tensorgrad
-from benchmarks.measure import difference, spread
+from benchmarks.measure import difference, in_turns, spread
 from benchmarks.rows import Row, drawn, models, named
 from benchmarks.rows.inference import inference
 from benchmarks.worker import fingerprint
@@ -111,27 +109,6 @@ def measured(
         {name: statistics.median(taken) for name, taken in times.items()}, ratios, memory,
         "" if region.plans else region.explain(),
     )  # fmt: skip
-
-
-def in_turns(steps: dict[str, Callable], rounds: int, seconds: float) -> dict[str, list[float]]:
-    """Measures programs by turns. Returns the seconds of a step of each, for each round."""
-    counts = {}
-    for name, step in steps.items():
-        start, count = time.perf_counter(), 0
-        while (passed := time.perf_counter() - start) < seconds or not count:
-            step()
-            count += 1
-        counts[name] = max(1, round(count * seconds / passed))
-    times: dict[str, list[float]] = {name: [] for name in steps}
-    for _ in range(rounds):
-        for name, step in steps.items():
-            repeat = range(counts[name])
-            start = time.perf_counter()
-            for _ in repeat:
-                step()
-            times[name].append((time.perf_counter() - start) / counts[name])
-        gc.collect()
-    return times
 
 
 def peak(step: Callable) -> int:

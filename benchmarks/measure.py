@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import statistics
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,35 @@ from benchmarks.rows import Row
 
 Pairs = Mapping[str, tuple[str, str]]  # name -> a column, and the one it is compared with
 PAIRS: Pairs = {"fast/torch": ("fast", "torch"), "fast/raised": ("fast", "raised"), "numpy/torch": ("numpy", "torch")}
+
+
+def in_turns(
+    steps: Mapping[str, Callable], rounds: int, seconds: float, warm: float = 1, collect: bool = True
+) -> dict[str, list[float]]:
+    """Measures programs by turns, after `warm` × `seconds` of each. Returns the seconds of a step of each, by round.
+
+    Args:
+        seconds: how long each runs in a round.
+        collect: whether the garbage collector runs between rounds.
+    """
+    counts = {}
+    for name, step in steps.items():
+        start, count = time.perf_counter(), 0
+        while (passed := time.perf_counter() - start) < warm * seconds or not count:
+            step()
+            count += 1
+        counts[name] = max(1, round(count * seconds / passed))
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    for _ in range(rounds):
+        for name, step in steps.items():
+            repeat = range(counts[name])
+            start = time.perf_counter()
+            for _ in repeat:
+                step()
+            times[name].append((time.perf_counter() - start) / counts[name])
+        if collect:
+            gc.collect()
+    return times
 
 
 def differences(files: dict[str, Path], tolerance: float) -> dict[str, str]:

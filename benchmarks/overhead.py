@@ -12,11 +12,9 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import gc
 import os
 import platform
 import statistics
-import time
 
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
@@ -25,6 +23,7 @@ import numpy as np
 import torch
 
 import tensorgrad
+from benchmarks.measure import in_turns
 from benchmarks.report import processor, store
 
 ROUNDS = 41
@@ -163,23 +162,7 @@ def measure(program, rounds=ROUNDS, seconds=ROUND_SECONDS, atol=1e-5, collect=Tr
     results = [np.asarray(step().detach()) for step in steps.values()]
     largest = max(1.0, float(abs(results[1]).max())) if results[1].size else 1.0
     np.testing.assert_allclose(results[0], results[1], rtol=1e-4, atol=atol * largest)
-    counts = {}
-    for name, step in steps.items():  # warms up, and counts the calls that fill a round
-        start, count = time.perf_counter(), 0
-        while time.perf_counter() - start < 5 * seconds:
-            step()
-            count += 1
-        counts[name] = max(1, count // 5)
-    times: dict[str, list[float]] = {"ours": [], "torch": []}
-    for _ in range(rounds):
-        for name, step in steps.items():
-            repeat = range(counts[name])
-            start = time.perf_counter()
-            for _ in repeat:
-                step()
-            times[name].append((time.perf_counter() - start) / counts[name])
-        if collect:
-            gc.collect()
+    times = in_turns(steps, rounds, seconds, warm=5, collect=collect)
     ratios = sorted(a / b for a, b in zip(times["ours"], times["torch"], strict=True))
     low, high = ratios[len(ratios) // 4], ratios[3 * len(ratios) // 4]
     return statistics.median(times["ours"]), statistics.median(times["torch"]), statistics.median(ratios), low, high

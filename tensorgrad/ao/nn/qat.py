@@ -31,21 +31,25 @@ def _conv(module: Any, input: Tensor, weight: Tensor, bias: Tensor | None) -> Te
     return F.conv2d(input, weight, bias, module.stride, padding, module.dilation, module.groups)
 
 
-class Linear(nn.Linear):
-    """A Linear whose weights are rounded."""
+class _Rounded(nn.Module):
+    """What the modules have in common."""
 
     weight_fake_quant: Any
     _relu = False
 
-    def forward(self, input: Tensor) -> Tensor:
-        made = F.linear(input, self.weight_fake_quant(self.weight), self.bias)
-        return F.relu(made) if self._relu else made
-
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
         """Returns the module for a float one, which has a `qconfig`."""
-        inner = mod[0] if isinstance(mod, intrinsic.LinearReLU) else mod
+        inner = mod[0] if isinstance(mod, intrinsic._FusedModule) else mod
         return _taken(cls.__new__(cls), inner, mod.qconfig)
+
+
+class Linear(_Rounded, nn.Linear):
+    """A Linear whose weights are rounded."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        made = F.linear(input, self.weight_fake_quant(self.weight), self.bias)
+        return F.relu(made) if self._relu else made
 
 
 class LinearReLU(Linear):
@@ -54,21 +58,12 @@ class LinearReLU(Linear):
     _relu = True
 
 
-class Conv2d(nn.Conv2d):
+class Conv2d(_Rounded, nn.Conv2d):
     """A Conv2d whose weights are rounded."""
-
-    weight_fake_quant: Any
-    _relu = False
 
     def forward(self, input: Tensor) -> Tensor:
         made = _conv(self, input, self.weight_fake_quant(self.weight), self.bias)
         return F.relu(made) if self._relu else made
-
-    @classmethod
-    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
-        """Returns the module for a float one, which has a `qconfig`."""
-        inner = mod[0] if isinstance(mod, intrinsic._FusedModule) else mod
-        return _taken(cls.__new__(cls), inner, mod.qconfig)
 
 
 class ConvReLU2d(Conv2d):

@@ -8,28 +8,22 @@ from tensorgrad.nn import Module
 from tensorgrad.tensor import Tensor
 
 
-class QuantStub(Module):
+class _Stub(Module):
+    def __init__(self, qconfig: Any = None):
+        super().__init__()
+        if qconfig:
+            self.qconfig = qconfig
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x
+
+
+class QuantStub(_Stub):
     """Observes its input; `convert` makes it quantize."""
 
-    def __init__(self, qconfig: Any = None):
-        super().__init__()
-        if qconfig:
-            self.qconfig = qconfig
 
-    def forward(self, x: Tensor) -> Tensor:
-        return x
-
-
-class DeQuantStub(Module):
+class DeQuantStub(_Stub):
     """Returns its input; `convert` makes it dequantize."""
-
-    def __init__(self, qconfig: Any = None):
-        super().__init__()
-        if qconfig:
-            self.qconfig = qconfig
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x
 
 
 class QuantWrapper(Module):

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sized
 from typing import Any
 
 from tensorgrad.utils.data.datapipes._decorator import functional_datapipe
+from tensorgrad.utils.data.datapipes._shuffling import Shuffles
 from tensorgrad.utils.data.datapipes.datapipe import IterDataPipe
-from tensorgrad.utils.data.sampler import Sampler, SequentialSampler, draw_seed
+from tensorgrad.utils.data.sampler import Sampler, SequentialSampler
 
 __all__ = ["SamplerIterDataPipe", "ShufflerIterDataPipe"]
 
@@ -48,7 +49,7 @@ class SamplerIterDataPipe(IterDataPipe):
 
 
 @functional_datapipe("shuffle")
-class ShufflerIterDataPipe(IterDataPipe):
+class ShufflerIterDataPipe(Shuffles, IterDataPipe):
     """Yields samples in random order: each is drawn from the next `buffer_size` ones (method `shuffle`).
 
     Args:
@@ -70,25 +71,12 @@ class ShufflerIterDataPipe(IterDataPipe):
         self.datapipe = datapipe if unbatch_level == 0 else datapipe.unbatch(unbatch_level=unbatch_level)
         self.buffer_size = buffer_size
         self._buffer: list = []
-        self._enabled, self._rng = True, random.Random()
-        self._seed: int | None = None
-
-    def set_shuffle(self, shuffle: bool = True) -> ShufflerIterDataPipe:
-        """Switches shuffling on or off."""
-        self._enabled = shuffle
-        return self
-
-    def set_seed(self, seed: int) -> ShufflerIterDataPipe:
-        """Sets the seed for the next time that it is read; later ones are drawn from torch's generator."""
-        self._seed = seed
-        return self
+        self._rng = random.Random()
 
     def reset(self) -> None:
         """Takes the next seed."""
         self._buffer = []
-        if self._enabled:
-            self._rng.seed(draw_seed() if self._seed is None else self._seed)
-            self._seed = None
+        self._begin_order()
 
     def __iter__(self) -> Iterator[Any]:
         if not self._enabled:

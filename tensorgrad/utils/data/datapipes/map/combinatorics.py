@@ -6,13 +6,13 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+from tensorgrad.utils.data.datapipes._shuffling import Shuffles
 from tensorgrad.utils.data.datapipes.datapipe import IterDataPipe, MapDataPipe
-from tensorgrad.utils.data.sampler import draw_seed
 
 __all__ = ["ShufflerIterDataPipe"]
 
 
-class ShufflerIterDataPipe(IterDataPipe):
+class ShufflerIterDataPipe(Shuffles, IterDataPipe):
     """Yields the samples of a datapipe with indices in random order (method `shuffle`).
 
     Args:
@@ -27,29 +27,15 @@ class ShufflerIterDataPipe(IterDataPipe):
     def __init__(self, datapipe: Any, *, indices: list | None = None) -> None:
         self.datapipe = datapipe
         self.indices: Any = list(range(len(datapipe))) if indices is None else indices
-        self._enabled, self._rng = True, random.Random()
-        self._seed: int | None = None
+        self._rng = random.Random()
         self._shuffled_indices: list = self.indices
-
-    def set_shuffle(self, shuffle: bool = True) -> ShufflerIterDataPipe:
-        """Switches shuffling on or off."""
-        self._enabled = shuffle
-        return self
-
-    def set_seed(self, seed: int) -> ShufflerIterDataPipe:
-        """Sets the seed for the next time that it is read; later ones are drawn from torch's generator."""
-        self._seed = seed
-        return self
 
     def reset(self) -> None:
         """Draws the next order."""
         self._shuffled_indices = self.indices
-        if self._enabled:
-            self._rng.seed(draw_seed() if self._seed is None else self._seed)
-            self._seed = None
-            self._shuffled_indices = self._rng.sample(self.indices, len(self.indices))[
-                ::-1
-            ]  # PyTorch reads it from its end
+        self._begin_order()
+        if self._enabled:  # PyTorch reads them from their end
+            self._shuffled_indices = self._rng.sample(self.indices, len(self.indices))[::-1]
 
     def __iter__(self) -> Iterator[Any]:
         for index in self._shuffled_indices:
