@@ -1,5 +1,7 @@
 """A pytest plugin for tools/tests.py: writes progress to the file TESTS_PROGRESS, and can run a selection of tests.
 
+Progress is one line per event: `total COUNT`, `done SECONDS FILE`, `failed TEST`, `machine TEST<tab>REASON`.
+
 `--few N` keeps only N cases of each test function, spread over all of them. `--within SECONDS` gives each test file an
 equal share of the remaining time, and skips its remaining tests when the share is used up.
 """
@@ -14,6 +16,7 @@ import pytest
 
 _file = None
 _shares = None
+_last = time.monotonic()  # when the last test ended, or collecting
 
 
 def pytest_addoption(parser):
@@ -62,7 +65,8 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_collection_finish(session):
-    global _shares
+    global _last, _shares
+    _last = time.monotonic()
     _write(f"total {len(session.items)}")
     seconds = session.config.getoption("--within")
     if seconds:
@@ -90,7 +94,10 @@ def pytest_runtest_logreport(report):
 
 
 def pytest_runtest_logfinish(nodeid, location):
-    _write("done")
+    global _last
+    now = time.monotonic()
+    _write(f"done {now - _last:.3f} {nodeid.partition('::')[0]}")
+    _last = now
 
 
 def _write(line: str) -> None:

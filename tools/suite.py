@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / "build" / "tests"
 PYTEST = [sys.executable, "-m", "pytest", "-p", "tools.progress"]
 CLOSING = re.compile(r"\b(\d+ (passed|failed|skipped|errors?|deselected|warnings?)|no tests ran)\b.* in [\d.]+s")
+SLOWEST = 24  # files named at the end of a run
 NO_TESTS = 5  # pytest's exit status where no test was chosen
 
 
@@ -29,6 +30,7 @@ class Suite:
         failed: Tests that have failed.
         machine: Those of them which depend on the machine, with the reason; they may be repeated once.
         retried: Those of them which have passed then.
+        seconds: How long the tests of each file have taken so far.
         reaching: Names what of which only tests that reach compiled kernels are repeated with NumPy alone.
     """
 
@@ -44,6 +46,7 @@ class Suite:
         self.failed: list[str] = []
         self.machine: dict[str, str] = {}
         self.retried: list[str] = []
+        self.seconds: Counter = Counter()
         self.process: subprocess.Popen | None = None
         self.took = 0.0
 
@@ -111,7 +114,10 @@ class Suite:
                 elif what == "machine":
                     test, _, reason = rest.partition("\t")
                     self.machine[test] = reason
-                self.done += what == "done"
+                elif what == "done":
+                    seconds, _, file = rest.partition(" ")
+                    self.seconds[file] += float(seconds)
+                    self.done += 1
         return runs
 
     def text(self) -> str:
@@ -152,3 +158,9 @@ class Suite:
     def status(self) -> int:
         """The exit status after tests that depend on the machine were repeated."""
         return 0 if self.retried and len(self.retried) == len(self.failed) else self.raw_status
+
+
+def slowest(suites: Sequence[Suite]) -> list[str]:
+    """Returns a line for each of the files whose tests took longest in a suite: where a faster run has to begin."""
+    files = [(seconds, file, suite.name) for suite in suites for file, seconds in suite.seconds.items()]
+    return [f"{seconds:6.1f} s  {file} ({name})" for seconds, file, name in sorted(files, reverse=True)[:SLOWEST]]

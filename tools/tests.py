@@ -38,7 +38,7 @@ from pathlib import Path
 from changed import affected
 from phases import COMPILED, NUMPY, Part, has_compiled_kernels, phases, test_files
 from space import lack, lack_of_memory
-from suite import LOGS, NO_TESTS, PYTEST, ROOT, Suite
+from suite import LOGS, NO_TESTS, PYTEST, ROOT, Suite, slowest
 
 TESTS = ROOT / "tests"
 FUZZER_SECONDS, FUZZER_SEED = 60, 7  # the same cases every time: a change is judged by what it does
@@ -345,14 +345,18 @@ def main(arguments: list[str]) -> int:
     reset_signals()
     run = Run(groups)
     try:
-        for group in groups:
+        for number, group in enumerate(groups, start=1):
+            start = time.monotonic()
             run.phase(group)
             report(group)
+            print(f"phase {number}: {time.monotonic() - start:.0f} s", flush=True)
     except Interrupted:
         run.interrupt()
         report([suite for suite in run.suites if suite.status])
     finally:
         run.close()
+    if not chosen:
+        print("The files that took longest:", *slowest(run.suites), sep="\n")
     print(closing(run.suites, time.monotonic() - began))
     return status_of(run.suites)
 

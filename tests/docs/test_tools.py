@@ -59,6 +59,20 @@ def test_the_last_line_counts_all_suites_and_failures_are_shown(run):
     assert said.count("def test_many") == SUITES and said.count("1 failed, 7 passed, 1 skipped") == SUITES, said
 
 
+def test_the_files_that_took_longest_are_named_in_that_order():
+    sys.path.insert(0, str(ROOT / "tools"))
+    try:
+        module = importlib.import_module("suite")
+    finally:
+        sys.path.pop(0)
+    suites = [module.Suite("a", []), module.Suite("b", [])]
+    suites[0].seconds.update({"tests/a/test_1.py": 2.5, "tests/a/test_2.py": 0.25})
+    suites[1].seconds.update({"tests/b/test_3.py": 31.0})
+    assert [line.strip() for line in module.slowest(suites)] == [
+        "31.0 s  tests/b/test_3.py (b)", "2.5 s  tests/a/test_1.py (a)", "0.2 s  tests/a/test_2.py (a)",
+    ]  # fmt: skip
+
+
 REACHING = """
 import pytest
 import tensorgrad as torch
