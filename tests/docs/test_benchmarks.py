@@ -27,6 +27,7 @@ from benchmarks import (
     reasons,
     report,
     server,
+    small_numbers,
     worker,
     young,
 )
@@ -584,3 +585,25 @@ def test_compiled_programs_that_compute_something_else_are_refused():
     made = {name: row.build(tensorgrad) for name in ("compiled", "eager")}
     with pytest.raises(AssertionError, match="other bits"):
         capture.same_results(row, made, lambda: made["compiled"][0]() + 1)
+
+
+@pytest.mark.parametrize("make", [
+    lambda lib: small_numbers.Decoder(32, 1, 2, 64, 50).build(lib, 1),
+    lambda lib: small_numbers.Decoder(32, 1, 2, 64, 50).build(lib, 8),
+    small_numbers.perceptron,
+    small_numbers.recurrent,
+], ids=["token", "prompt", "perceptron", "LSTM"])  # fmt: skip
+def test_formats_of_small_numbers_are_near_float32(make):
+    with_torch = find_spec("torch") is not None
+    runs = small_numbers.candidates(make, with_torch)
+    columns = small_numbers.FORMATS + small_numbers.THEIRS
+    times = small_numbers.in_turns(runs, 1, 0.0)
+    cells = small_numbers.line("it", times, columns).split(" | ")
+    assert len(cells) == small_numbers.head("model", columns).partition("\n")[0].count(" | ") + 1
+    assert {"float32", "dynamic int8", "bfloat16"} <= runs.keys() and ("torch float32" in runs) == with_torch
+
+
+def test_a_format_that_computes_something_else_is_refused(monkeypatch):
+    monkeypatch.setitem(small_numbers.CLOSE, "bfloat16", 0.0)
+    with pytest.raises(AssertionError, match=r"bfloat16 is 0\.00"):
+        small_numbers.candidates(small_numbers.perceptron, with_torch=False)
