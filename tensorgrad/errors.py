@@ -196,6 +196,12 @@ def check_flag(value, argument: str) -> None:
         raise wrong_argument(value, argument, "bool")
 
 
+def check_flags(**given) -> None:
+    """The same of several values, by the names of their arguments."""
+    for argument, value in given.items():
+        check_flag(value, argument)
+
+
 def wrap_dims(dims, ndim: int) -> tuple[int, ...]:
     """Returns non-negative dimensions. Raises: RuntimeError if one appears twice."""
     wrapped = tuple([wrap_dim(d, ndim) for d in dims])

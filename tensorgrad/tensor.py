@@ -513,7 +513,10 @@ class Tensor(TensorMethods):
         >>> w
         tensor([5., 1.], requires_grad=True)
         """
-        made = share(_apart(self), self._storage.__class__.of(self._storage.array))
+        storage = self._storage.__class__.of(self._storage.array)
+        if self._storage.version is None and not INFERENCE.on:
+            storage.detached = True
+        made = share(_apart(self), storage)
         same = self._results_keep_class and self.__class__ not in PLAIN and not LOCAL.inside_override
         return made.as_subclass(self.__class__) if same else made
 

@@ -25,6 +25,7 @@ from tensorgrad.dispatch.codegen import function_of, take_over
 from tensorgrad.dtypes import as_dtype, dtype
 from tensorgrad.errors import MISSING, NUMPY_NAMES, hide_callers, missing, typename
 from tensorgrad.layouts import check_strided, strided
+from tensorgrad.overriding.caller_arguments import is_in_python
 from tensorgrad.overriding.function_classes import as_called, overriding
 from tensorgrad.overriding.function_classes import call as call_other
 from tensorgrad.overriding.function_modes import COMPOSITES
@@ -40,6 +41,17 @@ _SINGLE: dict[str, tuple[tuple, str]] = {
     "Tensor | number": ((Tensor, Number), "Tensor"),
     "dtype": ((dtype,), "torch.dtype"),
 }
+# The same for what is not a tensor: the classes that are not allowed. Only values that no conversion helps are named.
+_NEVER = (str, list, tuple, dict, complex, dtype)
+_PLAIN: dict[str, tuple[tuple, str]] = {
+    "bool": ((*_NEVER, int, float), "bool"),
+    "int": ((*_NEVER, float), "int"),
+    "float": (_NEVER, "float"),
+    "sizes": ((int, float, str), "tuple of ints"),
+    "str": ((list, tuple, dict, int, float, complex, dtype), "str"),
+    "out": ((*_NEVER, int, float), "Tensor"),
+}
+_SIZES = frozenset(("size", "shape", "split_sizes", "pad"))  # PyTorch's names of them
 _LISTS = frozenset({"list[Tensor]", "Sequence[Tensor]", "tuple[Tensor, ...]"})
 _KNOWN = _LISTS | set(_SINGLE)
 # What parameters without an annotation are by PyTorch's names for them.
@@ -247,11 +259,14 @@ def check_tensors(function, guard, tensors: tuple, values: tuple) -> tuple[type,
     if types:
         return types
     hide_callers(sys._getframe(1))
+    error = sys.exc_info()[1]
     for (position, name, annotation), value in zip(_tensors(function), tensors, strict=True):
         where = f"argument '{'input' if name == 'self' else name}' (position {position})"
         kind = typename(value)
         if annotation in _SINGLE:
             allowed, wanted = _SINGLE[annotation]
+            if isinstance(error, AttributeError) and Number in allowed:  # a number, where one of two is to be a tensor
+                allowed = (Tensor,)
             if not isinstance(value, allowed):
                 raise TypeError(f"{_public_name(guard)}(): {where} must be {wanted}, not {kind}") from None
         elif not isinstance(value, list | tuple):
@@ -263,7 +278,34 @@ def check_tensors(function, guard, tensors: tuple, values: tuple) -> tuple[type,
                         f"expected Tensor as element {i} in argument {position - 1}, but got {type(item).__name__} "
                         f"({_public_name(guard)}())"
                     ) from None
+    if not isinstance(error, TypeError) and not is_in_python(guard):
+        _check_plain(function, guard, values)
     return ()
+
+
+def _check_plain(function, guard, values: tuple) -> None:
+    """Raises: TypeError if one of the values is not of the type that its annotation says."""
+    __tracebackhide__ = True
+    parameters = _parameters(function).values()
+    if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
+        return
+    for position, (p, value) in enumerate(zip(parameters, values, strict=True), 1):
+        name, _, none = str(p.annotation).partition(" | ")
+        if p.annotation is p.empty and (p.default is True or p.default is False):
+            name = "bool"
+        elif p.annotation is p.empty and p.name in _SIZES:
+            name = "sizes"
+        elif p.name == "out":
+            name, none = "out", "None"
+            if isinstance(value, Tensor | list | tuple):
+                continue
+        if name not in _PLAIN or none not in ("", "None") or value is True or value is False:
+            continue
+        excluded, wanted = _PLAIN[name]
+        of_many = isinstance(value, Tensor) and value._array.ndim > 0
+        if of_many or isinstance(value, excluded) or (value is None and not none and p.default is not None):
+            where = f"argument '{p.name}' (position {position})"
+            raise TypeError(f"{_public_name(guard)}(): {where} must be {wanted}, not {typename(value)}") from None
 
 
 ON_OVERRIDING_CLASS.append(ask_first)

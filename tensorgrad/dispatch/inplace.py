@@ -14,7 +14,7 @@ from numpy import ndarray
 
 from tensorgrad.autograd.graph import Node
 from tensorgrad.autograd.modes import GRAD
-from tensorgrad.autograd.views import check_writable, is_recorded, rebase
+from tensorgrad.autograd.views import check_writable, edge_of, is_recorded, rebase
 from tensorgrad.dispatch import signatures
 from tensorgrad.dispatch.out import check_no_overlap
 from tensorgrad.dispatch.promotion import is_operand
@@ -146,7 +146,8 @@ def _binary(op, operator: bool):
 def make_composite(name: str, function, row=None):
     """The in-place method of a composite: computes out of place, then copies over the tensor.
 
-    Called without keywords, it is that of `row`, if one is given.
+    If an op with the tensor as its first input computed the result, its node becomes the tensor's history, as it does
+    for the in-place method of a row. Otherwise the history is that of the copy. Called without keywords, it is that of `row`, if one is given.
     """
     direct = None if row is None else make(row)
 
@@ -158,14 +159,29 @@ def make_composite(name: str, function, row=None):
         if tracked and _recorded(self, given):
             check_writable(self)
         check_no_overlap(self)
-        result = _kept(name, self, given, function(self.clone() if tracked else self, *args, **kwargs))
+        before = self.clone() if tracked else self
+        result = _kept(name, self, given, function(before, *args, **kwargs))
         check_result(self, result)
+        if result._edge is not None and not SLOW and _is_of_one_op(before, result, self):
+            node = result._edge[0]
+            node.edges = (edge_of(self), *node.edges[1:])
+            self._storage.bump()
+            self._storage.write(self._array, result._array)
+            take_over(self, node, result)
+            return self
         return self.copy_(result)
 
     method.__name__ = method.__qualname__ = f"{name}_"
     method.__doc__ = f"In-place version of `{name}`: writes the result into this tensor and returns it."
     signatures.promise(method, lambda: signatures.in_place(inspect.signature(function)))
     return method
+
+
+def _is_of_one_op(before: Tensor, result: Tensor, tensor: Tensor) -> bool:
+    """Whether an op computed `result` from `before` as its first input, in the form that `tensor` has."""
+    node = result._edge[0]  # type: ignore[index]
+    plain = node.__class__ is Node and result._view is None and tensor.__class__ in PLAIN and result.__class__ in PLAIN
+    return plain and node.edges[0] == before._edge and result._array.dtype is tensor._array.dtype
 
 
 def asked(method, self: Tensor, *args) -> Any:
@@ -244,11 +260,16 @@ def replace(self: Tensor, function, args, kwargs, overlap: bool = False) -> Tens
         for transform in reversed(LOCAL.transforms):
             transform.written(self, result)
     if edge is not None:
-        node = edge[0]
-        point_outputs(node, result, self)
-        node.outputs = ((array.shape, array.dtype, array.__class__),)
-        rebase(self, node)
+        take_over(self, edge[0], result)
     return self
+
+
+def take_over(tensor: Tensor, node: Node, result: Tensor) -> None:
+    """Makes the node of `result`, which was written over a tensor, the tensor's history."""
+    array = tensor._array
+    point_outputs(node, result, tensor)
+    node.outputs = ((array.shape, array.dtype, array.__class__),)
+    rebase(tensor, node)
 
 
 def _kept(name: str, self: Tensor, args, result: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from tensorgrad.autograd.modes import GRAD
 from tensorgrad.dispatch.kinds import composite, op, reduction, view
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import warn, wrap_dim, wrap_dims
+from tensorgrad.errors import check_flag, warn, wrap_dim, wrap_dims
 from tensorgrad.kernels.array import reduce as kernels
 from tensorgrad.ops.limits import maximum, minimum
 from tensorgrad.ops.pick import ONE_OF_DIM
@@ -405,6 +405,7 @@ def _arguments(dim, unbiased, correction):
     if dim.__class__ is bool:
         dim, unbiased = None, dim
     if unbiased is not None:
+        check_flag(unbiased, "unbiased")
         correction = int(unbiased)
     return dim, 1 if correction is None else correction
 

@@ -13,7 +13,7 @@ from tensorgrad.dispatch.kinds import composite, op, reduction
 from tensorgrad.dispatch.no_derivative import no_derivative, not_implemented
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import I64, scalar_type
-from tensorgrad.errors import as_integer, wrap_dim
+from tensorgrad.errors import as_integer, check_flags, wrap_dim
 from tensorgrad.ops.create import zeros
 from tensorgrad.ops.pick import ALONG_DIM, ONE_OF_DIM, pick
 from tensorgrad.ops.reduce import tie_of_all
@@ -431,6 +431,7 @@ def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, ret
     >>> torch.unique(torch.tensor([3, 1, 3]), return_counts=True)
     (tensor([1, 3]), tensor([1, 2]))
     """
+    check_flags(sorted=sorted, return_inverse=return_inverse, return_counts=return_counts)
     found = _unique(input, return_inverse) if dim is None else _unique_dim(input, dim)
     return _chosen(found, return_inverse, return_counts)
 
@@ -442,6 +443,7 @@ def unique_consecutive(input: Tensor, return_inverse: bool = False, return_count
     >>> torch.unique_consecutive(torch.tensor([1, 1, 2, 1]))
     tensor([1, 2, 1])
     """
+    check_flags(return_inverse=return_inverse, return_counts=return_counts)
     return _chosen(_unique_consecutive(input, dim), return_inverse, return_counts)
 
 

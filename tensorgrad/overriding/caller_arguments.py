@@ -24,8 +24,8 @@ from tensorgrad.errors import MISSING, NUMPY_NAMES
 # Functions of `torch`, some of them also methods, and of `torch.nn.functional` that PyTorch writes in Python.
 IN_PYTHON = {
     "torch": frozenset((
-        "_backward_method", "_split_method", "cdist", "lobpcg", "lu", "meshgrid", "norm", "pca_lowrank", "split",
-        "stft", "svd_lowrank", "tensordot", "unique", "unique_consecutive",
+        "_backward_method", "_split_method", "cdist", "eig", "lobpcg", "lstsq", "lu", "matrix_rank", "meshgrid", "norm",
+        "pca_lowrank", "solve", "split", "stft", "svd_lowrank", "symeig", "tensordot", "unique", "unique_consecutive",
     )),
     "torch.nn.functional": frozenset((
         "adaptive_max_pool1d", "adaptive_max_pool1d_with_indices", "adaptive_max_pool2d",

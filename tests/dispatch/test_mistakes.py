@@ -103,6 +103,12 @@ def methods():
     yield argument('x.clamp(max="a")', "clamp", "max", "Number", "not str")
     yield argument('x.fill_("a")', "fill_", "value", "Number", "not str")
     yield argument('x.masked_fill(x > 0, "a")', "masked_fill", "value", "Number", "not str")
+    yield argument('l.svd(x, "a")', "svd", "some", "bool", "not str")
+    yield argument('l.unique(x, "a")', "unique", "sorted", "bool", "not str")
+    yield argument("l.cholesky(x, x)", "cholesky", "upper", "bool", "not Tensor")
+    yield argument("l.broadcast_to(x, 9)", "broadcast_to", "size", "tuple of ints", "not int")
+    yield argument("l.linalg.qr(x, 2)", "linalg_qr", "mode", "str", "not int")
+    yield argument("l.float_power(2, 3)", "float_power", "input", "Tensor", "not int")
     for name in ("expand_as", "view_as", "reshape_as"):
         yield argument(f"x.{name}(1)", name, "other", "Tensor", "not int")
     yield argument('l.cat([x], "a")', "cat", "dim", "int", "not str")

@@ -104,6 +104,17 @@ KNOWN: tuple[Known, ...] = (
         "what was saved for views that lead nowhere: PyTorch does not look at it, here it is found to be freed",
     ),
     Known(
+        r"inference_mode\(\)[\s\S]*\.(data|detach\(\))[.[]",
+        "^error: nothing.*Inplace update to inference tensor",
+        "what shares the memory of an inference tensor by .data may be written to as a whole in PyTorch, but not by its "
+        "views; here both may",
+    ),
+    Known(
+        r"no_grad\(\): (t\d+) = t\d+[.[][\s\S]*\b\1\.requires_grad(_\(\)| = True)",
+        "^is_leaf of .*RuntimeError|^error: nothing.*(A view was created in no_grad mode)",
+        "a view made under no_grad that was made a leaf of its own: PyTorch refuses it once its base was written to",
+    ),
+    Known(
         r", out=t\d+\)\Z",
         "^error: RuntimeError: unsupported operation: some elements of the input.* in PyTorch nothing",
         "PyTorch gives the output other memory first where it must grow; here it is refused",

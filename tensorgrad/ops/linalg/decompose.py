@@ -14,6 +14,7 @@ from tensorgrad import dtypes, return_types
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
+from tensorgrad.errors import check_flags
 from tensorgrad.kernels.array import linalg as kernels
 from tensorgrad.kernels.array import matmul as matmul_kernels
 from tensorgrad.ops import create
@@ -151,6 +152,7 @@ def qr(input: Tensor, some: bool = True, *, out=None) -> return_types.qr:
     >>> torch.allclose(q @ r, torch.tensor([[3.0, 1.0], [4.0, 2.0]]), atol=1e-6)
     True
     """
+    check_flags(some=some)
     _check_factored(input, "qr")
     return named(return_type("qr"), _qr(input, "reduced" if some else "complete"), out, qr)
 
@@ -294,6 +296,7 @@ def svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out=None) 
     >>> S
     tensor([6.7082, 2.2361])
     """
+    check_flags(some=some, compute_uv=compute_uv)
     _check_factored(input, "svd")
     u, s, vh = _svd(input, not some)
     results = (u, s, adjoint(vh))

@@ -13,6 +13,7 @@ from tensorgrad.dispatch.kernel_errors import unsupported
 from tensorgrad.dispatch.kinds import composite, op
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
+from tensorgrad.errors import check_flags
 from tensorgrad.kernels.array import linalg as checks
 from tensorgrad.kernels.array import matmul as matmul_kernels
 from tensorgrad.ops import create
@@ -198,6 +199,7 @@ def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out=None):
     >>> torch.lu(torch.tensor([[2.0]]))
     (tensor([[2.]]), tensor([1], dtype=torch.int32))
     """
+    check_flags(pivot=pivot)
     results = _factor(A, pivot)[: 3 if get_infos else 2]
     if out is not None:
         count = len(out) if isinstance(out, tuple | list) else 0
