@@ -67,6 +67,54 @@ def missing(name: str, **given) -> None:
     raise TypeError(f"{name}() missing {some}: {' and '.join(lacking)}")
 
 
+def arguments_named(
+    name: str, keywords: tuple[str, ...], given: tuple, named: dict[str, Any], before: int = 0
+) -> tuple:
+    """Returns the arguments that a function takes as `*given, **named`, in the order of `keywords`.
+
+    Args:
+        name: The function.
+        keywords: The names of the arguments: all are required.
+        given, named: Those that were given by position, and by name.
+        before: How many other arguments were given by position.
+
+    Raises:
+        TypeError: If one is missing, given twice or unknown.
+
+    >>> from tensorgrad.errors import arguments_named
+    >>> arguments_named("new_full", ("size", "fill_value"), ((2, 3),), {"fill_value": 1})
+    ((2, 3), 1)
+    """
+    if len(given) > len(keywords):
+        most = before + len(keywords)
+        raise TypeError(
+            f"{name}() takes {most} positional argument{'s' * (most != 1)} but {before + len(given)} were given"
+        )
+    rest = dict(named)
+    for at in range(len(given), len(keywords)):
+        if keywords[at] not in rest:  # PyTorch also counts those that follow, and its plural is the wrong way round
+            some = f"{len(keywords) - at} required positional argument{'s' * (at == len(keywords) - 1)}"
+            raise TypeError(f"{name}() missing {some}: " + ", ".join(f'"{keyword}"' for keyword in keywords[at:]))
+        given = (*given, rest.pop(keywords[at]))
+    for keyword in rest:
+        if keyword in keywords:
+            raise TypeError(f"{name}() got multiple values for argument '{keyword}'")
+        raise TypeError(f"{name}() got an unexpected keyword argument '{keyword}'")
+    return given
+
+
+def integers_given(name: str, keyword: str, given: tuple, named: dict[str, Any]) -> tuple:
+    """Returns what a call `name(2, 3)`, `name((2, 3))` or `name(keyword=(2, 3))` gives by position, or would.
+
+    Raises: TypeError if the integers are missing or given twice, or if a keyword is unknown.
+
+    >>> from tensorgrad.errors import integers_given
+    >>> integers_given("zeros", "size", (2, 3), {}), integers_given("zeros", "size", (), {"size": (2, 3)})
+    ((2, 3), ((2, 3),))
+    """
+    return given if given and not named else arguments_named(name, (keyword,), (given,) if given else (), named)
+
+
 def no_dimensions(dim: int) -> IndexError:
     """Returns the error for a dimension of a tensor that has none, where PyTorch does not treat it as having one."""
     return IndexError(f"Dimension specified as {dim} but tensor has no dimensions")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from tensorgrad import devices, dtypes
+from tensorgrad.errors import as_integer
 from tensorgrad.rows.switches import DISPATCH, GRAD, LOCAL, SLOW
 from tensorgrad.size import Size, new_size
 from tensorgrad.storage.stubs import INFERENCE, STORAGES, Storage
@@ -233,6 +234,8 @@ class Tensor(TensorMethods):
         """
         if dim is None:
             return new_size(Size, self._array.shape)
+        if dim.__class__ is not int:
+            dim = as_integer(dim, "dim")
         ndim = self._array.ndim
         if not -max(ndim, 1) <= dim < max(ndim, 1) or not ndim:
             self._dim_error(dim)
@@ -256,6 +259,8 @@ class Tensor(TensorMethods):
         ((3, 1), (1, 3), 1)
         """
         if dim is not None:
+            if dim.__class__ is not int:
+                dim = as_integer(dim, "dim")
             self.size(dim)
             return self.stride()[dim]
         array = self._array

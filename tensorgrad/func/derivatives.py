@@ -376,7 +376,7 @@ def jacrev(func: Callable, argnums: ArgNums = 0, *, has_aux: bool = False, chunk
 
             blocks.append(
                 [
-                    found.reshape(*output.shape, *point.shape)
+                    found.reshape((*output.shape, *point.shape))
                     for found, point in zip(in_chunks(rows, basis(output), chunk_size), run.points, strict=True)
                 ]
             )

@@ -182,7 +182,7 @@ def jacfwd(func: Callable, argnums: ArgNums = 0, has_aux: bool = False, *, rando
 
             products = over_batch(columns, [basis(point)], randomness)
             for block, output, found in zip(blocks, outputs, products, strict=True):
-                block.append(found.movedim(0, -1).reshape(*output.shape, *point.shape))
+                block.append(found.movedim(0, -1).reshape((*output.shape, *point.shape)))
         found = nested(blocks, points_spec, outputs_spec)
         return (found, aux) if has_aux else found
 

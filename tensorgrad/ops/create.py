@@ -21,10 +21,12 @@ from tensorgrad.dispatch.slow_path import in_class_of
 from tensorgrad.dtypes import scalar_type
 from tensorgrad.errors import (
     MISSING,
+    arguments_named,
     as_integer,
     check_flag,
     check_is_number,
     check_number,
+    integers_given,
     warn,
     wrong_argument,
 )
@@ -84,19 +86,6 @@ def resolve_shape(size: tuple | list) -> tuple[int, ...]:
         n = next(n for n in shape if n < 0)
         raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {list(shape)}")
     return shape
-
-
-def given_size(name: str, size: tuple, named: dict) -> tuple:
-    """Returns `size`, given by position or keyword. Raises: TypeError if it is missing or a keyword is unknown."""
-    if size and not named:
-        return size
-    if "size" in named and not size:
-        size = (named.pop("size"),)
-    elif not size:
-        raise TypeError(f'{name}() missing 1 required positional arguments: "size"')
-    if named:
-        raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
-    return size
 
 
 def check_tensor(name: str, value) -> None:
@@ -609,7 +598,7 @@ def zeros(
             [0., 0.]])
     """
     dtype = dtype if out is None else _dtype_of(out, dtype, layout, device)
-    shape = resolve_shape(given_size("zeros", size, named))
+    shape = resolve_shape(integers_given("zeros", "size", size, named))
     if out is not None and STORAGES[out._array.__class__].layout is not layouts.strided:
         return clear(out, shape, requires_grad)
     if layout is not None and layout is not layouts.strided:
@@ -628,7 +617,7 @@ def ones(
             [1., 1., 1.]])
     """
     dtype = dtype if out is None else _dtype_of(out, dtype, layout, device)
-    shape = resolve_shape(given_size("ones", size, named))
+    shape = resolve_shape(integers_given("ones", "size", size, named))
     if layout is not None and layout is not layouts.strided:
         return without_elements("ones", shape, layout, dtype, device, requires_grad)
     return _out("ones", out, _filled(_of_ones, 1, shape, dtype, device, requires_grad, pin_memory))
@@ -652,7 +641,7 @@ def empty(
     torch.Size([2, 3])
     """
     dtype = dtype if out is None else _dtype_of(out, dtype, layout, device)
-    shape = resolve_shape(given_size("empty", size, named))
+    shape = resolve_shape(integers_given("empty", "size", size, named))
     if out is not None and STORAGES[out._array.__class__].layout is not layouts.strided:
         return clear(out, shape, requires_grad)
     if layout is not None and layout is not layouts.strided:
@@ -747,32 +736,29 @@ def _like(name: str, function, fills: bool, maker=None):
 
     def like(
         input: Tensor, *fill, dtype=None, layout: AnyLayout = None, device=None, requires_grad=False,
-        memory_format=None, **kw
+        memory_format=None, pin_memory=False, **named
     ) -> Tensor:  # fmt: skip
         if (
             maker is not None
             and input.__class__ in PLAIN
-            and not (fill or kw or dtype or layout or device or requires_grad or memory_format)
+            and not (fill or named or dtype or layout or device or requires_grad or memory_format or pin_memory)
         ):
             array = input._array
             if array.__class__ is np.ndarray and array.flags.c_contiguous:
                 return wrap(maker(array.shape, array.dtype))
         check_tensor(name, input)
+        fill = arguments_named(name, ("fill_value",) if fills else (), fill, named, 1)
         own = STORAGES[input._array.__class__].layout
         if own is not layouts.strided or (layout is not None and layout is not layouts.strided):
             wanted = own if layout is None else layout
             if wanted is not layouts.strided:
                 if memory_format is not None:
                     raise RuntimeError("memory format option is only supported by strided tensors")
-                value = (
-                    1 if name == "ones_like" else kw["fill_value"] if "fill_value" in kw else fill[0] if fill else None
-                )
+                value = 1 if name == "ones_like" else fill[0] if fill else None
                 return sparse_like(name, input, wanted, dtype, device, requires_grad, value)
-        if kw:
-            fill = (kw.pop("fill_value"),) if "fill_value" in kw and fills else fill
         made = function(
             tuple(input._array.shape), *fill, dtype=dtype or input.dtype, device=device or input.device,
-            requires_grad=requires_grad,
+            requires_grad=requires_grad, pin_memory=pin_memory,
         )  # fmt: skip
         array = input._array
         if memory_format is not None and "preserve" not in str(memory_format):
@@ -802,17 +788,24 @@ empty_like = _like("empty_like", empty, False)
 full_like = _like("full_like", full, True)
 
 
-def _new(name: str, function, example: str, printed: str):
+def _new(name: str, function, example: str, printed: str, *keywords: str):
     def new(
-        self, *args, dtype=None, device=None, requires_grad=False, layout: AnyLayout = None, pin_memory=False, **kw
+        self, *args, dtype=None, device=None, requires_grad=False, layout: AnyLayout = None, pin_memory=False, **named
     ) -> Tensor:
-        args = (kw.pop("size"), *args) if "size" in kw else args
+        if keywords:
+            args = arguments_named(name, keywords, args, named)
+        else:
+            args = integers_given(name, "size", args, named)
         own = STORAGES[self._array.__class__].layout if layout is None else layout
         if own is not layouts.strided and function is not tensor:
-            shape = resolve_shape(args[:1] if function is full else given_size(name, args, {}))
+            shape = resolve_shape(args[:1] if function is full else args)
             return in_class_of(self, without_elements(name, shape, own, dtype or self.dtype, device, requires_grad))
         made = function(
-            *args, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad, **kw
+            *args,
+            dtype=dtype or self.dtype,
+            device=device or self.device,
+            requires_grad=requires_grad,
+            pin_memory=pin_memory,
         )
         array = self._array
         if array.__class__ is not np.ndarray:
@@ -831,8 +824,8 @@ def _new(name: str, function, example: str, printed: str):
 _new("new_zeros", zeros, "2", "tensor([0., 0.], dtype=torch.float64)")
 _new("new_ones", ones, "2", "tensor([1., 1.], dtype=torch.float64)")
 _new("new_empty", empty, "0, 3", "tensor([], size=(0, 3), dtype=torch.float64)")
-_new("new_full", full, "(2,), 7", "tensor([7., 7.], dtype=torch.float64)")
-_new("new_tensor", tensor, "[1, 2]", "tensor([1., 2.], dtype=torch.float64)")
+_new("new_full", full, "(2,), 7", "tensor([7., 7.], dtype=torch.float64)", "size", "fill_value")
+_new("new_tensor", tensor, "[1, 2]", "tensor([1., 2.], dtype=torch.float64)", "data")
 
 
 LEGACY: dict[Any, Callable] = {}  # layout -> what makes its tensors for `x.new()` (ops/sparse/construct.py)

@@ -39,7 +39,7 @@ def flip(input: Tensor, dims) -> Tensor:
     return _flip(input, wrap_dims(ints(dims), input._array.ndim))
 
 
-variadic("flip", flip, "dims", needed=True)
+variadic("flip", flip, "dims")
 
 
 @composite()

@@ -16,7 +16,7 @@ from tensorgrad import dtypes
 from tensorgrad.autograd.graph import legacy_type_name
 from tensorgrad.dispatch.kinds import alias, composite, export, op, view
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import as_integer, no_dimensions, warn, wrap_dim, wrap_dims, wrong_argument
+from tensorgrad.errors import as_integer, integers_given, no_dimensions, warn, wrap_dim, wrap_dims, wrong_argument
 from tensorgrad.kernels.array import shape as kernels
 from tensorgrad.layouts import inverse
 from tensorgrad.tensor import Tensor, share
@@ -43,20 +43,11 @@ def ints(values) -> tuple[int, ...]:
     return (as_integer(values, "size", "tuple of ints"),)
 
 
-def variadic(name: str, function, keyword: str, needed: bool = False) -> None:
-    """Makes `function(input, values)` a method called as `x.name(2, 3)`, `x.name((2, 3))` or `x.name(keyword=(2, 3))`.
-
-    `needed`: whether `x.name()` is an error.
-    """
+def variadic(name: str, function, keyword: str) -> None:
+    """Makes `function(input, values)` a method: `x.name(2, 3)`, `x.name((2, 3))` or `x.name(keyword=(2, 3))`."""
 
     def method(self, *args, **named) -> Tensor:
-        if named:
-            if args or keyword not in named or len(named) > 1:
-                raise TypeError(f"{name}() received an invalid combination of arguments: {args}, {named}")
-            args = (named[keyword],)
-        elif not args and needed:
-            raise TypeError(f'{name}() missing 1 required positional arguments: "{keyword}"')
-        return function(self, args)
+        return function(self, args if args and not named else integers_given(name, keyword, args, named))
 
     method.__name__ = method.__qualname__ = name
     method.__code__ = method.__code__.replace(co_name=name)  # tracebacks and errors.wrong_argument name it
@@ -270,7 +261,7 @@ def _reshape_method(self: Tensor, *shape, **named) -> Tensor:
     tensor([[0, 1, 2],
             [3, 4, 5]])
     """
-    return _reshape(self, ints(shape if shape or not named else named["shape"]))
+    return _reshape(self, ints(shape if shape and not named else integers_given("reshape", "shape", shape, named)))
 
 
 @composite("method")

@@ -83,7 +83,7 @@ class BatchedArray:
         """Returns the array with its dimensions permuted."""
         with self.level.off():
             lead = (0,) if self.mapped else ()
-            return self.with_value(self.value.permute(*lead, *[d + len(lead) for d in axes]))
+            return self.with_value(self.value.permute((*lead, *[d + len(lead) for d in axes])))
 
     def view(self, dtype) -> BatchedArray:
         """Returns the same bytes as another dtype."""

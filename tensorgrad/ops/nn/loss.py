@@ -391,7 +391,7 @@ def _nll_in_batch(input, target, weight, ignore_index, reduction, size, mapped):
 
 def _nll_grad_in_batch(g, target, weights, shape, ignore_index, size, mapped):
     g, target, weights = each(size, mapped, g=g, target=target, weights=weights)
-    g = g.reshape(*g.shape, *(1,) * (weights.ndim - g.ndim)).expand(weights.shape)
+    g = g.reshape((*g.shape, *(1,) * (weights.ndim - g.ndim))).expand(weights.shape)
     if len(shape) == 1:
         return _nll_grad(g, target, weights, (size, *shape), ignore_index)
     g, target, weights = (x.flatten(0, 1) for x in (g, target, weights))

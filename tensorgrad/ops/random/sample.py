@@ -14,7 +14,7 @@ from tensorgrad import dtypes
 from tensorgrad.dispatch.kinds import composite
 from tensorgrad.dispatch.out import store_out
 from tensorgrad.dtypes import scalar_type
-from tensorgrad.errors import check_flag, check_numbers
+from tensorgrad.errors import check_flag, check_numbers, integers_given
 from tensorgrad.kernels.array import sample as kernels
 from tensorgrad.layouts import AnyLayout, made_in_order, memory_strides, strided
 from tensorgrad.ops import create
@@ -179,7 +179,7 @@ def rand(
     """
     dtype = chosen_dtype(dtype, out, dtypes.DEFAULT.floating)
     check_floating(dtype.numpy, "check_uniform_bounds")
-    shape = check_shape("rand", create.given_size("rand", size, kw))
+    shape = check_shape("rand", integers_given("rand", "size", size, kw))
     return sampled("rand", kernels.uniform, shape, dtype, (), generator, device, requires_grad, out)
 
 
@@ -198,7 +198,7 @@ def randn(
     """
     dtype = chosen_dtype(dtype, out, dtypes.DEFAULT.floating)
     check_floating(dtype.numpy, "normal_kernel_cpu")
-    shape = check_shape("randn", create.given_size("randn", size, kw))
+    shape = check_shape("randn", integers_given("randn", "size", size, kw))
     return sampled("randn", kernels.normal, shape, dtype, (), generator, device, requires_grad, out)
 
 

@@ -199,7 +199,7 @@ def _all_rows(output: Tensor, points, create_graph: bool) -> tuple[Tensor, ...]:
         return [p.new_zeros(p.shape) if g is None else g for g, p in zip(found, points, strict=True)]
 
     found = over_batch(rows, [basis(output)])
-    return tuple(rows.reshape(*output.shape, *p.shape) for rows, p in zip(found, points, strict=True))
+    return tuple(rows.reshape((*output.shape, *p.shape)) for rows, p in zip(found, points, strict=True))
 
 
 def _stacked(rows: list[Tensor], output: Tensor, point: Tensor) -> Tensor:
@@ -236,7 +236,7 @@ def _by_columns(func, points, create_graph: bool, vectorize: bool):
 
         found = over_batch(columns, [basis(point)])
         for block, output, column in zip(blocks, derivative.outputs, found, strict=True):
-            block.append(column.movedim(0, -1).reshape(*output.shape, *point.shape))
+            block.append(column.movedim(0, -1).reshape((*output.shape, *point.shape)))
     return many[0], [tuple(block) for block in blocks]
 
 
