@@ -23,14 +23,18 @@ from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor, share
 
 
+VIEW = "a view"  # what `Launch.of` is for these
+
+
 class Launch(NamedTuple):
-    """One call. `text` is the statement; `function` and `arguments` (as text) are what a driver would need."""
+    """One call. `text` is the statement. `of` names the op, with ".backward" for its gradients; "" for anything else."""
 
     name: str
     function: Any
     arguments: tuple[str, ...]
     results: tuple[str, ...]
     text: str
+    of: str = ""
 
 
 class Written(NamedTuple):
@@ -101,7 +105,7 @@ class Launches:
             raise Refused(f"an argument is a {value.__class__.__name__} of tensors")
         return self.constant(value)
 
-    def _call(self, node: Node, function: Any, arguments: list[Any], several: int = 0) -> Any:
+    def _call(self, node: Node, function: Any, arguments: list[Any], several: int = 0, of: str = "") -> Any:
         """Adds a call: returns the name of its result; or the names of the `several` in the tuple that it returns.
 
         Each has a name of its own, so that its memory is free after its own last use.
@@ -110,7 +114,7 @@ class Launches:
         results = [self._fresh() for _ in range(several or 1)]
         call = f"{self.constant(function, 'f')}({', '.join(texts)})"
         left = ", ".join(results) + ("," if several == 1 else "")
-        self.launches.append(Launch(node.name, function, texts, tuple(results), f"{left} = {call}"))
+        self.launches.append(Launch(node.name, function, texts, tuple(results), f"{left} = {call}", of))
         return results if several else results[0]
 
     def _do(self, node: Node, text: str, function: Any = None, arguments: tuple[str, ...] = ()) -> None:
@@ -196,7 +200,8 @@ class Launches:
             return
         single, count = len(op.outputs) == 1, len(op.outputs) + len(op.cache)
         several = count if op.cache or not single else 0
-        found = self._call(node, op.compiled.on_arrays, given, several)
+        of = VIEW if op.kind == "view" else op.name
+        found = self._call(node, op.compiled.on_arrays, given, several, of)
         self.of[node] = found[0] if several and single and not keeps else found
 
     def _backward(self, node: Node, op: Any) -> None:
@@ -228,7 +233,7 @@ class Launches:
             arguments.insert(0, given[op.format_of[0]])
         else:
             call = OnArrays(function, op.name)
-        self.of[node] = self._call(node, call, arguments, several=len(wanted))
+        self.of[node] = self._call(node, call, arguments, len(wanted), f"{op.name}.backward")
 
     def _zeros(self, node: Node, i: int) -> Any:
         """The gradient of an output for which none arrived."""
@@ -237,7 +242,8 @@ class Launches:
 
     def _formula(self, node: Node, op: Any, name: str, given: dict[str, Any]) -> str:
         formula = op.formulas[name]
-        return self._call(node, Formula(formula), [given[n] for n in arguments_of(formula)])
+        of = VIEW if op.kind == "view" else f"{op.name}.{name}"
+        return self._call(node, Formula(formula), [given[n] for n in arguments_of(formula)], of=of)
 
     # --- what is no op ---
 

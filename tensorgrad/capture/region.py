@@ -239,7 +239,11 @@ class Region(states.Region):
         after = Memory(every.values(), state.optimizers, state.generators)
         try:
             plan = Plan(trace, _written(before, trace))
-            why = _ran_alike(plan, trace.inputs, trace.result, before, after, every, state)
+            why = _ran_alike(plan.listened, trace.inputs, trace.result, before, after, every, state)
+            for run in plan.with_chains() if not why else ():
+                if _ran_alike(run, trace.inputs, trace.result, before, after, every, state):
+                    plan.without_chains()
+                    break
         except Refused as refused:
             return self._refuse(kind, str(refused), refused.limited)
         if why:
@@ -267,7 +271,7 @@ class Region(states.Region):
             RUNNING.recording = False
         after = Memory(every.values(), state.optimizers, state.generators)
         why = state.changed()
-        why = f"it changes {why}" if why else _ran_alike(plan, inputs, result, before, after, every, state)
+        why = f"it changes {why}" if why else _ran_alike(plan.run, inputs, result, before, after, every, state)
         if why:
             raise PlanError(f"torch.compile: the plan of {name_of(self.function)} is not what its program is: {why}")
         return result
@@ -308,13 +312,13 @@ CHECK = os.environ.get("TENSORGRAD_COMPILE", "") == "check"
 
 
 def _ran_alike(
-    plan: Plan, inputs: list[Tensor], result: Any, before: Memory, after: Memory, every: dict[int, Tensor], state: State
+    run: Callable, inputs: list[Tensor], result: Any, before: Memory, after: Memory, every: dict[int, Tensor], state: State
 ) -> str:
     """Runs a plan from `before`, and goes back to `after`. Returns what differs from `after` and `result`, in words."""
     expected = described(result)
     before.restore()
     try:
-        found = described(plan.run(*inputs))
+        found = described(run(*inputs))
         then = Memory(every.values(), state.optimizers, state.generators)
     except Exception as error:
         after.restore()
