@@ -24,6 +24,7 @@ from tensorgrad.kernels.compiled.runtime import launch as compiled
 from tensorgrad.kernels.compiled.runtime import thread_pool
 from tensorgrad.kernels.compiled.runtime.launch import Shared
 from tensorgrad.rows.kernel_tables import COMPILED
+from tensorgrad.settings import SETTINGS
 from tensorgrad.storage import fresh
 
 # Ops, and gradients of ops, whose kernels' Python reads no value of an array.
@@ -37,6 +38,7 @@ CHECKED = {"cross_entropy": "few"}
 
 FIXED = ("a", "k")  # how the names of arrays begin that are the same objects in each call
 _LARGE = 1 << 16  # bytes of an array that is not in the arena
+_MOST = 2048  # numbers of a chain, about: machine code has a copy on its stack
 _LINE = 64
 _BYTE = np.dtype(np.uint8)
 _NAME = re.compile(r"\bv\d+\b")
@@ -189,7 +191,7 @@ class Chains:
     def _small(self, of: str, arguments: list[Any], results: list[Any]) -> tuple[list[Any], list[Any]]:
         """The results and launches of the compiled kernel for large arrays, if it gives the same bits."""
         row = COMPILED.get(SMALL[of])
-        if row is None or not row.available() or len(results) != 1:
+        if row is None or SETTINGS.deterministic or not row.available() or len(results) != 1:
             return results, []
         with thread_pool.listening() as heard:
             made = row.ready(*arguments)
@@ -247,6 +249,11 @@ class Chains:
         """Whether there is a chain."""
         return self.possible and any(isinstance(step, Link) and step.runs for step in self.steps)
 
+    @property
+    def pure(self) -> bool:
+        """Whether all of it is chains."""
+        return all(isinstance(step, Link) for step in self.steps)
+
     # --- writing the text ---
 
     def text(self, tail: str) -> list[str]:
@@ -275,7 +282,8 @@ class Chains:
                 continue
             chain.append(step)
             large = [m for m in self._own if m.place < 0 and m.high - m.low >= _LARGE]
-            if step.checked or any(number in (m.first, m.last) for m in large):
+            full = sum(len(numbers) for link in chain for _, _, numbers in link.runs) > _MOST
+            if step.checked or full or any(number in (m.first, m.last) for m in large):
                 lines += self._chain(chain, seen, steps, i + 1)
                 chain = []
             number += 1

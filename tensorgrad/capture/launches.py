@@ -254,6 +254,8 @@ class Launches:
         texts = (self.written_out(target), self.written_out(value))
         known = self.constant(_WRITES[adds], "f")
         self._do(node, f"{known}({', '.join(texts)})", function, texts)
+        if target.target is steps.grad_of:  # its version; those of other tensors from outside are the plan's to set
+            self._do(node, f"{self._leaf(target.args[0])[0]}._grad._storage.bump()")
         self.of[node] = self.of[target]
 
     def _empty(self, node: Node) -> None:

@@ -58,7 +58,7 @@ class Plan:
         self._results = _Results(trace, self.launches)
         self._head, self._tail = self._ends()
         self._names = {**self.launches.values, **self._results.values, "GRAD": GRAD, "tensor_of": tensor_of}
-        self._use([launch.text for launch in self.launches.launches], self._names)
+        self._use(self._each(), self._names)
         self._chains: Chains | None = None
 
     def _ends(self) -> tuple[list[str], list[str]]:
@@ -74,14 +74,19 @@ class Plan:
         tail = [f"m{n}.version = version{n} + {by}" for n, (_, by) in enumerate(written)]
         return head, tail + self._results.lines
 
-    def _use(self, body: list[str], names: dict[str, Any]) -> None:
-        """Makes the function that runs these lines."""
-        lines = [*self._head, "before, GRAD.enabled = GRAD.enabled, False", "try:"]
-        lines += [f"    {line}" for line in _dropped(body, self._results.uses)] or ["    pass"]
-        lines += ["finally:", "    GRAD.enabled = before", *self._tail]
+    def _use(self, body: list[str], names: dict[str, Any], pure: bool = False) -> None:
+        """Makes the function that runs these lines; `pure`: none of them computes on tensors."""
+        lines = _dropped(body, self._results.uses)
+        if not pure:
+            lines = ["before, GRAD.enabled = GRAD.enabled, False", "try:", *(f"    {line}" for line in lines)]
+            lines += ["finally:", "    GRAD.enabled = before"]
+        lines = [*self._head, *lines, *self._tail]
         inputs = ", ".join(f"t_in{i}" for i in range(len(self.launches.inputs)))
         self.source = "\n".join([f"def plan({inputs}):", *(f"    {line}" for line in lines), ""])
         self.run = function_of(self.source, names, {"__name__": "tensorgrad.plan"}, "plan")
+
+    def _each(self) -> list[str]:
+        return [launch.text for launch in self.launches.launches] or ["pass"]
 
     # --- chains ---
 
@@ -112,14 +117,14 @@ class Plan:
         """
         if self._chains is not None:
             for more in ({}, {"replay": lambda *given: False}):
-                self._use(self._body, self._chains.names | FULL | more)
+                self._use(self._body, self._chains.names | FULL | more, self._chains.pure)
                 yield self.run
-            self._use(self._body, self._chains.names)
+            self._use(self._body, self._chains.names, self._chains.pure)
 
     def without_chains(self) -> None:
         """Goes back to the launches one by one."""
         self._chains = None
-        self._use([launch.text for launch in self.launches.launches], self._names)
+        self._use(self._each(), self._names)
 
     def graph_module(self) -> GraphModule:
         """The graph that it was made of, as a module that can be called."""
@@ -182,7 +187,7 @@ class _Results:
     def __init__(self, trace: Trace, launches: Launches) -> None:
         self.trace, self.launches = trace, launches
         self.lines: list[str] = []
-        self.values: dict[str, Any] = {"result": result, "freed": freed, "storage_of": storage_of}
+        self.values: dict[str, Any] = {"share": share, "freed": freed, "storage_of": storage_of}
         self._storages: dict[Any, str] = {}
         self._owned: list[tuple[Any, Any]] = []  # the node of the memory, and an array in it
         self._owners = [node if base is None else base for node, base in zip(trace.outputs, trace.bases, strict=True)]
@@ -222,7 +227,7 @@ class _Results:
                 self.lines.append(f"s{number} = storage_of({self.launches.of[owner]})")
                 if memory is not None and memory.version != 0:
                     self.lines.append(f"s{number}.version = {memory.version}")
-            self.lines.append(f"{name} = result({array}, {self._storages[owner]})")
+            self.lines.append(f"{name} = share({array}, {self._storages[owner]})")
         return name
 
     def _freed(self, number: int, tensor: Tensor) -> None:
@@ -317,11 +322,6 @@ def used_up(node: Any) -> bool:
 def storage_of(array: Any) -> Storage:
     """The storage of memory that a plan made."""
     return STORAGES[array.__class__].of(array)
-
-
-def result(array: Any, storage: Storage | None) -> Tensor:
-    """A tensor that a plan returns."""
-    return share(array, storage)
 
 
 def freed(array: Any, op: Any, number: int, outputs: tuple) -> Tensor:
