@@ -23,14 +23,18 @@ from tensorgrad.storage.stubs import STORAGES
 from tensorgrad.tensor import Tensor, share
 
 
+VIEW = "a view"  # what `Launch.of` is for these
+
+
 class Launch(NamedTuple):
-    """One call. `text` is the statement; `function` and `arguments` (as text) are what a driver would need."""
+    """One call. `text` is the statement. `of` names the op, with ".backward" for its gradients; "" for anything else."""
 
     name: str
     function: Any
     arguments: tuple[str, ...]
     results: tuple[str, ...]
     text: str
+    of: str = ""
 
 
 class Written(NamedTuple):
@@ -101,13 +105,17 @@ class Launches:
             raise Refused(f"an argument is a {value.__class__.__name__} of tensors")
         return self.constant(value)
 
-    def _call(self, node: Node, function: Any, arguments: list[Any], several: int = 0) -> Any:
-        """Adds a call: returns the name of its result, or of its results."""
+    def _call(self, node: Node, function: Any, arguments: list[Any], several: int = 0, of: str = "") -> Any:
+        """Adds a call: returns the name of its result; or the names of the `several` in the tuple that it returns.
+
+        Each has a name of its own, so that its memory is free after its own last use.
+        """
         texts = tuple(self.written_out(a) for a in arguments)
-        result = self._fresh()
-        name = self.constant(function, "f")
-        self.launches.append(Launch(node.name, function, texts, (result,), f"{result} = {name}({', '.join(texts)})"))
-        return [f"{result}[{i}]" for i in range(several)] if several else result
+        results = [self._fresh() for _ in range(several or 1)]
+        call = f"{self.constant(function, 'f')}({', '.join(texts)})"
+        left = ", ".join(results) + ("," if several == 1 else "")
+        self.launches.append(Launch(node.name, function, texts, tuple(results), f"{left} = {call}", of))
+        return results if several else results[0]
 
     def _do(self, node: Node, text: str, function: Any = None, arguments: tuple[str, ...] = ()) -> None:
         self.launches.append(Launch(node.name, function, arguments, (), text))
@@ -165,9 +173,12 @@ class Launches:
     def _needless(self, node: Node) -> bool:
         """Whether a copy, which the engine makes where others may know the memory, is of what nothing else knows."""
         source: Any = node.args[0]
+        if not isinstance(source, Node) or not source.meta.get("owns", False) or list(source.users) != [node]:
+            return False
+        op = getattr(source.target, "op", None)
+        makes = op is not None and op.kind != "views" and not op.cache and len(op.outputs) == 1
         return (
-            isinstance(source, Node) and source.target is steps.getitem and source.meta.get("owns", False)
-            and hasattr(source.args[0].target, "backward_of") and list(source.users) == [node]
+            (makes or (source.target is steps.getitem and hasattr(source.args[0].target, "backward_of")))
             and node.args[1:] == ("contiguous",) and source.meta["val"]._array.flags.c_contiguous
             and node.meta.get("owns", False)
         )  # fmt: skip
@@ -188,11 +199,10 @@ class Launches:
             self.of[node] = self._call(node, OnTensors(op.compiled.call), given)
             return
         single, count = len(op.outputs) == 1, len(op.outputs) + len(op.cache)
-        found = self._call(node, op.compiled.on_arrays, given)
-        if single and not keeps:
-            self.of[node] = f"{found}[0]" if op.cache else found
-        else:
-            self.of[node] = [f"{found}[{i}]" for i in range(count)]
+        several = count if op.cache or not single else 0
+        of = VIEW if op.kind == "view" else op.name
+        found = self._call(node, op.compiled.on_arrays, given, several, of)
+        self.of[node] = found[0] if several and single and not keeps else found
 
     def _backward(self, node: Node, op: Any) -> None:
         grads, saved, kept, needs = node.args
@@ -223,7 +233,7 @@ class Launches:
             arguments.insert(0, given[op.format_of[0]])
         else:
             call = OnArrays(function, op.name)
-        self.of[node] = self._call(node, call, arguments, several=len(wanted))
+        self.of[node] = self._call(node, call, arguments, len(wanted), f"{op.name}.backward")
 
     def _zeros(self, node: Node, i: int) -> Any:
         """The gradient of an output for which none arrived."""
@@ -232,7 +242,8 @@ class Launches:
 
     def _formula(self, node: Node, op: Any, name: str, given: dict[str, Any]) -> str:
         formula = op.formulas[name]
-        return self._call(node, Formula(formula), [given[n] for n in arguments_of(formula)])
+        of = VIEW if op.kind == "view" else f"{op.name}.{name}"
+        return self._call(node, Formula(formula), [given[n] for n in arguments_of(formula)], of=of)
 
     # --- what is no op ---
 
@@ -243,6 +254,8 @@ class Launches:
         texts = (self.written_out(target), self.written_out(value))
         known = self.constant(_WRITES[adds], "f")
         self._do(node, f"{known}({', '.join(texts)})", function, texts)
+        if target.target is steps.grad_of:  # its version; those of other tensors from outside are the plan's to set
+            self._do(node, f"{self._leaf(target.args[0])[0]}._grad._storage.bump()")
         self.of[node] = self.of[target]
 
     def _empty(self, node: Node) -> None:

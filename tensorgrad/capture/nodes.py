@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import weakref
 from dataclasses import dataclass
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from tensorgrad.dtypes import from_numpy_dtype
 from tensorgrad.fx import Graph, Node
 from tensorgrad.layouts import layout, memory_format, strided
 from tensorgrad.rows.switches import LOCAL
+from tensorgrad.storage.fresh import LINE
 from tensorgrad.storage.stubs import STORAGES, Storage
 from tensorgrad.tensor import Tensor, share
 from tensorgrad.transforms.transform import Transform
@@ -236,7 +238,7 @@ class Nodes(Transform):
         if STORAGES[array.__class__].layout is not strided:
             raise NotImplementedError(f"record(): tensors of the layout {tensor.layout} are not recorded")
         node.meta["val"] = described(array)
-        node.meta["owns"] = array.__class__ is np.ndarray and array.base is None and self._find(array) is None
+        node.meta["owns"] = array.__class__ is np.ndarray and _owns(array) and self._find(array) is None
         self._know(array, node)
         tensor._array = TracedArray(self, array, node)
         if tensor._memory is not None:
@@ -291,6 +293,15 @@ class Nodes(Transform):
 
 def _nodes_in(values: Any) -> bool:
     return any(isinstance(v, Node) for v in values)
+
+
+def _owns(array: np.ndarray) -> bool:
+    """Whether nothing else is known to refer to the memory of an array: it has its own, or a block made for it."""
+    block = array.base
+    return block is None or (
+        block.__class__ is np.ndarray and block.base is None and block.nbytes <= array.nbytes + LINE
+        and getrefcount(block) <= 3  # the array, the name above, and this argument
+    )  # fmt: skip
 
 
 def _address(array: Any) -> int:

@@ -9,11 +9,13 @@ and gradients.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from tensorgrad.autograd.graph import FREED, Node, next_sequence_nr
+from tensorgrad.capture.chains import FULL, Chains
 from tensorgrad.capture.launches import Launches
 from tensorgrad.capture.trace import Refused, Trace, reads
 from tensorgrad.capture.values import mapped
@@ -54,26 +56,75 @@ class Plan:
         self.written = [(t, n) for t, n in written if all(t is not i for i in trace.inputs)]
         self.inputs_written = [(k, n) for t, n in written for k, i in enumerate(trace.inputs) if i is t]
         self._results = _Results(trace, self.launches)
-        self.source = self._text(trace)
-        names = {**self.launches.values, **self._results.values, "GRAD": GRAD, "tensor_of": tensor_of}
-        self.run = function_of(self.source, names, {"__name__": "tensorgrad.plan"}, "plan")
+        self._head, self._tail = self._ends()
+        self._names = {**self.launches.values, **self._results.values, "GRAD": GRAD, "tensor_of": tensor_of}
+        self._use(self._each(), self._names)
+        self._chains: Chains | None = None
 
-    def _text(self, trace: Trace) -> str:
+    def _ends(self) -> tuple[list[str], list[str]]:
+        """The lines before and after the launches."""
         launches = self.launches
-        inputs = [f"t_in{i}" for i in range(len(launches.inputs))]
-        lines = [f"v_in{i} = t_in{i}._array" for i in range(len(inputs))]
+        head = [f"v_in{i} = t_in{i}._array" for i in range(len(launches.inputs))]
         for n, (tensor, _) in enumerate(self.written):
             launches.values[f"w{n}"] = tensor
         written = [(f"w{n}", by) for n, (_, by) in enumerate(self.written)]
         written += [(f"t_in{k}", by) for k, by in self.inputs_written]
-        lines += [f"version{n} = {name}._storage.version" for n, (name, _) in enumerate(written)]
-        body = [launch.text for launch in launches.launches]
-        lines += ["before, GRAD.enabled = GRAD.enabled, False", "try:"]
-        lines += [f"    {line}" for line in _dropped(body, self._results.uses)] or ["    pass"]
-        lines += ["finally:", "    GRAD.enabled = before"]
-        lines += [f"{name}._storage.version = version{n} + {by}" for n, (name, by) in enumerate(written)]
-        lines += self._results.lines
-        return "\n".join([f"def plan({', '.join(inputs)}):", *(f"    {line}" for line in lines), ""])
+        for n, (name, _) in enumerate(written):
+            head += [f"m{n} = {name}._memory", f"if m{n} is None: m{n} = {name}._storage", f"version{n} = m{n}.version"]
+        tail = [f"m{n}.version = version{n} + {by}" for n, (_, by) in enumerate(written)]
+        return head, tail + self._results.lines
+
+    def _use(self, body: list[str], names: dict[str, Any], pure: bool = False) -> None:
+        """Makes the function that runs these lines; `pure`: none of them computes on tensors."""
+        lines = _dropped(body, self._results.uses)
+        if not pure:
+            lines = ["before, GRAD.enabled = GRAD.enabled, False", "try:", *(f"    {line}" for line in lines)]
+            lines += ["finally:", "    GRAD.enabled = before"]
+        lines = [*self._head, *lines, *self._tail]
+        inputs = ", ".join(f"t_in{i}" for i in range(len(self.launches.inputs)))
+        self.source = "\n".join([f"def plan({inputs}):", *(f"    {line}" for line in lines), ""])
+        self.run = function_of(self.source, names, {"__name__": "tensorgrad.plan"}, "plan")
+
+    def _each(self) -> list[str]:
+        return [launch.text for launch in self.launches.launches] or ["pass"]
+
+    # --- chains ---
+
+    def listened(self, *inputs: Tensor) -> Any:
+        """Runs the plan, and finds out which of its launches can be chains (see capture/chains.py)."""
+        names: dict[str, Any] = {**self._names, "__name__": "tensorgrad.plan"}
+        names |= {f"t_in{i}": tensor for i, tensor in enumerate(inputs)}
+        exec("\n".join(self._head), names)
+        outside = {name: v for name, v in names.items() if name[0] in "ak" or name.startswith("v_in")}
+        chains = Chains(self._names, outside)
+        before, GRAD.enabled = GRAD.enabled, False
+        try:
+            for launch in self.launches.launches:
+                chains.run(launch, names)
+        finally:
+            GRAD.enabled = before
+        *tail, result = self._tail
+        exec("\n".join([*tail, result.replace("return ", "result_of_plan = ", 1)]), names)
+        self._chains = chains if chains.found() else None
+        if self._chains is not None:
+            self._body = chains.text("\n".join(self._tail))
+        return names["result_of_plan"]
+
+    def with_chains(self) -> Iterator[Callable]:
+        """Yields the functions whose results and effects have to be those of the program for chains to be used.
+
+        The memory that they make is full of nan. In the second no chain fits, so that its ops are called one by one.
+        """
+        if self._chains is not None:
+            for more in ({}, {"replay": lambda *given: False}):
+                self._use(self._body, self._chains.names | FULL | more, self._chains.pure)
+                yield self.run
+            self._use(self._body, self._chains.names, self._chains.pure)
+
+    def without_chains(self) -> None:
+        """Goes back to the launches one by one."""
+        self._chains = None
+        self._use(self._each(), self._names)
 
     def graph_module(self) -> GraphModule:
         """The graph that it was made of, as a module that can be called."""
@@ -136,9 +187,10 @@ class _Results:
     def __init__(self, trace: Trace, launches: Launches) -> None:
         self.trace, self.launches = trace, launches
         self.lines: list[str] = []
-        self.values: dict[str, Any] = {"result": result, "freed": freed, "storage_of": storage_of}
+        self.values: dict[str, Any] = {"share": share, "freed": freed, "storage_of": storage_of}
         self._storages: dict[Any, str] = {}
         self._owned: list[tuple[Any, Any]] = []  # the node of the memory, and an array in it
+        self._owners = [node if base is None else base for node, base in zip(trace.outputs, trace.bases, strict=True)]
         names: dict[int, str] = {}
         for number, tensor in enumerate(trace.returned):
             if id(tensor) not in names:
@@ -167,12 +219,15 @@ class _Results:
             self._freed(number, tensor)
             self.lines.append(f"{name} = freed({array}, op{number}, {tensor._edge[1]}, outputs{number})")  # type: ignore[index]
         else:
+            alone = base is None and self._owners.count(owner) == 1
+            if alone and (memory is None or memory.version == 0):  # made when it is first asked for
+                self._storages[owner] = "None"
             if owner not in self._storages:
                 self._storages[owner] = f"s{number}"
                 self.lines.append(f"s{number} = storage_of({self.launches.of[owner]})")
                 if memory is not None and memory.version != 0:
                     self.lines.append(f"s{number}.version = {memory.version}")
-            self.lines.append(f"{name} = result({array}, {self._storages[owner]})")
+            self.lines.append(f"{name} = share({array}, {self._storages[owner]})")
         return name
 
     def _freed(self, number: int, tensor: Tensor) -> None:
@@ -267,11 +322,6 @@ def used_up(node: Any) -> bool:
 def storage_of(array: Any) -> Storage:
     """The storage of memory that a plan made."""
     return STORAGES[array.__class__].of(array)
-
-
-def result(array: Any, storage: Storage) -> Tensor:
-    """A tensor that a plan returns."""
-    return share(array, storage)
 
 
 def freed(array: Any, op: Any, number: int, outputs: tuple) -> Tensor:

@@ -28,6 +28,7 @@ from tensorgrad.capture.plan import Plan
 from tensorgrad.capture.state import State
 from tensorgrad.capture.trace import Refused, Trace, difference
 from tensorgrad.capture.watch import Watch
+from tensorgrad.dispatch.codegen import function_of
 from tensorgrad.ops.create import DEFAULT_DEVICE
 from tensorgrad.rows.switches import GRAD, LOCAL, SLOW
 from tensorgrad.settings import SETTINGS
@@ -234,12 +235,18 @@ class Region(states.Region):
         grads |= {id(g) for *_, g in before._saved if g is not None}
         if trace.inputs and any(id(t) not in every for t in trace.inputs):
             return self._refuse(kind, "a tensor among its arguments is not found again")
+        if _share_memory(trace.inputs, every):
+            return self._refuse(kind, "an argument or a gradient shares memory with another tensor that it uses", True)
         if any(id(t) not in every and id(t) not in grads for t in trace.lifted()):
             return self._refuse(kind, "it uses a tensor that cannot be reached from what its code names")
         after = Memory(every.values(), state.optimizers, state.generators)
         try:
             plan = Plan(trace, _written(before, trace))
-            why = _ran_alike(plan, trace.inputs, trace.result, before, after, every, state)
+            why = _ran_alike(plan.listened, trace.inputs, trace.result, before, after, every, state)
+            for run in plan.with_chains() if not why else ():
+                if _ran_alike(run, trace.inputs, trace.result, before, after, every, state):
+                    plan.without_chains()
+                    break
         except Refused as refused:
             return self._refuse(kind, str(refused), refused.limited)
         if why:
@@ -249,7 +256,7 @@ class Region(states.Region):
             plan.use(self.backend, trace)
         kind.plans.append((state, plan))
         self.plans += 1
-        fits = None if CHECK else arguments_check(args, kwargs, modes)
+        fits = None if CHECK else arguments_check(args, kwargs, dict(zip(MODES, modes(), strict=True)), NAMES_OF_MODES)
         if fits is not None:
             self._ready.append((fits, state.quick, plan))
         kind.restart()
@@ -267,7 +274,7 @@ class Region(states.Region):
             RUNNING.recording = False
         after = Memory(every.values(), state.optimizers, state.generators)
         why = state.changed()
-        why = f"it changes {why}" if why else _ran_alike(plan, inputs, result, before, after, every, state)
+        why = f"it changes {why}" if why else _ran_alike(plan.run, inputs, result, before, after, every, state)
         if why:
             raise PlanError(f"torch.compile: the plan of {name_of(self.function)} is not what its program is: {why}")
         return result
@@ -308,13 +315,13 @@ CHECK = os.environ.get("TENSORGRAD_COMPILE", "") == "check"
 
 
 def _ran_alike(
-    plan: Plan, inputs: list[Tensor], result: Any, before: Memory, after: Memory, every: dict[int, Tensor], state: State
+    run: Callable, inputs: list[Tensor], result: Any, before: Memory, after: Memory, every: dict[int, Tensor], state: State
 ) -> str:
     """Runs a plan from `before`, and goes back to `after`. Returns what differs from `after` and `result`, in words."""
     expected = described(result)
     before.restore()
     try:
-        found = described(plan.run(*inputs))
+        found = described(run(*inputs))
         then = Memory(every.values(), state.optimizers, state.generators)
     except Exception as error:
         after.restore()
@@ -324,6 +331,16 @@ def _ran_alike(
     if found != expected:
         return f"it returns {_shown(found, expected)}"
     return why
+
+
+def _share_memory(inputs: list[Tensor], every: dict[int, Tensor]) -> bool:
+    """Whether an argument or a gradient overlaps another tensor: a trace takes one for the other, and they may part."""
+    grads = {id(t._grad): t._grad for t in every.values() if t._grad is not None}
+    for tensor in (*inputs, *grads.values()):
+        others = [t for t in (*every.values(), *grads.values()) if t is not tensor]
+        if any(_overlap(tensor._array, other._array) for other in others):
+            return True
+    return len(grads) < sum(t._grad is not None for t in every.values())
 
 
 def _shown(found: Any, expected: Any) -> str:
@@ -366,13 +383,19 @@ def _gradients_as_traced(plan: Plan) -> bool:
 # --- kinds of calls --------------------------------------------------------------------------------------------------
 
 
-def modes() -> tuple:
-    """What is set in this thread and this process, and changes what ops do."""
-    return (
-        GRAD.enabled, GRAD.inference, SETTINGS.threads, SETTINGS.deterministic, SETTINGS.warn_only,
-        SETTINGS.fill_memory, SETTINGS.matmul_precision, dtypes.get_default_dtype(), DEFAULT_DEVICE.device,
-        LOCAL.saved_hooks,
-    )  # fmt: skip
+# What is set in this thread and this process, and changes what ops do: expressions, and what they refer to.
+MODES = (
+    "GRAD.enabled", "GRAD.inference", "SETTINGS.threads", "SETTINGS.deterministic", "SETTINGS.warn_only",
+    "SETTINGS.fill_memory", "SETTINGS.matmul_precision", "default_dtype()", "DEFAULT_DEVICE.device",
+    "LOCAL.saved_hooks",
+)  # fmt: skip
+NAMES_OF_MODES = {
+    "GRAD": GRAD, "SETTINGS": SETTINGS, "default_dtype": dtypes.get_default_dtype, "DEFAULT_DEVICE": DEFAULT_DEVICE,
+    "LOCAL": LOCAL,
+}  # fmt: skip
+modes: Callable[[], tuple] = function_of(
+    f"def modes():\n    return ({', '.join(MODES)})", NAMES_OF_MODES, {"__name__": "tensorgrad.plan"}, "modes"
+)
 
 
 def kind_of(args: tuple, kwargs: dict) -> tuple[Any, list[Tensor], list[Any]]:

@@ -262,7 +262,7 @@ class _Kernel(_Module):
 
 
 class _Launcher(_Module):
-    """The two functions through which Python calls every kernel."""
+    """The functions through which Python calls every kernel: one at a time, or a list of launches."""
 
     def object(self, name: str) -> Any:
         return internals.declared(self.module, ir.FunctionType(_VOID, []), native.PREFIX + name).bitcast(_POINTER)
@@ -488,6 +488,89 @@ class _Launcher(_Module):
         return function
 
 
+    # --- lists of launches ---
+
+    def fits(self) -> Any:
+        """fits(object, words): whether it is an array as the words say (launch.py). Returns where they end, or null."""
+        function = self.begin(ir.FunctionType(_WORDS, [_POINTER, _WORDS]), f"{self.entry}.fits")
+        builder, (given, words) = self.builder, function.args
+        self.refused = function.append_basic_block("refused")
+        ir.IRBuilder(self.refused).ret(ir.Constant(_WORDS, None))
+        kind = builder.ptrtoint(self.object("ndarray"), _I64)
+        self.require(builder.icmp_unsigned("==", self.load(given, 8, _I64), kind))
+        flags = builder.and_(builder.zext(self.load(given, _HEAD + 48, _I32), _I64), self.word(words, 0))
+        dims = builder.sext(self.load(given, _HEAD + 8, _I32), _I64)
+        same = builder.icmp_signed("==", flags, self.word(words, 1))
+        same = builder.and_(same, builder.icmp_signed("==", self.load(given, _HEAD + 40, _I64), self.word(words, 2)))
+        self.require(builder.and_(same, builder.icmp_signed("==", dims, self.word(words, 3))))
+        place = builder.alloca(_WORDS)
+        builder.store(builder.gep(words, [_i64(4)]), place)
+        for offset in (16, 24):  # the shape and the strides
+            numbers = self.load(given, _HEAD + offset, _WORDS)
+            with internals.counted(builder, dims) as d:
+                at = builder.load(place)
+                self.require(
+                    builder.icmp_signed("==", builder.load(builder.gep(numbers, [d])), builder.load(at))
+                )
+                builder.store(builder.gep(at, [_i64(1)]), place)
+        builder.ret(builder.load(place))
+        return function
+
+    def replay(self, fits: Any) -> Any:
+        """replay(list, *arrays): runs a list of launches (launch.py) on arrays. Returns whether it did.
+
+        It works on a copy of the numbers, so that threads may run the same list at a time. Nothing is started if an
+        array is not as the list says; an error of a kernel ends it.
+        """
+        kind = ir.FunctionType(_POINTER, [_POINTER, _POINTER.as_pointer(), _I64])
+        function = self.begin(kind, f"{self.entry}.replay")
+        builder, (_, given, count) = self.builder, function.args
+        null = ir.Constant(_POINTER, None)
+        self.refused = function.append_basic_block("unknown")
+        ir.IRBuilder(self.refused).ret(null)
+        self.require(builder.icmp_signed(">=", count, _i64(1)))
+        words = builder.inttoptr(self.whole(builder.load(given)), _WORDS)
+        arrays, numbers, patches, launches = (self.word(words, n) for n in range(4))
+        self.refused = function.append_basic_block("refused")
+        self.builder = ir.IRBuilder(self.refused)
+        self.builder.ret(self.call("PyBool_FromLong", _i64(0)))
+        self.builder = builder
+        self.require(builder.icmp_signed("==", builder.sub(count, _i64(1)), arrays))
+        place = builder.alloca(_WORDS)
+        builder.store(builder.gep(words, [_i64(4)]), place)
+        with internals.counted(builder, arrays) as n:
+            one = builder.load(builder.gep(given, [builder.add(n, _i64(1))]))
+            end = builder.call(fits, [one, builder.load(place)])
+            self.require(builder.icmp_unsigned("!=", end, ir.Constant(_WORDS, None)))
+            builder.store(end, place)
+
+        def following() -> Any:
+            at = builder.load(place)
+            builder.store(builder.gep(at, [_i64(1)]), place)
+            return builder.load(at)
+
+        memory = builder.alloca(_I64, size=builder.add(numbers, _i64(1)))
+        with internals.counted(builder, numbers) as n:
+            builder.store(following(), builder.gep(memory, [n]))
+        with internals.counted(builder, patches):
+            at, which, offset = following(), following(), following()
+            one = builder.load(builder.gep(given, [builder.add(which, _i64(1))]))
+            builder.store(builder.add(self.load(one, _HEAD, _I64), offset), builder.gep(memory, [at]))
+        thread = self.call("PyEval_SaveThread")
+        failed = builder.alloca(_I64)
+        builder.store(_i64(0), failed)
+        with internals.counted(builder, launches):
+            code, at, last = following(), following(), following()
+            with builder.if_then(builder.icmp_signed("==", builder.load(failed), _i64(0))):
+                run = builder.inttoptr(code, _RUN.as_pointer())
+                start = builder.ptrtoint(builder.gep(memory, [at]), _I64)
+                builder.store(builder.call(run, [start, _i64(0), last]), failed)
+        self.call("PyEval_RestoreThread", thread)
+        done = builder.zext(builder.icmp_signed("==", builder.load(failed), _i64(0)), _I64)
+        builder.ret(self.call("PyBool_FromLong", done))
+        return function
+
+
 def built(function: Callable, signature: str, kind: str, entry: str, product: bool = False, calls: tuple = ()) -> bytes:
     """Returns a kernel's object file. `signature` is "void(float32[::1], ..., int64, int64)".
 
@@ -505,9 +588,10 @@ def built(function: Callable, signature: str, kind: str, entry: str, product: bo
 
 
 def launcher(entry: str) -> bytes:
-    """Returns the launcher's object file. Its entry is the addresses of its two functions."""
+    """Returns the launcher's object file. Its entry is the addresses of its functions."""
     writing = _Launcher(entry)
-    unpack = writing.unpack()
-    functions = [function.ptrtoint(_I64) for function in (writing.launch(unpack), writing.plainly(unpack))]
+    unpack, fits = writing.unpack(), writing.fits()
+    made = writing.launch(unpack), writing.plainly(unpack), writing.replay(fits)
+    functions = [function.ptrtoint(_I64) for function in made]
     writing.constant(entry, ir.Constant(ir.ArrayType(_I64, len(functions)), functions), internal=False)
     return internals.linked(writing.module, entry, None, False)

@@ -44,17 +44,17 @@ def _address(function: Any, signature: str, kind: str, **options: Any) -> int:
 
 
 LAUNCHER = "launcher"
-_functions: tuple[Any, Any] | None = None  # of the launcher
+_functions: tuple[Any, ...] | None = None  # of the launcher
 
 
-def _launcher() -> tuple[Any, Any]:
-    """Returns the functions that call shared and plain kernels."""
+def _launcher() -> tuple[Any, ...]:
+    """Returns the functions that call shared and plain kernels, and that which runs a list of launches."""
     global _functions
     if library.COMPILER is not None:
-        return None, lambda *given: None
+        return None, lambda *given: None, None
     if _functions is None:
-        addresses = native.words(library.image().address(LAUNCHER), 2)
-        _functions = native.function(addresses[0], "launch"), native.function(addresses[1], "call")
+        addresses = native.words(library.image().address(LAUNCHER), 3)
+        _functions = tuple(map(native.function, addresses, ("launch", "call", "replay")))
     return _functions
 
 
@@ -113,3 +113,72 @@ def with_loops(kernel: Callable, *loops: Callable) -> Callable[[], Callable]:
         return kernel
 
     return make
+
+
+# --- lists of launches ------------------------------------------------------------------------------------------------
+# A list is an array of 64-bit numbers, which `replay` reads (tools/kernels/entries.py): how many arrays it takes, how
+# many numbers the arguments of all launches are, how many of these are addresses, and how many launches there are. For
+# each array: which of NumPy's flags matter, their values, its dtype's address, its dimensions, shape and strides. Then
+# the numbers, each launch's after one for an error; for each address, its place among them, the array and an offset in
+# bytes; for each launch, the address of its code, the place of its numbers, and its length.
+
+_FLAGS = 0x501  # row-major, aligned, writeable
+_TUPLE, _TRUTH, _FLOAT, _SIGNED, _UNSIGNED, _ARRAY = range(6)  # kinds of arguments, as the records of kernels say them
+_TAKES, _KINDS = 2, 5  # words of a record: how many arguments, and where their kinds begin
+_ENDLESS = 1 << 56  # elements of an array of which only the address is known
+
+
+def numbers_of(kernel: Shared, arguments: tuple) -> list[Any]:
+    """The numbers that the launcher unpacks arguments to, with an array itself in the place of its address."""
+    # (The words of kinds are four for each argument; those of a tuple's items follow it.)
+    found: list[Any] = []
+    place = kernel.address + 8 * _KINDS
+
+    def unpack(values: tuple) -> None:
+        nonlocal place
+        for value in values:
+            kind, dims, *_ = native.words(place, 4)
+            place += 32
+            if kind == _TUPLE:
+                unpack(value)
+            elif kind == _ARRAY:
+                found.append(value)
+                found.extend((_ENDLESS, value.itemsize) if dims < 0 else (*value.shape, *value.strides))
+            elif kind == _FLOAT:
+                found.append(int(np.float64(value).view(np.int64)))
+            else:
+                found.append(int(value) if kind != _UNSIGNED else int(np.uint64(value).view(np.int64)))
+
+    unpack(arguments)
+    return found
+
+
+def listed(arrays: list[np.ndarray], launches: list[tuple[Shared, int, list[Any]]]) -> np.ndarray:
+    """The list of launches: (kernel, length, numbers), with (index of an array, offset) in the place of an address.
+
+    `arrays` are like those that it is going to be run on.
+    """
+    checks: list[int] = []
+    for a in arrays:
+        flags = int(a.flags.num) & _FLAGS
+        checks += [_FLAGS, flags, id(a.dtype), a.ndim, *a.shape, *a.strides]
+    numbers: list[int] = []
+    patches: list[int] = []
+    runs: list[int] = []
+    for kernel, length, given in launches:
+        numbers.append(0)
+        runs += [native.words(kernel.address, 1)[0], len(numbers), length]
+        for number in given:
+            if number.__class__ is tuple:
+                patches += [len(numbers), *number]
+            numbers.append(0 if number.__class__ is tuple else number)
+    head = [len(arrays), len(numbers), len(patches) // 3, len(launches)]
+    return np.array([*head, *checks, *numbers, *patches, *runs], np.int64)
+
+
+def replay() -> Any:
+    """The function (address of a list, *arrays) that runs it, and returns whether the arrays were like those it is for.
+
+    If not, or if a kernel failed, what the launches write to is undefined.
+    """
+    return _launcher()[2]

@@ -20,7 +20,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from typing import Any
 
@@ -364,6 +364,8 @@ def run(kernel: Any, length: int, arguments: tuple, elements: int, alive: Any = 
             _launch(kernel, length, arguments, workers, held, base, alive)
         else:
             kernel.launch(address, arguments, length, 0, 0)
+        if _LISTENERS:
+            _tell(kernel, length, arguments, len(workers))
     except BaseException as error:
         if len(held) > base:  # an error, or an exception from a signal handler at any moment
             _release(held, base)
@@ -373,6 +375,29 @@ def run(kernel: Any, length: int, arguments: tuple, elements: int, alive: Any = 
 
 
 _NONE: list[_Worker] = []
+_LISTENERS: dict[int, list[tuple[Any, int, tuple, int]]] = {}  # by thread
+
+
+def _tell(*launch: Any) -> None:
+    heard = _LISTENERS.get(threading.get_ident())
+    if heard is not None:
+        heard.append(launch)  # type: ignore[arg-type]
+
+
+@contextlib.contextmanager
+def listening() -> Iterator[list[tuple[Any, int, tuple, int]]]:
+    """Collects what this thread runs meanwhile: kernel, length, arguments, and how many other threads took part."""
+    me = threading.get_ident()
+    heard: list[tuple[Any, int, tuple, int]] = []
+    before = _LISTENERS.get(me)
+    _LISTENERS[me] = heard
+    try:
+        yield heard
+    finally:
+        if before is None:
+            del _LISTENERS[me]
+        else:
+            _LISTENERS[me] = before
 
 
 def _unsuited(argument: Any) -> bool:

@@ -1,0 +1,479 @@
+"""Chains: kernels of a plan that follow each other, run as one list by machine code (kernels/compiled/runtime/launch.py).
+
+A plan runs once by its texts, with what it launches listened to. An op whose kernel reads nothing but shapes, strides
+and dtypes in Python, and whose results are written by launches alone, then needs no Python: its launches, with the
+addresses of the arrays put in, do all of it. What such ops pass to each other lies in one arena, planned by lifetimes;
+what Python sees, and what is large, are arrays of their own, made before and dropped after as ever.
+
+A chain first compares all its arrays with those that it was made of (dtype, shape, strides, flags). If one differs, or
+a kernel fails, its ops are called one by one: a chain only writes memory that nothing else knows, so that can be
+repeated.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tensorgrad.capture.launches import VIEW, Launch
+from tensorgrad.dispatch.codegen import function_of
+from tensorgrad.kernels.compiled.runtime import launch as compiled
+from tensorgrad.kernels.compiled.runtime import thread_pool
+from tensorgrad.kernels.compiled.runtime.launch import Shared
+from tensorgrad.rows.kernel_tables import COMPILED
+from tensorgrad.settings import SETTINGS
+from tensorgrad.storage import fresh
+
+# Ops, and gradients of ops, whose kernels' Python reads no value of an array.
+PURE = frozenset(("linear", "linear.backward", "relu", "relu.backward"))
+# Those that NumPy computes for a few numbers, and the compiled kernel that gives the same bits.
+SMALL = {
+    "relu": "relu", "relu.backward": "relu.backward", "cross_entropy.backward": "few_cross_entropies_backward",
+}  # fmt: skip
+# Those that read a value of a result, which has to be finite, and the kernel for which that is all.
+CHECKED = {"cross_entropy": "few"}
+
+FIXED = ("a", "k")  # how the names of arrays begin that are the same objects in each call
+_LARGE = 1 << 16  # bytes of an array that is not in the arena
+_MOST = 2048  # numbers of a chain, about: machine code has a copy on its stack
+_LINE = 64
+_BYTE = np.dtype(np.uint8)
+_NAME = re.compile(r"\bv\d+\b")
+
+
+class Memory:
+    """The memory of an array that a chain writes, or of one that it is given.
+
+    Attributes:
+        low, high: its addresses, as far as it is used.
+        whole: those of all that was allocated with it.
+        text, array: how Python names an array that begins at `start`, and one like it; "" if it does not.
+        first, last: the numbers of the first and last launch that use it.
+        place: where it is in the arena, in bytes; -1: not there.
+    """
+
+    def __init__(self, array: np.ndarray, text: str = "") -> None:
+        self.array, self.text = array, text
+        self.low, self.high = bounds(array)
+        self.root = root_of(array)
+        self.whole, self.start = bounds(self.root), address(array)
+        self.first, self.last, self.place = math.inf, -1, -1
+
+
+class Piece(NamedTuple):
+    """One array as part of memory."""
+
+    memory: Memory
+    array: np.ndarray
+
+    def made_of(self, text: str, start: int, names: dict[str, Any]) -> str:
+        """The expression of an array like this one, over bytes that `text` holds from `start` on."""
+        names["ndarray"] = np.ndarray
+        dtype = f"d_{self.array.dtype.str[1:]}"
+        names[dtype] = self.array.dtype
+        offset = start + address(self.array) - self.memory.low
+        return f"ndarray({self.array.shape}, {dtype}, {text}, {offset}, {self.array.strides})"
+
+
+class Link(NamedTuple):
+    """An op of a chain: what it launches, as (kernel, length, numbers) with arrays in the places of addresses."""
+
+    launch: Launch
+    runs: list[tuple[Shared, int, list[Any]]]
+    pieces: dict[str, Piece]  # its results
+    checked: str  # a result that has to be finite, or ""
+
+
+def ends_with_grad(launch: Launch) -> bool:
+    """Whether a launch reads the `.grad` of a leaf."""
+    return launch.text.endswith("._grad._array")
+
+
+def address(array: np.ndarray) -> int:
+    """Where an array's first element is."""
+    return int(array.__array_interface__["data"][0])
+
+
+def bounds(array: np.ndarray) -> tuple[int, int]:
+    """The addresses between which an array's elements are."""
+    low = high = address(array)
+    if array.size:
+        for n, step in zip(array.shape, array.strides, strict=True):
+            low, high = low + min(0, (n - 1) * step), high + max(0, (n - 1) * step)
+        high += array.itemsize
+    return low, high
+
+
+def root_of(array: np.ndarray) -> np.ndarray:
+    """The array that owns an array's memory."""
+    while array.base.__class__ is np.ndarray:
+        array = array.base
+    return array
+
+
+class Chains:
+    """Listens to a plan's launches, and writes its text anew.
+
+    Attributes:
+        names: what the text refers to.
+    """
+
+    def __init__(self, names: dict[str, Any], outside: dict[str, np.ndarray]) -> None:
+        """`names` are those of the plan's texts; `outside` the arrays that it is given."""
+        self.names = dict(names)
+        self.steps: list[Link | Launch] = []
+        self._given: list[Memory] = []
+        self._own: list[Memory] = []
+        self._pieces: dict[str, Piece] = {}
+        self._kept: list[Any] = []
+        self._count = 0
+        self._arena = 0
+        self._gradients: set[str] = set()
+        self.possible = True
+        for text, array in outside.items():
+            self._give(text, array)
+
+    def _give(self, text: str, array: Any) -> None:
+        if array.__class__ is np.ndarray:
+            if not text.startswith(FIXED) and self._find(array, overlap=True) is not None:
+                self.possible = self.possible and not self._may_change(text)
+            self._given.append(Memory(array, text))
+
+    def _may_change(self, text: str) -> bool:
+        """Whether what shares memory with an array now may not do so in another call: arguments and gradients."""
+        return text.startswith("v_in") or text in self._gradients
+
+    def _find(self, array: np.ndarray, overlap: bool = False) -> Memory | None:
+        """The memory that an array lies in, or that it overlaps."""
+        low, high = bounds(array)
+        for memory in reversed(self._given):
+            if memory.low <= low and high <= memory.high or (overlap and memory.low < high and low < memory.high):
+                return memory
+        for memory in reversed(self._own):
+            if memory.whole[0] <= low and high <= memory.whole[1]:
+                return memory
+        return None
+
+    # --- listening ---
+
+    def run(self, launch: Launch, names: dict[str, Any]) -> None:
+        """Executes a launch, and finds out whether a chain can."""
+        arguments = [eval(text, names) for text in launch.arguments] if launch.of else []
+        with thread_pool.listening() as heard:
+            exec(launch.text, names)
+        link = None
+        if launch.of == VIEW:
+            link = self._view(launch, names)
+        elif launch.of in PURE or launch.of in CHECKED or (launch.of in SMALL and not heard):
+            results = [names[name] for name in launch.results]
+            if not heard and launch.of in SMALL:
+                results, heard = self._small(launch.of, arguments, results)
+                names.update(zip(launch.results, results, strict=True))
+            link = self._link(launch, heard, results)
+        if ends_with_grad(launch):
+            self._gradients.update(launch.results)
+        if link is not None:
+            self._pieces |= link.pieces
+            self.steps.append(link)
+            return
+        self.steps.append(launch)
+        for name in launch.results:
+            value = names[name]
+            if value.__class__ in (tuple, list):
+                for i, one in enumerate(value):
+                    self._give(f"{name}[{i}]", one)
+            else:
+                self._give(name, value)
+
+    def _small(self, of: str, arguments: list[Any], results: list[Any]) -> tuple[list[Any], list[Any]]:
+        """The results and launches of the compiled kernel for large arrays, if it gives the same bits."""
+        row = COMPILED.get(SMALL[of])
+        if row is None or SETTINGS.deterministic or not row.available() or len(results) != 1:
+            return results, []
+        with thread_pool.listening() as heard:
+            made = row.ready(*arguments)
+        (before,) = results
+        if made.__class__ is not np.ndarray or before.__class__ is not np.ndarray:
+            return results, []
+        alike = made.shape == before.shape and made.strides == before.strides and made.dtype == before.dtype
+        return ([made], heard) if alike and made.tobytes() == before.tobytes() else (results, [])
+
+    def _view(self, launch: Launch, names: dict[str, Any]) -> Link | None:
+        array = names[launch.results[0]]
+        memory = self._find(array) if array.__class__ is np.ndarray and len(launch.results) == 1 else None
+        if memory is None or not memory.high or not any(memory is m for m in self._own):
+            return None
+        return Link(launch, [], {launch.results[0]: Piece(memory, array)}, "")
+
+    def _link(self, launch: Launch, heard: list[Any], results: list[Any]) -> Link | None:
+        """What a chain needs to do the same, or None."""
+        checked = CHECKED.get(launch.of)
+        if checked is not None and [k.__name__ for k, *_ in heard] != [checked]:
+            return None
+        if not heard or any(k.__class__ is not Shared or workers for k, _, _, workers in heard):
+            return None
+        runs = [(k, length, compiled.numbers_of(k, arguments)) for k, length, arguments, _ in heard]
+        arrays = [n for _, _, numbers in runs for n in numbers if n.__class__ is np.ndarray and n.size]
+        made: list[Memory] = []
+        pieces: dict[str, Piece] = {}
+        for name, array in zip(launch.results, results, strict=True):
+            if array is None:
+                continue
+            if array.__class__ is not np.ndarray or not array.size or self._find(array) is not None:
+                return None
+            root = root_of(array)
+            memory = next((m for m in made if m.root is root), None)
+            if memory is None:
+                made.append(memory := Memory(array))
+            pieces[name] = Piece(memory, array)
+        for array in arrays:
+            low, high = bounds(array)
+            own = next((m for m in made if m.root is root_of(array)), None)
+            if own is not None:
+                own.low, own.high = min(own.low, low), max(own.high, high)
+            elif self._find(array) is None:
+                return None
+        for memory in made:
+            if all(root_of(a) is not memory.root for a in arrays):
+                return None
+        for piece in pieces.values():
+            low, high = bounds(piece.array)
+            piece.memory.low, piece.memory.high = min(piece.memory.low, low), max(piece.memory.high, high)
+        self._own += made
+        return Link(launch, runs, pieces, launch.results[0] if checked is not None else "")
+
+    def found(self) -> bool:
+        """Whether there is a chain."""
+        return self.possible and any(isinstance(step, Link) and step.runs for step in self.steps)
+
+    @property
+    def pure(self) -> bool:
+        """Whether all of it is chains."""
+        return all(isinstance(step, Link) for step in self.steps)
+
+    # --- writing the text ---
+
+    def text(self, tail: str) -> list[str]:
+        """The lines in the place of the launches. `tail` is the text that follows."""
+        steps = self._without_seeds(tail)
+        seen = self._seen_by_python(steps, tail)
+        self._number(steps)
+        self._place(seen)
+        self.names |= {"replay": compiled.replay(), **MAKERS, "kept": self._kept, "u1": _BYTE}
+        lines = [f"arena = {_block_of(self._arena)}"] if self._arena else []
+        chain: list[Link] = []
+        number = 0
+        for i, step in enumerate(steps):
+            if isinstance(step, Launch):
+                lines += self._chain(chain, seen, steps, i)
+                chain = []
+                lines.append(step.text)
+                continue
+            if not step.runs:
+                if any(name in seen for name in step.launch.results):
+                    lines += self._chain(chain, seen, steps, i)
+                    chain = []
+                    lines.append(step.launch.text)
+                else:
+                    chain.append(step)
+                continue
+            chain.append(step)
+            large = [m for m in self._own if m.place < 0 and m.high - m.low >= _LARGE]
+            full = sum(len(numbers) for link in chain for _, _, numbers in link.runs) > _MOST
+            if step.checked or full or any(number in (m.first, m.last) for m in large):
+                lines += self._chain(chain, seen, steps, i + 1)
+                chain = []
+            number += 1
+        return lines + self._chain(chain, seen, steps, len(steps))
+
+    def _without_seeds(self, tail: str) -> list[Any]:
+        """The steps without those that make a gradient of ones, where only chains use it: it never changes."""
+        steps = list(self.steps)
+        for i, (made, filled) in enumerate(zip(steps, steps[1:], strict=False)):
+            if not (isinstance(made, Launch) and isinstance(filled, Launch)):
+                continue
+            texts = [s.text for s in steps if isinstance(s, Launch) and s is not made and s is not filled]
+            name = made.results[0] if made.results else ""
+            match = re.fullmatch(r"f\d+\((v\d+), (-?\d+)\)", filled.text)
+            if match and match[1] == name and made.name.startswith("empty") and filled.name.startswith("write"):
+                uses = _NAME.findall("\n".join([*texts, tail]))
+                views = [s for s in steps if isinstance(s, Link) and not s.runs]
+                uses += [n for s in views for n in _NAME.findall(s.launch.text)]
+                memory = next((m for m in self._given if m.text == name), None)
+                if name not in uses and memory is not None:
+                    memory.text = f"seed{i}"
+                    self.names[name] = self.names[memory.text] = np.array(memory.array)
+                    return [*steps[:i], *steps[i + 2 :]]
+        return steps
+
+    def _seen_by_python(self, steps: list[Any], tail: str) -> set[str]:
+        """The names whose arrays Python needs."""
+        seen = set(_NAME.findall(tail))
+        for step in reversed(steps):
+            if isinstance(step, Launch):
+                seen.update(_NAME.findall(step.text))
+            elif step.checked:
+                seen.add(step.checked)
+            elif not step.runs and any(name in seen for name in step.launch.results):
+                seen.update(_NAME.findall(step.launch.text))
+        return seen
+
+    def _number(self, steps: list[Any]) -> None:
+        """Finds the first and last launch that use each memory."""
+        number = 0
+        for step in steps:
+            if isinstance(step, Link) and step.runs:
+                used = [p.memory for p in step.pieces.values()]
+                used += [m for _, _, ns in step.runs for a in ns if (m := self._memory(a)) is not None]
+                for memory in used:
+                    memory.first, memory.last = min(memory.first, number), max(memory.last, number)
+                number += 1
+
+    def _memory(self, value: Any) -> Memory | None:
+        return self._find(value) if value.__class__ is np.ndarray and value.size else None
+
+    def _place(self, seen: set[str]) -> None:
+        """Gives each memory that only chains use a place in the arena, where nothing is that is used at that time."""
+        known = {id(p.memory) for name, p in self._pieces.items() if name in seen}
+        placed: list[Memory] = []
+        inside = [m for m in self._own if id(m) not in known and m.high - m.low < _LARGE]
+        for memory in sorted(inside, key=lambda m: m.low - m.high):
+            size, at = memory.high - memory.low, 0
+            beside = [m for m in placed if m.first <= memory.last and memory.first <= m.last]
+            for other in sorted(beside, key=lambda m: m.place):
+                if at + size <= other.place:
+                    break
+                at = max(at, -(-(other.place + other.high - other.low) // _LINE) * _LINE)
+            memory.place = at
+            placed.append(memory)
+            self._arena = max(self._arena, at + size)
+
+    def _chain(self, links: list[Link], seen: set[str], steps: list[Any], after: int) -> list[str]:
+        """The lines of one chain."""
+        if not any(link.runs for link in links):
+            return []
+        self._count += 1
+        lines: list[str] = []
+        names = {name: piece for link in links if link.runs for name, piece in link.pieces.items()}
+        made = {id(p.memory): p.memory for p in names.values()}
+        for memory in made.values():
+            if memory.place < 0:
+                lines += self._allocation(memory, {n: p for n, p in names.items() if p.memory is memory}, seen)
+        texts: dict[str, np.ndarray] = {}  # what the chain is given, by its expression
+        launches = []
+        for link in links:
+            for kernel, length, numbers in link.runs:
+                launches.append((kernel, length, [self._number_of(n, texts) for n in numbers]))
+        listed = compiled.listed(list(texts.values()), launches)
+        self._kept += [listed, *[a.dtype for a in texts.values()]]
+        key = f"L{self._count}"
+        self.names[key] = address(listed)
+        given = "".join(f", {text}" for text in texts)
+        checks = [f" and {link.checked}.item() < inf" for link in links if link.checked]
+        self.names["inf"] = math.inf
+        test = f"if not (replay({key}{given}){''.join(checks)}):" if checks else f"if not replay({key}{given}):"
+        name, arguments = self._one_by_one(links, seen, steps, after)
+        return [*lines, f"{test} {name}({', '.join(arguments)})"]
+
+    def _number_of(self, value: Any, texts: dict[str, np.ndarray]) -> Any:
+        """A number of a launch; for an array which of the chain's arrays it is in, and where."""
+        if value.__class__ is not np.ndarray:
+            return value
+        if not value.size:
+            self._kept.append(value)
+            return address(value)
+        memory: Any = self._find(value)
+        if memory.place >= 0:
+            text, array, start = "arena", np.empty(self._arena, _BYTE), memory.low - memory.place
+        else:
+            text, array, start = memory.text, memory.array, memory.start
+        texts.setdefault(text, array)
+        return list(texts).index(text), address(value) - start
+
+    def _allocation(self, memory: Memory, names: dict[str, Piece], seen: set[str]) -> list[str]:
+        """The lines that make memory which is not in the arena, and the arrays in it that Python sees."""
+        memory.start = memory.low
+        for name, piece in names.items():
+            array = piece.array
+            like = fresh.empty(array.shape, array.dtype)
+            if array.strides == like.strides and bounds(array) == (memory.low, memory.high):
+                memory.text, memory.array = name, like
+                dtype = f"d_{array.dtype.str[1:]}"
+                self.names[dtype] = array.dtype
+                maker = "small" if array.nbytes < _LARGE else "empty"
+                lines = [f"{name} = {maker}({array.shape}, {dtype})"]
+                break
+        else:
+            self._count += 1
+            name, size = f"v{10**6 + self._count}", memory.high - memory.low
+            memory.text, memory.array = name, np.empty(size, _BYTE)
+            lines = [f"{name} = {_block_of(size)}"]
+        offset = 0
+        for other, piece in names.items():
+            if other != memory.text and other in seen:
+                lines.append(f"{other} = {piece.made_of(memory.text, offset, self.names)}")
+        return lines
+
+    def _one_by_one(self, links: list[Link], seen: set[str], steps: list[Any], after: int) -> tuple[str, list[str]]:
+        """Makes the function that calls the ops of a chain; returns its name and what it is given."""
+        own = [name for link in links for name in link.launch.results]
+        used = dict.fromkeys(n for link in links for n in re.findall(r"\b[a-z_]+\d+\b", link.launch.text))
+        lines: list[str] = []
+        given: dict[str, str] = {}  # parameter -> argument
+        for name in used:
+            if name in own or name not in self._pieces or name in seen:
+                if name not in own and name not in self.names:
+                    given[name] = name
+                continue
+            piece = self._pieces[name]
+            place, text = self._where(piece.memory, given)
+            lines.append(f"{name} = {piece.made_of(text, place, self.names)}")
+        lines += [link.launch.text for link in links]
+        for name in own:
+            if name not in self._pieces:
+                continue
+            piece = self._pieces[name]
+            runs = any(link.runs and name in link.pieces for link in links)
+            if not runs:
+                continue
+            if name in seen:
+                given[f"to_{name}"] = name
+                lines.append(f"to_{name}[...] = {name}")
+            else:
+                place, text = self._where(piece.memory, given)
+                lines.append(f"{piece.made_of(text, place, self.names)}[...] = {name}")
+        key = f"one_by_one{self._count}"
+        text = "\n".join([f"def {key}({', '.join(given)}):", *(f"    {line}" for line in lines), ""])
+        self.names[key] = function_of(text, dict(self.names), {"__name__": "tensorgrad.plan"}, key)
+        return key, list(given.values())
+
+    def _where(self, memory: Memory, given: dict[str, str]) -> tuple[int, str]:
+        """Where memory begins in the bytes of what, which is added to the parameters."""
+        text = "arena" if memory.place >= 0 else memory.text
+        if text not in self.names:
+            given["arena" if memory.place >= 0 else f"memory_of_{text}"] = text
+        inside = memory.place if memory.place >= 0 else memory.low - memory.start
+        name = text if text in self.names or memory.place >= 0 else f"memory_of_{text}"
+        return inside, name
+
+
+def block(size: int) -> np.ndarray:
+    """Memory for a chain, in bytes."""
+    return fresh.aligned(size, _BYTE)
+
+
+def _full(array: np.ndarray) -> np.ndarray:
+    array.reshape(-1).view(np.uint8)[:] = 255  # nan, as floating-point numbers
+    return array
+
+
+def _block_of(size: int) -> str:
+    return f"small({size}, u1)" if size < _LARGE else f"block({size})"
+
+
+# What makes memory, and the same for memory full of nan.
+MAKERS: dict[str, Any] = {"small": np.empty, "empty": fresh.empty, "block": block}
+FULL: dict[str, Any] = {name: lambda *how, make=make: _full(make(*how)) for name, make in MAKERS.items()}

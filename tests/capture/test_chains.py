@@ -1,0 +1,339 @@
+"""Chains: parts of a plan that machine code runs as one list (capture/chains.py). They change no bit and hold nothing."""
+
+import threading
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tensorgrad as torch
+from tensorgrad import nn
+from tensorgrad.capture.chains import PURE, SMALL
+from tensorgrad.capture.region import Region
+from tensorgrad.kernels.array import activation, loss, pointwise
+from tensorgrad.kernels.compiled.runtime import launch, library, thread_pool
+from tensorgrad.rows.kernel_tables import COMPILED
+from tensorgrad.tensor import share
+from tests.capture.compare import bits
+
+F = nn.functional
+
+
+def usable():
+    try:
+        library.image()
+    except library.Unusable:
+        return False
+    return "linear" in COMPILED and COMPILED["linear"].available()
+
+
+pytestmark = pytest.mark.skipif(not usable(), reason="needs the compiled kernels")
+
+
+def settled(function, *args, calls=6):
+    """A region with a plan."""
+    region = Region(function)
+    for _ in range(calls):
+        region(*args)
+    assert region.plans, region.explain()
+    return region
+
+
+def plan_of(region):
+    (*_, (_, plan)) = [p for kind in region.kinds.values() for p in kind.plans]
+    return plan
+
+
+class Training:
+    """A small classifier, what trains it, and a batch."""
+
+    def __init__(self, sizes=(2, 8, 2), batch=4, act=nn.ReLU, optimizer=torch.optim.SGD, seed=0, **settings):
+        torch.manual_seed(seed)
+        layers = [m for a, b in zip(sizes, sizes[1:], strict=False) for m in (nn.Linear(a, b), act())][:-1]
+        self.model = nn.Sequential(*layers)
+        self.optimizer = optimizer(self.model.parameters(), lr=0.1, **settings)
+        self.x, self.y = torch.randn(batch, sizes[0]), torch.randint(0, sizes[-1], (batch,))
+
+    def step(self):
+        loss = F.cross_entropy(self.model(self.x), self.y)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        return loss
+
+    def after(self):
+        return [(bits(p), None if p.grad is None else bits(p.grad), p._version) for p in self.model.parameters()]
+
+
+# --- what becomes a chain --------------------------------------------------------------------------------------------
+
+
+def test_a_small_training_step_is_two_chains_and_the_step_of_the_optimizer():
+    one = Training()
+    source = plan_of(settled(one.step)).source
+    assert source.count("replay(") == 2, source
+    assert "on_arrays" not in source and not [line for line in source.splitlines() if line.lstrip().startswith("v1 =")]
+
+
+def test_the_inference_of_a_small_model_is_one_chain():
+    model, x = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4)), torch.randn(1, 16)
+    with torch.inference_mode():
+        assert plan_of(settled(lambda: model(x))).source.count("replay(") == 1
+
+
+def test_arrays_on_both_sides_of_an_op_that_is_no_kernel_are_those_of_the_program():
+    """tanh of a few numbers is NumPy's: it stands between two chains."""
+    one, same = Training(act=nn.Tanh), Training(act=nn.Tanh)
+    region = settled(one.step)
+    assert plan_of(region).source.count("replay(") >= 3
+    for _ in range(6):
+        same.step()
+    assert [bits(region()), one.after()] == [bits(same.step()), same.after()]
+
+
+# --- no bit changes --------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    sizes=st.lists(st.sampled_from([1, 2, 3, 8, 17, 64, 130, 300]), min_size=2, max_size=4),
+    batch=st.sampled_from([1, 2, 5, 32, 70]),
+    act=st.sampled_from([nn.ReLU, nn.Tanh, nn.GELU, nn.Sigmoid]),
+    seed=st.integers(0, 99),
+    momentum=st.sampled_from([0.0, 0.9]),
+)
+def test_training_gives_the_bits_of_the_program(sizes, batch, act, seed, momentum):
+    one, same = (Training((*sizes, max(2, sizes[-1])), batch, act, seed=seed, momentum=momentum) for _ in range(2))
+    region = Region(one.step)
+    for _ in range(7):
+        assert bits(region()) == bits(same.step())
+        assert one.after() == same.after()
+
+
+ODD = np.array([0.0, -0.0, np.nan, np.inf, -np.inf, 1e-45, -1e-45, 3e38], np.float32)
+SHAPES = [(4, 2), (8, 1), (1, 8), (3, 17), (64, 32)]  # rows of fewer than eight numbers are left to NumPy
+
+
+def odd_numbers(random, shape):
+    made = random.standard_normal(shape).astype(np.float32)
+    made.reshape(-1)[:8] = random.permutation(ODD)
+    return made
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_kernels_for_few_numbers_give_the_bits_of_numpy(shape):
+    random = np.random.RandomState(0)
+    x, g = odd_numbers(random, shape), odd_numbers(random, shape)
+    kernels = {of: COMPILED[name] for of, name in SMALL.items()}
+    assert all(row.available() for row in kernels.values())
+    assert kernels["relu"].ready(x).tobytes() == pointwise.relu(np, x).tobytes()
+    assert kernels["relu.backward"].ready(g, x).tobytes() == activation.relu_backward(np, g, x).tobytes()
+    for slope, reduction in [(1.0, "mean"), (-0.3, "mean"), (np.nan, "mean"), (0.7, "sum"), (np.inf, "sum")]:
+        arguments = (np.array(slope, np.float32), x, g, np.zeros(len(x), np.int64), None, -100, 0.0, reduction)
+        with np.errstate(all="ignore"):
+            expected = loss.cross_entropy_backward(np, *arguments)
+        assert kernels["cross_entropy.backward"].ready(*arguments).tobytes() == expected.tobytes()
+
+
+def test_every_op_of_a_chain_exists():
+    assert {name.partition(".")[0] for name in PURE} <= COMPILED.keys()
+    assert set(SMALL.values()) <= COMPILED.keys()
+
+
+# --- what chains must not do ------------------------------------------------------------------------------------------
+
+
+def test_what_a_call_returned_and_its_gradients_stay_as_they_were():
+    one = Training()
+    region = settled(one.step)
+    held = []
+    for _ in range(4):
+        loss = region()
+        grads = [p.grad for p in one.model.parameters()]
+        held.append((loss, grads, bits(loss), [bits(g) for g in grads]))
+    for loss, grads, first, others in held:
+        assert bits(loss) == first and [bits(g) for g in grads] == others
+
+
+def test_threads_run_the_same_plan_at_a_time():
+    model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))
+    inputs = [torch.randn(3, 16) for _ in range(4)]
+    expected = [bits(model(x).detach()) for x in inputs]
+
+    def forward(x):
+        with torch.no_grad():
+            return model(x)
+
+    region = settled(forward, inputs[0])
+    wrong = []
+
+    def work(k):
+        for _ in range(300):
+            if bits(region(inputs[k])) != expected[k]:
+                wrong.append(k)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong and region.plans == 1
+
+
+@pytest.mark.parametrize("target", [[0, 1, 1, 5], [0, -3, 1, 0]])
+def test_a_wrong_target_is_the_error_of_the_program_and_changes_nothing(target):
+    one, same = Training(), Training()
+    region = settled(one.step)
+    for _ in range(6):
+        same.step()
+    for t in (one, same):
+        t.y.copy_(torch.tensor(target))
+    with pytest.raises(IndexError) as theirs:
+        same.step()
+    with pytest.raises(IndexError) as ours:
+        region()
+    assert str(ours.value) == str(theirs.value) and one.after() == same.after()
+    for t in (one, same):
+        t.y.copy_(torch.tensor([0, 1, 1, 0]))
+    assert [bits(region()), one.after()] == [bits(same.step()), same.after()]
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), 3e38])
+def test_a_loss_that_is_not_finite_is_that_of_the_program(value):
+    one, same = Training(), Training()
+    region = settled(one.step)
+    for _ in range(6):
+        same.step()
+    for t in (one, same):
+        t.x[0, 0] = value
+    for _ in range(2):
+        assert [bits(region()), one.after()] == [bits(same.step()), same.after()]
+
+
+def test_an_input_that_kernels_do_not_take_is_computed_as_the_program_does():
+    """A read-only array: kernels refuse it, and NumPy serves. The guards do not look at that."""
+    model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))
+
+    def forward(x):
+        with torch.no_grad():
+            return model(x)
+
+    x = torch.randn(3, 16)
+    region = settled(forward, x)
+    array = x.numpy().copy()
+    array.flags.writeable = False
+    other = share(array, None)
+    with torch.no_grad():
+        expected = bits(model(other))
+    assert bits(region(other)) == expected and region.plans == 1
+
+
+def test_an_input_that_shares_memory_with_a_parameter_once_does_not_later():
+    layer = nn.Linear(4, 4)
+
+    def forward(x):
+        with torch.no_grad():
+            return layer(x)
+
+    region = Region(forward)
+    for x in [layer.weight.detach()] * 6 + [torch.randn(4, 4), layer.weight.detach()]:
+        with torch.no_grad():
+            expected = bits(layer(x))
+        assert bits(region(x)) == expected
+
+
+def test_gradients_that_a_step_adds_to_are_its_own_each_time():
+    """The `.grad` that a plan reads is another tensor in each call."""
+    one, same = Training(), Training()
+
+    def accumulating(t):
+        def step():
+            loss = F.cross_entropy(t.model(t.x), t.y)
+            loss.backward()
+            return loss
+
+        return step
+
+    ours, theirs = settled(accumulating(one)), accumulating(same)
+    for _ in range(6):
+        theirs()
+    for scale in (1.0, 0.5, 2.0):
+        for t in (one, same):
+            for p in t.model.parameters():
+                p.grad = p.grad * scale
+        assert [bits(ours()), one.after()] == [bits(theirs()), same.after()]
+
+
+def test_a_step_needs_no_more_memory_than_the_program():
+    def peak(step):
+        tracemalloc.start()
+        try:
+            step()
+            before = tracemalloc.get_traced_memory()[0]
+            tracemalloc.reset_peak()
+            step()
+            return tracemalloc.get_traced_memory()[1] - before
+        finally:
+            tracemalloc.stop()
+
+    one, same = (Training((784, 256, 64, 10), 64, optimizer=torch.optim.Adam) for _ in range(2))
+    region = settled(one.step)
+    for _ in range(6):
+        same.step()
+    assert peak(region) <= 1.1 * peak(same.step)
+
+
+# --- lists of launches ------------------------------------------------------------------------------------------------
+
+
+def listed(x, w, out):
+    kernel = COMPILED["linear"].ready.__globals__["tiny_layer"]()
+    bias = np.zeros(len(w), np.float32)
+    numbers = launch.numbers_of(kernel, (x, w, bias, out))
+    arrays = [x, w, out]
+    places = [(next(i for i, a in enumerate(arrays) if a is n), 0) if n is not bias and n.__class__ is np.ndarray
+              else n.ctypes.data if n is bias else n for n in numbers]  # fmt: skip
+    table = launch.listed(arrays, [(kernel, 1, places)])
+    return table, bias
+
+
+def test_a_list_runs_on_arrays_like_those_it_was_made_of_and_on_no_others():
+    random = np.random.RandomState(1)
+    x, w, out = (random.standard_normal(s).astype(np.float32) for s in ((3, 4), (5, 4), (3, 5)))
+    table, bias = listed(x, w, out)
+    at, replay = table.ctypes.data, launch.replay()
+    y, v = random.standard_normal((3, 4)).astype(np.float32), random.standard_normal((5, 4)).astype(np.float32)
+    made = np.empty((3, 5), np.float32)
+    assert replay(at, y, v, made) is True
+    np.testing.assert_allclose(made, y @ v.T, rtol=1e-5, atol=1e-6)
+    read_only = np.array(y)
+    read_only.flags.writeable = False
+    unlike = [
+        y.astype(np.float64), y[:2], y[:, ::-1], np.asfortranarray(y), y.reshape(4, 3), y.reshape(12), read_only, None,
+        3.0, y.tolist(), np.float32(1), np.ma.array(y), y.view(np.int32),
+        np.frombuffer(b"\0" * 49, np.uint8)[1:].view(np.float32).reshape(3, 4),
+    ]  # fmt: skip
+    for other in unlike:
+        made[:] = 7
+        assert replay(at, other, v, made) is False
+        assert (made == 7).all()
+    assert replay(at, y, v) is False and replay(at, y, v, made, made) is False
+    del bias
+
+
+def test_a_thread_hears_only_its_own_launches():
+    x, w = np.ones((2, 3), np.float32), np.ones((4, 3), np.float32)
+    kernel = COMPILED["linear"].ready
+    with thread_pool.listening() as heard:
+        other = threading.Thread(target=kernel, args=(x, w, None))
+        other.start()
+        other.join()
+        assert not heard
+        with thread_pool.listening() as inside:
+            kernel(x, w, None)
+        assert len(inside) == 1 and not heard
+        kernel(x, w, None)
+    kernel(x, w, None)
+    assert len(heard) == 1 and not thread_pool._LISTENERS
